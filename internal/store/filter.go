@@ -1,0 +1,70 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// A Filter chooses jobs: those that match every field that is set.
+type Filter struct {
+	IDs         []int64 // one of these
+	After       int64   // a greater id
+	Queue       string
+	Kind        string
+	Tag         string // among the job's tags
+	Worker      string // claimed it last
+	UniqueKey   string
+	States      []State       // in one of these, faces of Failed included
+	FinishedFor time.Duration // finished so long ago, or longer
+}
+
+// Empty says that the filter chooses nothing in particular: After alone does not count.
+func (f Filter) Empty() bool {
+	return len(f.IDs) == 0 && f.Queue == "" && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
+		len(f.States) == 0 && f.FinishedFor == 0
+}
+
+// Matches says whether the job is chosen at now.
+func (f Filter) Matches(j Job, now time.Time) bool {
+	inStates := func() bool {
+		return slices.ContainsFunc(f.States, func(s State) bool { return s == j.State || s == j.Phase() })
+	}
+	finishedLongEnough := func() bool {
+		return j.Terminal() && !j.FinishedAt.After(now.Add(-f.FinishedFor.Truncate(Resolution)))
+	}
+	return (len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID)) && j.ID > f.After &&
+		(f.Queue == "" || f.Queue == j.Queue) &&
+		(f.Kind == "" || f.Kind == j.Kind) &&
+		(f.Tag == "" || slices.Contains(j.Tags, f.Tag)) &&
+		(f.Worker == "" || f.Worker == j.Worker) &&
+		(f.UniqueKey == "" || f.UniqueKey == j.UniqueKey) &&
+		(len(f.States) == 0 || inStates()) &&
+		(f.FinishedFor == 0 || finishedLongEnough())
+}
+
+// Cursor is the mark for the page that begins after the job with the id.
+func (f Filter) Cursor(id int64) string {
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(f.mark(), uint64(id)))
+}
+
+// Position is the id that the cursor carries: the page holds smaller ones. A cursor of another filter is ErrInvalid.
+func (f Filter) Position(cursor string) (int64, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil && len(raw) >= 8 {
+		if id := int64(binary.BigEndian.Uint64(raw[len(raw)-8:])); f.Cursor(id) == cursor {
+			return id, nil
+		}
+	}
+	return 0, refuse("cursor", "must come from the page before, by the same filter")
+}
+
+// mark tells filters apart, so that a cursor is not used with another one by mistake.
+func (f Filter) mark() []byte {
+	text, _ := json.Marshal(f) // strings and numbers: cannot fail
+	sum := sha256.Sum256(text)
+	return sum[:8]
+}

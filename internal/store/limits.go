@@ -1,0 +1,370 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The limits of the contract.
+const (
+	Resolution    = time.Microsecond
+	MaxItems      = 1000               // a call
+	MaxCallBytes  = 8 << 20            // a call
+	MaxNameBytes  = 255                // queue, kind, key, tag, worker, trace, host
+	MaxDocBytes   = 1 << 20            // payload, result, checkpoint, progress
+	MaxErrorBytes = 16 << 10           // an error text
+	MaxTags       = 16                 // a job
+	MinPriority   = -9                 //
+	MaxPriority   = 9                  //
+	MaxRetryLimit = 1_000_000          // MaxRetries
+	MaxDuration   = 87_600 * time.Hour // ten years
+)
+
+// MaxTime is the first moment that is too late.
+var MaxTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Truncate brings a time to the resolution of the contract, in UTC. The zero time stays what it is.
+func Truncate(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(Resolution)
+}
+
+const cutMark = " … (cut)"
+
+// CleanError makes an error text fit to be kept: valid UTF-8 without NUL, cut to its limit, and saying that it was.
+func CleanError(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= MaxErrorBytes {
+		return text
+	}
+	end := MaxErrorBytes - len(cutMark)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + cutMark
+}
+
+// Check says what is wrong with the request, as an [*InvalidError].
+func (r EnqueueRequest) Check() error {
+	if err := checkItems("jobs", len(r.Jobs)); err != nil {
+		return err
+	}
+	if err := checkName("request_key", r.RequestKey, optional); err != nil {
+		return err
+	}
+	size := len(r.RequestKey)
+	for i, n := range r.Jobs {
+		if err := n.check(); err != nil {
+			err.Item = i
+			return err
+		}
+		size += n.size()
+	}
+	return checkSize(size)
+}
+
+// Fingerprint tells requests apart: two that ask for the same have the same one.
+func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
+	jobs := make([]NewJob, len(r.Jobs))
+	for i, n := range r.Jobs {
+		n.RunAt = Truncate(n.RunAt)
+		jobs[i] = n
+	}
+	text, _ := json.Marshal(jobs) // checked before: cannot fail
+	return sha256.Sum256(text)
+}
+
+func (n NewJob) check() *InvalidError {
+	err := firstError(
+		checkName("queue", n.Queue, required),
+		checkName("kind", n.Kind, required),
+		checkDoc("payload", n.Payload, required),
+		checkRange("priority", n.Priority, MinPriority, MaxPriority),
+		checkRange("tags", len(n.Tags), 0, MaxTags),
+		checkName("trace", n.Trace, optional),
+		checkDuration("delay", n.Delay),
+		checkRange("max_retries", n.MaxRetries, 0, MaxRetryLimit),
+		checkDuration("backoff.base", n.Backoff.Base),
+		checkDuration("backoff.cap", n.Backoff.Cap),
+		checkRange("backoff.jitter", n.Backoff.Jitter, 0, 100),
+		checkDuration("timeout", n.Timeout),
+		checkName("unique_key", n.UniqueKey, optional),
+		checkDuration("unique_for", n.UniqueFor),
+	)
+	if err != nil {
+		return err
+	}
+	for _, tag := range n.Tags {
+		if err := checkName("tags", tag, required); err != nil {
+			return err
+		}
+	}
+	switch {
+	case n.Backoff.Cap < n.Backoff.Base:
+		return refuse("backoff.cap", "must be no less than the base")
+	case n.UniqueFor > 0 && n.UniqueKey == "":
+		return refuse("unique_for", "needs a unique key")
+	case 0 < n.UniqueFor && n.UniqueFor < Resolution:
+		return refuse("unique_for", "must be a microsecond at least, or zero for as long as the job is live")
+	case !n.RunAt.IsZero() && n.Delay != 0:
+		return refuse("delay", "and run_at exclude each other")
+	case !n.RunAt.Before(MaxTime):
+		return refuse("run_at", "must lie before the year 10000")
+	}
+	return nil
+}
+
+func (n NewJob) size() int {
+	size := len(n.Queue) + len(n.Kind) + len(n.Payload) + len(n.Trace) + len(n.UniqueKey)
+	for _, tag := range n.Tags {
+		size += len(tag)
+	}
+	return size
+}
+
+// Check says what is wrong with the request, as an [*InvalidError].
+func (r ClaimRequest) Check() error {
+	return asError(firstError(
+		checkName("queue", r.Queue, required),
+		checkName("worker", r.Worker, required),
+		checkRange("limit", r.Limit, 1, MaxItems),
+		checkRange("retry_quota", r.RetryQuota, 0, r.Limit),
+		checkTTL(r.TTL),
+	))
+}
+
+// CheckExtend says what is wrong with a call of Extend, as an [*InvalidError].
+func CheckExtend(leases []Lease, ttl time.Duration) error {
+	if err := checkItems("leases", len(leases)); err != nil {
+		return err
+	}
+	return asError(checkTTL(ttl))
+}
+
+// CheckAcks says what is wrong with a call of Ack as a whole. A result that is refused counts for nothing here.
+func CheckAcks(acks []Ack) error {
+	if err := checkItems("acks", len(acks)); err != nil {
+		return err
+	}
+	size := 0
+	for _, a := range acks {
+		if len(a.Result) <= MaxDocBytes {
+			size += len(a.Result)
+		}
+	}
+	return checkSize(size)
+}
+
+// Refused is why the result can not be kept, and nil if it can: such an Ack fails its job for good.
+func (a Ack) Refused() *Failure {
+	if err := checkDoc("result", a.Result, optional); err != nil {
+		return &Failure{Reason: fmt.Sprintf("result refused: it %s", err.Rule), Never: true}
+	}
+	return nil
+}
+
+// CheckNAcks says what is wrong with a call of NAck as a whole.
+func CheckNAcks(nacks []NAck) error {
+	if err := checkItems("nacks", len(nacks)); err != nil {
+		return err
+	}
+	size := 0
+	for _, n := range nacks {
+		size += min(len(n.Error), MaxErrorBytes)
+	}
+	return checkSize(size)
+}
+
+// Check says what is wrong with the item, as an [*InvalidError].
+func (n NAck) Check() error {
+	switch n.Form {
+	case Fail, Never, After, Snooze, Release:
+	default:
+		return refuse("form", "must be fail, never, after, snooze or release")
+	}
+	if n.Delay != 0 && n.Form != After && n.Form != Snooze {
+		return refuse("delay", "goes with after and snooze only")
+	}
+	return asError(checkDuration("delay", n.Delay))
+}
+
+// CheckSaves says what is wrong with a call of Save as a whole.
+func CheckSaves(saves []Save) error {
+	if err := checkItems("saves", len(saves)); err != nil {
+		return err
+	}
+	size := 0
+	for _, s := range saves {
+		for _, doc := range [][]byte{s.Checkpoint, s.Progress} {
+			if len(doc) <= MaxDocBytes {
+				size += len(doc)
+			}
+		}
+	}
+	return checkSize(size)
+}
+
+// Check says what is wrong with the item, as an [*InvalidError].
+func (s Save) Check() error {
+	if s.Seq < 0 {
+		return refuse("seq", "must not be negative")
+	}
+	return asError(firstError(checkDoc("checkpoint", s.Checkpoint, optional), checkDoc("progress", s.Progress, optional)))
+}
+
+// Check says what is wrong with the request, as an [*InvalidError].
+func (r RecoverRequest) Check() error {
+	return asError(firstError(checkRange("limit", r.Limit, 1, MaxItems), checkDuration("grace", r.Grace)))
+}
+
+// Check says what is wrong with the filter, as an [*InvalidError].
+func (f Filter) Check() error {
+	err := firstError(
+		checkRange("ids", len(f.IDs), 0, MaxItems),
+		checkName("queue", f.Queue, optional),
+		checkName("kind", f.Kind, optional),
+		checkName("tag", f.Tag, optional),
+		checkName("worker", f.Worker, optional),
+		checkName("unique_key", f.UniqueKey, optional),
+		checkRange("states", len(f.States), 0, MaxItems),
+		checkDuration("finished_for", f.FinishedFor),
+	)
+	if err != nil {
+		return err
+	}
+	for _, s := range f.States {
+		switch s {
+		case Ready, InFlight, Succeeded, Failed, Retrying, Dead, Cancelled:
+		default:
+			return refuse("states", "must be ready, in_flight, succeeded, failed, retrying, dead or cancelled")
+		}
+	}
+	return nil
+}
+
+// CheckBulk says what is wrong with a call of Cancel, Requeue or Delete, as an [*InvalidError].
+func (f Filter) CheckBulk(limit int) error {
+	if f.Empty() {
+		return refuse("filter", "must not be empty: it would mean every job")
+	}
+	if err := checkRange("limit", limit, 1, MaxItems); err != nil {
+		return err
+	}
+	return f.Check()
+}
+
+// Check says what is wrong with the page, as an [*InvalidError]. The cursor is checked by Filter.Position.
+func (p Page) Check() error { return asError(checkRange("limit", p.Limit, 1, MaxItems)) }
+
+// Check says what is wrong with the worker, as an [*InvalidError].
+func (w Worker) Check() error {
+	err := firstError(
+		checkName("worker", w.Name, required),
+		checkName("host", w.Host, optional),
+		checkRange("queues", len(w.Queues), 0, MaxItems),
+		checkDuration("stale_after", w.StaleAfter),
+	)
+	if err != nil {
+		return err
+	}
+	for _, q := range w.Queues {
+		if err := checkName("queues", q, required); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckQueue says what is wrong with the name of a queue, as an [*InvalidError].
+func CheckQueue(name string) error { return asError(checkName("queue", name, required)) }
+
+const (
+	required = true
+	optional = false
+)
+
+func refuse(field, rule string) *InvalidError {
+	return &InvalidError{Item: -1, Field: field, Rule: rule}
+}
+
+func firstError(errs ...*InvalidError) *InvalidError {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asError keeps a nil *InvalidError from becoming an error that is not nil.
+func asError(err *InvalidError) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}
+
+func checkName(field, name string, must bool) *InvalidError {
+	switch {
+	case name == "" && must:
+		return refuse(field, "must not be empty")
+	case len(name) > MaxNameBytes:
+		return refuse(field, fmt.Sprintf("must have at most %d bytes", MaxNameBytes))
+	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return refuse(field, "must be valid UTF-8 without NUL")
+	}
+	return nil
+}
+
+func checkDoc(field string, doc []byte, must bool) *InvalidError {
+	switch {
+	case len(doc) == 0 && !must:
+		return nil
+	case len(doc) > MaxDocBytes:
+		return refuse(field, fmt.Sprintf("must have at most %d bytes", MaxDocBytes))
+	case !utf8.Valid(doc) || !json.Valid(doc):
+		return refuse(field, "must be a JSON document in valid UTF-8")
+	}
+	return nil
+}
+
+func checkRange(field string, n, low, high int) *InvalidError {
+	if n < low || n > high {
+		return refuse(field, fmt.Sprintf("must be %d to %d", low, high))
+	}
+	return nil
+}
+
+func checkDuration(field string, d time.Duration) *InvalidError {
+	if d < 0 || d > MaxDuration {
+		return refuse(field, fmt.Sprintf("must be 0 to %v", MaxDuration))
+	}
+	return nil
+}
+
+func checkTTL(ttl time.Duration) *InvalidError {
+	if ttl < Resolution || ttl > MaxDuration {
+		return refuse("ttl", fmt.Sprintf("must be %v to %v", Resolution, MaxDuration))
+	}
+	return nil
+}
+
+func checkItems(field string, n int) error {
+	if n > MaxItems {
+		return refuse(field, fmt.Sprintf("must be at most %d a call", MaxItems))
+	}
+	return nil
+}
+
+func checkSize(size int) error {
+	if size > MaxCallBytes {
+		return refuse("call", fmt.Sprintf("must have at most %d bytes in all", MaxCallBytes))
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package jq
+
+import "github.com/seed-ed332417/jq/internal/store"
+
+// The contract, and the abilities beyond it.
+type (
+	Store       = store.Store
+	Writer      = store.Writer
+	Tx          = store.Tx
+	Transactor  = store.Transactor
+	Notifier    = store.Notifier
+	QueueKeeper = store.QueueKeeper
+	Registry    = store.Registry
+	Fencer      = store.Fencer
+)
+
+// Jobs and what surrounds them.
+type (
+	Job       = store.Job
+	JobDetail = store.JobDetail
+	State     = store.State
+	Lease     = store.Lease
+	Attempt   = store.Attempt
+	Ending    = store.Ending
+	Backoff   = store.Backoff
+	Failure   = store.Failure
+	Queue     = store.Queue
+	Worker    = store.Worker
+	Wakeup    = store.Wakeup
+)
+
+// Requests and answers.
+type (
+	NewJob         = store.NewJob
+	EnqueueRequest = store.EnqueueRequest
+	Enqueued       = store.Enqueued
+	ClaimRequest   = store.ClaimRequest
+	Ack            = store.Ack
+	NAck           = store.NAck
+	Form           = store.Form
+	Save           = store.Save
+	Outcome        = store.Outcome
+	Status         = store.Status
+	RecoverRequest = store.RecoverRequest
+	Recovered      = store.Recovered
+	Filter         = store.Filter
+	Page           = store.Page
+	JobPage        = store.JobPage
+	Counts         = store.Counts
+	QueueCount     = store.QueueCount
+	InvalidError   = store.InvalidError
+)
+
+// The states of a job. Retrying and Dead are the two faces of Failed.
+const (
+	Ready     = store.Ready
+	InFlight  = store.InFlight
+	Succeeded = store.Succeeded
+	Failed    = store.Failed
+	Retrying  = store.Retrying
+	Dead      = store.Dead
+	Cancelled = store.Cancelled
+)
+
+// The errors, by errors.Is.
+var (
+	ErrInvalid         = store.ErrInvalid
+	ErrNotFound        = store.ErrNotFound
+	ErrState           = store.ErrState
+	ErrDuplicate       = store.ErrDuplicate
+	ErrStaleLease      = store.ErrStaleLease
+	ErrAlreadyFinished = store.ErrAlreadyFinished
+	ErrUnavailable     = store.ErrUnavailable
+	ErrInDoubt         = store.ErrInDoubt
+	ErrClosed          = store.ErrClosed
+)
