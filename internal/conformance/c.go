@@ -1,0 +1,365 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// epoch is when every case begins: a time with microseconds, far from zero.
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+
+// What cases use unless they care.
+const (
+	queue  = "q"
+	worker = "w"
+	ttl    = 30 * time.Second
+)
+
+// C is a running case: its store, its clock, and its findings. Fatalf, and every helper that calls it, ends the goroutine
+// it is called from, so a case that starts goroutines does so by Parallel.
+type C struct {
+	Ctx   context.Context
+	Store store.Store
+	Clock *clock.Mock
+
+	instance *Instance
+
+	mu     sync.Mutex // guards what follows
+	failed bool
+	log    []string
+}
+
+// Errorf records a finding and goes on.
+func (c *C) Errorf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = true
+	c.log = append(c.log, caller()+": "+fmt.Sprintf(format, args...))
+}
+
+// Fatalf records a finding and ends the case.
+func (c *C) Fatalf(format string, args ...any) {
+	c.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Logf records a line to read when the case fails, or figures to print.
+func (c *C) Logf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, fmt.Sprintf(format, args...))
+}
+
+func (c *C) verdict() (failed bool, log []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed, append([]string(nil), c.log...)
+}
+
+// caller is the line of the case that a finding comes from: the first one outside this file.
+func caller() string {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		frame, more := frames.Next()
+		if name := filepath.Base(frame.File); name != "c.go" || !more {
+			return fmt.Sprintf("%s:%d", name, frame.Line)
+		}
+	}
+}
+
+// alike is how values are compared: nil and empty are one, and documents are compared whole, for some are of a megabyte.
+var alike = cmp.Options{
+	cmpopts.EquateEmpty(),
+	cmp.FilterValues(func(x, y []byte) bool { return len(x)+len(y) > 0 }, cmp.Comparer(bytes.Equal)),
+}
+
+// Equal checks that got is want; what says of what, with its input.
+func (c *C) Equal(got, want any, what string, args ...any) {
+	if !cmp.Equal(want, got, alike) {
+		c.Errorf("%s: got %s, want %s; %s", fmt.Sprintf(what, args...), short(got), short(want), difference(got, want))
+	}
+}
+
+// difference shows where two values differ, unless nobody would read it.
+func difference(got, want any) string {
+	diff := cmp.Diff(want, got, alike)
+	if len(diff) > 64<<10 {
+		return "the difference is too long to show"
+	}
+	return "difference (-want +got):\n" + diff
+}
+
+func short(v any) string {
+	text := fmt.Sprintf("%+v", v)
+	if len(text) > 300 {
+		text = text[:300] + "…"
+	}
+	return text
+}
+
+// True checks a condition.
+func (c *C) True(ok bool, what string, args ...any) {
+	if !ok {
+		c.Errorf("not true: %s", fmt.Sprintf(what, args...))
+	}
+}
+
+// OK ends the case unless err is nil.
+func (c *C) OK(err error, what string, args ...any) {
+	if err != nil {
+		c.Fatalf("%s: %v", fmt.Sprintf(what, args...), err)
+	}
+}
+
+// ErrorIs checks that err is of the kind wanted.
+func (c *C) ErrorIs(err, want error, what string, args ...any) {
+	if !errors.Is(err, want) {
+		c.Errorf("%s: got error %v, want one that is %v", fmt.Sprintf(what, args...), err, want)
+	}
+}
+
+// Parallel runs f(0) to f(n−1) at once and waits for all of them. A failed check in one ends the case after the others.
+func (c *C) Parallel(n int, f func(i int)) {
+	var started, done sync.WaitGroup
+	started.Add(n)
+	for i := range n {
+		done.Go(func() {
+			defer c.catch()
+			started.Done()
+			started.Wait()
+			f(i)
+		})
+	}
+	done.Wait()
+	if failed, _ := c.verdict(); failed {
+		runtime.Goexit()
+	}
+}
+
+// catch makes a finding of a panic, which would end the whole run.
+func (c *C) catch() {
+	if p := recover(); p != nil {
+		c.Errorf("panic: %v\n%s", p, stacks())
+	}
+}
+
+// Now is the store's now, as far as the fake clock tells it.
+func (c *C) Now() time.Time { return store.Truncate(c.Clock.Now()) }
+
+// Advance moves the clock.
+func (c *C) Advance(d time.Duration) { c.Clock.Add(d) }
+
+// A job with the values that a case does not care about: no jitter, so that delays are plain.
+func plain() store.NewJob {
+	return store.NewJob{
+		Queue: queue, Kind: "k", Payload: []byte(`{}`), MaxRetries: 3,
+		Backoff: store.Backoff{Base: time.Second, Cap: time.Minute},
+	}
+}
+
+// plainBut is plain with something changed.
+func plainBut(change func(*store.NewJob)) store.NewJob {
+	n := plain()
+	change(&n)
+	return n
+}
+
+// Enqueue adds jobs and returns their ids.
+func (c *C) Enqueue(jobs ...store.NewJob) []int64 {
+	answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: jobs})
+	c.OK(err, "Enqueue of %d jobs", len(jobs))
+	if len(answers) != len(jobs) {
+		c.Fatalf("Enqueue of %d jobs: got %d answers", len(jobs), len(answers))
+	}
+	ids := make([]int64, len(answers))
+	for i, a := range answers {
+		ids[i] = a.ID
+	}
+	return ids
+}
+
+// EnqueueOne adds a plain job and returns its id.
+func (c *C) EnqueueOne() int64 { return c.Enqueue(plain())[0] }
+
+// EnqueueN adds n plain jobs and returns their ids.
+func (c *C) EnqueueN(n int) []int64 {
+	var ids []int64
+	for n > 0 {
+		batch := make([]store.NewJob, min(n, store.MaxItems))
+		for i := range batch {
+			batch[i] = plain()
+		}
+		ids = append(ids, c.Enqueue(batch...)...)
+		n -= len(batch)
+	}
+	return ids
+}
+
+// claimOf is the request that cases use unless they care.
+func claimOf(limit int) store.ClaimRequest {
+	return store.ClaimRequest{Queue: queue, Limit: limit, Worker: worker, TTL: ttl}
+}
+
+// Claim claims up to limit jobs of the queue, with no retry quota.
+func (c *C) Claim(limit int) []store.Job { return c.ClaimBy(claimOf(limit)) }
+
+// ClaimBy claims as the request says.
+func (c *C) ClaimBy(req store.ClaimRequest) []store.Job {
+	jobs, err := c.Store.FetchAndClaim(c.Ctx, req)
+	c.OK(err, "FetchAndClaim %+v", req)
+	return jobs
+}
+
+// ClaimOne claims one job, and ends the case if there is none.
+func (c *C) ClaimOne() store.Job {
+	jobs := c.Claim(1)
+	if len(jobs) != 1 {
+		c.Fatalf("FetchAndClaim with limit 1: got %d jobs, want 1", len(jobs))
+	}
+	return jobs[0]
+}
+
+// ClaimAnew ends the lease by expiry, and claims the job once more after its backoff.
+func (c *C) ClaimAnew(lost store.Job) store.Job {
+	c.Advance(ttl)
+	c.Recover(store.MaxItems)
+	c.Advance(time.Hour)
+	for _, j := range c.Claim(store.MaxItems) {
+		if j.ID == lost.ID {
+			return j
+		}
+	}
+	c.Fatalf("job %d was not claimable an hour after its lease was recovered", lost.ID)
+	panic("not reached")
+}
+
+// Recover ends up to limit expired leases.
+func (c *C) Recover(limit int) []store.Recovered {
+	recovered, err := c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: limit})
+	c.OK(err, "RecoverExpiredLeases with limit %d", limit)
+	return recovered
+}
+
+// Get returns the job with its history.
+func (c *C) Get(id int64) store.JobDetail {
+	detail, err := c.Store.Get(c.Ctx, id)
+	c.OK(err, "Get %d", id)
+	return detail
+}
+
+// All returns every job, the newest first.
+func (c *C) All() []store.Job { return c.List(store.Filter{}, 100) }
+
+// List returns every job that matches, read in pages of the size.
+func (c *C) List(filter store.Filter, size int) []store.Job {
+	var jobs []store.Job
+	for page := (store.Page{Limit: size}); ; {
+		part, err := c.Store.List(c.Ctx, filter, page)
+		c.OK(err, "List %+v, page %+v", filter, page)
+		if len(jobs) > 0 && len(part.Jobs) > 0 && part.Jobs[0].ID >= jobs[len(jobs)-1].ID {
+			c.Fatalf("List %+v: a page begins with job %d, and the one before ended with %d", filter, part.Jobs[0].ID, jobs[len(jobs)-1].ID)
+		}
+		jobs = append(jobs, part.Jobs...)
+		if part.Next == "" {
+			return jobs
+		}
+		page.Cursor = part.Next
+	}
+}
+
+// One returns the only outcome of a call on one item.
+func (c *C) One(outcomes []store.Outcome, err error) store.Outcome {
+	c.OK(err, "a call on one item")
+	if len(outcomes) != 1 {
+		c.Fatalf("a call on one item: got %d outcomes: %+v", len(outcomes), outcomes)
+	}
+	return outcomes[0]
+}
+
+// Ack finishes under the lease.
+func (c *C) Ack(l store.Lease) store.Outcome {
+	return c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: l}}))
+}
+
+// NAck ends the lease in the form.
+func (c *C) NAck(l store.Lease, form store.Form, delay time.Duration, reason string) store.Outcome {
+	return c.One(c.Store.NAck(c.Ctx, []store.NAck{{Lease: l, Form: form, Delay: delay, Error: reason}}))
+}
+
+// Extend extends the lease by the usual time.
+func (c *C) Extend(l store.Lease) store.Outcome {
+	return c.One(c.Store.Extend(c.Ctx, []store.Lease{l}, ttl))
+}
+
+// SaveCheckpoint keeps a checkpoint under the lease.
+func (c *C) SaveCheckpoint(l store.Lease, seq int64, doc string) store.Outcome {
+	return c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: l, Seq: seq, Checkpoint: []byte(doc)}}))
+}
+
+// Cancel cancels one job by its id.
+func (c *C) Cancel(id int64) store.Outcome { return c.One(c.Store.Cancel(c.Ctx, only(id), 1)) }
+
+// Requeue requeues one job by its id.
+func (c *C) Requeue(id int64) store.Outcome { return c.One(c.Store.Requeue(c.Ctx, only(id), 1)) }
+
+// Delete deletes one job by its id.
+func (c *C) Delete(id int64) store.Outcome { return c.One(c.Store.Delete(c.Ctx, only(id), 1)) }
+
+func only(ids ...int64) store.Filter { return store.Filter{IDs: ids} }
+
+// statuses are the statuses of the outcomes, in order.
+func statuses(outcomes []store.Outcome) []store.Status {
+	list := make([]store.Status, len(outcomes))
+	for i, o := range outcomes {
+		list[i] = o.Status
+	}
+	return list
+}
+
+// ids are the ids of the jobs, in order.
+func ids(jobs []store.Job) []int64 {
+	list := make([]int64, len(jobs))
+	for i, j := range jobs {
+		list[i] = j.ID
+	}
+	return list
+}
+
+// JobIn brings a new job of the queue into the phase and returns it as it then is. Other jobs of the queue must not be
+// claimable.
+func (c *C) JobIn(phase store.State) store.JobDetail {
+	id := c.EnqueueOne()
+	switch phase {
+	case store.Ready:
+	case store.Cancelled:
+		c.Cancel(id)
+	default:
+		l := c.ClaimOne().Lease()
+		switch phase {
+		case store.Retrying:
+			c.NAck(l, store.Fail, 0, "boom")
+		case store.Dead:
+			c.NAck(l, store.Never, 0, "boom")
+		case store.Succeeded:
+			c.Ack(l)
+		}
+	}
+	detail := c.Get(id)
+	if detail.ID != id || detail.Phase() != phase {
+		c.Fatalf("bringing a job to %s: got job %d in %s", phase, detail.ID, detail.Phase())
+	}
+	return detail
+}

@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var cancelCases = []Case{
+	{"Cancel/EndsEveryLiveJob", []int{22, 46, 60}, "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelEndsEveryLiveJob},
+	{"Cancel/FencesTheHolder", []int{22, 60}, "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelFencesTheHolder},
+	{"Cancel/ExpiredLeaseIsCancelledAndNotRecovered", []int{60}, "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelExpiredLeaseIsCancelledAndNotRecovered},
+	{"Cancel/EmptyFilterIsRefused", []int{60}, "An empty filter is ErrInvalid.", func(c *C) { cancelling.refusesAnEmptyFilter(c) }},
+	{"Cancel/LimitsAreKept", []int{3}, "A call has at most 1,000 items and 8 MiB in all, counted over its strings and documents.", func(c *C) { cancelling.keepsItsLimits(c) }},
+	{"Cancel/AnswersEachIDInOrderWhateverTheLimit", []int{28, 60}, "With IDs, the answer has one outcome per id, in their order, whatever the limit; a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.answersEachID(c) }},
+	{"Cancel/IDsAreChosenByTheRestOfTheFilterToo", []int{60}, "a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.heedsTheRestOfTheFilter(c) }},
+	{"Cancel/FirstOnesByRisingID", []int{60}, "Without, it has one per job that was changed: the first ones that match and can be changed, by rising id, at most limit.", func(c *C) { cancelling.goesByRisingID(c) }},
+	{"Cancel/AfterContinues", []int{60}, "Continue with After.", cancelAfterContinues},
+	{"Cancel/EveryFieldOfTheFilterChooses", []int{60}, "the first ones that match and can be changed, by rising id, at most limit.", cancelEveryFieldOfTheFilterChooses},
+	{"Cancel/AgainIsOKAndChangesNothing", []int{60, 71}, "ok the job is cancelled now, or was before;", cancelAgainIsOKAndChangesNothing},
+	{"Cancel/TwiceInOneCallIsOnce", []int{28, 60}, "Where a call takes several items, outcomes are positional, one per item, as if the items were applied in order.", cancelTwiceInOneCallIsOnce},
+	{"Cancel/FinishedJobIsWrongState", []int{46, 60}, "wrong_state it has succeeded or is dead;", cancelFinishedJobIsWrongState},
+	{"Cancel/NoJobIsNotFound", []int{26}, "not_found there is no such job, or no longer.", cancelNoJobIsNotFound},
+	{"Cancel/FencedNotStopped", []int{2, 60}, "A cancelled job is fenced, not stopped: its handler learns of it at its next Extend, and until then may run beside a new job with the same unique key.", cancelFencedNotStopped},
+	{"Cancel/ManyCallersCancelEachJobOnce", []int{60}, "Any method may be called at any time, from any goroutine, also for one job.", cancelManyCallersCancelEachJobOnce},
+	{"Cancel/RacingAckIsDecidedOnce", []int{60, 67}, "A call takes effect as a whole, at one moment between its start and its return, or not at all.", cancelRacingAckIsDecidedOnce},
+}
+
+// cancelledNow is the job as it must be after it was cancelled at now.
+func cancelledNow(before store.JobDetail, now time.Time) store.JobDetail {
+	after := before
+	after.History = slices.Clone(before.History)
+	if last := len(after.History) - 1; before.State == store.InFlight {
+		after.History[last].EndedAt, after.History[last].Ending = now, store.EndCancelled
+	}
+	after.State, after.Token, after.FinishedAt = store.Cancelled, before.Token+1, now
+	after.LeaseExpiresAt, after.RetryAt = time.Time{}, time.Time{}
+	return after
+}
+
+func cancelEndsEveryLiveJob(c *C) {
+	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
+		before := c.JobIn(phase)
+		c.Advance(time.Millisecond)
+
+		got := c.Cancel(before.ID)
+
+		want := cancelledNow(before, c.Now())
+		c.Equal(c.Get(before.ID), want, "a job that was %s and is cancelled", phase)
+		c.Equal(got, store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
+	}
+	c.Advance(time.Hour)
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed of cancelled jobs")
+	c.Equal(c.Recover(10), []store.Recovered{}, "recovered of cancelled jobs")
+}
+
+func cancelFencesTheHolder(c *C) {
+	c.EnqueueOne()
+	held := c.ClaimOne()
+	l := held.Lease()
+	c.Cancel(held.ID)
+	c.changesNothing("writing under the lease of a cancelled job", func() {
+		c.Equal(c.Ack(l).Status, store.StatusStale, "Ack")
+		for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
+			c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s", form)
+		}
+		c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save")
+		c.Equal(c.Extend(l).Status, store.StatusCancelled, "Extend")
+		newest := c.Get(held.ID).Job.Lease()
+		c.Equal(c.Ack(newest).Status, store.StatusStale, "Ack under the token that nobody holds")
+	})
+}
+
+func cancelExpiredLeaseIsCancelledAndNotRecovered(c *C) {
+	before := c.JobIn(store.InFlight)
+	c.Advance(ttl + time.Second)
+
+	c.Equal(c.Cancel(before.ID).Status, store.StatusOK, "Cancel of an expired lease")
+
+	want := cancelledNow(before, c.Now())
+	c.Equal(c.Recover(10), []store.Recovered{}, "recovered after Cancel")
+	c.Equal(c.Get(before.ID), want, "the cancelled job")
+}
+
+func cancelAfterContinues(c *C) {
+	list := c.EnqueueN(7)
+	filter := store.Filter{Queue: queue, States: []store.State{store.Ready}}
+	for at := 0; at < len(list); at += 3 {
+		part := list[at:min(at+3, len(list))]
+		c.Equal(cancelling.on(c, filter, 3), cancelling.done(c, part...), "cancelled by %+v", filter)
+		filter.After = part[len(part)-1]
+	}
+	c.Equal(cancelling.on(c, filter, 3), []store.Outcome{}, "cancelled after the last")
+}
+
+// Each filter is tried on its own crowd of jobs, which differ in everything that a filter knows.
+func cancelEveryFieldOfTheFilterChooses(c *C) {
+	live := []int{0, 1, 2, 6}
+	for _, number := range []int{4, 7, 9, 12, 13, 14, 15, 16, 18, 21} {
+		crowd := c.crowd()
+		k := crowd.choices()[number]
+		k.filter.After = max(k.filter.After, crowd.ids[0]-1) // not those of the crowds before
+		var want []int64
+		for _, n := range k.want {
+			if slices.Contains(live, n) {
+				want = append(want, crowd.ids[n])
+			}
+		}
+		outcomes := cancelling.on(c, k.filter, 100)
+		c.Equal(outcomes, cancelling.done(c, want...), "cancelled by %+v", k.filter)
+		for n, id := range crowd.ids {
+			changed := slices.Contains(want, id) || n == 5 || n == 7
+			c.Equal(c.Get(id).State == store.Cancelled, changed, "job %d is cancelled after %+v", n, k.filter)
+		}
+		cancelling.on(c, store.Filter{After: crowd.ids[0] - 1, States: store.Phases}, 100)
+	}
+}
+
+func cancelAgainIsOKAndChangesNothing(c *C) {
+	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
+		id := c.JobIn(phase).ID
+		first := c.Cancel(id)
+		c.Advance(time.Second)
+		c.changesNothing("Cancel of a cancelled job", func() {
+			c.Equal(c.Cancel(id), first, "the second outcome")
+			outcomes := cancelling.on(c, store.Filter{Queue: queue}, 10)
+			c.Equal(outcomes, []store.Outcome{}, "outcomes without ids, of jobs that can not be changed")
+		})
+	}
+}
+
+func cancelTwiceInOneCallIsOnce(c *C) {
+	before := c.JobIn(store.InFlight)
+	outcomes := cancelling.on(c, only(before.ID, noJob, before.ID), 10)
+
+	want := cancelledNow(before, c.Now())
+	ok := store.OutcomeOf(want.Job, store.StatusOK)
+	c.Equal(outcomes, []store.Outcome{ok, {ID: noJob, Status: store.StatusNotFound}, ok}, "outcomes of a job that stands twice")
+	c.Equal(c.Get(before.ID), want, "the cancelled job")
+}
+
+func cancelFinishedJobIsWrongState(c *C) {
+	for _, phase := range []store.State{store.Succeeded, store.Dead} {
+		before := c.JobIn(phase)
+		c.changesNothing("Cancel of a finished job", func() {
+			c.Equal(c.Cancel(before.ID), store.OutcomeOf(before.Job, store.StatusWrongState), "Cancel of a %s job", phase)
+		})
+	}
+}
+
+func cancelNoJobIsNotFound(c *C) {
+	gone := c.JobIn(store.Cancelled).ID
+	c.Delete(gone)
+	for _, id := range []int64{gone, noJob, 0, -1} {
+		c.Equal(c.Cancel(id), store.Outcome{ID: id, Status: store.StatusNotFound}, "Cancel of no job")
+	}
+}
+
+func cancelFencedNotStopped(c *C) {
+	job := plainBut(func(n *store.NewJob) { n.UniqueKey = "key" })
+	first := c.Enqueue(job)[0]
+	running := c.ClaimOne()
+	c.Cancel(first)
+
+	second := c.Enqueue(job)[0]
+	c.True(second != first, "the key of a cancelled job is free")
+	beside := c.ClaimOne()
+	c.Equal(beside.ID, second, "the job that runs beside the cancelled one")
+	c.Equal(c.Extend(running.Lease()).Status, store.StatusCancelled, "the next Extend of the cancelled one")
+	c.Equal(c.Ack(beside.Lease()).Status, store.StatusOK, "Ack of the new one")
+}
+
+func cancelManyCallersCancelEachJobOnce(c *C) {
+	list := c.manyIn(store.InFlight, 20)
+	before := map[int64]store.JobDetail{}
+	for _, id := range list {
+		before[id] = c.Get(id)
+	}
+	c.Parallel(8, func(i int) {
+		filter := only(list...)
+		if i%2 == 1 {
+			filter = store.Filter{Queue: queue}
+		}
+		outcomes, err := c.Store.Cancel(c.Ctx, filter, len(list))
+		if err != nil {
+			c.Errorf("Cancel %+v: %v", filter, err)
+		}
+		for _, o := range outcomes {
+			c.Equal(o.Status, store.StatusOK, "the outcome of job %d", o.ID)
+		}
+	})
+	for _, id := range list {
+		c.Equal(c.Get(id), cancelledNow(before[id], c.Now()), "job %d", id)
+	}
+}
+
+func cancelRacingAckIsDecidedOnce(c *C) {
+	list := c.manyIn(store.InFlight, 40)
+	for _, id := range list {
+		before := c.Get(id)
+		var ack, cancel []store.Outcome
+		c.Parallel(2, func(i int) {
+			var err error
+			if i == 0 {
+				ack, err = c.Store.Ack(c.Ctx, []store.Ack{{Lease: before.Lease()}})
+			} else {
+				cancel, err = c.Store.Cancel(c.Ctx, only(id), 1)
+			}
+			if err != nil {
+				c.Errorf("caller %d: %v", i, err)
+			}
+		})
+		want := []store.Status{store.StatusOK, store.StatusWrongState}
+		if after := c.Get(id); after.State == store.Cancelled {
+			want = []store.Status{store.StatusStale, store.StatusOK}
+			c.Equal(after, cancelledNow(before, c.Now()), "the cancelled job")
+		}
+		c.Equal(statuses(slices.Concat(ack, cancel)), want, "Ack and Cancel of job %d at once", id)
+	}
+}

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var deleteCases = []Case{
+	{"Delete/RemovesTerminalJobsWithTheirHistory", []int{46, 61}, "Delete removes terminal jobs with their history.", deleteRemovesTerminalJobs},
+	{"Delete/EmptyFilterIsRefused", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.refusesAnEmptyFilter(c) }},
+	{"Delete/LimitsAreKept", []int{3}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.keepsItsLimits(c) }},
+	{"Delete/AnswersEachIDInOrderWhateverTheLimit", []int{28}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.answersEachID(c) }},
+	{"Delete/IDsAreChosenByTheRestOfTheFilterToo", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.heedsTheRestOfTheFilter(c) }},
+	{"Delete/FirstOnesByRisingID", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.goesByRisingID(c) }},
+	{"Delete/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", deleteIDsAreNeverUsedAgain},
+	{"Delete/OldLeaseFitsNoNewJob", []int{26, 70}, "Ids are never used again.", deleteOldLeaseFitsNoNewJob},
+	{"Delete/GoneIsTheOutcome", []int{61}, "ok the job is gone;", deleteGoneIsTheOutcome},
+	{"Delete/LiveJobIsWrongState", []int{46, 61}, "wrong_state the job is not terminal;", deleteLiveJobIsWrongState},
+	{"Delete/TwiceIsNotFound", []int{26, 71}, "not_found there is no such job, or no longer.", deleteTwiceIsNotFound},
+	{"Delete/ByAgeIsExact", []int{61}, "finished so long ago, or longer", deleteByAgeIsExact},
+	{"Delete/PrunesByStateAndAge", []int{61}, "Delete removes terminal jobs with their history. Filter, limit and order are as for Cancel.", deletePrunesByStateAndAge},
+	{"Delete/FreesNothingThatAWindowHolds", []int{2}, "of that job at that moment; empty if it holds its key beyond its deletion", deleteFreesNothingThatAWindowHolds},
+	{"Delete/ManyCallersDeleteEachJobOnce", []int{67}, "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { deleting.changesEachOnce(c, store.StatusNotFound) }},
+}
+
+func deleteRemovesTerminalJobs(c *C) {
+	for _, phase := range terminalPhases {
+		left := c.JobIn(phase)
+		gone := c.JobIn(phase)
+
+		c.Equal(c.Delete(gone.ID), store.Outcome{ID: gone.ID, Status: store.StatusOK}, "Delete of a %s job", phase)
+
+		_, err := c.Store.Get(c.Ctx, gone.ID)
+		c.ErrorIs(err, store.ErrNotFound, "Get after Delete of a %s job", phase)
+		filter := store.Filter{States: []store.State{phase}}
+		c.Equal(ids(c.List(filter, 10)), []int64{left.ID}, "the %s jobs after Delete", phase)
+		c.Equal(c.countOf(filter), map[string]int64{queue + " " + string(phase): 1}, "Count after Delete of a %s job", phase)
+		c.Equal(c.Get(left.ID), left, "the neighbour of a deleted job")
+	}
+}
+
+func deleteIDsAreNeverUsedAgain(c *C) {
+	highest := int64(0)
+	for round := range 4 {
+		list := c.EnqueueN(3)
+		c.True(list[0] > highest && slices.IsSorted(list), "round %d: ids %v are above %d, which were deleted", round, list, highest)
+		highest = list[2]
+		cancelling.on(c, only(list...), 3)
+		if round%2 == 0 {
+			deleting.on(c, only(list...), 3) // the store is empty now
+		} else {
+			c.Delete(highest) // only the newest is gone
+		}
+	}
+}
+
+// The table of a database may give the id of the last row again: then the token of its first lease would fit the new job.
+func deleteOldLeaseFitsNoNewJob(c *C) {
+	l := c.JobIn(store.Succeeded).Lease()
+	c.Delete(l.ID)
+	running := c.JobIn(store.InFlight)
+	c.Equal(running.Token, l.Token, "the token of the new job's first lease")
+	c.changesNothing("writing under the lease of a deleted job", func() {
+		missing := store.Outcome{ID: l.ID, Status: store.StatusNotFound}
+		c.Equal(c.Ack(l), missing, "Ack")
+		for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
+			c.Equal(c.NAck(l, form, 0, "late"), missing, "NAck %s", form)
+		}
+		c.Equal(c.Extend(l), missing, "Extend")
+		c.Equal(c.SaveCheckpoint(l, 1, `1`), missing, "Save")
+	})
+}
+
+func deleteGoneIsTheOutcome(c *C) {
+	var list []int64
+	for _, phase := range terminalPhases {
+		list = append(list, c.JobIn(phase).ID)
+	}
+	c.Equal(deleting.on(c, store.Filter{Queue: queue}, 10), deleting.done(c, list...), "outcomes of every terminal phase")
+	c.Equal(c.All(), []store.Job{}, "all jobs")
+}
+
+func deleteLiveJobIsWrongState(c *C) {
+	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
+		before := c.JobIn(phase)
+		c.changesNothing("Delete of a live job", func() {
+			c.Equal(c.Delete(before.ID), store.OutcomeOf(before.Job, store.StatusWrongState), "Delete of a job that is %s", phase)
+			c.Equal(deleting.on(c, store.Filter{Queue: queue}, 10), []store.Outcome{}, "outcomes by filter")
+		})
+	}
+}
+
+func deleteTwiceIsNotFound(c *C) {
+	id := c.JobIn(store.Dead).ID
+	c.JobIn(store.Succeeded)
+	missing := store.Outcome{ID: id, Status: store.StatusNotFound}
+	outcomes := deleting.on(c, only(id, id), 10)
+	c.Equal(outcomes, []store.Outcome{{ID: id, Status: store.StatusOK}, missing}, "outcomes of a job that stands twice")
+	c.changesNothing("a repeat", func() {
+		c.Equal(c.Delete(id), missing, "Delete once more")
+		c.Equal(c.Delete(noJob), store.Outcome{ID: noJob, Status: store.StatusNotFound}, "Delete of no job")
+	})
+}
+
+func deleteByAgeIsExact(c *C) {
+	for _, phase := range terminalPhases {
+		id := c.JobIn(phase).ID
+		filter := store.Filter{States: []store.State{phase}, FinishedFor: 24*time.Hour + 999}
+
+		c.Advance(24*time.Hour - store.Resolution)
+		c.Equal(deleting.on(c, filter, 10), []store.Outcome{}, "a %s job, one tick too early", phase)
+		c.Advance(store.Resolution)
+		c.Equal(deleting.on(c, filter, 10), deleting.done(c, id), "a %s job of that age", phase)
+	}
+}
+
+// Retention as a server runs it: each state has its own age, in batches, and the dead are kept.
+func deletePrunesByStateAndAge(c *C) {
+	young := map[store.State][]int64{}
+	old := map[store.State][]int64{}
+	for _, phase := range terminalPhases {
+		old[phase] = c.manyIn(phase, 5)
+	}
+	c.Advance(24 * time.Hour)
+	for _, phase := range terminalPhases {
+		young[phase] = c.manyIn(phase, 2)
+	}
+	prune := func(state store.State, age time.Duration) []int64 {
+		var gone []int64
+		for {
+			outcomes := deleting.on(c, store.Filter{States: []store.State{state}, FinishedFor: age}, 2)
+			for _, o := range outcomes {
+				gone = append(gone, o.ID)
+			}
+			if len(outcomes) < 2 {
+				return gone
+			}
+		}
+	}
+	c.Equal(prune(store.Succeeded, 24*time.Hour), old[store.Succeeded], "succeeded jobs older than a day")
+	c.Equal(prune(store.Cancelled, 7*24*time.Hour), []int64(nil), "cancelled jobs older than a week")
+	c.Advance(6 * 24 * time.Hour)
+	c.Equal(prune(store.Cancelled, 7*24*time.Hour), old[store.Cancelled], "cancelled jobs older than a week")
+
+	kept := slices.Concat(old[store.Dead], young[store.Succeeded], young[store.Dead], young[store.Cancelled])
+	slices.Reverse(kept)
+	c.Equal(ids(c.All()), kept, "what is kept")
+}
+
+func deleteFreesNothingThatAWindowHolds(c *C) {
+	dead := c.deadWithKey("key", time.Hour)
+	live := c.deadWithKey("another", 0)
+	deleting.on(c, only(dead.ID, live.ID), 2)
+	enqueue := func(key string) store.Enqueued {
+		job := plainBut(func(n *store.NewJob) { n.UniqueKey = key })
+		answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
+		c.OK(err, "Enqueue under the key %s", key)
+		return answers[0]
+	}
+	c.True(!enqueue("another").Duplicate, "the key of a deleted job is free if it was held while live")
+	c.Advance(time.Hour - store.Resolution)
+	c.Equal(enqueue("key"), store.Enqueued{ID: dead.ID, Duplicate: true}, "Enqueue under the key of a deleted job, in its window")
+	c.Advance(store.Resolution)
+	c.True(!enqueue("key").Duplicate, "the key is free when the window ends")
+}

@@ -1,0 +1,174 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var faultCases = []Case{
+	{"Fault/EndedContextAppliesNothing", []int{71, 72}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", faultEndedContextAppliesNothing},
+	{"Fault/UnavailableMeansNotApplied", []int{71}, "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableMeansNotApplied},
+	{"Fault/InDoubtMeansAllOrNothing", []int{71, 72}, "ErrInDoubt: the call was applied as a whole, may still be in a moment, or was not at all.", faultInDoubtMeansAllOrNothing},
+	{"Fault/EveryErrorIsOneOfTheContract", []int{71}, "An error is one of these, by errors.Is, or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
+	{"Fault/CancelledCallsSpoilNoOther", []int{72}, "A context that ends during the call ends the waiting and spoils no other call: the error is ErrUnavailable or ErrInDoubt and matches the context's own.", faultCancelledCallsSpoilNoOther},
+	{"Fault/UndeliveredClaimIsReleased", []int{72}, "A claim whose caller is gone is released where the store can tell.", faultUndeliveredClaimIsReleased},
+	{"Fault/CancelledClaimersHideNoJob", []int{15, 72}, "A claim that overlaps others may leave out jobs that they hold, but a job that is committed and claimable is found by some claim within a bound: at once, or within a second where the adapter says so.", faultCancelledClaimersHideNoJob},
+	{"Fault/NoMethodWaitsForWork", nil, "No method waits for work to appear; a call may wait for other calls and for open transactions, until its context ends.", faultNoMethodWaitsForWork},
+	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", []int{69, 71}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", faultRepeatedEnqueue},
+	{"Fault/EnqueueWithoutAKeyAddsOnceMore", []int{71}, "Without a key, a repeat adds the jobs once more.", faultRepeatedEnqueueWithoutAKey},
+	{"Fault/LostClaimComesBackWhenItsLeasesExpire", []int{71}, "To repeat: what a lost answer claimed comes back when its leases expire.", faultLostClaimComesBack},
+	{"Fault/AckIsSafeToRepeat", []int{27, 71}, "To repeat an Ack is safe.", faultRepeatedAck},
+	{"Fault/NAckIsSafeToRepeat", []int{27, 71}, "To repeat a NAck is safe: nothing is counted or taken back twice.", faultRepeatedNAck},
+	{"Fault/ExtendIsSafeToRepeat", []int{71}, "To repeat an Extend is safe.", faultRepeatedExtend},
+	{"Fault/SaveIsSafeToRepeat", []int{71}, "To repeat a Save is safe.", faultRepeatedSave},
+	{"Fault/RecoveryIsSafeToRepeat", []int{16, 71}, "To repeat a recovery is safe.", faultRepeatedRecovery},
+	{"Fault/CancelIsSafeToRepeat", []int{60, 71}, "To repeat a Cancel is safe.", faultRepeatedCancel},
+	{"Fault/RequeueIsSafeToRepeatUntilTheJobsFinish", []int{47, 71}, "To repeat after a lost answer is safe as long as the jobs can not have finished in between: then they would run once more.", faultRepeatedRequeue},
+	{"Fault/DeleteIsSafeToRepeat", []int{61, 71}, "To repeat a Delete is safe.", faultRepeatedDelete},
+	{"Fault/ClosedStoreRefusesEveryCall", []int{71}, "ErrClosed: the store was closed, and nothing was applied.", faultClosedStoreRefusesEveryCall},
+	{"Fault/CloseTwiceIsFine", nil, "To close twice is fine.", faultCloseTwiceIsFine},
+	{"Fault/CloseFinishesOrFailsCallsUnderWay", []int{71}, "Calls under way are finished or fail.", faultCloseBesideCalls},
+}
+
+// methods are all methods of a store but Close, each with something to do: a late lease, a dead and a ready job.
+func (c *C) methods() map[string]func(ctx context.Context) error {
+	held := c.JobIn(store.InFlight)
+	l := held.Lease()
+	c.Advance(ttl)
+	dead := c.JobIn(store.Dead)
+	c.EnqueueOne()
+	s := c.Store
+	return map[string]func(ctx context.Context) error{
+		"Enqueue": func(ctx context.Context) error {
+			_, err := s.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
+			return err
+		},
+		"FetchAndClaim": func(ctx context.Context) error { _, err := s.FetchAndClaim(ctx, claimOf(1)); return err },
+		"Extend":        func(ctx context.Context) error { _, err := s.Extend(ctx, []store.Lease{l}, ttl); return err },
+		"Save": func(ctx context.Context) error {
+			_, err := s.Save(ctx, []store.Save{{Lease: l, Checkpoint: []byte(`1`)}})
+			return err
+		},
+		"Ack": func(ctx context.Context) error { _, err := s.Ack(ctx, []store.Ack{{Lease: l}}); return err },
+		"NAck": func(ctx context.Context) error {
+			_, err := s.NAck(ctx, []store.NAck{{Lease: l, Form: store.Release}})
+			return err
+		},
+		"RecoverExpiredLeases": func(ctx context.Context) error {
+			_, err := s.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10})
+			return err
+		},
+		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, l.ID); return err },
+		"List": func(ctx context.Context) error {
+			_, err := s.List(ctx, store.Filter{}, store.Page{Limit: 1})
+			return err
+		},
+		"Count":   func(ctx context.Context) error { _, err := s.Count(ctx, store.Filter{}); return err },
+		"Cancel":  func(ctx context.Context) error { _, err := s.Cancel(ctx, store.Filter{Queue: queue}, 10); return err },
+		"Requeue": func(ctx context.Context) error { _, err := s.Requeue(ctx, only(dead.ID), 1); return err },
+		"Delete":  func(ctx context.Context) error { _, err := s.Delete(ctx, only(dead.ID), 1); return err },
+	}
+}
+
+// endedContexts calls each under contexts that have ended already.
+func (c *C) endedContexts(calls map[string]func(context.Context) error) {
+	cancelled, cancel := context.WithCancel(c.Ctx)
+	cancel()
+	caused, cancelCause := context.WithCancelCause(c.Ctx)
+	cancelCause(errors.New("the caller has gone home"))
+	overdue, cancelOverdue := context.WithTimeout(c.Ctx, -time.Second)
+	defer cancelOverdue()
+	for name, call := range calls {
+		for _, ctx := range []context.Context{cancelled, caused, overdue} {
+			err := call(ctx)
+			c.ErrorIs(err, store.ErrUnavailable, "%s under a context that had ended", name)
+			c.ErrorIs(err, ctx.Err(), "%s under a context that had ended", name)
+			c.True(!errors.Is(err, store.ErrInDoubt), "%s under a context that had ended is not in doubt: %v", name, err)
+		}
+	}
+}
+
+func faultEndedContextAppliesNothing(c *C) {
+	calls := c.methods()
+	c.changesNothing("calls under ended contexts", func() { c.endedContexts(calls) })
+	c.Equal(c.asked(store.EnqueueRequest{Jobs: []store.NewJob{plain(), plain()}, RequestKey: "key"})[0].Duplicate, false,
+		"the request key of a call that was not applied is free for other jobs")
+}
+
+func faultNoMethodWaitsForWork(c *C) {
+	c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed where nothing is due")
+	c.Equal(c.Recover(10), []store.Recovered{}, "recovered where nothing has expired")
+	c.Equal(c.List(store.Filter{Queue: "another"}, 10), []store.Job{}, "listed where nothing matches")
+}
+
+func faultClosedStoreRefusesEveryCall(c *C) {
+	calls := c.methods()
+	c.OK(c.Store.Close(), "Close")
+	for name, call := range calls {
+		c.ErrorIs(call(c.Ctx), store.ErrClosed, "%s after Close", name)
+	}
+}
+
+func faultCloseTwiceIsFine(c *C) {
+	c.EnqueueOne()
+	c.Parallel(4, func(int) {
+		if err := c.Store.Close(); err != nil {
+			c.Errorf("Close beside Close: %v", err)
+		}
+	})
+	c.OK(c.Store.Close(), "Close once more")
+	_, err := c.Store.Get(c.Ctx, 1)
+	c.ErrorIs(err, store.ErrClosed, "Get after Close")
+}
+
+// Whatever is under way when the store is closed comes back, with an answer or an error that says what is known.
+func faultCloseBesideCalls(c *C) {
+	c.EnqueueN(100)
+	var closed atomic.Bool
+	c.Parallel(6, func(i int) {
+		if i == 0 {
+			for range 20 {
+				_, _ = c.Store.Count(c.Ctx, store.Filter{}) // lets the others begin
+			}
+			if err := c.Store.Close(); err != nil {
+				c.Errorf("Close: %v", err)
+			}
+			closed.Store(true)
+			return
+		}
+		for last := false; !last; {
+			last = closed.Load()
+			err := c.claimAndRelease()
+			switch {
+			case errors.Is(err, store.ErrClosed):
+				return
+			case err != nil && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrInDoubt):
+				c.Errorf("a call beside Close: %v, want one that says what is known", err)
+				return
+			}
+			c.True(!last, "a call that began after Close returned is ErrClosed, and not %v", err)
+		}
+	})
+	_, err := c.Store.Count(c.Ctx, store.Filter{})
+	c.ErrorIs(err, store.ErrClosed, "Count after Close")
+}
+
+// claimAndRelease is a little of everything that a worker does, until the first error.
+func (c *C) claimAndRelease() error {
+	jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(2))
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if _, err := c.Store.NAck(c.Ctx, []store.NAck{{Lease: j.Lease(), Form: store.Release}}); err != nil {
+			return err
+		}
+	}
+	_, err = c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+	return err
+}

@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+const (
+	sentenceSameAgain = "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale."
+	sentenceRemembers = "The store remembers how: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release."
+	sentenceHolds     = "This holds until the next claim, cancel, requeue or deletion."
+)
+
+var finishRepeatCases = []Case{
+	{"Finish/TheSameAgainIsOKAndChangesNothing", []int{27}, sentenceSameAgain, finishTheSameAgain},
+	{"Finish/RepeatedAckKeepsTheFirstResult", []int{27}, sentenceAckOK, finishRepeatedAck},
+	{"Finish/RepeatedNAckKeepsTheFirstErrorAndDelay", []int{27}, "ok the job was in flight under this token, or had been ended under it in the same way before;", finishRepeatedNAck},
+	{"Finish/NothingIsCountedOrTakenBackTwice", []int{27}, "To repeat a NAck is safe: nothing is counted or taken back twice.", finishNothingCountsTwice},
+	{"Finish/AnotherWayOfFinishingAnswersStale", []int{27}, sentenceSameAgain, finishAnotherWay},
+	{"Finish/FailNeverAndAfterAreOneWay", []int{27}, "Fail, Never and After are one way of ending.", finishOneWayOfFailing},
+	{"Finish/AnAckWhoseResultWasRefusedIsRememberedAsAck", []int{3, 27}, "It was finished by Ack all the same.", finishRefusedIsRemembered},
+	{"Finish/HoldsUntilTheNextClaim", []int{27}, sentenceHolds, finishHoldsUntilClaim},
+	{"Finish/HoldsUntilCancel", []int{27}, sentenceHolds, finishHoldsUntilCancel},
+	{"Finish/HoldsUntilRequeue", []int{27}, sentenceHolds, finishHoldsUntilRequeue},
+	{"Finish/HoldsUntilDeletion", []int{26, 27}, sentenceHolds, finishHoldsUntilDeletion},
+	{"Finish/HoldsThroughTimeAndRefusedCalls", []int{27}, sentenceHolds, finishHoldsThroughRefusals},
+	{"Finish/AJobNotInFlightWithTheLeasesTokenWasFinishedByItsHolder", []int{27}, "A job that is not in flight and still has the token of a lease was finished by the holder of that lease.", finishOnlyTheHolderLeavesTheToken},
+	{"Finish/RepeatsAtOnceCountOnce", []int{27, 67}, "To repeat a NAck is safe: nothing is counted or taken back twice.", finishRepeatsAtOnce},
+}
+
+// again checks that the operation, repeated, answers with the status and leaves the job as it is.
+func again(c *C, op store.Op, before store.JobDetail, l store.Lease, status store.Status, what string) {
+	c.Equal(bare(underLease(c, op, l)), store.OutcomeOf(before.Job, status), "%s %s", op, what)
+	c.Equal(c.Get(before.ID), before, "the job, after %s %s", op, what)
+}
+
+// finishedBy is a job that the operation has finished, an hour ago.
+func finishedBy(c *C, op store.Op, name string) store.JobDetail {
+	held := holding(c, name, 1)[0]
+	underLease(c, op, held.Lease())
+	c.Advance(time.Hour)
+	return c.Get(held.ID)
+}
+
+func finishTheSameAgain(c *C) {
+	for _, op := range finishOps {
+		done := finishedBy(c, op, string(op))
+		for range 2 {
+			again(c, op, done, done.Lease(), store.StatusOK, "repeated")
+		}
+	}
+}
+
+func finishRepeatedAck(c *C) {
+	done := finishedBy(c, store.OpAck, queue)
+	for _, result := range []string{``, `"another"`, `{`} {
+		got := c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: done.Lease(), Result: []byte(result)}}))
+		c.Equal(bare(got), store.OutcomeOf(done.Job, store.StatusOK), "Ack repeated with the result %q", result)
+		c.Equal(c.Get(done.ID), done, "the job, after Ack repeated with the result %q", result)
+	}
+}
+
+func finishRepeatedNAck(c *C) {
+	for _, op := range finishOps[1:] {
+		done := finishedBy(c, op, string(op))
+		n := nackOf(op, done.Lease())
+		n.Error = "another reason"
+		if n.Delay > 0 {
+			n.Delay = time.Minute
+		}
+		got := c.One(c.Store.NAck(c.Ctx, []store.NAck{n}))
+		c.Equal(bare(got), store.OutcomeOf(done.Job, store.StatusOK), "%s repeated with another reason and delay", op)
+		c.Equal(c.Get(done.ID), done, "the job, after %s repeated with another reason and delay", op)
+	}
+}
+
+// finishNothingCountsTwice repeats after attempts and retries have been counted before, so that a second count shows.
+func finishNothingCountsTwice(c *C) {
+	for _, op := range finishOps {
+		first := finishedBy(c, store.OpFail, string(op))
+		c.ClaimBy(store.ClaimRequest{Queue: first.Queue, Limit: 1, Worker: worker, TTL: ttl})
+		held := c.Get(first.ID)
+		for range 3 {
+			underLease(c, op, held.Lease())
+		}
+		c.Equal(c.Get(first.ID), becomes(op, held, c.Now()), "the job, after %s three times", op)
+	}
+}
+
+func finishAnotherWay(c *C) {
+	for _, first := range finishOps {
+		done := finishedBy(c, first, string(first))
+		for _, second := range finishOps {
+			if wayOf(first) != wayOf(second) {
+				again(c, second, done, done.Lease(), store.StatusStale, "after "+string(first))
+			}
+		}
+		again(c, first, done, done.Lease(), store.StatusOK, "after other ways were refused")
+	}
+}
+
+func finishOneWayOfFailing(c *C) {
+	failing := []store.Op{store.OpFail, store.OpNever, store.OpAfter}
+	for _, first := range failing {
+		done := finishedBy(c, first, string(first))
+		for _, second := range failing {
+			again(c, second, done, done.Lease(), store.StatusOK, "after "+string(first))
+		}
+	}
+}
+
+func finishRefusedIsRemembered(c *C) {
+	held := holding(c, queue, 1)[0]
+	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte(`{`)}}))
+	done := c.Get(held.ID)
+	c.Equal(done.Phase(), store.Dead, "the phase of a job whose result was refused")
+	c.Advance(time.Hour)
+	again(c, store.OpAck, done, done.Lease(), store.StatusOK, "with a good result, after a refused one")
+	c.Equal(c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte(`{`)}})).Status, store.StatusOK, "the same Ack again")
+	for _, op := range finishOps[1:] {
+		again(c, op, done, done.Lease(), store.StatusStale, "after an Ack whose result was refused")
+	}
+	c.Equal(c.Get(held.ID), done, "the job")
+}
+
+func finishHoldsUntilClaim(c *C) {
+	for _, op := range []store.Op{store.OpFail, store.OpAfter, store.OpSnooze, store.OpRelease} {
+		done := finishedBy(c, op, string(op))
+		again(c, op, done, done.Lease(), store.StatusOK, "while the job is due")
+		c.ClaimBy(store.ClaimRequest{Queue: done.Queue, Limit: 1, Worker: worker, TTL: ttl})
+		claimed := c.Get(done.ID)
+		c.Equal(claimed.Token, done.Token+1, "the token after the next claim")
+		again(c, op, claimed, done.Lease(), store.StatusStale, "after the next claim")
+	}
+}
+
+func finishHoldsUntilCancel(c *C) {
+	for _, op := range []store.Op{store.OpFail, store.OpAfter, store.OpSnooze, store.OpRelease} {
+		done := finishedBy(c, op, string(op))
+		c.Cancel(done.ID)
+		cancelled := c.Get(done.ID)
+		for _, l := range []store.Lease{done.Lease(), cancelled.Lease()} {
+			again(c, op, cancelled, l, store.StatusStale, "after cancel")
+		}
+	}
+}
+
+func finishHoldsUntilRequeue(c *C) {
+	for _, op := range []store.Op{store.OpAck, store.OpNever} {
+		done := finishedBy(c, op, string(op))
+		c.Requeue(done.ID)
+		requeued := c.Get(done.ID)
+		for _, l := range []store.Lease{done.Lease(), requeued.Lease()} {
+			again(c, op, requeued, l, store.StatusStale, "after requeue")
+		}
+	}
+}
+
+func finishHoldsUntilDeletion(c *C) {
+	for _, op := range []store.Op{store.OpAck, store.OpNever} {
+		done := finishedBy(c, op, string(op))
+		c.Delete(done.ID)
+		c.Equal(bare(underLease(c, op, done.Lease())), store.Outcome{ID: done.ID, Status: store.StatusNotFound}, "%s after deletion", op)
+	}
+}
+
+// finishHoldsThroughRefusals does all that is refused, and lets days pass, between a way of finishing and its repeat.
+func finishHoldsThroughRefusals(c *C) {
+	for _, op := range finishOps {
+		done := finishedBy(c, op, string(op))
+		for _, refused := range leaseOps {
+			underLease(c, refused, store.Lease{ID: done.ID, Token: done.Token - 1})
+			if wayOf(refused) != wayOf(op) {
+				underLease(c, refused, done.Lease())
+			}
+		}
+		c.Recover(store.MaxItems)
+		if done.Terminal() {
+			c.Cancel(done.ID)
+		} else {
+			c.Requeue(done.ID)
+			c.Delete(done.ID)
+		}
+		c.Advance(48 * time.Hour)
+		again(c, op, done, done.Lease(), store.StatusOK, "after two days of refused calls")
+	}
+}
+
+// finishOnlyTheHolderLeavesTheToken checks both directions: what others do to a lease takes its token away.
+func finishOnlyTheHolderLeavesTheToken(c *C) {
+	for _, op := range finishOps {
+		done := finishedBy(c, op, string(op))
+		o := underLease(c, store.OpExtend, done.Lease())
+		c.Equal(bare(o), store.OutcomeOf(done.Job, store.StatusFinished), "Extend after %s", op)
+	}
+	for _, end := range []func(store.Job){
+		func(store.Job) { c.Advance(ttl); c.Recover(1) },
+		func(j store.Job) { c.Cancel(j.ID) },
+	} {
+		held := holding(c, queue, 1)[0]
+		end(held.Job)
+		after := c.Get(held.ID)
+		c.True(after.State != store.InFlight && after.Token > held.Token, "a lease that others ended has lost its token: %d, before %d", after.Token, held.Token)
+		c.Cancel(held.ID)
+	}
+}
+
+func finishRepeatsAtOnce(c *C) {
+	for _, op := range finishOps {
+		for _, before := range holding(c, string(op), 5) {
+			outcomes := make([]store.Outcome, 8)
+			c.Parallel(len(outcomes), func(i int) { outcomes[i] = underLease(c, op, before.Lease()) })
+			want := becomes(op, before, c.Now())
+			c.Equal(c.Get(before.ID), want, "a job, after %s by eight at once", op)
+			for _, o := range outcomes {
+				c.Equal(bare(o), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %s by eight at once", op)
+			}
+		}
+	}
+}

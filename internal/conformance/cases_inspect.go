@@ -1,0 +1,280 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var inspectCases = []Case{
+	{"Inspect/GetReturnsTheJobAndItsHistory", nil, "Get returns the job and its history, the oldest attempt first, or ErrNotFound.", inspectGetReturnsTheJobAndItsHistory},
+	{"Inspect/GetOfNoJobIsNotFound", []int{26}, "Get returns the job and its history, the oldest attempt first, or ErrNotFound.", inspectGetOfNoJobIsNotFound},
+	{"Inspect/EachFilterFieldChoosesItsJobs", nil, "List returns the jobs that match, the newest first: by falling id.", inspectEachFilterFieldChoosesItsJobs},
+	{"Inspect/FieldsTogetherMustAllMatch", nil, "A Filter chooses jobs: those that match every field that is set.", inspectFieldsTogetherMustAllMatch},
+	{"Inspect/NamesMatchAsAWhole", nil, "A Filter chooses jobs: those that match every field that is set.", inspectNamesMatchAsAWhole},
+	{"Inspect/FinishedForIsExact", []int{61}, "finished so long ago, or longer", inspectFinishedForIsExact},
+	{"Inspect/FailedHasTwoFaces", nil, "Retrying and dead are the two faces of the state failed: a retrying job has a RetryAt, a dead one has none.", inspectFailedHasTwoFaces},
+	{"Inspect/EmptyFilterMeansEveryJob", nil, "An empty filter means every job.", inspectEmptyFilterMeansEveryJob},
+	{"Inspect/NothingMatchesIsNoError", nil, "Where nothing matches, the answer is empty and there is no error.", inspectNothingMatchesIsNoError},
+	{"Inspect/PagesOfEverySizeJoinUp", []int{74}, "Next is empty after the last page.", inspectPagesOfEverySizeJoinUp},
+	{"Inspect/PagesSkipAndRepeatNothing", []int{74}, "A page skips and repeats nothing that was committed before the first page was read and whose match did not change.", inspectPagesSkipAndRepeatNothing},
+	{"Inspect/CursorOfAnotherFilterIsRefused", []int{74}, "A cursor of another filter is ErrInvalid.", inspectCursorOfAnotherFilterIsRefused},
+	{"Inspect/CountsByQueueAndPhase", []int{47}, "Count counts the jobs that match, by queue and phase.", inspectCountsByQueueAndPhase},
+	{"Inspect/DueIsWhatAClaimCouldTake", []int{7, 47, 58}, "Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.", inspectDueIsWhatAClaimCouldTake},
+	{"Inspect/LimitsAreKept", []int{3}, "ErrInvalid: the request breaks a limit and nothing was applied.", inspectLimitsAreKept},
+	{"Inspect/AnswersAreTheCallersOwn", nil, "A store keeps no slice that it was given and hands out none that it keeps.", inspectAnswersAreTheCallersOwn},
+	{"Inspect/RacingReadersNeverMissAJob", []int{73}, "A call takes effect as a whole, at one moment between its start and its return, or not at all.", inspectRacingReadersNeverMissAJob},
+}
+
+func inspectGetReturnsTheJobAndItsHistory(c *C) {
+	c.EnqueueOne()
+	started := c.Now()
+	lost := c.ClaimOne()
+	again := c.ClaimAnew(lost)
+	restarted := c.Now()
+	c.Advance(time.Second)
+	c.NAck(again.Lease(), store.Never, 0, "boom")
+	neighbour := c.JobIn(store.Succeeded)
+
+	want := again
+	want.State, want.Retries, want.Error = store.Failed, 2, "boom"
+	want.LeaseExpiresAt, want.FinishedAt = time.Time{}, c.Now()
+	c.Equal(c.Get(lost.ID), store.JobDetail{Job: want, History: []store.Attempt{
+		{Token: 1, Worker: worker, StartedAt: started, EndedAt: started.Add(ttl), Ending: store.EndExpired, Error: store.LeaseExpired.Reason},
+		{Token: 3, Worker: worker, StartedAt: restarted, EndedAt: c.Now(), Ending: store.EndFailed, Error: "boom"},
+	}}, "the job and its history")
+	c.Equal(len(neighbour.History), 1, "attempts of a neighbour")
+}
+
+func inspectGetOfNoJobIsNotFound(c *C) {
+	gone := c.JobIn(store.Succeeded).ID
+	c.Delete(gone)
+	for _, id := range []int64{gone, noJob, 0, -1} {
+		detail, err := c.Store.Get(c.Ctx, id)
+		c.ErrorIs(err, store.ErrNotFound, "Get %d", id)
+		c.Equal(detail, store.JobDetail{}, "the job %d", id)
+	}
+}
+
+func inspectEachFilterFieldChoosesItsJobs(c *C) {
+	crowd := c.crowd()
+	for _, k := range crowd.filters {
+		c.Equal(ids(c.List(k.filter, 100)), crowd.newestFirst(k.want), "List %+v", k.filter)
+		c.Equal(c.countOf(k.filter), crowd.counts(k.want), "Count %+v", k.filter)
+	}
+}
+
+// Every two filters that set different fields are joined: what both choose is known from what each does.
+func inspectFieldsTogetherMustAllMatch(c *C) {
+	crowd := c.crowd()
+	joined := 0
+	for i, a := range crowd.filters {
+		for _, b := range crowd.filters[i+1:] {
+			filter, ok := join(a.filter, b.filter)
+			if !ok {
+				continue
+			}
+			joined++
+			want := slices.DeleteFunc(slices.Clone(a.want), func(n int) bool { return !slices.Contains(b.want, n) })
+			page, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100})
+			c.OK(err, "List %+v", filter)
+			c.Equal(ids(page.Jobs), crowd.newestFirst(want), "List %+v", filter)
+			c.Equal(c.countOf(filter), crowd.counts(want), "Count %+v", filter)
+		}
+	}
+	c.True(joined > 100, "more than 100 pairs of filters were joined, but %d", joined)
+}
+
+// A store that searches by patterns, folds case or trims blanks finds too much.
+func inspectNamesMatchAsAWhole(c *C) {
+	names := []string{"a", "A", "a ", " a", "ab", "a%", "%", "a_", "_b", `a"`, `"a"`, "a,b", "a'b", `a\`, "ä", "a\u0308", "*", "[a]"}
+	var list []int64
+	for _, name := range names {
+		list = append(list, c.Enqueue(plainBut(func(n *store.NewJob) {
+			n.Queue, n.Kind, n.UniqueKey, n.Tags = name, name, name, []string{name, "common"}
+		}))...)
+	}
+	for i, name := range names {
+		jobs := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: 10, Worker: name, TTL: ttl})
+		c.Equal(ids(jobs), list[i:i+1], "claimed from the queue %q", name)
+	}
+	for i, name := range names {
+		for _, filter := range []store.Filter{{Queue: name}, {Kind: name}, {Tag: name}, {UniqueKey: name}, {Worker: name}} {
+			c.Equal(ids(c.List(filter, 100)), list[i:i+1], "List %+v", filter)
+		}
+	}
+	c.Equal(len(c.List(store.Filter{Tag: "common"}, 100)), len(names), "jobs with the common tag")
+}
+
+func inspectFinishedForIsExact(c *C) {
+	for _, phase := range []store.State{store.Succeeded, store.Dead, store.Cancelled} {
+		id := c.JobIn(phase).ID
+		filter := store.Filter{IDs: []int64{id}, FinishedFor: time.Hour + 999}
+
+		c.Advance(time.Hour - store.Resolution)
+		c.Equal(ids(c.List(filter, 10)), []int64{}, "a %s job one tick before it was finished for an hour", phase)
+		c.Advance(store.Resolution)
+		c.Equal(ids(c.List(filter, 10)), []int64{id}, "a %s job that was finished for an hour", phase)
+		c.Advance(store.Resolution)
+		c.Equal(ids(c.List(filter, 10)), []int64{id}, "a %s job one tick later", phase)
+	}
+	c.JobIn(store.Retrying)
+	c.JobIn(store.InFlight)
+	c.JobIn(store.Ready)
+	c.Advance(2 * time.Hour)
+	c.Equal(len(c.List(store.Filter{FinishedFor: store.Resolution}, 10)), 3, "jobs that were finished at all")
+}
+
+func inspectFailedHasTwoFaces(c *C) {
+	dead, retrying := c.JobIn(store.Dead), c.JobIn(store.Retrying)
+	c.Equal([]store.State{dead.State, retrying.State}, []store.State{store.Failed, store.Failed}, "the states as they are kept")
+	c.Equal(dead.RetryAt, time.Time{}, "RetryAt of the dead job")
+	c.Equal(retrying.RetryAt, c.Now().Add(time.Second), "RetryAt of the retrying job")
+
+	for _, k := range []struct {
+		states []store.State
+		want   []int64
+	}{
+		{[]store.State{store.Failed}, []int64{retrying.ID, dead.ID}},
+		{[]store.State{store.Retrying}, []int64{retrying.ID}},
+		{[]store.State{store.Dead}, []int64{dead.ID}},
+		{[]store.State{store.Dead, store.Failed}, []int64{retrying.ID, dead.ID}},
+		{[]store.State{store.Dead, store.Ready}, []int64{dead.ID}},
+	} {
+		c.Equal(ids(c.List(store.Filter{States: k.states}, 10)), k.want, "jobs in %v", k.states)
+	}
+}
+
+func inspectEmptyFilterMeansEveryJob(c *C) {
+	crowd := c.crowd()
+	everyone := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	c.Equal(ids(c.List(store.Filter{}, 3)), crowd.newestFirst(everyone), "List without a filter")
+	c.Equal(c.countOf(store.Filter{}), crowd.counts(everyone), "Count without a filter")
+}
+
+func inspectNothingMatchesIsNoError(c *C) {
+	empty := func() {
+		for _, filter := range []store.Filter{{}, {Queue: queue}, {States: []store.State{store.Dead}}, only(noJob)} {
+			page, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 10})
+			c.OK(err, "List %+v", filter)
+			c.Equal(page, store.JobPage{}, "List %+v", filter)
+			counts, err := c.Store.Count(c.Ctx, filter)
+			c.OK(err, "Count %+v", filter)
+			c.Equal(counts, store.Counts{Now: c.Now()}, "Count %+v", filter)
+		}
+		bulkFilter := store.Filter{Queue: queue}
+		for _, b := range []bulk{cancelling, requeueing, deleting} {
+			c.Equal(b.on(c, bulkFilter, 10), []store.Outcome{}, "outcomes where nothing matches")
+		}
+		c.Equal(ids(c.Claim(10)), []int64{}, "claimed where there is nothing")
+		c.Equal(c.Recover(10), []store.Recovered{}, "recovered where there is nothing")
+	}
+	empty()
+	c.Delete(c.JobIn(store.Succeeded).ID)
+	empty()
+}
+
+func inspectCountsByQueueAndPhase(c *C) {
+	for _, phase := range []store.State{
+		store.Dead, store.Dead, store.Retrying, store.InFlight, store.Succeeded, store.Cancelled, store.Cancelled,
+	} {
+		c.JobIn(phase)
+	}
+	for _, name := range []string{"b", "Z", "b"} {
+		c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue, n.Delay = name, time.Hour }))
+	}
+	c.JobIn(store.Ready)
+
+	counts, err := c.Store.Count(c.Ctx, store.Filter{})
+	c.OK(err, "Count")
+	c.Equal(counts, store.Counts{Now: c.Now(), Queues: []store.QueueCount{
+		{Queue: "Z", Jobs: map[store.State]int64{store.Ready: 1}},
+		{Queue: "b", Jobs: map[store.State]int64{store.Ready: 2}},
+		{Queue: queue, Jobs: map[store.State]int64{
+			store.Ready: 1, store.InFlight: 1, store.Retrying: 1, store.Succeeded: 1, store.Dead: 2, store.Cancelled: 2,
+		}, Due: 1, OldestDue: c.Now()},
+	}}, "counts, with the queues byte by byte")
+
+	counts, err = c.Store.Count(c.Ctx, store.Filter{States: []store.State{store.Dead}})
+	c.OK(err, "Count of the dead")
+	c.Equal(counts, store.Counts{Now: c.Now(), Queues: []store.QueueCount{
+		{Queue: queue, Jobs: map[store.State]int64{store.Dead: 2}},
+	}}, "counts of the dead")
+}
+
+func inspectDueIsWhatAClaimCouldTake(c *C) {
+	c.JobIn(store.Dead)
+	c.JobIn(store.InFlight)
+	start := c.Now()
+	retry := c.JobIn(store.Retrying) // due after a second
+	c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = 2 * time.Second }), plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))
+	due := func(filter store.Filter, n int64, oldest time.Time) {
+		counts, err := c.Store.Count(c.Ctx, filter)
+		c.OK(err, "Count %+v", filter)
+		if len(counts.Queues) != 1 {
+			c.Fatalf("Count %+v: got %d queues, want 1", filter, len(counts.Queues))
+		}
+		q := counts.Queues[0]
+		c.Equal([]any{q.Due, q.OldestDue}, []any{n, oldest}, "Due and OldestDue of %+v at %v", filter, c.Now().Sub(start))
+	}
+	due(store.Filter{}, 0, time.Time{})
+	c.Advance(time.Second - store.Resolution)
+	due(store.Filter{}, 0, time.Time{})
+	c.Advance(store.Resolution)
+	due(store.Filter{}, 1, retry.RetryAt)
+	c.Advance(time.Second)
+	due(store.Filter{}, 2, retry.RetryAt)
+	due(store.Filter{States: []store.State{store.Ready}}, 1, start.Add(2*time.Second))
+	due(store.Filter{States: []store.State{store.Dead}}, 0, time.Time{})
+	c.Equal(len(c.Claim(10)), 2, "what a claim takes")
+	due(store.Filter{}, 0, time.Time{})
+}
+
+func inspectLimitsAreKept(c *C) {
+	c.EnqueueOne()
+	for _, limit := range []int{-1, 0, store.MaxItems + 1} {
+		_, err := c.Store.List(c.Ctx, store.Filter{}, store.Page{Limit: limit})
+		c.ErrorIs(err, store.ErrInvalid, "a page of %d", limit)
+	}
+	for _, filter := range wrongFilters() {
+		_, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 1})
+		c.ErrorIs(err, store.ErrInvalid, "List %+v", filter)
+		_, err = c.Store.Count(c.Ctx, filter)
+		c.ErrorIs(err, store.ErrInvalid, "Count %+v", filter)
+	}
+	long := strings.Repeat("x", store.MaxNameBytes)
+	widest := store.Filter{
+		IDs: slices.Repeat([]int64{1}, store.MaxItems), Queue: long, Kind: long, Tag: long, Worker: long, UniqueKey: long,
+		States: slices.Repeat([]store.State{store.Ready}, store.MaxItems), FinishedFor: store.MaxDuration,
+	}
+	_, err := c.Store.List(c.Ctx, widest, store.Page{Limit: store.MaxItems})
+	c.OK(err, "List with every field at its limit")
+	_, err = c.Store.Count(c.Ctx, widest)
+	c.OK(err, "Count with every field at its limit")
+}
+
+func inspectAnswersAreTheCallersOwn(c *C) {
+	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Tags = []string{"one", "two"} }))[0]
+	l := c.ClaimOne().Lease()
+	c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: l, Checkpoint: []byte(`"c"`), Progress: []byte(`"p"`)}}))
+	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: l, Result: []byte(`"r"`)}}))
+	c.changesNothing("writing over what List and Get answered", func() {
+		spoil := func(j store.Job) {
+			for _, doc := range [][]byte{j.Payload, j.Checkpoint, j.Progress, j.Result} {
+				c.True(len(doc) > 0, "the job has every document")
+				clear(doc)
+			}
+			clear(j.Tags)
+		}
+		detail := c.Get(id)
+		clear(detail.History)
+		spoil(detail.Job)
+		spoil(c.All()[0])
+		counts, err := c.Store.Count(c.Ctx, store.Filter{})
+		c.OK(err, "Count")
+		clear(counts.Queues[0].Jobs)
+	})
+	c.Equal(c.countOf(store.Filter{}), map[string]int64{queue + " succeeded": 1}, "counts after writing over an answer")
+}

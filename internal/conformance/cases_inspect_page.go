@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+func inspectPagesOfEverySizeJoinUp(c *C) {
+	list := c.EnqueueN(12)
+	slices.Reverse(list)
+	for size := 1; size <= len(list)+1; size++ {
+		var got []int64
+		pages := 0
+		for page := (store.Page{Limit: size}); pages == 0 || page.Cursor != ""; pages++ {
+			part, err := c.Store.List(c.Ctx, store.Filter{Queue: queue}, page)
+			c.OK(err, "page %d of size %d", pages, size)
+			c.True(len(part.Jobs) == min(size, len(list)-len(got)), "page %d of size %d has %d jobs", pages, size, len(part.Jobs))
+			got = append(got, ids(part.Jobs)...)
+			page.Cursor = part.Next
+			if pages > len(list) {
+				c.Fatalf("pages of size %d do not end", size)
+			}
+		}
+		c.Equal(got, list, "all pages of size %d", size)
+		c.Equal(pages, (len(list)+size-1)/size, "pages of size %d", size)
+	}
+}
+
+// Between the pages the store lives on: jobs come, go and change, the one at the edge of the page first of all.
+func inspectPagesSkipAndRepeatNothing(c *C) {
+	const size = 3
+	list := c.EnqueueN(30)
+	filter := store.Filter{Queue: queue, States: []store.State{store.Ready}}
+	gone := map[int64]bool{}
+	var got []int64
+	for page := (store.Page{Limit: size}); ; {
+		part, err := c.Store.List(c.Ctx, filter, page)
+		c.OK(err, "List %+v", page)
+		got = append(got, ids(part.Jobs)...)
+		if part.Next == "" {
+			break
+		}
+		page.Cursor = part.Next
+		edge := part.Jobs[len(part.Jobs)-1].ID
+		c.Cancel(edge)
+		c.Delete(edge)
+		if next := slices.Index(list, edge) - 1; next > 0 && len(got)%2 == 0 {
+			gone[list[next]] = true
+			c.Cancel(list[next])
+		}
+		c.EnqueueN(2)
+	}
+	want := slices.DeleteFunc(slices.Clone(list), func(id int64) bool { return gone[id] })
+	slices.Reverse(want)
+	c.Equal(got, want, "jobs that were there before the first page and did not change")
+	c.True(len(gone) > 2, "jobs changed ahead of the reader: %d", len(gone))
+}
+
+func inspectCursorOfAnotherFilterIsRefused(c *C) {
+	c.EnqueueN(4)
+	filter := store.Filter{Queue: queue}
+	first, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 1})
+	c.OK(err, "the first page")
+
+	part, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 2, Cursor: first.Next})
+	c.OK(err, "a second page of another size")
+	c.Equal(len(part.Jobs), 2, "jobs of a second page of another size")
+	for _, other := range []store.Filter{
+		{}, {Queue: "another"}, {Kind: queue}, {Queue: queue, After: 1}, {Queue: queue, States: []store.State{store.Ready}},
+		{Queue: queue, FinishedFor: time.Hour}, {Queue: queue, IDs: []int64{1}},
+	} {
+		page, err := c.Store.List(c.Ctx, other, store.Page{Limit: 1, Cursor: first.Next})
+		c.ErrorIs(err, store.ErrInvalid, "the cursor of %+v with %+v", filter, other)
+		c.Equal(page, store.JobPage{}, "the page of a refused cursor")
+	}
+	for _, cursor := range []string{"x", first.Next[1:], first.Next + "A", strings.Repeat("A", len(first.Next)), "1", "ä\x00"} {
+		_, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 1, Cursor: cursor})
+		c.ErrorIs(err, store.ErrInvalid, "the cursor %q", cursor)
+	}
+}
+
+// A store that keeps finished jobs apart may lose sight of one while it moves.
+func inspectRacingReadersNeverMissAJob(c *C) {
+	job := plainBut(func(n *store.NewJob) { n.UniqueKey, n.UniqueFor = "key", time.Hour })
+	id := c.Enqueue(job)[0]
+	var done atomic.Bool
+	c.Parallel(5, func(i int) {
+		if i == 0 {
+			defer done.Store(true)
+			c.liveAndFinish(id, 50)
+			return
+		}
+		for reads := 0; reads == 0 || !done.Load(); reads++ {
+			c.seesOnce(job, id)
+		}
+	})
+}
+
+// liveAndFinish takes the job from ready to terminal and back, n times. It runs beside others, so it ends nothing.
+func (c *C) liveAndFinish(id int64, n int) {
+	for i := range n {
+		jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(1))
+		if err != nil || len(jobs) != 1 {
+			c.Errorf("claiming the job: got %d jobs, error %v", len(jobs), err)
+			return
+		}
+		outcomes, err := c.Store.Ack(c.Ctx, []store.Ack{{Lease: jobs[0].Lease()}})
+		if err != nil || outcomes[0].Status != store.StatusOK {
+			c.Errorf("finishing the job: got %+v, error %v", outcomes, err)
+		}
+		outcomes, err = c.Store.Requeue(c.Ctx, only(id), 1)
+		if err != nil || outcomes[0].Status != store.StatusOK {
+			c.Errorf("requeueing the job, time %d: got %+v, error %v", i, outcomes, err)
+		}
+	}
+}
+
+// seesOnce checks that every way of looking finds the job exactly once.
+func (c *C) seesOnce(job store.NewJob, id int64) {
+	if detail, err := c.Store.Get(c.Ctx, id); err != nil || detail.ID != id {
+		c.Errorf("Get: got job %d, error %v", detail.ID, err)
+	}
+	for _, filter := range []store.Filter{{}, only(id), {UniqueKey: job.UniqueKey}, {States: store.Phases}} {
+		page, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 10})
+		if err != nil || len(page.Jobs) != 1 {
+			c.Errorf("List %+v: got %d jobs, error %v, want one", filter, len(page.Jobs), err)
+		}
+	}
+	counts, err := c.Store.Count(c.Ctx, store.Filter{})
+	if err != nil || len(counts.Queues) != 1 || len(counts.Queues[0].Jobs) != 1 {
+		c.Errorf("Count: got %+v, error %v, want one job", counts, err)
+	}
+	answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
+	if err != nil || len(answers) != 1 || answers[0].ID != id || !answers[0].Duplicate || answers[0].State == "" {
+		c.Errorf("Enqueue under its key: got %+v, error %v, want a duplicate of job %d", answers, err, id)
+	}
+	outcomes, err := c.Store.Ack(c.Ctx, []store.Ack{{Lease: store.Lease{ID: id, Token: -1}}})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Status != store.StatusStale {
+		c.Errorf("Ack under no token of the job: got %+v, error %v, want stale", outcomes, err)
+	}
+}

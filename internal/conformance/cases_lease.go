@@ -1,0 +1,235 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// leaseOps are what is done under a lease, finishOps those of them that end it.
+var (
+	leaseOps = []store.Op{
+		store.OpExtend, store.OpSave, store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease,
+	}
+	finishOps = leaseOps[2:]
+)
+
+// What underLease writes.
+const (
+	savedDoc   = `{"by": "underLease"}`
+	savedSeq   = 1 << 40 // so that no number in force keeps a save out that should be refused for its token
+	resultDoc  = `{"done": true}`
+	failReason = "boom"
+	givenDelay = 90 * time.Second
+)
+
+// underLease does the operation under one lease.
+func underLease(c *C, op store.Op, l store.Lease) store.Outcome {
+	return c.One(underLeases(c, op, l), nil)
+}
+
+// underLeases does the operation under several leases in one call.
+func underLeases(c *C, op store.Op, leases ...store.Lease) (outcomes []store.Outcome) {
+	var err error
+	switch op {
+	case store.OpExtend:
+		outcomes, err = c.Store.Extend(c.Ctx, leases, ttl)
+	case store.OpSave:
+		var saves []store.Save
+		for _, l := range leases {
+			saves = append(saves, store.Save{Lease: l, Seq: savedSeq, Checkpoint: []byte(savedDoc), Progress: []byte(savedDoc)})
+		}
+		outcomes, err = c.Store.Save(c.Ctx, saves)
+	case store.OpAck:
+		var acks []store.Ack
+		for _, l := range leases {
+			acks = append(acks, store.Ack{Lease: l, Result: []byte(resultDoc)})
+		}
+		outcomes, err = c.Store.Ack(c.Ctx, acks)
+	default:
+		var nacks []store.NAck
+		for _, l := range leases {
+			nacks = append(nacks, nackOf(op, l))
+		}
+		outcomes, err = c.Store.NAck(c.Ctx, nacks)
+	}
+	c.OK(err, "%s under %v", op, leases)
+	if len(outcomes) != len(leases) {
+		c.Fatalf("%s under %d leases: got %d outcomes: %+v", op, len(leases), len(outcomes), outcomes)
+	}
+	return outcomes
+}
+
+func nackOf(op store.Op, l store.Lease) store.NAck {
+	n := store.NAck{Lease: l, Form: store.Form(op)}
+	if op == store.OpAfter || op == store.OpSnooze {
+		n.Delay = givenDelay
+	}
+	if wayOf(op) == store.OpFail {
+		n.Error = failReason
+	}
+	return n
+}
+
+// wayOf is how a finishing operation is remembered: fail, never and after are one way.
+func wayOf(op store.Op) store.Op {
+	if op == store.OpNever || op == store.OpAfter {
+		return store.OpFail
+	}
+	return op
+}
+
+// bare is the outcome without what is for people only.
+func bare(o store.Outcome) store.Outcome {
+	o.Reason = ""
+	return o
+}
+
+// bares are the outcomes without what is for people only.
+func bares(outcomes []store.Outcome) []store.Outcome {
+	list := slices.Clone(outcomes)
+	for i := range list {
+		list[i] = bare(list[i])
+	}
+	return list
+}
+
+// holding returns n jobs in flight in a queue of their own, with a checkpoint, and a second after their claim.
+func holding(c *C, name string, n int) []store.JobDetail {
+	jobs := make([]store.NewJob, n)
+	for i := range jobs {
+		jobs[i] = plainBut(func(n *store.NewJob) { n.Queue = name })
+	}
+	c.Enqueue(jobs...)
+	claimed := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: n, Worker: worker, TTL: ttl})
+	if len(claimed) != n {
+		c.Fatalf("claiming %d jobs of a queue of their own: got %d", n, len(claimed))
+	}
+	saves := make([]store.Save, n)
+	for i, j := range claimed {
+		saves[i] = store.Save{Lease: j.Lease(), Seq: 3, Checkpoint: []byte(`"kept"`), Progress: []byte(`"seen"`)}
+	}
+	_, err := c.Store.Save(c.Ctx, saves)
+	c.OK(err, "Save for %d jobs", n)
+	c.Advance(time.Second)
+	details := make([]store.JobDetail, n)
+	for i, j := range claimed {
+		details[i] = c.Get(j.ID)
+	}
+	return details
+}
+
+// refuses checks that every operation under the lease answers stale and leaves row and history as they are.
+func refuses(c *C, l store.Lease, ops ...store.Op) {
+	before := c.Get(l.ID)
+	for _, op := range ops {
+		status := store.StatusStale
+		if op == store.OpExtend && before.State == store.Cancelled {
+			status = store.StatusCancelled
+		}
+		c.Equal(bare(underLease(c, op, l)), store.OutcomeOf(before.Job, status), "%s with token %d on a job with token %d", op, l.Token, before.Token)
+		c.Equal(c.Get(l.ID), before, "a job with token %d, after %s with token %d", before.Token, op, l.Token)
+	}
+}
+
+// becomes is a job after a legal operation at now, as the table says it; underLease tells what is saved, kept and waited for.
+func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
+	i := slices.IndexFunc(store.Transitions, func(t store.Transition) bool { return t.Op == op })
+	row, was := store.Transitions[i], d.Phase()
+	j := d.Job
+	j.Token = counted(row.Token, j.Token)
+	j.Attempts = int(counted(row.Attempts, int64(j.Attempts)))
+	j.Retries = int(counted(row.Retries, int64(j.Retries)))
+	switch op {
+	case store.OpExtend:
+		j.LeaseExpiresAt = now.Add(ttl)
+		return store.JobDetail{Job: j, History: d.History}
+	case store.OpSave:
+		j.Checkpoint, j.CheckpointSeq, j.Progress, j.ProgressSeq = []byte(savedDoc), savedSeq, []byte(savedDoc), savedSeq
+		return store.JobDetail{Job: j, History: d.History}
+	}
+	j.LeaseExpiresAt, j.RetryAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}
+	switch op {
+	case store.OpClaim:
+		j.State, j.Worker, j.LeaseExpiresAt = store.InFlight, worker, now.Add(ttl)
+		j.CheckpointSeq, j.ProgressSeq = 0, 0
+	case store.OpAck:
+		j.State, j.FinishedAt, j.Result, j.Error = store.Succeeded, now, []byte(resultDoc), ""
+	case store.OpSnooze:
+		j.State, j.RunAt = store.Ready, now.Add(givenDelay)
+	case store.OpRelease:
+		j.State, j.RunAt = store.Ready, now
+	case store.OpCancel:
+		j.State, j.FinishedAt = store.Cancelled, now
+	case store.OpRequeue:
+		j.State, j.RunAt, j.Error, j.Result = store.Ready, now, "", nil
+		if was == store.Succeeded {
+			j.Checkpoint, j.Progress, j.CheckpointSeq, j.ProgressSeq = nil, nil, 0, 0
+		}
+	default:
+		j = failedBy(op, j, now)
+	}
+	return store.JobDetail{Job: j, History: historyAfter(op, d, j, now)}
+}
+
+// failedBy spells the retry policy out for jobs with the backoff of plain, rather than to ask the code that stores use.
+func failedBy(op store.Op, j store.Job, now time.Time) store.Job {
+	j.State, j.Error = store.Failed, failReason
+	if op == store.OpRecover {
+		j.Error = store.LeaseExpired.Reason
+	}
+	switch {
+	case op == store.OpNever || j.Retries > j.MaxRetries:
+		j.FinishedAt = now
+	case op == store.OpAfter:
+		j.RetryAt = now.Add(givenDelay)
+	default:
+		j.RetryAt = now.Add(min(time.Second<<(j.Retries-1), time.Minute))
+	}
+	return j
+}
+
+var endingOf = map[store.Op]store.Ending{
+	store.OpAck: store.EndSucceeded, store.OpFail: store.EndFailed, store.OpNever: store.EndFailed, store.OpAfter: store.EndFailed,
+	store.OpSnooze: store.EndSnoozed, store.OpRelease: store.EndReleased, store.OpRecover: store.EndExpired, store.OpCancel: store.EndCancelled,
+}
+
+func historyAfter(op store.Op, d store.JobDetail, j store.Job, now time.Time) []store.Attempt {
+	history := slices.Clone(d.History)
+	if op == store.OpClaim {
+		return append(history, store.Attempt{Token: j.Token, Worker: j.Worker, StartedAt: now})
+	}
+	if d.State == store.InFlight {
+		last := &history[len(history)-1]
+		last.EndedAt, last.Ending = now, endingOf[op]
+		if last.Ending == store.EndFailed || last.Ending == store.EndExpired {
+			last.Error = j.Error
+		}
+	}
+	return history
+}
+
+func counted(change store.Change, n int64) int64 {
+	switch change {
+	case store.Plus:
+		return n + 1
+	case store.Minus:
+		return n - 1
+	case store.Reset:
+		return 0
+	default:
+		return n
+	}
+}
+
+// lookAt is Get for a job that may be gone.
+func lookAt(c *C, id int64) (store.JobDetail, bool) {
+	d, err := c.Store.Get(c.Ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.JobDetail{}, false
+	}
+	c.OK(err, "Get %d", id)
+	return d, true
+}

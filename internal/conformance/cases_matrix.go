@@ -1,0 +1,227 @@
+package conformance
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// matrixCases is every operation on every phase, a case for each operation. What is legal comes from the table of
+// transitions, so that a row that changes there changes the suite.
+var matrixCases = matrixOf(store.Transitions)
+
+func matrixOf(table []store.Transition) []Case {
+	var cases []Case
+	for _, t := range table {
+		cases = append(cases, Case{
+			Name:     "Matrix/" + strings.ToUpper(string(t.Op[:1])) + string(t.Op[1:]),
+			Rules:    []int{14, 31, 43, 46},
+			Sentence: "Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is.",
+			Run:      func(c *C) { matrixRow(c, t) },
+		})
+	}
+	return cases
+}
+
+// Steps of a script that are no operation of the table.
+const (
+	stepExpire store.Op = "expire"         // the lease runs out
+	stepRefuse store.Op = "ack, malformed" // an Ack whose result is refused
+)
+
+// A situation is a way into a phase: the same phase is reached with and without a holder that finished the job, and stores
+// that tell them apart by the token alone get some of them wrong.
+type situation struct {
+	name   string
+	script []store.Op
+	phase  store.State
+	by     store.Op // how the holder of the latest lease finished the job; empty if it did not
+}
+
+var situations = []situation{
+	{"fresh", nil, store.Ready, ""},
+	{"snoozed", []store.Op{store.OpClaim, store.OpSnooze}, store.Ready, store.OpSnooze},
+	{"released", []store.Op{store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease},
+	{"released after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease},
+	{"requeued", []store.Op{store.OpClaim, store.OpAck, store.OpRequeue}, store.Ready, ""},
+	{"in flight", []store.Op{store.OpClaim}, store.InFlight, ""},
+	{"in flight after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim}, store.InFlight, ""},
+	{"in flight under an expired lease", []store.Op{store.OpClaim, stepExpire}, store.InFlight, ""},
+	{"in flight for the last time", []store.Op{
+		store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim,
+	}, store.InFlight, ""},
+	{"failed", []store.Op{store.OpClaim, store.OpFail}, store.Retrying, store.OpFail},
+	{"failed with a delay", []store.Op{store.OpClaim, store.OpAfter}, store.Retrying, store.OpAfter},
+	{"recovered", []store.Op{store.OpClaim, stepExpire, store.OpRecover}, store.Retrying, ""},
+	{"succeeded", []store.Op{store.OpClaim, store.OpAck}, store.Succeeded, store.OpAck},
+	{"dead by never", []store.Op{store.OpClaim, store.OpNever}, store.Dead, store.OpNever},
+	{"dead by a refused result", []store.Op{store.OpClaim, stepRefuse}, store.Dead, store.OpAck},
+	{"dead by expiry", []store.Op{
+		store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim, stepExpire, store.OpRecover,
+	}, store.Dead, ""},
+	{"cancelled", []store.Op{store.OpCancel}, store.Cancelled, ""},
+	{"cancelled in flight", []store.Op{store.OpClaim, store.OpCancel}, store.Cancelled, ""},
+	{"cancelled while retrying", []store.Op{store.OpClaim, store.OpFail, store.OpCancel}, store.Cancelled, ""},
+	{"deleted", []store.Op{store.OpClaim, store.OpAck, store.OpDelete}, store.Gone, ""},
+}
+
+func matrixRow(c *C, t store.Transition) {
+	for _, phase := range store.Phases {
+		c.True(slices.ContainsFunc(situations, func(s situation) bool { return s.phase == phase }), "a situation reaches %s", phase)
+	}
+	reached := map[store.State]bool{}
+	for _, s := range situations {
+		m := &matrixJob{C: c, situation: s}
+		m.bring()
+		m.refusals(t)
+		if to, ok := m.legal(t); ok {
+			reached[to] = true
+		}
+		if d, ok := lookAt(c, m.id); ok && d.State == store.InFlight {
+			c.Ack(d.Lease()) // or it would expire among the next ones
+		}
+	}
+	c.Equal(slices.Sorted(maps.Keys(reached)), slices.Sorted(slices.Values(t.To)), "the phases that %s leads to", t.Op)
+}
+
+// A matrixJob is a job on its way through one cell of the matrix. It waits in a queue of its own.
+type matrixJob struct {
+	*C
+	situation
+	id   int64
+	held store.Lease // the latest that was handed out
+}
+
+func (m *matrixJob) bring() {
+	m.id = m.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = m.name }))[0]
+	m.held = store.Lease{ID: m.id}
+	for _, step := range m.script {
+		d := m.Get(m.id)
+		switch step {
+		case stepExpire:
+			m.Advance(d.LeaseExpiresAt.Sub(m.Now()))
+		case stepRefuse:
+			m.One(m.Store.Ack(m.Ctx, []store.Ack{{Lease: m.held, Result: []byte("{")}}))
+		case store.OpClaim:
+			m.Advance(max(0, d.Next().Sub(m.Now())))
+			m.try(step, d.Lease())
+			m.held = m.Get(m.id).Lease()
+			m.One(m.Store.Save(m.Ctx, []store.Save{{Lease: m.held, Seq: 3, Checkpoint: []byte(`"kept"`), Progress: []byte(`"seen"`)}}))
+		default:
+			m.try(step, m.held)
+		}
+	}
+	if d, ok := lookAt(m.C, m.id); ok && d.Phase() != m.phase || !ok && m.phase != store.Gone {
+		m.Fatalf("bringing a job to %q by %v: got %s, want %s", m.name, m.script, d.Phase(), m.phase)
+	}
+	m.Advance(time.Second) // so that a change that should not be shows in its times
+}
+
+// refusals tries the operation with every lease that does not entitle to it, the same call also where the phase forbids it.
+func (m *matrixJob) refusals(t store.Transition) {
+	before, there := lookAt(m.C, m.id)
+	legal := there && slices.Contains(t.From, m.phase)
+	tokens := []int64{before.Token, m.held.Token, before.Token - 1, before.Token + 1, 0}
+	if t.Guard != "token" {
+		tokens = tokens[:1]
+	}
+	for i, token := range tokens {
+		l := store.Lease{ID: m.id, Token: token}
+		if slices.Contains(tokens[:i], token) || legal && (t.Guard != "token" || l == before.Lease()) {
+			continue
+		}
+		m.leaves(t.Op, l, before, there)
+	}
+}
+
+func (m *matrixJob) leaves(op store.Op, l store.Lease, before store.JobDetail, there bool) {
+	status := m.refusal(op, l, before, there)
+	want := store.Outcome{ID: m.id, Status: status}
+	if there && status != "" {
+		want = store.OutcomeOf(before.Job, status)
+	}
+	m.Equal(bare(m.try(op, l)), want, "%s with token %d on a job that is %s", op, l.Token, m.name)
+	after, still := lookAt(m.C, m.id)
+	m.Equal(after, before, "a job that is %s, after %s with token %d", m.name, op, l.Token)
+	m.Equal(still, there, "whether a job that is %s is there, after %s", m.name, op)
+}
+
+// refusal is the status that the contract gives to an operation that changes nothing, empty where there is no outcome.
+func (m *matrixJob) refusal(op store.Op, l store.Lease, d store.JobDetail, there bool) store.Status {
+	mine := m.by != "" && l == m.held && l == d.Lease()
+	switch {
+	case op == store.OpClaim || op == store.OpRecover:
+		return ""
+	case !there:
+		return store.StatusNotFound
+	case op == store.OpCancel && m.phase == store.Cancelled:
+		return store.StatusOK
+	case op == store.OpCancel || op == store.OpRequeue || op == store.OpDelete:
+		return store.StatusWrongState
+	case op == store.OpExtend && m.phase == store.Cancelled:
+		return store.StatusCancelled
+	case op == store.OpExtend && mine:
+		return store.StatusFinished
+	case op != store.OpExtend && op != store.OpSave && mine && wayOf(op) == wayOf(m.by):
+		return store.StatusOK
+	default:
+		return store.StatusStale
+	}
+}
+
+// legal does the operation as its holder, or whoever may, and checks that what it changes is what the table says.
+func (m *matrixJob) legal(t store.Transition) (to store.State, ok bool) {
+	before, there := lookAt(m.C, m.id)
+	if !there || !slices.Contains(t.From, m.phase) {
+		return "", false
+	}
+	if wait := before.Next().Sub(m.Now()); (t.Op == store.OpClaim || t.Op == store.OpRecover) && wait > 0 {
+		m.Advance(wait - store.Resolution)
+		m.leaves(t.Op, before.Lease(), before, there)
+		m.Advance(store.Resolution)
+	}
+	want, outcome := store.JobDetail{}, store.Outcome{ID: m.id, Status: store.StatusOK}
+	if t.Op != store.OpDelete {
+		want = becomes(t.Op, before, m.Now())
+		outcome = store.OutcomeOf(want.Job, store.StatusOK)
+	}
+	m.Equal(bare(m.try(t.Op, before.Lease())), outcome, "%s on a job that is %s", t.Op, m.name)
+	after, still := lookAt(m.C, m.id)
+	if t.Op == store.OpRequeue && m.phase == store.Succeeded { // the numbers of documents that are no more say nothing
+		want.CheckpointSeq, want.ProgressSeq = after.CheckpointSeq, after.ProgressSeq
+	}
+	m.Equal(after, want, "a job that was %s, after %s", m.name, t.Op)
+	m.Equal(still, t.Op != store.OpDelete, "whether a job that was %s is there, after %s", m.name, t.Op)
+	if !still {
+		return store.Gone, true
+	}
+	return after.Phase(), true
+}
+
+// try does the operation on the job alone. A claim and a recovery that take nothing give an outcome without a status.
+func (m *matrixJob) try(op store.Op, l store.Lease) store.Outcome {
+	switch op {
+	case store.OpClaim:
+		for _, j := range m.ClaimBy(store.ClaimRequest{Queue: m.name, Limit: 10, Worker: worker, TTL: ttl}) {
+			m.Equal(j, m.Get(m.id).Job, "the claimed row, against the stored one")
+			return store.OutcomeOf(j, store.StatusOK)
+		}
+	case store.OpRecover:
+		for _, r := range m.Recover(10) {
+			m.Equal(r.ID, m.id, "the only job with an expired lease")
+			return store.Outcome{ID: r.ID, Status: store.StatusOK, State: r.State, Token: r.Token, Next: r.Next}
+		}
+	case store.OpCancel:
+		return m.Cancel(m.id)
+	case store.OpRequeue:
+		return m.Requeue(m.id)
+	case store.OpDelete:
+		return m.Delete(m.id)
+	default:
+		return underLease(m.C, op, l)
+	}
+	return store.Outcome{ID: m.id}
+}

@@ -1,0 +1,260 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var queueCases = []Case{
+	{"Queue/ListedByNameByteByByte", nil, "Queues returns every queue that has a job or is paused, by name, byte by byte.", queueListedByNameByteByByte},
+	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", []int{59}, "Queues returns every queue that has a job or is paused, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
+	{"Queue/PausedQueueGivesNothing", []int{6, 59}, "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
+	{"Queue/NothingIsTakenAfterPauseReturned", []int{6, 59}, "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
+	{"Queue/ClaimTakesOnlyFromItsQueue", []int{6}, "A claim takes only from its queue.", queueClaimTakesOnlyFromItsQueue},
+	{"Queue/EnqueueingFinishingAndRecoveryGoOn", []int{59}, "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.", queueEnqueueingFinishingAndRecoveryGoOn},
+	{"Queue/PauseStopsNoRecovery", []int{59}, "A pause does not stop recovery.", queuePauseStopsNoRecovery},
+	{"Queue/PausedBeforeItHasAJob", []int{59}, "A queue can be paused before it has a job.", queuePausedBeforeItHasAJob},
+	{"Queue/PauseAndResumeTwice", []int{59, 71}, "To repeat a pause is safe.", queuePauseAndResumeTwice},
+	{"Queue/DueDoesNotHeedThePause", nil, "Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.", queueDueDoesNotHeedThePause},
+	{"Queue/NamesHaveLimits", []int{3}, "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", queueNamesHaveLimits},
+	{"Queue/EndedContextAppliesNothing", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", queueEndedContextAppliesNothing},
+	{"Queue/ClosedStoreSaysSo", []int{71}, "Every later call is ErrClosed.", queueClosedStoreSaysSo},
+}
+
+func (c *C) queueKeeper() store.QueueKeeper {
+	keeper, ok := c.Store.(store.QueueKeeper)
+	if !ok {
+		c.Fatalf("the store is no QueueKeeper: exclude the case with a reason")
+	}
+	return keeper
+}
+
+func (c *C) queues() []store.Queue {
+	queues, err := c.queueKeeper().Queues(c.Ctx)
+	c.OK(err, "Queues")
+	return queues
+}
+
+func (c *C) setPaused(name string, paused bool) {
+	c.OK(c.queueKeeper().SetPaused(c.Ctx, name, paused), "SetPaused %q %v", name, paused)
+}
+
+// trickyNames are in the order of their bytes, which is neither that of a language nor that of UTF-16.
+var trickyNames = []string{
+	" q", "-", "A", "B", "Q", "Z", "_", "a", "a ", "a b", "a-b", "aa", "ab", "b", "q ", "z", "\u00c4", "\u00df", "\u00e4", "\uffee", "\U0001f600",
+}
+
+func queueListedByNameByteByByte(c *C) {
+	shuffled := slices.Clone(trickyNames)
+	for i := range shuffled {
+		j := i * 7 % len(shuffled)
+		shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+	}
+	var want []store.Queue
+	for i, name := range shuffled {
+		if i%3 != 0 {
+			c.setPaused(name, true)
+		}
+		if i%3 != 1 {
+			c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))
+		}
+		want = append(want, store.Queue{Name: name, Paused: i%3 != 0})
+	}
+	slices.SortFunc(want, func(a, b store.Queue) int { return strings.Compare(a.Name, b.Name) })
+	c.Equal(c.queues(), want, "queues")
+
+	counts, err := c.Store.Count(c.Ctx, store.Filter{})
+	c.OK(err, "Count")
+	c.True(slices.IsSortedFunc(counts.Queues, func(a, b store.QueueCount) int { return strings.Compare(a.Queue, b.Queue) }),
+		"counts are by name, byte by byte: %+v", counts.Queues)
+}
+
+func queueListedAsLongAsItHasAJobOrIsPaused(c *C) {
+	c.Equal(c.queues(), []store.Queue{}, "queues of an empty store")
+	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Succeeded, store.Dead, store.Cancelled, store.Ready} {
+		id := c.JobIn(phase).ID
+		c.Equal(c.queues(), []store.Queue{{Name: queue}}, "queues with a job that is %s", phase)
+		c.setPaused(queue, true)
+		c.Equal(c.queues(), []store.Queue{{Name: queue, Paused: true}}, "queues with a job that is %s, paused", phase)
+		c.Cancel(id)
+		c.Delete(id)
+		c.Equal(c.queues(), []store.Queue{{Name: queue, Paused: true}}, "queues without a job, paused")
+		c.setPaused(queue, false)
+		c.Equal(c.queues(), []store.Queue{}, "queues without a job")
+	}
+}
+
+func queuePausedQueueGivesNothing(c *C) {
+	retrying, ready := c.JobIn(store.Retrying), c.JobIn(store.Ready)
+	other := c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "other" }))[0]
+	c.Advance(time.Hour)
+	fromOther := claimOf(10)
+	fromOther.Queue = "other"
+
+	c.setPaused(queue, true)
+	c.changesNothing("a claim from a paused queue", func() {
+		req := claimOf(10)
+		req.RetryQuota = 10
+		c.Equal(ids(c.ClaimBy(req)), []int64{}, "claimed from a paused queue")
+	})
+	c.Equal(ids(c.ClaimBy(fromOther)), []int64{other}, "claimed from another queue")
+
+	c.setPaused(queue, false)
+	c.Equal(ids(c.Claim(10)), []int64{retrying.ID, ready.ID}, "claimed when the queue goes on")
+}
+
+// A claim that found the same pause before it began and after it returned began after that pause.
+func queueNothingIsTakenAfterPauseReturned(c *C) {
+	keeper := c.queueKeeper()
+	c.EnqueueN(200)
+	var pause atomic.Int64 // odd while the queue is paused
+	var stop atomic.Bool
+	c.Parallel(4, func(i int) {
+		if i == 0 {
+			defer stop.Store(true)
+			for range 20 {
+				c.pauseAndResume(keeper, &pause)
+			}
+			return
+		}
+		for !stop.Load() {
+			before := pause.Load()
+			jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(1))
+			if err != nil {
+				c.Errorf("FetchAndClaim: %v", err)
+			}
+			if len(jobs) > 0 && before%2 == 1 && pause.Load() == before {
+				c.Errorf("claimed job %d although the queue had been paused", jobs[0].ID)
+			}
+		}
+	})
+}
+
+func (c *C) pauseAndResume(keeper store.QueueKeeper, pause *atomic.Int64) {
+	if err := keeper.SetPaused(c.Ctx, queue, true); err != nil {
+		c.Errorf("SetPaused: %v", err)
+	}
+	pause.Add(1)
+	jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(1))
+	if err != nil || len(jobs) > 0 {
+		c.Errorf("claimed from a paused queue: %d jobs, error %v", len(jobs), err)
+	}
+	pause.Add(1)
+	if err := keeper.SetPaused(c.Ctx, queue, false); err != nil {
+		c.Errorf("SetPaused: %v", err)
+	}
+}
+
+func queueClaimTakesOnlyFromItsQueue(c *C) {
+	mine := map[string][]int64{}
+	for range 2 {
+		for _, name := range trickyNames {
+			mine[name] = append(mine[name], c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))...)
+		}
+	}
+	for _, name := range trickyNames {
+		req := claimOf(10)
+		req.Queue = name
+		c.Equal(ids(c.ClaimBy(req)), mine[name], "claimed from the queue %q", name)
+	}
+}
+
+func queueEnqueueingFinishingAndRecoveryGoOn(c *C) {
+	c.EnqueueN(6)
+	held := c.Claim(6)
+	c.setPaused(queue, true)
+
+	c.EnqueueOne()
+	c.Equal(c.Extend(held[0].Lease()).Status, store.StatusOK, "Extend in a paused queue")
+	c.Equal(c.SaveCheckpoint(held[0].Lease(), 1, `1`).Status, store.StatusOK, "Save in a paused queue")
+	c.Equal(c.Ack(held[0].Lease()).Status, store.StatusOK, "Ack in a paused queue")
+	for i, form := range []store.Form{store.Fail, store.Never, store.Snooze, store.Release} {
+		c.Equal(c.NAck(held[i+1].Lease(), form, 0, "").Status, store.StatusOK, "NAck %s in a paused queue", form)
+	}
+	c.Advance(ttl)
+	c.Equal(len(c.Recover(10)), 1, "recovered in a paused queue")
+	c.Equal(c.countOf(store.Filter{}), map[string]int64{
+		queue + " succeeded": 1, queue + " retrying": 2, queue + " dead": 1, queue + " ready": 3,
+	}, "phases after all that")
+	c.Equal(c.Requeue(held[0].ID).Status, store.StatusOK, "Requeue in a paused queue")
+	c.Equal(c.Cancel(held[0].ID).Status, store.StatusOK, "Cancel in a paused queue")
+	c.Equal(c.Delete(held[0].ID).Status, store.StatusOK, "Delete in a paused queue")
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed after all that")
+}
+
+func queuePauseStopsNoRecovery(c *C) {
+	before := c.JobIn(store.InFlight)
+	c.setPaused(queue, true)
+	c.Advance(ttl)
+
+	want := before.Failed(store.LeaseExpired, c.Now())
+	want.Token++
+	c.Equal(c.Recover(10), []store.Recovered{{
+		ID: want.ID, Queue: queue, Kind: want.Kind, Worker: worker, State: store.Failed, Token: want.Token, Next: want.RetryAt,
+	}}, "recovered in a paused queue")
+	c.Equal(c.Get(want.ID).Job, want, "the recovered job")
+}
+
+func queuePausedBeforeItHasAJob(c *C) {
+	c.setPaused(queue, true)
+	id := c.EnqueueOne()
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed from a queue that was paused before it had a job")
+	c.setPaused(queue, false)
+	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when the queue goes on")
+}
+
+func queuePauseAndResumeTwice(c *C) {
+	id := c.EnqueueOne()
+	c.setPaused(queue, false)
+	c.setPaused(queue, true)
+	c.setPaused(queue, true)
+	c.Equal(c.queues(), []store.Queue{{Name: queue, Paused: true}}, "queues after two pauses")
+	c.setPaused(queue, false)
+	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed after two pauses and one resume")
+	c.setPaused(queue, false)
+	c.Equal(c.queues(), []store.Queue{{Name: queue}}, "queues after two resumes")
+}
+
+func queueDueDoesNotHeedThePause(c *C) {
+	c.EnqueueN(2)
+	c.setPaused(queue, true)
+	counts, err := c.Store.Count(c.Ctx, store.Filter{})
+	c.OK(err, "Count")
+	c.Equal(counts, store.Counts{Now: c.Now(), Queues: []store.QueueCount{
+		{Queue: queue, Jobs: map[store.State]int64{store.Ready: 2}, Due: 2, OldestDue: c.Now()},
+	}}, "counts of a paused queue")
+}
+
+func queueNamesHaveLimits(c *C) {
+	keeper := c.queueKeeper()
+	for _, name := range []string{"", strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
+		c.ErrorIs(keeper.SetPaused(c.Ctx, name, true), store.ErrInvalid, "pausing %q", name)
+		c.ErrorIs(keeper.SetPaused(c.Ctx, name, false), store.ErrInvalid, "resuming %q", name)
+	}
+	c.Equal(c.queues(), []store.Queue{}, "queues after refused names")
+	longest := strings.Repeat("x", store.MaxNameBytes)
+	c.setPaused(longest, true)
+	c.Equal(c.queues(), []store.Queue{{Name: longest, Paused: true}}, "queues after the longest name")
+}
+
+func queueEndedContextAppliesNothing(c *C) {
+	keeper := c.queueKeeper()
+	c.endedContexts(map[string]func(context.Context) error{
+		"Queues":    func(ctx context.Context) error { _, err := keeper.Queues(ctx); return err },
+		"SetPaused": func(ctx context.Context) error { return keeper.SetPaused(ctx, queue, true) },
+	})
+	c.Equal(c.queues(), []store.Queue{}, "queues afterwards")
+}
+
+func queueClosedStoreSaysSo(c *C) {
+	keeper := c.queueKeeper()
+	c.OK(c.Store.Close(), "Close")
+	_, err := keeper.Queues(c.Ctx)
+	c.ErrorIs(err, store.ErrClosed, "Queues")
+	c.ErrorIs(keeper.SetPaused(c.Ctx, queue, true), store.ErrClosed, "SetPaused")
+}

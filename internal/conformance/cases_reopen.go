@@ -1,0 +1,247 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var reopenCases = []Case{
+	{"Reopen/JobsAndHistorySurvive", []int{1, 44}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenJobsAndHistorySurvive},
+	{"Reopen/LeasesSurvive", []int{1, 20, 21}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenLeasesSurvive},
+	{"Reopen/WaysOfFinishingAreRemembered", []int{27}, "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale.", reopenWaysOfFinishingAreRemembered},
+	{"Reopen/NumbersOfSavesSurvive", []int{64}, "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way.", reopenNumbersOfSavesSurvive},
+	{"Reopen/UniqueKeysSurvive", []int{2}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", reopenUniqueKeysSurvive},
+	{"Reopen/RequestKeysSurvive", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", reopenRequestKeysSurvive},
+	{"Reopen/PausesSurvive", []int{59}, "A claim that begins after its queue was paused takes nothing.", reopenPausesSurvive},
+	{"Reopen/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", reopenIDsAreNeverUsedAgain},
+	{"Reopen/FenceSurvives", []int{70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", reopenFenceSurvives},
+	{"Reopen/ExpiredLeasesAreRecovered", []int{17}, "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", reopenExpiredLeasesAreRecovered},
+	{"Reopen/AnsweredCallsSurviveAClosingStore", []int{1, 71}, "Calls under way are finished or fail.", reopenAnsweredCallsSurvive},
+}
+
+// reopen closes the store and goes on with what it has kept.
+func (c *C) reopen() {
+	if c.instance.Reopen == nil {
+		c.Fatalf("the store cannot be reopened: exclude Reopen/ with a reason")
+	}
+	s, err := c.instance.Reopen(c.Ctx)
+	c.OK(err, "opening the store again")
+	c.Store = s
+}
+
+func reopenJobsAndHistorySurvive(c *C) {
+	c.Enqueue(plainBut(func(n *store.NewJob) {
+		n.Payload, n.Priority, n.Tags, n.Trace = []byte("{ \"b\": 1e400,\n \"a\": \"\\u0000\" }"), -9, []string{"t2", "t1"}, "trace"
+		n.Delay, n.MaxRetries, n.Timeout = time.Hour, 7, time.Minute
+		n.Backoff = store.Backoff{Base: 1500 * time.Microsecond, Cap: time.Hour, Jitter: 30}
+		n.UniqueKey, n.UniqueFor = "key", time.Hour
+	}))
+	c.oneOfEach()
+	held := c.ClaimOne()
+	c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: held.Lease(), Seq: 4, Checkpoint: []byte(`{ "c" : 1 }`), Progress: []byte(`"p"`)}}))
+	again := c.ClaimAnew(held)
+	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: again.Lease(), Result: []byte(` "r"`)}}))
+	crowd := c.crowd()
+
+	for range 2 {
+		before := c.everything()
+		c.reopen()
+		c.Equal(c.everything(), before, "all jobs after the store was opened again")
+		c.Advance(time.Second)
+	}
+	k := crowd.filters[0]
+	c.Equal(ids(c.List(k.filter, 100)), crowd.newestFirst(k.want), "List %+v after the store was opened again", k.filter)
+}
+
+func reopenLeasesSurvive(c *C) {
+	c.EnqueueN(3)
+	held := c.Claim(3)
+	lost := held[2].Lease()
+	c.Cancel(lost.ID)
+	c.Advance(time.Second)
+	c.reopen()
+
+	c.Equal(c.Extend(held[0].Lease()).Next, c.Now().Add(ttl), "the end of a lease extended after the store was opened again")
+	c.Equal(c.Ack(held[1].Lease()).Status, store.StatusOK, "Ack after the store was opened again")
+	c.Equal(c.Ack(lost).Status, store.StatusStale, "Ack under a lease that was lost before")
+	c.Equal(c.Extend(lost).Status, store.StatusCancelled, "Extend under a lease that was lost before")
+	c.Equal(c.Recover(10), []store.Recovered{}, "recovered although no lease has expired")
+}
+
+func reopenWaysOfFinishingAreRemembered(c *C) {
+	acked := c.JobIn(store.Succeeded).Lease()
+	var ended []store.NAck
+	for _, n := range []store.NAck{{Form: store.Fail}, {Form: store.Never}, {Form: store.Snooze, Delay: time.Hour}, {Form: store.Release}} {
+		n.Lease = c.JobIn(store.InFlight).Lease()
+		c.One(c.Store.NAck(c.Ctx, []store.NAck{n}))
+		ended = append(ended, n)
+	}
+	c.reopen()
+	c.changesNothing("repeats after the store was opened again", func() {
+		c.Equal(c.Ack(acked).Status, store.StatusOK, "Ack once more")
+		c.Equal(c.NAck(acked, store.Fail, 0, "").Status, store.StatusStale, "NAck after Ack")
+		for _, n := range ended {
+			c.Equal(c.One(c.Store.NAck(c.Ctx, []store.NAck{n})).Status, store.StatusOK, "NAck %s once more", n.Form)
+			c.Equal(c.Ack(n.Lease).Status, store.StatusStale, "Ack after NAck %s", n.Form)
+		}
+	})
+}
+
+func reopenNumbersOfSavesSurvive(c *C) {
+	l := c.JobIn(store.InFlight).Lease()
+	c.SaveCheckpoint(l, 5, `5`)
+	c.reopen()
+	c.changesNothing("an older save", func() {
+		c.Equal(c.SaveCheckpoint(l, 4, `4`).Status, store.StatusOK, "an older save after the store was opened again")
+	})
+	c.SaveCheckpoint(l, 6, `6`)
+	c.Equal(string(c.Get(l.ID).Checkpoint), `6`, "the checkpoint after a newer save")
+}
+
+func reopenUniqueKeysSurvive(c *C) {
+	live := plainBut(func(n *store.NewJob) { n.UniqueKey, n.Delay = "live", 2*time.Hour })
+	window := c.deadWithKey("window", time.Hour)
+	gone := c.deadWithKey("gone", time.Hour)
+	c.Delete(gone.ID)
+	ended := c.deadWithKey("ended", 0)
+	holder := c.Enqueue(live)[0]
+	c.reopen()
+
+	enqueue := func(key string) store.Enqueued {
+		job := plainBut(func(n *store.NewJob) { n.UniqueKey = key })
+		answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
+		c.OK(err, "Enqueue under the key %s", key)
+		return answers[0]
+	}
+	c.Equal(enqueue("live"), store.Enqueued{ID: holder, State: store.Ready, Duplicate: true}, "the key of a live job")
+	c.True(enqueue("ended").ID != ended.ID, "the key of a job that had ended is free")
+	c.Advance(time.Hour - store.Resolution)
+	c.Equal(enqueue("window"), store.Enqueued{ID: window.ID, State: store.Failed, Duplicate: true}, "the key of a window")
+	c.Equal(enqueue("gone"), store.Enqueued{ID: gone.ID, Duplicate: true}, "the key of a window whose job is gone")
+	c.Advance(store.Resolution)
+	c.True(!enqueue("window").Duplicate && !enqueue("gone").Duplicate, "the keys are free when their windows end")
+	c.Equal(enqueue("live").ID, holder, "the key of a live job, an hour later")
+}
+
+func reopenRequestKeysSurvive(c *C) {
+	first := c.asked(request("key"))
+	cancelling.on(c, only(first[0].ID), 1)
+	deleting.on(c, only(first[0].ID), 1)
+	c.Advance(store.RequestKeyLife - store.Resolution)
+	c.reopen()
+	c.changesNothing("a repeat after the store was opened again", func() {
+		c.Equal(c.asked(request("key")), first, "the answer after the store was opened again")
+	})
+	c.refusesRequest("other jobs", store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
+	c.Advance(store.Resolution)
+	c.True(c.asked(request("key"))[0].ID > first[2].ID, "the key is free when its day has passed")
+}
+
+func reopenPausesSurvive(c *C) {
+	id := c.EnqueueOne()
+	c.setPaused(queue, true)
+	c.setPaused("empty", true)
+	c.reopen()
+	c.Equal(c.queues(), []store.Queue{{Name: "empty", Paused: true}, {Name: queue, Paused: true}}, "queues after the store was opened again")
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed from a queue that was paused before")
+	c.setPaused(queue, false)
+	c.reopen()
+	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed from a queue that went on before")
+}
+
+// The highest ids are deleted before the store is closed, so that no row remembers them.
+func reopenIDsAreNeverUsedAgain(c *C) {
+	highest := int64(0)
+	for round := range 3 {
+		list := c.EnqueueN(3)
+		c.True(list[0] > highest, "round %d: id %d is above %d, which was deleted before", round, list[0], highest)
+		highest = list[2]
+		cancelling.on(c, only(list...), 3)
+		deleting.on(c, only(list...), 3)
+		c.reopen()
+	}
+}
+
+func reopenFenceSurvives(c *C) {
+	c.JobIn(store.InFlight)
+	last := c.JobIn(store.Dead).ID
+	c.Delete(last)
+	before := c.everything()
+	c.fence()
+	c.reopen()
+	c.Equal(c.everything(), raised(before), "all jobs after Fence, and after the store was opened again")
+	next := c.EnqueueOne()
+	c.True(next > last+store.FenceStep, "the next id is %d after %d", next, last)
+}
+
+func reopenExpiredLeasesAreRecovered(c *C) {
+	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = 2 }))[0]
+	for claims := 1; claims <= 3; claims++ {
+		c.Equal(ids(c.Claim(10)), []int64{id}, "claim %d", claims)
+		c.Advance(ttl)
+		c.reopen()
+		c.Equal(len(c.Recover(10)), 1, "recovered after crash %d", claims)
+		c.Advance(time.Hour)
+	}
+	dead := c.Get(id)
+	c.Equal([]any{dead.Phase(), dead.Attempts, dead.Retries, dead.Error}, []any{store.Dead, 3, 3, store.LeaseExpired.Reason}, "the job at last")
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed of a dead job")
+}
+
+// What was answered before the store closed is there afterwards, what was refused is not, and what is in doubt is there as a
+// whole or not at all.
+func reopenAnsweredCallsSurvive(c *C) {
+	var mu sync.Mutex
+	answers := map[string]error{}
+	c.reopening(func(s store.Store, i, n int) error {
+		kind := fmt.Sprintf("%d.%d", i, n)
+		job := plainBut(func(n *store.NewJob) { n.Kind = kind })
+		_, err := s.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job, job, job}})
+		mu.Lock()
+		defer mu.Unlock()
+		answers[kind] = err
+		return err
+	})
+	kinds := c.jobsByKind()
+	for kind, err := range answers {
+		switch n := kinds[kind]; {
+		case err == nil:
+			c.Equal(n, 3, "jobs of a call that was answered before the store closed")
+		case errors.Is(err, store.ErrInDoubt):
+			c.True(n == 0 || n == 3, "a call in doubt has left %d of its 3 jobs", n)
+		case errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrClosed):
+			c.Equal(n, 0, "jobs of a call that was refused: %v", err)
+		default:
+			c.Errorf("a call beside Close: %v, want an error that says what is known", err)
+		}
+	}
+	c.Logf("%d calls", len(answers))
+}
+
+// reopening closes the store and opens it again while callers go on until they are refused.
+func (c *C) reopening(call func(s store.Store, i, n int) error) {
+	if c.instance.Reopen == nil {
+		c.Fatalf("the store cannot be reopened: exclude Reopen/ with a reason")
+	}
+	old := c.Store
+	var again store.Store
+	c.Parallel(5, func(i int) {
+		if i > 0 {
+			for n := 0; n < 100 && call(old, i, n) == nil; n++ { // until it is closed
+			}
+			return
+		}
+		for range 10 {
+			_, _ = old.Count(c.Ctx, store.Filter{}) // lets the others begin
+		}
+		var err error
+		if again, err = c.instance.Reopen(c.Ctx); err != nil {
+			c.Errorf("opening the store again: %v", err)
+		}
+	})
+	c.Store = again
+}

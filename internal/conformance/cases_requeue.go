@@ -1,0 +1,214 @@
+package conformance
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var requeueCases = []Case{
+	{"Requeue/MakesTerminalJobsReadyAgain", []int{22, 46, 47}, "Requeue makes terminal jobs ready again: due now, with no retries counted.", requeueMakesTerminalJobsReadyAgain},
+	{"Requeue/ClearsErrorAndResultKeepsCheckpointUnlessSucceeded", []int{46, 47, 64}, "The token grows and attempts stay. Error and result are cleared; checkpoint and progress stay, unless the job had succeeded: then they go too, with their numbers.", requeueClearsErrorAndResult},
+	{"Requeue/CountsRetriesAnew", []int{13, 47}, "Requeue makes terminal jobs ready again: due now, with no retries counted.", requeueCountsRetriesAnew},
+	{"Requeue/FencesTheOldHolder", []int{20, 22}, "The token grows and attempts stay.", requeueFencesTheOldHolder},
+	{"Requeue/EmptyFilterIsRefused", []int{47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.refusesAnEmptyFilter(c) }},
+	{"Requeue/LimitsAreKept", []int{3}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.keepsItsLimits(c) }},
+	{"Requeue/AnswersEachIDInOrderWhateverTheLimit", []int{28, 47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.answersEachID(c) }},
+	{"Requeue/IDsAreChosenByTheRestOfTheFilterToo", []int{47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.heedsTheRestOfTheFilter(c) }},
+	{"Requeue/FirstOnesByRisingID", []int{47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.goesByRisingID(c) }},
+	{"Requeue/TakesItsUniqueKeyAgain", []int{2, 47}, "A job whose unique key another one holds stays as it was; a job without a window takes its key again.", requeueTakesItsUniqueKeyAgain},
+	{"Requeue/WindowIsNotProlonged", []int{2}, "A job whose unique key another one holds stays as it was; a job without a window takes its key again.", requeueWindowIsNotProlonged},
+	{"Requeue/EndedWindowHeldByAnotherIsDuplicate", []int{2}, "duplicate another job holds its unique key; this one stays as it was;", requeueEndedWindowHeldByAnotherIsDuplicate},
+	{"Requeue/DeadJobWhoseKeyIsHeldBlocksNothingElse", []int{28, 47}, "duplicate another job holds its unique key; this one stays as it was;", requeueDeadJobWhoseKeyIsHeldBlocksNothingElse},
+	{"Requeue/TwoDeadJobsOfOneKey", []int{2, 28}, "duplicate another job holds its unique key; this one stays as it was;", requeueTwoDeadJobsOfOneKey},
+	{"Requeue/DuplicatesCountForTheLimit", []int{47}, "Without IDs, duplicates are among the outcomes and count for the limit.", requeueDuplicatesCountForTheLimit},
+	{"Requeue/NoJobTwiceInACall", []int{28, 47}, "A call requeues no job twice.", requeueNoJobTwiceInACall},
+	{"Requeue/NoJobTwiceInACallBesideItsWorker", []int{47}, "A call requeues no job twice.", requeueNoJobTwiceBesideItsWorker},
+	{"Requeue/ReadyIsTheOutcome", []int{47}, "ok the job is ready now;", requeueReadyIsTheOutcome},
+	{"Requeue/LiveJobIsWrongState", []int{46, 47}, "wrong_state the job is not terminal;", requeueLiveJobIsWrongState},
+	{"Requeue/NoJobIsNotFound", []int{26}, "not_found there is no such job, or no longer.", requeueNoJobIsNotFound},
+	{"Requeue/RepeatRunsAFinishedJobOnceMore", []int{71}, "To repeat after a lost answer is safe as long as the jobs can not have finished in between: then they would run once more.", requeueRepeatRunsAFinishedJobOnceMore},
+	{"Requeue/ManyCallersRequeueEachJobOnce", []int{67}, "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { requeueing.changesEachOnce(c, store.StatusWrongState) }},
+	{"Requeue/RacingEnqueueOfItsKeyIsDecidedOnce", []int{2, 73}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", requeueRacingEnqueueIsDecidedOnce},
+}
+
+var terminalPhases = []store.State{store.Succeeded, store.Dead, store.Cancelled}
+
+// requeuedNow is the job as it must be after it was requeued at now.
+func requeuedNow(before store.JobDetail, now time.Time) store.JobDetail {
+	after := before
+	after.State, after.Token, after.Retries, after.RunAt = store.Ready, before.Token+1, 0, now
+	after.Error, after.Result, after.FinishedAt = "", nil, time.Time{}
+	if before.State == store.Succeeded {
+		after.Checkpoint, after.CheckpointSeq, after.Progress, after.ProgressSeq = nil, 0, nil, 0
+	}
+	return after
+}
+
+func requeueMakesTerminalJobsReadyAgain(c *C) {
+	for _, phase := range terminalPhases {
+		before := c.JobIn(phase)
+		c.Advance(time.Second)
+
+		got := c.Requeue(before.ID)
+
+		want := requeuedNow(before, c.Now())
+		c.Equal(c.Get(before.ID), want, "a job that was %s and is requeued", phase)
+		c.Equal(got, store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
+
+		c.Advance(time.Second)
+		claimed := want.Job
+		claimed.State, claimed.Token, claimed.Attempts = store.InFlight, want.Token+1, want.Attempts+1
+		claimed.Worker, claimed.LeaseExpiresAt = worker, c.Now().Add(ttl)
+		claimed.CheckpointSeq, claimed.ProgressSeq = 0, 0
+		c.Equal(c.Claim(10), []store.Job{claimed}, "claimed after it was requeued")
+	}
+}
+
+func requeueClearsErrorAndResult(c *C) {
+	for _, phase := range terminalPhases {
+		id := c.EnqueueOne()
+		c.NAck(c.ClaimOne().Lease(), store.After, 0, "the first try failed")
+		held := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, RetryQuota: 1, Worker: worker, TTL: ttl})[0]
+		c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: held.Lease(), Seq: 5, Checkpoint: []byte(`"c"`), Progress: []byte(`"p"`)}}))
+		switch phase {
+		case store.Succeeded:
+			c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte(`"r"`)}}))
+		case store.Dead:
+			c.NAck(held.Lease(), store.Never, 0, "boom")
+		case store.Cancelled:
+			c.Cancel(id)
+		}
+		before := c.Get(id)
+		c.Equal(before.Phase(), phase, "the phase before Requeue")
+
+		c.Requeue(id)
+
+		c.Equal(c.Get(id), requeuedNow(before, c.Now()), "a %s job with documents that is requeued", phase)
+		c.Cancel(id)
+	}
+}
+
+func requeueCountsRetriesAnew(c *C) {
+	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = 1 }))[0]
+	for round := range 3 {
+		c.NAck(c.ClaimOne().Lease(), store.After, 0, "boom")
+		c.Equal(c.Get(id).Phase(), store.Retrying, "round %d: after the first failure", round)
+		c.NAck(c.ClaimOne().Lease(), store.After, 0, "boom")
+		c.Equal(c.Get(id).Phase(), store.Dead, "round %d: after the second failure", round)
+		c.Requeue(id)
+	}
+	c.Equal(c.Get(id).Attempts, 6, "attempts over three rounds")
+}
+
+func requeueFencesTheOldHolder(c *C) {
+	for _, phase := range terminalPhases {
+		id := c.EnqueueOne()
+		l := c.ClaimOne().Lease()
+		switch phase {
+		case store.Succeeded:
+			c.Ack(l)
+		case store.Dead:
+			c.NAck(l, store.Never, 0, "boom")
+		case store.Cancelled:
+			c.Cancel(id)
+		}
+		c.Requeue(id)
+		c.changesNothing("writing under the lease of before Requeue", func() {
+			c.Equal(c.Ack(l).Status, store.StatusStale, "Ack after %s and Requeue", phase)
+			for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
+				c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s after %s and Requeue", form, phase)
+			}
+			c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save after %s and Requeue", phase)
+			c.Equal(c.Extend(l).Status, store.StatusStale, "Extend after %s and Requeue", phase)
+		})
+		c.Cancel(id)
+	}
+}
+
+func requeueNoJobTwiceInACall(c *C) {
+	before := c.JobIn(store.Dead)
+	outcomes := requeueing.on(c, only(before.ID, before.ID), 10)
+	want := requeuedNow(before, c.Now())
+	c.Equal(outcomes, []store.Outcome{
+		store.OutcomeOf(want.Job, store.StatusOK), store.OutcomeOf(want.Job, store.StatusWrongState),
+	}, "outcomes of a job that stands twice")
+	c.Equal(c.Get(before.ID), want, "the requeued job")
+}
+
+// A worker that kills jobs as fast as they come back must not keep one call busy.
+func requeueNoJobTwiceBesideItsWorker(c *C) {
+	c.manyIn(store.Dead, 10)
+	var done atomic.Bool
+	c.Parallel(2, func(i int) {
+		if i == 0 {
+			for !done.Load() {
+				c.killOne()
+			}
+			return
+		}
+		defer done.Store(true)
+		for range 30 {
+			outcomes, err := c.Store.Requeue(c.Ctx, store.Filter{Queue: queue}, 100)
+			if err != nil {
+				c.Errorf("Requeue: %v", err)
+			}
+			var list []int64
+			for _, o := range outcomes {
+				c.Equal(o.Status, store.StatusOK, "the outcome of job %d", o.ID)
+				list = append(list, o.ID)
+			}
+			c.True(slices.IsSorted(list) && len(slices.Compact(slices.Clone(list))) == len(list), "each job once, by rising id: %v", list)
+		}
+	})
+}
+
+func (c *C) killOne() {
+	jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(1))
+	if err != nil {
+		c.Errorf("FetchAndClaim: %v", err)
+	}
+	for _, j := range jobs {
+		if _, err := c.Store.NAck(c.Ctx, []store.NAck{{Lease: j.Lease(), Form: store.Never}}); err != nil {
+			c.Errorf("NAck: %v", err)
+		}
+	}
+}
+
+func requeueReadyIsTheOutcome(c *C) {
+	list := []int64{c.JobIn(store.Cancelled).ID, c.JobIn(store.Succeeded).ID, c.JobIn(store.Dead).ID}
+	outcomes := requeueing.on(c, store.Filter{Queue: queue}, 10)
+	c.Equal(outcomes, requeueing.done(c, list...), "outcomes of every terminal phase")
+	c.Equal(ids(c.Claim(10)), list, "claimed after it")
+}
+
+func requeueLiveJobIsWrongState(c *C) {
+	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
+		before := c.JobIn(phase)
+		c.Advance(time.Millisecond)
+		c.changesNothing("Requeue of a live job", func() {
+			c.Equal(c.Requeue(before.ID), store.OutcomeOf(before.Job, store.StatusWrongState), "Requeue of a job that is %s", phase)
+			c.Equal(requeueing.on(c, store.Filter{Queue: queue}, 10), []store.Outcome{}, "outcomes by filter")
+		})
+	}
+}
+
+func requeueNoJobIsNotFound(c *C) {
+	gone := c.JobIn(store.Dead).ID
+	c.Delete(gone)
+	for _, id := range []int64{gone, noJob, 0, -1} {
+		c.Equal(c.Requeue(id), store.Outcome{ID: id, Status: store.StatusNotFound}, "Requeue of no job")
+	}
+}
+
+func requeueRepeatRunsAFinishedJobOnceMore(c *C) {
+	id := c.JobIn(store.Dead).ID
+	c.Requeue(id)
+	c.changesNothing("a repeat", func() { c.Equal(c.Requeue(id).Status, store.StatusWrongState, "the repeat") })
+	c.Ack(c.ClaimOne().Lease())
+	before := c.Get(id)
+	c.Equal(c.Requeue(id).Status, store.StatusOK, "the repeat after the job has finished")
+	c.Equal(c.Get(id), requeuedNow(before, c.Now()), "the job that will run once more")
+}

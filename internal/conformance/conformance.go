@@ -1,0 +1,167 @@
+// Package conformance is the executable contract: cases that each quote one sentence of package store and check it on any
+// adapter, driven by a fake clock.
+//
+// A case is a function over [C] and not over *testing.T, so that the suite runs inside a test and from a command alike.
+// Each case has a fresh store; after each, an audit checks what must hold of every store at every time.
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// An Adapter is a kind of store, as the suite sees it.
+type Adapter struct {
+	// New makes an empty store that takes its time from clk.
+	New func(ctx context.Context, clk clock.Clock) (*Instance, error)
+
+	// Exclude names cases, or groups of cases as "Tx/", that do not hold for this adapter, each with the reason. What is
+	// not named here must pass: a missing ability is no excuse.
+	Exclude map[string]string
+}
+
+// An Instance is one store under test.
+type Instance struct {
+	Store store.Store
+
+	// DB opens callers' transactions for a store that is a Transactor.
+	DB *sql.DB
+
+	// Reopen closes the store and opens it again on what it has kept; nil for a store that keeps nothing.
+	Reopen func(ctx context.Context) (store.Store, error)
+
+	// Remove closes the store and takes away what it has kept; nil if Store.Close does.
+	Remove func() error
+}
+
+// A Case checks one sentence of the contract.
+type Case struct {
+	Name     string // a claim: Claim/ExpiredLeaseIsOffered
+	Rules    []int  // the numbers of the rules of docs/contract.md that it proves
+	Sentence string // word by word as it stands in package store
+	Run      func(c *C)
+}
+
+// Cases returns the whole suite.
+func Cases() []Case {
+	var all []Case
+	for _, group := range [][]Case{
+		enqueueCases, uniqueCases, claimCases, recoverCases, retryCases, timeCases,
+		finishCases, extendCases, saveCases, staleCases, historyCases, matrixCases,
+		inspectCases, cancelCases, requeueCases, deleteCases,
+		queueCases, registryCases, fenceCases, notifyCases, txCases, requestKeyCases, faultCases, reopenCases,
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// A Result is what a case came to.
+type Result struct {
+	Failed   bool
+	Hung     bool     // it failed because it did not end
+	Excluded string   // the adapter's reason for not running it
+	Log      []string // what was found, a line each
+	Took     time.Duration
+}
+
+// patience is how long a case may take in real time before it counts as hung.
+const patience = 3 * time.Minute
+
+// Run runs one case on a fresh store of the adapter.
+func Run(ctx context.Context, a Adapter, k Case) Result {
+	if reason, ok := a.excludes(k.Name); ok {
+		return Result{Excluded: reason}
+	}
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c := &C{Ctx: ctx, Clock: clock.NewMock()}
+	c.Clock.Set(epoch)
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.run(a, k)
+	}()
+	hung := false
+	select {
+	case <-done:
+		hung = ctx.Err() != nil
+	case <-ctx.Done():
+		select { // the context's end should have freed whatever waited for the store
+		case <-done:
+		case <-time.After(patience / 10):
+			c.Errorf("did not end, nor when its context did:\n%s", stacks())
+		}
+		hung = true
+	}
+	failed, log := c.verdict()
+	if failed || hung {
+		log = append([]string{fmt.Sprintf("the contract says: %q", k.Sentence)}, log...)
+	}
+	return Result{Failed: failed || hung, Hung: hung, Log: log, Took: time.Since(started)}
+}
+
+func (a Adapter) excludes(name string) (reason string, ok bool) {
+	for pattern, reason := range a.Exclude {
+		if pattern == name || strings.HasSuffix(pattern, "/") && strings.HasPrefix(name, pattern) {
+			return reason, true
+		}
+	}
+	return "", false
+}
+
+// run is the life of a case: it must end by itself or by a failed check.
+func (c *C) run(a Adapter, k Case) {
+	instance, err := a.New(c.Ctx, c.Clock)
+	if err != nil {
+		c.Errorf("opening a fresh store: %v", err)
+		return
+	}
+	c.instance, c.Store = instance, instance.Store
+	defer c.remove()
+	defer c.catch()
+	k.Run(c)
+	if failed, _ := c.verdict(); !failed {
+		c.audit()
+	}
+}
+
+func (c *C) remove() {
+	remove := c.instance.Remove
+	if remove == nil {
+		remove = c.Store.Close
+	}
+	if err := remove(); err != nil {
+		c.Errorf("removing the store: %v", err)
+	}
+}
+
+func stacks() string {
+	buf := make([]byte, 64<<10)
+	return string(buf[:runtime.Stack(buf, true)])
+}
+
+// CheckExclusions refuses exclusions that name no case, or give no reason.
+func (a Adapter) CheckExclusions() error {
+	for pattern, reason := range a.Exclude {
+		if reason == "" {
+			return fmt.Errorf("the exclusion of %s gives no reason", pattern)
+		}
+		one := Adapter{Exclude: map[string]string{pattern: reason}}
+		if !slices.ContainsFunc(Cases(), func(k Case) bool { _, ok := one.excludes(k.Name); return ok }) {
+			return fmt.Errorf("the exclusion of %s names no case", pattern)
+		}
+	}
+	return nil
+}

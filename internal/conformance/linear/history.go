@@ -1,0 +1,267 @@
+package linear
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// epoch is when the clock of a store begins.
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+
+// The times that scripts use. They are few, and the clock moves by the same ones, so that calls meet the very moment at
+// which something becomes due or ends.
+const (
+	ttl    = 10 * time.Second
+	delay  = 2 * time.Second
+	window = 15 * time.Second
+)
+
+var backoff = store.Backoff{Base: time.Second, Cap: 4 * time.Second, Jitter: 20}
+
+// moves are by what the clock is moved, unless to a time at which something happens.
+var moves = []time.Duration{store.Resolution, backoff.Base, delay, delay + backoff.Cap, ttl, ttl, window, window + ttl}
+
+// callsPerRound is how many calls a client makes before it waits for the others.
+const callsPerRound = 2
+
+// A history is one run of some clients on a few jobs.
+type history struct {
+	store   store.Store
+	clock   *clock.Mock
+	seed    uint64
+	shared  bool // the store has jobs of earlier histories
+	rounds  int
+	clients []*client
+	reader  *client
+	queues  []string
+	keys    []string
+
+	board  board
+	order  atomic.Int64 // of calls and returns
+	begun  atomic.Int64 // calls of this round
+	doubts atomic.Int64 // answers lost
+	mover  mover
+
+	records []record // when the run is over
+	end     int64    // of the run, by the store's clock
+}
+
+func newHistory(s store.Store, clk *clock.Mock, opts Options, seed uint64) *history {
+	h := &history{store: s, clock: clk, seed: seed, shared: opts.PerStore > 1, rounds: max(opts.Calls/callsPerRound, 1)}
+	h.queues = []string{h.named("q1"), h.named("q2")}
+	h.keys = []string{h.named("k1"), h.named("k2")}
+	lossy := seed%2 == 0 // the other half is judged more strictly, for nothing in it is in doubt
+	for i := range opts.Clients {
+		h.clients = append(h.clients, &client{h: h, number: i, lossy: lossy})
+	}
+	h.reader = &client{h: h, number: opts.Clients}
+	return h
+}
+
+// named is a name that no other history on the store has.
+func (h *history) named(name string) string { return fmt.Sprintf("h%d.%s", h.seed, name) }
+
+func (h *history) now() int64 { return exactly(store.Truncate(h.clock.Now())).lo }
+
+// run makes all calls and collects their records.
+func (h *history) run(ctx context.Context) error {
+	h.reader.prepare(ctx)
+	for round := range h.rounds {
+		h.round(ctx, round)
+	}
+	h.reader.readAll(ctx)
+	h.end = h.now()
+	if err := ctx.Err(); err != nil {
+		return err // the calls were refused for it
+	}
+	for _, c := range append(slices.Clone(h.clients), h.reader) {
+		if c.err != nil {
+			return fmt.Errorf("client %d: %w", c.number, c.err)
+		}
+		h.records = append(h.records, c.records...)
+	}
+	if h.shared {
+		return h.clear(ctx)
+	}
+	return nil
+}
+
+// round lets all clients make some calls at once, and the clock move at some moment meanwhile. Rounds keep the clients
+// together: one that ran ahead would meet nobody.
+func (h *history) round(ctx context.Context, round int) {
+	script := rand.New(rand.NewPCG(h.seed, uint64(round)))
+	h.begun.Store(0)
+	h.mover = mover{at: 1 + script.Int64N(int64(len(h.clients)*callsPerRound)), now: make(chan struct{})}
+	by, draw := moves[script.IntN(len(moves))], script.IntN(3*recent)
+
+	gate := make(chan struct{})
+	var clients sync.WaitGroup
+	for _, c := range h.clients {
+		clients.Go(func() {
+			<-gate
+			for i := range callsPerRound {
+				c.step(ctx, round*callsPerRound+i)
+			}
+		})
+	}
+	clients.Go(func() {
+		<-h.mover.now
+		if next, ok := h.board.someNext(draw, h.now()); ok && draw < 2*recent {
+			by = next - store.Resolution*time.Duration(draw%2) // to the very moment, or to just before it
+		}
+		h.clock.Add(by)
+	})
+	close(gate)
+	clients.Wait()
+}
+
+// A mover waits for a certain call of the round.
+type mover struct {
+	at  int64
+	now chan struct{}
+}
+
+// enter begins a call: it says what comes before it. To yield lets the calls of others come between a call and its stamps,
+// which two processors alone would seldom do.
+func (h *history) enter() (order, now int64) {
+	if h.begun.Add(1) == h.mover.at {
+		close(h.mover.now)
+	}
+	order, now = h.order.Add(1), h.now()
+	runtime.Gosched()
+	return order, now
+}
+
+// leave ends a call.
+func (h *history) leave() (order, now int64) {
+	runtime.Gosched()
+	now = h.now()
+	return h.order.Add(1), now
+}
+
+// clear ends what is in flight, so that a later history on the same store does not recover it.
+func (h *history) clear(ctx context.Context) error {
+	for _, q := range h.queues {
+		if _, err := h.store.Cancel(ctx, store.Filter{Queue: q}, store.MaxItems); err != nil {
+			return fmt.Errorf("clearing away: %w", err)
+		}
+	}
+	return nil
+}
+
+// hasOverlap says that two claims on one queue overlapped, and one of them returned a job.
+func (h *history) hasOverlap() bool {
+	for i, a := range h.records {
+		for _, b := range h.records[:i] {
+			if a.op == store.OpClaim && b.op == store.OpClaim && a.queue == b.queue &&
+				a.call < b.ret && b.call < a.ret && (a.claimed() || b.claimed()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r record) claimed() bool { return !r.lost && len(r.events) > 0 }
+
+// hasLostLease says that somebody used a lease that was overtaken.
+func (h *history) hasLostLease() bool {
+	return slices.ContainsFunc(h.records, func(r record) bool {
+		return slices.ContainsFunc(r.events, func(e event) bool { return e.token != 0 && e.token < e.seen.token })
+	})
+}
+
+// hasDoubt says that an answer got lost.
+func (h *history) hasDoubt() bool {
+	return slices.ContainsFunc(h.records, func(r record) bool { return r.lost })
+}
+
+// A board is what the clients know of: they share it, so that they use each other's leases.
+type board struct {
+	mu     sync.Mutex // guards what follows
+	ids    []int64
+	named  map[int64]bool // ids of which it is known which enqueue they come from
+	leases []store.Lease
+	nexts  []int64 // when jobs become due, or their leases end
+}
+
+// learn notes what the events show.
+func (b *board) learn(events []event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range events {
+		for _, it := range e.items {
+			b.meet(it.ID, !it.Duplicate)
+		}
+		b.meet(e.id, e.seen.kind != "")
+		if !e.seen.next.IsZero() {
+			b.nexts = append(b.nexts, e.seen.next.UnixMicro())
+		}
+		if e.op == store.OpClaim {
+			b.leases = append(b.leases, store.Lease{ID: e.id, Token: e.seen.token})
+		}
+	}
+}
+
+func (b *board) meet(id int64, named bool) {
+	if b.named == nil {
+		b.named = map[int64]bool{}
+	}
+	if _, known := b.named[id]; !known && id != 0 {
+		b.ids = append(b.ids, id)
+	}
+	b.named[id] = b.named[id] || named
+}
+
+// recent is how far back clients reach: among few jobs and leases they collide.
+const recent = 6
+
+// someID is the draw-th of the latest ids, if there is any.
+func (b *board) someID(draw int) (id int64, named bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id, _ = pick(b.ids, draw)
+	return id, b.named[id]
+}
+
+// someLease is the draw-th of the latest leases, if there is any.
+func (b *board) someLease(draw int) (store.Lease, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return pick(b.leases, draw)
+}
+
+// someNext is how long it takes from now to the draw-th of the latest times at which something happens, if any is to come.
+func (b *board) someNext(draw int, now int64) (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nexts = slices.DeleteFunc(b.nexts, func(t int64) bool { return t <= now })
+	next, ok := pick(b.nexts, draw)
+	return time.Duration(next-now) * time.Microsecond, ok
+}
+
+func (b *board) allIDs() []int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.ids)
+}
+
+// pick is the draw-th of the latest ones, if there is any.
+func pick[T any](list []T, draw int) (T, bool) {
+	if len(list) == 0 {
+		var none T
+		return none, false
+	}
+	latest := list[max(len(list)-recent, 0):]
+	return latest[draw%len(latest)], true
+}

@@ -1,0 +1,105 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/conformance/model"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// adapterOf makes an adapter of the model with the faults.
+func adapterOf(faults ...model.Fault) conformance.Adapter {
+	return conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		return &conformance.Instance{Store: model.New(clk, faults...)}, nil
+	}}
+}
+
+func TestModelIsLinearizable(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	report, err := Check(t.Context(), adapterOf(), Options{})
+	require.NoError(t, err)
+	t.Log(report)
+	assert.NoError(t, report.Shortfall())
+}
+
+func TestHistoriesCanShareAStore(t *testing.T) {
+	report, err := Check(t.Context(), adapterOf(), Options{Histories: 25, PerStore: 10})
+	require.NoError(t, err)
+	assert.Equal(t, 25, report.Histories)
+}
+
+func TestBrokenStoreIsNotLinearizable(t *testing.T) {
+	for _, fault := range []model.Fault{
+		model.ClaimUnlocked, model.RecoverUnlocked, model.AckUnlocked, // lost updates: only concurrent calls show them
+		model.AckWithoutToken, model.ExtendRevives, model.RecoverKeepsToken, model.RequeueIgnoresKey, model.WindowForEver,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			_, err := Check(t.Context(), adapterOf(fault), Options{})
+			var v *Violation
+			require.ErrorAs(t, err, &v)
+			assert.False(t, v.Unknown, "it was judged")
+			assert.NotZero(t, v.Seed)
+			assert.Contains(t, v.Listing, "✗", "the listing marks what has no place")
+		})
+	}
+}
+
+func TestViolationIsShownOnlyWhenAsked(t *testing.T) {
+	var v *Violation
+	_, err := Check(t.Context(), adapterOf(model.AckUnlocked), Options{})
+	require.ErrorAs(t, err, &v)
+	assert.Empty(t, v.Page)
+
+	_, err = Check(t.Context(), adapterOf(model.AckUnlocked), Options{Visualize: t.TempDir()})
+	require.ErrorAs(t, err, &v)
+	page, err := os.ReadFile(v.Page)
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "token")
+	assert.ErrorContains(t, v, v.Page)
+}
+
+func TestShortfallNamesEachFloor(t *testing.T) {
+	assert.NoError(t, Report{Histories: 10, Overlap: 5, LostLease: 5, InDoubt: 3}.Shortfall())
+	err := Report{Histories: 10, Overlap: 4, LostLease: 5, InDoubt: 2}.Shortfall()
+	assert.EqualError(t, err, "overlapping claims: in 4 of 10 histories, want at least 50 %\nan answer in doubt: in 2 of 10 histories, want at least 30 %")
+	assert.Error(t, Report{}.Shortfall(), "no history proves nothing")
+}
+
+func TestCheckEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Check(ctx, adapterOf(), Options{})
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// A closed store refuses every call: nothing is known of it but that.
+func TestClosedStoreIsAnError(t *testing.T) {
+	closed := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		s := model.New(clk)
+		return &conformance.Instance{Store: s}, s.Close()
+	}}
+	_, err := Check(t.Context(), closed, Options{})
+	assert.ErrorIs(t, err, store.ErrClosed)
+}
+
+func TestErrorsOfTheAdapterAreReported(t *testing.T) {
+	broken := errors.New("broken")
+	_, err := Check(t.Context(), conformance.Adapter{New: func(context.Context, clock.Clock) (*conformance.Instance, error) {
+		return nil, broken
+	}}, Options{})
+	assert.ErrorIs(t, err, broken)
+
+	_, err = Check(t.Context(), conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		return &conformance.Instance{Store: model.New(clk), Remove: func() error { return broken }}, nil
+	}}, Options{})
+	assert.ErrorIs(t, err, broken)
+}

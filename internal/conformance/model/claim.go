@@ -1,0 +1,127 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// FetchAndClaim is part of the contract.
+func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	if s.paused[req.Queue] && !s.broken(ClaimFromPaused) {
+		return nil, nil
+	}
+	chosen := s.choose(req, now)
+	if s.broken(ClaimUnlocked) {
+		s.letOthersIn()
+	}
+	claimed := make([]store.Job, len(chosen))
+	for i, j := range chosen {
+		after := s.claim(j, req, now)
+		claimed[i] = s.row(after)
+		if s.broken(ClaimAnswersOldRow) {
+			claimed[i].LeaseExpiresAt, claimed[i].Worker = j.LeaseExpiresAt, j.Worker
+		}
+	}
+	return claimed, nil
+}
+
+// choose picks the jobs that the claim takes, the retries first.
+func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
+	var retries, fresh []job
+	for _, j := range s.jobs {
+		switch {
+		case j.Queue != req.Queue && !s.broken(ClaimFromAllQueues):
+		case !s.claimable(j, req.Worker, now):
+		case j.Phase() == store.Ready:
+			fresh = append(fresh, j)
+		default:
+			retries = append(retries, j)
+		}
+	}
+	slices.SortStableFunc(retries, s.order)
+	slices.SortStableFunc(fresh, s.order)
+	r, f := s.share(req, len(retries), len(fresh))
+	return slices.Concat(retries[:r], fresh[:f])
+}
+
+// claimable is Job.Claimable, but for faults.
+func (s *Store) claimable(j job, worker string, now time.Time) bool {
+	switch phase := j.Phase(); {
+	case phase == store.Ready && s.broken(ReadyDueLate), phase == store.Retrying && s.broken(RetryDueLate):
+		return j.Next().Before(now)
+	case phase == store.Ready && s.broken(ReadyDueEarly):
+		return j.RunAt.Add(-store.Resolution).Compare(now) <= 0
+	case phase == store.Retrying && s.broken(RetryDueEarly):
+		return j.RetryAt.Add(-store.Resolution).Compare(now) <= 0
+	case phase == store.Dead && s.broken(DeadClaimed):
+		return true
+	case s.broken(WorkerBlocks) && j.Worker != "" && j.Worker != worker:
+		return false
+	}
+	return j.Claimable(now)
+}
+
+// order is how jobs of one lane stand in line.
+func (s *Store) order(a, b job) int {
+	byPriority := cmp.Compare(b.Priority, a.Priority)
+	byDue := a.Next().Compare(b.Next())
+	byID := cmp.Compare(a.ID, b.ID)
+	switch {
+	case s.broken(PriorityIgnored):
+		byPriority = 0
+	case s.broken(DueOrderIgnored):
+		byDue = 0
+	case s.broken(IDOrderReversed):
+		byID = -byID
+	}
+	return cmp.Or(byPriority, byDue, byID)
+}
+
+// share is how many the claim takes of so many retries and so many fresh jobs.
+func (s *Store) share(req store.ClaimRequest, retries, fresh int) (r, f int) {
+	switch {
+	case s.broken(QuotaIgnored):
+		req.RetryQuota = req.Limit
+	case s.broken(ClaimOverLimit):
+		req.Limit++
+	}
+	r = min(req.RetryQuota, retries)
+	f = min(req.Limit-r, fresh)
+	if s.broken(FreshLaneNotFilled) {
+		f = min(req.Limit-req.RetryQuota, fresh)
+	}
+	if !s.broken(RetryLaneNotFilled) {
+		r = min(req.Limit-f, retries)
+	}
+	return r, f
+}
+
+func (s *Store) claim(before job, req store.ClaimRequest, now time.Time) job {
+	j := before
+	j.State = store.InFlight
+	j.Token++
+	j.Attempts++
+	j.LeaseExpiresAt = now.Add(req.TTL.Truncate(store.Resolution))
+	j.Worker = req.Worker
+	j.RetryAt = time.Time{}
+	j.CheckpointSeq, j.ProgressSeq = 0, 0
+	j.endedBy = ""
+	j.history = append(slices.Clone(j.history), store.Attempt{Token: j.Token, Worker: req.Worker, StartedAt: now})
+	if tooMany := len(j.history) - store.MaxAttemptsKept; tooMany > 0 && !s.broken(HistoryUnbounded) {
+		j.history = j.history[tooMany:]
+	}
+	return s.write(store.OpClaim, before, j)
+}

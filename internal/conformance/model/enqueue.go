@@ -1,0 +1,192 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A window keeps a unique key for a job, whatever becomes of the job.
+type window struct {
+	key string
+	id  int64
+	end time.Time
+}
+
+// A request is what an Enqueue with a request key asked for and was answered.
+type request struct {
+	key    string
+	print  [sha256.Size]byte
+	answer []store.Enqueued
+	at     time.Time
+}
+
+// Enqueue is part of the contract.
+func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { s.given = nil }()
+	if err := req.Check(); err != nil && !s.broken(LimitsIgnored) {
+		return nil, s.refuse(req, err, now)
+	}
+	if len(req.Jobs) == 0 {
+		return nil, nil
+	}
+	if first, known := s.remembered(req.RequestKey, now); known {
+		if first.print != req.Fingerprint() && !s.broken(RequestKeyAcceptsOthers) {
+			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
+		}
+		return slices.Clone(first.answer), nil
+	}
+	answer, err := s.add(req.Jobs, now)
+	if err == nil && req.RequestKey != "" {
+		s.requests = append(s.requests, request{req.RequestKey, req.Fingerprint(), slices.Clone(answer), now})
+	}
+	return answer, err
+}
+
+// refuse answers an invalid request. Nothing of it is kept.
+func (s *Store) refuse(req store.EnqueueRequest, err error, now time.Time) error {
+	var invalid *store.InvalidError
+	if errors.As(err, &invalid) && invalid.Item >= 0 {
+		if s.broken(EnqueueInParts) {
+			_, _ = s.add(req.Jobs[:invalid.Item], now)
+		}
+		if s.broken(InvalidItemUnnamed) {
+			invalid.Item = -1
+		}
+	}
+	return err
+}
+
+// remembered is the first request with the key, while it is remembered.
+func (s *Store) remembered(key string, now time.Time) (request, bool) {
+	for _, r := range s.requests {
+		young := r.at.Add(store.RequestKeyLife).After(now) || s.broken(RequestKeyForEver)
+		if key != "" && r.key == key && young && !s.broken(RequestKeyForgotten) {
+			gone := func(e store.Enqueued) bool { _, found := s.find(e.ID); return !found }
+			return r, !s.broken(RequestKeyForgetsGoneJobs) || !slices.ContainsFunc(r.answer, gone)
+		}
+	}
+	return request{}, false
+}
+
+// add enqueues what is no duplicate.
+func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error) {
+	answer := make([]store.Enqueued, len(jobs))
+	first := s.nextID
+	jobsBefore, windowsBefore := slices.Clone(s.jobs), slices.Clone(s.windows)
+	for i, n := range jobs {
+		row := n.Row(0, now)
+		holder, held := s.holder(row, now)
+		if held && s.broken(DuplicatesInOneCall) && holder >= first {
+			held = false
+		}
+		if held {
+			holding, _ := s.find(holder)
+			answer[i] = store.Enqueued{ID: holder, State: holding.State, Duplicate: true}
+			if s.broken(DuplicateUnnamed) {
+				answer[i].ID = 0
+			}
+			if s.broken(DuplicateSpoilsCall) {
+				s.jobs, s.windows = jobsBefore, windowsBefore
+				return nil, store.ErrDuplicate
+			}
+			continue
+		}
+		row.ID = s.newID()
+		s.insert(n, row)
+		answer[i] = store.Enqueued{ID: row.ID, State: store.Ready}
+	}
+	return answer, nil
+}
+
+func (s *Store) insert(n store.NewJob, row store.Job) {
+	switch {
+	case s.broken(SlicesKept):
+		row.Payload, row.Tags = n.Payload, n.Tags
+	case s.broken(PayloadRewritten):
+		var compact bytes.Buffer
+		if json.Compact(&compact, row.Payload) == nil {
+			row.Payload = compact.Bytes()
+		}
+	case s.broken(DelayIgnored):
+		row.RunAt = row.EnqueuedAt
+	case s.broken(PastRunAtKept) && !n.RunAt.IsZero():
+		row.RunAt = store.Truncate(n.RunAt)
+	}
+	s.jobs = append(s.jobs, job{Job: row})
+	if row.UniqueKey != "" && row.UniqueFor > 0 {
+		s.windows = append(s.windows, window{row.UniqueKey, row.ID, row.EnqueuedAt.Add(row.UniqueFor)})
+	}
+}
+
+// newID is never one that was given before.
+func (s *Store) newID() int64 {
+	id := s.nextID
+	if len(s.given) > 0 {
+		id, s.given = s.given[0], s.given[1:]
+	}
+	if s.broken(IDsReused) {
+		id = 1
+		if n := len(s.jobs); n > 0 {
+			id = s.jobs[n-1].ID + 1
+		}
+	}
+	s.nextID = id + 1
+	return id
+}
+
+// holder is the other job that holds the job's unique key: within a window of its own, even if it is gone, or, where it
+// has none, while it is live.
+func (s *Store) holder(j store.Job, now time.Time) (id int64, held bool) {
+	if j.UniqueKey == "" {
+		return 0, false
+	}
+	for _, w := range s.windows {
+		if w.key == j.UniqueKey && w.id != j.ID && s.open(w, now) {
+			return w.id, true
+		}
+	}
+	for _, other := range s.jobs {
+		if other.UniqueKey == j.UniqueKey && other.ID != j.ID && other.UniqueFor == 0 && s.live(other) &&
+			(other.Queue == j.Queue || !s.broken(KeyPerQueue)) {
+			return other.ID, true
+		}
+	}
+	return 0, false
+}
+
+// open says that the window has not ended.
+func (s *Store) open(w window, now time.Time) bool {
+	j, found := s.find(w.id)
+	switch {
+	case s.broken(WindowEndsWithJob) && (!found || j.Terminal()):
+		return false
+	case s.broken(WindowEndsWithDeletion) && !found:
+		return false
+	case s.broken(WindowForEver):
+		return true
+	case s.broken(WindowEndsLate) && w.end.Equal(now):
+		return true
+	default:
+		return w.end.After(now)
+	}
+}
+
+// live says that the job holds a key that it holds while it is live.
+func (s *Store) live(j job) bool {
+	return !j.Terminal() ||
+		j.Phase() == store.Dead && s.broken(KeyKeptByDead) ||
+		j.Phase() == store.Cancelled && s.broken(KeyKeptByCancelled)
+}

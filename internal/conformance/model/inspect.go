@@ -1,0 +1,151 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Get is part of the contract.
+func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.enter(ctx); err != nil {
+		return store.JobDetail{}, err
+	}
+	j, found := s.find(id)
+	if !found {
+		return store.JobDetail{}, store.ErrNotFound
+	}
+	return store.JobDetail{Job: s.row(j), History: slices.Clone(j.history)}, nil
+}
+
+// List is part of the contract.
+func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	matching, err := s.page(filter, page, now)
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	var answer store.JobPage
+	for i, j := range matching {
+		if i == page.Limit {
+			answer.Next = filter.Cursor(matching[i-1].ID)
+			break
+		}
+		answer.Jobs = append(answer.Jobs, s.row(j))
+	}
+	return answer, nil
+}
+
+// page returns all jobs that match and lie beyond the cursor, the newest first.
+func (s *Store) page(filter store.Filter, page store.Page, now time.Time) ([]job, error) {
+	if err := filter.Check(); err != nil {
+		return nil, err
+	}
+	if err := page.Check(); err != nil {
+		return nil, err
+	}
+	var matching []job
+	for _, j := range s.jobs {
+		if s.matches(filter, j, now) {
+			matching = append(matching, j)
+		}
+	}
+	if !s.broken(ListIsRising) {
+		slices.Reverse(matching)
+	}
+	if page.Cursor == "" {
+		return matching, nil
+	}
+	position, err := filter.Position(page.Cursor)
+	if err != nil {
+		if s.broken(CursorUnchecked) {
+			return matching, nil
+		}
+		return nil, err
+	}
+	if s.broken(PageOverlaps) && page.Limit > 1 { // with pages of one job a reader would never end
+		position++
+	}
+	return slices.DeleteFunc(matching, func(j job) bool {
+		if s.broken(ListIsRising) {
+			return j.ID <= position
+		}
+		return j.ID >= position
+	}), nil
+}
+
+// Count is part of the contract.
+func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.Counts{}, err
+	}
+	if err := filter.Check(); err != nil {
+		return store.Counts{}, err
+	}
+	queues := map[string]store.QueueCount{}
+	for _, j := range s.jobs {
+		if !s.matches(filter, j, now) {
+			continue
+		}
+		queues[j.Queue] = s.counted(queues[j.Queue], j, now)
+	}
+	counts := store.Counts{Now: now}
+	for _, q := range queues {
+		counts.Queues = append(counts.Queues, q)
+	}
+	slices.SortFunc(counts.Queues, func(a, b store.QueueCount) int { return cmp.Compare(a.Queue, b.Queue) })
+	return counts, nil
+}
+
+// counted is the count of a queue with one more job.
+func (s *Store) counted(q store.QueueCount, j job, now time.Time) store.QueueCount {
+	if q.Jobs == nil {
+		q = store.QueueCount{Queue: j.Queue, Jobs: map[store.State]int64{}}
+	}
+	phase := j.Phase()
+	if s.broken(DeadCountedAsRetrying) && phase == store.Dead {
+		phase = store.Retrying
+	}
+	q.Jobs[phase]++
+	due := j.Claimable(now)
+	if s.broken(DueCountsWaiting) {
+		due = phase == store.Ready || phase == store.Retrying
+	}
+	if due {
+		q.Due++
+		if q.OldestDue.IsZero() || j.Next().Before(q.OldestDue) || s.broken(OldestDueIsNewest) {
+			q.OldestDue = j.Next()
+		}
+	}
+	return q
+}
+
+// matches is Filter.Matches, but for faults.
+func (s *Store) matches(f store.Filter, j job, now time.Time) bool {
+	switch {
+	case s.broken(DeadIncludesRetrying) && slices.Contains(f.States, store.Dead):
+		f.States = append(slices.Clone(f.States), store.Retrying)
+	case s.broken(FilterIgnoresTag):
+		f.Tag = ""
+	case s.broken(FilterIgnoresAfter):
+		f.After = 0
+	case s.broken(AgeTooYoung) && f.FinishedFor > 0:
+		f.FinishedFor -= store.Resolution
+	case s.broken(AgeTooOld) && f.FinishedFor > 0:
+		f.FinishedFor += store.Resolution
+	}
+	return f.Matches(j.Job, now)
+}

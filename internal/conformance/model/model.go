@@ -1,0 +1,176 @@
+// Package model is the smallest honest reading of the contract: a slice of jobs behind one mutex, searched from end to end
+// and sorted on the spot, so that a reader can check it by eye against package store.
+//
+// It is the reference of the random test, and it can be broken on purpose: a [Fault] breaks one rule, and the suite must
+// notice. A fault that spoils a decision stands in the code as a question to broken; a fault that spoils what is written to
+// a row stands in the table of effects.
+package model
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.QueueKeeper = (*Store)(nil)
+	_ store.Registry    = (*Store)(nil)
+	_ store.Fencer      = (*Store)(nil)
+)
+
+// A Store keeps its jobs in a slice. It is for tests: it forgets them when the process ends.
+type Store struct {
+	clk    clock.Clock
+	faults map[Fault]bool
+
+	mu       sync.Mutex // guards what follows; a call holds it from beginning to end
+	closed   bool
+	latest   time.Time // the latest now
+	jobs     []job     // by rising id
+	nextID   int64
+	given    []int64 // ids that the next Enqueue must give, see GiveIDs
+	windows  []window
+	requests []request
+	paused   map[string]bool
+	workers  map[string]store.Worker
+}
+
+// A job is a row with what the contract makes the store remember beside it.
+type job struct {
+	store.Job
+	endedBy way // how the holder of the lease with the job's token ended it; empty if it did not
+	history []store.Attempt
+}
+
+// A way is how a holder ends its lease.
+type way string
+
+const (
+	byAck     way = "ack"
+	byFailing way = "fail" // NAck with Fail, Never or After
+	bySnooze  way = "snooze"
+	byRelease way = "release"
+)
+
+// New makes an empty store that takes its time from clk and has the faults.
+func New(clk clock.Clock, faults ...Fault) *Store {
+	s := &Store{
+		clk: clk, faults: map[Fault]bool{}, nextID: 1,
+		paused: map[string]bool{}, workers: map[string]store.Worker{},
+	}
+	for _, f := range faults {
+		s.faults[f] = true
+	}
+	return s
+}
+
+// GiveIDs makes the next Enqueue number its new jobs so, as far as the ids last: the model can follow a store whose ids
+// have gaps. Ids must grow from call to call.
+func (s *Store) GiveIDs(ids ...int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.given = slices.Clone(ids)
+}
+
+// Close is part of the contract.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// broken says whether the store has the fault.
+func (s *Store) broken(f Fault) bool { return s.faults[f] }
+
+// enter answers the one now of a call, or why the call may not go on. The caller holds the mutex.
+func (s *Store) enter(ctx context.Context) (time.Time, error) {
+	if s.closed && !s.broken(CloseIgnored) {
+		return time.Time{}, store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil && !s.broken(ContextIgnored) {
+		return time.Time{}, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return s.now(), nil
+}
+
+func (s *Store) now() time.Time {
+	now := store.Truncate(s.clk.Now())
+	if s.broken(TimeTooFine) {
+		now = s.clk.Now().UTC()
+	}
+	if now.After(s.latest) || s.broken(TimeStepsBack) {
+		s.latest = now
+	}
+	return s.latest
+}
+
+// letOthersIn is how a fault forgets to lock: other calls may run before the present one goes on with what it read.
+func (s *Store) letOthersIn() {
+	s.mu.Unlock()
+	for range 3 {
+		runtime.Gosched()
+	}
+	s.mu.Lock()
+}
+
+// find returns a copy of the job.
+func (s *Store) find(id int64) (job, bool) {
+	i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == id })
+	if i < 0 {
+		return job{}, false
+	}
+	return s.jobs[i], true
+}
+
+// write puts the job, as the operation has made it, in the place of what it was before, and returns it.
+func (s *Store) write(op store.Op, before, after job) job {
+	s.spoil(op, before, &after)
+	if i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == after.ID }); i >= 0 {
+		s.jobs[i] = after
+	}
+	return after
+}
+
+// row is the job as a caller gets it, sharing no slice with the store.
+func (s *Store) row(j job) store.Job {
+	row := j.Job
+	if s.broken(SlicesHandedOut) {
+		return row
+	}
+	row.Payload, row.Tags = bytes.Clone(row.Payload), slices.Clone(row.Tags)
+	row.Checkpoint, row.Progress, row.Result = bytes.Clone(row.Checkpoint), bytes.Clone(row.Progress), bytes.Clone(row.Result)
+	return row
+}
+
+// ended is the history with an end to the attempt that runs, if one does.
+func (s *Store) ended(j job, ending store.Ending, reason string, now time.Time) []store.Attempt {
+	history := slices.Clone(j.history)
+	if n := len(history); n > 0 && history[n-1].Ending == store.Running {
+		history[n-1].Ending, history[n-1].Error, history[n-1].EndedAt = ending, reason, now
+	}
+	return history
+}
+
+// missing is the outcome for a job that does not exist.
+func (s *Store) missing(id int64) store.Outcome {
+	if s.broken(NotFoundIsStale) {
+		return store.Outcome{ID: id, Status: store.StatusStale}
+	}
+	return store.Outcome{ID: id, Status: store.StatusNotFound}
+}
+
+// ok is the outcome for a job that stands as the caller wished.
+func ok(j job) store.Outcome { return store.OutcomeOf(j.Job, store.StatusOK) }
+
+// stale is the outcome for a lease that was overtaken.
+func stale(j job) store.Outcome { return store.OutcomeOf(j.Job, store.StatusStale) }

@@ -1,0 +1,146 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Cancel is part of the contract.
+func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, s.cancellable, s.cancel)
+}
+
+func (s *Store) cancellable(j job) bool { return !j.Terminal() || s.broken(CancelOverwrites) }
+
+func (s *Store) cancel(before job, now time.Time) store.Outcome {
+	switch {
+	case before.State == store.Cancelled && !s.broken(CancelRepeatRefused):
+		return ok(before)
+	case !s.cancellable(before):
+		return store.OutcomeOf(before.Job, store.StatusWrongState)
+	case before.State == store.InFlight && s.broken(CancelSparesInFlight):
+		return store.OutcomeOf(before.Job, store.StatusWrongState)
+	}
+	j := before
+	j.State = store.Cancelled
+	j.Token++
+	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
+	j.FinishedAt = now
+	j.endedBy = ""
+	j.history = s.ended(j, store.EndCancelled, "", now)
+	return ok(s.write(store.OpCancel, before, j))
+}
+
+// Requeue is part of the contract.
+func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, s.requeueable, s.requeue)
+}
+
+func (s *Store) requeueable(j job) bool { return j.Terminal() || s.broken(RequeueOfLive) }
+
+func (s *Store) requeue(before job, now time.Time) store.Outcome {
+	if !s.requeueable(before) {
+		return store.OutcomeOf(before.Job, store.StatusWrongState)
+	}
+	if holder, held := s.holder(before.Job, now); held && !s.broken(RequeueIgnoresKey) {
+		duplicate := store.OutcomeOf(before.Job, store.StatusDuplicate)
+		duplicate.Reason = fmt.Sprintf("job %d holds the unique key", holder)
+		return duplicate
+	}
+	j := before
+	j.State = store.Ready
+	j.Token++
+	j.Retries = 0
+	j.RunAt = now
+	j.RetryAt, j.LeaseExpiresAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}
+	j.Error, j.Result = "", nil
+	if before.State == store.Succeeded {
+		j.Checkpoint, j.CheckpointSeq, j.Progress, j.ProgressSeq = nil, 0, nil, 0
+	}
+	j.endedBy = ""
+	return ok(s.write(store.OpRequeue, before, j))
+}
+
+// Delete is part of the contract.
+func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, s.deletable, s.delete)
+}
+
+func (s *Store) deletable(j job) bool { return j.Terminal() || s.broken(DeleteOfLive) }
+
+func (s *Store) delete(j job, _ time.Time) store.Outcome {
+	if !s.deletable(j) {
+		return store.OutcomeOf(j.Job, store.StatusWrongState)
+	}
+	s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(other job) bool { return other.ID == j.ID })
+	return store.Outcome{ID: j.ID, Status: store.StatusOK}
+}
+
+// operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
+func (s *Store) operate(
+	ctx context.Context, filter store.Filter, limit int, can func(job) bool, do func(job, time.Time) store.Outcome,
+) ([]store.Outcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := filter.CheckBulk(limit); err != nil && (!filter.Empty() || !s.broken(EmptyFilterAllowed)) {
+		return nil, err
+	}
+	before := slices.Clone(s.jobs)
+	var outcomes []store.Outcome
+	if len(filter.IDs) > 0 {
+		outcomes = s.operateNamed(filter, limit, do, now)
+	} else {
+		outcomes = s.operateMatching(filter, limit, can, do, now)
+	}
+	isDuplicate := func(o store.Outcome) bool { return o.Status == store.StatusDuplicate }
+	if s.broken(DuplicateSpoilsRequeue) && slices.ContainsFunc(outcomes, isDuplicate) {
+		s.jobs = before
+	}
+	return outcomes, nil
+}
+
+func (s *Store) operateNamed(filter store.Filter, limit int, do func(job, time.Time) store.Outcome, now time.Time) []store.Outcome {
+	var outcomes []store.Outcome
+	for _, id := range filter.IDs {
+		if len(outcomes) == limit && s.broken(LimitCutsNamed) {
+			break
+		}
+		j, found := s.find(id)
+		if !found || !s.matches(filter, j, now) && !s.broken(NamedIgnoreFilter) {
+			outcomes = append(outcomes, s.missing(id))
+			continue
+		}
+		outcomes = append(outcomes, do(j, now))
+	}
+	return outcomes
+}
+
+func (s *Store) operateMatching(
+	filter store.Filter, limit int, can func(job) bool, do func(job, time.Time) store.Outcome, now time.Time,
+) []store.Outcome {
+	var chosen []job
+	for _, j := range s.jobs {
+		if s.matches(filter, j, now) && can(j) {
+			chosen = append(chosen, j)
+		}
+	}
+	if s.broken(NewestOperatedFirst) {
+		slices.Reverse(chosen)
+	}
+	if len(chosen) > limit && !s.broken(OperateOverLimit) {
+		chosen = chosen[:limit]
+	}
+	var outcomes []store.Outcome
+	for _, j := range chosen {
+		outcomes = append(outcomes, do(j, now))
+	}
+	return outcomes
+}

@@ -1,0 +1,163 @@
+package random
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A draft is a job to enqueue, its RunAt told from now.
+type draft struct {
+	store.NewJob
+	runIn time.Duration
+}
+
+func (d draft) String() string {
+	text := fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries)
+	if d.Delay > 0 {
+		text += fmt.Sprintf(" delay %v", d.Delay)
+	}
+	if d.runIn != 0 {
+		text += fmt.Sprintf(" at now%+v", d.runIn)
+	}
+	if d.UniqueKey != "" {
+		text += fmt.Sprintf(" unique %s/%v", d.UniqueKey, d.UniqueFor)
+	}
+	return text
+}
+
+// newJob is the job to enqueue at now.
+func (d draft) newJob(now time.Time) store.NewJob {
+	n := d.NewJob
+	if d.runIn != 0 {
+		n.RunAt = now.Add(d.runIn)
+	}
+	return n
+}
+
+func drawDraft(t *rapid.T) draft {
+	d := draft{NewJob: store.NewJob{
+		Queue: among(t, "a", "a", "b"), Kind: among(t, "k", "l"), Payload: []byte(among(t, `{}`, ` [1, 2]`)),
+		Priority: among(t, 0, 0, 0, 9, -9), Tags: among(t, nil, []string{"t"}, []string{"t", "u"}),
+		MaxRetries: among(t, 2, 1, 0, 3),
+		Backoff: among(t,
+			store.Backoff{Base: time.Second, Cap: 1500 * time.Millisecond}, store.Backoff{},
+			store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 50}),
+	}}
+	switch among(t, "now", "now", "now", "delay", "at") {
+	case "delay":
+		d.Delay = among(t, time.Second, time.Microsecond, 999*time.Nanosecond, time.Hour)
+	case "at":
+		d.runIn = among(t, time.Second, -time.Hour, 1500*time.Nanosecond)
+	}
+	if rarely(t, 2) {
+		d.UniqueKey = among(t, "x", "y", "z")
+		d.UniqueFor = among(t, 0, 10*time.Second, time.Hour)
+	}
+	if rarely(t, 60) {
+		d.Priority = store.MaxPriority + 1
+	}
+	return d
+}
+
+// enqueue adds one to four jobs.
+func enqueue(t *rapid.T) op {
+	drafts := several(t, drawDraft, func(d *draft, before draft) { d.UniqueKey = before.UniqueKey })
+	for i := range drafts {
+		if drafts[i].UniqueKey == "" {
+			drafts[i].UniqueFor = 0
+		}
+	}
+	key := ""
+	if rarely(t, 6) {
+		key = among(t, "r", "s")
+	}
+	text := "enqueue " + texts(drafts)
+	if key != "" {
+		text += ", request key " + key
+	}
+	return op{text, func(r *run) error {
+		req := store.EnqueueRequest{RequestKey: key}
+		for _, d := range drafts {
+			req.Jobs = append(req.Jobs, d.newJob(r.clk.Now()))
+		}
+		return r.enqueue(req)
+	}}
+}
+
+// again repeats a call that had a request key, with the same jobs or with one that differs.
+func again(t *rapid.T) op {
+	place := rapid.IntRange(0, 3).Draw(t, "")
+	change := rarely(t, 4)
+	return op{fmt.Sprintf("enqueue again ~%d, changed %v", place, change), func(r *run) error {
+		if len(r.requests) == 0 {
+			return nil
+		}
+		req := r.requests[len(r.requests)-1-place%len(r.requests)]
+		if change {
+			req.Jobs = slices.Clone(req.Jobs)
+			req.Jobs[0].Trace += "t"
+		}
+		return r.enqueue(req)
+	}}
+}
+
+// enqueue makes the call on the store first, for the model must take over the ids of new jobs.
+func (r *run) enqueue(req store.EnqueueRequest) error {
+	got, gotErr := r.instance.Store.Enqueue(r.ctx, req)
+	fresh := r.newIDs(got)
+	r.model.GiveIDs(fresh...)
+	want, wantErr := r.model.Enqueue(r.ctx, req)
+	if err := compare("Enqueue", got, gotErr, want, wantErr); err != nil {
+		return err
+	}
+	r.note("%s", enqueuedText(got, gotErr))
+	if gotErr != nil {
+		return nil
+	}
+	r.ids = append(r.ids, fresh...)
+	r.touched = fresh
+	for i, e := range got {
+		if n := req.Jobs[i]; n.UniqueFor > 0 && !e.Duplicate {
+			r.ends = append(r.ends, r.now().Add(n.UniqueFor))
+		}
+	}
+	if req.RequestKey != "" {
+		r.requests = append(r.requests, req)
+		r.ends = append(r.ends, r.now().Add(store.RequestKeyLife))
+	}
+	return nil
+}
+
+// newIDs are the ids in the answer that can only be of new jobs: each is greater than all before it. An answer with other
+// ids than these will differ from the model's.
+func (r *run) newIDs(answer []store.Enqueued) []int64 {
+	var fresh []int64
+	for _, e := range answer {
+		if !e.Duplicate && e.ID > r.floor {
+			fresh = append(fresh, e.ID)
+			r.floor = e.ID
+		}
+	}
+	return fresh
+}
+
+func enqueuedText(answer []store.Enqueued, err error) string {
+	if err != nil {
+		return kind(err)
+	}
+	var all []string
+	for _, e := range answer {
+		text := fmt.Sprintf("job %d", e.ID)
+		if e.Duplicate {
+			text = fmt.Sprintf("duplicate of %d %s", e.ID, e.State)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}

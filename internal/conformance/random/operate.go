@@ -1,0 +1,159 @@
+package random
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A choice is a filter whose jobs are picked.
+type choice struct {
+	store.Filter
+	named []pick
+	after *pick
+}
+
+func (c choice) String() string {
+	var parts []string
+	add := func(name string, set bool, value any) {
+		if set {
+			parts = append(parts, fmt.Sprintf("%s %v", name, value))
+		}
+	}
+	add("jobs", len(c.named) > 0, c.named)
+	add("after", c.after != nil, c.after)
+	add("queue", c.Queue != "", c.Queue)
+	add("kind", c.Kind != "", c.Kind)
+	add("tag", c.Tag != "", c.Tag)
+	add("worker", c.Worker != "", c.Worker)
+	add("unique", c.UniqueKey != "", c.UniqueKey)
+	add("in", len(c.States) > 0, c.States)
+	add("finished for", c.FinishedFor > 0, c.FinishedFor)
+	return strings.Join(parts, ", ")
+}
+
+func (c choice) of(r *run) store.Filter {
+	f := c.Filter
+	for _, p := range c.named {
+		f.IDs = append(f.IDs, r.job(p))
+	}
+	if c.after != nil {
+		f.After = r.job(*c.after)
+	}
+	return f
+}
+
+// drawNamed names one to four jobs, seldom with a further condition.
+func drawNamed(t *rapid.T) choice {
+	c := choice{named: several(t, drawJob, func(p *pick, before pick) { *p = before })}
+	if rarely(t, 8) {
+		c.Filter = drawCondition(t)
+	}
+	return c
+}
+
+// drawMatching chooses jobs by one or two conditions.
+func drawMatching(t *rapid.T) choice {
+	c := choice{Filter: drawCondition(t)}
+	if rarely(t, 3) {
+		queue := among(t, "a", "b")
+		c.Queue = queue
+	}
+	if rarely(t, 3) {
+		p := drawJob(t)
+		c.after = &p
+	}
+	return c
+}
+
+func drawCondition(t *rapid.T) store.Filter {
+	switch among(t, "states", "age", "queue", "kind", "tag", "worker", "unique", "states", "none") {
+	case "queue":
+		return store.Filter{Queue: among(t, "a", "b")}
+	case "kind":
+		return store.Filter{Kind: among(t, "k", "l")}
+	case "tag":
+		return store.Filter{Tag: among(t, "t", "u")}
+	case "worker":
+		return store.Filter{Worker: among(t, "w", "v")}
+	case "unique":
+		return store.Filter{UniqueKey: among(t, "x", "y")}
+	case "states":
+		return store.Filter{States: several(t, drawState, func(*store.State, store.State) {})}
+	case "age":
+		return store.Filter{FinishedFor: among(t, time.Microsecond, time.Second, 1500*time.Nanosecond, time.Hour)}
+	default:
+		return store.Filter{}
+	}
+}
+
+// drawState draws a state as filters know it.
+func drawState(t *rapid.T) store.State {
+	return among(t, store.Dead, store.Retrying, store.Failed, store.Ready, store.InFlight, store.Succeeded, store.Cancelled)
+}
+
+func cancel(t *rapid.T) op  { return operation(t, store.OpCancel, store.Store.Cancel) }
+func requeue(t *rapid.T) op { return operation(t, store.OpRequeue, store.Store.Requeue) }
+func remove(t *rapid.T) op  { return operation(t, store.OpDelete, store.Store.Delete) }
+
+// operation cancels, requeues or deletes: mostly jobs that are named, since conditions meet few phases.
+func operation(
+	t *rapid.T, name store.Op, do func(store.Store, context.Context, store.Filter, int) ([]store.Outcome, error),
+) op {
+	c := choice{}
+	if rarely(t, 4) {
+		c = drawMatching(t)
+	} else {
+		c = drawNamed(t)
+	}
+	limit := rapid.IntRange(1, 3).Draw(t, "")
+	return op{fmt.Sprintf("%s %v, limit %d", name, c, limit), func(r *run) error {
+		filter := c.of(r)
+		outcomes, err := both(r, fmt.Sprintf("%s %v", name, filter.IDs), func(s store.Store) ([]store.Outcome, error) {
+			return do(s, r.ctx, filter, limit)
+		})
+		if err != nil {
+			return err
+		}
+		phases := r.phases()
+		var came []string
+		for _, o := range outcomes {
+			r.tried.outcome(name, phases, o)
+			came = append(came, fmt.Sprintf("job %d %s", o.ID, o.Status))
+			r.touched = append(r.touched, o.ID)
+		}
+		r.note("%s", strings.Join(came, ", "))
+		return nil
+	}}
+}
+
+// look lists jobs in small pages and counts them.
+func look(t *rapid.T) op {
+	c := drawMatching(t)
+	if rarely(t, 4) {
+		c = drawNamed(t)
+	}
+	size := rapid.IntRange(1, 4).Draw(t, "")
+	return op{fmt.Sprintf("list and count %v, by %d", c, size), func(r *run) error {
+		filter := c.of(r)
+		jobs, err := both(r, "List", func(s store.Store) ([]store.Job, error) { return r.list(s, filter, size) })
+		if err != nil {
+			return err
+		}
+		r.note("%d jobs", len(jobs))
+		foreign := store.Filter{Worker: "nobody"}.Cursor(1)
+		_, err = both(r, "List with the cursor of another filter", func(s store.Store) (store.JobPage, error) {
+			return s.List(r.ctx, filter, store.Page{Limit: size, Cursor: foreign})
+		})
+		if err != nil {
+			return err
+		}
+		_, err = both(r, "Count", func(s store.Store) (store.Counts, error) { return s.Count(r.ctx, filter) })
+		return err
+	}}
+}

@@ -1,0 +1,63 @@
+// Package random plays random scripts of every operation on a store and on the reference model side by side, on one clock,
+// and compares each answer, and after each step all that the two keep.
+//
+// A script names jobs and leases by their place in the run and not by their ids, so that it means the same after lines were
+// taken out of it: a script that fails shrinks to one that is short enough to read.
+package random
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/figures"
+)
+
+// minOps is how many operations a run plays at least.
+const minOps = 20_000
+
+// Run plays scripts on stores of the adapter, each on a fresh one. It fails where a store and the model differ, with the
+// shortest script found and what to pass to go test to play it again, and where what it tried was too little.
+func Run(t *testing.T, a conformance.Adapter) {
+	t.Helper()
+	tried := newTally()
+	for tried.ops < minOps {
+		before := tried.ops
+		rapid.Check(t, func(rt *rapid.T) {
+			if err := play(rt.Context(), a, scripts.Draw(rt, "script"), tried); err != nil {
+				rt.Fatalf("%v", err)
+			}
+		})
+		if tried.ops == before {
+			t.Fatal("no operation was played: -rapid.checks must not be zero")
+		}
+	}
+	figures.Print(t, "%s: %d operations in %d random sequences agree with the reference model", t.Name(), tried.ops, tried.scripts)
+	t.Logf("how often each operation met each phase:\n%s", tried.table())
+	for _, gap := range tried.gaps() {
+		t.Errorf("the scripts have not tried enough: %s", gap)
+	}
+}
+
+// play plays one script on a fresh store.
+func play(ctx context.Context, a conformance.Adapter, s script, tried *tally) (err error) {
+	r, err := newRun(ctx, a, tried)
+	if err != nil {
+		return fmt.Errorf("opening a fresh store: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.remove()) }()
+	tried.scripts++
+	for _, o := range s.ops() {
+		tried.ops++
+		r.journal = append(r.journal, o.text)
+		if err := r.step(o); err != nil {
+			return fmt.Errorf("%w\n\nafter these steps:\n\t%s", err, strings.Join(r.journal, "\n\t"))
+		}
+	}
+	return r.compareDetails(r.ids)
+}

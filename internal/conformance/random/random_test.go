@@ -1,0 +1,82 @@
+package random
+
+import (
+	"context"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/conformance/model"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// modelWith is the model with faults, as an adapter.
+func modelWith(faults ...model.Fault) conformance.Adapter {
+	return conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		return &conformance.Instance{Store: model.New(clk, faults...)}, nil
+	}}
+}
+
+func TestModelAgreesWithItself(t *testing.T) {
+	Run(t, modelWith())
+}
+
+// beyond are the faults that scripts of single calls can not notice, with the reason. Cases of the suite must.
+var beyond = map[model.Fault]string{
+	model.ClaimUnlocked:         "calls do not overlap",
+	model.AckUnlocked:           "calls do not overlap",
+	model.RecoverUnlocked:       "calls do not overlap",
+	model.SlicesKept:            "slices are not changed after a call",
+	model.SlicesHandedOut:       "slices are not changed after a call",
+	model.HistoryUnbounded:      "no job has more than a hundred attempts",
+	model.WorkersNeverStale:     "no worker is registered",
+	model.WorkersNeverForgotten: "no worker is registered",
+	model.TimeStepsBack:         "the clock is not set back",
+	model.CloseIgnored:          "the store is closed at the end only",
+	model.ContextIgnored:        "no context ends before a call",
+}
+
+// tries is how many scripts a fault may survive.
+const tries = 150
+
+func TestFaultsAreFound(t *testing.T) {
+	for _, m := range model.Faults() {
+		if _, ok := beyond[m.Fault]; ok {
+			continue
+		}
+		t.Run(string(m.Fault), func(t *testing.T) {
+			t.Parallel()
+			err := firstFailure(t.Context(), modelWith(m.Fault))
+			assert.Error(t, err, "%d scripts did not notice: %s", tries, m.Breaks)
+		})
+	}
+}
+
+// firstFailure plays scripts of fixed seeds until one fails.
+func firstFailure(ctx context.Context, a conformance.Adapter) error {
+	for seed := range tries {
+		if err := play(ctx, a, scripts.Example(seed), newTally()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A run that tries nothing must not pass for one that found nothing.
+func TestGapsAreSeen(t *testing.T) {
+	nothing := newTally().gaps()
+	assert.Contains(t, nothing, "delete never met a job that was gone")
+	assert.Contains(t, nothing, "claim never changed a job that was retrying")
+	assert.Contains(t, nothing, "save never met a stale lease")
+
+	some := newTally()
+	some.outcome(store.OpSave, map[int64]store.State{}, store.Outcome{ID: 1, Status: store.StatusNotFound})
+	some.outcome(store.OpSave, map[int64]store.State{1: store.Dead}, store.Outcome{ID: 1, Status: store.StatusStale})
+	assert.Subset(t, nothing, some.gaps())
+	assert.NotContains(t, some.gaps(), "save never met a job that was gone")
+	assert.NotContains(t, some.gaps(), "save never met a job that was dead")
+	assert.NotContains(t, some.gaps(), "save never met a stale lease")
+	assert.Len(t, some.gaps(), len(nothing)-3)
+}

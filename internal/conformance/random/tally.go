@@ -1,0 +1,142 @@
+package random
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A cell counts how often an operation met a job in a phase with an outcome.
+type cell struct {
+	op      store.Op
+	phase   store.State
+	outcome store.Status
+}
+
+// What a claim or a recovery can do with a job that it might have taken.
+const (
+	taken store.Status = "taken"
+	left  store.Status = "left"
+)
+
+// A tally is what the scripts of a run have tried.
+type tally struct {
+	ops     int
+	scripts int
+	cells   map[cell]int
+}
+
+func newTally() *tally { return &tally{cells: map[cell]int{}} }
+
+// outcome counts what became of an item, and moves the job to its new phase, which the next item of the call meets.
+func (t *tally) outcome(op store.Op, now map[int64]store.State, o store.Outcome) {
+	phase, found := now[o.ID]
+	if !found {
+		phase = store.Gone
+	}
+	t.cells[cell{op, phase, o.Status}]++
+	switch {
+	case o.State == store.Failed && o.Next.IsZero():
+		now[o.ID] = store.Dead
+	case o.State == store.Failed:
+		now[o.ID] = store.Retrying
+	case o.State != "":
+		now[o.ID] = o.State
+	case op == store.OpDelete && o.Status == store.StatusOK:
+		now[o.ID] = store.Gone
+	}
+}
+
+// offered counts which of the jobs in reach a claim or a recovery took and left.
+func (t *tally) offered(op store.Op, rows map[int64]store.Job, took map[int64]bool, inReach func(store.Job) bool) {
+	for id, j := range rows {
+		switch {
+		case took[id]:
+			t.cells[cell{op, j.Phase(), taken}]++
+		case inReach(j):
+			t.cells[cell{op, j.Phase(), left}]++
+		}
+	}
+}
+
+// gaps are the sentences of the contract that the scripts have not put to the test: an operation that met no job in some
+// phase, a transition of the table that was not made, an operation on leases that met no stale one.
+func (t *tally) gaps() []string {
+	var gaps []string
+	for _, row := range store.Transitions {
+		for _, phase := range phasesOf(row.Op) {
+			if t.count(row.Op, phase, outcomes...) == 0 {
+				gaps = append(gaps, fmt.Sprintf("%s never met a job that was %s", row.Op, phase))
+			}
+		}
+		for _, phase := range row.From {
+			if t.count(row.Op, phase, store.StatusOK, taken) == 0 {
+				gaps = append(gaps, fmt.Sprintf("%s never changed a job that was %s", row.Op, phase))
+			}
+		}
+		if row.Guard == "token" {
+			stale := 0
+			for _, phase := range phases {
+				stale += t.count(row.Op, phase, store.StatusStale)
+			}
+			if stale == 0 {
+				gaps = append(gaps, fmt.Sprintf("%s never met a stale lease", row.Op))
+			}
+		}
+	}
+	return gaps
+}
+
+// The columns and the phases of the table.
+var (
+	outcomes = []store.Status{
+		store.StatusOK, taken, left, store.StatusStale, store.StatusFinished, store.StatusCancelled, store.StatusWrongState,
+		store.StatusDuplicate, store.StatusNotFound, store.StatusInvalid, store.StatusBusy,
+	}
+	phases = append(slices.Clone(store.Phases), store.Gone)
+)
+
+// phasesOf are the phases of jobs that the operation can meet: only one that names its jobs meets those that are gone.
+func phasesOf(op store.Op) []store.State {
+	if op == store.OpClaim || op == store.OpRecover {
+		return store.Phases
+	}
+	return phases
+}
+
+func (t *tally) count(op store.Op, phase store.State, outcomes ...store.Status) int {
+	n := 0
+	for _, outcome := range outcomes {
+		n += t.cells[cell{op, phase, outcome}]
+	}
+	return n
+}
+
+// table is the histogram: a line for each operation and phase of the job before it, a column for each outcome.
+func (t *tally) table() string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	header := []string{"operation", "phase before"}
+	for _, outcome := range outcomes {
+		header = append(header, string(outcome))
+	}
+	fmt.Fprintln(w, strings.Join(header, "\t")+"\t")
+	for _, row := range store.Transitions {
+		for _, phase := range phasesOf(row.Op) {
+			line := []string{string(row.Op), string(phase)}
+			for _, outcome := range outcomes {
+				count := "."
+				if n := t.count(row.Op, phase, outcome); n > 0 {
+					count = fmt.Sprint(n)
+				}
+				line = append(line, count)
+			}
+			fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
+		}
+	}
+	_ = w.Flush() // into memory: cannot fail
+	return text.String()
+}

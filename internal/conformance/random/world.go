@@ -1,0 +1,114 @@
+package random
+
+import (
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// now is the store's now.
+func (r *run) now() time.Time { return store.Truncate(r.clk.Now()) }
+
+// advance moves the clock: by a duration, or to where something begins or ends, or to the microsecond before.
+func advance(t *rapid.T) op {
+	switch among(t, "by", "to", "to", "before") {
+	case "to":
+		return op{"advance to the next moment", func(r *run) error { return r.advance(r.untilNext()) }}
+	case "before":
+		return op{"advance to just before the next moment", func(r *run) error {
+			return r.advance(r.untilNext() - store.Resolution)
+		}}
+	default:
+		d := among(t, time.Second, time.Microsecond, 700*time.Nanosecond, 30*time.Second, time.Hour, 23*time.Hour)
+		return op{fmt.Sprintf("advance by %v", d), func(r *run) error { return r.advance(d) }}
+	}
+}
+
+func (r *run) advance(d time.Duration) error {
+	if d > 0 {
+		r.clk.Add(d)
+	}
+	r.note("%s", r.now().Sub(epoch))
+	return nil
+}
+
+// untilNext is how long it is until the next job is due, lease expires, or window or request key ends. It is zero if
+// nothing lies ahead.
+func (r *run) untilNext() time.Duration {
+	var next time.Time
+	consider := func(at time.Time) {
+		if at.After(r.now()) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	for _, j := range r.rows {
+		consider(j.Next())
+	}
+	for _, end := range r.ends {
+		consider(end)
+	}
+	if next.IsZero() {
+		return 0
+	}
+	return next.Sub(r.clk.Now())
+}
+
+// pause stops a queue or lets it go on, where the store can.
+func pause(t *rapid.T) op {
+	queue := among(t, "a", "b", "c")
+	paused := rarely(t, 3)
+	return op{fmt.Sprintf("pause %s: %v", queue, paused), func(r *run) error {
+		if _, able := r.instance.Store.(store.QueueKeeper); !able {
+			return nil
+		}
+		_, err := both(r, "SetPaused and Queues", func(s store.Store) ([]store.Queue, error) {
+			keeper := s.(store.QueueKeeper)
+			if err := keeper.SetPaused(r.ctx, queue, paused); err != nil {
+				return nil, err
+			}
+			return keeper.Queues(r.ctx)
+		})
+		return err
+	}}
+}
+
+// fence raises tokens and ids, where the store can.
+func fence(*rapid.T) op {
+	return op{"fence", func(r *run) error {
+		if _, able := r.instance.Store.(store.Fencer); !able {
+			return nil
+		}
+		_, err := both(r, "Fence", func(s store.Store) (any, error) { return nil, s.(store.Fencer).Fence(r.ctx) })
+		r.floor += store.FenceStep
+		return err
+	}}
+}
+
+// emptyCall makes every call that takes items with none.
+func emptyCall(*rapid.T) op {
+	return op{"calls without items", func(r *run) error {
+		_, err := both(r, "a call without items", func(s store.Store) ([]store.Outcome, error) {
+			if _, err := s.Enqueue(r.ctx, store.EnqueueRequest{}); err != nil {
+				return nil, err
+			}
+			var all []store.Outcome
+			for _, call := range []func() ([]store.Outcome, error){
+				func() ([]store.Outcome, error) { return s.Ack(r.ctx, nil) },
+				func() ([]store.Outcome, error) { return s.NAck(r.ctx, nil) },
+				func() ([]store.Outcome, error) { return s.Save(r.ctx, nil) },
+				func() ([]store.Outcome, error) { return s.Extend(r.ctx, nil, time.Second) },
+			} {
+				outcomes, err := call()
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, outcomes...)
+			}
+			return all, nil
+		})
+		return err
+	}}
+}
