@@ -1,0 +1,90 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Queues returns every queue that has a job or is paused.
+func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
+	if _, err := s.enter(ctx, nil); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	var queues []store.Queue
+	for _, q := range sorted(s.queues) {
+		queues = append(queues, store.Queue{Name: q.name, Paused: q.paused})
+	}
+	return queues, nil
+}
+
+// SetPaused pauses a queue or lets it go on.
+func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
+	if _, err := s.enter(ctx, store.CheckQueue(name)); err != nil {
+		return err
+	}
+	defer s.leave()
+	q := s.queue(name)
+	q.paused = paused
+	if !paused {
+		s.wake(name)
+	}
+	s.forgetIfIdle(q)
+	return nil
+}
+
+// Beat writes the worker's row.
+func (s *Store) Beat(ctx context.Context, w store.Worker) error {
+	now, err := s.enter(ctx, w.Check())
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	s.forgetWorkers(now)
+	w.Queues = slices.Clone(w.Queues)
+	w.StaleAfter = w.StaleAfter.Truncate(store.Resolution)
+	w.BeatAt, w.Stale = now, false
+	s.workers[w.Name] = w
+	return nil
+}
+
+// Workers returns the workers by name.
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
+	now, err := s.enter(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	s.forgetWorkers(now)
+	workers := sorted(s.workers)
+	for i := range workers {
+		w := &workers[i]
+		w.Queues = slices.Clone(w.Queues)
+		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
+	}
+	return workers, nil
+}
+
+func (s *Store) forgetWorkers(now time.Time) {
+	maps.DeleteFunc(s.workers, func(_ string, w store.Worker) bool {
+		return !w.BeatAt.Add(store.WorkerLife).After(now)
+	})
+}
+
+// Fence raises the token of every job, and the id of the next one.
+func (s *Store) Fence(ctx context.Context) error {
+	if _, err := s.enter(ctx, nil); err != nil {
+		return err
+	}
+	defer s.leave()
+	s.lastID += store.FenceStep
+	for j := range s.jobs.rising(0) {
+		j.Token += store.FenceStep
+		j.ended = "" // was said of a lease that fits no more
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// FetchAndClaim takes due jobs of one queue under leases for the worker.
+func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	now, err := s.enter(ctx, req.Check())
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	q := s.queues[req.Queue]
+	if q == nil || q.paused {
+		return nil, nil
+	}
+	chosen := q.choose(req.Limit, req.RetryQuota, now)
+	claimed := make([]store.Job, len(chosen))
+	for i, j := range chosen {
+		s.claim(j, req, now)
+		claimed[i] = j.row()
+	}
+	return claimed, nil
+}
+
+// choose takes due jobs out of their lines: retries up to the quota, then fresh jobs, then retries for what is left. The
+// retries come first.
+func (q *queue) choose(limit, quota int, now time.Time) []*job {
+	due := now.UnixMicro()
+	retries := q.retries.take(quota, due)
+	fresh := q.fresh.take(limit-len(retries), due)
+	retries = append(retries, q.retries.take(limit-len(retries)-len(fresh), due)...)
+	if len(retries) == 0 {
+		return fresh
+	}
+	return append(retries, fresh...)
+}
+
+// take takes up to limit due jobs out of the lane, the highest priority first.
+func (l *lane) take(limit int, due int64) []*job {
+	var taken []*job
+	for i := range l {
+		for len(taken) < limit {
+			j := l[i].first(due)
+			if j == nil {
+				break
+			}
+			j.spot.leave()
+			taken = append(taken, j)
+		}
+	}
+	return taken
+}
+
+func (s *Store) claim(j *job, req store.ClaimRequest, now time.Time) {
+	j.State = store.InFlight
+	j.Token++
+	j.Attempts++
+	j.LeaseExpiresAt = now.Add(req.TTL.Truncate(store.Resolution))
+	j.RetryAt = time.Time{}
+	j.Worker = req.Worker
+	j.CheckpointSeq, j.ProgressSeq = 0, 0
+	j.ended = ""
+	j.begin(now)
+	s.place(j)
+}

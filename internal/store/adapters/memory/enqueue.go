@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Enqueue adds jobs, all or none of them.
+func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	prepared, refused := prepare(req)
+	now, err := s.enter(ctx, refused)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return s.enqueue(prepared, now)
+}
+
+func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
+	if len(req.Jobs) == 0 {
+		return nil, nil
+	}
+	s.forget(now)
+	if given, ok := s.requests[req.RequestKey]; ok {
+		if given.fingerprint != req.fingerprint {
+			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"}
+		}
+		return slices.Clone(given.jobs), nil
+	}
+	answers := make([]store.Enqueued, len(req.Jobs))
+	for i, n := range req.Jobs {
+		answers[i] = s.enqueueOne(n, now)
+	}
+	if req.RequestKey != "" {
+		s.keep(req, answers, now)
+	}
+	return answers, nil
+}
+
+func (s *Store) enqueueOne(n store.NewJob, now time.Time) store.Enqueued {
+	if held, ok := s.keys[n.UniqueKey]; ok {
+		return s.duplicateOf(held.id)
+	}
+	s.lastID++
+	j := s.add(n.Row(s.lastID, now))
+	if j.UniqueKey != "" {
+		s.hold(j)
+	}
+	return store.Enqueued{ID: j.ID, State: j.State}
+}
+
+func (s *Store) duplicateOf(id int64) store.Enqueued {
+	duplicate := store.Enqueued{ID: id, Duplicate: true}
+	if j := s.jobs.get(id); j != nil {
+		duplicate.State = j.State
+	}
+	return duplicate
+}

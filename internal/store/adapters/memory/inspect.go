@@ -1,0 +1,138 @@
+package memory
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Get returns the job and its history.
+func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	_, err := s.enter(ctx, nil)
+	if err != nil {
+		return store.JobDetail{}, err
+	}
+	defer s.leave()
+	j := s.jobs.get(id)
+	if j == nil {
+		return store.JobDetail{}, store.ErrNotFound
+	}
+	return store.JobDetail{Job: j.row(), History: slices.Clone(j.history)}, nil
+}
+
+// List returns the jobs that match, the newest first.
+func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	before, refused := checkList(filter, page)
+	now, err := s.enter(ctx, refused)
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	defer s.leave()
+	var found store.JobPage
+	for j := range s.falling(filter, before) {
+		if !filter.Matches(j.Job, now) {
+			continue
+		}
+		if len(found.Jobs) == page.Limit {
+			found.Next = filter.Cursor(found.Jobs[page.Limit-1].ID)
+			break
+		}
+		found.Jobs = append(found.Jobs, j.row())
+	}
+	return found, nil
+}
+
+// checkList checks a listing and says which id the page lies before.
+func checkList(filter store.Filter, page store.Page) (before int64, err error) {
+	if err := filter.Check(); err != nil {
+		return 0, err
+	}
+	if err := page.Check(); err != nil {
+		return 0, err
+	}
+	if page.Cursor == "" {
+		return math.MaxInt64, nil
+	}
+	return filter.Position(page.Cursor)
+}
+
+// Count counts the jobs that match.
+func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	now, err := s.enter(ctx, filter.Check())
+	if err != nil {
+		return store.Counts{}, err
+	}
+	defer s.leave()
+	counts := map[string]*store.QueueCount{}
+	for j := range s.rising(filter) {
+		if !filter.Matches(j.Job, now) {
+			continue
+		}
+		c := counts[j.Queue]
+		if c == nil {
+			c = &store.QueueCount{Queue: j.Queue, Jobs: map[store.State]int64{}}
+			counts[j.Queue] = c
+		}
+		count(c, j, now)
+	}
+	result := store.Counts{Now: now}
+	for _, c := range sorted(counts) {
+		result.Queues = append(result.Queues, *c)
+	}
+	return result, nil
+}
+
+func count(c *store.QueueCount, j *job, now time.Time) {
+	c.Jobs[j.Phase()]++
+	if !j.Claimable(now) {
+		return
+	}
+	c.Due++
+	if due := j.Next(); c.OldestDue.IsZero() || due.Before(c.OldestDue) {
+		c.OldestDue = due
+	}
+}
+
+// rising lists the jobs that the filter can match, the oldest first.
+func (s *Store) rising(f store.Filter) iter.Seq[*job] {
+	if len(f.IDs) == 0 {
+		return s.jobs.rising(f.After)
+	}
+	return s.named(slices.Sorted(slices.Values(f.IDs)))
+}
+
+// falling lists the jobs before an id that the filter can match, the newest first.
+func (s *Store) falling(f store.Filter, before int64) iter.Seq[*job] {
+	if len(f.IDs) == 0 {
+		return s.jobs.falling(before)
+	}
+	ids := slices.DeleteFunc(slices.Clone(f.IDs), func(id int64) bool { return id >= before })
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return s.named(ids)
+}
+
+// named lists the jobs with the ids, which are sorted, each once.
+func (s *Store) named(ids []int64) iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for _, id := range slices.Compact(ids) {
+			if j := s.jobs.get(id); j != nil && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// sorted lists the values in the order of their names, byte by byte.
+func sorted[V any](named map[string]V) []V {
+	values := make([]V, 0, len(named))
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		values = append(values, named[name])
+	}
+	return values
+}

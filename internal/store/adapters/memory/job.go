@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A job is a row of the store, and where it stands among the others.
+type job struct {
+	store.Job
+	history []store.Attempt
+	ended   store.Op // how its holder ended the lease that has the job's token; empty if someone else did, or nobody
+
+	queue *queue
+	spot  spot
+}
+
+// A queue is the jobs of one name.
+type queue struct {
+	name    string
+	paused  bool
+	jobs    int // in any state
+	fresh   lane
+	retries lane
+}
+
+// A lane is the jobs that wait as fresh ones, or as retries: a line for each priority, the highest first.
+type lane [store.MaxPriority - store.MinPriority + 1]line
+
+func (l *lane) of(priority int) *line { return &l[store.MaxPriority-priority] }
+
+// queue returns the queue of the name, making it if need be.
+func (s *Store) queue(name string) *queue {
+	q := s.queues[name]
+	if q == nil {
+		q = &queue{name: name}
+		s.queues[name] = q
+	}
+	return q
+}
+
+// forgetIfIdle drops a queue of which there is nothing to tell.
+func (s *Store) forgetIfIdle(q *queue) {
+	if q.jobs == 0 && !q.paused {
+		delete(s.queues, q.name)
+	}
+}
+
+// add puts a new job into the store.
+func (s *Store) add(row store.Job) *job {
+	j := &job{Job: row, queue: s.queue(row.Queue)}
+	j.queue.jobs++
+	s.jobs.add(j)
+	s.place(j)
+	if s.tx != nil {
+		s.tx.onRollback(func() { s.remove(j) })
+	}
+	return j
+}
+
+// remove takes a job out of the store.
+func (s *Store) remove(j *job) {
+	j.spot.leave()
+	s.jobs.remove(j.ID)
+	j.queue.jobs--
+	s.forgetIfIdle(j.queue)
+}
+
+// pick takes a job out of its line, so that it can be changed. What it was comes back if the transaction is rolled back.
+func (s *Store) pick(j *job) {
+	if s.tx != nil {
+		s.rememberFor(s.tx, j)
+	}
+	j.spot.leave()
+}
+
+func (s *Store) rememberFor(tx *transaction, j *job) {
+	row, history, ended := j.Job, slices.Clone(j.history), j.ended
+	tx.onRollback(func() {
+		j.spot.leave()
+		j.Job, j.history, j.ended = row, history, ended
+		s.place(j)
+	})
+}
+
+// place puts a job into the line where its phase belongs, and announces one that can be claimed at once.
+func (s *Store) place(j *job) {
+	next := j.Next()
+	early := next.After(s.last)
+	switch j.Phase() {
+	case store.Ready:
+		j.queue.fresh.of(j.Priority).push(j, next, early)
+	case store.Retrying:
+		j.queue.retries.of(j.Priority).push(j, next, early)
+	case store.InFlight:
+		s.leases.push(j, next, false) // as the others, which mostly last equally long
+		return
+	default:
+		return
+	}
+	if !early {
+		s.wake(j.Queue)
+	}
+}
+
+// begin writes a claim into the history.
+func (j *job) begin(now time.Time) {
+	if len(j.history) == store.MaxAttemptsKept {
+		j.history = j.history[1:]
+	}
+	j.history = append(j.history, store.Attempt{Token: j.Token, Worker: j.Worker, StartedAt: now})
+}
+
+// end writes the end of the latest claim into the history.
+func (j *job) end(ending store.Ending, reason string, now time.Time) {
+	latest := &j.history[len(j.history)-1]
+	latest.EndedAt, latest.Ending, latest.Error = now, ending, reason
+}
+
+// row is the job for a caller, who may do with it as he likes.
+func (j *job) row() store.Job {
+	row := j.Job
+	row.Payload = bytes.Clone(row.Payload)
+	row.Tags = slices.Clone(row.Tags)
+	row.Checkpoint = bytes.Clone(row.Checkpoint)
+	row.Progress = bytes.Clone(row.Progress)
+	row.Result = bytes.Clone(row.Result)
+	return row
+}

@@ -1,0 +1,92 @@
+package memory
+
+import (
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A holder is the job that holds a unique key: while it is live, or until its window ends, whatever becomes of it.
+type holder struct {
+	key   string
+	id    int64
+	index int // in the heap of windows
+}
+
+func (h *holder) moved(to int) { h.index = to }
+
+// hold gives the job its unique key, which must be free.
+func (s *Store) hold(j *job) {
+	h := &holder{key: j.UniqueKey, id: j.ID}
+	s.keys[h.key] = h
+	if j.UniqueFor > 0 {
+		s.windows.push(j.EnqueuedAt.Add(j.UniqueFor).UnixMicro(), j.ID, h)
+	}
+	if s.tx == nil {
+		return
+	}
+	s.tx.onRollback(func() {
+		delete(s.keys, h.key)
+		if j.UniqueFor > 0 {
+			s.windows.remove(h.index)
+		}
+	})
+}
+
+// release takes the unique key from a job that is live no more. A key that is held for a window stays held.
+func (s *Store) release(j *job) {
+	if j.UniqueKey == "" || j.UniqueFor > 0 {
+		return
+	}
+	h := s.keys[j.UniqueKey]
+	delete(s.keys, j.UniqueKey)
+	if s.tx != nil {
+		s.tx.onRollback(func() { s.keys[h.key] = h })
+	}
+}
+
+// An answer is what was said to a request with a key.
+type answer struct {
+	key         string
+	fingerprint [sha256.Size]byte
+	jobs        []store.Enqueued
+	index       int // in the heap of answers
+}
+
+func (a *answer) moved(to int) { a.index = to }
+
+// keep remembers an answer for a repeat of its request.
+func (s *Store) keep(req prepared, jobs []store.Enqueued, now time.Time) {
+	a := &answer{key: req.RequestKey, fingerprint: req.fingerprint, jobs: slices.Clone(jobs)}
+	s.requests[a.key] = a
+	s.answers.push(now.Add(store.RequestKeyLife).UnixMicro(), 0, a)
+	if s.tx == nil {
+		return
+	}
+	s.tx.onRollback(func() {
+		delete(s.requests, a.key)
+		s.answers.remove(a.index)
+	})
+}
+
+// forget drops the keys whose time has ended, so that those that are left are in force.
+func (s *Store) forget(now time.Time) {
+	for {
+		h, ended := s.windows.first(now.UnixMicro())
+		if !ended {
+			break
+		}
+		delete(s.keys, h.key)
+		s.windows.remove(h.index)
+	}
+	for {
+		a, ended := s.answers.first(now.UnixMicro())
+		if !ended {
+			break
+		}
+		delete(s.requests, a.key)
+		s.answers.remove(a.index)
+	}
+}

@@ -1,0 +1,156 @@
+// Package memory keeps jobs in the memory of the process: for tests, for trying things out, and for work that may be lost
+// with its process. It is as durable as the process is, and the plainest reading of the contract in package store.
+//
+// One lock guards everything, and one call holds it at a time. A caller's transaction keeps all other calls out from its
+// first write until its end, like the one writer of an SQLite file.
+package memory
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.Transactor  = (*Store)(nil)
+	_ store.Notifier    = (*Store)(nil)
+	_ store.QueueKeeper = (*Store)(nil)
+	_ store.Registry    = (*Store)(nil)
+	_ store.Fencer      = (*Store)(nil)
+)
+
+// Options are what a store can be told.
+type Options struct {
+	Clock clock.Clock // nil means the clock of the process
+}
+
+// A Store keeps jobs in memory. A claim finds at once whatever is committed and claimable.
+type Store struct {
+	clock clock.Clock
+
+	dbOnce sync.Once
+	db     *sql.DB // the stand-in that opens callers' transactions, opened when it is first asked for
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	tx     *transaction // that keeps others out, or nil
+	last   time.Time    // the latest now
+
+	jobs   table
+	lastID int64
+	queues map[string]*queue
+	leases line // the jobs in flight, by the end of their leases
+
+	keys     map[string]*holder // of unique keys
+	windows  heap[*holder]      // those that hold their key for a window, by its end
+	requests map[string]*answer // by request key
+	answers  heap[*answer]      // the same, by when they are forgotten
+
+	workers map[string]store.Worker
+
+	subscriptions map[*subscription]struct{}
+	woken         []string // the queues to announce when the call, or the transaction, has its effect
+}
+
+// New returns an empty store.
+func New(options Options) *Store {
+	clk := options.Clock
+	if clk == nil {
+		clk = clock.New()
+	}
+	return &Store{
+		clock:         clk,
+		queues:        map[string]*queue{},
+		keys:          map[string]*holder{},
+		requests:      map[string]*answer{},
+		workers:       map[string]store.Worker{},
+		subscriptions: map[*subscription]struct{}{},
+	}
+}
+
+// Close forgets everything. A transaction that has written is rolled back.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		if s.tx != nil {
+			s.tx.rollback()
+		}
+		for sub := range s.subscriptions {
+			s.unsubscribe(sub)
+		}
+		s.jobs, s.queues, s.leases, s.workers = table{}, nil, line{}, nil
+		s.keys, s.windows = nil, heap[*holder]{}
+		s.requests, s.answers = nil, heap[*answer]{}
+	}
+	s.mu.Unlock()
+	return s.DB().Close() // which may roll back, and needs the lock for it
+}
+
+// enter begins a call: it waits for its turn and returns the call's now. A request that was refused gets no turn. After an
+// error the lock is not held; otherwise leave gives it back.
+func (s *Store) enter(ctx context.Context, refused error) (time.Time, error) {
+	return s.enterAs(ctx, nil, refused)
+}
+
+// enterAs is enter for a call within the transaction, which from then on keeps others out. Calls are short and are waited
+// for as they come, but a transaction lasts as long as its owner likes, so that waiting for one heeds the context.
+func (s *Store) enterAs(ctx context.Context, tx *transaction, refused error) (time.Time, error) {
+	s.mu.Lock()
+	for {
+		if err := s.admit(ctx, refused); err != nil {
+			s.mu.Unlock()
+			return time.Time{}, err
+		}
+		if s.tx == nil || s.tx == tx {
+			s.tx = tx
+			return s.now(), nil
+		}
+		ended := s.tx.ended
+		s.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
+}
+
+// admit says why a call can not begin.
+func (s *Store) admit(ctx context.Context, refused error) error {
+	switch {
+	case s.closed:
+		return store.ErrClosed
+	case ctx.Err() != nil:
+		return unavailable(ctx.Err())
+	default:
+		return refused
+	}
+}
+
+// leave ends a call.
+func (s *Store) leave() {
+	if s.tx == nil {
+		s.announce()
+	}
+	s.mu.Unlock()
+}
+
+// now is the time of a call. It never steps back, whatever the clock does.
+func (s *Store) now() time.Time {
+	if now := store.Truncate(s.clock.Now()); now.After(s.last) {
+		s.last = now
+	}
+	return s.last
+}
+
+func unavailable(cause error) error {
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, cause)
+}

@@ -1,0 +1,123 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Cancel ends jobs that are not terminal.
+func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	live := func(j *job) bool { return !j.Terminal() }
+	return s.operate(ctx, filter, limit, live, s.cancel)
+}
+
+// Requeue makes terminal jobs ready again.
+func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, terminal, s.requeue)
+}
+
+// Delete removes terminal jobs with their history.
+func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, terminal, s.delete)
+}
+
+func terminal(j *job) bool { return j.Terminal() }
+
+// operate applies an operation to the ids of the filter, or else to the first jobs that match it and can be changed.
+func (s *Store) operate(
+	ctx context.Context, f store.Filter, limit int, can func(*job) bool, apply func(*job, time.Time) store.Outcome,
+) ([]store.Outcome, error) {
+	now, err := s.enter(ctx, f.CheckBulk(limit))
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if len(f.IDs) > 0 {
+		return s.operateOnIDs(f, apply, now), nil
+	}
+	var chosen []*job // before any is changed, so that none is met again as what it becomes
+	for j := range s.rising(f) {
+		if len(chosen) == limit {
+			break
+		}
+		if can(j) && f.Matches(j.Job, now) {
+			chosen = append(chosen, j)
+		}
+	}
+	outcomes := make([]store.Outcome, len(chosen))
+	for i, j := range chosen {
+		outcomes[i] = apply(j, now)
+	}
+	return outcomes, nil
+}
+
+func (s *Store) operateOnIDs(f store.Filter, apply func(*job, time.Time) store.Outcome, now time.Time) []store.Outcome {
+	rest := f
+	rest.IDs = nil
+	outcomes := make([]store.Outcome, len(f.IDs))
+	for i, id := range f.IDs {
+		if j := s.jobs.get(id); j != nil && rest.Matches(j.Job, now) {
+			outcomes[i] = apply(j, now)
+		} else {
+			outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}
+		}
+	}
+	return outcomes
+}
+
+func (s *Store) cancel(j *job, now time.Time) store.Outcome {
+	switch j.Phase() {
+	case store.Cancelled:
+		return store.OutcomeOf(j.Job, store.StatusOK)
+	case store.Succeeded, store.Dead:
+		return store.OutcomeOf(j.Job, store.StatusWrongState)
+	}
+	s.pick(j)
+	if j.State == store.InFlight {
+		j.end(store.EndCancelled, "", now)
+	}
+	j.State, j.FinishedAt = store.Cancelled, now
+	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
+	j.Token++
+	j.ended = ""
+	s.settle(j)
+	return store.OutcomeOf(j.Job, store.StatusOK)
+}
+
+func (s *Store) requeue(j *job, now time.Time) store.Outcome {
+	if !j.Terminal() {
+		return store.OutcomeOf(j.Job, store.StatusWrongState)
+	}
+	s.forget(now)
+	if held, ok := s.keys[j.UniqueKey]; ok && held.id != j.ID {
+		duplicate := store.OutcomeOf(j.Job, store.StatusDuplicate)
+		duplicate.Reason = fmt.Sprintf("job %d holds the unique key", held.id)
+		return duplicate
+	}
+	if j.UniqueKey != "" && j.UniqueFor == 0 {
+		s.hold(j)
+	}
+	s.pick(j)
+	if j.State == store.Succeeded {
+		j.Checkpoint, j.CheckpointSeq = nil, 0
+		j.Progress, j.ProgressSeq = nil, 0
+	}
+	j.wait(now)
+	j.Token++
+	j.Retries = 0
+	j.Error, j.Result, j.FinishedAt = "", nil, time.Time{}
+	j.ended = ""
+	s.place(j)
+	return store.OutcomeOf(j.Job, store.StatusOK)
+}
+
+func (s *Store) delete(j *job, _ time.Time) store.Outcome {
+	if !j.Terminal() {
+		return store.OutcomeOf(j.Job, store.StatusWrongState)
+	}
+	s.remove(j)
+	return store.Outcome{ID: j.ID, Status: store.StatusOK}
+}

@@ -1,0 +1,218 @@
+package memory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// InTx returns a Writer in a transaction of [Store.DB]. The transaction keeps all other calls of the store waiting from its
+// first write until its end. A call in it that fails has no effect.
+func (s *Store) InTx(tx store.Tx) store.Writer { return writer{s, tx} }
+
+// A writer sends its calls through the caller's transaction, and so reaches the store in the transaction's name.
+type writer struct {
+	store *Store
+	tx    store.Tx
+}
+
+// Enqueue adds jobs.
+func (w writer) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	prepared, refused := prepare(req)
+	return send(ctx, w, refused, func(now time.Time) ([]store.Enqueued, error) {
+		return w.store.enqueue(prepared, now)
+	})
+}
+
+// Ack finishes jobs whose work is done, strictly.
+func (w writer) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	refusals := refusedResults(acks)
+	return send(ctx, w, store.CheckAcks(acks), func(now time.Time) ([]store.Outcome, error) {
+		outcomes := make([]store.Outcome, len(acks))
+		for i, a := range acks {
+			if refusals[i] != nil {
+				return nil, &store.InvalidError{Item: i, Field: "result", Rule: "must be a JSON document within the limits"}
+			}
+			if err := w.store.mustHold(a.Lease, store.OpAck); err != nil {
+				return nil, fmt.Errorf("%w: item %d, job %d", err, i, a.ID)
+			}
+			outcomes[i] = w.store.ack(a, nil, now)
+		}
+		return outcomes, nil
+	})
+}
+
+// NAck ends leases without success, strictly.
+func (w writer) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	failures := failuresOf(nacks)
+	return send(ctx, w, store.CheckNAcks(nacks), func(now time.Time) ([]store.Outcome, error) {
+		outcomes := make([]store.Outcome, len(nacks))
+		for i, n := range nacks {
+			if err := n.Check(); err != nil {
+				return nil, ofItem(i, err)
+			}
+			if err := w.store.mustHold(n.Lease, verbOf(n.Form)); err != nil {
+				return nil, fmt.Errorf("%w: item %d, job %d", err, i, n.ID)
+			}
+			outcomes[i] = w.store.nack(n, failures[i], now)
+		}
+		return outcomes, nil
+	})
+}
+
+// ofItem names the item in an error that does not know it.
+func ofItem(i int, err error) error {
+	if refused, ok := errors.AsType[*store.InvalidError](err); ok {
+		refused.Item = i
+	}
+	return err
+}
+
+// mustHold is an error unless the job is in flight under the lease. A lease that its holder has ended in another way is
+// both finished and stale.
+func (s *Store) mustHold(l store.Lease, verb store.Op) error {
+	j, standing := s.find(l)
+	switch {
+	case standing == held:
+		return nil
+	case standing == gone:
+		return store.ErrNotFound
+	case standing == lost:
+		return store.ErrStaleLease
+	case j.ended == verb:
+		return store.ErrAlreadyFinished
+	default:
+		return fmt.Errorf("%w, in another way: %w", store.ErrAlreadyFinished, store.ErrStaleLease)
+	}
+}
+
+// A call is what travels through the caller's transaction, as the argument of a statement that only this package's driver
+// understands.
+type call struct {
+	store   *Store
+	refused error
+	run     func(now time.Time) error
+	served  bool // it has reached the store; err is its answer
+	err     error
+}
+
+// send runs f in the writer's transaction.
+func send[A any](ctx context.Context, w writer, refused error, f func(now time.Time) (A, error)) (A, error) {
+	var answer, none A
+	c := &call{store: w.store, refused: refused, run: func(now time.Time) (err error) {
+		answer, err = f(now)
+		return err
+	}}
+	_, err := w.tx.ExecContext(ctx, statement, c)
+	switch {
+	case c.served && c.err != nil:
+		return none, c.err
+	case c.served && err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return none, unavailable(ctx.Err())
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, sql.ErrConnDone):
+		return none, unavailable(err)
+	default:
+		return none, foreignTx()
+	}
+}
+
+// foreignTx answers what did not come through an open transaction of the store's own database.
+func foreignTx() error {
+	return &store.InvalidError{Item: -1, Field: "tx", Rule: "must be an open transaction of this store's DB()"}
+}
+
+// A transaction is what a caller's transaction is to the store. The store's lock guards it.
+type transaction struct {
+	store *Store
+	ctx   context.Context // whose end is the transaction's end
+	ended chan struct{}   // closed when others may go on
+	undo  []func()        // how to take back what was done, the first first
+	lost  bool            // the store was closed meanwhile
+}
+
+func (s *Store) begin(ctx context.Context) *transaction {
+	return &transaction{store: s, ctx: ctx, ended: make(chan struct{})}
+}
+
+// do runs a call in the transaction. If it fails, what it did is taken back, and no more.
+func (t *transaction) do(ctx context.Context, c *call) error {
+	now, err := t.enter(ctx, c.refused)
+	if err != nil {
+		return err
+	}
+	defer t.store.leave()
+	mark := len(t.undo)
+	if err := c.run(now); err != nil {
+		t.undoTo(mark)
+		return err
+	}
+	return nil
+}
+
+// enter begins a call in the transaction. Waiting for it ends with either context.
+func (t *transaction) enter(ctx context.Context, refused error) (time.Time, error) {
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	now, err := t.store.enterAs(both, t, refused)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		err = unavailable(t.ctx.Err())
+	}
+	return now, err
+}
+
+// onRollback notes how to take a change back.
+func (t *transaction) onRollback(undo func()) { t.undo = append(t.undo, undo) }
+
+func (t *transaction) undoTo(mark int) {
+	for _, undo := range slices.Backward(t.undo[mark:]) {
+		undo()
+	}
+	t.undo = t.undo[:mark]
+}
+
+// commit lets others see what was done.
+func (t *transaction) commit() error {
+	s := t.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.lost {
+		return store.ErrClosed
+	}
+	if s.tx == t {
+		t.end()
+		s.announce()
+	}
+	return nil
+}
+
+// abandon takes back what was done, unless that was done already.
+func (t *transaction) abandon() {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	if t.store.tx == t {
+		t.rollback()
+	}
+}
+
+// rollback is abandon under the lock, for a transaction that has written.
+func (t *transaction) rollback() {
+	t.undoTo(0)
+	t.store.woken = t.store.woken[:0]
+	t.lost = t.store.closed
+	t.end()
+}
+
+// end lets others go on.
+func (t *transaction) end() {
+	t.undo = nil
+	t.store.tx = nil
+	close(t.ended)
+}
