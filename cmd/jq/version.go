@@ -1,0 +1,38 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+func version(_ *flag.FlagSet, std streams) action {
+	return func(context.Context) error {
+		info, ok := debug.ReadBuildInfo()
+		if !ok {
+			return errors.New("this binary does not say how it was built: build it with go build, in module mode")
+		}
+		_, err := fmt.Fprintln(std.out, describe(info))
+		return err
+	}
+}
+
+// describe is one line: the version, the commit where it is known, Go and the platform.
+func describe(info *debug.BuildInfo) string {
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	line := "jq " + cmp.Or(info.Main.Version, "(devel)")
+	if commit := settings["vcs.revision"]; commit != "" {
+		line += ", commit " + commit[:min(len(commit), 12)]
+		if settings["vcs.modified"] == "true" {
+			line += " with local changes"
+		}
+	}
+	return fmt.Sprintf("%s, %s %s/%s", line, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+}
