@@ -1,0 +1,93 @@
+package jq_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/seed-ed332417/jq"
+
+// A rule keeps a package from what it must not import. A path that ends in "..." means everything below it as well.
+type rule struct {
+	pkg    string // of this module, "" being the root
+	not    string // of this module if it begins with "./", else any import path
+	deep   bool   // also by way of others
+	reason string
+}
+
+var importRules = []rule{
+	{"internal/store", "./...", true, "the contract stands on nothing of ours"},
+	{"internal/store", "github.com/...", true, "an adapter's author needs the contract without anybody's library"},
+	{"internal/store/adapters/...", "./internal/conformance/...", true, "a store does not know how it is proved"},
+	{"internal/store/adapters/...", "./internal/server/...", true, "a store does not know who uses it"},
+	{"internal/store/adapters/...", "./", true, "a store is below the library"},
+	{"internal/store/adapters/memory", "./internal/store/adapters/...", true, "adapters do not see each other"},
+	{"internal/conformance", "./internal/store/adapters/...", true, "the suite knows no adapter"},
+	{"internal/conformance/model", "./internal/store/adapters/...", true, "the model is a second reading of the contract, not a copy of the first"},
+	{"internal/conformance", "testing", true, "a command runs the suite too, and no binary links testing"},
+	{"internal/conformance", "pgregory.net/rapid", true, "it registers flags where it is linked"},
+	{"internal/conformance/linear", "testing", true, "a command runs the suite too, and no binary links testing"},
+	{"", "testing", true, "what applications import links no testing"},
+	{"", "github.com/lib/pq", true, "the doors link drivers, the root does not"},
+	{"", "modernc.org/...", true, "the doors link drivers, the root does not"},
+	{"", "./internal/store/adapters/sqlite", true, "the doors open stores on disk, the root does not"},
+	{"", "./internal/store/adapters/postgres", true, "the doors open stores on servers, the root does not"},
+	{"cmd/jq", "testing", true, "no binary links testing"},
+	{"cmd/jq", "./internal/conformance/model", true, "broken stores are for tests"},
+}
+
+func TestImportRules(t *testing.T) {
+	direct, deep := imports(t, "{{.Imports}}"), imports(t, "{{.Deps}}")
+	for _, r := range importRules {
+		list := direct
+		if r.deep {
+			list = deep
+		}
+		matched := false
+		for pkg, imported := range list {
+			if !covers(r.pkg, pkg) {
+				continue
+			}
+			matched = true
+			for _, path := range imported {
+				own, ours := strings.CutPrefix(path, module)
+				own = strings.TrimPrefix(own, "/")
+				if path == module+"/"+pkg || pkg == "" && path == module {
+					continue
+				}
+				if not, local := strings.CutPrefix(r.not, "./"); local {
+					assert.False(t, ours && covers(not, own), "%q imports %q: %s", pkg, path, r.reason)
+				} else {
+					assert.False(t, covers(r.not, path), "%q imports %q: %s", pkg, path, r.reason)
+				}
+			}
+		}
+		assert.True(t, matched, "the rule for %q fits no package", r.pkg)
+	}
+}
+
+// covers says whether the pattern means the path.
+func covers(pattern, path string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
+		return strings.HasPrefix(path+"/", prefix)
+	}
+	return pattern == path
+}
+
+// imports asks the go command what each package of this module imports.
+func imports(t *testing.T, field string) map[string][]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} "+field, "./...").Output()
+	require.NoError(t, err)
+	list := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		path, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		pkg := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+		list[pkg] = strings.Fields(strings.Trim(rest, "[]"))
+	}
+	return list
+}
