@@ -4,6 +4,7 @@ package figures
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 // file is the environment variable that names the file to which figures are added.
@@ -25,9 +26,18 @@ func Print(t logger, format string, args ...any) {
 	if name == "" {
 		return
 	}
-	if err := appendLine(name, line); err != nil {
+	if err := appendLine(name, folder()+": "+line); err != nil {
 		t.Errorf("writing a figure to the file that %s names: %v", file, err)
 	}
+}
+
+// folder is the name of the package under test, in whose folder go test runs it.
+func folder() string {
+	path, err := os.Getwd()
+	if err != nil {
+		return "?"
+	}
+	return filepath.Base(path)
 }
 
 // appendLine writes in one piece, for packages are tested at the same time.

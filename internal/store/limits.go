@@ -59,14 +59,19 @@ func (r EnqueueRequest) Check() error {
 		return err
 	}
 	size := len(r.RequestKey)
+	for _, n := range r.Jobs {
+		size += n.size()
+	}
+	if err := checkSize(size); err != nil { // before the documents are read, which takes longer
+		return err
+	}
 	for i, n := range r.Jobs {
 		if err := n.check(); err != nil {
 			err.Item = i
 			return err
 		}
-		size += n.size()
 	}
-	return checkSize(size)
+	return nil
 }
 
 // Fingerprint tells requests apart: two that ask for the same have the same one.
