@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/conformance/linear"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/jqtest"
+)
+
+func adapter(t *testing.T) jqtest.Adapter {
+	t.Helper()
+	return jqtest.Adapter{New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+		folder := t.TempDir()
+		path := filepath.Join(folder, "jobs.db")
+		open := func(ctx context.Context) (*Store, error) {
+			// The cases ask what is kept, not whether the disk has it: that is for the processes that are killed.
+			return Open(ctx, path, &Options{Clock: clk, Synchronous: Normal})
+		}
+		s, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		instance := &jqtest.Instance{Store: s, DB: s.DB().DB}
+		instance.Reopen = func(ctx context.Context) (store.Store, error) {
+			if err := s.Close(); err != nil {
+				return nil, err
+			}
+			s, err = open(ctx)
+			if err == nil {
+				instance.DB = s.DB().DB
+			}
+			return s, err
+		}
+		instance.Remove = func() error {
+			if err := s.Close(); err != nil {
+				return err
+			}
+			return os.RemoveAll(folder)
+		}
+		return instance, nil
+	}}
+}
+
+func TestConformance(t *testing.T) {
+	if !underRace {
+		jqtest.Run(t, adapter(t))
+		return
+	}
+	t.Log("under the race detector, where SQLite in Go is many times slower: every case, a few concurrent histories, and no random sequences")
+	for _, k := range conformance.Cases() {
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			if result := conformance.Run(t.Context(), adapter(t), k); result.Failed {
+				t.Error(strings.Join(result.Log, "\n"))
+			}
+		})
+	}
+	t.Run("Linear", func(t *testing.T) {
+		t.Parallel()
+		report, err := linear.Check(t.Context(), adapter(t), linear.Options{Histories: 20})
+		require.NoError(t, err)
+		t.Log(report)
+	})
+}

@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Enqueue is part of the contract.
+func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	return write(ctx, s, req.Check(), weigh(req), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
+}
+
+func weigh(req store.EnqueueRequest) load {
+	l := load{items: len(req.Jobs)}
+	for _, n := range req.Jobs {
+		l.bytes += len(n.Payload)
+	}
+	return l
+}
+
+// enqueue adds the jobs, or answers as before if the request key is known.
+func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
+	if len(req.Jobs) == 0 {
+		return nil, nil
+	}
+	if req.RequestKey == "" {
+		return t.add(req.Jobs)
+	}
+	sum := req.Fingerprint()
+	fingerprint := hex.EncodeToString(sum[:])
+	first, known, err := t.remembered(req.RequestKey, fingerprint)
+	if err != nil || known {
+		return first, err
+	}
+	answers, err := t.add(req.Jobs)
+	if err != nil {
+		return nil, err
+	}
+	return answers, t.remember(req.RequestKey, fingerprint, answers)
+}
+
+// remembered is what the first request with the key was answered.
+func (t *txn) remembered(key, fingerprint string) (answers []store.Enqueued, known bool, err error) {
+	var first, text string
+	err = t.each(func(rows *sql.Rows) error {
+		known = true
+		return rows.Scan(&first, &text)
+	}, `
+		SELECT fingerprint, answer
+		FROM request_keys
+		WHERE request_key = ? AND created_at > ?`,
+		key, t.now.Add(-store.RequestKeyLife).UnixMicro())
+	switch {
+	case err != nil || !known:
+		return nil, false, err
+	case first != fingerprint:
+		return nil, false, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
+	}
+	return answers, true, json.Unmarshal([]byte(text), &answers)
+}
+
+// remember keeps the answer, and forgets some that are too old.
+func (t *txn) remember(key, fingerprint string, answers []store.Enqueued) error {
+	text, err := json.Marshal(answers)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		DELETE FROM request_keys
+		WHERE request_key IN (
+			SELECT request_key
+			FROM request_keys
+			WHERE created_at <= ?
+			ORDER BY created_at
+			LIMIT 10)`,
+		t.now.Add(-store.RequestKeyLife).UnixMicro())
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		INSERT OR REPLACE INTO request_keys (request_key, fingerprint, answer, created_at)
+		VALUES (?, ?, ?, ?)`,
+		key, fingerprint, string(text), t.now.UnixMicro())
+	return err
+}
+
+// add inserts what is no duplicate.
+func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+	holders, err := t.holders(jobs)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]*store.Job, 0, len(jobs))
+	mine := make([]*store.Job, len(jobs)) // the row of each item, or the new one that holds its key
+	answers := make([]store.Enqueued, len(jobs))
+	for i, n := range jobs {
+		if h, held := holders[n.UniqueKey]; held {
+			mine[i] = h.row
+			answers[i] = store.Enqueued{ID: h.id, State: h.state, Duplicate: true}
+			continue
+		}
+		row := n.Row(0, t.now)
+		rows, mine[i] = append(rows, &row), &row
+		if row.UniqueKey != "" {
+			holders[row.UniqueKey] = holder{row: &row}
+		}
+	}
+	if err := t.insert(rows); err != nil {
+		return nil, err
+	}
+	for i, row := range mine {
+		if row != nil {
+			answers[i].ID, answers[i].State = row.ID, row.State
+			t.wakeFor(*row)
+		}
+	}
+	return answers, nil
+}
+
+// The jobs of one statement: many at once are inserted in half the time.
+var insertSizes = []int{50, 5, 1}
+
+var insertJobs = map[int]string{50: insertOf(50), 5: insertOf(5), 1: insertOf(1)}
+
+func insertOf(n int) string {
+	const row = `('ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	return `
+		INSERT INTO jobs (
+			state, queue, kind, priority, run_at, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
+			unique_key, unique_for, enqueued_at, trace, tags, payload)
+		VALUES ` + strings.Repeat(row+`, `, n-1) + row
+}
+
+// insert adds the jobs and gives them their ids, which follow one another.
+func (t *txn) insert(rows []*store.Job) error {
+	for left := rows; len(left) > 0; {
+		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
+		args := make([]any, 0, 15*size)
+		for _, j := range left[:size] {
+			args = append(args, j.Queue, j.Kind, j.Priority, j.RunAt.UnixMicro(), j.MaxRetries,
+				j.Backoff.Base.Microseconds(), j.Backoff.Cap.Microseconds(), j.Backoff.Jitter, j.Timeout.Microseconds(),
+				j.UniqueKey, j.UniqueFor.Microseconds(), j.EnqueuedAt.UnixMicro(), j.Trace, sqlkit.List(j.Tags), string(j.Payload))
+		}
+		result, err := t.tx.ExecContext(t.ctx, insertJobs[size], args...)
+		if err != nil {
+			return err
+		}
+		last, err := result.LastInsertId()
+		if err != nil {
+			return err
+		}
+		for i, j := range left[:size] {
+			j.ID = last - int64(size-1-i)
+		}
+		left = left[size:]
+	}
+	return t.openWindows(rows)
+}
+
+// A holder is the job that holds a unique key.
+type holder struct {
+	id    int64
+	state store.State // empty if the job is gone
+	row   *store.Job  // a job of the same call: its id comes when it is inserted
+}
+
+// holders are the holders of the jobs' unique keys: a window holds beyond its job, any other job while it is live.
+func (t *txn) holders(jobs []store.NewJob) (map[string]holder, error) {
+	var keys []string
+	for _, n := range jobs {
+		if n.UniqueKey != "" {
+			keys = append(keys, n.UniqueKey)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return t.holdersOf(keys)
+}
+
+func (t *txn) holdersOf(keys []string) (map[string]holder, error) {
+	found := map[string]holder{}
+	err := t.each(func(rows *sql.Rows) error {
+		var key string
+		var h holder
+		err := rows.Scan(&key, &h.id, &h.state)
+		found[key] = h
+		return err
+	}, `
+		SELECT unique_key, id, state
+		FROM jobs
+		WHERE unique_key IN (SELECT value FROM json_each(?1))
+			AND unique_key <> '' AND unique_for = 0 AND finished_at IS NULL
+		UNION ALL
+		SELECT unique_windows.unique_key, unique_windows.job_id, coalesce(jobs.state, '')
+		FROM unique_windows
+		LEFT JOIN jobs ON jobs.id = unique_windows.job_id
+		WHERE unique_windows.unique_key IN (SELECT value FROM json_each(?1))
+			AND unique_windows.until > ?2`,
+		list(keys), t.now.UnixMicro())
+	return found, err
+}
+
+// openWindows keeps the keys of the jobs that hold theirs for a window, and forgets some windows that have ended.
+func (t *txn) openWindows(jobs []*store.Job) error {
+	for _, j := range jobs {
+		if j.UniqueFor == 0 {
+			continue
+		}
+		_, err := t.exec(`
+			DELETE FROM unique_windows
+			WHERE unique_key IN (
+				SELECT unique_key
+				FROM unique_windows
+				WHERE until <= ?
+				ORDER BY until
+				LIMIT 2)`,
+			t.now.UnixMicro())
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`
+			INSERT OR REPLACE INTO unique_windows (unique_key, job_id, until)
+			VALUES (?, ?, ?)`,
+			j.UniqueKey, j.ID, t.now.Add(j.UniqueFor).UnixMicro())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package sqlite
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A where is what stands after FROM: the jobs, by which index they are found, and the conditions.
+//
+// Jobs are asked for in the order of their ids, so by default they are walked in that order until there are enough. SQLite,
+// which knows nothing of how many there are, would sort all that an index offers; so the few indexes that are worth it are
+// named.
+type where struct {
+	index string // empty for the order of ids
+	terms []string
+	args  []any
+}
+
+func (w *where) and(term string, args ...any) {
+	w.terms = append(w.terms, term)
+	w.args = append(w.args, args...)
+}
+
+func (w *where) text() string {
+	text := `jobs NOT INDEXED`
+	if w.index != "" {
+		text = `jobs INDEXED BY ` + w.index
+	}
+	if len(w.terms) == 0 {
+		return text
+	}
+	return text + `
+		WHERE ` + strings.Join(w.terms, `
+			AND `)
+}
+
+// chosen is the filter as a condition on jobs.
+func chosen(f store.Filter, now time.Time) *where {
+	w := &where{}
+	if len(f.IDs) > 0 {
+		w.and(`id IN (SELECT value FROM json_each(?))`, list(f.IDs))
+	}
+	if f.After != 0 {
+		w.and(`id > ?`, f.After)
+	}
+	if f.Queue != "" {
+		w.and(`queue = ?`, f.Queue)
+	}
+	if f.Kind != "" {
+		w.and(`kind = ?`, f.Kind)
+	}
+	if f.Tag != "" {
+		w.and(`EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)`, f.Tag)
+	}
+	if f.Worker != "" {
+		w.and(`worker = ?`, f.Worker)
+	}
+	w.andStates(f.States)
+	switch {
+	case f.UniqueKey != "":
+		w.and(`unique_key = ? AND unique_key <> ''`, f.UniqueKey)
+		w.index = `jobs_unique_key`
+	case f.FinishedFor != 0 && f.Queue == "":
+		w.and(`queue IN (` + finishedQueues + `)`)
+	}
+	if f.FinishedFor != 0 {
+		w.andFinished(f.States, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
+	}
+	if len(f.IDs) > 0 {
+		w.index = ``
+	}
+	return w
+}
+
+// The conditions of the states, in the words of the indexes.
+var stateTerms = map[store.State]string{
+	store.Ready:     `state = 'ready'`,
+	store.InFlight:  `state = 'in_flight'`,
+	store.Succeeded: `state = 'succeeded'`,
+	store.Cancelled: `state = 'cancelled'`,
+	store.Failed:    `state = 'failed'`,
+	store.Retrying:  `state = 'failed' AND retry_at IS NOT NULL`,
+	store.Dead:      `state = 'failed' AND retry_at IS NULL`,
+}
+
+// The indexes of the states in which jobs are few.
+var stateIndexes = map[store.State]string{
+	store.InFlight: `jobs_leased`,
+	store.Retrying: `jobs_retrying`,
+	store.Dead:     `jobs_dead`,
+}
+
+func (w *where) andStates(states []store.State) {
+	if len(states) == 0 {
+		return
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(states)))
+	terms := make([]string, len(distinct))
+	for i, s := range distinct {
+		terms[i] = stateTerms[s]
+	}
+	w.and(`(` + strings.Join(terms, ` OR `) + `)`)
+	if len(distinct) == 1 {
+		w.index = stateIndexes[distinct[0]]
+	}
+}
+
+// andFinished is the condition that a job was finished at the time or before. The index begins with queue and state, so it
+// is asked for each of them.
+func (w *where) andFinished(states []store.State, by time.Time) {
+	terminal := []store.State{store.Succeeded, store.Failed, store.Cancelled}
+	if len(states) > 0 {
+		terminal = slices.DeleteFunc(terminal, func(s store.State) bool {
+			return !slices.Contains(states, s) && (s != store.Failed || !slices.Contains(states, store.Dead))
+		})
+	}
+	w.and(`state IN (SELECT value FROM json_each(?))`, list(terminal))
+	w.and(`finished_at IS NOT NULL AND finished_at <= ?`, by.UnixMicro())
+	if w.index != `jobs_unique_key` {
+		w.index = `jobs_finished`
+	}
+}

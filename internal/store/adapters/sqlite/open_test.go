@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+func TestEightStoresMigrateOneFileAtOnce(t *testing.T) {
+	path := newPath(t)
+	stores := make([]*Store, 8)
+	var all sync.WaitGroup
+	for i := range stores {
+		all.Go(func() {
+			s, err := Open(t.Context(), path, nil)
+			assert.NoError(t, err)
+			stores[i] = s
+		})
+	}
+	all.Wait()
+	for _, s := range stores {
+		enqueue(t, s, 1)
+		require.NoError(t, s.Close())
+	}
+	assert.Equal(t, int64(8), countIn(t, openAt(t, path, nil), store.Ready))
+}
+
+// refused opens the store and returns the one line that says why that can not be.
+func refused(t *testing.T, path string, options *Options) (string, error) {
+	t.Helper()
+	s, err := Open(t.Context(), path, options)
+	if err == nil {
+		require.NoError(t, s.Close())
+	}
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "\n")
+	return err.Error(), err
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	folder := t.TempDir()
+	garbage := filepath.Join(folder, "garbage")
+	require.NoError(t, os.WriteFile(garbage, []byte(strings.Repeat("not a database ", 500)), 0o600))
+	for name, k := range map[string]struct{ path, want string }{
+		"NoPath":        {"", "name a file"},
+		"Memory":        {":memory:", "name a file"},
+		"MissingFolder": {filepath.Join(folder, "missing", "jobs.db"), "make it first"},
+		"FileAsFolder":  {filepath.Join(garbage, "jobs.db"), "folder"},
+		"Folder":        {folder, "can not be opened"},
+		"Garbage":       {garbage, "is no SQLite database"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line, _ := refused(t, k.path, nil)
+			assert.Contains(t, line, k.want)
+		})
+	}
+	line, _ := refused(t, filepath.Join(folder, "a"), &Options{Synchronous: "OFF"})
+	assert.Contains(t, line, "synchronous")
+	line, _ = refused(t, filepath.Join(folder, "a"), &Options{Readers: -1})
+	assert.Contains(t, line, "readers")
+	kept, err := os.ReadFile(garbage)
+	require.NoError(t, err)
+	assert.Len(t, kept, 15*500, "what is no store stays as it is")
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	path := newPath(t)
+	s := openAt(t, path, nil)
+	_, err := s.DB().Exec(`INSERT INTO migrations (version, name) VALUES (99, 'future')`)
+	require.NoError(t, err)
+	line, err := refused(t, path, nil)
+	assert.ErrorIs(t, err, sqlkit.ErrNewer)
+	assert.Contains(t, line, "update the program")
+	assert.Contains(t, line, path)
+}
+
+func TestOddPathsAreFiles(t *testing.T) {
+	for _, name := range []string{"a b", "100%", "what?.db", "#1", "ä&b=c", "a+b%20c"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := openAt(t, path, nil)
+		enqueue(t, s, 1)
+		_, err := os.Stat(path)
+		assert.NoError(t, err, "the file %q", name)
+	}
+}
+
+// A connection that may not write answers as one to a read-only file does.
+func TestReadOnlyFileIsUnavailableAndPasses(t *testing.T) {
+	s := newStore(t)
+	err := s.writer.do(t.Context(), load{}, func(t *txn) error {
+		if _, err := t.exec(`PRAGMA query_only = 1`); err != nil {
+			return err
+		}
+		return add(1)(t)
+	})
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	assert.ErrorContains(t, err, "read-only")
+	enqueue(t, s, 1)
+	assert.Equal(t, int64(1), countIn(t, s, store.Ready))
+}
+
+func TestEveryConnectionHasWhatItNeeds(t *testing.T) {
+	for mode, want := range map[Synchronous]int{Full: 2, Normal: 1, "": 2} {
+		s := openAt(t, newPath(t), &Options{Synchronous: mode})
+		var got struct {
+			Journal     string `db:"journal_mode"`
+			Synchronous int    `db:"synchronous"`
+			Foreign     int    `db:"foreign_keys"`
+			Busy        int    `db:"timeout"`
+		}
+		require.NoError(t, s.callers.Get(&got, `
+			SELECT journal_mode, synchronous, foreign_keys, timeout
+			FROM pragma_journal_mode, pragma_synchronous, pragma_foreign_keys, pragma_busy_timeout`))
+		assert.Equal(t, "wal", got.Journal)
+		assert.Equal(t, want, got.Synchronous, "synchronous of %q", mode)
+		assert.Equal(t, 1, got.Foreign)
+		assert.Positive(t, got.Busy)
+		_, err := s.readers.db.Exec(`DELETE FROM jobs`)
+		assert.Error(t, err, "a reader writes")
+	}
+}
+
+func TestBackupIsOneMoment(t *testing.T) {
+	s := newStore(t)
+	enqueue(t, s, 10)
+	var writing sync.WaitGroup
+	stop := make(chan struct{})
+	writing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				enqueue(t, s, 10)
+			}
+		}
+	})
+	for i := range 5 {
+		path := filepath.Join(t.TempDir(), "backup.db")
+		require.NoError(t, s.Backup(t.Context(), path))
+		assert.ErrorContains(t, s.Backup(t.Context(), path), "exists")
+		copied := openAt(t, path, nil)
+		intact(t, copied)
+		jobs := countIn(t, copied, store.Ready)
+		assert.Zero(t, jobs%10, "backup %d has a call in part: %d jobs", i, jobs)
+		last := enqueue(t, copied, 1)[0].ID
+		assert.Equal(t, jobs+1, last, "ids go on in the copy")
+	}
+	close(stop)
+	writing.Wait()
+	assert.Error(t, s.Backup(t.Context(), filepath.Join(t.TempDir(), "missing", "backup.db")))
+}
+
+func TestWakeUpsComeFromOtherStoresAndTransactions(t *testing.T) {
+	path := newPath(t)
+	here, there := openAt(t, path, nil), openAt(t, path, nil)
+	woken, err := here.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+	every, err := here.Subscribe(t.Context(), nil)
+	require.NoError(t, err)
+	expect := func(what string) {
+		t.Helper()
+		for _, ch := range []<-chan store.Wakeup{woken, every} {
+			select {
+			case w := <-ch:
+				assert.Equal(t, "q", w.Queue)
+			case <-time.After(time.Minute):
+				require.Fail(t, "no wake-up", what)
+			}
+			for len(ch) > 0 {
+				<-ch
+			}
+		}
+	}
+	enqueue(t, there, 1)
+	expect("after another store's commit")
+
+	tx := hold(t, here)
+	_, err = here.InTx(tx).Enqueue(t.Context(), newJobs(1))
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	expect("after a caller's commit")
+
+	enqueue(t, here, 1)
+	expect("after the store's own commit")
+}
+
+func TestStoreWaitsForACallersTransaction(t *testing.T) {
+	s := newStore(t)
+	enqueue(t, s, 1)
+	tx := hold(t, s)
+	jobs, err := s.InTx(tx).Enqueue(t.Context(), newJobs(2))
+	require.NoError(t, err)
+	done := make(chan []store.Enqueued)
+	go func() {
+		added, err := s.Enqueue(t.Context(), newJobs(1))
+		assert.NoError(t, err)
+		done <- added
+	}()
+	until(t, "the call waits", func() bool { return s.writer.inLine() == 1 })
+	assert.Equal(t, int64(1), countIn(t, s, store.Ready), "readers do not wait")
+	require.NoError(t, tx.Commit())
+	added := <-done
+	require.Len(t, added, 1)
+	assert.Equal(t, jobs[1].ID+1, added[0].ID, "the id after the transaction's")
+}

@@ -1,0 +1,242 @@
+// Package sqlite keeps jobs in one SQLite file, for one process or several.
+//
+// A single goroutine writes. It commits together what all callers wait for, each call atomic in itself, so that full
+// durability costs one sync of the disk for many calls. Readers stand beside it and see whole commits. Processes that share
+// the file take turns by a lock on a second file beside it.
+package sqlite
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gofrs/flock"
+	"github.com/jmoiron/sqlx"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.Transactor  = (*Store)(nil)
+	_ store.Notifier    = (*Store)(nil)
+	_ store.QueueKeeper = (*Store)(nil)
+	_ store.Registry    = (*Store)(nil)
+	_ store.Fencer      = (*Store)(nil)
+)
+
+// A Store keeps its jobs in one SQLite file.
+type Store struct {
+	path   string
+	now    *now
+	hub    *hub
+	writer *writer
+
+	readers *readers
+	callers *sqlx.DB // for callers' own transactions, and for backups
+
+	closing sync.Once
+	closed  chan struct{}
+}
+
+// Options are what can be chosen. The zero value of each field means its default.
+type Options struct {
+	// Clock is where the store takes its time from: by default the clock of the process.
+	Clock clock.Clock
+
+	// Synchronous is how durable a commit is: by default Full.
+	Synchronous Synchronous
+
+	// Readers is how many calls can read at once: by default one for each processor, and at least four.
+	Readers int
+}
+
+// Synchronous is how durable a commit is. Either way a process that dies loses nothing that was committed.
+type Synchronous string
+
+const (
+	// Full makes every commit wait for the disk: nothing that was committed is lost, also when power fails.
+	Full Synchronous = "FULL"
+
+	// Normal waits for the disk only at checkpoints: when power fails or the machine crashes, the commits since the last
+	// one may be gone, which are those of up to the latest 16 MiB of changes or, on a quiet store, of any time. The file
+	// stays sound. Run Fence after such a crash.
+	Normal Synchronous = "NORMAL"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Open opens the store in the file, and makes or migrates it where that is needed. Any number of processes may do so at
+// once. Beside the file stand those of SQLite itself and the lock by which processes take turns, at path + ".lock".
+func Open(ctx context.Context, path string, options *Options) (*Store, error) {
+	o, err := options.filled()
+	if err != nil {
+		return nil, err
+	}
+	path, err = checkPath(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{path: path, now: &now{clock: o.Clock}, hub: newHub(), closed: make(chan struct{})}
+	if s.callers, err = open(path, "_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
+		return nil, err
+	}
+	reading, err := open(path, "_pragma=query_only(1)")
+	if err != nil {
+		return nil, errors.Join(err, s.callers.Close())
+	}
+	lock := flock.New(path+".lock", flock.SetPermissions(0o644)) // as SQLite makes the file itself
+	if err := s.prepare(ctx, lock); err != nil {
+		return nil, errors.Join(openError(path, err), lock.Close(), reading.Close(), s.callers.Close())
+	}
+	own := context.WithoutCancel(ctx)
+	s.readers = newReaders(own, reading, o.Readers)
+	s.writer = newWriter(own, s.callers, lock, s.now, s.hub)
+	return s, nil
+}
+
+func (o *Options) filled() (Options, error) {
+	var full Options
+	if o != nil {
+		full = *o
+	}
+	if full.Clock == nil {
+		full.Clock = clock.New()
+	}
+	if full.Readers == 0 {
+		full.Readers = max(runtime.NumCPU(), 4)
+	}
+	switch full.Synchronous {
+	case "":
+		full.Synchronous = Full
+	case Full, Normal:
+	default:
+		return full, fmt.Errorf("jq: synchronous is %q: want %q or %q", full.Synchronous, Full, Normal)
+	}
+	if full.Readers < 0 {
+		return full, fmt.Errorf("jq: %d readers: want at least 1", full.Readers)
+	}
+	return full, nil
+}
+
+// checkPath finds what SQLite would say less clearly.
+func checkPath(path string) (string, error) {
+	if path == "" || path == ":memory:" {
+		return "", fmt.Errorf("jq: %q is no file: name a file for the store", path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Dir(path)
+	switch info, err := os.Stat(folder); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("jq: the folder %s does not exist: make it first", folder)
+	case err != nil:
+		return "", fmt.Errorf("jq: the folder %s can not be used: %w", folder, err)
+	case !info.IsDir():
+		return "", fmt.Errorf("jq: %s is no folder", folder)
+	}
+	return path, nil
+}
+
+// open names the database with what every connection needs. The log of changes is carried into the file at every 16 MiB,
+// and cut to that once it has grown beside a slow reader.
+func open(path, more string) (*sqlx.DB, error) {
+	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
+	dsn := file.String() + "?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
+		"&_pragma=cache_size(-16384)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)&" + more
+	return sqlx.Open("sqlite", dsn)
+}
+
+// prepare makes the file a store of the newest schema, while no other process does.
+func (s *Store) prepare(ctx context.Context, lock *flock.Flock) error {
+	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
+		return err
+	}
+	defer func() { _ = lock.Unlock() }()
+	if _, err := s.callers.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
+		return err
+	}
+	steps, err := folder()
+	if err != nil {
+		return err
+	}
+	migrator := sqlkit.Migrator{
+		Steps: steps,
+		Begin: s.beginMigration,
+		Version: `
+			SELECT coalesce(max(version), 0)
+			FROM migrations`,
+		Record: `
+			INSERT INTO migrations (version, name)
+			VALUES (?, ?)`,
+	}
+	_, err = migrator.Up(ctx)
+	return err
+}
+
+func folder() ([]sqlkit.Migration, error) {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return sqlkit.Migrations(sub)
+}
+
+// beginMigration starts a transaction that no other writer shares.
+func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
+	tx, err := s.callers.BeginTxx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	const table = `
+		CREATE TABLE IF NOT EXISTS migrations (
+			version INTEGER PRIMARY KEY,
+			name TEXT NOT NULL
+		) STRICT`
+	if _, err := tx.ExecContext(ctx, table); err != nil {
+		_ = tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// DB opens callers' transactions on the file, for InTx. It is closed with the store.
+func (s *Store) DB() *sqlx.DB { return s.callers }
+
+// Close is part of the contract.
+func (s *Store) Close() error {
+	var err error
+	s.closing.Do(func() {
+		close(s.closed)
+		s.hub.close()
+		err = errors.Join(s.writer.close(), s.readers.close(), s.callers.Close())
+	})
+	return err
+}
+
+// enter says why a call may not begin.
+func (s *Store) enter(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return store.ErrClosed
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A commit takes calls until it has one of these, so that the next one, a heartbeat above all, waits for no more.
+const (
+	maxBatchCalls = 512
+	maxBatchItems = 2 * store.MaxItems
+	maxBatchBytes = store.MaxCallBytes
+)
+
+// A writer is the goroutine that writes. While one commit is under way the next calls gather; each is atomic in the shared
+// transaction, and none depends on the context of another.
+type writer struct {
+	ctx  context.Context // never ends: a commit is no caller's
+	db   *sqlx.DB
+	lock *flock.Flock
+	now  *now
+	hub  *hub
+
+	kept *prepared // the connection that writes; nil before it is needed, and after trouble
+	seen int64     // its data version: another connection's commit changes it
+
+	commits   atomic.Int64 // how many there were
+	abandoned bool         // the lock of the file is still waited for, by a goroutine that will close it
+
+	mu      sync.Mutex // guards what follows
+	urgent  []*call
+	waiting []*call
+	closed  bool
+
+	wake chan struct{} // something waits
+	quit chan struct{}
+	done chan struct{}
+}
+
+// A call is one caller's work.
+type call struct {
+	run    func(*txn) error
+	load   load
+	taken  bool // guarded by the writer's mutex
+	answer chan error
+
+	err   error    // of this call alone
+	woken []string // the queues in which it makes jobs claimable
+}
+
+// A load is how heavy a call is, and whether it goes first.
+type load struct {
+	items  int
+	bytes  int
+	urgent bool
+}
+
+func newWriter(ctx context.Context, db *sqlx.DB, lock *flock.Flock, now *now, hub *hub) *writer {
+	w := &writer{
+		ctx: ctx, db: db, lock: lock, now: now, hub: hub,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	go w.loop()
+	return w
+}
+
+// do runs the call in the next transaction, and returns when that was committed. A context that ends before the call was
+// taken up withdraws it; afterwards the answer is a commit away, and is waited for.
+func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
+	c := &call{run: run, load: l, answer: make(chan error, 1)}
+	if !w.enqueue(c) {
+		return store.ErrClosed
+	}
+	select {
+	case err := <-c.answer:
+		return err
+	case <-ctx.Done():
+		if w.withdraw(c) {
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+		return <-c.answer
+	}
+}
+
+func (w *writer) enqueue(c *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return false
+	case c.load.urgent:
+		w.urgent = append(w.urgent, c)
+	default:
+		w.waiting = append(w.waiting, c)
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// withdraw takes the call back, unless it was taken up.
+func (w *writer) withdraw(c *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.taken {
+		return false
+	}
+	isIt := func(other *call) bool { return other == c }
+	w.urgent = deleteOne(w.urgent, isIt)
+	w.waiting = deleteOne(w.waiting, isIt)
+	return true
+}
+
+func deleteOne(calls []*call, is func(*call) bool) []*call {
+	for i, c := range calls {
+		if is(c) {
+			return append(calls[:i:i], calls[i+1:]...)
+		}
+	}
+	return calls
+}
+
+// take is the next batch, the urgent calls first.
+func (w *writer) take() []*call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var batch []*call
+	var sum load
+	for _, line := range []*[]*call{&w.urgent, &w.waiting} {
+		for len(*line) > 0 {
+			c := (*line)[0]
+			sum.items, sum.bytes = sum.items+c.load.items, sum.bytes+c.load.bytes
+			full := len(batch) == maxBatchCalls || sum.items > maxBatchItems || sum.bytes > maxBatchBytes
+			if full && len(batch) > 0 {
+				return batch
+			}
+			c.taken = true
+			batch = append(batch, c)
+			(*line)[0] = nil
+			*line = (*line)[1:]
+		}
+	}
+	return batch
+}
+
+// idle says that no call waits.
+func (w *writer) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.urgent)+len(w.waiting) == 0
+}
+
+// close fails what was not taken up, and waits for what was.
+func (w *writer) close() error {
+	w.mu.Lock()
+	w.closed = true
+	left := append(w.urgent, w.waiting...)
+	w.urgent, w.waiting = nil, nil
+	w.mu.Unlock()
+	for _, c := range left {
+		c.answer <- store.ErrClosed
+	}
+	close(w.quit)
+	<-w.done
+	if w.abandoned {
+		return nil
+	}
+	return w.lock.Close()
+}
+
+func (w *writer) loop() {
+	defer close(w.done)
+	defer w.disconnect()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-w.wake:
+		case <-look.C:
+			w.lookAround()
+			continue
+		}
+		for !w.idle() {
+			w.turn()
+		}
+	}
+}
+
+// turn writes one batch, once it is this process's turn.
+func (w *writer) turn() {
+	if !w.lockFile() {
+		return
+	}
+	defer func() { _ = w.lock.Unlock() }()
+	if err := w.begin(); err != nil {
+		if codeOf(err) != codeBusy {
+			w.settle(w.take(), ours(err))
+		}
+		return
+	}
+	batch := w.take()
+	if len(batch) == 0 { // all withdrawn
+		w.rollback()
+		return
+	}
+	if w.commit(batch) {
+		return
+	}
+	// One of them has spoiled the transaction for all: each alone finds which.
+	for _, c := range batch {
+		c.err, c.woken = nil, nil
+		if err := w.begin(); err != nil {
+			w.settle([]*call{c}, ours(err))
+		} else if !w.commit([]*call{c}) {
+			w.settle([]*call{c}, c.err)
+		}
+	}
+}
+
+// commit runs the calls in the transaction that has begun, and answers them. It says false, with nothing answered and
+// nothing applied, if the transaction was lost.
+func (w *writer) commit(batch []*call) bool {
+	t := &txn{ctx: w.ctx, tx: w.kept}
+	applied := 0
+	for _, c := range batch {
+		err := w.runOne(t, c, len(batch) > 1)
+		if err != nil {
+			return w.lost(batch, err)
+		}
+		if c.err == nil {
+			applied++
+		}
+	}
+	if applied == 0 {
+		w.rollback()
+		w.settle(batch, nil)
+		return true
+	}
+	if _, err := w.kept.ExecContext(w.ctx, `COMMIT`); err != nil {
+		err = committed(err)
+		if errors.Is(err, store.ErrInDoubt) {
+			w.rollback()
+			w.settle(batch, err)
+			return true
+		}
+		return w.lost(batch, err)
+	}
+	w.commits.Add(1)
+	w.settle(batch, nil)
+	return true
+}
+
+// lost gives up the transaction, and keeps the reason for a call that was alone in it.
+func (w *writer) lost(batch []*call, err error) bool {
+	w.rollback()
+	if len(batch) == 1 && batch[0].err == nil {
+		batch[0].err = ours(err)
+	}
+	return false
+}
+
+// runOne runs the call so that it is applied as a whole or not at all. An error is one of the transaction, not of the call.
+func (w *writer) runOne(t *txn, c *call, shared bool) error {
+	if !shared {
+		c.err = run(t, c, w.now.get())
+		return nil // without any other call, nothing is committed after an error
+	}
+	if _, err := t.tx.ExecContext(w.ctx, `SAVEPOINT one`); err != nil {
+		return err
+	}
+	if c.err = run(t, c, w.now.get()); c.err != nil {
+		if _, err := t.tx.ExecContext(w.ctx, `ROLLBACK TO one`); err != nil {
+			return err
+		}
+	}
+	_, err := t.tx.ExecContext(w.ctx, `RELEASE one`)
+	return err
+}
+
+// run runs the call. A panic is an error of the call: the writer lives on for the others.
+func run(t *txn, c *call, now time.Time) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic: %v\n%s", store.ErrUnavailable, p, debug.Stack())
+		}
+	}()
+	t.now, t.woken = now, nil
+	err = ours(c.run(t))
+	c.woken = t.woken
+	return err
+}
+
+// settle answers the calls: each with its own error, or with the one of all.
+func (w *writer) settle(batch []*call, err error) {
+	for _, c := range batch {
+		if err == nil && c.err == nil {
+			w.hub.tell(c.woken...)
+		}
+		if c.err == nil {
+			c.err = err
+		}
+		c.answer <- c.err
+	}
+}
+
+// lockFile waits until no other process writes, and says false if the store was closed meanwhile. A process that holds the
+// lock and does not move could keep us for ever, so a goroutine waits for it, and gives the lock back if nobody wants it.
+func (w *writer) lockFile() bool {
+	if ok, err := w.lock.TryLock(); ok || err != nil {
+		return true // where files can not be locked, SQLite's own lock must do
+	}
+	got := make(chan struct{})
+	go func() {
+		_ = w.lock.Lock()
+		select {
+		case got <- struct{}{}:
+		case <-w.quit:
+			_ = w.lock.Close()
+		}
+	}()
+	select {
+	case <-got:
+		return true
+	case <-w.quit:
+		w.abandoned = true
+		return false
+	}
+}
+
+// begin starts a transaction that may write. A connection that can not is given up for a new one, for what was wrong may have
+// passed.
+func (w *writer) begin() error {
+	fresh := w.kept == nil
+	err := w.tryBegin()
+	if err == nil || codeOf(err) == codeBusy {
+		return err
+	}
+	w.disconnect()
+	if fresh {
+		return err
+	}
+	return w.begin()
+}
+
+// tryBegin waits for whoever writes without the lock of the file, as callers' transactions do, for as long as a call waits.
+func (w *writer) tryBegin() error {
+	if err := w.connect(); err != nil {
+		return err
+	}
+	for {
+		_, err := w.kept.ExecContext(w.ctx, `BEGIN IMMEDIATE`)
+		if codeOf(err) != codeBusy {
+			return err
+		}
+		select {
+		case <-w.quit:
+			return err
+		case <-time.After(time.Duration(rand.Int64N(int64(2 * time.Millisecond)))):
+		}
+		if w.idle() {
+			return err
+		}
+	}
+}
+
+// connect makes the connection that writes. It waits for locks by itself: SQLite would wait too long between two looks.
+func (w *writer) connect() error {
+	if w.kept != nil {
+		return nil
+	}
+	conn, err := w.db.Connx(w.ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(w.ctx, `PRAGMA busy_timeout = 0`); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	w.kept = newPrepared(conn)
+	return nil
+}
+
+// disconnect forgets a connection that is done or in trouble.
+func (w *writer) disconnect() {
+	if w.kept != nil {
+		w.kept.discard()
+		w.kept = nil
+	}
+}
+
+// rollback ends a transaction that is not to be committed. SQLite may have ended it already; to be sure, the connection is
+// not used again if it can not be told.
+func (w *writer) rollback() {
+	if _, err := w.kept.ExecContext(w.ctx, `ROLLBACK`); err != nil {
+		w.disconnect()
+	}
+}

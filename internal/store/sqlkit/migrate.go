@@ -1,0 +1,93 @@
+package sqlkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// ErrNewer says that the store was written by a newer version of the program.
+var ErrNewer = errors.New("jq: the store's schema is newer than this program: update the program")
+
+// A Migration is one numbered step of a schema: the file 0003_name.sql is step 3.
+type Migration struct {
+	Version int
+	Name    string
+	SQL     string
+}
+
+// Migrations reads the steps of a folder, which must be numbered from 1 without a gap.
+func Migrations(folder fs.FS) ([]Migration, error) {
+	files, err := fs.Glob(folder, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]Migration, len(files)) // Glob sorts by name
+	for i, file := range files {
+		number, name, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".sql"), "_")
+		if version, err := strconv.Atoi(number); err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s: want number %d", file, i+1)
+		}
+		text, err := fs.ReadFile(folder, file)
+		if err != nil {
+			return nil, err
+		}
+		steps[i] = Migration{Version: i + 1, Name: name, SQL: string(text)}
+	}
+	return steps, nil
+}
+
+// A Migrator brings one store to the newest schema.
+type Migrator struct {
+	Steps []Migration
+
+	// Begin starts a transaction that keeps other migrators out until it ends, and sees the table of migrations.
+	Begin func(ctx context.Context) (*sqlx.Tx, error)
+
+	Version string // a query: the greatest version applied, 0 if none
+	Record  string // a statement of two arguments: version and name
+}
+
+// Up applies what is missing, each step in a transaction of its own, and returns how many steps that were. Any number of
+// processes may do so at once.
+func (m Migrator) Up(ctx context.Context) (int, error) {
+	for applied := 0; ; applied++ {
+		more, err := m.step(ctx)
+		if err != nil || !more {
+			return applied, err
+		}
+	}
+}
+
+// step applies the next missing step, if there is one.
+func (m Migrator) step(ctx context.Context) (more bool, err error) {
+	tx, err := m.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	var version int
+	if err := tx.GetContext(ctx, &version, m.Version); err != nil {
+		return false, fmt.Errorf("reading the schema's version: %w", err)
+	}
+	switch {
+	case version > len(m.Steps):
+		return false, fmt.Errorf("%w (schema %d, program %d)", ErrNewer, version, len(m.Steps))
+	case version == len(m.Steps):
+		return false, nil
+	}
+	next := m.Steps[version]
+	if _, err := tx.ExecContext(ctx, next.SQL); err != nil {
+		return false, fmt.Errorf("migration %d (%s): %w", next.Version, next.Name, err)
+	}
+	if _, err := tx.ExecContext(ctx, m.Record, next.Version, next.Name); err != nil {
+		return false, fmt.Errorf("recording migration %d: %w", next.Version, err)
+	}
+	return true, tx.Commit()
+}

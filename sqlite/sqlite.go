@@ -1,0 +1,33 @@
+// Package sqlite opens a job store in one SQLite file. It needs no server and no C compiler, and several processes can work
+// on the same file.
+//
+//	s, err := sqlite.Open(ctx, "jobs.db", nil)
+//
+// Every commit waits for the disk, unless [Options] say otherwise.
+package sqlite
+
+import (
+	"context"
+
+	"github.com/seed-ed332417/jq/internal/store/adapters/sqlite"
+)
+
+// A Store keeps jobs in one SQLite file. It is a jq.Store with every ability, and has a method Backup.
+type Store = sqlite.Store
+
+// Options are what can be chosen; nil means every default.
+type Options = sqlite.Options
+
+// Synchronous is how durable a commit is.
+type Synchronous = sqlite.Synchronous
+
+// What Options.Synchronous can be.
+const (
+	Full   = sqlite.Full   // the default: what was committed survives a loss of power
+	Normal = sqlite.Normal // the latest commits may be lost with the power; the file stays sound
+)
+
+// Open opens the store in the file, and makes or migrates it where that is needed.
+func Open(ctx context.Context, path string, options *Options) (*Store, error) {
+	return sqlite.Open(ctx, path, options)
+}
