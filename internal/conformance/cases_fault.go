@@ -12,6 +12,7 @@ import (
 var faultCases = []Case{
 	{"Fault/EndedContextAppliesNothing", []int{71, 72}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", faultEndedContextAppliesNothing},
 	{"Fault/UnavailableMeansNotApplied", []int{71}, "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableMeansNotApplied},
+	{"Fault/UnavailableWriteIsNotApplied", []int{71, 72}, "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableWriteIsNotApplied},
 	{"Fault/InDoubtMeansAllOrNothing", []int{71, 72}, "ErrInDoubt: the call was applied as a whole, may still be in a moment, or was not at all.", faultInDoubtMeansAllOrNothing},
 	{"Fault/EveryErrorIsOneOfTheContract", []int{71}, "An error is one of these, by errors.Is, or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
 	{"Fault/CancelledCallsSpoilNoOther", []int{72}, "A context that ends during the call ends the waiting and spoils no other call: the error is ErrUnavailable or ErrInDoubt and matches the context's own.", faultCancelledCallsSpoilNoOther},

@@ -1,10 +1,10 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,11 +16,29 @@ import (
 const (
 	hastyCallers = 6
 	hastyRounds  = 15
+	hastyLimit   = 2 // of each claim
 	mostTurns    = 30
+	mostLooks    = 24
 )
 
-// hastily calls under a context that is cancelled after some turns of the scheduler: before, during or after the call.
-func (c *C) hastily(turns int, call func(ctx context.Context) error) error {
+// hastily makes the n-th of some calls under a context that ends before, during or after it: after some turns of the
+// scheduler, or when the store looks at it once more.
+func (c *C) hastily(n int, call func(ctx context.Context) error) error {
+	var err error
+	if n%2 == 0 {
+		err = c.turning(n*7/2%mostTurns, call)
+	} else {
+		err = c.fickly(n/2%mostLooks, call)
+	}
+	if err != nil {
+		c.ErrorIs(err, context.Canceled, "a call whose context was cancelled")
+		c.True(errors.Is(err, store.ErrUnavailable) != errors.Is(err, store.ErrInDoubt), "it is either unavailable or in doubt: %v", err)
+	}
+	return err
+}
+
+// turning calls under a context that is cancelled after so many turns of the scheduler.
+func (c *C) turning(turns int, call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(c.Ctx)
 	var canceller sync.WaitGroup
 	canceller.Go(func() {
@@ -31,10 +49,6 @@ func (c *C) hastily(turns int, call func(ctx context.Context) error) error {
 	})
 	err := call(ctx)
 	canceller.Wait()
-	if err != nil {
-		c.ErrorIs(err, context.Canceled, "a call whose context was cancelled")
-		c.True(errors.Is(err, store.ErrUnavailable) != errors.Is(err, store.ErrInDoubt), "it is either unavailable or in doubt: %v", err)
-	}
 	return err
 }
 
@@ -44,11 +58,10 @@ func (c *C) hastyEnqueues() map[string]error {
 	var mu sync.Mutex
 	answers := map[string]error{}
 	c.Parallel(hastyCallers, func(i int) {
-		turns := rand.New(rand.NewPCG(uint64(i), 71))
 		for n := range hastyRounds {
 			kind := fmt.Sprintf("%d.%d", i, n)
 			job := plainBut(func(n *store.NewJob) { n.Kind = kind })
-			err := c.hastily(turns.IntN(mostTurns), func(ctx context.Context) error {
+			err := c.hastily(i*hastyRounds+n, func(ctx context.Context) error {
 				_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{job, job, job}})
 				return err
 			})
@@ -116,11 +129,11 @@ func faultCancelledCallsSpoilNoOther(c *C) {
 	c.EnqueueN(100)
 	acked := make([][]int64, hastyCallers)
 	c.Parallel(hastyCallers, func(i int) {
-		turns := rand.New(rand.NewPCG(uint64(i), 72))
 		patient := i%2 == 0
+		calls := i
 		do := func(call func(ctx context.Context) error) bool {
-			if !patient {
-				return c.hastily(turns.IntN(mostTurns), call) == nil
+			if calls++; !patient {
+				return c.hastily(calls, call) == nil
 			}
 			err := call(c.Ctx)
 			if err != nil {
@@ -174,45 +187,73 @@ func (c *C) workOnce(do func(call func(ctx context.Context) error) bool) []int64
 	return []int64{l.ID}
 }
 
-// hastyClaims lets many callers claim hastily, and returns the leases that reached one, and whether a claim was in doubt.
-func (c *C) hastyClaims() (delivered map[store.Lease]bool, doubt bool) {
+// A hastyClaim is what a claim came to, whose worker nobody else is.
+type hastyClaim struct {
+	leases []store.Lease
+	err    error
+}
+
+// hastyClaims lets many callers claim hastily, and returns what became of each claim, by its worker.
+func (c *C) hastyClaims() map[string]hastyClaim {
 	c.EnqueueN(200)
-	delivered = map[store.Lease]bool{}
+	claims := map[string]hastyClaim{}
 	var mu sync.Mutex
 	c.Parallel(hastyCallers, func(i int) {
-		turns := rand.New(rand.NewPCG(uint64(i), 15))
-		for range hastyRounds {
-			var jobs []store.Job
-			err := c.hastily(turns.IntN(mostTurns), func(ctx context.Context) (err error) {
-				jobs, err = c.Store.FetchAndClaim(ctx, claimOf(2))
+		for n := range hastyRounds {
+			req := claimOf(hastyLimit)
+			req.Worker = fmt.Sprintf("%d.%d", i, n)
+			var claim hastyClaim
+			claim.err = c.hastily(i*hastyRounds+n, func(ctx context.Context) error {
+				jobs, err := c.Store.FetchAndClaim(ctx, req)
+				for _, j := range jobs {
+					claim.leases = append(claim.leases, j.Lease())
+				}
 				return err
 			})
 			mu.Lock()
-			doubt = doubt || errors.Is(err, store.ErrInDoubt)
-			for _, j := range jobs {
-				c.True(err == nil && !delivered[j.Lease()], "the lease %+v is handed out once, and not with an error: %v", j.Lease(), err)
-				delivered[j.Lease()] = true
-			}
+			claims[req.Worker] = claim
 			mu.Unlock()
 		}
 	})
-	return delivered, doubt
+	return claims
 }
 
+// Only a claim that was in doubt may have taken jobs that its caller does not know of.
 func faultUndeliveredClaimIsReleased(c *C) {
-	delivered, doubt := c.hastyClaims()
-	held := map[store.Lease]bool{}
-	for _, j := range c.List(store.Filter{States: []store.State{store.InFlight}}, 100) {
-		held[j.Lease()] = true
-		c.True(delivered[j.Lease()] || doubt, "job %d is in flight, although no claim that was in doubt can have taken it", j.ID)
+	claims := c.hastyClaims()
+	held := map[string][]store.Lease{}
+	handedOut := map[int64]string{}
+	for _, j := range c.All() {
+		if j.State == store.InFlight {
+			held[j.Worker] = append(held[j.Worker], j.Lease())
+			continue
+		}
+		c.True(j.Claimable(c.Now()), "job %d is claimable where no claim has it, and not %s", j.ID, j.Phase())
 	}
-	for l := range delivered {
-		c.True(held[l], "the lease %+v, which reached its caller, is in force", l)
+	for who, claim := range claims {
+		byID := func(a, b store.Lease) int { return cmp.Compare(a.ID, b.ID) }
+		slices.SortFunc(claim.leases, byID)
+		slices.SortFunc(held[who], byID)
+		switch {
+		case claim.err == nil:
+			c.Equal(held[who], claim.leases, "the leases in force of a claim that was answered")
+		case errors.Is(claim.err, store.ErrUnavailable):
+			c.Equal(held[who], []store.Lease{}, "the leases in force of a claim that was unavailable: %v", claim.err)
+		default:
+			c.True(len(held[who]) <= hastyLimit, "a claim in doubt took %d jobs, and asked for %d", len(held[who]), hastyLimit)
+		}
+		c.True(claim.err == nil || len(claim.leases) == 0, "no jobs come with the error %v: %v", claim.err, claim.leases)
+		for _, l := range claim.leases {
+			c.Equal(handedOut[l.ID], "", "who else was given job %d", l.ID)
+			handedOut[l.ID] = who
+		}
+		delete(held, who)
 	}
+	c.Equal(held, map[string][]store.Lease{}, "the leases of claims that nobody made")
 }
 
 func faultCancelledClaimersHideNoJob(c *C) {
-	_, _ = c.hastyClaims()
+	c.hastyClaims()
 	c.Advance(time.Second)
 	waiting := ids(c.List(store.Filter{States: []store.State{store.Ready}}, 100))
 	claimed := ids(c.Claim(store.MaxItems))

@@ -12,6 +12,7 @@ var fenceCases = []Case{
 	{"Fence/RaisesTokensOfEveryJobAndTheNextID", []int{70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceRaisesTokensAndTheNextID},
 	{"Fence/NoLeaseOfTheLostTimeFits", []int{20, 21, 70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceNoLeaseOfTheLostTimeFits},
 	{"Fence/NothingElseChanges", []int{70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceNothingElseChanges},
+	{"Fence/WindowsOutliveTheirJobsStill", []int{2, 70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceWindowsOutliveTheirJobs},
 	{"Fence/JobsInFlightAreRecovered", []int{17, 70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceJobsInFlightAreRecovered},
 	{"Fence/LeaseIsGoodUntilSomebodyEndsIt", []int{22, 70}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence.", fenceLeaseIsGoodUntilSomebodyEndsIt},
 	{"Fence/EmptyStoreToo", []int{70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceEmptyStoreToo},
@@ -93,6 +94,22 @@ func fenceNothingElseChanges(c *C) {
 	c.OK(err, "Enqueue under the key after Fence")
 	c.Equal(duplicates, []store.Enqueued{{ID: first[0].ID, State: store.Ready, Duplicate: true}}, "answers under a key that is held")
 	c.Equal(ids(c.Claim(10)), []int64{first[0].ID, first[1].ID}, "claimed after Fence")
+}
+
+func fenceWindowsOutliveTheirJobs(c *C) {
+	finished, deleted := c.free(keyed("finished", time.Hour), "before Fence"), c.free(keyed("deleted", time.Hour), "before Fence")
+	for _, j := range c.Claim(2) {
+		c.Ack(j.Lease())
+	}
+	c.Delete(deleted)
+	c.Advance(time.Minute)
+	c.fence()
+	c.Advance(time.Hour - time.Minute - store.Resolution)
+	c.held(keyed("finished", 0), finished, store.Succeeded, "after Fence, by a job that has finished")
+	c.held(keyed("deleted", 0), deleted, "", "after Fence, by a job that is gone")
+	c.Advance(store.Resolution)
+	c.free(keyed("finished", 0), "the window has ended after Fence, the job has finished")
+	c.free(keyed("deleted", 0), "the window has ended after Fence, the job is gone")
 }
 
 func fenceJobsInFlightAreRecovered(c *C) {

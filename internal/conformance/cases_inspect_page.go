@@ -60,6 +60,20 @@ func inspectPagesSkipAndRepeatNothing(c *C) {
 	c.True(len(gone) > 2, "jobs changed ahead of the reader: %d", len(gone))
 }
 
+// The ids come in no order, and some twice.
+func inspectPagesOfChosenIDs(c *C) {
+	list := c.EnqueueN(9)
+	c.Equal(c.Claim(2)[1].ID, list[1], "the second job, which is claimed")
+	filter := only(list[4], list[7], noJob, list[1], list[0], list[7], list[8], list[4], list[3])
+	want := []int64{list[8], list[7], list[4], list[3], list[1], list[0]}
+	ready := filter
+	ready.States = []store.State{store.Ready}
+	for size := 1; size <= len(want)+1; size++ {
+		c.Equal(ids(c.List(filter, size)), want, "the chosen jobs, in pages of %d", size)
+		c.Equal(ids(c.List(ready, size)), want[:4], "the chosen jobs that are ready, in pages of %d", size)
+	}
+}
+
 func inspectCursorOfAnotherFilterIsRefused(c *C) {
 	c.EnqueueN(4)
 	filter := store.Filter{Queue: queue}

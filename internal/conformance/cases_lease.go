@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -28,6 +29,17 @@ const (
 // underLease does the operation under one lease.
 func underLease(c *C, op store.Op, l store.Lease) store.Outcome {
 	return c.One(underLeases(c, op, l), nil)
+}
+
+// untilDecided asks again where the answer is that the job is locked by somebody who is about to end the lease, or not to.
+func untilDecided(c *C, op store.Op, l store.Lease) store.Outcome {
+	for {
+		outcome := underLease(c, op, l)
+		if outcome.Status != store.StatusBusy || op != store.OpExtend {
+			return outcome
+		}
+		runtime.Gosched()
+	}
 }
 
 // underLeases does the operation under several leases in one call.

@@ -170,6 +170,21 @@ func notifyFollowsTheCommitOfATx(c *C) {
 			})
 		}
 	})
+	atOnce := plainBut(func(n *store.NewJob) { n.Backoff, n.MaxRetries = store.Backoff{}, 1000 })
+	for _, form := range []store.Form{store.Release, store.Snooze, store.After, store.Fail} {
+		c.wokenBy("the commit of a NAck, "+string(form), func() func() {
+			cancelling.on(c, store.Filter{Queue: queue}, 100)
+			c.Enqueue(atOnce)
+			l := c.ClaimOne().Lease()
+			return func() {
+				c.inTx(func(t *txCase) {
+					_, err := t.w.NAck(c.Ctx, []store.NAck{{Lease: l, Form: form}})
+					c.OK(err, "NAck %s in a transaction", form)
+					t.commit()
+				})
+			}
+		})
+	}
 }
 
 // A job that becomes due with time needs no commit, and a reader who lost its wake-ups still finds all.

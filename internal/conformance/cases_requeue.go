@@ -21,6 +21,7 @@ var requeueCases = []Case{
 	{"Requeue/TakesItsUniqueKeyAgain", []int{2, 47}, "A job whose unique key another one holds stays as it was; a job without a window takes its key again.", requeueTakesItsUniqueKeyAgain},
 	{"Requeue/WindowIsNotProlonged", []int{2}, "A job whose unique key another one holds stays as it was; a job without a window takes its key again.", requeueWindowIsNotProlonged},
 	{"Requeue/EndedWindowHeldByAnotherIsDuplicate", []int{2}, "duplicate another job holds its unique key; this one stays as it was;", requeueEndedWindowHeldByAnotherIsDuplicate},
+	{"Requeue/EndedWindowOfAnotherHoldsNothing", []int{2, 47}, "A window ends when now reaches it.", requeueEndedWindowOfAnotherHoldsNothing},
 	{"Requeue/DeadJobWhoseKeyIsHeldBlocksNothingElse", []int{28, 47}, "duplicate another job holds its unique key; this one stays as it was;", requeueDeadJobWhoseKeyIsHeldBlocksNothingElse},
 	{"Requeue/TwoDeadJobsOfOneKey", []int{2, 28}, "duplicate another job holds its unique key; this one stays as it was;", requeueTwoDeadJobsOfOneKey},
 	{"Requeue/DuplicatesCountForTheLimit", []int{47}, "Without IDs, duplicates are among the outcomes and count for the limit.", requeueDuplicatesCountForTheLimit},

@@ -57,6 +57,33 @@ func requeueEndedWindowHeldByAnotherIsDuplicate(c *C) {
 	c.Equal(c.Requeue(dead.ID).Status, store.StatusOK, "Requeue when nobody holds the key")
 }
 
+// No Enqueue comes between the end of the window and the Requeue, which therefore has to notice that end by itself.
+func requeueEndedWindowOfAnotherHoldsNothing(c *C) {
+	requeues := map[string]func(id int64) store.Outcome{
+		"by id": func(id int64) store.Outcome { return c.Requeue(id) },
+		"by filter": func(int64) store.Outcome {
+			return c.One(c.Store.Requeue(c.Ctx, store.Filter{Queue: queue, States: []store.State{store.Dead}}, 1))
+		},
+	}
+	for how, requeue := range requeues {
+		for _, window := range []time.Duration{0, time.Second} {
+			dead := c.deadWithKey(how, window)
+			c.Advance(window)
+			holder := c.free(keyed(how, time.Minute), "the first job is dead, and its window has ended")
+			c.Advance(time.Minute - store.Resolution)
+			c.Equal(requeue(dead.ID).Status, store.StatusDuplicate, "Requeue %s one tick before the window of another ends", how)
+			c.Advance(store.Resolution)
+			want := requeuedNow(dead, c.Now())
+			c.Equal(requeue(dead.ID), store.OutcomeOf(want.Job, store.StatusOK), "Requeue %s when the window of another ends", how)
+			c.Equal(c.Get(dead.ID), want, "the requeued job")
+			if window == 0 {
+				c.held(keyed(how, 0), dead.ID, store.Ready, "by the requeued job")
+			}
+			cancelling.on(c, only(dead.ID, holder), 2)
+		}
+	}
+}
+
 // A whole call must not fail, nor any other item, because of one key.
 func requeueDeadJobWhoseKeyIsHeldBlocksNothingElse(c *C) {
 	first, blocked, last := c.JobIn(store.Dead), c.deadWithKey("key", 0), c.JobIn(store.Dead)

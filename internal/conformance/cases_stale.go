@@ -30,7 +30,7 @@ var staleCases = []Case{
 	{"Stale/StaleFailKillsNoWaitingRetry", []int{21}, sentenceAckStale, staleAfter(staleRetryWaits)},
 	{"Stale/StaleHeartbeatAndProgressAreNotWritten", []int{21}, "stale it is not;", staleHeartbeatAndProgress},
 	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", []int{20, 21, 23}, sentenceNoName, staleTokensNeverComeBack},
-	{"Stale/TokensNeverHandedOutAreStale", []int{21, 22}, "A token that no claim gave is stale, also where it is the job's own.", staleForgedTokens},
+	{"Stale/TokensNeverHandedOutAreStale", []int{21, 22}, "Of a job that is not in flight its own token is stale, unless the holder of that lease finished the job.", staleForgedTokens},
 	{"Stale/TokenOfAnotherJobIsStale", []int{20, 21}, "The lease is named by the job's id and its token.", staleTokenOfAnotherJob},
 	{"Stale/WorkerNameBlocksNothing", []int{45}, sentenceNoName, staleWorkerNameBlocksNothing},
 	{"Stale/NotFoundIsNotStale", []int{26}, sentenceNoSuchJob, staleNotFound},
@@ -245,7 +245,7 @@ func staleRescueRace(c *C) {
 		outcomes, recoveries := make([]store.Outcome, len(jobs)), make([][]store.Recovered, len(jobs)+1)
 		c.Parallel(2*len(jobs), func(i int) {
 			if n := i / 2; i%2 == round/len(leaseOps)%2 {
-				outcomes[n] = underLease(c, op, jobs[n].Lease())
+				outcomes[n] = untilDecided(c, op, jobs[n].Lease())
 			} else {
 				recoveries[n] = c.Recover(1)
 			}

@@ -10,8 +10,8 @@ import (
 
 var timeCases = []Case{
 	{"Time/NowIsTheInjectedClock", nil, "Now is the store's own: an injected clock, or the clock of the process or the database where none was injected.", timeIsTheClock},
-	{"Time/NowNeverStepsBack", []int{7}, "Within a store, now never steps back.", timeNeverStepsBack},
-	{"Time/NowThatWasOnlyReadNeverStepsBack", []int{7}, "Within a store, now never steps back.", timeReadNeverStepsBack},
+	{"Time/NowNeverStepsBack", []int{7}, "Within an open store, now never steps back: while its clock is behind, now stands still.", timeNeverStepsBack},
+	{"Time/NowThatWasOnlyReadNeverStepsBack", []int{7}, "Within an open store, now never steps back: while its clock is behind, now stands still.", timeReadNeverStepsBack},
 	{"Time/CallHasOneNow", nil, "A call has one now.", timeOneNowACall},
 	{"Time/TimesComeOutInUTCAtTheResolution", []int{7}, "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", timeComesOutTruncated},
 	{"Time/TimesAndDurationsAreTruncatedOnEntry", []int{7}, "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", timeTruncatedOnEntry},

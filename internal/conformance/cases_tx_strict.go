@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -120,4 +121,65 @@ func txOneBadItemFailsAll(c *C) {
 		})
 	})
 	c.Equal(c.Ack(good).Status, store.StatusOK, "Ack of the good one after all that")
+}
+
+func txInvalidItemIsNamed(c *C) {
+	c.EnqueueN(2)
+	held := c.Claim(2)
+	good, bad := held[0].Lease(), held[1].Lease()
+	for what, call := range map[string]func(w store.Writer) error{
+		"Ack with a result that is no JSON": func(w store.Writer) error {
+			_, err := w.Ack(c.Ctx, []store.Ack{{Lease: good}, {Lease: bad, Result: []byte(`{`)}})
+			return err
+		},
+		"Ack with a result that is too long": func(w store.Writer) error {
+			long := []byte(`"` + strings.Repeat("x", store.MaxDocBytes-1) + `"`)
+			_, err := w.Ack(c.Ctx, []store.Ack{{Lease: good}, {Lease: bad, Result: long}})
+			return err
+		},
+		"NAck in an unknown form": func(w store.Writer) error {
+			_, err := w.NAck(c.Ctx, []store.NAck{{Lease: good, Form: store.Fail}, {Lease: bad, Form: "lose"}})
+			return err
+		},
+		"NAck with a delay below zero": func(w store.Writer) error {
+			_, err := w.NAck(c.Ctx, []store.NAck{{Lease: good, Form: store.Fail}, {Lease: bad, Form: store.After, Delay: -time.Second}})
+			return err
+		},
+	} {
+		c.changesNothing(what+" in a transaction", func() {
+			c.inTx(func(t *txCase) {
+				err := call(t.w)
+				var invalid *store.InvalidError
+				c.True(errors.As(err, &invalid) && invalid.Item == 1, "the error of %s names item 1: %v", what, err)
+				t.rollback()
+			})
+		})
+	}
+}
+
+// What is kept is what is kept outside: see Finish/ErrorsAreMendedAndCut for every way to mend and cut.
+func txErrorsAreMended(c *C) {
+	longest := strings.Repeat("x", store.MaxErrorBytes)
+	for text, want := range map[string]string{
+		"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", longest: longest, longest + "x": store.CleanError(longest + "x"),
+	} {
+		for _, form := range []store.Form{store.Fail, store.Never, store.After} {
+			before := c.JobIn(store.InFlight)
+			n := store.NAck{Lease: before.Lease(), Form: form, Error: text}
+			if form == store.After {
+				n.Delay = time.Hour // so that nobody claims it here
+			}
+			c.inTx(func(t *txCase) {
+				_, err := t.w.NAck(c.Ctx, []store.NAck{n})
+				c.OK(err, "NAck %s in a transaction with the error %.20q", form, text)
+				t.commit()
+			})
+			failed := before.Failed(n.Failure(), c.Now())
+			failed.Error = want
+			attempt := before.History[0]
+			attempt.EndedAt, attempt.Ending, attempt.Error = c.Now(), store.EndFailed, want
+			c.Equal(c.Get(before.ID), store.JobDetail{Job: failed, History: []store.Attempt{attempt}}, "the job after NAck %s with the error %.20q", form, text)
+			c.Cancel(before.ID)
+		}
+	}
 }

@@ -138,6 +138,7 @@ func (c *C) run(a Adapter, k Case) {
 }
 
 func (c *C) remove() {
+	defer c.catch() // a store that the case has broken may break here once more
 	remove := c.instance.Remove
 	if remove == nil {
 		remove = c.Store.Close

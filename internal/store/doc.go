@@ -32,10 +32,10 @@
 //
 // # Lease and token
 //
-// A claim gives a lease: the right to finish the job, until LeaseExpiresAt. The lease is named by the job's id and its token.
-// The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not the job's
-// own is one that was overtaken: what is written with it is refused as stale. The token is no counter of attempts, and the
-// worker's name is no part of any check.
+// A claim gives a lease: the right to finish the job, until LeaseExpiresAt. The lease is named by the job's id and its
+// token. The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not
+// the job's own is one that was overtaken: what is written with it is refused as stale. The token is no counter of attempts,
+// and the worker's name is no part of any check.
 //
 // A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence. The holder ends it
 // by Ack, by NAck in one of its forms, or not at all.
@@ -43,13 +43,15 @@
 // A job that is not in flight and still has the token of a lease was finished by the holder of that lease. The store
 // remembers how: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release. The same again answers ok and
 // changes nothing, so that a lost reply can be repeated; another way of finishing answers stale. This holds until the next
-// claim, cancel, requeue or deletion. A token that no claim gave is stale, also where it is the job's own.
+// claim, cancel, requeue, fence or deletion. Of a job that is not in flight its own token is stale, unless the holder of
+// that lease finished the job.
 //
 // # Time
 //
 // Now is the store's own: an injected clock, or the clock of the process or the database where none was injected. A call has
-// one now. Within a store, now never steps back. Times have a resolution of one microsecond: times and durations that come in
-// are truncated to it, and times that come out are in UTC. A time that is not set is the zero time.
+// one now. Within an open store, now never steps back: while its clock is behind, now stands still. Times have a resolution
+// of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC. A time that
+// is not set is the zero time.
 //
 // Due means at or before now; expired means LeaseExpiresAt at or before now.
 //

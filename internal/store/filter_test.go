@@ -41,6 +41,8 @@ func TestCursorsBelongToTheirFilter(t *testing.T) {
 	id, err := one.Position(one.Cursor(42))
 	require.NoError(t, err)
 	assert.Equal(t, int64(42), id)
+	none, empty := Filter{}, Filter{IDs: []int64{}, States: []State{}}
+	assert.Equal(t, none.Cursor(1), empty.Cursor(1), "empty is not set")
 	for _, cursor := range []string{other.Cursor(42), "", "!", "AAAA", one.Cursor(42) + "AA"} {
 		_, err := one.Position(cursor)
 		assert.ErrorIs(t, err, ErrInvalid, "%q", cursor)

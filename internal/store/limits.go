@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -74,15 +75,21 @@ func (r EnqueueRequest) Check() error {
 	return nil
 }
 
-// Fingerprint tells requests apart: two that ask for the same have the same one.
+// Fingerprint tells requests apart: two that ask for the same have the same one, also from another version of the program,
+// for stores keep it. A field that is added to NewJob is therefore written only where it is set.
 func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
-	jobs := make([]NewJob, len(r.Jobs))
-	for i, n := range r.Jobs {
-		n.RunAt = Truncate(n.RunAt)
-		jobs[i] = n
+	var text bytes.Buffer
+	for _, n := range r.Jobs {
+		var due int64
+		if !n.RunAt.IsZero() {
+			due = n.RunAt.UnixMicro()
+		}
+		fmt.Fprintf(&text, "%q %q %q %d %q %q %t %d %d %d %d %d %d %d %q %d\n",
+			n.Queue, n.Kind, n.Payload, n.Priority, n.Tags, n.Trace, n.RunAt.IsZero(), due, n.Delay.Microseconds(), n.MaxRetries,
+			n.Backoff.Base.Microseconds(), n.Backoff.Cap.Microseconds(), n.Backoff.Jitter, n.Timeout.Microseconds(),
+			n.UniqueKey, n.UniqueFor.Microseconds())
 	}
-	text, _ := json.Marshal(jobs) // checked before: cannot fail
-	return sha256.Sum256(text)
+	return sha256.Sum256(text.Bytes())
 }
 
 func (n NewJob) check() *InvalidError {
@@ -119,8 +126,8 @@ func (n NewJob) check() *InvalidError {
 		return refuse("unique_for", "must be a microsecond at least, or zero for as long as the job is live")
 	case !n.RunAt.IsZero() && n.Delay != 0:
 		return refuse("delay", "and run_at exclude each other")
-	case !n.RunAt.Before(MaxTime):
-		return refuse("run_at", "must lie before the year 10000")
+	case n.RunAt.UTC().Year() < 1 || !n.RunAt.Before(MaxTime):
+		return refuse("run_at", "must lie in the years 1 to 9999")
 	}
 	return nil
 }

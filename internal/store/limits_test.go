@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ func TestEnqueueLimits(t *testing.T) {
 		{"tags", func(n *NewJob) { n.Tags = []string{long} }, func(n *NewJob) { n.Tags = []string{""} }},
 		{"trace", func(n *NewJob) { n.Trace = long }, func(n *NewJob) { n.Trace = "\xff" }},
 		{"run_at", func(n *NewJob) { n.RunAt = MaxTime.Add(-1) }, func(n *NewJob) { n.RunAt = MaxTime }},
+		{"run_at", func(n *NewJob) { n.RunAt = time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC) }, func(n *NewJob) { n.RunAt = time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC) }},
 		{"delay", func(n *NewJob) { n.Delay = MaxDuration }, func(n *NewJob) { n.Delay = -1 }},
 		{"delay", func(n *NewJob) { n.Delay = 1 }, func(n *NewJob) { n.Delay = 1; n.RunAt = noon }},
 		{"max_retries", func(n *NewJob) { n.MaxRetries = MaxRetryLimit }, func(n *NewJob) { n.MaxRetries = MaxRetryLimit + 1 }},
@@ -122,11 +124,27 @@ func TestFingerprintTellsRequestsApart(t *testing.T) {
 	other.Priority = 1
 	assert.NotEqual(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{other}}.Fingerprint())
 
+	empty, fine := validJob(), validJob()
+	empty.Tags, fine.Delay = []string{}, 999*time.Nanosecond
+	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{empty}}.Fingerprint(), "no tags are no tags")
+	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{fine}}.Fingerprint(), "what is finer than the resolution is not kept")
+	two := EnqueueRequest{Jobs: []NewJob{validJob(), validJob()}}
+	assert.NotEqual(t, base.Fingerprint(), two.Fingerprint())
+
 	berlin := validJob()
 	berlin.RunAt = noon.In(time.FixedZone("", 3600))
 	utc := validJob()
 	utc.RunAt = noon
 	assert.Equal(t, EnqueueRequest{Jobs: []NewJob{berlin}}.Fingerprint(), EnqueueRequest{Jobs: []NewJob{utc}}.Fingerprint())
+}
+
+// Stores keep fingerprints for a day: a program of tomorrow must find the same one.
+func TestFingerprintStaysWhatItIs(t *testing.T) {
+	full := NewJob{
+		Queue: "q", Kind: "k", Payload: []byte(`{"a":1}`), Priority: -3, Tags: []string{"x", "y z"}, Trace: "t", RunAt: noon,
+		MaxRetries: 4, Backoff: Backoff{Base: time.Second, Cap: time.Hour, Jitter: 20}, Timeout: time.Minute, UniqueKey: "u", UniqueFor: time.Hour,
+	}
+	assert.Equal(t, "f66a4042fdeeaac2d37ef75898d10bb5028fefa2d16853ec3e3c2fb0a02290de", fmt.Sprintf("%x", EnqueueRequest{Jobs: []NewJob{full, validJob()}}.Fingerprint()))
 }
 
 func TestInvalidErrorIsOneLine(t *testing.T) {

@@ -46,13 +46,14 @@ type Transition struct {
 	Also     string // what else changes
 }
 
-// Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is. The
+// Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is. Enqueue, which
+// makes a job ready, and Fence, which raises tokens and nothing else, have no row. The
 // documentation, the reference model and the suite's matrix of operations and states are made from it.
 var Transitions = []Transition{
 	{OpClaim, []State{Ready, Retrying}, "due, its queue not paused", []State{InFlight}, Plus, Plus, Same, "lease = now + TTL, worker set, RetryAt cleared, numbers of saves back to 0"},
 	{OpExtend, []State{InFlight}, "token", []State{InFlight}, Same, Same, Same, "lease = now + TTL"},
 	{OpSave, []State{InFlight}, "token", []State{InFlight}, Same, Same, Same, "checkpoint and progress kept, unless a later number is"},
-	{OpAck, []State{InFlight}, "token", []State{Succeeded}, Same, Same, Same, "lease and error cleared, result kept"},
+	{OpAck, []State{InFlight}, "token", []State{Succeeded}, Same, Same, Same, "lease and error cleared, result kept; a result that is refused: as never, but finished by ack"},
 	{OpFail, []State{InFlight}, "token", []State{Retrying, Dead}, Same, Same, Plus, "lease cleared, error kept, RetryAt = now + backoff while retries are left"},
 	{OpNever, []State{InFlight}, "token", []State{Dead}, Same, Same, Plus, "lease cleared, error kept"},
 	{OpAfter, []State{InFlight}, "token", []State{Retrying, Dead}, Same, Same, Plus, "lease cleared, error kept, RetryAt = now + delay while retries are left"},

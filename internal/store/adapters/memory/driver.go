@@ -10,6 +10,9 @@ import (
 // DB opens transactions for [Store.InTx], so that code which takes a *sql.Tx can be tested without a database. It stands in
 // for one and runs no SQL: a statement that is executed is accepted and does nothing, and a query is an error. It is closed
 // with the store.
+//
+// A transaction that was written in and left open keeps every other call waiting, until it is committed, is rolled back or
+// its context ends: whoever opens one should defer its Rollback.
 func (s *Store) DB() *sql.DB {
 	s.dbOnce.Do(func() { s.db = sql.OpenDB(connector{s}) })
 	return s.db

@@ -11,7 +11,7 @@ type item[T any] struct {
 	value  T
 }
 
-// A movable value is told its index whenever that changes.
+// A movable value is told its index whenever that changes, and -1 when it is removed.
 type movable interface{ moved(to int) }
 
 // first is the value with the earliest time, if that is not after the given one.
@@ -29,6 +29,7 @@ func (h *heap[T]) push(at, id int64, value T) {
 
 // remove takes the value at the index out.
 func (h *heap[T]) remove(index int) {
+	h.items[index].value.moved(-1)
 	last := len(h.items) - 1
 	moved := h.items[last]
 	h.items[last] = item[T]{}

@@ -12,14 +12,14 @@ import (
 type holder struct {
 	key   string
 	id    int64
-	index int // in the heap of windows
+	index int // in the heap of windows; negative if it is not there
 }
 
 func (h *holder) moved(to int) { h.index = to }
 
 // hold gives the job its unique key, which must be free.
 func (s *Store) hold(j *job) {
-	h := &holder{key: j.UniqueKey, id: j.ID}
+	h := &holder{key: j.UniqueKey, id: j.ID, index: -1}
 	s.keys[h.key] = h
 	if j.UniqueFor > 0 {
 		s.windows.push(j.EnqueuedAt.Add(j.UniqueFor).UnixMicro(), j.ID, h)
@@ -27,12 +27,18 @@ func (s *Store) hold(j *job) {
 	if s.tx == nil {
 		return
 	}
-	s.tx.onRollback(func() {
+	s.tx.onRollback(func() { s.dropHolder(h) })
+}
+
+// dropHolder ends the hold on a key. A window may have ended within the transaction that is rolled back: it is gone then,
+// and the key free or another's.
+func (s *Store) dropHolder(h *holder) {
+	if s.keys[h.key] == h {
 		delete(s.keys, h.key)
-		if j.UniqueFor > 0 {
-			s.windows.remove(h.index)
-		}
-	})
+	}
+	if h.index >= 0 {
+		s.windows.remove(h.index)
+	}
 }
 
 // release takes the unique key from a job that is live no more. A key that is held for a window stays held.
@@ -52,41 +58,47 @@ type answer struct {
 	key         string
 	fingerprint [sha256.Size]byte
 	jobs        []store.Enqueued
-	index       int // in the heap of answers
+	index       int // in the heap of answers; negative if it is not there
 }
 
 func (a *answer) moved(to int) { a.index = to }
 
 // keep remembers an answer for a repeat of its request.
 func (s *Store) keep(req prepared, jobs []store.Enqueued, now time.Time) {
-	a := &answer{key: req.RequestKey, fingerprint: req.fingerprint, jobs: slices.Clone(jobs)}
+	a := &answer{key: req.RequestKey, fingerprint: req.fingerprint, jobs: slices.Clone(jobs), index: -1}
 	s.requests[a.key] = a
 	s.answers.push(now.Add(store.RequestKeyLife).UnixMicro(), 0, a)
 	if s.tx == nil {
 		return
 	}
-	s.tx.onRollback(func() {
-		delete(s.requests, a.key)
-		s.answers.remove(a.index)
-	})
+	s.tx.onRollback(func() { s.dropAnswer(a) })
 }
 
-// forget drops the keys whose time has ended, so that those that are left are in force.
+// dropAnswer forgets an answer, unless it was forgotten within the transaction that is rolled back.
+func (s *Store) dropAnswer(a *answer) {
+	if s.requests[a.key] == a {
+		delete(s.requests, a.key)
+	}
+	if a.index >= 0 {
+		s.answers.remove(a.index)
+	}
+}
+
+// forget drops the keys whose time has ended, so that those that are left are in force. No rollback brings one back: as now
+// never steps back, its time has ended for good.
 func (s *Store) forget(now time.Time) {
 	for {
 		h, ended := s.windows.first(now.UnixMicro())
 		if !ended {
 			break
 		}
-		delete(s.keys, h.key)
-		s.windows.remove(h.index)
+		s.dropHolder(h)
 	}
 	for {
 		a, ended := s.answers.first(now.UnixMicro())
 		if !ended {
 			break
 		}
-		delete(s.requests, a.key)
-		s.answers.remove(a.index)
+		s.dropAnswer(a)
 	}
 }

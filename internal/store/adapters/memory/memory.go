@@ -77,50 +77,58 @@ func New(options Options) *Store {
 
 // Close forgets everything. A transaction that has written is rolled back.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		if s.tx != nil {
-			s.tx.rollback()
-		}
-		for sub := range s.subscriptions {
-			s.unsubscribe(sub)
-		}
-		s.jobs, s.queues, s.leases, s.workers = table{}, nil, line{}, nil
-		s.keys, s.windows = nil, heap[*holder]{}
-		s.requests, s.answers = nil, heap[*answer]{}
-	}
-	s.mu.Unlock()
+	s.drop()
 	return s.DB().Close() // which may roll back, and needs the lock for it
 }
 
-// enter begins a call: it waits for its turn and returns the call's now. A request that was refused gets no turn. After an
-// error the lock is not held; otherwise leave gives it back.
-func (s *Store) enter(ctx context.Context, refused error) (time.Time, error) {
-	return s.enterAs(ctx, nil, refused)
+func (s *Store) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if s.tx != nil {
+		s.tx.rollback()
+	}
+	for sub := range s.subscriptions {
+		s.unsubscribe(sub)
+	}
+	s.jobs, s.queues, s.leases, s.workers = table{}, nil, line{}, nil
+	s.keys, s.windows = nil, heap[*holder]{}
+	s.requests, s.answers = nil, heap[*answer]{}
 }
 
-// enterAs is enter for a call within the transaction, which from then on keeps others out. Calls are short and are waited
-// for as they come, but a transaction lasts as long as its owner likes, so that waiting for one heeds the context.
-func (s *Store) enterAs(ctx context.Context, tx *transaction, refused error) (time.Time, error) {
-	s.mu.Lock()
+// enter begins a call: it waits for its turn and returns the call's now. A request that was refused gets no turn. After an
+// error the lock is not held; otherwise leave gives it back. Calls are short and are waited for as they come, but a
+// transaction lasts as long as its owner likes, so that waiting for one heeds the context.
+func (s *Store) enter(ctx context.Context, refused error) (time.Time, error) {
 	for {
-		if err := s.admit(ctx, refused); err != nil {
-			s.mu.Unlock()
-			return time.Time{}, err
+		now, other, err := s.tryEnter(ctx, nil, refused)
+		if other == nil {
+			return now, err
 		}
-		if s.tx == nil || s.tx == tx {
-			s.tx = tx
-			return s.now(), nil
-		}
-		ended := s.tx.ended
-		s.mu.Unlock()
 		select {
-		case <-ended:
+		case <-other.ended:
 		case <-ctx.Done():
 		}
-		s.mu.Lock()
 	}
+}
+
+// tryEnter is enter for a call within the transaction, or within none. It does not wait for another transaction: it
+// returns the one that keeps the call out. The call's own keeps others out from then on.
+func (s *Store) tryEnter(ctx context.Context, tx *transaction, refused error) (now time.Time, other *transaction, err error) {
+	s.mu.Lock()
+	if err := s.admit(ctx, refused); err != nil {
+		s.mu.Unlock()
+		return time.Time{}, nil, err
+	}
+	if s.tx != nil && s.tx != tx {
+		defer s.mu.Unlock()
+		return time.Time{}, s.tx, nil
+	}
+	s.tx = tx
+	return s.now(), nil, nil
 }
 
 // admit says why a call can not begin.

@@ -12,7 +12,8 @@ import (
 )
 
 // InTx returns a Writer in a transaction of [Store.DB]. The transaction keeps all other calls of the store waiting from its
-// first write until its end. A call in it that fails has no effect.
+// first write until its end. A call in it that fails has no effect. One that waits for another transaction ends with its
+// own.
 func (s *Store) InTx(tx store.Tx) store.Writer { return writer{s, tx} }
 
 // A writer sends its calls through the caller's transaction, and so reaches the store in the transaction's name.
@@ -97,8 +98,11 @@ type call struct {
 	store   *Store
 	refused error
 	run     func(now time.Time) error
-	served  bool // it has reached the store; err is its answer
-	err     error
+
+	served bool // it has reached the store; err is its answer
+	err    error
+	tx     *transaction // the one it came through
+	other  *transaction // the one that keeps it out, or nil
 }
 
 // send runs f in the writer's transaction.
@@ -108,18 +112,44 @@ func send[A any](ctx context.Context, w writer, refused error, f func(now time.T
 		answer, err = f(now)
 		return err
 	}}
-	_, err := w.tx.ExecContext(ctx, statement, c)
+	if err := c.sendThrough(ctx, w.tx); err != nil {
+		return none, err
+	}
+	return answer, nil
+}
+
+// sendThrough sends the call until no other transaction keeps it out. It waits between statements and not within one:
+// database/sql lets nobody end a transaction while a statement runs in it.
+func (c *call) sendThrough(ctx context.Context, tx store.Tx) error {
+	for {
+		c.served, c.other = false, nil
+		_, err := tx.ExecContext(ctx, statement, c)
+		if c.other == nil {
+			return c.outcome(ctx, err)
+		}
+		select {
+		case <-c.other.ended:
+		case <-c.tx.ended:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// outcome is the call's error, where err is the statement's.
+func (c *call) outcome(ctx context.Context, err error) error {
 	switch {
 	case c.served && c.err != nil:
-		return none, c.err
+		return c.err
 	case c.served && err == nil:
-		return answer, nil
+		return nil
 	case ctx.Err() != nil:
-		return none, unavailable(ctx.Err())
+		return unavailable(ctx.Err())
+	case c.tx != nil && c.tx.ctx.Err() != nil:
+		return unavailable(c.tx.ctx.Err())
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, sql.ErrConnDone):
-		return none, unavailable(err)
+		return unavailable(err)
 	default:
-		return none, foreignTx()
+		return foreignTx()
 	}
 }
 
@@ -132,7 +162,7 @@ func foreignTx() error {
 type transaction struct {
 	store *Store
 	ctx   context.Context // whose end is the transaction's end
-	ended chan struct{}   // closed when others may go on
+	ended chan struct{}   // closed at its end, when others may go on
 	undo  []func()        // how to take back what was done, the first first
 	lost  bool            // the store was closed meanwhile
 }
@@ -141,10 +171,16 @@ func (s *Store) begin(ctx context.Context) *transaction {
 	return &transaction{store: s, ctx: ctx, ended: make(chan struct{})}
 }
 
-// do runs a call in the transaction. If it fails, what it did is taken back, and no more.
+// do runs a call in the transaction, unless another one keeps it out. If it fails, what it did is taken back, and no more.
 func (t *transaction) do(ctx context.Context, c *call) error {
-	now, err := t.enter(ctx, c.refused)
-	if err != nil {
+	c.tx = t
+	refused := c.refused
+	if t.ctx.Err() != nil {
+		refused = unavailable(t.ctx.Err())
+	}
+	now, other, err := t.store.tryEnter(ctx, t, refused)
+	if other != nil || err != nil {
+		c.other = other
 		return err
 	}
 	defer t.store.leave()
@@ -154,18 +190,6 @@ func (t *transaction) do(ctx context.Context, c *call) error {
 		return err
 	}
 	return nil
-}
-
-// enter begins a call in the transaction. Waiting for it ends with either context.
-func (t *transaction) enter(ctx context.Context, refused error) (time.Time, error) {
-	both, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(t.ctx, cancel)()
-	now, err := t.store.enterAs(both, t, refused)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		err = unavailable(t.ctx.Err())
-	}
-	return now, err
 }
 
 // onRollback notes how to take a change back.
@@ -186,8 +210,9 @@ func (t *transaction) commit() error {
 	if t.lost {
 		return store.ErrClosed
 	}
-	if s.tx == t {
-		t.end()
+	wrote := s.tx == t
+	t.end()
+	if wrote {
 		s.announce()
 	}
 	return nil
@@ -197,8 +222,11 @@ func (t *transaction) commit() error {
 func (t *transaction) abandon() {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
-	if t.store.tx == t {
+	switch {
+	case t.store.tx == t:
 		t.rollback()
+	case !t.lost: // it has not written
+		t.end()
 	}
 }
 
@@ -210,9 +238,11 @@ func (t *transaction) rollback() {
 	t.end()
 }
 
-// end lets others go on.
+// end lets others go on, and a call that waits in the transaction give up.
 func (t *transaction) end() {
 	t.undo = nil
-	t.store.tx = nil
+	if t.store.tx == t {
+		t.store.tx = nil
+	}
 	close(t.ended)
 }

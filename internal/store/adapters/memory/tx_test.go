@@ -214,18 +214,88 @@ func TestWaitingInATransactionEndsWithIt(t *testing.T) {
 	})
 }
 
+// TestEndingATransactionEndsWaitingInIt ends a transaction while a call in it waits for another one.
+func TestEndingATransactionEndsWaitingInIt(t *testing.T) {
+	for name, end := range map[string]func(*sql.Tx) error{"Rollback": (*sql.Tx).Rollback, "Commit": (*sql.Tx).Commit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := newStore(t)
+				first := beginTx(t, s)
+				enqueue(t, s.InTx(first), plain())
+				wakeups, err := s.Subscribe(t.Context(), nil)
+				require.NoError(t, err)
+				second := beginTx(t, s)
+				var answers []store.Enqueued
+				go func() {
+					answers, err = s.InTx(second).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+				}()
+				synctest.Wait()
+				require.NoError(t, err, "it waits")
+
+				var ending error
+				over := make(chan struct{})
+				go func() { ending = end(second); close(over) }()
+				synctest.Wait()
+				select {
+				case <-over:
+				default:
+					require.NoError(t, first.Rollback()) // or the test hangs
+					require.Fail(t, "its end waits for the first transaction")
+				}
+				assert.NoError(t, ending)
+				assert.Empty(t, answers)
+				assert.ErrorIs(t, err, store.ErrUnavailable)
+				assert.ErrorIs(t, err, sql.ErrTxDone)
+				assert.Empty(t, wakeups, "the first goes on")
+				require.NoError(t, first.Commit())
+				assert.Len(t, wakeups, 1)
+				assert.Len(t, claim(t, s, 10), 1)
+			})
+		})
+	}
+}
+
+// TestTransactionsTakeTurns lets calls in several transactions wait for one; each goes on in its turn.
+func TestTransactionsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore(t)
+		first := beginTx(t, s)
+		enqueue(t, s.InTx(first), plain())
+		failures := make(chan error, 3)
+		for range cap(failures) {
+			tx := beginTx(t, s)
+			go func() {
+				_, err := s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+				failures <- errors.Join(err, tx.Commit())
+			}()
+		}
+		synctest.Wait()
+		assert.Empty(t, failures)
+		require.NoError(t, first.Rollback())
+		for range cap(failures) {
+			assert.NoError(t, <-failures)
+		}
+		assert.Len(t, claim(t, s, 10), 3)
+	})
+}
+
 func TestCloseRollsATransactionBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
 		tx := beginTx(t, s)
 		enqueue(t, s.InTx(tx), plain())
-		var waiting error
+		other := beginTx(t, s)
+		var waiting, waitingInTx error
 		go func() { _, waiting = s.Get(t.Context(), 1) }()
+		go func() {
+			_, waitingInTx = s.InTx(other).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+		}()
 		synctest.Wait()
 
 		require.NoError(t, s.Close())
 		synctest.Wait()
 		assert.ErrorIs(t, waiting, store.ErrClosed)
+		assert.ErrorIs(t, waitingInTx, store.ErrClosed)
 		_, err := s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
 		assert.ErrorIs(t, err, store.ErrClosed)
 		assert.ErrorIs(t, tx.Commit(), store.ErrClosed)
