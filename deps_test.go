@@ -27,6 +27,7 @@ var importRules = []rule{
 	{"internal/store/adapters/...", "./", true, "a store is below the library"},
 	{"internal/store/adapters/memory", "./internal/store/adapters/...", true, "adapters do not see each other"},
 	{"internal/store/adapters/sqlite", "./internal/store/adapters/...", true, "adapters do not see each other"},
+	{"internal/store/adapters/postgres", "./internal/store/adapters/...", true, "adapters do not see each other"},
 	{"internal/store/sqlkit", "./internal/store/adapters/...", true, "what adapters share knows none of them"},
 	{"internal/store/sqlkit", "modernc.org/...", true, "what adapters share knows no dialect"},
 	{"internal/store/sqlkit", "github.com/lib/pq", true, "what adapters share knows no dialect"},
@@ -42,6 +43,9 @@ var importRules = []rule{
 	{"", "./internal/store/adapters/postgres", true, "the doors open stores on servers, the root does not"},
 	{"sqlite", "github.com/lib/pq", true, "a door links its own driver only"},
 	{"sqlite", "testing", true, "what applications import links no testing"},
+	{"postgres", "modernc.org/...", true, "a door links its own driver only"},
+	{"postgres", "github.com/jackc/...", true, "pgx is for tests"},
+	{"postgres", "testing", true, "what applications import links no testing"},
 	{"cmd/jq", "testing", true, "no binary links testing"},
 	{"cmd/jq", "./internal/conformance/model", true, "broken stores are for tests"},
 }

@@ -8,6 +8,7 @@
 package jqtest
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/seed-ed332417/jq/internal/conformance"
@@ -23,39 +24,48 @@ type Adapter = conformance.Adapter
 type Instance = conformance.Instance
 
 // Run proves the adapter: every case of the contract, each on a fresh store; random sequences of all operations against a
-// reference model; and concurrent histories that must be linearizable.
+// reference model; and concurrent histories that must be linearizable. The parts can be run one by one, where all of them
+// take too long.
 func Run(t *testing.T, a Adapter) {
-	t.Run("Cases", func(t *testing.T) { runCases(t, a) })
-	t.Run("Random", func(t *testing.T) { random.Run(t, a) })
-	t.Run("Linear", func(t *testing.T) { runLinear(t, a) })
+	t.Run("Cases", func(t *testing.T) { Cases(t, a) })
+	t.Run("Random", func(t *testing.T) { Random(t, a) })
+	t.Run("Linear", func(t *testing.T) { Linear(t, a, 300) })
 }
 
-func runCases(t *testing.T, a Adapter) {
+// Cases runs every case of the contract that the adapter does not exclude, several at once.
+func Cases(t *testing.T, a Adapter) {
 	if err := a.CheckExclusions(); err != nil {
 		t.Fatal(err)
 	}
-	ran, excluded := 0, 0
+	var ran, excluded atomic.Int64
+	t.Cleanup(func() {
+		figures.Print(t, "%s: %d cases of the contract, %d excluded", t.Name(), ran.Load(), excluded.Load())
+	})
 	for _, k := range conformance.Cases() {
 		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
 			result := conformance.Run(t.Context(), a, k)
 			for _, line := range result.Log {
 				t.Log(line)
 			}
 			switch {
 			case result.Excluded != "":
-				excluded++
+				excluded.Add(1)
 				t.Skipf("excluded by the adapter: %s", result.Excluded)
 			case result.Failed:
 				t.Fail()
 			}
-			ran++
+			ran.Add(1)
 		})
 	}
-	figures.Print(t, "%s: %d cases of the contract, %d excluded", t.Name(), ran, excluded)
 }
 
-func runLinear(t *testing.T, a Adapter) {
-	report, err := linear.Check(t.Context(), a, linear.Options{})
+// Random plays random sequences of all operations and compares the store with a reference model after each.
+func Random(t *testing.T, a Adapter) { random.Run(t, a) }
+
+// Linear records so many concurrent histories and checks that they are linearizable.
+func Linear(t *testing.T, a Adapter, histories int) {
+	report, err := linear.Check(t.Context(), a, linear.Options{Histories: histories})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/benbjohnson/clock"
-	"github.com/stretchr/testify/require"
 
-	"github.com/seed-ed332417/jq/internal/conformance"
-	"github.com/seed-ed332417/jq/internal/conformance/linear"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/jqtest"
 )
@@ -55,19 +51,7 @@ func TestConformance(t *testing.T) {
 		jqtest.Run(t, adapter(t))
 		return
 	}
-	t.Log("under the race detector, where SQLite in Go is many times slower: every case, a few concurrent histories, and no random sequences")
-	for _, k := range conformance.Cases() {
-		t.Run(k.Name, func(t *testing.T) {
-			t.Parallel()
-			if result := conformance.Run(t.Context(), adapter(t), k); result.Failed {
-				t.Error(strings.Join(result.Log, "\n"))
-			}
-		})
-	}
-	t.Run("Linear", func(t *testing.T) {
-		t.Parallel()
-		report, err := linear.Check(t.Context(), adapter(t), linear.Options{Histories: 20})
-		require.NoError(t, err)
-		t.Log(report)
-	})
+	t.Log("under the race detector, where SQLite in Go is many times slower: every case, fewer concurrent histories, and no random sequences")
+	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, adapter(t)) })
+	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, adapter(t), 30) })
 }

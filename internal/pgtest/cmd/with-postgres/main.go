@@ -1,0 +1,50 @@
+// Command with-postgres runs another command beside a Postgres server that is thrown away afterwards, named to it by
+// JQ_TEST_POSTGRES. Where that variable is set already, the command is just run.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/seed-ed332417/jq/internal/pgtest"
+)
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (code int, err error) {
+	if len(args) == 0 {
+		return 2, errors.New("usage: with-postgres command [argument ...]")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if os.Getenv(pgtest.Variable) == "" {
+		c, failed := pgtest.Start(ctx)
+		if failed != nil {
+			return 1, failed
+		}
+		defer func() { err = errors.Join(err, c.Stop()) }()
+		if err := os.Setenv(pgtest.Variable, c.DSN); err != nil {
+			return 1, err
+		}
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return max(exit.ExitCode(), 1), nil
+	}
+	return 0, err
+}

@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Queues is part of the contract.
+func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
+	return read(ctx, s, nil, (*txn).queues)
+}
+
+// The names of the queues that have jobs of a sort, each found by one step from the name before it.
+const (
+	readyQueues = `
+		WITH RECURSIVE ready(name) AS (
+			SELECT min(queue) FROM {schema}.jobs WHERE state = 'ready'
+			UNION ALL
+			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE state = 'ready' AND queue > ready.name)
+			FROM ready
+			WHERE ready.name IS NOT NULL
+		)
+		SELECT name FROM ready WHERE name IS NOT NULL`
+
+	retryingQueues = `
+		WITH RECURSIVE retrying(name) AS (
+			SELECT min(queue) FROM {schema}.jobs WHERE state = 'failed' AND retry_at IS NOT NULL
+			UNION ALL
+			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE state = 'failed' AND retry_at IS NOT NULL AND queue > retrying.name)
+			FROM retrying
+			WHERE retrying.name IS NOT NULL
+		)
+		SELECT name FROM retrying WHERE name IS NOT NULL`
+
+	finishedQueues = `
+		WITH RECURSIVE finished(name) AS (
+			SELECT min(queue) FROM {schema}.jobs WHERE finished_at IS NOT NULL
+			UNION ALL
+			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE finished_at IS NOT NULL AND queue > finished.name)
+			FROM finished
+			WHERE finished.name IS NOT NULL
+		)
+		SELECT name FROM finished WHERE name IS NOT NULL`
+)
+
+// queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
+// in flight are few.
+func (t *txn) queues() ([]store.Queue, error) {
+	var queues []store.Queue
+	err := t.each(func(rows *sql.Rows) error {
+		var q store.Queue
+		err := rows.Scan(&q.Name, &q.Paused)
+		queues = append(queues, q)
+		return err
+	}, `
+		WITH names(name) AS (
+			SELECT * FROM (`+readyQueues+`) AS ready
+			UNION
+			SELECT * FROM (`+retryingQueues+`) AS retrying
+			UNION
+			SELECT * FROM (`+finishedQueues+`) AS finished
+			UNION
+			SELECT queue FROM {schema}.jobs WHERE state = 'in_flight'
+			UNION
+			SELECT name FROM {schema}.queues WHERE paused
+		)
+		SELECT names.name, coalesce(queues.paused, FALSE)
+		FROM names
+		LEFT JOIN {schema}.queues ON queues.name = names.name
+		ORDER BY names.name`)
+	return queues, err
+}
+
+// SetPaused is part of the contract.
+func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error {
+	_, err := write(ctx, s, store.CheckQueue(queue), func(t *txn) (struct{}, error) {
+		_, err := t.exec(`
+			INSERT INTO {schema}.queues (name, paused)
+			VALUES ($1, $2)
+			ON CONFLICT (name) DO UPDATE
+			SET paused = excluded.paused`,
+			queue, paused)
+		if !paused {
+			t.wake(queue)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Beat is part of the contract.
+func (s *Store) Beat(ctx context.Context, w store.Worker) error {
+	_, err := write(ctx, s, w.Check(), func(t *txn) (struct{}, error) { return struct{}{}, t.beat(w) })
+	return err
+}
+
+// beat writes the worker's row, and forgets workers that have been silent for too long.
+func (t *txn) beat(w store.Worker) error {
+	_, err := t.exec(`
+		DELETE FROM {schema}.workers
+		WHERE name IN (
+			SELECT name
+			FROM {schema}.workers
+			WHERE beat_at <= $1
+			FOR UPDATE SKIP LOCKED)`,
+		t.now.Add(-store.WorkerLife))
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		INSERT INTO {schema}.workers (name, host, pid, queues, slots, running, stale_after, beat_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (name) DO UPDATE
+		SET host = excluded.host,
+			pid = excluded.pid,
+			queues = excluded.queues,
+			slots = excluded.slots,
+			running = excluded.running,
+			stale_after = excluded.stale_after,
+			beat_at = excluded.beat_at`,
+		w.Name, w.Host, w.PID, sqlkit.List(w.Queues), w.Slots, w.Running, int64(sqlkit.MicrosOf(w.StaleAfter)), t.now)
+	return err
+}
+
+// Workers is part of the contract.
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
+	return read(ctx, s, nil, (*txn).workers)
+}
+
+func (t *txn) workers() ([]store.Worker, error) {
+	var workers []store.Worker
+	err := t.each(func(rows *sql.Rows) error {
+		var w store.Worker
+		var queues sqlkit.List
+		var staleAfter sqlkit.Micros
+		var beatAt sqlkit.Time
+		if err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt); err != nil {
+			return err
+		}
+		w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
+		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(t.now)
+		workers = append(workers, w)
+		return nil
+	}, `
+		SELECT name, host, pid, queues, slots, running, stale_after, beat_at
+		FROM {schema}.workers
+		WHERE beat_at > $1
+		ORDER BY name`,
+		t.now.Add(-store.WorkerLife))
+	return workers, err
+}
+
+// Fence is part of the contract.
+func (s *Store) Fence(ctx context.Context) error {
+	_, err := write(ctx, s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.fence() })
+	return err
+}
+
+// fence raises the tokens, and the sequence of ids.
+func (t *txn) fence() error {
+	_, err := t.exec(`
+		UPDATE {schema}.jobs
+		SET token = token + $1,
+			finished_by = ''`,
+		store.FenceStep)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		SELECT setval(
+			pg_get_serial_sequence($2, 'id'),
+			nextval(pg_get_serial_sequence($2, 'id')) + $1::bigint - 1)`,
+		store.FenceStep, t.s.schema+`.jobs`)
+	return err
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// An array is a list of values in the way Postgres writes arrays as text. As such it is a plain string to every driver, and
+// is cast where it is used: $1::bigint[].
+type array struct{ text []byte }
+
+// arrayOf is the array of the numbers.
+func arrayOf(numbers []int64) string {
+	var a array
+	for _, n := range numbers {
+		a.int(n)
+	}
+	return a.String()
+}
+
+// arrayOfTexts is the array of the strings.
+func arrayOfTexts(list []string) string {
+	var a array
+	for _, s := range list {
+		a.string(s)
+	}
+	return a.String()
+}
+
+// String is the whole array.
+func (a *array) String() string {
+	if len(a.text) == 0 {
+		return "{}"
+	}
+	return string(append(a.text, '}'))
+}
+
+func (a *array) next() {
+	if len(a.text) == 0 {
+		a.text = append(a.text, '{')
+	} else {
+		a.text = append(a.text, ',')
+	}
+}
+
+func (a *array) int(n int64) {
+	a.next()
+	a.text = strconv.AppendInt(a.text, n, 10)
+}
+
+func (a *array) null() {
+	a.next()
+	a.text = append(a.text, "NULL"...)
+}
+
+func (a *array) string(s string) {
+	a.next()
+	a.text = append(a.text, '"')
+	for {
+		i := strings.IndexAny(s, `"\`)
+		if i < 0 {
+			break
+		}
+		a.text = append(a.text, s[:i]...)
+		a.text = append(a.text, '\\', s[i])
+		s = s[i+1:]
+	}
+	a.text = append(a.text, s...)
+	a.text = append(a.text, '"')
+}
+
+// doc is a JSON document, or NULL for none.
+func (a *array) doc(doc []byte) {
+	if len(doc) == 0 {
+		a.null()
+		return
+	}
+	a.string(string(doc))
+}
+
+// stamp is a time, or NULL for the zero time.
+func (a *array) stamp(t time.Time) {
+	if t.IsZero() {
+		a.null()
+		return
+	}
+	a.next()
+	a.text = append(a.text, '"')
+	a.text = t.UTC().AppendFormat(a.text, "2006-01-02 15:04:05.999999Z07:00")
+	a.text = append(a.text, '"')
+}
+
+// place is where an index is entered.
+func (a *array) place(p position) {
+	a.next()
+	a.text = append(a.text, '"')
+	a.text = append(a.text, p.text()...)
+	a.text = append(a.text, '"')
+}
+
+// list is a list of strings as the JSON of [sqlkit.List], or NULL for none.
+func (a *array) list(list sqlkit.List) {
+	text, _ := list.Value() // valid strings: cannot fail
+	if text, ok := text.(string); ok {
+		a.string(text)
+		return
+	}
+	a.null()
+}
+
+func (a *array) empty() bool { return len(a.text) == 0 }

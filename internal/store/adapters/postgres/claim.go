@@ -1,0 +1,358 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// FetchAndClaim is part of the contract. A claim whose answer to the commit was lost is released behind the call.
+func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	var c claim
+	jobs, err := call(ctx, s, req.Check(), s.with.claim, func(t *txn) ([]store.Job, error) {
+		c = claim{ClaimRequest: req, trail: s.trails.get(req.Queue)}
+		return c.run(t)
+	})
+	switch {
+	case err == nil:
+		s.trails.change(req.Queue, c.trail, c.moveOn)
+	case len(c.leases) > 0:
+		s.trails.change(req.Queue, c.trail, func(t *trail) { t.looked = time.Time{} })
+		if errors.Is(err, store.ErrInDoubt) {
+			s.aside(func(ctx context.Context) { s.release(ctx, c.leases) })
+		}
+	}
+	return jobs, err
+}
+
+// release gives back what a lost claim may have taken. What fails is left to the end of the leases.
+func (s *Store) release(ctx context.Context, leases []store.Lease) {
+	nacks := make([]store.NAck, len(leases))
+	for i, l := range leases {
+		nacks[i] = store.NAck{Lease: l, Form: store.Release}
+	}
+	_, _ = once(ctx, s, s.with.write, func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
+}
+
+// A claim is one claim under way.
+type claim struct {
+	store.ClaimRequest
+	trail   trail     // where it began
+	horizon time.Time // what is due before it can be seen
+	stuck   bool      // the horizon stands still
+
+	retries, fresh lane
+	looked         bool // from the marks
+	short          bool // there was less than asked for
+	leases         []store.Lease
+}
+
+// A lane is one of the two from which jobs are claimed.
+type lane struct {
+	from [levels]position // where to begin
+	none [levels]bool     // nothing is due in the level
+	last [levels]position // behind what was taken
+}
+
+// run takes what is due, the retries first.
+func (c *claim) run(t *txn) ([]store.Job, error) {
+	var setBack bool
+	if c.horizon, c.stuck, setBack = t.s.horizon.note(t.asOf, t.xmin, t.xmax, t.sent); setBack {
+		t.s.forget()
+		c.trail = t.s.trails.get(c.Queue)
+	}
+	c.fresh.from, c.retries.from = c.trail.fresh.start(), c.trail.retries.start()
+	if c.trail.short || time.Since(c.trail.looked) > lookEvery {
+		if err := c.look(t); err != nil {
+			return nil, err
+		}
+	}
+	chosen, err := c.take(t)
+	if err != nil {
+		return nil, err
+	}
+	if c.short = len(chosen) < c.Limit; c.short && !c.looked {
+		// What was taken so far is taken once more: its rows are locked by this transaction.
+		if err := c.look(t); err != nil {
+			return nil, err
+		}
+		if chosen, err = c.take(t); err != nil {
+			return nil, err
+		}
+		c.short = len(chosen) < c.Limit
+	}
+	return c.lease(t, chosen)
+}
+
+// take chooses the jobs, each lane filling what the other leaves.
+func (c *claim) take(t *txn) ([]*sqlkit.Entry, error) {
+	retries, fresh, err := c.due(t, c.RetryQuota, c.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if room := c.Limit - len(fresh); len(retries) == c.RetryQuota && room > len(retries) && !c.retries.empty() {
+		if retries, _, err = c.due(t, room, 0); err != nil {
+			return nil, err
+		}
+	}
+	return append(retries, fresh...), nil
+}
+
+// due locks the first due jobs: retries up to a quota, then fresh ones up to the limit for both. In each lane a level is one
+// range of its index: what is not yet due lies behind what is, and is never walked over.
+func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, err error) {
+	if c.retries.empty() && c.fresh.empty() {
+		return nil, nil, nil
+	}
+	retryLevels, retryTimes, retryIDs := c.retries.places()
+	freshLevels, freshTimes, freshIDs := c.fresh.places()
+	found, err := t.entries(withDocuments, `
+		WITH retries AS MATERIALIZED (
+			SELECT`+withDocuments+`
+			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
+			CROSS JOIN LATERAL (
+				SELECT *
+				FROM {schema}.jobs
+				WHERE jobs.state = 'failed' AND jobs.retry_at IS NOT NULL
+					AND jobs.queue = $1 AND jobs.priority = place.priority
+					AND (jobs.retry_at, jobs.id) >= (place.due_at, place.id) AND jobs.retry_at <= $2
+				ORDER BY jobs.retry_at, jobs.id
+				LIMIT $9
+				FOR UPDATE SKIP LOCKED
+			) AS jobs
+			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
+			LIMIT $9
+		),
+		fresh AS MATERIALIZED (
+			SELECT`+withDocuments+`
+			FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) AS place (priority, due_at, id)
+			CROSS JOIN LATERAL (
+				SELECT *
+				FROM {schema}.jobs
+				WHERE jobs.state = 'ready'
+					AND jobs.queue = $1 AND jobs.priority = place.priority
+					AND (jobs.run_at, jobs.id) >= (place.due_at, place.id) AND jobs.run_at <= $2
+				ORDER BY jobs.run_at, jobs.id
+				LIMIT $10
+				FOR UPDATE SKIP LOCKED
+			) AS jobs
+			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
+			LIMIT greatest($10 - (SELECT count(*) FROM retries), 0)
+		)
+		SELECT * FROM retries
+		UNION ALL
+		SELECT * FROM fresh`,
+		c.Queue, t.now, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs, quota, limit)
+	slices.SortFunc(found, func(a, b *sqlkit.Entry) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
+	})
+	for _, e := range found {
+		if e.State == store.Failed {
+			retries = append(retries, e)
+		} else {
+			fresh = append(fresh, e)
+		}
+	}
+	return retries, fresh, err
+}
+
+// look finds the first job of each level that is claimable from the mark on, due or not, also where an open transaction
+// holds it, and moves the marks there.
+func (c *claim) look(t *txn) error {
+	c.looked = true
+	retries, fresh := lane{from: c.trail.retries.mark}, lane{from: c.trail.fresh.mark}
+	retryLevels, retryTimes, retryIDs := retries.places()
+	freshLevels, freshTimes, freshIDs := fresh.places()
+	var seen [2][levels]position
+	err := t.each(func(rows *sql.Rows) error {
+		var number, priority int
+		var at sqlkit.Time
+		var id int64
+		err := rows.Scan(&number, &priority, &at, &id)
+		seen[number][levelOf(priority)] = position{time.Time(at), id}
+		return err
+	}, `
+		SELECT 0, place.priority, first.retry_at, first.id
+		FROM unnest($2::smallint[], $3::timestamptz[], $4::bigint[]) AS place (priority, due_at, id)
+		CROSS JOIN LATERAL (
+			SELECT jobs.retry_at, jobs.id
+			FROM {schema}.jobs
+			WHERE jobs.state = 'failed' AND jobs.retry_at IS NOT NULL
+				AND jobs.queue = $1 AND jobs.priority = place.priority
+				AND (jobs.retry_at, jobs.id) >= (place.due_at, place.id)
+			ORDER BY jobs.retry_at, jobs.id
+			LIMIT 1
+		) AS first
+		UNION ALL
+		SELECT 1, place.priority, first.run_at, first.id
+		FROM unnest($5::smallint[], $6::timestamptz[], $7::bigint[]) AS place (priority, due_at, id)
+		CROSS JOIN LATERAL (
+			SELECT jobs.run_at, jobs.id
+			FROM {schema}.jobs
+			WHERE jobs.state = 'ready'
+				AND jobs.queue = $1 AND jobs.priority = place.priority
+				AND (jobs.run_at, jobs.id) >= (place.due_at, place.id)
+			ORDER BY jobs.run_at, jobs.id
+			LIMIT 1
+		) AS first`,
+		c.Queue, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs)
+	if err != nil {
+		return err
+	}
+	c.retries, c.fresh = begin(seen[0], t.now), begin(seen[1], t.now)
+	t.s.trails.change(c.Queue, c.trail, func(kept *trail) {
+		kept.retries.mark = moved(kept.retries.mark, seen[0], c.horizon)
+		kept.fresh.mark = moved(kept.fresh.mark, seen[1], c.horizon)
+		kept.looked = time.Now()
+	})
+	return nil
+}
+
+// begin is the lane from the first jobs that are due in it.
+func begin(seen [levels]position, now time.Time) lane {
+	l := lane{from: seen}
+	for i, first := range seen {
+		l.none[i] = first == position{} || first.at.After(now)
+	}
+	return l
+}
+
+// moved are the marks after a look that has seen the first jobs, none in a level being the zero position.
+func moved(marks, seen [levels]position, horizon time.Time) [levels]position {
+	if horizon.IsZero() {
+		return marks
+	}
+	limit := position{at: horizon.Add(-slack)}
+	for i, first := range seen {
+		if first == (position{}) {
+			first = limit
+		}
+		marks[i] = later(marks[i], earlier(first, limit))
+	}
+	return marks
+}
+
+// places are where to begin, for a statement.
+func (l *lane) places() (priorities, times, ids string) {
+	var p, t, i array
+	for level, from := range l.from {
+		if l.none[level] {
+			continue
+		}
+		p.int(int64(priorityOf(level)))
+		t.place(from)
+		i.int(from.id)
+	}
+	return p.String(), t.String(), i.String()
+}
+
+func (l *lane) empty() bool { return !slices.Contains(l.none[:], false) }
+
+// lease gives the worker a lease on each of the jobs.
+func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
+	if len(chosen) == 0 {
+		return nil, nil
+	}
+	if err := t.moveAttempts(chosen); err != nil {
+		return nil, err
+	}
+	jobs := make([]store.Job, len(chosen))
+	ids := make([]int64, len(chosen))
+	for i, e := range chosen {
+		c.pass(e.Job)
+		e.Claim(c.ClaimRequest, t.now)
+		jobs[i], ids[i] = e.Job, e.ID
+		c.leases = append(c.leases, e.Lease())
+	}
+	_, err := t.exec(`
+		UPDATE {schema}.jobs
+		SET state = 'in_flight',
+			token = token + 1,
+			attempts = attempts + 1,
+			lease_expires_at = $2,
+			worker = $3,
+			retry_at = NULL,
+			checkpoint_seq = 0,
+			progress_seq = 0,
+			finished_by = '',
+			claim_token = token + 1,
+			claimed_at = $4,
+			ended_at = NULL,
+			ending = ''
+		WHERE id = ANY ($1::bigint[])`,
+		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now)
+	return jobs, err
+}
+
+// pass notes that the job, which is claimable, is behind where the claim has ended.
+func (c *claim) pass(j store.Job) {
+	l := &c.fresh
+	if j.State == store.Failed {
+		l = &c.retries
+	}
+	level := levelOf(j.Priority)
+	l.last[level] = later(l.last[level], position{j.Next(), j.ID + 1})
+}
+
+// moveOn brings the cursors to where the claim has ended, once it is committed.
+func (c *claim) moveOn(t *trail) {
+	t.short = c.short
+	for i := range levels {
+		t.fresh.cursor[i] = later(t.fresh.cursor[i], c.clip(c.fresh.last[i]))
+		t.retries.cursor[i] = later(t.retries.cursor[i], c.clip(c.retries.last[i]))
+	}
+}
+
+// clip keeps a cursor from going beyond the horizon, unless that stands still.
+func (c *claim) clip(p position) position {
+	if c.stuck {
+		return p
+	}
+	return earlier(p, position{at: c.horizon})
+}
+
+// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
+// they are too many.
+func (t *txn) moveAttempts(entries []*sqlkit.Entry) error {
+	var moving, crowded []int64
+	for _, e := range entries {
+		if _, kept := e.Latest(); kept {
+			moving = append(moving, e.ID)
+		}
+		if e.Token >= store.MaxAttemptsKept { // a claim has raised the token before it wrote an attempt
+			crowded = append(crowded, e.ID)
+		}
+	}
+	if len(moving) > 0 {
+		_, err := t.exec(`
+			INSERT INTO {schema}.attempts (job_id, token, worker, started_at, ended_at, ending, error)
+			SELECT id, claim_token, worker, claimed_at, ended_at, ending,
+				CASE WHEN ending IN ('failed', 'expired') THEN error ELSE '' END
+			FROM {schema}.jobs
+			WHERE id = ANY ($1::bigint[])`,
+			arrayOf(moving))
+		if err != nil {
+			return err
+		}
+	}
+	if len(crowded) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		DELETE FROM {schema}.attempts
+		WHERE job_id = ANY ($1::bigint[])
+			AND token < (
+				SELECT later.token
+				FROM {schema}.attempts AS later
+				WHERE later.job_id = attempts.job_id
+				ORDER BY later.token DESC
+				LIMIT 1 OFFSET $2::bigint - 2)`,
+		arrayOf(crowded), store.MaxAttemptsKept)
+	return err
+}

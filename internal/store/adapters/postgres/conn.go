@@ -1,0 +1,235 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Openings are what begins the store's transactions, in one message each: time-outs that end with the transaction, then a
+// look at the clock. A row has four columns: the present, when the message had arrived, and the bounds of the snapshot.
+type openings struct {
+	write, claim, read, beat opening
+}
+
+// An opening is how a transaction begins, and on whose connections.
+type opening struct {
+	db   *sqlx.DB
+	text string
+}
+
+// openings writes them out. Heartbeats have connections of their own: they wait behind no other call.
+//
+// A writer has its transaction id before it reads the clock: what it makes due by that time can then not appear before a
+// moment at which every older transaction had ended (see cursor.go). A claim makes nothing due.
+//
+// Writers find rows by their ids and claims go through their indexes in order, whatever the statistics say of a table that
+// was small or empty when they were taken: for any other way, the time grows with what has been done before.
+func (s *Store) openings(o Options) openings {
+	limits := fmt.Sprintf(`
+		SET LOCAL statement_timeout = %d;
+		SET LOCAL lock_timeout = %d;
+		SET LOCAL idle_in_transaction_session_timeout = %d;`,
+		o.Timeout.Milliseconds(), o.LockTimeout.Milliseconds(), o.Timeout.Milliseconds())
+	const byIndex = `
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_hashjoin = off;
+		SET LOCAL enable_mergejoin = off;`
+	write := `
+		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + byIndex + `
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
+			pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint
+		FROM pg_current_snapshot() AS snapshot`
+	claim := `
+		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + byIndex + `
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_sort = off;
+		SELECT clock_timestamp(), statement_timestamp(),
+			pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint
+		FROM pg_current_snapshot() AS snapshot`
+	read := `
+		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;` + limits + `
+		SELECT clock_timestamp(), statement_timestamp(), 0, 0`
+	return openings{write: opening{s.db, write}, claim: opening{s.db, claim}, read: opening{s.db, read}, beat: opening{s.beats, write}}
+}
+
+// mostTries is how often a call is begun anew that was in the way of another.
+const mostTries = 10
+
+// lingering is for how long the answer to a commit is waited for after the caller has gone.
+const lingering = time.Second
+
+// write runs a call that changes something in a transaction of its own.
+func write[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
+	return call(ctx, s, invalid, s.with.write, run)
+}
+
+// read runs a call that changes nothing on one snapshot of the database.
+func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
+	return call(ctx, s, invalid, s.with.read, run)
+}
+
+func call[T any](ctx context.Context, s *Store, invalid error, with opening, run func(t *txn) (T, error)) (T, error) {
+	var none T
+	if err := s.enter(ctx); err != nil {
+		return none, err
+	}
+	if invalid != nil {
+		return none, invalid
+	}
+	for try := 1; ; try++ {
+		answer, err := once(ctx, s, with, run)
+		switch {
+		case err == nil:
+			return answer, nil
+		case !passing(err) || try == mostTries || !pause(ctx, try):
+			return none, s.closedOr(because(ctx, err))
+		}
+	}
+}
+
+// pause waits a little, longer after each try, and says whether the context still goes on.
+func pause(ctx context.Context, try int) bool {
+	return rest(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
+}
+
+// rest waits, and says whether the context still goes on.
+func rest(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once runs the call in one transaction. An error comes with nothing applied, or is ErrInDoubt.
+func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (T, error)) (answer T, err error) {
+	var none T
+	t, err := s.begin(ctx, with)
+	if err != nil {
+		return none, ours(err)
+	}
+	defer t.end()
+	if answer, err = run(t); err != nil {
+		return none, ours(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return none, ours(err)
+	}
+	if err := t.commit(); err != nil {
+		return none, err
+	}
+	return answer, nil
+}
+
+// begin opens a transaction. Nothing is lost by a connection that has died in the pool: another one is taken, until all
+// that can be there have been tried.
+func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
+	for try := 0; ; try++ {
+		conn, err := with.db.Connx(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t := &txn{ctx: ctx, s: s, tx: conn, conn: conn, open: true}
+		err = t.start(with.text)
+		if err == nil {
+			return t, nil
+		}
+		t.end()
+		if codeOf(err) != "" || ctx.Err() != nil || try > s.options.MaxConns {
+			return nil, err
+		}
+	}
+}
+
+// start sends the opening, and learns what time it is.
+func (t *txn) start(opening string) error {
+	n := t.s.now
+	before := n.read(time.Time{}) // of an injected clock
+	t.sent = time.Now()
+	var database, arrived time.Time
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&database, &arrived, &t.xmin, &t.xmax) }, opening)
+	if err != nil {
+		return err
+	}
+	t.now, t.asOf = n.get(database), before
+	if n.clock == nil {
+		t.asOf = store.Truncate(arrived)
+	}
+	return nil
+}
+
+// commit tells of jobs that have become claimable, and commits. From here on the caller's context no longer decides, so
+// that the answer is known if the server gives it in time.
+func (t *txn) commit() error {
+	var text strings.Builder
+	now, later := t.s.herald.sort(t.woken)
+	for _, queue := range now {
+		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(queue) + `); `)
+	}
+	text.WriteString(`COMMIT`)
+	ctx, cancel := linger(t.ctx, lingering)
+	defer cancel()
+	if _, err := t.conn.ExecContext(ctx, text.String()); err != nil {
+		return committed(err)
+	}
+	t.open = false
+	t.s.hub.tell(t.woken...) // those in this process need not wait for the server
+	t.s.herald.put(later)
+	return nil
+}
+
+// linger is a context that ends a while after the other one.
+func linger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(d, cancel)
+		context.AfterFunc(longer, func() { late.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
+// end gives the connection back, and rolls back what was not committed. A connection in trouble is not used again.
+func (t *txn) end() {
+	if t.open {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.s.options.Timeout)
+		defer cancel()
+		if _, err := t.conn.ExecContext(ctx, `ROLLBACK`); err != nil {
+			discard(t.conn)
+		}
+	}
+	_ = t.conn.Close()
+}
+
+func discard(conn *sqlx.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+// aside runs something behind the calls, for as long as a call takes. A store that is closed waits for it.
+func (s *Store) aside(f func(ctx context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed() {
+		return
+	}
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
+		defer cancel()
+		f(ctx)
+	})
+}

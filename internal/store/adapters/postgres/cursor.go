@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Where claims begin.
+//
+// A claim that walks its index from the head walks over the entries of all jobs taken since the last vacuum, and while some
+// session holds a snapshot open, of all since then: the walk grows without end. So a store remembers, for each queue, lane
+// and priority, two places in the index. The mark is exact: nothing before it is claimable, or ever will be. The cursor is
+// where the latest claim ended. Most claims begin at the cursor; one in a while, and every claim that comes back short,
+// begins at the mark, which moves on then.
+//
+// What makes the mark exact. A job becomes claimable by time at its due time, which is never before the now of the
+// transaction that wrote it. That now is read after the transaction has its number. So once every transaction has ended that
+// was numbered before some moment, nothing due before that moment can appear any more: that is the horizon. A mark moves to
+// the first job that is seen claimable from the old mark on, where a job counts as such that an open transaction has
+// claimed, since that may roll back; and never beyond the horizon.
+//
+// A cursor goes no further than the horizon either, and then misses nothing at all, not even the order. Only while a
+// transaction that writes stays open for long, so that the horizon stands still, does the cursor go on without it. What then
+// appears behind the cursor, and what a rolled-back claim of another store leaves behind it, waits for the next look from
+// the mark.
+
+const (
+	lookEvery = 500 * time.Millisecond // a claim begins at the mark, in real time
+	stuckFor  = time.Second            // the horizon counts as standing still, in real time
+	slack     = 100 * time.Millisecond // by which the database's clock may be set back unnoticed
+	mostPairs = 64                     // moments that are remembered
+	mostTrail = 10_000                 // queues whose places are remembered
+)
+
+// A position is a place in the index of one queue, lane and priority.
+type position struct {
+	at time.Time // zero for the head
+	id int64
+}
+
+func (p position) before(other position) bool {
+	return p.at.Before(other.at) || p.at.Equal(other.at) && p.id < other.id
+}
+
+// text is the time for a statement.
+func (p position) text() string {
+	if p.at.IsZero() {
+		return "-infinity"
+	}
+	return p.at.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
+}
+
+func earlier(p, other position) position {
+	if other.before(p) {
+		return other
+	}
+	return p
+}
+
+func later(p, other position) position {
+	if p.before(other) {
+		return other
+	}
+	return p
+}
+
+// A horizon knows before which moment every transaction has ended.
+type horizon struct {
+	mu     sync.Mutex // guards what follows
+	pairs  []pair     // moments not known to be past, the oldest first
+	past   time.Time  // every transaction that read a now before it has ended
+	latest time.Time  // the latest moment seen
+	told   time.Time  // when it was, by the process's own monotonic clock
+}
+
+// A pair says that transactions with numbers from xmax on read the moment at, or a later one.
+type pair struct {
+	at   time.Time
+	xmax int64
+	seen time.Time // by the process's own monotonic clock
+}
+
+// note learns from a snapshot that was asked for at the time sent by the process's own clock. It returns the horizon; whether
+// it stands still; and whether the database's clock was set back, after which no place can be trusted.
+func (h *horizon) note(at time.Time, xmin, xmax int64, sent time.Time) (past time.Time, stuck, setBack bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := time.Now()
+	if at.Before(h.latest.Add(-slack)) && sent.After(h.told) {
+		h.pairs, h.past, h.latest, h.told = nil, time.Time{}, at, seen
+		return time.Time{}, false, true
+	}
+	if at.After(h.latest) {
+		h.latest, h.told = at, seen
+		h.pairs = append(h.pairs, pair{at, xmax, seen})
+	}
+	for len(h.pairs) > 0 && h.pairs[0].xmax <= xmin {
+		h.past = h.pairs[0].at
+		h.pairs = h.pairs[1:]
+	}
+	if len(h.pairs) > mostPairs {
+		h.thin()
+	}
+	return h.past, len(h.pairs) > 0 && seen.Sub(h.pairs[0].seen) > stuckFor, false
+}
+
+// thin forgets every other moment.
+func (h *horizon) thin() {
+	var kept []pair
+	for i := 0; i < len(h.pairs); i += 2 {
+		kept = append(kept, h.pairs[i])
+	}
+	h.pairs = kept
+}
+
+// A leaseMark is the mark in the index of leases, for recovery.
+type leaseMark struct {
+	mu  sync.Mutex // guards what follows
+	at  position
+	age int // how often it was forgotten
+}
+
+func (m *leaseMark) get() (at position, age int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at, m.age
+}
+
+func (m *leaseMark) set(at position, age int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if age == m.age {
+		m.at = later(m.at, at)
+	}
+}
+
+func (m *leaseMark) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at, m.age = position{}, m.age+1
+}
+
+// forget drops every place that was remembered.
+func (s *Store) forget() {
+	s.trails.forget()
+	s.leases.forget()
+}
+
+// levels are the priorities, the highest first.
+const levels = store.MaxPriority - store.MinPriority + 1
+
+func levelOf(priority int) int { return store.MaxPriority - priority }
+
+func priorityOf(level int) int { return store.MaxPriority - level }
+
+// A trail is what is remembered of the lanes of one queue.
+type trail struct {
+	fresh, retries places
+	looked         time.Time // from the marks, by the process's own monotonic clock
+	short          bool      // the latest claim found less than it asked for
+	age            int       // which forgetting it has come after
+}
+
+// Places are those of one lane, by level.
+type places struct {
+	mark   [levels]position
+	cursor [levels]position
+}
+
+// start is where a claim begins in each level.
+func (p *places) start() (from [levels]position) {
+	for i := range from {
+		from[i] = later(p.mark[i], p.cursor[i])
+	}
+	return from
+}
+
+// Trails are those of all queues.
+type trails struct {
+	mu    sync.Mutex // guards what follows
+	queue map[string]*trail
+	age   int
+}
+
+func newTrails() *trails { return &trails{queue: map[string]*trail{}} }
+
+// get is a copy of the queue's trail.
+func (t *trails) get(queue string) trail {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found, ok := t.queue[queue]; ok {
+		return *found
+	}
+	return trail{age: t.age}
+}
+
+// forget drops all of them, and what is under way as well.
+func (t *trails) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.queue)
+	t.age++
+}
+
+// change applies what a claim has learned that began with the given copy.
+func (t *trails) change(queue string, from trail, f func(*trail)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if from.age != t.age {
+		return
+	}
+	found, ok := t.queue[queue]
+	if !ok {
+		if len(t.queue) >= mostTrail {
+			clear(t.queue)
+		}
+		found = &trail{age: t.age}
+		t.queue[queue] = found
+	}
+	f(found)
+}

@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Enqueue is part of the contract.
+func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	return write(ctx, s, req.Check(), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
+}
+
+// enqueue adds the jobs, or answers as before if the request key is known.
+func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
+	if len(req.Jobs) == 0 {
+		return nil, nil
+	}
+	if req.RequestKey == "" {
+		return t.add(req.Jobs)
+	}
+	sum := req.Fingerprint()
+	fingerprint := hex.EncodeToString(sum[:])
+	first, known, err := t.remembered(req.RequestKey, fingerprint)
+	if err != nil || known {
+		return first, err
+	}
+	answers, err := t.add(req.Jobs)
+	if err != nil {
+		return nil, err
+	}
+	return answers, t.remember(req.RequestKey, fingerprint, answers)
+}
+
+// remembered is what the first request with the key was answered. The key is locked, so that the same request at the same
+// time waits for this one.
+func (t *txn) remembered(key, fingerprint string) (answers []store.Enqueued, known bool, err error) {
+	var first, text sql.NullString
+	var createdAt time.Time
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&first, &text, &createdAt) }, `
+		INSERT INTO {schema}.request_keys (request_key, created_at)
+		VALUES ($1, $2)
+		ON CONFLICT (request_key) DO UPDATE
+		SET request_key = excluded.request_key
+		RETURNING fingerprint, answer, created_at`,
+		key, t.now)
+	switch {
+	case err != nil || !first.Valid || !createdAt.After(t.now.Add(-store.RequestKeyLife)):
+		return nil, false, err
+	case first.String != fingerprint:
+		return nil, false, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
+	}
+	return answers, true, json.Unmarshal([]byte(text.String), &answers)
+}
+
+// remember keeps the answer, and forgets some that are too old.
+func (t *txn) remember(key, fingerprint string, answers []store.Enqueued) error {
+	text, err := json.Marshal(answers)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		UPDATE {schema}.request_keys
+		SET fingerprint = $2,
+			answer = $3,
+			created_at = $4
+		WHERE request_key = $1`,
+		key, fingerprint, string(text), t.now)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		DELETE FROM {schema}.request_keys
+		WHERE request_key IN (
+			SELECT request_key
+			FROM {schema}.request_keys
+			WHERE created_at <= $1
+			ORDER BY created_at
+			LIMIT 10
+			FOR UPDATE SKIP LOCKED)`,
+		t.now.Add(-store.RequestKeyLife))
+	return err
+}
+
+// add inserts what is no duplicate.
+func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+	var keys []string
+	for _, n := range jobs {
+		if n.UniqueKey != "" {
+			keys = append(keys, n.UniqueKey)
+		}
+	}
+	holders, err := t.holders(keys)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]store.Enqueued, len(jobs))
+	fresh := make([]store.Job, 0, len(jobs))
+	places := make([]int, len(jobs)) // of each job among the fresh ones, its own or that of the one that holds its key
+	taken := map[string]int{}
+	for i, n := range jobs {
+		places[i] = len(fresh)
+		if n.UniqueKey != "" {
+			if h := holders[n.UniqueKey]; h.id != 0 {
+				answers[i] = store.Enqueued{ID: h.id, State: h.state, Duplicate: true}
+				continue
+			}
+			if place, twice := taken[n.UniqueKey]; twice {
+				places[i], answers[i].Duplicate = place, true
+				continue
+			}
+			taken[n.UniqueKey] = len(fresh)
+		}
+		fresh = append(fresh, n.Row(0, t.now))
+	}
+	if err := t.insert(fresh); err != nil {
+		return nil, err
+	}
+	for i := range answers {
+		if answers[i].ID == 0 {
+			answers[i].ID, answers[i].State = fresh[places[i]].ID, store.Ready
+		}
+	}
+	return answers, t.hold(fresh)
+}
+
+// insert adds the jobs in their order, and gives them their ids.
+func (t *txn) insert(jobs []store.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	var queues, kinds, priorities, runAts, maxRetries, bases, caps, jitters, timeouts, keys, windows, traces, tags, payloads array
+	for _, j := range jobs {
+		queues.string(j.Queue)
+		kinds.string(j.Kind)
+		priorities.int(int64(j.Priority))
+		runAts.stamp(j.RunAt)
+		maxRetries.int(int64(j.MaxRetries))
+		bases.int(int64(sqlkit.MicrosOf(j.Backoff.Base)))
+		caps.int(int64(sqlkit.MicrosOf(j.Backoff.Cap)))
+		jitters.int(int64(j.Backoff.Jitter))
+		timeouts.int(int64(sqlkit.MicrosOf(j.Timeout)))
+		keys.string(j.UniqueKey)
+		windows.int(int64(sqlkit.MicrosOf(j.UniqueFor)))
+		traces.string(j.Trace)
+		tags.list(j.Tags)
+		payloads.doc(j.Payload)
+		t.wakeFor(j)
+	}
+	place := 0
+	return t.each(func(rows *sql.Rows) error {
+		place++
+		return rows.Scan(&jobs[place-1].ID)
+	}, `
+		INSERT INTO {schema}.jobs (
+			queue, kind, priority, state, run_at,
+			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
+			unique_key, unique_for, trace, tags, payload, enqueued_at)
+		SELECT queue, kind, priority, 'ready', run_at,
+			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
+			unique_key, unique_for, trace, tags, payload, $15
+		FROM unnest(
+			$1::text[], $2::text[], $3::smallint[], $4::timestamptz[],
+			$5::integer[], $6::bigint[], $7::bigint[], $8::smallint[], $9::bigint[],
+			$10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[]
+		) WITH ORDINALITY AS new (
+			queue, kind, priority, run_at,
+			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
+			unique_key, unique_for, trace, tags, payload, place)
+		ORDER BY place
+		RETURNING id`,
+		queues.String(), kinds.String(), priorities.String(), runAts.String(),
+		maxRetries.String(), bases.String(), caps.String(), jitters.String(), timeouts.String(),
+		keys.String(), windows.String(), traces.String(), tags.String(), payloads.String(), t.now)
+}
+
+// A holder is the job that holds a unique key.
+type holder struct {
+	id    int64
+	state store.State // empty if the job is gone
+}
+
+// holders locks the keys, in their order, until the transaction ends, and returns who holds them now.
+func (t *txn) holders(keys []string) (map[string]holder, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	found, jobs := map[string]holder{}, map[int64]string{}
+	err := t.each(func(rows *sql.Rows) error {
+		var key string
+		var id sql.NullInt64
+		var until sqlkit.Time
+		if err := rows.Scan(&key, &id, &until); err != nil || !id.Valid {
+			return err
+		}
+		switch window := time.Time(until); {
+		case window.IsZero():
+			jobs[id.Int64] = key
+		case window.After(t.now):
+			jobs[id.Int64] = key
+			found[key] = holder{id: id.Int64}
+		}
+		return nil
+	}, `
+		INSERT INTO {schema}.unique_keys (unique_key)
+		SELECT unique_key
+		FROM unnest($1::text[]) WITH ORDINALITY AS wanted (unique_key, place)
+		ORDER BY place
+		ON CONFLICT (unique_key) DO UPDATE
+		SET unique_key = excluded.unique_key
+		RETURNING unique_key, job_id, until`,
+		arrayOfTexts(keys))
+	if err != nil || len(jobs) == 0 {
+		return found, err
+	}
+	ids := make([]int64, 0, len(jobs))
+	for id := range jobs {
+		ids = append(ids, id)
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		var h holder
+		var live bool
+		err := rows.Scan(&h.id, &h.state, &live)
+		if _, window := found[jobs[h.id]]; live || window {
+			found[jobs[h.id]] = h
+		}
+		return err
+	}, `
+		SELECT id, state, finished_at IS NULL
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])`,
+		arrayOf(ids))
+	return found, err
+}
+
+// hold gives the keys, which are locked, to the jobs, and forgets some windows that have ended.
+func (t *txn) hold(jobs []store.Job) error {
+	var keys, ids, untils array
+	windows := false
+	for _, j := range jobs {
+		if j.UniqueKey == "" {
+			continue
+		}
+		keys.string(j.UniqueKey)
+		ids.int(j.ID)
+		if j.UniqueFor == 0 {
+			untils.null()
+			continue
+		}
+		untils.stamp(t.now.Add(j.UniqueFor))
+		windows = true
+	}
+	if keys.empty() {
+		return nil
+	}
+	_, err := t.exec(`
+		UPDATE {schema}.unique_keys
+		SET job_id = taken.job_id,
+			until = taken.until
+		FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) AS taken (unique_key, job_id, until)
+		WHERE unique_keys.unique_key = taken.unique_key`,
+		keys.String(), ids.String(), untils.String())
+	if err != nil || !windows {
+		return err
+	}
+	_, err = t.exec(`
+		DELETE FROM {schema}.unique_keys
+		WHERE unique_key IN (
+			SELECT unique_key
+			FROM {schema}.unique_keys
+			WHERE until <= $1
+			ORDER BY until
+			LIMIT 10
+			FOR UPDATE SKIP LOCKED)`,
+		t.now)
+	return err
+}

@@ -1,0 +1,273 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// TestLockedJobIsBusy: a heartbeat waits for no caller's transaction, and the others of its jobs do not either.
+func TestLockedJobIsBusy(t *testing.T) {
+	s := openStore(t, Options{})
+	enqueue(t, s, 3)
+	held := claimN(t, s, 3)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held[1:2]))
+	require.NoError(t, err)
+	var leases []store.Lease
+	for _, j := range held {
+		leases = append(leases, j.Lease())
+	}
+	outcomes, err := s.Extend(t.Context(), leases, time.Hour)
+	require.NoError(t, err)
+	for i, want := range []store.Status{store.StatusOK, store.StatusBusy, store.StatusOK} {
+		assert.Equal(t, want, outcomes[i].Status)
+	}
+	require.NoError(t, tx.Rollback())
+}
+
+// TestLockTimeOut: who must wait for a locked job gives up in time, with nothing applied, whatever the caller's patience.
+func TestLockTimeOut(t *testing.T) {
+	s := openStore(t, Options{LockTimeout: 50 * time.Millisecond})
+	enqueue(t, s, 1)
+	held := claimN(t, s, 1)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held))
+	require.NoError(t, err)
+	_, err = s.Ack(t.Context(), acksOf(held))
+	assert.ErrorIs(t, err, store.ErrUnavailable)
+	assert.Contains(t, err.Error(), "another transaction holds the rows for too long")
+	require.NoError(t, tx.Rollback())
+	outcomes, err := s.Ack(t.Context(), acksOf(held))
+	require.NoError(t, err)
+	assert.Equal(t, store.StatusOK, outcomes[0].Status)
+}
+
+// TestServerGoesAwayAndComesBack ends all sessions of the store, idle and in mid-call.
+func TestServerGoesAwayAndComesBack(t *testing.T) {
+	s := openStore(t, Options{})
+	enqueue(t, s, 1)
+	held := claimN(t, s, 1)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held))
+	require.NoError(t, err)
+
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := s.Ack(context.Background(), acksOf(held))
+		waiting <- err
+	}()
+	killer := openKiller(t)
+	require.Eventually(t, func() bool { return killer.end(t, s, `wait_event_type = 'Lock'`) > 0 }, 5*time.Second, time.Millisecond)
+	err = <-waiting
+	assert.ErrorIs(t, err, store.ErrUnavailable, "it was ended before its commit")
+	require.NoError(t, tx.Commit())
+
+	killer.end(t, s, `state = 'idle'`)
+	outcomes, err := s.Ack(t.Context(), acksOf(held))
+	require.NoError(t, err, "connections that died in the pool are no caller's concern")
+	assert.Equal(t, store.StatusOK, outcomes[0].Status)
+}
+
+// TestLostCommitIsInDoubt ends the session between the last statement and the commit.
+func TestLostCommitIsInDoubt(t *testing.T) {
+	s := openStore(t, Options{})
+	killer := openKiller(t)
+	_, err := once(t.Context(), s, s.with.write, func(tn *txn) (int, error) {
+		var pid int
+		if err := tn.conn.GetContext(tn.ctx, &pid, `SELECT pg_backend_pid()`); err != nil {
+			return 0, err
+		}
+		_, err := killer.store.db.Exec(`SELECT pg_terminate_backend($1, 5000)`, pid)
+		return 0, err
+	})
+	assert.ErrorIs(t, err, store.ErrInDoubt)
+	assert.NotErrorIs(t, err, store.ErrUnavailable)
+	enqueue(t, s, 1)
+}
+
+// A killer ends other sessions.
+type killer struct{ store *Store }
+
+func openKiller(t *testing.T) killer { return killer{openStore(t, Options{})} }
+
+// end ends the sessions that use the schema of the store, and says how many those were.
+func (k killer) end(t *testing.T, s *Store, which string) (n int) {
+	t.Helper()
+	require.NoError(t, k.store.db.Get(&n, `
+		SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 5000))
+		FROM pg_stat_activity
+		WHERE pid <> pg_backend_pid() AND application_name = $1 AND `+which, s.options.Schema))
+	return n
+}
+
+// TestDeadlockIsRetried lets two calls lock two keys in opposite orders, by way of a caller's transaction.
+func TestDeadlockIsRetried(t *testing.T) {
+	s := openStore(t, Options{})
+	enqueue(t, s, 2)
+	held := claimN(t, s, 2)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '10s'`) // so that ours is the one to give way
+	require.NoError(t, err)
+	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held[1:]))
+	require.NoError(t, err)
+	var wait sync.WaitGroup
+	var outcomes []store.Outcome
+	var ours error
+	wait.Go(func() { outcomes, ours = s.Ack(context.Background(), acksOf(held)) }) // has the first, waits for the second
+	locked := func() bool {
+		var n int
+		err := s.db.Get(&n, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
+		return err == nil && n > 0
+	}
+	require.Eventually(t, locked, 5*time.Second, time.Millisecond)
+	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held[:1]))
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	wait.Wait()
+	require.NoError(t, ours)
+	for _, o := range outcomes {
+		assert.Equal(t, store.StatusOK, o.Status)
+	}
+}
+
+// TestInTxOfAnotherDriver: a caller's transaction by pgx.
+func TestInTxOfAnotherDriver(t *testing.T) {
+	s := openStore(t, Options{})
+	enqueue(t, s, 3)
+	held := claimN(t, s, 3)
+	config, err := pgx.ParseConfig(pgtest.DSN(t))
+	require.NoError(t, err)
+	db := stdlib.OpenDB(*config)
+	defer func() { assert.NoError(t, db.Close()) }()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	w := s.InTx(tx)
+	jobs := benchJobs(2)
+	jobs[0].UniqueKey, jobs[0].Tags = `a "key" \ of {many}, words`, []string{`{"a"}`, `b\c`}
+	jobs[1].UniqueKey, jobs[1].UniqueFor = "window", time.Hour
+	answers, err := w.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs, RequestKey: "request"})
+	require.NoError(t, err)
+	again, err := w.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs, RequestKey: "request"})
+	require.NoError(t, err)
+	assert.Equal(t, answers, again)
+	_, err = w.Ack(t.Context(), []store.Ack{{Lease: held[0].Lease(), Result: []byte(`{"a": "b"}`)}})
+	require.NoError(t, err)
+	_, err = w.NAck(t.Context(), []store.NAck{{Lease: held[1].Lease(), Form: store.After, Delay: time.Hour, Error: `"x" \ ‑`}})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+
+	for id, want := range map[int64]store.State{
+		answers[0].ID: store.Ready, held[0].ID: store.Succeeded, held[1].ID: store.Retrying, held[2].ID: store.InFlight,
+	} {
+		got, err := s.Get(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, want, got.Phase())
+	}
+	got, err := s.Get(t.Context(), answers[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, jobs[0].Tags, got.Tags)
+	assert.Equal(t, jobs[0].UniqueKey, got.UniqueKey)
+
+	tx, err = db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = s.InTx(tx).Ack(t.Context(), []store.Ack{{Lease: held[0].Lease()}})
+	assert.ErrorIs(t, err, store.ErrAlreadyFinished)
+	require.NoError(t, tx.Rollback())
+}
+
+// TestUndeliveredClaimIsReleased: the answer to a claim's commit is lost although it was applied.
+func TestUndeliveredClaimIsReleased(t *testing.T) {
+	s := openStore(t, Options{})
+	enqueue(t, s, 5)
+	held := claimN(t, s, 5)
+	var leases []store.Lease
+	for _, j := range held {
+		leases = append(leases, j.Lease())
+	}
+	s.aside(func(ctx context.Context) { s.release(ctx, leases) })
+	s.running.Wait()
+	again := claimN(t, s, 5)
+	require.Len(t, again, 5)
+	assert.Equal(t, 1, again[0].Attempts, "a released claim does not count")
+}
+
+func TestErrorsByCode(t *testing.T) {
+	for code, k := range map[string]struct {
+		commit error
+		passes bool
+	}{
+		codeSerialization: {store.ErrUnavailable, true},
+		codeDeadlock:      {store.ErrUnavailable, true},
+		codeFull:          {store.ErrUnavailable, false},
+		"57P01":           {store.ErrInDoubt, false},
+		"08006":           {store.ErrInDoubt, false},
+		"":                {store.ErrInDoubt, false},
+	} {
+		var err error = errors.New("connection reset")
+		if code != "" {
+			err = &pq.Error{Code: pqerror.Code(code)}
+		}
+		assert.ErrorIs(t, ours(err), store.ErrUnavailable, code)
+		assert.ErrorIs(t, committed(err), k.commit, code)
+		assert.Equal(t, k.passes, passing(ours(err)), code)
+	}
+}
+
+// TestBeatsHaveTheirOwnConnections: a heartbeat comes through while every other connection waits for a locked job.
+func TestBeatsHaveTheirOwnConnections(t *testing.T) {
+	s := openStore(t, Options{MaxConns: 2})
+	enqueue(t, s, 2)
+	held := claimN(t, s, 2)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held[:1]))
+	require.NoError(t, err)
+	var waiting sync.WaitGroup
+	for range 3 {
+		waiting.Go(func() { _, _ = s.Ack(context.Background(), acksOf(held[:1])) })
+	}
+	require.Eventually(t, func() bool { return s.db.Stats().InUse == 2 }, 5*time.Second, time.Millisecond)
+	outcomes, err := s.Extend(t.Context(), []store.Lease{held[1].Lease()}, time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, store.StatusOK, outcomes[0].Status)
+	require.NoError(t, tx.Rollback())
+	waiting.Wait()
+}
+
+// TestWakeUpsWithoutListening: behind a pooling proxy without a direct way to the server, wake-ups come by and by.
+func TestWakeUpsWithoutListening(t *testing.T) {
+	s := openStore(t, Options{Pooled: true})
+	named, err := s.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+	unnamed, err := s.Subscribe(t.Context(), nil)
+	require.NoError(t, err)
+	enqueue(t, s, 1)
+	for _, wakeups := range []<-chan store.Wakeup{named, unnamed} {
+		select {
+		case w := <-wakeups:
+			assert.Equal(t, "q", w.Queue)
+		case <-time.After(10 * pollEvery):
+			require.Fail(t, "no wake-up came")
+		}
+	}
+}

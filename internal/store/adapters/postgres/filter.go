@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A where is a condition that grows.
+type where struct {
+	terms []string
+	args  []any
+}
+
+// and adds a term, in which $? stands for the argument.
+func (w *where) and(term string, arg any) {
+	w.terms = append(w.terms, strings.ReplaceAll(term, `$?`, w.arg(arg)))
+}
+
+// arg adds an argument, and returns its name in the statement.
+func (w *where) arg(arg any) string {
+	w.args = append(w.args, arg)
+	return `$` + strconv.Itoa(len(w.args))
+}
+
+func (w *where) text() string {
+	if len(w.terms) == 0 {
+		return ""
+	}
+	return `
+		WHERE ` + strings.Join(w.terms, `
+			AND `)
+}
+
+// chosen is the filter as a condition on jobs.
+func chosen(f store.Filter, now time.Time) *where {
+	w := &where{}
+	if len(f.IDs) > 0 {
+		w.and(`id = ANY ($?::bigint[])`, arrayOf(f.IDs))
+	}
+	if f.After != 0 {
+		w.and(`id > $?`, f.After)
+	}
+	if f.Queue != "" {
+		w.and(`queue = $?`, f.Queue)
+	}
+	if f.Kind != "" {
+		w.and(`kind = $?`, f.Kind)
+	}
+	if f.Tag != "" {
+		w.and(`tags::jsonb ? $?::text`, f.Tag)
+	}
+	if f.Worker != "" {
+		w.and(`worker = $?`, f.Worker)
+	}
+	if f.UniqueKey != "" {
+		w.and(`unique_key = $? AND unique_key <> ''`, f.UniqueKey)
+	}
+	if len(f.States) > 0 {
+		w.terms = append(w.terms, inStates(f.States))
+	}
+	if f.FinishedFor != 0 {
+		w.and(`finished_at <= $?`, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
+	}
+	return w
+}
+
+// A stateTerm is how a condition asks for a state or a face of one, in the words of the indexes.
+type stateTerm struct {
+	state store.State
+	term  string
+}
+
+var stateTerms = []stateTerm{
+	{store.Ready, `state = 'ready'`},
+	{store.InFlight, `state = 'in_flight'`},
+	{store.Succeeded, `state = 'succeeded' AND finished_at IS NOT NULL`},
+	{store.Cancelled, `state = 'cancelled' AND finished_at IS NOT NULL`},
+	{store.Failed, `state = 'failed'`},
+	{store.Retrying, `state = 'failed' AND retry_at IS NOT NULL`},
+	{store.Dead, `state = 'failed' AND retry_at IS NULL`},
+}
+
+// inStates is the condition that a job is in one of the states.
+func inStates(states []store.State) string {
+	var terms []string
+	for _, s := range stateTerms {
+		if slices.Contains(states, s.state) {
+			terms = append(terms, s.term)
+		}
+	}
+	return `(` + strings.Join(terms, ` OR `) + `)`
+}

@@ -1,0 +1,360 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Ack is part of the contract.
+func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	return write(ctx, s, store.CheckAcks(acks), func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
+}
+
+// ack tries first what is nearly always so: every lease holds and no result is refused. The statement must find its jobs by
+// their ids: the index of leases still has those that were finished since the last vacuum, and an open snapshot keeps them
+// there, so the state is asked for in words that are not the index's.
+func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
+	held := make([]store.Lease, len(acks))
+	outcomes := make([]store.Outcome, len(acks))
+	kept := make(map[int64][]byte, len(acks))
+	for i, a := range acks {
+		held[i], kept[a.ID] = a.Lease, a.Result
+		outcomes[i] = store.Outcome{ID: a.ID, Status: store.StatusOK, State: store.Succeeded, Token: a.Token}
+	}
+	refused := func(a store.Ack) bool { return a.Refused() != nil }
+	if t.strict || slices.ContainsFunc(acks, refused) || repeats(held) {
+		return t.ackEach(acks)
+	}
+	inOrder(held)
+	ids, tokens := leases(held)
+	var results array
+	for _, l := range held {
+		results.doc(kept[l.ID])
+	}
+	n, err := t.exec(`
+		UPDATE {schema}.jobs
+		SET state = 'succeeded',
+			lease_expires_at = NULL,
+			result = ack.result,
+			error = '',
+			finished_at = $4,
+			finished_by = 'ack',
+			ended_at = $4,
+			ending = 'succeeded'
+		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
+		WHERE jobs.id = ack.id AND jobs.token = ack.token AND jobs.state || '' = 'in_flight'`,
+		ids, tokens, results.String(), t.now)
+	if err != nil || n == len(acks) {
+		return outcomes, err
+	}
+	return t.ackEach(acks) // those that were finished just now are finished by the same Ack, and answered so
+}
+
+// ackEach decides job by job.
+func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
+	return onLeases(t, acks, verb[store.Ack]{
+		wanted: withDocuments,
+		lease:  func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
+		check:  func(a store.Ack) error { return t.refusedResult(a) },
+		apply:  func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
+	})
+}
+
+// refusedResult is an error in a caller's transaction; elsewhere the job is dead by it.
+func (t *txn) refusedResult(a store.Ack) error {
+	if refused := a.Refused(); refused != nil && t.strict {
+		return &store.InvalidError{Field: "result", Rule: "must be a JSON document within the limits"}
+	}
+	return nil
+}
+
+// NAck is part of the contract.
+func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	return write(ctx, s, store.CheckNAcks(nacks), func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
+}
+
+func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
+	return onLeases(t, nacks, verb[store.NAck]{
+		wanted: columns,
+		lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
+			by, _ := sqlkit.WayOf(n.Form)
+			return n.Lease, by
+		},
+		check: store.NAck.Check,
+		apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
+	})
+}
+
+// Extend is part of the contract.
+func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	invalid := store.CheckExtend(leases, ttl)
+	return call(ctx, s, invalid, s.with.beat, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
+}
+
+// extend tries first what is nearly always so: every lease holds, and no job is locked.
+func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	if repeats(held) {
+		return t.extendEach(held, ttl)
+	}
+	until := t.now.Add(ttl.Truncate(store.Resolution))
+	ids, tokens := leases(held)
+	n, err := t.exec(`
+		WITH held AS MATERIALIZED (
+			SELECT jobs.id
+			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
+			CROSS JOIN LATERAL (
+				SELECT jobs.id
+				FROM {schema}.jobs
+				WHERE jobs.id = lease.id AND jobs.token = lease.token AND jobs.state || '' = 'in_flight'
+				FOR UPDATE SKIP LOCKED
+			) AS jobs
+		)
+		UPDATE {schema}.jobs
+		SET lease_expires_at = $3
+		FROM held
+		WHERE jobs.id = held.id`,
+		ids, tokens, until)
+	if err != nil {
+		return nil, err
+	}
+	if n < len(held) {
+		return t.extendEach(held, ttl) // those that were extended just now are extended to the same end
+	}
+	outcomes := make([]store.Outcome, len(held))
+	for i, l := range held {
+		outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusOK, State: store.InFlight, Token: l.Token, Next: until}
+	}
+	return outcomes, nil
+}
+
+// extendEach decides job by job. The store's own transactions are over soon, and are given a moment; for a caller's, which
+// may last, nobody waits.
+func (t *txn) extendEach(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		outcomes, err := t.extendUnlocked(held, ttl)
+		busy := func(o store.Outcome) bool { return o.Status == store.StatusBusy }
+		if err != nil || !slices.ContainsFunc(outcomes, busy) || wait > longestBusy || !rest(t.ctx, wait) {
+			return outcomes, err
+		}
+	}
+}
+
+// longestBusy is the last of the moments for which an Extend waits, each twice as long as the one before.
+const longestBusy = 16 * time.Millisecond
+
+// extendUnlocked extends what nobody else has locked. It may be repeated.
+func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	ids, tokens := leases(held)
+	entries, err := t.entries(columns, `
+		SELECT`+columns+`
+		FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM {schema}.jobs
+			WHERE jobs.id = lease.id AND jobs.token = lease.token
+			FOR UPDATE SKIP LOCKED
+		) AS jobs`,
+		ids, tokens)
+	if err != nil {
+		return nil, err
+	}
+	free := keyed(entries)
+	others, err := t.others(columns, held, free)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]store.Outcome, len(held))
+	var changed []*sqlkit.Entry
+	for i, l := range held {
+		e, other := free[l.ID], others[l.ID]
+		switch {
+		case e != nil:
+			outcomes[i] = e.Extend(l, ttl, t.now)
+		case other == nil:
+			outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusNotFound}
+		case other.Token == l.Token:
+			outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusBusy}
+		default:
+			outcomes[i] = other.Extend(l, ttl, t.now)
+		}
+		if outcomes[i].Status == store.StatusOK {
+			changed = append(changed, e)
+		}
+	}
+	return outcomes, t.update(columns, changed)
+}
+
+// Save is part of the contract.
+func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
+	return write(ctx, s, store.CheckSaves(saves), func(t *txn) ([]store.Outcome, error) { return t.save(saves) })
+}
+
+func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
+	return onLeases(t, saves, verb[store.Save]{
+		wanted: withDocuments,
+		lease:  func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
+		check:  store.Save.Check,
+		apply:  func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
+	})
+}
+
+// repeats says that a job stands twice among the leases: then one after another must be looked at.
+func repeats(held []store.Lease) bool {
+	seen := make(map[int64]struct{}, len(held))
+	for _, l := range held {
+		seen[l.ID] = struct{}{}
+	}
+	return len(seen) < len(held)
+}
+
+// inOrder sorts the leases by the ids of their jobs: a statement that goes through them one by one locks the jobs in that
+// order.
+func inOrder(held []store.Lease) {
+	slices.SortFunc(held, func(a, b store.Lease) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// leases are the ids and the tokens, for a statement.
+func leases(held []store.Lease) (ids, tokens string) {
+	var i, t array
+	for _, l := range held {
+		i.int(l.ID)
+		t.int(l.Token)
+	}
+	return i.String(), t.String()
+}
+
+// A verb is what is done to a job under a lease, by items of the type.
+type verb[T any] struct {
+	wanted string                                   // the columns
+	lease  func(T) (store.Lease, sqlkit.FinishedBy) // whose, and in which way the item would end it
+	check  func(T) error                            // why the item breaks a limit
+	apply  func(*sqlkit.Entry, T) store.Outcome
+}
+
+// onLeases locks the jobs of the leases, applies the items one after another, each on what the ones before it have left,
+// and writes the jobs that have changed.
+func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
+	held := make([]store.Lease, len(items))
+	for i, item := range items {
+		held[i], _ = v.lease(item)
+	}
+	jobs, err := t.byLease(v.wanted, held)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]store.Outcome, len(items))
+	var changed []*sqlkit.Entry
+	for i, item := range items {
+		e := jobs[held[i].ID]
+		if outcomes[i], err = onLease(t, e, item, v); err != nil {
+			return nil, ofItem(i, err)
+		}
+		if outcomes[i].Status == store.StatusOK {
+			changed = append(changed, e)
+		}
+	}
+	for _, e := range changed {
+		t.wakeFor(e.Job)
+	}
+	return outcomes, t.update(v.wanted, changed)
+}
+
+// onLease applies one item to its job, which is nil if there is none. It fails only where the call is strict.
+func onLease[T any](t *txn, e *sqlkit.Entry, item T, v verb[T]) (store.Outcome, error) {
+	l, by := v.lease(item)
+	switch err := v.check(item); {
+	case err != nil && t.strict:
+		return store.Outcome{}, err
+	case err != nil:
+		return store.Outcome{ID: l.ID, Status: store.StatusInvalid, Reason: err.Error()}, nil
+	case e == nil && t.strict:
+		return store.Outcome{}, store.ErrNotFound
+	case e == nil:
+		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}, nil
+	case t.strict:
+		if err := e.Refuse(l, by); err != nil {
+			return store.Outcome{}, err
+		}
+	}
+	return v.apply(e, item), nil
+}
+
+// ofItem names the item in an error that does not know it.
+func ofItem(i int, err error) error {
+	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
+		return &store.InvalidError{Item: i, Field: invalid.Field, Rule: invalid.Rule}
+	}
+	return fmt.Errorf("item %d: %w", i, err)
+}
+
+// byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever
+// else has locked them. A lease with another token is overtaken for good: it holds up nobody, and no claim passes its job by.
+func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entry, error) {
+	if len(held) == 0 {
+		return nil, nil
+	}
+	ordered := slices.Clone(held)
+	inOrder(ordered)
+	ids, tokens := leases(ordered)
+	for {
+		entries, err := t.entries(wanted, `
+			SELECT`+wanted+`
+			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
+			CROSS JOIN LATERAL (
+				SELECT *
+				FROM {schema}.jobs
+				WHERE jobs.id = lease.id AND jobs.token = lease.token
+				FOR UPDATE
+			) AS jobs`,
+			ids, tokens)
+		if err != nil {
+			return nil, err
+		}
+		found := keyed(entries)
+		others, err := t.others(wanted, held, found)
+		if err != nil {
+			return nil, err
+		}
+		reached := func(l store.Lease) bool { return others[l.ID] != nil && others[l.ID].Token == l.Token }
+		if slices.ContainsFunc(held, reached) {
+			continue // a lease that nobody had been given came true meanwhile
+		}
+		maps.Copy(found, others)
+		return found, nil
+	}
+}
+
+// others loads the jobs of the leases that are not among the found ones, as they are, without a lock.
+func (t *txn) others(wanted string, held []store.Lease, found map[int64]*sqlkit.Entry) (map[int64]*sqlkit.Entry, error) {
+	var missing []int64
+	for _, l := range held {
+		if found[l.ID] == nil {
+			missing = append(missing, l.ID)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	entries, err := t.entries(wanted, `
+		SELECT`+wanted+`
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])`,
+		arrayOf(missing))
+	return keyed(entries), err
+}
+
+func keyed(entries []*sqlkit.Entry) map[int64]*sqlkit.Entry {
+	found := make(map[int64]*sqlkit.Entry, len(entries))
+	for _, e := range entries {
+		found[e.ID] = e
+	}
+	return found
+}

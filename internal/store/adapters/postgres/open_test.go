@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// openStore opens a store in a schema of its own.
+func openStore(t *testing.T, o Options) *Store {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	if o.Schema == "" {
+		o.Schema = pgtest.Schema(t, dsn)
+	}
+	s, err := Open(t.Context(), dsn, &o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// TestOpenMigratesOnce opens a new schema from eight sides at once.
+func TestOpenMigratesOnce(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	schema := pgtest.Schema(t, dsn)
+	stores := make([]*Store, 8)
+	errs := make([]error, 8)
+	var all sync.WaitGroup
+	for i := range stores {
+		all.Go(func() { stores[i], errs[i] = Open(context.Background(), dsn, &Options{Schema: schema}) })
+	}
+	all.Wait()
+	for i, s := range stores {
+		require.NoError(t, errs[i])
+		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+		assert.NoError(t, err)
+	}
+	var steps int
+	require.NoError(t, stores[0].db.Get(&steps, stores[0].sql(`SELECT count(*) FROM {schema}.migrations`)))
+	want, err := folder()
+	require.NoError(t, err)
+	assert.Equal(t, len(want), steps, "migrations recorded")
+	for _, s := range stores {
+		assert.NoError(t, s.Close())
+	}
+}
+
+// TestOpenQuotesTheSchema uses a name that would end the statement if it were not quoted.
+func TestOpenQuotesTheSchema(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	schema := `a"; DROP TABLE jobs; --`
+	s, err := Open(t.Context(), dsn, &Options{Schema: schema})
+	require.NoError(t, err)
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.NoError(t, err)
+	require.NoError(t, s.Fence(t.Context()))
+	require.NoError(t, s.Close())
+	require.NoError(t, pgtest.Drop(dsn, schema))
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	config, err := pq.NewConfig(dsn)
+	require.NoError(t, err)
+	with := func(more string) string {
+		if u, err := url.Parse(dsn); err == nil && u.Scheme != "" {
+			for pair := range strings.FieldsSeq(more) {
+				key, value, _ := strings.Cut(pair, "=")
+				q := u.Query()
+				q.Set(key, value)
+				u.RawQuery = q.Encode()
+			}
+			return u.String()
+		}
+		return dsn + " " + more
+	}
+	newer := pgtest.Schema(t, dsn)
+	s, err := Open(t.Context(), dsn, &Options{Schema: newer})
+	require.NoError(t, err)
+	_, err = s.db.Exec(s.sql(`INSERT INTO {schema}.migrations (version, name) VALUES (1000, 'from the future')`))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	for what, k := range map[string]struct {
+		dsn, schema, want string
+	}{
+		"a database that does not exist": {with("dbname=nowhere"), "", "create it first"},
+		"a user that does not exist":     {with("user=nobody_at_all"), "", "refuses the user"},
+		"a server that does not answer":  {"host=/nowhere user=" + config.User, "", "no such file"},
+		"a newer schema":                 {dsn, newer, "newer than this program"},
+		"a name that is too long":        {dsn, strings.Repeat("x", 61), "at most 60 bytes"},
+		"a DSN that is none":             {"postgres://[", "", "DSN"},
+	} {
+		_, err := Open(t.Context(), k.dsn, &Options{Schema: k.schema})
+		require.Error(t, err, what)
+		assert.Contains(t, err.Error(), k.want, what)
+		assert.NotContains(t, err.Error(), "\n", "%s: one line", what)
+		assert.Equal(t, what == "a newer schema", errors.Is(err, sqlkit.ErrNewer), what)
+	}
+	// A server that trusts everybody asks for no password, so the code is tried by itself.
+	assert.Contains(t, openError("jq", &pq.Error{Code: codeWrongPassword, Message: "password authentication failed"}).Error(), "refuses the user or the password")
+}

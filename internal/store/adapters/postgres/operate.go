@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Cancel is part of the contract.
+func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, `finished_at IS NULL`, func() operation { return &cancelling{} })
+}
+
+type cancelling struct{ changed []*sqlkit.Entry }
+
+func (c *cancelling) begin(*txn, []*sqlkit.Entry) error { return nil }
+
+func (c *cancelling) apply(t *txn, e *sqlkit.Entry) store.Outcome {
+	done := e.State == store.Cancelled
+	o := e.Cancel(t.now)
+	if o.Status == store.StatusOK && !done {
+		c.changed = append(c.changed, e)
+	}
+	return o
+}
+
+func (c *cancelling) end(t *txn) error { return t.update(columns, c.changed) }
+
+// Requeue is part of the contract.
+func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, func() operation { return &requeueing{} })
+}
+
+type requeueing struct {
+	holders         map[string]holder
+	holding         []store.Job
+	before          []*sqlkit.Entry
+	cleared, others []*sqlkit.Entry // those whose documents go, and those who keep theirs
+}
+
+// begin locks the keys that may be taken.
+func (r *requeueing) begin(t *txn, jobs []*sqlkit.Entry) (err error) {
+	var keys []string
+	for _, e := range jobs {
+		if e.Terminal() && e.UniqueKey != "" {
+			keys = append(keys, e.UniqueKey)
+		}
+	}
+	r.holders, err = t.holders(keys)
+	return err
+}
+
+// apply decides one job after another: of two with one key, the first takes it.
+func (r *requeueing) apply(t *txn, e *sqlkit.Entry) store.Outcome {
+	h := r.holders[e.UniqueKey]
+	switch {
+	case !e.Terminal():
+		return store.OutcomeOf(e.Job, store.StatusWrongState)
+	case e.UniqueKey != "" && h.id != 0 && h.id != e.ID:
+		return store.OutcomeOf(e.Job, store.StatusDuplicate)
+	}
+	was := *e
+	r.before = append(r.before, &was)
+	if e.State == store.Succeeded {
+		r.cleared = append(r.cleared, e)
+	} else {
+		r.others = append(r.others, e)
+	}
+	o := e.Requeue(t.now)
+	t.wakeFor(e.Job)
+	if e.UniqueKey != "" && e.UniqueFor == 0 {
+		r.holders[e.UniqueKey] = holder{e.ID, e.State}
+		r.holding = append(r.holding, e.Job)
+	}
+	return o
+}
+
+func (r *requeueing) end(t *txn) error {
+	if err := t.moveAttempts(r.before); err != nil {
+		return err
+	}
+	if err := t.hold(r.holding); err != nil {
+		return err
+	}
+	if err := t.update(withDocuments, r.cleared); err != nil {
+		return err
+	}
+	return t.update(columns, r.others)
+}
+
+// Delete is part of the contract.
+func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, func() operation { return &deleting{} })
+}
+
+type deleting struct {
+	ids  []int64
+	keys []string
+}
+
+func (d *deleting) begin(*txn, []*sqlkit.Entry) error { return nil }
+
+func (d *deleting) apply(_ *txn, e *sqlkit.Entry) store.Outcome {
+	if !e.Terminal() {
+		return store.OutcomeOf(e.Job, store.StatusWrongState)
+	}
+	d.ids = append(d.ids, e.ID)
+	if e.UniqueKey != "" {
+		d.keys = append(d.keys, e.UniqueKey)
+	}
+	return store.Outcome{ID: e.ID, Status: store.StatusOK}
+}
+
+// end removes the jobs with their attempts. Windows outlive them.
+func (d *deleting) end(t *txn) error {
+	if len(d.ids) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		WITH earlier AS (
+			DELETE FROM {schema}.attempts
+			WHERE job_id = ANY ($1::bigint[])
+		)
+		DELETE FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])`,
+		arrayOf(d.ids))
+	if err != nil || len(d.keys) == 0 {
+		return err
+	}
+	// A key that is locked is being taken by somebody, or will be.
+	_, err = t.exec(`
+		DELETE FROM {schema}.unique_keys
+		WHERE unique_key IN (
+			SELECT unique_key
+			FROM {schema}.unique_keys
+			WHERE unique_key = ANY ($1::text[]) AND job_id = ANY ($2::bigint[]) AND until IS NULL
+			FOR UPDATE SKIP LOCKED)`,
+		arrayOfTexts(d.keys), arrayOf(d.ids))
+	return err
+}
+
+// An operation does something to jobs that are locked: it decides on one after another, and writes at the end. What it has
+// deleted has no state in its outcome.
+type operation interface {
+	begin(t *txn, jobs []*sqlkit.Entry) error
+	apply(t *txn, e *sqlkit.Entry) store.Outcome
+	end(t *txn) error
+}
+
+// operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
+func (s *Store) operate(
+	ctx context.Context, filter store.Filter, limit int, can string, start func() operation,
+) ([]store.Outcome, error) {
+	return write(ctx, s, filter.CheckBulk(limit), func(t *txn) ([]store.Outcome, error) {
+		if len(filter.IDs) > 0 {
+			return t.operateNamed(filter, start())
+		}
+		return t.operateMatching(filter, limit, can, start())
+	})
+}
+
+func (t *txn) operateNamed(filter store.Filter, do operation) ([]store.Outcome, error) {
+	jobs, err := t.byID(filter.IDs)
+	if err != nil {
+		return nil, err
+	}
+	if err := do.begin(t, slices.Collect(maps.Values(jobs))); err != nil {
+		return nil, err
+	}
+	rest := filter
+	rest.IDs = nil // to find an id among a thousand for each of a thousand jobs would take long
+	outcomes := make([]store.Outcome, len(filter.IDs))
+	for i, id := range filter.IDs {
+		e, found := jobs[id]
+		if !found || !rest.Matches(e.Job, t.now) {
+			outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}
+			continue
+		}
+		if outcomes[i] = do.apply(t, e); outcomes[i].State == "" {
+			delete(jobs, id)
+		}
+	}
+	return outcomes, do.end(t)
+}
+
+func (t *txn) operateMatching(filter store.Filter, limit int, can string, do operation) ([]store.Outcome, error) {
+	where := chosen(filter, t.now)
+	where.terms = append(where.terms, can)
+	found, err := t.entries(columns, `
+		SELECT`+columns+`
+		FROM {schema}.jobs`+where.text()+`
+		ORDER BY id
+		LIMIT `+where.arg(limit)+`
+		FOR UPDATE`,
+		where.args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := do.begin(t, found); err != nil {
+		return nil, err
+	}
+	outcomes := make([]store.Outcome, len(found))
+	for i, e := range found {
+		outcomes[i] = do.apply(t, e)
+	}
+	return outcomes, do.end(t)
+}
+
+// byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
+func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
+	entries, err := t.entries(columns, `
+		SELECT`+columns+`
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])
+		ORDER BY id
+		FOR UPDATE`,
+		arrayOf(ids))
+	return keyed(entries), err
+}

@@ -1,0 +1,290 @@
+// Package postgres keeps jobs in one schema of a Postgres database, for any number of processes.
+//
+// Each call is one short transaction with time-outs of its own and no state of the session, so that a transaction-pooling
+// proxy may stand in between. Claims skip what others hold, and remember where they were: see cursor.go.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.Transactor  = (*Store)(nil)
+	_ store.Notifier    = (*Store)(nil)
+	_ store.QueueKeeper = (*Store)(nil)
+	_ store.Registry    = (*Store)(nil)
+	_ store.Fencer      = (*Store)(nil)
+)
+
+// A Store keeps its jobs in one schema of a Postgres database.
+type Store struct {
+	options Options
+	schema  string // quoted
+	now     *now
+	hub     *hub
+	herald  *herald
+	horizon *horizon
+	trails  *trails
+	leases  *leaseMark
+
+	db      *sqlx.DB // for the store's own transactions
+	beats   *sqlx.DB // for heartbeats
+	callers *sqlx.DB // for callers' own transactions
+
+	with openings
+
+	closing sync.Once
+	closed  chan struct{}
+
+	mu      sync.Mutex     // keeps what follows from growing while it is closed
+	running sync.WaitGroup // what goes on behind calls
+}
+
+// Options are what can be chosen. The zero value of each field means its default.
+type Options struct {
+	// Schema is the name of the schema, which is made if it is missing: by default "jq".
+	Schema string
+
+	// Clock is where the store takes its time from: by default the database's own clock, which all processes share. All
+	// stores of one schema must have the same clock.
+	Clock clock.Clock
+
+	// MaxConns is how many connections the store may have, beside two for heartbeats and the one that listens: by default
+	// 16.
+	MaxConns int
+
+	// Timeout ends a statement or a transaction of the store that takes longer, and LockTimeout one that waits longer for
+	// others: by default 8 and 5 seconds. Both should be well below a third of the time of leases.
+	Timeout     time.Duration
+	LockTimeout time.Duration
+
+	// Pooled says that a transaction-pooling proxy stands in between, through which nobody can listen. ListenDSN then leads
+	// to the server itself, for one connection that does; without it, wake-ups come from looking every so often.
+	Pooled    bool
+	ListenDSN string
+}
+
+//go:embed migrations
+var migrations embed.FS
+
+// Open opens the store, and makes or migrates its schema where that is needed. Any number of processes may do so at once.
+// The DSN is a URL or a list of key=value as lib/pq takes it.
+func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
+	o, err := options.filled()
+	if err != nil {
+		return nil, err
+	}
+	if o.ListenDSN == "" && !o.Pooled {
+		o.ListenDSN = dsn
+	}
+	config, err := pq.NewConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("jq: the DSN can not be read: %w", err)
+	}
+	s := &Store{
+		options: o, schema: pq.QuoteIdentifier(o.Schema), now: &now{clock: o.Clock},
+		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, closed: make(chan struct{}),
+	}
+	if s.db, err = open(config, o.Schema, o.MaxConns); err != nil {
+		return nil, err
+	}
+	if s.beats, err = open(config, o.Schema, 2); err != nil {
+		return nil, err
+	}
+	if s.callers, err = open(config, o.Schema, 0); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		s.disconnect()
+		return nil, openError(o.Schema, err)
+	}
+	s.with = s.openings(o)
+	s.hub, s.herald = newHub(s), newHerald(s)
+	return s, nil
+}
+
+func (o *Options) filled() (Options, error) {
+	var full Options
+	if o != nil {
+		full = *o
+	}
+	if full.Schema == "" {
+		full.Schema = "jq"
+	}
+	if full.MaxConns == 0 {
+		full.MaxConns = 16
+	}
+	if full.Timeout == 0 {
+		full.Timeout = 8 * time.Second
+	}
+	if full.LockTimeout == 0 {
+		full.LockTimeout = 5 * time.Second
+	}
+	switch {
+	case len(full.Schema) > 60 || strings.ContainsRune(full.Schema, 0):
+		return full, fmt.Errorf("jq: schema %q: want a name of at most 60 bytes", full.Schema)
+	case full.MaxConns < 0:
+		return full, fmt.Errorf("jq: %d connections: want at least 1", full.MaxConns)
+	case full.Timeout < time.Millisecond || full.LockTimeout < time.Millisecond:
+		return full, fmt.Errorf("jq: time-outs %v and %v: want at least a millisecond", full.Timeout, full.LockTimeout)
+	}
+	return full, nil
+}
+
+// open makes a pool. Statement and parameters travel together: through a pooling proxy they would otherwise part, and
+// meet strangers.
+func open(config pq.Config, name string, most int) (*sqlx.DB, error) {
+	config.BinaryParameters = true
+	if config.ApplicationName == "" {
+		config.ApplicationName = name
+	}
+	connector, err := pq.NewConnectorConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("jq: the DSN can not be used: %w", err)
+	}
+	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
+	db.SetMaxOpenConns(most)
+	db.SetMaxIdleConns(max(most, 2))
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return db, nil
+}
+
+// prepare makes the schema the newest one.
+func (s *Store) prepare(ctx context.Context) error {
+	var encoding string
+	if err := s.db.GetContext(ctx, &encoding, `SHOW server_encoding`); err != nil {
+		return err
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the database is encoded in %s: create one with encoding UTF8", encoding)
+	}
+	steps, err := folder()
+	if err != nil {
+		return err
+	}
+	for i := range steps {
+		steps[i].SQL = s.sql(steps[i].SQL)
+	}
+	migrator := sqlkit.Migrator{
+		Steps: steps,
+		Begin: s.beginMigration,
+		Version: s.sql(`
+			SELECT coalesce(max(version), 0)
+			FROM {schema}.migrations`),
+		Record: s.sql(`
+			INSERT INTO {schema}.migrations (version, name)
+			VALUES ($1, $2)`),
+	}
+	_, err = migrator.Up(ctx)
+	return err
+}
+
+func folder() ([]sqlkit.Migration, error) {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return sqlkit.Migrations(sub)
+}
+
+// beginMigration starts a transaction that no other migrator shares. Only who has to make the schema needs the right to.
+func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	const lock = `
+		SELECT pg_advisory_xact_lock(hashtextextended('jq ' || $1, 0))`
+	const known = `
+		SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1),
+			EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')`
+	const table = `
+		CREATE TABLE {schema}.migrations (
+			version integer PRIMARY KEY,
+			name text NOT NULL
+		)`
+	err = func() error {
+		if _, err := tx.ExecContext(ctx, lock, s.options.Schema); err != nil {
+			return err
+		}
+		var schema, migrated bool
+		if err := tx.QueryRowContext(ctx, known, s.options.Schema).Scan(&schema, &migrated); err != nil {
+			return err
+		}
+		if !schema {
+			if _, err := tx.ExecContext(ctx, s.sql(`CREATE SCHEMA {schema}`)); err != nil {
+				return err
+			}
+		}
+		if !migrated {
+			if _, err := tx.ExecContext(ctx, s.sql(table)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		_ = tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// sql is the statement for this store's schema. What callers give never becomes a part of a statement's text.
+func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "{schema}", s.schema) }
+
+// DB opens callers' transactions, for InTx. It is closed with the store.
+func (s *Store) DB() *sqlx.DB { return s.callers }
+
+// Close is part of the contract.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.mu.Lock()
+		close(s.closed)
+		s.mu.Unlock()
+		s.hub.close()
+		s.running.Wait()
+		s.disconnect()
+	})
+	return nil
+}
+
+// disconnect closes all connections. One that can not say goodbye is gone all the same.
+func (s *Store) disconnect() {
+	_, _, _ = s.db.Close(), s.beats.Close(), s.callers.Close()
+}
+
+func (s *Store) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// enter says why a call may not begin.
+func (s *Store) enter(ctx context.Context) error {
+	if s.isClosed() {
+		return store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}

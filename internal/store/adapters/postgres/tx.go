@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// InTx is part of the contract. The transaction may be one of [Store.DB], or of any other connection to the same database by
+// any driver for database/sql. Where it is not READ COMMITTED, it may fail as the database says, and is then to be begun anew.
+func (s *Store) InTx(tx store.Tx) store.Writer { return &txWriter{s: s, tx: tx} }
+
+// A txWriter writes in a caller's transaction.
+type txWriter struct {
+	s  *Store
+	tx store.Tx
+}
+
+// Enqueue is part of the contract.
+func (w *txWriter) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	return within(ctx, w, req.Check(), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
+}
+
+// Ack is part of the contract.
+func (w *txWriter) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	return within(ctx, w, store.CheckAcks(acks), func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
+}
+
+// NAck is part of the contract.
+func (w *txWriter) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	return within(ctx, w, store.CheckNAcks(nacks), func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
+}
+
+// within runs a call in the caller's transaction.
+func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
+	var none T
+	if err := w.s.enter(ctx); err != nil {
+		return none, err
+	}
+	if invalid != nil {
+		return none, invalid
+	}
+	t := &txn{ctx: ctx, s: w.s, tx: w.tx, strict: true}
+	// The transaction has its number before it reads the clock, as the store's own have.
+	err := t.start(`
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(), 0, 0`)
+	if err != nil {
+		return none, w.s.closedOr(because(ctx, err))
+	}
+	answer, err := run(t)
+	if err == nil {
+		err = t.notify()
+	}
+	if err != nil {
+		return none, w.s.closedOr(because(ctx, err))
+	}
+	return answer, nil
+}
+
+// notify tells those who listen, once the transaction is committed.
+func (t *txn) notify() error {
+	if len(t.woken) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		SELECT pg_notify($1, queue)
+		FROM unnest($2::text[]) AS woken (queue)`,
+		t.s.channel(), arrayOfTexts(t.woken))
+	return err
+}

@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// A txn is one call inside a transaction: the store's own or a caller's.
+type txn struct {
+	ctx    context.Context
+	s      *Store
+	tx     store.Tx
+	now    time.Time
+	strict bool     // a lease that does not hold is an error
+	woken  []string // the queues in which jobs became claimable at once
+
+	conn *sqlx.Conn // of the store's own transaction, nil in a caller's
+	open bool       // it was begun, and has not been committed
+
+	sent       time.Time // when the opening was sent, by the process's own clock
+	asOf       time.Time // every transaction with a number from xmax on reads a later time, or the same
+	xmin, xmax int64     // every transaction with a number below xmin has ended
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (t *txn) exec(query string, args ...any) (int, error) {
+	result, err := t.tx.ExecContext(t.ctx, t.s.sql(query), args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// each runs a query and calls scan for each row.
+func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
+	rows, err := t.tx.QueryContext(t.ctx, t.s.sql(query), args...)
+	if err != nil {
+		return err
+	}
+	for rows.Next() && err == nil {
+		err = scan(rows)
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	if closed := rows.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// entries runs a query for rows of the table jobs: their columns, or with documents.
+func (t *txn) entries(wanted string, query string, args ...any) ([]*sqlkit.Entry, error) {
+	var found []*sqlkit.Entry
+	err := t.each(func(rows *sql.Rows) error {
+		var c sqlkit.Columns
+		if err := rows.Scan(dests(&c, wanted)...); err != nil {
+			return err
+		}
+		e := c.Entry()
+		found = append(found, &e)
+		return nil
+	}, query, args...)
+	return found, err
+}
+
+// wake notes that jobs of the queue have become claimable.
+func (t *txn) wake(queue string) {
+	if !slices.Contains(t.woken, queue) {
+		t.woken = append(t.woken, queue)
+	}
+}
+
+// wakeFor notes it if the job is due now.
+func (t *txn) wakeFor(j store.Job) {
+	if j.Claimable(t.now) {
+		t.wake(j.Queue)
+	}
+}
+
+// The columns of the table jobs, in the order of dests. Most operations decide without the documents, which may be large.
+const (
+	columns = `
+	jobs.id, jobs.queue, jobs.kind, jobs.priority, jobs.state, jobs.run_at, jobs.retry_at, jobs.token, jobs.lease_expires_at,
+	jobs.worker, jobs.attempts, jobs.retries, jobs.max_retries, jobs.backoff_base, jobs.backoff_cap, jobs.backoff_jitter,
+	jobs.timeout, jobs.unique_key, jobs.unique_for, jobs.enqueued_at, jobs.finished_at, jobs.finished_by, jobs.claim_token,
+	jobs.claimed_at, jobs.ended_at, jobs.ending, jobs.checkpoint_seq, jobs.progress_seq, jobs.trace, jobs.tags, jobs.error`
+
+	withDocuments = columns + `, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
+)
+
+// dests is where the columns are read to.
+func dests(c *sqlkit.Columns, wanted string) []any {
+	all := []any{
+		&c.ID, &c.Queue, &c.Kind, &c.Priority, &c.State, &c.RunAt, &c.RetryAt, &c.Token, &c.LeaseExpiresAt,
+		&c.Worker, &c.Attempts, &c.Retries, &c.MaxRetries, &c.BackoffBase, &c.BackoffCap, &c.BackoffJitter,
+		&c.Timeout, &c.UniqueKey, &c.UniqueFor, &c.EnqueuedAt, &c.FinishedAt, &c.FinishedBy, &c.ClaimToken,
+		&c.ClaimedAt, &c.EndedAt, &c.Ending, &c.CheckpointSeq, &c.ProgressSeq, &c.Trace, &c.Tags, &c.Error,
+	}
+	if wanted == withDocuments {
+		all = append(all, &c.Payload, &c.Checkpoint, &c.Progress, &c.Result)
+	}
+	return all
+}

@@ -1,0 +1,26 @@
+// Package postgres opens stores in a Postgres database.
+//
+//	s, err := postgres.Open(ctx, "postgres://user:password@host/database", nil)
+//
+// The server's synchronous_commit says how durable a commit is. Any number of processes may work on one schema. Behind a
+// transaction-pooling proxy such as PgBouncer, say so by Options.Pooled, and give wake-ups a direct way by
+// Options.ListenDSN.
+package postgres
+
+import (
+	"context"
+
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres"
+)
+
+// A Store keeps its jobs in one schema of a Postgres database.
+type Store = postgres.Store
+
+// Options are what can be chosen. The zero value of each field means its default.
+type Options = postgres.Options
+
+// Open opens the store, and makes or migrates its schema where that is needed. Any number of processes may do so at once.
+// The DSN is a URL or a list of key=value as lib/pq takes it. Options may be nil.
+func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
+	return postgres.Open(ctx, dsn, options)
+}
