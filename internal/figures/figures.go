@@ -26,7 +26,7 @@ func Print(t logger, format string, args ...any) {
 	if name == "" {
 		return
 	}
-	if err := appendLine(name, folder()+": "+line); err != nil {
+	if err := appendLine(name, folder()+pass+": "+line); err != nil {
 		t.Errorf("writing a figure to the file that %s names: %v", file, err)
 	}
 }

@@ -30,8 +30,7 @@ func (s *Store) hold(j *job) {
 	s.tx.onRollback(func() { s.dropHolder(h) })
 }
 
-// dropHolder ends the hold on a key. A window may have ended within the transaction that is rolled back: it is gone then,
-// and the key free or another's.
+// dropHolder ends the hold on a key, unless its window ended within the transaction that is rolled back.
 func (s *Store) dropHolder(h *holder) {
 	if s.keys[h.key] == h {
 		delete(s.keys, h.key)

@@ -107,7 +107,7 @@ func TestEightProcessesShareOneFile(t *testing.T) {
 	assert.Equal(t, int64(len(claimed)), countIn(t, s, store.Succeeded), "what was claimed was acked")
 	intact(t, s)
 	assert.Less(t, slowest, 5*time.Second)
-	figures.Print(t, "sqlite: %d processes on one file, %d jobs each: slowest call %v, done after %v (first) and %v (last)",
+	figures.Print(t, "%d processes on one file, %d jobs each: slowest call %v, done after %v (first) and %v (last)",
 		processes, shareRounds*shareBatch, slowest.Round(time.Millisecond), quickest.Round(time.Millisecond), longest.Round(time.Millisecond))
 }
 
@@ -208,7 +208,7 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 	s := openAt(t, path, nil)
 	intact(t, s)
 	acknowledged.check(t, s)
-	figures.Print(t, "sqlite: %d processes killed in the middle of writing, %d acknowledged jobs, 0 lost", kills, len(acknowledged))
+	figures.Print(t, "%d processes killed in the middle of writing, %d acknowledged jobs, 0 lost", kills, len(acknowledged))
 }
 
 func TestCopyOfAnyMomentIsSound(t *testing.T) {
@@ -242,7 +242,7 @@ func TestCopyOfAnyMomentIsSound(t *testing.T) {
 	}
 	require.NoError(t, c.Process.Kill())
 	require.Error(t, c.Wait())
-	figures.Print(t, "sqlite: %d copies of a file in use, and %d with a torn log: all sound", copies, copies)
+	figures.Print(t, "%d copies of a file in use, and %d with a torn log: all sound", copies, copies)
 }
 
 // stopped waits until the process stands still.

@@ -114,7 +114,7 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 			a, b := pages(t, few, run), pages(t, lots, run)
 			// A tree twenty times as large is one level higher.
 			assert.LessOrEqual(t, b, a+a/2+20, "pages visited by %s among %d of each sort, against %d among a twentieth (analyzed: %v)", name, many, a, analyzed)
-			figures.Print(t, "sqlite: %s visits %d pages among %d jobs of each sort and %d among %d (analyzed: %v)", name, a, many/20, b, many, analyzed)
+			figures.Print(t, "%s visits %d pages among %d jobs of each sort and %d among %d (analyzed: %v)", name, a, many/20, b, many, analyzed)
 		}
 	}
 }
