@@ -3,8 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -60,11 +58,10 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 
 // ackEach decides job by job.
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
-	return onLeases(t, acks, verb[store.Ack]{
-		wanted: withDocuments,
-		lease:  func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
-		check:  func(a store.Ack) error { return t.refusedResult(a) },
-		apply:  func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
+	return onLeases(t, withDocuments, acks, sqlkit.Verb[store.Ack]{
+		Lease: func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
+		Check: func(a store.Ack) error { return t.refusedResult(a) },
+		Apply: func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
 	})
 }
 
@@ -82,14 +79,13 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 }
 
 func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
-	return onLeases(t, nacks, verb[store.NAck]{
-		wanted: columns,
-		lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
+	return onLeases(t, columns, nacks, sqlkit.Verb[store.NAck]{
+		Lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
 			by, _ := sqlkit.WayOf(n.Form)
 			return n.Lease, by
 		},
-		check: store.NAck.Check,
-		apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
+		Check: store.NAck.Check,
+		Apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
 	})
 }
 
@@ -198,11 +194,10 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 }
 
 func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
-	return onLeases(t, saves, verb[store.Save]{
-		wanted: withDocuments,
-		lease:  func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
-		check:  store.Save.Check,
-		apply:  func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
+	return onLeases(t, withDocuments, saves, sqlkit.Verb[store.Save]{
+		Lease: func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
+		Check: store.Save.Check,
+		Apply: func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
 	})
 }
 
@@ -231,22 +226,14 @@ func leases(held []store.Lease) (ids, tokens string) {
 	return i.String(), t.String()
 }
 
-// A verb is what is done to a job under a lease, by items of the type.
-type verb[T any] struct {
-	wanted string                                   // the columns
-	lease  func(T) (store.Lease, sqlkit.FinishedBy) // whose, and in which way the item would end it
-	check  func(T) error                            // why the item breaks a limit
-	apply  func(*sqlkit.Entry, T) store.Outcome
-}
-
 // onLeases locks the jobs of the leases, applies the items one after another, each on what the ones before it have left,
 // and writes the jobs that have changed.
-func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
+func onLeases[T any](t *txn, wanted string, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
 	held := make([]store.Lease, len(items))
 	for i, item := range items {
-		held[i], _ = v.lease(item)
+		held[i], _ = v.Lease(item)
 	}
-	jobs, err := t.byLease(v.wanted, held)
+	jobs, err := t.byLease(wanted, held)
 	if err != nil {
 		return nil, err
 	}
@@ -254,8 +241,8 @@ func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
 	var changed []*sqlkit.Entry
 	for i, item := range items {
 		e := jobs[held[i].ID]
-		if outcomes[i], err = onLease(t, e, item, v); err != nil {
-			return nil, ofItem(i, err)
+		if outcomes[i], err = v.Do(i, item, e, t.strict); err != nil {
+			return nil, err
 		}
 		if outcomes[i].Status == store.StatusOK {
 			changed = append(changed, e)
@@ -264,35 +251,7 @@ func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
 	for _, e := range changed {
 		t.wakeFor(e.Job)
 	}
-	return outcomes, t.update(v.wanted, changed)
-}
-
-// onLease applies one item to its job, which is nil if there is none. It fails only where the call is strict.
-func onLease[T any](t *txn, e *sqlkit.Entry, item T, v verb[T]) (store.Outcome, error) {
-	l, by := v.lease(item)
-	switch err := v.check(item); {
-	case err != nil && t.strict:
-		return store.Outcome{}, err
-	case err != nil:
-		return store.Outcome{ID: l.ID, Status: store.StatusInvalid, Reason: err.Error()}, nil
-	case e == nil && t.strict:
-		return store.Outcome{}, store.ErrNotFound
-	case e == nil:
-		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}, nil
-	case t.strict:
-		if err := e.Refuse(l, by); err != nil {
-			return store.Outcome{}, err
-		}
-	}
-	return v.apply(e, item), nil
-}
-
-// ofItem names the item in an error that does not know it.
-func ofItem(i int, err error) error {
-	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
-		return &store.InvalidError{Item: i, Field: invalid.Field, Rule: invalid.Rule}
-	}
-	return fmt.Errorf("item %d: %w", i, err)
+	return outcomes, t.update(wanted, changed)
 }
 
 // byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -53,10 +51,10 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 
 // ackEach decides job by job.
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
-	return onLeases(t, acks, verb[store.Ack]{
-		lease: func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
-		check: func(a store.Ack) error { return t.refusedResult(a) },
-		apply: func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
+	return onLeases(t, acks, sqlkit.Verb[store.Ack]{
+		Lease: func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
+		Check: func(a store.Ack) error { return t.refusedResult(a) },
+		Apply: func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
 	})
 }
 
@@ -78,13 +76,13 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 }
 
 func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
-	return onLeases(t, nacks, verb[store.NAck]{
-		lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
+	return onLeases(t, nacks, sqlkit.Verb[store.NAck]{
+		Lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
 			by, _ := sqlkit.WayOf(n.Form)
 			return n.Lease, by
 		},
-		check: store.NAck.Check,
-		apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
+		Check: store.NAck.Check,
+		Apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
 	})
 }
 
@@ -121,10 +119,10 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 
 // extendEach decides job by job.
 func (t *txn) extendEach(leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	return onLeases(t, leases, verb[store.Lease]{
-		lease: func(l store.Lease) (store.Lease, sqlkit.FinishedBy) { return l, sqlkit.Nobody },
-		check: func(store.Lease) error { return nil },
-		apply: func(e *sqlkit.Entry, l store.Lease) store.Outcome { return e.Extend(l, ttl, t.now) },
+	return onLeases(t, leases, sqlkit.Verb[store.Lease]{
+		Lease: func(l store.Lease) (store.Lease, sqlkit.FinishedBy) { return l, sqlkit.Nobody },
+		Check: func(store.Lease) error { return nil },
+		Apply: func(e *sqlkit.Entry, l store.Lease) store.Outcome { return e.Extend(l, ttl, t.now) },
 	})
 }
 
@@ -138,10 +136,10 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 }
 
 func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
-	return onLeases(t, saves, verb[store.Save]{
-		lease: func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
-		check: store.Save.Check,
-		apply: func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
+	return onLeases(t, saves, sqlkit.Verb[store.Save]{
+		Lease: func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
+		Check: store.Save.Check,
+		Apply: func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
 	})
 }
 
@@ -154,19 +152,12 @@ func repeats(held []store.Lease) bool {
 	return len(seen) < len(held)
 }
 
-// A verb is what is done to a job under a lease, by items of the type.
-type verb[T any] struct {
-	lease func(T) (store.Lease, sqlkit.FinishedBy) // whose, and in which way the item would end it
-	check func(T) error                            // why the item breaks a limit
-	apply func(*sqlkit.Entry, T) store.Outcome
-}
-
 // onLeases loads the jobs of the leases, applies the items one after another, each on what the ones before it have left,
 // and writes the jobs that have changed.
-func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
+func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
 	ids := make([]int64, len(items))
 	for i, item := range items {
-		l, _ := v.lease(item)
+		l, _ := v.Lease(item)
 		ids[i] = l.ID
 	}
 	jobs, err := t.byID(ids)
@@ -177,8 +168,8 @@ func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
 	var changed []*sqlkit.Entry
 	for i, item := range items {
 		e := jobs[ids[i]]
-		if outcomes[i], err = onLease(t, e, item, v); err != nil {
-			return nil, ofItem(i, err)
+		if outcomes[i], err = v.Do(i, item, e, t.strict); err != nil {
+			return nil, err
 		}
 		if outcomes[i].Status == store.StatusOK && !slices.Contains(changed, e) {
 			changed = append(changed, e)
@@ -191,34 +182,6 @@ func onLeases[T any](t *txn, items []T, v verb[T]) ([]store.Outcome, error) {
 		t.wakeFor(e.Job)
 	}
 	return outcomes, nil
-}
-
-// onLease applies one item to its job, which is nil if there is none. It fails only where the call is strict.
-func onLease[T any](t *txn, e *sqlkit.Entry, item T, v verb[T]) (store.Outcome, error) {
-	l, by := v.lease(item)
-	switch err := v.check(item); {
-	case err != nil && t.strict:
-		return store.Outcome{}, err
-	case err != nil:
-		return store.Outcome{ID: l.ID, Status: store.StatusInvalid, Reason: err.Error()}, nil
-	case e == nil && t.strict:
-		return store.Outcome{}, store.ErrNotFound
-	case e == nil:
-		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}, nil
-	case t.strict:
-		if err := e.Refuse(l, by); err != nil {
-			return store.Outcome{}, err
-		}
-	}
-	return v.apply(e, item), nil
-}
-
-// ofItem names the item in an error that does not know it.
-func ofItem(i int, err error) error {
-	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
-		return &store.InvalidError{Item: i, Field: invalid.Field, Rule: invalid.Rule}
-	}
-	return fmt.Errorf("item %d: %w", i, err)
 }
 
 // byID loads the jobs that there are.
