@@ -12,7 +12,7 @@ var cancelCases = []Case{
 	{"Cancel/FencesTheHolder", []int{22, 60}, "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelFencesTheHolder},
 	{"Cancel/ExpiredLeaseIsCancelledAndNotRecovered", []int{60}, "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelExpiredLeaseIsCancelledAndNotRecovered},
 	{"Cancel/EmptyFilterIsRefused", []int{60}, "An empty filter is ErrInvalid.", func(c *C) { cancelling.refusesAnEmptyFilter(c) }},
-	{"Cancel/LimitsAreKept", []int{3}, "A call has at most 1,000 items and 8 MiB in all, counted over its strings and documents.", func(c *C) { cancelling.keepsItsLimits(c) }},
+	{"Cancel/LimitsAreKept", []int{3}, "A call has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside.", func(c *C) { cancelling.keepsItsLimits(c) }},
 	{"Cancel/AnswersEachIDInOrderWhateverTheLimit", []int{28, 60}, "With IDs, the answer has one outcome per id, in their order, whatever the limit; a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.answersEachID(c) }},
 	{"Cancel/IDsAreChosenByTheRestOfTheFilterToo", []int{60}, "a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.heedsTheRestOfTheFilter(c) }},
 	{"Cancel/FirstOnesByRisingID", []int{60}, "Without, it has one per job that was changed: the first ones that match and can be changed, by rising id, at most limit.", func(c *C) { cancelling.goesByRisingID(c) }},

@@ -196,13 +196,12 @@ func enqueueEightMebibytes(c *C) {
 		return req
 	}
 	for field, add := range map[string]func(*store.EnqueueRequest){
-		"queue":       func(r *store.EnqueueRequest) { r.Jobs[0].Queue += "q" },
-		"kind":        func(r *store.EnqueueRequest) { r.Jobs[7].Kind += "k" },
-		"payload":     func(r *store.EnqueueRequest) { r.Jobs[3].Payload = append(r.Jobs[3].Payload, ' ') },
-		"tag":         func(r *store.EnqueueRequest) { r.Jobs[4].Tags = []string{"t"} },
-		"trace":       func(r *store.EnqueueRequest) { r.Jobs[5].Trace = "t" },
-		"unique key":  func(r *store.EnqueueRequest) { r.Jobs[6].UniqueKey = "u" },
-		"request key": func(r *store.EnqueueRequest) { r.RequestKey = "r" },
+		"queue":      func(r *store.EnqueueRequest) { r.Jobs[0].Queue += "q" },
+		"kind":       func(r *store.EnqueueRequest) { r.Jobs[7].Kind += "k" },
+		"payload":    func(r *store.EnqueueRequest) { r.Jobs[3].Payload = append(r.Jobs[3].Payload, ' ') },
+		"tag":        func(r *store.EnqueueRequest) { r.Jobs[4].Tags = []string{"t"} },
+		"trace":      func(r *store.EnqueueRequest) { r.Jobs[5].Trace = "t" },
+		"unique key": func(r *store.EnqueueRequest) { r.Jobs[6].UniqueKey = "u" },
 	} {
 		req := full()
 		add(&req)
@@ -212,8 +211,9 @@ func enqueueEightMebibytes(c *C) {
 	c.Equal(c.howMany(), 0, "how many jobs the refused calls left")
 
 	req := full()
+	req.RequestKey = strings.Repeat("r", 255)
 	answers, err := c.Store.Enqueue(c.Ctx, req)
-	c.OK(err, "Enqueue of exactly 8 MiB")
+	c.OK(err, "Enqueue of exactly 8 MiB, and a request key")
 	for i, a := range answers {
 		c.True(bytes.Equal(c.Get(a.ID).Payload, req.Jobs[i].Payload), "payload %d is as it was given", i)
 	}

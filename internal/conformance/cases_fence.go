@@ -15,6 +15,7 @@ var fenceCases = []Case{
 	{"Fence/WindowsOutliveTheirJobsStill", []int{2, 70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceWindowsOutliveTheirJobs},
 	{"Fence/JobsInFlightAreRecovered", []int{17, 70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceJobsInFlightAreRecovered},
 	{"Fence/LeaseIsGoodUntilSomebodyEndsIt", []int{22, 70}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence.", fenceLeaseIsGoodUntilSomebodyEndsIt},
+	{"Fence/ForgetsHowLeasesWereEnded", []int{27, 70}, sentenceHolds, fenceForgetsHowLeasesWereEnded},
 	{"Fence/EmptyStoreToo", []int{70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceEmptyStoreToo},
 	{"Fence/NewClaimsWork", []int{70}, "Run it before workers start.", fenceNewClaimsWork},
 	{"Fence/EndedContextAppliesNothing", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", fenceEndedContextAppliesNothing},
@@ -179,4 +180,15 @@ func fenceClosedStoreSaysSo(c *C) {
 	fencer := c.fencer()
 	c.OK(c.Store.Close(), "Close")
 	c.ErrorIs(fencer.Fence(c.Ctx), store.ErrClosed, "Fence")
+}
+
+func fenceForgetsHowLeasesWereEnded(c *C) {
+	for _, op := range []store.Op{store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease} {
+		done := finishedBy(c, op, string(op))
+		c.fence()
+		fenced := c.Get(done.ID)
+		for _, l := range []store.Lease{done.Lease(), fenced.Lease()} {
+			again(c, op, fenced, l, store.StatusStale, "after fence")
+		}
+	}
 }

@@ -12,7 +12,7 @@ import (
 const (
 	sentenceRefused   = "A result that breaks a limit is not kept: the job fails for good, with a reason that says so, and the outcome is ok with the state failed."
 	sentenceDocuments = "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, kept byte for byte; all but the payload may be left out."
-	sentenceCallLimit = "A call has at most 1,000 items and 8 MiB in all, counted over its strings and documents."
+	sentenceCallLimit = "A call has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside."
 	sentenceNoSlice   = "A store keeps no slice that it was given and hands out none that it keeps."
 	sentenceLateGood  = "A lease that has run out but was not recovered yet is still good."
 	sentenceAckOK     = "ok the job was in flight under this token, or an Ack had finished it under this token before;"

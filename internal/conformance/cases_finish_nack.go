@@ -284,6 +284,7 @@ func finishNAckLimits(c *C) {
 	full := store.MaxCallBytes / store.MaxErrorBytes
 	for what, nacks := range map[string][]store.NAck{
 		"1,001 items": of(store.MaxItems+1, ""), "more than 8 MiB": of(full+1, long),
+		"more than 8 MiB once they are mended": of(full+1, strings.Repeat("a\xff", store.MaxErrorBytes/4)),
 	} {
 		_, err := c.Store.NAck(c.Ctx, nacks)
 		c.ErrorIs(err, store.ErrInvalid, "NAck of %s", what)

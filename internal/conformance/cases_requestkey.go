@@ -15,9 +15,10 @@ var requestKeyCases = []Case{
 	{"RequestKey/RememberedForADayToTheTick", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedForADayToTheTick},
 	{"RequestKey/FirstAnswerKeepsItsDuplicates", []int{2, 69, 73}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyFirstAnswerKeepsItsDuplicates},
 	{"RequestKey/ConcurrentFirstCallsAddOneSet", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyConcurrentFirstCallsAddOneSet},
-	{"RequestKey/OtherJobsUnderTheKeyAreRefused", []int{69}, "Other jobs under the key are ErrInvalid.", requestKeyOtherJobsUnderTheKeyAreRefused},
+	{"RequestKey/OtherJobsUnderTheKeyAreRefused", []int{69}, "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyOtherJobsUnderTheKeyAreRefused},
+	{"RequestKey/AnotherTraceIsTheSameRequest", []int{69}, "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyAnotherTrace},
 	{"RequestKey/SameMomentInAnotherZoneIsTheSameRequest", []int{69}, "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", requestKeySameMomentInAnotherZone},
-	{"RequestKey/ConcurrentOtherJobsOneWins", []int{69}, "Other jobs under the key are ErrInvalid.", requestKeyConcurrentOtherJobsOneWins},
+	{"RequestKey/ConcurrentOtherJobsOneWins", []int{69}, "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyConcurrentOtherJobsOneWins},
 	{"RequestKey/RefusedRequestKeepsNoKey", []int{1, 69}, "Enqueue adds jobs, all or none of them, and answers for each in order.", requestKeyRefusedRequestKeepsNoKey},
 	{"RequestKey/WithoutOneARepeatAddsMore", []int{69, 71}, "Without a key, a repeat adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
 	{"RequestKey/IsNoUniqueKey", []int{2, 69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyIsNoUniqueKey},
@@ -127,7 +128,6 @@ func requestKeyOtherJobsUnderTheKeyAreRefused(c *C) {
 		"priority":    func(n *store.NewJob) { n.Priority = 1 },
 		"tags":        func(n *store.NewJob) { n.Tags = []string{"b", "a"} },
 		"fewer tags":  func(n *store.NewJob) { n.Tags = nil },
-		"trace":       func(n *store.NewJob) { n.Trace = "another" },
 		"run_at":      func(n *store.NewJob) { n.RunAt = epoch.Add(time.Hour) },
 		"delay":       func(n *store.NewJob) { n.Delay = store.Resolution },
 		"max_retries": func(n *store.NewJob) { n.MaxRetries++ },
@@ -154,6 +154,15 @@ func (c *C) refusesRequest(what string, req store.EnqueueRequest) {
 		c.ErrorIs(err, store.ErrInvalid, "Enqueue under the key with a change: %s", what)
 		c.Equal(answers, []store.Enqueued{}, "answers to a refused call")
 	})
+}
+
+func requestKeyAnotherTrace(c *C) {
+	asking := func(trace string) []store.Enqueued {
+		return c.asked(store.EnqueueRequest{Jobs: []store.NewJob{plainBut(func(n *store.NewJob) { n.Trace = trace })}, RequestKey: "key"})
+	}
+	first := asking("of the first call")
+	c.Equal(asking("of its repeat"), first, "the answer to a repeat with a trace of its own")
+	c.Equal(c.Get(first[0].ID).Trace, "of the first call", "the trace that is kept")
 }
 
 func requestKeySameMomentInAnotherZone(c *C) {

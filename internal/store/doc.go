@@ -62,7 +62,7 @@
 // byte; all but the payload may be left out. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000.
 // A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than
 // its base, and no time that is asked for lies after the year 9999. A call has at most 1,000 items and 8 MiB in all, counted
-// over its strings and documents. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
+// over its strings and documents, its request key aside. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
 // is longer than 16 KiB is cut.
 //
 // The checks are methods of the requests, so that all adapters refuse the same things in the same words:

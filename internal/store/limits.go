@@ -59,7 +59,7 @@ func (r EnqueueRequest) Check() error {
 	if err := checkName("request_key", r.RequestKey, optional); err != nil {
 		return err
 	}
-	size := len(r.RequestKey)
+	size := 0 // without the request key: a store that adds one of its own refuses nothing that others take
 	for _, n := range r.Jobs {
 		size += n.size()
 	}
@@ -76,7 +76,8 @@ func (r EnqueueRequest) Check() error {
 }
 
 // Fingerprint tells requests apart: two that ask for the same have the same one, also from another version of the program,
-// for stores keep it. A field that is added to NewJob is therefore written only where it is set.
+// for stores keep it. A field that is added to NewJob is therefore written only where it is set. The trace is no part of it: it
+// tells who asks, and a repeat asks anew.
 func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 	var text bytes.Buffer
 	for _, n := range r.Jobs {
@@ -84,8 +85,8 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		if !n.RunAt.IsZero() {
 			due = n.RunAt.UnixMicro()
 		}
-		fmt.Fprintf(&text, "%q %q %q %d %q %q %t %d %d %d %d %d %d %d %q %d\n",
-			n.Queue, n.Kind, n.Payload, n.Priority, n.Tags, n.Trace, n.RunAt.IsZero(), due, n.Delay.Microseconds(), n.MaxRetries,
+		fmt.Fprintf(&text, "%q %q %q %d %q %t %d %d %d %d %d %d %d %q %d\n",
+			n.Queue, n.Kind, n.Payload, n.Priority, n.Tags, n.RunAt.IsZero(), due, n.Delay.Microseconds(), n.MaxRetries,
 			n.Backoff.Base.Microseconds(), n.Backoff.Cap.Microseconds(), n.Backoff.Jitter, n.Timeout.Microseconds(),
 			n.UniqueKey, n.UniqueFor.Microseconds())
 	}
@@ -188,7 +189,7 @@ func CheckNAcks(nacks []NAck) error {
 	}
 	size := 0
 	for _, n := range nacks {
-		size += min(len(n.Error), MaxErrorBytes)
+		size += len(CleanError(n.Error)) // as it is kept, so that it weighs the same however often it is sent on
 	}
 	return checkSize(size)
 }

@@ -71,7 +71,9 @@ func TestACallHasLimits(t *testing.T) {
 	big.Payload = []byte(`"` + strings.Repeat("x", MaxDocBytes-2-len("qk")) + `"`) // with queue and kind: 1 MiB
 	eight := []NewJob{big, big, big, big, big, big, big, big}
 	assert.NoError(t, EnqueueRequest{Jobs: eight}.Check())
-	assert.ErrorIs(t, EnqueueRequest{Jobs: eight, RequestKey: "r"}.Check(), ErrInvalid)
+	assert.NoError(t, EnqueueRequest{Jobs: eight, RequestKey: "r"}.Check(), "the request key counts for nothing")
+	eight[7].Tags = []string{"t"}
+	assert.ErrorIs(t, EnqueueRequest{Jobs: eight}.Check(), ErrInvalid)
 }
 
 func TestRefusedResultsAndCutErrorsCountForNothing(t *testing.T) {
@@ -128,6 +130,9 @@ func TestFingerprintTellsRequestsApart(t *testing.T) {
 	empty.Tags, fine.Delay = []string{}, 999*time.Nanosecond
 	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{empty}}.Fingerprint(), "no tags are no tags")
 	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{fine}}.Fingerprint(), "what is finer than the resolution is not kept")
+	traced := validJob()
+	traced.Trace = "of a repeat"
+	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{traced}}.Fingerprint(), "who asks is no part of what is asked")
 	two := EnqueueRequest{Jobs: []NewJob{validJob(), validJob()}}
 	assert.NotEqual(t, base.Fingerprint(), two.Fingerprint())
 
@@ -144,7 +149,7 @@ func TestFingerprintStaysWhatItIs(t *testing.T) {
 		Queue: "q", Kind: "k", Payload: []byte(`{"a":1}`), Priority: -3, Tags: []string{"x", "y z"}, Trace: "t", RunAt: noon,
 		MaxRetries: 4, Backoff: Backoff{Base: time.Second, Cap: time.Hour, Jitter: 20}, Timeout: time.Minute, UniqueKey: "u", UniqueFor: time.Hour,
 	}
-	assert.Equal(t, "f66a4042fdeeaac2d37ef75898d10bb5028fefa2d16853ec3e3c2fb0a02290de", fmt.Sprintf("%x", EnqueueRequest{Jobs: []NewJob{full, validJob()}}.Fingerprint()))
+	assert.Equal(t, "7dd527750e3ac0fb426b3cc08f10f262c5a218715abbe881de1dae634673c4bd", fmt.Sprintf("%x", EnqueueRequest{Jobs: []NewJob{full, validJob()}}.Fingerprint()))
 }
 
 func TestInvalidErrorIsOneLine(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -141,7 +142,7 @@ func (o Outcome) Err() error {
 	case StatusNotFound:
 		return ErrNotFound
 	case StatusInvalid:
-		return fmt.Errorf("%w: %s", ErrInvalid, o.Reason)
+		return fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(o.Reason, ErrInvalid.Error()+": "))
 	case StatusCancelled, StatusWrongState:
 		return ErrState
 	case StatusDuplicate:

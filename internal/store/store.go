@@ -163,8 +163,8 @@ type Writer interface {
 	// and no other item is touched by it. That goes for two items of one call as well. A window ends when now reaches it.
 	//
 	// A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns
-	// the first answer, also after its jobs are gone. Other jobs under the key are ErrInvalid. Without a key, a repeat adds
-	// the jobs once more.
+	// the first answer, also after its jobs are gone. Other jobs under the key are ErrInvalid; another trace does not make
+	// them others. Without a key, a repeat adds the jobs once more.
 	//
 	// An Enqueue may wait for an open transaction that has written the same unique key or request key.
 	Enqueue(ctx context.Context, req EnqueueRequest) ([]Enqueued, error)
@@ -209,9 +209,9 @@ type Transactor interface {
 	//
 	// In it Ack and NAck are strict. A lease that is stale is ErrStaleLease, a job that its holder has finished already is
 	// ErrAlreadyFinished, one that is gone is ErrNotFound, and an item that breaks a limit, a result included, is
-	// ErrInvalid. After an error the transaction must be rolled back. A job that was finished in a transaction stays locked
-	// until its end, so finish last, then commit: meanwhile Extend answers busy or waits, and recovery leaves the job alone
-	// or waits.
+	// ErrInvalid: the InvalidError has the item's index. After an error the transaction must be rolled back. A job that was
+	// finished in a transaction stays locked until its end, so finish last, then commit: meanwhile Extend answers busy or
+	// waits, and recovery leaves the job alone or waits.
 	//
 	// Outside the transaction the store may wait for its end: to call the store itself while holding tx open can wait for
 	// oneself.

@@ -101,7 +101,9 @@ func (s *Store) Fence(ctx context.Context) error {
 			continue
 		}
 		s.jobs[i].Token += store.FenceStep
-		s.jobs[i].endedBy = ""
+		if !s.broken(FenceKeepsEndings) {
+			s.jobs[i].endedBy = ""
+		}
 	}
 	if !s.broken(FenceMissesIDs) {
 		s.nextID += store.FenceStep

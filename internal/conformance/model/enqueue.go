@@ -43,16 +43,27 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 		return nil, nil
 	}
 	if first, known := s.remembered(req.RequestKey, now); known {
-		if first.print != req.Fingerprint() && !s.broken(RequestKeyAcceptsOthers) {
+		if s.printOf(req) != first.print && !s.broken(RequestKeyAcceptsOthers) {
 			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
 		}
 		return slices.Clone(first.answer), nil
 	}
 	answer, err := s.add(req.Jobs, now)
 	if err == nil && req.RequestKey != "" {
-		s.requests = append(s.requests, request{req.RequestKey, req.Fingerprint(), slices.Clone(answer), now})
+		s.requests = append(s.requests, request{req.RequestKey, s.printOf(req), slices.Clone(answer), now})
 	}
 	return answer, err
+}
+
+// printOf tells requests apart.
+func (s *Store) printOf(req store.EnqueueRequest) [sha256.Size]byte {
+	sum := req.Fingerprint()
+	if s.broken(RequestKeyMindsTrace) {
+		for _, n := range req.Jobs {
+			sum = sha256.Sum256(append(sum[:], n.Trace...))
+		}
+	}
+	return sum
 }
 
 // refuse answers an invalid request. Nothing of it is kept.

@@ -28,6 +28,7 @@ const (
 	RequestKeyForgetsGoneJobs Fault = "request-key-forgets-gone-jobs"
 	RequestKeyAcceptsOthers   Fault = "request-key-accepts-others"
 	RequestKeyForEver         Fault = "request-key-for-ever"
+	RequestKeyMindsTrace      Fault = "request-key-minds-trace"
 )
 
 // Faults of FetchAndClaim.
@@ -190,6 +191,7 @@ const (
 	FenceMissesTerminal   Fault = "fence-misses-terminal"
 	FenceMissesInFlight   Fault = "fence-misses-in-flight"
 	FenceMissesIDs        Fault = "fence-misses-ids"
+	FenceKeepsEndings     Fault = "fence-keeps-endings"
 	TimeStepsBack         Fault = "time-steps-back"
 	TimeTooFine           Fault = "time-too-fine"
 	CloseIgnored          Fault = "close-ignored"

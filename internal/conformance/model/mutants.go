@@ -36,6 +36,7 @@ var mutants = []Mutant{
 	{RequestKeyForgetsGoneJobs, 69, "A request key is forgotten once a job of its answer is deleted."},
 	{RequestKeyAcceptsOthers, 69, "Other jobs under a known request key get the first answer."},
 	{RequestKeyForEver, 69, "A request key is never forgotten."},
+	{RequestKeyMindsTrace, 69, "A repeat with another trace is taken for another request."},
 
 	{ClaimUnlocked, 5, "A claim chooses jobs and takes them under two locks."},
 	{ClaimKeepsToken, 5, "Only the first claim of a job raises its token."},
@@ -180,6 +181,7 @@ var mutants = []Mutant{
 	{FenceMissesTerminal, 70, "Fence leaves out the tokens of terminal jobs."},
 	{FenceMissesInFlight, 70, "Fence leaves out the tokens of jobs in flight."},
 	{FenceMissesIDs, 70, "Fence leaves the next id as it is."},
+	{FenceKeepsEndings, 27, "Fence lets the holder of a lease repeat how it was ended, under the raised token."},
 	{TimeStepsBack, 7, "Now follows a clock that is set back."},
 	{TimeTooFine, 7, "Now is not truncated to a microsecond."},
 	{CloseIgnored, 71, "A closed store goes on."},
