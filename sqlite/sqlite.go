@@ -4,6 +4,9 @@
 //	s, err := sqlite.Open(ctx, "jobs.db", nil)
 //
 // Every commit waits for the disk, unless [Options] say otherwise.
+//
+// Processes that share a file take turns in writing: one that is stopped in the middle of a write, as by a paused container,
+// holds up the others until it goes on or ends.
 package sqlite
 
 import (

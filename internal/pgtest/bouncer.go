@@ -58,6 +58,9 @@ func Bouncer(t T, dsn string) string {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := handOver(file); err != nil { // a strict umask lets nobody else read it
+		t.Fatal(err)
+	}
 	cmd := exec.Command(program, "--quiet", file)
 	cmd.Dir = folder
 	asOther(cmd)
@@ -77,24 +80,14 @@ func Bouncer(t T, dsn string) string {
 
 // bouncer is the program, installed if need be.
 func bouncer() (string, error) {
-	find := func() (string, bool) {
+	return found(context.Background(), "pgbouncer", "install PgBouncer", func() (string, bool) {
 		for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 			if path, err := exec.LookPath(name); err == nil {
 				return path, true
 			}
 		}
 		return "", false
-	}
-	if path, ok := find(); ok {
-		return path, nil
-	}
-	if err := install(context.Background(), "pgbouncer"); err != nil {
-		return "", err
-	}
-	if path, ok := find(); ok {
-		return path, nil
-	}
-	return "", fmt.Errorf("no PgBouncer for tests: install it")
+	})
 }
 
 // answers waits until somebody accepts connections there.

@@ -8,18 +8,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 )
 
-// A Cluster is a Postgres server in a folder of its own. It syncs nothing to the disk: it does not outlive its tests.
+// A Cluster is a Postgres server in a folder of its own.
 type Cluster struct {
-	DSN string
+	DSN string // through a socket in the folder
+	TCP string // over the network, if the options say so
 
-	folder string
-	bin    string
-	lock   *flock.Flock // held while the owner lives
+	options Options
+	folder  string
+	bin     string
+	port    int
+	lock    *flock.Flock // held while the owner lives
 }
 
 const prefix = "jq-pgtest-"
@@ -33,7 +38,7 @@ func parent() string {
 }
 
 // Start clears away what killed owners have left, and starts a cluster.
-func Start(ctx context.Context) (*Cluster, error) {
+func Start(ctx context.Context, o Options) (*Cluster, error) {
 	bin, err := binaries(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +48,7 @@ func Start(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{folder: folder, bin: bin, lock: flock.New(filepath.Join(folder, "owner"))}
+	c := &Cluster{options: o, folder: folder, bin: bin, lock: flock.New(filepath.Join(folder, "owner"))}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a Postgres for tests in %s: %w", folder, err), c.Stop())
 	}
@@ -57,34 +62,47 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := handOver(c.folder); err != nil {
 		return err
 	}
-	err := c.run(ctx, "initdb", "--pgdata", c.data(), "--username", "postgres", "--auth", "trust",
-		"--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions")
-	if err != nil {
+	if err := c.options.prepare(c); err != nil {
 		return err
 	}
-	settings := []string{
-		"listen_addresses=", "unix_socket_directories=" + c.folder, "max_connections=200",
-		"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=2GB", "shared_buffers=128MB",
-	}
-	options := "-c " + strings.Join(settings, " -c ")
-	err = c.run(ctx, "pg_ctl", "start", "--wait", "--silent", "--pgdata", c.data(), "--log", filepath.Join(c.folder, "log"), "--options", options)
-	if err != nil {
+	args := []string{"--pgdata", c.data(), "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"}
+	if err := c.run(ctx, "initdb", append(args, c.options.initdb(c)...)...); err != nil {
 		return err
 	}
-	c.DSN = "host=" + c.folder + " user=postgres dbname=postgres sslmode=disable"
-	return nil
+	c.DSN, c.TCP = c.options.dsns(c)
+	return c.Revive(ctx)
 }
 
-func (c *Cluster) data() string { return filepath.Join(c.folder, "data") }
+// Kill ends the server's processes at once: nobody is asked, and nothing more is written.
+func (c *Cluster) Kill(ctx context.Context) error {
+	return c.run(ctx, "pg_ctl", "stop", "--wait", "--silent", "--mode", "immediate", "--pgdata", c.data())
+}
+
+// KillSession ends one of the server's processes, as a system does that is out of memory. The server then ends all others,
+// and starts anew by itself.
+func (c *Cluster) KillSession(ctx context.Context, pid int) error {
+	return c.run(ctx, "pg_ctl", "kill", "KILL", strconv.Itoa(pid))
+}
+
+// Revive starts the server on the data that it has left, and waits until it answers.
+func (c *Cluster) Revive(ctx context.Context) error {
+	return c.run(ctx, "pg_ctl", "start", "--wait", "--silent", "--pgdata", c.data(), "--log", filepath.Join(c.folder, "log"),
+		"--options", "-c "+strings.Join(c.options.settings(c), " -c "))
+}
+
+// Running says whether the server is there, or about to be.
+func (c *Cluster) Running() bool {
+	_, err := os.Stat(filepath.Join(c.data(), "postmaster.pid"))
+	return err == nil
+}
 
 // Stop stops the server and removes the folder.
 func (c *Cluster) Stop() error {
-	ctx := context.Background()
 	var err error
-	if _, running := os.Stat(filepath.Join(c.data(), "postmaster.pid")); running == nil {
-		err = c.run(ctx, "pg_ctl", "stop", "--wait", "--silent", "--mode", "immediate", "--pgdata", c.data())
+	if c.Running() {
+		err = c.Kill(context.Background())
 	}
-	return errors.Join(err, c.lock.Close(), os.RemoveAll(c.folder))
+	return errors.Join(err, unmount(c.disk()), c.lock.Close(), os.RemoveAll(c.folder))
 }
 
 // run runs one of the server's programs, which all refuse to be run by root.
@@ -124,16 +142,7 @@ func clearStale(bin string) {
 
 // binaries is the folder of the server's programs: on the PATH, in Debian's folders by version, or installed just now.
 func binaries(ctx context.Context) (string, error) {
-	if bin, ok := find(); ok {
-		return bin, nil
-	}
-	if err := install(ctx, "postgresql"); err != nil {
-		return "", err
-	}
-	if bin, ok := find(); ok {
-		return bin, nil
-	}
-	return "", errors.New("no Postgres for tests: install the server (initdb, pg_ctl), or set " + Variable + " to a DSN")
+	return found(ctx, "postgresql", "install the Postgres server (initdb, pg_ctl), or set "+Variable+" to a DSN", find)
 }
 
 func find() (string, bool) {
@@ -150,11 +159,33 @@ func find() (string, bool) {
 	return filepath.Dir(newest), true
 }
 
-// install installs a package where that needs nobody's leave: on Debian, as root. The distribution's own cluster is not
-// wanted.
-func install(ctx context.Context, name string) error {
+// found is what find finds, if need be after the package was installed. What else can be done about it is for the error.
+func found(ctx context.Context, name, otherwise string, find func() (string, bool)) (string, error) {
+	if path, ok := find(); ok {
+		return path, nil
+	}
+	if err := install(ctx, name, otherwise, find); err != nil {
+		return "", err
+	}
+	if path, ok := find(); ok {
+		return path, nil
+	}
+	return "", fmt.Errorf("%s has none of the programs that tests need: %s", name, otherwise)
+}
+
+// install installs a package where that needs nobody's leave: on Debian, as root. Processes that miss it at the same time
+// take turns, since apt makes nobody wait. The distribution's own cluster is not wanted.
+func install(ctx context.Context, name, otherwise string, find func() (string, bool)) error {
 	if _, err := os.Stat("/etc/debian_version"); err != nil || os.Getuid() != 0 {
-		return fmt.Errorf("%s is missing for tests: install it, or set %s to a DSN", name, Variable)
+		return fmt.Errorf("%s is missing for tests: %s", name, otherwise)
+	}
+	turn := flock.New(filepath.Join(parent(), "jq-pgtest-install.lock"))
+	if _, err := turn.TryLockContext(ctx, 100*time.Millisecond); err != nil {
+		return fmt.Errorf("waiting to install %s for tests: %w", name, err)
+	}
+	defer func() { _ = turn.Close() }()
+	if _, ok := find(); ok {
+		return nil
 	}
 	const conf = "/etc/postgresql-common/createcluster.conf"
 	if _, err := os.Stat(conf); err != nil {
@@ -166,12 +197,18 @@ func install(ctx context.Context, name string) error {
 		}
 	}
 	fmt.Fprintln(os.Stderr, "installing "+name+", which the tests need")
-	for _, args := range [][]string{{"update", "-qq"}, {"install", "-qq", "-y", "--no-install-recommends", name}} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
-		}
+	stale := aptGet(ctx, "update", "-qq") // one source that is away may not be the one that is needed
+	if err := aptGet(ctx, "install", "-qq", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", name); err != nil {
+		return errors.Join(err, stale)
+	}
+	return nil
+}
+
+func aptGet(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

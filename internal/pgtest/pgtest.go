@@ -42,7 +42,7 @@ func DSN(t T) string {
 	cluster.Lock()
 	defer cluster.Unlock()
 	if cluster.Cluster == nil {
-		c, err := Start(context.Background())
+		c, err := Start(context.Background(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

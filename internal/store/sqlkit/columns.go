@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Columns is one row of the table jobs, by column. An adapter selects the columns that it needs and leaves the rest zero.
+// Columns is one row of the table jobs, by the names of its columns.
 type Columns struct {
 	ID       int64  `db:"id"`
 	Queue    string `db:"queue"`
@@ -71,25 +71,6 @@ func (c *Columns) Entry() Entry {
 		},
 		FinishedBy: c.FinishedBy, ClaimToken: c.ClaimToken,
 		ClaimedAt: time.Time(c.ClaimedAt), EndedAt: time.Time(c.EndedAt), Ending: c.Ending,
-	}
-}
-
-// AttemptColumns is one row of the table attempts.
-type AttemptColumns struct {
-	JobID     int64        `db:"job_id"`
-	Token     int64        `db:"token"`
-	Worker    string       `db:"worker"`
-	StartedAt Time         `db:"started_at"`
-	EndedAt   Time         `db:"ended_at"`
-	Ending    store.Ending `db:"ending"`
-	Error     string       `db:"error"`
-}
-
-// Attempt is the row as the contract has it.
-func (c *AttemptColumns) Attempt() store.Attempt {
-	return store.Attempt{
-		Token: c.Token, Worker: c.Worker, StartedAt: time.Time(c.StartedAt), EndedAt: time.Time(c.EndedAt),
-		Ending: c.Ending, Error: c.Error,
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package sqlkit is what the SQL adapters share: the row and its way to a job and back, what each operation makes of a row,
-// and migrations. It writes no SQL of its own beyond the table of migrations, and knows no dialect.
+// Package sqlkit is what the SQL adapters share: rows and what is read from them, what each operation makes of the row of a
+// job, why calls are not begun or broken off, and migrations. It writes no SQL, and knows no dialect.
 package sqlkit
 
 import (

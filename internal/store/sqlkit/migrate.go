@@ -22,9 +22,9 @@ type Migration struct {
 	SQL     string
 }
 
-// Migrations reads the steps of a folder, which must be numbered from 1 without a gap.
-func Migrations(folder fs.FS) ([]Migration, error) {
-	files, err := fs.Glob(folder, "*.sql")
+// Migrations reads the steps in the folder migrations of the files, which must be numbered from 1 without a gap.
+func Migrations(embedded fs.FS) ([]Migration, error) {
+	files, err := fs.Glob(embedded, "migrations/*.sql")
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func Migrations(folder fs.FS) ([]Migration, error) {
 		if version, err := strconv.Atoi(number); err != nil || version != i+1 {
 			return nil, fmt.Errorf("migration %s: want number %d", file, i+1)
 		}
-		text, err := fs.ReadFile(folder, file)
+		text, err := fs.ReadFile(embedded, file)
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func run(args []string) (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if os.Getenv(pgtest.Variable) == "" {
-		c, failed := pgtest.Start(ctx)
+		c, failed := pgtest.Start(ctx, pgtest.Options{})
 		if failed != nil {
 			return 1, failed
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
 var (
@@ -55,8 +56,8 @@ type Store struct {
 
 	workers map[string]store.Worker
 
-	subscriptions map[*subscription]struct{}
-	woken         []string // the queues to announce when the call, or the transaction, has its effect
+	hub   wake.Hub
+	woken []string // the queues to announce when the call, or the transaction, has its effect
 }
 
 // New returns an empty store.
@@ -66,12 +67,11 @@ func New(options Options) *Store {
 		clk = clock.New()
 	}
 	return &Store{
-		clock:         clk,
-		queues:        map[string]*queue{},
-		keys:          map[string]*holder{},
-		requests:      map[string]*answer{},
-		workers:       map[string]store.Worker{},
-		subscriptions: map[*subscription]struct{}{},
+		clock:    clk,
+		queues:   map[string]*queue{},
+		keys:     map[string]*holder{},
+		requests: map[string]*answer{},
+		workers:  map[string]store.Worker{},
 	}
 }
 
@@ -91,9 +91,7 @@ func (s *Store) drop() {
 	if s.tx != nil {
 		s.tx.rollback()
 	}
-	for sub := range s.subscriptions {
-		s.unsubscribe(sub)
-	}
+	s.hub.Close()
 	s.jobs, s.queues, s.leases, s.workers = table{}, nil, line{}, nil
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
-	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -11,7 +9,7 @@ import (
 
 // Queues is part of the contract.
 func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
-	return read(ctx, s, nil, (*txn).queues)
+	return call(ctx, s, nil, s.with.page, (*txn).queues)
 }
 
 // The names of the queues that have jobs of a sort, each found by one step from the name before it.
@@ -50,13 +48,7 @@ const (
 // queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
 // in flight are few.
 func (t *txn) queues() ([]store.Queue, error) {
-	var queues []store.Queue
-	err := t.each(func(rows *sql.Rows) error {
-		var q store.Queue
-		err := rows.Scan(&q.Name, &q.Paused)
-		queues = append(queues, q)
-		return err
-	}, `
+	return sqlkit.Queues(t.each, `
 		WITH names(name) AS (
 			SELECT * FROM (`+readyQueues+`) AS ready
 			UNION
@@ -72,7 +64,6 @@ func (t *txn) queues() ([]store.Queue, error) {
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
 		ORDER BY names.name`)
-	return queues, err
 }
 
 // SetPaused is part of the contract.
@@ -132,26 +123,12 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 }
 
 func (t *txn) workers() ([]store.Worker, error) {
-	var workers []store.Worker
-	err := t.each(func(rows *sql.Rows) error {
-		var w store.Worker
-		var queues sqlkit.List
-		var staleAfter sqlkit.Micros
-		var beatAt sqlkit.Time
-		if err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt); err != nil {
-			return err
-		}
-		w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
-		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(t.now)
-		workers = append(workers, w)
-		return nil
-	}, `
+	return sqlkit.Workers(t.each, t.now, `
 		SELECT name, host, pid, queues, slots, running, stale_after, beat_at
 		FROM {schema}.workers
 		WHERE beat_at > $1
 		ORDER BY name`,
 		t.now.Add(-store.WorkerLife))
-	return workers, err
 }
 
 // Fence is part of the contract.

@@ -25,19 +25,31 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	case len(c.leases) > 0:
 		s.trails.change(req.Queue, c.trail, func(t *trail) { t.looked = time.Time{} })
 		if errors.Is(err, store.ErrInDoubt) {
-			s.aside(func(ctx context.Context) { s.release(ctx, c.leases) })
+			s.aside(func(ctx context.Context) { s.release(ctx, c) })
 		}
 	}
 	return jobs, err
 }
 
 // release gives back what a lost claim may have taken. What fails is left to the end of the leases.
-func (s *Store) release(ctx context.Context, leases []store.Lease) {
-	nacks := make([]store.NAck, len(leases))
-	for i, l := range leases {
-		nacks[i] = store.NAck{Lease: l, Form: store.Release}
+func (s *Store) release(ctx context.Context, c claim) {
+	_, _ = once(ctx, s, s.with.write, c.undo)
+}
+
+// undo releases the leases that the claim itself has given. If it was not applied, the next claim gives leases with the same
+// tokens, but at another time or to another worker.
+func (c *claim) undo(t *txn) ([]store.Outcome, error) {
+	jobs, err := t.byLease(columns, c.leases)
+	if err != nil {
+		return nil, err
 	}
-	_, _ = once(ctx, s, s.with.write, func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
+	var nacks []store.NAck
+	for _, l := range c.leases {
+		if e := jobs[l.ID]; e != nil && e.Lease() == l && e.ClaimedAt.Equal(c.at) && e.Worker == c.Worker {
+			nacks = append(nacks, store.NAck{Lease: l, Form: store.Release})
+		}
+	}
+	return t.nack(nacks)
 }
 
 // A claim is one claim under way.
@@ -48,8 +60,9 @@ type claim struct {
 	stuck   bool      // the horizon stands still
 
 	retries, fresh lane
-	looked         bool // from the marks
-	short          bool // there was less than asked for
+	looked         bool      // from the marks
+	short          bool      // there was less than asked for
+	at             time.Time // when it gives leases
 	leases         []store.Lease
 }
 
@@ -112,7 +125,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 	}
 	retryLevels, retryTimes, retryIDs := c.retries.places()
 	freshLevels, freshTimes, freshIDs := c.fresh.places()
-	found, err := t.entries(withDocuments, `
+	found, err := t.entries(`
 		WITH retries AS MATERIALIZED (
 			SELECT`+withDocuments+`
 			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
@@ -262,6 +275,7 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 	if err := t.moveAttempts(chosen); err != nil {
 		return nil, err
 	}
+	c.at = t.now
 	jobs := make([]store.Job, len(chosen))
 	ids := make([]int64, len(chosen))
 	for i, e := range chosen {
@@ -320,15 +334,7 @@ func (c *claim) clip(p position) position {
 // moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
 // they are too many.
 func (t *txn) moveAttempts(entries []*sqlkit.Entry) error {
-	var moving, crowded []int64
-	for _, e := range entries {
-		if _, kept := e.Latest(); kept {
-			moving = append(moving, e.ID)
-		}
-		if e.Token >= store.MaxAttemptsKept { // a claim has raised the token before it wrote an attempt
-			crowded = append(crowded, e.ID)
-		}
-	}
+	moving, crowded := sqlkit.Crowding(entries)
 	if len(moving) > 0 {
 		_, err := t.exec(`
 			INSERT INTO {schema}.attempts (job_id, token, worker, started_at, ended_at, ending, error)

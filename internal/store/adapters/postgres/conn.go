@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"time"
 
@@ -13,12 +15,13 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // Openings are what begins the store's transactions, in one message each: time-outs that end with the transaction, then a
 // look at the clock. A row has four columns: the present, when the message had arrived, and the bounds of the snapshot.
 type openings struct {
-	write, claim, read, beat opening
+	write, claim, read, beat, page, bulk opening
 }
 
 // An opening is how a transaction begins, and on whose connections.
@@ -32,8 +35,9 @@ type opening struct {
 // A writer has its transaction id before it reads the clock: what it makes due by that time can then not appear before a
 // moment at which every older transaction had ended (see cursor.go). A claim makes nothing due.
 //
-// Writers find rows by their ids and claims go through their indexes in order, whatever the statistics say of a table that
-// was small or empty when they were taken: for any other way, the time grows with what has been done before.
+// Writers find rows by their ids, and what looks for the first jobs of a sort goes through an index in its order, whatever
+// the statistics say of a table that was small or empty when they were taken: for any other way, the time grows with what has
+// been done before. Only counts, which need every row, are free to choose.
 func (s *Store) openings(o Options) openings {
 	limits := fmt.Sprintf(`
 		SET LOCAL statement_timeout = %d;
@@ -44,22 +48,30 @@ func (s *Store) openings(o Options) openings {
 		SET LOCAL enable_seqscan = off;
 		SET LOCAL enable_hashjoin = off;
 		SET LOCAL enable_mergejoin = off;`
-	write := `
-		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + byIndex + `
-		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
-			pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint
-		FROM pg_current_snapshot() AS snapshot`
-	claim := `
-		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + byIndex + `
+	const inOrder = byIndex + `
 		SET LOCAL enable_bitmapscan = off;
 		SET LOCAL enable_sort = off;
-		SELECT clock_timestamp(), statement_timestamp(),
+		SET LOCAL enable_incremental_sort = off;`
+	const snapshot = `
 			pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint
 		FROM pg_current_snapshot() AS snapshot`
-	read := `
-		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;` + limits + `
+	writing := func(settings string) string {
+		return `
+		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + settings + `
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),` + snapshot
+	}
+	claiming := `
+		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + inOrder + `
+		SELECT clock_timestamp(), statement_timestamp(),` + snapshot
+	reading := func(settings string) string {
+		return `
+		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;` + limits + settings + `
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0`
-	return openings{write: opening{s.db, write}, claim: opening{s.db, claim}, read: opening{s.db, read}, beat: opening{s.beats, write}}
+	}
+	return openings{
+		write: opening{s.db, writing(byIndex)}, beat: opening{s.beats, writing(byIndex)}, bulk: opening{s.db, writing(inOrder)},
+		claim: opening{s.db, claiming}, read: opening{s.db, reading(``)}, page: opening{s.db, reading(inOrder)},
+	}
 }
 
 // mostTries is how often a call is begun anew that was in the way of another.
@@ -80,11 +92,8 @@ func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) 
 
 func call[T any](ctx context.Context, s *Store, invalid error, with opening, run func(t *txn) (T, error)) (T, error) {
 	var none T
-	if err := s.enter(ctx); err != nil {
+	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {
 		return none, err
-	}
-	if invalid != nil {
-		return none, invalid
 	}
 	for try := 1; ; try++ {
 		answer, err := once(ctx, s, with, run)
@@ -92,7 +101,7 @@ func call[T any](ctx context.Context, s *Store, invalid error, with opening, run
 		case err == nil:
 			return answer, nil
 		case !passing(err) || try == mostTries || !pause(ctx, try):
-			return none, s.closedOr(because(ctx, err))
+			return none, sqlkit.Because(ctx, s.closed, err)
 		}
 	}
 }
@@ -123,15 +132,30 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 	}
 	defer t.end()
 	if answer, err = run(t); err != nil {
-		return none, ours(err)
+		return none, ours(t.ifSilent(err))
 	}
 	if err := ctx.Err(); err != nil {
 		return none, ours(err)
 	}
 	if err := t.commit(); err != nil {
-		return none, err
+		return none, committed(t.ifSilent(err))
 	}
 	return answer, nil
+}
+
+// errSilent is the end of a transaction that the server should have ended long ago, by its time-outs.
+var errSilent = errors.New("the server is silent")
+
+// ifSilent is the error, or errSilent if it came because the transaction was out of time. It notes if the server did not even
+// answer when it was asked to cancel.
+func (t *txn) ifSilent(err error) error {
+	var network *net.OpError
+	overdue := errors.Is(context.Cause(t.ctx), errSilent)
+	t.silent = overdue || errors.As(err, &network) && network.Timeout()
+	if overdue && codeOf(err) == "" {
+		return errSilent
+	}
+	return err
 }
 
 // begin opens a transaction. Nothing is lost by a connection that has died in the pool: another one is taken, until all
@@ -142,13 +166,15 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &txn{ctx: ctx, s: s, tx: conn, conn: conn, open: true}
+		t := &txn{s: s, tx: conn, conn: conn, open: true}
+		t.ctx, t.cancel = context.WithTimeoutCause(ctx, s.options.Timeout+lingering, errSilent)
 		err = t.start(with.text)
 		if err == nil {
 			return t, nil
 		}
+		err = t.ifSilent(err)
 		t.end()
-		if codeOf(err) != "" || ctx.Err() != nil || try > s.options.MaxConns {
+		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > s.options.MaxConns {
 			return nil, err
 		}
 	}
@@ -183,10 +209,10 @@ func (t *txn) commit() error {
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
 	if _, err := t.conn.ExecContext(ctx, text.String()); err != nil {
-		return committed(err)
+		return err
 	}
 	t.open = false
-	t.s.hub.tell(t.woken...) // those in this process need not wait for the server
+	t.s.hub.Tell(t.woken...) // those in this process need not wait for the server
 	t.s.herald.put(later)
 	return nil
 }
@@ -204,15 +230,21 @@ func linger(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	}
 }
 
-// end gives the connection back, and rolls back what was not committed. A connection in trouble is not used again.
+// end gives the connection back, and rolls back what was not committed. A connection in trouble is not used again. If it was
+// not the caller who broke it off, the server may have died, and where it answers before it syncs, or is another one now, it
+// has forgotten claims: jobs are claimable again that no claim would look for.
 func (t *txn) end() {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.s.options.Timeout)
 		defer cancel()
 		if _, err := t.conn.ExecContext(ctx, `ROLLBACK`); err != nil {
 			discard(t.conn)
+			if t.ctx.Err() == nil || t.silent {
+				t.s.forget()
+			}
 		}
 	}
+	t.cancel()
 	_ = t.conn.Close()
 }
 
@@ -224,7 +256,7 @@ func discard(conn *sqlx.Conn) {
 func (s *Store) aside(f func(ctx context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isClosed() {
+	if sqlkit.Closed(s.closed) {
 		return
 	}
 	s.running.Go(func() {

@@ -1,15 +1,9 @@
 package postgres
 
 import (
-	"context"
-	"database/sql"
-	"fmt"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -131,126 +125,4 @@ func TestHorizonWaitsForWriters(t *testing.T) {
 	assert.False(t, stuck)
 	assert.False(t, past.After(noon.Add(time.Second)))
 	assert.True(t, past.After(noon.Add(900*time.Millisecond)), "past: %v", past)
-}
-
-// TestClaimVisitsFewPages counts the pages that a claim of ten touches, beside what must not matter: jobs waiting, scheduled
-// for later at the highest priority, finished, and taken since a snapshot that somebody holds open.
-func TestClaimVisitsFewPages(t *testing.T) {
-	s := openStore(t, Options{})
-	hold := holdSnapshot(t, s)
-	enqueue(t, s, 1000)
-	claimN(t, s, 10)
-	few := claimPages(t, s)
-
-	later := benchJobs(1000)
-	for i := range later {
-		later[i].Priority, later[i].Delay = store.MaxPriority, time.Hour
-	}
-	for range 10 {
-		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: later})
-		require.NoError(t, err)
-	}
-	enqueue(t, s, 20_000)
-	for range 15 {
-		_, err := s.Ack(t.Context(), acksOf(claimN(t, s, 1000)))
-		require.NoError(t, err)
-	}
-	for range 2 { // looks that move the marks, which another one would find where they are
-		s.trails.change("q", s.trails.get("q"), func(kept *trail) { kept.looked = time.Time{} })
-		claimN(t, s, 10)
-	}
-	many := claimPages(t, s)
-	s.forget()
-	head := claimPages(t, s)
-	t.Logf("pages touched by a claim of ten: %d at first; %d beside 10,000 scheduled, 6,000 waiting and 15,000 taken; %d from the head", few, many, head)
-	assert.Less(t, many, 2*few+100)
-	assert.Greater(t, head, 2*many, "the snapshot keeps the dead entries, so the head is far away")
-	hold()
-
-	_, err := s.db.Exec(s.sql(`ANALYZE {schema}.jobs`))
-	require.NoError(t, err)
-	claimN(t, s, 10)
-	assert.Less(t, claimPages(t, s), 2*few+100, "after ANALYZE")
-}
-
-// holdSnapshot keeps a snapshot open beside the store until it is told otherwise.
-func holdSnapshot(t *testing.T, s *Store) (release func()) {
-	t.Helper()
-	tx, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	require.NoError(t, err)
-	var n int
-	require.NoError(t, tx.QueryRow(`SELECT count(*) FROM pg_class`).Scan(&n))
-	return func() { _ = tx.Rollback() }
-}
-
-// claimPages is how many pages a claim of ten touches. It is rolled back.
-func claimPages(t *testing.T, s *Store) int {
-	t.Helper()
-	tn, err := s.begin(t.Context(), s.with.claim)
-	require.NoError(t, err)
-	defer tn.end()
-	e := &explainer{t: t, Conn: tn.conn}
-	tn.tx = e
-	c := claim{ClaimRequest: claimOf(10), trail: s.trails.get("q")}
-	jobs, err := c.run(tn)
-	require.NoError(t, err)
-	require.Len(t, jobs, 10)
-	return e.pages
-}
-
-// An explainer counts the pages that queries touch, by running them once more.
-type explainer struct {
-	t *testing.T
-	*sqlx.Conn
-	pages int
-}
-
-var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
-
-func (e *explainer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	rows, err := e.Conn.QueryContext(ctx, `EXPLAIN (ANALYZE, BUFFERS) `+query, args...)
-	require.NoError(e.t, err)
-	counted := false
-	for rows.Next() {
-		var line string
-		require.NoError(e.t, rows.Scan(&line))
-		if found := buffers.FindStringSubmatch(line); found != nil && !counted {
-			counted = true // the first line sums up the others
-			for _, n := range found[1:] {
-				number, _ := strconv.Atoi(n)
-				e.pages += number
-			}
-		}
-	}
-	require.NoError(e.t, rows.Err())
-	require.NoError(e.t, rows.Close())
-	return e.Conn.QueryContext(ctx, query, args...)
-}
-
-// TestPlansGoByIndex: no statement of a claim, a finish or a recovery reads the table through.
-func TestPlansGoByIndex(t *testing.T) {
-	s := openStore(t, Options{})
-	enqueue(t, s, 2000)
-	held := claimN(t, s, 1000)
-	pages := func(run func(t *txn) error) int {
-		tn, err := s.begin(t.Context(), s.with.write)
-		require.NoError(t, err)
-		defer tn.end()
-		e := &explainer{t: t, Conn: tn.conn}
-		tn.tx = e
-		require.NoError(t, run(tn))
-		return e.pages
-	}
-	one := []store.NAck{{Lease: held[0].Lease(), Form: store.Release}}
-	nack := func(t *txn) error { _, err := t.nack(one); return err }
-	recovery := func(t *txn) error { _, err := t.recover(store.RecoverRequest{Limit: 10}); return err }
-	for _, analyzed := range []bool{false, true} {
-		if analyzed {
-			_, err := s.db.Exec(s.sql(`ANALYZE {schema}.jobs`))
-			require.NoError(t, err)
-		}
-		what := fmt.Sprintf("analyzed %v", analyzed)
-		assert.Less(t, pages(nack), 40, "NAck of one, %s", what)
-		assert.Less(t, pages(recovery), 40, "recovery of none, %s", what)
-	}
 }

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -19,59 +17,34 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 
 // enqueue adds the jobs, or answers as before if the request key is known.
 func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
-	if len(req.Jobs) == 0 {
-		return nil, nil
-	}
-	if req.RequestKey == "" {
-		return t.add(req.Jobs)
-	}
-	sum := req.Fingerprint()
-	fingerprint := hex.EncodeToString(sum[:])
-	first, known, err := t.remembered(req.RequestKey, fingerprint)
-	if err != nil || known {
-		return first, err
-	}
-	answers, err := t.add(req.Jobs)
-	if err != nil {
-		return nil, err
-	}
-	return answers, t.remember(req.RequestKey, fingerprint, answers)
+	return sqlkit.Once(req, t.add, t.remembered, t.remember)
 }
 
-// remembered is what the first request with the key was answered. The key is locked, so that the same request at the same
-// time waits for this one.
-func (t *txn) remembered(key, fingerprint string) (answers []store.Enqueued, known bool, err error) {
-	var first, text sql.NullString
+// remembered is the first request with the key. The key is locked, so that the same request at the same time waits for this
+// one.
+func (t *txn) remembered(key string) (first sqlkit.Request, known bool, err error) {
+	var fingerprint, answer sql.NullString
 	var createdAt time.Time
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&first, &text, &createdAt) }, `
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&fingerprint, &answer, &createdAt) }, `
 		INSERT INTO {schema}.request_keys (request_key, created_at)
 		VALUES ($1, $2)
 		ON CONFLICT (request_key) DO UPDATE
 		SET request_key = excluded.request_key
 		RETURNING fingerprint, answer, created_at`,
 		key, t.now)
-	switch {
-	case err != nil || !first.Valid || !createdAt.After(t.now.Add(-store.RequestKeyLife)):
-		return nil, false, err
-	case first.String != fingerprint:
-		return nil, false, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
-	}
-	return answers, true, json.Unmarshal([]byte(text.String), &answers)
+	known = fingerprint.Valid && createdAt.After(t.now.Add(-store.RequestKeyLife))
+	return sqlkit.Request{Fingerprint: fingerprint.String, Answer: answer.String}, known, err
 }
 
-// remember keeps the answer, and forgets some that are too old.
-func (t *txn) remember(key, fingerprint string, answers []store.Enqueued) error {
-	text, err := json.Marshal(answers)
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(`
+// remember keeps the request, and forgets some that are too old.
+func (t *txn) remember(key string, r sqlkit.Request) error {
+	_, err := t.exec(`
 		UPDATE {schema}.request_keys
 		SET fingerprint = $2,
 			answer = $3,
 			created_at = $4
 		WHERE request_key = $1`,
-		key, fingerprint, string(text), t.now)
+		key, r.Fingerprint, r.Answer, t.now)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,14 @@
 package postgres
 
 import (
-	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/lib/pq"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -23,6 +28,7 @@ const (
 	codeReadOnly       = "25006"
 	codeFull           = "53100"
 	codeTooMany        = "53300"
+	codeNotNow         = "57P03"
 	classConnection    = "08"
 	classIntervention  = "57"
 	classSystem        = "58"
@@ -39,40 +45,18 @@ func codeOf(err error) string {
 }
 
 // ours says in the words of the contract what an error of the driver means for a call of which nothing was committed.
-func ours(err error) error {
-	var invalid *store.InvalidError
-	switch {
-	case err == nil, errors.As(err, &invalid):
-		return err
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrStaleLease), errors.Is(err, store.ErrAlreadyFinished),
-		errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrInDoubt), errors.Is(err, store.ErrClosed):
-		return err
-	default:
-		return fmt.Errorf("%w: %s%w", store.ErrUnavailable, advice(err), err)
-	}
-}
-
-// because is ours, and names the end of the context where that is the reason: a driver may say only that it was cancelled.
-func because(ctx context.Context, err error) error {
-	if err = ours(err); !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrInDoubt) {
-		return err
-	}
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-		return fmt.Errorf("%w: %w", err, ended)
-	}
-	return err
-}
+func ours(err error) error { return sqlkit.Unapplied(err, advice) }
 
 // committed says what an error in answer to COMMIT means. Where the server refused it, nothing was applied; where the
 // server or the connection went away, nobody knows.
 func committed(err error) error {
 	code := codeOf(err)
 	if code == "" {
-		return fmt.Errorf("%w: %w", store.ErrInDoubt, err)
+		return sqlkit.InDoubt(err, advice)
 	}
 	switch code[:2] {
 	case classConnection, classIntervention, classSystem, classInternalError:
-		return fmt.Errorf("%w: %w", store.ErrInDoubt, err)
+		return sqlkit.InDoubt(err, advice)
 	default:
 		return ours(err)
 	}
@@ -105,6 +89,26 @@ func advice(err error) string {
 		return "the server's disk is full: "
 	case codeTooMany:
 		return "the server has no connection left, use fewer (MaxConns): "
+	case codeNotNow:
+		return "the server is starting or stopping, try again soon: "
+	case "":
+		return adviceOnConnection(err)
+	default:
+		return ""
+	}
+}
+
+func adviceOnConnection(err error) string {
+	var network *net.OpError
+	switch {
+	case errors.Is(err, pq.ErrSSLNotSupported):
+		return "the server speaks no TLS, add sslmode=disable to the DSN if that is meant: "
+	case errors.As(err, &network) && network.Op == "dial":
+		return "no server answers there, start it or mend the DSN: "
+	case errors.As(err, &network) && network.Timeout():
+		return "the server is silent: "
+	case errors.As(err, &network), errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was lost: "
 	default:
 		return ""
 	}
@@ -112,16 +116,15 @@ func advice(err error) string {
 
 // openError says in one line why the store can not be opened, and what to do.
 func openError(schema string, err error) error {
-	if errors.Is(err, sqlkit.ErrNewer) {
-		return fmt.Errorf("jq: schema %s: %w", schema, err)
-	}
-	return fmt.Errorf("jq: opening schema %s: %s%w", schema, advice(err), err)
+	return sqlkit.NotOpened("schema "+schema, err, advice)
 }
 
-// closedOr makes the error of a call that a Close has overtaken ErrClosed, where nothing was applied.
-func (s *Store) closedOr(err error) error {
-	if s.isClosed() && errors.Is(err, store.ErrUnavailable) {
-		return store.ErrClosed
+// dsnError says that a DSN is no DSN. What the driver says of its syntax is left out: that quotes it, and with it perhaps the
+// password.
+func dsnError(err error) error {
+	if strings.HasPrefix(err.Error(), "pq: ") {
+		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
-	return err
+	return errors.New("jq: the DSN can not be read: want postgres://user:password@host/database, with what is special in a " +
+		"password as %XX, or key=value pairs, with values in single quotes")
 }

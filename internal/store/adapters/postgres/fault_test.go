@@ -200,11 +200,13 @@ func TestUndeliveredClaimIsReleased(t *testing.T) {
 	s := openStore(t, Options{})
 	enqueue(t, s, 5)
 	held := claimN(t, s, 5)
-	var leases []store.Lease
+	lost := claim{ClaimRequest: claimOf(5)}
 	for _, j := range held {
-		leases = append(leases, j.Lease())
+		detail, err := s.Get(t.Context(), j.ID)
+		require.NoError(t, err)
+		lost.at, lost.leases = detail.History[0].StartedAt, append(lost.leases, j.Lease())
 	}
-	s.aside(func(ctx context.Context) { s.release(ctx, leases) })
+	s.aside(func(ctx context.Context) { s.release(ctx, lost) })
 	s.running.Wait()
 	again := claimN(t, s, 5)
 	require.Len(t, again, 5)

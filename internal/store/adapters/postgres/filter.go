@@ -38,6 +38,24 @@ func (w *where) text() string {
 // chosen is the filter as a condition on jobs.
 func chosen(f store.Filter, now time.Time) *where {
 	w := &where{}
+	w.choose(f, now)
+	return w
+}
+
+// also is the filter as further terms of a condition in the same statement.
+func (w *where) also(f store.Filter, now time.Time) string {
+	inner := &where{args: w.args}
+	inner.choose(f, now)
+	w.args = inner.args
+	var text strings.Builder
+	for _, term := range inner.terms {
+		text.WriteString(` AND ` + term)
+	}
+	return text.String()
+}
+
+// choose adds the conditions of the filter.
+func (w *where) choose(f store.Filter, now time.Time) {
 	if len(f.IDs) > 0 {
 		w.and(`id = ANY ($?::bigint[])`, arrayOf(f.IDs))
 	}
@@ -65,7 +83,6 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.FinishedFor != 0 {
 		w.and(`finished_at <= $?`, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
 	}
-	return w
 }
 
 // A stateTerm is how a condition asks for a state or a face of one, in the words of the indexes.

@@ -28,7 +28,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 		outcomes[i] = store.Outcome{ID: a.ID, Status: store.StatusOK, State: store.Succeeded, Token: a.Token}
 	}
 	refused := func(a store.Ack) bool { return a.Refused() != nil }
-	if t.strict || slices.ContainsFunc(acks, refused) || repeats(held) {
+	if t.strict || slices.ContainsFunc(acks, refused) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
 	}
 	inOrder(held)
@@ -58,19 +58,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 
 // ackEach decides job by job.
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
-	return onLeases(t, withDocuments, acks, sqlkit.Verb[store.Ack]{
-		Lease: func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
-		Check: func(a store.Ack) error { return t.refusedResult(a) },
-		Apply: func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
-	})
-}
-
-// refusedResult is an error in a caller's transaction; elsewhere the job is dead by it.
-func (t *txn) refusedResult(a store.Ack) error {
-	if refused := a.Refused(); refused != nil && t.strict {
-		return &store.InvalidError{Field: "result", Rule: "must be a JSON document within the limits"}
-	}
-	return nil
+	return onLeases(t, withDocuments, acks, sqlkit.Acking(t.now, t.strict))
 }
 
 // NAck is part of the contract.
@@ -79,14 +67,7 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 }
 
 func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
-	return onLeases(t, columns, nacks, sqlkit.Verb[store.NAck]{
-		Lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
-			by, _ := sqlkit.WayOf(n.Form)
-			return n.Lease, by
-		},
-		Check: store.NAck.Check,
-		Apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
-	})
+	return onLeases(t, columns, nacks, sqlkit.NAcking(t.now, t.strict))
 }
 
 // Extend is part of the contract.
@@ -97,7 +78,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 
 // extend tries first what is nearly always so: every lease holds, and no job is locked.
 func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	if repeats(held) {
+	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
 	}
 	until := t.now.Add(ttl.Truncate(store.Resolution))
@@ -149,7 +130,7 @@ const longestBusy = 16 * time.Millisecond
 // extendUnlocked extends what nobody else has locked. It may be repeated.
 func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	ids, tokens := leases(held)
-	entries, err := t.entries(columns, `
+	entries, err := t.entries(`
 		SELECT`+columns+`
 		FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
 		CROSS JOIN LATERAL (
@@ -162,7 +143,7 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 	if err != nil {
 		return nil, err
 	}
-	free := keyed(entries)
+	free := sqlkit.Keyed(entries)
 	others, err := t.others(columns, held, free)
 	if err != nil {
 		return nil, err
@@ -194,20 +175,7 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 }
 
 func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
-	return onLeases(t, withDocuments, saves, sqlkit.Verb[store.Save]{
-		Lease: func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
-		Check: store.Save.Check,
-		Apply: func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
-	})
-}
-
-// repeats says that a job stands twice among the leases: then one after another must be looked at.
-func repeats(held []store.Lease) bool {
-	seen := make(map[int64]struct{}, len(held))
-	for _, l := range held {
-		seen[l.ID] = struct{}{}
-	}
-	return len(seen) < len(held)
+	return onLeases(t, withDocuments, saves, sqlkit.Saving())
 }
 
 // inOrder sorts the leases by the ids of their jobs: a statement that goes through them one by one locks the jobs in that
@@ -226,27 +194,15 @@ func leases(held []store.Lease) (ids, tokens string) {
 	return i.String(), t.String()
 }
 
-// onLeases locks the jobs of the leases, applies the items one after another, each on what the ones before it have left,
-// and writes the jobs that have changed.
+// onLeases locks the jobs of the leases, applies the items to them, and writes the jobs that have changed.
 func onLeases[T any](t *txn, wanted string, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
-	held := make([]store.Lease, len(items))
-	for i, item := range items {
-		held[i], _ = v.Lease(item)
-	}
-	jobs, err := t.byLease(wanted, held)
+	jobs, err := t.byLease(wanted, v.Leases(items))
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make([]store.Outcome, len(items))
-	var changed []*sqlkit.Entry
-	for i, item := range items {
-		e := jobs[held[i].ID]
-		if outcomes[i], err = v.Do(i, item, e, t.strict); err != nil {
-			return nil, err
-		}
-		if outcomes[i].Status == store.StatusOK {
-			changed = append(changed, e)
-		}
+	outcomes, changed, err := v.Do(items, jobs)
+	if err != nil {
+		return nil, err
 	}
 	for _, e := range changed {
 		t.wakeFor(e.Job)
@@ -264,7 +220,7 @@ func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entr
 	inOrder(ordered)
 	ids, tokens := leases(ordered)
 	for {
-		entries, err := t.entries(wanted, `
+		entries, err := t.entries(`
 			SELECT`+wanted+`
 			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
 			CROSS JOIN LATERAL (
@@ -277,7 +233,7 @@ func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entr
 		if err != nil {
 			return nil, err
 		}
-		found := keyed(entries)
+		found := sqlkit.Keyed(entries)
 		others, err := t.others(wanted, held, found)
 		if err != nil {
 			return nil, err
@@ -302,18 +258,10 @@ func (t *txn) others(wanted string, held []store.Lease, found map[int64]*sqlkit.
 	if len(missing) == 0 {
 		return nil, nil
 	}
-	entries, err := t.entries(wanted, `
+	entries, err := t.entries(`
 		SELECT`+wanted+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(missing))
-	return keyed(entries), err
-}
-
-func keyed(entries []*sqlkit.Entry) map[int64]*sqlkit.Entry {
-	found := make(map[int64]*sqlkit.Entry, len(entries))
-	for _, e := range entries {
-		found[e.ID] = e
-	}
-	return found
+	return sqlkit.Keyed(entries), err
 }

@@ -11,7 +11,7 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, `finished_at IS NULL`, func() operation { return &cancelling{} })
+	return s.operate(ctx, filter, limit, ifLive, func() operation { return &cancelling{} })
 }
 
 type cancelling struct{ changed []*sqlkit.Entry }
@@ -31,7 +31,7 @@ func (c *cancelling) end(t *txn) error { return t.update(columns, c.changed) }
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, func() operation { return &requeueing{} })
+	return s.operate(ctx, filter, limit, ifTerminal, func() operation { return &requeueing{} })
 }
 
 type requeueing struct {
@@ -93,7 +93,7 @@ func (r *requeueing) end(t *txn) error {
 
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, func() operation { return &deleting{} })
+	return s.operate(ctx, filter, limit, ifTerminal, func() operation { return &deleting{} })
 }
 
 type deleting struct {
@@ -152,9 +152,9 @@ type operation interface {
 
 // operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
 func (s *Store) operate(
-	ctx context.Context, filter store.Filter, limit int, can string, start func() operation,
+	ctx context.Context, filter store.Filter, limit int, can condition, start func() operation,
 ) ([]store.Outcome, error) {
-	return write(ctx, s, filter.CheckBulk(limit), func(t *txn) ([]store.Outcome, error) {
+	return call(ctx, s, filter.CheckBulk(limit), s.with.bulk, func(t *txn) ([]store.Outcome, error) {
 		if len(filter.IDs) > 0 {
 			return t.operateNamed(filter, start())
 		}
@@ -170,32 +170,17 @@ func (t *txn) operateNamed(filter store.Filter, do operation) ([]store.Outcome, 
 	if err := do.begin(t, slices.Collect(maps.Values(jobs))); err != nil {
 		return nil, err
 	}
-	rest := filter
-	rest.IDs = nil // to find an id among a thousand for each of a thousand jobs would take long
-	outcomes := make([]store.Outcome, len(filter.IDs))
-	for i, id := range filter.IDs {
-		e, found := jobs[id]
-		if !found || !rest.Matches(e.Job, t.now) {
-			outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}
-			continue
-		}
-		if outcomes[i] = do.apply(t, e); outcomes[i].State == "" {
-			delete(jobs, id)
-		}
+	outcomes, err := sqlkit.DoNamed(filter, jobs, t.now, func(e *sqlkit.Entry) (store.Outcome, error) { return do.apply(t, e), nil })
+	if err != nil {
+		return nil, err
 	}
 	return outcomes, do.end(t)
 }
 
-func (t *txn) operateMatching(filter store.Filter, limit int, can string, do operation) ([]store.Outcome, error) {
-	where := chosen(filter, t.now)
-	where.terms = append(where.terms, can)
-	found, err := t.entries(columns, `
-		SELECT`+columns+`
-		FROM {schema}.jobs`+where.text()+`
-		ORDER BY id
-		LIMIT `+where.arg(limit)+`
-		FOR UPDATE`,
-		where.args...)
+func (t *txn) operateMatching(filter store.Filter, limit int, can condition, do operation) ([]store.Outcome, error) {
+	q := t.find(filter, limit, can)
+	q.leases, _ = t.s.leases.get()
+	found, err := t.lock(q)
 	if err != nil {
 		return nil, err
 	}
@@ -211,12 +196,12 @@ func (t *txn) operateMatching(filter store.Filter, limit int, can string, do ope
 
 // byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
 func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
-	entries, err := t.entries(columns, `
+	entries, err := t.entries(`
 		SELECT`+columns+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])
 		ORDER BY id
 		FOR UPDATE`,
 		arrayOf(ids))
-	return keyed(entries), err
+	return sqlkit.Keyed(entries), err
 }

@@ -7,9 +7,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -69,7 +69,8 @@ type Options struct {
 	MaxConns int
 
 	// Timeout ends a statement or a transaction of the store that takes longer, and LockTimeout one that waits longer for
-	// others: by default 8 and 5 seconds. Both should be well below a third of the time of leases.
+	// others: by default 8 and 5 seconds. Both should be well below a third of the time of leases. A server that is silent is
+	// given up about two seconds after Timeout.
 	Timeout     time.Duration
 	LockTimeout time.Duration
 
@@ -94,19 +95,18 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	}
 	config, err := pq.NewConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("jq: the DSN can not be read: %w", err)
+		return nil, dsnError(err)
+	}
+	if o.ListenDSN != "" && o.ListenDSN != dsn {
+		if _, err := pq.NewConfig(o.ListenDSN); err != nil {
+			return nil, dsnError(err)
+		}
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), now: &now{clock: o.Clock},
 		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, closed: make(chan struct{}),
 	}
-	if s.db, err = open(config, o.Schema, o.MaxConns); err != nil {
-		return nil, err
-	}
-	if s.beats, err = open(config, o.Schema, 2); err != nil {
-		return nil, err
-	}
-	if s.callers, err = open(config, o.Schema, 0); err != nil {
+	if err := s.connect(config); err != nil {
 		return nil, err
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -146,22 +146,30 @@ func (o *Options) filled() (Options, error) {
 	return full, nil
 }
 
-// open makes a pool. Statement and parameters travel together: through a pooling proxy they would otherwise part, and
+// connect makes the pools. Statement and parameters travel together: through a pooling proxy they would otherwise part, and
 // meet strangers.
-func open(config pq.Config, name string, most int) (*sqlx.DB, error) {
+func (s *Store) connect(config pq.Config) error {
 	config.BinaryParameters = true
 	if config.ApplicationName == "" {
-		config.ApplicationName = name
+		config.ApplicationName = s.options.Schema
 	}
-	connector, err := pq.NewConnectorConfig(config)
+	callers, err := pq.NewConnectorConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("jq: the DSN can not be used: %w", err)
+		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = s.options.Timeout
+	}
+	s.db, s.beats, s.callers = open(connector{config}, s.options.MaxConns), open(connector{config}, 2), open(callers, 0)
+	return nil
+}
+
+func open(connector driver.Connector, most int) *sqlx.DB {
 	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(max(most, 2))
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return db, nil
+	return db
 }
 
 // prepare makes the schema the newest one.
@@ -194,13 +202,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-func folder() ([]sqlkit.Migration, error) {
-	sub, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	return sqlkit.Migrations(sub)
-}
+func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
 
 // beginMigration starts a transaction that no other migrator shares. Only who has to make the schema needs the right to.
 func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
@@ -257,7 +259,7 @@ func (s *Store) Close() error {
 		s.mu.Lock()
 		close(s.closed)
 		s.mu.Unlock()
-		s.hub.close()
+		s.hub.Close()
 		s.running.Wait()
 		s.disconnect()
 	})
@@ -267,24 +269,4 @@ func (s *Store) Close() error {
 // disconnect closes all connections. One that can not say goodbye is gone all the same.
 func (s *Store) disconnect() {
 	_, _, _ = s.db.Close(), s.beats.Close(), s.callers.Close()
-}
-
-func (s *Store) isClosed() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// enter says why a call may not begin.
-func (s *Store) enter(ctx context.Context) error {
-	if s.isClosed() {
-		return store.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return nil
 }

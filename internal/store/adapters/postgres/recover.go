@@ -11,7 +11,7 @@ import (
 
 // RecoverExpiredLeases is part of the contract.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
-	return write(ctx, s, req.Check(), func(t *txn) ([]store.Recovered, error) { return t.recover(req) })
+	return call(ctx, s, req.Check(), s.with.bulk, func(t *txn) ([]store.Recovered, error) { return t.recover(req) })
 }
 
 func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
@@ -19,7 +19,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	if err != nil {
 		return nil, err
 	}
-	expired, err := t.entries(columns, `
+	expired, err := t.entries(`
 		SELECT`+columns+`
 		FROM {schema}.jobs
 		WHERE state = 'in_flight' AND (lease_expires_at, id) >= ($3::text::timestamptz, $4) AND lease_expires_at <= $1

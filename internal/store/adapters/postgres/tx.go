@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // InTx is part of the contract. The transaction may be one of [Store.DB], or of any other connection to the same database by
@@ -34,25 +35,22 @@ func (w *txWriter) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcom
 // within runs a call in the caller's transaction.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
-	if err := w.s.enter(ctx); err != nil {
+	if err := sqlkit.Admit(ctx, w.s.closed, invalid); err != nil {
 		return none, err
-	}
-	if invalid != nil {
-		return none, invalid
 	}
 	t := &txn{ctx: ctx, s: w.s, tx: w.tx, strict: true}
 	// The transaction has its number before it reads the clock, as the store's own have.
 	err := t.start(`
 		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(), 0, 0`)
 	if err != nil {
-		return none, w.s.closedOr(because(ctx, err))
+		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
 	}
 	answer, err := run(t)
 	if err == nil {
 		err = t.notify()
 	}
 	if err != nil {
-		return none, w.s.closedOr(because(ctx, err))
+		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
 	}
 	return answer, nil
 }

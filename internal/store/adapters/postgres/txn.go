@@ -21,8 +21,10 @@ type txn struct {
 	strict bool     // a lease that does not hold is an error
 	woken  []string // the queues in which jobs became claimable at once
 
-	conn *sqlx.Conn // of the store's own transaction, nil in a caller's
-	open bool       // it was begun, and has not been committed
+	conn   *sqlx.Conn // of the store's own transaction, nil in a caller's
+	cancel func()     // lets go of its context, likewise
+	open   bool       // it was begun, and has not been committed
+	silent bool       // the server does not answer
 
 	sent       time.Time // when the opening was sent, by the process's own clock
 	asOf       time.Time // every transaction with a number from xmax on reads a later time, or the same
@@ -31,45 +33,17 @@ type txn struct {
 
 // exec runs a statement and returns how many rows it changed.
 func (t *txn) exec(query string, args ...any) (int, error) {
-	result, err := t.tx.ExecContext(t.ctx, t.s.sql(query), args...)
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	return sqlkit.Exec(t.ctx, t.tx, t.s.sql(query), args...)
 }
 
 // each runs a query and calls scan for each row.
 func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
-	rows, err := t.tx.QueryContext(t.ctx, t.s.sql(query), args...)
-	if err != nil {
-		return err
-	}
-	for rows.Next() && err == nil {
-		err = scan(rows)
-	}
-	if err == nil {
-		err = rows.Err()
-	}
-	if closed := rows.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return sqlkit.Each(t.ctx, t.tx, scan, t.s.sql(query), args...)
 }
 
-// entries runs a query for rows of the table jobs: their columns, or with documents.
-func (t *txn) entries(wanted string, query string, args ...any) ([]*sqlkit.Entry, error) {
-	var found []*sqlkit.Entry
-	err := t.each(func(rows *sql.Rows) error {
-		var c sqlkit.Columns
-		if err := rows.Scan(dests(&c, wanted)...); err != nil {
-			return err
-		}
-		e := c.Entry()
-		found = append(found, &e)
-		return nil
-	}, query, args...)
-	return found, err
+// entries runs a query for columns of the table jobs.
+func (t *txn) entries(query string, args ...any) ([]*sqlkit.Entry, error) {
+	return sqlkit.Entries(t.each, query, args...)
 }
 
 // wake notes that jobs of the queue have become claimable.
@@ -86,7 +60,7 @@ func (t *txn) wakeFor(j store.Job) {
 	}
 }
 
-// The columns of the table jobs, in the order of dests. Most operations decide without the documents, which may be large.
+// The columns of the table jobs. Most operations decide without the documents, which may be large.
 const (
 	columns = `
 	jobs.id, jobs.queue, jobs.kind, jobs.priority, jobs.state, jobs.run_at, jobs.retry_at, jobs.token, jobs.lease_expires_at,
@@ -96,17 +70,3 @@ const (
 
 	withDocuments = columns + `, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
 )
-
-// dests is where the columns are read to.
-func dests(c *sqlkit.Columns, wanted string) []any {
-	all := []any{
-		&c.ID, &c.Queue, &c.Kind, &c.Priority, &c.State, &c.RunAt, &c.RetryAt, &c.Token, &c.LeaseExpiresAt,
-		&c.Worker, &c.Attempts, &c.Retries, &c.MaxRetries, &c.BackoffBase, &c.BackoffCap, &c.BackoffJitter,
-		&c.Timeout, &c.UniqueKey, &c.UniqueFor, &c.EnqueuedAt, &c.FinishedAt, &c.FinishedBy, &c.ClaimToken,
-		&c.ClaimedAt, &c.EndedAt, &c.Ending, &c.CheckpointSeq, &c.ProgressSeq, &c.Trace, &c.Tags, &c.Error,
-	}
-	if wanted == withDocuments {
-		all = append(all, &c.Payload, &c.Checkpoint, &c.Progress, &c.Result)
-	}
-	return all
-}

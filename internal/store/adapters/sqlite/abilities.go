@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -50,13 +48,7 @@ const (
 // queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
 // in flight are few.
 func (t *txn) queues() ([]store.Queue, error) {
-	var queues []store.Queue
-	err := t.each(func(rows *sql.Rows) error {
-		var q store.Queue
-		err := rows.Scan(&q.Name, &q.Paused)
-		queues = append(queues, q)
-		return err
-	}, `
+	return sqlkit.Queues(t.each, `
 		WITH names(name) AS (
 			SELECT * FROM (`+readyQueues+`)
 			UNION
@@ -72,7 +64,6 @@ func (t *txn) queues() ([]store.Queue, error) {
 		FROM names
 		LEFT JOIN queues ON queues.name = names.name
 		ORDER BY names.name`)
-	return queues, err
 }
 
 // SetPaused is part of the contract.
@@ -118,26 +109,12 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 }
 
 func (t *txn) workers() ([]store.Worker, error) {
-	var workers []store.Worker
-	err := t.each(func(rows *sql.Rows) error {
-		var w store.Worker
-		var queues sqlkit.List
-		var staleAfter sqlkit.Micros
-		var beatAt sqlkit.Time
-		if err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt); err != nil {
-			return err
-		}
-		w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
-		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(t.now)
-		workers = append(workers, w)
-		return nil
-	}, `
+	return sqlkit.Workers(t.each, t.now, `
 		SELECT name, host, pid, queues, slots, running, stale_after, beat_at
 		FROM workers
 		WHERE beat_at > ?
 		ORDER BY name`,
 		t.now.Add(-store.WorkerLife).UnixMicro())
-	return workers, err
 }
 
 // Fence is part of the contract.

@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // Backup writes a copy of the store, as it is at one moment, to a new file, while others read and write. The copy is a store
-// of its own; after it has taken the place of a lost one, run Fence before workers start.
+// of its own. Before it takes the place of a lost one, end every process on that and remove what SQLite has left beside it, at
+// its path + "-wal" and "-shm", or SQLite carries that into the copy. Afterwards run Fence before workers start.
 func (s *Store) Backup(ctx context.Context, path string) error {
-	if err := s.enter(ctx); err != nil {
+	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -23,7 +26,8 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 		return fmt.Errorf("jq: backup: %w", err)
 	}
 	if _, err := s.callers.ExecContext(ctx, `VACUUM INTO ?`, part); err != nil {
-		return errors.Join(s.closedOr(ours(err)), os.Remove(part))
+		_ = os.Remove(part) // it may not have come to that
+		return sqlkit.Because(ctx, s.closed, ours(err))
 	}
 	if err := syncFile(part); err != nil {
 		return fmt.Errorf("jq: backup: %w", err)

@@ -86,13 +86,6 @@ const claimColumns = `
 	id, kind, priority, run_at, token, attempts, retries, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
 	unique_key, unique_for, enqueued_at, claim_token, trace, tags, error, payload, checkpoint, progress`
 
-func claimDests(c *sqlkit.Columns) []any {
-	return []any{
-		&c.ID, &c.Kind, &c.Priority, &c.RunAt, &c.Token, &c.Attempts, &c.Retries, &c.MaxRetries, &c.BackoffBase, &c.BackoffCap, &c.BackoffJitter, &c.Timeout,
-		&c.UniqueKey, &c.UniqueFor, &c.EnqueuedAt, &c.ClaimToken, &c.Trace, &c.Tags, &c.Error, &c.Payload, &c.Checkpoint, &c.Progress,
-	}
-}
-
 // due are the first jobs of the lane, from the highest priority down.
 func (t *txn) due(l lane, queue string, limit int) ([]*sqlkit.Entry, error) {
 	var found []*sqlkit.Entry
@@ -101,7 +94,7 @@ func (t *txn) due(l lane, queue string, limit int) ([]*sqlkit.Entry, error) {
 		if err != nil || !ok {
 			return found, err
 		}
-		some, err := t.entriesTo(claimDests, l.due, queue, level, t.now.UnixMicro(), limit-len(found))
+		some, err := t.entries(l.due, queue, level, t.now.UnixMicro(), limit-len(found))
 		if err != nil {
 			return nil, err
 		}
@@ -157,15 +150,7 @@ func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job
 // moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
 // they are too many.
 func (t *txn) moveAttempts(entries []*sqlkit.Entry) error {
-	var moving, crowded []int64
-	for _, e := range entries {
-		if _, kept := e.Latest(); kept {
-			moving = append(moving, e.ID)
-		}
-		if e.Token >= store.MaxAttemptsKept { // a claim has raised the token before it wrote an attempt
-			crowded = append(crowded, e.ID)
-		}
-	}
+	moving, crowded := sqlkit.Crowding(entries)
 	if len(moving) > 0 {
 		_, err := t.exec(`
 			INSERT INTO attempts (job_id, token, worker, started_at, ended_at, ending, error)

@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -27,52 +25,25 @@ func weigh(req store.EnqueueRequest) load {
 
 // enqueue adds the jobs, or answers as before if the request key is known.
 func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
-	if len(req.Jobs) == 0 {
-		return nil, nil
-	}
-	if req.RequestKey == "" {
-		return t.add(req.Jobs)
-	}
-	sum := req.Fingerprint()
-	fingerprint := hex.EncodeToString(sum[:])
-	first, known, err := t.remembered(req.RequestKey, fingerprint)
-	if err != nil || known {
-		return first, err
-	}
-	answers, err := t.add(req.Jobs)
-	if err != nil {
-		return nil, err
-	}
-	return answers, t.remember(req.RequestKey, fingerprint, answers)
+	return sqlkit.Once(req, t.add, t.remembered, t.remember)
 }
 
-// remembered is what the first request with the key was answered.
-func (t *txn) remembered(key, fingerprint string) (answers []store.Enqueued, known bool, err error) {
-	var first, text string
+// remembered is the first request with the key.
+func (t *txn) remembered(key string) (first sqlkit.Request, known bool, err error) {
 	err = t.each(func(rows *sql.Rows) error {
 		known = true
-		return rows.Scan(&first, &text)
+		return rows.Scan(&first.Fingerprint, &first.Answer)
 	}, `
 		SELECT fingerprint, answer
 		FROM request_keys
 		WHERE request_key = ? AND created_at > ?`,
 		key, t.now.Add(-store.RequestKeyLife).UnixMicro())
-	switch {
-	case err != nil || !known:
-		return nil, false, err
-	case first != fingerprint:
-		return nil, false, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
-	}
-	return answers, true, json.Unmarshal([]byte(text), &answers)
+	return first, known, err
 }
 
-// remember keeps the answer, and forgets some that are too old.
-func (t *txn) remember(key, fingerprint string, answers []store.Enqueued) error {
-	text, err := json.Marshal(answers)
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(`
+// remember keeps the request, and forgets some that are too old.
+func (t *txn) remember(key string, r sqlkit.Request) error {
+	_, err := t.exec(`
 		DELETE FROM request_keys
 		WHERE request_key IN (
 			SELECT request_key
@@ -87,7 +58,7 @@ func (t *txn) remember(key, fingerprint string, answers []store.Enqueued) error 
 	_, err = t.exec(`
 		INSERT OR REPLACE INTO request_keys (request_key, fingerprint, answer, created_at)
 		VALUES (?, ?, ?, ?)`,
-		key, fingerprint, string(text), t.now.UnixMicro())
+		key, r.Fingerprint, r.Answer, t.now.UnixMicro())
 	return err
 }
 

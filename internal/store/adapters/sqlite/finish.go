@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -27,7 +28,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 		outcomes[i] = store.Outcome{ID: a.ID, Status: store.StatusOK, State: store.Succeeded, Token: a.Token}
 	}
 	hasResult := func(a store.Ack) bool { return len(a.Result) > 0 }
-	if t.strict || slices.ContainsFunc(acks, hasResult) || repeats(held) {
+	if t.strict || slices.ContainsFunc(acks, hasResult) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
 	}
 	n, err := t.exec(`
@@ -51,19 +52,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 
 // ackEach decides job by job.
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
-	return onLeases(t, acks, sqlkit.Verb[store.Ack]{
-		Lease: func(a store.Ack) (store.Lease, sqlkit.FinishedBy) { return a.Lease, sqlkit.ByAck },
-		Check: func(a store.Ack) error { return t.refusedResult(a) },
-		Apply: func(e *sqlkit.Entry, a store.Ack) store.Outcome { return e.Ack(a, t.now) },
-	})
-}
-
-// refusedResult is an error in a caller's transaction; elsewhere the job is dead by it.
-func (t *txn) refusedResult(a store.Ack) error {
-	if refused := a.Refused(); refused != nil && t.strict {
-		return &store.InvalidError{Field: "result", Rule: "must be a JSON document within the limits"}
-	}
-	return nil
+	return onLeases(t, acks, sqlkit.Acking(t.now, t.strict))
 }
 
 // NAck is part of the contract.
@@ -76,14 +65,7 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 }
 
 func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
-	return onLeases(t, nacks, sqlkit.Verb[store.NAck]{
-		Lease: func(n store.NAck) (store.Lease, sqlkit.FinishedBy) {
-			by, _ := sqlkit.WayOf(n.Form)
-			return n.Lease, by
-		},
-		Check: store.NAck.Check,
-		Apply: func(e *sqlkit.Entry, n store.NAck) store.Outcome { return e.NAck(n, t.now) },
-	})
+	return onLeases(t, nacks, sqlkit.NAcking(t.now, t.strict))
 }
 
 // Extend is part of the contract.
@@ -94,7 +76,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 
 // extend tries first what is nearly always so: every lease holds.
 func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	if repeats(held) {
+	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
 	}
 	until := t.now.Add(ttl.Truncate(store.Resolution))
@@ -118,12 +100,8 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 }
 
 // extendEach decides job by job.
-func (t *txn) extendEach(leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	return onLeases(t, leases, sqlkit.Verb[store.Lease]{
-		Lease: func(l store.Lease) (store.Lease, sqlkit.FinishedBy) { return l, sqlkit.Nobody },
-		Check: func(store.Lease) error { return nil },
-		Apply: func(e *sqlkit.Entry, l store.Lease) store.Outcome { return e.Extend(l, ttl, t.now) },
-	})
+func (t *txn) extendEach(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	return onLeases(t, held, sqlkit.Extending(t.now, ttl))
 }
 
 // Save is part of the contract.
@@ -136,44 +114,39 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 }
 
 func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
-	return onLeases(t, saves, sqlkit.Verb[store.Save]{
-		Lease: func(v store.Save) (store.Lease, sqlkit.FinishedBy) { return v.Lease, sqlkit.Nobody },
-		Check: store.Save.Check,
-		Apply: func(e *sqlkit.Entry, v store.Save) store.Outcome { return e.Save(v) },
-	})
+	return onLeases(t, saves, sqlkit.Saving())
 }
 
-// repeats says that a job stands twice among the leases: then one after another must be looked at.
-func repeats(held []store.Lease) bool {
-	seen := make(map[int64]struct{}, len(held))
-	for _, l := range held {
-		seen[l.ID] = struct{}{}
+// leases are the leases as a JSON object from id to token, for json_each.
+func leases(held []store.Lease) string {
+	text := make([]byte, 0, 24*len(held)+2)
+	text = append(text, '{')
+	for i, l := range held {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, '"')
+		text = strconv.AppendInt(text, l.ID, 10)
+		text = append(text, `":`...)
+		text = strconv.AppendInt(text, l.Token, 10)
 	}
-	return len(seen) < len(held)
+	return string(append(text, '}'))
 }
 
-// onLeases loads the jobs of the leases, applies the items one after another, each on what the ones before it have left,
-// and writes the jobs that have changed.
+// onLeases loads the jobs of the leases, applies the items to them, and writes the jobs that have changed.
 func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
-	ids := make([]int64, len(items))
-	for i, item := range items {
-		l, _ := v.Lease(item)
+	held := v.Leases(items)
+	ids := make([]int64, len(held))
+	for i, l := range held {
 		ids[i] = l.ID
 	}
 	jobs, err := t.byID(ids)
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make([]store.Outcome, len(items))
-	var changed []*sqlkit.Entry
-	for i, item := range items {
-		e := jobs[ids[i]]
-		if outcomes[i], err = v.Do(i, item, e, t.strict); err != nil {
-			return nil, err
-		}
-		if outcomes[i].Status == store.StatusOK && !slices.Contains(changed, e) {
-			changed = append(changed, e)
-		}
+	outcomes, changed, err := v.Do(items, jobs)
+	if err != nil {
+		return nil, err
 	}
 	for _, e := range changed {
 		if err := t.update(e); err != nil {
@@ -182,21 +155,4 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 		t.wakeFor(e.Job)
 	}
 	return outcomes, nil
-}
-
-// byID loads the jobs that there are.
-func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
-	found := make(map[int64]*sqlkit.Entry, len(ids))
-	if len(ids) == 0 {
-		return found, nil
-	}
-	entries, err := t.entries(`
-		SELECT`+columns+`
-		FROM jobs
-		WHERE id IN (SELECT value FROM json_each(?))`,
-		list(ids))
-	for _, e := range entries {
-		found[e.ID] = e
-	}
-	return found, err
 }

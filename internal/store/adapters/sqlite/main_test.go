@@ -21,7 +21,9 @@ import (
 // childRole tells a process that was started by a test what to do: the same binary is both.
 const childRole = "JQ_SQLITE_CHILD"
 
-var roles = map[string]func(path string, in io.Reader, out io.Writer) error{"share": share, "write": writeOn}
+var roles = map[string]func(path string, in io.Reader, out io.Writer) error{
+	"share": share, "write": writeOn, "limited": limited, "open": tryToOpen, "sql": runSQL,
+}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
@@ -50,9 +52,15 @@ func start(t *testing.T, role, path string) *child {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	c := &child{Cmd: exec.CommandContext(t.Context(), exe, path)}
+	return startCommand(t, exec.CommandContext(t.Context(), exe, path), role)
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd, role string) *child {
+	t.Helper()
+	c := &child{Cmd: cmd}
 	c.Env = append(os.Environ(), childRole+"="+role)
 	c.Stderr = os.Stderr
+	var err error
 	c.in, err = c.StdinPipe()
 	require.NoError(t, err)
 	out, err := c.StdoutPipe()

@@ -55,12 +55,16 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"Memory":        {":memory:", "name a file"},
 		"MissingFolder": {filepath.Join(folder, "missing", "jobs.db"), "make it first"},
 		"FileAsFolder":  {filepath.Join(garbage, "jobs.db"), "folder"},
-		"Folder":        {folder, "can not be opened"},
+		"Folder":        {folder, "name a file"},
 		"Garbage":       {garbage, "is no SQLite database"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line, _ := refused(t, k.path, nil)
+			line, err := refused(t, k.path, nil)
 			assert.Contains(t, line, k.want)
+			if filepath.IsAbs(k.path) {
+				assert.ErrorIs(t, err, store.ErrUnavailable, "it may pass")
+				assert.Contains(t, line, folder)
+			}
 		})
 	}
 	line, _ := refused(t, filepath.Join(folder, "a"), &Options{Synchronous: "OFF"})

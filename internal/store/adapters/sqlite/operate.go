@@ -87,23 +87,7 @@ func (t *txn) operateNamed(filter store.Filter, do func(*txn, *sqlkit.Entry) (st
 	if err != nil {
 		return nil, err
 	}
-	rest := filter
-	rest.IDs = nil // to find an id among a thousand for each of a thousand jobs would take long
-	outcomes := make([]store.Outcome, len(filter.IDs))
-	for i, id := range filter.IDs {
-		e, found := jobs[id]
-		if !found || !rest.Matches(e.Job, t.now) {
-			outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}
-			continue
-		}
-		if outcomes[i], err = do(t, e); err != nil {
-			return nil, err
-		}
-		if outcomes[i].State == "" {
-			delete(jobs, id)
-		}
-	}
-	return outcomes, nil
+	return sqlkit.DoNamed(filter, jobs, t.now, func(e *sqlkit.Entry) (store.Outcome, error) { return do(t, e) })
 }
 
 func (t *txn) operateMatching(
@@ -133,4 +117,17 @@ func (t *txn) operateMatching(
 		outcomes = append(outcomes, o)
 	}
 	return outcomes, nil
+}
+
+// byID loads the jobs that there are.
+func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	entries, err := t.entries(`
+		SELECT`+columns+`
+		FROM jobs
+		WHERE id IN (SELECT value FROM json_each(?))`,
+		list(ids))
+	return sqlkit.Keyed(entries), err
 }

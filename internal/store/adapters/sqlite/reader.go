@@ -61,6 +61,21 @@ func (r *readers) snapshot(ctx context.Context, kept *prepared, run func(tx stor
 	return kept, err
 }
 
+// afresh closes the connections that are free.
+func (r *readers) afresh() {
+	for range cap(r.free) {
+		select {
+		case kept := <-r.free:
+			if kept != nil {
+				kept.discard()
+			}
+			r.free <- nil
+		default:
+			return
+		}
+	}
+}
+
 // close waits for the reads under way.
 func (r *readers) close() error {
 	close(r.quit)

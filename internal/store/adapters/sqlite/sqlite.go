@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
 var (
@@ -38,9 +39,9 @@ var (
 
 // A Store keeps its jobs in one SQLite file.
 type Store struct {
-	path   string
+	place  place
 	now    *now
-	hub    *hub
+	hub    *wake.Hub
 	writer *writer
 
 	readers *readers
@@ -80,6 +81,9 @@ var migrations embed.FS
 
 // Open opens the store in the file, and makes or migrates it where that is needed. Any number of processes may do so at
 // once. Beside the file stand those of SQLite itself and the lock by which processes take turns, at path + ".lock".
+//
+// They are to stay where they are. Once the file, its log or the log's index was removed or replaced, calls are ErrUnavailable
+// until the store is closed and opened anew: nothing is answered for that nobody could find.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	o, err := options.filled()
 	if err != nil {
@@ -89,7 +93,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, now: &now{clock: o.Clock}, hub: newHub(), closed: make(chan struct{})}
+	s := &Store{place: place{path: path}, now: &now{clock: o.Clock}, hub: &wake.Hub{}, closed: make(chan struct{})}
 	if s.callers, err = open(path, "_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
 		return nil, err
 	}
@@ -103,7 +107,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}
 	own := context.WithoutCancel(ctx)
 	s.readers = newReaders(own, reading, o.Readers)
-	s.writer = newWriter(own, s.callers, lock, s.now, s.hub)
+	s.writer = newWriter(own, s, lock)
 	return s, nil
 }
 
@@ -143,11 +147,14 @@ func checkPath(path string) (string, error) {
 	folder := filepath.Dir(path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("jq: the folder %s does not exist: make it first", folder)
+		return "", fmt.Errorf("%w: the folder %s does not exist: make it first", store.ErrUnavailable, folder)
 	case err != nil:
-		return "", fmt.Errorf("jq: the folder %s can not be used: %w", folder, err)
+		return "", fmt.Errorf("%w: the folder %s can not be used: %w", store.ErrUnavailable, folder, err)
 	case !info.IsDir():
-		return "", fmt.Errorf("jq: %s is no folder", folder)
+		return "", fmt.Errorf("%w: %s is no folder: name a file in one for the store", store.ErrUnavailable, folder)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%w: %s is a folder or a device: name a file for the store", store.ErrUnavailable, path)
 	}
 	return path, nil
 }
@@ -156,7 +163,7 @@ func checkPath(path string) (string, error) {
 // and cut to that once it has grown beside a slow reader.
 func open(path, more string) (*sqlx.DB, error) {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
-	dsn := file.String() + "?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
+	dsn := file.String() + "?mode=rw&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
 		"&_pragma=cache_size(-16384)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)&" + more
 	return sqlx.Open("sqlite", dsn)
 }
@@ -167,6 +174,9 @@ func (s *Store) prepare(ctx context.Context, lock *flock.Flock) error {
 		return err
 	}
 	defer func() { _ = lock.Unlock() }()
+	if err := create(s.place.path); err != nil {
+		return err
+	}
 	if _, err := s.callers.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
 	}
@@ -184,17 +194,22 @@ func (s *Store) prepare(ctx context.Context, lock *flock.Flock) error {
 			INSERT INTO migrations (version, name)
 			VALUES (?, ?)`,
 	}
-	_, err = migrator.Up(ctx)
-	return err
+	if _, err = migrator.Up(ctx); err != nil {
+		return err
+	}
+	if _, err = s.callers.ExecContext(ctx, takeWriteLock); err != nil { // a file that can only be read is none to work on
+		return err
+	}
+	if s.place, err = placeOf(s.place.path); err != nil {
+		return err
+	}
+	return s.callers.GetContext(ctx, &s.place.real, `
+		SELECT file
+		FROM pragma_database_list
+		WHERE name = 'main'`)
 }
 
-func folder() ([]sqlkit.Migration, error) {
-	sub, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	return sqlkit.Migrations(sub)
-}
+func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
 
 // beginMigration starts a transaction that no other writer shares.
 func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
@@ -222,21 +237,17 @@ func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		close(s.closed)
-		s.hub.close()
+		s.hub.Close()
 		err = errors.Join(s.writer.close(), s.readers.close(), s.callers.Close())
 	})
 	return err
 }
 
-// enter says why a call may not begin.
-func (s *Store) enter(ctx context.Context) error {
-	select {
-	case <-s.closed:
-		return store.ErrClosed
-	default:
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return nil
+// afresh closes the connections that nobody uses. One that was opened while the file could not be written to remains one that
+// only reads, and so does whatever joins it.
+func (s *Store) afresh() {
+	const asByDefault = 2
+	s.callers.SetMaxIdleConns(0)
+	s.callers.SetMaxIdleConns(asByDefault)
+	s.readers.afresh()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // InTx is part of the contract. The transaction is one of [Store.DB], or of any other connection to the same file whose
@@ -40,20 +41,20 @@ const takeWriteLock = `
 // within runs a call in the caller's transaction. Others notice its commit by the version of the file.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
-	if err := w.s.enter(ctx); err != nil {
+	if err := sqlkit.Admit(ctx, w.s.closed, invalid); err != nil {
 		return none, err
 	}
-	if invalid != nil {
-		return none, invalid
+	if err := w.s.place.check(); err != nil {
+		return none, err
 	}
 	t := &txn{ctx: ctx, tx: w.tx, strict: true}
 	if _, err := t.exec(takeWriteLock); err != nil {
-		return none, w.s.closedOr(brokenOff(ctx, err))
+		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
 	}
 	t.now = w.s.now.get()
 	answer, err := run(t)
 	if err != nil {
-		return none, w.s.closedOr(brokenOff(ctx, err))
+		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
 	}
 	return answer, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
 // A commit takes calls until it has one of these, so that the next one, a heartbeat above all, waits for no more.
@@ -26,13 +27,16 @@ const (
 // A writer is the goroutine that writes. While one commit is under way the next calls gather; each is atomic in the shared
 // transaction, and none depends on the context of another.
 type writer struct {
-	ctx  context.Context // never ends: a commit is no caller's
-	db   *sqlx.DB
-	lock *flock.Flock
-	now  *now
-	hub  *hub
+	ctx    context.Context // never ends: a commit is no caller's
+	db     *sqlx.DB
+	place  place
+	afresh func() // gives up the store's other connections that nobody uses
+	lock   *flock.Flock
+	now    *now
+	hub    *wake.Hub
 
 	kept *prepared // the connection that writes; nil before it is needed, and after trouble
+	side []place   // the files beside the store's that it writes to; none before they are known
 	seen int64     // its data version: another connection's commit changes it
 
 	commits   atomic.Int64 // how many there were
@@ -66,9 +70,9 @@ type load struct {
 	urgent bool
 }
 
-func newWriter(ctx context.Context, db *sqlx.DB, lock *flock.Flock, now *now, hub *hub) *writer {
+func newWriter(ctx context.Context, s *Store, lock *flock.Flock) *writer {
 	w := &writer{
-		ctx: ctx, db: db, lock: lock, now: now, hub: hub,
+		ctx: ctx, db: s.callers, place: s.place, afresh: s.afresh, lock: lock, now: s.now, hub: s.hub,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
@@ -222,6 +226,7 @@ func (w *writer) turn() {
 		return
 	}
 	// One of them has spoiled the transaction for all: each alone finds which.
+	w.makeRoom()
 	for _, c := range batch {
 		c.err, c.woken = nil, nil
 		if err := w.begin(); err != nil {
@@ -309,7 +314,7 @@ func run(t *txn, c *call, now time.Time) (err error) {
 func (w *writer) settle(batch []*call, err error) {
 	for _, c := range batch {
 		if err == nil && c.err == nil {
-			w.hub.tell(c.woken...)
+			w.hub.Tell(c.woken...)
 		}
 		if c.err == nil {
 			c.err = err
@@ -345,16 +350,58 @@ func (w *writer) lockFile() bool {
 // begin starts a transaction that may write. A connection that can not is given up for a new one, for what was wrong may have
 // passed.
 func (w *writer) begin() error {
-	fresh := w.kept == nil
 	err := w.tryBegin()
-	if err == nil || codeOf(err) == codeBusy {
+	if err != nil && codeOf(err) != codeBusy {
+		w.disconnect()
+		w.afresh()
+		err = w.tryBegin()
+	}
+	if err != nil {
 		return err
 	}
-	w.disconnect()
-	if fresh {
+	if err = w.inPlace(); err != nil {
+		w.rollback()
+	}
+	return err
+}
+
+// inPlace says that the file is where it was, and so are the log of changes and its index, without which a commit is lost when
+// the next process opens the file.
+func (w *writer) inPlace() error {
+	if err := w.place.check(); err != nil {
 		return err
 	}
-	return w.begin()
+	if w.side != nil {
+		return w.sideInPlace()
+	}
+	log, err := placeOf(w.place.real + "-wal")
+	if err != nil {
+		return err
+	}
+	index, err := placeOf(w.place.real + "-shm")
+	if err != nil {
+		return err
+	}
+	w.side = []place{log, index}
+	return nil
+}
+
+func (w *writer) sideInPlace() error {
+	for _, p := range w.side {
+		if err := p.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoom carries the log of changes into the file, so that it begins anew: on a full disk that may be room enough. What can
+// not be done the next commit says.
+func (w *writer) makeRoom() {
+	if w.connect() == nil {
+		var busy, pages, done int
+		_ = w.kept.QueryRowContext(w.ctx, `PRAGMA wal_checkpoint`).Scan(&busy, &pages, &done)
+	}
 }
 
 // tryBegin waits for whoever writes without the lock of the file, as callers' transactions do, for as long as a call waits.
@@ -383,6 +430,9 @@ func (w *writer) connect() error {
 	if w.kept != nil {
 		return nil
 	}
+	if err := w.place.check(); err != nil {
+		return err
+	}
 	conn, err := w.db.Connx(w.ctx)
 	if err != nil {
 		return err
@@ -394,12 +444,17 @@ func (w *writer) connect() error {
 	return nil
 }
 
-// disconnect forgets a connection that is done or in trouble.
+// disconnect forgets a connection that is done or in trouble. The next one may find other files beside the store's, unless
+// these were removed by somebody else.
 func (w *writer) disconnect() {
-	if w.kept != nil {
-		w.kept.discard()
-		w.kept = nil
+	if w.kept == nil {
+		return
 	}
+	if w.sideInPlace() == nil {
+		w.side = nil
+	}
+	w.kept.discard()
+	w.kept = nil
 }
 
 // rollback ends a transaction that is not to be committed. SQLite may have ended it already; to be sure, the connection is

@@ -56,6 +56,11 @@ CREATE INDEX jobs_leased ON {schema}.jobs (lease_expires_at, id) WHERE state = '
 CREATE INDEX jobs_finished ON {schema}.jobs (queue, state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX jobs_dead ON {schema}.jobs (id) WHERE state = 'failed' AND retry_at IS NULL;
 
+-- Each phase by id, for pages and bulk calls. Jobs in flight are few, and need none.
+CREATE INDEX jobs_ready_by_id ON {schema}.jobs (queue, id) WHERE state = 'ready';
+CREATE INDEX jobs_retrying_by_id ON {schema}.jobs (queue, id) WHERE state = 'failed' AND retry_at IS NOT NULL;
+CREATE INDEX jobs_finished_by_id ON {schema}.jobs (queue, state, id) WHERE finished_at IS NOT NULL;
+
 CREATE INDEX jobs_unique_key ON {schema}.jobs (unique_key) WHERE unique_key <> '';
 
 -- Who holds a key: while the job is live, or until a time. A row stays when its job ends, and counts for nothing then, so

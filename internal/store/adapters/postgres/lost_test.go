@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// TestLostClaimsAreFoundAgain lets a server lose, with its life, claims that it had answered, as it may where
+// synchronous_commit is off. The jobs are as they were before, and a store that goes on finds them again.
+func TestLostClaimsAreFoundAgain(t *testing.T) {
+	const deaths, jobs = 2, 1000
+	c := ownServer(t, lasting)
+	safe, s := openOn(t, c.DSN, "safe"), openOn(t, c.DSN+" synchronous_commit=off", "store")
+	lost := 0
+	for range deaths {
+		enqueue(t, safe, jobs)
+		// Without the process that writes the log by and by, nothing of the claims is kept.
+		pids, _ := freeze(t, safe, `SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`)
+		for range jobs / 100 {
+			require.Len(t, claimN(t, s, 100), 100)
+		}
+		last := time.Now()
+		for mark := (position{}); !mark.at.After(last); mark = s.trails.get("q").fresh.mark[levelOf(0)] {
+			require.Empty(t, claimN(t, s, 100)) // until the next claims begin behind the jobs
+		}
+		require.NoError(t, c.KillSession(t.Context(), pids[0]))
+		_, err := safe.db.ExecContext(t.Context(), `SELECT pg_sleep(60)`)
+		require.Error(t, err, "it dies")
+		newLoad(safe).look(t, "q") // as soon as it is back
+		waiting := int(countIn(t, safe, store.Ready))
+		lost += waiting
+		for began := time.Now(); waiting > 0; {
+			waiting -= len(claimN(t, s, 1000))
+			require.Less(t, time.Since(began), 10*bound, "%d jobs are ready and stay hidden", waiting)
+		}
+	}
+	assert.Positive(t, lost, "the server has lost some claims")
+	figures.Print(t, "a server that answers before it syncs has lost %d of %d claims in %d deaths, all of them found again by the open store",
+		lost, deaths*jobs, deaths)
+}
+
+// TestLateReleaseSparesTheNextClaim: what a claim in doubt may have taken is released behind the call. If it took nothing,
+// the next claim gives leases with the same tokens, and those are somebody else's.
+func TestLateReleaseSparesTheNextClaim(t *testing.T) {
+	s := openStore(t, Options{})
+	enqueue(t, s, 5)
+	inCommits(t, s, "UPDATE", `pg_terminate_backend(pg_backend_pid())`)
+	before := time.Now()
+	_, err := s.FetchAndClaim(t.Context(), claimOf(5))
+	require.ErrorIs(t, err, store.ErrInDoubt, "its session ended in the middle of the commit")
+	s.running.Wait()
+	_, err = s.db.ExecContext(t.Context(), s.sql(`DROP TRIGGER in_commits ON {schema}.jobs`))
+	require.NoError(t, err)
+
+	held := claimN(t, s, 5)
+	require.Len(t, held, 5)
+	lost := claim{ClaimRequest: claimOf(5), at: before}
+	for _, j := range held {
+		require.Equal(t, int64(1), j.Token, "the first claim was not applied")
+		lost.leases = append(lost.leases, j.Lease())
+	}
+	s.release(t.Context(), lost)
+	outcomes, err := s.Ack(t.Context(), acksOf(held))
+	require.NoError(t, err)
+	for _, o := range outcomes {
+		assert.Equal(t, store.StatusOK, o.Status)
+	}
+}
+
+// inCommits lets the server perform something in the middle of every commit that writes jobs in that way.
+func inCommits(t *testing.T, s *Store, written, what string) {
+	t.Helper()
+	for _, statement := range []string{`
+		CREATE FUNCTION {schema}.in_commits() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM ` + what + `; RETURN NULL; END'`, `
+		CREATE CONSTRAINT TRIGGER in_commits AFTER ` + written + ` ON {schema}.jobs DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION {schema}.in_commits()`,
+	} {
+		_, err := s.db.ExecContext(t.Context(), s.sql(statement))
+		require.NoError(t, err)
+	}
+}

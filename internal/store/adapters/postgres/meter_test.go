@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/pgtest"
+)
+
+// A cost is what a call visits on the server: pages of tables and indexes, as often as it looks at them, and rows of tables.
+type cost struct{ pages, rows int }
+
+// or is the larger cost of both.
+func (c cost) or(other cost) cost { return cost{max(c.pages, other.pages), max(c.rows, other.rows)} }
+
+func (c cost) String() string { return fmt.Sprintf("%d pages and %d rows", c.pages, c.rows) }
+
+// A meter stands between a store and the driver. While it counts, the server explains each statement before it is run, by
+// running it in a subtransaction: what is counted is what the store's own call does, with its own settings and arguments.
+type meter struct {
+	driver.Connector
+	t      *testing.T
+	schema string // quoted
+
+	mu       sync.Mutex // guards what follows
+	counting bool
+	cost
+}
+
+// metered puts a meter before the store's connections.
+func metered(t *testing.T, s *Store) *meter {
+	t.Helper()
+	config, err := pq.NewConfig(pgtest.DSN(t))
+	require.NoError(t, err)
+	config.BinaryParameters = true
+	m := &meter{t: t, schema: s.schema}
+	m.Connector, err = pq.NewConnectorConfig(config)
+	require.NoError(t, err)
+	require.NoError(t, s.db.Close())
+	s.db = sqlx.NewDb(sql.OpenDB(m), "postgres")
+	s.with = s.openings(s.options)
+	return m
+}
+
+// of is what the call visits.
+func (m *meter) of(call func() error) cost {
+	m.t.Helper()
+	m.mu.Lock()
+	m.counting, m.cost = true, cost{}
+	m.mu.Unlock()
+	require.NoError(m.t, call())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counting = false
+	require.NotZero(m.t, m.pages, "a call that visits nothing went past the meter")
+	return m.cost
+}
+
+// Connect is part of driver.Connector.
+func (m *meter) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := m.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &meteredConn{c.(connection), m}, nil
+}
+
+// A connection is what the driver's connections can do.
+type connection interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+type meteredConn struct {
+	connection
+	m *meter
+}
+
+// QueryContext is part of driver.QueryerContext.
+func (c *meteredConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.count(ctx, query, args)
+	return c.connection.QueryContext(ctx, query, args)
+}
+
+// ExecContext is part of driver.ExecerContext.
+func (c *meteredConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.count(ctx, query, args)
+	return c.connection.ExecContext(ctx, query, args)
+}
+
+// count adds what the statement visits, if it is about the store's tables: openings and commits are not.
+func (c *meteredConn) count(ctx context.Context, query string, args []driver.NamedValue) {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if !c.m.counting || !strings.Contains(query, c.m.schema+".") {
+		return
+	}
+	c.run(ctx, `SAVEPOINT explained`)
+	rows, err := c.connection.QueryContext(ctx, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args)
+	require.NoError(c.m.t, err, query)
+	row := make([]driver.Value, 1)
+	require.NoError(c.m.t, rows.Next(row))
+	var answer []struct{ Plan plan }
+	require.NoError(c.m.t, json.Unmarshal(row[0].([]byte), &answer))
+	require.ErrorIs(c.m.t, rows.Next(row), io.EOF)
+	require.NoError(c.m.t, rows.Close())
+	c.run(ctx, `ROLLBACK TO explained`)
+	c.run(ctx, `RELEASE explained`)
+	c.m.pages += answer[0].Plan.Hit + answer[0].Plan.Read
+	c.m.rows += int(answer[0].Plan.visited())
+}
+
+func (c *meteredConn) run(ctx context.Context, text string) {
+	_, err := c.connection.ExecContext(ctx, text, nil)
+	require.NoError(c.m.t, err)
+}
+
+// A plan is what the server tells of a node and of those below it, whose pages are counted in its own.
+type plan struct {
+	Node      string  `json:"Node Type"`
+	Relation  string  `json:"Relation Name"`
+	Hit       int     `json:"Shared Hit Blocks"`
+	Read      int     `json:"Shared Read Blocks"`
+	Loops     float64 `json:"Actual Loops"`
+	Rows      float64 `json:"Actual Rows"` // a loop, as the next two
+	Filtered  float64 `json:"Rows Removed by Filter"`
+	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+	Plans     []plan
+}
+
+// visited is how many rows of tables were looked at, those that were of no use included.
+func (p plan) visited() float64 {
+	var sum float64
+	if p.Relation != "" && strings.HasSuffix(p.Node, "Scan") {
+		sum = p.Loops * (p.Rows + p.Filtered + p.Rechecked)
+	}
+	for _, below := range p.Plans {
+		sum += below.visited()
+	}
+	return sum
+}

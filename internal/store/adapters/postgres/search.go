@@ -1,0 +1,293 @@
+package postgres
+
+import (
+	"database/sql"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// A search looks for the first jobs of a filter, by rising or by falling id.
+//
+// They may lie behind any number of others, so the way along all ids is taken only for a bit. Every phase has an index that
+// leads from a queue to its jobs by id: a search takes the first ones of each queue and phase that the filter allows, and of
+// these the first ones. What costs time is then how many queues there are, and not how many jobs.
+//
+// A range is asked for as queue = ANY (ARRAY[name]) in the order queue, id. With a plain queue = name, the order would be
+// that of the primary key as well, and the statistics of a table that was small or empty could mislead the server to it.
+type search struct {
+	filter        store.Filter
+	can           condition
+	now           time.Time
+	phases        []store.State // in which a job can match
+	leases        position      // no lease that can be seen ends earlier
+	after, before int64         // the ids in between
+	falling       bool
+	limit         int
+}
+
+// A condition is what makes a job one that an operation can change.
+type condition string
+
+const (
+	ifAny      condition = ``
+	ifLive     condition = `finished_at IS NULL`
+	ifTerminal condition = `finished_at IS NOT NULL`
+)
+
+// find is the search for jobs that match the filter and the condition, by rising id.
+func (t *txn) find(f store.Filter, limit int, can condition) *search {
+	q := &search{filter: f, can: can, now: t.now, after: f.After, before: math.MaxInt64, limit: limit}
+	for _, phase := range store.Phases {
+		state := stateOf(phase)
+		asked := len(f.States) == 0 || slices.Contains(f.States, phase) || slices.Contains(f.States, state)
+		possible := can != ifLive
+		if state == store.Ready || state == store.InFlight || phase == store.Retrying {
+			possible = can != ifTerminal && f.FinishedFor == 0
+		}
+		if asked && possible {
+			q.phases = append(q.phases, phase)
+		}
+	}
+	return q
+}
+
+// stateOf is the state whose face the phase is.
+func stateOf(phase store.State) store.State {
+	if phase == store.Retrying || phase == store.Dead {
+		return store.Failed
+	}
+	return phase
+}
+
+// first are the first jobs among the ids that a query finds.
+func (t *txn) first(q *search, ids func(*where) string) ([]*sqlkit.Entry, error) {
+	w := &where{}
+	return t.entries(`
+		SELECT`+withDocuments+`
+		FROM {schema}.jobs
+		WHERE id = ANY (ARRAY(`+ids(w)+`))
+		`+q.order(`id`)+`
+		LIMIT `+w.arg(q.limit),
+		w.args...)
+}
+
+// lock locks the first jobs, in the order of their ids. Where one of them has changed before it was locked, the first ones
+// are others now.
+func (t *txn) lock(q *search) ([]*sqlkit.Entry, error) {
+	for {
+		ids, err := t.firstIDs(q)
+		if err != nil || len(ids) == 0 {
+			return nil, err
+		}
+		w := chosen(q.filter, q.now)
+		w.and(`id = ANY ($?::bigint[])`, arrayOf(ids))
+		found, err := t.entries(`
+			SELECT`+columns+`
+			FROM {schema}.jobs`+w.text()+q.possible()+`
+			ORDER BY id
+			FOR UPDATE`,
+			w.args...)
+		if err != nil || len(found) == len(ids) {
+			return found, err
+		}
+	}
+}
+
+func (t *txn) firstIDs(q *search) ([]int64, error) {
+	w := &where{}
+	var ids []int64
+	err := t.each(func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `
+		SELECT id
+		FROM (`+q.ids(w)+`) AS found
+		`+q.order(`id`)+`
+		LIMIT `+w.arg(q.limit),
+		w.args...)
+	return ids, err
+}
+
+// possible is the condition of the search as a further term.
+func (q *search) possible() string {
+	if q.can == ifAny {
+		return ``
+	}
+	return ` AND ` + string(q.can)
+}
+
+// everywhere says that jobs of every queue and phase can match, so that no index is better than the primary key.
+func (q *search) everywhere() bool { return q.filter.Queue == "" && len(q.phases) == len(store.Phases) }
+
+// near finds ids close to where the search begins, and all where no other way is better.
+func (q *search) near(w *where) string {
+	window := ``
+	if !q.everywhere() {
+		window = `LIMIT ` + w.arg(10*q.limit)
+	}
+	return `
+		SELECT id
+		FROM (
+			SELECT *
+			FROM {schema}.jobs
+			WHERE ` + q.between(w) + `
+			` + q.order(`id`) + `
+			` + window + `
+		) AS jobs
+		WHERE TRUE` + w.also(q.filter, q.now) + `
+		` + q.order(`id`) + `
+		LIMIT ` + w.arg(q.limit)
+}
+
+// ids finds ids among which the first ones are.
+func (q *search) ids(w *where) string {
+	switch {
+	case len(q.phases) == 0:
+		return `SELECT id FROM {schema}.jobs WHERE FALSE`
+	case len(q.filter.IDs) > 0, q.filter.UniqueKey != "":
+		return `SELECT id FROM {schema}.jobs WHERE ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + ` OFFSET 0` // in no order
+	case q.everywhere():
+		return q.near(w)
+	case q.filter.FinishedFor != 0:
+		return q.old(w)
+	default:
+		return q.ranges(w)
+	}
+}
+
+// ranges goes through the indexes of the phases.
+func (q *search) ranges(w *where) string {
+	var ranges []string
+	var states []string
+	for _, phase := range q.phases {
+		switch phase {
+		case store.Ready:
+			ranges = append(ranges, q.live(w, readyQueues, `state = 'ready'`))
+		case store.Retrying:
+			ranges = append(ranges, q.live(w, retryingQueues, `state = 'failed' AND retry_at IS NOT NULL`))
+		case store.InFlight:
+			ranges = append(ranges, q.leased(w))
+		default:
+			states = append(states, string(stateOf(phase)))
+		}
+	}
+	if len(states) > 0 {
+		ranges = append(ranges, q.finished(w, arrayOfTexts(states), ``))
+	}
+	return strings.Join(ranges, `
+		UNION ALL`)
+}
+
+// live goes by jobs_ready_by_id or jobs_retrying_by_id.
+func (q *search) live(w *where, queues, phase string) string {
+	return `
+		SELECT first.id
+		FROM ` + q.names(w, queues) + `
+		CROSS JOIN LATERAL (
+			SELECT id
+			FROM {schema}.jobs
+			WHERE ` + phase + ` AND queue = ANY (ARRAY[names.name])
+				AND ` + q.between(w) + q.rest(w) + `
+			` + q.order(`queue`, `id`) + `
+			LIMIT ` + w.arg(q.limit) + `
+		) AS first`
+}
+
+// finished goes by jobs_finished_by_id.
+func (q *search) finished(w *where, states, more string) string {
+	return `
+		SELECT first.id
+		FROM ` + q.names(w, finishedQueues) + `
+		CROSS JOIN unnest(` + w.arg(states) + `::text[]) AS states (name)
+		CROSS JOIN LATERAL (
+			SELECT id
+			FROM {schema}.jobs
+			WHERE finished_at IS NOT NULL AND queue = ANY (ARRAY[names.name]) AND state = states.name
+				AND ` + q.between(w) + more + q.rest(w) + `
+			` + q.order(`queue`, `id`) + `
+			LIMIT ` + w.arg(q.limit) + `
+		) AS first`
+}
+
+// leased goes by jobs_leased, through all jobs in flight: they are few, and in no order of ids.
+func (q *search) leased(w *where) string {
+	return `
+		SELECT id
+		FROM (
+			SELECT id
+			FROM {schema}.jobs
+			WHERE state = 'in_flight'
+				AND (lease_expires_at, id) >= (` + w.arg(q.leases.text()) + `::text::timestamptz, ` + w.arg(q.leases.id) + `)
+				` + w.also(store.Filter{Queue: q.filter.Queue}, q.now) + q.rest(w) + `
+			OFFSET 0
+		) AS leased
+		WHERE ` + q.between(w)
+}
+
+// fewOld is up to how many jobs are sorted by id that were finished long enough ago.
+const fewOld = 5000
+
+// old goes by jobs_finished, which knows at once that nothing or little is old enough. Where it is more, the way by id meets
+// it soon: what was finished long ago lies before what was finished lately.
+func (q *search) old(w *where) string {
+	var list []string
+	for _, phase := range q.phases {
+		list = append(list, string(stateOf(phase)))
+	}
+	states, few := arrayOfTexts(list), strconv.Itoa(fewOld)
+	age := ` AND finished_at <= ` + w.arg(q.now.Add(-q.filter.FinishedFor.Truncate(store.Resolution)))
+	return `
+		WITH old AS MATERIALIZED (
+			SELECT first.id
+			FROM ` + q.names(w, finishedQueues) + `
+			CROSS JOIN unnest(` + w.arg(states) + `::text[]) AS states (name)
+			CROSS JOIN LATERAL (
+				SELECT id
+				FROM {schema}.jobs
+				WHERE finished_at IS NOT NULL AND queue = names.name AND state = states.name` + age + `
+					AND ` + q.between(w) + q.rest(w) + `
+				ORDER BY finished_at
+				LIMIT ` + few + ` + 1
+			) AS first
+			LIMIT ` + few + ` + 1
+		)
+		SELECT id FROM old WHERE (SELECT count(*) FROM old) <= ` + few + `
+		UNION ALL
+		SELECT id FROM (` + q.finished(w, states, age) + `
+		) AS more WHERE (SELECT count(*) FROM old) > ` + few
+}
+
+// names is the table of the queues to look into.
+func (q *search) names(w *where, queues string) string {
+	if q.filter.Queue != "" {
+		return `(VALUES (` + w.arg(q.filter.Queue) + `::text)) AS names (name)`
+	}
+	return `(` + queues + `) AS names (name)`
+}
+
+// between is the condition that an id is one of those looked for.
+func (q *search) between(w *where) string {
+	return `id > ` + w.arg(q.after) + ` AND id < ` + w.arg(q.before)
+}
+
+// rest is what a range leaves to be asked of each job.
+func (q *search) rest(w *where) string {
+	f := q.filter
+	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker}, q.now)
+}
+
+func (q *search) order(columns ...string) string {
+	direction := ``
+	if q.falling {
+		direction = ` DESC`
+	}
+	return `ORDER BY ` + strings.Join(columns, direction+`, `) + direction
+}

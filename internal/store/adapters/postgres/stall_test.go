@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// The store of the tests gives a transaction little time, and so do callers. Beyond that the server is told to cancel, and
+// listened to for as long as patience lasts.
+const (
+	shortTimeout = time.Second
+	shortContext = 300 * time.Millisecond
+	silenceBound = lingering + patience + time.Second // the last of it for a busy machine
+)
+
+// A silentServer is a store whose server falls silent: its processes are stopped without being ended. So does a server whose
+// machine is frozen, or to which no message comes through any more.
+type silentServer struct {
+	*testing.T
+	server  *pgtest.Cluster
+	s       *Store
+	other   *Store // whose sessions are not stopped
+	slowest time.Duration
+}
+
+func newSilentServer(t *testing.T) *silentServer {
+	t.Helper()
+	noLeaks(t)
+	c := ownServer(t, lasting)
+	other := openOn(t, c.DSN, "other")
+	s, err := Open(t.Context(), c.TCP+" application_name=store", &Options{Timeout: shortTimeout, LockTimeout: shortTimeout})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	enqueue(t, s, 1)
+	return &silentServer{T: t, server: c, s: s, other: other}
+}
+
+// freeze stops the processes of a server that a query finds, until thaw.
+func freeze(t *testing.T, s *Store, query string) (pids []int, thaw func()) {
+	t.Helper()
+	require.NoError(t, s.db.Select(&pids, query))
+	require.NotEmpty(t, pids)
+	thaw = func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended
+		}
+	}
+	t.Cleanup(thaw)
+	for _, pid := range pids {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	}
+	return pids, thaw
+}
+
+const (
+	itsSessions = `SELECT pid FROM pg_stat_activity WHERE application_name = 'store'`
+	postmaster  = `SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)::integer`
+)
+
+// fails makes a call that must fail in time, with each of the errors.
+func (f *silentServer) fails(within time.Duration, call func() error, wants ...error) {
+	f.Helper()
+	answer := make(chan error, 1)
+	began := time.Now()
+	go func() { answer <- call() }()
+	select {
+	case err := <-answer:
+		f.slowest = max(f.slowest, time.Since(began))
+		wellSaid(f.T, err)
+		for _, want := range wants {
+			assert.ErrorIs(f, err, want)
+		}
+	case <-time.After(within + silenceBound):
+		require.Fail(f, "the call waits for the server in vain")
+	}
+}
+
+// forgets is fails, after which claims begin at the heads: it may be another server that speaks next.
+func (f *silentServer) forgets(within time.Duration, call func() error, wants ...error) {
+	f.Helper()
+	before := f.s.trails.get("q").age
+	f.fails(within, call, wants...)
+	assert.Greater(f, f.s.trails.get("q").age, before)
+}
+
+func (f *silentServer) enqueue(ctx context.Context) error {
+	_, err := f.s.Enqueue(ctx, store.EnqueueRequest{Jobs: benchJobs(1)})
+	return err
+}
+
+// soon is a context that ends soon.
+func (f *silentServer) soon() context.Context {
+	ctx, cancel := context.WithTimeout(f.Context(), shortContext)
+	f.Cleanup(cancel)
+	return ctx
+}
+
+func TestSilentServer(t *testing.T) {
+	f := newSilentServer(t)
+
+	_, thaw := freeze(t, f.other, itsSessions)
+	f.forgets(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrUnavailable, context.DeadlineExceeded)
+	thaw()
+	enqueue(t, f.s, 1)
+
+	_, thaw = freeze(t, f.other, itsSessions)
+	f.forgets(shortTimeout, func() error { return f.enqueue(t.Context()) }, store.ErrUnavailable, errSilent)
+	thaw()
+	enqueue(t, f.s, 1)
+
+	// Nobody lets new sessions in either.
+	_, thaw = freeze(t, f.other, itsSessions+` UNION `+postmaster)
+	f.fails(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrUnavailable, context.DeadlineExceeded)
+	f.fails(shortTimeout, func() error { return f.enqueue(t.Context()) }, store.ErrUnavailable)
+	f.fails(shortContext, func() error {
+		_, err := Open(f.soon(), f.server.TCP, nil)
+		return err
+	}, store.ErrUnavailable, context.DeadlineExceeded)
+	thaw()
+	enqueue(t, f.s, 1)
+	assert.Equal(t, int64(4), countIn(t, f.s, store.Ready), "what was unavailable was not applied, not even later")
+	figures.Print(t, "calls of a server that is silent ended within %v: with contexts of %v, or a time-out of %v and %v to cancel",
+		f.slowest.Round(time.Millisecond), shortContext, shortTimeout, lingering+patience)
+}
+
+// TestSilenceInCommitIsInDoubt: the commit was sent, so it may be applied when the server speaks again.
+func TestSilenceInCommitIsInDoubt(t *testing.T) {
+	f := newSilentServer(t)
+	inCommits(t, f.other, "INSERT", `pg_advisory_xact_lock(1)`)
+	lock, err := f.other.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = lock.Exec(`SELECT pg_advisory_xact_lock(1)`)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { answer <- f.enqueue(ctx) }()
+	waiting := func() bool {
+		var n int
+		err := f.other.db.Get(&n, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'store' AND wait_event = 'advisory'`)
+		return err == nil && n == 1
+	}
+	require.Eventually(t, waiting, shortTimeout, time.Millisecond, "the commit waits")
+	_, thaw := freeze(t, f.other, itsSessions)
+	f.fails(0, func() error {
+		cancel()
+		return <-answer
+	}, store.ErrInDoubt, context.Canceled)
+	require.NoError(t, lock.Rollback())
+	thaw()
+	n := countIn(t, f.other, store.Ready)
+	assert.Contains(t, []int64{1, 2}, n, "as a whole or not at all")
+}

@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// write runs a call that changes something in the writer's next transaction.
+func write[T any](ctx context.Context, s *Store, invalid error, l load, run func(t *txn) (T, error)) (T, error) {
+	var answer, none T
+	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {
+		return none, err
+	}
+	err := s.writer.do(ctx, l, func(t *txn) (err error) {
+		answer, err = run(t)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return answer, nil
+}
+
+// read runs a call that changes nothing on one snapshot of the file.
+func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
+	var none T
+	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {
+		return none, err
+	}
+	var answer T
+	if err := s.place.check(); err != nil {
+		return none, err
+	}
+	err := s.readers.do(ctx, func(tx store.Tx) (err error) {
+		answer, err = run(&txn{ctx: ctx, tx: tx, now: s.now.get()})
+		return err
+	})
+	if err != nil {
+		return none, sqlkit.Because(ctx, s.closed, ours(err))
+	}
+	return answer, nil
+}
+
+// prepared is a connection that prepares each statement once. What filters are made of varies without end, so it keeps only
+// so many.
+type prepared struct {
+	*sqlx.Conn
+	statements map[string]*sql.Stmt
+}
+
+const maxPrepared = 200
+
+var _ store.Tx = (*prepared)(nil)
+
+func newPrepared(conn *sqlx.Conn) *prepared {
+	return &prepared{Conn: conn, statements: map[string]*sql.Stmt{}}
+}
+
+func (p *prepared) statement(ctx context.Context, query string) (*sql.Stmt, error) {
+	if kept, ok := p.statements[query]; ok {
+		return kept, nil
+	}
+	if len(p.statements) == maxPrepared {
+		p.forget()
+	}
+	s, err := p.PrepareContext(ctx, query)
+	if err == nil {
+		p.statements[query] = s
+	}
+	return s, err
+}
+
+// ExecContext is that of a connection.
+func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	s, err := p.statement(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.ExecContext(ctx, args...)
+}
+
+// QueryContext is that of a connection.
+func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := p.statement(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// QueryRowContext is that of a connection.
+func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	s, err := p.statement(ctx, query)
+	if err != nil {
+		return p.Conn.QueryRowContext(ctx, query, args...) // which has the same error
+	}
+	return s.QueryRowContext(ctx, args...)
+}
+
+func (p *prepared) forget() {
+	for _, s := range p.statements {
+		_ = s.Close()
+	}
+	clear(p.statements)
+}
+
+// discard closes the connection, which is done or in trouble: the pool is not to hand it out again.
+func (p *prepared) discard() {
+	p.forget()
+	_ = p.Raw(func(any) error { return driver.ErrBadConn })
+	_ = p.Close()
+}

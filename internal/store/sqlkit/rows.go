@@ -1,0 +1,147 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A Query runs a query and calls scan for each row. It is [Each] with all but these filled in.
+type Query func(scan func(rows *sql.Rows) error, query string, args ...any) error
+
+// Each runs a query and calls scan for each row.
+func Each(ctx context.Context, tx store.Tx, scan func(rows *sql.Rows) error, query string, args ...any) error {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	for rows.Next() && err == nil {
+		err = scan(rows)
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	if closed := rows.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Exec runs a statement and returns how many rows it changed.
+func Exec(ctx context.Context, tx store.Tx, query string, args ...any) (int, error) {
+	result, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// Entries are the rows of a query for columns of the table jobs, by their names. What was not selected is zero.
+func Entries(each Query, query string, args ...any) ([]*Entry, error) {
+	var found []*Entry
+	var c Columns
+	var into []any
+	err := each(func(rows *sql.Rows) (err error) {
+		if into == nil {
+			if into, err = c.places(rows); err != nil {
+				return err
+			}
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		e := c.Entry()
+		found = append(found, &e)
+		c.Tags = nil // the entry's now
+		return nil
+	}, query, args...)
+	return found, err
+}
+
+// fields are the fields of Columns by the names of their columns.
+var fields = func() map[string]int {
+	found := map[string]int{}
+	for i, all := 0, reflect.TypeFor[Columns](); i < all.NumField(); i++ {
+		found[all.Field(i).Tag.Get("db")] = i
+	}
+	return found
+}()
+
+// places are where the columns of the rows are read to.
+func (c *Columns) places(rows *sql.Rows) ([]any, error) {
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	all := reflect.ValueOf(c).Elem()
+	into := make([]any, len(names))
+	for i, name := range names {
+		field, known := fields[name]
+		if !known {
+			return nil, fmt.Errorf("the table jobs has no column %q", name)
+		}
+		into[i] = all.Field(field).Addr().Interface()
+	}
+	return into, nil
+}
+
+// Attempts are the rows of a query for token, worker, started_at, ended_at, ending and error of attempts, in this order.
+func Attempts(each Query, query string, args ...any) ([]store.Attempt, error) {
+	var found []store.Attempt
+	err := each(func(rows *sql.Rows) error {
+		var a store.Attempt
+		var startedAt, endedAt Time
+		err := rows.Scan(&a.Token, &a.Worker, &startedAt, &endedAt, &a.Ending, &a.Error)
+		a.StartedAt, a.EndedAt = time.Time(startedAt), time.Time(endedAt)
+		found = append(found, a)
+		return err
+	}, query, args...)
+	return found, err
+}
+
+// Names are the rows of a query for one name.
+func Names(each Query, query string, args ...any) ([]string, error) {
+	var found []string
+	err := each(func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		found = append(found, name)
+		return err
+	}, query, args...)
+	return found, err
+}
+
+// Queues are the rows of a query for name and paused of queues, in this order.
+func Queues(each Query, query string, args ...any) ([]store.Queue, error) {
+	var found []store.Queue
+	err := each(func(rows *sql.Rows) error {
+		var q store.Queue
+		err := rows.Scan(&q.Name, &q.Paused)
+		found = append(found, q)
+		return err
+	}, query, args...)
+	return found, err
+}
+
+// Workers are the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in this
+// order, as they stand at now.
+func Workers(each Query, now time.Time, query string, args ...any) ([]store.Worker, error) {
+	var found []store.Worker
+	err := each(func(rows *sql.Rows) error {
+		var w store.Worker
+		var queues List
+		var staleAfter Micros
+		var beatAt Time
+		err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt)
+		w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
+		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
+		found = append(found, w)
+		return err
+	}, query, args...)
+	return found, err
+}

@@ -1,0 +1,102 @@
+package sqlkit_test
+
+import (
+	"database/sql"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite" // any database will do: none of its tables is used
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// queries runs queries in a database without tables.
+func queries(t *testing.T) sqlkit.Query {
+	t.Helper()
+	db, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return func(scan func(rows *sql.Rows) error, query string, args ...any) error {
+		return sqlkit.Each(t.Context(), db, scan, query, args...)
+	}
+}
+
+func TestEachTellsOfErrors(t *testing.T) {
+	each, stop := queries(t), errors.New("enough")
+	rows := 0
+	err := each(func(*sql.Rows) error { rows++; return stop }, `SELECT 1 UNION ALL SELECT 2`)
+	assert.ErrorIs(t, err, stop)
+	assert.Equal(t, 1, rows, "rows until the error")
+	assert.Error(t, each(func(*sql.Rows) error { return nil }, `SELECT FROM`), "a query that is none")
+	assert.Error(t, each(func(*sql.Rows) error { return nil }, `SELECT 1 UNION ALL SELECT abs(-9223372036854775808)`), "a row that can not be made")
+}
+
+func TestEntriesReadColumnsByTheirNames(t *testing.T) {
+	found, err := sqlkit.Entries(queries(t), `
+		SELECT 'q' AS queue, 7 AS id, '["a","b"]' AS tags, 1500000 AS run_at, 2000 AS timeout, 'failed' AS state, NULL AS payload, 'x' AS payload
+		UNION ALL
+		SELECT 's', 9, '["c"]', 0, 0, 'ready', NULL, 'y'
+		UNION ALL
+		SELECT 'r', 8, NULL, NULL, 0, 'ready', NULL, NULL`)
+	require.NoError(t, err)
+	job := func(j store.Job) *sqlkit.Entry { return &sqlkit.Entry{Job: j} }
+	want := []*sqlkit.Entry{
+		job(store.Job{
+			ID: 7, Queue: "q", Tags: []string{"a", "b"}, RunAt: time.UnixMicro(1_500_000).UTC(), Timeout: 2 * time.Millisecond,
+			State: store.Failed, Payload: []byte("x"),
+		}),
+		job(store.Job{ID: 9, Queue: "s", Tags: []string{"c"}, RunAt: time.UnixMicro(0).UTC(), State: store.Ready, Payload: []byte("y")}),
+		job(store.Job{ID: 8, Queue: "r", State: store.Ready}),
+	}
+	assert.Equal(t, want, found, "each row is its own, and shares nothing with the others")
+}
+
+func TestEntriesKnowEveryColumn(t *testing.T) {
+	var names []string
+	for i, all := 0, reflect.TypeFor[sqlkit.Columns](); i < all.NumField(); i++ {
+		names = append(names, all.Field(i).Tag.Get("db"))
+	}
+	found, err := sqlkit.Entries(queries(t), `SELECT 1 AS `+strings.Join(names, `, 1 AS `)+` WHERE FALSE`)
+	assert.NoError(t, err)
+	assert.Empty(t, found)
+}
+
+func TestEntriesRefuseUnknownColumns(t *testing.T) {
+	_, err := sqlkit.Entries(queries(t), `SELECT 1 AS id, 2 AS colour`)
+	assert.EqualError(t, err, `the table jobs has no column "colour"`)
+}
+
+func TestCountsGatherRowsByQueue(t *testing.T) {
+	now := time.UnixMicro(100).UTC()
+	counts, err := sqlkit.Counts(queries(t), now, `
+		SELECT * FROM (VALUES
+			('a', 'in_flight', 1, 0, NULL), ('a', 'ready', 4, 3, 50), ('a', 'retrying', 2, 1, 40), ('b', 'dead', 5, 0, NULL),
+			('b', 'retrying', 2, 1, 40), ('b', 'ready', 2, 1, 60))`)
+	require.NoError(t, err)
+	at := func(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+	assert.Equal(t, store.Counts{Now: now, Queues: []store.QueueCount{
+		{Queue: "a", Jobs: map[store.State]int64{store.InFlight: 1, store.Ready: 4, store.Retrying: 2}, Due: 4, OldestDue: at(40)},
+		{Queue: "b", Jobs: map[store.State]int64{store.Dead: 5, store.Retrying: 2, store.Ready: 2}, Due: 2, OldestDue: at(40)},
+	}}, counts)
+}
+
+func TestWorkersAreStaleWhenTheirTimeIsUp(t *testing.T) {
+	workers, err := sqlkit.Workers(queries(t), time.UnixMicro(100).UTC(), `
+		SELECT 'at', 'h', 1, '["q"]', 2, 1, 60, 40
+		UNION ALL
+		SELECT 'before', 'h', 1, NULL, 2, 1, 61, 40`)
+	require.NoError(t, err)
+	at := store.Worker{
+		Name: "at", Host: "h", PID: 1, Queues: []string{"q"}, Slots: 2, Running: 1, StaleAfter: 60 * time.Microsecond,
+		BeatAt: time.UnixMicro(40).UTC(), Stale: true,
+	}
+	before := at
+	before.Name, before.Queues, before.StaleAfter, before.Stale = "before", nil, 61*time.Microsecond, false
+	assert.Equal(t, []store.Worker{at, before}, workers)
+}
