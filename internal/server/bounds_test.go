@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A hundred thousand jobs go through one server and leave nothing behind: no run in its book, no goroutine, and never more
+// goroutines at once than a small multiple of the slots.
+func TestManyJobsLeaveNothingBehind(t *testing.T) {
+	const jobs, slots = 100_000, 50
+	inWorld(t, func(w *world) {
+		var ran, most atomic.Int64
+		w.handlers["none"] = func(context.Context, *Run) error {
+			if ran.Add(1)%100 == 0 {
+				most.Store(max(most.Load(), int64(runtime.NumGoroutine())))
+			}
+			return nil
+		}
+		s := w.start(Options{Slots: slots, Buffer: 200, RetainSucceeded: -1})
+		w.wait(time.Second)
+		idle := runtime.NumGoroutine()
+		require.NoError(w, w.store.SetPaused(w.Context(), DefaultQueue, true))
+		for range jobs / 1000 {
+			w.enqueue(1000, "none")
+		}
+		before := allocations()
+		require.NoError(w, w.store.SetPaused(w.Context(), DefaultQueue, false))
+		w.wait(time.Minute)
+		each := float64(allocations()-before) / jobs
+		require.Equal(w, int64(jobs), ran.Load())
+		counts, err := w.store.Count(w.Context(), store.Filter{})
+		require.NoError(w, err)
+		assert.Equal(w, map[store.State]int64{store.Succeeded: jobs}, counts.Queues[0].Jobs)
+		assert.Equal(w, Stats{Slots: slots}, s.Stats())
+		assert.Empty(w, s.held.runs)
+		assert.Empty(w, s.held.byQueue)
+		assert.LessOrEqual(w, runtime.NumGoroutine(), idle)
+		assert.Less(w, each, 25.0, "allocations of a job, those of the store included")
+		assert.LessOrEqual(w, most.Load(), int64(idle+3*slots), "those that are just ending included")
+		w.stop(s)
+	})
+}
+
+func allocations() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+// Slots whose handlers end their goroutines, panic or are given up are not more than slots: what is bounded stays so.
+func TestSlotsStayBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var now, most atomic.Int64
+		enter := func() { most.Store(max(most.Load(), now.Add(1))) }
+		w.handlers["goexit"] = func(context.Context, *Run) error {
+			enter()
+			defer now.Add(-1)
+			<-time.NewTimer(time.Second).C
+			runtime.Goexit()
+			return nil
+		}
+		w.handlers["panic"] = func(context.Context, *Run) error {
+			enter()
+			defer now.Add(-1)
+			<-time.NewTimer(time.Second).C
+			panic("ouch")
+		}
+		w.handlers["deaf"] = func(ctx context.Context, r *Run) error {
+			enter()
+			defer now.Add(-1)
+			return deaf(time.Minute)(ctx, r)
+		}
+		once := func(n *store.NewJob) { n.MaxRetries, n.Timeout = 0, 5*time.Second }
+		for range 20 {
+			w.enqueue(1, "goexit", once)
+			w.enqueue(1, "panic", once)
+			w.enqueue(1, "deaf", once)
+		}
+		s := w.start(Options{Slots: 4, Buffer: 4, MaxAbandoned: 3})
+		w.wait(time.Hour)
+		assert.Equal(w, int64(4+3), most.Load())
+		counts, err := w.store.Count(w.Context(), store.Filter{})
+		require.NoError(w, err)
+		assert.Equal(w, map[store.State]int64{store.Dead: 60}, counts.Queues[0].Jobs)
+		assert.Equal(w, Stats{Slots: 4}, s.Stats())
+		w.stop(s)
+	})
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// contact knows whether the store answers, and for how long recovery has to wait where it did not: for a beat, in which
+// workers that are alive extend their leases. The same after a clock has jumped.
+type contact struct {
+	beat  time.Duration
+	spare time.Duration // for which leases that are extended at every beat outlast an outage
+	began time.Time
+
+	mu       sync.Mutex // guards what follows
+	failure  error      // the latest, or nil if the store answers
+	answered time.Time  // when it last did
+	patience time.Time  // recovery waits until then
+	graver   time.Time  // and until then because leases of the living may have run out
+	walls    drift
+}
+
+func newContact(o Options) *contact {
+	now := o.Clock.Now()
+	spare := max(o.Lease-o.Beat, o.Beat)
+	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}}
+}
+
+// heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too.
+func (s *Server) heard(sent time.Time, err error) {
+	lost := away(err)
+	if lost && (s.life.Err() != nil || errors.Is(err, context.Canceled)) {
+		return // it was this server that ended the call
+	}
+	switch changed := s.contact.note(sent, lost, err, s.clock.Now()); {
+	case changed && lost:
+		s.log.Error("jq: the store does not answer", "error", err)
+	case changed:
+		s.log.Info("jq: the store answers again", "recovery_waits", s.o.Beat)
+	}
+}
+
+// away says whether the error is one of contact.
+func away(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrInDoubt)
+}
+
+// note says whether the store's being there has changed. A call that fails after a later one was answered tells nothing new:
+// it may have hung since before the store came back, or on something else than the store.
+func (c *contact) note(sent time.Time, lost bool, err error, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := lost != (c.failure != nil)
+	silent := now.Sub(c.answered)
+	switch {
+	case lost && sent.Before(c.answered):
+		return false
+	case lost:
+		c.failure = err
+		return changed
+	case changed:
+		c.failure, c.patience = nil, now.Add(c.beat)
+	}
+	if changed && silent > c.beat/2 || silent > c.spare { // the latter is an outage that nobody has noticed
+		c.patience = now.Add(c.beat)
+		c.graver = c.patience
+	}
+	c.answered = now
+	return changed
+}
+
+// jumped says whether a clock was set since the last look, and makes recovery wait if so.
+func (c *contact) jumped(wall time.Time, passed time.Duration, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	jumped := c.walls.jumped(wall, passed, c.beat)
+	if jumped {
+		c.patience = now.Add(c.beat)
+		c.graver = c.patience
+	}
+	return jumped
+}
+
+// patienceLeft is for how much longer recovery has to wait. Whoever has waited once waits again only for what is graver:
+// otherwise a store that fails every now and then would put recovery off for ever.
+func (c *contact) patienceLeft(again bool, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if again {
+		return c.graver.Sub(now)
+	}
+	return c.patience.Sub(now)
+}
+
+// spareLeft is for how much longer no lease of the living can have run out, even if nobody has reached the store since it last
+// answered here.
+func (c *contact) spareLeft(now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spare - now.Sub(c.answered)
+}
+
+func (c *contact) lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure != nil
+}
+
+func (c *contact) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure == nil {
+		return nil
+	}
+	return fmt.Errorf("jq: not ready: the store does not answer: %w", c.failure)
+}
+
+// A drift tells when the clock on the wall was set: the time on it and the time that has passed no longer agree.
+type drift struct {
+	wall   time.Time
+	passed time.Duration
+}
+
+// jumped compares with the look before.
+func (d *drift) jumped(wall time.Time, passed, tolerance time.Duration) bool {
+	gap := wall.Sub(d.wall) - (passed - d.passed)
+	*d = drift{wall, passed}
+	return gap.Abs() > tolerance
+}
+
+// call is the context of one call of the store. It outlives the wish to stop, but not the server.
+func (s *Server) call(atMost time.Duration) (context.Context, context.CancelFunc) {
+	return s.clock.WithTimeout(s.life, atMost)
+}
+
+// callWhileWorking is the context of a call that nobody waits for when the server is told to stop.
+func (s *Server) callWhileWorking(atMost time.Duration) (context.Context, context.CancelFunc) {
+	return s.clock.WithTimeout(s.work, atMost)
+}
+
+// complain logs a failed call, unless it is one of many in an outage, which was told of, or the server's own end.
+func (s *Server) complain(op string, err error) {
+	switch {
+	case s.life.Err() != nil || errors.Is(err, context.Canceled):
+	case !away(err):
+		s.log.Error("jq: the store refuses a call", "op", op, "error", err)
+	case !s.contact.lost():
+		s.log.Warn("jq: a call found no answer, although the store answers others", "op", op, "error", err)
+	}
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// fetchLoop claims jobs for free slots. It sleeps while there is no room, or every queue rests; freed slots and wake-ups end
+// that sleep.
+func (s *Server) fetchLoop() {
+	select {
+	case <-s.drained: // whom other workers have left behind comes first
+	case <-s.work.Done():
+		return
+	}
+	for s.work.Err() == nil {
+		room := s.held.room()
+		next, found, rest := order{}, false, time.Time{}
+		if room > 0 {
+			next, found, rest = s.lanes.next(room, s.held.inQueue, s.clock.Now())
+		}
+		if !found {
+			s.awaitWork(rest)
+			continue
+		}
+		s.fetch(next)
+	}
+}
+
+// awaitWork waits until there may be something to fetch.
+func (s *Server) awaitWork(rest time.Time) {
+	var due <-chan time.Time
+	if !rest.IsZero() {
+		timer := s.clock.Timer(max(0, rest.Sub(s.clock.Now())))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-s.work.Done():
+	case <-s.held.fetch:
+	case <-due:
+	}
+}
+
+// fetch claims once. The call outlives the wish to stop: what it claims is then given back, and not left to its leases.
+func (s *Server) fetch(o order) {
+	sent := s.clock.Now()
+	ctx, cancel := s.call(s.o.Lease)
+	jobs, err := s.store.FetchAndClaim(ctx, store.ClaimRequest{
+		Queue: o.queue, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease,
+	})
+	cancel()
+	s.heard(sent, err)
+	now := s.clock.Now()
+	if err != nil {
+		s.lanes.refused(o, now)
+		s.complain("claim", err)
+		return
+	}
+	s.lanes.claimed(o, len(jobs), now)
+	if len(jobs) == 0 {
+		return
+	}
+	s.o.Observer.Claimed(o.queue, len(jobs))
+	runs := make([]*Run, len(jobs))
+	for i, job := range jobs {
+		runs[i] = newRun(s.base, s, job, s.o.Timeout)
+	}
+	s.launch(s.held.take(runs, sent.Add(s.o.Lease), now))
+}
+
+// listenLoop takes the store's wake-ups, where it has any. They are a help only: without them queues are looked at after
+// their pause.
+func (s *Server) listenLoop() {
+	notifier, ok := s.store.(store.Notifier)
+	if !ok {
+		return
+	}
+	least := min(s.o.Poll, DefaultPoll)
+	for wait := least; ; {
+		wakeups, err := notifier.Subscribe(s.work, s.lanes.queues())
+		if err == nil {
+			wait = least
+			s.lanes.wake("") // what was missed meanwhile
+			s.held.fetch.send()
+			for w := range wakeups {
+				s.lanes.wake(w.Queue)
+				s.held.fetch.send()
+			}
+		} else {
+			s.complain("subscribe", err)
+		}
+		if !s.sleep(s.work, spread(wait)) {
+			return
+		}
+		wait = min(2*wait, s.o.Lease)
+	}
+}

@@ -1,0 +1,245 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// An item that the store can not take spoils no other one: the call in which it stands fails, and the others are written
+// without it. Its own job fails in the end, with a reason. R38.
+func TestUnwritableResultIsIsolated(t *testing.T) {
+	refusals := map[string]error{
+		"invalid":     &store.InvalidError{Item: 0, Field: "result", Rule: "must be nicer"},
+		"unavailable": store.ErrUnavailable,
+		"in doubt":    store.ErrInDoubt,
+		"unknown":     errors.New("driver: something odd"),
+	}
+	for name, refusal := range refusals {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.handlers["quick"] = work(time.Second)
+				ids := w.enqueue(100, "quick", func(n *store.NewJob) { n.MaxRetries, n.Backoff.Base = 0, time.Hour })
+				bad := ids[37]
+				g := w.gate()
+				g.ack = func(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+					if slices.ContainsFunc(acks, func(a store.Ack) bool { return a.ID == bad }) {
+						return nil, refusal
+					}
+					return g.Store.Ack(ctx, acks)
+				}
+				s := w.start(Options{Slots: 100}, g)
+				other := w.start(Options{Queues: map[string]QueueOptions{"another": {}}})
+				w.wait(5 * time.Second)
+				for _, id := range ids {
+					if id != bad {
+						require.Equal(w, store.Succeeded, w.job(id).State)
+					}
+				}
+				w.wait(2 * time.Minute)
+				j := w.job(bad)
+				assert.Equal(w, store.Dead, j.Phase())
+				assert.Equal(w, "its end could not be written: "+refusal.Error(), j.Error)
+				assert.Len(w, j.History, 1)
+				assert.Equal(w, Stats{Slots: 100}, s.Stats())
+				assert.Equal(w, 1, w.log.said("jq: a result can not be written; its job fails instead"))
+				assert.Less(w, g.count("ack"), 60)
+				w.stop(s)
+				w.stop(other)
+			})
+		})
+	}
+}
+
+// Where not even a failure can be written, the job is left to its lease, and run again: nothing is held for ever. R38.
+func TestJobOfWhichNothingCanBeWrittenIsLeftToItsLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["quick"] = work(time.Second)
+		bad := w.enqueue(1, "quick", func(n *store.NewJob) { n.MaxRetries = 1 })[0]
+		g := w.gate()
+		g.ack = func(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+			if slices.ContainsFunc(acks, func(a store.Ack) bool { return a.ID == bad }) {
+				return nil, errors.New("driver: not this one")
+			}
+			return g.Store.Ack(ctx, acks)
+		}
+		g.nack = func(context.Context, []store.NAck) ([]store.Outcome, error) {
+			return nil, errors.New("driver: out of order")
+		}
+		s := w.start(Options{}, g)
+		for range 20 {
+			w.wait(time.Minute)
+			w.enqueue(1, "quick") // without which it would not be known that others can be written
+		}
+		j := w.job(bad)
+		assert.Equal(w, store.Dead, j.Phase())
+		assert.Equal(w, store.LeaseExpired.Reason, j.Error)
+		assert.Len(w, j.History, 2)
+		w.wait(time.Minute)
+		assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
+		w.stop(s)
+	})
+}
+
+// A job that somebody has locked is not waited for: others are written meanwhile, and it is as soon as the lock is gone. A
+// write of it would last until the store's own time-out. R34, R38.
+func TestLockedJobHoldsUpNoOther(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		w.handlers["quick"] = work(time.Second)
+		locked := w.enqueue(1, "quick")[0]
+		until := w.since() + 3*time.Minute
+		isLocked := func(id int64) bool { return id == locked && w.since() < until }
+		g.ack = func(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+			if slices.ContainsFunc(acks, func(a store.Ack) bool { return isLocked(a.ID) }) {
+				return nil, errors.Join(store.ErrUnavailable, pause(ctx, 5*time.Second))
+			}
+			return g.Store.Ack(ctx, acks)
+		}
+		g.extend = func(ctx context.Context, leases []store.Lease) ([]store.Outcome, error) {
+			outcomes, err := g.Store.Extend(ctx, leases, DefaultLease)
+			for i, l := range leases {
+				if isLocked(l.ID) {
+					outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusBusy}
+				}
+			}
+			return outcomes, err
+		}
+		ids := w.enqueue(50, "quick")
+		s := w.start(Options{Slots: 20, RecoverEvery: -1}, g)
+		w.wait(15 * time.Second)
+		for _, id := range ids {
+			require.Equal(w, store.Succeeded, w.job(id).State)
+		}
+		acks := g.count("ack")
+		w.wait(150 * time.Second)
+		assert.Equal(w, acks, g.count("ack"), "its lock is asked after, and not waited for")
+		late := w.enqueue(1, "quick")[0]
+		w.wait(3 * time.Second)
+		assert.Equal(w, store.Succeeded, w.job(late).State)
+		assert.Equal(w, 1, s.Stats().Uncommitted)
+
+		w.wait(25 * time.Second)
+		j := w.job(locked)
+		assert.Equal(w, store.Succeeded, j.State)
+		assert.WithinRange(w, j.FinishedAt, dawn.Add(until), dawn.Add(until+10*time.Second))
+		assert.Equal(w, Stats{Slots: 20}, s.Stats())
+		w.stop(s)
+	})
+}
+
+// What was put off for a lock waits for the store as well, when that goes away.
+func TestResultThatWasPutOffWaitsForTheStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		locked := true
+		g.ack = func(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+			if locked {
+				return nil, store.ErrUnavailable
+			}
+			return g.Store.Ack(ctx, acks)
+		}
+		g.extend = func(ctx context.Context, leases []store.Lease) ([]store.Outcome, error) {
+			outcomes, err := g.Store.Extend(ctx, leases, DefaultLease)
+			for i := range outcomes {
+				if locked {
+					outcomes[i] = store.Outcome{ID: leases[i].ID, Status: store.StatusBusy}
+				}
+			}
+			return outcomes, err
+		}
+		w.handlers["quick"] = work(time.Second)
+		ids := w.enqueue(3, "quick")
+		s := w.start(Options{RecoverEvery: -1}, g)
+		w.wait(20 * time.Second)
+		assert.Equal(w, Stats{Slots: DefaultSlots, Uncommitted: 3}, s.Stats())
+		g.away()
+		w.wait(time.Minute)
+		g.set(func() { locked = false })
+		g.back()
+		w.wait(time.Minute)
+		for _, id := range ids {
+			assert.Equal(w, store.Succeeded, w.job(id).State)
+		}
+		assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
+		w.stop(s)
+	})
+}
+
+// Where no result at all comes through to a store that is there, it is not asked for each of them again and again; none is
+// given up, and all are written when it works again. R38.
+func TestNoResultIsGivenUpWhereNoneCanBeWritten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		g.ack = func(context.Context, []store.Ack) ([]store.Outcome, error) {
+			return nil, errors.New("no such column: result")
+		}
+		w.handlers["quick"] = work(time.Second)
+		ids := w.enqueue(300, "quick")
+		s := w.start(Options{Slots: 300, Buffer: 1}, g)
+		w.wait(10 * time.Second)
+		assert.Less(w, g.count("ack"), 250)
+		w.wait(10 * time.Minute)
+		assert.Less(w, g.count("ack"), 250+60*mostFailures)
+		assert.Equal(w, Stats{Slots: 300, Uncommitted: 300}, s.Stats())
+		g.set(func() { g.ack = nil })
+		w.wait(time.Minute)
+		for _, id := range ids {
+			j := w.job(id)
+			require.Equal(w, store.Succeeded, j.State)
+			require.Len(w, j.History, 1)
+		}
+		w.stop(s)
+	})
+}
+
+// A call that is too great for the store to answer in time is sent in parts.
+func TestCallThatNeverAnswersIsSplit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		g.ack = func(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+			if len(acks) > 40 {
+				return nil, gone(ctx)
+			}
+			return g.Store.Ack(ctx, acks)
+		}
+		w.handlers["quick"] = work(time.Second)
+		ids := w.enqueue(100, "quick")
+		s := w.start(Options{Slots: 100}, g)
+		w.wait(3 * time.Minute)
+		for _, id := range ids {
+			j := w.job(id)
+			require.Equal(w, store.Succeeded, j.State)
+			require.Len(w, j.History, 1)
+		}
+		w.stop(s)
+	})
+}
+
+// An outcome that calls a failure itself invalid does not keep the committer busy for ever.
+func TestInvalidOutcomesEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		g.nack = func(_ context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+			outcomes := make([]store.Outcome, len(nacks))
+			for i, n := range nacks {
+				outcomes[i] = store.Outcome{ID: n.ID, Status: store.StatusInvalid, Reason: "jq: invalid: mood"}
+			}
+			return outcomes, nil
+		}
+		w.handlers["fail"] = func(context.Context, *Run) error { return errors.New("no luck") }
+		w.enqueue(1, "fail")
+		s := w.start(Options{RecoverEvery: -1}, g)
+		w.wait(time.Second)
+		assert.Equal(w, 2, g.count("nack"))
+		assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
+		w.stop(s)
+	})
+}

@@ -1,0 +1,208 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Finished jobs are deleted when they have been kept for long enough, each state for its own time; dead ones are kept unless
+// somebody says otherwise: R61.
+func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
+	day := 24 * time.Hour
+	cases := map[string]struct {
+		options Options
+		kept    map[store.State]time.Duration // zero means for ever
+	}{
+		"defaults": {Options{}, map[store.State]time.Duration{store.Succeeded: day, store.Cancelled: 7 * day, store.Dead: 0}},
+		"chosen": {
+			Options{RetainSucceeded: time.Hour, RetainCancelled: 2 * time.Hour, RetainDead: 3 * time.Hour, RetainEvery: 10 * time.Minute},
+			map[store.State]time.Duration{store.Succeeded: time.Hour, store.Cancelled: 2 * time.Hour, store.Dead: 3 * time.Hour},
+		},
+		"for ever": {
+			Options{RetainSucceeded: -1, RetainCancelled: -1, RetainDead: -1},
+			map[store.State]time.Duration{store.Succeeded: 0, store.Cancelled: 0, store.Dead: 0},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				ids := map[store.State]int64{}
+				for state := range c.kept {
+					ids[state] = w.finished(1, state)[0]
+				}
+				ready := w.enqueue(1, "job", func(j *store.NewJob) { j.Delay = 20 * day })[0]
+				finished := time.Now()
+				c.options.Poll, c.options.Lease, c.options.RecoverEvery = time.Hour, time.Hour, time.Hour // ten days go by
+				s := w.start(c.options)
+				gone := map[store.State]time.Duration{}
+				for time.Since(finished) < 10*day {
+					w.wait(10 * time.Minute)
+					for state, id := range ids {
+						if _, err := w.store.Get(w.Context(), id); err != nil && gone[state] == 0 {
+							require.ErrorIs(w, err, store.ErrNotFound)
+							gone[state] = time.Since(finished)
+						}
+					}
+				}
+				for state, kept := range c.kept {
+					if kept == 0 {
+						assert.Zero(w, gone[state], state)
+						continue
+					}
+					assert.GreaterOrEqual(w, gone[state], kept, state)
+					assert.LessOrEqual(w, gone[state], kept+s.o.RetainEvery+10*time.Minute, state)
+				}
+				assert.Equal(w, store.Ready, w.job(ready).State)
+				w.stop(s)
+			})
+		})
+	}
+}
+
+// finished makes so many jobs of a terminal state.
+func (w *world) finished(n int, state store.State) []int64 {
+	w.Helper()
+	queue := "finished as " + string(state)
+	ids := w.enqueue(n, "job", func(j *store.NewJob) { j.Queue = queue })
+	jobs, err := w.store.FetchAndClaim(w.Context(), store.ClaimRequest{Queue: queue, Limit: n, Worker: "past", TTL: time.Minute})
+	require.NoError(w, err)
+	require.Len(w, jobs, n)
+	acks, nacks := make([]store.Ack, n), make([]store.NAck, n)
+	for i, j := range jobs {
+		acks[i], nacks[i] = store.Ack{Lease: j.Lease()}, store.NAck{Lease: j.Lease(), Form: store.Never, Error: "no luck"}
+	}
+	switch state {
+	case store.Succeeded:
+		_, err = w.store.Ack(w.Context(), acks)
+	case store.Cancelled:
+		_, err = w.store.Cancel(w.Context(), store.Filter{IDs: ids}, n)
+	case store.Dead:
+		_, err = w.store.NAck(w.Context(), nacks)
+	}
+	require.NoError(w, err)
+	return ids
+}
+
+// Deletion goes in bounded batches, one after the other until nothing is left, and the log says how many it were: R61.
+func TestDeletionGoesInBatches(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for range 3 {
+			w.finished(700, store.Succeeded)
+		}
+		h := w.hook()
+		s := w.start(Options{RetainSucceeded: time.Hour, RetainCancelled: -1}, batches{h, t})
+		w.wait(59 * time.Minute)
+		deletes := h.count("delete")
+		assert.Equal(w, 2100, w.total())
+		assert.Empty(w, w.said("jq: finished jobs deleted"))
+		w.wait(3 * time.Minute)
+		assert.Zero(w, w.total())
+		assert.InDelta(w, 5+2, h.count("delete")-deletes, 1.1, "five batches, the last of which is not full, and the looks beside")
+		lines := w.said("jq: finished jobs deleted")
+		require.Len(w, lines, 1)
+		assert.Equal(w, int64(2100), lines[0]["count"])
+		assert.Equal(w, store.Succeeded, lines[0]["state"])
+		w.stop(s)
+	})
+}
+
+// batches sees that no deletion is boundless.
+type batches struct {
+	*hook
+	t *testing.T
+}
+
+func (b batches) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	assert.LessOrEqual(b.t, limit, 500)
+	assert.Equal(b.t, store.Filter{States: []store.State{store.Succeeded}, FinishedFor: time.Hour}, filter)
+	return b.hook.Delete(ctx, filter, limit)
+}
+
+// total is how many jobs there are.
+func (w *world) total() int {
+	w.Helper()
+	counts, err := w.store.Count(w.Context(), store.Filter{})
+	require.NoError(w, err)
+	n := 0
+	for _, q := range counts.Queues {
+		for _, jobs := range q.Jobs {
+			n += int(jobs)
+		}
+	}
+	return n
+}
+
+// A deletion that fails is tried again at the next time; what the store refuses is told.
+func TestFailedDeletionIsTriedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.finished(1, store.Succeeded)
+		h := w.hook()
+		h.every(func(_ context.Context, method string) error {
+			if method == "delete" {
+				return fmt.Errorf("disk on fire")
+			}
+			return nil
+		})
+		s := w.start(Options{RetainSucceeded: time.Hour}, h)
+		w.wait(2 * time.Hour)
+		assert.Equal(w, 1, w.total())
+		assert.Equal(w, h.count("delete"), w.log.said("jq: the store refuses a call"))
+		assert.LessOrEqual(w, h.count("delete"), 2*2*75, "once a minute for each of the two states")
+		h.let()
+		w.wait(2 * time.Minute)
+		assert.Zero(w, w.total())
+		w.stop(s)
+	})
+}
+
+// A server lists itself among the workers as long as it lives, with what it does, and counts as stale when it has been silent
+// for three beats. What the list says affects no job: R50.
+func TestServerIsListedAmongTheWorkers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
+		w.enqueue(3, "job")
+		h := w.hook()
+		s := w.start(Options{Name: "mine", Slots: 2, Queues: map[string]QueueOptions{DefaultQueue: {}, "another": {}}}, h)
+		w.wait(time.Minute)
+		host, err := os.Hostname()
+		require.NoError(w, err)
+		list, err := w.store.Workers(w.Context())
+		require.NoError(w, err)
+		require.Len(w, list, 1)
+		assert.WithinRange(w, list[0].BeatAt, time.Now().Add(-10*time.Second), time.Now())
+		list[0].BeatAt = time.Time{}
+		assert.Equal(w, store.Worker{
+			Name: "mine", Host: host, PID: os.Getpid(), Queues: []string{"another", DefaultQueue},
+			Slots: 2, Running: 2, StaleAfter: 30 * time.Second,
+		}, list[0])
+
+		h.every(func(_ context.Context, method string) error {
+			if method == "register" {
+				return fmt.Errorf("no such table")
+			}
+			return nil
+		})
+		w.wait(time.Minute)
+		list, err = w.store.Workers(w.Context())
+		require.NoError(w, err)
+		assert.True(w, list[0].Stale)
+		assert.Positive(w, w.log.said("jq: the store refuses a call"))
+		require.NoError(w, s.Ready())
+		assert.Equal(w, 2, s.Stats().Running, "and its leases live")
+		assert.Zero(w, w.log.said("jq: expired leases recovered"))
+		h.let()
+		w.wait(11 * time.Second)
+		list, err = w.store.Workers(w.Context())
+		require.NoError(w, err)
+		assert.False(w, list[0].Stale)
+		_ = s.Stop(inAHurry())
+	})
+}

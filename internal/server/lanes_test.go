@@ -1,0 +1,269 @@
+package server
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A field is lanes whose queues have as many jobs as a test likes, and a server with room for so many. Nothing in it runs.
+type field struct {
+	*testing.T
+	*lanes
+	now   time.Time
+	jobs  map[string]int // that can be claimed
+	got   map[string]int
+	calls int
+}
+
+func newField(t *testing.T, queues map[string]QueueOptions) *field {
+	t.Helper()
+	o, err := Options{Queues: queues}.filled()
+	require.NoError(t, err)
+	return &field{T: t, lanes: newLanes(o), now: time.Unix(0, 0), jobs: map[string]int{}, got: map[string]int{}}
+}
+
+// claim makes one claim with so much room, and is false if all queues rest.
+func (f *field) claim(room int) (order, bool) {
+	o, found, _ := f.next(room, func(string) int { return 0 }, f.now)
+	if !found {
+		return o, false
+	}
+	f.calls++
+	fits := 1 <= o.limit && o.limit <= room && 0 <= o.quota && o.quota <= o.limit
+	require.True(f, fits, "limit %d, quota %d, room %d", o.limit, o.quota, room)
+	jobs := min(o.limit, f.jobs[o.queue])
+	f.jobs[o.queue] -= jobs
+	f.got[o.queue] += jobs
+	f.claimed(o, jobs, f.now)
+	return o, true
+}
+
+// claimJobs claims until so many more jobs were claimed, with so much room at each time.
+func (f *field) claimJobs(n, room int) {
+	for until := f.all() + n; f.all() < until; {
+		free := min(room, until-f.all())
+		if _, found := f.claim(free); !found {
+			f.now = f.now.Add(time.Second)
+		}
+	}
+}
+
+func (f *field) all() int {
+	all := 0
+	for _, n := range f.got {
+		all += n
+	}
+	return all
+}
+
+const plenty = math.MaxInt / 2
+
+// Where all queues have enough, each gets its weight's part of the jobs, whatever room there is.
+func TestWeightsShareTheServer(t *testing.T) {
+	for _, room := range []int{1, 2, 3, 10, 100} {
+		f := newField(t, map[string]QueueOptions{"a": {Weight: 3}, "b": {Weight: 1}, "c": {}})
+		f.jobs = map[string]int{"a": plenty, "b": plenty, "c": plenty}
+		f.claimJobs(1000, room)
+		for queue, want := range map[string]float64{"a": 600, "b": 200, "c": 200} {
+			assert.InDelta(t, want, f.got[queue], max(2, float64(room)), "room %d, queue %s", room, queue)
+		}
+	}
+}
+
+// The room of one moment is shared as well: no queue fills all slots with long jobs while another one waits.
+func TestWeightsShareTheRoom(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {Weight: 3}, "b": {Weight: 1}})
+	f.jobs = map[string]int{"a": plenty, "b": plenty}
+	f.claimJobs(1000, 10)
+	for room := 40; room > 0; room -= first(f.claim(room)).limit {
+		if room == 40 {
+			clear(f.got)
+		}
+	}
+	assert.InDelta(t, 30, f.got["a"], 2)
+	assert.InDelta(t, 10, f.got["b"], 2)
+}
+
+// The share of an empty queue goes to the others, by their weights.
+func TestShareOfAnEmptyQueueGoesToTheOthers(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {Weight: 2}, "b": {Weight: 1}, "empty": {Weight: 100}})
+	f.jobs = map[string]int{"a": plenty, "b": plenty}
+	f.claimJobs(900, 1)
+	assert.InDelta(t, 600, f.got["a"], 2)
+	assert.InDelta(t, 300, f.got["b"], 2)
+}
+
+// A queue that comes back after it was empty gets its share from then on, and nothing for the time before: also when it was
+// woken for it.
+func TestQueueThatComesBackGetsNoBurst(t *testing.T) {
+	for _, woken := range []bool{false, true} {
+		f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
+		f.jobs["a"] = plenty
+		f.claimJobs(10_000, 1)
+		f.jobs["b"] = plenty
+		if woken {
+			f.wake("b")
+		}
+		f.now = f.now.Add(time.Minute)
+		before := f.got["a"]
+		f.claimJobs(100, 1)
+		assert.InDelta(t, 50, f.got["b"], 1, "woken %t", woken)
+		assert.InDelta(t, 50, f.got["a"]-before, 1, "woken %t", woken)
+	}
+}
+
+// The same for a queue that waited for one of its slots.
+func TestQueueThatHadNoSlotGetsNoBurst(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {}, "b": {Slots: 5}})
+	full := func(queue string) int { return map[string]int{"b": 5}[queue] }
+	for range 10_000 {
+		o, _, _ := f.next(1, full, f.now)
+		require.Equal(t, "a", o.queue)
+		f.claimed(o, 1, f.now)
+	}
+	f.jobs = map[string]int{"a": plenty, "b": plenty}
+	f.claimJobs(100, 1)
+	assert.InDelta(t, 50, f.got["b"], 1)
+}
+
+// However long a server lives and however far apart the weights are, the shares stay exact: no sum of floats stands still.
+func TestSharesDoNotDrift(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {Weight: mostWeight}, "b": {}})
+	f.jobs = map[string]int{"a": plenty, "b": plenty}
+	o, _, _ := f.next(1, func(string) int { return 0 }, f.now)
+	f.claimed(o, 1, f.now)
+	const years = 1e11 // at a thousand jobs a second, three
+	f.pass += years
+	for _, lane := range f.lanes.lanes {
+		lane.pass += years
+	}
+	f.claimJobs(100*(mostWeight+1), 1)
+	assert.InDelta(t, 100, f.got["b"], 2)
+}
+
+// A queue takes no more slots than it may, running and buffered together, and nothing at all when they are taken.
+func TestSlotsOfAQueueAreItsLimit(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {Slots: 4}})
+	for held, want := range map[int]int{0: 4, 1: 3, 3: 1} {
+		o, found, _ := f.next(10, func(string) int { return held }, f.now)
+		require.True(t, found)
+		assert.Equal(t, want, o.limit, "holding %d", held)
+	}
+	for _, held := range []int{4, 5} {
+		_, found, rest := f.next(10, func(string) int { return held }, f.now)
+		assert.False(t, found)
+		assert.Zero(t, rest, "no time will help: it waits for a slot")
+	}
+}
+
+// No claim asks for more than a call may.
+func TestNoClaimAsksForMoreThanACallMay(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {Weight: mostWeight}, "b": {}})
+	for _, room := range []int{999, 1000, 1001, 2 * mostHeld} {
+		o, _, _ := f.next(room, func(string) int { return 0 }, f.now)
+		require.NoError(t, store.ClaimRequest{Queue: o.queue, Limit: o.limit, RetryQuota: o.quota, Worker: "w", TTL: time.Second}.Check())
+	}
+}
+
+// The pause of an empty queue grows up to Poll and varies, is never longer, and is the least again when something was found.
+func TestPauseGrowsUpToPoll(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {}})
+	pauses := func(n int) []time.Duration {
+		var all []time.Duration
+		for range n {
+			_, found := f.claim(10)
+			require.True(t, found)
+			_, found, rest := f.next(10, func(string) int { return 0 }, f.now)
+			require.False(t, found)
+			all = append(all, rest.Sub(f.now))
+			f.now = rest
+		}
+		return all
+	}
+	grown := pauses(100)
+	want := leastPause
+	differ := false
+	for i, p := range grown {
+		require.LessOrEqual(t, p, want, "pause %d", i)
+		require.GreaterOrEqual(t, p, want*4/5, "pause %d", i)
+		want = min(2*want, DefaultPoll)
+		differ = differ || p != grown[len(grown)-1] && i > 10
+	}
+	assert.True(t, differ, "servers that became idle together look at different times")
+	f.jobs["a"] = 1
+	assert.LessOrEqual(t, pauses(1)[0], leastPause, "one was there")
+	pauses(20)
+	f.wake("a")
+	assert.LessOrEqual(t, pauses(1)[0], leastPause, "it was woken")
+}
+
+// A wake-up during a claim is not lost: what became claimable after the claim had looked is claimed at once.
+func TestWakeUpDuringAClaimIsNotLost(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {}})
+	none := func(string) int { return 0 }
+	o, _, _ := f.next(10, none, f.now)
+	f.wake("a")
+	f.claimed(o, 0, f.now)
+	o, found, _ := f.next(10, none, f.now)
+	require.True(t, found)
+	f.claimed(o, 0, f.now)
+	_, found, _ = f.next(10, none, f.now)
+	assert.False(t, found, "one wake-up is one more look")
+}
+
+// A wake-up for one queue, or for none that is known, does not disturb the rest of another; one without a name is for all.
+func TestWakeUpIsForItsQueue(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
+	rested := func() bool {
+		for range 2 {
+			f.claim(10)
+		}
+		_, found := f.claim(10)
+		return !found
+	}
+	require.True(t, rested())
+	f.wake("stranger")
+	_, found := f.claim(10)
+	require.False(t, found)
+	f.wake("b")
+	o, found := f.claim(10)
+	require.True(t, found)
+	assert.Equal(t, "b", o.queue)
+	require.True(t, rested())
+	f.wake("")
+	assert.Len(t, map[string]bool{first(f.claim(10)).queue: true, first(f.claim(10)).queue: true}, 2)
+}
+
+func first(o order, _ bool) order { return o }
+
+// A claim that fails counts for nothing, and its queue rests, woken or not, until the next one is answered.
+func TestFailedClaimRests(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
+	none := func(string) int { return 0 }
+	o, _, _ := f.next(1, none, f.now)
+	require.Equal(t, "a", o.queue)
+	before := *o.lane
+	f.wake("a")
+	f.refused(o, f.now)
+	f.wake("a")
+	before.pause, before.rest, before.woken, before.failed = o.pause, o.rest, true, true
+	assert.Equal(t, before, *o.lane, "neither the share nor the pass has changed")
+	o, found, _ := f.next(1, none, f.now)
+	require.True(t, found)
+	assert.Equal(t, "b", o.queue, "the others go on")
+	f.refused(o, f.now)
+	_, found, rest := f.next(1, none, f.now)
+	assert.False(t, found)
+	assert.LessOrEqual(t, rest.Sub(f.now), leastPause)
+	f.now = rest
+	f.claim(1)
+	f.wake("")
+	o, found = f.claim(1)
+	require.True(t, found, "an answer later it can be woken again")
+}

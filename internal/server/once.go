@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Once runs one claimed job in the caller's goroutine, and writes how it ended.
+func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (store.Outcome, error) {
+	handler, ok := lookup(job.Kind)
+	if !ok {
+		return store.Outcome{}, fmt.Errorf("jq: no handler for kind %q", job.Kind)
+	}
+	base, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timeout := job.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	r := newRun(base, lone{s}, job, timeout)
+	stop := context.AfterFunc(ctx, func() { r.cancel(ErrDrained) })
+	defer stop()
+	return r.judged(handler).writeTo(context.WithoutCancel(ctx), s, job.Lease())
+}
+
+// judged runs the handler and is what is to be written of it. A panic is a failure that carries the stack.
+func (r *Run) judged(h Handler) (v verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			v = unlessFinished(r, fail(panicked(p, debug.Stack())))
+		}
+	}()
+	err := h(r.ctx, r)
+	return unlessFinished(r, judge(r, err, r.stopCause()))
+}
+
+// writeTo writes a verdict by itself.
+func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) (store.Outcome, error) {
+	var outcomes []store.Outcome
+	var err error
+	switch v.write {
+	case ack:
+		outcomes, err = s.Ack(ctx, []store.Ack{{Lease: lease, Result: v.result}})
+	case nack:
+		outcomes, err = s.NAck(ctx, []store.NAck{{Lease: lease, Form: v.form, Delay: v.delay, Error: v.reason}})
+	default:
+		outcomes, err = s.Extend(ctx, []store.Lease{lease}, DefaultLease)
+	}
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	switch o := outcomes[0]; {
+	case v.write == confirm && o.Status == store.StatusOK: // it is still in flight
+		return v.otherwise.writeTo(ctx, s, lease)
+	case o.Status == store.StatusInvalid:
+		return substitute(v, o.Err()).writeTo(ctx, s, lease)
+	default:
+		return o, nil
+	}
+}
+
+// lone keeps a run that no server holds.
+type lone struct{ store store.Store }
+
+func (l lone) contract() store.Store                  { return l.store }
+func (l lone) lost(r *Run, _ string, _ store.Outcome) { r.cancel(ErrLeaseLost) }

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A fifth of 100 claims of one job goes to retries, and the others to fresh jobs: R10.
+func TestShareIsCarriedOverBetweenClaims(t *testing.T) {
+	s := share{part: 0.2}
+	var retries []int
+	for n := range 100 {
+		q := s.quota(1)
+		if q == 1 {
+			retries = append(retries, n)
+		}
+		s.claimed(1, q, 1)
+	}
+	require.Len(t, retries, 20)
+	for i, n := range retries {
+		assert.Equal(t, 5*i+4, n, "they are spread evenly: %v", retries)
+	}
+}
+
+// Whatever the limits, the retries' part of many filled claims is theirs to within one job, and no quota is beyond its
+// limit: R9, R10.
+func TestShareIsExactOverClaimsOfAllSizes(t *testing.T) {
+	for _, part := range []float64{0, 0.001, 0.1, 0.2, 1.0 / 3, 0.5, 0.9, 1} {
+		s := share{part: part}
+		dice := rand.New(rand.NewPCG(1, uint64(part*1000)))
+		jobs, retries := 0, 0
+		for range 10_000 {
+			limit := 1 + dice.IntN(1000)
+			q := s.quota(limit)
+			require.True(t, 0 <= q && q <= limit, "quota %d of %d", q, limit)
+			s.claimed(limit, q, limit)
+			jobs, retries = jobs+limit, retries+q
+			require.InDelta(t, part*float64(jobs), float64(retries), 1.001, "after %d jobs", jobs)
+		}
+	}
+}
+
+// A claim that was not filled found nobody waiting. It neither takes from what is owed to the retries nor adds to it: so a
+// store that answers with less than it has, under contention, starves no lane.
+func TestUnfilledClaimLeavesTheShareAlone(t *testing.T) {
+	s := share{part: 0.2}
+	retries := 0
+	for n := range 500 {
+		q := s.quota(1)
+		got := n % 5 / 4 // the first four of five come back empty
+		if got == 1 {
+			retries += q
+		}
+		s.claimed(1, q, got)
+	}
+	assert.Equal(t, 20, retries, "of 100 that were filled")
+}
+
+// A server with one slot shares its claims as the store hands the jobs out: of 100 runs about 20 are retries, and neither
+// lane starves. R9, R10.
+func TestServerWithOneSlotStarvesNoLane(t *testing.T) {
+	for part, want := range map[float64]int{DefaultRetryShare: 20, 0.5: 50, 1: 100, -1: 0} {
+		inWorld(t, func(w *world) {
+			w.enqueue(100, "job", func(j *store.NewJob) { j.Backoff.Base = time.Millisecond })
+			failAll(w)
+			w.wait(time.Minute)
+			w.enqueue(100, "job")
+			var mu sync.Mutex // guards retries and fresh
+			retries, fresh := 0, 0
+			w.handlers["job"] = func(_ context.Context, r *Run) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if retries+fresh == 100 {
+					return nil
+				}
+				if r.Retries > 0 {
+					retries++
+				} else {
+					fresh++
+				}
+				return nil
+			}
+			s := w.start(Options{Slots: 1, RetryShare: part})
+			w.wait(time.Minute)
+			assert.InDelta(w, want, retries, 1, "share %v: retries among the first 100 runs", part)
+			assert.Equal(w, 100, retries+fresh)
+			w.stop(s)
+		})
+	}
+}
+
+// failAll claims what is due and fails it, so that it is retried.
+func failAll(w *world) {
+	w.Helper()
+	for {
+		jobs, err := w.store.FetchAndClaim(w.Context(), store.ClaimRequest{Queue: DefaultQueue, Limit: 100, Worker: "unlucky", TTL: time.Minute})
+		require.NoError(w, err)
+		if len(jobs) == 0 {
+			return
+		}
+		nacks := make([]store.NAck, len(jobs))
+		for i, j := range jobs {
+			nacks[i] = store.NAck{Lease: j.Lease(), Form: store.Fail, Error: "no luck"}
+		}
+		_, err = w.store.NAck(w.Context(), nacks)
+		require.NoError(w, err)
+	}
+}

@@ -1,0 +1,225 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+)
+
+// A breakage is something that is wrong on purpose: the store, what a server sends and hears, or the outside.
+type breakage struct {
+	name  string
+	found string // what the simulation has to say of it
+	store func(*memory.Store) backend
+	link  func(*link) store.Store
+
+	blindOutside bool // the outside does not look at tokens
+}
+
+// breakages each break one rule. A simulation that does not find them proves nothing.
+var breakages = []breakage{
+	{name: "AckOfAnyToken", found: "a stale write was accepted: ack", store: func(m *memory.Store) backend { return ackOfAnyToken{m} }},
+	{name: "NAckOfAnyToken", found: "a stale write was accepted: ", store: func(m *memory.Store) backend { return nackOfAnyToken{m} }},
+	{name: "ClaimHandsOutTwice", found: "a job was claimed that is in_flight", store: func(m *memory.Store) backend { return &claimTwice{Store: m} }},
+	{name: "RequestKeysForgotten", found: "was added although its producer was not told so", store: func(m *memory.Store) backend { return keyless{m} }},
+	{name: "EnqueueNotKept", found: "a job that was acknowledged is gone", store: func(m *memory.Store) backend { return forgetful{m} }},
+	{name: "ResultOfAnother", found: "the result is", store: func(m *memory.Store) backend { return swapped{m} }},
+	{name: "CheckpointNotKept", found: "a checkpoint was lost", store: func(m *memory.Store) backend { return saveless{m} }},
+	{name: "BeatReachesNobody", found: "ran out while its server lived", link: func(l *link) store.Store { return beatless{l} }},
+	{name: "BeatExtendsByLess", found: "ran out while its server lived", link: func(l *link) store.Store { return shortBeat{l} }},
+	{name: "LossNotNoticed", found: "learnt", link: func(l *link) store.Store { return deafToLoss{l} }},
+	{name: "AckInDoubtTakenForDone", found: "a server says that token", link: func(l *link) store.Store { return credulous{l} }},
+	{name: "ReleaseNotSent", found: "said nothing of the lease that it left", link: func(l *link) store.Store { return keeping{l} }},
+	{name: "RecoveryNotSent", found: "have not ended", link: func(l *link) store.Store { return noRecovery{l} }},
+	{name: "OutsideIgnoresTokens", found: "the latest effect outside", blindOutside: true},
+}
+
+// mostSeeds is by how many seeds a breakage has to be found.
+const mostSeeds = 400
+
+func TestSimulationFindsWhatIsBroken(t *testing.T) {
+	slowest, most, found := "", 0, 0
+	for _, b := range breakages {
+		t.Run(b.name, func(t *testing.T) {
+			for seed := range uint64(mostSeeds) {
+				r := watched(t, seed+1, b)
+				if slices.ContainsFunc(r.problems, func(p problem) bool { return strings.Contains(p.text, b.found) }) {
+					if found++; int(seed) >= most {
+						slowest, most = b.name, int(seed)+1
+					}
+					t.Logf("found by seed %d", seed+1)
+					return
+				}
+			}
+			t.Errorf("not found by %d seeds: nothing says %q", mostSeeds, b.found)
+		})
+	}
+	figures.Print(t, "simulation: finds %d of %d breakages, the slowest (%s) by %d seeds", found, len(breakages), slowest, most)
+}
+
+// ackOfAnyToken acks jobs whatever the token.
+type ackOfAnyToken struct{ *memory.Store }
+
+func (s ackOfAnyToken) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	acks = slices.Clone(acks)
+	for i := range acks {
+		acks[i].Lease = currentLease(s.Store, acks[i].Lease)
+	}
+	return s.Store.Ack(ctx, acks)
+}
+
+// nackOfAnyToken nacks jobs whatever the token.
+type nackOfAnyToken struct{ *memory.Store }
+
+func (s nackOfAnyToken) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	nacks = slices.Clone(nacks)
+	for i := range nacks {
+		nacks[i].Lease = currentLease(s.Store, nacks[i].Lease)
+	}
+	return s.Store.NAck(ctx, nacks)
+}
+
+// currentLease is that of the job as it stands.
+func currentLease(s *memory.Store, l store.Lease) store.Lease {
+	detail, err := s.Get(context.Background(), l.ID)
+	if err != nil {
+		return l
+	}
+	return detail.Lease()
+}
+
+// claimTwice hands out the latest job with each next claim once more.
+type claimTwice struct {
+	*memory.Store
+	latest []store.Job // guarded by the witness
+}
+
+func (s *claimTwice) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	jobs, err := s.Store.FetchAndClaim(ctx, req)
+	if len(jobs) == 0 {
+		return jobs, err
+	}
+	again := append(jobs, s.latest...)
+	s.latest = jobs[:1:1]
+	return again, err
+}
+
+// keyless forgets request keys.
+type keyless struct{ *memory.Store }
+
+func (s keyless) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	req.RequestKey = ""
+	return s.Store.Enqueue(ctx, req)
+}
+
+// forgetful acknowledges jobs of one kind without keeping them.
+type forgetful struct{ *memory.Store }
+
+func (s forgetful) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	if req.Jobs[0].Kind == quick {
+		return make([]store.Enqueued, len(req.Jobs)), nil
+	}
+	return s.Store.Enqueue(ctx, req)
+}
+
+// swapped keeps the first result of a call for all.
+type swapped struct{ *memory.Store }
+
+func (s swapped) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	acks = slices.Clone(acks)
+	for i := range acks {
+		acks[i].Result = acks[0].Result
+	}
+	return s.Store.Ack(ctx, acks)
+}
+
+// saveless says that it has saved what it has not.
+type saveless struct{ *memory.Store }
+
+func (s saveless) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
+	saves = slices.Clone(saves)
+	for i := range saves {
+		saves[i].Checkpoint = nil
+	}
+	return s.Store.Save(ctx, saves)
+}
+
+// beatless answers heartbeats without sending them.
+type beatless struct{ *link }
+
+func (l beatless) Extend(_ context.Context, leases []store.Lease, _ time.Duration) ([]store.Outcome, error) {
+	return allOK(leases), nil
+}
+
+func allOK(leases []store.Lease) []store.Outcome {
+	outcomes := make([]store.Outcome, len(leases))
+	for i, lease := range leases {
+		outcomes[i] = store.Outcome{ID: lease.ID, Status: store.StatusOK}
+	}
+	return outcomes
+}
+
+// shortBeat extends leases by less than the server believes.
+type shortBeat struct{ *link }
+
+func (l shortBeat) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	return l.link.Extend(ctx, leases, ttl/5)
+}
+
+// deafToLoss does not tell the server which leases are lost.
+type deafToLoss struct{ *link }
+
+func (l deafToLoss) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	if _, err := l.link.Extend(ctx, leases, ttl); err != nil {
+		return nil, err
+	}
+	return allOK(leases), nil
+}
+
+// credulous takes an Ack whose answer was lost for done.
+type credulous struct{ *link }
+
+func (l credulous) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	outcomes, err := l.link.Ack(ctx, acks)
+	if !errors.Is(err, store.ErrInDoubt) {
+		return outcomes, err
+	}
+	leases := make([]store.Lease, len(acks))
+	for i, a := range acks {
+		leases[i] = a.Lease
+	}
+	return allOK(leases), nil
+}
+
+// keeping does not give back what has not begun.
+type keeping struct{ *link }
+
+func (l keeping) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	outcomes := make([]store.Outcome, len(nacks))
+	for i, n := range nacks {
+		outcomes[i] = store.Outcome{ID: n.ID, Status: store.StatusNotFound}
+		if n.Form == store.Release {
+			continue
+		}
+		one, err := l.link.NAck(ctx, nacks[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		outcomes[i] = one[0]
+	}
+	return outcomes, nil
+}
+
+// noRecovery finds nothing to recover.
+type noRecovery struct{ *link }
+
+func (l noRecovery) RecoverExpiredLeases(context.Context, store.RecoverRequest) ([]store.Recovered, error) {
+	return nil, nil
+}

@@ -1,0 +1,256 @@
+package server_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A backend is a store with the abilities that servers use.
+type backend interface {
+	store.Store
+	store.Notifier
+	store.QueueKeeper
+	store.Registry
+}
+
+// A witness stands right before the store, below all faults. It sees what the store accepts, keeps a book of its own by the
+// table of transitions, and reports whatever should not have been accepted. One call is made at a time, so that the book has
+// the order of the store.
+type witness struct {
+	backend
+	sim *simulation
+
+	mu      sync.Mutex // guards what follows, and the calls
+	records map[int64]*record
+	claims  map[store.Lease]*claim
+	stale   map[store.Op]int
+	ends    map[store.Ending]int
+	repeats int           // ends that were told once more, and changed nothing
+	longest time.Duration // that an expired lease waited for a server which could have recovered it
+}
+
+// A record is a job as the witness believes it to be.
+type record struct {
+	id       int64
+	plan     *plan
+	state    store.State // a phase
+	due      time.Time   // while ready or retrying
+	token    int64
+	attempts int
+	retries  int
+	runs     int // ended claims that count, since the job was enqueued or requeued
+	saved    int // the latest step of an accepted checkpoint
+	claims   []*claim
+}
+
+// A claim is one lease, from its claim on.
+type claim struct {
+	store.Lease
+	record  *record
+	worker  string
+	from    time.Time
+	granted time.Time // the latest claim or extension
+	until   time.Time // when the lease ends
+	link    *link     // by which the claim's answer came; nil if it was lost
+	heard   time.Time // when it came
+
+	ended  time.Time
+	ending store.Ending
+	verb   store.Op // by which its holder ended it
+	result string   // of an Ack
+
+	started     bool // a handler has
+	interrupted bool // it returned its context's error, because its server stopped or did not reach the store
+	told        bool // the observer was, of its end
+}
+
+func newWitness(s *simulation, b backend) *witness {
+	return &witness{
+		backend: b, sim: s, records: map[int64]*record{}, claims: map[store.Lease]*claim{},
+		stale: map[store.Op]int{}, ends: map[store.Ending]int{},
+	}
+}
+
+// now is the time of the store's call: none passes while one is made.
+func now() time.Time { return store.Truncate(time.Now()) }
+
+// Enqueue notes the new jobs, also where the answer will be lost.
+func (w *witness) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	added, err := w.backend.Enqueue(ctx, req)
+	for i, a := range added {
+		if a.Duplicate {
+			w.sim.countNamed("duplicates")
+			continue
+		}
+		p := w.sim.plans[numberOf(req.Jobs[i].Payload)]
+		if r := w.records[a.ID]; r != nil {
+			if r.plan != p {
+				w.sim.problem(a.ID, "an id was used twice: for job %d and job %d", r.plan.n, p.n)
+			}
+			continue // the answer to a repeat
+		}
+		w.sim.trace(a.ID, "store", "enqueue", p.Kind, 0)
+		w.records[a.ID] = &record{id: a.ID, plan: p, state: store.Ready, due: now().Add(p.Delay)}
+	}
+	return added, err
+}
+
+// FetchAndClaim notes the leases that it gives.
+func (w *witness) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	jobs, err := w.backend.FetchAndClaim(ctx, req)
+	for _, j := range jobs {
+		w.claimed(j, req)
+	}
+	return jobs, err
+}
+
+func (w *witness) claimed(j store.Job, req store.ClaimRequest) {
+	r := w.records[j.ID]
+	w.sim.trace(j.ID, req.Worker, "claim", "token", time.Duration(j.Token))
+	switch {
+	case r == nil:
+		w.sim.problem(j.ID, "a job was claimed that nobody enqueued")
+		return
+	case r.state != store.Ready && r.state != store.Retrying:
+		w.sim.problem(j.ID, "a job was claimed that is %s", r.state)
+	case r.due.After(now()):
+		w.sim.problem(j.ID, "a job was claimed %v before it was due", r.due.Sub(now()))
+	case j.Token <= r.token:
+		w.sim.problem(j.ID, "a lease was handed out twice: token %d after %d", j.Token, r.token)
+	}
+	c := &claim{Lease: j.Lease(), record: r, worker: req.Worker, from: now(), granted: now(), until: now().Add(req.TTL.Truncate(store.Resolution))}
+	r.state, r.token = store.InFlight, j.Token
+	r.attempts++
+	r.claims = append(r.claims, c)
+	w.claims[c.Lease] = c
+}
+
+// delivered notes that the answer of a claim has arrived.
+func (w *witness) delivered(l *link, jobs []store.Job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range jobs {
+		if c := w.claims[j.Lease()]; c != nil {
+			c.link, c.heard = l, time.Now()
+		}
+	}
+}
+
+// Extend notes until when leases run.
+func (w *witness) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	outcomes, err := w.backend.Extend(ctx, leases, ttl)
+	for i, o := range outcomes {
+		if !w.accepted(leases[i], o, store.OpExtend) {
+			continue
+		}
+		c := w.claims[leases[i]]
+		c.granted, c.until = now(), now().Add(ttl.Truncate(store.Resolution))
+		w.sim.trace(o.ID, c.worker, "extend", "token", time.Duration(c.Token))
+	}
+	return outcomes, err
+}
+
+// Save notes the steps that jobs have reached.
+func (w *witness) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	outcomes, err := w.backend.Save(ctx, saves)
+	for i, o := range outcomes {
+		if w.accepted(saves[i].Lease, o, store.OpSave) {
+			r := w.records[o.ID]
+			r.saved = max(r.saved, stepOf(saves[i].Checkpoint))
+		}
+	}
+	return outcomes, err
+}
+
+// accepted says whether the store has accepted a write under the lease, and checks that it was right. The lock is held.
+func (w *witness) accepted(l store.Lease, o store.Outcome, op store.Op) bool {
+	c := w.claims[l]
+	switch {
+	case c == nil:
+		w.sim.problem(l.ID, "%s under token %d, which was never handed out: %s", op, l.Token, o.Status)
+		return false
+	case o.Status == store.StatusStale:
+		w.stale[op]++
+		w.sim.trace(l.ID, c.worker, string(op), "stale", time.Duration(l.Token))
+		if w.holds(c) {
+			w.sim.problem(l.ID, "%s was refused under the lease in force, token %d", op, l.Token)
+		}
+		return false
+	case o.Status != store.StatusOK:
+		return false
+	case c.record.token != l.Token:
+		w.sim.problem(l.ID, "a stale write was accepted: %s under token %d, while the job has %d", op, l.Token, c.record.token)
+		return false
+	case c.ending == store.Running:
+		w.explain(c) // it may have run out meanwhile
+		return true
+	case c.verb == op:
+		w.repeats++
+		return false
+	default:
+		w.sim.problem(l.ID, "%s was accepted of a lease that had %s", op, c.ending)
+		return false
+	}
+}
+
+// holds says that the lease is in force. The lock is held.
+func (w *witness) holds(c *claim) bool { return c.ending == store.Running && c.record.token == c.Token }
+
+// end notes how a lease ended. The lock is held.
+func (w *witness) end(c *claim, ending store.Ending, verb store.Op) {
+	c.ending, c.ended, c.verb = ending, now(), verb
+	w.ends[ending]++
+	w.sim.trace(c.ID, c.worker, string(ending), "token", time.Duration(c.Token))
+	if ending != store.EndReleased && ending != store.EndSnoozed {
+		c.record.runs++
+	}
+}
+
+// current is the claim whose lease is in force, or nil. The lock is held.
+func (r *record) current() *claim {
+	if n := len(r.claims); n > 0 && r.claims[n-1].ending == store.Running {
+		return r.claims[n-1]
+	}
+	return nil
+}
+
+// live counts the jobs that have not ended.
+func (w *witness) live() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, r := range w.records {
+		if !slices.Contains(terminal, r.state) {
+			n++
+		}
+	}
+	return n
+}
+
+// dueSince is since when the first job is due that every server knows, or zero.
+func (w *witness) dueSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var first time.Time
+	for _, r := range w.records {
+		waits := r.state == store.Ready || r.state == store.Retrying
+		if waits && r.plan.Kind != rare && !r.due.After(now()) && (first.IsZero() || r.due.Before(first)) {
+			first = r.due
+		}
+	}
+	return first
+}
+
+var terminal = []store.State{store.Succeeded, store.Dead, store.Cancelled}
