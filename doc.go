@@ -8,11 +8,54 @@
 // that token. When the worker dies, the lease runs out and the job goes to another worker under a new token; when the first
 // one comes back, its late write is refused. So a finished job is finished once, by the worker that held it last.
 //
-// # Caveats
+// # Work
 //
-// A handler may run more than once, also at the same time as its successor if it does not notice that its lease was lost.
-// What it does outside the queue should be safe to repeat, or be refused by the token: a store of yours that remembers the
-// greatest token it has seen for a job can refuse the older run.
+// The type of a payload names the kind of its jobs:
+//
+//	type Welcome struct{ Name string }
+//
+//	func (Welcome) Kind() string { return "welcome" }
+//
+// A [Client] enqueues them, in a store that any process may open:
+//
+//	store := jq.NewMemory(nil) // or sqlite.Open, or postgres.Open
+//	client := jq.NewClient(store, nil)
+//	_, err := client.Enqueue(ctx, Welcome{Name: "Ada"}, nil)
+//
+// A [Server] claims them and runs their handlers, in the same process or in others:
+//
+//	var handlers jq.Handlers
+//	jq.Handle(&handlers, func(ctx context.Context, run *jq.Run, w Welcome) error {
+//		return mail.Send(ctx, w.Name)
+//	})
+//	server, err := jq.NewServer(store, &handlers, nil)
+//	err = server.Run(ctx)
+//
+// # Fail
+//
+// An error sends the job back: it is tried again after a backoff, and dead when its retries are used up. [Never],
+// [RetryAfter] and [Snooze] say something else; [HandlerFunc] has the list. A panic is an error, and a process that dies is
+// noticed when the lease of its jobs runs out: 30 seconds by default, and recovery looks every ten. A dead job stays, with
+// its error and the history of its attempts, until [Client.Requeue] or [Client.Delete].
+//
+// The handler's context is cancelled when it has to stop; context.Cause says why. A long job saves checkpoints, and goes on
+// from there: [Run.SaveCheckpoint].
+//
+// # Once
+//
+// A handler may run more than once, also at the same time as its successor if it does not notice that its lease was lost. What
+// it does outside the queue should be safe to repeat, or be done exactly once in one of two ways. Where the jobs stand in the
+// database that the handler writes to, [Run.FinishTx] lets the effect and the end of the job stand or fall together. Any other
+// store can remember the greatest token that it has seen for a job, and refuse the older run: the token is in [Run], and by
+// [RunFrom] in the context.
+//
+// In the same way [Client.EnqueueTx] adds jobs in a transaction of yours. A unique key keeps duplicates out, and a request key
+// makes an enqueueing safe to repeat: see [EnqueueOptions].
+//
+// # Test
+//
+// The store in memory runs the real client and server in a unit test. Under testing/synctest hours of retries pass in no time;
+// package jqtest drains a queue in the caller's goroutine, and asserts what was enqueued.
 //
 // # The contract
 //

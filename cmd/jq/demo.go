@@ -13,8 +13,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+	"github.com/seed-ed332417/jq"
 )
 
 const (
@@ -32,7 +31,7 @@ func demo(flags *flag.FlagSet, std streams) action {
 	return func(ctx context.Context) error {
 		clk := clock.NewMock()
 		clk.Set(demoStart)
-		s := &story{store: memory.New(memory.Options{Clock: clk}), clock: clk, out: bufio.NewWriter(std.out)}
+		s := &story{store: jq.NewMemory(&jq.MemoryOptions{Clock: clk}), clock: clk, out: bufio.NewWriter(std.out)}
 		if !*fast && isTerminal(std.out) {
 			s.pause = demoPause
 		}
@@ -43,14 +42,14 @@ func demo(flags *flag.FlagSet, std streams) action {
 // A story is the demo under way. Each of its lines is an answer of the store, and an answer that does not fit the story
 // ends it with an error.
 type story struct {
-	store store.Store
+	store jq.Store
 	clock *clock.Mock
 	out   *bufio.Writer // remembers a failed write until the next Flush
 	pause time.Duration // of real time between steps
 
-	lost  store.Job // as worker A claimed it
-	again store.Job // the same, as worker B claimed it
-	rest  []store.Job
+	lost  jq.Job // as worker A claimed it
+	again jq.Job // the same, as worker B claimed it
+	rest  []jq.Job
 }
 
 func (s *story) tell(ctx context.Context) error {

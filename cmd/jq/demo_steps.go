@@ -8,15 +8,16 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 func (s *story) enqueue(ctx context.Context) error {
-	var req store.EnqueueRequest
+	var req jq.EnqueueRequest
 	for _, name := range []string{"ada", "grace", "edsger"} {
-		req.Jobs = append(req.Jobs, store.NewJob{
+		req.Jobs = append(req.Jobs, jq.NewJob{
 			Queue: demoQueue, Kind: "welcome", Payload: fmt.Appendf(nil, `{"name":%q}`, name), MaxRetries: 3,
-			Backoff: store.Backoff{Base: demoBackoff, Cap: time.Minute},
+			Backoff: jq.Backoff{Base: demoBackoff, Cap: time.Minute},
 		})
 	}
 	answers, err := s.store.Enqueue(ctx, req)
@@ -51,11 +52,11 @@ func (s *story) crashOfA(ctx context.Context) error {
 	}
 	s.say("worker A", "crashes; the store cannot know: job %d is %s until %s",
 		job.ID, job.Phase(), clockTime(job.LeaseExpiresAt))
-	return expect("state of the job during the crash", job.Phase(), store.InFlight)
+	return expect("state of the job during the crash", job.Phase(), jq.InFlight)
 }
 
 func (s *story) recoverTooEarly(ctx context.Context) error {
-	recovered, err := s.store.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10})
+	recovered, err := s.store.RecoverExpiredLeases(ctx, jq.RecoverRequest{Limit: 10})
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (s *story) recoverTooEarly(ctx context.Context) error {
 }
 
 func (s *story) recoverLease(ctx context.Context) error {
-	recovered, err := s.store.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10})
+	recovered, err := s.store.RecoverExpiredLeases(ctx, jq.RecoverRequest{Limit: 10})
 	if err != nil {
 		return err
 	}
@@ -94,8 +95,8 @@ func (s *story) claimByB(ctx context.Context) error {
 }
 
 // claim claims from the demo's queue and tells of each job.
-func (s *story) claim(ctx context.Context, worker string, limit int) ([]store.Job, error) {
-	jobs, err := s.store.FetchAndClaim(ctx, store.ClaimRequest{
+func (s *story) claim(ctx context.Context, worker string, limit int) ([]jq.Job, error) {
+	jobs, err := s.store.FetchAndClaim(ctx, jq.ClaimRequest{
 		Queue: demoQueue, Limit: limit, RetryQuota: 1, Worker: worker, TTL: demoLease,
 	})
 	for _, j := range jobs {
@@ -106,13 +107,13 @@ func (s *story) claim(ctx context.Context, worker string, limit int) ([]store.Jo
 }
 
 func (s *story) ackByB(ctx context.Context) error {
-	for _, j := range append([]store.Job{s.again}, s.rest...) {
+	for _, j := range append([]jq.Job{s.again}, s.rest...) {
 		outcome, err := s.ack(ctx, "B", j)
 		if err != nil {
 			return err
 		}
 		s.say("worker B", "acks job %d under token %d: %s, %s", outcome.ID, j.Token, outcome.Status, outcome.State)
-		if err := expect("B's Ack", outcome.Status, store.StatusOK); err != nil {
+		if err := expect("B's Ack", outcome.Status, contract.StatusOK); err != nil {
 			return err
 		}
 	}
@@ -136,18 +137,18 @@ func (s *story) lateAckByA(ctx context.Context) error {
 	s.say("worker A", "is back from the dead and acks job %d under token %d: %s", outcome.ID, s.lost.Token, outcome.Status)
 	s.say("store", "keeps job %d as worker B left it: token %d, result %s", after.ID, after.Token, after.Result)
 	return cmp.Or(
-		expect("A's late Ack", outcome.Status, store.StatusStale),
+		expect("A's late Ack", outcome.Status, contract.StatusStale),
 		expect("the job after A's late Ack", fmt.Sprint(after), fmt.Sprint(before)),
 	)
 }
 
-func (s *story) ack(ctx context.Context, worker string, j store.Job) (store.Outcome, error) {
-	outcomes, err := s.store.Ack(ctx, []store.Ack{{Lease: j.Lease(), Result: resultOf(worker)}})
+func (s *story) ack(ctx context.Context, worker string, j jq.Job) (jq.Outcome, error) {
+	outcomes, err := s.store.Ack(ctx, []jq.Ack{{Lease: j.Lease(), Result: resultOf(worker)}})
 	if err != nil {
-		return store.Outcome{}, err
+		return jq.Outcome{}, err
 	}
 	if err := expect("outcomes of one Ack", len(outcomes), 1); err != nil {
-		return store.Outcome{}, err
+		return jq.Outcome{}, err
 	}
 	return outcomes[0], nil
 }
@@ -155,7 +156,7 @@ func (s *story) ack(ctx context.Context, worker string, j store.Job) (store.Outc
 func resultOf(worker string) []byte { return fmt.Appendf(nil, `{"sent_by":%q}`, worker) }
 
 func (s *story) printJobs(ctx context.Context) error {
-	page, err := s.store.List(ctx, store.Filter{Queue: demoQueue}, store.Page{Limit: 10})
+	page, err := s.store.List(ctx, jq.Filter{Queue: demoQueue}, jq.Page{Limit: 10})
 	if err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (s *story) printHistory(ctx context.Context) error {
 	}
 	lost := job.History[0]
 	fmt.Fprintf(s.out, "\nUnder token %d: %s.\n", lost.Token, lost.Error)
-	return expect("ending of the lost attempt", lost.Ending, store.EndExpired)
+	return expect("ending of the lost attempt", lost.Ending, contract.EndExpired)
 }
 
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

@@ -1,0 +1,261 @@
+package jq_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/jqtest"
+)
+
+type welcome struct{ Name string }
+
+func (welcome) Kind() string { return "welcome" }
+
+// report has options of its own for its kind.
+type report struct{ Month int }
+
+func (report) Kind() string { return "report" }
+
+func (report) Defaults() jq.EnqueueOptions {
+	return jq.EnqueueOptions{Queue: "reports", Priority: 2, MaxRetries: 3, Timeout: time.Hour, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
+}
+
+// enqueued is the job as it stands after the call.
+func enqueued(t *testing.T, s jq.Store, c *jq.Client, p jq.Payload, o *jq.EnqueueOptions) jq.Job {
+	t.Helper()
+	added, err := c.Enqueue(t.Context(), p, o)
+	require.NoError(t, err)
+	j, err := s.Get(t.Context(), added.ID)
+	require.NoError(t, err)
+	return j.Job
+}
+
+func TestOptionsAreTakenFromWhoeverSaysThemFirst(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: "of the client", Priority: 1, Tags: []string{"client"}}})
+
+	plain := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, nil)
+	assert.Equal(t, []any{"default", 0, 20, jq.DefaultBackoff, time.Duration(0)},
+		[]any{plain.Queue, plain.Priority, plain.MaxRetries, plain.Backoff, plain.Timeout}, "nobody said anything")
+
+	byClient := enqueued(t, s, client, welcome{"Ada"}, nil)
+	assert.Equal(t, []any{"of the client", 1, []string{"client"}, 20}, []any{byClient.Queue, byClient.Priority, byClient.Tags, byClient.MaxRetries})
+
+	byType := enqueued(t, s, client, report{1}, nil)
+	assert.Equal(t, []any{"reports", 2, 3, time.Hour, jq.Backoff{Base: time.Minute, Cap: time.Hour}, []string{"client"}},
+		[]any{byType.Queue, byType.Priority, byType.MaxRetries, byType.Timeout, byType.Backoff, byType.Tags})
+
+	byCall := enqueued(t, s, client, report{1}, &jq.EnqueueOptions{Queue: "here", MaxRetries: -1, Tags: []string{}, Delay: time.Hour, Priority: -9})
+	assert.Equal(t, []any{"here", -9, 0, time.Hour}, []any{byCall.Queue, byCall.Priority, byCall.MaxRetries, byCall.Timeout})
+	assert.Empty(t, byCall.Tags, "no tags are said by an empty list")
+	assert.Equal(t, jqtest.Epoch.Add(time.Hour), byCall.RunAt)
+}
+
+func TestPayloadsAreKept(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	assert.JSONEq(t, `{"Name":"Ada"}`, string(enqueued(t, s, client, &welcome{"Ada"}, nil).Payload))
+
+	raw := enqueued(t, s, client, jq.Raw{Name: "other", Document: json.RawMessage(" { \"a\" : 1e400 }\n")}, nil)
+	assert.Equal(t, []string{"other", " { \"a\" : 1e400 }\n"}, []string{raw.Kind, string(raw.Payload)}, "byte for byte")
+
+	_, err := client.Enqueue(t.Context(), jq.Raw{Name: "other", Document: json.RawMessage("{")}, nil)
+	var invalid *jq.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "payload", invalid.Field)
+	_, err = client.Enqueue(t.Context(), unspeakable{}, nil)
+	assert.ErrorContains(t, err, `jq: the payload of kind "unspeakable" is no JSON`)
+}
+
+type unspeakable struct{ C chan int }
+
+func (unspeakable) Kind() string { return "unspeakable" }
+
+func TestUniqueAndRequestKeysAreAnswered(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	enqueue := func(o jq.EnqueueOptions) jq.Enqueued {
+		t.Helper()
+		added, err := client.Enqueue(t.Context(), welcome{"Ada"}, &o)
+		require.NoError(t, err)
+		return added
+	}
+	first := enqueue(jq.EnqueueOptions{UniqueKey: "ada"})
+	assert.Equal(t, jq.Enqueued{ID: first.ID, State: jq.Ready, Duplicate: true}, enqueue(jq.EnqueueOptions{UniqueKey: "ada", Queue: "other"}))
+	again := enqueue(jq.EnqueueOptions{RequestKey: "r"})
+	assert.Equal(t, again, enqueue(jq.EnqueueOptions{RequestKey: "r"}))
+	_, err := client.Enqueue(t.Context(), welcome{"Grace"}, &jq.EnqueueOptions{RequestKey: "r"})
+	require.ErrorIs(t, err, jq.ErrInvalid)
+	jqtest.RequireEnqueued(t, s, jqtest.Want{Times: 2})
+}
+
+func TestManyAreAddedAllOrNone(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	added, err := client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"Ada"}}, {Payload: report{1}, Options: &jq.EnqueueOptions{Queue: "here"}}}, &jq.ManyOptions{RequestKey: "r"})
+	require.NoError(t, err)
+	assert.Equal(t, []jq.Enqueued{{ID: 1, State: jq.Ready}, {ID: 2, State: jq.Ready}}, added)
+	jqtest.RequireEnqueued(t, s, jqtest.Want{Payload: report{1}, Queue: "here", Times: 1})
+
+	for name, bad := range map[string]struct {
+		item jq.Item
+		text string
+	}{
+		"refused by the store": {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{Priority: 10}}, "jq: invalid: item 1: priority must be -9 to 9"},
+		"a key of its own":     {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{RequestKey: "r"}}, "jq: invalid: item 1: request_key belongs to the call: set it in ManyOptions"},
+		"no JSON":              {jq.Item{Payload: unspeakable{}}, "item 1: jq: the payload of kind"},
+	} {
+		_, err := client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"fine"}}, bad.item}, nil)
+		require.ErrorContains(t, err, bad.text, name)
+	}
+	jqtest.RefuteEnqueued(t, s, jqtest.Want{Payload: welcome{"fine"}})
+}
+
+func TestEnqueueMiddlewareStandsAround(t *testing.T) {
+	s := jqtest.NewStore(t)
+	var order []string
+	named := func(name string) jq.EnqueueMiddleware {
+		return func(next jq.EnqueueFunc) jq.EnqueueFunc {
+			return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+				order = append(order, name)
+				return next(ctx, req)
+			}
+		}
+	}
+	refuse := func(next jq.EnqueueFunc) jq.EnqueueFunc {
+		return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+			if req.Jobs[0].Kind == "report" {
+				return nil, errors.New("not today")
+			}
+			return next(ctx, req)
+		}
+	}
+	client := jq.NewClient(s, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{named("outer"), named("inner"), refuse}})
+	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"outer", "inner"}, order)
+	_, err = client.EnqueueMany(t.Context(), []jq.Item{{Payload: report{1}}}, nil)
+	require.EqualError(t, err, "not today")
+	jqtest.RequireEnqueued(t, s, jqtest.Want{Times: 1})
+}
+
+func TestEnqueueStandsAndFallsWithTheTransaction(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = client.EnqueueTx(t.Context(), tx, welcome{"Ada"}, nil)
+	require.NoError(t, err)
+	_, err = client.EnqueueManyTx(t.Context(), tx, []jq.Item{{Payload: welcome{"Grace"}}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	jqtest.RequireEnqueued(t, s, jqtest.Want{Times: 2})
+
+	tx, err = s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = client.EnqueueTx(t.Context(), tx, welcome{"Edsger"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	jqtest.RefuteEnqueued(t, s, jqtest.Want{Payload: welcome{"Edsger"}})
+}
+
+// core is a store with no ability beyond the contract's.
+type core struct{ jq.Store }
+
+func TestMissingAbilitiesAreSaid(t *testing.T) {
+	client := jq.NewClient(core{jqtest.NewStore(t)}, nil)
+	_, txErr := client.EnqueueTx(t.Context(), nil, welcome{}, nil)
+	_, manyErr := client.EnqueueManyTx(t.Context(), nil, nil, nil)
+	_, queuesErr := client.Queues(t.Context())
+	_, workersErr := client.Workers(t.Context())
+	for what, err := range map[string]error{
+		"write in a caller's transaction": errors.Join(txErr, manyErr),
+		"pause queues":                    errors.Join(client.Pause(t.Context(), "q"), client.Resume(t.Context(), "q")),
+		"list queues":                     queuesErr,
+		"list workers":                    workersErr,
+	} {
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorContains(t, err, "jq: this store can not "+what)
+	}
+}
+
+func TestOneJobIsLookedAfter(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	id := enqueued(t, s, client, welcome{"Ada"}, nil).ID
+
+	require.ErrorIs(t, client.Requeue(t.Context(), id), jq.ErrState)
+	require.ErrorIs(t, client.Delete(t.Context(), id), jq.ErrState)
+	require.NoError(t, client.Cancel(t.Context(), id))
+	j, err := client.Get(t.Context(), id)
+	require.NoError(t, err)
+	assert.Equal(t, jq.Cancelled, j.State)
+	require.NoError(t, client.Requeue(t.Context(), id))
+	require.NoError(t, client.Cancel(t.Context(), id))
+	require.NoError(t, client.Delete(t.Context(), id))
+	for _, err := range []error{client.Cancel(t.Context(), id), client.Requeue(t.Context(), id), client.Delete(t.Context(), id)} {
+		require.ErrorIs(t, err, jq.ErrNotFound)
+	}
+
+	require.NoError(t, client.Pause(t.Context(), "mail"))
+	queues, err := client.Queues(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []jq.Queue{{Name: "mail", Paused: true}}, queues)
+	require.NoError(t, client.Resume(t.Context(), "mail"))
+}
+
+// R47, R61: all that match are reached, however many, and a job that becomes dead meanwhile is not requeued by the same call.
+func TestAllThatMatchAreReached(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	const n = 2500
+	for i := 0; i < n; i += 500 {
+		items := make([]jq.Item, 500)
+		for k := range items {
+			items[k] = jq.Item{Payload: welcome{"Ada"}, Options: &jq.EnqueueOptions{Tags: []string{"odd", "even"}[k%2 : k%2+1]}}
+		}
+		_, err := client.EnqueueMany(t.Context(), items, nil)
+		require.NoError(t, err)
+	}
+	odd := jq.Filter{Tag: "odd"}
+	for _, step := range []struct {
+		call func(context.Context, jq.Filter) (int, error)
+		want int
+	}{
+		{client.DeleteAll, 0}, {client.RequeueAll, 0}, {client.CancelAll, n / 2}, {client.CancelAll, 0}, {client.RequeueAll, n / 2}, {client.CancelAll, n / 2},
+		{client.DeleteAll, n / 2}, {client.DeleteAll, 0},
+	} {
+		got, err := step.call(t.Context(), odd)
+		require.NoError(t, err)
+		require.Equal(t, step.want, got)
+	}
+	for _, call := range []func(context.Context, jq.Filter) (int, error){client.CancelAll, client.RequeueAll, client.DeleteAll} {
+		_, err := call(t.Context(), jq.Filter{})
+		require.ErrorIs(t, err, jq.ErrInvalid, "an empty filter would mean every job")
+	}
+
+	var seen int
+	last := int64(n + 1)
+	for j, err := range client.Jobs(t.Context(), jq.Filter{Tag: "even"}) {
+		require.NoError(t, err)
+		require.Less(t, j.ID, last)
+		last = j.ID
+		seen++
+	}
+	assert.Equal(t, n/2, seen)
+	for _, err := range client.Jobs(t.Context(), jq.Filter{}) {
+		require.NoError(t, err)
+		break // a page is not read to its end
+	}
+	require.NoError(t, s.Close())
+	for _, err := range client.Jobs(t.Context(), jq.Filter{}) {
+		require.ErrorIs(t, err, jq.ErrClosed)
+	}
+}

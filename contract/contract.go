@@ -1,0 +1,117 @@
+// Package contract is for authors of stores: what the contract says in code, beside the types that package jq has.
+//
+// The contract itself is prose, above the methods of [Store]: read it by
+//
+//	go doc -all github.com/seed-ed332417/jq/internal/store
+//
+// which works in any module that requires jq. What is here is what all stores must do in the same way, and therefore do by the
+// same code: refuse what breaks a limit, decide what a failure makes of a job, mend error texts, truncate times. Requests have
+// methods for that as well, among them [NewJob.Row], [Job.Failed], [Ack.Refused], [NAck.Failure] and the Check of each.
+// Package jqtest then proves the store, and examples/bbolt is one that was written like this, from start to end.
+package contract
+
+import (
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Types that the comments here speak of, under their names in package jq.
+type (
+	Store  = store.Store
+	NewJob = store.NewJob
+	Job    = store.Job
+	Ack    = store.Ack
+	NAck   = store.NAck
+)
+
+// The limits.
+const (
+	Resolution      = store.Resolution
+	MaxItems        = store.MaxItems
+	MaxCallBytes    = store.MaxCallBytes
+	MaxNameBytes    = store.MaxNameBytes
+	MaxDocBytes     = store.MaxDocBytes
+	MaxErrorBytes   = store.MaxErrorBytes
+	MaxTags         = store.MaxTags
+	MinPriority     = store.MinPriority
+	MaxPriority     = store.MaxPriority
+	MaxRetryLimit   = store.MaxRetryLimit
+	MaxDuration     = store.MaxDuration
+	MaxAttemptsKept = store.MaxAttemptsKept
+	RequestKeyLife  = store.RequestKeyLife
+	WorkerLife      = store.WorkerLife
+	FenceStep       = store.FenceStep
+)
+
+// The forms of NAck. Fail, Never and After count as a failure; Snooze and Release do not.
+const (
+	Fail    = store.Fail
+	Never   = store.Never
+	After   = store.After
+	Snooze  = store.Snooze
+	Release = store.Release
+)
+
+// The endings of an attempt, each with the call that writes it.
+const (
+	Running      = store.Running      // not ended: the job is in flight
+	EndSucceeded = store.EndSucceeded // Ack
+	EndFailed    = store.EndFailed    // NAck, and an Ack whose result is refused
+	EndSnoozed   = store.EndSnoozed   // NAck with Snooze
+	EndReleased  = store.EndReleased  // NAck with Release
+	EndExpired   = store.EndExpired   // RecoverExpiredLeases
+	EndCancelled = store.EndCancelled // Cancel
+)
+
+// The statuses of an outcome.
+const (
+	StatusOK         = store.StatusOK
+	StatusStale      = store.StatusStale      // the lease was ended by someone else, or by its holder in another way
+	StatusNotFound   = store.StatusNotFound   // there is no such job, or no longer
+	StatusInvalid    = store.StatusInvalid    // the item breaks a limit
+	StatusBusy       = store.StatusBusy       // Extend: the job is locked right now, neither extended nor lost
+	StatusFinished   = store.StatusFinished   // Extend: the holder has finished the job
+	StatusCancelled  = store.StatusCancelled  // Extend: the job is cancelled
+	StatusWrongState = store.StatusWrongState // the job is in a state that the operation does not leave
+	StatusDuplicate  = store.StatusDuplicate  // Requeue: another job holds the unique key
+)
+
+// Phases returns all that a job can be, with both faces of Failed in its place.
+func Phases() []store.State { return append([]store.State(nil), store.Phases...) }
+
+// LeaseExpired returns the failure of a job whose lease ran out.
+func LeaseExpired() store.Failure { return store.LeaseExpired }
+
+// MaxTime returns the first moment that is too late.
+func MaxTime() time.Time { return store.MaxTime }
+
+// Truncate brings a time to the resolution of the contract, in UTC. The zero time stays what it is.
+func Truncate(t time.Time) time.Time { return store.Truncate(t) }
+
+// CleanError makes an error text fit to be kept: valid UTF-8 without NUL, cut to its limit, and saying that it was.
+func CleanError(text string) string { return store.CleanError(text) }
+
+// OutcomeOf returns the outcome with the status for a job as it now stands.
+func OutcomeOf(j Job, status store.Status) store.Outcome { return store.OutcomeOf(j, status) }
+
+// CheckExtend says what is wrong with a call of Extend, as an InvalidError.
+func CheckExtend(leases []store.Lease, ttl time.Duration) error {
+	return store.CheckExtend(leases, ttl)
+}
+
+// CheckAcks says what is wrong with a call of Ack as a whole. A result that is refused counts for nothing here: see
+// [Ack.Refused].
+func CheckAcks(acks []Ack) error { return store.CheckAcks(acks) }
+
+// CheckNAcks says what is wrong with a call of NAck as a whole; [NAck.Check] says it of an item.
+func CheckNAcks(nacks []NAck) error { return store.CheckNAcks(nacks) }
+
+// CheckSaves says what is wrong with a call of Save as a whole; Save.Check says it of an item.
+func CheckSaves(saves []store.Save) error { return store.CheckSaves(saves) }
+
+// CheckQueue says what is wrong with the name of a queue.
+func CheckQueue(name string) error { return store.CheckQueue(name) }
+
+// Missing names the abilities beyond the core that the store does not have.
+func Missing(s Store) []string { return store.Missing(s) }

@@ -1,0 +1,283 @@
+package jq_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/jqtest"
+)
+
+// drained runs one job of the payload to its end, and returns its runs.
+func drained(t *testing.T, p jq.Payload, o *jq.EnqueueOptions, register func(h *jq.Handlers)) []jqtest.Ran {
+	t.Helper()
+	s := jqtest.NewStore(t)
+	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), p, o)
+	require.NoError(t, err)
+	var h jq.Handlers
+	register(&h)
+	return jqtest.Drain(t, s, &h, nil)
+}
+
+// handling is a handler of welcomes.
+func handling(handle func(ctx context.Context, run *jq.Run, w welcome) error) func(*jq.Handlers) {
+	return func(h *jq.Handlers) { jq.Handle(h, handle) }
+}
+
+// R31: what a handler returns decides what becomes of the job.
+func TestReturnDecidesWhatBecomesOfTheJob(t *testing.T) {
+	away := errors.New("mail server away")
+	for name, c := range map[string]struct {
+		err   error
+		phase jq.State
+		text  string
+		next  time.Duration
+	}{
+		"nil":               {nil, jq.Succeeded, "", 0},
+		"error":             {away, jq.Retrying, "mail server away", time.Minute},
+		"never":             {jq.Never(away), jq.Dead, "mail server away", 0},
+		"never for nothing": {jq.Never(nil), jq.Dead, "no reason given", 0},
+		"after":             {jq.RetryAfter(time.Hour, away), jq.Retrying, "mail server away", time.Hour},
+		"wrapped":           {errors.Join(errors.New("outer"), jq.Never(away)), jq.Dead, "outer\nmail server away", 0},
+		"snooze":            {jq.Snooze(time.Hour), jq.Ready, "", time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := true
+			ran := drained(t, welcome{"Ada"}, &jq.EnqueueOptions{Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}},
+				handling(func(context.Context, *jq.Run, welcome) error {
+					if first {
+						first = false
+						return c.err
+					}
+					return nil
+				}))
+			after := ran[0].After
+			assert.Equal(t, []any{c.phase, c.text}, []any{after.Phase(), after.Error})
+			if c.next > 0 {
+				assert.Equal(t, jqtest.Epoch.Add(c.next), after.Next())
+			}
+		})
+	}
+	assert.True(t, jq.IsSnooze(jq.Snooze(time.Second)))
+	assert.False(t, jq.IsSnooze(jq.Never(away)) || jq.IsSnooze(nil))
+	assert.ErrorIs(t, jq.RetryAfter(time.Second, away), away)
+}
+
+func TestImpossibleWishesFailAndSaySo(t *testing.T) {
+	for _, err := range []error{jq.Snooze(-time.Second), jq.RetryAfter(-time.Second, errors.New("x"))} {
+		s := jqtest.NewStore(t)
+		added, enqueueErr := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
+		require.NoError(t, enqueueErr)
+		var h jq.Handlers
+		jq.Handle(&h, func(context.Context, *jq.Run, welcome) error { return err })
+		jobs, claimErr := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
+		require.NoError(t, claimErr)
+		outcome, runErr := h.RunJob(t.Context(), s, jobs[0])
+		require.NoError(t, runErr)
+		assert.Equal(t, added.ID, outcome.ID)
+		assert.Equal(t, jq.Failed, outcome.State, "the job must not stay in flight until its lease runs out")
+	}
+}
+
+func TestPayloadThatDoesNotFitIsAnError(t *testing.T) {
+	ran := drained(t, jq.Raw{Name: "welcome", Document: json.RawMessage(`[1]`)}, &jq.EnqueueOptions{MaxRetries: -1},
+		handling(func(context.Context, *jq.Run, welcome) error { panic("not reached") }))
+	assert.Contains(t, ran[0].After.Error, `jq: the payload of kind "welcome" is no *jq_test.welcome: json: cannot unmarshal array`)
+}
+
+func TestPanicIsAFailureWithItsStack(t *testing.T) {
+	ran := drained(t, welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: -1},
+		handling(func(context.Context, *jq.Run, welcome) error { panic("oops") }))
+	assert.True(t, strings.HasPrefix(ran[0].After.Error, "panic: oops\n"), ran[0].After.Error)
+	assert.Contains(t, ran[0].After.Error, "handler_test.go")
+}
+
+type pointed struct{ Name string }
+
+func (p *pointed) Kind() string { return "pointed" }
+
+func TestPointersArePayloadsToo(t *testing.T) {
+	ran := drained(t, &pointed{"Ada"}, nil, func(h *jq.Handlers) {
+		jq.Handle(h, func(_ context.Context, run *jq.Run, p *pointed) error { return run.SetResult(p.Name) })
+	})
+	got, err := jq.Result[string](ran[0].After)
+	require.NoError(t, err)
+	assert.Equal(t, "Ada", got)
+	_, err = jq.Result[int](ran[0].After)
+	require.ErrorContains(t, err, "jq: the result of job 1 is no int")
+	_, err = jq.Result[string](ran[0].Job)
+	require.EqualError(t, err, "jq: job 1 has no result: it is in_flight")
+}
+
+func TestHandlersAreFoundByKindOrOtherwise(t *testing.T) {
+	var kinds []string
+	note := func(name string) jq.HandlerFunc {
+		return func(_ context.Context, run *jq.Run) error {
+			kinds = append(kinds, name+" "+run.Kind)
+			return nil
+		}
+	}
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	for _, p := range []jq.Payload{welcome{"Ada"}, jq.Raw{Name: "report", Document: json.RawMessage(`1`)}, jq.Raw{Name: "raw", Document: json.RawMessage(`1`)}} {
+		_, err := client.Enqueue(t.Context(), p, &jq.EnqueueOptions{Queue: "one"})
+		require.NoError(t, err)
+	}
+	var h jq.Handlers
+	h.Func("welcome", note("own"))
+	h.Otherwise(note("otherwise"))
+	jqtest.Drain(t, s, &h, nil)
+	assert.Equal(t, []string{"own welcome", "otherwise report", "otherwise raw"}, kinds)
+}
+
+func TestHandlersAreFilledFirst(t *testing.T) {
+	var h jq.Handlers
+	done := func(context.Context, *jq.Run) error { return nil }
+	h.Func("welcome", done)
+	assert.PanicsWithValue(t, `jq: kind "welcome" has a handler already`, func() { h.Func("welcome", done) })
+	_, err := jq.NewServer(jqtest.NewStore(t), &h, nil)
+	require.NoError(t, err)
+	_, err = jq.NewServer(jqtest.NewStore(t), &h, nil)
+	require.NoError(t, err, "two servers may have the same handlers")
+	for _, late := range []func(){func() { h.Func("late", done) }, func() { h.Otherwise(done) }, func() { h.Use() }} {
+		assert.Panics(t, late)
+	}
+}
+
+func TestMiddlewareStandsAroundEveryHandler(t *testing.T) {
+	var order []string
+	named := func(name string) jq.Middleware {
+		return func(next jq.HandlerFunc) jq.HandlerFunc {
+			return func(ctx context.Context, run *jq.Run) error {
+				order = append(order, name)
+				defer func() { order = append(order, "/"+name) }()
+				return next(ctx, run)
+			}
+		}
+	}
+	drained(t, welcome{"Ada"}, nil, func(h *jq.Handlers) {
+		h.Use(named("outer"))
+		handling(func(context.Context, *jq.Run, welcome) error { order = append(order, "handler"); return nil })(h)
+		h.Use(named("inner"))
+	})
+	assert.Equal(t, []string{"outer", "inner", "handler", "/inner", "/outer"}, order)
+}
+
+// R64: a checkpoint survives the attempt that has saved it.
+func TestCheckpointReachesTheNextAttempt(t *testing.T) {
+	var reached []int
+	ran := drained(t, welcome{"Ada"}, nil, handling(func(ctx context.Context, run *jq.Run, _ welcome) error {
+		page := 0
+		found, err := run.LoadCheckpoint(&page)
+		require.NoError(t, err)
+		require.Equal(t, run.Attempts > 1, found)
+		reached = append(reached, page)
+		if page == 3 {
+			return run.SaveProgress(ctx, "done")
+		}
+		if err := run.SaveCheckpoint(ctx, page+1); err != nil {
+			return err
+		}
+		return errors.New("interrupted")
+	}))
+	assert.Equal(t, []int{0, 1, 2, 3}, reached)
+	assert.Equal(t, `"done"`, string(ran[3].After.Progress))
+}
+
+// R63: a function deep down finds the token in its context.
+func TestRunIsInTheContext(t *testing.T) {
+	drained(t, welcome{"Ada"}, nil, handling(func(ctx context.Context, run *jq.Run, _ welcome) error {
+		assert.Equal(t, run.Lease(), jq.RunFrom(ctx).Lease())
+		assert.Equal(t, jq.Lease{ID: 1, Token: 1}, run.Lease())
+		return nil
+	}))
+	assert.Nil(t, jq.RunFrom(t.Context()))
+}
+
+// R3: a result that breaks the limit fails the job, and says why.
+func TestHugeResultFailsTheJob(t *testing.T) {
+	ran := drained(t, welcome{"Ada"}, nil, handling(func(_ context.Context, run *jq.Run, _ welcome) error {
+		return run.SetResult(strings.Repeat("x", 1<<20))
+	}))
+	assert.Equal(t, jq.Dead, ran[0].After.Phase())
+	assert.Contains(t, ran[0].After.Error, "result refused: it must have at most 1048576 bytes")
+}
+
+// R66: the effect and the end of the job stand or fall together.
+func TestJobIsFinishedInTheHandlersTransaction(t *testing.T) {
+	for name, c := range map[string]struct {
+		commit bool
+		err    error
+		phase  jq.State
+		text   string
+	}{
+		"committed":                    {true, nil, jq.Succeeded, ""},
+		"committed, then an error":     {true, errors.New("too late"), jq.Succeeded, ""},
+		"rolled back, and an error":    {false, errors.New("no"), jq.Dead, "no"},
+		"rolled back, and nil at last": {false, nil, jq.Dead, "its handler finished it in a transaction that was not committed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := jqtest.NewStore(t)
+			client := jq.NewClient(s, nil)
+			_, err := client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: -1})
+			require.NoError(t, err)
+			var h jq.Handlers
+			jq.Handle(&h, func(ctx context.Context, run *jq.Run, _ welcome) error {
+				require.NoError(t, run.SetResult("sent"))
+				tx, err := s.DB().BeginTx(ctx, nil)
+				require.NoError(t, err)
+				_, err = client.EnqueueTx(ctx, tx, report{1}, &jq.EnqueueOptions{Delay: time.Hour})
+				require.NoError(t, err)
+				require.NoError(t, run.FinishTx(ctx, tx))
+				if c.commit {
+					require.NoError(t, tx.Commit())
+				} else {
+					require.NoError(t, tx.Rollback())
+				}
+				return c.err
+			})
+			h.Func("report", func(context.Context, *jq.Run) error { return nil })
+			ran := jqtest.Drain(t, s, &h, nil)
+			assert.Equal(t, []any{c.phase, c.text}, []any{ran[0].After.Phase(), ran[0].After.Error})
+			if c.commit {
+				assert.Len(t, ran, 2, "the job that was enqueued with it")
+				assert.Equal(t, `"sent"`, string(ran[0].After.Result))
+			} else {
+				assert.Len(t, ran, 1)
+			}
+		})
+	}
+}
+
+func TestStaleRunFinishesNothing(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
+	require.NoError(t, err)
+	var h jq.Handlers
+	first := true
+	jq.Handle(&h, func(ctx context.Context, run *jq.Run, _ welcome) error {
+		if !first {
+			return nil
+		}
+		first = false
+		require.NoError(t, client.Cancel(ctx, run.ID))
+		tx, err := s.DB().BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, run.FinishTx(ctx, tx), jq.ErrStaleLease)
+		require.NoError(t, tx.Rollback())
+		require.ErrorIs(t, run.SaveCheckpoint(ctx, 1), jq.ErrStaleLease)
+		require.ErrorIs(t, context.Cause(ctx), jq.ErrLeaseLost, "a refused write tells the handler to stop")
+		return nil
+	})
+	ran := jqtest.Drain(t, s, &h, nil)
+	require.Len(t, ran, 1)
+	assert.Equal(t, jq.Cancelled, ran[0].After.State)
+}

@@ -1,0 +1,150 @@
+package jqtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// DrainOptions are what can be chosen; the zero value of each field means its default.
+type DrainOptions struct {
+	// Queues are those to be drained. Default: all of them.
+	Queues []string
+	// Until is how far the clock may be moved. Default: as far as it takes.
+	Until time.Time
+	// MaxRuns is after how many runs the test fails, because something comes back for ever. Default: 1000.
+	MaxRuns int
+}
+
+// A Ran is one run of a drain.
+type Ran struct {
+	jq.Job           // as it was claimed
+	After  jq.Job    // as it was after the run
+	At     time.Time // when it ran
+}
+
+// String is one line: what ran, and what became of it.
+func (r Ran) String() string {
+	text := fmt.Sprintf("%s  job %d, %s %s, attempt %d: %s", r.At.Format(time.DateTime), r.ID, r.Kind, r.Payload, r.Attempts, r.After.Phase())
+	if r.After.Error != "" {
+		first, _, _ := strings.Cut(r.After.Error, "\n")
+		text += ": " + first
+	}
+	return text
+}
+
+const drainLease = 24 * time.Hour
+
+// Drain runs the jobs of the store with the handlers, one after the other in the test's goroutine, until none is left that
+// could be run. Delays and backoffs are not waited for: the store's clock is moved to the next due job. Jobs of paused queues
+// stay. A kind without a handler fails the test, and so does a drain that comes to no end. Options may be nil.
+func Drain(t testing.TB, s *Store, handlers *jq.Handlers, options *DrainOptions) []Ran {
+	t.Helper()
+	d := &drain{store: s, client: jq.NewClient(s, nil), handlers: handlers}
+	if options != nil {
+		d.options = *options
+	}
+	d.options.MaxRuns = cmp.Or(d.options.MaxRuns, 1000)
+	if err := d.run(t.Context()); err != nil {
+		t.Fatalf("%v%s", err, lines("\nThe latest runs:", d.ran[max(0, len(d.ran)-10):]))
+	}
+	return d.ran
+}
+
+// A drain under way.
+type drain struct {
+	store    *Store
+	client   *jq.Client
+	handlers *jq.Handlers
+	options  DrainOptions
+	ran      []Ran
+}
+
+func (d *drain) run(ctx context.Context) error {
+	for {
+		queues, err := d.queues(ctx)
+		if err != nil {
+			return err
+		}
+		found, err := d.round(ctx, queues)
+		if err != nil {
+			return err
+		}
+		if found {
+			continue
+		}
+		next, err := d.nextDue(ctx, queues)
+		if err != nil || next.IsZero() || !d.options.Until.IsZero() && next.After(d.options.Until) {
+			return err
+		}
+		d.store.Clock.Set(next)
+	}
+}
+
+// queues are those to be drained, which are not paused.
+func (d *drain) queues(ctx context.Context) ([]string, error) {
+	known, err := d.client.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var queues []string
+	for _, q := range known {
+		if !q.Paused && (len(d.options.Queues) == 0 || slices.Contains(d.options.Queues, q.Name)) {
+			queues = append(queues, q.Name)
+		}
+	}
+	return queues, nil
+}
+
+// round runs one job of each queue that has one which is due.
+func (d *drain) round(ctx context.Context, queues []string) (found bool, err error) {
+	for _, queue := range queues {
+		jobs, err := d.store.FetchAndClaim(ctx, jq.ClaimRequest{Queue: queue, Limit: 1, Worker: "drain", TTL: drainLease})
+		if err != nil {
+			return false, err
+		}
+		for _, job := range jobs {
+			if err := d.one(ctx, job); err != nil {
+				return false, err
+			}
+			found = true
+		}
+	}
+	return found, nil
+}
+
+func (d *drain) one(ctx context.Context, job jq.Job) error {
+	if len(d.ran) == d.options.MaxRuns {
+		return fmt.Errorf("the drain has run %d jobs and comes to no end", len(d.ran))
+	}
+	at := d.store.Clock.Now()
+	if _, err := d.handlers.RunJob(ctx, d.store, job); err != nil {
+		return fmt.Errorf("job %d: %w", job.ID, err)
+	}
+	after, err := d.store.Get(ctx, job.ID)
+	if err != nil {
+		return err
+	}
+	d.ran = append(d.ran, Ran{Job: job, After: after.Job, At: at})
+	return nil
+}
+
+// nextDue is when the next job of the queues becomes due, and zero if none does.
+func (d *drain) nextDue(ctx context.Context, queues []string) (time.Time, error) {
+	var next time.Time
+	for job, err := range d.client.Jobs(ctx, jq.Filter{States: []jq.State{jq.Ready, jq.Retrying}}) {
+		if err != nil {
+			return next, err
+		}
+		if slices.Contains(queues, job.Queue) && (next.IsZero() || job.Next().Before(next)) {
+			next = job.Next()
+		}
+	}
+	return next, nil
+}

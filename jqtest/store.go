@@ -1,0 +1,36 @@
+package jqtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// Epoch is when the time of a test's store begins: a round hour, so that times are easy to read.
+var Epoch = time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
+
+// A Store keeps jobs in memory, on a clock that moves only when the test says so.
+type Store struct {
+	*jq.MemoryStore
+	Clock *clock.Mock
+}
+
+// NewStore returns an empty store whose time is Epoch. It is closed when the test ends.
+func NewStore(t testing.TB) *Store {
+	t.Helper()
+	clk := clock.NewMock()
+	clk.Set(Epoch)
+	s := &Store{jq.NewMemory(&jq.MemoryOptions{Clock: clk}), clk}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the store: %v", err)
+		}
+	})
+	return s
+}
+
+// Advance lets time pass. What it makes due is run by the next Drain.
+func (s *Store) Advance(d time.Duration) { s.Clock.Add(d) }

@@ -1,0 +1,154 @@
+package jq
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// A Payload is what a job is about. Its type names the kind of the job, so that the compiler checks who enqueues and who
+// handles it; its value travels as JSON.
+//
+//	type Welcome struct{ Name string }
+//
+//	func (Welcome) Kind() string { return "welcome" }
+//
+// The kind is kept with the job for as long as the job lives: it should outlive the name of the type.
+type Payload interface {
+	Kind() string
+}
+
+// A Defaulter is a payload with options of its own for each job of its kind: its queue, its retry policy.
+type Defaulter interface {
+	Payload
+	Defaults() EnqueueOptions
+}
+
+// Raw is a payload whose kind is not known to the compiler. The document is JSON and is kept byte for byte.
+type Raw struct {
+	Name     string // the kind
+	Document json.RawMessage
+}
+
+// Kind is the kind by name.
+func (r Raw) Kind() string { return r.Name }
+
+// EnqueueOptions say how a job is to be run. What is zero is left to the payload's own [Defaulter], then to the client's
+// [ClientOptions], then to what is written here.
+type EnqueueOptions struct {
+	// Queue is where the job waits: "default".
+	Queue string
+	// Priority is −9 to 9; the higher goes first. Zero is in the middle.
+	Priority int
+	// Tags are for people, and for filters.
+	Tags []string
+
+	// Delay makes the job due so much later by the store's clock, RunAt at a time; both together are refused.
+	Delay time.Duration
+	RunAt time.Time
+
+	// MaxRetries is how many runs may follow the first: 20. A negative number means none.
+	MaxRetries int
+	// Backoff is the wait before each retry: one second, doubled each time, up to an hour, less up to 10 %.
+	Backoff Backoff
+	// Timeout is how long a run may take: what the server says, which is 15 minutes.
+	Timeout time.Duration
+
+	// UniqueKey keeps a second job with the same key out, whatever its queue and kind: while the first one is live, or
+	// for UniqueFor from its enqueueing.
+	UniqueKey string
+	UniqueFor time.Duration
+
+	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs
+	// to the call: for several jobs it stands in [ManyOptions].
+	RequestKey string
+
+	// Trace is the W3C traceparent of whoever enqueues. A middleware sets it.
+	Trace string
+}
+
+// What EnqueueOptions are where nobody says anything.
+const (
+	DefaultQueue      = "default"
+	DefaultMaxRetries = 20
+)
+
+// DefaultBackoff is one second, doubled each time, up to an hour, less up to 10 %.
+var DefaultBackoff = Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}
+
+// or is the options with what they leave out taken from others.
+func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
+	if o.Delay == 0 && o.RunAt.IsZero() {
+		o.Delay, o.RunAt = other.Delay, other.RunAt
+	}
+	if o.UniqueKey == "" {
+		o.UniqueKey = other.UniqueKey
+	}
+	orElse(&o.Queue, other.Queue)
+	orElse(&o.Priority, other.Priority)
+	orElse(&o.MaxRetries, other.MaxRetries)
+	orElse(&o.Backoff, other.Backoff)
+	orElse(&o.Timeout, other.Timeout)
+	orElse(&o.UniqueFor, other.UniqueFor)
+	orElse(&o.Trace, other.Trace)
+	if o.Tags == nil {
+		o.Tags = other.Tags
+	}
+	return o
+}
+
+func orElse[T comparable](field *T, other T) {
+	var zero T
+	if *field == zero {
+		*field = other
+	}
+}
+
+// newJob is the job as it goes to the store.
+func newJob(p Payload, o EnqueueOptions, client EnqueueOptions) (NewJob, error) {
+	doc, err := document(p)
+	if err != nil {
+		return NewJob{}, fmt.Errorf("jq: the payload of kind %q is no JSON: %w", p.Kind(), err)
+	}
+	if d, ok := p.(Defaulter); ok {
+		o = o.or(d.Defaults())
+	}
+	o = o.or(client).or(EnqueueOptions{Queue: DefaultQueue, MaxRetries: DefaultMaxRetries, Backoff: DefaultBackoff})
+	return NewJob{
+		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: o.Priority, Tags: o.Tags, Trace: o.Trace,
+		RunAt: o.RunAt, Delay: o.Delay, MaxRetries: max(0, o.MaxRetries), Backoff: o.Backoff, Timeout: o.Timeout,
+		UniqueKey: o.UniqueKey, UniqueFor: o.UniqueFor,
+	}, nil
+}
+
+func document(v any) ([]byte, error) {
+	switch raw := v.(type) {
+	case Raw:
+		return raw.Document, nil
+	case json.RawMessage:
+		return raw, nil
+	}
+	return json.Marshal(v)
+}
+
+// kindOf is the kind of a payload type, by a value of it that is not nil.
+func kindOf[P Payload]() string {
+	var p P
+	if t := reflect.TypeFor[P](); t.Kind() == reflect.Pointer {
+		p = reflect.New(t.Elem()).Interface().(P)
+	}
+	return p.Kind()
+}
+
+// Result is the result of a job that has succeeded.
+func Result[T any](j Job) (T, error) {
+	var result T
+	if j.State != Succeeded {
+		return result, fmt.Errorf("jq: job %d has no result: it is %s", j.ID, j.Phase())
+	}
+	if err := json.Unmarshal(j.Result, &result); err != nil {
+		return result, fmt.Errorf("jq: the result of job %d is no %T: %w", j.ID, result, err)
+	}
+	return result, nil
+}
