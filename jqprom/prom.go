@@ -1,0 +1,254 @@
+// Package jqprom shows a queue to Prometheus.
+//
+//	metrics := jqprom.New(store, nil)
+//	prometheus.MustRegister(metrics)
+//	client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{metrics.Enqueue}})
+//	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Observer: metrics})
+//	metrics.Watch(server)
+//
+// Counters and histograms tell what this process has done; jq_jobs and jq_queue_oldest_ready_seconds are read from the store,
+// and are the same from whichever process they are scraped. Alert on the oldest ready job rather than on the depth of a queue:
+// a deep queue that moves is fine.
+package jqprom
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// Metrics are what Prometheus collects. They observe servers, and stand around enqueueing.
+type Metrics struct {
+	jq.Unobserved
+
+	store *reading
+
+	enqueued  *prometheus.CounterVec
+	claimed   *prometheus.CounterVec
+	finished  *prometheus.CounterVec
+	wait      *prometheus.HistogramVec
+	run       *prometheus.HistogramVec
+	recovered *prometheus.CounterVec
+	stale     *prometheus.CounterVec
+	beats     prometheus.Counter
+
+	mu      sync.Mutex // guards servers
+	servers []*jq.Server
+}
+
+var (
+	_ jq.Observer          = (*Metrics)(nil)
+	_ prometheus.Collector = (*Metrics)(nil)
+)
+
+// Options are what can be chosen; the zero value of each field means its default.
+type Options struct {
+	// Timeout is how long a scrape waits for the store. Default: 2 seconds.
+	Timeout time.Duration
+	// MaxAge is for how long what the store has answered is shown again, so that many scrapers cost it one count.
+	// Default: 5 seconds.
+	MaxAge time.Duration
+	// WaitBuckets and RunBuckets are the bounds of the histograms, in seconds.
+	WaitBuckets []float64
+	RunBuckets  []float64
+}
+
+// The defaults of the bounds, in seconds: from a millisecond to an hour, and from a millisecond to a quarter of one.
+var (
+	DefaultWaitBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	DefaultRunBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900}
+)
+
+// New returns the metrics of a store. Options may be nil.
+func New(s jq.Store, options *Options) *Metrics {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Second
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = 5 * time.Second
+	}
+	if o.WaitBuckets == nil {
+		o.WaitBuckets = DefaultWaitBuckets
+	}
+	if o.RunBuckets == nil {
+		o.RunBuckets = DefaultRunBuckets
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"queue", "kind"})
+	}
+	return &Metrics{
+		store:     &reading{store: s, timeout: o.Timeout, maxAge: o.MaxAge},
+		enqueued:  counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates apart.", "queue", "kind"),
+		claimed:   counter("jq_jobs_claimed_total", "Jobs that were claimed.", "queue"),
+		finished:  counter("jq_jobs_finished_total", "Runs that ended, by outcome: succeeded, retrying, dead, snoozed or released.", "queue", "kind", "outcome"),
+		wait:      histogram("jq_job_wait_seconds", "How long jobs were due before they were claimed; retries apart.", o.WaitBuckets),
+		run:       histogram("jq_job_run_seconds", "How long handlers ran.", o.RunBuckets),
+		recovered: counter("jq_leases_recovered_total", "Expired leases that were ended, by outcome: retrying or dead.", "outcome"),
+		stale:     counter("jq_stale_writes_rejected_total", "Writes that were refused because their lease was lost, by operation.", "op"),
+		beats: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "jq_heartbeat_failures_total", Help: "Heartbeats that did not reach the store.",
+		}),
+	}
+}
+
+// Watch shows the slots of the server as well.
+func (m *Metrics) Watch(s *jq.Server) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.servers = append(m.servers, s)
+}
+
+// Enqueue is the middleware that counts what a client adds.
+func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
+	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+		added, err := next(ctx, req)
+		for i, a := range added {
+			if !a.Duplicate {
+				m.enqueued.WithLabelValues(req.Jobs[i].Queue, req.Jobs[i].Kind).Inc()
+			}
+		}
+		return added, err
+	}
+}
+
+// Claimed counts claimed jobs.
+func (m *Metrics) Claimed(queue string, jobs int) {
+	m.claimed.WithLabelValues(queue).Add(float64(jobs))
+}
+
+// Started measures how long the job has waited.
+func (m *Metrics) Started(j jq.Job, waited time.Duration) {
+	if waited >= 0 {
+		m.wait.WithLabelValues(j.Queue, j.Kind).Observe(waited.Seconds())
+	}
+}
+
+// Ended counts the run and measures how long it took.
+func (m *Metrics) Ended(j jq.Job, ending jq.Ending, phase jq.State, ran time.Duration) {
+	outcome := string(ending)
+	if phase == jq.Retrying || phase == jq.Dead {
+		outcome = string(phase)
+	}
+	m.finished.WithLabelValues(j.Queue, j.Kind, outcome).Inc()
+	m.run.WithLabelValues(j.Queue, j.Kind).Observe(ran.Seconds())
+}
+
+// Recovered counts expired leases.
+func (m *Metrics) Recovered(leases []jq.Recovered) {
+	for _, r := range leases {
+		outcome := jq.Retrying
+		if r.Next.IsZero() {
+			outcome = jq.Dead
+		}
+		m.recovered.WithLabelValues(string(outcome)).Inc()
+	}
+}
+
+// StaleWrite counts refused writes.
+func (m *Metrics) StaleWrite(op string) { m.stale.WithLabelValues(op).Inc() }
+
+// BeatFailed counts heartbeats that were lost.
+func (m *Metrics) BeatFailed() { m.beats.Inc() }
+
+var (
+	jobs   = prometheus.NewDesc("jq_jobs", "Jobs in the store that are not finished, and dead ones.", []string{"queue", "state"}, nil)
+	oldest = prometheus.NewDesc("jq_queue_oldest_ready_seconds", "For how long the oldest claimable job has been due.", []string{"queue"}, nil)
+	up     = prometheus.NewDesc("jq_store_up", "Whether the store answered when it was asked for its counts.", nil, nil)
+	slots  = prometheus.NewDesc("jq_worker_slots", "Slots for handlers, by state: running, idle or abandoned.", []string{"state"}, nil)
+)
+
+func (m *Metrics) own() []prometheus.Collector {
+	return []prometheus.Collector{m.enqueued, m.claimed, m.finished, m.wait, m.run, m.recovered, m.stale, m.beats}
+}
+
+// Describe names the metrics.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.own() {
+		c.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{jobs, oldest, up, slots} {
+		ch <- d
+	}
+}
+
+// Collect gathers them. A store that does not answer in time leaves out what it would have told, and jq_store_up is 0.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.own() {
+		c.Collect(ch)
+	}
+	m.collectSlots(ch)
+	counts, err := m.store.read(context.Background())
+	if err != nil {
+		ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, 0)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, 1)
+	for _, q := range counts.Queues {
+		for _, state := range counted {
+			ch <- prometheus.MustNewConstMetric(jobs, prometheus.GaugeValue, float64(q.Jobs[state]), q.Queue, string(state))
+		}
+		age := 0.0
+		if !q.OldestDue.IsZero() {
+			age = counts.Now.Sub(q.OldestDue).Seconds()
+		}
+		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age, q.Queue)
+	}
+}
+
+func (m *Metrics) collectSlots(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	servers := slices.Clone(m.servers)
+	m.mu.Unlock()
+	if len(servers) == 0 {
+		return
+	}
+	states := map[string]int{}
+	for _, s := range servers {
+		st := s.Stats()
+		states["running"] += st.Running
+		states["idle"] += st.Slots - st.Running
+		states["abandoned"] += st.Abandoned
+	}
+	for state, n := range states {
+		ch <- prometheus.MustNewConstMetric(slots, prometheus.GaugeValue, float64(n), state)
+	}
+}
+
+// counted are the states that are shown. What has succeeded or was cancelled is left out: there is much of it, it only waits for
+// its deletion, and to count it costs the more the longer it is kept.
+var counted = []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}
+
+// A reading is what the store has said of itself, for a while.
+type reading struct {
+	store           jq.Store
+	timeout, maxAge time.Duration
+
+	mu     sync.Mutex // guards what follows, and lets one scrape ask at a time
+	at     time.Time
+	counts jq.Counts
+	err    error
+}
+
+func (r *reading) read(ctx context.Context) (jq.Counts, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at.IsZero() || time.Since(r.at) >= r.maxAge {
+		ctx, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		r.counts, r.err = r.store.Count(ctx, jq.Filter{States: counted})
+		r.at = time.Now()
+	}
+	return r.counts, r.err
+}

@@ -1,0 +1,181 @@
+package jqprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/jqprom"
+)
+
+type welcome struct{ Name string }
+
+func (welcome) Kind() string { return "welcome" }
+
+// wait lets virtual time pass.
+func wait(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// scraped is the metrics of that name as Prometheus would read them, without the words.
+func scraped(t *testing.T, m *jqprom.Metrics, names ...string) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	var text strings.Builder
+	for _, f := range families {
+		for _, name := range names {
+			if f.GetName() != name {
+				continue
+			}
+			for _, one := range f.GetMetric() {
+				var labels []string
+				for _, l := range one.GetLabel() {
+					labels = append(labels, l.GetName()+"="+l.GetValue())
+				}
+				value := one.GetCounter().GetValue() + one.GetGauge().GetValue()
+				if h := one.GetHistogram(); h != nil {
+					value = h.GetSampleSum()
+				}
+				fmt.Fprintf(&text, "%s{%s} %v\n", name, strings.Join(labels, ","), value)
+			}
+		}
+	}
+	return text.String()
+}
+
+func TestMetricsTellWhatHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := jq.NewMemory(nil)
+		m := jqprom.New(store, nil)
+		client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{m.Enqueue}})
+		enqueue := func(name string, o jq.EnqueueOptions) {
+			_, err := client.Enqueue(t.Context(), welcome{name}, &o)
+			require.NoError(t, err)
+		}
+		enqueue("ok", jq.EnqueueOptions{UniqueKey: "once"})
+		enqueue("ok", jq.EnqueueOptions{UniqueKey: "once"})
+		enqueue("retry", jq.EnqueueOptions{})
+		enqueue("never", jq.EnqueueOptions{})
+		enqueue("snooze", jq.EnqueueOptions{})
+		enqueue("other", jq.EnqueueOptions{Queue: "other"})
+		wait(3 * time.Second)
+
+		var handlers jq.Handlers
+		jq.Handle(&handlers, func(_ context.Context, _ *jq.Run, w welcome) error {
+			<-time.After(time.Second / 2)
+			switch w.Name {
+			case "retry":
+				return jq.RetryAfter(time.Hour, errors.New("later"))
+			case "never":
+				return jq.Never(errors.New("no"))
+			case "snooze":
+				return jq.Snooze(time.Hour)
+			}
+			return nil
+		})
+		server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Observer: m})
+		require.NoError(t, err)
+		m.Watch(server)
+		require.NoError(t, server.Start(t.Context()))
+		synctest.Wait()
+		assert.Equal(t, "jq_worker_slots{state=abandoned} 0\njq_worker_slots{state=idle} 6\njq_worker_slots{state=running} 4\n", scraped(t, m, "jq_worker_slots"))
+		wait(10 * time.Second)
+
+		assert.Equal(t, `jq_heartbeat_failures_total{} 0
+jq_job_run_seconds{kind=welcome,queue=default} 2
+jq_job_wait_seconds{kind=welcome,queue=default} 12
+jq_jobs{queue=default,state=dead} 1
+jq_jobs{queue=default,state=in_flight} 0
+jq_jobs{queue=default,state=ready} 1
+jq_jobs{queue=default,state=retrying} 1
+jq_jobs{queue=other,state=dead} 0
+jq_jobs{queue=other,state=in_flight} 0
+jq_jobs{queue=other,state=ready} 1
+jq_jobs{queue=other,state=retrying} 0
+jq_jobs_claimed_total{queue=default} 4
+jq_jobs_enqueued_total{kind=welcome,queue=default} 4
+jq_jobs_enqueued_total{kind=welcome,queue=other} 1
+jq_jobs_finished_total{kind=welcome,outcome=dead,queue=default} 1
+jq_jobs_finished_total{kind=welcome,outcome=retrying,queue=default} 1
+jq_jobs_finished_total{kind=welcome,outcome=snoozed,queue=default} 1
+jq_jobs_finished_total{kind=welcome,outcome=succeeded,queue=default} 1
+jq_queue_oldest_ready_seconds{queue=default} 0
+jq_queue_oldest_ready_seconds{queue=other} 13
+jq_store_up{} 1
+`, scraped(t, m, "jq_heartbeat_failures_total", "jq_job_run_seconds", "jq_job_wait_seconds", "jq_jobs", "jq_jobs_claimed_total", "jq_jobs_enqueued_total",
+			"jq_jobs_finished_total", "jq_queue_oldest_ready_seconds", "jq_store_up"))
+
+		m.BeatFailed()
+		m.StaleWrite("ack")
+		m.Recovered([]jq.Recovered{{ID: 1}, {ID: 2, Next: time.Now()}})
+		assert.Equal(t, `jq_heartbeat_failures_total{} 1
+jq_leases_recovered_total{outcome=dead} 1
+jq_leases_recovered_total{outcome=retrying} 1
+jq_stale_writes_rejected_total{op=ack} 1
+`, scraped(t, m, "jq_heartbeat_failures_total", "jq_leases_recovered_total", "jq_stale_writes_rejected_total"))
+		problems, err := testutil.CollectAndLint(m)
+		require.NoError(t, err)
+		assert.Empty(t, problems)
+		require.NoError(t, server.Stop(t.Context()))
+		require.NoError(t, store.Close())
+	})
+}
+
+// counting counts how often the store is asked, and may be away.
+type counting struct {
+	jq.Store
+
+	asked int
+	away  error
+}
+
+func (c *counting) Count(ctx context.Context, f jq.Filter) (jq.Counts, error) {
+	c.asked++
+	if c.away != nil {
+		<-ctx.Done()
+		return jq.Counts{}, c.away
+	}
+	return c.Store.Count(ctx, f)
+}
+
+func TestScrapesShareOneCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: jq.NewMemory(nil)}
+		m := jqprom.New(store, &jqprom.Options{MaxAge: time.Minute})
+		for range 10 {
+			scraped(t, m)
+			wait(5 * time.Second)
+		}
+		assert.Equal(t, 1, store.asked)
+		wait(time.Minute)
+		scraped(t, m)
+		assert.Equal(t, 2, store.asked)
+		require.NoError(t, store.Close())
+	})
+}
+
+func TestScrapeGivesTheRestWhenTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: jq.NewMemory(nil), away: jq.ErrUnavailable}
+		m := jqprom.New(store, &jqprom.Options{Timeout: time.Second})
+		m.Claimed("default", 3)
+		began := time.Now()
+		assert.Equal(t, "jq_jobs_claimed_total{queue=default} 3\njq_store_up{} 0\n", scraped(t, m, "jq_jobs", "jq_jobs_claimed_total", "jq_store_up"))
+		assert.Equal(t, time.Second, time.Since(began), "a scrape waits for so long")
+		require.NoError(t, store.Close())
+	})
+}
