@@ -1,0 +1,57 @@
+package bbolt
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// FetchAndClaim takes due jobs of one queue under leases for the worker.
+func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Job, error) {
+	return write(ctx, s, req.Check(), func(t *txn) []jq.Job {
+		if t.queue(req.Queue).Paused {
+			return nil
+		}
+		var claimed []jq.Job
+		for _, key := range t.choose(req) {
+			j := t.indexed(key)
+			t.claim(j, req)
+			claimed = append(claimed, t.whole(j))
+		}
+		return claimed
+	})
+}
+
+// choose returns the jobs to claim, by their keys in the index: retries up to the quota, then fresh jobs, then retries for
+// what is left. The retries come first.
+func (t *txn) choose(req jq.ClaimRequest) [][]byte {
+	r := t.due(req.Queue, retries, req.Limit)
+	f := t.due(req.Queue, fresh, req.Limit)
+	f = f[:min(len(f), req.Limit-min(len(r), req.RetryQuota))]
+	r = r[:min(len(r), req.Limit-len(f))]
+	return append(r, f...)
+}
+
+// due returns the first jobs of a lane that are due, the highest priority first.
+func (t *txn) due(queue string, l lane, limit int) [][]byte {
+	var found [][]byte
+	for p := contract.MaxPriority; p >= contract.MinPriority; p-- {
+		found = append(found, t.upTo(waiting, line(queue, l, p), t.now, limit-len(found))...)
+	}
+	return found
+}
+
+func (t *txn) claim(j *job, req jq.ClaimRequest) {
+	j.State = jq.InFlight
+	j.Token++
+	j.Attempts++
+	j.LeaseExpiresAt = t.now.Add(req.TTL.Truncate(contract.Resolution))
+	j.RetryAt = time.Time{}
+	j.Worker = req.Worker
+	j.CheckpointSeq, j.ProgressSeq = 0, 0
+	j.Ended = none
+	t.begin(j)
+	t.save(j)
+}

@@ -1,0 +1,59 @@
+package bbolt_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/examples/bbolt"
+	"github.com/seed-ed332417/jq/jqtest"
+)
+
+func TestConformance(t *testing.T) {
+	const noTx = "a caller's transaction is one of SQL, and bbolt has none"
+	a := jqtest.Adapter{
+		New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+			return newInstance(ctx, t.TempDir(), clk)
+		},
+		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx},
+	}
+	if !underRace {
+		jqtest.Run(t, a)
+		return
+	}
+	t.Log("under the race detector: every case, fewer concurrent histories, and no random sequences, which nothing runs beside")
+	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
+	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
+}
+
+// newInstance makes an empty store in the folder. The cases ask what is kept, not whether the disk has it: no sync.
+func newInstance(ctx context.Context, folder string, clk clock.Clock) (*jqtest.Instance, error) {
+	path := filepath.Join(folder, "jobs.bolt")
+	open := func(ctx context.Context) (*bbolt.Store, error) {
+		return bbolt.Open(ctx, path, &bbolt.Options{Clock: clk, NoSync: true})
+	}
+	s, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &jqtest.Instance{
+		Store: s,
+		Reopen: func(ctx context.Context) (jq.Store, error) {
+			if err := s.Close(); err != nil {
+				return nil, err
+			}
+			s, err = open(ctx)
+			return s, err
+		},
+		Remove: func() error {
+			if err := s.Close(); err != nil {
+				return err
+			}
+			return os.RemoveAll(folder)
+		},
+	}, nil
+}

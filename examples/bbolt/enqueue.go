@@ -1,0 +1,44 @@
+package bbolt
+
+import (
+	"context"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// Enqueue adds jobs, all or none of them.
+func (s *Store) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+	return write(ctx, s, req.Check(), func(t *txn) []jq.Enqueued {
+		if len(req.Jobs) == 0 {
+			return nil
+		}
+		t.forget()
+		if given, ok := t.answered(req); ok {
+			return given
+		}
+		answers := make([]jq.Enqueued, len(req.Jobs))
+		for i, n := range req.Jobs {
+			answers[i] = t.enqueue(n)
+		}
+		t.remember(req, answers)
+		return answers
+	})
+}
+
+func (t *txn) enqueue(n jq.NewJob) jq.Enqueued {
+	if h, held := t.holder(n.UniqueKey); held {
+		duplicate := jq.Enqueued{ID: h.ID, Duplicate: true}
+		if j := t.job(h.ID); j != nil {
+			duplicate.State = j.State
+		}
+		return duplicate
+	}
+	id, err := t.in(jobs).NextSequence()
+	t.fail(err)
+	row := n.Row(int64(id), t.now)
+	t.add(row)
+	if row.UniqueKey != "" {
+		t.hold(row)
+	}
+	return jq.Enqueued{ID: row.ID, State: row.State}
+}

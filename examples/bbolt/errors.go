@@ -1,0 +1,39 @@
+package bbolt
+
+import (
+	"errors"
+	"fmt"
+
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// errDamaged says that the file holds what this package has not written.
+var errDamaged = errors.New("the file is damaged, restore it from a copy")
+
+// ours says in the words of the contract what an error within a call means, before anything was committed.
+func ours(err error) error {
+	if errors.Is(err, jq.ErrInvalid) || errors.Is(err, jq.ErrNotFound) {
+		return err
+	}
+	return unavailable(err)
+}
+
+func unavailable(cause error) error { return fmt.Errorf("%w: %w", jq.ErrUnavailable, cause) }
+
+// inDoubt is for an error of the commit itself. Most of what can fail there fails before the page that makes the commit
+// count is written, but the error does not tell.
+func inDoubt(cause error) error { return fmt.Errorf("%w: %w", jq.ErrInDoubt, cause) }
+
+// openError says in one line why the file can not be opened, and what to do.
+func openError(path string, err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		advice = "another process has it open, and one at a time can: "
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+		advice = "it is no file of bbolt, or is damaged, name another: "
+	}
+	return fmt.Errorf("jq: opening %s: %s%w", path, advice, err)
+}

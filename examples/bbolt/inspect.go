@@ -1,0 +1,138 @@
+package bbolt
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// Get returns the job and its history.
+func (s *Store) Get(ctx context.Context, id int64) (jq.JobDetail, error) {
+	return read(ctx, s, nil, func(t *txn) jq.JobDetail {
+		j := t.job(id)
+		if j == nil {
+			t.fail(jq.ErrNotFound)
+			return jq.JobDetail{}
+		}
+		detail := jq.JobDetail{Job: t.whole(j)}
+		for _, key := range t.attemptKeys(id) {
+			attempt, _ := get[jq.Attempt](t, attempts, key)
+			detail.History = append(detail.History, attempt)
+		}
+		return detail
+	})
+}
+
+// List returns the jobs that match, the newest first.
+func (s *Store) List(ctx context.Context, filter jq.Filter, page jq.Page) (jq.JobPage, error) {
+	before, refused := position(filter, page)
+	return read(ctx, s, refused, func(t *txn) jq.JobPage {
+		var found jq.JobPage
+		for j := range t.falling(filter, before) {
+			if !filter.Matches(j.Job, t.now) {
+				continue
+			}
+			if len(found.Jobs) == page.Limit {
+				found.Next = filter.Cursor(found.Jobs[page.Limit-1].ID)
+				break
+			}
+			found.Jobs = append(found.Jobs, t.whole(j))
+		}
+		return found
+	})
+}
+
+// position checks a listing and says which id the page lies before.
+func position(filter jq.Filter, page jq.Page) (before int64, err error) {
+	if err := filter.Check(); err != nil {
+		return 0, err
+	}
+	if err := page.Check(); err != nil {
+		return 0, err
+	}
+	if page.Cursor == "" {
+		return math.MaxInt64, nil
+	}
+	return filter.Position(page.Cursor)
+}
+
+// Count counts the jobs that match, by reading all of them.
+func (s *Store) Count(ctx context.Context, filter jq.Filter) (jq.Counts, error) {
+	return read(ctx, s, filter.Check(), func(t *txn) jq.Counts {
+		counts := map[string]*jq.QueueCount{}
+		for j := range t.rising(filter) {
+			if !filter.Matches(j.Job, t.now) {
+				continue
+			}
+			c := counts[j.Queue]
+			if c == nil {
+				c = &jq.QueueCount{Queue: j.Queue, Jobs: map[jq.State]int64{}}
+				counts[j.Queue] = c
+			}
+			t.count(c, j)
+		}
+		result := jq.Counts{Now: t.now}
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			result.Queues = append(result.Queues, *counts[name])
+		}
+		return result
+	})
+}
+
+func (t *txn) count(c *jq.QueueCount, j *job) {
+	c.Jobs[j.Phase()]++
+	if !j.Claimable(t.now) {
+		return
+	}
+	c.Due++
+	if due := j.Next(); c.OldestDue.IsZero() || due.Before(c.OldestDue) {
+		c.OldestDue = due
+	}
+}
+
+// rising lists the jobs that the filter can match, the oldest first. None may be changed meanwhile.
+func (t *txn) rising(f jq.Filter) iter.Seq[*job] {
+	if len(f.IDs) > 0 {
+		return t.named(slices.Sorted(slices.Values(f.IDs)))
+	}
+	return func(yield func(*job) bool) {
+		c := t.in(jobs).Cursor()
+		for key, raw := c.Seek(number(max(f.After, 0))); key != nil && t.look(); key, raw = c.Next() {
+			if !yield(t.decodeJob(raw)) {
+				return
+			}
+		}
+	}
+}
+
+// falling lists the jobs before an id that the filter can match, the newest first.
+func (t *txn) falling(f jq.Filter, bound int64) iter.Seq[*job] {
+	if len(f.IDs) > 0 {
+		ids := slices.DeleteFunc(slices.Sorted(slices.Values(f.IDs)), func(id int64) bool { return id >= bound })
+		slices.Reverse(ids)
+		return t.named(ids)
+	}
+	return func(yield func(*job) bool) {
+		c := t.in(jobs).Cursor()
+		for key, raw := before(c, number(bound)); key != nil && t.look(); key, raw = c.Prev() {
+			if !yield(t.decodeJob(raw)) {
+				return
+			}
+		}
+	}
+}
+
+// named lists the jobs with the ids, which are sorted, each once.
+func (t *txn) named(ids []int64) iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for _, id := range slices.Compact(ids) {
+			if j := t.job(id); j != nil && !yield(j) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package bbolt
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// A job is a row of the bucket of jobs. Its payload is kept apart, so that a heartbeat need not write it again.
+type job struct {
+	jq.Job
+	Ended way `json:",omitempty"`
+
+	stood place // where the index has it
+}
+
+// A way is how the holder of a lease ended it: kept as long as the job has the token of that lease, so that the same again
+// can be told from another way.
+type way string
+
+// The ways of ending. None means that somebody else ended the lease, or that nobody did yet.
+const (
+	none     way = ""
+	acked    way = "acked"
+	failed   way = "failed"
+	snoozed  way = "snoozed"
+	released way = "released"
+)
+
+// job returns the job with the id, or nil if there is none.
+func (t *txn) job(id int64) *job {
+	if raw := t.in(jobs).Get(number(id)); raw != nil {
+		return t.decodeJob(raw)
+	}
+	return nil
+}
+
+// indexed returns the job that the key of an index ends with.
+func (t *txn) indexed(key []byte) *job {
+	j := t.job(lastNumber(key))
+	if j == nil {
+		t.fail(fmt.Errorf("%w: an index has job %d, which is not there", errDamaged, lastNumber(key)))
+		return &job{}
+	}
+	return j
+}
+
+func (t *txn) decodeJob(raw []byte) *job {
+	j := decode[job](t, jobs, raw)
+	j.stood = placeOf(j.Job)
+	return &j
+}
+
+// whole is the job for a caller, with its payload.
+func (t *txn) whole(j *job) jq.Job {
+	row := j.Job
+	row.Payload = bytes.Clone(t.in(payloads).Get(number(j.ID)))
+	return row
+}
+
+// add puts a new job into the store.
+func (t *txn) add(row jq.Job) {
+	t.putRaw(payloads, number(row.ID), row.Payload)
+	row.Payload = nil
+	t.countJobs(row.Queue, 1)
+	t.save(&job{Job: row})
+}
+
+// save writes a job that has changed, and moves it to the place where it now belongs.
+func (t *txn) save(j *job) {
+	to := placeOf(j.Job)
+	if to != j.stood && j.stood.in != "" {
+		t.remove(j.stood.in, []byte(j.stood.key))
+	}
+	if to != j.stood && to.in != "" {
+		t.putRaw(to.in, []byte(to.key), nil)
+	}
+	j.stood = to
+	t.put(jobs, number(j.ID), j)
+	if j.Claimable(t.now) {
+		t.woken[j.Queue] = true
+	}
+}
+
+// settle saves a job whose lease has ended, or that was cancelled.
+func (t *txn) settle(j *job) {
+	if j.Terminal() {
+		t.release(j)
+	}
+	t.save(j)
+}
+
+// drop takes a terminal job out of the store, with its history.
+func (t *txn) drop(j *job) {
+	for _, key := range t.attemptKeys(j.ID) {
+		t.remove(attempts, key)
+	}
+	t.remove(payloads, number(j.ID))
+	t.remove(jobs, number(j.ID))
+	t.countJobs(j.Queue, -1)
+}
+
+// begin writes a claim into the history. A job has no more attempts than its token says, so that most need no counting.
+func (t *txn) begin(j *job) {
+	t.put(attempts, pair(j.ID, j.Token), jq.Attempt{Token: j.Token, Worker: j.Worker, StartedAt: t.now})
+	if j.Token <= contract.MaxAttemptsKept {
+		return
+	}
+	if kept := t.attemptKeys(j.ID); len(kept) > contract.MaxAttemptsKept {
+		t.remove(attempts, kept[0])
+	}
+}
+
+// end writes the end of the latest claim into the history. It has not always the job's token: see Fence.
+func (t *txn) end(j *job, ending jq.Ending, reason string) {
+	key, raw := before(t.in(attempts).Cursor(), number(j.ID+1))
+	if !bytes.HasPrefix(key, number(j.ID)) {
+		t.fail(fmt.Errorf("%w: job %d is in flight and has no attempt", errDamaged, j.ID))
+		return
+	}
+	key = bytes.Clone(key)
+	latest := decode[jq.Attempt](t, attempts, raw)
+	latest.EndedAt, latest.Ending, latest.Error = t.now, ending, reason
+	t.put(attempts, key, latest)
+}
+
+// attemptKeys are the keys of the job's attempts, the oldest first.
+func (t *txn) attemptKeys(id int64) [][]byte {
+	var list [][]byte
+	c := t.in(attempts).Cursor()
+	for key, _ := c.Seek(number(id)); bytes.HasPrefix(key, number(id)); key, _ = c.Next() {
+		list = append(list, bytes.Clone(key))
+	}
+	return list
+}
+
+// failedWith lets the one retry policy decide what becomes of the job.
+func (t *txn) failedWith(j *job, f jq.Failure, ending jq.Ending) {
+	j.Job = j.Failed(f, t.now)
+	t.end(j, ending, f.Reason)
+}
+
+// wait makes the job ready again.
+func (j *job) wait(due time.Time) {
+	j.State, j.RunAt, j.LeaseExpiresAt = jq.Ready, due, time.Time{}
+}

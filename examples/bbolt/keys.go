@@ -1,0 +1,95 @@
+package bbolt
+
+import (
+	"time"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// A holder is the job that holds a unique key: while it is live, or until its window ends, whatever becomes of it.
+type holder struct {
+	ID    int64
+	Until time.Time // the end of the window; zero while the job is live
+}
+
+// An answer is what was said to a request with a key.
+type answer struct {
+	Fingerprint [32]byte
+	Jobs        []jq.Enqueued
+	Until       time.Time
+}
+
+// holder returns who holds the unique key, if anybody does.
+func (t *txn) holder(key string) (holder, bool) {
+	if key == "" {
+		return holder{}, false
+	}
+	h, ok := get[holder](t, keys, []byte(key))
+	return h, ok && (h.Until.IsZero() || h.Until.After(t.now))
+}
+
+// hold gives the job its unique key, which must be free.
+func (t *txn) hold(j jq.Job) {
+	h := holder{ID: j.ID}
+	if j.UniqueFor > 0 {
+		h.Until = j.EnqueuedAt.Add(j.UniqueFor)
+		t.putRaw(ends, endOf(h.Until, keys, j.UniqueKey), nil)
+	}
+	t.put(keys, []byte(j.UniqueKey), h)
+}
+
+// release takes the unique key from a job that is live no more. A key that is held for a window stays held.
+func (t *txn) release(j *job) {
+	if j.UniqueKey != "" && j.UniqueFor == 0 {
+		t.remove(keys, []byte(j.UniqueKey))
+	}
+}
+
+// answered returns what was said to the request before, if it was. Another request under its key fails the call.
+func (t *txn) answered(req jq.EnqueueRequest) ([]jq.Enqueued, bool) {
+	if req.RequestKey == "" {
+		return nil, false
+	}
+	given, ok := get[answer](t, requests, []byte(req.RequestKey))
+	if !ok || !given.Until.After(t.now) {
+		return nil, false
+	}
+	if given.Fingerprint != req.Fingerprint() {
+		t.fail(&jq.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"})
+	}
+	return given.Jobs, true
+}
+
+// remember keeps an answer for a repeat of its request.
+func (t *txn) remember(req jq.EnqueueRequest, jobs []jq.Enqueued) {
+	if req.RequestKey == "" {
+		return
+	}
+	until := t.now.Add(contract.RequestKeyLife)
+	t.putRaw(ends, endOf(until, requests, req.RequestKey), nil)
+	t.put(requests, []byte(req.RequestKey), answer{req.Fingerprint(), jobs, until})
+}
+
+// endOf is the key of the index of ends.
+func endOf(until time.Time, b bucket, key string) []byte {
+	return append(append(moment(until), b[0]), key...)
+}
+
+// forgottenAtOnce is how many keys a call forgets at most. Those that have ended count for nothing, forgotten or not.
+const forgottenAtOnce = 1000
+
+// forget clears away keys that have ended.
+func (t *txn) forget() {
+	for _, end := range t.upTo(ends, nil, t.now, forgottenAtOnce) {
+		b, key := keys, end[9:]
+		if end[8] == requests[0] {
+			b = requests
+		}
+		// The key may have been taken anew since then. Both kinds of value say when they end.
+		if value, ok := get[struct{ Until time.Time }](t, b, key); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
+			t.remove(b, key)
+		}
+		t.remove(ends, end)
+	}
+}

@@ -1,0 +1,91 @@
+package bbolt
+
+import (
+	"encoding/binary"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// A bucket is a part of the file, whose keys are sorted byte by byte. Numbers and times in keys are written so that they
+// sort as they count. Values are JSON, but for payloads; the keys of an index have none.
+type bucket string
+
+// The buckets, each with its key.
+const (
+	jobs     bucket = "jobs"     // id: the job, without its payload. The sequence of the bucket is the latest id
+	payloads bucket = "payloads" // id: the payload, which never changes
+	attempts bucket = "attempts" // id, token: the attempt
+	waiting  bucket = "waiting"  // queue, NUL, lane, priority, due time, id: an index of jobs that can be claimed some day
+	leases   bucket = "leases"   // end, id: an index of jobs in flight
+	keys     bucket = "keys"     // unique key: its holder
+	requests bucket = "requests" // request key: what was answered
+	ends     bucket = "ends"     // time, keys or requests, key: an index of the two above, by when they end
+	queues   bucket = "queues"   // name: how many jobs it has, and whether it is paused
+	workers  bucket = "workers"  // name: the worker
+)
+
+func makeBuckets(db *bolt.DB) error {
+	return db.Update(func(tx *bolt.Tx) error {
+		for _, b := range []bucket{jobs, payloads, attempts, waiting, leases, keys, requests, ends, queues, workers} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// number is an id or a token in a key.
+func number(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// pair is two numbers in a key.
+func pair(a, b int64) []byte { return binary.BigEndian.AppendUint64(number(a), uint64(b)) }
+
+// lastNumber is the number at the end of a key.
+func lastNumber(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }
+
+// moment is a time in a key. Times before 1970 are negative numbers, so the sign is turned round.
+func moment(t time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(t.UnixMicro())^1<<63)
+}
+
+// momentAt is the moment that begins where the key has that offset, as it was written by moment.
+func momentAt(key []byte, offset int) string { return string(key[offset : offset+8]) }
+
+// A lane is one of the two ways to wait.
+type lane byte
+
+const (
+	retries lane = 'r'
+	fresh   lane = 'f'
+)
+
+// line is how the keys of those begin that wait in one queue, lane and priority; the higher priority is sorted first.
+func line(queue string, l lane, priority int) []byte {
+	return append([]byte(queue), 0, byte(l), byte(contract.MaxPriority-priority))
+}
+
+// A place is where a job stands in an index; the zero place is nowhere.
+type place struct {
+	in  bucket
+	key string
+}
+
+// placeOf is where the job belongs.
+func placeOf(j jq.Job) place {
+	at := append(moment(j.Next()), number(j.ID)...)
+	switch j.Phase() {
+	case jq.Ready:
+		return place{waiting, string(append(line(j.Queue, fresh, j.Priority), at...))}
+	case jq.Retrying:
+		return place{waiting, string(append(line(j.Queue, retries, j.Priority), at...))}
+	case jq.InFlight:
+		return place{leases, string(at)}
+	default:
+		return place{}
+	}
+}

@@ -1,0 +1,142 @@
+package bbolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A txn is a call under way, in its transaction of bbolt. It remembers its first error, and nothing of it is committed
+// then: its steps go on with nothing in hand rather than hand errors to each other.
+type txn struct {
+	ctx     context.Context
+	tx      *bolt.Tx
+	now     time.Time
+	changed bool
+	woken   map[string]bool // the queues in which a job has become claimable
+	err     error
+}
+
+// read makes a call that changes nothing. Snapshot and now are taken together, so that now is not older than what is seen.
+func read[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) (T, error) {
+	var none T
+	if err := s.enter(ctx, refused); err != nil {
+		return none, err
+	}
+	tx, err := s.db.Begin(false)
+	now := s.now()
+	s.leave()
+	if err != nil {
+		return none, ours(err)
+	}
+	defer func() { _ = tx.Rollback() }() // which is how a reader ends
+	t := &txn{ctx: ctx, tx: tx, now: now}
+	answer := do(t)
+	if t.err != nil {
+		return none, t.err
+	}
+	return answer, nil
+}
+
+// write makes a call that may change something. It is committed as a whole, if there is something to commit: a claim that
+// found no job does not wait for the disk.
+func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) (T, error) {
+	var none T
+	if err := s.enter(ctx, refused); err != nil {
+		return none, err
+	}
+	defer s.leave()
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return none, ours(err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing after a commit
+	t := &txn{ctx: ctx, tx: tx, now: s.now(), woken: map[string]bool{}}
+	answer := do(t)
+	t.look() // the last moment at which a claim whose caller is gone can be taken back
+	if t.err != nil {
+		return none, t.err
+	}
+	if !t.changed {
+		return answer, nil
+	}
+	if err := tx.Commit(); err != nil {
+		return none, inDoubt(err)
+	}
+	s.hub.tell(t.woken)
+	return answer, nil
+}
+
+// fail notes what went wrong, unless something had before.
+func (t *txn) fail(err error) {
+	if err != nil && t.err == nil {
+		t.err = ours(err)
+	}
+}
+
+// look says whether the call should go on.
+func (t *txn) look() bool {
+	t.fail(t.ctx.Err())
+	return t.err == nil
+}
+
+func (t *txn) in(b bucket) *bolt.Bucket { return t.tx.Bucket([]byte(b)) }
+
+// get reads a value, and says whether there is one.
+func get[T any](t *txn, b bucket, key []byte) (value T, ok bool) {
+	raw := t.in(b).Get(key)
+	if raw == nil {
+		return value, false
+	}
+	return decode[T](t, b, raw), true
+}
+
+func decode[T any](t *txn, b bucket, raw []byte) (value T) {
+	if err := json.Unmarshal(raw, &value); err != nil {
+		t.fail(fmt.Errorf("%w: a value of the bucket %s can not be read: %w", errDamaged, b, err))
+	}
+	return value
+}
+
+func (t *txn) put(b bucket, key []byte, value any) {
+	raw, err := json.Marshal(value)
+	t.fail(err)
+	t.putRaw(b, key, raw)
+}
+
+func (t *txn) putRaw(b bucket, key, raw []byte) {
+	t.changed = true
+	t.fail(t.in(b).Put(key, raw))
+}
+
+func (t *txn) remove(b bucket, key []byte) {
+	t.changed = true
+	t.fail(t.in(b).Delete(key))
+}
+
+// upTo returns copies of the first keys that begin with the prefix and whose next bytes, a moment, are no later than the
+// given one; at most limit of them. They are collected before anything is changed, for a cursor does not bear changes.
+func (t *txn) upTo(b bucket, prefix []byte, until time.Time, limit int) [][]byte {
+	var found [][]byte
+	last := string(moment(until))
+	c := t.in(b).Cursor()
+	for key, _ := c.Seek(prefix); key != nil && len(found) < limit; key, _ = c.Next() {
+		if !bytes.HasPrefix(key, prefix) || momentAt(key, len(prefix)) > last {
+			break
+		}
+		found = append(found, bytes.Clone(key))
+	}
+	return found
+}
+
+// before moves the cursor to the last key that is smaller than the bound.
+func before(c *bolt.Cursor, bound []byte) (key, value []byte) {
+	if key, _ := c.Seek(bound); key == nil {
+		return c.Last()
+	}
+	return c.Prev()
+}
