@@ -1,0 +1,104 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+const maxCall = store.MaxCallBytes
+
+// Encode writes v as one line of JSON. Characters stand as they are: it is for programs, and no page.
+func Encode(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// Marshal is what Encode writes, without the end of the line.
+func Marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	if err := Encode(&text, v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
+}
+
+// Decode reads a request: one JSON value with known fields. What is wrong with it is a [store.InvalidError] that names the
+// field, or "body" where it is no JSON at all.
+func Decode(body []byte, into any) error {
+	if !utf8.Valid(body) {
+		return refuse("body", "must be valid UTF-8") // the decoder would mend it in silence
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return explain(err, len(body))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return refuse("body", "must be one JSON value, with nothing behind it")
+	}
+	return nil
+}
+
+// explain puts the decoder's error in the words of the contract.
+func explain(err error, size int) error {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF) && size == 0:
+		return refuse("body", "must be a JSON object, and is empty")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse("body", "must be JSON: it ends too early")
+	case errors.As(err, &syntax):
+		return refuse("body", fmt.Sprintf("must be JSON: %v (byte %d)", syntax, syntax.Offset))
+	case errors.As(err, &mismatch):
+		return refuse(field(mismatch), "must be "+wanted(mismatch))
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // it has no type of its own
+		if name = strings.Trim(name, `"`); name != "" {
+			return refuse(name, "is not known here")
+		}
+	}
+	return refuse("body", fmt.Sprintf("must be JSON: %v", err))
+}
+
+func field(m *json.UnmarshalTypeError) string {
+	parts := slices.DeleteFunc(strings.Split(m.Field, "."), func(part string) bool {
+		return part == "" || unicode.IsUpper(rune(part[0])) // a struct within a struct, of which the JSON shows nothing
+	})
+	if len(parts) == 0 {
+		return "body"
+	}
+	return strings.Join(parts, ".")
+}
+
+func wanted(m *json.UnmarshalTypeError) string {
+	if strings.HasPrefix(m.Value, "a ") { // one of ours says what it wants
+		return m.Value
+	}
+	switch kind := m.Type.Kind().String(); {
+	case strings.HasPrefix(kind, "int"):
+		return "a whole number that fits " + kind
+	case kind == "slice":
+		return "a list"
+	case kind == "struct", kind == "map", kind == "ptr":
+		return "an object"
+	case kind == "bool":
+		return "true or false"
+	default:
+		return "a " + kind
+	}
+}
+
+func refuse(field, rule string) error {
+	return &store.InvalidError{Item: -1, Field: field, Rule: rule}
+}

@@ -1,0 +1,295 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// An Enqueue asks for jobs to be added, all or none of them. The request key stands in a header.
+type Enqueue struct {
+	Jobs []NewJob `json:"jobs"`
+}
+
+// A NewJob is a job to enqueue. What is left out has the default of the library.
+type NewJob struct {
+	Queue       *string         `json:"queue,omitempty"`
+	Kind        string          `json:"kind"`
+	Payload     json.RawMessage `json:"payload,omitempty"`
+	PayloadText *string         `json:"payload_text,omitempty"`
+	Priority    int             `json:"priority,omitempty"`
+	Tags        []string        `json:"tags,omitempty"`
+	Trace       string          `json:"trace,omitempty"`
+	RunAt       Time            `json:"run_at,omitzero"`
+	Delay       Duration        `json:"delay,omitzero"`
+	MaxRetries  *int            `json:"max_retries,omitempty"`
+	Backoff     *Backoff        `json:"backoff,omitempty"`
+	Timeout     Duration        `json:"timeout,omitzero"`
+	UniqueKey   string          `json:"unique_key,omitempty"`
+	UniqueFor   Duration        `json:"unique_for,omitzero"`
+}
+
+// NewJobOf is the job for the wire, with nothing left to defaults.
+func NewJobOf(n store.NewJob) NewJob {
+	backoff := backoffOf(n.Backoff)
+	out := NewJob{
+		Queue: &n.Queue, Kind: n.Kind, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
+		RunAt: Time{n.RunAt}, Delay: Duration(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
+		Timeout: Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: Duration(n.UniqueFor),
+	}
+	out.Payload, out.PayloadText = split(n.Payload)
+	return out
+}
+
+// Defaults are what a NewJob leaves out. Without a payload it is null.
+type Defaults struct {
+	Queue      string
+	MaxRetries int
+	Backoff    store.Backoff
+}
+
+// Store is the job as the store gets it.
+func (n NewJob) Store(d Defaults) store.NewJob {
+	out := store.NewJob{
+		Queue: d.Queue, Kind: n.Kind, Payload: join(n.Payload, n.PayloadText), Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
+		RunAt: n.RunAt.Time, Delay: timeOf(n.Delay), MaxRetries: d.MaxRetries, Backoff: d.Backoff,
+		Timeout: timeOf(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: timeOf(n.UniqueFor),
+	}
+	if n.Payload == nil && n.PayloadText == nil {
+		out.Payload = []byte("null")
+	}
+	if n.Queue != nil {
+		out.Queue = *n.Queue
+	}
+	if n.MaxRetries != nil {
+		out.MaxRetries = *n.MaxRetries
+	}
+	if n.Backoff != nil {
+		out.Backoff = n.Backoff.store()
+	}
+	return out
+}
+
+// A Claim asks for jobs. A store asks for one queue, with a retry quota and without waiting.
+type Claim struct {
+	Queues     []string `json:"queues,omitempty"`
+	Worker     string   `json:"worker"`
+	Limit      *int     `json:"limit,omitempty"`
+	Lease      Duration `json:"lease,omitzero"`
+	Wait       Duration `json:"wait,omitzero"`
+	RetryQuota *int     `json:"retry_quota,omitempty"`
+}
+
+// A Lease names one by the id of its job and its token.
+type Lease struct {
+	ID    ID `json:"id"`
+	Token ID `json:"token"`
+}
+
+// LeaseOf is the lease for the wire.
+func LeaseOf(l store.Lease) Lease { return Lease{ID: ID(l.ID), Token: ID(l.Token)} }
+
+// Store is the lease as the store gets it.
+func (l Lease) Store() store.Lease { return store.Lease{ID: int64(l.ID), Token: int64(l.Token)} }
+
+// Acks finish jobs that have succeeded.
+type Acks struct {
+	Jobs []Ack `json:"jobs"`
+}
+
+// An Ack finishes one job. A result that breaks a limit does not go over the wire: its fault does.
+type Ack struct {
+	Lease
+	Result      json.RawMessage `json:"result,omitempty"`
+	ResultText  *string         `json:"result_text,omitempty"`
+	ResultFault Fault           `json:"result_fault,omitempty"`
+}
+
+// A Fault says why a result can not be kept.
+type Fault string
+
+// The faults.
+const (
+	TooLong Fault = "too_long"
+	NotJSON Fault = "not_json"
+)
+
+// Examples of results with the faults, to be told to a store: it looks at these as it would have at the real ones.
+var (
+	tooLong = make([]byte, store.MaxDocBytes+1)
+	notJSON = []byte("?")
+)
+
+// AckOf is the Ack for the wire.
+func AckOf(a store.Ack) Ack {
+	out := Ack{Lease: LeaseOf(a.Lease)}
+	switch {
+	case a.Refused() == nil:
+		out.Result, out.ResultText = split(a.Result)
+	case len(a.Result) > store.MaxDocBytes:
+		out.ResultFault = TooLong
+	default:
+		out.ResultFault = NotJSON
+	}
+	return out
+}
+
+// Store is the Ack as the store gets it.
+func (a Ack) Store() (store.Ack, error) {
+	out := store.Ack{Lease: a.Lease.Store(), Result: join(a.Result, a.ResultText)}
+	switch a.ResultFault {
+	case "":
+	case TooLong:
+		out.Result = tooLong
+	case NotJSON:
+		out.Result = notJSON
+	default:
+		return out, refuse("result_fault", "must be too_long or not_json")
+	}
+	return out, nil
+}
+
+// NAcks end leases without success.
+type NAcks struct {
+	Jobs []NAck `json:"jobs"`
+}
+
+// A NAck ends one lease. Without a form it is fail.
+type NAck struct {
+	Lease
+	Form  store.Form `json:"form,omitempty"`
+	Delay Duration   `json:"delay,omitzero"`
+	Error string     `json:"error,omitempty"`
+}
+
+// NAckOf is the NAck for the wire.
+func NAckOf(n store.NAck) NAck {
+	return NAck{Lease: LeaseOf(n.Lease), Form: n.Form, Delay: Duration(n.Delay), Error: store.CleanError(n.Error)}
+}
+
+// Store is the NAck as the store gets it.
+func (n NAck) Store() store.NAck {
+	form := n.Form
+	if form == "" {
+		form = store.Fail
+	}
+	return store.NAck{Lease: n.Lease.Store(), Form: form, Delay: timeOf(n.Delay), Error: n.Error}
+}
+
+// An Extend is a heartbeat.
+type Extend struct {
+	Jobs  []Lease  `json:"jobs"`
+	Lease Duration `json:"lease"`
+}
+
+// Releases give jobs back as if they had not been claimed.
+type Releases struct {
+	Jobs []Lease `json:"jobs"`
+}
+
+// Checkpoints keep what handlers have reached.
+type Checkpoints struct {
+	Jobs []Checkpoint `json:"jobs"`
+}
+
+// A Checkpoint keeps a checkpoint, a progress or both of one job.
+type Checkpoint struct {
+	Lease
+	Seq            int64           `json:"seq"`
+	Checkpoint     json.RawMessage `json:"checkpoint,omitempty"`
+	CheckpointText *string         `json:"checkpoint_text,omitempty"`
+	Progress       json.RawMessage `json:"progress,omitempty"`
+	ProgressText   *string         `json:"progress_text,omitempty"`
+}
+
+// CheckpointOf is the save for the wire.
+func CheckpointOf(s store.Save) Checkpoint {
+	out := Checkpoint{Lease: LeaseOf(s.Lease), Seq: s.Seq}
+	out.Checkpoint, out.CheckpointText = split(s.Checkpoint)
+	out.Progress, out.ProgressText = split(s.Progress)
+	return out
+}
+
+// Store is the save as the store gets it.
+func (c Checkpoint) Store() store.Save {
+	return store.Save{
+		Lease: c.Lease.Store(), Seq: c.Seq,
+		Checkpoint: join(c.Checkpoint, c.CheckpointText), Progress: join(c.Progress, c.ProgressText),
+	}
+}
+
+// A Recover asks for expired leases to be ended.
+type Recover struct {
+	Limit *int     `json:"limit,omitempty"`
+	Grace Duration `json:"grace,omitzero"`
+}
+
+// A Filter chooses jobs.
+type Filter struct {
+	IDs         []ID          `json:"ids,omitempty"`
+	After       ID            `json:"after,omitzero"`
+	Queue       string        `json:"queue,omitempty"`
+	Kind        string        `json:"kind,omitempty"`
+	Tag         string        `json:"tag,omitempty"`
+	Worker      string        `json:"worker,omitempty"`
+	UniqueKey   string        `json:"unique_key,omitempty"`
+	States      []store.State `json:"states,omitempty"`
+	FinishedFor Duration      `json:"finished_for,omitzero"`
+}
+
+// FilterOf is the filter for the wire.
+func FilterOf(f store.Filter) Filter {
+	return Filter{
+		IDs: IDs(f.IDs), After: ID(f.After), Queue: f.Queue, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
+		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: Duration(f.FinishedFor),
+	}
+}
+
+// Store is the filter as the store gets it.
+func (f Filter) Store() store.Filter {
+	out := store.Filter{
+		After: int64(f.After), Queue: f.Queue, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
+		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: timeOf(f.FinishedFor),
+	}
+	for _, id := range f.IDs {
+		out.IDs = append(out.IDs, int64(id))
+	}
+	return out
+}
+
+// A List asks for one page.
+type List struct {
+	Filter Filter `json:"filter,omitzero"`
+	Limit  *int   `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// A Count asks for numbers.
+type Count struct {
+	Filter Filter `json:"filter,omitzero"`
+}
+
+// A Bulk changes all jobs that match, up to a limit.
+type Bulk struct {
+	Action Action `json:"action"`
+	Filter Filter `json:"filter"`
+	Limit  *int   `json:"limit,omitempty"`
+}
+
+// An Action is what a Bulk does.
+type Action string
+
+// The actions.
+const (
+	Cancel  Action = "cancel"
+	Requeue Action = "requeue"
+	Delete  Action = "delete"
+)
+
+// Wakeups ask to be told when a queue has something to claim: of these, or of all.
+type Wakeups struct {
+	Queues []string `json:"queues,omitempty"`
+}
+
+func timeOf(d Duration) time.Duration { return time.Duration(d) }

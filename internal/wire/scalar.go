@@ -1,0 +1,84 @@
+package wire
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// An ID is a number written as a string: the id of a job, or a token.
+type ID int64
+
+// MarshalText writes the number.
+func (i ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(i), 10), nil }
+
+// UnmarshalJSON reads the number from a string, and from nothing else.
+func (i *ID) UnmarshalJSON(text []byte) error {
+	var digits string
+	if err := json.Unmarshal(text, &digits); err != nil {
+		return mistake(i, "a string with a number")
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != digits { // one number, one text
+		return mistake(i, "a string with a number")
+	}
+	*i = ID(n)
+	return nil
+}
+
+// IDs are numbers as they go over the wire.
+func IDs(numbers []int64) []ID {
+	var ids []ID
+	for _, n := range numbers {
+		ids = append(ids, ID(n))
+	}
+	return ids
+}
+
+// A Duration is written as "1m30s".
+type Duration time.Duration
+
+// MarshalText writes the duration.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalJSON reads a duration from a string, and from nothing else: a bare number would have no unit.
+func (d *Duration) UnmarshalJSON(text []byte) error {
+	var written string
+	if err := json.Unmarshal(text, &written); err != nil {
+		return mistake(d, `a duration such as "30s"`)
+	}
+	parsed, err := time.ParseDuration(written)
+	if err != nil {
+		return mistake(d, `a duration such as "30s"`)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// A Time is written in UTC by RFC 3339.
+type Time struct{ time.Time }
+
+// MarshalJSON writes the time.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`), nil
+}
+
+// UnmarshalJSON reads a time from a string.
+func (t *Time) UnmarshalJSON(text []byte) error {
+	var written string
+	if err := json.Unmarshal(text, &written); err != nil {
+		return mistake(t, `a time such as "2006-01-02T15:04:05Z"`)
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, written)
+	if err != nil {
+		return mistake(t, `a time such as "2006-01-02T15:04:05Z"`)
+	}
+	t.Time = parsed.UTC()
+	return nil
+}
+
+// mistake is an error to which the decoder adds the name of the field.
+func mistake(into any, want string) error {
+	return &json.UnmarshalTypeError{Value: want, Type: reflect.TypeOf(into).Elem()}
+}

@@ -1,0 +1,139 @@
+package wire_test
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// through sends v over the wire as one type and reads it as another.
+func through[A any](t *testing.T, v A) A {
+	t.Helper()
+	text, err := wire.Marshal(v)
+	require.NoError(t, err)
+	var back A
+	require.NoError(t, wire.Decode(text, &back), string(text))
+	return back
+}
+
+// filled sets every field of a struct to something that is not zero, so that a field that the wire forgets is seen.
+func filled[A any](t *testing.T) A {
+	t.Helper()
+	var v A
+	fill(t, reflect.ValueOf(&v).Elem())
+	return v
+}
+
+var aTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch into := v.Addr().Interface().(type) {
+	case *time.Time:
+		*into = aTime
+		return
+	case *[]byte:
+		*into = []byte(`{"a": 1}`)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			fill(t, field)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(t, v.Index(i))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf(store.Ready), reflect.ValueOf(int64(7)))
+	case reflect.String:
+		v.SetString("ready \u00fc\x01<&>")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(math.MaxInt64)
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		t.Fatalf("no value for %v", v.Type())
+	}
+}
+
+func TestNothingIsLostOnTheWire(t *testing.T) {
+	job := filled[store.Job](t)
+	assert.Equal(t, job, through(t, wire.JobOf(job)).Store())
+	detail := filled[store.JobDetail](t)
+	assert.Equal(t, detail, through(t, wire.DetailOf(detail)).Store())
+	added := filled[[]store.Enqueued](t)
+	assert.Equal(t, added, through(t, wire.EnqueuedOf(added)).Store())
+	outcomes := filled[[]store.Outcome](t)
+	assert.Equal(t, outcomes, through(t, wire.ResultsOf(outcomes)).Store())
+	recovered := filled[[]store.Recovered](t)
+	assert.Equal(t, recovered, through(t, wire.RecoveredOf(recovered)).Store())
+	counts := filled[store.Counts](t)
+	assert.Equal(t, counts, through(t, wire.CountsOf(counts)).Store())
+	queues := filled[[]store.Queue](t)
+	assert.Equal(t, queues, through(t, wire.QueuesOf(queues)).Store())
+	workers := filled[[]store.Worker](t)
+	assert.Equal(t, workers, through(t, wire.WorkersOf(workers)).Store())
+	filter := filled[store.Filter](t)
+	assert.Equal(t, filter, through(t, wire.FilterOf(filter)).Store())
+	newJob := filled[store.NewJob](t)
+	assert.Equal(t, newJob, through(t, wire.NewJobOf(newJob)).Store(wire.Defaults{}))
+	save := filled[store.Save](t)
+	assert.Equal(t, save, through(t, wire.CheckpointOf(save)).Store())
+	nack := filled[store.NAck](t)
+	assert.Equal(t, nack, through(t, wire.NAckOf(nack)).Store())
+	ack := filled[store.Ack](t)
+	got, err := through(t, wire.AckOf(ack)).Store()
+	require.NoError(t, err)
+	assert.Equal(t, ack, got)
+}
+
+func TestRefusedResultIsRefusedOnTheOtherSide(t *testing.T) {
+	for _, result := range [][]byte{make([]byte, store.MaxDocBytes+1), []byte("?"), []byte("\"\xff\"")} {
+		ack := store.Ack{Lease: store.Lease{ID: 1, Token: 2}, Result: result}
+		got, err := through(t, wire.AckOf(ack)).Store()
+		require.NoError(t, err)
+		require.Equal(t, ack.Lease, got.Lease)
+		assert.Equal(t, ack.Refused(), got.Refused())
+	}
+	_, err := wire.Ack{ResultFault: "ugly"}.Store()
+	require.ErrorIs(t, err, store.ErrInvalid)
+}
+
+func TestDefaultsAreForWhatIsLeftOut(t *testing.T) {
+	defaults := wire.Defaults{Queue: "default", MaxRetries: 20, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}}
+	var n wire.NewJob
+	require.NoError(t, wire.Decode([]byte(`{"kind":"k"}`), &n))
+	assert.Equal(t, store.NewJob{Queue: "default", Kind: "k", Payload: []byte("null"), MaxRetries: 20, Backoff: defaults.Backoff}, n.Store(defaults))
+	zero := store.NewJob{Kind: "k", Payload: []byte("0")}
+	assert.Equal(t, zero, through(t, wire.NewJobOf(zero)).Store(defaults), "a zero that was said is kept")
+}
+
+func TestErrorsComeBackAsThemselves(t *testing.T) {
+	for _, want := range []error{
+		store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrClosed, store.ErrUnavailable, store.ErrInDoubt, errors.ErrUnsupported,
+	} {
+		f := through(t, wire.FailOf(want))
+		require.ErrorIs(t, f.Err(), want)
+		assert.GreaterOrEqual(t, f.Status, 400)
+	}
+	require.ErrorIs(t, wire.FailOf(errors.New("odd")).Err(), store.ErrInDoubt, "who knows what was applied")
+	for _, item := range []int{-1, 0, 7} {
+		invalid := &store.InvalidError{Item: item, Field: "payload", Rule: "must be short"}
+		var got *store.InvalidError
+		require.ErrorAs(t, through(t, wire.FailOf(invalid)).Err(), &got)
+		assert.Equal(t, invalid, got)
+	}
+	require.NoError(t, wire.Fail{Type: "about:blank", Status: 502}.Err(), "no answer of a store")
+}
