@@ -12,6 +12,7 @@ type (
 	QueueKeeper = store.QueueKeeper
 	Registry    = store.Registry
 	Fencer      = store.Fencer
+	Examiner    = store.Examiner
 )
 
 // Jobs and what surrounds them.
@@ -27,6 +28,8 @@ type (
 	Queue     = store.Queue
 	Worker    = store.Worker
 	Wakeup    = store.Wakeup
+	Finding   = store.Finding
+	Schema    = store.Schema
 )
 
 // Requests and answers.
@@ -64,13 +67,13 @@ const (
 
 // The errors, by errors.Is.
 var (
-	ErrInvalid         = store.ErrInvalid
-	ErrNotFound        = store.ErrNotFound
-	ErrState           = store.ErrState
-	ErrDuplicate       = store.ErrDuplicate
-	ErrStaleLease      = store.ErrStaleLease
-	ErrAlreadyFinished = store.ErrAlreadyFinished
-	ErrUnavailable     = store.ErrUnavailable
-	ErrInDoubt         = store.ErrInDoubt
-	ErrClosed          = store.ErrClosed
+	ErrInvalid         = store.ErrInvalid         // a request breaks a limit: the error is an InvalidError
+	ErrNotFound        = store.ErrNotFound        // there is no such job, or no longer
+	ErrState           = store.ErrState           // not possible in the job's state
+	ErrDuplicate       = store.ErrDuplicate       // another job holds the unique key
+	ErrStaleLease      = store.ErrStaleLease      // the job is not this run's any more
+	ErrAlreadyFinished = store.ErrAlreadyFinished // this run has finished the job before
+	ErrUnavailable     = store.ErrUnavailable     // the store could not be reached, and nothing was applied
+	ErrInDoubt         = store.ErrInDoubt         // the answer was lost: applied as a whole, or not at all
+	ErrClosed          = store.ErrClosed          // the store was closed
 )

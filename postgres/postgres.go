@@ -10,6 +10,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres"
 )
 
@@ -23,4 +24,9 @@ type Options = postgres.Options
 // The DSN is a URL or a list of key=value as lib/pq takes it. Options may be nil.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	return postgres.Open(ctx, dsn, options)
+}
+
+// SchemaVersion says how far the schema is migrated, and changes nothing.
+func SchemaVersion(ctx context.Context, dsn string, options *Options) (jq.Schema, error) {
+	return postgres.SchemaVersion(ctx, dsn, options)
 }

@@ -12,6 +12,7 @@ package sqlite
 import (
 	"context"
 
+	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/store/adapters/sqlite"
 )
 
@@ -33,4 +34,9 @@ const (
 // Open opens the store in the file, and makes or migrates it where that is needed.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	return sqlite.Open(ctx, path, options)
+}
+
+// SchemaVersion says how far the store in the file is migrated, and changes nothing.
+func SchemaVersion(ctx context.Context, path string) (jq.Schema, error) {
+	return sqlite.SchemaVersion(ctx, path)
 }

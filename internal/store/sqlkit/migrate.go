@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,19 @@ func Migrations(embedded fs.FS) ([]Migration, error) {
 		steps[i] = Migration{Version: i + 1, Name: name, SQL: string(text)}
 	}
 	return steps, nil
+}
+
+var indexes = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+) ON`)
+
+// Indexes are the names of those that the steps make.
+func Indexes(steps []Migration) []string {
+	var names []string
+	for _, step := range steps {
+		for _, found := range indexes.FindAllStringSubmatch(step.SQL, -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
 }
 
 // A Migrator brings one store to the newest schema.

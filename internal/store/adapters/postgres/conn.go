@@ -37,7 +37,8 @@ type opening struct {
 //
 // Writers find rows by their ids, and what looks for the first jobs of a sort goes through an index in its order, whatever
 // the statistics say of a table that was small or empty when they were taken: for any other way, the time grows with what has
-// been done before. Only counts, which need every row, are free to choose.
+// been done before. Only counts, which need every row, are free to choose. A way that is forbidden, and taken since there is no
+// other, is priced so high that the server would compile the statement, which takes longer than to run it.
 func (s *Store) openings(o Options) openings {
 	limits := fmt.Sprintf(`
 		SET LOCAL statement_timeout = %d;
@@ -45,6 +46,7 @@ func (s *Store) openings(o Options) openings {
 		SET LOCAL idle_in_transaction_session_timeout = %d;`,
 		o.Timeout.Milliseconds(), o.LockTimeout.Milliseconds(), o.Timeout.Milliseconds())
 	const byIndex = `
+		SET LOCAL jit = off;
 		SET LOCAL enable_seqscan = off;
 		SET LOCAL enable_hashjoin = off;
 		SET LOCAL enable_mergejoin = off;`

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
@@ -117,8 +118,12 @@ func (c *meteredConn) count(ctx context.Context, query string, args []driver.Nam
 	require.NoError(c.m.t, err, query)
 	row := make([]driver.Value, 1)
 	require.NoError(c.m.t, rows.Next(row))
-	var answer []struct{ Plan plan }
+	var answer []struct {
+		Plan plan
+		JIT  json.RawMessage
+	}
 	require.NoError(c.m.t, json.Unmarshal(row[0].([]byte), &answer))
+	assert.Empty(c.m.t, answer[0].JIT, "the server compiled a statement that is done sooner than that: %s", query)
 	require.ErrorIs(c.m.t, rows.Next(row), io.EOF)
 	require.NoError(c.m.t, rows.Close())
 	c.run(ctx, `ROLLBACK TO explained`)

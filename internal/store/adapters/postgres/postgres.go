@@ -29,6 +29,7 @@ var (
 	_ store.QueueKeeper = (*Store)(nil)
 	_ store.Registry    = (*Store)(nil)
 	_ store.Fencer      = (*Store)(nil)
+	_ store.Examiner    = (*Store)(nil)
 )
 
 // A Store keeps its jobs in one schema of a Postgres database.
@@ -86,6 +87,21 @@ var migrations embed.FS
 // Open opens the store, and makes or migrates its schema where that is needed. Any number of processes may do so at once.
 // The DSN is a URL or a list of key=value as lib/pq takes it.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
+	s, err := unprepared(dsn, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		s.disconnect()
+		return nil, openError(s.options.Schema, err)
+	}
+	s.with = s.openings(s.options)
+	s.hub, s.herald = newHub(s), newHerald(s)
+	return s, nil
+}
+
+// unprepared is the store before anything was asked of the server.
+func unprepared(dsn string, options *Options) (*Store, error) {
 	o, err := options.filled()
 	if err != nil {
 		return nil, err
@@ -106,16 +122,7 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 		options: o, schema: pq.QuoteIdentifier(o.Schema), now: &now{clock: o.Clock},
 		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, closed: make(chan struct{}),
 	}
-	if err := s.connect(config); err != nil {
-		return nil, err
-	}
-	if err := s.prepare(ctx); err != nil {
-		s.disconnect()
-		return nil, openError(o.Schema, err)
-	}
-	s.with = s.openings(o)
-	s.hub, s.herald = newHub(s), newHerald(s)
-	return s, nil
+	return s, s.connect(config)
 }
 
 func (o *Options) filled() (Options, error) {

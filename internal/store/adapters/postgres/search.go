@@ -125,7 +125,12 @@ func (q *search) possible() string {
 }
 
 // everywhere says that jobs of every queue and phase can match, so that no index is better than the primary key.
-func (q *search) everywhere() bool { return q.filter.Queue == "" && len(q.phases) == len(store.Phases) }
+func (q *search) everywhere() bool {
+	return q.filter.Queue == "" && !q.named() && len(q.phases) == len(store.Phases)
+}
+
+// named says that the filter names its jobs, by id or by a key: an index leads to them, wherever they are.
+func (q *search) named() bool { return len(q.filter.IDs) > 0 || q.filter.UniqueKey != "" }
 
 // near finds ids close to where the search begins, and all where no other way is better.
 func (q *search) near(w *where) string {
@@ -152,7 +157,7 @@ func (q *search) ids(w *where) string {
 	switch {
 	case len(q.phases) == 0:
 		return `SELECT id FROM {schema}.jobs WHERE FALSE`
-	case len(q.filter.IDs) > 0, q.filter.UniqueKey != "":
+	case q.named():
 		return `SELECT id FROM {schema}.jobs WHERE ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + ` OFFSET 0` // in no order
 	case q.everywhere():
 		return q.near(w)

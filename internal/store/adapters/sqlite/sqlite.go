@@ -35,6 +35,7 @@ var (
 	_ store.QueueKeeper = (*Store)(nil)
 	_ store.Registry    = (*Store)(nil)
 	_ store.Fencer      = (*Store)(nil)
+	_ store.Examiner    = (*Store)(nil)
 )
 
 // A Store keeps its jobs in one SQLite file.

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// SchemaVersion says how far the schema is migrated, and changes nothing.
+func SchemaVersion(ctx context.Context, dsn string, options *Options) (store.Schema, error) {
+	steps, err := folder()
+	if err != nil {
+		return store.Schema{}, err
+	}
+	s, err := unprepared(dsn, options)
+	if err != nil {
+		return store.Schema{}, err
+	}
+	defer s.disconnect()
+	found := store.Schema{Newest: len(steps)}
+	var migrated bool
+	if err := s.db.GetContext(ctx, &migrated, `
+		SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')`,
+		s.options.Schema); err != nil || !migrated {
+		return found, s.closedBy(err)
+	}
+	err = s.db.GetContext(ctx, &found.Version, s.sql(`
+		SELECT coalesce(max(version), 0)
+		FROM {schema}.migrations`))
+	return found, s.closedBy(err)
+}
+
+// closedBy is the error as that of an opening that failed.
+func (s *Store) closedBy(err error) error {
+	if err == nil {
+		return nil
+	}
+	return openError(s.options.Schema, err)
+}
+
+// alarming is from when on something is worth a finding.
+type alarming struct {
+	snapshot    time.Duration // a transaction has held back vacuum for so long
+	dead        int64         // rows of a table are dead, and more of them than are alive
+	connections float64       // the part of all connections that is taken
+}
+
+// Examine looks at what slows claims down or endangers jobs: indexes, vacuum, durability, connections.
+func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
+	return s.examine(ctx, alarming{snapshot: 5 * time.Minute, dead: 100_000, connections: 0.9})
+}
+
+func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error) {
+	var all []store.Finding
+	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){
+		s.lookAtIndexes, s.lookAtSnapshots, s.lookAtDeadRows, s.lookAtSettings, s.lookAtConnections,
+	} {
+		found, err := look(ctx, a)
+		if err != nil {
+			return nil, sqlkit.Because(ctx, s.closed, ours(err))
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	steps, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	var valid []string
+	if err := s.callers.SelectContext(ctx, &valid, `
+		SELECT class.relname
+		FROM pg_index AS index
+		JOIN pg_class AS class ON class.oid = index.indexrelid
+		JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+		WHERE namespace.nspname = $1 AND index.indisvalid`,
+		s.options.Schema); err != nil {
+		return nil, err
+	}
+	var findings []store.Finding
+	for _, name := range sqlkit.Indexes(steps) {
+		if !slices.Contains(valid, name) {
+			findings = append(findings, store.Finding{
+				Name:   "missing_index",
+				Detail: fmt.Sprintf("the index %s of schema %s is missing or invalid: calls read whole tables", name, s.options.Schema),
+				Advice: "make it anew as the migrations do, by CREATE INDEX CONCURRENTLY",
+			})
+		}
+	}
+	return findings, nil
+}
+
+func (s *Store) lookAtSnapshots(ctx context.Context, a alarming) ([]store.Finding, error) {
+	var held []struct {
+		PID  int
+		Name string
+		Age  float64
+	}
+	if err := s.callers.SelectContext(ctx, &held, `
+		SELECT pid, application_name AS name, extract(epoch FROM clock_timestamp() - xact_start) AS age
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid()
+			AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
+			AND xact_start <= clock_timestamp() - $1::bigint * interval '1 microsecond'
+		ORDER BY xact_start
+		LIMIT 1`,
+		a.snapshot.Microseconds()); err != nil || len(held) == 0 {
+		return nil, err
+	}
+	oldest := held[0]
+	age := time.Duration(oldest.Age * float64(time.Second)).Round(time.Second)
+	return []store.Finding{{
+		Name: "held_snapshot",
+		Detail: fmt.Sprintf("a transaction of process %d (%s) has been open for %v and holds back vacuum: dead rows stay, and tables grow",
+			oldest.PID, oldest.Name, age),
+		Advice: fmt.Sprintf("end it, by SELECT pg_terminate_backend(%d) if need be", oldest.PID),
+	}}, nil
+}
+
+func (s *Store) lookAtDeadRows(ctx context.Context, a alarming) ([]store.Finding, error) {
+	var tables []struct {
+		Name       string
+		Live, Dead int64
+	}
+	if err := s.callers.SelectContext(ctx, &tables, `
+		SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead
+		FROM pg_stat_user_tables
+		WHERE schemaname = $1 AND n_dead_tup > $2::bigint AND n_dead_tup > n_live_tup
+		ORDER BY relname`,
+		s.options.Schema, a.dead); err != nil {
+		return nil, err
+	}
+	var findings []store.Finding
+	for _, table := range tables {
+		findings = append(findings, store.Finding{
+			Name:   "dead_rows",
+			Detail: fmt.Sprintf("the table %s has %d dead rows beside %d live ones: vacuum does not keep up", table.Name, table.Dead, table.Live),
+			Advice: fmt.Sprintf("run VACUUM %s.%s, and see that autovacuum is on and nothing holds it back", s.schema, pq.QuoteIdentifier(table.Name)),
+		})
+	}
+	return findings, nil
+}
+
+func (s *Store) lookAtSettings(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	var off []string
+	if err := s.callers.SelectContext(ctx, &off, `
+		SELECT name
+		FROM pg_settings
+		WHERE name IN ('autovacuum', 'fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
+		ORDER BY name`); err != nil || len(off) == 0 {
+		return nil, err
+	}
+	return []store.Finding{{
+		Name:   "unsafe_setting",
+		Detail: "the server has switched off " + strings.Join(off, ", "),
+		Advice: "switch on autovacuum, or claims slow down; switch on the others, or committed jobs are lost when the server or its power fails",
+	}}, nil
+}
+
+func (s *Store) lookAtConnections(ctx context.Context, a alarming) ([]store.Finding, error) {
+	var used struct{ Taken, Most int }
+	if err := s.callers.GetContext(ctx, &used, `
+		SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS taken,
+			current_setting('max_connections')::integer AS most`); err != nil || float64(used.Taken) < a.connections*float64(used.Most) {
+		return nil, err
+	}
+	return []store.Finding{{
+		Name:   "few_connections",
+		Detail: fmt.Sprintf("%d of the server's %d connections are taken", used.Taken, used.Most),
+		Advice: "use fewer (MaxConns), put a pooler in between, or raise max_connections",
+	}}, nil
+}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// SchemaVersion says how far the store in the file is migrated, and changes nothing.
+func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
+	steps, err := folder()
+	if err != nil {
+		return store.Schema{}, err
+	}
+	found := store.Schema{Newest: len(steps)}
+	path, err = checkPath(path)
+	if err != nil {
+		return store.Schema{}, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return found, nil
+	}
+	db, err := open(path, "_pragma=query_only(1)")
+	if err != nil {
+		return store.Schema{}, openError(path, err)
+	}
+	defer func() { _ = db.Close() }()
+	var tables int
+	err = db.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'`)
+	if err == nil && tables > 0 {
+		err = db.GetContext(ctx, &found.Version, `
+			SELECT coalesce(max(version), 0)
+			FROM migrations`)
+	}
+	if err != nil {
+		return store.Schema{}, openError(path, err)
+	}
+	return found, nil
+}
+
+// alarming is from when on something is worth a finding.
+type alarming struct {
+	log    int64 // bytes of the log of changes
+	unused int64 // bytes of the file that hold nothing, and more than half of it
+}
+
+// Examine looks at what slows claims down or endangers jobs: the file itself, indexes, the log of changes. It reads the whole
+// file.
+func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
+	return s.examine(ctx, alarming{log: 256 << 20, unused: 256 << 20})
+}
+
+func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error) {
+	if err := sqlkit.Admit(ctx, s.closed, s.place.check()); err != nil {
+		return nil, err
+	}
+	var all []store.Finding
+	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){
+		s.lookAtFile, s.lookAtIndexes, s.lookAtLog, s.lookAtRoom,
+	} {
+		found, err := look(ctx, a)
+		if err != nil {
+			return nil, sqlkit.Because(ctx, s.closed, ours(err))
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (s *Store) lookAtFile(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	var said []string
+	if err := s.callers.SelectContext(ctx, &said, `PRAGMA quick_check(1)`); err != nil || len(said) == 1 && said[0] == "ok" {
+		return nil, err
+	}
+	return []store.Finding{{
+		Name:   "damaged_file",
+		Detail: fmt.Sprintf("the file %s is damaged: %s", s.place.path, said[0]),
+		Advice: "stop all processes, restore a backup, and run fence before workers start",
+	}}, nil
+}
+
+func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	steps, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	if err := s.callers.SelectContext(ctx, &there, `SELECT name FROM sqlite_schema WHERE type = 'index'`); err != nil {
+		return nil, err
+	}
+	var findings []store.Finding
+	for _, name := range sqlkit.Indexes(steps) {
+		if !slices.Contains(there, name) {
+			findings = append(findings, store.Finding{
+				Name:   "missing_index",
+				Detail: fmt.Sprintf("the index %s of %s is missing: calls read whole tables", name, s.place.path),
+				Advice: "make it anew as the migrations do",
+			})
+		}
+	}
+	return findings, nil
+}
+
+func (s *Store) lookAtLog(_ context.Context, a alarming) ([]store.Finding, error) {
+	log, err := os.Stat(s.place.path + "-wal")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil || log.Size() <= a.log:
+		return nil, err
+	}
+	return []store.Finding{{
+		Name:   "large_log",
+		Detail: fmt.Sprintf("the log of changes %s-wal has %d MiB: a reader keeps it from being carried into the file", s.place.path, log.Size()>>20),
+		Advice: "end the transaction that has been open for so long, in whichever process it is",
+	}}, nil
+}
+
+func (s *Store) lookAtRoom(ctx context.Context, a alarming) ([]store.Finding, error) {
+	var pages struct{ Count, Free, Size int64 }
+	if err := s.callers.GetContext(ctx, &pages, `
+		SELECT count.page_count AS count, free.freelist_count AS free, size.page_size AS size
+		FROM pragma_page_count AS count, pragma_freelist_count AS free, pragma_page_size AS size`); err != nil {
+		return nil, err
+	}
+	if unused := pages.Free * pages.Size; unused <= a.unused || 2*pages.Free <= pages.Count {
+		return nil, nil
+	}
+	return []store.Finding{{
+		Name:   "unused_room",
+		Detail: fmt.Sprintf("%d of the file's %d MiB hold nothing", pages.Free*pages.Size>>20, pages.Count*pages.Size>>20),
+		Advice: "it will be used again; to give it back, stop all processes and run VACUUM on the file",
+	}}, nil
+}
