@@ -28,14 +28,21 @@ type ClientOptions struct {
 // An EnqueueFunc brings jobs to the store.
 type EnqueueFunc func(ctx context.Context, req EnqueueRequest) ([]Enqueued, error)
 
-// An EnqueueMiddleware stands around enqueueing: it may change the request, count it, or refuse it.
+// An EnqueueMiddleware stands around enqueueing: it may change the request, count it, or refuse it with an error. It answers for
+// each job of the request, in their order.
 type EnqueueMiddleware func(next EnqueueFunc) EnqueueFunc
 
-// NewClient returns a client of the store. Options may be nil.
+// NewClient returns a client of the store. Options may be nil. A store or a middleware that is nil panics.
 func NewClient(s Store, options *ClientOptions) *Client {
+	if s == nil {
+		panic("jq: a client needs a store: open one first")
+	}
 	c := &Client{store: s}
 	if options != nil {
-		c.defaults, c.middleware = options.Defaults, options.Middleware
+		c.defaults, c.middleware = options.Defaults, slices.Clone(options.Middleware)
+	}
+	if slices.ContainsFunc(c.middleware, func(m EnqueueMiddleware) bool { return m == nil }) {
+		panic("jq: ClientOptions.Middleware: a middleware is nil")
 	}
 	return c
 }
@@ -99,7 +106,7 @@ func (c *Client) one(ctx context.Context, w Writer, payload Payload, options *En
 	if options != nil {
 		o = *options
 	}
-	job, err := newJob(payload, o, c.defaults)
+	job, err := newJob(0, payload, o, c.defaults)
 	if err != nil {
 		return Enqueued{}, err
 	}
@@ -123,9 +130,9 @@ func (c *Client) many(ctx context.Context, w Writer, items []Item, options *Many
 		if o.RequestKey != "" {
 			return nil, &InvalidError{Item: i, Field: "request_key", Rule: "belongs to the call: set it in ManyOptions"}
 		}
-		job, err := newJob(item.Payload, o, c.defaults)
+		job, err := newJob(i, item.Payload, o, c.defaults)
 		if err != nil {
-			return nil, fmt.Errorf("item %d: %w", i, err)
+			return nil, err
 		}
 		req.Jobs[i] = job
 	}
@@ -137,7 +144,11 @@ func (c *Client) send(ctx context.Context, w Writer, req EnqueueRequest) ([]Enqu
 	for _, around := range slices.Backward(c.middleware) {
 		enqueue = around(enqueue)
 	}
-	return enqueue(ctx, req)
+	added, err := enqueue(ctx, req)
+	if err == nil && len(added) != len(req.Jobs) {
+		return nil, fmt.Errorf("jq: %d jobs were to be enqueued, and the answer is for %d: a middleware has to answer for each", len(req.Jobs), len(added))
+	}
+	return added, err
 }
 
 func missing(what string) error {

@@ -66,12 +66,15 @@ func TestPayloadsAreKept(t *testing.T) {
 	raw := enqueued(t, s, client, jq.Raw{Name: "other", Document: json.RawMessage(" { \"a\" : 1e400 }\n")}, nil)
 	assert.Equal(t, []string{"other", " { \"a\" : 1e400 }\n"}, []string{raw.Kind, string(raw.Payload)}, "byte for byte")
 
+	byPointer := enqueued(t, s, client, &jq.Raw{Name: "other", Document: json.RawMessage(`[1]`)}, nil)
+	assert.Equal(t, []string{"other", "[1]"}, []string{byPointer.Kind, string(byPointer.Payload)})
+
 	_, err := client.Enqueue(t.Context(), jq.Raw{Name: "other", Document: json.RawMessage("{")}, nil)
 	var invalid *jq.InvalidError
 	require.ErrorAs(t, err, &invalid)
 	assert.Equal(t, "payload", invalid.Field)
 	_, err = client.Enqueue(t.Context(), unspeakable{}, nil)
-	assert.ErrorContains(t, err, `jq: the payload of kind "unspeakable" is no JSON`)
+	assert.EqualError(t, err, `jq: invalid: item 0: payload of kind "unspeakable" is no JSON: json: unsupported type: chan int`)
 }
 
 type unspeakable struct{ C chan int }
@@ -109,8 +112,10 @@ func TestManyAreAddedAllOrNone(t *testing.T) {
 		text string
 	}{
 		"refused by the store": {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{Priority: 10}}, "jq: invalid: item 1: priority must be -9 to 9"},
+		"nil":                  {jq.Item{}, "jq: invalid: item 1: payload must not be nil: it names the kind of the job"},
+		"a pointer to nothing": {jq.Item{Payload: (*welcome)(nil)}, "jq: invalid: item 1: payload must not be nil"},
 		"a key of its own":     {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{RequestKey: "r"}}, "jq: invalid: item 1: request_key belongs to the call: set it in ManyOptions"},
-		"no JSON":              {jq.Item{Payload: unspeakable{}}, "item 1: jq: the payload of kind"},
+		"no JSON":              {jq.Item{Payload: unspeakable{}}, "jq: invalid: item 1: payload of kind \"unspeakable\" is no JSON"},
 	} {
 		_, err := client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"fine"}}, bad.item}, nil)
 		require.ErrorContains(t, err, bad.text, name)
@@ -164,6 +169,38 @@ func TestEnqueueStandsAndFallsWithTheTransaction(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
 	jqtest.RefuteEnqueued(t, s, jqtest.Want{Payload: welcome{"Edsger"}})
+}
+
+// A middleware that keeps an answer to itself is an error, and no panic somewhere else.
+func TestEnqueueMiddlewareAnswersForEachJob(t *testing.T) {
+	swallow := func(jq.EnqueueFunc) jq.EnqueueFunc {
+		return func(context.Context, jq.EnqueueRequest) ([]jq.Enqueued, error) { return nil, nil }
+	}
+	client := jq.NewClient(jqtest.NewStore(t), &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{swallow}})
+	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
+	require.ErrorContains(t, err, "jq: 1 jobs were to be enqueued, and the answer is for 0: a middleware has to answer for each")
+	_, err = client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"Ada"}}}, nil)
+	require.ErrorContains(t, err, "the answer is for 0")
+}
+
+// What can not work is refused when it is made.
+func TestClientsAndServersNeedAStore(t *testing.T) {
+	assert.PanicsWithValue(t, "jq: a client needs a store: open one first", func() { jq.NewClient(nil, nil) })
+	assert.PanicsWithValue(t, "jq: ClientOptions.Middleware: a middleware is nil", func() {
+		jq.NewClient(jqtest.NewStore(t), &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{nil}})
+	})
+	var h jq.Handlers
+	_, err := jq.NewServer(nil, &h, nil)
+	require.EqualError(t, err, "jq: a server needs a store: open one first")
+	for _, none := range []*jq.Handlers{nil, &h} {
+		_, err = jq.NewServer(jqtest.NewStore(t), none, nil)
+		require.EqualError(t, err, "jq: a server without handlers would run nothing: register some first")
+	}
+	h.Otherwise(func(context.Context, *jq.Run) error { return nil })
+	_, err = jq.NewServer(jqtest.NewStore(t), &h, &jq.ServerOptions{Lease: time.Second, Beat: 2 * time.Second})
+	option, ok := errors.AsType[*jq.OptionError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, "Beat", option.Field)
 }
 
 // core is a store with no ability beyond the contract's.

@@ -31,6 +31,8 @@
 //	server, err := jq.NewServer(store, &handlers, nil)
 //	err = server.Run(ctx)
 //
+// Run works until the context ends, then lets its handlers finish. Close the store after it has returned.
+//
 // # Fail
 //
 // An error sends the job back: it is tried again after a backoff, and dead when its retries are used up. [Never],

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/server"
@@ -28,18 +29,24 @@ type HandlerFunc func(ctx context.Context, run *Run) error
 type Middleware func(next HandlerFunc) HandlerFunc
 
 // Handlers say what to do with which kind of job. The zero value is ready to use. They are filled first, and given to servers
-// then: a change after that panics.
+// then: a change after that panics, and so does a handler or a middleware that is nil.
 type Handlers struct {
+	mu         sync.Mutex // guards what follows
 	byKind     map[string]HandlerFunc
 	otherwise  HandlerFunc
 	middleware []Middleware
-	sealed     bool
+	lookup     server.Lookup // what servers were given, or nil: then the filling goes on
 }
 
 // Handle registers the handler of the payload's kind. A payload that can not be decoded is an error like any other: a newer
-// version of the program may know better. Registering a kind twice panics.
+// version of the program may know better. Registering a kind twice panics, and so does a type that does not know its kind
+// without a value, such as [Raw]: [Handlers.Func] is for those.
 func Handle[P Payload](h *Handlers, handle func(ctx context.Context, run *Run, payload P) error) {
-	h.Func(kindOf[P](), func(ctx context.Context, run *Run) error {
+	kind := kindOf[P]()
+	if handle == nil {
+		panic(noHandler("kind " + kind))
+	}
+	h.Func(kind, func(ctx context.Context, run *Run) error {
 		var payload P
 		if err := run.Decode(&payload); err != nil {
 			return err
@@ -50,37 +57,68 @@ func Handle[P Payload](h *Handlers, handle func(ctx context.Context, run *Run, p
 
 // Func registers the handler of a kind that is known by name only.
 func (h *Handlers) Func(kind string, handle HandlerFunc) {
-	h.change("kind " + kind)
-	if h.byKind[kind] != nil {
-		panic(fmt.Sprintf("jq: kind %q has a handler already", kind))
+	what := "kind " + kind
+	switch {
+	case kind == "":
+		panic("jq: a handler needs the kind that it is for; Otherwise registers one for all kinds that have none of their own")
+	case handle == nil:
+		panic(noHandler(what))
 	}
-	if h.byKind == nil {
-		h.byKind = map[string]HandlerFunc{}
-	}
-	h.byKind[kind] = handle
+	h.change(what, func() {
+		if h.byKind[kind] != nil {
+			panic(fmt.Sprintf("jq: kind %q has a handler already", kind))
+		}
+		if h.byKind == nil {
+			h.byKind = map[string]HandlerFunc{}
+		}
+		h.byKind[kind] = handle
+	})
 }
 
 // Otherwise registers the handler of all kinds that have none of their own. Without it they are left to other servers.
 func (h *Handlers) Otherwise(handle HandlerFunc) {
-	h.change("Otherwise")
-	h.otherwise = handle
+	if handle == nil {
+		panic(noHandler("Otherwise"))
+	}
+	h.change("Otherwise", func() { h.otherwise = handle })
 }
+
+func noHandler(what string) string { return "jq: " + what + ": the handler is nil" }
 
 // Use puts middleware around every handler, those registered before and after. The first one stands outermost.
 func (h *Handlers) Use(middleware ...Middleware) {
-	h.change("Use")
-	h.middleware = append(h.middleware, middleware...)
+	if slices.ContainsFunc(middleware, func(m Middleware) bool { return m == nil }) {
+		panic("jq: Use: a middleware is nil")
+	}
+	h.change("Use", func() { h.middleware = append(h.middleware, middleware...) })
 }
 
-func (h *Handlers) change(what string) {
-	if h.sealed {
+func (h *Handlers) change(what string, change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lookup != nil {
 		panic("jq: " + what + " comes too late: these handlers were given to a server")
 	}
+	change()
 }
 
-// seal ends the filling and is the table as servers use it.
+func (h *Handlers) empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.byKind) == 0 && h.otherwise == nil
+}
+
+// seal ends the filling and is the table as servers use it, the same for all of them: middleware is put around a handler once.
 func (h *Handlers) seal() server.Lookup {
-	h.sealed = true
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lookup == nil {
+		h.lookup = h.table()
+	}
+	return h.lookup
+}
+
+func (h *Handlers) table() server.Lookup {
 	table := map[string]server.Handler{}
 	for kind, handle := range h.byKind {
 		table[kind] = h.wrap(handle)
@@ -99,23 +137,28 @@ func (h *Handlers) seal() server.Lookup {
 
 func (h *Handlers) wrap(handle HandlerFunc) server.Handler {
 	for _, around := range slices.Backward(h.middleware) {
-		handle = around(handle)
+		if handle = around(handle); handle == nil {
+			panic("jq: a middleware has returned no handler")
+		}
 	}
 	return func(ctx context.Context, live *server.Run) error {
-		return handle(ctx, &Run{Job: &live.Job, live: live})
+		return handle(ctx, &Run{Job: live.Job, live: live})
 	}
 }
 
 // RunJob runs one job that was claimed by other means than a server, in the caller's goroutine, and writes how it ended: for
-// tests, and for processes that are started for a single job. There is no heartbeat: the lease has to last. The end of the
-// context tells the handler to stop. A kind without a handler is an error, and leaves the job to its lease.
+// tests, and for processes that are started for a single job. There is no heartbeat: the lease has to last. The job's timeout
+// and the end of the context tell the handler to stop; until it returns, RunJob waits for it. A kind without a handler is an error, and leaves the job to its lease.
 func (h *Handlers) RunJob(ctx context.Context, s Store, job Job) (Outcome, error) {
 	return server.Once(ctx, s, h.seal(), job)
 }
 
 // A Run is one run of a job: the job as it was claimed, with its token, and what its handler can do besides returning.
+//
+// The job is a copy. What a middleware changes in it, as one that decrypts payloads, the handlers inside see; the server goes by
+// what it has claimed.
 type Run struct {
-	*Job
+	Job
 
 	live *server.Run
 }
@@ -127,7 +170,7 @@ func RunFrom(ctx context.Context) *Run {
 	if live == nil {
 		return nil
 	}
-	return &Run{Job: &live.Job, live: live}
+	return &Run{Job: live.Job, live: live}
 }
 
 // Decode reads the payload.
@@ -183,8 +226,9 @@ func (r *Run) SaveProgress(ctx context.Context, v any) error {
 // writes and the end of the job stand or fall together, and it is done exactly once. If the lease was lost meanwhile the error
 // is ErrStaleLease, and the transaction must be rolled back.
 //
-// Finish last, then commit, then return nil: until the commit the job is locked, and its lease can not be extended. If the
-// transaction was not committed in the end, the job fails although the handler returned nil.
+// Finish last, then commit, then return nil. Until the commit the job is locked: its lease can not be extended, and nobody else
+// can get it, however long that takes; the timeout goes on. If the transaction was not committed in the end, the job fails
+// although the handler returned nil.
 func (r *Run) FinishTx(ctx context.Context, tx Tx) error { return r.live.FinishTx(ctx, tx) }
 
 // Why a handler's context was cancelled, by context.Cause.
@@ -199,7 +243,7 @@ var (
 	ErrCancelled = server.ErrCancelled
 	// ErrTimeout says that the run took longer than the job's timeout. Whatever the handler returns, the run has failed.
 	ErrTimeout = server.ErrTimeout
-	// ErrDrained says that the server is stopping, and has waited for as long as it was told to.
+	// ErrDrained says that the server is stopping, and has waited for as long as it was told to, or that its store was closed.
 	ErrDrained = server.ErrDrained
 )
 

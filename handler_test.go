@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -135,6 +139,33 @@ func TestHandlersAreFoundByKindOrOtherwise(t *testing.T) {
 	h.Otherwise(note("otherwise"))
 	jqtest.Drain(t, s, &h, nil)
 	assert.Equal(t, []string{"own welcome", "otherwise report", "otherwise raw"}, kinds)
+}
+
+// What can not be is refused when it is registered, and not when a job comes.
+func TestImpossibleHandlersAreRefused(t *testing.T) {
+	done := func(context.Context, *jq.Run) error { return nil }
+	for want, register := range map[string]func(h *jq.Handlers){
+		"jq: kind x: the handler is nil":       func(h *jq.Handlers) { h.Func("x", nil) },
+		"jq: kind welcome: the handler is nil": func(h *jq.Handlers) { jq.Handle[welcome](h, nil) },
+		"jq: Otherwise: the handler is nil":    func(h *jq.Handlers) { h.Otherwise(nil) },
+		"jq: Use: a middleware is nil":         func(h *jq.Handlers) { h.Use(nil) },
+		"jq: a handler needs the kind that it is for; Otherwise registers one for all kinds that have none of their own": func(h *jq.Handlers) {
+			h.Func("", done)
+		},
+		"jq: jq.Raw does not know its kind without a value: register its handler by Func": func(h *jq.Handlers) {
+			jq.Handle(h, func(context.Context, *jq.Run, jq.Raw) error { return nil })
+		},
+		"jq: jq.Payload is no type of payload but many: register a handler for each kind": func(h *jq.Handlers) {
+			jq.Handle(h, func(context.Context, *jq.Run, jq.Payload) error { return nil })
+		},
+		"jq: a middleware has returned no handler": func(h *jq.Handlers) {
+			h.Use(func(jq.HandlerFunc) jq.HandlerFunc { return nil })
+			h.Func("x", done)
+			_, _ = jq.NewServer(jqtest.NewStore(t), h, nil)
+		},
+	} {
+		assert.PanicsWithValue(t, want, func() { register(&jq.Handlers{}) })
+	}
 }
 
 func TestHandlersAreFilledFirst(t *testing.T) {
@@ -274,10 +305,113 @@ func TestStaleRunFinishesNothing(t *testing.T) {
 		require.ErrorIs(t, run.FinishTx(ctx, tx), jq.ErrStaleLease)
 		require.NoError(t, tx.Rollback())
 		require.ErrorIs(t, run.SaveCheckpoint(ctx, 1), jq.ErrStaleLease)
-		require.ErrorIs(t, context.Cause(ctx), jq.ErrLeaseLost, "a refused write tells the handler to stop")
+		require.ErrorIs(t, context.Cause(ctx), jq.ErrCancelled, "a refused write tells the handler to stop")
 		return nil
 	})
 	ran := jqtest.Drain(t, s, &h, nil)
 	require.Len(t, ran, 1)
 	assert.Equal(t, jq.Cancelled, ran[0].After.State)
+}
+
+// A handler may do what it likes with its job: what the server has claimed stays as it was. R20, R63.
+func TestJobOfARunIsACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := jq.NewMemory(nil)
+		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
+		require.NoError(t, err)
+		var h jq.Handlers
+		h.Use(func(next jq.HandlerFunc) jq.HandlerFunc {
+			return func(ctx context.Context, run *jq.Run) error {
+				run.Payload = []byte(`{"Name":"Grace"}`) // as one that decrypts
+				return next(ctx, run)
+			}
+		})
+		jq.Handle(&h, func(ctx context.Context, run *jq.Run, w welcome) error {
+			lease := run.Lease()
+			run.ID, run.Token, run.Queue, run.Kind = 99, 99, "other", "other"
+			assert.Equal(t, lease, jq.RunFrom(ctx).Lease())
+			assert.JSONEq(t, `{"Name":"Ada"}`, string(jq.RunFrom(ctx).Payload))
+			if err := run.SaveCheckpoint(ctx, 1); err != nil {
+				return err
+			}
+			<-time.After(time.Minute) // beats go on
+			return run.SetResult(w.Name)
+		})
+		server, err := jq.NewServer(s, &h, &jq.ServerOptions{Queues: map[string]jq.QueueOptions{"default": {Slots: 1}}})
+		require.NoError(t, err)
+		require.NoError(t, server.Start(t.Context()))
+		<-time.After(2 * time.Minute)
+		j, err := s.Get(t.Context(), added.ID)
+		require.NoError(t, err)
+		assert.Equal(t, jq.Succeeded, j.State, j.Error)
+		assert.Equal(t, []string{`"Grace"`, "1"}, []string{string(j.Result), string(j.Checkpoint)})
+		assert.Len(t, j.History, 1)
+		require.NoError(t, server.Stop(t.Context()))
+		require.NoError(t, s.Close())
+	})
+}
+
+// R36: a job that is run without a server has its timeout all the same.
+func TestRunJobKeepsTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := jq.NewMemory(nil)
+		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Timeout: time.Minute, MaxRetries: -1})
+		require.NoError(t, err)
+		jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
+		require.NoError(t, err)
+		var h jq.Handlers
+		jq.Handle(&h, func(ctx context.Context, _ *jq.Run, _ welcome) error {
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), jq.ErrTimeout)
+			return ctx.Err()
+		})
+		began := time.Now()
+		_, err = h.RunJob(t.Context(), s, jobs[0])
+		require.NoError(t, err)
+		assert.Equal(t, time.Minute, time.Since(began))
+		j, err := s.Get(t.Context(), added.ID)
+		require.NoError(t, err)
+		assert.Equal(t, "timed out after 1m0s", j.Error)
+		require.NoError(t, s.Close())
+	})
+}
+
+// Jobs may be run side by side with the same handlers, and middleware is put around each of them once.
+func TestRunJobFromManyGoroutines(t *testing.T) {
+	s := jq.NewMemory(nil)
+	const n = 20
+	_, err := jq.NewClient(s, nil).EnqueueMany(t.Context(), slices.Repeat([]jq.Item{{Payload: welcome{"Ada"}}}, n), nil)
+	require.NoError(t, err)
+	jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: n, Worker: "w", TTL: time.Hour})
+	require.NoError(t, err)
+	var built, ran atomic.Int64
+	var h jq.Handlers
+	h.Use(func(next jq.HandlerFunc) jq.HandlerFunc {
+		built.Add(1)
+		return next
+	})
+	jq.Handle(&h, func(context.Context, *jq.Run, welcome) error { ran.Add(1); return nil })
+	var all sync.WaitGroup
+	for _, j := range jobs {
+		all.Go(func() {
+			_, err := h.RunJob(t.Context(), s, j)
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+	assert.Equal(t, []int64{n, 1}, []int64{ran.Load(), built.Load()})
+	require.NoError(t, s.Close())
+}
+
+// A result that is no JSON is an error where it is set: later it would end the job for good.
+func TestResultThatIsNoJSONIsRefusedAtOnce(t *testing.T) {
+	ran := drained(t, welcome{"Ada"}, nil, handling(func(ctx context.Context, run *jq.Run, _ welcome) error {
+		for _, bad := range []any{json.RawMessage("{"), json.RawMessage(nil), make(chan int)} {
+			assert.ErrorContains(t, run.SetResult(bad), "jq: the result is no JSON")
+			assert.ErrorContains(t, run.SaveCheckpoint(ctx, bad), "jq: the checkpoint is no JSON")
+			assert.ErrorContains(t, run.SaveProgress(ctx, bad), "jq: the progress is no JSON")
+		}
+		return run.SetResult(json.RawMessage(" [1] "))
+	}))
+	assert.Equal(t, " [1] ", string(ran[0].After.Result))
 }

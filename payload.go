@@ -2,6 +2,7 @@ package jq
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -56,12 +57,13 @@ type EnqueueOptions struct {
 	Timeout time.Duration
 
 	// UniqueKey keeps a second job with the same key out, whatever its queue and kind: while the first one is live, or
-	// for UniqueFor from its enqueueing.
+	// for UniqueFor from its enqueueing. It is no mutual exclusion: when the first one was cancelled or has lost its lease,
+	// its handler may still run for a while.
 	UniqueKey string
 	UniqueFor time.Duration
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs
-	// to the call: for several jobs it stands in [ManyOptions].
+	// to the call: for several jobs it stands in [ManyOptions], and among defaults it means nothing.
 	RequestKey string
 
 	// Trace is the W3C traceparent of whoever enqueues. A middleware sets it.
@@ -105,11 +107,14 @@ func orElse[T comparable](field *T, other T) {
 	}
 }
 
-// newJob is the job as it goes to the store.
-func newJob(p Payload, o EnqueueOptions, client EnqueueOptions) (NewJob, error) {
+// newJob is the job as it goes to the store. The item is its index in the call.
+func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJob, error) {
+	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return NewJob{}, &InvalidError{Item: item, Field: "payload", Rule: "must not be nil: it names the kind of the job"}
+	}
 	doc, err := document(p)
 	if err != nil {
-		return NewJob{}, fmt.Errorf("jq: the payload of kind %q is no JSON: %w", p.Kind(), err)
+		return NewJob{}, &InvalidError{Item: item, Field: "payload", Rule: fmt.Sprintf("of kind %q is no JSON: %v", p.Kind(), err)}
 	}
 	if d, ok := p.(Defaulter); ok {
 		o = o.or(d.Defaults())
@@ -125,8 +130,13 @@ func newJob(p Payload, o EnqueueOptions, client EnqueueOptions) (NewJob, error) 
 func document(v any) ([]byte, error) {
 	switch raw := v.(type) {
 	case Raw:
+		return raw.Document, nil // the store refuses what is no JSON
+	case *Raw:
 		return raw.Document, nil
 	case json.RawMessage:
+		if !json.Valid(raw) {
+			return nil, errors.New("it is a json.RawMessage of something else")
+		}
 		return raw, nil
 	}
 	return json.Marshal(v)
@@ -135,10 +145,18 @@ func document(v any) ([]byte, error) {
 // kindOf is the kind of a payload type, by a value of it that is not nil.
 func kindOf[P Payload]() string {
 	var p P
-	if t := reflect.TypeFor[P](); t.Kind() == reflect.Pointer {
+	t := reflect.TypeFor[P]()
+	switch t.Kind() {
+	case reflect.Interface:
+		panic(fmt.Sprintf("jq: %v is no type of payload but many: register a handler for each kind", t))
+	case reflect.Pointer:
 		p = reflect.New(t.Elem()).Interface().(P)
 	}
-	return p.Kind()
+	kind := p.Kind()
+	if kind == "" {
+		panic(fmt.Sprintf("jq: %v does not know its kind without a value: register its handler by Func", t))
+	}
+	return kind
 }
 
 // Result is the result of a job that has succeeded.

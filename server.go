@@ -18,11 +18,11 @@ import (
 // Stop, make another one.
 type Server struct{ inner *server.Server }
 
-// ServerOptions are what can be chosen. The zero value of each field means its default, which is said first.
+// ServerOptions are what can be chosen. The zero value of each field means its default, which stands beside it.
 type ServerOptions struct {
 	// Name is shown among the workers, and with the jobs that this server claims. Default: host, process id and a random part.
 	Name string
-	// Queues are those to work on. Default: the queue "default".
+	// Queues are those to work on, 1,000 at most. Default: the queue "default".
 	Queues map[string]QueueOptions
 
 	// Slots is how many handlers run at once. Default: 10.
@@ -48,7 +48,7 @@ type ServerOptions struct {
 	// Default: 10 seconds.
 	AbandonAfter time.Duration
 	// MaxAbandoned is how many slots are replaced like that. From then on Ready says that the process should be restarted.
-	// Default: as many as Slots.
+	// Default: as many as Slots. Negative: none.
 	MaxAbandoned int
 	// UnknownFor is for how long jobs of a kind without a handler are left to other servers before they fail. Default: 1 hour.
 	UnknownFor time.Duration
@@ -93,7 +93,7 @@ type ServerOptions struct {
 type QueueOptions = server.QueueOptions
 
 // An Observer is told what a server does: for metrics. Its methods are called often, by many goroutines, and must return at
-// once. Embed [Unobserved] to implement some of them only.
+// once. The first panic of one is logged, and all are ignored. Embed [Unobserved] to implement some of them only.
 type Observer = interface {
 	// Claimed is told of each claim that found something.
 	Claimed(queue string, jobs int)
@@ -120,10 +120,13 @@ type Stats = server.Stats
 // An OptionError says which of the ServerOptions can not be, and why.
 type OptionError = server.OptionError
 
-// NewServer returns a server that is not started yet. It does not call the store. Options may be nil; an error names the
-// option that contradicts another one.
+// NewServer returns a server that is not started yet. It does not call the store. Options may be nil; what can not be is an
+// [OptionError].
 func NewServer(s Store, handlers *Handlers, options *ServerOptions) (*Server, error) {
-	if handlers == nil || len(handlers.byKind) == 0 && handlers.otherwise == nil {
+	switch {
+	case s == nil:
+		return nil, errors.New("jq: a server needs a store: open one first")
+	case handlers == nil || handlers.empty():
 		return nil, errors.New("jq: a server without handlers would run nothing: register some first")
 	}
 	if options == nil {
@@ -136,7 +139,8 @@ func NewServer(s Store, handlers *Handlers, options *ServerOptions) (*Server, er
 	return &Server{inner}, nil
 }
 
-// Run starts the server, works until the context ends, and stops it as [Server.Stop] does.
+// Run starts the server, works until the context ends, and stops it as [Server.Stop] does. It returns as well when the server
+// has stopped otherwise: by Stop, or because its store was closed. Its error is then that of Stop.
 //
 //	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 //	defer stop()
@@ -153,6 +157,9 @@ func (s *Server) Start(ctx context.Context) error { return s.inner.Start(ctx) }
 //
 // Stop returns when everything is written, or can not be: the error says so, and those jobs run again when their leases have
 // expired. To stop twice, or before the start, is fine.
+//
+// The store has to outlive the server: close it afterwards. A server whose store is closed stops by itself, in a hurry, and the
+// error of Stop and Run is ErrClosed.
 func (s *Server) Stop(ctx context.Context) error { return s.inner.Stop(ctx) }
 
 // Ready is nil while the server works, and says otherwise why it does not: for a readiness probe.

@@ -114,7 +114,7 @@ func (m *Metrics) Watch(s *jq.Server) {
 func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 		added, err := next(ctx, req)
-		for i, a := range added {
+		for i, a := range added[:min(len(added), len(req.Jobs))] { // another middleware may answer for more
 			if !a.Duplicate {
 				m.enqueued.WithLabelValues(req.Jobs[i].Queue, req.Jobs[i].Kind).Inc()
 			}

@@ -179,3 +179,20 @@ func TestScrapeGivesTheRestWhenTheStoreIsAway(t *testing.T) {
 		require.NoError(t, store.Close())
 	})
 }
+
+// A middleware inside that answers for more jobs than it was given is no reason to panic: the client says what is wrong.
+func TestAnswersForOtherJobsAreNotCounted(t *testing.T) {
+	store := jq.NewMemory(nil)
+	m := jqprom.New(store, nil)
+	twice := func(next jq.EnqueueFunc) jq.EnqueueFunc {
+		return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+			req.Jobs = append(req.Jobs, req.Jobs...)
+			return next(ctx, req)
+		}
+	}
+	client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{m.Enqueue, twice}})
+	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
+	require.ErrorContains(t, err, "the answer is for 2")
+	assert.Equal(t, "jq_jobs_enqueued_total{kind=welcome,queue=default} 1\n", scraped(t, m, "jq_jobs_enqueued_total"))
+	require.NoError(t, store.Close())
+}

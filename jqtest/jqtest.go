@@ -1,4 +1,14 @@
-// Package jqtest proves stores: it runs the conformance suite of jq against any adapter, also one outside this module.
+// Package jqtest is for tests: of applications that enqueue and handle jobs, and of stores that keep them.
+//
+// A test of an application has a store in memory whose clock it moves itself. It asserts what was enqueued, and runs that in its
+// own goroutine, with all the retries and delays that are to come:
+//
+//	store := jqtest.NewStore(t)
+//	signUp(jq.NewClient(store, nil), "Ada")
+//	jqtest.RequireEnqueued(t, store, jqtest.Want{Payload: Welcome{Name: "Ada"}})
+//	ran := jqtest.Drain(t, store, &handlers, nil)
+//
+// A test of a store runs the conformance suite of jq, against any adapter, also one outside this module:
 //
 //	func TestConformance(t *testing.T) {
 //		jqtest.Run(t, jqtest.Adapter{New: newInstance})

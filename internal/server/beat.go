@@ -114,11 +114,15 @@ func (h *held) extended(leases []store.Lease, outcomes []store.Outcome, until, n
 func (h *held) lost(r *Run, o store.Outcome, now time.Time) []stop {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cause := ErrLeaseLost
+	return h.lose(r, lossOf(o), o, now)
+}
+
+// lossOf is why a handler is told to stop whose write was refused.
+func lossOf(o store.Outcome) error {
 	if o.State == store.Cancelled {
-		cause = ErrCancelled
+		return ErrCancelled
 	}
-	return h.lose(r, cause, o, now)
+	return ErrLeaseLost
 }
 
 // lose notes that a lease is gone. A buffered run is forgotten; one that has ended is left to the committer, whom the store

@@ -33,6 +33,9 @@ func newContact(o Options) *contact {
 
 // heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too.
 func (s *Server) heard(sent time.Time, err error) {
+	if s.noticeClosed(err) {
+		return
+	}
 	lost := away(err)
 	if lost && (s.life.Err() != nil || errors.Is(err, context.Canceled)) {
 		return // it was this server that ended the call
@@ -146,7 +149,7 @@ func (s *Server) callWhileWorking(atMost time.Duration) (context.Context, contex
 // complain logs a failed call, unless it is one of many in an outage, which was told of, or the server's own end.
 func (s *Server) complain(op string, err error) {
 	switch {
-	case s.life.Err() != nil || errors.Is(err, context.Canceled):
+	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.noticeClosed(err):
 	case !away(err):
 		s.log.Error("jq: the store refuses a call", "op", op, "error", err)
 	case !s.contact.lost():

@@ -24,6 +24,7 @@ type held struct {
 
 	mu          sync.Mutex // guards what follows
 	stopping    bool
+	closed      bool // the store: nothing can be written
 	runs        map[store.Lease]*Run
 	queued      []*Run    // buffered, in the order in which they were claimed
 	ended       []*Run    // not yet taken up by the committer
@@ -193,6 +194,14 @@ func (h *held) stop(now time.Time) {
 	h.releaseQueued(func(*Run) bool { return true }, now)
 }
 
+// storeClosed notes that nothing can be written any more.
+func (h *held) storeClosed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.rest.send()
+}
+
 // stopAll finds the handlers that still run, to be told to stop.
 func (h *held) stopAll(cause error, now time.Time) []stop {
 	h.mu.Lock()
@@ -213,11 +222,11 @@ func (h *held) stats() Stats {
 	return Stats{Slots: h.slots, Running: h.running, Buffered: len(h.queued), Uncommitted: h.uncommitted, Abandoned: h.abandoned}
 }
 
-// atRest says that no handler is waited for, and no result.
+// atRest says that no handler is waited for, and no result, or none that could be written.
 func (h *held) atRest() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.running == len(h.unreplaced) && h.uncommitted == 0
+	return h.running == len(h.unreplaced) && (h.uncommitted == 0 || h.closed)
 }
 
 // stuck says that more handlers were given up than can be replaced.

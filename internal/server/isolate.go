@@ -10,12 +10,13 @@ import (
 
 // Not every failed write means that the store is away: one locked job, or one verdict that the store can not take, fails the
 // whole call in which it stands. What follows finds such a run, and writes the others without it. But where no write of a
-// sort comes through, the fault is not in the runs: then all of them wait, for as long as it takes.
+// sort comes through, the fault may not be in the runs: then all of them wait, but not for ever.
 
 const (
-	firstRetry   = 50 * time.Millisecond // the pause before the second try, doubled for each further one
-	mostFailures = 16                    // in a row, until the search for runs at fault is broken off; more than 1,000 take to be halved
-	mostRefusals = 10                    // of a single run, while others are written, until its verdict is given up
+	firstRetry     = 50 * time.Millisecond // the pause before the second try, doubled for each further one
+	mostFailures   = 16                    // in a row, until the search for runs at fault is broken off; more than 1,000 take to be halved
+	mostRefusals   = 10                    // of a single run, while others are written, until its verdict is given up
+	longestRefusal = time.Hour             // from when on its refusals count also where no others are written
 )
 
 // write sends until the store has answered: to repeat is safe. It is over early when the server ends.
@@ -146,15 +147,16 @@ func (s *Server) putOff(runs ...*Run) {
 }
 
 // unwritable deals with a single verdict that the store refuses, and had written so many of its sort before. Unless it is
-// invalid, it is tried again, until it was refused often enough while others were written; then the job fails with a reason
-// that says so. If not even that can be written, the lease is left to run out.
+// invalid, it is tried again, until it was refused often enough while others were written, or after so long that there may be
+// no others; then the job fails with a reason that says so. If not even that can be written, the lease is left to run out.
 func (s *Server) unwritable(r *Run, err error, before int) {
 	log := s.log.With("op", r.verdict.write, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "error", err)
+	now := s.clock.Now()
 	switch {
 	case r.refused == 0:
-		r.refused, r.wroteThen = 1, before
+		r.refused, r.refusedAt, r.wroteThen = 1, now, before
 		log.Warn("jq: a result can not be written yet")
-	case r.verdict.substitute || s.wrote[r.verdict.write] > r.wroteThen:
+	case r.verdict.substitute || s.wrote[r.verdict.write] > r.wroteThen || now.Sub(r.refusedAt) >= longestRefusal:
 		r.refused++
 	}
 	switch {

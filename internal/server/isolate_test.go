@@ -243,3 +243,55 @@ func TestInvalidOutcomesEnd(t *testing.T) {
 		w.stop(s)
 	})
 }
+
+// On a server that has nothing else to write, nobody knows whether the fault is in the one result that can not be written.
+// After an hour it is taken to be: the job fails, or is left to its lease, and no job stays in flight for ever. R38.
+func TestUnwritableResultOfAnIdleServerEnds(t *testing.T) {
+	for name, both := range map[string]bool{"acks are refused": false, "and failures too": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.handlers["quick"] = work(time.Second)
+				id := w.enqueue(1, "quick", func(n *store.NewJob) { n.MaxRetries = 0 })[0]
+				g := w.gate()
+				g.ack = func(context.Context, []store.Ack) ([]store.Outcome, error) { return nil, errors.New("driver: odd") }
+				if both {
+					g.nack = func(context.Context, []store.NAck) ([]store.Outcome, error) { return nil, errors.New("driver: odder") }
+				}
+				s := w.start(Options{}, g)
+				w.wait(59 * time.Minute)
+				assert.Equal(w, Stats{Slots: DefaultSlots, Uncommitted: 1}, s.Stats(), "it may pass")
+				w.wait(10 * time.Minute)
+				j := w.job(id)
+				assert.Equal(w, store.Dead, j.Phase())
+				want := "its end could not be written: driver: odd"
+				if both {
+					want = store.LeaseExpired.Reason
+				}
+				assert.Equal(w, want, j.Error)
+				assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
+				w.stop(s)
+			})
+		})
+	}
+}
+
+// A result that was refused before and after a long outage was not refused for long.
+func TestOutageIsNoLongRefusal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["quick"] = work(time.Second)
+		id := w.enqueue(1, "quick")[0]
+		g := w.gate()
+		g.ack = func(context.Context, []store.Ack) ([]store.Outcome, error) { return nil, errors.New("driver: odd") }
+		s := w.start(Options{}, g)
+		w.wait(30 * time.Second)
+		g.away()
+		w.wait(24 * time.Hour)
+		g.back()
+		w.wait(time.Minute)
+		g.set(func() { g.ack = nil })
+		w.wait(time.Minute)
+		assert.Equal(w, store.Succeeded, w.job(id).State)
+		assert.Len(w, w.job(id).History, 1)
+		w.stop(s)
+	})
+}

@@ -131,3 +131,46 @@ func TestStatsShowWhatIsHeld(t *testing.T) {
 		w.stop(s)
 	})
 }
+
+// A rude observer panics whatever it is told.
+type rude struct{}
+
+func (rude) Claimed(string, int)                                       { panic("claimed") }
+func (rude) Started(store.Job, time.Duration)                          { panic("started") }
+func (rude) Ended(store.Job, store.Ending, store.State, time.Duration) { panic("ended") }
+func (rude) Recovered([]store.Recovered)                               { panic("recovered") }
+func (rude) StaleWrite(string)                                         { panic("stale") }
+func (rude) BeatFailed()                                               { panic("beat") }
+
+// Whoever only looks on does not end what works: an observer that panics is told of once, with the place, and ignored.
+func TestObserverThatPanicsEndsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["quick"] = work(0)
+		w.handlers["long"] = work(20 * time.Second)
+		w.orphan(1)
+		w.wait(time.Minute)
+		quick, long := w.enqueue(5, "quick"), w.enqueue(1, "long")[0]
+		g := w.gate()
+		s := w.start(Options{Observer: rude{}}, g)
+		w.wait(time.Second)
+		for _, id := range quick {
+			assert.Equal(w, store.Succeeded, w.job(id).State)
+		}
+		g.set(func() {
+			g.before = func(_ context.Context, method string) error {
+				return map[string]error{"extend": store.ErrUnavailable}[method]
+			}
+		})
+		w.wait(10 * time.Second)
+		g.back()
+		require.NoError(w, w.store.Fence(w.Context()))
+		w.wait(time.Minute)
+		assert.Equal(w, store.Succeeded, w.job(long).State, "in its second run, for it was fenced")
+		assert.Len(w, w.said("jq: stale write refused"), 1)
+		lines := w.said("jq: the observer has panicked, which is ignored and not told again")
+		require.Len(w, lines, 1)
+		assert.Contains(w, lines[0]["stack"], "observe_test.go")
+		require.NoError(w, s.Ready())
+		w.stop(s)
+	})
+}

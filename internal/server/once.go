@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/benbjohnson/clock"
+
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -16,13 +18,11 @@ func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (sto
 	}
 	base, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timeout := job.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	r := newRun(base, lone{s}, job, timeout)
+	r := newRun(base, lone{s}, job, DefaultTimeout)
 	stop := context.AfterFunc(ctx, func() { r.cancel(ErrDrained) })
 	defer stop()
+	timer := clock.New().AfterFunc(r.timeout, func() { r.cancel(ErrTimeout) })
+	defer timer.Stop()
 	return r.judged(handler).writeTo(context.WithoutCancel(ctx), s, job.Lease())
 }
 
@@ -66,4 +66,4 @@ func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) 
 type lone struct{ store store.Store }
 
 func (l lone) contract() store.Store                  { return l.store }
-func (l lone) lost(r *Run, _ string, _ store.Outcome) { r.cancel(ErrLeaseLost) }
+func (l lone) lost(r *Run, _ string, o store.Outcome) { r.cancel(lossOf(o)) }

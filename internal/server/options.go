@@ -213,7 +213,7 @@ func within(field string, value, least time.Duration, negative string) []rule {
 }
 
 func (o Options) queueRules() []rule {
-	var rules []rule
+	rules := []rule{{len(o.Queues) > store.MaxItems, "Queues", fmt.Sprintf("must be %d at most", store.MaxItems)}}
 	for _, name := range slices.Sorted(maps.Keys(o.Queues)) { // of two errors the same one each time
 		q, field := o.Queues[name], fmt.Sprintf("Queues[%q]", name)
 		if err := store.CheckQueue(name); err != nil {

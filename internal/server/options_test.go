@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -152,6 +153,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 			func(o *Options) { o.Name = strings.Repeat("x", 256) }, func(o *Options) { o.Name = strings.Repeat("x", 255) },
 		},
 		{"Name", "UTF-8", func(o *Options) { o.Name = "\xff" }, func(o *Options) { o.Name = "ÿ" }},
+		{"Queues", "1000 at most", withMany(1001), withMany(1000)},
 		{`Queues[""]`, "not be empty", with("", QueueOptions{}), with("x", QueueOptions{})},
 		{`Queues["a\x00"]`, "NUL", with("a\x00", QueueOptions{}), with("a", QueueOptions{})},
 		{`Queues["a"].Weight`, "0 to 1000", with("a", QueueOptions{Weight: -1}), with("a", QueueOptions{Weight: 0})},
@@ -184,6 +186,15 @@ func TestContradictionsAreRefused(t *testing.T) {
 
 func with(name string, q QueueOptions) func(o *Options) {
 	return func(o *Options) { o.Queues = map[string]QueueOptions{name: q} }
+}
+
+func withMany(n int) func(o *Options) {
+	return func(o *Options) {
+		o.Queues = map[string]QueueOptions{}
+		for i := range n {
+			o.Queues[fmt.Sprint(i)] = QueueOptions{}
+		}
+	}
 }
 
 // No time may be longer than the contract knows, so that no sum overflows and no call of the store is refused for it.

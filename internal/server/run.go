@@ -47,7 +47,8 @@ type Run struct {
 	tries     int       // how often it was put off
 	tryAt     time.Time // when it is tried again
 	refused   int       // how often the store has refused the verdict although it was there
-	wroteThen int       // what the server had written before it did so first
+	refusedAt time.Time // when it did so first
+	wroteThen int       // what the server had written before that
 }
 
 // A stage is how far a run has come.

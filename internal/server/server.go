@@ -45,6 +45,7 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	phase   phase
 	hurried bool
+	closed  bool // the store, under the server
 	stopErr error
 }
 
@@ -62,6 +63,7 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Observer = &guard{observer: o.Observer, log: o.Logger}
 	return &Server{
 		store: s, lookup: lookup, o: o, clock: o.Clock, log: o.Logger.With("worker", o.Name),
 		held: newHeld(o), lanes: newLanes(o), contact: newContact(o), wrote: map[write]int{},
@@ -101,7 +103,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run starts the server, works until the context ends, and stops it. It returns as well when somebody else has stopped it.
+// Run starts the server, works until the context ends, and stops it. It returns as well when somebody else has stopped it, or
+// its store was closed.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
@@ -141,10 +144,42 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) hasten() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.hastenLocked()
+}
+
+func (s *Server) hastenLocked() {
 	if !s.hurried {
 		s.hurried = true
 		close(s.hurry)
 	}
+}
+
+// noticeClosed stops the server if the error says that its store was closed: nothing can be read or written ever again.
+func (s *Server) noticeClosed(err error) bool {
+	if !errors.Is(err, store.ErrClosed) {
+		return false
+	}
+	if s.life.Err() == nil && s.loseStore() {
+		s.log.Error("jq: the store was closed under the server, which stops")
+	}
+	return true
+}
+
+// loseStore begins the way down without a store, and says whether this is the first to be heard of it.
+func (s *Server) loseStore() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.closed = true
+	s.held.storeClosed()
+	s.hastenLocked()
+	if s.phase == started {
+		s.phase = stopping
+		go s.shutDown() // it is waited for by Stop, and ends without
+	}
+	return true
 }
 
 // shutDown is the way down, step by step. A claim that was under way is waited for like a handler: its jobs are given back.
@@ -158,7 +193,9 @@ func (s *Server) shutDown() {
 	s.endLife()
 	s.loops.Wait()
 	s.mu.Lock()
-	s.stopErr = leftBehind(s.held.stats())
+	if s.stopErr = leftBehind(s.held.stats()); s.closed {
+		s.stopErr = closedEarly(s.stopErr)
+	}
 	s.mu.Unlock()
 	close(s.stopped)
 }
@@ -173,6 +210,15 @@ func leftBehind(left Stats) error {
 			"jobs whose end is not written run again when their leases have expired", stuck, left.Uncommitted)
 	}
 	return nil
+}
+
+// closedEarly says that the server has stopped because of its store, and what it has left behind, if anything.
+func closedEarly(left error) error {
+	err := fmt.Errorf("jq: the store was closed before its server had stopped; close it afterwards: %w", store.ErrClosed)
+	if left != nil {
+		err = fmt.Errorf("%w; %w", err, left)
+	}
+	return err
 }
 
 // settle waits until the server has come to rest, at most for so long or until it must hurry, and says whether it has.
@@ -196,8 +242,11 @@ func (s *Server) settle(atMost time.Duration, hurry <-chan struct{}) bool {
 // Ready is nil when the server is working, and says otherwise why it is not.
 func (s *Server) Ready() error {
 	s.mu.Lock()
-	phase := s.phase
+	phase, closed := s.phase, s.closed
 	s.mu.Unlock()
+	if closed {
+		return fmt.Errorf("jq: not ready: the server has lost its store: %w", store.ErrClosed)
+	}
 	select {
 	case <-s.drained:
 	default:

@@ -265,3 +265,56 @@ func TestFinishNeedsAStoreWithTransactions(t *testing.T) {
 		w.stop(s)
 	})
 }
+
+// A transaction in which its handler has finished the job may be open for longer than a lease: nobody else can get the job
+// meanwhile, so its own lock does not let the handler be told to stop. It does not matter whether the store answers busy, or,
+// as one with a single writer, not at all. R34, R66, C14.
+func TestOwnFinishingTransactionCancelsNoHandler(t *testing.T) {
+	for name, busy := range map[string]bool{"busy": true, "no answer": false} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				g := w.gate()
+				if busy {
+					g.extend = busyUntil(w, g, w.since()+90*time.Second)
+				}
+				var tidying error
+				w.handlers["finish"] = finishing(w, func(ctx context.Context, _ *Run, tx *sql.Tx) error {
+					tidying = pause(ctx, 2*time.Minute)
+					return errors.Join(tidying, tx.Commit())
+				})
+				id := w.enqueue(1, "finish")[0]
+				s := w.start(Options{}, g)
+				w.wait(3 * time.Minute)
+				require.NoError(w, tidying)
+				assert.Equal(w, store.Succeeded, w.job(id).State)
+				assert.Len(w, w.job(id).History, 1)
+				assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
+				w.stop(s)
+			})
+		})
+	}
+}
+
+// When such a transaction is rolled back late, its job may go to another worker; the handler then hears of it at the next beat.
+// C14.
+func TestRolledBackFinishIsFencedLikeAnyRun(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		g.extend = busyUntil(w, g, w.since()+65*time.Second)
+		var causes []error
+		w.handlers["finish"] = finishing(w, func(ctx context.Context, _ *Run, tx *sql.Tx) error {
+			rolledBack := errors.Join(pause(ctx, time.Minute), tx.Rollback())
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return errors.Join(rolledBack, errors.New("no luck"))
+		})
+		id := w.enqueue(1, "finish", func(n *store.NewJob) { n.MaxRetries = 0 })[0]
+		s := w.start(Options{}, g)
+		w.wait(61 * time.Second)
+		require.NoError(w, w.store.Fence(w.Context()))
+		w.wait(10 * time.Minute)
+		assert.Equal(w, []error{ErrLeaseLost}, causes)
+		assert.Equal(w, store.LeaseExpired.Reason, w.job(id).Error)
+		w.stop(s)
+	})
+}

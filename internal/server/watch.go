@@ -57,12 +57,14 @@ func (h *held) tell(r *Run, cause error, now time.Time) {
 	}
 }
 
-// deadline is when the watch has to look after a running handler. The lock is held.
+// deadline is when the watch has to look after a running handler. One that has finished its job in a transaction needs no
+// extensions: as long as the transaction is open, nobody else can get the job, and busy is all that the store can answer. The
+// lock is held.
 func (r *Run) deadline() time.Time {
 	switch {
 	case r.cause != nil:
 		return r.abandonAt
-	case r.settled || r.stopAt.Before(r.leaseUntil):
+	case r.settled || r.inTx.Load() || r.stopAt.Before(r.leaseUntil):
 		return r.stopAt
 	default:
 		return r.leaseUntil
