@@ -1,0 +1,86 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The test binary is every process: what it is stands in the environment.
+const (
+	envName   = "JQ_CHAOS_NAME"
+	envLedger = "JQ_CHAOS_LEDGER"
+	envSQLite = "JQ_CHAOS_SQLITE"
+	envDSN    = "JQ_CHAOS_DSN"
+	envSeed   = "JQ_CHAOS_SEED" // of the test too, to have the same storm again
+)
+
+const producerName = "producer"
+
+// How a process says why it ended.
+const (
+	exitFailed    = 1
+	exitUnwritten = 3
+	exitOrphan    = 4
+)
+
+// A role is what a process is told.
+type role struct {
+	name       string
+	ledger     string // its address
+	sqlitePath string
+	dsn        string // if there is no file
+	seed       uint64
+}
+
+func (r role) environment() []string {
+	return []string{
+		envName + "=" + r.name, envLedger + "=" + r.ledger, envSQLite + "=" + r.sqlitePath, envDSN + "=" + r.dsn,
+		envSeed + "=" + strconv.FormatUint(r.seed, 10),
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envName) == "" {
+		os.Exit(m.Run())
+	}
+	if err := play(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		if errors.Is(err, errUnwritten) {
+			os.Exit(exitUnwritten)
+		}
+		os.Exit(exitFailed)
+	}
+}
+
+// play is the life of a process that a test has started. It ends with the test, whatever becomes of that.
+func play() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(exitOrphan)
+	}()
+	seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64)
+	if err != nil {
+		return err
+	}
+	r := role{os.Getenv(envName), os.Getenv(envLedger), os.Getenv(envSQLite), os.Getenv(envDSN), seed}
+	l, err := dialLedger(r.name, r.ledger)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(r.name, producerName) {
+		return produce(ctx, r, l)
+	}
+	return work(ctx, r, l)
+}
