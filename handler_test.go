@@ -376,6 +376,31 @@ func TestRunJobKeepsTheTimeout(t *testing.T) {
 	})
 }
 
+// A caller that ends has not let its job fail (C13).
+func TestRunJobThatIsCutShortIsReleased(t *testing.T) {
+	s := jq.NewMemory(nil)
+	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
+	require.NoError(t, err)
+	jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	var h jq.Handlers
+	jq.Handle(&h, func(ctx context.Context, _ *jq.Run, _ welcome) error {
+		end()
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), jq.ErrDrained)
+		return ctx.Err()
+	})
+	outcome, err := h.RunJob(ctx, s, jobs[0])
+	require.NoError(t, err)
+	assert.Equal(t, jq.Ready, outcome.State)
+	j, err := s.Get(t.Context(), jobs[0].ID)
+	require.NoError(t, err)
+	assert.Zero(t, j.Retries)
+	assert.Zero(t, j.Attempts)
+	require.NoError(t, s.Close())
+}
+
 // Jobs may be run side by side with the same handlers, and middleware is put around each of them once.
 func TestRunJobFromManyGoroutines(t *testing.T) {
 	s := jq.NewMemory(nil)

@@ -16,7 +16,7 @@ func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (sto
 	if !ok {
 		return store.Outcome{}, fmt.Errorf("jq: no handler for kind %q", job.Kind)
 	}
-	base, cancel := context.WithCancel(ctx)
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // so that the run learns why it ends, before it does
 	defer cancel()
 	r := newRun(base, lone{s}, job, DefaultTimeout)
 	stop := context.AfterFunc(ctx, func() { r.cancel(ErrDrained) })
