@@ -126,11 +126,14 @@ func NewServer(s Store, handlers *Handlers, options *ServerOptions) (*Server, er
 	switch {
 	case s == nil:
 		return nil, errors.New("jq: a server needs a store: open one first")
-	case handlers == nil || handlers.empty():
-		return nil, errors.New("jq: a server without handlers would run nothing: register some first")
-	}
-	if options == nil {
+	case options == nil:
 		options = &ServerOptions{}
+	}
+	if handlers == nil {
+		handlers = &Handlers{}
+	}
+	if keeper := options.Queues != nil && len(options.Queues) == 0; handlers.empty() && !keeper {
+		return nil, errors.New("jq: a server without handlers would run nothing: register some first")
 	}
 	inner, err := server.New(s, handlers.seal(), server.Options(*options))
 	if err != nil {

@@ -74,7 +74,7 @@ func (s *Server) fetch(o order) {
 // their pause.
 func (s *Server) listenLoop() {
 	notifier, ok := s.store.(store.Notifier)
-	if !ok {
+	if !ok || len(s.o.Queues) == 0 {
 		return
 	}
 	least := min(s.o.Poll, DefaultPoll)

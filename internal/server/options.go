@@ -100,7 +100,7 @@ func (o Options) filled() (Options, error) {
 	if o.Name == "" {
 		o.Name = processName()
 	}
-	if len(o.Queues) == 0 {
+	if o.Queues == nil { // an empty map names none
 		o.Queues = map[string]QueueOptions{DefaultQueue: {}}
 	}
 	fill(&o.Slots, DefaultSlots)

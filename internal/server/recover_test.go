@@ -284,3 +284,22 @@ func TestSpreadIsNeverLater(t *testing.T) {
 		}
 	}
 }
+
+// A server with an empty map of queues claims nothing, and keeps the store in order for others.
+func TestServerWithoutQueuesRecoversForOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		waiting := w.enqueue(1, "any")[0]
+		dead := w.orphan(1)[0]
+		s := w.start(Options{Queues: map[string]QueueOptions{}})
+		w.wait(time.Minute)
+		require.NoError(w, s.Ready())
+		require.False(w, w.recoveredAt(dead).IsZero())
+		require.Zero(w, w.job(waiting).Token, "nobody has claimed it")
+		_, err := w.store.Cancel(w.Context(), store.Filter{IDs: []int64{waiting}}, 1)
+		require.NoError(w, err)
+		w.wait(8 * 24 * time.Hour)
+		_, err = w.store.Get(w.Context(), waiting)
+		require.ErrorIs(w, err, store.ErrNotFound, "what is finished is deleted in time")
+		w.stop(s)
+	})
+}
