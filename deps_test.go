@@ -60,6 +60,14 @@ var importRules = []rule{
 	{"postgres", "testing", true, "what applications import links no testing"},
 	{"cmd/jq", "testing", true, "no binary links testing"},
 	{"cmd/jq", "./internal/conformance/model", true, "broken stores are for tests"},
+	{"cmd/jq", "./internal/conformance/random", true, "random sequences link a library that registers flags"},
+	{"cmd/jq", "./internal/pgtest/...", true, "the tests' servers are for tests"},
+	{"cmd/jq", "pgregory.net/rapid", true, "it registers flags when it is imported"},
+	{"cmd/jq", "github.com/rogpeppe/...", true, "scripts are for tests"},
+	{"", "github.com/spf13/...", true, "a library has no command line"},
+	{"internal/wire", "./internal/store/adapters/...", true, "the wire knows the contract, and no adapter"},
+	{"internal/wire", "./", true, "stores stand on it, which are below the library"},
+	{"internal/outside", "./internal/server", false, "programs and webhooks are run through the library, as anybody's handlers are"},
 }
 
 func TestImportRules(t *testing.T) {

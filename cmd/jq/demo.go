@@ -4,39 +4,61 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/sqlite"
 )
 
 const (
 	demoQueue   = "mail"
 	demoLease   = 30 * time.Second
 	demoBackoff = time.Second
-	demoPause   = 1500 * time.Millisecond // long enough to read a line
+)
+
+// How long people wait between two steps: as long as the story does, within reason. All in all it is about a minute.
+const (
+	shortPause = 2500 * time.Millisecond // long enough to read a line
+	longPause  = 14 * time.Second
 )
 
 // demoStart is when the simulated time begins: a round hour, so that seconds are easy to follow.
 var demoStart = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func demo(flags *flag.FlagSet, std streams) action {
-	fast := flags.Bool("fast", false, "tell it without pauses, as when the output is no terminal")
-	return func(ctx context.Context) error {
+func (a *app) demo() *cobra.Command {
+	var fast bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "watch a worker crash, its job recovered, and its late answer refused",
+		Long: "Watch, for about a minute, a worker crash, its job recovered and run by another one, and its late answer refused.\n" +
+			"It happens in a real store, in an SQLite file that is removed afterwards.",
+		Args:        takesNone(),
+		Annotations: map[string]string{storeless: ""},
+	}
+	cmd.Flags().BoolVar(&fast, "fast", false, "tell it without pauses, as when the output is no terminal")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		folder, err := os.MkdirTemp("", "jq-demo-")
+		if err != nil {
+			return fmt.Errorf("making a folder for the demo's file: %w", err)
+		}
+		defer func() { err = cmp.Or(err, os.RemoveAll(folder)) }()
 		clk := clock.NewMock()
 		clk.Set(demoStart)
-		s := &story{store: jq.NewMemory(&jq.MemoryOptions{Clock: clk}), clock: clk, out: bufio.NewWriter(std.out)}
-		if !*fast && isTerminal(std.out) {
-			s.pause = demoPause
+		store, err := sqlite.Open(cmd.Context(), filepath.Join(folder, "jobs.db"), &sqlite.Options{Clock: clk})
+		if err != nil {
+			return err
 		}
-		return cmp.Or(s.tell(ctx), s.store.Close())
+		s := &story{store: store, clock: clk, out: a.out, slow: !fast && isTerminal(a.std.out)}
+		told := s.tell(cmd.Context())
+		return cmp.Or(told, store.Close())
 	}
+	return cmd
 }
 
 // A story is the demo under way. Each of its lines is an answer of the store, and an answer that does not fit the story
@@ -45,15 +67,15 @@ type story struct {
 	store jq.Store
 	clock *clock.Mock
 	out   *bufio.Writer // remembers a failed write until the next Flush
-	pause time.Duration // of real time between steps
+	slow  bool          // with pauses of real time between steps
 
-	lost  jq.Job // as worker A claimed it
-	again jq.Job // the same, as worker B claimed it
-	rest  []jq.Job
+	lost  jq.Job   // as worker A claimed it
+	again jq.Job   // the same, as worker B claimed it
+	last  []jq.Job // the others, as worker B claimed them
 }
 
 func (s *story) tell(ctx context.Context) error {
-	fmt.Fprintf(s.out, "Two workers, three jobs, one crash. The store is in memory and time is simulated.\n\n")
+	fmt.Fprintf(s.out, "Two workers, three jobs, one crash. The store is an SQLite file and time is simulated.\n\n")
 	steps := []struct {
 		after time.Duration // of simulated time
 		step  func(ctx context.Context) error
@@ -71,7 +93,7 @@ func (s *story) tell(ctx context.Context) error {
 	}
 	for i, next := range steps {
 		if i > 0 {
-			if err := wait(ctx, s.pause); err != nil {
+			if err := s.rest(ctx, next.after); err != nil {
 				return err
 			}
 		}
@@ -84,6 +106,14 @@ func (s *story) tell(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// rest lets people read, and feel that time passes.
+func (s *story) rest(ctx context.Context, after time.Duration) error {
+	if !s.slow {
+		return wait(ctx, 0)
+	}
+	return wait(ctx, min(max(after, shortPause), longPause))
 }
 
 // say prints what happened to whom, at the simulated time.
@@ -105,18 +135,8 @@ func clockTime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
-		return errors.New("interrupted")
+		return ctx.Err()
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// isTerminal says whether somebody may be watching: pauses are for people only.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seed-ed332417/jq"
@@ -90,7 +88,7 @@ func (s *story) claimByB(ctx context.Context) error {
 	if err := expect("jobs claimed by B", len(jobs), 3); err != nil {
 		return err
 	}
-	s.again, s.rest = jobs[0], jobs[1:]
+	s.again, s.last = jobs[0], jobs[1:]
 	return cmp.Or(expect("first job claimed by B", s.again.ID, s.lost.ID), expect("token of B's lease", s.again.Token, 3))
 }
 
@@ -107,7 +105,7 @@ func (s *story) claim(ctx context.Context, worker string, limit int) ([]jq.Job, 
 }
 
 func (s *story) ackByB(ctx context.Context) error {
-	for _, j := range append([]jq.Job{s.again}, s.rest...) {
+	for _, j := range append([]jq.Job{s.again}, s.last...) {
 		outcome, err := s.ack(ctx, "B", j)
 		if err != nil {
 			return err
@@ -187,5 +185,3 @@ func (s *story) printHistory(ctx context.Context) error {
 	fmt.Fprintf(s.out, "\nUnder token %d: %s.\n", lost.Token, lost.Error)
 	return expect("ending of the lost attempt", lost.Ending, contract.EndExpired)
 }
-
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

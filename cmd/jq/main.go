@@ -2,15 +2,19 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
 )
 
 // The exit codes: fine, failed, and used in a way that the command does not know.
@@ -20,91 +24,83 @@ const (
 	exitUsage  = 2
 )
 
-// A command is one verb. It adds its flags to the set and returns what to do once they are parsed.
-type command struct {
-	name  string
-	does  string
-	setup func(flags *flag.FlagSet, std streams) action
-}
-
-// An action is what a command does with its flags parsed. Its error is one line that says what to do.
-type action func(ctx context.Context) error
-
-// streams are where a command writes to. Errors are printed by run alone.
-type streams struct {
-	out io.Writer
-	err io.Writer
-}
-
-var commands = []command{
-	{"demo", "watch a worker crash, its job recovered, and its late answer refused", demo},
-	{"version", "print the version of this program and of Go", version},
-}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args, streams{out: os.Stdout, err: os.Stderr}))
+	context.AfterFunc(ctx, stop) // whoever asks twice does not want to wait
+	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv}))
 }
 
-// run does what args ask for and returns the exit code. The first of args is the name that the program was called by:
-// help shows it, since many install jq under another name, and nothing else looks at it.
+// streams are what a command reads from and writes to. Errors are printed by run alone.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+	env func(name string) string
+}
+
+// An app is one call of the program.
+type app struct {
+	std  streams
+	self string        // the name that the program was called by: help shows it, and nothing else looks at it
+	out  *bufio.Writer // to std.out; its first error is found when run flushes it
+	in   io.Reader     // from std.in, until the context ends
+
+	store   string            // the flag
+	config  string            // the flag
+	sources map[string]string // where flags that are not on the command line have their values from, by name
+	helped  error             // what was wrong with the configuration when help was shown
+}
+
+// run does what args ask for and returns the exit code. The first of args is the name that the program was called by.
 func run(ctx context.Context, args []string, std streams) int {
-	self := filepath.Base(args[0])
-	if len(args) < 2 {
-		usage(std.err, self)
-		return exitUsage
+	a := &app{
+		std: std, self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
+		in: &input{ctx: ctx, from: std.in}, sources: map[string]string{},
 	}
-	switch verb := args[1]; verb {
-	case "help", "-h", "-help", "--help":
-		usage(std.out, self)
+	root := a.root()
+	root.SetArgs(args[1:])
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = a.helped
+	}
+	if flushed := a.out.Flush(); err == nil && flushed != nil {
+		err = fmt.Errorf("the output was lost: %w", flushed)
+	}
+	return a.report(ctx, cmd, err)
+}
+
+// report prints the error in one line and returns the exit code.
+func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
+	if err == nil {
 		return exitOK
-	default:
-		for _, c := range commands {
-			if c.name == verb {
-				return c.run(ctx, self, args[2:], std)
-			}
-		}
-		fmt.Fprintf(std.err, "%s: there is no command %q\n\n", self, verb)
-		usage(std.err, self)
+	}
+	path := cmd.CommandPath()
+	if misuse, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintf(a.std.err, "%s: %s; see %s --help\n", path, oneLine(misuse), path)
 		return exitUsage
 	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(a.std.err, "%s: %s\n", path, oneLine(err))
+	return exitFailed
 }
 
-func (c command) run(ctx context.Context, self string, args []string, std streams) int {
-	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // its messages come back as errors
-	act := c.setup(flags, std)
-	err := flags.Parse(args)
-	if err == nil && flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		c.usage(std.out, self, flags)
-		return exitOK
-	case err != nil:
-		fmt.Fprintf(std.err, "%s %s: %v; see %s %s --help\n", self, c.name, err, self, c.name)
-		return exitUsage
-	}
-	if err := act(ctx); err != nil {
-		fmt.Fprintf(std.err, "%s %s: %v\n", self, c.name, err)
-		return exitFailed
-	}
-	return exitOK
+// A usageError says that the command was called in a way that it does not know.
+type usageError struct{ error }
+
+func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// oneLine is the error's text without what a terminal would take for a command, and without the name of the library, for the
+// line begins with that of the program.
+func oneLine(err error) string {
+	return printable(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "jq: "), ": jq: ", ": "))
 }
 
-func usage(w io.Writer, self string) {
-	fmt.Fprintf(w, "A durable job queue. Usage: %s COMMAND [FLAGS]\n\n", self)
-	for _, c := range commands {
-		fmt.Fprintf(w, "  %-8s  %s\n", c.name, c.does)
-	}
-	fmt.Fprintf(w, "\n%s COMMAND --help shows the flags of a command.\n", self)
-}
-
-func (c command) usage(w io.Writer, self string, flags *flag.FlagSet) {
-	fmt.Fprintf(w, "Usage: %s %s [FLAGS]: %s\n", self, c.name, c.does)
-	flags.VisitAll(func(f *flag.Flag) {
-		fmt.Fprintf(w, "\n  --%-6s  %s\n", f.Name, f.Usage)
-	})
+// isTerminal says whether somebody may be watching: pauses, questions and bars are for people only.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
 }

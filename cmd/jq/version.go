@@ -2,22 +2,28 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
-func version(_ *flag.FlagSet, std streams) action {
-	return func(context.Context) error {
-		info, ok := debug.ReadBuildInfo()
-		if !ok {
-			return errors.New("this binary does not say how it was built: build it with go build, in module mode")
-		}
-		_, err := fmt.Fprintln(std.out, describe(info))
-		return err
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:         "version",
+		Short:       "print the version of this program and of Go",
+		Args:        takesNone(),
+		Annotations: map[string]string{storeless: ""},
+		RunE: func(*cobra.Command, []string) error {
+			info, ok := debug.ReadBuildInfo()
+			if !ok {
+				return errors.New("this binary does not say how it was built: build it with go build, in module mode")
+			}
+			_, err := fmt.Fprintln(a.out, describe(info))
+			return err
+		},
 	}
 }
 

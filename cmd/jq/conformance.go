@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq/internal/conformance"
+)
+
+// A trial is the suite as somebody asked for it.
+type trial struct {
+	run      string
+	parallel int
+	verbose  bool
+}
+
+func (a *app) conformance() *cobra.Command {
+	t := trial{parallel: runtime.GOMAXPROCS(0)}
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "prove that a kind of store keeps the contract",
+		Long: "Run the conformance suite against the kind of store that the URL names: each case on a fresh store of its own, driven by\n" +
+			"a fake clock. No store of yours is touched: for SQLite each case has a file in a temporary folder, for Postgres a schema\n" +
+			"of its own in the database, which is dropped afterwards. A case that fails prints the sentence of the contract that was\n" +
+			"broken.",
+		Args:    takesNone(),
+		Example: "  SELF conformance --store memory:\n  SELF conformance --store postgres://me@localhost/test --run '^Claim/'",
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.run, "run", "", "only cases whose name matches this `REGEXP`")
+	f.IntVar(&t.parallel, "parallel", t.parallel, "so many cases at once")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "name the cases that pass, too")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := a.place()
+		if err != nil {
+			return err
+		}
+		cases, err := t.cases()
+		if err != nil {
+			return err
+		}
+		adapter, remove, err := adapterOf(p)
+		if err != nil {
+			return err
+		}
+		return errors.Join(a.prove(cmd.Context(), adapter, cases, t), remove())
+	}
+	return cmd
+}
+
+func (t trial) cases() ([]conformance.Case, error) {
+	if t.parallel < 1 {
+		return nil, misuse("--parallel must be 1 at least")
+	}
+	wanted, err := regexp.Compile(t.run)
+	if err != nil {
+		return nil, misuse("--run %s is no regular expression: %s", t.run, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	cases := slices.DeleteFunc(conformance.Cases(), func(k conformance.Case) bool { return !wanted.MatchString(k.Name) })
+	if len(cases) == 0 {
+		return nil, misuse("--run %s matches no case", t.run)
+	}
+	return cases, nil
+}
+
+// A verdict is what cases have come to.
+type verdict struct {
+	passed, failed int
+	excluded       map[string]int // by reason
+}
+
+// prove runs the cases, several at once, and prints what they came to in the order of the suite.
+func (a *app) prove(ctx context.Context, adapter conformance.Adapter, cases []conformance.Case, t trial) error {
+	began := time.Now()
+	bar := a.progress()
+	v := verdict{excluded: map[string]int{}}
+	for i, result := range inOrder(ctx, adapter, cases, t.parallel) {
+		if ctx.Err() != nil {
+			continue // those that ran have ended, the others are not begun
+		}
+		bar.show(int64(i), int64(len(cases)), "%d of %d cases", i, len(cases))
+		a.judge(&v, cases[i], result, t.verbose, bar)
+	}
+	bar.end()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%d cases passed, %d failed, in %v\n", v.passed, v.failed, time.Since(began).Round(time.Millisecond))
+	for reason, n := range v.excluded {
+		fmt.Fprintf(a.out, "%d were left out: %s\n", n, reason)
+	}
+	if v.failed > 0 {
+		return fmt.Errorf("the store breaks the contract in %d of %d cases", v.failed, len(cases))
+	}
+	return nil
+}
+
+func (a *app) judge(v *verdict, k conformance.Case, result conformance.Result, verbose bool, bar *progress) {
+	switch {
+	case result.Excluded != "":
+		v.excluded[result.Excluded]++
+		return
+	case !result.Failed:
+		if v.passed++; verbose {
+			fmt.Fprintf(a.out, "ok    %s\n", k.Name)
+		}
+		return
+	}
+	v.failed++
+	bar.end()
+	fmt.Fprintf(a.out, "FAIL  %s\n", k.Name)
+	for _, line := range result.Log {
+		fmt.Fprintf(a.out, "%s", indented(line))
+	}
+	_ = a.out.Flush() // whoever waits for the rest can read this
+}
+
+// inOrder runs the cases, so many at once, and yields each result when those before it are known. It returns when all that was
+// begun has ended.
+func inOrder(ctx context.Context, adapter conformance.Adapter, cases []conformance.Case, parallel int) func(func(int, conformance.Result) bool) {
+	return func(yield func(int, conformance.Result) bool) {
+		results := make([]chan conformance.Result, len(cases))
+		for i := range results {
+			results[i] = make(chan conformance.Result, 1)
+		}
+		var runners sync.WaitGroup
+		defer runners.Wait()
+		next := make(chan int, len(cases))
+		for i := range cases {
+			next <- i
+		}
+		close(next)
+		for range parallel {
+			runners.Go(func() {
+				for i := range next {
+					var result conformance.Result
+					if ctx.Err() == nil {
+						result = conformance.Run(ctx, adapter, cases[i])
+					}
+					results[i] <- result
+				}
+			})
+		}
+		for i, result := range results {
+			if !yield(i, <-result) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/postgres"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+const storeForms = "memory:, sqlite:PATH or\npostgres://USER@HOST/DATABASE[?schema=NAME&pooled=true]"
+
+// wantForms is storeForms for an error.
+const wantForms = "want memory:, sqlite:PATH or postgres://USER@HOST/DATABASE"
+
+// A place is where a store is, as its URL says.
+type place struct {
+	kind   string // memory, sqlite or postgres
+	path   string // of the SQLite file
+	dsn    string // of the Postgres database: it may hold a password
+	schema string // in that database, empty for the default
+	pooled bool   // a proxy such as PgBouncer stands before that database
+	shown  string // the URL without a password
+}
+
+// parsePlace reads the URL of a store. Its errors do not quote the URL, for there may be a password anywhere in one that is
+// written wrongly.
+func parsePlace(text string) (place, error) {
+	scheme, rest, found := strings.Cut(text, ":")
+	switch scheme = strings.ToLower(scheme); {
+	case !found:
+		return place{}, errors.New("this names no kind of store: " + wantForms)
+	case scheme == "memory" && rest == "":
+		return place{kind: "memory", shown: "memory:"}, nil
+	case scheme == "memory":
+		return place{}, errors.New("memory: has nothing behind it, for it keeps nothing")
+	case scheme == "sqlite":
+		return parseFile(rest)
+	case scheme == "postgres" || scheme == "postgresql":
+		return parsePostgres(text)
+	case regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,20}$`).MatchString(scheme):
+		return place{}, fmt.Errorf("there is no store of the kind %q: %s", scheme, wantForms)
+	}
+	return place{}, errors.New("this names no kind of store: " + wantForms)
+}
+
+func parseFile(path string) (place, error) {
+	switch {
+	case path == "":
+		return place{}, errors.New("name a file: sqlite:PATH")
+	case strings.HasPrefix(path, "//"): // some read sqlite:///a as /a and others as a
+		return place{}, errors.New("write sqlite:PATH without //: sqlite:jobs.db, or sqlite:/var/lib/jobs.db")
+	case strings.ContainsRune(path, 0):
+		return place{}, errors.New("a path has no NUL in it")
+	}
+	return place{kind: "sqlite", path: path, shown: "sqlite:" + path}, nil
+}
+
+func parsePostgres(text string) (place, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return place{}, errors.New("this can not be read: want postgres://USER:PASSWORD@HOST/DATABASE, with what is special in a " +
+			"password as %XX")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	_, after, _ := strings.Cut(text, ":")
+	misplaced := !strings.HasPrefix(after, "//") || strings.Contains(u.Path, "@") || u.Fragment != "" // it may be a password
+	if err != nil || misplaced {
+		return place{}, errors.New("this can not be read: want postgres://USER@HOST/DATABASE?NAME=VALUE&NAME=VALUE")
+	}
+	p := place{kind: "postgres", schema: query.Get("schema")}
+	switch pooled := query.Get("pooled"); pooled {
+	case "", "false":
+	case "true":
+		p.pooled = true
+	default:
+		return place{}, errors.New("pooled is true or false")
+	}
+	shown := url.URL{Host: u.Host, Path: u.Path}
+	if u.User != nil {
+		shown.User = url.User(u.User.Username())
+	}
+	if query.Has("schema") || query.Has("pooled") {
+		query.Del("schema")
+		query.Del("pooled")
+		u.RawQuery = query.Encode()
+	}
+	p.dsn, p.shown = u.String(), "postgres://"+strings.TrimPrefix(shown.String(), "//")
+	return p, nil
+}
+
+// shownStore is the URL of a store as people may see it.
+func shownStore(text string) string {
+	p, err := parsePlace(text)
+	if err != nil {
+		return "not readable"
+	}
+	return p.shown
+}
+
+// How a command needs its store.
+const (
+	toRead = false // a file that is not there holds nothing to look at
+	toFill = true  // it is made if it is not there
+)
+
+// open opens the store that the flags name. A server's address will be one more place to open a store at: its flags belong
+// into root, and its case here.
+func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
+	p, err := a.place()
+	if err != nil {
+		return nil, err
+	}
+	switch p.kind {
+	case "memory":
+		fmt.Fprintln(a.std.err, "memory: holds jobs only until this command ends")
+		return jq.NewMemory(nil), nil
+	case "sqlite":
+		return a.openFile(ctx, p, makes)
+	default:
+		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.shown, err)
+		}
+		return s, nil
+	}
+}
+
+// place is where the store is, or what is wrong with its URL and who gave it.
+func (a *app) place() (place, error) {
+	p, err := parsePlace(a.store)
+	if err != nil {
+		source := a.sources["store"]
+		if source == "" {
+			source = "--store"
+		}
+		return place{}, misuse("%s: %w", source, err)
+	}
+	return p, nil
+}
+
+func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, error) {
+	_, err := os.Stat(p.path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing && !makes {
+		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by enqueueing a job", p.shown)
+	}
+	s, err := sqlite.Open(ctx, p.path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if missing {
+		fmt.Fprintf(a.std.err, "made the store %s\n", printable(p.shown))
+	}
+	return s, nil
+}
+
+// using opens the store, hands it to do, and closes it.
+func (a *app) using(ctx context.Context, makes bool, do func(s jq.Store) error) error {
+	s, err := a.open(ctx, makes)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}

@@ -1,0 +1,42 @@
+package outside
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed-ed332417/jq"
+)
+
+func TestEnvironmentTellsOfTheJobAndHoldsNoSecret(t *testing.T) {
+	run := &jq.Run{Job: jq.Job{ID: 7, Token: 3, Kind: "send mail", Queue: "post", Attempts: 2}}
+	own := []string{"JQ_JOB_ID=7", "JQ_LEASE_TOKEN=3", "JQ_KIND=send mail", "JQ_QUEUE=post", "JQ_ATTEMPT=2"}
+	for variable, want := range map[string]string{
+		"PATH=/bin":                               "PATH=/bin",
+		"EMPTY=":                                  "EMPTY=",
+		"AT=a@b":                                  "AT=a@b",
+		"JQ_STORE=postgres://u:secret@db/x":       "",
+		"JQ_TOKEN=secret":                         "",
+		"jq_token=secret":                         "",
+		"JQ_NEW_KIND_OF_SECRET=secret":            "",
+		"JQ_JOB_ID=6":                             "",
+		"DATABASE_URL=postgres://u:secret@db/x":   "",
+		"PGPASSWORD=secret":                       "",
+		"TRACEPARENT=" + trace:                    "",
+		"JQ_SERVER=https://jq.example.com/base":   "JQ_SERVER=https://jq.example.com/base",
+		"JQ_SERVER=https://u:secret@example.com/": "JQ_SERVER=https://example.com/",
+		"JQ_SERVER=https://secret@example.com":    "JQ_SERVER=https://example.com",
+		"JQ_SERVER=u:secret@example.com:80":       "",
+		"JQ_SERVER=https://u:sec ret@example.com": "",
+		"JQ_SERVER=secret@example.com":            "",
+		"JQ_SERVER=":                              "JQ_SERVER=",
+	} {
+		var expected []string
+		if want != "" {
+			expected = append(expected, want)
+		}
+		assert.Equal(t, append(expected, own...), environment([]string{variable}, run), variable)
+	}
+	run.Trace = trace
+	assert.Equal(t, append(own, "TRACEPARENT="+trace), environment(nil, run))
+}
