@@ -200,6 +200,23 @@ func WorkersOf(workers []store.Worker) Workers { return Workers{Workers: each(wo
 // Store is the answer as the store gave it.
 func (w Workers) Store() []store.Worker { return each(w.Workers, Worker.Store) }
 
+// Findings are what a doctor has found.
+type Findings struct {
+	Findings []Finding `json:"findings"`
+}
+
+// A Finding is something that people should know, and do something about.
+type Finding struct {
+	Name   string `json:"name"`
+	Detail string `json:"detail"`
+	Advice string `json:"advice"`
+}
+
+// FindingsOf are the findings for the wire.
+func FindingsOf(found []store.Finding) Findings {
+	return Findings{Findings: each(found, func(f store.Finding) Finding { return Finding(f) })}
+}
+
 // A Wakeup says that a claim from the queue may now find something.
 type Wakeup struct {
 	Queue string `json:"queue,omitempty"`

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// answer writes what was asked for. An error means that it did not reach the client, and nothing can be said any more.
+func (a *API) answer(w http.ResponseWriter, status int, body any) error {
+	return a.write(w, status, wire.JSON, body)
+}
+
+func (a *API) write(w http.ResponseWriter, status int, kind string, body any) error {
+	text, err := wire.Marshal(body)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	a.allow(w)
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	if _, err := w.Write(text); err != nil {
+		return &unsent{err}
+	}
+	return nil
+}
+
+// allow gives the client time to read what is written next.
+func (a *API) allow(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.options.WriteTimeout)) // where there is a connection
+}
+
+// unhurried takes that limit away where nothing is written for a while: HTTP/2 ends a stream by it, waiting or not.
+func (a *API) unhurried(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+}
+
+func done(w http.ResponseWriter) error {
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// unsent says that the answer has begun and could not be finished.
+type unsent struct{ err error }
+
+func (u *unsent) Error() string { return "jq: answer not sent: " + u.err.Error() }
+func (u *unsent) Unwrap() error { return u.err }
+
+// Problems that are none of the store's.
+var (
+	noSuchCall   = problem("no_such_call", "there is no such call", http.StatusNotFound, "look at /docs")
+	noSuchMethod = problem("no_such_method", "this call has another method", http.StatusMethodNotAllowed, "the Allow header has those that it takes")
+	noSuchHost   = problem("no_such_host", "this server has another name", http.StatusMisdirectedRequest, "call it localhost, or by its address")
+	noJSON       = problem("media_type", "the body must be JSON", http.StatusUnsupportedMediaType, "send Content-Type: application/json")
+	noToken      = problem("unauthorized", "a token is needed", http.StatusUnauthorized, "send Authorization: Bearer TOKEN, with one that the server knows")
+	noRole       = problem("forbidden", "the token does not have the role for this", http.StatusForbidden, "")
+	noOrigin     = problem("cross_origin", "the page of another site may not do this", http.StatusForbidden, "")
+	noRoom       = problem("too_many_waiting", "too many clients are waiting", http.StatusTooManyRequests, "come back later, or raise the server's limit")
+	noMetrics    = problem("no_metrics", "this server has no metrics", http.StatusNotFound, "")
+)
+
+const urn = "urn:jq:"
+
+func problem(name, title string, status int, detail string) wire.Fail {
+	return wire.Fail{Type: urn + name, Title: title, Status: status, Detail: detail}
+}
+
+// fail answers with a problem document.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if late, ok := errors.AsType[*unsent](err); ok {
+		a.log.Debug("jq: a client did not wait for its answer", "path", r.Pattern, "error", late.err)
+		return
+	}
+	f := a.failOf(r, err)
+	switch f.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="jq"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	_ = a.write(w, f.Status, wire.Problem, f) // who is not there to read it does not miss it
+}
+
+// failOf is the error for the client. What failed inside is for the log: it may name hosts and accounts.
+func (a *API) failOf(r *http.Request, err error) wire.Fail {
+	if f, ok := errors.AsType[wire.Fail](err); ok {
+		return f
+	}
+	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
+		err = inOurWords(invalid)
+	}
+	f := wire.FailOf(err)
+	if err == tooLarge { //nolint:errorlint // it is this very one
+		f.Status = http.StatusRequestEntityTooLarge
+	}
+	if f.Status < http.StatusInternalServerError || f.Status == http.StatusNotImplemented {
+		return f
+	}
+	if r.Context().Err() == nil && !errors.Is(err, store.ErrClosed) {
+		a.log.Error("jq: a call failed", "path", r.Pattern, "error", err)
+	}
+	f.Detail = ""
+	if errors.Is(err, context.DeadlineExceeded) {
+		f.Detail = fmt.Sprintf("it took longer than %v", a.options.CallTimeout)
+	}
+	return f
+}
+
+// ourWords are the fields of the contract that have another name here.
+var ourWords = map[string]string{"ttl": "lease", "leases": "jobs", "acks": "jobs", "nacks": "jobs", "saves": "jobs"}
+
+func inOurWords(e *store.InvalidError) error {
+	if name, ok := ourWords[e.Field]; ok {
+		return &store.InvalidError{Item: e.Item, Field: name, Rule: e.Rule}
+	}
+	return e
+}
+
+// named says the field otherwise, in a call where it has another name.
+func named(err error, field, here string) error {
+	if invalid, ok := errors.AsType[*store.InvalidError](err); ok && invalid.Field == field {
+		return &store.InvalidError{Item: invalid.Item, Field: here, Rule: invalid.Rule}
+	}
+	return err
+}
+
+// rescue answers for a handler that has panicked. Of the call it is not known what was applied.
+func (a *API) rescue(w http.ResponseWriter, r *http.Request) {
+	switch v := recover(); v {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(v)
+	default:
+		a.log.Error("jq: a call has panicked", "path", r.Pattern, "panic", v, "stack", string(debug.Stack()))
+		f := wire.FailOf(errors.New(""))
+		f.Detail = "the server's log says more"
+		if err := a.write(w, f.Status, wire.Problem, f); err != nil {
+			panic(http.ErrAbortHandler) // something was written before: the client must not take it for an answer
+		}
+	}
+}

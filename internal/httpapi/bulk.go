@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *API) bulk(ctx context.Context, req wire.Bulk) (wire.Results, error) {
+	outcomes, err := a.act(ctx, req.Action, req.Filter.Store(), limitOr(req.Limit, store.MaxItems))
+	if err != nil {
+		return wire.Results{}, err
+	}
+	return wire.ResultsOf(outcomes), nil
+}
+
+// one is an action on the job that the path names.
+func one(action wire.Action) handler {
+	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+		if err := nothing(w, r); err != nil {
+			return err
+		}
+		id, err := number("id", r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		ctx, cancel := a.within(r.Context())
+		defer cancel()
+		outcomes, err := a.act(ctx, action, store.Filter{IDs: []int64{id}}, 1)
+		if err != nil {
+			return err
+		}
+		if err := outcomes[0].Err(); err != nil {
+			if reason := outcomes[0].Reason; reason != "" {
+				err = fmt.Errorf("%w: %s", err, reason)
+			}
+			return err
+		}
+		return a.answer(w, http.StatusOK, wire.OutcomeOf(outcomes[0]))
+	}
+}
+
+func (a *API) act(ctx context.Context, action wire.Action, filter store.Filter, limit int) ([]store.Outcome, error) {
+	var do func(context.Context, store.Filter, int) ([]store.Outcome, error)
+	var event string
+	switch action {
+	case wire.Cancel:
+		do, event = a.store.Cancel, WasCancelled
+	case wire.Requeue:
+		do, event = a.store.Requeue, WasRequeued
+	case wire.Delete:
+		do, event = a.store.Delete, WasDeleted
+	default:
+		return nil, refuse("action", "must be cancel, requeue or delete")
+	}
+	outcomes, err := do(ctx, filter, limit)
+	if err == nil {
+		a.publishOutcomes(outcomes, func(int, store.Outcome) string { return event })
+	}
+	return outcomes, err
+}

@@ -1,0 +1,235 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// What a claim that leaves it out means, and the longest that one can wait.
+const (
+	defaultLease = 30 * time.Second
+	maxWait      = time.Minute
+	maxQueues    = 100
+)
+
+// claim takes jobs for the client, and waits for the first one if it asks for that. Jobs of a client who is gone are given back.
+func (a *API) claim(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode[wire.Claim](w, r)
+	if err != nil {
+		return err
+	}
+	asked, err := a.asked(req)
+	if err != nil {
+		return err
+	}
+	done, err := a.lasting()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if asked.wait > 0 {
+		a.unhurried(w)
+	}
+	jobs, err := a.await(r.Context(), asked)
+	if err != nil {
+		return err
+	}
+	return a.deliver(w, r, jobs)
+}
+
+// deliver answers with the jobs, or gives them back.
+func (a *API) deliver(w http.ResponseWriter, r *http.Request, jobs []wire.Job) error {
+	err := r.Context().Err() // a client that vanishes is noticed here: its connection takes what is written
+	if err == nil {
+		err = a.answer(w, http.StatusOK, wire.Jobs{Jobs: jobs})
+		if err == nil && len(jobs) > 0 {
+			if flushed := http.NewResponseController(w).Flush(); flushed != nil {
+				err = &unsent{flushed}
+			}
+		}
+	}
+	if err != nil {
+		a.giveBack(r, jobs)
+		return &unsent{err}
+	}
+	return nil
+}
+
+// giveBack releases jobs that reach nobody. What can not be released comes back when the leases end.
+func (a *API) giveBack(r *http.Request, jobs []wire.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	releases := wire.Releases{Jobs: make([]wire.Lease, len(jobs))}
+	for i, j := range jobs {
+		releases.Jobs[i] = wire.Lease{ID: j.ID, Token: j.Token}
+	}
+	ctx, cancel := a.within(context.WithoutCancel(r.Context()))
+	defer cancel()
+	if _, err := a.release(ctx, releases); err != nil {
+		a.log.Warn("jq: jobs that were claimed for a client who is gone return when their leases end", "jobs", len(jobs), "error", err)
+	}
+}
+
+// A claim as it was asked for, with its defaults.
+type claim struct {
+	queues []string
+	each   store.ClaimRequest // of one queue, with limit and quota of all
+	shared bool               // the quota is the server's affair
+	wait   time.Duration
+}
+
+func (a *API) asked(req wire.Claim) (claim, error) {
+	c := claim{
+		queues: req.Queues, wait: time.Duration(req.Wait), shared: req.RetryQuota == nil,
+		each: store.ClaimRequest{
+			Limit: limitOr(req.Limit, 1), RetryQuota: limitOr(req.RetryQuota, 0), Worker: req.Worker, TTL: time.Duration(req.Lease),
+		},
+	}
+	if len(c.queues) == 0 {
+		c.queues = []string{a.defaults.Queue}
+	}
+	if c.each.TTL == 0 {
+		c.each.TTL = defaultLease
+	}
+	switch {
+	case len(c.queues) > maxQueues:
+		return c, refuse("queues", fmt.Sprintf("must be at most %d", maxQueues))
+	case c.wait < 0 || c.wait > maxWait:
+		return c, refuse("wait", fmt.Sprintf("must be 0 to %v", maxWait))
+	}
+	for i, queue := range c.queues {
+		if slices.Contains(c.queues[:i], queue) {
+			return c, refuse("queues", "must have each queue once")
+		}
+		c.each.Queue = queue
+		if err := c.each.Check(); err != nil {
+			return c, named(err, "queue", "queues")
+		}
+	}
+	return c, nil
+}
+
+// await takes jobs as soon as there are any, within the time that the client is ready to wait.
+func (a *API) await(ctx context.Context, c claim) ([]wire.Job, error) {
+	if c.wait == 0 {
+		return a.take(c)
+	}
+	me := a.waiters.join(c.queues) // before the first look, so that nothing happens unseen in between
+	defer a.waiters.leave(me)
+	jobs, err := a.take(c)
+	if err != nil || len(jobs) > 0 {
+		return jobs, err
+	}
+	if !a.polls.enter() {
+		return nil, noRoom
+	}
+	defer a.polls.leave()
+	late := a.clock.Timer(c.wait)
+	defer late.Stop()
+	return a.sleep(ctx, c, me, late)
+}
+
+func (a *API) sleep(ctx context.Context, c claim, me *waiter, late *clock.Timer) ([]wire.Job, error) {
+	none := []wire.Job{} // which is written as an empty list
+	for {
+		select {
+		case <-ctx.Done():
+			return none, nil
+		case <-a.life.Done():
+			return none, nil
+		case <-late.C:
+			return none, nil
+		case queue := <-me.woken:
+			if ctx.Err() != nil {
+				a.waiters.tell(queue)
+				return none, nil
+			}
+			jobs, err := a.take(c)
+			if err != nil {
+				return nil, err
+			}
+			if len(jobs) > 0 {
+				a.waiters.tell(queue) // there may be more
+				return jobs, nil
+			}
+		}
+	}
+}
+
+// take claims from the queues, each time beginning with another one. An error counts only where nothing was claimed before it. The
+// store is asked on a context of its own: when the client vanishes in between, it is known what to give back.
+func (a *API) take(c claim) ([]wire.Job, error) {
+	jobs := []wire.Job{}
+	events := []Event{}
+	for i, first := 0, a.turns.next(c.queues); i < len(c.queues) && len(jobs) < c.each.Limit; i++ {
+		req := c.each
+		req.Queue = c.queues[(first+i)%len(c.queues)]
+		req.Limit -= len(jobs)
+		begun := a.clock.Now()
+		claimed, err := a.fetch(req, c.shared)
+		if err != nil && len(jobs) == 0 {
+			return nil, err
+		}
+		if err != nil {
+			a.log.Warn("jq: a claim of several queues goes without one", "queue", req.Queue, "error", err)
+			break
+		}
+		remaining := a.remaining(begun, req.TTL)
+		for _, j := range claimed {
+			out := wire.JobOf(j)
+			out.LeaseRemaining = remaining
+			jobs, events = append(jobs, out), append(events, Event{Job: out.ID, Queue: j.Queue, Event: WasClaimed})
+		}
+	}
+	a.Publish(events...)
+	return jobs, nil
+}
+
+func (a *API) fetch(req store.ClaimRequest, shared bool) ([]store.Job, error) {
+	if shared {
+		req.RetryQuota = a.lanes.take(req.Queue, req.Limit)
+	} else {
+		req.RetryQuota = min(req.RetryQuota, req.Limit)
+	}
+	ctx, cancel := a.within(context.Background())
+	defer cancel()
+	jobs, err := a.store.FetchAndClaim(ctx, req)
+	if shared && len(jobs) < req.Limit {
+		a.lanes.untake(req.Queue, req.Limit, req.RetryQuota)
+	}
+	return jobs, err
+}
+
+// Turns say with which of several queues to begin.
+type turns struct {
+	seed   maphash.Seed
+	mu     sync.Mutex     // guards begins
+	begins map[uint64]int // by a hash of the names, for those can be long; where two are one, they take turns together
+}
+
+func (t *turns) next(queues []string) int {
+	if len(queues) == 1 {
+		return 0
+	}
+	key := maphash.String(t.seed, strings.Join(queues, "\x00"))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.begins == nil || len(t.begins) >= maxLanes {
+		t.begins = map[uint64]int{}
+	}
+	begin := t.begins[key] % len(queues)
+	t.begins[key] = begin + 1
+	return begin
+}

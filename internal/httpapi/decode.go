@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// body makes a handler of what takes a body and gives an answer.
+func body[Request, Answer any](do func(a *API, ctx context.Context, req Request) (Answer, error)) handler {
+	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+		req, err := decode[Request](w, r)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := a.within(r.Context())
+		defer cancel()
+		answer, err := do(a, ctx, req)
+		if err != nil {
+			return err
+		}
+		return a.answer(w, http.StatusOK, answer)
+	}
+}
+
+// decode reads the body of a request that must have one.
+func decode[Request any](w http.ResponseWriter, r *http.Request) (Request, error) {
+	var req Request
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != wire.JSON {
+		return req, noJSON // also where it is missing: a page of another site can leave it out
+	}
+	text, err := readBody(w, r)
+	if err != nil {
+		return req, err
+	}
+	return req, wire.Decode(text, &req)
+}
+
+// nothing reads the body of a request that needs none. An empty object is none.
+func nothing(w http.ResponseWriter, r *http.Request) error {
+	text, err := readBody(w, r)
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	return wire.Decode(text, &struct{}{})
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > wire.MaxBody {
+		return nil, tooLarge
+	}
+	text, err := readAll(http.MaxBytesReader(w, r.Body, wire.MaxBody), r.ContentLength)
+	if err == nil {
+		return text, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge
+	}
+	return nil, refuse("body", "must arrive whole and in time")
+}
+
+// readAll allocates once where the length is known and believable.
+func readAll(from io.Reader, length int64) ([]byte, error) {
+	if length < 0 || length > 64<<10 {
+		return io.ReadAll(from)
+	}
+	text := make([]byte, length)
+	n, err := io.ReadFull(from, text)
+	return text[:n], err
+}
+
+// number reads an id in a path or a limit in a query: one number, one text.
+func number(field, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return 0, refuse(field, "must be a number")
+	}
+	return n, nil
+}
+
+// query reads the parameters of a listing.
+func query(raw string) (store.Filter, store.Page, error) {
+	f, page := store.Filter{}, store.Page{Limit: 100}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return f, page, refuse("query", "must be written as name=value, with & in between")
+	}
+	texts := map[string]*string{
+		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "cursor": &page.Cursor,
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names) // so that the same mistake is answered in the same way
+	for _, name := range names {
+		if err := parameter(name, values[name], texts, &f, &page); err != nil {
+			return f, page, err
+		}
+	}
+	return f, page, nil
+}
+
+func parameter(name string, values []string, texts map[string]*string, f *store.Filter, page *store.Page) error {
+	if name == "state" {
+		for _, v := range values {
+			f.States = append(f.States, store.State(v))
+		}
+		return nil
+	}
+	if len(values) > 1 {
+		return refuse(name, "must be given once")
+	}
+	if name == "limit" {
+		limit, err := number(name, values[0])
+		page.Limit = int(limit)
+		return err
+	}
+	into, known := texts[name]
+	if !known {
+		return refuse(name, "is not known here")
+	}
+	if values[0] == "" {
+		return refuse(name, "must not be empty: leave it out")
+	}
+	*into = values[0]
+	return nil
+}
+
+func limitOr(limit *int, otherwise int) int {
+	if limit == nil {
+		return otherwise
+	}
+	return *limit
+}
+
+func refuse(field, rule string) error { return &store.InvalidError{Item: -1, Field: field, Rule: rule} }
+
+var tooLarge = &store.InvalidError{Item: -1, Field: "body", Rule: fmt.Sprintf("must have at most %d bytes", wire.MaxBody)}

@@ -1,0 +1,50 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *API) enqueue(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode[wire.Enqueue](w, r)
+	if err != nil {
+		return err
+	}
+	in := store.EnqueueRequest{Jobs: make([]store.NewJob, len(req.Jobs))}
+	if in.RequestKey, err = requestKey(r); err != nil {
+		return err
+	}
+	for i, n := range req.Jobs {
+		in.Jobs[i] = n.Store(a.defaults)
+	}
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	added, err := a.store.Enqueue(ctx, in)
+	if err != nil {
+		return err
+	}
+	events := make([]Event, 0, len(added))
+	for i, e := range added {
+		if !e.Duplicate {
+			events = append(events, Event{Job: wire.ID(e.ID), Queue: in.Jobs[i].Queue, Event: WasEnqueued})
+		}
+	}
+	a.Publish(events...)
+	return a.answer(w, http.StatusCreated, wire.EnqueuedOf(added))
+}
+
+// requestKey is what the caller calls the request by. A header that is there and empty is a mistake that would go unnoticed.
+func requestKey(r *http.Request) (string, error) {
+	switch values := r.Header.Values(wire.RequestKeyHeader); {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1:
+		return "", refuse("request_key", "must be given once")
+	case values[0] == "":
+		return "", refuse("request_key", "must not be empty: leave the header out")
+	default:
+		return wire.KeyOf(values[0])
+	}
+}

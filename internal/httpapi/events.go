@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// An Event is something that this server did to a job, told after it was committed. What another process does to the same store
+// is not among them. Where calls overlap their events may come in another order: a job can be claimed before it is told that it was
+// enqueued.
+type Event struct {
+	Job   wire.ID `json:"job"`
+	Queue string  `json:"queue,omitempty"` // where the call has shown it
+	Event string  `json:"event"`
+}
+
+// What is done to jobs. A call that is repeated may be told twice.
+const (
+	WasEnqueued  = "enqueued"
+	WasClaimed   = "claimed"
+	WasSucceeded = "succeeded"
+	WasRetrying  = "retrying" // it has failed, and will be tried again
+	WasDead      = "dead"     // it has failed for good
+	WasSnoozed   = "snoozed"
+	WasReleased  = "released"
+	WasRecovered = "recovered"
+	WasCancelled = "cancelled"
+	WasRequeued  = "requeued"
+	WasDeleted   = "deleted"
+)
+
+// RecoveredEvents are what to publish of a recovery: that the lease was ended, and that the job is dead where it is.
+func RecoveredEvents(recovered []store.Recovered) []Event {
+	var events []Event
+	for _, r := range recovered {
+		events = append(events, Event{Job: wire.ID(r.ID), Queue: r.Queue, Event: WasRecovered})
+		if r.Next.IsZero() {
+			events = append(events, Event{Job: wire.ID(r.ID), Queue: r.Queue, Event: WasDead})
+		}
+	}
+	return events
+}
+
+// Publish tells those who listen what was done to jobs, outside of the API as well: by the recovery of its process. It waits for
+// nobody.
+func (a *API) Publish(events ...Event) { a.ring.add(events) }
+
+func (a *API) publishOutcomes(outcomes []store.Outcome, event func(int, store.Outcome) string) {
+	events := make([]Event, 0, len(outcomes))
+	for i, o := range outcomes {
+		if o.Status == store.StatusOK {
+			events = append(events, Event{Job: wire.ID(o.ID), Event: event(i, o)})
+		}
+	}
+	a.Publish(events...)
+}
+
+// events streams what is published. Who comes back with the id of the last event goes on behind it; who has been away for too
+// long, or reads too slowly, is told to reset: to read the jobs anew.
+func (a *API) events(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.stream(w, r)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	at, resumed := a.ring.resume(r.Header.Get("Last-Event-ID"))
+	if resumed {
+		s.line("id: " + a.ring.id(at) + "\n\n") // for who is cut off before the first event
+	} else {
+		s.event(a.ring.id(at), "reset", struct{}{})
+	}
+	for s.send() {
+		events, next, more, lost := a.ring.since(at)
+		if lost {
+			s.event(a.ring.id(next), "reset", struct{}{})
+		}
+		for i, e := range events {
+			s.event(a.ring.id(at+uint64(i)+1), "job", e)
+		}
+		at = next
+		if len(events) > 0 || lost {
+			continue
+		}
+		if !s.wait(more) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// A ring keeps the latest events. Each has a number, and the ring a name, so that those of another process are told apart.
+type ring struct {
+	name string
+
+	mu     sync.Mutex
+	kept   []Event // event n stands at n % len(kept)
+	last   uint64  // number of the latest, 0 before the first
+	listen chan struct{}
+}
+
+func newRing(size int) *ring {
+	return &ring{name: rand.Text()[:10], kept: make([]Event, size), listen: make(chan struct{})}
+}
+
+func (r *ring) add(events []Event) {
+	if len(events) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range events {
+		r.last++
+		r.kept[r.last%uint64(len(r.kept))] = e
+	}
+	close(r.listen)
+	r.listen = make(chan struct{})
+}
+
+func (r *ring) id(n uint64) string { return r.name + "-" + strconv.FormatUint(n, 10) }
+
+// resume is the number behind which to go on: where there is no id, the latest. It fails where the ring has lost what followed.
+func (r *ring) resume(id string) (at uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id == "" {
+		return r.last, true
+	}
+	number, ours := strings.CutPrefix(id, r.name+"-")
+	at, err := strconv.ParseUint(number, 10, 64)
+	if !ours || err != nil || at > r.last || r.last-at > uint64(len(r.kept)) {
+		return r.last, false
+	}
+	return at, true
+}
+
+// maxBurst is how many events are sent before the connection is looked at again.
+const maxBurst = 500
+
+// since are events behind a number, with the number of the last of them. Where some were lost it is that of the latest. More is
+// closed when there are others.
+func (r *ring) since(at uint64) (events []Event, next uint64, more <-chan struct{}, lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last-at > uint64(len(r.kept)) {
+		return nil, r.last, r.listen, true
+	}
+	next = min(r.last, at+maxBurst)
+	for n := at + 1; n <= next; n++ {
+		events = append(events, r.kept[n%uint64(len(r.kept))])
+	}
+	return events, next, r.listen, false
+}

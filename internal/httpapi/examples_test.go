@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// A request as the book shows it.
+type request struct {
+	operation    string
+	method, path string
+	body         string
+}
+
+// example is the documented request of an operation.
+func example(key string, op map[string]any) request {
+	method, path, _ := strings.Cut(key, " ")
+	out := request{operation: op["operationId"].(string), method: method, path: path}
+	parameters, _ := op["parameters"].([]any)
+	for _, p := range parameters {
+		if p := p.(map[string]any); p["in"] == "path" {
+			out.path = strings.Replace(out.path, "{"+p["name"].(string)+"}", p["example"].(string), 1)
+		}
+	}
+	if shown := theBook().at([]string{"paths", path, strings.ToLower(method), "requestBody", "content", wire.JSON, "example"}); shown != nil {
+		text, err := json.Marshal(shown)
+		if err != nil {
+			panic(err)
+		}
+		out.body = string(text)
+	}
+	return out
+}
+
+func examples() map[string]request {
+	all := map[string]request{}
+	for key, op := range theBook().operations() {
+		one := example(key, op)
+		all[one.operation] = one
+	}
+	return all
+}
+
+// before says which examples must have been sent for an example to be answered as documented.
+var before = map[string][]string{
+	"claim": {"enqueue"}, "ack": {"enqueue", "claim"}, "nack": {"enqueue", "claim"}, "extend": {"enqueue", "claim"},
+	"checkpoint": {"enqueue", "claim"}, "release": {"enqueue", "claim"}, "recover": {"enqueue", "claim", "+1m"},
+	"jobs": {"enqueue", "claim", "checkpoint"}, "list": {"enqueue", "claim"}, "count": {"enqueue", "claim"}, "stats": {"enqueue", "claim"},
+	"job": {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "workers": {"beat", "+5s"}, "bulk": {"enqueue"},
+	"cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "delete": {"enqueue", "claim", "ack"},
+}
+
+// TestExamplesAreAnsweredAsDocumented sends each request as it stands in the book.
+func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
+	all := examples()
+	for key, op := range theBook().operations() {
+		t.Run(op["operationId"].(string), func(t *testing.T) {
+			w := newWorld(t, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+				_, _ = w.Write([]byte("jq_jobs 1\n"))
+			})})
+			one := example(key, op)
+			for _, step := range before[one.operation] {
+				if wait, is := strings.CutPrefix(step, "+"); is {
+					d, err := time.ParseDuration(wait)
+					require.NoError(t, err)
+					w.clock.Add(d)
+					continue
+				}
+				first := all[step]
+				got := w.ask(first.method, first.path, first.body)
+				require.Less(t, got.status, 300, got.text)
+			}
+			if one.operation == "events" || one.operation == "wakeups" {
+				w.follow(one.method, one.path, one.body) // an answer without an end: see the tests of streams
+				return
+			}
+			got := w.ask(one.method, one.path, one.body)
+			require.Less(t, got.status, 400, got.text)
+			want := theBook().at([]string{"paths", strings.Fields(key)[1], strings.ToLower(one.method), "responses", "200", "content", wire.JSON, "example"})
+			if one.operation == "enqueue" {
+				want = theBook().at([]string{"paths", "/v1/jobs", "post", "responses", "201", "content", wire.JSON, "example"})
+			}
+			if one.operation == "openapi" {
+				assert.Equal(t, string(openapiText), got.text)
+				return
+			}
+			if got.header.Get("Content-Type") == wire.JSON {
+				text, err := json.Marshal(want)
+				require.NoError(t, err)
+				require.JSONEq(t, string(text), got.text)
+			}
+		})
+	}
+}

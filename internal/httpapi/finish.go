@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *API) ack(ctx context.Context, req wire.Acks) (wire.Results, error) {
+	acks := make([]store.Ack, len(req.Jobs))
+	for i, item := range req.Jobs {
+		var err error
+		if acks[i], err = item.Store(); err != nil {
+			return wire.Results{}, err
+		}
+	}
+	outcomes, err := a.store.Ack(ctx, acks)
+	return a.finished(outcomes, err, func(_ int, o store.Outcome) string { return finishedAs(o) })
+}
+
+func (a *API) nack(ctx context.Context, req wire.NAcks) (wire.Results, error) {
+	nacks := make([]store.NAck, len(req.Jobs))
+	for i, item := range req.Jobs {
+		nacks[i] = item.Store()
+	}
+	return a.nackAll(ctx, nacks)
+}
+
+func (a *API) release(ctx context.Context, req wire.Releases) (wire.Results, error) {
+	nacks := make([]store.NAck, len(req.Jobs))
+	for i, item := range req.Jobs {
+		nacks[i] = store.NAck{Lease: item.Store(), Form: store.Release}
+	}
+	return a.nackAll(ctx, nacks)
+}
+
+func (a *API) nackAll(ctx context.Context, nacks []store.NAck) (wire.Results, error) {
+	outcomes, err := a.store.NAck(ctx, nacks)
+	return a.finished(outcomes, err, func(i int, o store.Outcome) string {
+		switch nacks[i].Form {
+		case store.Snooze:
+			return WasSnoozed
+		case store.Release:
+			return WasReleased
+		default:
+			return finishedAs(o)
+		}
+	})
+}
+
+// finished publishes what was done, and answers.
+func (a *API) finished(outcomes []store.Outcome, err error, event func(int, store.Outcome) string) (wire.Results, error) {
+	if err != nil {
+		return wire.Results{}, err
+	}
+	a.publishOutcomes(outcomes, event)
+	return wire.ResultsOf(outcomes), nil
+}
+
+// finishedAs is the event of a job that has succeeded or failed.
+func finishedAs(o store.Outcome) string {
+	switch {
+	case o.State == store.Succeeded:
+		return WasSucceeded
+	case o.Next.IsZero():
+		return WasDead
+	default:
+		return WasRetrying
+	}
+}
+
+// extend also says how long each lease lasts from now on, so that clocks need not agree. The time that the store took is counted
+// off: the lease began within it.
+func (a *API) extend(ctx context.Context, req wire.Extend) (wire.Results, error) {
+	leases := make([]store.Lease, len(req.Jobs))
+	for i, item := range req.Jobs {
+		leases[i] = item.Store()
+	}
+	begun, ttl := a.clock.Now(), time.Duration(req.Lease)
+	outcomes, err := a.store.Extend(ctx, leases, ttl)
+	if err != nil {
+		return wire.Results{}, err
+	}
+	remaining := a.remaining(begun, ttl)
+	results := wire.ResultsOf(outcomes)
+	for i, o := range outcomes {
+		if o.Status == store.StatusOK {
+			results.Results[i].LeaseExpiresAt, results.Results[i].LeaseRemaining = wire.Time{Time: o.Next}, remaining
+		}
+	}
+	return results, nil
+}
+
+func (a *API) remaining(begun time.Time, ttl time.Duration) wire.Duration {
+	return wire.Duration(max(0, ttl-a.clock.Since(begun)).Truncate(store.Resolution))
+}
+
+func (a *API) checkpoint(ctx context.Context, req wire.Checkpoints) (wire.Results, error) {
+	saves := make([]store.Save, len(req.Jobs))
+	for i, item := range req.Jobs {
+		saves[i] = item.Store()
+	}
+	outcomes, err := a.store.Save(ctx, saves)
+	if err != nil {
+		return wire.Results{}, err
+	}
+	return wire.ResultsOf(outcomes), nil
+}
+
+func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, error) {
+	recovered, err := a.store.RecoverExpiredLeases(ctx, store.RecoverRequest{
+		Limit: limitOr(req.Limit, 100), Grace: time.Duration(req.Grace),
+	})
+	if err != nil {
+		return wire.Recovered{}, err
+	}
+	a.Publish(RecoveredEvents(recovered)...)
+	return wire.RecoveredOf(recovered), nil
+}

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Limits are what an HTTP server grants its clients. The zero value of each field means its default.
+type Limits struct {
+	HeaderTimeout  time.Duration // for the head of a request: by default 10 seconds
+	ReadTimeout    time.Duration // for a whole request: by default 30 seconds
+	WriteTimeout   time.Duration // for an answer, unless the API says otherwise: by default a minute
+	IdleTimeout    time.Duration // between two requests: by default two minutes
+	MaxHeaderBytes int           // of a head: by default 16 KiB
+	MaxConnections int           // at once: by default 4,096; more have to wait
+	Logger         *slog.Logger  // of what clients do wrong, at level debug: by default slog.Default()
+}
+
+// NewServer returns a server for the handler that bears with clients which are slow, hang or vanish. It speaks TLS where there are
+// certificates, of version 1.2 at least. Limits and certificates may be nil.
+//
+// Serve it on [Limit] of a listener: by ServeTLS without files where there are certificates, else by Serve. To stop it, close the
+// API first, for claims wait in it; then Shutdown.
+func NewServer(h http.Handler, limits *Limits, certificates []tls.Certificate) (*http.Server, error) {
+	l, err := limits.filled()
+	if err != nil {
+		return nil, err
+	}
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, WriteTimeout: l.WriteTimeout, IdleTimeout: l.IdleTimeout,
+		MaxHeaderBytes: l.MaxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(l.Logger.Handler(), slog.LevelDebug),
+	}
+	if len(certificates) > 0 {
+		s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates}
+	}
+	return s, nil
+}
+
+func (l *Limits) filled() (Limits, error) {
+	var full Limits
+	if l != nil {
+		full = *l
+	}
+	fill(&full.HeaderTimeout, 10*time.Second)
+	fill(&full.ReadTimeout, 30*time.Second)
+	fill(&full.WriteTimeout, time.Minute)
+	fill(&full.IdleTimeout, 2*time.Minute)
+	fill(&full.MaxHeaderBytes, 16<<10)
+	fill(&full.MaxConnections, 4096)
+	if full.Logger == nil {
+		full.Logger = slog.Default()
+	}
+	if min(full.HeaderTimeout, full.ReadTimeout, full.WriteTimeout, full.IdleTimeout) < 0 || min(full.MaxHeaderBytes, full.MaxConnections) < 0 {
+		return full, errors.New("jq: a negative limit of the HTTP server: want more than nothing")
+	}
+	return full, nil
+}
+
+// Limit is the listener with the limit of connections: one more is accepted when another was closed.
+func Limit(l net.Listener, limits *Limits) (net.Listener, error) {
+	full, err := limits.filled()
+	if err != nil {
+		return nil, err
+	}
+	return &limited{Listener: l, places: newRoom(full.MaxConnections), closed: make(chan struct{})}, nil
+}
+
+type limited struct {
+	net.Listener
+	places room
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept waits for a place, then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		l.places.leave()
+		return nil, err
+	}
+	return &place{Conn: c, leave: sync.OnceFunc(l.places.leave)}, nil
+}
+
+// Close closes the listener. Connections stay as they are.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// A place is a connection that others may wait for.
+type place struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection, and lets the next one in.
+func (p *place) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
+}

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *API) queues(w http.ResponseWriter, r *http.Request) error {
+	keeper, err := able[store.QueueKeeper](a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	queues, err := keeper.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	return a.answer(w, http.StatusOK, wire.QueuesOf(queues))
+}
+
+func paused(pause bool) handler {
+	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+		keeper, err := able[store.QueueKeeper](a)
+		if err != nil {
+			return err
+		}
+		if err := nothing(w, r); err != nil {
+			return err
+		}
+		ctx, cancel := a.within(r.Context())
+		defer cancel()
+		if err := keeper.SetPaused(ctx, r.PathValue("name"), pause); err != nil {
+			return named(err, "queue", "name")
+		}
+		return done(w)
+	}
+}
+
+func (a *API) fence(w http.ResponseWriter, r *http.Request) error {
+	fencer, err := able[store.Fencer](a)
+	if err != nil {
+		return err
+	}
+	if err := nothing(w, r); err != nil {
+		return err
+	}
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	if err := fencer.Fence(ctx); err != nil {
+		return err
+	}
+	return done(w)
+}
+
+// able is the store with an ability that it may lack.
+func able[Ability any](a *API) (Ability, error) {
+	ability, ok := a.store.(Ability)
+	if !ok {
+		return ability, errors.ErrUnsupported
+	}
+	return ability, nil
+}

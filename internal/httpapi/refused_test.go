@@ -1,0 +1,348 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// produce says for each status of failure how to bring an operation to it. The world is fresh, but for its options.
+var produce = map[string]struct {
+	tokens bool
+	before func(*memory.Store) store.Store
+	ask    func(w *world, r request) answered
+	kind   string
+}{
+	"400": {ask: func(w *world, r request) answered {
+		if r.method == "GET" && strings.Contains(r.path, "/jobs/") {
+			return w.ask(r.method, strings.TrimSuffix(r.path, "1")+"one", "")
+		} else if r.method == "GET" {
+			return w.ask(r.method, r.path+"?colour=red", "")
+		}
+		return w.ask(r.method, r.path, `{"colour":"red"}`)
+	}, kind: "invalid"},
+	"401": {tokens: true, ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "unauthorized"},
+	"403": {ask: func(w *world, r request) answered {
+		return w.ask(r.method, r.path, r.body, "Sec-Fetch-Site", "cross-site")
+	}, kind: "cross_origin"},
+	"404": {ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }},
+	"409": {ask: func(w *world, r request) answered {
+		w.enqueue("default")
+		if r.operation == "cancel" {
+			w.claim(`{"worker":"w"}`)
+			call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"1","token":"1"}]}`)
+		}
+		return w.ask(r.method, r.path, r.body)
+	}, kind: "wrong_state"},
+	"413": {ask: func(w *world, r request) answered {
+		return w.direct(r.method, r.path, strings.Repeat(" ", wire.MaxBody+1)) // a socket is left lingering for half a second
+	}, kind: "invalid"},
+	"415": {ask: func(w *world, r request) answered {
+		return w.ask(r.method, r.path, r.body, "Content-Type", "text/plain")
+	}, kind: "media_type"},
+	"429": {ask: func(w *world, r request) answered {
+		full := w.api.polls
+		if r.operation != "claim" {
+			full = w.api.streams
+		}
+		for range cap(full) {
+			require.True(w, full.enter())
+			defer full.leave()
+		}
+		return w.ask(r.method, r.path, r.body)
+	}, kind: "too_many_waiting"},
+	"500": {before: failing(fmt.Errorf("%w: secret.internal", store.ErrInDoubt)), ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "in_doubt"},
+	"501": {before: withoutAbilities, ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "unsupported"},
+	"503": {before: failing(fmt.Errorf("%w: secret.internal", store.ErrUnavailable)), ask: func(w *world, r request) answered {
+		if r.operation == "events" { // which asks no store
+			require.NoError(w, w.api.Close())
+		}
+		return w.ask(r.method, r.path, r.body)
+	}},
+}
+
+// TestEveryFailureIsAProblem brings every operation to every failure that is documented for it.
+func TestEveryFailureIsAProblem(t *testing.T) {
+	for key, op := range theBook().operations() {
+		for status := range op["responses"].(map[string]any) {
+			if status < "400" {
+				continue
+			}
+			one := example(key, op)
+			t.Run(one.operation+"/"+status, func(t *testing.T) {
+				p, known := produce[status]
+				require.True(t, known, "no test produces it")
+				options, before := Options{}, []func(*memory.Store) store.Store{}
+				if p.tokens {
+					options.Tokens = &Tokens{}
+				}
+				if p.before != nil {
+					before = append(before, p.before)
+				}
+				if one.operation == "metrics" && status == "500" {
+					options.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("odd") })
+				}
+				w := newWorld(t, options, before...)
+				got := p.ask(w, one)
+				require.Equal(t, status, fmt.Sprint(got.status), got.text)
+				f := got.fail(t)
+				if p.kind != "" {
+					assert.Equal(t, urn+p.kind, f.Type)
+				}
+				assert.NotContains(t, got.text, "secret", "what failed inside is for the log")
+				if status == "500" && one.operation != "metrics" {
+					assert.Contains(t, w.logged.String(), "secret.internal")
+				}
+				if status != "409" {
+					assert.Empty(t, w.counts(), "nothing is left behind")
+				}
+			})
+		}
+	}
+}
+
+// Bodies that are wrong in a way that each call has in common.
+const deep = 20_000
+
+func tooManyJobs() string {
+	return `{"jobs":[` + strings.TrimSuffix(strings.Repeat(`{"kind":"k"},`, 1001), ",") + `]}`
+}
+
+func tooManyLeases() string {
+	return `{"jobs":[` + strings.TrimSuffix(strings.Repeat(`{"id":"1","token":"1"},`, 1001), ",") + `]`
+}
+
+// TestBadInput: whatever is wrong with a request has a status and a problem that names the field, and leaves nothing behind.
+func TestBadInput(t *testing.T) {
+	big := `"` + strings.Repeat("x", 1<<20-2) + `"`
+	nine := `{"jobs":[` + strings.TrimSuffix(strings.Repeat(`{"kind":"k","payload":`+big+`},`, 9), ",") + `]}`
+	for _, c := range []struct {
+		name, method, path, body string
+		status                   int
+		field, rule              string
+	}{
+		{"Malformed", "POST", "/v1/jobs", `{"jobs":[}`, 400, "body", "must be JSON: invalid character '}' looking for beginning of value (byte 10)"},
+		{"Truncated", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"`, 400, "body", "must be JSON: it ends too early"},
+		{"Trailing", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"}]}{}`, 400, "body", "must be one JSON value, with nothing behind it"},
+		{"NoObject", "POST", "/v1/jobs", `[]`, 400, "body", "must be an object"},
+		{"UnknownField", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","colour":"red"}]}`, 400, "colour", "is not known here"},
+		{"WrongType", "POST", "/v1/jobs", `{"jobs":[{"kind":7}]}`, 400, "jobs.kind", "must be a string"},
+		{"BeyondInt64", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","priority":9223372036854775808}]}`, 400, "jobs.priority", "must be a whole number that fits int"},
+		{"IDBeyondInt64", "POST", "/v1/ack", `{"jobs":[{"id":"9223372036854775808","token":"1"}]}`, 400, "jobs.id", "must be a string with a number"},
+		{"Deep", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","payload":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}]}`, 400, "body", "must be JSON: invalid character '[' exceeded max depth (byte 10029)"},
+		{"InvalidUTF8", "POST", "/v1/jobs", "{\"jobs\":[{\"kind\":\"\xff\"}]}", 400, "body", "must be valid UTF-8"},
+		{"TooManyJobs", "POST", "/v1/jobs", tooManyJobs(), 400, "jobs", "must be at most 1000 a call"},
+		{"TooManyAcks", "POST", "/v1/ack", tooManyLeases() + "}", 400, "jobs", "must be at most 1000 a call"},
+		{"TooManyNAcks", "POST", "/v1/nack", tooManyLeases() + "}", 400, "jobs", "must be at most 1000 a call"},
+		{"TooManyReleases", "POST", "/v1/release", tooManyLeases() + "}", 400, "jobs", "must be at most 1000 a call"},
+		{"TooManyLeases", "POST", "/v1/extend", tooManyLeases() + `,"lease":"1s"}`, 400, "jobs", "must be at most 1000 a call"},
+		{"TooManyCheckpoints", "POST", "/v1/checkpoint", tooManyLeases() + "}", 400, "jobs", "must be at most 1000 a call"},
+		{"NineMiB", "POST", "/v1/jobs", nine, 413, "call", "must have at most 8388608 bytes in all"},
+		{"BodyTooLarge", "POST", "/v1/jobs", strings.Repeat(" ", wire.MaxBody+1), 413, "body", "must have at most 17825792 bytes"},
+		{"OneBadOfTwo", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"},{"kind":""}]}`, 400, "kind", "must not be empty"},
+		{"RunAtAndDelay", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","run_at":"2030-01-01T00:00:00Z","delay":"1s"}]}`, 400, "delay", "and run_at exclude each other"},
+		{"NegativeDelay", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","delay":"-1s"}]}`, 400, "delay", "must be 0 to 87600h0m0s"},
+		{"BareDuration", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","delay":30}]}`, 400, "jobs.delay", `must be a duration such as "30s"`},
+		{"NoTime", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","run_at":"tomorrow"}]}`, 400, "jobs.run_at", `must be a time such as "2006-01-02T15:04:05Z"`},
+		{"NoSuchFault", "POST", "/v1/ack", `{"jobs":[{"id":"1","token":"1","result_fault":"ugly"}]}`, 400, "result_fault", "must be too_long or not_json"},
+
+		{"NoWorker", "POST", "/v1/claim", `{}`, 400, "worker", "must not be empty"},
+		{"NegativeLease", "POST", "/v1/claim", `{"worker":"w","lease":"-1s"}`, 400, "lease", "must be 1µs to 87600h0m0s"},
+		{"NegativeExtension", "POST", "/v1/extend", `{"jobs":[{"id":"1","token":"1"}],"lease":"-1s"}`, 400, "lease", "must be 1µs to 87600h0m0s"},
+		{"NoExtension", "POST", "/v1/extend", `{"jobs":[{"id":"1","token":"1"}]}`, 400, "lease", "must be 1µs to 87600h0m0s"},
+		{"WaitOfADay", "POST", "/v1/claim", `{"worker":"w","wait":"24h"}`, 400, "wait", "must be 0 to 1m0s"},
+		{"NegativeWait", "POST", "/v1/claim", `{"worker":"w","wait":"-1s"}`, 400, "wait", "must be 0 to 1m0s"},
+		{"LimitOfNothing", "POST", "/v1/claim", `{"worker":"w","limit":0}`, 400, "limit", "must be 1 to 1000"},
+		{"QuotaBeyondLimit", "POST", "/v1/claim", `{"worker":"w","retry_quota":2}`, 400, "retry_quota", "must be 0 to 1"},
+		{"EmptyQueue", "POST", "/v1/claim", `{"worker":"w","queues":["a",""]}`, 400, "queues", "must not be empty"},
+		{"QueueTwice", "POST", "/v1/claim", `{"worker":"w","queues":["a","b","a"]}`, 400, "queues", "must have each queue once"},
+		{"TooManyQueues", "POST", "/v1/claim", `{"worker":"w","queues":["a"` + strings.Repeat(`,"a"`, 100) + `]}`, 400, "queues", "must be at most 100"},
+		{"LongQueue", "POST", "/v1/wakeups", `{"queues":["` + strings.Repeat("q", 256) + `"]}`, 400, "queues", "must have at most 255 bytes"},
+		{"TooManyWakeups", "POST", "/v1/wakeups", `{"queues":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, 400, "queues", "must be at most 1000"},
+		{"RecoverNothing", "POST", "/v1/recover", `{"limit":0}`, 400, "limit", "must be 1 to 1000"},
+
+		{"IDNoNumber", "GET", "/v1/jobs/seven", ``, 400, "id", "must be a number"},
+		{"IDWithPlus", "GET", "/v1/jobs/+7", ``, 400, "id", "must be a number"},
+		{"IDTooGreat", "DELETE", "/v1/jobs/9223372036854775808", ``, 400, "id", "must be a number"},
+		{"CancelNoNumber", "POST", "/v1/jobs/0x1/cancel", ``, 400, "id", "must be a number"},
+		{"BodyOfNoUse", "POST", "/v1/jobs/1/cancel", `{"colour":1}`, 400, "colour", "is not known here"},
+		{"CursorOfAnother", "GET", "/v1/jobs?queue=a&cursor=" + store.Filter{Queue: "b"}.Cursor(7), ``, 400, "cursor", "must come from the page before, by the same filter"},
+		{"CursorOfNone", "POST", "/v1/jobs/list", `{"cursor":"x"}`, 400, "cursor", "must come from the page before, by the same filter"},
+		{"UnknownParameter", "GET", "/v1/jobs?colour=red", ``, 400, "colour", "is not known here"},
+		{"ParameterTwice", "GET", "/v1/jobs?queue=a&queue=b", ``, 400, "queue", "must be given once"},
+		{"EmptyParameter", "GET", "/v1/jobs?queue=", ``, 400, "queue", "must not be empty: leave it out"},
+		{"BadQuery", "GET", "/v1/jobs?queue=%zz", ``, 400, "query", "must be written as name=value, with & in between"},
+		{"BadLimit", "GET", "/v1/jobs?limit=many", ``, 400, "limit", "must be a number"},
+		{"GreatLimit", "GET", "/v1/jobs?limit=4294967297", ``, 400, "limit", "must be 1 to 1000"},
+		{"UnknownState", "GET", "/v1/jobs?state=sleepy", ``, 400, "state", "must be ready, in_flight, succeeded, failed, retrying, dead or cancelled"},
+		{"QueryNoUTF8", "GET", "/v1/jobs?queue=%ff", ``, 400, "queue", "must be valid UTF-8 without NUL"},
+		{"EmptyFilter", "POST", "/v1/jobs/bulk", `{"action":"delete","filter":{}}`, 400, "filter", "must not be empty: it would mean every job"},
+		{"NoAction", "POST", "/v1/jobs/bulk", `{"action":"eat","filter":{"queue":"a"}}`, 400, "action", "must be cancel, requeue or delete"},
+		{"QueueNoUTF8", "POST", "/v1/queues/%ff/pause", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"WorkerNamedTwice", "PUT", "/v1/workers/w", `{"name":"v","slots":1,"running":0}`, 400, "name", "stands in the path: leave it out"},
+		{"WorkerWithTime", "PUT", "/v1/workers/w", `{"beat_at":"2026-01-02T03:04:05Z"}`, 400, "beat_at", "is set by the store: leave it out"},
+		{"WorkerStale", "PUT", "/v1/workers/w", `{"stale":true}`, 400, "stale", "is set by the store: leave it out"},
+		{"WorkerWithNUL", "PUT", "/v1/workers/w%00", `{}`, 400, "name", "must be valid UTF-8 without NUL"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, Options{})
+			got := w.ask(c.method, c.path, c.body)
+			f := got.fail(t)
+			assert.Equal(t, c.status, got.status)
+			assert.Equal(t, urn+"invalid", f.Type)
+			assert.Equal(t, c.field, f.Field)
+			assert.Equal(t, c.rule, f.Rule)
+			assert.Empty(t, w.counts(), "nothing is left behind")
+			queues, err := w.store.Queues(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, queues)
+			workers, err := w.store.Workers(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, workers)
+		})
+	}
+}
+
+// TestChunkedBodyIsLimited: a body whose length is not said before is refused when it is too long.
+func TestChunkedBodyIsLimited(t *testing.T) {
+	w := newWorld(t, Options{})
+	req, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/v1/jobs", struct{ *strings.Reader }{strings.NewReader(strings.Repeat(" ", wire.MaxBody+1))})
+	require.NoError(t, err)
+	req.ContentLength = -1
+	req.Header.Set("Content-Type", wire.JSON)
+	resp, err := w.client.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	assert.Equal(t, 413, resp.StatusCode)
+}
+
+// TestTokenOfAnotherJobIsStale: a bad item has its outcome, and spoils no other.
+func TestTokenOfAnotherJobIsStale(t *testing.T) {
+	for _, path := range []string{wire.PathAck, wire.PathNAck, pathRelease, wire.PathCheckpoint, wire.PathExtend} {
+		w := newWorld(t, Options{})
+		w.enqueue("default", "default")
+		require.Len(t, w.claim(`{"worker":"w","limit":2}`), 2)
+		_, err := w.store.Cancel(t.Context(), store.Filter{IDs: []int64{2}}, 1) // its token is 2 now, and that of job 1 still 1
+		require.NoError(t, err)
+		body := `{"jobs":[{"id":"1","token":"2"},{"id":"7","token":"1"},{"id":"1","token":"1"}]`
+		if path == wire.PathExtend {
+			body += `,"lease":"1m"`
+		}
+		got := call[wire.Results](w, 200, "POST", path, body+"}")
+		var statuses []store.Status
+		for _, o := range got.Results {
+			statuses = append(statuses, o.Status)
+		}
+		assert.Equal(t, []store.Status{store.StatusStale, store.StatusNotFound, store.StatusOK}, statuses, path)
+	}
+}
+
+// TestRequestKey: a repeat with the same key gets the first answer, and other jobs under it are refused.
+func TestRequestKey(t *testing.T) {
+	w := newWorld(t, Options{})
+	job, key := `{"jobs":[{"kind":"k"}]}`, "order 7, 100%"
+	first := w.ask("POST", "/v1/jobs", job, wire.RequestKeyHeader, wire.KeyHeader(key))
+	assert.Equal(t, first.text, w.ask("POST", "/v1/jobs", job, wire.RequestKeyHeader, wire.KeyHeader(key)).text)
+	for value, rule := range map[string]string{
+		"": "must not be empty: leave the header out", "100%": "must have a percent sign as %25",
+		strings.Repeat("k", 256): "must have at most 255 bytes", "%00": "must be valid UTF-8 without NUL",
+	} {
+		f := w.ask("POST", "/v1/jobs", job, wire.RequestKeyHeader, value).fail(t)
+		assert.Equal(t, []any{400, "request_key", rule}, []any{f.Status, f.Field, f.Rule}, value)
+	}
+	f := w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"other"}]}`, wire.RequestKeyHeader, wire.KeyHeader(key)).fail(t)
+	assert.Equal(t, []any{400, "request_key"}, []any{f.Status, f.Field})
+	assert.Equal(t, map[store.State]int64{store.Ready: 1}, w.counts())
+}
+
+// TestContentType: browsers' forms can not pass for JSON, nor can what has no type.
+func TestContentType(t *testing.T) {
+	w := newWorld(t, Options{})
+	for kind, status := range map[string]int{
+		"application/json": 201, "application/json; charset=utf-8": 201, "Application/JSON": 201,
+		"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415, "multipart/form-data": 415, "application/jsonx": 415,
+	} {
+		assert.Equal(t, status, w.ask("POST", "/v1/jobs", `{"jobs":[]}`, "Content-Type", kind).status, kind)
+	}
+}
+
+// TestNoSuchCall: paths and methods that do not exist have problems too, and nobody is sent elsewhere.
+func TestNoSuchCall(t *testing.T) {
+	w := newWorld(t, Options{})
+	for path, methods := range map[string]string{
+		"/v1/claim": "POST", "/v1/jobs": "GET, HEAD, POST", "/v1/jobs/7": "DELETE, GET, HEAD", "/v1/workers/w": "PUT", "/v1/queues/q/pause": "POST", "/": "GET, HEAD",
+	} {
+		got := w.ask("PATCH", path, "")
+		assert.Equal(t, 405, got.status, path)
+		assert.Equal(t, urn+"no_such_method", got.fail(t).Type)
+		assert.Equal(t, methods, got.header.Get("Allow"), path)
+	}
+	for _, path := range []string{"/v2/jobs", "/v1", "/v1/jobs/", "/v1/jobs/7/", "/v1//jobs", "/v1/./jobs", "/docs/x", "/v1/jobs/7/eat", "/v1/queues//pause"} {
+		got := w.ask("GET", path, "")
+		assert.Equal(t, 404, got.status, path)
+		assert.Equal(t, urn+"no_such_call", got.fail(t).Type, path)
+	}
+}
+
+// TestNamesInPathsAreEscaped: any name can stand in a path.
+func TestNamesInPathsAreEscaped(t *testing.T) {
+	w := newWorld(t, Options{})
+	want := []string{}
+	for path, name := range map[string]string{"a%2Fb": "a/b", "%2E": ".", "%2E%2E": "..", "a%20b": "a b", "%C3%BC": "ü", "100%25": "100%", "a+b": "a+b"} {
+		assert.Equal(t, 204, w.ask("POST", "/v1/queues/"+path+"/pause", "").status, path)
+		assert.Equal(t, 204, w.ask("PUT", "/v1/workers/"+path, "{}").status, path)
+		want = append(want, name)
+	}
+	queues := call[wire.Queues](w, 200, "GET", "/v1/queues", "")
+	workers := call[wire.Workers](w, 200, "GET", "/v1/workers", "")
+	var gotQueues, gotWorkers []string
+	for i := range queues.Queues {
+		gotQueues, gotWorkers = append(gotQueues, queues.Queues[i].Name), append(gotWorkers, workers.Workers[i].Name)
+	}
+	slices.Sort(want)
+	assert.Equal(t, want, gotQueues)
+	assert.Equal(t, want, gotWorkers)
+}
+
+// TestStoreThatDoesNotAnswer: a call ends after its time, and says so.
+func TestStoreThatDoesNotAnswer(t *testing.T) {
+	asked := make(chan struct{})
+	w := newWorld(t, Options{}, func(s *memory.Store) store.Store {
+		return bare{&meddled{Store: s, any: func(ctx context.Context) error {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return errors.Join(store.ErrUnavailable, ctx.Err())
+		}}}
+	})
+	got := make(chan answered)
+	go func() { got <- w.ask("GET", "/v1/stats", "") }()
+	<-asked
+	w.clock.Add(30 * time.Second)
+	f := (<-got).fail(t)
+	assert.Equal(t, 503, f.Status)
+	assert.Equal(t, "it took longer than 30s", f.Detail)
+}
+
+// TestPanicIsAProblem: a handler that panics breaks nothing else, and leaves its trace in the log alone.
+func TestPanicIsAProblem(t *testing.T) {
+	w := newWorld(t, Options{}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, fetch: func(context.Context, store.ClaimRequest) ([]store.Job, error) { panic("odd and secret") }}
+	})
+	got := w.ask("POST", "/v1/claim", `{"worker":"w"}`)
+	assert.Equal(t, urn+"in_doubt", got.fail(t).Type)
+	assert.NotContains(t, got.text, "odd")
+	assert.Contains(t, w.logged.String(), "odd and secret")
+	assert.Equal(t, 200, w.ask("GET", "/v1/stats", "").status)
+}

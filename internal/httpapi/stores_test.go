@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+)
+
+// bare is a store without abilities.
+type bare struct{ store.Store }
+
+func withoutAbilities(s *memory.Store) store.Store { return bare{s} }
+
+// meddled is a store of which a test can change single calls. What it does not change goes to the store in memory.
+type meddled struct {
+	*memory.Store
+	any   func(ctx context.Context) error // before every call: an error is its end
+	fetch func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
+	after func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
+}
+
+// failing is a store of which every call fails.
+func failing(err error) func(*memory.Store) store.Store {
+	return func(s *memory.Store) store.Store {
+		return &meddled{Store: s, any: func(context.Context) error { return err }}
+	}
+}
+
+func meddle[A any](ctx context.Context, m *meddled, do func() (A, error)) (A, error) {
+	if m.any != nil {
+		if err := m.any(ctx); err != nil {
+			var none A
+			return none, err
+		}
+	}
+	return do()
+}
+
+func (m *meddled) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	return meddle(ctx, m, func() ([]store.Enqueued, error) { return m.Store.Enqueue(ctx, req) })
+}
+
+func (m *meddled) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	return meddle(ctx, m, func() ([]store.Job, error) {
+		if m.fetch != nil {
+			return m.fetch(ctx, req)
+		}
+		jobs, err := m.Store.FetchAndClaim(ctx, req)
+		if m.after != nil {
+			m.after(ctx, req, jobs)
+		}
+		return jobs, err
+	})
+}
+
+func (m *meddled) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Ack(ctx, acks) })
+}
+
+func (m *meddled) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.NAck(ctx, nacks) })
+}
+
+func (m *meddled) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Extend(ctx, leases, ttl) })
+}
+
+func (m *meddled) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Save(ctx, saves) })
+}
+
+func (m *meddled) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
+	return meddle(ctx, m, func() ([]store.Recovered, error) { return m.Store.RecoverExpiredLeases(ctx, req) })
+}
+
+func (m *meddled) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	return meddle(ctx, m, func() (store.JobDetail, error) { return m.Store.Get(ctx, id) })
+}
+
+func (m *meddled) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	return meddle(ctx, m, func() (store.JobPage, error) { return m.Store.List(ctx, filter, page) })
+}
+
+func (m *meddled) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	return meddle(ctx, m, func() (store.Counts, error) { return m.Store.Count(ctx, filter) })
+}
+
+func (m *meddled) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Cancel(ctx, filter, limit) })
+}
+
+func (m *meddled) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Requeue(ctx, filter, limit) })
+}
+
+func (m *meddled) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Delete(ctx, filter, limit) })
+}
+
+func (m *meddled) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
+	return meddle(ctx, m, func() (<-chan store.Wakeup, error) { return m.Store.Subscribe(ctx, queues) })
+}
+
+func (m *meddled) Queues(ctx context.Context) ([]store.Queue, error) {
+	return meddle(ctx, m, func() ([]store.Queue, error) { return m.Store.Queues(ctx) })
+}
+
+func (m *meddled) SetPaused(ctx context.Context, queue string, paused bool) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.SetPaused(ctx, queue, paused) })
+	return err
+}
+
+func (m *meddled) Beat(ctx context.Context, w store.Worker) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.Beat(ctx, w) })
+	return err
+}
+
+func (m *meddled) Workers(ctx context.Context) ([]store.Worker, error) {
+	return meddle(ctx, m, func() ([]store.Worker, error) { return m.Store.Workers(ctx) })
+}
+
+func (m *meddled) Fence(ctx context.Context) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.Fence(ctx) })
+	return err
+}

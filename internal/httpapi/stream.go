@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// signOfLife is how often a stream says something: proxies cut what is silent, and a client that is gone is noticed by it.
+const signOfLife = 15 * time.Second
+
+// A stream is an answer of server-sent events.
+type stream struct {
+	api    *API
+	w      http.ResponseWriter
+	ctx    context.Context // ends with the client or with the API
+	text   bytes.Buffer    // what is to be sent
+	silent *clock.Timer
+	ends   []func()
+}
+
+// stream begins one, with a line that tells the client that it is there.
+func (a *API) stream(w http.ResponseWriter, r *http.Request) (*stream, error) {
+	done, err := a.lasting()
+	if err != nil {
+		return nil, err
+	}
+	if !a.streams.enter() {
+		done()
+		return nil, noRoom
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(a.life, cancel)
+	s := &stream{api: a, w: w, ctx: ctx, silent: a.clock.Timer(signOfLife)}
+	s.ends = []func(){func() { stop() }, cancel, func() { s.silent.Stop() }, a.streams.leave, done}
+	w.Header().Set("Content-Type", wire.Events)
+	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
+	w.WriteHeader(http.StatusOK)
+	s.line(": jq\n\n")
+	return s, nil
+}
+
+func (s *stream) close() {
+	for _, end := range s.ends {
+		end()
+	}
+}
+
+// sign adds a comment, which says nothing but that the stream is alive.
+func (s *stream) sign() { s.line(": \n\n") }
+
+func (s *stream) line(text string) { s.text.WriteString(text) }
+
+// event adds one. Its data has no line ends: it is JSON.
+func (s *stream) event(id, name string, data any) {
+	text, err := wire.Marshal(data)
+	if err != nil {
+		panic(err) // ours can always be written
+	}
+	if id != "" {
+		s.line("id: " + id + "\n")
+	}
+	s.line("event: " + name + "\ndata: ")
+	s.text.Write(text)
+	s.line("\n\n")
+}
+
+// send writes what was added, and says whether the stream goes on.
+func (s *stream) send() bool {
+	if s.ctx.Err() != nil {
+		return false
+	}
+	if s.text.Len() == 0 {
+		return true
+	}
+	s.api.allow(s.w)
+	_, err := s.w.Write(s.text.Bytes())
+	s.text.Reset()
+	if err != nil || http.NewResponseController(s.w).Flush() != nil {
+		return false
+	}
+	s.api.unhurried(s.w)
+	if !s.silent.Stop() {
+		select {
+		case <-s.silent.C:
+		default:
+		}
+	}
+	s.silent.Reset(signOfLife)
+	return true
+}
+
+// wait returns when there may be more to send: a sign of life at least. It says whether the stream goes on.
+func (s *stream) wait(more <-chan struct{}) bool {
+	select {
+	case <-s.ctx.Done():
+		return false
+	case <-more:
+	case <-s.silent.C:
+		s.sign()
+	}
+	return true
+}

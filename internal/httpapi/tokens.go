@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// A Role says what the bearer of a token may do. Every role may read.
+type Role string
+
+// The roles. An operator may do everything.
+const (
+	Producer Role = "producer" // enqueue
+	Worker   Role = "worker"   // claim, finish and recover jobs
+	Operator Role = "operator"
+	Viewer   Role = "viewer" // read, and nothing else
+)
+
+// Roles are all of them.
+var roles = []Role{Producer, Worker, Operator, Viewer}
+
+// A Token is one line of the file of tokens: all that a server knows of it. The token itself is known to its bearer alone.
+type Token struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	Hash string `json:"sha256"` // of the token, in hexadecimal
+}
+
+// Line is the token as a line of the file, with its end.
+func (t Token) Line() []byte {
+	text, err := wire.Marshal(t)
+	if err != nil {
+		panic(err) // three strings can always be written
+	}
+	return append(text, '\n')
+}
+
+// NewToken makes a token: the secret, to be shown once, and what to keep of it.
+func NewToken(name string, role Role) (string, Token, error) {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // it never fails
+	text := "jq_" + base64.RawURLEncoding.EncodeToString(secret[:])
+	sum := sha256.Sum256([]byte(text))
+	t := Token{Name: name, Role: role, Hash: hex.EncodeToString(sum[:])}
+	return text, t, t.check()
+}
+
+func (t Token) check() error {
+	switch {
+	case t.Name == "" || len(t.Name) > store.MaxNameBytes || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, control):
+		return fmt.Errorf("the name of a token must be one line of 1 to %d bytes", store.MaxNameBytes)
+	case !slices.Contains(roles, t.Role):
+		return errors.New("the role of a token must be producer, worker, operator or viewer")
+	}
+	sum, err := hex.DecodeString(t.Hash)
+	if err != nil || len(sum) != sha256.Size || hex.EncodeToString(sum) != t.Hash {
+		return errors.New("sha256 must be 64 hexadecimal digits, in small letters")
+	}
+	return nil
+}
+
+func control(r rune) bool { return r < ' ' || r == 0x7f }
+
+// Tokens are those that a server knows.
+type Tokens struct{ known []known }
+
+type known struct {
+	sum  [sha256.Size]byte
+	role Role
+}
+
+// maxLine is how long a line of the file can be.
+const maxLine = 4 << 10
+
+// ReadTokens reads a file of tokens: a line of JSON for each. Blank lines are passed over. Errors name the line, and quote nothing
+// of it: somebody may have put a secret there.
+func ReadTokens(r io.Reader) (*Tokens, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, maxLine), maxLine)
+	var tokens Tokens
+	names, sums := map[string]bool{}, map[string]bool{}
+	n := 1
+	for ; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		var t Token
+		if err := wire.Decode(line, &t); err != nil {
+			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"} and nothing else, as jq token new writes it", n)
+		}
+		if err := t.check(); err != nil {
+			return nil, fmt.Errorf("jq: tokens, line %d: %w", n, err)
+		}
+		if names[t.Name] || sums[t.Hash] {
+			return nil, fmt.Errorf("jq: tokens, line %d: the name or the token is there twice", n)
+		}
+		names[t.Name], sums[t.Hash] = true, true
+		k := known{role: t.Role}
+		_, _ = hex.Decode(k.sum[:], []byte(t.Hash)) // checked above
+		tokens.known = append(tokens.known, k)
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("jq: tokens, line %d: it is longer than the line of a token can be", n)
+	} else if err != nil {
+		return nil, fmt.Errorf("jq: tokens, line %d: %w", n, err)
+	}
+	return &tokens, nil
+}
+
+// Len is how many there are.
+func (t *Tokens) Len() int { return len(t.known) }
+
+// role is that of the bearer, or none. It takes equally long wherever the token stands, and however much of it is right.
+func (t *Tokens) role(secret string) (role Role, ok bool) {
+	sum := sha256.Sum256([]byte(secret))
+	for _, k := range t.known {
+		if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
+			role, ok = k.role, true
+		}
+	}
+	return role, ok
+}
+
+// admit says why the request may not be made.
+func (a *API) admit(r *http.Request, to route) error {
+	if err := a.origins.Check(r); err != nil {
+		return noOrigin
+	}
+	if a.options.Tokens == nil || to.roles == nil {
+		return nil
+	}
+	scheme, secret, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") {
+		return noToken
+	}
+	role, ok := a.options.Tokens.role(strings.TrimSpace(secret))
+	if !ok {
+		return noToken
+	}
+	if role != Operator && !slices.Contains(to.roles, role) {
+		f := noRole
+		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", role, list(to.roles))
+		return f
+	}
+	return nil
+}
+
+func list(allowed []Role) string {
+	names := []string{}
+	for _, r := range allowed {
+		names = append(names, string(r))
+	}
+	if !slices.Contains(allowed, Operator) {
+		names = append(names, string(Operator))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// Waiters are the claims that wait. A wake-up for a queue goes to one of them, who hands it on when it has found something: so a
+// job that is enqueued costs one claim, however many wait, and a hundred jobs wake as many as they feed.
+type waiters struct {
+	mu      sync.Mutex
+	byQueue map[string][]*waiter // the next to be woken first
+}
+
+type waiter struct {
+	queues []string
+	woken  chan string // the queue
+}
+
+func (w *waiters) join(queues []string) *waiter {
+	one := &waiter{queues: queues, woken: make(chan string, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byQueue == nil {
+		w.byQueue = map[string][]*waiter{}
+	}
+	for _, q := range queues {
+		w.byQueue[q] = append(w.byQueue[q], one)
+	}
+	return one
+}
+
+// leave hands on a wake-up that the waiter has not looked at.
+func (w *waiters) leave(one *waiter) {
+	w.mu.Lock()
+	for _, q := range one.queues {
+		rest := slices.DeleteFunc(w.byQueue[q], func(other *waiter) bool { return other == one })
+		if w.byQueue[q] = rest; len(rest) == 0 {
+			delete(w.byQueue, q)
+		}
+	}
+	w.mu.Unlock()
+	select {
+	case queue := <-one.woken:
+		w.tell(queue)
+	default:
+	}
+}
+
+// tell wakes the waiter whose turn it is, of those who are not awake.
+func (w *waiters) tell(queue string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waiting := w.byQueue[queue]
+	for i, one := range waiting {
+		select {
+		case one.woken <- queue:
+			w.byQueue[queue] = append(slices.Delete(waiting, i, i+1), one)
+			return
+		default:
+		}
+	}
+}
+
+// tellAll wakes one waiter of each queue.
+func (w *waiters) tellAll() {
+	w.mu.Lock()
+	queues := make([]string, 0, len(w.byQueue))
+	for q := range w.byQueue {
+		queues = append(queues, q)
+	}
+	w.mu.Unlock()
+	for _, q := range queues {
+		w.tell(q)
+	}
+}
+
+// poll looks at the queues that are waited for, for as long as the API lives: jobs become due without a wake-up, and wake-ups get
+// lost. The pause varies, so that servers do not come together.
+func (a *API) poll() {
+	for {
+		select {
+		case <-a.life.Done():
+			return
+		case <-a.clock.After(a.vary(a.options.PollPause)):
+			a.waiters.tellAll()
+		}
+	}
+}
+
+func (a *API) vary(pause time.Duration) time.Duration {
+	return pause - time.Duration(rand.Int64N(int64(pause)/5+1))
+}
+
+// listen hands the store's wake-ups to the waiters. Where the store can not tell, the poll alone has to do.
+func (a *API) listen(n store.Notifier) {
+	for a.life.Err() == nil {
+		wakeups, err := n.Subscribe(a.life, nil)
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, store.ErrClosed) {
+			return
+		}
+		if err == nil {
+			for wakeup := range wakeups {
+				a.waiters.tell(wakeup.Queue)
+			}
+		} else {
+			a.log.Warn("jq: no wake-ups, queues are polled until there are", "error", err)
+		}
+		select {
+		case <-a.life.Done():
+		case <-a.clock.After(a.vary(5 * time.Second)):
+		}
+	}
+}
+
+// wakeups streams those of the store.
+func (a *API) wakeups(w http.ResponseWriter, r *http.Request) error {
+	notifier, err := able[store.Notifier](a)
+	if err != nil {
+		return err
+	}
+	req, err := decode[wire.Wakeups](w, r)
+	if err != nil {
+		return err
+	}
+	if len(req.Queues) > store.MaxItems {
+		return refuse("queues", fmt.Sprintf("must be at most %d", store.MaxItems))
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	wakeups, err := notifier.Subscribe(ctx, req.Queues) // first: the stream's first line says that nothing is missed any more
+	if err != nil {
+		return named(err, "queue", "queues")
+	}
+	s, err := a.stream(w, r)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for s.send() {
+		select {
+		case wakeup, open := <-wakeups:
+			if !open {
+				return nil
+			}
+			s.event("", "wakeup", wire.Wakeup(wakeup))
+		case <-s.ctx.Done():
+		case <-s.silent.C:
+			s.sign()
+		}
+	}
+	return nil
+}

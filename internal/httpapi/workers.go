@@ -1,0 +1,50 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *API) workers(w http.ResponseWriter, r *http.Request) error {
+	registry, err := able[store.Registry](a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	workers, err := registry.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	return a.answer(w, http.StatusOK, wire.WorkersOf(workers))
+}
+
+// beat takes what a worker says of itself. The path has its name, and the store sets when that was.
+func (a *API) beat(w http.ResponseWriter, r *http.Request) error {
+	registry, err := able[store.Registry](a)
+	if err != nil {
+		return err
+	}
+	req, err := decode[wire.Worker](w, r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case req.Name != "":
+		return refuse("name", "stands in the path: leave it out")
+	case !req.BeatAt.IsZero():
+		return refuse("beat_at", "is set by the store: leave it out")
+	case req.Stale:
+		return refuse("stale", "is set by the store: leave it out")
+	}
+	worker := req.Store()
+	worker.Name = r.PathValue("name")
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	if err := registry.Beat(ctx, worker); err != nil {
+		return named(err, "worker", "name")
+	}
+	return done(w)
+}
