@@ -1,0 +1,171 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"unicode/utf8"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// How many bytes answers can have: what is more comes from no jq server.
+const (
+	mostWords   = 64 << 10  // around the items, and of a problem
+	mostOutcome = 8 << 10   // of each
+	mostJob     = 16 << 20  // four documents, each as JSON and as text
+	mostHistory = 16 << 20  // a hundred attempts with their errors
+	mostNames   = 1 << 30   // of queues or workers, of which there can be any number
+	mostNothing = mostWords // where the answer is that it was done
+	mostDetail  = mostJob + mostHistory
+)
+
+// decode reads an answer, of which valid must find that it is one. Fields that are not known are those of a newer server.
+func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error) error {
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
+		return failure(resp)
+	}
+	text, err := readAll(resp, most)
+	if err != nil {
+		return err
+	}
+	if !utf8.Valid(text) {
+		return strange(resp, "not in UTF-8")
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return strange(resp, "not the JSON that was expected")
+	}
+	if err := valid(*into); err != nil {
+		return strange(resp, err.Error())
+	}
+	return nil
+}
+
+// nothing reads an answer that says no more than that it was done.
+func nothing(resp *http.Response) error {
+	if resp.StatusCode != http.StatusNoContent {
+		return failure(resp)
+	}
+	_, err := readAll(resp, mostNothing)
+	return err
+}
+
+func readAll(resp *http.Response, most int64) ([]byte, error) {
+	var text bytes.Buffer
+	if n := resp.ContentLength; n > 0 {
+		text.Grow(int(min(n, most, 1<<20)) + bytes.MinRead)
+	}
+	n, err := text.ReadFrom(io.LimitReader(resp.Body, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case n > most:
+		return nil, strange(resp, "longer than it can be")
+	default:
+		return text.Bytes(), nil
+	}
+}
+
+func strange(resp *http.Response, wrong string) error {
+	e := &stranger{status: resp.StatusCode, wrong: wrong}
+	e.kind, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if to, err := url.Parse(resp.Header.Get("Location")); err == nil && resp.StatusCode/100 == 3 {
+		e.to = to.Redacted()
+	}
+	return e
+}
+
+// failure is what an answer other than success means: an error of the store behind the server, or none of a jq server. Some
+// statuses mean that the request was not let through, whoever gives them.
+func failure(resp *http.Response) error {
+	var f wire.Fail
+	text, err := readAll(resp, mostWords)
+	if err == nil {
+		_ = json.Unmarshal(text, &f) // what is no problem document has no type
+	}
+	if resp.StatusCode >= 400 {
+		if err := f.Err(); errors.Is(err, store.ErrClosed) { // which is said of this store only
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, f)
+		} else if err != nil {
+			return err
+		}
+	}
+	unapplied := func(advice string) error {
+		return fmt.Errorf("%w: %s (HTTP %d)", store.ErrUnavailable, advice, resp.StatusCode)
+	}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
+		if resp.Request != nil && resp.Request.Header.Get("Authorization") == "" {
+			return unapplied("the server wants a token, give one (Options.Token)")
+		}
+		return unapplied("the server does not know the token, give another (Options.Token)")
+	case http.StatusForbidden:
+		return unapplied("the token does not have the role for this, give another (Options.Token)")
+	case http.StatusProxyAuthRequired:
+		return unapplied("the proxy in between wants to know who asks")
+	case http.StatusRequestEntityTooLarge:
+		return unapplied("a proxy in between finds the call too large, raise its limit")
+	case http.StatusTooManyRequests:
+		return unapplied("there are too many requests, try again later")
+	}
+	if err != nil {
+		return err
+	}
+	return strange(resp, f.Title)
+}
+
+var statuses = map[store.Status]bool{
+	store.StatusOK: true, store.StatusStale: true, store.StatusNotFound: true, store.StatusInvalid: true, store.StatusBusy: true,
+	store.StatusFinished: true, store.StatusCancelled: true, store.StatusWrongState: true, store.StatusDuplicate: true,
+}
+
+// outcomesFor checks that there is an outcome for each of the jobs, in their order.
+func outcomesFor(ids []int64) func(wire.Results) error {
+	return func(r wire.Results) error {
+		if len(r.Results) != len(ids) {
+			return fmt.Errorf("%d results for %d jobs", len(r.Results), len(ids))
+		}
+		for i, o := range r.Results {
+			if int64(o.ID) != ids[i] || !statuses[o.Status] {
+				return fmt.Errorf("result %d is for another job, or has no known status", i)
+			}
+		}
+		return nil
+	}
+}
+
+// outcomesUpTo checks that there are no more outcomes than were asked for.
+func outcomesUpTo(limit int) func(wire.Results) error {
+	return func(r wire.Results) error {
+		switch {
+		case r.Results == nil:
+			return errors.New("no results in it")
+		case len(r.Results) > limit:
+			return fmt.Errorf("%d results, the limit is %d", len(r.Results), limit)
+		}
+		for i, o := range r.Results {
+			if o.ID <= 0 || !statuses[o.Status] {
+				return fmt.Errorf("result %d has no job, or no known status", i)
+			}
+		}
+		return nil
+	}
+}
+
+// listed checks that a list is there, and not longer than was asked for.
+func listed[T any](items []T, limit int, what string) error {
+	switch {
+	case items == nil:
+		return fmt.Errorf("no %s in it", what)
+	case len(items) > limit:
+		return fmt.Errorf("%d %s, the limit is %d", len(items), what, limit)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,221 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// newTransport has connections for one server. They are given up before a server would do so, for a request that meets the end
+// of its connection is in doubt.
+func newTransport() *http.Transport {
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: 5 * time.Second,
+		Protocols:           &http1,
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     30 * time.Second,
+	}
+}
+
+// A call is one request, and what of its answer is known before.
+type call struct {
+	method string
+	path   string // escaped
+	body   []byte // nil where the call has none
+	key    string // the request key
+	reads  bool   // it changes nothing
+	most   int64  // how many bytes the answer can have
+}
+
+// post is a call with a body. It fails where the body is larger than a server reads.
+func post(path string, body any, most int64) (call, error) {
+	text, err := wire.Marshal(body)
+	if err != nil {
+		return call{}, &store.InvalidError{Item: -1, Field: "call", Rule: "must be text that fits JSON: " + err.Error()}
+	}
+	if len(text) > wire.MaxBody {
+		return call{}, &store.InvalidError{Item: -1, Field: "call", Rule: "is too large as JSON, send fewer items at a time"}
+	}
+	return call{method: http.MethodPost, path: path, body: text, most: most}, nil
+}
+
+// dropTwin leaves the document out where its text travels, which wins and is enough.
+func dropTwin(doc *json.RawMessage, text *string) {
+	if text != nil {
+		*doc = nil
+	}
+}
+
+// request is the call as a request whose body can be taken back.
+func (s *Store) request(ctx context.Context, c call, sent *parcel) (*http.Request, error) {
+	path, err := url.PathUnescape(c.path)
+	if err != nil {
+		return nil, err
+	}
+	where := *s.base
+	where.Path, where.RawPath = s.base.Path+path, s.base.EscapedPath()+c.path
+	req := &http.Request{Method: c.method, URL: &where, Host: s.base.Host, Header: http.Header{"Accept": {wire.JSON}}}
+	if s.options.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.options.Token)
+	}
+	if c.key != "" {
+		req.Header.Set(wire.RequestKeyHeader, wire.KeyHeader(c.key))
+	}
+	if c.body == nil {
+		return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: sent.gotConn})), nil
+	}
+	req.Header.Set("Content-Type", wire.JSON)
+	req.Body, req.ContentLength = sent.reader(), int64(len(c.body))
+	if c.key == "" {
+		// With it a transport begins anew where nothing was written to a connection that had ended. With a key it would also
+		// repeat what was written, and nobody would know that there was a first time.
+		req.GetBody = func() (io.ReadCloser, error) { return sent.reader(), nil }
+	}
+	return req.WithContext(ctx), nil
+}
+
+// once makes the call a single time and hands its answer to read. The error is in the words of the contract. Sent is what
+// knows whether the server may have got the request.
+func (s *Store) once(ctx context.Context, c call, sent *parcel, read func(*http.Response) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := s.clock.AfterFunc(s.options.Timeout, func() { cancel(errSilent) })
+	defer late.Stop()
+	req, err := s.request(ctx, c, sent)
+	if err != nil {
+		return err
+	}
+	resp, err := s.options.Transport.RoundTrip(req)
+	if err == nil {
+		resp.Body = &progress{resp.Body, func() { late.Reset(s.options.Timeout) }}
+		err = read(resp)
+		_ = resp.Body.Close()
+	}
+	if err == nil || said(err) {
+		return err
+	}
+	if ended := why(ctx); ended != nil {
+		err = ended // of which a transport says only that something was interrupted
+	}
+	return lost(err, sent.withdraw(), c.reads)
+}
+
+// Progress tells of each part of an answer: one that is long is waited for as long as it comes.
+type progress struct {
+	io.ReadCloser
+	more func()
+}
+
+func (p *progress) Read(into []byte) (int, error) {
+	n, err := p.ReadCloser.Read(into)
+	if n > 0 {
+		p.more()
+	}
+	return n, err
+}
+
+// during is the context of a call that ends with the store.
+func (s *Store) during(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(s.life, func() { cancel(errClosing) })
+	return ctx, func() {
+		forget()
+		cancel(nil)
+	}
+}
+
+// ask makes the call and returns its answer. A call that only reads is made once more where the answer got lost.
+func ask[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, error) {
+	during, cancel := s.during(ctx)
+	defer cancel()
+	answer, err := try(during, s, c, valid)
+	if c.reads && wasCut(err) && during.Err() == nil {
+		answer, err = try(during, s, c, valid)
+	}
+	return answer, s.because(ctx, err)
+}
+
+func try[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, error) {
+	var answer, none A
+	err := s.once(ctx, c, s.parcel(c), func(resp *http.Response) error { return decode(resp, c.most, &answer, valid) })
+	if err != nil {
+		return none, err
+	}
+	return answer, nil
+}
+
+// tell is ask for a call whose answer has nothing in it.
+func tell(ctx context.Context, s *Store, c call) error {
+	during, cancel := s.during(ctx)
+	defer cancel()
+	return s.because(ctx, s.once(during, c, s.parcel(c), nothing))
+}
+
+// A parcel is the body of a request on its way. As long as not all of it was handed over, the server can not act on it, and it
+// can be withdrawn.
+type parcel struct {
+	connected atomic.Bool // for a request without a body
+
+	mu    sync.Mutex // guards what follows
+	data  []byte
+	whole bool // some reader has handed over all of it
+	ended bool // no reader hands over any more
+}
+
+func (s *Store) parcel(c call) *parcel {
+	p := &parcel{data: c.body}
+	p.connected.Store(!s.traced)
+	return p
+}
+
+func (p *parcel) gotConn(httptrace.GotConnInfo) { p.connected.Store(true) }
+
+// withdraw says whether the server may have got the request. If not, it never will.
+func (p *parcel) withdraw() (whole bool) {
+	if p.data == nil {
+		return p.connected.Load()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	return p.whole
+}
+
+func (p *parcel) reader() io.ReadCloser { return io.NopCloser(&parcelReader{p: p}) }
+
+type parcelReader struct {
+	p  *parcel
+	at int
+}
+
+func (r *parcelReader) Read(into []byte) (int, error) {
+	p := r.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return 0, errWithdrawn
+	}
+	n := copy(into, p.data[r.at:])
+	if r.at += n; r.at == len(p.data) {
+		p.whole = true
+		return n, io.EOF
+	}
+	return n, nil
+}

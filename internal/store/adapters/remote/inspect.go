@@ -1,0 +1,80 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// Get is part of the contract.
+func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return store.JobDetail{}, err
+	}
+	c := call{method: http.MethodGet, path: wire.PathJob + strconv.FormatInt(id, 10), reads: true, most: mostDetail}
+	answer, err := ask(ctx, s, c, func(d wire.JobDetail) error {
+		if int64(d.ID) != id || d.State == "" || d.History == nil {
+			return errors.New("not the job that was asked for")
+		}
+		return nil
+	})
+	if err != nil {
+		return store.JobDetail{}, err
+	}
+	return answer.Store(), nil
+}
+
+// List is part of the contract.
+func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	if err := s.admit(ctx, checkPage(filter, page)); err != nil {
+		return store.JobPage{}, err
+	}
+	body := wire.List{Filter: wire.FilterOf(filter), Limit: &page.Limit, Cursor: page.Cursor}
+	c, err := post(wire.PathList, body, mostWords+int64(page.Limit)*mostJob)
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	c.reads = true
+	answer, err := ask(ctx, s, c, func(j wire.Jobs) error { return listed(j.Jobs, page.Limit, "jobs") })
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	return store.JobPage{Jobs: answer.Store(), Next: answer.Next}, nil
+}
+
+func checkPage(filter store.Filter, page store.Page) error {
+	if err := filter.Check(); err != nil {
+		return err
+	}
+	if err := page.Check(); err != nil || page.Cursor == "" {
+		return err
+	}
+	_, err := filter.Position(page.Cursor)
+	return err
+}
+
+// Count is part of the contract.
+func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	if err := s.admit(ctx, filter.Check()); err != nil {
+		return store.Counts{}, err
+	}
+	c, err := post(wire.PathCount, wire.Count{Filter: wire.FilterOf(filter)}, mostNames)
+	if err != nil {
+		return store.Counts{}, err
+	}
+	c.reads = true
+	answer, err := ask(ctx, s, c, func(counts wire.Counts) error {
+		if counts.Queues == nil || counts.Now.IsZero() {
+			return errors.New("no counts in it")
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Counts{}, err
+	}
+	return answer.Store(), nil
+}

@@ -1,0 +1,84 @@
+package remote
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+)
+
+// TestLargestCalls travel as they are: 8 MiB of documents that are the longest when they are written into JSON once more.
+func TestLargestCalls(t *testing.T) {
+	if underRace {
+		t.Skip("not under the race detector: a hundred megabytes of JSON take too long there")
+	}
+	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.stop()) }()
+	s, err := Open(t.Context(), server.url, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+
+	doc := []byte(` ["` + strings.Repeat(`\\`, (store.MaxDocBytes-5)/2) + `"]`)
+	require.LessOrEqual(t, len(doc), store.MaxDocBytes)
+	jobs := make([]store.NewJob, 8)
+	for i := range jobs {
+		jobs[i] = plain("k")
+		jobs[i].Payload = slices.Clip(doc)
+	}
+	jobs[7].Payload = append([]byte(` ["`), doc[103:]...) // room for names
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	claimed, err := s.FetchAndClaim(t.Context(), claimOf(8))
+	require.NoError(t, err)
+	require.Len(t, claimed, 8)
+	acks, saves := make([]store.Ack, 8), make([]store.Save, 4)
+	for i, j := range claimed {
+		require.True(t, bytes.Equal(jobs[i].Payload, j.Payload), "job %d", i)
+		acks[i] = store.Ack{Lease: j.Lease(), Result: doc}
+	}
+	for i := range saves {
+		saves[i] = store.Save{Lease: claimed[i].Lease(), Checkpoint: doc, Progress: doc}
+	}
+	outcomes, err := s.Save(t.Context(), saves)
+	require.NoError(t, err)
+	for _, o := range outcomes {
+		assert.Equal(t, store.StatusOK, o.Status)
+	}
+	outcomes, err = s.Ack(t.Context(), acks)
+	require.NoError(t, err)
+	for _, o := range outcomes {
+		assert.Equal(t, store.Succeeded, o.State)
+	}
+	page, err := s.List(t.Context(), store.Filter{}, store.Page{Limit: 8})
+	require.NoError(t, err)
+	require.Len(t, page.Jobs, 8)
+	for _, j := range page.Jobs {
+		assert.True(t, bytes.Equal(doc, j.Result), "job %d", j.ID)
+	}
+}
+
+// TestTextThatGrows beyond what a server reads, when it is written into JSON, is refused here, and goes in smaller calls.
+func TestTextThatGrows(t *testing.T) {
+	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.stop()) }()
+	s, err := Open(t.Context(), server.url, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	nacks := make([]store.NAck, 500)
+	for i := range nacks {
+		nacks[i] = store.NAck{Lease: store.Lease{ID: 1, Token: 1}, Form: store.Fail, Error: strings.Repeat("\x1b", store.MaxErrorBytes)}
+	}
+	_, err = s.NAck(t.Context(), nacks)
+	assertOnly(t, err, store.ErrInvalid, "send fewer items at a time", "500 errors of 16 KiB of control characters")
+	_, err = s.NAck(t.Context(), nacks[:100])
+	require.NoError(t, err)
+}
