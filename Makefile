@@ -1,7 +1,7 @@
-.PHONY: help run test lint cover clean
+.PHONY: help run test lint cover release clean
 
 help: ## list what can be made
-	@awk -F ': ## ' '/^[a-z]+: ## /{printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ': ## ' '/^[a-z]+: ## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
 
 run: ## watch the demo: a worker crashes, and no job is lost
 	@go run ./cmd/jq demo
@@ -15,5 +15,8 @@ lint: ## check formatting, modules, vet and golangci-lint
 cover: ## test with coverage of the whole module, left in coverage.out
 	@go test -coverpkg=./... -coverprofile=coverage.out ./... && go tool cover -func=coverage.out | tail -n 1
 
+release: ## build the program for each system into dist, with the version stamped
+	@scripts/release
+
 clean: ## remove what the other targets have left
-	@rm -rf .cache coverage.out
+	@rm -rf .cache dist coverage.out

@@ -32,6 +32,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 		}
 		return nil
 	}
+	flags.Visit(func(f *pflag.Flag) { a.flagged[f.Name] = true })
 	var failed error
 	set := func(f *pflag.Flag, source string, values ...string) {
 		if failed == nil && !f.Changed && a.sources[f.Name] == "" {
@@ -70,8 +71,11 @@ func (a *app) preset(f *pflag.Flag, source string, values []string) error {
 	}
 	a.sources[f.Name] = source
 	f.DefValue = f.Value.String()
-	if f.Name == "store" { // there may be a password in it
+	switch f.Name { // there may be a password in it
+	case "store":
 		f.DefValue = shownStore(a.store)
+	case "token":
+		f.DefValue = "not shown"
 	}
 	return nil
 }

@@ -46,7 +46,10 @@ type app struct {
 	in   io.Reader     // from std.in, until the context ends
 
 	store   string            // the flag
+	server  string            // the flag
+	bearer  string            // the flag token
 	config  string            // the flag
+	flagged map[string]bool   // which flags are on the command line, by name
 	sources map[string]string // where flags that are not on the command line have their values from, by name
 	helped  error             // what was wrong with the configuration when help was shown
 }
@@ -55,7 +58,7 @@ type app struct {
 func run(ctx context.Context, args []string, std streams) int {
 	a := &app{
 		std: std, self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
-		in: &input{ctx: ctx, from: std.in}, sources: map[string]string{},
+		in: &input{ctx: ctx, from: std.in}, sources: map[string]string{}, flagged: map[string]bool{},
 	}
 	root := a.root()
 	root.SetArgs(args[1:])

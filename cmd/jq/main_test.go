@@ -23,12 +23,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scripts in testdata expect with what the commands print now")
 
-// TestMain lets scripts run this binary as jq, under another name, as seed, which fills a store, and as
+// TestMain lets scripts run this binary as jq, under another name, as live, which is the program as it is, as seed, which fills a store, and as
 // exits, which runs a program and expects an exit code.
 func TestMain(m *testing.M) {
 	testscript.Main(withPostgres{m}, map[string]func(){
 		"jq":    func() { os.Exit(steady()) },
 		"jobq":  func() { os.Exit(steady()) },
+		"live":  main,
 		"seed":  func() { os.Exit(seed(os.Args[1], os.Args[2:]...)) },
 		"exits": func() { os.Exit(exits(os.Args[1], os.Args[2:])) },
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/postgres"
+	"github.com/seed-ed332417/jq/remote"
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
@@ -22,8 +23,8 @@ const wantForms = "want memory:, sqlite:PATH or postgres://USER@HOST/DATABASE"
 
 // A place is where a store is, as its URL says.
 type place struct {
-	kind   string // memory, sqlite or postgres
-	path   string // of the SQLite file
+	kind   string // memory, sqlite, postgres or server
+	path   string // of the SQLite file, or the URL of the server
 	dsn    string // of the Postgres database: it may hold a password
 	schema string // in that database, empty for the default
 	pooled bool   // a proxy such as PgBouncer stands before that database
@@ -111,14 +112,15 @@ const (
 	toFill = true  // it is made if it is not there
 )
 
-// open opens the store that the flags name. A server's address will be one more place to open a store at: its flags belong
-// into root, and its case here.
+// open opens the store that the flags name.
 func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	p, err := a.place()
 	if err != nil {
 		return nil, err
 	}
 	switch p.kind {
+	case "server":
+		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer})
 	case "memory":
 		fmt.Fprintln(a.std.err, "memory: holds jobs only until this command ends")
 		return jq.NewMemory(nil), nil
@@ -135,6 +137,12 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 
 // place is where the store is, or what is wrong with its URL and who gave it.
 func (a *app) place() (place, error) {
+	switch atServer, err := a.atServer(); {
+	case err != nil:
+		return place{}, err
+	case atServer:
+		return parseServer(a.server)
+	}
 	p, err := parsePlace(a.store)
 	if err != nil {
 		source := a.sources["store"]
@@ -144,6 +152,29 @@ func (a *app) place() (place, error) {
 		return place{}, misuse("%s: %w", source, err)
 	}
 	return p, nil
+}
+
+// atServer says whether the store is that of a server. The command line goes before everything else, and of two places that are
+// equally near, either may be meant.
+func (a *app) atServer() (bool, error) {
+	server, store := a.flagged["server"], a.flagged["store"]
+	switch {
+	case server != store:
+		return server, nil
+	case server:
+		return false, misuse("--store and --server exclude each other: name the store, or the server that has it")
+	case a.sources["server"] != "" && a.sources["store"] != "":
+		return false, misuse("%s and %s are both set: unset one, or say --store or --server", a.sources["server"], a.sources["store"])
+	}
+	return a.server != "", nil
+}
+
+func parseServer(text string) (place, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
+		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query: a token goes into JQ_TOKEN")
+	}
+	return place{kind: "server", path: text, shown: text}, nil
 }
 
 func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, error) {

@@ -12,8 +12,8 @@ import (
 // root is the tree of commands, made anew for each call.
 func (a *app) root() *cobra.Command {
 	root := a.group(a.self, "A durable job queue.",
-		a.demo(), a.enqueue(), a.jobs(), a.queues(), a.workers(), a.stats(),
-		a.prune(), a.fence(), a.conformance(), a.version())
+		a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.workers(), a.stats(),
+		a.migrate(), a.prune(), a.fence(), a.doctor(), a.token(), a.conformance(), a.version())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetIn(a.in)
@@ -34,6 +34,10 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "sqlite:jq.db", "`URL` of the store: "+storeForms)
 	fromEnvironment(flags, "store", "JQ_STORE", "DATABASE_URL")
+	flags.StringVar(&a.server, "server", "", "`URL` of a jq server that has the store, in place of --store: http://127.0.0.1:7070")
+	fromEnvironment(flags, "server", "JQ_SERVER")
+	flags.StringVar(&a.bearer, "token", "", "`TOKEN` for that server; a command line is seen by others, the environment is not")
+	fromEnvironment(flags, "token", "JQ_TOKEN")
 	flags.StringVar(&a.config, "config", "", "`FILE` with values for flags, in TOML: store = \"sqlite:jq.db\"; those of one command\nbelow its name, as [jobs.ls]")
 	fromEnvironment(flags, "config", "JQ_CONFIG")
 	return root

@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// stamp is the version of a release, set by the linker: a build outside of a module's tag knows no better.
+var stamp string
+
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:         "version",
@@ -33,7 +36,7 @@ func describe(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	line := "jq " + cmp.Or(info.Main.Version, "(devel)")
+	line := "jq " + cmp.Or(stamp, info.Main.Version, "(devel)")
 	if commit := settings["vcs.revision"]; commit != "" {
 		line += ", commit " + commit[:min(len(commit), 12)]
 		if settings["vcs.modified"] == "true" {

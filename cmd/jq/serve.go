@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/jqprom"
+)
+
+// serveFlags are those of serve.
+type serveFlags struct {
+	addr     string
+	tokens   string
+	cert     string
+	key      string
+	insecure bool
+
+	recoverEvery time.Duration
+	succeeded    time.Duration
+	cancelled    time.Duration
+	dead         time.Duration
+}
+
+func (a *app) serve() *cobra.Command {
+	var s serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "serve a store over HTTP, and recover the jobs of dead workers",
+		Long: "Serve a store over HTTP, for programs in any language; /docs says how. It recovers jobs whose workers died and deletes\n" +
+			"what finished long ago. Any number of servers may serve one store.\n\n" +
+			"Without tokens whoever reaches the server may do everything: it then listens on this machine alone, unless --insecure\n" +
+			"says otherwise.",
+		Args:    takesNone(),
+		Example: "  SELF serve --store sqlite:jobs.db\n  SELF serve --addr :7070 --tokens tokens --tls-cert cert.pem --tls-key key.pem",
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one")
+	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, as token new writes it")
+	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
+	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
+	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
+	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
+	f.DurationVar(&s.succeeded, "retain-succeeded", 24*time.Hour, "how long succeeded jobs are kept; negative: for ever")
+	f.DurationVar(&s.cancelled, "retain-cancelled", 7*24*time.Hour, "how long cancelled jobs are kept; negative: for ever")
+	f.DurationVar(&s.dead, "retain-dead", -time.Hour, "how long dead jobs are kept; negative: for ever")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		tokens, certificates, err := s.secrets()
+		if err != nil {
+			return err
+		}
+		if err := s.check(tokens != nil, len(certificates) > 0); err != nil {
+			return err
+		}
+		return a.using(cmd.Context(), toFill, func(store jq.Store) error {
+			return a.serving(cmd.Context(), store, &s, tokens, certificates)
+		})
+	}
+	return cmd
+}
+
+// check refuses to serve strangers.
+func (s *serveFlags) check(tokens, certificates bool) error {
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return misuse("--addr %q: want HOST:PORT, or :PORT for every address", s.addr)
+	}
+	ip := net.ParseIP(host)
+	local := host == "localhost" || ip != nil && ip.IsLoopback()
+	switch {
+	case local || s.insecure:
+		return nil
+	case !tokens:
+		return misuse("--addr %s reaches beyond this machine: give --tokens, made by token new, or say --insecure", s.addr)
+	case !certificates:
+		return misuse("--addr %s would carry tokens in the clear: give --tls-cert and --tls-key, or say --insecure if a proxy has them", s.addr)
+	}
+	return nil
+}
+
+// secrets reads the files of tokens and certificates.
+func (s *serveFlags) secrets() (*httpapi.Tokens, []tls.Certificate, error) {
+	if (s.cert == "") != (s.key == "") {
+		return nil, nil, misuse("--tls-cert and --tls-key go together")
+	}
+	var certificates []tls.Certificate
+	if s.cert != "" {
+		c, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", s.cert, s.key, err)
+		}
+		certificates = append(certificates, c)
+	}
+	if s.tokens == "" {
+		return nil, certificates, nil
+	}
+	f, err := os.Open(s.tokens)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: make it by token new", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	tokens, err := httpapi.ReadTokens(f)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("%s: %w", s.tokens, err)
+	case tokens.Len() == 0:
+		return nil, nil, fmt.Errorf("%s has no token: make one by token new", s.tokens)
+	}
+	return tokens, certificates, nil
+}
+
+// serving serves until the context ends.
+func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens *httpapi.Tokens, certificates []tls.Certificate) error {
+	log := a.logger(false)
+	metrics := jqprom.New(store, nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	api, err := httpapi.New(store, &httpapi.Options{
+		Tokens: tokens, Loopback: tokens == nil && !s.insecure, Logger: log, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+	})
+	if err != nil {
+		return err
+	}
+	keeper, err := jq.NewServer(store, nil, &jq.ServerOptions{
+		Queues: map[string]jq.QueueOptions{}, RecoverEvery: s.recoverEvery,
+		RetainSucceeded: s.succeeded, RetainCancelled: s.cancelled, RetainDead: s.dead,
+		Logger: log, Observer: recoveries{metrics, api},
+	})
+	if err != nil {
+		return errors.Join(misuseOfOption(err), api.Close())
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: choose another address by --addr", err), api.Close())
+	}
+	if err := keeper.Start(ctx); err != nil {
+		return errors.Join(err, listener.Close(), api.Close())
+	}
+	err = a.answering(ctx, api, listener, certificates, log)
+	return errors.Join(err, keeper.Stop(context.WithoutCancel(ctx)))
+}
+
+// lastAnswers is how long the end waits for requests under way.
+const lastAnswers = 30 * time.Second
+
+// answering answers requests until the context ends, and then those that were made.
+func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.Listener, certificates []tls.Certificate, log *slog.Logger) error {
+	server, err := httpapi.NewServer(api, &httpapi.Limits{Logger: log}, certificates)
+	if err != nil {
+		return errors.Join(err, listener.Close(), api.Close())
+	}
+	limited, err := httpapi.Limit(listener, nil)
+	if err != nil {
+		return errors.Join(err, listener.Close(), api.Close())
+	}
+	scheme, serve := "http", func() error { return server.Serve(limited) }
+	if len(certificates) > 0 {
+		scheme, serve = "https", func() error { return server.ServeTLS(limited, "", "") }
+	}
+	fmt.Fprintf(a.std.err, "serving on %s://%s; Ctrl-C ends it\n", scheme, listener.Addr())
+	failed := make(chan error, 1)
+	go func() { failed <- serve() }()
+	select {
+	case err = <-failed:
+		return errors.Join(err, api.Close())
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+	defer cancel()
+	err = errors.Join(api.Close(), server.Shutdown(end))
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// recoveries tells of expired leases in the stream of events too.
+type recoveries struct {
+	*jqprom.Metrics
+	api *httpapi.API
+}
+
+// Recovered is told of the expired leases that were ended.
+func (r recoveries) Recovered(leases []jq.Recovered) {
+	r.Metrics.Recovered(leases)
+	r.api.Publish(httpapi.RecoveredEvents(leases)...)
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq/internal/httpapi"
+)
+
+func (a *app) token() *cobra.Command {
+	return a.group("token", "make tokens for those who use the server", a.tokenNew())
+}
+
+func (a *app) tokenNew() *cobra.Command {
+	var file, role string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "make a token, and print it this once",
+		Long: "Make a token for NAME, print it, and add its hash to a file that serve reads by --tokens. The token itself is kept\n" +
+			"nowhere: who loses it gets another one. To take a token back, remove its line and start the server anew.\n\n" +
+			"A producer enqueues; a worker claims, finishes and recovers; a viewer only reads, as all may; an operator may do\n" +
+			"everything.",
+		Args:        takes(1, 1, "who will have the token"),
+		Example:     "  SELF token new reports-worker --role worker --file tokens",
+		Annotations: map[string]string{storeless: ""},
+	}
+	f := cmd.Flags()
+	f.StringVar(&role, "role", "", "`ROLE`: producer, worker, viewer or operator")
+	f.StringVar(&file, "file", "tokens", "`FILE` to add its hash to; it is made if it is missing")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if role == "" {
+			return misuse("say what the token is for by --role: producer, worker, viewer or operator")
+		}
+		secret, entry, err := httpapi.NewToken(args[0], httpapi.Role(role))
+		if err != nil {
+			return usageError{err}
+		}
+		if err := addToken(file, entry); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, secret)
+		return err
+	}
+	return cmd
+}
+
+// addToken adds a line to the file, unless the server would refuse the file then.
+func addToken(file string, entry httpapi.Token) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // closed below where that matters
+	kept, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	line := entry.Line()
+	if len(kept) > 0 && !bytes.HasSuffix(kept, []byte("\n")) { // somebody has edited it
+		line = append([]byte("\n"), line...)
+	}
+	if _, err := httpapi.ReadTokens(bytes.NewReader(append(kept, line...))); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if _, err := f.Write(line); err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,81 @@
+// Package http_test runs the producers and workers of this folder, in each language that is installed, against a server.
+package http_test
+
+import (
+	"bufio"
+	"bytes"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/httpapi"
+)
+
+func TestEachLanguageProducesAndWorks(t *testing.T) {
+	for _, c := range []struct{ language, producer, worker string }{
+		{"python3", "producer.py", "worker.py"},
+		{"node", "producer.mjs", "worker.mjs"},
+	} {
+		t.Run(c.language, func(t *testing.T) {
+			if _, err := exec.LookPath(c.language); err != nil {
+				t.Skipf("%s is not installed", c.language)
+			}
+			s := jq.NewMemory(nil)
+			secret, entry, err := httpapi.NewToken("both", httpapi.Operator)
+			require.NoError(t, err)
+			api, err := httpapi.New(s, &httpapi.Options{Tokens: tokensOf(t, entry)})
+			require.NoError(t, err)
+			server := httptest.NewServer(api)
+			t.Cleanup(func() {
+				assert.NoError(t, api.Close())
+				server.Close()
+				assert.NoError(t, s.Close())
+			})
+			command := func(args ...string) *exec.Cmd {
+				cmd := exec.CommandContext(t.Context(), c.language, args...)
+				cmd.Env = append(os.Environ(), "JQ_SERVER="+server.URL, "JQ_TOKEN="+secret)
+				cmd.Stderr = os.Stderr
+				return cmd
+			}
+			out, err := command(c.producer, "hello", `{"a":[1,"ü"]}`).Output()
+			require.NoError(t, err)
+			assert.Equal(t, "job 1\n", string(out))
+
+			worker := command(c.worker)
+			said, err := worker.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, worker.Start())
+			lines := bufio.NewScanner(said)
+			require.True(t, lines.Scan(), "the worker says what it did")
+			assert.Equal(t, "job 1 ok succeeded", lines.Text())
+			job, err := s.Get(t.Context(), 1)
+			require.NoError(t, err)
+			assert.JSONEq(t, `{"echo":{"a":[1,"ü"]}}`, string(job.Result))
+
+			require.Error(t, command(c.producer, "").Run(), "a job without a kind is refused")
+			require.NoError(t, worker.Process.Kill())
+			require.Error(t, worker.Wait())
+		})
+	}
+}
+
+// Each program stands on one screen.
+func TestProgramsAreShort(t *testing.T) {
+	for _, file := range []string{"producer.py", "worker.py", "producer.mjs", "worker.mjs"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Less(t, bytes.Count(text, []byte("\n")), 60, file)
+	}
+}
+
+func tokensOf(t *testing.T, entry httpapi.Token) *httpapi.Tokens {
+	t.Helper()
+	tokens, err := httpapi.ReadTokens(bytes.NewReader(entry.Line()))
+	require.NoError(t, err)
+	return tokens
+}

@@ -1,0 +1,116 @@
+package doctor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/doctor"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+)
+
+// A patient is a store on a clock of its own.
+type patient struct {
+	*testing.T
+	*memory.Store
+	clock *clock.Mock
+}
+
+func newPatient(t *testing.T) patient {
+	t.Helper()
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	s := memory.New(memory.Options{Clock: clk})
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return patient{t, s, clk}
+}
+
+func (p patient) enqueue() {
+	p.Helper()
+	_, err := p.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte("1")}}})
+	require.NoError(p, err)
+}
+
+func (p patient) beat(queue string) {
+	p.Helper()
+	require.NoError(p, p.Beat(p.Context(), store.Worker{Name: "anna", Queues: []string{queue}, Slots: 1, StaleAfter: time.Minute}))
+}
+
+// findings are the names of what is found, with what was said.
+func (p patient) findings() map[string]string {
+	p.Helper()
+	found, err := doctor.Examine(p.Context(), p.Store, p.clock.Now)
+	require.NoError(p, err)
+	said := map[string]string{}
+	for _, f := range found {
+		assert.NotEmpty(p, f.Advice)
+		said[f.Name] = f.Detail
+	}
+	return said
+}
+
+func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
+	p := newPatient(t)
+	assert.Empty(t, p.findings())
+	p.enqueue()
+	p.beat("q")
+	assert.Empty(t, p.findings())
+}
+
+func TestLeasesThatNobodyRecovers(t *testing.T) {
+	p := newPatient(t)
+	p.enqueue()
+	_, err := p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "bob", TTL: 30 * time.Second})
+	require.NoError(t, err)
+	p.clock.Add(90*time.Second - time.Microsecond)
+	assert.Empty(t, p.findings(), "recovery may be on its way")
+	p.clock.Add(time.Microsecond)
+	assert.Equal(t, map[string]string{
+		"unrecovered_leases": "the leases of 1 job in flight have expired, the oldest 1m0s ago (job 1 of worker bob): nobody recovers them",
+	}, p.findings())
+}
+
+func TestQueueWithoutAWorker(t *testing.T) {
+	p := newPatient(t)
+	p.enqueue()
+	p.beat("another")
+	assert.Equal(t, map[string]string{
+		"no_worker": "no living worker works on the queue q, with 1 job waiting, the oldest for 0s",
+	}, p.findings())
+}
+
+func TestWorkerThatFellSilent(t *testing.T) {
+	p := newPatient(t)
+	p.beat("q")
+	p.clock.Add(time.Minute)
+	assert.Equal(t, map[string]string{"silent_workers": "silent for longer than they said, without a goodbye: anna"}, p.findings())
+}
+
+func TestQueueThatIsSlow(t *testing.T) {
+	p := newPatient(t)
+	p.enqueue()
+	p.clock.Add(5 * time.Minute)
+	p.beat("q")
+	assert.Equal(t, map[string]string{"slow_queue": "the queue q has 1 job waiting, the oldest for 5m0s"}, p.findings())
+}
+
+func TestQueueThatIsPaused(t *testing.T) {
+	p := newPatient(t)
+	p.enqueue()
+	require.NoError(t, p.SetPaused(t.Context(), "q", true))
+	assert.Equal(t, map[string]string{"paused_queue": "the queue q is paused, with 1 job waiting, the oldest for 0s"}, p.findings())
+}
+
+func TestClocksThatDisagree(t *testing.T) {
+	for _, off := range []time.Duration{-2 * time.Second, 2 * time.Second} {
+		p := newPatient(t)
+		found, err := doctor.Examine(t.Context(), p.Store, func() time.Time { return p.clock.Now().Add(off) })
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		assert.Equal(t, "the store's clock and that of this machine differ by 2s", found[0].Detail)
+	}
+}
