@@ -2,7 +2,7 @@
 // JSON. The API and the store that works over it share it, so that they can not disagree.
 //
 // Ids and tokens are strings, for many languages read numbers as floats. Durations are written as "1m30s", times as RFC 3339
-// in UTC. What is empty is left out. A field that is not known is refused.
+// in UTC. What is empty is left out. In a request a field that is not known is refused, in an answer it is passed over.
 //
 // A document (payload, checkpoint, progress, result) stands in its place as JSON. Where blanks outside of strings make its
 // exact text another one, a twin has that text: payload beside payload_text. In requests the twin wins.
