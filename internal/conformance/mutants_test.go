@@ -45,6 +45,9 @@ func TestTheUnbrokenModelPasses(t *testing.T) {
 // A suite that a broken store passes is broken itself: each mutant breaks one rule, and a case of that rule, run alone,
 // must notice.
 func TestMutantsAreKilled(t *testing.T) {
+	if underRace {
+		t.Skip("broken stores are left to the pass without the race detector: what is looked for in them is no race")
+	}
 	mutants := model.Faults()
 	require.GreaterOrEqual(t, len(mutants), 30)
 	killed := make([]bool, len(mutants))

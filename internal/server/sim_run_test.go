@@ -28,6 +28,7 @@ const (
 
 const (
 	defaultSeeds = 2000 // so many are simulated, beginning with 1
+	racingSeeds  = 500  // so many of them under the race detector; the pass without it plays all
 	defaultTimes = 200  // so many times a seed is played that was chosen
 	mostFailures = 3    // after so many no further seed is played
 )
@@ -71,7 +72,11 @@ func chosenSeeds(t *testing.T) []uint64 {
 		require.NoError(t, err, seedVar)
 		return slices.Repeat([]uint64{seed}, number(t, timesVar, defaultTimes))
 	}
-	seeds := make([]uint64, number(t, seedsVar, defaultSeeds))
+	usual := defaultSeeds
+	if underRace {
+		usual = racingSeeds
+	}
+	seeds := make([]uint64, number(t, seedsVar, usual))
 	for i := range seeds {
 		seeds[i] = uint64(i + 1)
 	}

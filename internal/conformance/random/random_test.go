@@ -43,6 +43,9 @@ var beyond = map[model.Fault]string{
 const tries = 150
 
 func TestFaultsAreFound(t *testing.T) {
+	if underRace {
+		t.Skip("broken stores are left to the pass without the race detector: what is looked for in them is no race")
+	}
 	for _, m := range model.Faults() {
 		if _, ok := beyond[m.Fault]; ok {
 			continue

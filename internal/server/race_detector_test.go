@@ -1,0 +1,6 @@
+//go:build race
+
+package server_test
+
+// underRace says that the race detector runs, which makes some tests too slow.
+const underRace = true
