@@ -187,6 +187,7 @@ func (t *txn) start(opening string) error {
 	n := t.s.now
 	before := n.read(time.Time{}) // of an injected clock
 	t.sent = time.Now()
+	t.s.trips.transactions.Add(1)
 	var database, arrived time.Time
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&database, &arrived, &t.xmin, &t.xmax) }, opening)
 	if err != nil {
@@ -210,6 +211,7 @@ func (t *txn) commit() error {
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
+	t.s.trips.messages.Add(1)
 	if _, err := t.conn.ExecContext(ctx, text.String()); err != nil {
 		return err
 	}
@@ -239,6 +241,7 @@ func (t *txn) end() {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.s.options.Timeout)
 		defer cancel()
+		t.s.trips.messages.Add(1)
 		if _, err := t.conn.ExecContext(ctx, `ROLLBACK`); err != nil {
 			discard(t.conn)
 			if t.ctx.Err() == nil || t.silent {

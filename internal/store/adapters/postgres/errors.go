@@ -25,6 +25,7 @@ const (
 	codeNoDatabase     = "3D000"
 	codeNoRight        = "42501"
 	codeNoTable        = "42P01"
+	codeNoFunction     = "42883"
 	codeReadOnly       = "25006"
 	codeFull           = "53100"
 	codeTooMany        = "53300"

@@ -84,6 +84,8 @@ func (h *herald) tell(ctx context.Context, queue string) {
 	delete(h.pending, queue)
 	h.latest[queue] = time.Now()
 	h.mu.Unlock()
+	h.s.trips.transactions.Add(1)
+	h.s.trips.messages.Add(1)
 	_, _ = h.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, h.s.channel(), queue) // a wake-up may be lost
 }
 

@@ -30,6 +30,9 @@ var (
 	_ store.Registry    = (*Store)(nil)
 	_ store.Fencer      = (*Store)(nil)
 	_ store.Examiner    = (*Store)(nil)
+
+	_ store.Accountant     = (*Store)(nil)
+	_ store.SnapshotHolder = (*Store)(nil)
 )
 
 // A Store keeps its jobs in one schema of a Postgres database.
@@ -42,6 +45,7 @@ type Store struct {
 	horizon *horizon
 	trails  *trails
 	leases  *leaseMark
+	trips   trips
 
 	db      *sqlx.DB // for the store's own transactions
 	beats   *sqlx.DB // for heartbeats

@@ -36,6 +36,9 @@ var (
 	_ store.Registry    = (*Store)(nil)
 	_ store.Fencer      = (*Store)(nil)
 	_ store.Examiner    = (*Store)(nil)
+
+	_ store.Accountant     = (*Store)(nil)
+	_ store.SnapshotHolder = (*Store)(nil)
 )
 
 // A Store keeps its jobs in one SQLite file.

@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// parts are what each workload measures.
+var parts = map[string][]string{
+	Enqueue:      {"enqueue"},
+	Drain:        {"drain"},
+	Continuous:   {"continuous"},
+	Latency:      {"latency"},
+	Backlog:      {"few", "waiting", "scheduled", "finished"},
+	HeldSnapshot: {"free", "held"},
+	HTTP:         {"direct", "http"},
+	Idle:         {"idle", "in flight"},
+}
+
+// Each workload runs on each kind of store, and leaves it as it was.
+func TestWorkloads(t *testing.T) {
+	for kind, open := range stores() {
+		t.Run(kind, func(t *testing.T) {
+			s := open(t)
+			alone := stranger(t, s)
+			for name, parts := range parts {
+				t.Run(name, func(t *testing.T) {
+					if name == HeldSnapshot && kind == "memory" {
+						t.Skip("the store in memory has no snapshots")
+					}
+					result, err := Run(t.Context(), s, small(name))
+					require.NoError(t, err)
+					assert.Equal(t, name, result.Workload)
+					require.Len(t, result.Parts, len(parts))
+					for i, part := range result.Parts {
+						assert.Equal(t, parts[i], part.Name)
+						checkFigures(t, name, part)
+					}
+					alone()
+				})
+			}
+		})
+	}
+}
+
+// measured is how many jobs a part is about, where that is known beforehand: half of those that wait are claimed.
+var measured = map[string]float64{"enqueue": 60, "drain": 60, "latency": 30, "few": 20, "waiting": 20, "scheduled": 20, "finished": 20, "in flight": 60}
+
+// positive are figures that are never zero.
+var positive = map[string][]string{
+	"enqueue": {Rate, "call p50"}, "drain": {Rate}, "continuous": {Rate}, "latency": {P50, P99, Max},
+	"few": {"claim p50", "claim and ack p50"}, "finished": {"claim p50 to few", "claim and ack p50 to few"},
+	"held": {"rate to free"}, "http": {"rate to direct"}, "in flight": {"memory"},
+}
+
+func checkFigures(t *testing.T, workload string, part Part) {
+	t.Helper()
+	if want, known := measured[part.Name]; known {
+		jobs, _ := part.Figure("jobs")
+		assert.InDelta(t, want, jobs.Value, 0, "jobs of %s", part.Name)
+	}
+	for _, name := range positive[part.Name] {
+		f, _ := part.Figure(name)
+		assert.Positive(t, f.Value, "%s of %s", name, part.Name)
+	}
+	if workload != Idle {
+		f, _ := part.Figure("allocations")
+		assert.Positive(t, f.Value, "allocations of %s", part.Name)
+	}
+}
+
+func TestEveryWorkloadIsTried(t *testing.T) {
+	for _, name := range Workloads() {
+		assert.Contains(t, parts, name)
+		assert.NotEmpty(t, About(name))
+	}
+}
+
+func TestKeepLeavesTheJobs(t *testing.T) {
+	s := stores()["memory"](t)
+	o := small(Drain)
+	o.Keep = true
+	result, err := Run(t.Context(), s, o)
+	require.NoError(t, err)
+	counts, err := s.Count(t.Context(), jq.Filter{})
+	require.NoError(t, err)
+	require.Len(t, counts.Queues, 1)
+	assert.Equal(t, result.Queue, counts.Queues[0].Queue)
+	assert.Equal(t, map[jq.State]int64{jq.Succeeded: 60}, counts.Queues[0].Jobs)
+}
+
+// A run that is interrupted ends with the error of its context, and deletes its jobs all the same.
+func TestInterruptedRunDeletesItsJobs(t *testing.T) {
+	for _, name := range []string{Enqueue, Drain, Continuous, Latency, Backlog, HTTP, Idle} {
+		t.Run(name, func(t *testing.T) {
+			s := stores()["memory"](t)
+			alone := stranger(t, s)
+			ctx, cancel := context.WithCancel(t.Context())
+			o := small(name)
+			o.Duration = time.Minute
+			b := &breaker{Store: s, after: 3, cut: cancel}
+			_, err := Run(ctx, b, o)
+			assert.ErrorIs(t, err, context.Canceled)
+			alone()
+		})
+	}
+}
+
+// A faulty store is one on which a run does not count.
+func TestRunOnAFaultyStoreDoesNotCount(t *testing.T) {
+	const (
+		lost   = "1 jobs are missing"
+		doubt  = "the run does not count"
+		halted = "59 of 60 jobs have succeeded, and nothing has happened for 1m0s"
+	)
+	for name, c := range map[string]struct {
+		workload string
+		store    func(jq.Store) jq.Store
+		want     string
+	}{
+		"Enqueue/LosesAJob":    {Enqueue, losing, lost},
+		"Drain/LosesAJob":      {Drain, losing, lost},
+		"Continuous/LosesAJob": {Continuous, losing, lost},
+		"Latency/LosesAJob":    {Latency, losing, lost},
+		"Backlog/LosesAJob":    {Backlog, losing, doubt},
+		"HTTP/LosesAJob":       {HTTP, losing, lost},
+		"Idle/LosesAJob":       {Idle, losing, "not all jobs have begun"},
+		"Drain/LosesAnAck":     {Drain, forgetting, "1 in_flight where 0 should be"},
+		"Drain/HidesAJob":      {Drain, hiding, halted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.workload == HTTP { // sockets are not of the bubble
+				runFaulty(t, c.workload, c.store, c.want)
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { runFaulty(t, c.workload, c.store, c.want) })
+		})
+	}
+}
+
+func runFaulty(t *testing.T, workload string, faulty func(jq.Store) jq.Store, want string) {
+	t.Helper()
+	s := stores()["memory"](t)
+	alone := stranger(t, s)
+	_, err := Run(t.Context(), faulty(s), small(workload))
+	assert.ErrorContains(t, err, want)
+	alone()
+}
+
+func TestStoreWithoutSnapshotsSaysSo(t *testing.T) {
+	_, err := Run(t.Context(), stores()["memory"](t), small(HeldSnapshot))
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.EqualError(t, err, "held-snapshot: this kind of store has no snapshots that could be held open: unsupported operation")
+}

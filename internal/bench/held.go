@@ -1,0 +1,45 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// holding measures the whole way of a job without and with a snapshot that another session holds open meanwhile.
+func holding(ctx context.Context, r *run) (parts []Part, err error) {
+	holder, ok := r.store.(store.SnapshotHolder)
+	if !ok {
+		return nil, fmt.Errorf("this kind of store has no snapshots that could be held open: %w", errors.ErrUnsupported)
+	}
+	free, err := r.apart(ctx, "free")
+	if err != nil {
+		return nil, err
+	}
+	release, err := holder.HoldSnapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	held, err := r.apart(ctx, "held")
+	return []Part{free, versus(held, free)}, err
+}
+
+// apart is a part on a queue of its own, of which nothing is left for the next one.
+func (r *run) apart(ctx context.Context, name string) (part Part, err error) {
+	other := r.beside(name)
+	defer func() { err = errors.Join(err, other.remove(ctx)) }()
+	return other.continuous(ctx, name)
+}
+
+// versus is the part with its rate as a share of the other's.
+func versus(part, other Part) Part {
+	mine, _ := part.Figure(Rate)
+	others, _ := other.Figure(Rate)
+	if others.Value > 0 {
+		part.Figures = append(part.Figures, Figure{"rate to " + other.Name, "%", 100 * mine.Value / others.Value})
+	}
+	return part
+}

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/postgres"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+func TestMain(m *testing.M) {
+	code := pgtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// small are options for a run of a moment.
+func small(workload string) Options {
+	return Options{
+		Workload: workload, Jobs: 60, Duration: 100 * time.Millisecond, Concurrency: 8, Buffer: 8, Producers: 2, Batch: 10, Rate: 300,
+		beside: 40,
+	}
+}
+
+// stores open one of each kind.
+func stores() map[string]func(t *testing.T) jq.Store {
+	return map[string]func(t *testing.T) jq.Store{
+		"memory": func(t *testing.T) jq.Store { return kept(t, jq.NewMemory(nil), nil) },
+		"sqlite": func(t *testing.T) jq.Store {
+			s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), &sqlite.Options{Synchronous: sqlite.Normal})
+			return kept(t, s, err)
+		},
+		"postgres": func(t *testing.T) jq.Store {
+			dsn := pgtest.DSN(t)
+			s, err := postgres.Open(t.Context(), dsn, &postgres.Options{Schema: pgtest.Schema(t, dsn)})
+			return kept(t, s, err)
+		},
+	}
+}
+
+func kept(t *testing.T, s jq.Store, err error) jq.Store {
+	t.Helper()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// stranger enqueues a job of somebody else, and returns what asserts that nothing else is in the store and it was left alone.
+func stranger(t *testing.T, s jq.Store) (alone func()) {
+	t.Helper()
+	added, err := jq.NewClient(s, nil).Enqueue(t.Context(), jq.Raw{Name: kind, Document: []byte("{}")}, nil)
+	require.NoError(t, err)
+	return func() {
+		t.Helper()
+		counts, err := s.Count(t.Context(), jq.Filter{})
+		require.NoError(t, err)
+		require.Len(t, counts.Queues, 1, "queues with jobs")
+		assert.Equal(t, map[jq.State]int64{jq.Ready: 1}, counts.Queues[0].Jobs)
+		job, err := s.Get(t.Context(), added.ID)
+		require.NoError(t, err)
+		assert.EqualValues(t, 0, job.Token, "the job of somebody else was touched")
+	}
+}

@@ -1,0 +1,251 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// kind is that of all jobs here.
+const kind = "bench"
+
+// A run is one round on one queue.
+type run struct {
+	o       Options
+	queue   string
+	store   jq.Store // that is worked on
+	counted jq.Store // whose costs are counted: the same, or what it leads to
+	payload jq.Raw
+}
+
+func newRun(s jq.Store, o Options) *run {
+	return &run{
+		o: o, queue: fmt.Sprintf("bench-%08x", rand.Uint32()), store: s, counted: s,
+		payload: jq.Raw{Name: kind, Document: document(0, o.Payload)},
+	}
+}
+
+// over is the run by way of another store, which leads to the same.
+func (r *run) over(s jq.Store) *run {
+	other := *r
+	other.store = s
+	return &other
+}
+
+// beside is the run on another queue.
+func (r *run) beside(name string) *run {
+	other := *r
+	other.queue += "-" + name
+	return &other
+}
+
+func (r *run) client() *jq.Client {
+	return jq.NewClient(r.store, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: r.queue}})
+}
+
+// produce lets producers enqueue as many jobs a call as next says, a batch at most, until it says none. Each call that was made is told to
+// made, with how long it took.
+func (r *run) produce(ctx context.Context, producers int, next func() int, made func(jobs int, took time.Duration)) error {
+	client := r.client()
+	group, ctx := errgroup.WithContext(ctx)
+	for range producers {
+		group.Go(func() error {
+			items := r.items(r.o.Batch, nil)
+			for n := next(); n > 0; n = next() {
+				began := time.Now()
+				if err := enqueue(ctx, client, items[:n]); err != nil {
+					return err
+				}
+				made(n, time.Since(began))
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// items are so many jobs of one payload.
+func (r *run) items(n int, options *jq.EnqueueOptions) []jq.Item {
+	return slices.Repeat([]jq.Item{{Payload: r.payload, Options: options}}, n)
+}
+
+func enqueue(ctx context.Context, client *jq.Client, items []jq.Item) error {
+	if len(items) == 1 {
+		_, err := client.Enqueue(ctx, items[0].Payload, items[0].Options)
+		return err
+	}
+	_, err := client.EnqueueMany(ctx, items, nil)
+	return err
+}
+
+// upTo hands out so many jobs, in portions.
+func upTo(jobs, portion int) func() int {
+	var taken atomic.Int64
+	return func() int {
+		before := taken.Add(int64(portion)) - int64(portion)
+		return int(max(0, min(int64(portion), int64(jobs)-before)))
+	}
+}
+
+// fillers is how many goroutines fill a queue, of which no figure tells.
+const fillers = 2
+
+// fill enqueues jobs in large calls, before anything is measured.
+func (r *run) fill(ctx context.Context, jobs int, options *jq.EnqueueOptions) error {
+	next, done := upTo(jobs, r.o.most()), atomic.Int64{}
+	client := r.client()
+	group, ctx := errgroup.WithContext(ctx)
+	for range fillers {
+		group.Go(func() error {
+			for n := next(); n > 0; n = next() {
+				if _, err := client.EnqueueMany(ctx, r.items(n, options), nil); err != nil {
+					return err
+				}
+				done.Add(int64(n))
+			}
+			return nil
+		})
+	}
+	defer r.telling(ofJobs("filling the queue", done.Load, int64(jobs)))()
+	return group.Wait()
+}
+
+// often is how often progress is told of.
+const often = 100 * time.Millisecond
+
+// ofJobs is progress by jobs, of so many where that is known.
+func ofJobs(doing string, done func() int64, whole int64) func() Progress {
+	return func() Progress {
+		p := Progress{Doing: doing, Jobs: done(), Part: -1}
+		if whole > 0 {
+			p.Part = float64(p.Jobs) / float64(whole)
+		}
+		return p
+	}
+}
+
+// ofTime is progress by time, from now on.
+func ofTime(doing string, done func() int64, whole time.Duration) func() Progress {
+	began := time.Now()
+	return func() Progress { return Progress{doing, done(), min(1, float64(time.Since(began))/float64(whole))} }
+}
+
+// telling tells of progress until the function that it returns has been called.
+func (r *run) telling(progress func() Progress) (end func()) {
+	return every(often, func() { r.o.Progress(progress()) })
+}
+
+// every calls a function every so often, until the function that it returns has been called. That one may be called twice.
+func every(pause time.Duration, do func()) (end func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		look := time.NewTicker(pause)
+		defer look.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-look.C:
+				do()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(quit)
+		<-ended
+	})
+}
+
+// verify asks the store what became of the jobs: it must hold so many in each state, and no others.
+func (r *run) verify(ctx context.Context, want map[jq.State]int64) error {
+	held, err := r.held(ctx)
+	if err != nil {
+		return fmt.Errorf("what became of the jobs is not known: %w", err)
+	}
+	var wrong []string
+	for _, state := range []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Succeeded, jq.Dead, jq.Cancelled} {
+		if held[state] != want[state] {
+			wrong = append(wrong, fmt.Sprintf("%d %s where %d should be", held[state], state, want[state]))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	missing := total(want) - total(held)
+	switch {
+	case missing > 0:
+		wrong = append(wrong, fmt.Sprintf("%d jobs are missing", missing))
+	case missing < 0:
+		wrong = append(wrong, fmt.Sprintf("%d jobs are too many", -missing))
+	}
+	return fmt.Errorf("the run does not count: the store has %s", strings.Join(wrong, ", "))
+}
+
+func total(jobs map[jq.State]int64) (sum int64) {
+	for _, n := range jobs {
+		sum += n
+	}
+	return sum
+}
+
+// held is how many jobs of the run the store has in each state.
+func (r *run) held(ctx context.Context) (map[jq.State]int64, error) {
+	counts, err := r.store.Count(ctx, jq.Filter{Queue: r.queue})
+	if err != nil || len(counts.Queues) == 0 {
+		return nil, err
+	}
+	return counts.Queues[0].Jobs, nil
+}
+
+// live is how many jobs of the run may still change.
+func (r *run) live(ctx context.Context) (int64, error) {
+	held, err := r.held(ctx)
+	return held[jq.Ready] + held[jq.InFlight] + held[jq.Retrying], err
+}
+
+// remove deletes the jobs of the run, also when its context has ended.
+func (r *run) remove(ctx context.Context) error {
+	if r.o.Keep {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	var done atomic.Int64
+	defer r.telling(ofJobs("deleting the jobs", done.Load, 0))()
+	live := jq.Filter{Queue: r.queue, States: []jq.State{jq.Ready, jq.InFlight, jq.Retrying}}
+	err := each(ctx, r.store.Cancel, live, &done)
+	if err == nil {
+		err = each(ctx, r.store.Delete, jq.Filter{Queue: r.queue}, &done)
+	}
+	if err != nil {
+		return fmt.Errorf("jobs of the queue %s are left, remove them by jobs cancel and jobs rm: %w", r.queue, err)
+	}
+	return nil
+}
+
+// each repeats a call on a filter until nothing is left to change, and counts what it has changed.
+func each(ctx context.Context, call func(context.Context, jq.Filter, int) ([]jq.Outcome, error), filter jq.Filter, done *atomic.Int64) error {
+	for {
+		outcomes, err := call(ctx, filter, portion)
+		if err != nil {
+			return err
+		}
+		done.Add(int64(len(outcomes)))
+		if len(outcomes) < portion {
+			return nil
+		}
+		filter.After = outcomes[portion-1].ID
+	}
+}
+
+// portion is how many jobs are deleted by one call.
+const portion = 1000

@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A worker is a server on the queue of the run.
+type worker struct {
+	*tally
+	run    *run
+	server *jq.Server
+}
+
+// never is so long ago that no lease and no finished job of anybody is older: the server looks for them, as every server does,
+// and finds none.
+const never = store.MaxDuration
+
+// work makes a worker, which is not started yet.
+func (r *run) work(handle jq.HandlerFunc, t *tally) (*worker, error) {
+	return r.workAs(unlisted(r.store), r.queue, handle, t)
+}
+
+func (r *run) workAs(s jq.Store, name string, handle jq.HandlerFunc, t *tally) (*worker, error) {
+	var handlers jq.Handlers
+	handlers.Func(kind, handle)
+	server, err := jq.NewServer(s, &handlers, &jq.ServerOptions{
+		Name: name, Queues: map[string]jq.QueueOptions{r.queue: {}}, Slots: r.o.Concurrency, Buffer: max(0, r.o.Buffer),
+		RecoverGrace: never, RetainSucceeded: never, RetainCancelled: never, RetainDead: never,
+		Logger: slog.New(slog.DiscardHandler), Observer: t,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &worker{tally: t, run: r, server: server}, nil
+}
+
+// nothing is the handler of most workloads.
+func nothing(context.Context, *jq.Run) error { return nil }
+
+// unlisted is the store without its list of workers, where the row of a run that is over would stand for a day.
+func unlisted(s jq.Store) jq.Store {
+	type bare struct{ jq.Store }
+	if notifier, ok := s.(jq.Notifier); ok {
+		return struct {
+			bare
+			jq.Notifier
+		}{bare{s}, notifier}
+	}
+	return bare{s}
+}
+
+// stop stops the server, whatever has become of the context.
+func (w *worker) stop(ctx context.Context) error { return w.server.Stop(context.WithoutCancel(ctx)) }
+
+// How long is waited while nothing happens: before a look at what the store holds, and until that is given up.
+const (
+	still = time.Second
+	stuck = time.Minute
+)
+
+// await waits until so many jobs have succeeded, or nothing is left that could: what is missing then is found by verify.
+func (w *worker) await(ctx context.Context, jobs int64) error {
+	all := w.expect(jobs)
+	look := time.NewTicker(still)
+	defer look.Stop()
+	for seen, since := w.succeeded.Load(), time.Now(); ; {
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+		if now := w.succeeded.Load(); now != seen {
+			seen, since = now, time.Now()
+			continue
+		}
+		switch left, err := w.run.live(ctx); {
+		case err != nil:
+			return err
+		case left == 0:
+			return nil
+		case time.Since(since) >= stuck:
+			return fmt.Errorf("%d of %d jobs have succeeded, and nothing has happened for %v", seen, jobs, stuck)
+		}
+	}
+}
+
+// A tally counts the successes that the store has accepted.
+type tally struct {
+	jq.Unobserved
+	succeeded atomic.Int64
+	wanted    atomic.Int64
+	once      sync.Once
+	all       chan struct{} // closed when as many have succeeded as are wanted
+
+	of      int64         // jobs a credit
+	credits chan struct{} // or nil
+}
+
+func newTally() *tally {
+	t := &tally{all: make(chan struct{})}
+	t.wanted.Store(math.MaxInt64)
+	return t
+}
+
+// lend gives producers so many credits, of so many jobs each, and gives one back for as many successes: so what waits is
+// bounded.
+func (t *tally) lend(credits, of int) {
+	t.of, t.credits = int64(of), make(chan struct{}, credits)
+	for range credits {
+		t.credits <- struct{}{}
+	}
+}
+
+// expect is closed when so many jobs have succeeded.
+func (t *tally) expect(jobs int64) <-chan struct{} {
+	t.wanted.Store(jobs)
+	t.reached(t.succeeded.Load())
+	return t.all
+}
+
+func (t *tally) reached(jobs int64) {
+	if jobs >= t.wanted.Load() {
+		t.once.Do(func() { close(t.all) })
+	}
+}
+
+// Ended is told of each end of a run.
+func (t *tally) Ended(_ jq.Job, _ jq.Ending, phase jq.State, _ time.Duration) {
+	if phase != jq.Succeeded {
+		return
+	}
+	n := t.succeeded.Add(1)
+	t.reached(n)
+	if t.credits != nil && n%t.of == 0 {
+		select {
+		case t.credits <- struct{}{}:
+		default: // a job has succeeded twice, which verify will find
+		}
+	}
+}
+
+// stopped joins the error of a run with that of its worker's end.
+func stopped(ctx context.Context, w *worker, err *error) { *err = errors.Join(*err, w.stop(ctx)) }

@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// trips count what the store has asked of the server: messages that were answered one by one, and the transactions that they
+// belong to.
+type trips struct{ messages, transactions atomic.Int64 }
+
+// Spent counts what this store has asked of the server, and what the server has written: WAL for everybody, and for the schema
+// rows that updates and deletions have left dead, of which a part is cleared away without vacuum.
+func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
+	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
+		return nil, err
+	}
+	transactions, messages := s.trips.transactions.Load(), s.trips.messages.Load()
+	var written struct{ WAL, Dead, Hot int64 }
+	err := errors.Join(flush(ctx, s.db), flush(ctx, s.beats))
+	if err == nil {
+		err = s.callers.GetContext(ctx, &written, `
+			SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint AS wal,
+				coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint AS dead,
+				coalesce(sum(n_tup_hot_upd), 0)::bigint AS hot
+			FROM pg_stat_user_tables
+			WHERE schemaname = $1`,
+			s.options.Schema)
+	}
+	if err != nil {
+		return nil, sqlkit.Because(ctx, s.closed, ours(err))
+	}
+	return []store.Cost{
+		{Name: "transactions", Total: transactions},
+		{Name: "round trips", Total: messages},
+		{Name: "WAL", Unit: "B", Total: written.WAL},
+		{Name: "dead rows", Total: written.Dead},
+		{Name: "of them HOT", Total: written.Hot},
+	}, nil
+}
+
+// flush lets the sessions that are idle tell what they have counted, which they would otherwise do up to ten seconds later. A
+// server that is older than version 15 can not be asked to.
+func flush(ctx context.Context, db *sqlx.DB) error {
+	for range db.Stats().Idle {
+		conn, err := db.Connx(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }() // when all have been asked: each is another one
+		if _, err := conn.ExecContext(ctx, `SELECT pg_stat_force_next_flush()`); err != nil && codeOf(err) != codeNoFunction {
+			return err
+		}
+	}
+	return nil
+}
+
+// HoldSnapshot holds a snapshot of the whole database, from which vacuum has to keep all rows that it sees.
+func (s *Store) HoldSnapshot(ctx context.Context) (release func() error, err error) {
+	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
+		return nil, err
+	}
+	conn, err := s.callers.Connx(ctx)
+	if err != nil {
+		return nil, sqlkit.Because(ctx, s.closed, ours(err))
+	}
+	_, err = conn.ExecContext(ctx, `
+		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+		SET LOCAL idle_in_transaction_session_timeout = 0;
+		SELECT 1`)
+	if err != nil {
+		discard(conn)
+		return nil, errors.Join(sqlkit.Because(ctx, s.closed, ours(err)), conn.Close())
+	}
+	return func() error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+		return errors.Join(err, conn.Close())
+	}, nil
+}
