@@ -87,7 +87,7 @@ func between(f bench.Spread, rounds int) string {
 
 // amount is a number for people: three digits that count, or whole with its thousands apart.
 func amount(v float64) string {
-	if size := math.Abs(v); size < 1000 {
+	if size := math.Abs(v); size < 999.5 {
 		digits := 0
 		for limit := 100.0; size < limit && digits < 3; limit /= 10 {
 			digits++
