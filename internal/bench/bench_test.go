@@ -43,6 +43,7 @@ func TestWorkloads(t *testing.T) {
 					for i, part := range result.Parts {
 						assert.Equal(t, parts[i], part.Name)
 						checkFigures(t, name, part)
+						checkCosts(t, kind, part)
 					}
 					alone()
 				})
@@ -74,6 +75,18 @@ func checkFigures(t *testing.T, workload string, part Part) {
 	if workload != Idle {
 		f, _ := part.Figure("allocations")
 		assert.Positive(t, f.Value, "allocations of %s", part.Name)
+	}
+}
+
+// checkCosts looks for what the kind of store tells of its own costs.
+func checkCosts(t *testing.T, kind string, part Part) {
+	t.Helper()
+	cost := map[string]string{"sqlite": "commits", "postgres": "WAL"}[kind]
+	f, told := part.Figure(cost)
+	assert.Equal(t, cost != "" && part.Name != "in flight", told, "%s of %s", cost, part.Name)
+	if told && part.Name != "idle" {
+		assert.Positive(t, f.Value, "%s of %s", cost, part.Name)
+		assert.Regexp(t, "/job$", f.Unit)
 	}
 }
 

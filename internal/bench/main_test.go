@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/postgres"
 	"github.com/seed-ed332417/jq/sqlite"
 )
@@ -57,19 +58,30 @@ func kept(t *testing.T, s jq.Store, err error) jq.Store {
 	return s
 }
 
-// stranger enqueues a job of somebody else, and returns what asserts that nothing else is in the store and it was left alone.
+// stranger leaves a job of somebody else in the store, whose worker has died, and returns what asserts that nothing else is in
+// the store, and that nobody touched it.
 func stranger(t *testing.T, s jq.Store) (alone func()) {
 	t.Helper()
 	added, err := jq.NewClient(s, nil).Enqueue(t.Context(), jq.Raw{Name: kind, Document: []byte("{}")}, nil)
 	require.NoError(t, err)
+	claimed, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: jq.DefaultQueue, Limit: 1, Worker: "w", TTL: time.Microsecond})
+	require.NoError(t, err)
+	require.Len(t, claimed, 1)
 	return func() {
 		t.Helper()
 		counts, err := s.Count(t.Context(), jq.Filter{})
 		require.NoError(t, err)
 		require.Len(t, counts.Queues, 1, "queues with jobs")
-		assert.Equal(t, map[jq.State]int64{jq.Ready: 1}, counts.Queues[0].Jobs)
+		assert.Equal(t, map[jq.State]int64{jq.InFlight: 1}, counts.Queues[0].Jobs)
 		job, err := s.Get(t.Context(), added.ID)
 		require.NoError(t, err)
-		assert.EqualValues(t, 0, job.Token, "the job of somebody else was touched")
+		assert.EqualValues(t, 1, job.Token, "the job of somebody else was touched")
+		workers, err := s.(jq.Registry).Workers(t.Context())
+		require.NoError(t, err)
+		for _, w := range workers {
+			assert.Equal(t, "bench", w.Name, "only the worker of idle stands in the list")
+			assert.Empty(t, w.Queues, "it has said goodbye")
+			assert.Equal(t, store.WorkerLife, w.StaleAfter, "nobody takes it for one that fell silent")
+		}
 	}
 }
