@@ -34,8 +34,9 @@ func (a *app) bench() *cobra.Command {
 		Long: "Measure a store under load. Each round has a queue of its own, leaves the jobs of others alone, and deletes its jobs at the\n" +
 			"end. It counts only if the store says afterwards that every job has ended as it should. Workloads:\n\n" +
 			listOfWorkloads() + "\n" +
-			"Processor and memory are those of this process. The history of attempts is never switched off, so that its cost is in\n" +
-			"every figure. Machines are noisy: only ratios between rounds that were taken side by side say much.",
+			"Processor and memory are those of this process; what a database tells of its own costs may be for all who use it. The\n" +
+			"history of attempts is never switched off: its cost is in every figure. Machines are noisy, so that only ratios between\n" +
+			"rounds that were taken side by side say much.",
 		Args: takesNone(),
 		Example: "  SELF bench --store sqlite:bench.db --workload drain --rounds 5\n" +
 			"  SELF bench --store postgres://me@localhost/test --workload held-snapshot --duration 2m",

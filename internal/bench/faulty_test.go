@@ -48,6 +48,15 @@ func (l *loser) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueu
 	return append(added, jq.Enqueued{ID: 1 << 40, State: jq.Ready}), err
 }
 
+// A short store has no time to count.
+type short struct{ jq.Store }
+
+func (short) Count(context.Context, jq.Filter) (jq.Counts, error) {
+	return jq.Counts{}, jq.ErrUnavailable
+}
+
+func losingAndShort(s jq.Store) jq.Store { return short{losing(s)} }
+
 // A forgetter forgets the last of the first acks, and says that it has done it.
 type forgetter struct {
 	jq.Store

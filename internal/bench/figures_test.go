@@ -43,6 +43,12 @@ func TestThirdsOfTheTime(t *testing.T) {
 	assert.Empty(t, p.figures(time.Unix(9, 0), 450), "too few marks say nothing")
 }
 
+func TestRatesAreComparedWithTheOtherPart(t *testing.T) {
+	rated := func(name string, rate float64) Part { return Part{name, []Figure{{Rate, "jobs/s", rate}}} }
+	assert.Equal(t, Part{"held", []Figure{{Rate, "jobs/s", 30}, {"rate to free", "%", 75}}}, versus(rated("held", 30), rated("free", 40)))
+	assert.Equal(t, rated("held", 30), versus(rated("held", 30), rated("free", 0)), "with nothing there is no ratio")
+}
+
 func TestSummaryHasMedianAndSpread(t *testing.T) {
 	round := func(figures ...Figure) Result {
 		return Result{Workload: Drain, Parts: []Part{{Name: "drain", Figures: figures}}}

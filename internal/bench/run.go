@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -198,13 +199,37 @@ func total(jobs map[jq.State]int64) (sum int64) {
 	return sum
 }
 
-// held is how many jobs of the run the store has in each state.
+// held is how many jobs of the run the store has in each state. Stores limit the time of a call, which is too short to count
+// many millions: those are gone through.
 func (r *run) held(ctx context.Context) (map[jq.State]int64, error) {
 	counts, err := r.store.Count(ctx, jq.Filter{Queue: r.queue})
-	if err != nil || len(counts.Queues) == 0 {
+	switch {
+	case errors.Is(err, jq.ErrUnavailable) && ctx.Err() == nil:
+		return r.goThrough(ctx)
+	case err != nil || len(counts.Queues) == 0:
 		return nil, err
 	}
 	return counts.Queues[0].Jobs, nil
+}
+
+// goThrough counts page by page.
+func (r *run) goThrough(ctx context.Context) (map[jq.State]int64, error) {
+	var seen atomic.Int64
+	defer r.telling(ofJobs("counting the jobs", seen.Load, 0))()
+	jobs, page := map[jq.State]int64{}, jq.Page{Limit: portion}
+	for {
+		part, err := r.store.List(ctx, jq.Filter{Queue: r.queue}, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range part.Jobs {
+			jobs[j.Phase()]++
+		}
+		seen.Add(int64(len(part.Jobs)))
+		if page.Cursor = part.Next; page.Cursor == "" {
+			return jobs, nil
+		}
+	}
 }
 
 // live is how many jobs of the run may still change.
@@ -247,5 +272,5 @@ func each(ctx context.Context, call func(context.Context, jq.Filter, int) ([]jq.
 	}
 }
 
-// portion is how many jobs are deleted by one call.
+// portion is how many jobs are listed or deleted by one call.
 const portion = 1000
