@@ -55,14 +55,14 @@ func (a *app) bench() *cobra.Command {
 	f.IntVar(&b.rounds, "rounds", 1, "so many rounds: medians, with the least and the most")
 	f.BoolVar(&b.Keep, "keep", false, "leave the jobs in the store")
 	f.BoolVar(&b.asJSON, "json", false, "as JSON: an object a round, and one with the medians")
-	f.StringVar(&b.cpuprofile, "cpuprofile", "", "`FILE` for a profile of the processor, for go tool pprof")
-	f.StringVar(&b.memprofile, "memprofile", "", "`FILE` for a profile of allocations, likewise")
+	f.StringVar(&b.cpuprofile, "cpuprofile", "", "`FILE` for a profile of the processor during the last measurement, for go tool pprof")
+	f.StringVar(&b.memprofile, "memprofile", "", "`FILE` for a profile of all allocations, likewise")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := b.check(); err != nil {
 			return err
 		}
 		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
-			return profiled(&b, func() error { return a.measure(cmd.Context(), s, &b) })
+			return a.measure(cmd.Context(), s, &b)
 		})
 	}
 	return cmd
@@ -92,6 +92,9 @@ func (b *benchFlags) check() error {
 // measure runs the rounds, and prints what each has measured and what all have come to.
 func (a *app) measure(ctx context.Context, s jq.Store, b *benchFlags) error {
 	bar := a.progress()
+	if b.cpuprofile != "" {
+		b.Profile = b.profile
+	}
 	var rounds []bench.Result
 	for i := 1; i <= b.rounds; i++ {
 		b.Progress = func(p bench.Progress) {
@@ -109,30 +112,34 @@ func (a *app) measure(ctx context.Context, s jq.Store, b *benchFlags) error {
 			return err
 		}
 	}
+	if b.memprofile != "" {
+		if err := b.allocations(); err != nil {
+			return err
+		}
+	}
 	if b.asJSON {
 		return json.NewEncoder(a.out).Encode(map[string]bench.Summary{"summary": bench.Summarize(rounds)})
 	}
 	return a.tableOfFigures(bench.Summarize(rounds))
 }
 
-// profiled runs the rounds while the profiles are taken that were asked for.
-func profiled(b *benchFlags, run func() error) (err error) {
-	if b.cpuprofile != "" {
-		f, err := os.Create(b.cpuprofile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return errors.Join(err, f.Close())
-		}
-		defer func() {
-			pprof.StopCPUProfile()
-			_ = f.Close()
-		}()
+// profile lets each measurement write its profile over that of the one before, so that the last one is kept.
+func (b *benchFlags) profile() (stop func() error, err error) {
+	f, err := os.Create(b.cpuprofile)
+	if err != nil {
+		return nil, err
 	}
-	if err := run(); err != nil || b.memprofile == "" {
-		return err
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
+// allocations writes the profile of all allocations of this process.
+func (b *benchFlags) allocations() error {
 	f, err := os.Create(b.memprofile)
 	if err != nil {
 		return err

@@ -181,6 +181,34 @@ func runFaulty(t *testing.T, workload string, faulty func(jq.Store) jq.Store, wa
 	alone()
 }
 
+// A profile covers the measurement and nothing else, and its failure is one of the run.
+func TestProfileBeginsAndEndsWithTheMeasurement(t *testing.T) {
+	s := stores()["memory"](t)
+	var atStart, atEnd map[jq.State]int64
+	o := small(Drain)
+	count := func() map[jq.State]int64 {
+		counts, err := s.Count(t.Context(), jq.Filter{})
+		require.NoError(t, err)
+		require.Len(t, counts.Queues, 1)
+		return counts.Queues[0].Jobs
+	}
+	full := errors.New("no space left on device")
+	o.Profile = func() (func() error, error) {
+		atStart = count()
+		return func() error {
+			atEnd = count()
+			return full
+		}, nil
+	}
+	_, err := Run(t.Context(), s, o)
+	assert.ErrorIs(t, err, full)
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 60}, atStart, "the queue was filled before")
+	assert.Equal(t, map[jq.State]int64{jq.Succeeded: 60}, atEnd, "and is emptied after")
+	o.Profile = func() (func() error, error) { return nil, full }
+	_, err = Run(t.Context(), s, o)
+	assert.ErrorIs(t, err, full)
+}
+
 func TestStoreWithoutSnapshotsSaysSo(t *testing.T) {
 	_, err := Run(t.Context(), stores()["memory"](t), small(HeldSnapshot))
 	assert.ErrorIs(t, err, errors.ErrUnsupported)

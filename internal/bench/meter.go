@@ -20,6 +20,8 @@ type meter struct {
 	first     int64 // how many were done when it began
 	jobs      int64 // how many were done since
 	store     []store.Cost
+	unprofile func() error
+	profiled  error
 }
 
 // An expense is what the process has spent.
@@ -44,6 +46,9 @@ func (r *run) measure(ctx context.Context, count func() int64, progress func() P
 		return nil, err
 	}
 	runtime.GC() // of what was before
+	if m.unprofile, err = r.o.Profile(); err != nil {
+		return nil, err
+	}
 	m.began = spent()
 	m.pace = &pace{began: m.began.time}
 	m.pace.end = every(often, func() {
@@ -88,6 +93,9 @@ func (m *meter) perSecond(ctx context.Context) ([]Figure, error) {
 
 // costs are those of the store since the measurement began.
 func (m *meter) costs(ctx context.Context) ([]store.Cost, error) {
+	if m.profiled != nil {
+		return nil, m.profiled
+	}
 	after, err := m.run.spent(ctx)
 	if err != nil || len(after) != len(m.store) {
 		return nil, err
@@ -105,6 +113,7 @@ func (m *meter) halt() {
 	}
 	m.at, m.jobs = spent(), m.count()-m.first
 	m.pace.end()
+	m.profiled = m.unprofile()
 }
 
 func (m *meter) perJob() []Figure {

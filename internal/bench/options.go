@@ -25,6 +25,9 @@ type Options struct {
 	// Progress is told now and then how far the run is. It is called by one goroutine at a time.
 	Progress func(Progress)
 
+	// Profile is called when a measurement begins, and stop when it ends: what comes before and after is not of interest.
+	Profile func() (stop func() error, err error)
+
 	beside int // backlog: so many jobs wait in each scene
 }
 
@@ -58,6 +61,9 @@ func (o Options) filled() (Options, error) {
 	fill(&o.beside, 50_000)
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
+	}
+	if o.Profile == nil {
+		o.Profile = func() (func() error, error) { return func() error { return nil }, nil }
 	}
 	return o, o.check()
 }
