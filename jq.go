@@ -4,15 +4,17 @@ import "github.com/seed-ed332417/jq/internal/store"
 
 // The contract, and the abilities beyond it.
 type (
-	Store       = store.Store
-	Writer      = store.Writer
-	Tx          = store.Tx
-	Transactor  = store.Transactor
-	Notifier    = store.Notifier
-	QueueKeeper = store.QueueKeeper
-	Registry    = store.Registry
-	Fencer      = store.Fencer
-	Examiner    = store.Examiner
+	Store          = store.Store
+	Writer         = store.Writer
+	Tx             = store.Tx
+	Transactor     = store.Transactor
+	Notifier       = store.Notifier
+	QueueKeeper    = store.QueueKeeper
+	Registry       = store.Registry
+	Fencer         = store.Fencer
+	Examiner       = store.Examiner
+	Accountant     = store.Accountant
+	SnapshotHolder = store.SnapshotHolder
 )
 
 // Jobs and what surrounds them.
@@ -29,6 +31,7 @@ type (
 	Worker    = store.Worker
 	Wakeup    = store.Wakeup
 	Finding   = store.Finding
+	Cost      = store.Cost
 	Schema    = store.Schema
 )
 

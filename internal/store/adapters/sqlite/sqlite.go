@@ -29,14 +29,13 @@ import (
 )
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.Transactor  = (*Store)(nil)
-	_ store.Notifier    = (*Store)(nil)
-	_ store.QueueKeeper = (*Store)(nil)
-	_ store.Registry    = (*Store)(nil)
-	_ store.Fencer      = (*Store)(nil)
-	_ store.Examiner    = (*Store)(nil)
-
+	_ store.Store          = (*Store)(nil)
+	_ store.Transactor     = (*Store)(nil)
+	_ store.Notifier       = (*Store)(nil)
+	_ store.QueueKeeper    = (*Store)(nil)
+	_ store.Registry       = (*Store)(nil)
+	_ store.Fencer         = (*Store)(nil)
+	_ store.Examiner       = (*Store)(nil)
 	_ store.Accountant     = (*Store)(nil)
 	_ store.SnapshotHolder = (*Store)(nil)
 )
