@@ -1,11 +1,15 @@
 package bench
 
 import (
+	"context"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
 )
 
 func TestPercentilesAreExact(t *testing.T) {
@@ -94,4 +98,22 @@ func TestPayloadsAreAsLongAsAsked(t *testing.T) {
 	assert.JSONEq(t, `{"number":12,"text":"xxxxxx"}`, string(document(12, 29)))
 	assert.Len(t, document(7, 1000), 1000)
 	assert.JSONEq(t, `{"number":123456789,"text":""}`, string(document(123456789, 22)), "the number is never cut")
+}
+
+func TestRemovalBeginsWithTheFirstJob(t *testing.T) {
+	var i ids
+	assert.EqualValues(t, math.MaxInt64, i.before(), "there are none")
+	answer := func(err error, added ...int64) {
+		_, _ = i.note(func(context.Context, jq.EnqueueRequest) (list []jq.Enqueued, _ error) {
+			for _, id := range added {
+				list = append(list, jq.Enqueued{ID: id})
+			}
+			return list, err
+		})(t.Context(), jq.EnqueueRequest{})
+	}
+	answer(nil, 40, 41)
+	answer(nil, 30, 31) // two producers
+	assert.EqualValues(t, 29, i.before())
+	answer(jq.ErrInDoubt)
+	assert.EqualValues(t, 0, i.before(), "jobs may have been added before those that are known")
 }

@@ -26,12 +26,13 @@ type run struct {
 	store   jq.Store // that is worked on
 	counted jq.Store // whose costs are counted: the same, or what it leads to
 	payload jq.Raw
+	ids     *ids
 }
 
 func newRun(s jq.Store, o Options) *run {
 	return &run{
 		o: o, queue: fmt.Sprintf("bench-%08x", rand.Uint32()), store: s, counted: s,
-		payload: jq.Raw{Name: kind, Document: document(0, o.Payload)},
+		payload: jq.Raw{Name: kind, Document: document(0, o.Payload)}, ids: &ids{},
 	}
 }
 
@@ -45,12 +46,14 @@ func (r *run) over(s jq.Store) *run {
 // beside is the run on another queue.
 func (r *run) beside(name string) *run {
 	other := *r
-	other.queue += "-" + name
+	other.queue, other.ids = other.queue+"-"+name, &ids{}
 	return &other
 }
 
 func (r *run) client() *jq.Client {
-	return jq.NewClient(r.store, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: r.queue}})
+	return jq.NewClient(r.store, &jq.ClientOptions{
+		Defaults: jq.EnqueueOptions{Queue: r.queue}, Middleware: []jq.EnqueueMiddleware{r.ids.note},
+	})
 }
 
 // produce lets producers enqueue as many jobs a call as next says, a batch at most, until it says none. Each call that was made is told to
@@ -237,40 +240,3 @@ func (r *run) live(ctx context.Context) (int64, error) {
 	held, err := r.held(ctx)
 	return held[jq.Ready] + held[jq.InFlight] + held[jq.Retrying], err
 }
-
-// remove deletes the jobs of the run, also when its context has ended.
-func (r *run) remove(ctx context.Context) error {
-	if r.o.Keep {
-		return nil
-	}
-	ctx = context.WithoutCancel(ctx)
-	var done atomic.Int64
-	defer r.telling(ofJobs("deleting the jobs", done.Load, 0))()
-	live := jq.Filter{Queue: r.queue, States: []jq.State{jq.Ready, jq.InFlight, jq.Retrying}}
-	err := each(ctx, r.store.Cancel, live, &done)
-	if err == nil {
-		err = each(ctx, r.store.Delete, jq.Filter{Queue: r.queue}, &done)
-	}
-	if err != nil {
-		return fmt.Errorf("jobs of the queue %s are left, remove them by jobs cancel and jobs rm: %w", r.queue, err)
-	}
-	return nil
-}
-
-// each repeats a call on a filter until nothing is left to change, and counts what it has changed.
-func each(ctx context.Context, call func(context.Context, jq.Filter, int) ([]jq.Outcome, error), filter jq.Filter, done *atomic.Int64) error {
-	for {
-		outcomes, err := call(ctx, filter, portion)
-		if err != nil {
-			return err
-		}
-		done.Add(int64(len(outcomes)))
-		if len(outcomes) < portion {
-			return nil
-		}
-		filter.After = outcomes[portion-1].ID
-	}
-}
-
-// portion is how many jobs are listed or deleted by one call.
-const portion = 1000

@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// remove deletes the jobs of the run, also when its context has ended.
+func (r *run) remove(ctx context.Context) error {
+	if r.o.Keep {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	var done atomic.Int64
+	defer r.telling(ofJobs("deleting the jobs", done.Load, 0))()
+	after := r.ids.before()
+	live := jq.Filter{Queue: r.queue, After: after, States: []jq.State{jq.Ready, jq.InFlight, jq.Retrying}}
+	err := each(ctx, r.store.Cancel, live, &done)
+	if err == nil {
+		err = each(ctx, r.store.Delete, jq.Filter{Queue: r.queue, After: after}, &done)
+	}
+	if err != nil {
+		return fmt.Errorf("jobs of the queue %s are left, remove them by jobs cancel and jobs rm: %w", r.queue, err)
+	}
+	return nil
+}
+
+// each repeats a call on a filter until nothing is left to change, and counts what it has changed.
+func each(ctx context.Context, call func(context.Context, jq.Filter, int) ([]jq.Outcome, error), filter jq.Filter, done *atomic.Int64) error {
+	for {
+		outcomes, err := call(ctx, filter, portion)
+		if err != nil {
+			return err
+		}
+		done.Add(int64(len(outcomes)))
+		if len(outcomes) < portion {
+			return nil
+		}
+		filter.After = outcomes[portion-1].ID
+	}
+}
+
+// portion is how many jobs are listed or deleted by one call.
+const portion = 1000
+
+// ids know where the jobs of a run begin. What earlier runs have left dead lies before them, and need not be walked over.
+type ids struct {
+	mu    sync.Mutex // guards what follows
+	first int64      // or 0
+	doubt bool       // a call has failed, which may have added jobs all the same
+}
+
+// note is middleware.
+func (i *ids) note(next jq.EnqueueFunc) jq.EnqueueFunc {
+	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+		added, err := next(ctx, req)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if err != nil {
+			i.doubt = true
+		}
+		for _, a := range added {
+			if i.first == 0 || a.ID < i.first {
+				i.first = a.ID
+			}
+		}
+		return added, err
+	}
+}
+
+// before is an id that is smaller than all of the run's.
+func (i *ids) before() int64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.doubt:
+		return 0
+	case i.first == 0: // there are none
+		return math.MaxInt64
+	}
+	return i.first - 1
+}
