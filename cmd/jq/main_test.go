@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/race"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scripts in testdata expect with what the commands print now")
@@ -79,7 +80,7 @@ func exits(want string, args []string) int {
 
 // Each script compares whole outputs.
 func TestScripts(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("two hundred processes, one after the other, are left to the pass without the race detector")
 	}
 	testscript.Run(t, testscript.Params{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/race"
 )
 
 // The faults, in the words of the figures.
@@ -38,6 +39,14 @@ var (
 	}
 )
 
+// longestPause is how many runs are waited for, at most, between two faults: fewer under the race detector, where they take long.
+func longestPause() int {
+	if race.Enabled {
+		return 10
+	}
+	return 26
+}
+
 // A step is a fault, and what was drawn for it.
 type step struct {
 	fault  string
@@ -54,7 +63,7 @@ func drawn(seed uint64, faults map[string]int) []step {
 	for _, fault := range []string{killWorker, endWorker, stopWorker, killProducer, killServer, endSession, cutNetwork, holdNetwork} {
 		for range faults[fault] {
 			steps = append(steps, step{
-				fault, 1 + rng.IntN(longestPause), rng.IntN(1000), rng.IntN(2) == 0, time.Duration(rng.IntN(600)) * time.Millisecond,
+				fault, 1 + rng.IntN(longestPause()), rng.IntN(1000), rng.IntN(2) == 0, time.Duration(rng.IntN(600)) * time.Millisecond,
 			})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/conformance/model"
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/race"
 )
 
 // broken is the reference model with faults, as an adapter of the suite.
@@ -45,7 +46,7 @@ func TestTheUnbrokenModelPasses(t *testing.T) {
 // A suite that a broken store passes is broken itself: each mutant breaks one rule, and a case of that rule, run alone,
 // must notice.
 func TestMutantsAreKilled(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("broken stores are left to the pass without the race detector: what is looked for in them is no race")
 	}
 	mutants := model.Faults()

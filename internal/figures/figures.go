@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/seed-ed332417/jq/internal/race"
 )
 
 // file is the environment variable that names the file to which figures are added.
@@ -26,9 +28,17 @@ func Print(t logger, format string, args ...any) {
 	if name == "" {
 		return
 	}
-	if err := appendLine(name, folder()+pass+": "+line); err != nil {
+	if err := appendLine(name, folder()+pass()+": "+line); err != nil {
 		t.Errorf("writing a figure to the file that %s names: %v", file, err)
 	}
+}
+
+// pass tells the run under the race detector from the one without, where both have figures of one test.
+func pass() string {
+	if race.Enabled {
+		return " (race)"
+	}
+	return ""
 }
 
 // folder is the name of the package under test, in whose folder go test runs it.

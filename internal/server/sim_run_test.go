@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/server"
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -73,7 +74,7 @@ func chosenSeeds(t *testing.T) []uint64 {
 		return slices.Repeat([]uint64{seed}, number(t, timesVar, defaultTimes))
 	}
 	usual := defaultSeeds
-	if underRace {
+	if race.Enabled {
 		usual = racingSeeds
 	}
 	seeds := make([]uint64, number(t, seedsVar, usual))

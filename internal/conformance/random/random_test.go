@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/conformance/model"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -43,7 +44,7 @@ var beyond = map[model.Fault]string{
 const tries = 150
 
 func TestFaultsAreFound(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("broken stores are left to the pass without the race detector: what is looked for in them is no race")
 	}
 	for _, m := range model.Faults() {

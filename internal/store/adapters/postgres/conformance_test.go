@@ -8,6 +8,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres"
 	"github.com/seed-ed332417/jq/jqtest"
@@ -16,7 +17,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	a := adapter(pgtest.DSN(t), postgres.Options{})
-	if !underRace {
+	if !race.Enabled {
 		jqtest.Run(t, a)
 		return
 	}
@@ -28,7 +29,7 @@ func TestConformance(t *testing.T) {
 // Through a pooling proxy every transaction may meet another server, and the servers many clients. What random sequences would
 // compare, one call at a time, is the same as without the proxy.
 func TestConformanceThroughAPooler(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("not under the race detector: the same code as without the proxy, and slow")
 	}
 	t.Parallel()

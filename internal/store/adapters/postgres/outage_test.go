@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -48,7 +49,7 @@ func noLeaks(t *testing.T) {
 // third time one session of it, after which it starts anew by itself.
 func TestServerDiesInMidCall(t *testing.T) {
 	deaths := 15
-	if underRace {
+	if race.Enabled {
 		deaths = 5
 	}
 	noLeaks(t)
@@ -105,7 +106,7 @@ func TestServerAway(t *testing.T) {
 // sessionsEnd ends sessions under load, one or all of them.
 func sessionsEnd(t *testing.T, c *pgtest.Cluster) {
 	ends := 300
-	if underRace {
+	if race.Enabled {
 		ends = 100
 	}
 	stores := []*Store{openOn(t, c.DSN, "store"), openOn(t, c.TCP, "store")}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -263,7 +264,7 @@ func (c *child) readSome(t *testing.T, into ledger, most int) {
 
 func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 	kills := 50
-	if underRace {
+	if race.Enabled {
 		kills = 15
 	}
 	dsn := pgtest.DSN(t)

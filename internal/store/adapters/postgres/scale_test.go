@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -157,7 +158,7 @@ func measuredCalls() []measured {
 // What a call costs must not grow with jobs that it has nothing to do with, nor with how many more of its own wait, whatever
 // the server believes to know of the table.
 func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("millions of jobs are left to the pass without the race detector")
 	}
 	const many = 1_000_000

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
@@ -51,7 +52,7 @@ func TestSearchFindsTheFirst(t *testing.T) {
 	})
 	t.Logf("%d jobs", len(all))
 	filters := 150
-	if underRace {
+	if race.Enabled {
 		filters = 30
 	}
 	for range filters {

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/conformance/linear"
 	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
@@ -167,7 +168,7 @@ func (p patient) List(ctx context.Context, filter store.Filter, page store.Page)
 // the answers that the suite itself loses, the network loses them after the commit.
 func TestHistoriesWithStolenAnswers(t *testing.T) {
 	histories := 200
-	if underRace {
+	if race.Enabled {
 		histories = 30
 	}
 	var stolen, passed atomic.Int64

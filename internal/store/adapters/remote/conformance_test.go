@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres"
@@ -104,7 +105,7 @@ func inPostgres(dsn string) func() place {
 
 func TestConformanceOverMemory(t *testing.T) {
 	exclude := map[string]string{"Reopen/": "memory keeps nothing beyond its process"}
-	if !underRace {
+	if !race.Enabled {
 		jqtest.Run(t, remoteTo(inMemory, exclude))
 		return
 	}
@@ -118,14 +119,14 @@ func TestConformanceOverMemory(t *testing.T) {
 }
 
 func TestConformanceOverSQLite(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("not under the race detector: SQLite in Go is many times slower there, and this side is the same as over memory")
 	}
 	casesAndHistories(t, remoteTo(inSQLite(t), nil))
 }
 
 func TestConformanceOverPostgres(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("not under the race detector: this side is the same as over memory")
 	}
 	casesAndHistories(t, remoteTo(inPostgres(pgtest.DSN(t)), nil))

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
 // TestLargestCalls travel as they are: 8 MiB of documents that are the longest when they are written into JSON once more.
 func TestLargestCalls(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("not under the race detector: a hundred megabytes of JSON take too long there")
 	}
 	server, err := serve(memory.New(memory.Options{}), httpapi.Options{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/jqtest"
 )
@@ -47,7 +48,7 @@ func adapter(t *testing.T) jqtest.Adapter {
 }
 
 func TestConformance(t *testing.T) {
-	if !underRace {
+	if !race.Enabled {
 		jqtest.Run(t, adapter(t))
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -213,7 +214,7 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 
 func TestCopyOfAnyMomentIsSound(t *testing.T) {
 	copies := 20
-	if underRace {
+	if race.Enabled {
 		copies = 5
 	}
 	path, folder := newPath(t), t.TempDir()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -93,7 +94,7 @@ func TestFixedFileIsRefusedAndPasses(t *testing.T) {
 func TestFileFixedWhileOpen(t *testing.T) {
 	for suffix, refuses := range map[string]bool{"": false, "-wal": true, "-shm": true, ".lock": false} {
 		t.Run("jobs.db"+suffix, func(t *testing.T) {
-			if underRace && suffix == "-shm" {
+			if race.Enabled && suffix == "-shm" {
 				leftOut(t, "under the race detector", errors.New("the memory that can not be written to is met in its own code, and ends the process"))
 			}
 			path := newPath(t)

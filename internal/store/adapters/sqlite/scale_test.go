@@ -10,6 +10,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -61,7 +62,7 @@ func pages(t *testing.T, s *Store, run func(*txn) error) int {
 
 // What a call costs must not grow with jobs that it has nothing to do with, nor with how many more of its own wait.
 func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("a million jobs of each sort take minutes under the race detector: go test without it runs this")
 	}
 	const many = 1_000_000

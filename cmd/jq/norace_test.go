@@ -1,6 +1,0 @@
-//go:build !race
-
-package main
-
-// underRace says that the race detector runs, under which a process takes long to start.
-const underRace = false
