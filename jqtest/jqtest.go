@@ -73,9 +73,12 @@ func Cases(t *testing.T, a Adapter) {
 // Random plays random sequences of all operations and compares the store with a reference model after each.
 func Random(t *testing.T, a Adapter) { random.Run(t, a) }
 
+// perStore is how many histories share a store: making one takes a database longer than a history.
+const perStore = 10
+
 // Linear records so many concurrent histories and checks that they are linearizable.
 func Linear(t *testing.T, a Adapter, histories int) {
-	report, err := linear.Check(t.Context(), a, linear.Options{Histories: histories})
+	report, err := linear.Check(t.Context(), a, linear.Options{Histories: histories, PerStore: perStore})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,41 @@ import (
 	"github.com/seed-ed332417/jq/internal/figures"
 )
 
-// minOps is how many operations a run plays at least.
-const minOps = 20_000
+// minOps is how many operations a run plays at least, in lanes at the same time: a store that waits for a disk or a server leaves
+// the processors to others.
+const (
+	minOps = 20_000
+	lanes  = 2
+)
 
 // Run plays scripts on stores of the adapter, each on a fresh one. It fails where a store and the model differ, with the
 // shortest script found and what to pass to go test to play it again, and where what it tried was too little.
 func Run(t *testing.T, a conformance.Adapter) {
 	t.Helper()
+	var tallies [lanes]*tally
+	t.Run("Lane", func(t *testing.T) {
+		for i := range tallies {
+			tallies[i] = newTally()
+			t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+				t.Parallel()
+				playMany(t, a, tallies[i])
+			})
+		}
+	})
 	tried := newTally()
-	for tried.ops < minOps {
+	for _, lane := range tallies {
+		tried.add(lane)
+	}
+	figures.Print(t, "%s: %d operations in %d random sequences agree with the reference model", t.Name(), tried.ops, tried.scripts)
+	t.Logf("how often each operation met each phase:\n%s", tried.table())
+	for _, gap := range tried.gaps() {
+		t.Errorf("the scripts have not tried enough: %s", gap)
+	}
+}
+
+// playMany plays a lane's share of the operations.
+func playMany(t *testing.T, a conformance.Adapter, tried *tally) {
+	for tried.ops < minOps/lanes {
 		before := tried.ops
 		rapid.Check(t, func(rt *rapid.T) {
 			if err := play(rt.Context(), a, scripts.Draw(rt, "script"), tried); err != nil {
@@ -36,11 +62,6 @@ func Run(t *testing.T, a conformance.Adapter) {
 		if tried.ops == before {
 			t.Fatal("no operation was played: -rapid.checks must not be zero")
 		}
-	}
-	figures.Print(t, "%s: %d operations in %d random sequences agree with the reference model", t.Name(), tried.ops, tried.scripts)
-	t.Logf("how often each operation met each phase:\n%s", tried.table())
-	for _, gap := range tried.gaps() {
-		t.Errorf("the scripts have not tried enough: %s", gap)
 	}
 }
 

@@ -31,6 +31,15 @@ type tally struct {
 
 func newTally() *tally { return &tally{cells: map[cell]int{}} }
 
+// add counts what another tally has counted.
+func (t *tally) add(other *tally) {
+	t.ops += other.ops
+	t.scripts += other.scripts
+	for c, n := range other.cells {
+		t.cells[c] += n
+	}
+}
+
 // outcome counts what became of an item, and moves the job to its new phase, which the next item of the call meets.
 func (t *tally) outcome(op store.Op, now map[int64]store.State, o store.Outcome) {
 	phase, found := now[o.ID]
