@@ -9,7 +9,7 @@ import (
 
 // Queues is part of the contract.
 func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
-	return call(ctx, s, nil, s.with.page, (*txn).queues)
+	return read(ctx, s, nil, (*txn).queues)
 }
 
 // The names of the queues that have jobs of a sort, each found by one step from the name before it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,61 +19,86 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Openings are what begins the store's transactions, in one message each: time-outs that end with the transaction, then a
-// look at the clock. A row has four columns: the present, when the message had arrived, and the bounds of the snapshot.
+// Openings are what begins the store's transactions, in one message each. The row that answers has four columns: the present,
+// when the message had arrived, and the bounds of the snapshot.
 type openings struct {
-	write, claim, read, beat, page, bulk opening
+	write, beat, claim, get opening // for statements that come again and again
+	bulk, page, count       opening // for statements made for a filter
 }
 
 // An opening is how a transaction begins, and on whose connections.
 type opening struct {
-	db   *sqlx.DB
-	text string
+	db       *sqlx.DB
+	text     string
+	prepares bool // its statements are planned once in a session
 }
 
-// openings writes them out. Heartbeats have connections of their own: they wait behind no other call.
-//
-// A writer has its transaction id before it reads the clock: what it makes due by that time can then not appear before a
-// moment at which every older transaction had ended (see cursor.go). A claim makes nothing due.
+// A setting is one of the server's, for a session or a transaction of the store.
+type setting struct{ name, value string }
+
+// settings are those under which the store's statements are planned and run: time-outs, and ways that are forbidden.
 //
 // Writers find rows by their ids, and what looks for the first jobs of a sort goes through an index in its order, whatever
 // the statistics say of a table that was small or empty when they were taken: for any other way, the time grows with what has
-// been done before. Only counts, which need every row, are free to choose. A way that is forbidden, and taken since there is no
-// other, is priced so high that the server would compile the statement, which takes longer than to run it.
+// been done before. A way that is forbidden, and taken since there is no other, is priced so high that the server would compile
+// the statement, which takes longer than to run it.
+func (o Options) settings() []setting {
+	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	all := []setting{
+		{"statement_timeout", millis(o.Timeout)},
+		{"lock_timeout", millis(o.LockTimeout)},
+		{"idle_in_transaction_session_timeout", millis(o.Timeout)},
+		{"jit", "off"},
+	}
+	for _, way := range costly {
+		all = append(all, setting{way, "off"})
+	}
+	return all
+}
+
+// costly are the ways that nothing but a count may go, which needs every row.
+var costly = []string{
+	"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan", "enable_sort", "enable_incremental_sort",
+}
+
+// openings writes them out. Heartbeats have connections of their own: they wait behind no other call. The store's own sessions
+// have the settings. A proxy's sessions are everybody's: each transaction brings the settings along, and prepares nothing.
+//
+// A writer has its transaction id before it reads the clock: what it makes due by that time can then not appear before a
+// moment at which every older transaction had ended (see cursor.go). A claim makes nothing due.
 func (s *Store) openings(o Options) openings {
-	limits := fmt.Sprintf(`
-		SET LOCAL statement_timeout = %d;
-		SET LOCAL lock_timeout = %d;
-		SET LOCAL idle_in_transaction_session_timeout = %d;`,
-		o.Timeout.Milliseconds(), o.LockTimeout.Milliseconds(), o.Timeout.Milliseconds())
-	const byIndex = `
-		SET LOCAL jit = off;
-		SET LOCAL enable_seqscan = off;
-		SET LOCAL enable_hashjoin = off;
-		SET LOCAL enable_mergejoin = off;`
-	const inOrder = byIndex + `
-		SET LOCAL enable_bitmapscan = off;
-		SET LOCAL enable_sort = off;
-		SET LOCAL enable_incremental_sort = off;`
 	const snapshot = `
 			pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint
 		FROM pg_current_snapshot() AS snapshot`
-	writing := func(settings string) string {
+	var settings, free strings.Builder
+	if o.Pooled {
+		for _, one := range o.settings() {
+			fmt.Fprintf(&settings, "SET LOCAL %s = %s; ", one.name, one.value)
+		}
+	}
+	for _, way := range costly {
+		fmt.Fprintf(&free, "SET LOCAL %s = on; ", way)
+	}
+	const each = `SET LOCAL plan_cache_mode = auto; ` // each statement is planned for its arguments
+	writing := func(also string) string {
 		return `
-		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + settings + `
+		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ` + settings.String() + also + `
 		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),` + snapshot
 	}
 	claiming := `
-		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;` + limits + inOrder + `
+		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ` + settings.String() + `
 		SELECT clock_timestamp(), statement_timestamp(),` + snapshot
-	reading := func(settings string) string {
+	reading := func(also string) string {
 		return `
-		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;` + limits + settings + `
+		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + settings.String() + also + `
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0`
 	}
+	own := !o.Pooled
 	return openings{
-		write: opening{s.db, writing(byIndex)}, beat: opening{s.beats, writing(byIndex)}, bulk: opening{s.db, writing(inOrder)},
-		claim: opening{s.db, claiming}, read: opening{s.db, reading(``)}, page: opening{s.db, reading(inOrder)},
+		write: opening{s.db, writing(``), own}, beat: opening{s.beats, writing(``), own},
+		claim: opening{s.db, claiming, own}, get: opening{s.db, reading(``), own},
+		bulk: opening{s.db, writing(each), false}, page: opening{s.db, reading(each), false},
+		count: opening{s.db, reading(each + free.String()), false},
 	}
 }
 
@@ -89,7 +115,7 @@ func write[T any](ctx context.Context, s *Store, invalid error, run func(t *txn)
 
 // read runs a call that changes nothing on one snapshot of the database.
 func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
-	return call(ctx, s, invalid, s.with.read, run)
+	return call(ctx, s, invalid, s.with.get, run)
 }
 
 func call[T any](ctx context.Context, s *Store, invalid error, with opening, run func(t *txn) (T, error)) (T, error) {
@@ -170,7 +196,9 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		}
 		t := &txn{s: s, tx: conn, conn: conn, open: true}
 		t.ctx, t.cancel = context.WithTimeoutCause(ctx, s.options.Timeout+lingering, errSilent)
-		err = t.start(with.text)
+		if err = prepares(conn, with.prepares); err == nil {
+			err = t.start(with.text)
+		}
 		if err == nil {
 			return t, nil
 		}

@@ -38,7 +38,10 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, ctx.Err()
 	}
 	l.stands()
-	return conn, err
+	if err != nil {
+		return nil, err
+	}
+	return newSession(conn), nil
 }
 
 // A line is the connection under one of the driver's. Once it stands, the driver dials only in order to cancel.

@@ -18,6 +18,7 @@ import (
 const (
 	codeSerialization  = "40001"
 	codeDeadlock       = "40P01"
+	codeStalePlan      = "0A000"
 	codeLockTimeout    = "55P03"
 	codeCancelled      = "57014"
 	codeWrongPassword  = "28P01"
@@ -30,6 +31,7 @@ const (
 	codeFull           = "53100"
 	codeTooMany        = "53300"
 	codeNotNow         = "57P03"
+	codeProtocol       = "08P01"
 	classConnection    = "08"
 	classIntervention  = "57"
 	classSystem        = "58"
@@ -66,7 +68,7 @@ func committed(err error) error {
 // passing says that the same call may succeed at once: it was in the way of another.
 func passing(err error) bool {
 	code := codeOf(err)
-	return (code == codeSerialization || code == codeDeadlock) && errors.Is(err, store.ErrUnavailable)
+	return (code == codeSerialization || code == codeDeadlock || code == codeStalePlan) && errors.Is(err, store.ErrUnavailable)
 }
 
 // advice is what to do, for errors that people meet.
@@ -92,6 +94,8 @@ func advice(err error) string {
 		return "the server has no connection left, use fewer (MaxConns): "
 	case codeNotNow:
 		return "the server is starting or stopping, try again soon: "
+	case codeProtocol:
+		return "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL): "
 	case "":
 		return adviceOnConnection(err)
 	default:

@@ -67,7 +67,7 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64, leases po
 
 // Count is part of the contract.
 func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	return read(ctx, s, filter.Check(), func(t *txn) (store.Counts, error) { return t.count(filter) })
+	return call(ctx, s, filter.Check(), s.with.count, func(t *txn) (store.Counts, error) { return t.count(filter) })
 }
 
 func (t *txn) count(filter store.Filter) (store.Counts, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
@@ -45,6 +46,7 @@ func metered(t *testing.T, s *Store) *meter {
 	config, err := pq.NewConfig(pgtest.DSN(t))
 	require.NoError(t, err)
 	config.BinaryParameters = true
+	config.Options = s.options.startup()
 	m := &meter{t: t, schema: s.schema}
 	m.Connector, err = pq.NewConnectorConfig(config)
 	require.NoError(t, err)
@@ -74,19 +76,7 @@ func (m *meter) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &meteredConn{c.(connection), m}, nil
-}
-
-// A connection is what the driver's connections can do.
-type connection interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ExecerContext
-	driver.NamedValueChecker
-	driver.Pinger
-	driver.QueryerContext
-	driver.SessionResetter
-	driver.Validator
+	return newSession(&meteredConn{c.(connection), m}), nil
 }
 
 type meteredConn struct {
@@ -106,13 +96,69 @@ func (c *meteredConn) ExecContext(ctx context.Context, query string, args []driv
 	return c.connection.ExecContext(ctx, query, args)
 }
 
+// PrepareContext is part of driver.ConnPrepareContext.
+func (c *meteredConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt, err := c.connection.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return &meteredStmt{Stmt: stmt, statement: stmt.(statement), c: c, query: query}, nil
+}
+
+// A meteredStmt is a statement that is planned for whatever its arguments will be.
+type meteredStmt struct {
+	driver.Stmt
+	statement
+	c     *meteredConn
+	query string
+}
+
+// QueryContext is part of driver.StmtQueryContext.
+func (s *meteredStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	s.count(ctx, args)
+	return s.statement.QueryContext(ctx, args)
+}
+
+// ExecContext is part of driver.StmtExecContext.
+func (s *meteredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	s.count(ctx, args)
+	return s.statement.ExecContext(ctx, args)
+}
+
+// count adds what the plan of the prepared statement visits.
+func (s *meteredStmt) count(ctx context.Context, args []driver.NamedValue) {
+	s.c.m.mu.Lock()
+	defer s.c.m.mu.Unlock()
+	if !s.c.m.counting {
+		return
+	}
+	values := make([]string, len(args))
+	for i, arg := range args {
+		switch v := arg.Value.(type) {
+		case time.Time:
+			values[i] = pq.QuoteLiteral(string(pq.FormatTimestamp(v)))
+		case []byte:
+			values[i] = pq.QuoteLiteral(string(v))
+		default:
+			values[i] = pq.QuoteLiteral(fmt.Sprint(v))
+		}
+	}
+	s.c.run(ctx, `PREPARE measured AS `+s.query)
+	s.c.visits(ctx, `EXECUTE measured (`+strings.Join(values, ", ")+`)`, nil)
+	s.c.run(ctx, `DEALLOCATE measured`)
+}
+
 // count adds what the statement visits, if it is about the store's tables: openings and commits are not.
 func (c *meteredConn) count(ctx context.Context, query string, args []driver.NamedValue) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	if !c.m.counting || !strings.Contains(query, c.m.schema+".") {
-		return
+	if c.m.counting && strings.Contains(query, c.m.schema+".") {
+		c.visits(ctx, query, args)
 	}
+}
+
+// visits runs the statement in order to see what it visits, and undoes it.
+func (c *meteredConn) visits(ctx context.Context, query string, args []driver.NamedValue) {
 	c.run(ctx, `SAVEPOINT explained`)
 	rows, err := c.connection.QueryContext(ctx, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args)
 	require.NoError(c.m.t, err, query)

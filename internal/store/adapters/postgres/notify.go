@@ -190,7 +190,7 @@ func (h *hub) poll() {
 
 // lookAround tells of every queue with waiting jobs.
 func (h *hub) lookAround() {
-	names, err := once(h.ctx, h.s, h.s.with.read, (*txn).waitingQueues)
+	names, err := once(h.ctx, h.s, h.s.with.get, (*txn).waitingQueues)
 	if err == nil {
 		h.Tell(names...)
 	}

@@ -170,6 +170,9 @@ func (s *Store) connect(config pq.Config) error {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = s.options.Timeout
 	}
+	if !s.options.Pooled {
+		config.Options += s.options.startup()
+	}
 	s.db, s.beats, s.callers = open(connector{config}, s.options.MaxConns), open(connector{config}, 2), open(callers, 0)
 	return nil
 }

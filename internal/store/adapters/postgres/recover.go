@@ -11,7 +11,7 @@ import (
 
 // RecoverExpiredLeases is part of the contract.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
-	return call(ctx, s, req.Check(), s.with.bulk, func(t *txn) ([]store.Recovered, error) { return t.recover(req) })
+	return write(ctx, s, req.Check(), func(t *txn) ([]store.Recovered, error) { return t.recover(req) })
 }
 
 func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {

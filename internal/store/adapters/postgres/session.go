@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// mostPrepared is how many statements are kept in a session. The store has fewer that come again.
+const mostPrepared = 64
+
+// A session is a connection of the store's own that plans its statements once: for a call about one job, planning takes the
+// server several times as long as running. Nothing is prepared for a single use.
+type session struct {
+	connection
+	prepares bool                 // in the present transaction
+	seen     map[string]bool      // statements that came once
+	prepared map[string]statement // those that came again
+	stale    bool                 // the server has other tables now
+}
+
+// startup are the settings of a session. A prepared statement is planned at once for whatever its arguments will be.
+func (o Options) startup() string {
+	var text strings.Builder
+	for _, one := range append(o.settings(), setting{"plan_cache_mode", "force_generic_plan"}) {
+		fmt.Fprintf(&text, " -c %s=%s", one.name, one.value)
+	}
+	return text.String()
+}
+
+// A connection is what the driver's connections can do.
+type connection interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// A statement is what the driver's prepared statements can do.
+type statement interface {
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+func newSession(conn driver.Conn) *session {
+	return &session{connection: conn.(connection), seen: map[string]bool{}, prepared: map[string]statement{}}
+}
+
+// prepares says of the connection whether the statements that follow are prepared.
+func prepares(conn *sqlx.Conn, whether bool) error {
+	return conn.Raw(func(conn any) error {
+		if own, ok := conn.(*session); ok {
+			own.prepares = whether
+		}
+		return nil
+	})
+}
+
+// QueryContext is part of driver.QueryerContext.
+func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	stmt, err := s.statement(ctx, query, args)
+	if err != nil {
+		return nil, s.noted(err)
+	}
+	if stmt == nil {
+		return s.connection.QueryContext(ctx, query, args)
+	}
+	rows, err := stmt.QueryContext(ctx, args)
+	return rows, s.noted(err)
+}
+
+// ExecContext is part of driver.ExecerContext.
+func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	stmt, err := s.statement(ctx, query, args)
+	if err != nil {
+		return nil, s.noted(err)
+	}
+	if stmt == nil {
+		return s.connection.ExecContext(ctx, query, args)
+	}
+	result, err := stmt.ExecContext(ctx, args)
+	return result, s.noted(err)
+}
+
+// statement is the prepared one, or nil where the text is to be sent.
+func (s *session) statement(ctx context.Context, query string, args []driver.NamedValue) (statement, error) {
+	if !s.prepares || len(args) == 0 {
+		return nil, nil
+	}
+	if found, ok := s.prepared[query]; ok {
+		return found, nil
+	}
+	if !s.seen[query] || len(s.prepared) == mostPrepared {
+		s.seen[query] = true
+		return nil, nil
+	}
+	stmt, err := s.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	s.prepared[query] = stmt.(statement)
+	return s.prepared[query], nil
+}
+
+// noted passes the error on. A statement that was prepared for the tables as they were is of no use any more, nor are others.
+func (s *session) noted(err error) error {
+	s.stale = s.stale || codeOf(err) == codeStalePlan
+	return err
+}
+
+// IsValid is part of driver.Validator: a connection that is not is used no more.
+func (s *session) IsValid() bool { return !s.stale && s.connection.IsValid() }
