@@ -1,0 +1,71 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/bench/internal/peers"
+	"github.com/seed-ed332417/jq/bench/internal/report"
+	"github.com/seed-ed332417/jq/bench/internal/rounds"
+)
+
+// Every peer that needs nothing installed plays every scenario, tiny, and the end of every job is found in its store.
+func TestPeersFinishEveryJob(t *testing.T) {
+	var ids []string
+	for _, p := range peers.All() {
+		if !p.Node {
+			ids = append(ids, p.ID())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "rounds.json")
+	var out, errs strings.Builder
+	args := []string{"--peers", strings.Join(ids, ","), "--rounds", "1", "--jobs", "300", "--duration", "100ms", "--json", file}
+	require.NoError(t, run(t.Context(), args, &out, &errs), "what was said:\n%s", &errs)
+
+	r, err := report.Read(file)
+	require.NoError(t, err)
+	played := map[string]int64{}
+	for _, one := range r.Results {
+		played[one.Peer+" "+one.Scenario] = one.Jobs
+	}
+	for _, p := range peers.All() {
+		if p.Node || strings.Contains(errs.String(), p.ID()+" is left out") {
+			continue
+		}
+		for _, scenario := range rounds.Scenarios() {
+			if scenario.Unfit(p) == "" {
+				require.Positive(t, played[p.ID()+" "+scenario.Name], "jobs of %s in %s; what was said:\n%s", p.ID(), scenario.Name, &errs)
+			}
+		}
+	}
+}
+
+func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--peers jq-postgres,sidekiq", `--peers: there is no "sidekiq": want some of `},
+		{"--scenarios drian", `--scenarios: there is no "drian": want some of bulk, `},
+		{"--rounds 0", "--rounds and --jobs begin at 1"},
+		{"--duration 1ms", "--duration 1ms is too short"},
+		{"now", "bench takes no arguments"},
+	} {
+		var errs strings.Builder
+		err := run(t.Context(), strings.Fields(c.args), &errs, &errs)
+		require.ErrorContains(t, err, c.want, "bench %s", c.args)
+	}
+}
+
+func TestPeersAreChosenByNameOrStore(t *testing.T) {
+	var errs strings.Builder
+	o, err := parse([]string{"--peers", "sqlite,river"}, &errs)
+	require.NoError(t, err)
+	var ids []string
+	for _, p := range o.Peers {
+		ids = append(ids, p.ID())
+	}
+	require.Contains(t, ids, "river-postgres")
+	require.Contains(t, ids, "jq-sqlite")
+	require.NotContains(t, ids, "jq-postgres")
+}

@@ -1,0 +1,98 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// A Ledger remembers which jobs were begun. It is safe for use by many goroutines, and cheap beside the fastest queue.
+type Ledger struct {
+	pages [maxPages]atomic.Pointer[page]
+	count atomic.Int64
+	again atomic.Int64
+	times []atomic.Int64 // when each job was begun, if that is asked for
+}
+
+const (
+	pageBits = 1 << 16
+	maxPages = 1 << 14 // a thousand million jobs
+)
+
+type page [pageBits / 64]atomic.Uint64
+
+// NewLedger is an empty one. It keeps the times of the first so many jobs.
+func NewLedger(times int) *Ledger { return &Ledger{times: make([]atomic.Int64, times)} }
+
+// Begin notes that the job is begun. A number that can not be is a mistake of the peer's adapter.
+func (l *Ledger) Begin(number int64) {
+	if number < 0 || number >= maxPages*pageBits {
+		panic(fmt.Sprintf("a job has the number %d: numbers run from 0 to %d", number, maxPages*pageBits-1))
+	}
+	if number < int64(len(l.times)) {
+		l.times[number].CompareAndSwap(0, time.Now().UnixNano())
+	}
+	word, bit := &l.page(number)[number%pageBits/64], uint64(1)<<(number%64)
+	if word.Or(bit)&bit != 0 {
+		l.again.Add(1)
+		return
+	}
+	l.count.Add(1)
+}
+
+func (l *Ledger) page(number int64) *page {
+	at := &l.pages[number/pageBits]
+	if p := at.Load(); p != nil {
+		return p
+	}
+	at.CompareAndSwap(nil, new(page))
+	return at.Load()
+}
+
+// Count is how many different jobs were begun.
+func (l *Ledger) Count() int64 { return l.count.Load() }
+
+// Again is how often a job was begun once more.
+func (l *Ledger) Again() int64 { return l.again.Load() }
+
+// Began is when the job was begun, or zero.
+func (l *Ledger) Began(number int) time.Time {
+	if at := l.times[number].Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
+// Missing is the first of so many jobs that was not begun, or −1.
+func (l *Ledger) Missing(jobs int64) int64 {
+	for number := int64(0); number < jobs; number += 64 {
+		begun := l.page(number)[number%pageBits/64].Load()
+		if first := number + int64(bits.TrailingZeros64(^begun)); ^begun != 0 && first < jobs {
+			return first
+		}
+	}
+	return -1
+}
+
+// Await returns when so many different jobs were begun.
+func (l *Ledger) Await(ctx context.Context, jobs int64) error {
+	return Until(ctx, func() (bool, error) { return l.Count() >= jobs, nil })
+}
+
+// Until asks every millisecond until the answer is yes.
+func Until(ctx context.Context, ask func() (bool, error)) error {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for {
+		if yes, err := ask(); yes || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+	}
+}

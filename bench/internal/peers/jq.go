@@ -1,0 +1,114 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/bench/internal/peer"
+	"github.com/seed-ed332417/jq/postgres"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+const jqSettings = "slots as handlers, a buffer of 4,000 jobs, all else as by default; single calls by Client.Enqueue, bulk by EnqueueMany"
+
+func jqPeers() []peer.Peer {
+	return []peer.Peer{
+		{
+			Name: "jq", Store: peer.Postgres, Handlers: jqHandlers, Keeps: true, Settings: "sqlx and lib/pq; " + jqSettings,
+			Open: func(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+				s, err := postgres.Open(ctx, p.DSN, nil)
+				return openJQ(s, err, started)
+			},
+		},
+		{
+			Name: "jq", Store: peer.SQLite, Handlers: jqHandlers, Keeps: true, Settings: "modernc, synchronous=FULL; " + jqSettings,
+			Open: func(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+				s, err := sqlite.Open(ctx, filepath.Join(p.Folder, "jobs.db"), nil)
+				return openJQ(s, err, started)
+			},
+		},
+		{
+			Name: "jq", Store: peer.Memory, Handlers: jqHandlers, Keeps: true, Settings: jqSettings,
+			Open: func(_ context.Context, _ peer.Place, started func(int64)) (peer.Queue, error) {
+				return openJQ(jq.NewMemory(nil), nil, started)
+			},
+		},
+	}
+}
+
+const jqHandlers, jqBuffer = 1000, 4000
+
+// jqQueue is jq as an application uses it: a client and a server in one process.
+type jqQueue struct {
+	store    jq.Store
+	client   *jq.Client
+	handlers jq.Handlers
+	server   *jq.Server
+}
+
+func openJQ(s jq.Store, err error, started func(int64)) (peer.Queue, error) {
+	if err != nil {
+		return nil, err
+	}
+	q := &jqQueue{store: s, client: jq.NewClient(s, nil)}
+	jq.Handle(&q.handlers, func(_ context.Context, _ *jq.Run, job peer.Job) error {
+		started(job.Number)
+		return nil
+	})
+	return q, nil
+}
+
+func (q *jqQueue) Enqueue(ctx context.Context, load peer.Load) error {
+	return load.Spread(ctx, func(ctx context.Context, first int64, jobs int) error {
+		if load.Batch == 1 {
+			_, err := q.client.Enqueue(ctx, peer.NewJob(first), nil)
+			return err
+		}
+		items := make([]jq.Item, jobs)
+		for i := range items {
+			items[i].Payload = peer.NewJob(first + int64(i))
+		}
+		_, err := q.client.EnqueueMany(ctx, items, nil)
+		return err
+	})
+}
+
+func (q *jqQueue) Work(ctx context.Context, handlers int) error {
+	server, err := jq.NewServer(q.store, &q.handlers, &jq.ServerOptions{
+		Slots: handlers, Buffer: jqBuffer, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	q.server = server
+	return server.Start(ctx)
+}
+
+func (q *jqQueue) Count(ctx context.Context) (peer.Counts, error) {
+	counts, err := q.store.Count(ctx, jq.Filter{})
+	if err != nil {
+		return peer.Counts{}, err
+	}
+	var c peer.Counts
+	for _, queue := range counts.Queues {
+		for phase, jobs := range queue.Jobs {
+			if phase == jq.Succeeded {
+				c.Finished += jobs
+			} else {
+				c.Unfinished += jobs
+			}
+		}
+	}
+	return c, nil
+}
+
+func (q *jqQueue) Close(ctx context.Context) error {
+	var err error
+	if q.server != nil {
+		err = q.server.Stop(ctx)
+	}
+	return errors.Join(err, q.store.Close())
+}

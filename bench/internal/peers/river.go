@@ -1,0 +1,119 @@
+package peers
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	riverqueue "github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/seed-ed332417/jq/bench/internal/peer"
+)
+
+func river() []peer.Peer {
+	return []peer.Peer{{
+		Name: "river", Store: peer.Postgres, Version: "v0.51.1", Handlers: 2000, Keeps: true,
+		Settings: "pgx, 20 connections; fetch cooldown 2 ms, no timeout of jobs; single calls by Insert, bulk by InsertManyFast (COPY)",
+		Open:     openRiver,
+	}}
+}
+
+// riverQueue is River on pgx. One client enqueues and works, made anew when the work begins.
+type riverQueue struct {
+	pool    *pgxpool.Pool
+	workers *riverqueue.Workers
+	client  *riverqueue.Client[pgx.Tx]
+	works   bool
+}
+
+type riverWorker struct {
+	riverqueue.WorkerDefaults[peer.Job]
+	started func(number int64)
+}
+
+func (w *riverWorker) Work(_ context.Context, job *riverqueue.Job[peer.Job]) error {
+	w.started(job.Args.Number)
+	return nil
+}
+
+func openRiver(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+	config, err := pgxpool.ParseConfig(p.DSN)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = 20
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	q := &riverQueue{pool: pool, workers: riverqueue.NewWorkers()}
+	riverqueue.AddWorker(q.workers, &riverWorker{started: started})
+	if err := q.prepare(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *riverQueue) prepare(ctx context.Context) error {
+	driver := riverpgxv5.New(q.pool)
+	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return err
+	}
+	q.client, err = riverqueue.NewClient(driver, &riverqueue.Config{Logger: slog.New(slog.DiscardHandler)})
+	return err
+}
+
+func (q *riverQueue) Enqueue(ctx context.Context, load peer.Load) error {
+	return load.Spread(ctx, func(ctx context.Context, first int64, jobs int) error {
+		if load.Batch == 1 {
+			_, err := q.client.Insert(ctx, peer.NewJob(first), nil)
+			return err
+		}
+		params := make([]riverqueue.InsertManyParams, jobs)
+		for i := range params {
+			params[i].Args = peer.NewJob(first + int64(i))
+		}
+		_, err := q.client.InsertManyFast(ctx, params)
+		return err
+	})
+}
+
+func (q *riverQueue) Work(ctx context.Context, handlers int) error {
+	client, err := riverqueue.NewClient(riverpgxv5.New(q.pool), &riverqueue.Config{
+		FetchCooldown: 2 * time.Millisecond,
+		JobTimeout:    -1,
+		Logger:        slog.New(slog.DiscardHandler),
+		Queues:        map[string]riverqueue.QueueConfig{riverqueue.QueueDefault: {MaxWorkers: handlers}},
+		Workers:       q.workers,
+	})
+	if err != nil {
+		return err
+	}
+	q.client, q.works = client, true
+	return client.Start(ctx)
+}
+
+func (q *riverQueue) Count(ctx context.Context) (peer.Counts, error) {
+	var c peer.Counts
+	err := q.pool.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE state <> 'completed'), count(*) FILTER (WHERE state = 'completed')
+		FROM river_job`).Scan(&c.Unfinished, &c.Finished)
+	return c, err
+}
+
+func (q *riverQueue) Close(ctx context.Context) error {
+	defer q.pool.Close()
+	if !q.works {
+		return nil
+	}
+	return q.client.Stop(ctx)
+}

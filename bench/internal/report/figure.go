@@ -1,0 +1,104 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ed332417/jq/bench/internal/rounds"
+)
+
+// A figure is what the rounds of a peer in a scenario come to. It is a rate, or waits.
+type figure struct {
+	runs             int // that count
+	failed           int
+	median, low, top float64    // jobs per second, or the median wait in milliseconds
+	waits            [3]float64 // p50, p95 and p99: the median of each over the rounds
+}
+
+// figure sums up. A failed round counts for nothing but itself.
+func (r *Report) figure(peer, scenario string) figure {
+	var f figure
+	var values []float64
+	var waits [3][]float64
+	for _, one := range r.Results {
+		switch {
+		case one.Peer != peer || one.Scenario != scenario:
+			continue
+		case one.Error != "":
+			f.failed++
+			continue
+		}
+		f.runs++
+		if scenario != rounds.Latency {
+			values = append(values, one.Rate)
+			continue
+		}
+		values = append(values, one.P50)
+		for i, wait := range []float64{one.P50, one.P95, one.P99} {
+			waits[i] = append(waits[i], wait)
+		}
+	}
+	if f.runs == 0 {
+		return f
+	}
+	f.median, f.low, f.top = median(values), slices.Min(values), slices.Max(values)
+	if scenario == rounds.Latency {
+		for i := range waits {
+			f.waits[i] = median(waits[i])
+		}
+	}
+	return f
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// String is the median and the spread, or the waits.
+func (f figure) String() string {
+	text := "–"
+	switch {
+	case f.runs == 0 && f.failed > 0:
+		return "failed"
+	case f.runs == 0:
+		return text
+	case f.waits != [3]float64{}:
+		text = f.percentiles()
+	case f.runs == 1:
+		text = thousands(f.median)
+	default:
+		text = fmt.Sprintf("%s (%s–%s)", thousands(f.median), thousands(f.low), thousands(f.top))
+	}
+	if f.failed > 0 {
+		text += fmt.Sprintf(", %d failed", f.failed)
+	}
+	return text
+}
+
+func (f figure) percentiles() string {
+	return fmt.Sprintf("%s/%s/%s ms", millis(f.waits[0]), millis(f.waits[1]), millis(f.waits[2]))
+}
+
+func millis(wait float64) string {
+	if wait < 1 {
+		return strconv.FormatFloat(wait, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(wait, 'f', 1, 64)
+}
+
+// thousands writes 1234567 as 1,234,567.
+func thousands(value float64) string {
+	digits := strconv.FormatFloat(value, 'f', 0, 64)
+	var b strings.Builder
+	for i, digit := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(digit)
+	}
+	return b.String()
+}

@@ -1,0 +1,113 @@
+// Package rounds plays the scenarios with all peers in turn, several times over.
+package rounds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/bench/internal/peer"
+	"github.com/seed-ed332417/jq/bench/internal/site"
+)
+
+// Options say what is measured.
+type Options struct {
+	Peers     []peer.Peer
+	Scenarios []Scenario
+	Rounds    int
+	Jobs      int           // that are drained
+	Duration  time.Duration // of the continuous scenarios; a fifth of it for enqueueing, a half for latency
+	Handlers  int           // for all peers; zero leaves it to each
+	Progress  io.Writer
+}
+
+// A Result is one run of one scenario with one peer. It counts only without an error.
+type Result struct {
+	Peer     string    `json:"peer"`
+	Scenario string    `json:"scenario"`
+	Round    int       `json:"round"`
+	Jobs     int64     `json:"jobs"`
+	Seconds  float64   `json:"seconds"`
+	Rate     float64   `json:"rate,omitempty"`   // jobs per second
+	Tenths   []float64 `json:"tenths,omitempty"` // jobs begun per second in each tenth of the run
+	P50      float64   `json:"p50,omitempty"`    // milliseconds, as the next ones
+	P95      float64   `json:"p95,omitempty"`
+	P99      float64   `json:"p99,omitempty"`
+	Max      float64   `json:"max,omitempty"`
+	Again    int64     `json:"again,omitempty"` // how often a job was begun once more
+	Error    string    `json:"error,omitempty"`
+}
+
+// Run plays everything. What a peer can not play, or can not play here, is said once and left out.
+func Run(ctx context.Context, s *site.Site, o Options) ([]Result, error) {
+	var results []Result
+	absent := map[string]bool{}
+	for round := range o.Rounds {
+		peers := slices.Clone(o.Peers)
+		if round%2 == 1 { // so that nobody always follows the same one
+			slices.Reverse(peers)
+		}
+		for _, scenario := range o.Scenarios {
+			for _, p := range peers {
+				if reason := scenario.Unfit(p); reason != "" || absent[p.ID()] {
+					continue
+				}
+				r, err := one(ctx, s, p, scenario, o)
+				if absence, ok := errors.AsType[*site.Absence](err); ok {
+					absent[p.ID()] = true
+					fmt.Fprintf(o.Progress, "%s is left out: %s\n", p.ID(), absence.Reason)
+					continue
+				}
+				if ctx.Err() != nil {
+					return results, ctx.Err()
+				}
+				r.Peer, r.Scenario, r.Round = p.ID(), scenario.Name, round+1
+				if err != nil {
+					r.Error = err.Error()
+				}
+				results = append(results, r)
+				fmt.Fprintf(o.Progress, "round %d of %d  %-9s  %-18s %s\n", round+1, o.Rounds, scenario.Name, p.ID(), r.brief())
+			}
+		}
+	}
+	return results, nil
+}
+
+func (r Result) brief() string {
+	switch {
+	case r.Error != "":
+		return "does not count: " + r.Error
+	case r.Rate > 0:
+		return fmt.Sprintf("%9.0f jobs/s (%d jobs in %.1f s)", r.Rate, r.Jobs, r.Seconds)
+	}
+	return fmt.Sprintf("p50 %.2f  p95 %.2f  p99 %.2f ms", r.P50, r.P95, r.P99)
+}
+
+// one plays a scenario once, on an empty store.
+func one(ctx context.Context, s *site.Site, p peer.Peer, scenario Scenario, o Options) (r Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute+2*o.Duration)
+	defer cancel()
+	place, remove, err := s.Place(ctx, p)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	debug.FreeOSMemory() // of what the run before has left
+	times := scenario.times(o)
+	ledger := peer.NewLedger(times)
+	q, err := p.Open(ctx, place, ledger.Begin)
+	if err != nil {
+		return Result{}, fmt.Errorf("opening: %w", err)
+	}
+	pl := &play{Options: o, peer: p, place: place, queue: q, ledger: ledger, times: times}
+	r, err = scenario.play(ctx, pl)
+	if closed := q.Close(context.WithoutCancel(ctx)); err == nil && closed != nil {
+		err = fmt.Errorf("closing: %w", closed)
+	}
+	r.Again = ledger.Again()
+	return r, err
+}

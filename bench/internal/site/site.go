@@ -1,0 +1,124 @@
+// Package site has the servers and folders that peers are measured on, all of them thrown away afterwards.
+package site
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/lib/pq"
+
+	"github.com/seed-ed332417/jq/bench/internal/peer"
+	"github.com/seed-ed332417/jq/internal/pgtest"
+)
+
+// A Site starts what peers need when the first one needs it. It is used by one goroutine.
+type Site struct {
+	folder   string
+	postgres *pgtest.Cluster
+	redis    *redis
+	node     string // the folder with the packages
+	places   int
+}
+
+// settings are those of the Postgres server. Commits are synced to the disk.
+var settings = []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"}
+
+// Settings says how the servers are set, for people.
+const Settings = "Postgres with fsync, synchronous_commit, shared_buffers=512MB and max_wal_size=4GB, all else by default, through a " +
+	"Unix socket; Redis with appendfsync=everysec and no snapshots, over the loopback"
+
+// New is a site in a folder of its own.
+func New() (*Site, error) {
+	folder, err := os.MkdirTemp("", "jq-bench-")
+	return &Site{folder: folder}, err
+}
+
+// Close stops the servers, and removes the folder.
+func (s *Site) Close() error {
+	var errs []error
+	if s.postgres != nil {
+		errs = append(errs, s.postgres.Stop())
+	}
+	if s.redis != nil {
+		errs = append(errs, s.redis.stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.folder))...)
+}
+
+// An Absence says that a peer can not be measured here, and why.
+type Absence struct{ Reason string }
+
+func (a *Absence) Error() string { return a.Reason }
+
+// Place makes an empty store for the peer. What it returns clears it away.
+func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove func() error, err error) {
+	s.places++
+	remove = func() error { return nil }
+	switch p.Store {
+	case peer.Postgres:
+		place.DSN, remove, err = s.database(ctx)
+	case peer.SQLite:
+		place.Folder, err = os.MkdirTemp(s.folder, "sqlite-")
+		remove = func() error { return os.RemoveAll(place.Folder) }
+	case peer.Redis:
+		place.Redis, err = s.emptyRedis(ctx)
+	}
+	return place, remove, err
+}
+
+// database makes a database of its own, so that nothing of another run lies in it. What is still to be written to the disk is
+// written before: it is not this run's to wait for.
+func (s *Site) database(ctx context.Context) (dsn string, remove func() error, err error) {
+	if s.postgres == nil {
+		if s.postgres, err = pgtest.Start(ctx, pgtest.Options{Durable: true, Settings: settings}); err != nil {
+			return "", nil, err
+		}
+	}
+	name := fmt.Sprintf("bench_%d", s.places)
+	if err := s.admin(ctx, "CREATE DATABASE "+name, "CHECKPOINT"); err != nil {
+		return "", nil, err
+	}
+	remove = func() error {
+		return s.admin(context.WithoutCancel(ctx), "DROP DATABASE "+name+" WITH (FORCE)")
+	}
+	config, err := pq.NewConfig(s.postgres.DSN)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable", config.Host, config.Port, config.User, name), remove, nil
+}
+
+func (s *Site) admin(ctx context.Context, statements ...string) error {
+	db, err := sql.Open("postgres", s.postgres.DSN)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// Hold opens a session that holds a snapshot of the database, until it is closed.
+func Hold(ctx context.Context, dsn string) (release func() error, err error) {
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	release = func() error { return errors.Join(tx.Rollback(), db.Close()) }
+	var one int
+	if err := tx.QueryRowContext(ctx, "SELECT 1 FROM pg_class LIMIT 1").Scan(&one); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/bench/internal/peer"
+	"github.com/seed-ed332417/jq/bench/internal/peers"
+	"github.com/seed-ed332417/jq/bench/internal/rounds"
+)
+
+// options are what the command line says.
+type options struct {
+	rounds.Options
+	json, plot     string
+	from, document string
+}
+
+func parse(args []string, errors io.Writer) (options, error) {
+	o := options{Options: rounds.Options{Progress: errors}}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(errors)
+	names := flags.String("peers", "", "measure only these, separated by commas: names, stores, or both as in jq-postgres")
+	scenarios := flags.String("scenarios", "", "play only these, separated by commas: "+strings.Join(scenarioNames(rounds.Scenarios()), ", "))
+	flags.IntVar(&o.Rounds, "rounds", 5, "play everything so often")
+	flags.IntVar(&o.Jobs, "jobs", 50_000, "so many jobs are drained")
+	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "of the continuous scenarios; a fifth of it for each that enqueues, half of it for latency")
+	flags.IntVar(&o.Handlers, "handlers", 0, "let so many handlers run at once, instead of what is best for each peer")
+	flags.StringVar(&o.json, "json", "", "write all rounds to this file")
+	flags.StringVar(&o.plot, "plot", "", "draw the figures into this file: .svg or .png")
+	flags.StringVar(&o.from, "from", "", "measure nothing, take the rounds from this file that --json has written")
+	flags.StringVar(&o.document, "document", "", "put the tables into this file, between its marks")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return options{}, fmt.Errorf("bench takes no arguments, only flags: %q", flags.Args())
+	case o.Rounds < 1 || o.Jobs < 1 || o.Handlers < 0:
+		return options{}, fmt.Errorf("--rounds and --jobs begin at 1, --handlers at 0")
+	case o.Duration < 100*time.Millisecond:
+		return options{}, fmt.Errorf("--duration %s is too short to measure anything: want 100ms or more", o.Duration)
+	}
+	var err error
+	if o.Peers, err = choose(*names, peers.All(), func(p peer.Peer) []string { return []string{p.ID(), p.Name, p.Store} }); err != nil {
+		return options{}, fmt.Errorf("--peers: %w", err)
+	}
+	if o.Scenarios, err = choose(*scenarios, rounds.Scenarios(), func(s rounds.Scenario) []string { return []string{s.Name} }); err != nil {
+		return options{}, fmt.Errorf("--scenarios: %w", err)
+	}
+	return o, nil
+}
+
+// choose is those of all that the list names, in their own order; all of them if it names none.
+func choose[T any](list string, all []T, names func(T) []string) ([]T, error) {
+	if list == "" {
+		return all, nil
+	}
+	wanted := strings.Split(list, ",")
+	var known []string
+	for _, one := range all {
+		known = append(known, names(one)...)
+	}
+	for _, name := range wanted {
+		if !slices.Contains(known, name) {
+			slices.Sort(known)
+			return nil, fmt.Errorf("there is no %q: want some of %s", name, strings.Join(slices.Compact(known), ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool {
+		return !slices.ContainsFunc(names(one), func(name string) bool { return slices.Contains(wanted, name) })
+	}), nil
+}
+
+func scenarioNames(scenarios []rounds.Scenario) []string {
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.Name)
+	}
+	return names
+}

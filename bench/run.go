@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/seed-ed332417/jq/bench/internal/report"
+	"github.com/seed-ed332417/jq/bench/internal/rounds"
+	"github.com/seed-ed332417/jq/bench/internal/site"
+)
+
+func run(ctx context.Context, args []string, out, errs io.Writer) error {
+	o, err := parse(args, errs)
+	if err != nil {
+		return err
+	}
+	r, err := measure(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.json != "" {
+		if err := r.Write(o.json); err != nil {
+			return err
+		}
+	}
+	if err := r.Print(out); err != nil {
+		return err
+	}
+	if failed := r.Failed(); len(failed) > 0 {
+		return fmt.Errorf("%d runs do not count: see above", len(failed))
+	}
+	return nil
+}
+
+// measure plays the rounds, or takes those of an earlier time.
+func measure(ctx context.Context, o options) (r *report.Report, err error) {
+	if o.from != "" {
+		return report.Read(o.from)
+	}
+	s, err := site.New()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	results, err := rounds.Run(ctx, s, o.Options)
+	if err != nil {
+		return nil, err
+	}
+	return report.New(o.Options, results), nil
+}
