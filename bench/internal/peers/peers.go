@@ -12,5 +12,5 @@ import (
 
 // All are the peers, those of a store beside each other.
 func All() []peer.Peer {
-	return slices.Concat(jqPeers(), limits(), river())
+	return slices.Concat(jqPeers(), limits(), river(), backlitePeers(), goqitePeers(), neoqPeers(), asynqPeers())
 }
