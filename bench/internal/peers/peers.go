@@ -12,5 +12,6 @@ import (
 
 // All are the peers, those of a store beside each other.
 func All() []peer.Peer {
-	return slices.Concat(jqPeers(), limits(), river(), backlitePeers(), goqitePeers(), neoqPeers(), asynqPeers())
+	return slices.Concat(jqPeers(), limits(), river(), backlitePeers(), goqitePeers(), neoqPeers(), asynqPeers(),
+		nodePeers())
 }

@@ -57,6 +57,11 @@ func (a *Absence) Error() string { return a.Reason }
 func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove func() error, err error) {
 	s.places++
 	remove = func() error { return nil }
+	if p.Node {
+		if place.Node, err = s.nodeFolder(ctx); err != nil {
+			return place, remove, err
+		}
+	}
 	switch p.Store {
 	case peer.Postgres:
 		place.DSN, remove, err = s.database(ctx)
