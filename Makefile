@@ -1,7 +1,7 @@
-.PHONY: help run test lint cover release clean
+.PHONY: help run test lint cover bench bench-check bench-docs release clean
 
 help: ## list what can be made
-	@awk -F ': ## ' '/^[a-z]+: ## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 run: ## watch the demo: a worker crashes, and no job is lost
 	@go run ./cmd/jq demo
@@ -14,6 +14,15 @@ lint: ## check formatting, modules, vet and golangci-lint
 
 cover: ## test with coverage of the whole module, left in coverage.out
 	@go test -coverpkg=./... -coverprofile=coverage.out ./... && go tool cover -func=coverage.out | tail -n 1
+
+bench: ## measure jq beside its peers, about 20 minutes: a table, and .cache/bench.svg. FLAGS='--peers jq,river' for less
+	@mkdir -p .cache && go -C bench run . --json ../.cache/bench.json --plot ../.cache/bench.svg $(FLAGS)
+
+bench-check: ## compare Go's benchmarks with those of another revision: make bench-check BASE=main
+	@scripts/bench-check "$(BASE)"
+
+bench-docs: ## put what make bench has measured into docs/performance.md
+	@go -C bench run . --from ../.cache/bench.json --json ../docs/performance.json --plot ../docs/performance.svg --document ../docs/performance.md
 
 release: ## build the program for each system into dist, with the version stamped
 	@scripts/release

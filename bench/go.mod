@@ -64,6 +64,7 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.61.1 // indirect
+	rsc.io/pdf v0.1.1 // indirect
 )
 
 replace github.com/seed-ed332417/jq => ../

@@ -16,8 +16,8 @@ import (
 // options are what the command line says.
 type options struct {
 	rounds.Options
-	json, plot     string
-	from, document string
+	json, plot           string // files to write
+	from, document, more string
 }
 
 func parse(args []string, errors io.Writer) (options, error) {
@@ -34,6 +34,7 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags.StringVar(&o.plot, "plot", "", "draw the figures into this file: .svg or .png")
 	flags.StringVar(&o.from, "from", "", "measure nothing, take the rounds from this file that --json has written")
 	flags.StringVar(&o.document, "document", "", "put the tables into this file, between its marks")
+	flags.StringVar(&o.more, "more", "more.json", "with --document: what was measured elsewhere, for the table of goals")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}

@@ -25,6 +25,20 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 			return err
 		}
 	}
+	if o.plot != "" {
+		if err := r.Plot(o.plot); err != nil {
+			return err
+		}
+	}
+	if o.document != "" {
+		goals, err := report.ReadGoals(o.more)
+		if err == nil {
+			err = r.Document(o.document, goals)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := r.Print(out); err != nil {
 		return err
 	}
@@ -46,7 +60,12 @@ func measure(ctx context.Context, o options) (r *report.Report, err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	results, err := rounds.Run(ctx, s, o.Options)
 	if err != nil {
-		return nil, err
+		if len(results) == 0 {
+			return nil, err
+		}
+		fmt.Fprintln(o.Progress, "interrupted: these are the rounds until then")
 	}
-	return report.New(o.Options, results), nil
+	r = report.New(o.Options, results)
+	r.Cut = err != nil
+	return r, nil
 }

@@ -21,6 +21,7 @@ type Report struct {
 	Rounds   int             `json:"rounds"`
 	Jobs     int             `json:"jobs"`
 	Duration string          `json:"duration"`
+	Cut      bool            `json:"cut,omitempty"` // it was interrupted in the last round that it has
 	Peers    []Peer          `json:"peers"`
 	Results  []rounds.Result `json:"results"`
 }

@@ -101,7 +101,11 @@ func (p Peer) note() string {
 	if p.Keeps {
 		after = "finished jobs are kept"
 	}
-	return fmt.Sprintf("%s: %s; handlers: %d; %s", strings.TrimSpace(p.Name+" "+p.Version+" on "+p.Store), p.Settings, p.Handlers, after)
+	name := p.Name
+	if p.Version != "" {
+		name += " " + p.Version
+	}
+	return fmt.Sprintf("%s on %s: %s; handlers: %d; %s", name, p.Store, p.Settings, p.Handlers, after)
 }
 
 // aligned writes columns that are as wide as their widest cell: the first to the left, the others to the right.

@@ -42,7 +42,8 @@ type Result struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// Run plays everything. What a peer can not play, or can not play here, is said once and left out.
+// Run plays everything. What a peer can not play, or can not play here, is said once and left out. If the context ends, so does
+// this, with that as its error and what was played until then.
 func Run(ctx context.Context, s *site.Site, o Options) ([]Result, error) {
 	var results []Result
 	absent := map[string]bool{}
