@@ -26,8 +26,8 @@ func prepared(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	conn, err := s.db.Connx(t.Context())
 	require.NoError(t, err)
-	defer conn.Close()
 	require.NoError(t, conn.GetContext(t.Context(), &n, `SELECT count(*) FROM pg_prepared_statements`))
+	require.NoError(t, conn.Close())
 	return n
 }
 
