@@ -30,6 +30,7 @@ const (
 	Resolution      = store.Resolution
 	MaxItems        = store.MaxItems
 	MaxCallBytes    = store.MaxCallBytes
+	MaxAnswerBytes  = store.MaxAnswerBytes
 	MaxNameBytes    = store.MaxNameBytes
 	MaxDocBytes     = store.MaxDocBytes
 	MaxErrorBytes   = store.MaxErrorBytes

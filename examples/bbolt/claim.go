@@ -15,8 +15,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Jo
 			return nil
 		}
 		var claimed []jq.Job
-		for _, key := range t.choose(req) {
-			j := t.indexed(key)
+		for _, j := range t.choose(req) {
 			t.claim(j, req)
 			claimed = append(claimed, t.whole(j))
 		}
@@ -24,9 +23,9 @@ func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Jo
 	})
 }
 
-// choose returns the jobs to claim, by their keys in the index: retries up to the quota, then fresh jobs, then retries for
-// what is left. The retries come first.
-func (t *txn) choose(req jq.ClaimRequest) [][]byte {
+// choose returns the jobs to claim: retries up to the quota, then fresh jobs, then retries for what is left. The retries come
+// first.
+func (t *txn) choose(req jq.ClaimRequest) []*job {
 	r := t.due(req.Queue, retries, req.Limit)
 	f := t.due(req.Queue, fresh, req.Limit)
 	f = f[:min(len(f), req.Limit-min(len(r), req.RetryQuota))]
@@ -34,11 +33,18 @@ func (t *txn) choose(req jq.ClaimRequest) [][]byte {
 	return append(r, f...)
 }
 
-// due returns the first jobs of a lane that are due, the highest priority first.
-func (t *txn) due(queue string, l lane, limit int) [][]byte {
-	var found [][]byte
+// due returns the first jobs of a lane that are due, the highest priority first, as many as fit into an answer.
+func (t *txn) due(queue string, l lane, limit int) []*job {
+	var found []*job
+	room := contract.MaxAnswerBytes
 	for p := contract.MaxPriority; p >= contract.MinPriority; p-- {
-		found = append(found, t.upTo(waiting, line(queue, l, p), t.now, limit-len(found))...)
+		for _, key := range t.upTo(waiting, line(queue, l, p), t.now, limit-len(found)) {
+			j := t.indexed(key)
+			if room -= t.weight(j); room < 0 {
+				return found
+			}
+			found = append(found, j)
+		}
 	}
 	return found
 }

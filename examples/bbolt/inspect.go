@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // Get returns the job and its history.
@@ -32,12 +33,13 @@ func (s *Store) List(ctx context.Context, filter jq.Filter, page jq.Page) (jq.Jo
 	before, refused := position(filter, page)
 	return read(ctx, s, refused, func(t *txn) jq.JobPage {
 		var found jq.JobPage
+		room := contract.MaxAnswerBytes
 		for j := range t.falling(filter, before) {
 			if !filter.Matches(j.Job, t.now) {
 				continue
 			}
-			if len(found.Jobs) == page.Limit {
-				found.Next = filter.Cursor(found.Jobs[page.Limit-1].ID)
+			if room -= t.weight(j); len(found.Jobs) == page.Limit || room < 0 {
+				found.Next = filter.Cursor(found.Jobs[len(found.Jobs)-1].ID)
 				break
 			}
 			found.Jobs = append(found.Jobs, t.whole(j))

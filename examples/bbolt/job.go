@@ -61,6 +61,9 @@ func (t *txn) whole(j *job) jq.Job {
 	return row
 }
 
+// weight is how many bytes the job's documents have, the payload among them.
+func (t *txn) weight(j *job) int { return j.Weight() + len(t.in(payloads).Get(number(j.ID))) }
+
 // add puts a new job into the store.
 func (t *txn) add(row jq.Job) {
 	t.putRaw(payloads, number(row.ID), row.Payload)

@@ -21,6 +21,7 @@ var inspectCases = []Case{
 	{"Inspect/PagesOfEverySizeJoinUp", []int{74}, "Next is empty after the last page.", inspectPagesOfEverySizeJoinUp},
 	{"Inspect/PagesSkipAndRepeatNothing", []int{74}, "A page skips and repeats nothing that was committed before the first page was read and whose match did not change.", inspectPagesSkipAndRepeatNothing},
 	{"Inspect/PagesOfChosenIDsSkipAndRepeatNothing", []int{74}, "A page skips and repeats nothing that was committed before the first page was read and whose match did not change.", inspectPagesOfChosenIDs},
+	{"Inspect/PageEndsBeforeItWeighsTooMuch", []int{3, 74}, "A page ends early, before the first job with which its documents would weigh more than MaxAnswerBytes.", inspectPageEndsBeforeItWeighsTooMuch},
 	{"Inspect/CursorOfAnotherFilterIsRefused", []int{74}, "A cursor of another filter is ErrInvalid.", inspectCursorOfAnotherFilterIsRefused},
 	{"Inspect/CountsByQueueAndPhase", []int{47}, "Count counts the jobs that match, by queue and phase.", inspectCountsByQueueAndPhase},
 	{"Inspect/DueIsWhatAClaimCouldTake", []int{7, 47, 58}, "Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.", inspectDueIsWhatAClaimCouldTake},

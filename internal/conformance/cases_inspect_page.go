@@ -74,6 +74,34 @@ func inspectPagesOfChosenIDs(c *C) {
 	}
 }
 
+// inspectPageEndsBeforeItWeighsTooMuch has jobs with four documents each, so that two of them are just not too much.
+func inspectPageEndsBeforeItWeighsTooMuch(c *C) {
+	list := c.enqueueHeavy(3)
+	for _, j := range c.Claim(3) {
+		c.saveHeavy(j)
+		outcome := c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: j.Lease(), Result: docOf(store.MaxDocBytes)}}))
+		c.Equal(outcome.State, store.Succeeded, "an Ack with a result of 1 MiB")
+	}
+	slices.Reverse(list)
+
+	filter := store.Filter{Queue: queue}
+	first, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100})
+	c.OK(err, "the first page")
+	c.Equal(ids(first.Jobs), list[:2], "the first page of jobs that weigh 4 MiB each")
+	c.True(first.Next != "", "the first page is not the last")
+	second, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100, Cursor: first.Next})
+	c.OK(err, "the second page")
+	c.Equal(ids(second.Jobs), list[2:], "the second page")
+	c.Equal(second.Next, "", "what follows the second page")
+
+	c.drop(list[:1])
+	only, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100})
+	c.OK(err, "the only page")
+	c.Equal(ids(only.Jobs), list[1:], "the only page, once the newest job is gone")
+	c.Equal(only.Next, "", "what follows the only page")
+	c.drop(list[1:])
+}
+
 func inspectCursorOfAnotherFilterIsRefused(c *C) {
 	c.EnqueueN(4)
 	filter := store.Filter{Queue: queue}

@@ -168,12 +168,14 @@ func (a *API) sleep(ctx context.Context, c claim, me *waiter, late *clock.Timer)
 	}
 }
 
-// take claims from the queues, each time beginning with another one. An error counts only where nothing was claimed before it. The
+// take claims from the queues, each time beginning with another one, until there are as many jobs as were asked for, or enough bytes
+// for an answer. An error counts only where nothing was claimed before it. The
 // store is asked on a context of its own: when the client vanishes in between, it is known what to give back.
 func (a *API) take(c claim) ([]wire.Job, error) {
 	jobs := []wire.Job{}
 	events := []Event{}
-	for i, first := 0, a.turns.next(c.queues); i < len(c.queues) && len(jobs) < c.each.Limit; i++ {
+	weight := 0
+	for i, first := 0, a.turns.next(c.queues); i < len(c.queues) && len(jobs) < c.each.Limit && weight < store.MaxAnswerBytes; i++ {
 		req := c.each
 		req.Queue = c.queues[(first+i)%len(c.queues)]
 		req.Limit -= len(jobs)
@@ -188,6 +190,7 @@ func (a *API) take(c claim) ([]wire.Job, error) {
 		}
 		remaining := a.remaining(begun, req.TTL)
 		for _, j := range claimed {
+			weight += j.Weight()
 			out := wire.JobOf(j)
 			out.LeaseRemaining = remaining
 			jobs, events = append(jobs, out), append(events, Event{Job: out.ID, Queue: j.Queue, Event: WasClaimed})

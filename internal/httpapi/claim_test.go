@@ -227,6 +227,24 @@ func TestClaimThatFailsGivesWhatItHas(t *testing.T) {
 	assert.Equal(t, 503, w.ask("POST", "/v1/claim", `{"worker":"w","limit":2,"queues":["a","b"]}`).status)
 }
 
+// TestClaimOfSeveralQueuesEndsWhenItIsHeavy: each queue may give as much as an answer can hold.
+func TestClaimOfSeveralQueuesEndsWhenItIsHeavy(t *testing.T) {
+	w := newWorld(t, Options{})
+	doc := []byte(`"` + strings.Repeat("x", store.MaxDocBytes-2) + `"`)
+	for _, queue := range []string{"a", "b", "c"} {
+		for range store.MaxAnswerBytes / store.MaxDocBytes {
+			req := store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: doc}}}
+			_, err := w.api.store.Enqueue(t.Context(), req)
+			require.NoError(t, err)
+		}
+	}
+	for range 3 {
+		taken := len(w.claim(`{"worker":"w","limit":100,"queues":["a","b","c"]}`)) // a failure is not to print the documents
+		assert.Equal(t, store.MaxAnswerBytes/store.MaxDocBytes, taken, "those of one queue")
+	}
+	assert.Empty(t, w.claim(`{"worker":"w","limit":100,"queues":["a","b","c"]}`))
+}
+
 // raw writes a request to a socket of its own.
 func (w *world) raw(text string) net.Conn {
 	w.Helper()

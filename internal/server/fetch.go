@@ -47,9 +47,8 @@ func (s *Server) awaitWork(rest time.Time) {
 func (s *Server) fetch(o order) {
 	sent := s.clock.Now()
 	ctx, cancel := s.call(s.o.Lease)
-	jobs, err := s.store.FetchAndClaim(ctx, store.ClaimRequest{
-		Queue: o.queue, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease,
-	})
+	req := store.ClaimRequest{Queue: o.queue, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease}
+	jobs, err := s.store.FetchAndClaim(ctx, req)
 	cancel()
 	s.heard(sent, err)
 	now := s.clock.Now()
@@ -58,7 +57,7 @@ func (s *Server) fetch(o order) {
 		s.complain("claim", err)
 		return
 	}
-	s.lanes.claimed(o, len(jobs), now)
+	s.lanes.claimed(o, len(jobs), req.MayLeave(jobs), now)
 	if len(jobs) == 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -304,5 +305,24 @@ func TestServersShareTheWork(t *testing.T) {
 		for _, s := range servers {
 			w.stop(s)
 		}
+	})
+}
+
+// Jobs so heavy that a claim gives fewer than there is room for are claimed one claim after the other, without a rest in between.
+func TestHeavyJobsWaitForNoPoll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var b begun
+		w.handlers["job"] = b.handler(time.Minute)
+		const n = 20
+		for range n {
+			w.enqueue(1, "job", func(j *store.NewJob) { j.Payload = []byte(`"` + strings.Repeat("x", 1<<20-2) + `"`) })
+		}
+		h := w.hook()
+		s := w.start(Options{Slots: 100}, h)
+		w.wait(0)
+		assert.Equal(w, n, b.all(), "begun at once")
+		assert.Equal(w, 3, h.count("claim"), "of 8, 8 and 4 jobs")
+		w.wait(2 * time.Minute)
+		w.stop(s)
 	})
 }

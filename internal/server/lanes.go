@@ -105,8 +105,8 @@ func (l *lane) room(room int, inQueue func(string) int) int {
 // it does not get all at once what it left to them. The lock is held.
 func (l *lanes) turn(lane *lane) float64 { return max(lane.pass, l.pass) }
 
-// claimed notes what a claim has brought. A queue that had less than was asked for rests.
-func (l *lanes) claimed(o order, jobs int, now time.Time) {
+// claimed notes how many jobs a claim has brought, and whether there may be more. A queue that has no more rests.
+func (l *lanes) claimed(o order, jobs int, more bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o.failed = false
@@ -116,7 +116,7 @@ func (l *lanes) claimed(o order, jobs int, now time.Time) {
 		o.pass = l.pass + float64(jobs)/float64(o.weight)
 	}
 	switch {
-	case jobs == o.limit:
+	case more:
 		o.pause = 0
 		return
 	case jobs > 0:

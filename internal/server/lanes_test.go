@@ -40,7 +40,7 @@ func (f *field) claim(room int) (order, bool) {
 	jobs := min(o.limit, f.jobs[o.queue])
 	f.jobs[o.queue] -= jobs
 	f.got[o.queue] += jobs
-	f.claimed(o, jobs, f.now)
+	f.claimed(o, jobs, jobs == o.limit, f.now)
 	return o, true
 }
 
@@ -125,7 +125,7 @@ func TestQueueThatHadNoSlotGetsNoBurst(t *testing.T) {
 	for range 10_000 {
 		o, _, _ := f.next(1, full, f.now)
 		require.Equal(t, "a", o.queue)
-		f.claimed(o, 1, f.now)
+		f.claimed(o, 1, o.limit == 1, f.now)
 	}
 	f.jobs = map[string]int{"a": plenty, "b": plenty}
 	f.claimJobs(100, 1)
@@ -137,7 +137,7 @@ func TestSharesDoNotDrift(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {Weight: mostWeight}, "b": {}})
 	f.jobs = map[string]int{"a": plenty, "b": plenty}
 	o, _, _ := f.next(1, func(string) int { return 0 }, f.now)
-	f.claimed(o, 1, f.now)
+	f.claimed(o, 1, o.limit == 1, f.now)
 	const years = 1e11 // at a thousand jobs a second, three
 	f.pass += years
 	for _, lane := range f.lanes.lanes {
@@ -209,10 +209,10 @@ func TestWakeUpDuringAClaimIsNotLost(t *testing.T) {
 	none := func(string) int { return 0 }
 	o, _, _ := f.next(10, none, f.now)
 	f.wake("a")
-	f.claimed(o, 0, f.now)
+	f.claimed(o, 0, false, f.now)
 	o, found, _ := f.next(10, none, f.now)
 	require.True(t, found)
-	f.claimed(o, 0, f.now)
+	f.claimed(o, 0, false, f.now)
 	_, found, _ = f.next(10, none, f.now)
 	assert.False(t, found, "one wake-up is one more look")
 }

@@ -109,6 +109,11 @@ func (j Job) Claimable(now time.Time) bool {
 	return (phase == Ready || phase == Retrying) && !j.Next().After(now)
 }
 
+// Weight is how many bytes the job's documents have together.
+func (j Job) Weight() int {
+	return len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
+}
+
 // A Lease is the right to finish a job, given by a claim. It is stale as soon as the job has another token.
 type Lease struct {
 	ID    int64

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPhaseSplitsFailed(t *testing.T) {
@@ -58,4 +59,26 @@ func TestRowSharesNoSlice(t *testing.T) {
 
 func TestMissingNamesEveryAbility(t *testing.T) {
 	assert.Equal(t, []string{"Transactor", "Notifier", "QueueKeeper", "Registry", "Fencer"}, Missing(nil))
+}
+
+// A claim may have left jobs where it was filled, or where the next job, at its heaviest, would have found no room.
+func TestMayLeave(t *testing.T) {
+	doc := make([]byte, MaxDocBytes)
+	heavy := Job{Payload: doc, Checkpoint: doc, Progress: doc, Result: doc}
+	require.Equal(t, MaxJobBytes, heavy.Weight())
+	room := MaxAnswerBytes - MaxJobBytes
+	for _, c := range []struct {
+		jobs []Job
+		want bool
+	}{
+		{nil, false},
+		{make([]Job, 9), false},
+		{make([]Job, 10), true},
+		{[]Job{heavy}, false},
+		{[]Job{{Payload: make([]byte, room)}}, false},
+		{[]Job{{Payload: make([]byte, room+1)}}, true},
+		{[]Job{heavy, {Result: doc[:1]}}, true},
+	} {
+		assert.Equal(t, c.want, ClaimRequest{Limit: 10}.MayLeave(c.jobs), "%d jobs", len(c.jobs))
+	}
 }

@@ -12,17 +12,19 @@ import (
 
 // The limits of the contract.
 const (
-	Resolution    = time.Microsecond
-	MaxItems      = 1000               // a call
-	MaxCallBytes  = 8 << 20            // a call
-	MaxNameBytes  = 255                // queue, kind, key, tag, worker, trace, host
-	MaxDocBytes   = 1 << 20            // payload, result, checkpoint, progress
-	MaxErrorBytes = 16 << 10           // an error text
-	MaxTags       = 16                 // a job
-	MinPriority   = -9                 //
-	MaxPriority   = 9                  //
-	MaxRetryLimit = 1_000_000          // MaxRetries
-	MaxDuration   = 87_600 * time.Hour // ten years
+	Resolution     = time.Microsecond
+	MaxItems       = 1000               // a call
+	MaxCallBytes   = 8 << 20            // a call
+	MaxAnswerBytes = 8 << 20            // the documents of a page, and of each lane of a claim
+	MaxNameBytes   = 255                // queue, kind, key, tag, worker, trace, host
+	MaxDocBytes    = 1 << 20            // payload, result, checkpoint, progress
+	MaxJobBytes    = 4 * MaxDocBytes    // all documents of a job
+	MaxErrorBytes  = 16 << 10           // an error text
+	MaxTags        = 16                 // a job
+	MinPriority    = -9                 //
+	MaxPriority    = 9                  //
+	MaxRetryLimit  = 1_000_000          // MaxRetries
+	MaxDuration    = 87_600 * time.Hour // ten years
 )
 
 // MaxTime is the first moment that is too late.

@@ -69,6 +69,19 @@ type ClaimRequest struct {
 	TTL        time.Duration // of the leases
 }
 
+// MayLeave says that the queue may have had more for a claim that was given the jobs: as many as it asked for, or so heavy ones
+// that the next found no room.
+func (r ClaimRequest) MayLeave(jobs []Job) bool {
+	if len(jobs) >= r.Limit {
+		return true
+	}
+	weight := 0
+	for i := range jobs {
+		weight += jobs[i].Weight()
+	}
+	return weight > MaxAnswerBytes-MaxJobBytes
+}
+
 // An Ack finishes a job that has succeeded.
 type Ack struct {
 	Lease

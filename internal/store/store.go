@@ -42,9 +42,10 @@ type Store interface {
 	//
 	// There are two lanes: retries are the retrying jobs, fresh are the ready ones. Up to RetryQuota retries are taken, then
 	// fresh jobs for the rest, and each lane fills what the other leaves. Within each lane the higher priority goes first,
-	// then the earlier due time, then the smaller id. The answer holds the retries first.
+	// then the earlier due time, then the smaller id. A lane ends before the first job with which its documents would weigh
+	// more than MaxAnswerBytes. The answer holds the retries first.
 	//
-	// A claim that overlaps no other call takes as many as there are, up to its limit. A claim that overlaps others may
+	// A claim that overlaps no other call takes as many as there are, up to these limits. A claim that overlaps others may
 	// leave out jobs that they hold, but a job that is committed and claimable is found by some claim within a bound: at
 	// once, or within a second where the adapter says so.
 	//
@@ -98,7 +99,8 @@ type Store interface {
 	// List returns the jobs that match, the newest first: by falling id. An empty filter means every job.
 	//
 	// A page skips and repeats nothing that was committed before the first page was read and whose match did not change.
-	// Next is empty after the last page. A cursor of another filter is ErrInvalid.
+	// Next is empty after the last page. A page ends early, before the first job with which its documents would weigh more
+	// than MaxAnswerBytes. A cursor of another filter is ErrInvalid.
 	List(ctx context.Context, filter Filter, page Page) (JobPage, error)
 
 	// Count counts the jobs that match, by queue and phase. An empty filter means every job.

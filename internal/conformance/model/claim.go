@@ -53,8 +53,33 @@ func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
 	}
 	slices.SortStableFunc(retries, s.order)
 	slices.SortStableFunc(fresh, s.order)
+	retries, fresh = s.lightEnough(retries, ClaimUnweighed), s.lightEnough(fresh, ClaimUnweighed)
 	r, f := s.share(req, len(retries), len(fresh))
 	return slices.Concat(retries[:r], fresh[:f])
+}
+
+// lightEnough are the first jobs, as long as their documents weigh no more than an answer can hold, but for faults.
+func (s *Store) lightEnough(list []job, unweighed Fault) []job {
+	if s.broken(unweighed) {
+		return list
+	}
+	var light []job
+	weight := 0
+	for _, j := range list {
+		own := len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
+		if s.broken(WeightOfPayloadsOnly) {
+			own = len(j.Payload)
+		}
+		switch weight += own; {
+		case weight <= store.MaxAnswerBytes:
+			light = append(light, j)
+		case s.broken(HeavyJobSkipped):
+			weight -= own
+		default:
+			return light
+		}
+	}
+	return light
 }
 
 // claimable is Job.Claimable, but for faults.

@@ -44,6 +44,9 @@ const (
 	ClaimFromAllQueues    Fault = "claim-from-all-queues"
 	ClaimFromPaused       Fault = "claim-from-paused"
 	ClaimOverLimit        Fault = "claim-over-limit"
+	ClaimUnweighed        Fault = "claim-unweighed"
+	WeightOfPayloadsOnly  Fault = "weight-of-payloads-only"
+	HeavyJobSkipped       Fault = "heavy-job-skipped"
 	ReadyDueLate          Fault = "ready-due-late"
 	ReadyDueEarly         Fault = "ready-due-early"
 	RetryDueLate          Fault = "retry-due-late"
@@ -174,6 +177,7 @@ const (
 // Faults of Get, List and Count, of the abilities, and of the store as a whole.
 const (
 	ListIsRising          Fault = "list-is-rising"
+	PageUnweighed         Fault = "page-unweighed"
 	PageOverlaps          Fault = "page-overlaps"
 	CursorUnchecked       Fault = "cursor-unchecked"
 	DeadIncludesRetrying  Fault = "dead-includes-retrying"

@@ -36,12 +36,12 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 		return store.JobPage{}, err
 	}
 	var answer store.JobPage
-	for i, j := range matching {
-		if i == page.Limit {
-			answer.Next = filter.Cursor(matching[i-1].ID)
-			break
-		}
+	light := s.lightEnough(matching, PageUnweighed)
+	for _, j := range light[:min(page.Limit, len(light))] {
 		answer.Jobs = append(answer.Jobs, s.row(j))
+	}
+	if n := len(answer.Jobs); n < len(matching) {
+		answer.Next = filter.Cursor(answer.Jobs[n-1].ID)
 	}
 	return answer, nil
 }

@@ -49,6 +49,9 @@ var mutants = []Mutant{
 	{ClaimFromAllQueues, 6, "A claim takes from every queue."},
 	{ClaimFromPaused, 6, "A claim takes from a paused queue."},
 	{ClaimOverLimit, 9, "A claim takes one job too many."},
+	{ClaimUnweighed, 3, "A claim gives any number of bytes."},
+	{WeightOfPayloadsOnly, 3, "Checkpoints, progress and results weigh nothing."},
+	{HeavyJobSkipped, 8, "A light job is taken before a heavy one that finds no room."},
 	{ReadyDueLate, 7, "A ready job is not claimable at its RunAt yet."},
 	{ReadyDueEarly, 7, "A ready job is claimable a microsecond before its RunAt."},
 	{RetryDueLate, 7, "A retrying job is not claimable at its RetryAt yet."},
@@ -164,6 +167,7 @@ var mutants = []Mutant{
 	{NewestOperatedFirst, 61, "Cancel, Requeue and Delete begin with the newest job."},
 
 	{ListIsRising, 74, "List begins with the oldest job."},
+	{PageUnweighed, 3, "A page has any number of bytes."},
 	{PageOverlaps, 74, "A page begins with the last job of the page before."},
 	{CursorUnchecked, 74, "A cursor of another filter begins at the first page."},
 	{DeadIncludesRetrying, 47, "A filter for dead jobs finds retrying ones, too."},

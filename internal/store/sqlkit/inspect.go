@@ -26,15 +26,15 @@ func CheckPage(filter store.Filter, page store.Page) (before int64, err error) {
 	return filter.Position(page.Cursor)
 }
 
-// PageOf is the page, of which one job more than it holds was asked for: if there is one, so is a next page.
-func PageOf(found []*Entry, filter store.Filter, page store.Page) store.JobPage {
+// PageOf is the page, of which one job more than it holds was asked for: if there is one, so is a next page. More says that there
+// are further ones that were too heavy for it.
+func PageOf(found []*Entry, more bool, filter store.Filter, page store.Page) store.JobPage {
 	var answer store.JobPage
-	for i, e := range found {
-		if i == page.Limit {
-			answer.Next = filter.Cursor(found[i-1].ID)
-			break
-		}
+	for _, e := range found[:min(page.Limit, len(found))] {
 		answer.Jobs = append(answer.Jobs, e.Job)
+	}
+	if n := len(answer.Jobs); n > 0 && (more || n < len(found)) {
+		answer.Next = filter.Cursor(found[n-1].ID)
 	}
 	return answer
 }

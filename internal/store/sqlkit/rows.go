@@ -3,6 +3,7 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -19,7 +20,7 @@ func Each(ctx context.Context, tx store.Tx, scan func(rows *sql.Rows) error, que
 	if err != nil {
 		return err
 	}
-	for rows.Next() && err == nil {
+	for err == nil && rows.Next() {
 		err = scan(rows)
 	}
 	if err == nil {
@@ -43,6 +44,33 @@ func Exec(ctx context.Context, tx store.Tx, query string, args ...any) (int, err
 
 // Entries are the rows of a query for columns of the table jobs, by their names. What was not selected is zero.
 func Entries(each Query, query string, args ...any) ([]*Entry, error) {
+	return Fitting(each, nil, query, args...)
+}
+
+// A Room is what is left of the bytes that the documents of an answer can have.
+type Room struct {
+	left int
+	Full bool // a job found no room, and those that come after it find none either
+}
+
+// NewRoom is the room of an answer.
+func NewRoom() *Room { return &Room{left: store.MaxAnswerBytes} }
+
+// Take lets a job in, if there is room for its documents.
+func (r *Room) Take(e *Entry) bool {
+	weight := e.Weight()
+	r.Full = r.Full || weight > r.left
+	if !r.Full {
+		r.left -= weight
+	}
+	return !r.Full
+}
+
+// errFull ends a query.
+var errFull = errors.New("there is no room for the next job")
+
+// Fitting are the first rows of a query for columns of the table jobs, as many as there is room for. No other row is kept.
+func Fitting(each Query, room *Room, query string, args ...any) ([]*Entry, error) {
 	var found []*Entry
 	var c Columns
 	var into []any
@@ -56,10 +84,16 @@ func Entries(each Query, query string, args ...any) ([]*Entry, error) {
 			return err
 		}
 		e := c.Entry()
+		if room != nil && !room.Take(&e) {
+			return errFull
+		}
 		found = append(found, &e)
 		c.Tags = nil // the entry's now
 		return nil
 	}, query, args...)
+	if errors.Is(err, errFull) {
+		err = nil
+	}
 	return found, err
 }
 

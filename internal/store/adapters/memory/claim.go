@@ -31,17 +31,18 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 // retries come first.
 func (q *queue) choose(limit, quota int, now time.Time) []*job {
 	due := now.UnixMicro()
-	retries := q.retries.take(quota, due)
-	fresh := q.fresh.take(limit-len(retries), due)
-	retries = append(retries, q.retries.take(limit-len(retries)-len(fresh), due)...)
+	retryRoom, freshRoom := store.MaxAnswerBytes, store.MaxAnswerBytes
+	retries := q.retries.take(quota, &retryRoom, due)
+	fresh := q.fresh.take(limit-len(retries), &freshRoom, due)
+	retries = append(retries, q.retries.take(limit-len(retries)-len(fresh), &retryRoom, due)...)
 	if len(retries) == 0 {
 		return fresh
 	}
 	return append(retries, fresh...)
 }
 
-// take takes up to limit due jobs out of the lane, the highest priority first.
-func (l *lane) take(limit int, due int64) []*job {
+// take takes up to limit due jobs out of the lane, the highest priority first, as long as there is room for their documents.
+func (l *lane) take(limit int, room *int, due int64) []*job {
 	var taken []*job
 	for i := range l {
 		for len(taken) < limit {
@@ -49,6 +50,11 @@ func (l *lane) take(limit int, due int64) []*job {
 			if j == nil {
 				break
 			}
+			weight := j.Weight()
+			if weight > *room { // lighter ones behind it wait with it, or it would wait for ever
+				return taken
+			}
+			*room -= weight
 			j.spot.leave()
 			taken = append(taken, j)
 		}

@@ -34,12 +34,13 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 	}
 	defer s.leave()
 	var found store.JobPage
+	room := store.MaxAnswerBytes
 	for j := range s.falling(filter, before) {
 		if !filter.Matches(j.Job, now) {
 			continue
 		}
-		if len(found.Jobs) == page.Limit {
-			found.Next = filter.Cursor(found.Jobs[page.Limit-1].ID)
+		if room -= j.Weight(); len(found.Jobs) == page.Limit || room < 0 {
+			found.Next = filter.Cursor(found.Jobs[len(found.Jobs)-1].ID)
 			break
 		}
 		found.Jobs = append(found.Jobs, j.row())

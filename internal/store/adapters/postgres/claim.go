@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -126,7 +127,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 	retryLevels, retryTimes, retryIDs := c.retries.places()
 	freshLevels, freshTimes, freshIDs := c.fresh.places()
 	found, err := t.entries(`
-		WITH retries AS MATERIALIZED (
+		WITH retries AS MATERIALIZED (`+lightEnough(quota, `
 			SELECT`+withDocuments+`
 			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
 			CROSS JOIN LATERAL (
@@ -140,9 +141,9 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 				FOR UPDATE SKIP LOCKED
 			) AS jobs
 			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
-			LIMIT $9
+			LIMIT $9`)+`
 		),
-		fresh AS MATERIALIZED (
+		fresh AS MATERIALIZED (`+lightEnough(limit, `
 			SELECT`+withDocuments+`
 			FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) AS place (priority, due_at, id)
 			CROSS JOIN LATERAL (
@@ -156,11 +157,11 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 				FOR UPDATE SKIP LOCKED
 			) AS jobs
 			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
-			LIMIT greatest($10 - (SELECT count(*) FROM retries), 0)
+			LIMIT greatest($10 - (SELECT count(*) FROM retries), 0)`)+`
 		)
-		SELECT * FROM retries
+		SELECT`+withDocuments+` FROM retries AS jobs
 		UNION ALL
-		SELECT * FROM fresh`,
+		SELECT`+withDocuments+` FROM fresh AS jobs`,
 		c.Queue, t.now, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs, quota, limit)
 	slices.SortFunc(found, func(a, b *sqlkit.Entry) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
@@ -173,6 +174,19 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 		}
 	}
 	return retries, fresh, err
+}
+
+// lightEnough are the first rows of a query, in its order, as long as their documents weigh no more than an answer can hold. So few
+// jobs that they can not are not weighed. The server knows the length of a large document without reading it.
+func lightEnough(limit int, query string) string {
+	if limit <= store.MaxAnswerBytes/store.MaxJobBytes {
+		return query
+	}
+	return `
+			SELECT *
+			FROM (SELECT *, sum(` + weight + `) OVER (ROWS UNBOUNDED PRECEDING) AS heaped FROM (` + query + `
+			) AS jobs) AS jobs
+			WHERE heaped <= ` + strconv.Itoa(store.MaxAnswerBytes)
 }
 
 // look finds the first job of each level that is claimable from the mark on, due or not, also where an open transaction

@@ -55,14 +55,16 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64, leases po
 	if page.Cursor != "" {
 		q.before = before
 	}
-	found, err := t.first(q, q.near)
-	if err == nil && len(found) < q.limit && !q.everywhere() {
-		found, err = t.first(q, q.ids)
+	room := sqlkit.NewRoom()
+	found, err := t.first(q, q.near, room)
+	if err == nil && len(found) < q.limit && !room.Full && !q.everywhere() {
+		room = sqlkit.NewRoom()
+		found, err = t.first(q, q.ids, room)
 	}
 	if err != nil {
 		return store.JobPage{}, err
 	}
-	return sqlkit.PageOf(found, filter, page), nil
+	return sqlkit.PageOf(found, room.Full, filter, page), nil
 }
 
 // Count is part of the contract.

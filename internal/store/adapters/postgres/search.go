@@ -65,15 +65,24 @@ func stateOf(phase store.State) store.State {
 	return phase
 }
 
-// first are the first jobs among the ids that a query finds.
-func (t *txn) first(q *search, ids func(*where) string) ([]*sqlkit.Entry, error) {
+// first are the first jobs among the ids that a query finds, as many as there is room for. Of those that find none, the server
+// sends only one.
+func (t *txn) first(q *search, ids func(*where) string, room *sqlkit.Room) ([]*sqlkit.Entry, error) {
 	w := &where{}
-	return t.entries(`
+	return sqlkit.Fitting(t.each, room, `
 		SELECT`+withDocuments+`
-		FROM {schema}.jobs
-		WHERE id = ANY (ARRAY(`+ids(w)+`))
-		`+q.order(`id`)+`
-		LIMIT `+w.arg(q.limit),
+		FROM (
+			SELECT *, sum(`+weight+`) OVER (`+q.order(`id`)+` ROWS UNBOUNDED PRECEDING) - (`+weight+`) AS before
+			FROM (
+				SELECT *
+				FROM {schema}.jobs
+				WHERE id = ANY (ARRAY(`+ids(w)+`))
+				`+q.order(`id`)+`
+				LIMIT `+w.arg(q.limit)+`
+			) AS jobs
+		) AS jobs
+		WHERE before <= `+strconv.Itoa(store.MaxAnswerBytes)+`
+		`+q.order(`id`),
 		w.args...)
 }
 

@@ -71,4 +71,7 @@ const (
 	jobs.claimed_at, jobs.ended_at, jobs.ending, jobs.checkpoint_seq, jobs.progress_seq, jobs.trace, jobs.tags, jobs.error`
 
 	withDocuments = columns + `, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
+
+	weight = `octet_length(jobs.payload) + coalesce(octet_length(jobs.checkpoint), 0)
+		+ coalesce(octet_length(jobs.progress), 0) + coalesce(octet_length(jobs.result), 0)`
 )

@@ -20,11 +20,18 @@ const (
 	mostWords   = 64 << 10  // around the items, and of a problem
 	mostOutcome = 8 << 10   // of each
 	mostJob     = 16 << 20  // four documents, each as JSON and as text
+	mostRow     = 256 << 10 // a job but for its documents
+	mostDocs    = 64 << 20  // all documents of a page, or of both lanes of a claim, each as JSON and as text
 	mostHistory = 16 << 20  // a hundred attempts with their errors
 	mostNames   = 1 << 30   // of queues or workers, of which there can be any number
 	mostNothing = mostWords // where the answer is that it was done
 	mostDetail  = mostJob + mostHistory
 )
+
+// mostJobs is how many bytes so many jobs can have.
+func mostJobs(limit int) int64 {
+	return mostWords + min(int64(limit)*mostJob, int64(limit)*mostRow+mostDocs)
+}
 
 // decode reads an answer, of which valid must find that it is one. Fields that are not known are those of a newer server.
 func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error) error {

@@ -17,7 +17,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	}
 	c, err := post(wire.PathClaim, wire.Claim{
 		Queues: []string{req.Queue}, Worker: req.Worker, Limit: &req.Limit, Lease: wire.Duration(req.TTL), RetryQuota: &req.RetryQuota,
-	}, mostWords+int64(req.Limit)*mostJob)
+	}, mostJobs(req.Limit))
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 		return store.JobPage{}, err
 	}
 	body := wire.List{Filter: wire.FilterOf(filter), Limit: &page.Limit, Cursor: page.Cursor}
-	c, err := post(wire.PathList, body, mostWords+int64(page.Limit)*mostJob)
+	c, err := post(wire.PathList, body, mostJobs(page.Limit))
 	if err != nil {
 		return store.JobPage{}, err
 	}

@@ -58,12 +58,17 @@ func TestLargestCalls(t *testing.T) {
 	for _, o := range outcomes {
 		assert.Equal(t, store.Succeeded, o.State)
 	}
-	page, err := s.List(t.Context(), store.Filter{}, store.Page{Limit: 8})
-	require.NoError(t, err)
-	require.Len(t, page.Jobs, 8)
-	for _, j := range page.Jobs {
-		assert.True(t, bytes.Equal(doc, j.Result), "job %d", j.ID)
+	listed := 0
+	for page := (store.Page{Limit: 8}); listed == 0 || page.Cursor != ""; {
+		part, err := s.List(t.Context(), store.Filter{}, page)
+		require.NoError(t, err)
+		for _, j := range part.Jobs {
+			assert.True(t, bytes.Equal(doc, j.Result), "job %d", j.ID)
+		}
+		listed += len(part.Jobs)
+		page.Cursor = part.Next
 	}
+	assert.Equal(t, 8, listed)
 }
 
 // TestTextThatGrows beyond what a server reads, when it is written into JSON, is refused here, and goes in smaller calls.

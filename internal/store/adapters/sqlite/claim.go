@@ -86,15 +86,16 @@ const claimColumns = `
 	id, kind, priority, run_at, token, attempts, retries, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
 	unique_key, unique_for, enqueued_at, claim_token, trace, tags, error, payload, checkpoint, progress`
 
-// due are the first jobs of the lane, from the highest priority down.
+// due are the first jobs of the lane, from the highest priority down, as many as there is room for.
 func (t *txn) due(l lane, queue string, limit int) ([]*sqlkit.Entry, error) {
 	var found []*sqlkit.Entry
-	for below := store.MaxPriority + 1; len(found) < limit; {
+	room := sqlkit.NewRoom()
+	for below := store.MaxPriority + 1; len(found) < limit && !room.Full; {
 		level, ok, err := t.level(l, queue, below)
 		if err != nil || !ok {
 			return found, err
 		}
-		some, err := t.entries(l.due, queue, level, t.now.UnixMicro(), limit-len(found))
+		some, err := sqlkit.Fitting(t.each, room, l.due, queue, level, t.now.UnixMicro(), limit-len(found))
 		if err != nil {
 			return nil, err
 		}

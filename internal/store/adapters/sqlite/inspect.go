@@ -52,7 +52,8 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.Jo
 	if page.Cursor != "" {
 		where.and(`id < ?`, before)
 	}
-	found, err := t.entries(`
+	room := sqlkit.NewRoom()
+	found, err := sqlkit.Fitting(t.each, room, `
 		SELECT`+columns+`
 		FROM jobs
 		WHERE id IN (
@@ -65,7 +66,7 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.Jo
 	if err != nil {
 		return store.JobPage{}, err
 	}
-	return sqlkit.PageOf(found, filter, page), nil
+	return sqlkit.PageOf(found, room.Full, filter, page), nil
 }
 
 // Count is part of the contract.
