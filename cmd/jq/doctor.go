@@ -47,12 +47,8 @@ func (a *app) examine(cmd *cobra.Command) (found []jq.Finding, err error) {
 		if schema.Version == 0 {
 			return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 		}
-		if err := otherAge(schema); err != nil {
-			return []jq.Finding{{
-				Name:   "other_schema",
-				Detail: fmt.Sprintf("%s has schema %d, and this program knows %d", p.shown, schema.Version, schema.Newest),
-				Advice: err.Error(),
-			}}, nil
+		if found := ofOtherAge(p, schema); len(found) > 0 {
+			return found, nil
 		}
 	}
 	err = a.using(cmd.Context(), toRead, func(s jq.Store) error {
@@ -60,6 +56,19 @@ func (a *app) examine(cmd *cobra.Command) (found []jq.Finding, err error) {
 		return err
 	})
 	return found, err
+}
+
+// ofOtherAge finds a store whose schema is not that of the program.
+func ofOtherAge(p place, schema jq.Schema) []jq.Finding {
+	err := otherAge(schema)
+	if err == nil {
+		return nil
+	}
+	return []jq.Finding{{
+		Name:   "other_schema",
+		Detail: fmt.Sprintf("%s has schema %d, and this program knows %d", p.shown, schema.Version, schema.Newest),
+		Advice: err.Error(),
+	}}
 }
 
 func (a *app) tell(found []jq.Finding, asJSON bool) error {
