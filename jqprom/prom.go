@@ -116,12 +116,15 @@ func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 		added, err := next(ctx, req)
 		for i, a := range added[:min(len(added), len(req.Jobs))] { // another middleware may answer for more
 			if !a.Duplicate {
-				m.enqueued.WithLabelValues(req.Jobs[i].Queue, req.Jobs[i].Kind).Inc()
+				m.Added(req.Jobs[i].Queue, req.Jobs[i].Kind)
 			}
 		}
 		return added, err
 	}
 }
+
+// Added counts a job that was added without the middleware: over HTTP.
+func (m *Metrics) Added(queue, kind string) { m.enqueued.WithLabelValues(queue, kind).Inc() }
 
 // Claimed counts claimed jobs.
 func (m *Metrics) Claimed(queue string, jobs int) {
@@ -141,8 +144,13 @@ func (m *Metrics) Ended(j jq.Job, ending jq.Ending, phase jq.State, ran time.Dur
 	if phase == jq.Retrying || phase == jq.Dead {
 		outcome = string(phase)
 	}
-	m.finished.WithLabelValues(j.Queue, j.Kind, outcome).Inc()
+	m.Finished(j.Queue, j.Kind, outcome)
 	m.run.WithLabelValues(j.Queue, j.Kind).Observe(ran.Seconds())
+}
+
+// Finished counts a run that has ended elsewhere, in a worker that has told so over HTTP: how long it took is not known.
+func (m *Metrics) Finished(queue, kind, outcome string) {
+	m.finished.WithLabelValues(queue, kind, outcome).Inc()
 }
 
 // Recovered counts expired leases.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,6 +97,19 @@ func (w *town) start(ready string, args ...string) *process {
 	return p
 }
 
+// get is the page at the address.
+func (w *town) get(url string) string {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
+	require.NoError(w, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(w, err)
+	defer func() { _ = resp.Body.Close() }()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(w, err)
+	return string(page)
+}
+
 // end tells the process to end, and waits until it has.
 func (w *town) end(p *process) {
 	w.Helper()
@@ -158,6 +172,13 @@ func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
 		assert.Equal(w, 2, job.Attempts)
 		require.Len(w, job.History, 2)
 		assert.Equal(w, contract.EndExpired, job.History[0].Ending)
+		metrics := w.get(url + "/metrics")
+		for _, line := range []string{
+			`jq_jobs_enqueued_total{kind="slow",queue="default"} 1`, `jq_jobs_claimed_total{queue="default"} 2`,
+			`jq_leases_recovered_total{outcome="retrying"} 1`, `jq_jobs_finished_total{kind="slow",outcome="succeeded",queue="default"} 1`,
+		} {
+			assert.Contains(w, metrics, "\n"+line+"\n")
+		}
 		w.end(second)
 		w.end(server)
 	})

@@ -130,7 +130,8 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	api, err := httpapi.New(store, &httpapi.Options{
-		Tokens: tokens, Loopback: tokens == nil && !s.insecure, Logger: log, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		Tokens: tokens, Loopback: tokens == nil && !s.insecure, Logger: log,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Counter: metrics,
 	})
 	if err != nil {
 		return err

@@ -33,6 +33,8 @@ type API struct {
 	turns   turns
 	waiters waiters
 	ring    *ring
+	counter Counter
+	held    *holdings
 	polls   room // of claims that wait
 	streams room
 
@@ -60,6 +62,9 @@ type Options struct {
 
 	// Metrics answers GET /metrics. Without it there are none.
 	Metrics http.Handler
+
+	// Counter is told what was done to jobs. Without it nothing is counted.
+	Counter Counter
 
 	// RetryShare is which part of the claims that name no quota goes to retries, while fresh jobs wait: by default 0.2. A
 	// negative one leaves retries what fresh jobs do not take.
@@ -92,6 +97,7 @@ func New(s jq.Store, options *Options) (*API, error) {
 		defaults: wire.Defaults{Queue: jq.DefaultQueue, MaxRetries: jq.DefaultMaxRetries, Backoff: jq.DefaultBackoff},
 		origins:  http.NewCrossOriginProtection(), page: sync.OnceValues(renderDocs),
 		lanes: lanes{part: max(0, o.RetryShare)}, turns: turns{seed: maphash.MakeSeed()}, ring: newRing(o.KeepEvents),
+		counter: o.Counter, held: newHoldings(maxHeld),
 		polls: newRoom(o.MaxWaiting), streams: newRoom(o.MaxStreams),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
@@ -113,6 +119,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if full.Clock == nil {
 		full.Clock = clock.New()
+	}
+	if full.Counter == nil {
+		full.Counter = uncounted{}
 	}
 	fill(&full.RetryShare, 0.2)
 	fill(&full.MaxWaiting, 1000)

@@ -29,6 +29,7 @@ func (a *API) enqueue(w http.ResponseWriter, r *http.Request) error {
 	for i, e := range added {
 		if !e.Duplicate {
 			events = append(events, Event{Job: wire.ID(e.ID), Queue: in.Jobs[i].Queue, Event: WasEnqueued})
+			a.counter.Added(in.Jobs[i].Queue, in.Jobs[i].Kind)
 		}
 	}
 	a.Publish(events...)

@@ -9,15 +9,16 @@ import (
 )
 
 func (a *API) ack(ctx context.Context, req wire.Acks) (wire.Results, error) {
-	acks := make([]store.Ack, len(req.Jobs))
+	acks, leases := make([]store.Ack, len(req.Jobs)), make([]store.Lease, len(req.Jobs))
 	for i, item := range req.Jobs {
 		var err error
 		if acks[i], err = item.Store(); err != nil {
 			return wire.Results{}, err
 		}
+		leases[i] = acks[i].Lease
 	}
 	outcomes, err := a.store.Ack(ctx, acks)
-	return a.finished(outcomes, err, func(_ int, o store.Outcome) string { return finishedAs(o) })
+	return a.finished("ack", leases, outcomes, err, func(_ int, o store.Outcome) string { return finishedAs(o) })
 }
 
 func (a *API) nack(ctx context.Context, req wire.NAcks) (wire.Results, error) {
@@ -37,8 +38,12 @@ func (a *API) release(ctx context.Context, req wire.Releases) (wire.Results, err
 }
 
 func (a *API) nackAll(ctx context.Context, nacks []store.NAck) (wire.Results, error) {
+	leases := make([]store.Lease, len(nacks))
+	for i, n := range nacks {
+		leases[i] = n.Lease
+	}
 	outcomes, err := a.store.NAck(ctx, nacks)
-	return a.finished(outcomes, err, func(i int, o store.Outcome) string {
+	return a.finished("nack", leases, outcomes, err, func(i int, o store.Outcome) string {
 		switch nacks[i].Form {
 		case store.Snooze:
 			return WasSnoozed
@@ -50,12 +55,15 @@ func (a *API) nackAll(ctx context.Context, nacks []store.NAck) (wire.Results, er
 	})
 }
 
-// finished publishes what was done, and answers.
-func (a *API) finished(outcomes []store.Outcome, err error, event func(int, store.Outcome) string) (wire.Results, error) {
+// finished publishes and counts what was done, and answers.
+func (a *API) finished(
+	op string, leases []store.Lease, outcomes []store.Outcome, err error, event func(int, store.Outcome) string,
+) (wire.Results, error) {
 	if err != nil {
 		return wire.Results{}, err
 	}
 	a.publishOutcomes(outcomes, event)
+	a.countFinished(op, leases, outcomes, event)
 	return wire.ResultsOf(outcomes), nil
 }
 
@@ -83,6 +91,7 @@ func (a *API) extend(ctx context.Context, req wire.Extend) (wire.Results, error)
 	if err != nil {
 		return wire.Results{}, err
 	}
+	a.countStale("extend", outcomes)
 	remaining := a.remaining(begun, ttl)
 	results := wire.ResultsOf(outcomes)
 	for i, o := range outcomes {
@@ -106,6 +115,7 @@ func (a *API) checkpoint(ctx context.Context, req wire.Checkpoints) (wire.Result
 	if err != nil {
 		return wire.Results{}, err
 	}
+	a.countStale("save", outcomes)
 	return wire.ResultsOf(outcomes), nil
 }
 
@@ -117,5 +127,6 @@ func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, er
 		return wire.Recovered{}, err
 	}
 	a.Publish(RecoveredEvents(recovered)...)
+	a.counter.Recovered(recovered)
 	return wire.RecoveredOf(recovered), nil
 }
