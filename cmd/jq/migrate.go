@@ -34,6 +34,7 @@ func (a *app) migrateUp() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		a.bar = a.progress()
 		return a.using(cmd.Context(), toFill, func(jq.Store) error {
 			if before.Version == before.Newest {
 				_, err = fmt.Fprintf(a.out, "%s has schema %d, the newest\n", printable(p.shown), before.Newest)
@@ -44,6 +45,11 @@ func (a *app) migrateUp() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// migrating shows which step is being taken.
+func (p *progress) migrating(step, of int) {
+	p.show(int64(step-1), int64(of), "migration %d of %d", step, of)
 }
 
 func (a *app) migrateStatus() *cobra.Command {

@@ -127,7 +127,8 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
 	default:
-		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled})
+		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled, Migrating: a.bar.migrating})
+		a.bar.end()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.shown, err)
 		}
@@ -183,7 +184,8 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	if missing && !makes {
 		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by enqueueing a job", p.shown)
 	}
-	s, err := sqlite.Open(ctx, p.path, nil)
+	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Migrating: a.bar.migrating})
+	a.bar.end()
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,10 @@ func TestNothingPrintedIsObeyedByATerminal(t *testing.T) {
 
 func TestProgressIsForTerminals(t *testing.T) {
 	var out bytes.Buffer
-	nobody := &progress{}
-	nobody.show(1, 2, "half")
-	nobody.end()
+	for _, nobody := range []*progress{nil, {}} {
+		nobody.show(1, 2, "half")
+		nobody.end()
+	}
 	somebody := &progress{to: &out}
 	somebody.show(1, 2, "%d of %d", 1, 2)
 	somebody.show(2, 2, "too soon to be seen")
@@ -40,6 +41,14 @@ func TestProgressIsForTerminals(t *testing.T) {
 	assert.Equal(t, "\r\x1b[K[###############...............] 1 of 2\r\x1b[K", out.String())
 	assert.Empty(t, bar(5, 0), "the whole is not known")
 	assert.Equal(t, "["+strings.Repeat("#", barWidth)+"] ", bar(7, 5), "there came more than was counted")
+}
+
+func TestProgressOfMigrationsTellsOfTheStepUnderWay(t *testing.T) {
+	var out bytes.Buffer
+	bar := &progress{to: &out}
+	bar.migrating(2, 3)
+	bar.end()
+	assert.Equal(t, "\r\x1b[K[##########....................] migration 2 of 3\r\x1b[K", out.String())
 }
 
 func TestOnlyAYesIsAYes(t *testing.T) {

@@ -12,7 +12,7 @@ const (
 	barEvery = 100 * time.Millisecond // often enough to see it move
 )
 
-// A progress is a line on a terminal that says how far long work is. Elsewhere it says nothing.
+// A progress is a line on a terminal that says how far long work is. Elsewhere it says nothing, nor does none at all.
 type progress struct {
 	to    io.Writer // nil where nobody watches
 	drawn time.Time
@@ -27,7 +27,7 @@ func (a *app) progress() *progress {
 
 // show draws the bar. Without a whole, which may not be known, it is the text alone.
 func (p *progress) show(part, whole int64, format string, args ...any) {
-	if p.to == nil || time.Since(p.drawn) < barEvery {
+	if p == nil || p.to == nil || time.Since(p.drawn) < barEvery {
 		return
 	}
 	p.drawn = time.Now()
@@ -36,7 +36,7 @@ func (p *progress) show(part, whole int64, format string, args ...any) {
 
 // end takes the line away.
 func (p *progress) end() {
-	if p.to != nil && !p.drawn.IsZero() {
+	if p != nil && p.to != nil && !p.drawn.IsZero() {
 		fmt.Fprint(p.to, "\r\x1b[K")
 	}
 }

@@ -66,6 +66,8 @@ type Migrator struct {
 
 	Version string // a query: the greatest version applied, 0 if none
 	Record  string // a statement of two arguments: version and name
+
+	Before func(step, of int) // is told of each step before it is applied; may be nil
 }
 
 // Up applies what is missing, each step in a transaction of its own, and returns how many steps that were. Any number of
@@ -97,6 +99,9 @@ func (m Migrator) step(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	next := m.Steps[version]
+	if m.Before != nil {
+		m.Before(next.Version, len(m.Steps))
+	}
 	if _, err := tx.ExecContext(ctx, next.SQL); err != nil {
 		return false, fmt.Errorf("migration %d (%s): %w", next.Version, next.Name, err)
 	}

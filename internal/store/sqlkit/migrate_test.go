@@ -1,9 +1,12 @@
 package sqlkit_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/fstest"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -25,6 +28,38 @@ func TestMigrationsComeInTheirOrder(t *testing.T) {
 		{Version: 1, Name: "jobs", SQL: "-- 0001_jobs.sql"},
 		{Version: 2, Name: "more_jobs", SQL: "-- 0002_more_jobs.sql"},
 	}, steps)
+}
+
+// A store that is two steps behind is told about both, and one that is not about none.
+func TestUpTellsOfEachStepBeforeItIsTaken(t *testing.T) {
+	db, err := sqlx.Open("sqlite", "file:"+t.TempDir()+"/steps.db")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	_, err = db.Exec(`CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT)`)
+	require.NoError(t, err)
+	var told []string
+	migrator := sqlkit.Migrator{
+		Steps: []sqlkit.Migration{
+			{Version: 1, Name: "a", SQL: `CREATE TABLE a (x)`}, {Version: 2, Name: "b", SQL: `CREATE TABLE b (x)`}, {Version: 3, Name: "c", SQL: `CREATE`},
+		},
+		Begin:   func(ctx context.Context) (*sqlx.Tx, error) { return db.BeginTxx(ctx, nil) },
+		Version: `SELECT coalesce(max(version), 0) FROM migrations`,
+		Record:  `INSERT INTO migrations (version, name) VALUES (?, ?)`,
+		Before:  func(step, of int) { told = append(told, fmt.Sprintf("%d of %d", step, of)) },
+	}
+	applied, err := migrator.Up(t.Context())
+	require.ErrorContains(t, err, "migration 3 (c)")
+	assert.Equal(t, 2, applied)
+	assert.Equal(t, []string{"1 of 3", "2 of 3", "3 of 3"}, told, "also of the one that then failed")
+
+	told, migrator.Steps = nil, migrator.Steps[:2]
+	applied, err = migrator.Up(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, applied)
+	assert.Empty(t, told, "nothing is missing")
+	migrator.Before, migrator.Steps = nil, append(migrator.Steps, sqlkit.Migration{Version: 3, Name: "c", SQL: `CREATE TABLE c (x)`})
+	_, err = migrator.Up(t.Context())
+	require.NoError(t, err, "nobody listens")
 }
 
 func TestMigrationsAreNumberedWithoutAGap(t *testing.T) {

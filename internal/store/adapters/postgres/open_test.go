@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/lib/pq"
@@ -37,8 +38,11 @@ func TestOpenMigratesOnce(t *testing.T) {
 	stores := make([]*Store, 8)
 	errs := make([]error, 8)
 	var all sync.WaitGroup
+	var told atomic.Int64
 	for i := range stores {
-		all.Go(func() { stores[i], errs[i] = Open(context.Background(), dsn, &Options{Schema: schema}) })
+		all.Go(func() {
+			stores[i], errs[i] = Open(context.Background(), dsn, &Options{Schema: schema, Migrating: func(int, int) { told.Add(1) }})
+		})
 	}
 	all.Wait()
 	for i, s := range stores {
@@ -51,6 +55,7 @@ func TestOpenMigratesOnce(t *testing.T) {
 	want, err := folder()
 	require.NoError(t, err)
 	assert.Equal(t, len(want), steps, "migrations recorded")
+	assert.EqualValues(t, len(want), told.Load(), "steps that were told of")
 	for _, s := range stores {
 		assert.NoError(t, s.Close())
 	}

@@ -82,6 +82,9 @@ type Options struct {
 	// to the server itself, for one connection that does; without it, wake-ups come from looking every so often.
 	Pooled    bool
 	ListenDSN string
+
+	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
+	Migrating func(step, of int)
 }
 
 //go:embed migrations
@@ -210,6 +213,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		Record: s.sql(`
 			INSERT INTO {schema}.migrations (version, name)
 			VALUES ($1, $2)`),
+		Before: s.options.Migrating,
 	}
 	_, err = migrator.Up(ctx)
 	return err

@@ -46,6 +46,23 @@ func refused(t *testing.T, path string, options *Options) (string, error) {
 	return err.Error(), err
 }
 
+// Who opens a new file is told of each step, and who opens it again of none.
+func TestOpenTellsOfMigrations(t *testing.T) {
+	path := newPath(t)
+	steps, err := folder()
+	require.NoError(t, err)
+	for _, want := range []int{len(steps), 0} {
+		var told []int
+		s, err := Open(t.Context(), path, &Options{Migrating: func(step, of int) { told = append(told, step, of) }})
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.Len(t, told, 2*want)
+		for i := range want {
+			assert.Equal(t, []int{i + 1, len(steps)}, told[2*i:2*i+2])
+		}
+	}
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	folder := t.TempDir()
 	garbage := filepath.Join(folder, "garbage")

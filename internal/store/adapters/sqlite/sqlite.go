@@ -64,6 +64,9 @@ type Options struct {
 
 	// Readers is how many calls can read at once: by default one for each processor, and at least four.
 	Readers int
+
+	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
+	Migrating func(step, of int)
 }
 
 // Synchronous is how durable a commit is. Either way a process that dies loses nothing that was committed.
@@ -105,7 +108,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 		return nil, errors.Join(err, s.callers.Close())
 	}
 	lock := flock.New(path+".lock", flock.SetPermissions(0o644)) // as SQLite makes the file itself
-	if err := s.prepare(ctx, lock); err != nil {
+	if err := s.prepare(ctx, lock, o.Migrating); err != nil {
 		return nil, errors.Join(openError(path, err), lock.Close(), reading.Close(), s.callers.Close())
 	}
 	own := context.WithoutCancel(ctx)
@@ -172,7 +175,7 @@ func open(path, more string) (*sqlx.DB, error) {
 }
 
 // prepare makes the file a store of the newest schema, while no other process does.
-func (s *Store) prepare(ctx context.Context, lock *flock.Flock) error {
+func (s *Store) prepare(ctx context.Context, lock *flock.Flock, migrating func(step, of int)) error {
 	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
 		return err
 	}
@@ -196,6 +199,7 @@ func (s *Store) prepare(ctx context.Context, lock *flock.Flock) error {
 		Record: `
 			INSERT INTO migrations (version, name)
 			VALUES (?, ?)`,
+		Before: migrating,
 	}
 	if _, err = migrator.Up(ctx); err != nil {
 		return err
