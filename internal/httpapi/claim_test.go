@@ -128,6 +128,25 @@ func TestWakeupIsHandedOn(t *testing.T) {
 	assert.Empty(t, w.byQueue)
 }
 
+// TestWakeupOfAVanishedClientIsHandedOn, whether it is noticed first that the client is gone or that there is a job.
+func TestWakeupOfAVanishedClientIsHandedOn(t *testing.T) {
+	w := newWorld(t, Options{})
+	gone, vanish := context.WithCancel(t.Context())
+	vanish()
+	for range 50 {
+		first, second := w.api.waiters.join([]string{"a"}), w.api.waiters.join([]string{"a"})
+		w.api.waiters.tell("a")
+		require.Len(t, first.woken, 1)
+		jobs, err := w.api.sleep(gone, claim{queues: []string{"a"}}, first, w.clock.Timer(time.Minute))
+		require.NoError(t, err)
+		assert.Empty(t, jobs)
+		w.api.waiters.leave(first)
+		require.Len(t, second.woken, 1, "the next one is woken")
+		<-second.woken
+		w.api.waiters.leave(second)
+	}
+}
+
 func TestNoMoreClaimsWaitThanMay(t *testing.T) {
 	w := newWorld(t, Options{MaxWaiting: 1})
 	got := make(chan []wire.Job, 1)
