@@ -43,6 +43,7 @@ var rules = map[int]string{
 	59: "a pause stops claims; recovery and finishing go on",
 	60: "cancel does what the table says, and fences what runs",
 	61: "terminal jobs can be deleted by state and age, in bounded batches",
+	62: "workers, servers and the database are killed at random, and every job ends as it may",
 	64: "checkpoints survive whatever ended the attempt",
 	66: "enqueue and strict finish inside the caller's own transaction",
 	67: "concurrent histories are linearizable per job and per unique key",
@@ -58,6 +59,7 @@ var rules = map[int]string{
 var provedElsewhere = map[int]string{
 	56: "the mutants: `go test ./internal/conformance -run Mutants`",
 	57: "random sequences: `jqtest.Run`, part Random",
+	62: "chaos: `go test ./internal/chaos`; the same in a simulated world: `go test ./internal/server -run Simulation`",
 	67: "concurrent histories: `jqtest.Run`, part Linear",
 }
 
