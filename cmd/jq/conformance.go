@@ -14,22 +14,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/conformance/linear"
 )
 
 // A trial is the suite as somebody asked for it.
 type trial struct {
-	run      string
-	parallel int
-	verbose  bool
+	run       string
+	parallel  int
+	histories int
+	verbose   bool
 }
 
+// defaultHistories is enough that each thing that can meet has met, several times.
+const defaultHistories = 50
+
 func (a *app) conformance() *cobra.Command {
-	t := trial{parallel: runtime.GOMAXPROCS(0)}
+	t := trial{parallel: runtime.GOMAXPROCS(0), histories: defaultHistories}
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "prove that a kind of store keeps the contract",
 		Long: "Run the conformance suite against the kind of store that the URL names: each case on a fresh store of its own, driven by\n" +
-			"a fake clock. No store of yours is touched: for SQLite each case has a file in a temporary folder, for Postgres a schema\n" +
+			"a fake clock. Then record histories of clients that call at the same time, and judge whether each is one that calls one\n" +
+			"after the other could have had. No store of yours is touched: for SQLite each case has a file in a temporary folder, for Postgres a schema\n" +
 			"of its own in the database, which is dropped afterwards. A case that fails prints the sentence of the contract that was\n" +
 			"broken.",
 		Args:    takesNone(),
@@ -38,6 +44,7 @@ func (a *app) conformance() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&t.run, "run", "", "only cases whose name matches this `REGEXP`")
 	f.IntVar(&t.parallel, "parallel", t.parallel, "so many cases at once")
+	f.IntVar(&t.histories, "histories", t.histories, "so many histories; with --run none, unless it is said")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "name the cases that pass, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := a.place()
@@ -48,18 +55,24 @@ func (a *app) conformance() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if t.run != "" && !cmd.Flags().Changed("histories") {
+			t.histories = 0
+		}
 		adapter, remove, err := adapterOf(p)
 		if err != nil {
 			return err
 		}
-		return errors.Join(a.prove(cmd.Context(), adapter, cases, t), remove())
+		return errors.Join(a.proveAll(cmd.Context(), adapter, cases, t), remove())
 	}
 	return cmd
 }
 
 func (t trial) cases() ([]conformance.Case, error) {
-	if t.parallel < 1 {
+	switch {
+	case t.parallel < 1:
 		return nil, misuse("--parallel must be 1 at least")
+	case t.histories < 0:
+		return nil, misuse("--histories must not be negative")
 	}
 	wanted, err := regexp.Compile(t.run)
 	if err != nil {
@@ -76,6 +89,36 @@ func (t trial) cases() ([]conformance.Case, error) {
 type verdict struct {
 	passed, failed int
 	excluded       map[string]int // by reason
+}
+
+// proveAll runs the cases, and then the histories, also of a store that has failed a case: the two find different things.
+func (a *app) proveAll(ctx context.Context, adapter conformance.Adapter, cases []conformance.Case, t trial) error {
+	err := a.prove(ctx, adapter, cases, t)
+	if t.histories == 0 || ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, a.proveHistories(ctx, adapter, t.histories))
+}
+
+// proveHistories says what the histories have seen. Those in which nothing met prove nothing.
+func (a *app) proveHistories(ctx context.Context, adapter conformance.Adapter, histories int) error {
+	report, err := linear.Check(ctx, adapter, linear.Options{Histories: histories})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var violation *linear.Violation
+	if errors.As(err, &violation) {
+		fmt.Fprintf(a.out, "FAIL  histories\n%s", indented(violation.Error()))
+		return errors.New("the store breaks the contract in a history of calls made at the same time")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, report)
+	if err := report.Shortfall(); err != nil {
+		return fmt.Errorf("too little has met in the histories, ask for more by --histories: %w", err)
+	}
+	return nil
 }
 
 // prove runs the cases, several at once, and prints what they came to in the order of the suite.

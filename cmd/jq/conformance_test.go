@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/conformance/model"
 	"github.com/seed-ed332417/jq/internal/pgtest"
 )
 
@@ -35,6 +36,37 @@ func TestConformanceNamesTheSentenceThatWasBroken(t *testing.T) {
 	assert.Contains(t, out.String(), `the contract says: "`)
 	assert.Regexp(t, `\n[1-9]\d* cases passed, [1-9]\d* failed, `, out.String())
 }
+
+// A store that passes every case, one call after the other, can still lose updates of calls made at the same time.
+func TestConformanceShowsTheHistoryThatNoOrderExplains(t *testing.T) {
+	broken := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		return &conformance.Instance{Store: model.New(clk, model.ClaimUnlocked)}, nil
+	}}
+	var out bytes.Buffer
+	a := &app{std: quiet(&out, &out), out: bufio.NewWriter(&out)}
+	trial := trial{run: "^Delete/", parallel: 2, histories: 300}
+	cases, err := trial.cases()
+	require.NoError(t, err)
+	err = a.proveAll(t.Context(), broken, cases, trial)
+	assert.EqualError(t, err, "the store breaks the contract in a history of calls made at the same time")
+	require.NoError(t, a.out.Flush())
+	assert.Regexp(t, `(?s) cases passed, 0 failed, .*FAIL  histories\n  history with seed \d+: .* is not linearizable:\n  .*✗`, out.String())
+}
+
+func TestConformanceOfTooFewHistoriesFails(t *testing.T) {
+	idle := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		return &conformance.Instance{Store: idler{jq.NewMemory(&jq.MemoryOptions{Clock: clk})}}, nil
+	}}
+	var out bytes.Buffer
+	a := &app{std: quiet(&out, &out), out: bufio.NewWriter(&out)}
+	err := a.proveHistories(t.Context(), idle, 3)
+	assert.ErrorContains(t, err, "too little has met in the histories, ask for more by --histories: overlapping claims: in 0 of 3")
+}
+
+// An idler never has a job to give: nothing can be wrong with what it does, and nothing is proved by it.
+type idler struct{ jq.Store }
+
+func (idler) FetchAndClaim(context.Context, jq.ClaimRequest) ([]jq.Job, error) { return nil, nil }
 
 func TestConformanceEndsWhenItIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
