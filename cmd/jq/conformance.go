@@ -35,9 +35,9 @@ func (a *app) conformance() *cobra.Command {
 		Short: "prove that a kind of store keeps the contract",
 		Long: "Run the conformance suite against the kind of store that the URL names: each case on a fresh store of its own, driven by\n" +
 			"a fake clock. Then record histories of clients that call at the same time, and judge whether each is one that calls one\n" +
-			"after the other could have had. No store of yours is touched: for SQLite each case has a file in a temporary folder, for Postgres a schema\n" +
-			"of its own in the database, which is dropped afterwards. A case that fails prints the sentence of the contract that was\n" +
-			"broken.",
+			"after the other could have had. No store of yours is touched: for SQLite each case has a file in a temporary folder,\n" +
+			"for Postgres a schema of its own in the database, which is dropped afterwards. A case that fails prints the sentence of\n" +
+			"the contract that was broken.",
 		Args:    takesNone(),
 		Example: "  SELF conformance --store memory:\n  SELF conformance --store postgres://me@localhost/test --run '^Claim/'",
 	}

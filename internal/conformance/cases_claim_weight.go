@@ -45,7 +45,8 @@ func claimLaneEndsBeforeItWeighsTooMuch(c *C) {
 
 	light := c.EnqueueN(3)
 	got := c.claimFrom(queue, mostHeavy+2, mostHeavy+2)
-	c.Equal(ids(got), slices.Concat(heavy[:mostHeavy], light[:2]), "claimed of heavy retries, and of light jobs that fill what they leave")
+	want := slices.Concat(heavy[:mostHeavy], light[:2])
+	c.Equal(ids(got), want, "claimed of heavy retries, and of light jobs that fill what they leave")
 	c.drop(heavy)
 }
 

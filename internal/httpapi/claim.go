@@ -168,8 +168,8 @@ func (a *API) sleep(ctx context.Context, c claim, me *waiter, late *clock.Timer)
 	}
 }
 
-// take claims from the queues, each time beginning with another one, until there are as many jobs as were asked for, or enough bytes
-// for an answer. An error counts only where nothing was claimed before it. The
+// take claims from the queues, each time beginning with another one, until there are as many jobs as were asked for, or enough
+// bytes for an answer. An error counts only where nothing was claimed before it. The
 // store is asked on a context of its own: when the client vanishes in between, it is known what to give back.
 func (a *API) take(c claim) ([]wire.Job, error) {
 	jobs := []wire.Job{}

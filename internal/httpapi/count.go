@@ -35,8 +35,8 @@ func (uncounted) StaleWrite(string)               {}
 // maxHeld is of how many leases it is remembered what their jobs are. Beyond that the oldest are forgotten.
 const maxHeld = 1 << 16
 
-// Holdings remember of which queue and kind the claimed jobs are, for who finishes a job names its lease alone, and to ask the store
-// would be one more call. A lease stays after its end, so that a repeated call is told apart.
+// Holdings remember of which queue and kind the claimed jobs are, for who finishes a job names its lease alone, and to ask the
+// store would be one more call. A lease stays after its end, so that a repeated call is told apart.
 type holdings struct {
 	mu     sync.Mutex // guards what follows
 	most   int

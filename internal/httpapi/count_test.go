@@ -49,17 +49,19 @@ func TestWhatIsDoneIsCounted(t *testing.T) {
 	on := func(path, body string) { w.Helper(); call[wire.Results](w, 200, "POST", path, body) }
 
 	call[wire.Enqueued](w, 201, "POST", "/v1/jobs", `{"jobs":[
-		{"kind":"k","queue":"a","unique_key":"u"},{"kind":"k","queue":"a","unique_key":"u"},{"kind":"l","queue":"b"},{"kind":"l","queue":"b"},
-		{"kind":"l","queue":"b","max_retries":0},{"kind":"l","queue":"b"},{"kind":"l","queue":"b"}]}`)
+		{"kind":"k","queue":"a","unique_key":"u"},{"kind":"k","queue":"a","unique_key":"u"},{"kind":"l","queue":"b"},
+		{"kind":"l","queue":"b"},{"kind":"l","queue":"b","max_retries":0},{"kind":"l","queue":"b"},{"kind":"l","queue":"b"}]}`)
 	assert.Equal(t, map[string]int{"added a k": 1, "added b l": 5}, count.taken(), "without the duplicate")
 	w.claim(`{"worker":"w","limit":9,"queues":["a","b","empty"]}`)
 	assert.Equal(t, map[string]int{"claimed a": 1, "claimed b": 5}, count.taken())
 
 	on("/v1/ack", `{"jobs":[{"id":"1","token":"1"},{"id":"77","token":"1"}]}`)
-	on("/v1/nack", `{"jobs":[{"id":"2","token":"1","form":"fail"},{"id":"4","token":"1","form":"fail"},{"id":"3","token":"1","form":"snooze"}]}`)
+	on("/v1/nack", `{"jobs":[
+		{"id":"2","token":"1","form":"fail"},{"id":"4","token":"1","form":"fail"},{"id":"3","token":"1","form":"snooze"}]}`)
 	on("/v1/release", `{"jobs":[{"id":"5","token":"1"}]}`)
 	done := map[string]int{
-		"finished a k succeeded": 1, "finished b l retrying": 1, "finished b l dead": 1, "finished b l snoozed": 1, "finished b l released": 1,
+		"finished a k succeeded": 1, "finished b l retrying": 1, "finished b l dead": 1, "finished b l snoozed": 1,
+		"finished b l released": 1,
 	}
 	assert.Equal(t, done, count.taken())
 	on("/v1/ack", `{"jobs":[{"id":"1","token":"1"}]}`)

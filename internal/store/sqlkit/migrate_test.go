@@ -40,7 +40,8 @@ func TestUpTellsOfEachStepBeforeItIsTaken(t *testing.T) {
 	var told []string
 	migrator := sqlkit.Migrator{
 		Steps: []sqlkit.Migration{
-			{Version: 1, Name: "a", SQL: `CREATE TABLE a (x)`}, {Version: 2, Name: "b", SQL: `CREATE TABLE b (x)`}, {Version: 3, Name: "c", SQL: `CREATE`},
+			{Version: 1, Name: "a", SQL: `CREATE TABLE a (x)`}, {Version: 2, Name: "b", SQL: `CREATE TABLE b (x)`},
+			{Version: 3, Name: "c", SQL: `CREATE`},
 		},
 		Begin:   func(ctx context.Context) (*sqlx.Tx, error) { return db.BeginTxx(ctx, nil) },
 		Version: `SELECT coalesce(max(version), 0) FROM migrations`,

@@ -124,10 +124,42 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 	if c.retries.empty() && c.fresh.empty() {
 		return nil, nil, nil
 	}
+	weigh := max(quota, limit) > few
+	found, err := c.find(t, quota, limit, weigh)
+	if err == nil && !weigh && tooHeavy(found) {
+		found, err = c.find(t, quota, limit, true) // among the same jobs, which are locked by this transaction
+	}
+	slices.SortFunc(found, func(a, b *sqlkit.Entry) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
+	})
+	for _, e := range found {
+		if e.State == store.Failed {
+			retries = append(retries, e)
+		} else {
+			fresh = append(fresh, e)
+		}
+	}
+	return retries, fresh, err
+}
+
+// few is how many jobs are read before they are weighed. To let the server weigh them would slow down small claims.
+const few = 16
+
+// tooHeavy says that the jobs may be more than there is room for, in either lane.
+func tooHeavy(found []*sqlkit.Entry) bool {
+	weight := 0
+	for _, e := range found {
+		weight += e.Weight()
+	}
+	return weight > store.MaxAnswerBytes
+}
+
+// find locks jobs of both lanes, in no order between them.
+func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*sqlkit.Entry, error) {
 	retryLevels, retryTimes, retryIDs := c.retries.places()
 	freshLevels, freshTimes, freshIDs := c.fresh.places()
-	found, err := t.entries(`
-		WITH retries AS MATERIALIZED (`+lightEnough(quota, `
+	return t.entries(`
+		WITH retries AS MATERIALIZED (`+lightEnough(weigh, `
 			SELECT`+withDocuments+`
 			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
 			CROSS JOIN LATERAL (
@@ -143,7 +175,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
 			LIMIT $9`)+`
 		),
-		fresh AS MATERIALIZED (`+lightEnough(limit, `
+		fresh AS MATERIALIZED (`+lightEnough(weigh, `
 			SELECT`+withDocuments+`
 			FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) AS place (priority, due_at, id)
 			CROSS JOIN LATERAL (
@@ -163,23 +195,12 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 		UNION ALL
 		SELECT`+withDocuments+` FROM fresh AS jobs`,
 		c.Queue, t.now, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs, quota, limit)
-	slices.SortFunc(found, func(a, b *sqlkit.Entry) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
-	})
-	for _, e := range found {
-		if e.State == store.Failed {
-			retries = append(retries, e)
-		} else {
-			fresh = append(fresh, e)
-		}
-	}
-	return retries, fresh, err
 }
 
-// lightEnough are the first rows of a query, in its order, as long as their documents weigh no more than an answer can hold. So few
-// jobs that they can not are not weighed. The server knows the length of a large document without reading it.
-func lightEnough(limit int, query string) string {
-	if limit <= store.MaxAnswerBytes/store.MaxJobBytes {
+// lightEnough are the first rows of a query, in its order, as long as their documents weigh no more than an answer can hold. The
+// server knows the length of a large document without reading it.
+func lightEnough(weigh bool, query string) string {
+	if !weigh {
 		return query
 	}
 	return `
