@@ -12,7 +12,11 @@ import (
 
 // Enqueue is part of the contract.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	return write(ctx, s, req.Check(), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
+	invalid := req.Check()
+	if invalid == nil && sociable(req) {
+		return s.enqueueTogether(ctx, req.Jobs)
+	}
+	return write(ctx, s, invalid, func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
 }
 
 // enqueue adds the jobs, or answers as before if the request key is known.

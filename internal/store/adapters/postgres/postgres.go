@@ -44,6 +44,7 @@ type Store struct {
 	horizon *horizon
 	trails  *trails
 	leases  *leaseMark
+	crowd   gathering
 	trips   trips
 
 	db      *sqlx.DB // for the store's own transactions
@@ -227,6 +228,7 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
+	const patience = `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
 	const lock = `
 		SELECT pg_advisory_xact_lock(hashtextextended('jq ' || $1, 0))`
 	const known = `
@@ -238,6 +240,9 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 			name text NOT NULL
 		)`
 	err = func() error {
+		if _, err := tx.ExecContext(ctx, patience); err != nil { // a large table takes as long as it takes
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, lock, s.options.Schema); err != nil {
 			return err
 		}
