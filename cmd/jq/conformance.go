@@ -106,8 +106,7 @@ func (a *app) proveHistories(ctx context.Context, adapter conformance.Adapter, h
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var violation *linear.Violation
-	if errors.As(err, &violation) {
+	if violation, ok := errors.AsType[*linear.Violation](err); ok {
 		fmt.Fprintf(a.out, "FAIL  histories\n%s", indented(violation.Error()))
 		return errors.New("the store breaks the contract in a history of calls made at the same time")
 	}
