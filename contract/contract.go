@@ -31,6 +31,7 @@ const (
 	MaxItems        = store.MaxItems
 	MaxCallBytes    = store.MaxCallBytes
 	MaxAnswerBytes  = store.MaxAnswerBytes
+	MaxJobBytes     = store.MaxJobBytes
 	MaxNameBytes    = store.MaxNameBytes
 	MaxDocBytes     = store.MaxDocBytes
 	MaxErrorBytes   = store.MaxErrorBytes

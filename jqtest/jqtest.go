@@ -25,6 +25,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/conformance/linear"
 	"github.com/seed-ed332417/jq/internal/conformance/random"
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/race"
 )
 
 // An Adapter is a kind of store, as the suite sees it.
@@ -35,11 +36,21 @@ type Instance = conformance.Instance
 
 // Run proves the adapter: every case of the contract, each on a fresh store; random sequences of all operations against a
 // reference model; and concurrent histories that must be linearizable. The parts can be run one by one, where all of them
-// take too long.
+// take too long. Under the race detector, which makes everything many times slower, there are fewer histories, and no random
+// sequences: run the suite without it too.
 func Run(t *testing.T, a Adapter) {
+	histories := 300
+	if race.Enabled {
+		histories = 60
+	}
 	t.Run("Cases", func(t *testing.T) { Cases(t, a) })
-	t.Run("Random", func(t *testing.T) { Random(t, a) })
-	t.Run("Linear", func(t *testing.T) { Linear(t, a, 300) })
+	t.Run("Random", func(t *testing.T) {
+		if race.Enabled {
+			t.Skip("not under the race detector: random sequences make one call at a time, so that there is no race to be found")
+		}
+		Random(t, a)
+	})
+	t.Run("Linear", func(t *testing.T) { Linear(t, a, histories) })
 }
 
 // Cases runs every case of the contract that the adapter does not exclude, several at once.

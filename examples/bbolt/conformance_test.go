@@ -21,13 +21,7 @@ func TestConformance(t *testing.T) {
 		},
 		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx},
 	}
-	if !underRace {
-		jqtest.Run(t, a)
-		return
-	}
-	t.Log("under the race detector: every case, fewer concurrent histories, and no random sequences, which nothing runs beside")
-	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
+	jqtest.Run(t, a)
 }
 
 // newInstance makes an empty store in the folder. The cases ask what is kept, not whether the disk has it: no sync.

@@ -92,7 +92,7 @@ func timeReadNeverStepsBack(c *C) {
 // move the clock, since each rests for a millisecond after each step, and payloads are large, so that calls take their time.
 func timeOneNowACall(c *C) {
 	const calls, size, movers = 8, 200, 16
-	large := plainBut(func(n *store.NewJob) { n.Payload = document(32 << 10) })
+	large := plainBut(func(n *store.NewJob) { n.Payload = document(4 << 10) })
 	var done atomic.Bool
 	c.Parallel(1+movers, func(i int) {
 		if i > 0 {

@@ -16,14 +16,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	a := adapter(pgtest.DSN(t), postgres.Options{})
-	if !race.Enabled {
-		jqtest.Run(t, a)
-		return
-	}
-	t.Log("under the race detector: every case, fewer concurrent histories, and no random sequences")
-	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 60) })
+	jqtest.Run(t, adapter(pgtest.DSN(t), postgres.Options{}))
 }
 
 // Through a pooling proxy every transaction may meet another server, and the servers many clients. What random sequences would

@@ -105,20 +105,15 @@ func inPostgres(dsn string) func() place {
 
 func TestConformanceOverMemory(t *testing.T) {
 	exclude := map[string]string{"Reopen/": "memory keeps nothing beyond its process"}
-	if !race.Enabled {
-		jqtest.Run(t, remoteTo(inMemory, exclude))
-		return
+	if race.Enabled {
+		for _, name := range []string{
+			"Enqueue/EightMebibytesAndNoMore", "Finish/AckKeepsToTheLimitsOfACall",
+			"Claim/LaneEndsBeforeItWeighsTooMuch", "Claim/WhatWasTooMuchIsClaimedNext", "Inspect/PageEndsBeforeItWeighsTooMuch",
+		} {
+			exclude[name] = "tens of megabytes of JSON take too long under the race detector; it runs without"
+		}
 	}
-	for _, name := range []string{
-		"Time/CallHasOneNow", "Enqueue/EightMebibytesAndNoMore", "Finish/AckKeepsToTheLimitsOfACall",
-		"Claim/LaneEndsBeforeItWeighsTooMuch", "Claim/WhatWasTooMuchIsClaimedNext", "Inspect/PageEndsBeforeItWeighsTooMuch",
-	} {
-		exclude[name] = "tens of megabytes of JSON take too long under the race detector; it runs without"
-	}
-	a := remoteTo(inMemory, exclude)
-	t.Log("under the race detector: every case but the six with the most JSON, fewer concurrent histories, and no random sequences")
-	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 30) })
+	jqtest.Run(t, remoteTo(inMemory, exclude))
 }
 
 func TestConformanceOverSQLite(t *testing.T) {

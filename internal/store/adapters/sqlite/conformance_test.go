@@ -8,7 +8,6 @@ import (
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/jqtest"
 )
@@ -47,12 +46,4 @@ func adapter(t *testing.T) jqtest.Adapter {
 	}}
 }
 
-func TestConformance(t *testing.T) {
-	if !race.Enabled {
-		jqtest.Run(t, adapter(t))
-		return
-	}
-	t.Log("under the race detector, where SQLite in Go is many times slower: every case, fewer concurrent histories, and no random sequences")
-	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, adapter(t)) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, adapter(t), 30) })
-}
+func TestConformance(t *testing.T) { jqtest.Run(t, adapter(t)) }
