@@ -234,17 +234,18 @@ func (t *txn) commit() error {
 	var text strings.Builder
 	now, later := t.s.herald.sort(t.woken)
 	for _, queue := range now {
-		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(queue) + `); `)
+		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, queue)) + `); `)
 	}
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
 	t.s.trips.messages.Add(1)
-	if _, err := t.conn.ExecContext(ctx, text.String()); err != nil {
+	_, err := t.conn.ExecContext(ctx, text.String())
+	t.s.hub.Tell(t.woken...) // those in this process do not listen to their own store; it may be committed although there is an error
+	if err != nil {
 		return err
 	}
 	t.open = false
-	t.s.hub.Tell(t.woken...) // those in this process need not wait for the server
 	t.s.herald.put(later)
 	return nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,10 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 
 // channel is what the store's wake-ups are sent on: each schema has its own.
 func (s *Store) channel() string { return "jq " + s.options.Schema }
+
+// told is what the server tells all who listen on the channel: of which queue, and by which store. That has told its own
+// listeners by then; it gives no name where they have to hear it as well.
+func told(by, queue string) string { return by + "/" + queue }
 
 // heraldEvery is how often a queue's wake-ups are sent, at most: two transactions that send any can not commit at once.
 const heraldEvery = 10 * time.Millisecond
@@ -86,7 +91,7 @@ func (h *herald) tell(ctx context.Context, queue string) {
 	h.mu.Unlock()
 	h.s.trips.transactions.Add(1)
 	h.s.trips.messages.Add(1)
-	_, _ = h.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, h.s.channel(), queue) // a wake-up may be lost
+	_, _ = h.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, h.s.channel(), told(h.s.name, queue)) // a wake-up may be lost
 }
 
 // A hub hands wake-ups to those who listen. One goroutine gets them from the server, from the first subscription on.
@@ -165,7 +170,9 @@ func (h *hub) listen() {
 			case n == nil:
 				h.lookAround()
 			default:
-				h.Tell(n.Extra)
+				if by, queue, _ := strings.Cut(n.Extra, "/"); by != h.s.name { // ours were told after the commit
+					h.Tell(queue)
+				}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"embed"
@@ -38,6 +39,7 @@ var (
 type Store struct {
 	options Options
 	schema  string // quoted
+	name    string // of this store among all that have the schema open
 	now     *now
 	hub     *hub
 	herald  *herald
@@ -126,7 +128,7 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 		}
 	}
 	s := &Store{
-		options: o, schema: pq.QuoteIdentifier(o.Schema), now: &now{clock: o.Clock},
+		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock},
 		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, closed: make(chan struct{}),
 	}
 	return s, s.connect(config)

@@ -60,9 +60,13 @@ func (t *txn) notify() error {
 	if len(t.woken) == 0 {
 		return nil
 	}
+	all := make([]string, len(t.woken))
+	for i, queue := range t.woken {
+		all[i] = told("", queue) // when the caller commits, nobody here learns of it otherwise
+	}
 	_, err := t.exec(`
-		SELECT pg_notify($1, queue)
-		FROM unnest($2::text[]) AS woken (queue)`,
-		t.s.channel(), arrayOfTexts(t.woken))
+		SELECT pg_notify($1, told)
+		FROM unnest($2::text[]) AS woken (told)`,
+		t.s.channel(), arrayOfTexts(all))
 	return err
 }
