@@ -95,6 +95,7 @@ func (a *app) removeOld(ctx context.Context, s jq.Store, p *policy) error {
 		if len(removed) < batch {
 			return nil
 		}
+		filter.After = removed[batch-1].ID // a database may still have to walk over what is removed
 		bar.show(p.removed, whole, "%d of %d %s jobs removed", p.removed, whole, p.state)
 	}
 }

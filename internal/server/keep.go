@@ -28,6 +28,7 @@ func (s *Server) retainLoop() {
 
 const pruneLimit = 500
 
+// prune deletes from the smallest id on, each batch behind the one before: a database may still have to walk over what is deleted.
 func (s *Server) prune(filter store.Filter) {
 	deleted := 0
 	for batch := pruneLimit; batch == pruneLimit; deleted += batch {
@@ -39,7 +40,9 @@ func (s *Server) prune(filter store.Filter) {
 			s.complain("delete", err)
 			break
 		}
-		batch = len(outcomes)
+		if batch = len(outcomes); batch > 0 {
+			filter.After = outcomes[batch-1].ID
+		}
 	}
 	if deleted > 0 {
 		s.log.Info("jq: finished jobs deleted", "count", deleted, "state", filter.States[0], "finished_for", filter.FinishedFor)

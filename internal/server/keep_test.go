@@ -98,7 +98,7 @@ func TestDeletionGoesInBatches(t *testing.T) {
 			w.finished(700, store.Succeeded)
 		}
 		h := w.hook()
-		s := w.start(Options{RetainSucceeded: time.Hour, RetainCancelled: -1}, batches{h, t})
+		s := w.start(Options{RetainSucceeded: time.Hour, RetainCancelled: -1}, batches{h, t, new(int64)})
 		w.wait(59 * time.Minute)
 		deletes := h.count("delete")
 		assert.Equal(w, 2100, w.total())
@@ -114,16 +114,22 @@ func TestDeletionGoesInBatches(t *testing.T) {
 	})
 }
 
-// batches sees that no deletion is boundless.
+// batches sees that no deletion is boundless, and that each goes on behind the one before.
 type batches struct {
 	*hook
-	t *testing.T
+	t    *testing.T
+	last *int64
 }
 
 func (b batches) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	assert.LessOrEqual(b.t, limit, 500)
-	assert.Equal(b.t, store.Filter{States: []store.State{store.Succeeded}, FinishedFor: time.Hour}, filter)
-	return b.hook.Delete(ctx, filter, limit)
+	assert.Equal(b.t, store.Filter{States: []store.State{store.Succeeded}, FinishedFor: time.Hour, After: *b.last}, filter)
+	outcomes, err := b.hook.Delete(ctx, filter, limit)
+	*b.last = 0
+	if len(outcomes) == limit {
+		*b.last = outcomes[limit-1].ID
+	}
+	return outcomes, err
 }
 
 // total is how many jobs there are.
