@@ -41,7 +41,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(conn), nil
+	return newSession(conn, l), nil
 }
 
 // A line is the connection under one of the driver's. Once it stands, the driver dials only in order to cancel.
@@ -49,6 +49,7 @@ type line struct {
 	mu       sync.Mutex // guards what follows
 	conn     net.Conn
 	standing bool
+	givenUp  bool
 }
 
 // DialContext is part of the driver's interface.
@@ -95,7 +96,15 @@ func (l *line) stands() {
 func (l *line) giveUp(in time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.givenUp = true
 	if l.conn != nil {
 		_ = l.conn.SetDeadline(time.Now().Add(in))
 	}
+}
+
+// lasts says that nobody has given the connection up: one that was answers a call that comes soon, and breaks off its next.
+func (l *line) lasts() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.givenUp
 }

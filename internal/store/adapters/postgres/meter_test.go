@@ -76,7 +76,7 @@ func (m *meter) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(&meteredConn{c.(connection), m}), nil
+	return newSession(&meteredConn{c.(connection), m}, &line{}), nil
 }
 
 type meteredConn struct {

@@ -16,6 +16,7 @@ const mostPrepared = 64
 // server several times as long as running. Nothing is prepared for a single use.
 type session struct {
 	connection
+	line     *line
 	prepares bool                 // in the present transaction
 	seen     map[string]bool      // statements that came once
 	prepared map[string]statement // those that came again
@@ -50,8 +51,8 @@ type statement interface {
 	driver.StmtQueryContext
 }
 
-func newSession(conn driver.Conn) *session {
-	return &session{connection: conn.(connection), seen: map[string]bool{}, prepared: map[string]statement{}}
+func newSession(conn driver.Conn, l *line) *session {
+	return &session{connection: conn.(connection), line: l, seen: map[string]bool{}, prepared: map[string]statement{}}
 }
 
 // prepares says of the connection whether the statements that follow are prepared.
@@ -116,5 +117,6 @@ func (s *session) noted(err error) error {
 	return err
 }
 
-// IsValid is part of driver.Validator: a connection that is not is used no more.
-func (s *session) IsValid() bool { return !s.stale && s.connection.IsValid() }
+// IsValid is part of driver.Validator: a connection that is not is used no more. The driver sees no harm in one on which it has
+// cancelled a prepared statement.
+func (s *session) IsValid() bool { return !s.stale && s.line.lasts() && s.connection.IsValid() }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -78,6 +79,37 @@ func TestPreparedStatementsOutliveAMigration(t *testing.T) {
 		round()
 		round()
 	}
+}
+
+// A caller leaves while a prepared statement waits. The server is then listened to for a little while only, which is not to
+// break off the call of somebody else.
+func TestWhoLeavesAPreparedStatementHarmsNoOtherCall(t *testing.T) {
+	t.Parallel()
+	s := alone(t)
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.NoError(t, err)
+	claimed, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Minute})
+	require.NoError(t, err)
+	save := func(ctx context.Context) error {
+		_, err := s.Save(ctx, []store.Save{{Lease: claimed[0].Lease(), Progress: []byte(`1`)}})
+		return err
+	}
+	for range 2 {
+		require.NoError(t, save(t.Context()))
+	}
+	require.NotZero(t, prepared(t, s))
+
+	lock, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = lock.ExecContext(t.Context(), s.sql(`LOCK TABLE {schema}.jobs`))
+	require.NoError(t, err)
+	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer leave()
+	require.ErrorIs(t, save(ctx), store.ErrUnavailable)
+	require.NoError(t, lock.Rollback())
+
+	_, err = s.db.ExecContext(t.Context(), `SELECT pg_sleep($1)`, (patience + patience/5).Seconds())
+	require.NoError(t, err, "a call that lasts longer")
 }
 
 // Whoever forgets to say that a proxy stands in between is told, before settings of a session could become everybody's.
