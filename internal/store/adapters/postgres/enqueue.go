@@ -54,13 +54,13 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 	}
 	_, err = t.exec(`
 		DELETE FROM {schema}.request_keys
-		WHERE request_key IN (
+		WHERE request_key = ANY (ARRAY(
 			SELECT request_key
 			FROM {schema}.request_keys
 			WHERE created_at <= $1
 			ORDER BY created_at
 			LIMIT 10
-			FOR UPDATE SKIP LOCKED)`,
+			FOR UPDATE SKIP LOCKED))`,
 		t.now.Add(-store.RequestKeyLife))
 	return err
 }
@@ -242,20 +242,20 @@ func (t *txn) hold(jobs []store.Job) error {
 		SET job_id = taken.job_id,
 			until = taken.until
 		FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) AS taken (unique_key, job_id, until)
-		WHERE unique_keys.unique_key = taken.unique_key`,
+		WHERE unique_keys.unique_key = ANY (ARRAY[taken.unique_key])`,
 		keys.String(), ids.String(), untils.String())
 	if err != nil || !windows {
 		return err
 	}
 	_, err = t.exec(`
 		DELETE FROM {schema}.unique_keys
-		WHERE unique_key IN (
+		WHERE unique_key = ANY (ARRAY(
 			SELECT unique_key
 			FROM {schema}.unique_keys
 			WHERE until <= $1
 			ORDER BY until
 			LIMIT 10
-			FOR UPDATE SKIP LOCKED)`,
+			FOR UPDATE SKIP LOCKED))`,
 		t.now)
 	return err
 }

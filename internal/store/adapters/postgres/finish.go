@@ -48,7 +48,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 			ended_at = $4,
 			ending = 'succeeded'
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
-		WHERE jobs.id = ack.id AND jobs.token = ack.token AND jobs.state || '' = 'in_flight'`,
+		WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.state || '' = 'in_flight'`,
 		ids, tokens, results.String(), t.now)
 	if err != nil || n == len(acks) {
 		return outcomes, err
@@ -97,7 +97,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 		UPDATE {schema}.jobs
 		SET lease_expires_at = $3
 		FROM held
-		WHERE jobs.id = held.id`,
+		WHERE jobs.id = ANY (ARRAY[held.id])`,
 		ids, tokens, until)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func (t *txn) update(wanted string, jobs []*sqlkit.Entry) error {
 			id, state, run_at, retry_at, token, lease_expires_at, attempts,
 			retries, finished_at, finished_by, claim_token, claimed_at, ended_at, ending,
 			checkpoint_seq, progress_seq, error, checkpoint, progress, result)
-		WHERE jobs.id = new.id`,
+		WHERE jobs.id = ANY (ARRAY[new.id])`,
 		ids.String(), states.String(), runAts.String(), retryAts.String(), tokens.String(), leases.String(), attempts.String(),
 		retries.String(), finishedAts.String(), finishedBys.String(), claimTokens.String(), claimedAts.String(), endedAts.String(), endings.String(),
 		checkpointSeqs.String(), progressSeqs.String(), failures.String(), checkpoints.String(), progresses.String(), results.String(),

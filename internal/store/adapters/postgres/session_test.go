@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -120,4 +122,82 @@ func TestAProxyIsNotMistakenForTheServer(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)")
 	assert.NotContains(t, err.Error(), "\n")
+}
+
+// A statement is planned while its tables are small, and goes on like that when they have grown, until their statistics are
+// taken anew. No way through a whole table may then have looked as short as any other.
+func TestPlansForSmallTablesServeLargeOnes(t *testing.T) {
+	t.Parallel()
+	for name, few := range map[string]int{"empty": 0, "one row": 1, "ten rows": 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := alone(t)
+			fill := func(from, to int) {
+				for _, text := range []string{
+					`INSERT INTO {schema}.unique_keys
+					SELECT 'key ' || n, n, CASE WHEN n % 2 = 1 THEN now() + interval '1 day' END FROM generate_series($1::bigint, $2) AS n`,
+					`INSERT INTO {schema}.request_keys SELECT 'key ' || n, '', '', now() FROM generate_series($1::bigint, $2) AS n`,
+					`INSERT INTO {schema}.attempts
+					SELECT -n, 1, now(), now(), '', 'failed', '' FROM generate_series($1::bigint, $2) AS n`,
+				} {
+					_, err := s.callers.ExecContext(t.Context(), s.sql(text), from, to)
+					require.NoError(t, err)
+				}
+				crowd{queue: "crowd", state: store.Ready, due: soon}.add(t, s, to-from+1)
+			}
+			fill(1, few)
+			for _, table := range []string{"jobs", "unique_keys", "request_keys", "attempts"} {
+				for _, text := range []string{`ALTER TABLE {schema}.` + table + ` SET (autovacuum_enabled = off)`, `VACUUM ANALYZE {schema}.` + table} {
+					_, err := s.callers.ExecContext(t.Context(), s.sql(text))
+					require.NoError(t, err)
+				}
+			}
+			for range 3 {
+				lives(t, s)
+			}
+			const many = 5000
+			fill(few+1, many)
+			before := readByIndex(t, s)
+			lives(t, s)
+			assert.Less(t, readByIndex(t, s)-before, many/2, "entries of indexes that calls about a few jobs have read")
+		})
+	}
+}
+
+// lives lets a few jobs go through all that has statements of its own.
+func lives(t *testing.T, s *Store) {
+	t.Helper()
+	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), MaxRetries: 3}
+	keyed, windowed := n, n
+	keyed.UniqueKey, windowed.UniqueKey, windowed.UniqueFor = rand.Text(), rand.Text(), time.Hour
+	for _, req := range []store.EnqueueRequest{
+		{Jobs: []store.NewJob{n}}, {Jobs: []store.NewJob{keyed, windowed}}, {Jobs: []store.NewJob{n}, RequestKey: rand.Text()},
+	} {
+		_, err := s.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+	}
+	held := claimN(t, s, 4)
+	require.Len(t, held, 4)
+	_, err := s.Extend(t.Context(), []store.Lease{held[0].Lease()}, time.Minute)
+	require.NoError(t, err)
+	_, err = s.Save(t.Context(), []store.Save{{Lease: held[0].Lease(), Progress: []byte(`1`)}})
+	require.NoError(t, err)
+	_, err = s.NAck(t.Context(), []store.NAck{{Lease: held[0].Lease(), Form: store.Fail}, {Lease: held[1].Lease(), Form: store.Release}})
+	require.NoError(t, err)
+	for _, acks := range [][]store.Ack{acksOf(held[2:]), acksOf(claimN(t, s, 2))} {
+		_, err = s.Ack(t.Context(), acks)
+		require.NoError(t, err)
+	}
+	_, err = s.RecoverExpiredLeases(t.Context(), store.RecoverRequest{Limit: 10})
+	require.NoError(t, err)
+}
+
+// readByIndex is how many entries of the schema's indexes have been read.
+func readByIndex(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	require.NoError(t, errors.Join(flush(t.Context(), s.db), flush(t.Context(), s.beats)))
+	require.NoError(t, s.callers.GetContext(t.Context(), &n, `
+		SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1`,
+		s.options.Schema))
+	return n
 }
