@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type gathering struct {
 
 // A party is one call.
 type party struct {
-	jobs   []store.NewJob
+	jobs   []store.NewJob // the caller's own may be others once it has left
 	bytes  int
 	answer chan answer // has room for it
 }
@@ -150,8 +151,9 @@ func (g *gathering) join(jobs []store.NewJob) *party {
 		g.commits++
 		return nil
 	}
-	p := &party{jobs: jobs, answer: make(chan answer, 1)}
-	for _, n := range jobs {
+	p := &party{jobs: slices.Clone(jobs), answer: make(chan answer, 1)}
+	for i, n := range jobs {
+		p.jobs[i].Payload, p.jobs[i].Tags = bytes.Clone(n.Payload), slices.Clone(n.Tags)
 		p.bytes += len(n.Payload)
 	}
 	g.waiting = append(g.waiting, p)

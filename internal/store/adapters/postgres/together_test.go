@@ -104,6 +104,44 @@ func TestWhoLeavesTheGatheringAddsNothing(t *testing.T) {
 	assert.Contains(t, kinds, "stayed")
 }
 
+// Who left in doubt may write something else where its jobs were, which are still to be added.
+func TestWhoLeavesInDoubtMayUseItsSlicesAgain(t *testing.T) {
+	t.Parallel()
+	s := alone(t)
+	s.crowd.commits = commitsAtOnce
+	only, err := s.db.Connx(t.Context())
+	require.NoError(t, err)
+
+	jobs := []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`"mine"`), Tags: []string{"mine"}}}
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Enqueue(ctx, store.EnqueueRequest{Jobs: jobs})
+		done <- err
+	}()
+	waiting := func() int {
+		s.crowd.mu.Lock()
+		defer s.crowd.mu.Unlock()
+		return len(s.crowd.waiting)
+	}
+	require.Eventually(t, func() bool { return waiting() == 1 }, time.Minute, time.Millisecond)
+	s.goOn()
+	require.Eventually(t, func() bool { return waiting() == 0 }, time.Minute, time.Millisecond)
+	leave()
+	require.ErrorIs(t, <-done, store.ErrInDoubt)
+	copy(jobs[0].Payload, `yours{`)
+	jobs[0].Tags[0], jobs[0].Kind = "yours", "yours"
+	require.NoError(t, only.Close())
+	s.running.Wait()
+
+	page, err := s.List(t.Context(), store.Filter{}, store.Page{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page.Jobs, 1)
+	assert.Equal(t, "k", page.Jobs[0].Kind)
+	assert.Equal(t, `"mine"`, string(page.Jobs[0].Payload))
+	assert.Equal(t, []string{"mine"}, page.Jobs[0].Tags)
+}
+
 // The database refuses one of those who share: the others are not to suffer.
 func TestWhatIsRefusedTogetherIsTriedAlone(t *testing.T) {
 	t.Parallel()
