@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -122,6 +124,38 @@ func TestAProxyIsNotMistakenForTheServer(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)")
 	assert.NotContains(t, err.Error(), "\n")
+}
+
+// What a DSN sets is for callers' own transactions. In the store's, its options decide, as they did before there were sessions.
+func TestSettingsOfADSNAreNotTheStores(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	config, err := pq.NewConfig(dsn)
+	require.NoError(t, err)
+	s, err := unprepared(dsn, &Options{Schema: "s", MaxConns: 1, Timeout: 3 * time.Second})
+	require.NoError(t, err)
+	s.disconnect()
+	config.Options = "-c lock_timeout=77 -c work_mem=5MB"
+	config.Runtime = map[string]string{"Statement_Timeout": "77", "enable_seqscan": "on", "temp_buffers": "2MB"}
+	require.NoError(t, s.connect(config))
+	t.Cleanup(s.disconnect)
+	setting := func(db *sqlx.DB, name string) (value string) {
+		t.Helper()
+		require.NoError(t, db.GetContext(t.Context(), &value, `SELECT current_setting($1)`, name))
+		return value
+	}
+	for _, want := range []struct{ name, own, callers string }{
+		{"statement_timeout", "3s", "77ms"},
+		{"lock_timeout", "5s", "77ms"},
+		{"enable_seqscan", "off", "on"},
+		{"plan_cache_mode", planMode, "auto"},
+		{"work_mem", "5MB", "5MB"},
+		{"temp_buffers", "2MB", "2MB"},
+	} {
+		assert.Equal(t, want.own, setting(s.db, want.name), "%s of the store's sessions", want.name)
+		assert.Equal(t, want.own, setting(s.beats, want.name), "%s of heartbeats", want.name)
+		assert.Equal(t, want.callers, setting(s.callers, want.name), "%s of callers' transactions", want.name)
+	}
 }
 
 // A statement is planned while its tables are small, and goes on like that when they have grown, until their statistics are
