@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/lib/pq"
@@ -24,13 +25,14 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 8
 max_client_conn = 1000
-ignore_startup_parameters = extra_float_digits
+ignore_startup_parameters = %s
 logfile = %s
 pidfile = %s
 `
 
-// Bouncer starts PgBouncer in front of the server, and returns the DSN that leads through it. It ends with the test.
-func Bouncer(t T, dsn string) string {
+// Bouncer starts PgBouncer in front of the server, and returns the DSN that leads through it. It ends with the test. Of what a
+// session starts with, it also drops what is named.
+func Bouncer(t T, dsn string, drops ...string) string {
 	t.Helper()
 	config, err := pq.NewConfig(dsn)
 	if err != nil {
@@ -54,7 +56,7 @@ func Bouncer(t T, dsn string) string {
 		password = " password=" + config.Password
 	}
 	text := fmt.Sprintf(bouncerConfig, config.Host, config.Port, config.User, password,
-		folder, filepath.Join(folder, "log"), filepath.Join(folder, "pid"))
+		folder, strings.Join(append(drops, "extra_float_digits"), ", "), filepath.Join(folder, "log"), filepath.Join(folder, "pid"))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,8 @@ func passing(err error) bool {
 	return (code == codeSerialization || code == codeDeadlock || code == codeStalePlan) && errors.Is(err, store.ErrUnavailable)
 }
 
+const sayPooled = "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)"
+
 // advice is what to do, for errors that people meet.
 func advice(err error) string {
 	switch codeOf(err) {
@@ -95,7 +97,7 @@ func advice(err error) string {
 	case codeNotNow:
 		return "the server is starting or stopping, try again soon: "
 	case codeProtocol:
-		return "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL): "
+		return sayPooled + ": "
 	case "":
 		return adviceOnConnection(err)
 	default:

@@ -1,7 +1,8 @@
 // Package postgres keeps jobs in one schema of a Postgres database, for any number of processes.
 //
-// Each call is one short transaction with time-outs of its own and no state of the session, so that a transaction-pooling
-// proxy may stand in between. Claims skip what others hold, and remember where they were: see cursor.go.
+// Each call is one short transaction with time-outs of its own. Sessions keep nothing of a call but its prepared statements, and
+// where Options.Pooled says that a transaction-pooling proxy stands in between, not even these. Claims skip what others hold, and
+// remember where they were: see cursor.go.
 package postgres
 
 import (
@@ -10,6 +11,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -193,12 +195,16 @@ func open(connector driver.Connector, most int) *sqlx.DB {
 
 // prepare makes the schema the newest one.
 func (s *Store) prepare(ctx context.Context) error {
-	var encoding string
-	if err := s.db.GetContext(ctx, &encoding, `SHOW server_encoding`); err != nil {
+	var server struct{ Encoding, Mode string }
+	if err := s.db.GetContext(ctx, &server, `
+		SELECT current_setting('server_encoding') AS encoding, current_setting('plan_cache_mode') AS mode`); err != nil {
 		return err
 	}
-	if encoding != "UTF8" {
-		return fmt.Errorf("the database is encoded in %s: create one with encoding UTF8", encoding)
+	switch {
+	case server.Encoding != "UTF8":
+		return fmt.Errorf("the database is encoded in %s: create one with encoding UTF8", server.Encoding)
+	case !s.options.Pooled && server.Mode != planMode: // else sessions would mix what they have prepared
+		return errors.New("the settings of the session were dropped: " + sayPooled)
 	}
 	steps, err := folder()
 	if err != nil {

@@ -120,10 +120,15 @@ func TestWhoLeavesAPreparedStatementHarmsNoOtherCall(t *testing.T) {
 func TestAProxyIsNotMistakenForTheServer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	_, err := Open(t.Context(), pgtest.Bouncer(t, dsn), &Options{Schema: pgtest.Schema(t, dsn)})
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)")
-	assert.NotContains(t, err.Error(), "\n")
+	for _, proxy := range []string{pgtest.Bouncer(t, dsn), pgtest.Bouncer(t, dsn, "options")} {
+		s, err := Open(t.Context(), proxy, &Options{Schema: pgtest.Schema(t, dsn)})
+		if err == nil {
+			require.NoError(t, s.Close())
+		}
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		assert.Contains(t, err.Error(), "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)")
+		assert.NotContains(t, err.Error(), "\n")
+	}
 }
 
 // What a DSN sets is for callers' own transactions. In the store's, its options decide, as they did before there were sessions.
