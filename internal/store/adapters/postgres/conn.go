@@ -108,6 +108,14 @@ func (s *Store) openings(o Options) openings {
 // mostTries is how often a call is begun anew that was in the way of another.
 const mostTries = 10
 
+// tries is how often it is begun in all. Each connection may have stale plans, and is then used no more.
+func (s *Store) tries(err error) int {
+	if codeOf(err) == codeStalePlan {
+		return mostTries + s.options.MaxConns
+	}
+	return mostTries
+}
+
 // lingering is for how long the answer to a commit is waited for after the caller has gone.
 const lingering = time.Second
 
@@ -131,7 +139,7 @@ func call[T any](ctx context.Context, s *Store, invalid error, with opening, run
 		switch {
 		case err == nil:
 			return answer, nil
-		case !passing(err) || try == mostTries || !pause(ctx, try):
+		case !passing(err) || try >= s.tries(err) || !pause(ctx, try):
 			return none, sqlkit.Because(ctx, s.closed, err)
 		}
 	}

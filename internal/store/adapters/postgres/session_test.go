@@ -85,6 +85,33 @@ func TestPreparedStatementsOutliveAMigration(t *testing.T) {
 	}
 }
 
+// Each connection may have prepared a statement for the tables as they were, and the call that comes next tries one after another.
+func TestStalePlansOfAllConnectionsAreOutlived(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	s, err := Open(t.Context(), dsn, &Options{Schema: pgtest.Schema(t, dsn), MaxConns: 2 * mostTries})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.NoError(t, err)
+	held := make([]*sqlx.Conn, s.options.MaxConns)
+	for i := range held {
+		for range 2 {
+			_, err := s.Get(t.Context(), added[0].ID)
+			require.NoError(t, err)
+		}
+		held[i], err = s.db.Connx(t.Context())
+		require.NoError(t, err)
+	}
+	for _, conn := range held {
+		require.NoError(t, conn.Close())
+	}
+	_, err = s.DB().ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE integer`))
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), added[0].ID)
+	require.NoError(t, err)
+}
+
 // A caller leaves while a prepared statement waits. The server is then listened to for a little while only, which is not to
 // break off the call of somebody else.
 func TestWhoLeavesAPreparedStatementHarmsNoOtherCall(t *testing.T) {
