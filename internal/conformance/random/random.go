@@ -30,9 +30,11 @@ const (
 func Run(t *testing.T, a conformance.Adapter) {
 	t.Helper()
 	var tallies [lanes]*tally
+	for i := range tallies {
+		tallies[i] = newTally()
+	}
 	t.Run("Lane", func(t *testing.T) {
 		for i := range tallies {
-			tallies[i] = newTally()
 			t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 				t.Parallel()
 				playMany(t, a, tallies[i])
