@@ -51,6 +51,12 @@ func DSN(t T) string {
 	return cluster.DSN
 }
 
+// Tests are those of a package for who looks after them further, as goleak does: their Run is [Main].
+type Tests struct{ M interface{ Run() int } }
+
+// Run is Main.
+func (t Tests) Run() int { return Main(t.M) }
+
 // Main runs the tests of a package, and clears away what they have started. It belongs in TestMain.
 func Main(m interface{ Run() int }) int {
 	code := m.Run()

@@ -2,8 +2,6 @@ package wake_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,12 +17,7 @@ import (
 
 // TestMain fails where a test has left a goroutine behind.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m)
 }
 
 func subscribe(t *testing.T, h *wake.Hub, queues ...string) <-chan store.Wakeup {

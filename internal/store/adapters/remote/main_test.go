@@ -3,11 +3,9 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,12 +21,7 @@ import (
 
 // TestMain fails where a test has left a goroutine behind.
 func TestMain(m *testing.M) {
-	code := pgtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(pgtest.Tests{M: m})
 }
 
 // counted answers what Open asks, and anything else that counts.
