@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -197,6 +198,25 @@ func TestSlowReaderIsReset(t *testing.T) {
 	}
 	w.api.Publish(many...)
 	assert.Equal(t, "reset {}", f.next())
+}
+
+// flushed does something when a part of an answer has gone out.
+type flushed struct {
+	*httptest.ResponseRecorder
+	then func()
+}
+
+func (f flushed) Flush() { f.then() }
+
+// TestSilenceBeginsBeforeAReaderCanCountIt: a sign of life is due signOfLife after what a reader has read, however late its sender
+// gets on with it.
+func TestSilenceBeginsBeforeAReaderCanCountIt(t *testing.T) {
+	w := newWorld(t, Options{})
+	s, err := w.api.stream(flushed{httptest.NewRecorder(), func() { w.clock.Add(signOfLife) }}, httptest.NewRequest("GET", "/v1/events", nil))
+	require.NoError(t, err)
+	defer s.close()
+	assert.True(t, s.send())
+	assert.Len(t, s.silent.C, 1)
 }
 
 // TestStreamsShowThatTheyAreAlive: a stream that has nothing to say says so, and ends with the API.

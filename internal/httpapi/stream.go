@@ -78,6 +78,13 @@ func (s *stream) send() bool {
 	if s.text.Len() == 0 {
 		return true
 	}
+	if !s.silent.Stop() {
+		select {
+		case <-s.silent.C:
+		default:
+		}
+	}
+	s.silent.Reset(signOfLife) // before the client can read: from then on, it counts the silence too
 	s.api.allow(s.w)
 	_, err := s.w.Write(s.text.Bytes())
 	s.text.Reset()
@@ -85,13 +92,6 @@ func (s *stream) send() bool {
 		return false
 	}
 	s.api.unhurried(s.w)
-	if !s.silent.Stop() {
-		select {
-		case <-s.silent.C:
-		default:
-		}
-	}
-	s.silent.Reset(signOfLife)
 	return true
 }
 
