@@ -97,6 +97,10 @@ func Drop(dsn, schema string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	_, err = db.Exec(`DROP SCHEMA IF EXISTS ` + pq.QuoteIdentifier(schema) + ` CASCADE`)
+	return drop(db, schema)
+}
+
+func drop(db *sql.DB, schema string) error {
+	_, err := db.Exec(`DROP SCHEMA IF EXISTS ` + pq.QuoteIdentifier(schema) + ` CASCADE`)
 	return err
 }

@@ -2,10 +2,14 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/race"
@@ -16,7 +20,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	jqtest.Run(t, adapter(pgtest.DSN(t), postgres.Options{}))
+	jqtest.Run(t, adapter(t, pgtest.DSN(t), postgres.Options{}))
 }
 
 // Through a pooling proxy every transaction may meet another server, and the servers many clients. What random sequences would
@@ -27,16 +31,18 @@ func TestConformanceThroughAPooler(t *testing.T) {
 	}
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	a := adapter(pgtest.Bouncer(t, dsn), postgres.Options{Pooled: true, ListenDSN: dsn})
+	a := adapter(t, pgtest.Bouncer(t, dsn), postgres.Options{Pooled: true, ListenDSN: dsn})
 	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
 	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
 }
 
-// adapter makes stores that have a schema each.
-func adapter(dsn string, o postgres.Options) jqtest.Adapter {
+// adapter makes stores that have a schema each, one after the other.
+func adapter(t *testing.T, dsn string, o postgres.Options) jqtest.Adapter {
+	t.Helper()
+	schemas := pgtest.NewSchemas(t, dsn)
 	return jqtest.Adapter{New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 		o := o
-		o.Clock, o.Schema = clk, pgtest.NewSchema()
+		o.Clock, o.Schema = clk, schemas.Take()
 		s, err := postgres.Open(ctx, dsn, &o)
 		if err != nil {
 			return nil, err
@@ -52,7 +58,63 @@ func adapter(dsn string, o postgres.Options) jqtest.Adapter {
 			}
 			return s, err
 		}
-		instance.Remove = func() error { return errors.Join(s.Close(), pgtest.Drop(dsn, o.Schema)) }
+		instance.Remove = func() error { return errors.Join(s.Close(), schemas.Return(o.Schema)) }
 		return instance, nil
 	}}
+}
+
+// A schema that was used and emptied has what a new one has. Else cases would meet what others have left.
+func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	schemas := pgtest.NewSchemas(t, dsn)
+	used := schemas.Take()
+	s, err := postgres.Open(t.Context(), dsn, &postgres.Options{Schema: used})
+	require.NoError(t, err)
+	fresh := kept(t, s.DB().DB, used)
+
+	job := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), UniqueKey: "u", MaxRetries: 3}
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job}, RequestKey: "r"})
+	require.NoError(t, err)
+	for range 2 { // the second attempt leaves the first one in the history
+		jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Minute})
+		require.NoError(t, err)
+		require.Len(t, jobs, 1)
+		_, err = s.NAck(t.Context(), []store.NAck{{Lease: jobs[0].Lease(), Form: store.After}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.SetPaused(t.Context(), "q", true))
+	require.NoError(t, s.Beat(t.Context(), store.Worker{Name: "w", StaleAfter: time.Minute}))
+	require.NoError(t, s.Fence(t.Context()))
+	for table, rows := range kept(t, s.DB().DB, used) {
+		assert.NotEqual(t, fresh[table], rows, "the test leaves something in each table but the migrations: %s", table)
+	}
+	require.NoError(t, s.Close())
+
+	require.NoError(t, schemas.Return(used))
+	require.Equal(t, used, schemas.Take())
+	s, err = postgres.Open(t.Context(), dsn, &postgres.Options{Schema: used})
+	require.NoError(t, err)
+	assert.Equal(t, fresh, kept(t, s.DB().DB, used))
+	require.NoError(t, s.Close())
+	require.NoError(t, schemas.Return(used))
+}
+
+// kept is all that stands in the tables and sequences of the schema, but for the migrations.
+func kept(t *testing.T, db *sql.DB, schema string) map[string]string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `
+		SELECT relname, query_to_xml(format('SELECT * FROM %I.%I', nspname, relname), true, false, '')::text
+		FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+		WHERE nspname = $1 AND relkind IN ('r', 'S') AND relname <> 'migrations'`, schema)
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	all := map[string]string{}
+	for rows.Next() {
+		var name, text string
+		require.NoError(t, rows.Scan(&name, &text))
+		all[name] = text
+	}
+	require.NoError(t, rows.Err())
+	return all
 }

@@ -91,14 +91,17 @@ func inSQLite(t *testing.T) func() place {
 	}
 }
 
-func inPostgres(dsn string) func() place {
+func inPostgres(t *testing.T) func() place {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	schemas := pgtest.NewSchemas(t, dsn)
 	return func() place {
-		schema := pgtest.NewSchema()
+		schema := schemas.Take()
 		return place{
 			open: func(ctx context.Context, clk clock.Clock) (store.Store, error) {
 				return postgres.Open(ctx, dsn, &postgres.Options{Clock: clk, Schema: schema})
 			},
-			remove: func() error { return pgtest.Drop(dsn, schema) },
+			remove: func() error { return schemas.Return(schema) },
 		}
 	}
 }
@@ -127,7 +130,7 @@ func TestConformanceOverPostgres(t *testing.T) {
 	if race.Enabled {
 		t.Skip("not under the race detector: this side is the same as over memory")
 	}
-	casesAndHistories(t, remoteTo(inPostgres(pgtest.DSN(t)), nil))
+	casesAndHistories(t, remoteTo(inPostgres(t), nil))
 }
 
 // casesAndHistories leaves out the random sequences: this side is compared with the model over memory, and the stores behind the

@@ -1,0 +1,85 @@
+package pgtest
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/lib/pq"
+)
+
+// Schemas are those of stores that come and go by the hundred. To make the tables and to drop them takes the server several times
+// as long as a usual case: who is done with a schema empties it, and the next one has it again.
+type Schemas struct {
+	db *sql.DB
+
+	mu   sync.Mutex
+	free []string
+}
+
+// NewSchemas has none yet. Those that were given back are dropped when the test ends.
+func NewSchemas(t T, dsn string) *Schemas {
+	t.Helper()
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Schemas{db: db}
+	t.Cleanup(func() {
+		if err := s.drop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return s
+}
+
+func (s *Schemas) drop() error {
+	var errs []error
+	for _, name := range s.free {
+		errs = append(errs, drop(s.db, name))
+	}
+	return errors.Join(append(errs, s.db.Close())...)
+}
+
+// Take is the name of a schema that is not there, or whose tables are empty, for one store.
+func (s *Schemas) Take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		name := s.free[n-1]
+		s.free = s.free[:n-1]
+		return name
+	}
+	return NewSchema()
+}
+
+// Return empties the schema of a store that was closed, for the next one.
+func (s *Schemas) Return(name string) error {
+	if err := empty(s.db, name); err != nil {
+		return fmt.Errorf("emptying the schema %q: %w", name, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, name)
+	return nil
+}
+
+// empty leaves of the schema what a store makes of it that is opened for the first time: the tables, and the list of its
+// migrations. It asks the server which there are, so that none is forgotten. The next id is the first one again.
+func empty(db *sql.DB, schema string) error {
+	_, err := db.Exec(fmt.Sprintf(`
+		DO $$
+		DECLARE
+			entry record;
+		BEGIN
+			FOR entry IN SELECT relname, relkind FROM pg_class WHERE relnamespace = %s::regnamespace LOOP
+				IF entry.relkind = 'r' AND entry.relname <> 'migrations' THEN
+					EXECUTE format('DELETE FROM %%I.%%I', %[2]s, entry.relname);
+				ELSIF entry.relkind = 'S' THEN
+					EXECUTE format('ALTER SEQUENCE %%I.%%I RESTART', %[2]s, entry.relname);
+				END IF;
+			END LOOP;
+		END $$`, pq.QuoteLiteral(pq.QuoteIdentifier(schema)), pq.QuoteLiteral(schema)))
+	return err
+}
