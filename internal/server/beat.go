@@ -22,17 +22,17 @@ func (s *Server) beatLoop() {
 // beat extends once. A call that was lost on the way is given up early enough for another one to be sent within a beat: for
 // so long recovery waits after an outage.
 func (s *Server) beat() error {
-	for leases := range slices.Chunk(s.held.leases(), store.MaxItems) {
+	for runs := range slices.Chunk(s.held.extendable(), store.MaxItems) {
 		sent := s.clock.Now()
 		ctx, cancel := s.call(s.o.Beat * 2 / 3)
-		outcomes, err := s.store.Extend(ctx, leases, s.o.Lease)
+		outcomes, err := s.ask(ctx, runs)
 		cancel()
 		if s.heard(sent, err); err != nil {
 			s.o.Observer.BeatFailed()
-			s.log.Warn("jq: heartbeat failed", "leases", len(leases), "error", err)
+			s.log.Warn("jq: heartbeat failed", "leases", len(runs), "error", err)
 			return err
 		}
-		started, stopped := s.held.extended(leases, outcomes, sent.Add(s.o.Lease), s.clock.Now())
+		started, stopped := s.held.extended(runs, outcomes, sent.Add(s.o.Lease), s.clock.Now())
 		s.stop(stopped, "extend")
 		s.launch(started)
 	}
@@ -65,17 +65,17 @@ func (s *Server) lost(r *Run, op string, o store.Outcome) {
 // contract is the store, for what runs write themselves.
 func (s *Server) contract() store.Store { return s.store }
 
-// leases are those to be extended: all that are held, but for those that are known to be gone.
-func (h *held) leases() []store.Lease {
+// extendable are the runs whose leases are to be extended: all that are held, but for those that are known to be gone.
+func (h *held) extendable() []*Run {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	leases := make([]store.Lease, 0, len(h.runs))
-	for lease, r := range h.runs {
+	runs := make([]*Run, 0, len(h.runs))
+	for _, r := range h.runs {
 		if !r.settled {
-			leases = append(leases, lease)
+			runs = append(runs, r)
 		}
 	}
-	return leases
+	return runs
 }
 
 // A stop is a handler that has to be told to stop, and why.
@@ -86,12 +86,12 @@ type stop struct {
 }
 
 // extended notes the answers to a heartbeat. It returns the runs that can start now, and those that have to stop.
-func (h *held) extended(leases []store.Lease, outcomes []store.Outcome, until, now time.Time) (started []*Run, stopped []stop) {
+func (h *held) extended(runs []*Run, outcomes []store.Outcome, until, now time.Time) (started []*Run, stopped []stop) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, o := range outcomes {
-		r := h.runs[leases[i]]
-		if r == nil {
+		r := runs[i]
+		if !h.runs.has(r) {
 			continue // written meanwhile
 		}
 		switch o.Status {
@@ -128,7 +128,7 @@ func lossOf(o store.Outcome) error {
 // lose notes that a lease is gone. A buffered run is forgotten; one that has ended is left to the committer, whom the store
 // will tell the same. The lock is held.
 func (h *held) lose(r *Run, cause error, o store.Outcome, now time.Time) []stop {
-	if r.settled || h.runs[r.Lease()] != r || r.stage == ended {
+	if r.settled || !h.runs.has(r) || r.stage == ended {
 		return nil
 	}
 	r.settled, r.lost = true, true
@@ -144,7 +144,7 @@ func (h *held) lose(r *Run, cause error, o store.Outcome, now time.Time) []stop 
 func (h *held) forget(r *Run) {
 	h.queued = slices.DeleteFunc(h.queued, func(other *Run) bool { return other == r })
 	h.leaveQueue(r)
-	delete(h.runs, r.Lease())
+	h.runs.remove(r)
 	h.fetch.send()
 	h.rest.send()
 }

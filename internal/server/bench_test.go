@@ -62,3 +62,26 @@ func (c *counter) Ended(store.Job, store.Ending, store.State, time.Duration) {
 		close(c.done)
 	}
 }
+
+// BenchmarkBook is what the book itself costs a job: its claim, start, end and answer, without a store and a handler.
+func BenchmarkBook(b *testing.B) {
+	o, err := Options{Slots: 100, Buffer: 900}.filled()
+	require.NoError(b, err)
+	h, now := newHeld(o), time.Now()
+	runs := make([]*Run, 1000)
+	for i := range runs {
+		runs[i] = newRun(b.Context(), nil, store.Job{ID: int64(i), Token: 1, Queue: DefaultQueue}, time.Minute)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, r := range runs {
+			r.stage = buffered
+		}
+		for _, r := range h.take(runs, now.Add(time.Minute), now) {
+			for ; r != nil; r = h.next(r, verdict{write: ack}, now) {
+			}
+		}
+		h.written(h.takeEnded(now))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(runs)), "ns/job")
+}

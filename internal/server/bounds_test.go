@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"reflect"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -44,10 +45,15 @@ func TestManyJobsLeaveNothingBehind(t *testing.T) {
 		assert.Empty(w, s.held.runs)
 		assert.Empty(w, s.held.byQueue)
 		assert.LessOrEqual(w, runtime.NumGoroutine(), idle)
-		assert.Less(w, each, 25.0, "allocations of a job, those of the store included")
+		assert.Less(w, each, 9.0, "allocations of a job, those of the store included")
 		assert.LessOrEqual(w, most.Load(), int64(idle+3*slots), "those that are just ending included")
 		w.stop(s)
 	})
+}
+
+// A run stays within the memory that the allocator gives objects of up to 896 bytes, its own 8 included.
+func TestRunIsSmall(t *testing.T) {
+	assert.LessOrEqual(t, reflect.TypeFor[Run]().Size(), uintptr(888))
 }
 
 func allocations() uint64 {

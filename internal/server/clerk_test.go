@@ -99,11 +99,10 @@ func (c *clerk) Return(t *rapid.T) {
 
 // Beat brings the answers to a heartbeat, which may be late.
 func (c *clerk) Beat(t *rapid.T) {
-	leases := c.h.leases()
-	slices.SortFunc(leases, func(a, b store.Lease) int { return int(a.ID - b.ID) })
-	outcomes := make([]store.Outcome, len(leases))
-	for i, l := range leases {
-		outcomes[i] = store.Outcome{ID: l.ID, Status: rapid.SampledFrom([]store.Status{
+	runs := c.h.extendable()
+	outcomes := make([]store.Outcome, len(runs))
+	for i, r := range runs {
+		outcomes[i] = store.Outcome{ID: r.ID, Status: rapid.SampledFrom([]store.Status{
 			store.StatusOK, store.StatusOK, store.StatusOK, store.StatusBusy, store.StatusFinished,
 			store.StatusStale, store.StatusNotFound, store.StatusCancelled,
 		}).Draw(t, "status")}
@@ -112,7 +111,7 @@ func (c *clerk) Beat(t *rapid.T) {
 	if rapid.Bool().Draw(t, "slow") {
 		c.now = c.now.Add(5 * time.Second)
 	}
-	started, stops := c.h.extended(leases, outcomes, sent.Add(30*time.Second), c.now)
+	started, stops := c.h.extended(runs, outcomes, sent.Add(30*time.Second), c.now)
 	c.started(started)
 	c.stops(stops)
 }
@@ -221,12 +220,12 @@ func (c *clerk) waiting() map[string]int {
 // finish lets every handler return, and the store answer for everything.
 func (c *clerk) finish() {
 	for len(c.h.queued) > 0 || len(c.live) > 0 {
-		leases := c.h.leases()
-		outcomes := make([]store.Outcome, len(leases))
+		runs := c.h.extendable()
+		outcomes := make([]store.Outcome, len(runs))
 		for i := range outcomes {
 			outcomes[i].Status = store.StatusOK
 		}
-		started, _ := c.h.extended(leases, outcomes, c.now.Add(30*time.Second), c.now)
+		started, _ := c.h.extended(runs, outcomes, c.now.Add(30*time.Second), c.now)
 		c.started(started)
 		if len(c.live) == 0 {
 			c.Fatal("runs wait, their leases are good, and none starts")

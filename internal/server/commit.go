@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -153,8 +154,10 @@ func (s *Server) report(w write, r *Run, o store.Outcome) {
 			ending = store.EndFailed // the result was refused
 			s.log.Error("jq: a result was refused and its job has failed", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "bytes", len(r.verdict.result))
 		}
-		s.o.Observer.Ended(r.Job, ending, phase, r.endedAt.Sub(r.startedAt))
-		s.log.Debug("jq: job ended", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "ending", ending, "phase", phase)
+		s.o.Observer.Ended(r.Job, ending, phase, r.ran)
+		if s.log.Enabled(s.life, slog.LevelDebug) { // else its arguments would cost every job
+			s.log.Debug("jq: job ended", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "ending", ending, "phase", phase)
+		}
 	case store.StatusStale:
 		s.stale(string(w), r, o)
 	default:
@@ -218,7 +221,7 @@ func (h *held) written(runs []*Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range runs {
-		delete(h.runs, r.Lease())
+		h.runs.remove(r)
 	}
 	if h.uncommitted -= len(runs); h.uncommitted < h.maxUncommitted {
 		h.fullSince = time.Time{}

@@ -308,6 +308,14 @@ func TestServersShareTheWork(t *testing.T) {
 	})
 }
 
+// Portions are how many jobs the claims have brought that brought any, in their order.
+type portions struct {
+	Unobserved
+	jobs []int
+}
+
+func (p *portions) Claimed(_ string, jobs int) { p.jobs = append(p.jobs, jobs) }
+
 // Jobs so heavy that a claim gives fewer than there is room for are claimed one claim after the other, without a rest in between.
 func TestHeavyJobsWaitForNoPoll(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -317,11 +325,11 @@ func TestHeavyJobsWaitForNoPoll(t *testing.T) {
 		for range n {
 			w.enqueue(1, "job", func(j *store.NewJob) { j.Payload = []byte(`"` + strings.Repeat("x", 1<<20-2) + `"`) })
 		}
-		h := w.hook()
-		s := w.start(Options{Slots: 100}, h)
+		var some portions
+		s := w.start(Options{Slots: 100, Observer: &some})
 		w.wait(0)
 		assert.Equal(w, n, b.all(), "begun at once")
-		assert.Equal(w, 3, h.count("claim"), "of 8, 8 and 4 jobs")
+		assert.Equal(w, []int{8, 8, 4}, some.jobs)
 		w.wait(2 * time.Minute)
 		w.stop(s)
 	})

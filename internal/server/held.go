@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // held is the book of the runs that a server holds. It decides who may start and who has to stop; it calls no store and no
@@ -25,17 +23,17 @@ type held struct {
 	mu          sync.Mutex // guards what follows
 	stopping    bool
 	closed      bool // the store: nothing can be written
-	runs        map[store.Lease]*Run
-	queued      []*Run    // buffered, in the order in which they were claimed
-	ended       []*Run    // not yet taken up by the committer
-	later       []*Run    // to be written as well, but not before their time
-	running     int       // slots that are taken
-	abandoned   int       // handlers that were given up, and their slots given to others
-	unreplaced  []*Run    // those that were given up, and still take their slots
-	uncommitted int       // ended and held
-	fullSince   time.Time // when as many were uncommitted as may be, or zero
-	byQueue     map[string]int
-	watchAt     time.Time // when the watch looks next; zero means never
+	runs        roster
+	queued      []*Run         // buffered, in the order in which they were claimed
+	ended       []*Run         // not yet taken up by the committer
+	later       []*Run         // to be written as well, but not before their time
+	running     int            // slots that are taken
+	abandoned   int            // handlers that were given up, and their slots given to others
+	unreplaced  []*Run         // those that were given up, and still take their slots
+	uncommitted int            // ended and held
+	fullSince   time.Time      // when as many were uncommitted as may be, or zero
+	byQueue     map[string]int // buffered or running, of the queues that have a limit
+	watchAt     time.Time      // when the watch looks next; zero means never
 }
 
 // A signal wakes one waiting loop, and is remembered once if the loop is busy.
@@ -51,10 +49,16 @@ func (s signal) send() {
 }
 
 func newHeld(o Options) *held {
+	limited := map[string]int{}
+	for name, q := range o.Queues {
+		if q.Slots > 0 {
+			limited[name] = 0
+		}
+	}
 	return &held{
 		slots: o.Slots, buffer: o.Buffer, maxAbandoned: o.MaxAbandoned, maxUncommitted: o.MaxUncommitted, abandonAfter: o.AbandonAfter,
 		fetch: newSignal(), commit: newSignal(), watch: newSignal(), rest: newSignal(),
-		runs: map[store.Lease]*Run{}, byQueue: map[string]int{},
+		byQueue: limited,
 	}
 }
 
@@ -68,7 +72,7 @@ func (h *held) room() int {
 	return max(0, h.slots+h.buffer-h.running-len(h.queued))
 }
 
-// inQueue is how many jobs of the queue are buffered or running.
+// inQueue is how many jobs of the queue, which has a limit, are buffered or running.
 func (h *held) inQueue(queue string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,8 +85,8 @@ func (h *held) take(claimed []*Run, leaseUntil, now time.Time) []*Run {
 	defer h.mu.Unlock()
 	for _, r := range claimed {
 		r.leaseUntil = leaseUntil
-		h.runs[r.Lease()] = r
-		h.byQueue[r.Queue]++
+		h.runs.add(r)
+		h.countInQueue(r, 1)
 	}
 	h.queued = append(h.queued, claimed...)
 	if h.stopping {
@@ -117,7 +121,7 @@ func (h *held) start(now time.Time) *Run {
 	} else {
 		h.queued = slices.Delete(h.queued, at, at+1)
 	}
-	r.stage, r.startedAt, r.stopAt = running, now, now.Add(r.timeout)
+	r.stage, r.startedAt = running, now
 	h.running++
 	h.nearer(r.deadline())
 	return r
@@ -144,13 +148,13 @@ func (h *held) next(r *Run, v verdict, now time.Time) *Run {
 // refuse it.
 func (h *held) end(r *Run, v verdict, now time.Time) {
 	if v.write == nothing || r.lost {
-		delete(h.runs, r.Lease())
+		h.runs.remove(r)
 		return
 	}
-	if r.startedAt.IsZero() {
-		r.startedAt = now // it has not run
+	if !r.startedAt.IsZero() {
+		r.ran = now.Sub(r.startedAt)
 	}
-	r.stage, r.verdict, r.endedAt = ended, v, now
+	r.stage, r.verdict = ended, v
 	h.ended = append(h.ended, r)
 	if h.uncommitted++; h.uncommitted == h.maxUncommitted {
 		h.fullSince = now
@@ -158,9 +162,11 @@ func (h *held) end(r *Run, v verdict, now time.Time) {
 	h.commit.send()
 }
 
-func (h *held) leaveQueue(r *Run) {
-	if h.byQueue[r.Queue]--; h.byQueue[r.Queue] == 0 {
-		delete(h.byQueue, r.Queue)
+func (h *held) leaveQueue(r *Run) { h.countInQueue(r, -1) }
+
+func (h *held) countInQueue(r *Run, change int) {
+	if n, limited := h.byQueue[r.Queue]; limited {
+		h.byQueue[r.Queue] = n + change
 	}
 }
 

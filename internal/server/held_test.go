@@ -17,14 +17,18 @@ func (h *held) broken(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	stages, queues := map[stage]int{}, map[string]int{}
-	for lease, r := range h.runs {
+	for queue := range h.byQueue {
+		queues[queue] = 0
+	}
+	for i, r := range h.runs {
+		lease := r.Lease()
 		stages[r.stage]++
-		if r.stage != ended {
+		if _, limited := queues[r.Queue]; limited && r.stage != ended {
 			queues[r.Queue]++
 		}
 		switch at := r.deadline(); {
-		case r.Lease() != lease:
-			return fmt.Errorf("run %v is filed under %v", r.Lease(), lease)
+		case r.place != i+1:
+			return fmt.Errorf("run %v has the place %d, and believes %d", lease, i+1, r.place)
 		case r.abandoned && r.stage != ended:
 			return fmt.Errorf("run %v was given up, is not written, and still held", lease)
 		case r.stage == running && (h.watchAt.IsZero() || at.Before(h.watchAt)):
@@ -70,6 +74,7 @@ func TestBookAddsUp(t *testing.T) {
 		o, err := Options{
 			Slots: rapid.IntRange(1, 3).Draw(rt, "slots"), Buffer: rapid.IntRange(0, 3).Draw(rt, "buffer"),
 			MaxAbandoned: rapid.IntRange(-1, 3).Draw(rt, "most abandoned"), MaxUncommitted: 5,
+			Queues: map[string]QueueOptions{"a": {Slots: 1}, "b": {Slots: 1}},
 		}.filled()
 		require.NoError(rt, err)
 		c := &clerk{

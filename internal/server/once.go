@@ -16,9 +16,8 @@ func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (sto
 	if !ok {
 		return store.Outcome{}, fmt.Errorf("jq: no handler for kind %q", job.Kind)
 	}
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // so that the run learns why it ends, before it does
-	defer cancel()
-	r := newRun(base, lone{s}, job, DefaultTimeout)
+	r := newRun(context.WithoutCancel(ctx), lone{s}, job, DefaultTimeout) // so that the run learns why it ends, before it does
+	defer r.cancel(context.Canceled)
 	stop := context.AfterFunc(ctx, func() { r.cancel(ErrDrained) })
 	defer stop()
 	timer := clock.New().AfterFunc(r.timeout, func() { r.cancel(ErrTimeout) })
@@ -33,7 +32,7 @@ func (r *Run) judged(h Handler) (v verdict) {
 			v = unlessFinished(r, fail(panicked(p, debug.Stack())))
 		}
 	}()
-	err := h(r.ctx, r)
+	err := h(&r.ctx, r)
 	return unlessFinished(r, judge(r, err, r.stopCause()))
 }
 

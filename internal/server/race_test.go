@@ -87,8 +87,10 @@ func TestEverythingAtTheSameMoment(t *testing.T) {
 				timeout := some()
 				ids = append(ids, w.enqueue(1, "odd", func(n *store.NewJob) { n.Timeout, n.MaxRetries = timeout, 1 })...)
 			}
+			slots, buffer := 1+r.IntN(8), r.IntN(8)
 			s := w.start(Options{
-				Slots: 1 + r.IntN(8), Buffer: r.IntN(8), MaxAbandoned: r.IntN(4) - 1, CommitAfter: 10 * time.Second, DrainFor: 10 * time.Second,
+				Slots: slots, Buffer: buffer, MaxAbandoned: r.IntN(4) - 1, CommitAfter: 10 * time.Second, DrainFor: 10 * time.Second,
+				Queues: map[string]QueueOptions{DefaultQueue: {Slots: slots + buffer}}, // so that the book counts its jobs
 			}, l)
 			for range 12 {
 				w.wait(10 * time.Second)

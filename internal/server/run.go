@@ -20,8 +20,7 @@ type Run struct {
 
 	keeper  keeper
 	timeout time.Duration
-	ctx     context.Context // of the handler
-	cancel  context.CancelCauseFunc
+	ctx     runContext // of the handler
 
 	seq  atomic.Int64 // of the latest save
 	inTx atomic.Bool  // the handler has finished the job in a transaction of its own
@@ -30,15 +29,15 @@ type Run struct {
 	result   []byte
 
 	// What follows is guarded by the lock of held.
+	place      int // on the roster, from one on; zero if it is not there
 	stage      stage
-	startedAt  time.Time
-	endedAt    time.Time
-	leaseUntil time.Time // when the lease ends by this process' clock, if the store is not heard of before
-	stopAt     time.Time // when the timeout ends
-	cause      error     // why the handler was told to stop, or nil
-	abandonAt  time.Time // from when it is then no longer waited for
-	settled    bool      // nothing can be extended: the lease was lost, or the job finished by its handler
-	lost       bool      // the store has said so
+	startedAt  time.Time     // zero if it has not run
+	ran        time.Duration // once it has ended
+	leaseUntil time.Time     // when the lease ends by this process' clock, if the store is not heard of before
+	cause      error         // why the handler was told to stop, or nil
+	abandonAt  time.Time     // from when it is then no longer waited for
+	settled    bool          // nothing can be extended: the lease was lost, or the job finished by its handler
+	lost       bool          // the store has said so
 	abandoned  bool
 	replaced   bool // abandoned, and its slot given to another
 
@@ -68,13 +67,13 @@ type keeper interface {
 
 type runKey struct{}
 
-// newRun is the run of a job that was just claimed, with a context that lives no longer than base.
+// newRun is the run of a job that was just claimed, with a context that has the values of base.
 func newRun(base context.Context, k keeper, job store.Job, timeout time.Duration) *Run {
 	r := &Run{Job: job, keeper: k, timeout: timeout}
 	if job.Timeout > 0 {
 		r.timeout = job.Timeout
 	}
-	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(base, runKey{}, r))
+	r.ctx.base, r.ctx.run = base, r
 	return r
 }
 
@@ -83,6 +82,9 @@ func From(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
 }
+
+// stopAt is when the timeout ends.
+func (r *Run) stopAt() time.Time { return r.startedAt.Add(r.timeout) }
 
 // SetResult keeps the document as the result, for the moment when the handler returns nil.
 func (r *Run) SetResult(doc []byte) {
@@ -126,4 +128,7 @@ func (r *Run) FinishTx(ctx context.Context, tx store.Tx) error {
 }
 
 // stopCause is why the handler was told to stop, or nil.
-func (r *Run) stopCause() error { return context.Cause(r.ctx) }
+func (r *Run) stopCause() error { return r.ctx.cause() }
+
+// cancel tells the handler to stop.
+func (r *Run) cancel(cause error) { r.ctx.cancel(cause) }

@@ -68,10 +68,11 @@ func unlessFinished(r *Run, v verdict) verdict {
 	if !r.inTx.Load() || v.write == nothing {
 		return v
 	}
+	otherwise := v // a copy of its own: only this way pays for it
 	if v.write == ack {
-		v = fail("its handler finished it in a transaction that was not committed")
+		otherwise = fail("its handler finished it in a transaction that was not committed")
 	}
-	return verdict{write: confirm, otherwise: &v}
+	return verdict{write: confirm, otherwise: &otherwise}
 }
 
 // judge makes of a handler's return what is to be written. The cause is why its context was cancelled, or nil.

@@ -64,8 +64,8 @@ func (r *Run) deadline() time.Time {
 	switch {
 	case r.cause != nil:
 		return r.abandonAt
-	case r.settled || r.inTx.Load() || r.stopAt.Before(r.leaseUntil):
-		return r.stopAt
+	case r.settled || r.inTx.Load() || r.stopAt().Before(r.leaseUntil):
+		return r.stopAt()
 	default:
 		return r.leaseUntil
 	}
@@ -85,7 +85,7 @@ func (h *held) overdue(now time.Time) (started []*Run, stopped []stop, again tim
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var first time.Time
-	for _, r := range h.runs {
+	for _, r := range slices.Backward(h.runs) { // whoever is given up leaves the roster, and one from behind takes his place
 		if r.stage != running {
 			continue
 		}
@@ -107,7 +107,7 @@ func (h *held) overrun(r *Run, now time.Time) stop {
 	case r.cause != nil:
 		h.abandon(r, now)
 		return stop{run: r}
-	case !r.stopAt.After(now):
+	case !r.stopAt().After(now):
 		h.tell(r, ErrTimeout, now)
 	default:
 		h.tell(r, ErrLeaseUnknown, now)
@@ -152,7 +152,7 @@ func (h *held) returned(r *Run, v verdict, now time.Time) {
 	}
 	h.replace()
 	if r.stage == running {
-		h.runs[r.Lease()] = r
+		h.runs.add(r)
 		h.end(r, v, now)
 	}
 }

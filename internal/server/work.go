@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -35,7 +36,7 @@ func (s *Server) slot(r *Run) {
 }
 
 func (s *Server) perform(r *Run) verdict {
-	defer r.cancel(nil)
+	defer r.cancel(context.Canceled)
 	handler, ok := s.lookup(r.Kind)
 	if !ok {
 		return s.unknown(r)
@@ -72,7 +73,7 @@ func (s *Server) unknown(r *Run) verdict {
 // back neither sooner nor much later.
 func (s *Server) unknownSince(r *Run, delay time.Duration) time.Duration {
 	sent := s.clock.Now()
-	ctx, cancel := s.clock.WithTimeout(r.ctx, s.o.Lease)
+	ctx, cancel := s.clock.WithTimeout(&r.ctx, s.o.Lease)
 	defer cancel()
 	detail, err := s.store.Get(ctx, r.ID)
 	if s.heard(sent, err); err != nil {

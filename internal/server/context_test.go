@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+type nameKey struct{}
+
+func newContext() *runContext {
+	base := context.WithValue(context.Background(), nameKey{}, "Ada")
+	return &newRun(base, nil, store.Job{ID: 7}, time.Minute).ctx
+}
+
+// Whether somebody looks at a run's context before it ends or after, it is like one of package context.
+func TestRunsContextEndsOnceWithItsFirstCause(t *testing.T) {
+	looks := map[string]func(context.Context){
+		"nobody": func(context.Context) {},
+		"done":   func(ctx context.Context) { _ = ctx.Done() },
+		"err":    func(ctx context.Context) { require.NoError(t, ctx.Err()) },
+		"cause":  func(ctx context.Context) { require.NoError(t, context.Cause(ctx)) },
+		"value":  func(ctx context.Context) { require.Equal(t, "Ada", ctx.Value(nameKey{})) },
+	}
+	for name, look := range looks {
+		t.Run(name, func(t *testing.T) {
+			ctx := newContext()
+			look(ctx)
+			require.NoError(t, ctx.cause())
+			ctx.cancel(ErrTimeout)
+			ctx.cancel(ErrDrained)
+			<-ctx.Done()
+			assert.Equal(t, context.Canceled, ctx.Err())
+			assert.Equal(t, ErrTimeout, context.Cause(ctx))
+			assert.Equal(t, ErrTimeout, ctx.cause())
+			assert.Equal(t, "Ada", ctx.Value(nameKey{}))
+			assert.EqualValues(t, 7, From(ctx).ID)
+			_, limited := ctx.Deadline()
+			assert.False(t, limited)
+		})
+	}
+}
+
+// What hangs on a run's context ends with it and for its reason, and costs no goroutine until then.
+func TestChildrenEndWithTheRunsContext(t *testing.T) {
+	ctx, before := newContext(), runtime.NumGoroutine()
+	early, cancelEarly := context.WithTimeout(context.WithValue(ctx, nameKey{}, "Eve"), time.Hour)
+	defer cancelEarly()
+	told := make(chan error, 1)
+	context.AfterFunc(early, func() { told <- context.Cause(early) })
+	assert.Equal(t, before, runtime.NumGoroutine())
+	assert.EqualValues(t, 7, From(early).ID)
+	ctx.cancel(ErrLeaseLost)
+	assert.Equal(t, ErrLeaseLost, <-told)
+	late, cancelLate := context.WithCancel(ctx)
+	defer cancelLate()
+	assert.Equal(t, ErrLeaseLost, context.Cause(late))
+}
+
+// A child that ends by itself leaves the run's context alone.
+func TestRunsContextOutlivesItsChildren(t *testing.T) {
+	ctx := newContext()
+	child, cancel := context.WithCancelCause(ctx)
+	cancel(errors.New("enough"))
+	<-child.Done()
+	require.NoError(t, ctx.Err())
+	require.NoError(t, context.Cause(ctx))
+}
+
+// Many may look while it ends, and all see the same.
+func TestRunsContextIsForManyGoroutines(t *testing.T) {
+	for range 100 {
+		ctx, causes := newContext(), make(chan error, 4)
+		for range cap(causes) {
+			go func() {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+			}()
+		}
+		go ctx.cancel(ErrCancelled)
+		go ctx.cancel(ErrDrained)
+		first := <-causes
+		for range cap(causes) - 1 {
+			assert.Equal(t, first, <-causes)
+		}
+		assert.Equal(t, first, ctx.cause())
+	}
+}
+
+// Who prints a context, as doubles of tests do with what they were called with, reads nothing that changes.
+func TestContextOfAHandlerIsPrintedByItsName(t *testing.T) {
+	r := newRun(context.Background(), nil, store.Job{ID: 7}, 0)
+	assert.Equal(t, "context.Background.Job(7)", fmt.Sprint(&r.ctx))
+}

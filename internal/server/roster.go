@@ -1,0 +1,24 @@
+package server
+
+// A roster is the runs that are held, in no order. Each knows its place, so that it comes and goes without being looked for.
+type roster []*Run
+
+// has says whether the run is on it. There is one roster, that of held.
+func (l roster) has(r *Run) bool { return r.place > 0 }
+
+func (l *roster) add(r *Run) {
+	*l = append(*l, r)
+	r.place = len(*l)
+}
+
+// remove strikes the run, if it is on the roster. The last one takes its place.
+func (l *roster) remove(r *Run) {
+	if !l.has(r) {
+		return
+	}
+	end := len(*l) - 1
+	last := (*l)[end]
+	(*l)[r.place-1], last.place = last, r.place
+	(*l)[end], r.place = nil, 0
+	*l = (*l)[:end]
+}
