@@ -55,7 +55,7 @@ func (l *lane) take(limit int, room *int, due int64) []*job {
 				return taken
 			}
 			*room -= weight
-			j.spot.leave()
+			j.leave()
 			taken = append(taken, j)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Store) claim(j *job, req store.ClaimRequest, now time.Time) {
 	j.RetryAt = time.Time{}
 	j.Worker = req.Worker
 	j.CheckpointSeq, j.ProgressSeq = 0, 0
-	j.ended = ""
+	j.ended = none
 	j.begin(now)
 	s.place(j)
 }

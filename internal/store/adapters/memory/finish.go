@@ -86,7 +86,7 @@ func (s *Store) find(l store.Lease) (*job, standing) {
 		return j, lost
 	case j.State == store.InFlight:
 		return j, held
-	case j.ended != "":
+	case j.ended != none:
 		return j, finished
 	default:
 		return j, lost
@@ -96,10 +96,10 @@ func (s *Store) find(l store.Lease) (*job, standing) {
 func (s *Store) ack(a store.Ack, refused *store.Failure, now time.Time) store.Outcome {
 	j, standing := s.find(a.Lease)
 	if standing != held {
-		return notHeld(a.Lease, j, standing, store.OpAck)
+		return notHeld(a.Lease, j, standing, acked)
 	}
 	s.pick(j)
-	j.ended = store.OpAck
+	j.ended = acked
 	if refused != nil {
 		j.fail(*refused, store.EndFailed, now)
 	} else {
@@ -115,13 +115,12 @@ func (s *Store) nack(n store.NAck, f store.Failure, now time.Time) store.Outcome
 	if err := n.Check(); err != nil {
 		return invalid(n.ID, err)
 	}
-	verb := verbOf(n.Form)
 	j, standing := s.find(n.Lease)
 	if standing != held {
-		return notHeld(n.Lease, j, standing, verb)
+		return notHeld(n.Lease, j, standing, verbOf(n.Form))
 	}
 	s.pick(j)
-	j.ended = verb
+	j.ended = verbOf(n.Form)
 	switch n.Form {
 	case store.Snooze:
 		j.wait(now.Add(n.Delay.Truncate(store.Resolution)))
@@ -195,23 +194,23 @@ func (s *Store) settle(j *job) {
 }
 
 // verbOf is the way of ending that the form is one of.
-func verbOf(form store.Form) store.Op {
+func verbOf(form store.Form) verb {
 	switch form {
 	case store.Snooze:
-		return store.OpSnooze
+		return snoozed
 	case store.Release:
-		return store.OpRelease
+		return released
 	default:
-		return store.OpFail
+		return failed
 	}
 }
 
 // notHeld is the outcome for a lease that is not in force: ok if its holder ended it in the same way before.
-func notHeld(l store.Lease, j *job, standing standing, verb store.Op) store.Outcome {
+func notHeld(l store.Lease, j *job, standing standing, by verb) store.Outcome {
 	switch {
 	case standing == gone:
 		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}
-	case standing == finished && j.ended == verb:
+	case standing == finished && j.ended == by:
 		return store.OutcomeOf(j.Job, store.StatusOK)
 	default:
 		return store.OutcomeOf(j.Job, store.StatusStale)

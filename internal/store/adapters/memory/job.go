@@ -12,11 +12,28 @@ import (
 type job struct {
 	store.Job
 	history []store.Attempt
-	ended   store.Op // how its holder ended the lease that has the job's token; empty if someone else did, or nobody
+	queue   *queue
 
-	queue *queue
-	spot  spot
+	// Where it stands, so that it can step out from anywhere. The narrow fields keep a job within 512 bytes: beyond, the
+	// collector takes far longer to look at it.
+	line   *line // or nil
+	at     int64 // its time there, in microseconds
+	index  int32 // in the fifo or in the heap
+	inFifo bool
+
+	ended verb // how its holder ended the lease that has the job's token
 }
+
+// A verb is a way in which the holder of a lease ends it.
+type verb uint8
+
+const (
+	none verb = iota // nobody has ended it, or someone else
+	acked
+	failed
+	snoozed
+	released
+)
 
 // A queue is the jobs of one name.
 type queue struct {
@@ -63,7 +80,7 @@ func (s *Store) add(row store.Job) *job {
 
 // remove takes a job out of the store.
 func (s *Store) remove(j *job) {
-	j.spot.leave()
+	j.leave()
 	s.jobs.remove(j.ID)
 	j.queue.jobs--
 	s.forgetIfIdle(j.queue)
@@ -74,13 +91,13 @@ func (s *Store) pick(j *job) {
 	if s.tx != nil {
 		s.rememberFor(s.tx, j)
 	}
-	j.spot.leave()
+	j.leave()
 }
 
 func (s *Store) rememberFor(tx *transaction, j *job) {
 	row, history, ended := j.Job, slices.Clone(j.history), j.ended
 	tx.onRollback(func() {
-		j.spot.leave()
+		j.leave()
 		j.Job, j.history, j.ended = row, history, ended
 		s.place(j)
 	})

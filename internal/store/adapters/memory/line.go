@@ -12,29 +12,22 @@ type line struct {
 	aside heap[*job]
 }
 
-// A spot is where a job stands, so that it can step out from anywhere.
-type spot struct {
-	line   *line
-	at     int64 // its time, in microseconds
-	index  int   // in the fifo or in the heap
-	inFifo bool
-}
-
 // push lets a job stand in the line. One that comes early, long before its time, must stand aside, or those that come
 // after it would have to.
 func (l *line) push(j *job, at time.Time, early bool) {
-	j.spot = spot{line: l, at: at.UnixMicro()}
+	j.line, j.at = l, at.UnixMicro()
 	if !early && l.fifo.fits(j) {
 		l.fifo.push(j)
 	} else {
-		l.aside.push(j.spot.at, j.ID, j)
+		j.inFifo = false
+		l.aside.push(j.at, j.ID, j)
 	}
 }
 
 // first is the job at the head, if its time is not after the given one; else nil.
 func (l *line) first(until int64) *job {
 	first := l.fifo.first()
-	if first != nil && first.spot.at > until {
+	if first != nil && first.at > until {
 		first = nil
 	}
 	if j, ok := l.aside.first(until); ok && (first == nil || j.before(first)) {
@@ -44,27 +37,27 @@ func (l *line) first(until int64) *job {
 }
 
 // leave takes the job out of its line, if it stands in one.
-func (p *spot) leave() {
+func (j *job) leave() {
 	switch {
-	case p.line == nil:
-	case p.inFifo:
-		p.line.fifo.remove(p.index)
+	case j.line == nil:
+	case j.inFifo:
+		j.line.fifo.remove(int(j.index))
 	default:
-		p.line.aside.remove(p.index)
+		j.line.aside.remove(int(j.index))
 	}
-	p.line = nil
+	j.line = nil
 }
 
 // before says whether j comes earlier in a line.
 func (j *job) before(other *job) bool {
-	if j.spot.at != other.spot.at {
-		return j.spot.at < other.spot.at
+	if j.at != other.at {
+		return j.at < other.at
 	}
 	return j.ID < other.ID
 }
 
 // moved notes the place in the heap.
-func (j *job) moved(to int) { j.spot.index = to }
+func (j *job) moved(to int) { j.index = int32(to) }
 
 // A fifo is jobs that arrived in order. Who leaves from between leaves a gap; first and last are never gaps.
 type fifo struct {
@@ -89,7 +82,7 @@ func (f *fifo) fits(j *job) bool {
 }
 
 func (f *fifo) push(j *job) {
-	j.spot.inFifo, j.spot.index = true, len(f.slots)
+	j.inFifo, j.index = true, int32(len(f.slots))
 	f.slots = append(f.slots, j)
 	f.count++
 }
@@ -118,7 +111,7 @@ func (f *fifo) tidy() {
 	kept := make([]*job, 0, f.count+f.count/2+fifoSlack)
 	for _, j := range f.slots[f.head:] {
 		if j != nil {
-			j.spot.index = len(kept)
+			j.index = int32(len(kept))
 			kept = append(kept, j)
 		}
 	}

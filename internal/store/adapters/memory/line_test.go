@@ -32,11 +32,11 @@ func TestLineAgreesWithASortedSlice(t *testing.T) {
 				want = append(want, j)
 				slices.SortFunc(want, inOrder)
 			case dice < 8: // the first leaves, as by a claim
-				want[0].spot.leave()
+				want[0].leave()
 				want = want[1:]
 			default: // one leaves from anywhere, as by a cancellation
 				i := random.IntN(len(want))
-				want[i].spot.leave()
+				want[i].leave()
 				want = slices.Delete(want, i, i+1)
 			}
 			requireSame(t, &l, want, "seed %d, step %d", seed, step)
@@ -53,7 +53,7 @@ func aside(random *rand.Rand) int64 {
 }
 
 func inOrder(a, b *job) int {
-	return cmp.Or(cmp.Compare(a.spot.at, b.spot.at), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.ID, b.ID))
 }
 
 func requireSame(t *testing.T, l *line, want []*job, format string, args ...any) {
@@ -62,7 +62,7 @@ func requireSame(t *testing.T, l *line, want []*job, format string, args ...any)
 		require.Nil(t, l.first(math.MaxInt64), append([]any{format}, args...)...)
 	} else {
 		require.Same(t, want[0], l.first(math.MaxInt64), append([]any{format}, args...)...)
-		require.Nil(t, l.first(want[0].spot.at-1), append([]any{format}, args...)...)
+		require.Nil(t, l.first(want[0].at-1), append([]any{format}, args...)...)
 	}
 	require.Equal(t, len(want), l.fifo.count+len(l.aside.items), append([]any{format}, args...)...)
 	require.LessOrEqual(t, len(l.fifo.slots), 2*l.fifo.count+fifoSlack, append([]any{format}, args...)...)
@@ -78,7 +78,7 @@ func TestFifoBehindAJobThatStaysIsShort(t *testing.T) {
 	for id := range int64(10_000) {
 		j := &job{Job: store.Job{ID: id + 3}}
 		l.push(j, time.UnixMicro(1), false)
-		second.spot.leave()
+		second.leave()
 		second = j
 	}
 	assert.Same(t, first, l.first(1))
@@ -93,7 +93,7 @@ func TestEmptyFifoLetsGoOfItsMemory(t *testing.T) {
 		l.push(jobs[id], time.UnixMicro(1), false)
 	}
 	for _, j := range jobs {
-		j.spot.leave()
+		j.leave()
 	}
 	assert.Nil(t, l.first(math.MaxInt64))
 	assert.LessOrEqual(t, cap(l.fifo.slots), 2*fifoSlack)

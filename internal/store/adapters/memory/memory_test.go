@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -134,6 +135,11 @@ func TestHistoryKeepsTheLatest(t *testing.T) {
 	require.Len(t, history, store.MaxAttemptsKept)
 	assert.Equal(t, int64(21), history[0].Token)
 	assert.LessOrEqual(t, cap(history), 2*store.MaxAttemptsKept)
+}
+
+// TestJobIsSmall keeps jobs below the size from which the collector looks at them one by one, which shows where many wait.
+func TestJobIsSmall(t *testing.T) {
+	assert.LessOrEqual(t, reflect.TypeFor[job]().Size(), uintptr(512))
 }
 
 func TestSubscriptionsEnd(t *testing.T) {

@@ -34,7 +34,7 @@ type picture struct {
 	Requests int
 	Answers  int
 	Leases   int
-	Ended    []store.Op
+	Ended    []verb
 }
 
 func pictureOf(t *testing.T, s *Store) picture {
