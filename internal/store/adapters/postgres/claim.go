@@ -154,13 +154,19 @@ func tooHeavy(found []*sqlkit.Entry) bool {
 	return weight > store.MaxAnswerBytes
 }
 
+// The columns of a waiting job that a claim does not set anew or know before: a third fewer to read.
+const claimColumns = `
+	jobs.id, jobs.kind, jobs.priority, jobs.state, jobs.run_at, jobs.retry_at, jobs.token, jobs.attempts, jobs.retries,
+	jobs.max_retries, jobs.backoff_base, jobs.backoff_cap, jobs.backoff_jitter, jobs.timeout, jobs.unique_key, jobs.unique_for,
+	jobs.enqueued_at, jobs.claim_token, jobs.trace, jobs.tags, jobs.error, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
+
 // find locks jobs of both lanes, in no order between them.
 func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*sqlkit.Entry, error) {
 	retryLevels, retryTimes, retryIDs := c.retries.places()
 	freshLevels, freshTimes, freshIDs := c.fresh.places()
 	return t.entries(`
 		WITH retries AS MATERIALIZED (`+lightEnough(weigh, `
-			SELECT`+withDocuments+`
+			SELECT`+claimColumns+`
 			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
 			CROSS JOIN LATERAL (
 				SELECT *
@@ -176,7 +182,7 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*sqlkit.Entry, err
 			LIMIT $9`)+`
 		),
 		fresh AS MATERIALIZED (`+lightEnough(weigh, `
-			SELECT`+withDocuments+`
+			SELECT`+claimColumns+`
 			FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) AS place (priority, due_at, id)
 			CROSS JOIN LATERAL (
 				SELECT *
@@ -191,9 +197,9 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*sqlkit.Entry, err
 			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
 			LIMIT greatest($10 - (SELECT count(*) FROM retries), 0)`)+`
 		)
-		SELECT`+withDocuments+` FROM retries AS jobs
+		SELECT`+claimColumns+` FROM retries AS jobs
 		UNION ALL
-		SELECT`+withDocuments+` FROM fresh AS jobs`,
+		SELECT`+claimColumns+` FROM fresh AS jobs`,
 		c.Queue, t.now, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs, quota, limit)
 }
 
@@ -315,6 +321,7 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 	ids := make([]int64, len(chosen))
 	for i, e := range chosen {
 		c.pass(e.Job)
+		e.Queue = c.Queue
 		e.Claim(c.ClaimRequest, t.now)
 		jobs[i], ids[i] = e.Job, e.ID
 		c.leases = append(c.leases, e.Lease())

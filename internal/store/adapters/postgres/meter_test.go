@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -12,12 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-ed332417/jq/internal/pgtest"
 )
 
 // A cost is what a call visits on the server: pages of tables and indexes, as often as it looks at them, and rows of tables.
@@ -31,7 +27,6 @@ func (c cost) String() string { return fmt.Sprintf("%d pages and %d rows", c.pag
 // A meter stands between a store and the driver. While it counts, the server explains each statement before it is run, by
 // running it in a subtransaction: what is counted is what the store's own call does, with its own settings and arguments.
 type meter struct {
-	driver.Connector
 	t      *testing.T
 	schema string // quoted
 
@@ -43,16 +38,8 @@ type meter struct {
 // metered puts a meter before the store's connections.
 func metered(t *testing.T, s *Store) *meter {
 	t.Helper()
-	config, err := pq.NewConfig(pgtest.DSN(t))
-	require.NoError(t, err)
-	config.BinaryParameters = true
-	config.Options = s.options.startup()
 	m := &meter{t: t, schema: s.schema}
-	m.Connector, err = pq.NewConnectorConfig(config)
-	require.NoError(t, err)
-	require.NoError(t, s.db.Close())
-	s.db = sqlx.NewDb(sql.OpenDB(m), "postgres")
-	s.with = s.openings(s.options)
+	wrapped(t, s, func(c connection) connection { return &meteredConn{c, m} })
 	return m
 }
 
@@ -68,15 +55,6 @@ func (m *meter) of(call func() error) cost {
 	m.counting = false
 	require.NotZero(m.t, m.pages, "a call that visits nothing went past the meter")
 	return m.cost
-}
-
-// Connect is part of driver.Connector.
-func (m *meter) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := m.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return newSession(&meteredConn{c.(connection), m}, &line{}), nil
 }
 
 type meteredConn struct {

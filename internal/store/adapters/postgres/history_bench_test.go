@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// BenchmarkHistory is the life of jobs of which nothing fails, in batches of a thousand, with the history of attempts and without.
+// Both take turns, so that what else goes on in the machine befalls both, and time is told apart by turns.
+func BenchmarkHistory(b *testing.B) {
+	const size = 1000
+	kept, none := benchStore(b), benchStore(b)
+	f := &forgetful{left: map[string]bool{}}
+	wrapped(b, none, func(c connection) connection { return &forgetfulConn{c, f} })
+	took := map[*Store]time.Duration{}
+	jobs := benchJobs(size)
+	for b.Loop() {
+		for _, s := range []*Store{kept, none} {
+			at := time.Now()
+			_, err := s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: jobs})
+			require.NoError(b, err)
+			claimed, err := s.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: "q", Limit: size, Worker: "w", TTL: time.Minute})
+			require.NoError(b, err)
+			require.Len(b, claimed, size)
+			_, err = s.Ack(b.Context(), acksOf(claimed))
+			require.NoError(b, err)
+			took[s] += time.Since(at)
+		}
+	}
+	require.Len(b, f.left, 2, "one of claims and one of acks")
+	b.ReportMetric(100*(took[kept].Seconds()/took[none].Seconds()-1), "%-more")
+}
+
+// A forgetful driver leaves the history out of claims and acks.
+type forgetful struct {
+	mu   sync.Mutex
+	left map[string]bool // the statements of which something was left out
+}
+
+type forgetfulConn struct {
+	connection
+	f *forgetful
+}
+
+// ExecContext is part of driver.ExecerContext.
+func (c *forgetfulConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return c.connection.ExecContext(ctx, c.f.without(query), args)
+}
+
+// PrepareContext is part of driver.ConnPrepareContext.
+func (c *forgetfulConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.connection.PrepareContext(ctx, c.f.without(query))
+}
+
+// without is the statement without what it writes of an attempt.
+func (f *forgetful) without(query string) string {
+	less := history.Replace(query)
+	if less != query {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.left[less] = true
+	}
+	return less
+}
+
+var history = strings.NewReplacer(
+	// of a claim
+	`,
+			claim_token = token + 1,
+			claimed_at = $4,
+			ended_at = NULL,
+			ending = ''
+		WHERE id`, `
+		WHERE $4::timestamptz IS NOT NULL AND id`,
+	// of an Ack
+	`,
+			ended_at = $4,
+			ending = 'succeeded'`, ``,
+)
