@@ -1,4 +1,4 @@
-.PHONY: help run test lint cover bench bench-check bench-docs release clean
+.PHONY: help run test lint cover bench bench-alone bench-check bench-docs release clean
 
 help: ## list what can be made
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -17,6 +17,9 @@ cover: ## test with coverage of the whole module, left in coverage.out
 
 bench: ## measure jq beside its peers, about 20 minutes: a table, and .cache/bench.svg. FLAGS='--peers jq,river' for less
 	@mkdir -p .cache && go -C bench run . --json ../.cache/bench.json --plot ../.cache/bench.svg $(FLAGS)
+
+bench-alone: ## measure what the goals say of jq alone, about an hour. FLAGS='--goals P9,P10' for less
+	@go -C bench run . --alone $(FLAGS)
 
 bench-check: ## compare Go's benchmarks with those of another revision: make bench-check BASE=main
 	@scripts/bench-check "$(BASE)"

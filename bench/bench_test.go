@@ -43,10 +43,30 @@ func TestPeersFinishEveryJob(t *testing.T) {
 	}
 }
 
+// What is measured of jq alone goes into the file of goals, beside those that were measured before.
+func TestGoalsAboutJQAlonePileUp(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "more.json")
+	before := report.Goal{ID: "P12", Work: "as it was"}
+	require.NoError(t, report.WriteGoals(file, []report.Goal{before, {ID: "P10", Work: "out of date"}}))
+	var out, errs strings.Builder
+	args := []string{"--alone", "--goals", "P10", "--more", file, "--rounds", "1", "--duration", "100ms"}
+	require.NoError(t, run(t.Context(), args, &out, &errs), "what was said:\n%s", &errs)
+	goals, err := report.ReadGoals(file)
+	require.NoError(t, err)
+	require.Len(t, goals, 3, "one that was there, and one goal on two stores")
+	require.Equal(t, before, goals[0])
+	for _, g := range goals[1:] {
+		require.Equal(t, "P10", g.ID)
+		require.NotEmpty(t, g.JQ, "%s", g.Work)
+		require.NotContains(t, g.Work, "out of date")
+	}
+}
+
 func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--peers jq-postgres,sidekiq", `--peers: there is no "sidekiq": want some of `},
 		{"--scenarios drian", `--scenarios: there is no "drian": want some of bulk, `},
+		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P8, P9`},
 		{"--rounds 0", "--rounds and --jobs begin at 1"},
 		{"--duration 1ms", "--duration 1ms is too short"},
 		{"now", "bench takes no arguments"},

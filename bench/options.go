@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ed332417/jq/bench/internal/alone"
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 	"github.com/seed-ed332417/jq/bench/internal/peers"
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
@@ -18,6 +19,8 @@ type options struct {
 	rounds.Options
 	json, plot           string // files to write
 	from, document, more string
+	alone                bool
+	goals                []string
 }
 
 func parse(args []string, errors io.Writer) (options, error) {
@@ -34,7 +37,10 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags.StringVar(&o.plot, "plot", "", "draw the figures into this file: .svg or .png")
 	flags.StringVar(&o.from, "from", "", "measure nothing, take the rounds from this file that --json has written")
 	flags.StringVar(&o.document, "document", "", "put the tables into this file, between its marks")
-	flags.StringVar(&o.more, "more", "more.json", "with --document: what was measured elsewhere, for the table of goals")
+	flags.BoolVar(&o.alone, "alone", false, "measure what the goals say of jq alone, and put it into the file of --more: "+
+		"twenty times --jobs lie beside claims, the long run takes a hundred and twenty times --duration")
+	goals := flags.String("goals", "", "with --alone: measure only these, separated by commas: "+strings.Join(alone.Goals(), ", "))
+	flags.StringVar(&o.more, "more", "more.json", "with --alone and --document: the file of goals that are about jq alone")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -52,6 +58,9 @@ func parse(args []string, errors io.Writer) (options, error) {
 	}
 	if o.Scenarios, err = choose(*scenarios, rounds.Scenarios(), func(s rounds.Scenario) []string { return []string{s.Name} }); err != nil {
 		return options{}, fmt.Errorf("--scenarios: %w", err)
+	}
+	if o.goals, err = choose(*goals, alone.Goals(), func(id string) []string { return []string{id} }); err != nil {
+		return options{}, fmt.Errorf("--goals: %w", err)
 	}
 	return o, nil
 }

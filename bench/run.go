@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/seed-ed332417/jq/bench/internal/alone"
 	"github.com/seed-ed332417/jq/bench/internal/report"
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 	"github.com/seed-ed332417/jq/bench/internal/site"
@@ -15,6 +17,9 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	o, err := parse(args, errs)
 	if err != nil {
 		return err
+	}
+	if o.alone {
+		return measureAlone(ctx, o)
 	}
 	r, err := measure(ctx, o)
 	if err != nil {
@@ -68,4 +73,24 @@ func measure(ctx context.Context, o options) (r *report.Report, err error) {
 	r = report.New(o.Options, results)
 	r.Cut = err != nil
 	return r, nil
+}
+
+// measureAlone puts what is about jq alone into its file. What was not measured now stays as it was there.
+func measureAlone(ctx context.Context, o options) (err error) {
+	known, err := report.ReadGoals(o.more)
+	if err != nil {
+		return err
+	}
+	s, err := site.New()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	measured, err := alone.Run(ctx, s, alone.Options{
+		Goals: o.goals, Rounds: o.Rounds, Jobs: 20 * o.Jobs, Duration: 2 * o.Duration, Progress: o.Progress,
+	})
+	kept := slices.DeleteFunc(known, func(g report.Goal) bool {
+		return slices.ContainsFunc(measured, func(m report.Goal) bool { return m.ID == g.ID })
+	})
+	return errors.Join(err, report.WriteGoals(o.more, append(kept, measured...)))
 }

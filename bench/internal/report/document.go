@@ -43,7 +43,7 @@ func (r *Report) circumstances() string {
 		asked += ", interrupted before the end"
 	}
 	return fmt.Sprintf("%s, on %s. %s. %s; %s jobs drained; continuous runs of %s.\n",
-		r.Date, r.Machine, r.Servers, asked, thousands(float64(r.Jobs)), r.Duration)
+		r.Date, r.Machine, r.Servers, asked, Thousands(float64(r.Jobs)), r.Duration)
 }
 
 func (r *Report) goalTable(more []Goal) string {

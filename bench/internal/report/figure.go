@@ -69,9 +69,9 @@ func (f figure) String() string {
 	case f.waits != [3]float64{}:
 		text = f.percentiles()
 	case f.runs == 1:
-		text = thousands(f.median)
+		text = Thousands(f.median)
 	default:
-		text = fmt.Sprintf("%s (%s–%s)", thousands(f.median), thousands(f.low), thousands(f.top))
+		text = fmt.Sprintf("%s (%s–%s)", Thousands(f.median), Thousands(f.low), Thousands(f.top))
 	}
 	if f.failed > 0 {
 		text += fmt.Sprintf(", %d failed", f.failed)
@@ -90,8 +90,8 @@ func millis(wait float64) string {
 	return strconv.FormatFloat(wait, 'f', 1, 64)
 }
 
-// thousands writes 1234567 as 1,234,567.
-func thousands(value float64) string {
+// Thousands writes 1234567 as 1,234,567.
+func Thousands(value float64) string {
 	digits := strconv.FormatFloat(value, 'f', 0, 64)
 	var b strings.Builder
 	for i, digit := range digits {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -65,7 +66,7 @@ var rules = []rule{
 	{"P7", "memory: end to end with goroutine handlers", "≥ 1 M/s, ≥ 5× neoq", rounds.Continuous, "memory", "neoq", toPeer},
 }
 
-// elsewhere are the goals that are about jq alone: jq bench measures them, and bench/more.json has what came out.
+// elsewhere are the goals that are about jq alone: they are measured apart, and bench/more.json has what came out.
 var elsewhere = []Goal{
 	{ID: "P8", Work: "cost of a claim with 1 M waiting, 1 M scheduled, 10 M finished", Target: "within 15 % of 50,000 waiting"},
 	{ID: "P9", Work: "through the HTTP API in batches", Target: "≥ 50 % of the same store used directly"},
@@ -134,7 +135,7 @@ func (f figure) short() string {
 	case f.waits != [3]float64{}:
 		return f.percentiles()
 	}
-	return thousands(f.median)
+	return Thousands(f.median)
 }
 
 // ReadGoals reads what was measured elsewhere.
@@ -148,4 +149,16 @@ func ReadGoals(path string) ([]Goal, error) {
 		return nil, fmt.Errorf("%s is no list of goals: %w", path, err)
 	}
 	return goals, nil
+}
+
+// WriteGoals writes them, for ReadGoals.
+func WriteGoals(path string, goals []Goal) error {
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false) // for people
+	out.SetIndent("", "\t")
+	if err := out.Encode(goals); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text.Bytes(), 0o644)
 }

@@ -189,7 +189,7 @@ func (decades) Ticks(low, top float64) []plot.Tick {
 			}
 			text := ""
 			if step == 1 {
-				text = thousands(value)
+				text = Thousands(value)
 				if value < 1 {
 					text = fmt.Sprint(value)
 				}
