@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -111,6 +112,7 @@ func (s *Store) goOn() {
 	s.running.Go(func() {
 		for ; parties != nil; parties = s.crowd.next() {
 			s.commitTogether(parties)
+			runtime.Gosched() // those who have just got their answers may want the next transaction
 		}
 	})
 }
