@@ -39,7 +39,7 @@ func jqPeers() []peer.Peer {
 	}
 }
 
-const jqHandlers, jqBuffer = 1000, 4000
+const jqHandlers, jqBuffer = 100, 4000
 
 // jqQueue is jq as an application uses it: a client and a server in one process.
 type jqQueue struct {
