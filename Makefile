@@ -15,7 +15,7 @@ lint: ## check formatting, modules, vet and golangci-lint
 cover: ## test with coverage of the whole module, left in coverage.out
 	@go test -coverpkg=./... -coverprofile=coverage.out ./... && go tool cover -func=coverage.out | tail -n 1
 
-bench: ## measure jq beside its peers, about 20 minutes: a table, and .cache/bench.svg. FLAGS='--peers jq,river' for less
+bench: ## measure jq beside its peers, about an hour: a table, and .cache/bench.svg. FLAGS='--peers jq,river' for less
 	@mkdir -p .cache && go -C bench run . --json ../.cache/bench.json --plot ../.cache/bench.svg $(FLAGS)
 
 bench-alone: ## measure what the goals say of jq alone, about an hour. FLAGS='--goals P9,P10' for less

@@ -31,7 +31,7 @@ func parse(args []string, errors io.Writer) (options, error) {
 	scenarios := flags.String("scenarios", "", "play only these, separated by commas: "+strings.Join(scenarioNames(rounds.Scenarios()), ", "))
 	flags.IntVar(&o.Rounds, "rounds", 5, "play everything so often")
 	flags.IntVar(&o.Jobs, "jobs", 50_000, "so many jobs are drained")
-	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "of the continuous scenarios; a fifth of it for each that enqueues, half of it for latency")
+	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "of the continuous scenarios; a fifth of it for each that enqueues, half of it for latency, twelve and twenty-four times as long for the long ones")
 	flags.IntVar(&o.Handlers, "handlers", 0, "let so many handlers run at once, instead of what is best for each peer")
 	flags.StringVar(&o.json, "json", "", "write all rounds to this file")
 	flags.StringVar(&o.plot, "plot", "", "draw the figures into this file: .svg or .png")

@@ -90,6 +90,7 @@ func (r Result) brief() string {
 
 // one plays a scenario once, on an empty store.
 func one(ctx context.Context, s *site.Site, p peer.Peer, scenario Scenario, o Options) (r Result, err error) {
+	o.Duration *= time.Duration(max(1, scenario.longer))
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute+2*o.Duration)
 	defer cancel()
 	place, remove, err := s.Place(ctx, p)

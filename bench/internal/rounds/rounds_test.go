@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,8 +81,13 @@ func playFake(t *testing.T, scenario string, f *fake) Result {
 	}
 	all := Scenarios()
 	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == scenario })
+	duration := time.Second
+	if only := all[i].only; only != nil {
+		p.Name, p.Store, _ = strings.Cut(only[0], "-")
+		duration /= 10
+	}
 	results, err := Run(t.Context(), &site.Site{}, Options{
-		Peers: []peer.Peer{p}, Scenarios: all[i : i+1], Rounds: 1, Jobs: 5000, Duration: time.Second, Progress: io.Discard,
+		Peers: []peer.Peer{p}, Scenarios: all[i : i+1], Rounds: 1, Jobs: 5000, Duration: duration, Progress: io.Discard,
 	})
 	require.NoError(t, err)
 	require.Len(t, results, 1)
@@ -99,6 +105,19 @@ func TestRatesAreJobsByTime(t *testing.T) {
 			require.InEpsilon(t, want, r.Rate, 0.6, "the rate of %s: %+v", scenario, r)
 			require.InEpsilon(t, float64(r.Jobs)/r.Seconds, r.Rate, 1e-9, scenario)
 		})
+	}
+}
+
+func TestLongRunsLastLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := playFake(t, Long, &fake{skip: -1})
+		require.Empty(t, r.Error)
+		require.InEpsilon(t, 1.2, r.Seconds, 0.1, "of a duration of a tenth of a second")
+	})
+	for _, s := range Scenarios() {
+		if s.longer > 1 {
+			require.NotEmpty(t, s.Unfit(peer.Peer{Name: "fake", Store: peer.Postgres}), s.Name)
+		}
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 
 // A Scenario is a kind of load.
 type Scenario struct {
-	Name string
-	Does string // for people
-	play func(ctx context.Context, p *play) (Result, error)
+	Name   string
+	Does   string // for people
+	play   func(ctx context.Context, p *play) (Result, error)
+	longer int      // times the duration, where that is not 1
+	only   []string // the peers that play it, where not all do
 }
 
 // The names of the scenarios.
@@ -29,20 +31,27 @@ const (
 	Continuous = "continuous"
 	Held       = "held"
 	Latency    = "latency"
+	Long       = "long"
+	LongHeld   = "long-held"
 )
 
 // Scenarios are all there are.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Enqueue1, "one caller enqueues one job a call", enqueue(1, 1)},
-		{Enqueue16, "16 goroutines enqueue one job a call each", enqueue(16, 1)},
-		{Bulk, "one caller enqueues 1,000 jobs a call", enqueue(1, bulk)},
-		{Drain, "jobs that wait are worked off, until the store has the end of the last one", drain},
-		{Continuous, "jobs are enqueued, worked and finished at once; the time ends with the end of the last job in the store", continuous},
-		{Held, "continuous, while another session holds a snapshot of the database open", held},
-		{Latency, fmt.Sprintf("%d jobs a second; milliseconds from the start of the enqueue call to the start of the handler", pace), latency},
+		{Name: Enqueue1, Does: "one caller enqueues one job a call", play: enqueue(1, 1)},
+		{Name: Enqueue16, Does: "16 goroutines enqueue one job a call each", play: enqueue(16, 1)},
+		{Name: Bulk, Does: "one caller enqueues 1,000 jobs a call", play: enqueue(1, bulk)},
+		{Name: Drain, Does: "jobs that wait are worked off, until the store has the end of the last one", play: drain},
+		{Name: Continuous, Does: "jobs are enqueued, worked and finished at once; the time ends with the end of the last job in the store", play: continuous},
+		{Name: Held, Does: "continuous, while another session holds a snapshot of the database open", play: held},
+		{Name: Latency, Does: fmt.Sprintf("%d jobs a second; milliseconds from the start of the enqueue call to the start of the handler", pace), play: latency},
+		{Name: Long, Does: "continuous, twelve times as long", play: continuous, longer: 12, only: lasting},
+		{Name: LongHeld, Does: "held, twenty-four times as long", play: held, longer: 24, only: lasting},
 	}
 }
+
+// lasting are the peers whose figures of long runs the goals set beside each other. With all of them it would take hours.
+var lasting = []string{"jq-postgres", "river-postgres"}
 
 const (
 	bulk    = 1000
@@ -54,6 +63,9 @@ const (
 func (s Scenario) Unfit(p peer.Peer) string {
 	if s.Name == Held && p.Store != peer.Postgres {
 		return "it has no snapshots that others pay for"
+	}
+	if s.only != nil && !slices.Contains(s.only, p.ID()) {
+		return "no goal asks for its long runs"
 	}
 	return p.Skips[s.Name]
 }
@@ -84,7 +96,7 @@ func enqueue(callers, batch int) func(ctx context.Context, p *play) (Result, err
 			return Result{}, err
 		}
 		began, jobs, chunk := time.Now(), warm, callers*batch
-		for time.Since(began) < p.Duration/5 && jobs < p.most(10) {
+		for jobs == warm || time.Since(began) < p.Duration/5 && jobs < p.most(10) {
 			at := time.Now()
 			err := p.queue.Enqueue(ctx, peer.Load{First: jobs, Jobs: chunk, Callers: callers, Batch: batch})
 			if err != nil {
@@ -206,7 +218,7 @@ func continuous(ctx context.Context, p *play) (Result, error) {
 // produce enqueues until the time is over, while few enough jobs wait.
 func (p *play) produce(ctx context.Context, end time.Time, next *atomic.Int64) error {
 	for {
-		over := func() bool { return !time.Now().Before(end) || next.Load() >= p.most(20) }
+		over := func() bool { return next.Load() > 0 && (!time.Now().Before(end) || next.Load() >= p.most(20)) }
 		err := peer.Until(ctx, func() (bool, error) { return over() || next.Load()-p.ledger.Count() < backlog, nil })
 		if err != nil || over() {
 			return err
