@@ -132,12 +132,12 @@ func (a *API) await(ctx context.Context, c claim) ([]wire.Job, error) {
 	if err != nil || len(jobs) > 0 {
 		return jobs, err
 	}
+	late := a.clock.Timer(c.wait) // before it counts as one that waits
+	defer late.Stop()
 	if !a.polls.enter() {
 		return nil, noRoom
 	}
 	defer a.polls.leave()
-	late := a.clock.Timer(c.wait)
-	defer late.Stop()
 	return a.sleep(ctx, c, me, late)
 }
 

@@ -63,7 +63,7 @@ func TestClaimWaits(t *testing.T) {
 	wait()
 	w.clock.Add(9 * time.Second)
 	assert.Empty(t, got)
-	w.eventually("the poll finds what is due", func() bool { w.clock.Add(time.Second); return len(got) == 1 })
+	w.eventually("the poll finds what is due", func() bool { w.clock.Add(20 * time.Millisecond); return len(got) == 1 })
 	assert.Len(t, <-got, 1)
 
 	wait()
@@ -84,7 +84,7 @@ func TestClaimWaitsWithoutWakeups(t *testing.T) {
 	go func() { got <- w.claim(`{"worker":"w","wait":"1m"}`) }()
 	w.asleep(1)
 	w.enqueue("default")
-	w.eventually("the poll finds it", func() bool { w.clock.Add(time.Second); return len(got) == 1 })
+	w.eventually("the poll finds it", func() bool { w.clock.Add(20 * time.Millisecond); return len(got) == 1 })
 	assert.Len(t, <-got, 1)
 }
 

@@ -71,6 +71,7 @@ func newWorld(t *testing.T, options Options, before ...func(*memory.Store) store
 	var err error
 	w.api, err = New(behind, &options)
 	require.NoError(t, err)
+	<-w.api.listens
 	server := httptest.NewServer(theBook().record(t, w.api))
 	w.url, w.client = server.URL, server.Client()
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
