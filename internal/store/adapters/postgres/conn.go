@@ -290,6 +290,7 @@ func (t *txn) end() {
 		}
 	}
 	t.cancel()
+	_ = prepares(t.conn, false)
 	_ = t.conn.Close()
 }
 
