@@ -53,7 +53,7 @@ func hang(url string) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	server, err := jq.NewServer(s, &handlers, options())
+	server, err := jq.NewServer(s, &handlers, options(3*time.Second))
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func hang(url string) error {
 }
 
 // options are those of a server which never polls: it hears of new jobs, or not at all.
-func options() *jq.ServerOptions {
+func options(lease time.Duration) *jq.ServerOptions {
 	return &jq.ServerOptions{
-		Poll: time.Hour, Lease: time.Second, RecoverEvery: 100 * time.Millisecond, DrainFor: time.Second,
+		Poll: time.Hour, Lease: lease, RecoverEvery: 100 * time.Millisecond, DrainFor: time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -108,7 +108,7 @@ func work(t *testing.T, s jq.Store) <-chan jq.Job {
 		ran <- run.Job
 		return run.SetResult("Hello, " + g.Name)
 	})
-	server, err := jq.NewServer(s, &handlers, options())
+	server, err := jq.NewServer(s, &handlers, options(30*time.Second))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)

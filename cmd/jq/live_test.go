@@ -157,8 +157,8 @@ func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
 		url, _, _ := strings.Cut(server.ready, ";")
 		assert.Equal(w, "added job 1 to queue default\n", w.run("enqueue", "slow", `{"a":1}`, "--server", url))
 		const program = `sh -c 'echo $JQ_LEASE_TOKEN >> runs; until [ -e go ]; do sleep 0.02; done; cat'`
-		work := []string{"work", "--server", url, "--lease", "1s", "--exec", program}
-		first := w.start("working on", work...)
+		work := []string{"work", "--server", url, "--exec", program}
+		first := w.start("working on", append(work, "--lease", "3s")...)
 		assert.Equal(w, []string{"1"}, w.lines("runs", 1))
 		require.NoError(w, first.Process.Kill())
 

@@ -76,7 +76,7 @@ func newStorm(t *testing.T, r role, c *pgtest.Cluster) *storm {
 	if c != nil {
 		own = c.DSN
 	}
-	s.store, err = openStore(t.Context(), r.sqlitePath, own)
+	s.store, err = openStore(t.Context(), r.sqlitePath, own, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.store.Close()) })
 	_, err = s.store.DB().ExecContext(t.Context(), effects)

@@ -22,7 +22,7 @@ type producer struct {
 
 // produce is a producer process. It works until the ledger wants no more.
 func produce(ctx context.Context, r role, l *link) error {
-	s, err := openStore(ctx, r.sqlitePath, r.dsn)
+	s, err := openStore(ctx, r.sqlitePath, r.dsn, storeTimeout)
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,10 @@ type database interface {
 	DB() *sqlx.DB
 }
 
-// openStore opens the file or the database, as soon as that is possible.
-func openStore(ctx context.Context, sqlitePath, dsn string) (database, error) {
+// openStore opens the file or the database, as soon as that is possible. The time-out is that of the database, zero for its default.
+func openStore(ctx context.Context, sqlitePath, dsn string, timeout time.Duration) (database, error) {
 	for {
-		s, err := openOnce(ctx, sqlitePath, dsn)
+		s, err := openOnce(ctx, sqlitePath, dsn, timeout)
 		if err == nil || !errors.Is(err, jq.ErrUnavailable) {
 			return s, err
 		}
@@ -46,11 +46,11 @@ func openStore(ctx context.Context, sqlitePath, dsn string) (database, error) {
 	}
 }
 
-func openOnce(ctx context.Context, sqlitePath, dsn string) (database, error) {
+func openOnce(ctx context.Context, sqlitePath, dsn string, timeout time.Duration) (database, error) {
 	if sqlitePath != "" {
 		return sqlite.Open(ctx, sqlitePath, nil)
 	}
-	return postgres.Open(ctx, dsn, &postgres.Options{Timeout: storeTimeout, LockTimeout: storeTimeout})
+	return postgres.Open(ctx, dsn, &postgres.Options{Timeout: timeout, LockTimeout: timeout})
 }
 
 // effects is the table of the jobs whose effects are in the database.
@@ -70,7 +70,7 @@ type worker struct {
 
 // work is a worker process. It runs until it is told to end.
 func work(ctx context.Context, r role, l *link) error {
-	s, err := openStore(ctx, r.sqlitePath, r.dsn)
+	s, err := openStore(ctx, r.sqlitePath, r.dsn, storeTimeout)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -75,6 +75,7 @@ func empty(db *sql.DB, schema string) error {
 		BEGIN
 			FOR entry IN SELECT relname, relkind FROM pg_class WHERE relnamespace = %s::regnamespace LOOP
 				IF entry.relkind = 'r' AND entry.relname <> 'migrations' THEN
+					EXECUTE format('LOCK TABLE %%I.%%I', %[2]s, entry.relname); -- a lost commit may still be under way
 					EXECUTE format('DELETE FROM %%I.%%I', %[2]s, entry.relname);
 				ELSIF entry.relkind = 'S' THEN
 					EXECUTE format('ALTER SEQUENCE %%I.%%I RESTART', %[2]s, entry.relname);

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"testing"
@@ -41,9 +42,10 @@ func TestLockedJobIsBusy(t *testing.T) {
 
 // TestLockTimeOut: who must wait for a locked job gives up in time, with nothing applied, whatever the caller's patience.
 func TestLockTimeOut(t *testing.T) {
-	s := openStore(t, Options{LockTimeout: 50 * time.Millisecond})
-	enqueue(t, s, 1)
-	held := claimN(t, s, 1)
+	other := openStore(t, Options{})
+	enqueue(t, other, 1)
+	held := claimN(t, other, 1)
+	s := openStore(t, Options{Schema: other.options.Schema, LockTimeout: 50 * time.Millisecond})
 	tx, err := s.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held))
@@ -59,7 +61,8 @@ func TestLockTimeOut(t *testing.T) {
 
 // TestServerGoesAwayAndComesBack ends all sessions of the store, idle and in mid-call.
 func TestServerGoesAwayAndComesBack(t *testing.T) {
-	s := openStore(t, Options{})
+	killer := openKiller(t)
+	s := openStore(t, Options{Timeout: time.Minute, LockTimeout: time.Minute})
 	enqueue(t, s, 1)
 	held := claimN(t, s, 1)
 	tx, err := s.DB().BeginTx(t.Context(), nil)
@@ -72,8 +75,7 @@ func TestServerGoesAwayAndComesBack(t *testing.T) {
 		_, err := s.Ack(context.Background(), acksOf(held))
 		waiting <- err
 	}()
-	killer := openKiller(t)
-	require.Eventually(t, func() bool { return killer.end(t, s, `wait_event_type = 'Lock'`) > 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return killer.end(t, s, `wait_event_type = 'Lock'`) > 0 }, 50*time.Second, time.Millisecond)
 	err = <-waiting
 	assert.ErrorIs(t, err, store.ErrUnavailable, "it was ended before its commit")
 	require.NoError(t, tx.Commit())
@@ -116,32 +118,46 @@ func (k killer) end(t *testing.T, s *Store, which string) (n int) {
 	return n
 }
 
-// TestDeadlockIsRetried lets two calls lock two keys in opposite orders, by way of a caller's transaction.
+// TestDeadlockIsRetried lets two calls lock two keys in opposite orders, by way of a caller's transaction. A third one keeps both
+// waiting until the circle is complete: a server looks for circles once in each wait.
 func TestDeadlockIsRetried(t *testing.T) {
-	s := openStore(t, Options{})
+	s := openStore(t, Options{Timeout: time.Minute, LockTimeout: time.Minute})
 	enqueue(t, s, 2)
 	held := claimN(t, s, 2)
-	tx, err := s.DB().BeginTx(t.Context(), nil)
+	begin := func() *sql.Tx {
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		return tx
+	}
+	waiting := func(want int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var n int
+			err := s.db.Get(&n, `
+				SELECT count(*)
+				FROM pg_stat_activity
+				WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
+			return err == nil && n == want
+		}, 50*time.Second, time.Millisecond)
+	}
+	third, tx := begin(), begin()
+	_, err := s.InTx(third).Ack(t.Context(), acksOf(held[:1]))
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '10s'`) // so that ours is the one to give way
+	_, err = tx.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '1min'`) // so that ours is the one to give way
 	require.NoError(t, err)
 	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held[1:]))
 	require.NoError(t, err)
+
 	var wait sync.WaitGroup
 	var outcomes []store.Outcome
 	var ours error
-	wait.Go(func() { outcomes, ours = s.Ack(context.Background(), acksOf(held)) }) // has the first, waits for the second
-	locked := func() bool {
-		var n int
-		err := s.db.Get(&n, `
-			SELECT count(*)
-			FROM pg_stat_activity
-			WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
-		return err == nil && n > 0
-	}
-	require.Eventually(t, locked, 5*time.Second, time.Millisecond)
-	_, err = s.InTx(tx).Ack(t.Context(), acksOf(held[:1]))
-	require.NoError(t, err)
+	wait.Go(func() { outcomes, ours = s.Ack(context.Background(), acksOf(held)) }) // waits for the first, then for the second
+	waiting(1)
+	theirs := make(chan error, 1)
+	go func() { _, err := s.InTx(tx).Ack(context.Background(), acksOf(held[:1])); theirs <- err }()
+	waiting(2)
+	require.NoError(t, third.Rollback())
+	require.NoError(t, <-theirs)
 	require.NoError(t, tx.Commit())
 	wait.Wait()
 	require.NoError(t, ours)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,13 @@ func TestAStoreDoesNotListenToItself(t *testing.T) {
 	var heard []string
 	until := func(queue string) {
 		for heard = nil; len(heard) == 0 || heard[len(heard)-1] != queue; {
-			heard = append(heard, (<-wakeups).Queue)
+			select {
+			case w, open := <-wakeups:
+				require.True(t, open)
+				heard = append(heard, w.Queue)
+			case <-time.After(time.Minute):
+				require.Fail(t, "no wake-up came", "for %s", queue)
+			}
 		}
 	}
 	add(other, "first")

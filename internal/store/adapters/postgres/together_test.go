@@ -26,7 +26,7 @@ type jam struct {
 func jammed(t *testing.T) *jam {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	s, err := Open(t.Context(), dsn, &Options{Schema: pgtest.Schema(t, dsn)})
+	s, err := Open(t.Context(), dsn, &Options{Schema: pgtest.Schema(t, dsn), Timeout: time.Minute, LockTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	j := &jam{Store: s, t: t}
