@@ -55,7 +55,7 @@ func recoverRacesHeartbeat(c *C) {
 	recovered := make([][]store.Recovered, 4)
 	c.Parallel(8, func(i int) {
 		for n := i; i < 4 && n < leases; n += 4 {
-			extended[n] = extendUnlocked(c, held[n].Lease())
+			extended[n] = untilDecided(c, store.OpExtend, held[n].Lease())
 		}
 		for n := 0; i >= 4 && n < 5; n++ {
 			recovered[i-4] = append(recovered[i-4], c.Recover(2)...)
@@ -79,14 +79,4 @@ func recoverRacesHeartbeat(c *C) {
 		}
 		c.Equal(c.Get(j.ID), want, "a job whose heartbeat was %s", extended[n].Status)
 	}
-}
-
-// extendUnlocked asks again while the job is locked, as busy says to. Nobody here locks one for long.
-func extendUnlocked(c *C, lease store.Lease) (outcome store.Outcome) {
-	for range 1000 {
-		if outcome = c.Extend(lease); outcome.Status != store.StatusBusy {
-			break
-		}
-	}
-	return outcome
 }

@@ -14,7 +14,7 @@ import (
 type Schemas struct {
 	db *sql.DB
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards free
 	free []string
 }
 
