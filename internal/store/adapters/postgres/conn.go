@@ -290,7 +290,6 @@ func (t *txn) end() {
 		}
 	}
 	t.cancel()
-	_ = prepares(t.conn, false)
 	_ = t.conn.Close()
 }
 

@@ -83,6 +83,12 @@ func prepares(conn *sqlx.Conn, whether bool) error {
 	})
 }
 
+// ResetSession is part of driver.SessionResetter: whoever is given the connection next has begun no transaction yet.
+func (s *session) ResetSession(ctx context.Context) error {
+	s.prepares = false
+	return s.connection.ResetSession(ctx)
+}
+
 // QueryContext is part of driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	stmt, err := s.statement(ctx, query, args)
