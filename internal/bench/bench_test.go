@@ -86,9 +86,7 @@ func checkCosts(t *testing.T, kind string, part Part) {
 	f, told := part.Figure(cost)
 	assert.Equal(t, cost != "" && part.Name != "in flight", told, "%s of %s", cost, part.Name)
 	if told && part.Name != "idle" {
-		if jobs, counted := part.Figure("jobs"); !counted || jobs.Value > 0 {
-			assert.Positive(t, f.Value, "%s of %s", cost, part.Name)
-		}
+		assert.Positive(t, f.Value, "%s of %s", cost, part.Name)
 		assert.Regexp(t, "/job$", f.Unit)
 	}
 }

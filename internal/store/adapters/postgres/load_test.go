@@ -17,9 +17,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// callBound is how long a call may take, whatever happens to the server: its time-out, what is waited for after that, and the
-// delays of a busy machine.
-const callBound = 8*time.Second + lingering + patience + 5*time.Second
+// callBound is how long a call may take, whatever happens to the server.
+const callBound = 10 * time.Second
 
 // A load is callers who use stores while something befalls the server, each on a queue of its own: so it is known of each
 // queue, after every call that failed, what may have become of it.

@@ -20,7 +20,7 @@ import (
 const (
 	shortTimeout = 3 * time.Second
 	shortContext = 300 * time.Millisecond
-	silenceBound = lingering + patience + 10*time.Second // the last of it for a busy machine: a call that waits in vain waits for ever
+	silenceBound = lingering + patience + time.Second // the last of it for a busy machine
 )
 
 // A silentServer is a store whose server falls silent: its processes are stopped without being ended. So does a server whose
@@ -49,7 +49,6 @@ func newSilentServer(t *testing.T) *silentServer {
 func freeze(t *testing.T, s *Store, query string) (pids []int, thaw func()) {
 	t.Helper()
 	require.NoError(t, s.db.Select(&pids, query))
-	require.NotEmpty(t, pids)
 	thaw = func() {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended
