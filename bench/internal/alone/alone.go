@@ -71,29 +71,54 @@ type play struct {
 }
 
 // rounds runs the workload on an empty store, several times.
-func (p *play) rounds(ctx context.Context, rounds int, o bench.Options) (figures figures, err error) {
+func (p *play) rounds(ctx context.Context, rounds int, o bench.Options) (all figures, err error) {
+	t, err := p.try(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	for range rounds {
+		if err := t.run(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return t.figures(), nil
+}
+
+// A try is rounds on one store.
+type try struct {
+	jq.Store
+	play    *play
+	close   func() error
+	results []bench.Result
+}
+
+// try opens an empty store.
+func (p *play) try(ctx context.Context) (*try, error) {
 	place, remove, err := p.site.Place(ctx, peer.Peer{Store: p.store})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
 	s, err := p.open(ctx, place)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, remove())
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	var results []bench.Result
-	for round := range rounds {
-		debug.FreeOSMemory() // of what the run before has left
-		result, err := bench.Run(ctx, s, o)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, result)
-		fmt.Fprintf(p.Progress, "round %d of %d  %s on %s\n", round+1, rounds, o.Workload, p.store)
-	}
-	return figuresOf(bench.Summarize(results)), nil
+	return &try{Store: s, play: p, close: func() error { return errors.Join(s.Close(), remove()) }}, nil
 }
+
+// run is one more round.
+func (t *try) run(ctx context.Context, o bench.Options) error {
+	debug.FreeOSMemory() // of what the run before has left
+	result, err := bench.Run(ctx, t.Store, o)
+	if err != nil {
+		return err
+	}
+	t.results = append(t.results, result)
+	fmt.Fprintf(t.play.Progress, "round %d  %s on %s\n", len(t.results), o.Workload, t.play.store)
+	return nil
+}
+
+func (t *try) figures() figures { return figuresOf(bench.Summarize(t.results)) }
 
 func (p *play) open(ctx context.Context, place peer.Place) (jq.Store, error) {
 	if p.store == peer.Postgres {
