@@ -1,5 +1,5 @@
 // Package random plays random scripts of every operation on a store and on the reference model side by side, on one clock,
-// and compares each answer, after each step the jobs that it touched, and every few steps and at the end all that the two keep.
+// and compares each answer, and after each step all that the two keep.
 //
 // A script names jobs and leases by their place in the run and not by their ids, so that it means the same after lines were
 // taken out of it: a script that fails shrinks to one that is short enough to read.
@@ -79,16 +79,8 @@ func play(ctx context.Context, a conformance.Adapter, s script, tried *tally) (e
 		tried.ops++
 		r.journal = append(r.journal, o.text)
 		if err := r.step(o); err != nil {
-			return r.tell(err)
+			return fmt.Errorf("%w\n\nafter these steps:\n\t%s", err, strings.Join(r.journal, "\n\t"))
 		}
 	}
-	if err := r.compareAll(); err != nil {
-		return r.tell(err)
-	}
 	return r.compareDetails(r.ids)
-}
-
-// tell adds what was done before the error.
-func (r *run) tell(err error) error {
-	return fmt.Errorf("%w\n\nafter these steps:\n\t%s", err, strings.Join(r.journal, "\n\t"))
 }

@@ -50,39 +50,26 @@ func (r *run) remove() error {
 	return r.instance.Store.Close()
 }
 
-// between is how many steps there are to each comparison of everything. It takes a store longer than the step, and what a step did
-// to jobs that it does not tell of seldom mends itself in so few. A script may end before: it ends with one more.
-const between = 4
-
-// step plays one operation, and compares the jobs that it touched, with their histories, and every few steps all that is kept.
+// step plays one operation and compares what the store and the model then keep: all rows, and of the jobs that the
+// operation touched the history.
 func (r *run) step(o op) error {
 	r.touched = nil
 	if err := o.play(r); err != nil {
 		return err
 	}
-	if err := r.compareDetails(r.touched); err != nil {
+	if err := r.compareRows(); err != nil {
 		return err
 	}
-	if len(r.journal)%between == 0 {
-		if err := r.compareAll(); err != nil {
-			return err
-		}
-	}
-	return r.remember()
-}
-
-// compareAll compares all rows, and how many there are of each kind.
-func (r *run) compareAll() error {
-	if _, err := both(r, "List", func(s store.Store) ([]store.Job, error) { return r.list(s, store.Filter{}, 100) }); err != nil {
+	if err := r.compareDetails(r.touched); err != nil {
 		return err
 	}
 	_, err := both(r, "Count", func(s store.Store) (store.Counts, error) { return s.Count(r.ctx, store.Filter{}) })
 	return err
 }
 
-// remember keeps the jobs as they stand, for the next step.
-func (r *run) remember() error {
-	jobs, err := r.list(r.model, store.Filter{}, 100)
+// compareRows compares all jobs, and remembers them.
+func (r *run) compareRows() error {
+	jobs, err := both(r, "List", func(s store.Store) ([]store.Job, error) { return r.list(s, store.Filter{}, 100) })
 	if err != nil {
 		return err
 	}
