@@ -38,7 +38,6 @@ type API struct {
 	polls   room // of claims that wait
 	streams room
 
-	listens chan struct{}   // closed when the store's wake-ups come, or will not
 	life    context.Context // of all that lasts longer than a call
 	end     context.CancelFunc
 	mu      sync.Mutex // guards closed, and keeps running from growing while it is waited for
@@ -99,15 +98,13 @@ func New(s jq.Store, options *Options) (*API, error) {
 		origins:  http.NewCrossOriginProtection(), page: sync.OnceValues(renderDocs),
 		lanes: lanes{part: max(0, o.RetryShare)}, turns: turns{seed: maphash.MakeSeed()}, ring: newRing(o.KeepEvents),
 		counter: o.Counter, held: newHoldings(maxHeld),
-		polls: newRoom(o.MaxWaiting), streams: newRoom(o.MaxStreams), listens: make(chan struct{}),
+		polls: newRoom(o.MaxWaiting), streams: newRoom(o.MaxStreams),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.mux = a.routes()
 	a.running.Go(a.poll)
 	if n, ok := s.(store.Notifier); ok {
 		a.running.Go(func() { a.listen(n) })
-	} else {
-		close(a.listens)
 	}
 	return a, nil
 }

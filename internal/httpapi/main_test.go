@@ -64,14 +64,23 @@ func newWorld(t *testing.T, options Options, before ...func(*memory.Store) store
 	w.store = memory.New(memory.Options{Clock: w.clock})
 	options.Clock = w.clock
 	options.Logger = slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	var behind store.Store = w.store
+	var behind store.Store = &meddled{Store: w.store}
 	for _, b := range before {
 		behind = b(w.store)
+	}
+	listens := make(chan struct{})
+	switch s := behind.(type) {
+	case *meddled:
+		s.subscribed = sync.OnceFunc(func() { close(listens) })
+	case bare: // tells of nothing
+		close(listens)
+	default:
+		t.Fatalf("a world on a %T: nothing tells when the API listens to it", s)
 	}
 	var err error
 	w.api, err = New(behind, &options)
 	require.NoError(t, err)
-	<-w.api.listens
+	<-listens // or what a test enqueues first might wake nobody
 	server := httptest.NewServer(theBook().record(t, w.api))
 	w.url, w.client = server.URL, server.Client()
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

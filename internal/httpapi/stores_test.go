@@ -16,9 +16,10 @@ func withoutAbilities(s *memory.Store) store.Store { return bare{s} }
 // meddled is a store of which a test can change single calls. What it does not change goes to the store in memory.
 type meddled struct {
 	*memory.Store
-	any   func(ctx context.Context) error // before every call: an error is its end
-	fetch func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
-	after func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
+	subscribed func()                          // after every Subscribe, whatever came of it
+	any        func(ctx context.Context) error // before every call: an error is its end
+	fetch      func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
+	after      func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
 }
 
 // failing is a store of which every call fails.
@@ -100,6 +101,9 @@ func (m *meddled) Delete(ctx context.Context, filter store.Filter, limit int) ([
 }
 
 func (m *meddled) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
+	if m.subscribed != nil {
+		defer m.subscribed()
+	}
 	return meddle(ctx, m, func() (<-chan store.Wakeup, error) { return m.Store.Subscribe(ctx, queues) })
 }
 

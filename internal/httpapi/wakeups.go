@@ -103,10 +103,8 @@ func (a *API) vary(pause time.Duration) time.Duration {
 
 // listen hands the store's wake-ups to the waiters. Where the store can not tell, the poll alone has to do.
 func (a *API) listen(n store.Notifier) {
-	begun := sync.OnceFunc(func() { close(a.listens) })
 	for a.life.Err() == nil {
 		wakeups, err := n.Subscribe(a.life, nil)
-		begun()
 		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, store.ErrClosed) {
 			return
 		}
