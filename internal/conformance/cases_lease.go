@@ -31,15 +31,21 @@ func underLease(c *C, op store.Op, l store.Lease) store.Outcome {
 	return c.One(underLeases(c, op, l), nil)
 }
 
-// untilDecided asks again where the answer is that the job is locked by somebody who is about to end the lease, or not to.
+// mostBusy is how often a heartbeat may find its job locked, by calls that each end soon.
+const mostBusy = 1000
+
+// untilDecided asks again where the answer is that the job is locked by somebody who is about to end the lease, or not to. A store
+// that says so for ever fails.
 func untilDecided(c *C, op store.Op, l store.Lease) store.Outcome {
-	for {
+	for range mostBusy {
 		outcome := underLease(c, op, l)
 		if outcome.Status != store.StatusBusy || op != store.OpExtend {
 			return outcome
 		}
 		runtime.Gosched()
 	}
+	c.Fatalf("%s under %v was answered busy %d times, one after the other, while no call holds the job for long", op, l, mostBusy)
+	return store.Outcome{}
 }
 
 // underLeases does the operation under several leases in one call.
