@@ -73,6 +73,7 @@ func empty(db *sql.DB, schema string) error {
 		DECLARE
 			entry record;
 		BEGIN
+			SET LOCAL lock_timeout = '1min'; -- for a transaction that a case has left open
 			FOR entry IN SELECT relname, relkind FROM pg_class WHERE relnamespace = %s::regnamespace LOOP
 				IF entry.relkind = 'r' AND entry.relname <> 'migrations' THEN
 					EXECUTE format('LOCK TABLE %%I.%%I', %[2]s, entry.relname); -- a lost commit may still be under way
