@@ -56,7 +56,7 @@ func TestChildrenEndWithTheRunsContext(t *testing.T) {
 	defer cancelEarly()
 	told := make(chan error, 1)
 	context.AfterFunc(early, func() { told <- context.Cause(early) })
-	assert.Equal(t, before, runtime.NumGoroutine())
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before, "those of earlier tests may end meanwhile")
 	assert.EqualValues(t, 7, From(early).ID)
 	ctx.cancel(ErrLeaseLost)
 	assert.Equal(t, ErrLeaseLost, <-told)

@@ -326,10 +326,12 @@ func TestHeavyJobsWaitForNoPoll(t *testing.T) {
 			w.enqueue(1, "job", func(j *store.NewJob) { j.Payload = []byte(`"` + strings.Repeat("x", 1<<20-2) + `"`) })
 		}
 		var some portions
-		s := w.start(Options{Slots: 100, Observer: &some})
+		h := w.hook()
+		s := w.start(Options{Slots: 100, Observer: &some}, h.plain()) // whose wake-ups would let it look once more
 		w.wait(0)
 		assert.Equal(w, n, b.all(), "begun at once")
 		assert.Equal(w, []int{8, 8, 4}, some.jobs)
+		assert.Equal(w, 3, h.count("claim"), "none that brought nothing")
 		w.wait(2 * time.Minute)
 		w.stop(s)
 	})

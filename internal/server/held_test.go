@@ -74,7 +74,7 @@ func TestBookAddsUp(t *testing.T) {
 		o, err := Options{
 			Slots: rapid.IntRange(1, 3).Draw(rt, "slots"), Buffer: rapid.IntRange(0, 3).Draw(rt, "buffer"),
 			MaxAbandoned: rapid.IntRange(-1, 3).Draw(rt, "most abandoned"), MaxUncommitted: 5,
-			Queues: map[string]QueueOptions{"a": {Slots: 1}, "b": {Slots: 1}},
+			Queues: map[string]QueueOptions{"a": {Slots: 1}, "b": {}}, // b without a limit of its own
 		}.filled()
 		require.NoError(rt, err)
 		c := &clerk{
