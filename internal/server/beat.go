@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ func (s *Server) beat() error {
 	for runs := range slices.Chunk(s.held.extendable(), store.MaxItems) {
 		sent := s.clock.Now()
 		ctx, cancel := s.call(s.o.Beat * 2 / 3)
-		outcomes, err := s.ask(ctx, runs)
+		outcomes, err := s.extend(ctx, runs)
 		cancel()
 		if s.heard(sent, err); err != nil {
 			s.o.Observer.BeatFailed()
@@ -37,6 +38,15 @@ func (s *Server) beat() error {
 		s.launch(started)
 	}
 	return nil
+}
+
+// extend is one heartbeat for the runs. The committer sends some as well, to be told what became of jobs, and which are locked.
+func (s *Server) extend(ctx context.Context, runs []*Run) ([]store.Outcome, error) {
+	leases := make([]store.Lease, len(runs))
+	for i, r := range runs {
+		leases[i] = r.Lease()
+	}
+	return s.store.Extend(ctx, leases, s.o.Lease)
 }
 
 // stop tells handlers to stop, and says which writes were refused.

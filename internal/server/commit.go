@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -97,7 +96,7 @@ func (s *Server) send(w write, runs []*Run) ([]store.Outcome, error) {
 	case nack:
 		return s.store.NAck(ctx, nacksOf(runs))
 	default: // what became of jobs that their handlers have finished is told by a heartbeat
-		return s.ask(ctx, runs)
+		return s.extend(ctx, runs)
 	}
 }
 
@@ -115,14 +114,6 @@ func nacksOf(runs []*Run) []store.NAck {
 		nacks[i] = store.NAck{Lease: r.Lease(), Form: r.verdict.form, Delay: r.verdict.delay, Error: r.verdict.reason}
 	}
 	return nacks
-}
-
-func (s *Server) ask(ctx context.Context, runs []*Run) ([]store.Outcome, error) {
-	leases := make([]store.Lease, len(runs))
-	for i, r := range runs {
-		leases[i] = r.Lease()
-	}
-	return s.store.Extend(ctx, leases, s.o.Lease)
 }
 
 // written takes the store's answers to a call.

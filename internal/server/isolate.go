@@ -117,7 +117,7 @@ func (s *Server) unlocked(runs []*Run) (open []*Run, there bool) {
 	sent := s.clock.Now()
 	ctx, cancel := s.call(s.o.Beat)
 	defer cancel()
-	outcomes, err := s.ask(ctx, runs)
+	outcomes, err := s.extend(ctx, runs)
 	if s.heard(sent, err); err != nil {
 		return nil, false
 	}

@@ -3,8 +3,8 @@ package server
 // A roster is the runs that are held, in no order. Each knows its place, so that it comes and goes without being looked for.
 type roster []*Run
 
-// has says whether the run is on it. There is one roster, that of held.
-func (l roster) has(r *Run) bool { return r.place > 0 }
+// has says whether the run is on it.
+func (l roster) has(r *Run) bool { return r.place > 0 && r.place <= len(l) && l[r.place-1] == r }
 
 func (l *roster) add(r *Run) {
 	*l = append(*l, r)

@@ -31,23 +31,23 @@ type Run struct {
 	// What follows is guarded by the lock of held.
 	place      int // on the roster, from one on; zero if it is not there
 	stage      stage
-	startedAt  time.Time     // zero if it has not run
-	ran        time.Duration // once it has ended
-	leaseUntil time.Time     // when the lease ends by this process' clock, if the store is not heard of before
-	cause      error         // why the handler was told to stop, or nil
-	abandonAt  time.Time     // from when it is then no longer waited for
-	settled    bool          // nothing can be extended: the lease was lost, or the job finished by its handler
-	lost       bool          // the store has said so
+	startedAt  time.Time // zero if it has not run
+	leaseUntil time.Time // when the lease ends by this process' clock, if the store is not heard of before
+	cause      error     // why the handler was told to stop, or nil
+	abandonAt  time.Time // from when it is then no longer waited for
+	settled    bool      // nothing can be extended: the lease was lost, or the job finished by its handler
+	lost       bool      // the store has said so
 	abandoned  bool
 	replaced   bool // abandoned, and its slot given to another
 
 	// What follows belongs to the committer once the run has ended.
 	verdict   verdict
-	tries     int       // how often it was put off
-	tryAt     time.Time // when it is tried again
-	refused   int       // how often the store has refused the verdict although it was there
-	refusedAt time.Time // when it did so first
-	wroteThen int       // what the server had written before that
+	ran       time.Duration // how long its handler took; zero if it never started
+	tries     int           // how often it was put off
+	tryAt     time.Time     // when it is tried again
+	refused   int           // how often the store has refused the verdict although it was there
+	refusedAt time.Time     // when it did so first
+	wroteThen int           // what the server had written before that
 }
 
 // A stage is how far a run has come.
