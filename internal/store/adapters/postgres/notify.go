@@ -45,13 +45,13 @@ const heraldEvery = 10 * time.Millisecond
 type herald struct {
 	s *Store
 
-	mu      sync.Mutex // guards what follows
-	latest  map[string]time.Time
-	pending map[string]bool
+	mu      sync.Mutex           // guards what follows
+	latest  map[string]time.Time // when the server was last sent to tell of a queue
+	pending map[string]time.Time // when what is still to be told of was last committed
 }
 
 func newHerald(s *Store) *herald {
-	return &herald{s: s, latest: map[string]time.Time{}, pending: map[string]bool{}}
+	return &herald{s: s, latest: map[string]time.Time{}, pending: map[string]time.Time{}}
 }
 
 // sort says of which queues to tell with the commit, and of which afterwards.
@@ -72,23 +72,46 @@ func (h *herald) sort(queues []string) (now, later []string) {
 	return now, later
 }
 
-// put tells of the queues in a while, unless that is to be done already.
+// put tells of the queues in a while, unless a later commit does.
 func (h *herald) put(queues []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, q := range queues {
-		if !h.pending[q] {
-			h.pending[q] = true
-			time.AfterFunc(heraldEvery, func() { h.s.aside(func(ctx context.Context) { h.tell(ctx, q) }) })
+		if _, waits := h.pending[q]; !waits {
+			h.later(q)
 		}
+		h.pending[q] = time.Now()
+	}
+}
+
+func (h *herald) later(queue string) {
+	time.AfterFunc(heraldEvery, func() {
+		if h.due(queue) {
+			h.s.aside(func(ctx context.Context) { h.tell(ctx, queue) })
+		}
+	})
+}
+
+// due says whether a queue that waits is to be told of now.
+func (h *herald) due(queue string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	latest := h.latest[queue]
+	switch {
+	case latest.After(h.pending[queue]): // a commit has told of all that waits
+		delete(h.pending, queue)
+		return false
+	case time.Since(latest) < heraldEvery: // a commit has told of a part just now, and the next one may tell of the rest
+		h.later(queue)
+		return false
+	default:
+		delete(h.pending, queue)
+		h.latest[queue] = time.Now()
+		return true
 	}
 }
 
 func (h *herald) tell(ctx context.Context, queue string) {
-	h.mu.Lock()
-	delete(h.pending, queue)
-	h.latest[queue] = time.Now()
-	h.mu.Unlock()
 	h.s.trips.transactions.Add(1)
 	h.s.trips.messages.Add(1)
 	_, _ = h.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, h.s.channel(), told(h.s.name, queue)) // a wake-up may be lost

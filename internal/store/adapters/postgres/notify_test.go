@@ -54,3 +54,31 @@ func TestAStoreDoesNotListenToItself(t *testing.T) {
 	add(other, "own/queue")
 	until("own/queue")
 }
+
+// A transaction of its own, for a wake-up that a later commit has brought already, would cost a sync for nothing.
+func TestCommitsTellOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		told, waiting time.Duration // so long ago
+		due, waits    bool
+	}{
+		{"nothing since", 3 * time.Hour, 2 * time.Hour, true, false},
+		{"told since", 2 * time.Hour, 3 * time.Hour, false, false},
+		{"told since, just now", -time.Hour, 3 * time.Hour, false, false},
+		{"told of a part, just now", -time.Hour, -2 * time.Hour, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHerald(&Store{closed: make(chan struct{})})
+			close(h.s.closed) // it sends nothing
+			told := time.Now().Add(-c.told)
+			h.latest["q"], h.pending["q"] = told, time.Now().Add(-c.waiting)
+			assert.Equal(t, c.due, h.due("q"))
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			assert.Equal(t, c.waits, !h.pending["q"].IsZero())
+			assert.Equal(t, c.due, !h.latest["q"].Equal(told))
+			delete(h.pending, "q") // nothing is to come after the test
+		})
+	}
+}
