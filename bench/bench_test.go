@@ -49,14 +49,14 @@ func TestGoalsAboutJQAlonePileUp(t *testing.T) {
 	before := report.Goal{ID: "P12", Work: "as it was"}
 	require.NoError(t, report.WriteGoals(file, []report.Goal{before, {ID: "P10", Work: "out of date"}}))
 	var out, errs strings.Builder
-	args := []string{"--alone", "--goals", "P10", "--more", file, "--rounds", "1", "--duration", "100ms"}
+	args := []string{"--alone", "--goals", "P8,P9,P10", "--more", file, "--rounds", "2", "--jobs", "10", "--duration", "100ms"}
 	require.NoError(t, run(t.Context(), args, &out, &errs), "what was said:\n%s", &errs)
 	goals, err := report.ReadGoals(file)
 	require.NoError(t, err)
-	require.Len(t, goals, 3, "one that was there, and one goal on two stores")
+	require.Len(t, goals, 7, "one that was there, and three goals on two stores")
 	require.Equal(t, before, goals[0])
-	for _, g := range goals[1:] {
-		require.Equal(t, "P10", g.ID)
+	for i, g := range goals[1:] {
+		require.Equal(t, []string{"P8", "P9", "P10"}[i/2], g.ID)
 		require.NotEmpty(t, g.JQ, "%s", g.Work)
 		require.NotContains(t, g.Work, "out of date")
 	}
@@ -67,6 +67,9 @@ func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 		{"--peers jq-postgres,sidekiq", `--peers: there is no "sidekiq": want some of `},
 		{"--scenarios drian", `--scenarios: there is no "drian": want some of bulk, `},
 		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P8, P9`},
+		{"--goals P8", "--goals are measured with --alone"},
+		{"--alone --peers jq", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
+		{"--alone --handlers 5", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
 		{"--rounds 0", "--rounds and --jobs begin at 1"},
 		{"--duration 1ms", "--duration 1ms is too short"},
 		{"now", "bench takes no arguments"},

@@ -38,7 +38,7 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags.StringVar(&o.from, "from", "", "measure nothing, take the rounds from this file that --json has written")
 	flags.StringVar(&o.document, "document", "", "put the tables into this file, between its marks")
 	flags.BoolVar(&o.alone, "alone", false, "measure what the goals say of jq alone, and put it into the file of --more: "+
-		"twenty times --jobs lie beside claims, the long run takes a hundred and twenty times --duration")
+		"twenty times --jobs lie beside claims, or two hundred times if finished, and the long run takes a hundred and twenty times --duration")
 	goals := flags.String("goals", "", "with --alone: measure only these, separated by commas: "+strings.Join(alone.Goals(), ", "))
 	flags.StringVar(&o.more, "more", "more.json", "with --alone and --document: the file of goals that are about jq alone")
 	if err := flags.Parse(args); err != nil {
@@ -51,6 +51,10 @@ func parse(args []string, errors io.Writer) (options, error) {
 		return options{}, fmt.Errorf("--rounds and --jobs begin at 1, --handlers at 0")
 	case o.Duration < 100*time.Millisecond:
 		return options{}, fmt.Errorf("--duration %s is too short to measure anything: want 100ms or more", o.Duration)
+	case o.alone && *names+*scenarios+o.json+o.plot+o.from+o.document != "" || o.alone && o.Handlers > 0:
+		return options{}, fmt.Errorf("--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else")
+	case !o.alone && *goals != "":
+		return options{}, fmt.Errorf("--goals are measured with --alone")
 	}
 	var err error
 	if o.Peers, err = choose(*names, peers.All(), func(p peer.Peer) []string { return []string{p.ID(), p.Name, p.Store} }); err != nil {

@@ -111,6 +111,35 @@ func TestKeepLeavesTheJobs(t *testing.T) {
 	assert.Equal(t, map[jq.State]int64{jq.Succeeded: 60}, counts.Queues[0].Jobs)
 }
 
+// A pile is as high before each round as before the first, and says what was lost in any of them.
+func TestPileIsMeasuredAgainAndAgain(t *testing.T) {
+	for _, scene := range Scenes() {
+		t.Run(scene, func(t *testing.T) {
+			s := &loser{Store: stores()["memory"](t)}
+			s.calls.Add(1) // it loses nothing yet
+			p, err := NewPile(t.Context(), s, small(Backlog), scene)
+			require.NoError(t, err)
+			for range 3 {
+				before := p.scene.waiting - p.taken
+				result, err := p.Measure(t.Context())
+				require.NoError(t, err)
+				require.Len(t, result.Parts, 1)
+				assert.Equal(t, scene, result.Parts[0].Name)
+				f, ok := result.Parts[0].Figure("claim p50")
+				assert.True(t, ok)
+				assert.Positive(t, f.Value)
+				assert.Equal(t, before, p.scene.waiting-p.taken)
+				require.NoError(t, p.Verify(t.Context()))
+			}
+			assert.Positive(t, p.taken)
+			s.calls.Store(0)
+			_, err = p.Measure(t.Context())
+			require.NoError(t, err)
+			assert.ErrorContains(t, p.Verify(t.Context()), "1 jobs are missing")
+		})
+	}
+}
+
 // A run that is interrupted ends with the error of its context, and deletes its jobs all the same.
 func TestInterruptedRunDeletesItsJobs(t *testing.T) {
 	for _, name := range []string{Enqueue, Drain, Continuous, Latency, Backlog, HTTP, Idle} {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq"
@@ -23,44 +24,53 @@ import (
 type Options struct {
 	Goals    []string // P8 to P12
 	Rounds   int
-	Jobs     int           // P8: that lie beside those which are claimed
+	Jobs     int           // P8: that lie beside those which are claimed, of the finished ten times as many
 	Duration time.Duration // of a part; of P12 sixty times as long, and one round
 	Progress io.Writer
 }
 
-// Goals are all that can be measured.
-func Goals() []string { return []string{"P8", "P9", "P10", "P11", "P12"} }
-
-// Run measures the goals in their order, on each store that they are about.
-func Run(ctx context.Context, s *site.Site, o Options) ([]report.Goal, error) {
-	var lines []report.Goal
-	for _, id := range o.Goals {
-		for _, store := range []string{peer.Postgres, peer.SQLite} {
-			measure, ok := measures[id+" "+store]
-			if !ok {
-				continue
-			}
-			line, err := measure(ctx, &play{Options: o, site: s, store: store})
-			if err != nil {
-				return lines, fmt.Errorf("%s on %s: %w", id, store, err)
-			}
-			line.ID = id
-			lines = append(lines, line)
-			fmt.Fprintf(o.Progress, "%s on %s: %s  %s\n", id, store, line.JQ, line.Ratio)
-		}
-	}
-	return lines, nil
+// measures are in the order of the goals.
+var measures = []struct {
+	id, store string
+	measure   func(context.Context, *play) (report.Goal, error)
+}{
+	{"P8", peer.Postgres, backlog},
+	{"P8", peer.SQLite, backlog},
+	{"P9", peer.Postgres, http},
+	{"P9", peer.SQLite, http},
+	{"P10", peer.Postgres, idle},
+	{"P10", peer.SQLite, idle},
+	{"P11", peer.Postgres, history},
+	{"P12", peer.Postgres, steady},
 }
 
-var measures = map[string]func(context.Context, *play) (report.Goal, error){
-	"P8 postgres":  backlog,
-	"P8 sqlite":    backlog,
-	"P9 postgres":  http,
-	"P9 sqlite":    http,
-	"P10 postgres": idle,
-	"P10 sqlite":   idle,
-	"P11 postgres": history,
-	"P12 postgres": steady,
+// Goals are all that can be measured.
+func Goals() (ids []string) {
+	for _, m := range measures {
+		ids = append(ids, m.id)
+	}
+	return slices.Compact(ids)
+}
+
+// Run measures the goals in their order, each on the stores that it is about. After an error it returns those that are whole.
+func Run(ctx context.Context, s *site.Site, o Options) (lines []report.Goal, err error) {
+	for _, id := range o.Goals {
+		var mine []report.Goal
+		for _, m := range measures {
+			if m.id != id {
+				continue
+			}
+			line, err := m.measure(ctx, &play{Options: o, site: s, store: m.store})
+			if err != nil {
+				return lines, fmt.Errorf("%s on %s: %w", id, m.store, err)
+			}
+			line.ID = id
+			mine = append(mine, line)
+			fmt.Fprintf(o.Progress, "%s on %s: %s  %s\n", id, m.store, line.JQ, line.Ratio)
+		}
+		lines = append(lines, mine...)
+	}
+	return lines, nil
 }
 
 // A play is one goal on one store.
@@ -70,7 +80,7 @@ type play struct {
 	store string
 }
 
-// rounds runs the workload on an empty store, several times.
+// rounds runs the workload several times on one store, which is empty before.
 func (p *play) rounds(ctx context.Context, rounds int, o bench.Options) (all figures, err error) {
 	t, err := p.try(ctx)
 	if err != nil {

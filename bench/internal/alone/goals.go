@@ -15,66 +15,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/bench"
 )
 
-// crowd is how many times as many finished jobs lie beside a claim as others.
-const crowd = 10
-
-// backlog is P8: a claim beside many jobs, against one beside few.
-func backlog(ctx context.Context, p *play) (report.Goal, error) {
-	const each, to = "claim p50", "claim p50 to few"
-	finished, err := p.besideFinished(ctx, each)
-	if err != nil {
-		return report.Goal{}, err
-	}
-	figures, err := p.rounds(ctx, p.Rounds, bench.Options{Workload: bench.Backlog, Jobs: p.Jobs})
-	if err != nil {
-		return report.Goal{}, err
-	}
-	v, err := figures.all([2]string{"few", each}, [2]string{"waiting", to}, [2]string{"scheduled", to})
-	if err != nil {
-		return report.Goal{}, err
-	}
-	many := report.Thousands(float64(p.Jobs))
-	return report.Goal{
-		Work: fmt.Sprintf("%s: claim of 100 with %s waiting, %s scheduled, %s finished, beside one with 50,000 waiting",
-			p.store, many, many, report.Thousands(float64(crowd*p.Jobs))),
-		Target: "within 15 %", JQ: fmt.Sprintf("p50 %.2f ms with 50,000", v[0]), Ratio: fmt.Sprintf("%.0f %%, %.0f %%, %.0f %%", v[1], v[2], finished),
-	}, nil
-}
-
-// besideFinished measures a claim beside the finished jobs in per cent of one without them. Those lie in a store of their own,
-// which is filled once, and the two stores are measured in turn.
-func (p *play) besideFinished(ctx context.Context, figure string) (percent float64, err error) {
-	bare, err := p.try(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, bare.close()) }()
-	crowded, err := p.try(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, crowded.close()) }()
-	for range crowd {
-		if _, err := bench.Run(ctx, crowded, bench.Options{Workload: bench.Drain, Jobs: p.Jobs, Keep: true}); err != nil {
-			return 0, err
-		}
-		fmt.Fprintf(p.Progress, "%s jobs finished  %s\n", report.Thousands(float64(p.Jobs)), p.store)
-	}
-	for range p.Rounds {
-		for _, t := range []*try{bare, crowded} {
-			if err := t.run(ctx, bench.Options{Workload: bench.Backlog, Jobs: 1}); err != nil {
-				return 0, err
-			}
-		}
-	}
-	without, err := bare.figures().get("few", figure)
-	if err != nil {
-		return 0, err
-	}
-	with, err := crowded.figures().get("few", figure)
-	return 100 * with / without, err
-}
-
 // http is P9: through a server on loopback, against the store itself.
 func http(ctx context.Context, p *play) (report.Goal, error) {
 	figures, err := p.rounds(ctx, p.Rounds, bench.Options{

@@ -160,5 +160,9 @@ func WriteGoals(path string, goals []Goal) error {
 	if err := out.Encode(goals); err != nil {
 		return err
 	}
-	return os.WriteFile(path, text.Bytes(), 0o644)
+	beside := path + ".new" // an hour's figures are not lost by a crash while they are written
+	if err := os.WriteFile(beside, text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(beside, path)
 }

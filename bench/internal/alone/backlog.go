@@ -1,0 +1,99 @@
+package alone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-ed332417/jq/bench/internal/report"
+	"github.com/seed-ed332417/jq/internal/bench"
+)
+
+// crowd is how many times as many finished jobs lie beside a claim as others.
+const crowd = 10
+
+// backlog is P8: a claim beside many jobs, against one beside few. Each scene has a store of its own and is set once; then all are
+// measured in turn.
+func backlog(ctx context.Context, p *play) (g report.Goal, err error) {
+	var piles []*pile
+	defer func() {
+		for _, one := range piles {
+			err = errors.Join(err, one.close())
+		}
+	}()
+	for _, scene := range bench.Scenes() {
+		one, err := p.pile(ctx, scene)
+		if err != nil {
+			return report.Goal{}, err
+		}
+		piles = append(piles, one)
+		fmt.Fprintf(p.Progress, "%s jobs  %s on %s\n", report.Thousands(float64(one.jobs)), scene, p.store)
+	}
+	for range p.Rounds {
+		for _, one := range piles {
+			if err := one.measure(ctx); err != nil {
+				return report.Goal{}, err
+			}
+		}
+		slices.Reverse(piles) // what comes last in a round comes first in the next
+		fmt.Fprintf(p.Progress, "round %d of %d  backlog on %s\n", len(piles[0].results), p.Rounds, p.store)
+	}
+	return p.besideMany(ctx, piles)
+}
+
+// besideMany is the line of the goal, if all jobs have ended as they should.
+func (p *play) besideMany(ctx context.Context, piles []*pile) (report.Goal, error) {
+	medians, jobs := map[string]float64{}, map[string]string{}
+	for _, one := range piles {
+		if err := one.Verify(ctx); err != nil {
+			return report.Goal{}, fmt.Errorf("%s: %w", one.scene, err)
+		}
+		median, err := one.figures().get(one.scene, "claim p50")
+		if err != nil {
+			return report.Goal{}, err
+		}
+		medians[one.scene], jobs[one.scene] = median, report.Thousands(float64(one.jobs))
+	}
+	few := medians[bench.Few]
+	percent := func(scene string) string { return fmt.Sprintf("%.0f %%", 100*medians[scene]/few) }
+	return report.Goal{
+		Work: fmt.Sprintf("%s: claim of 100 with %s waiting, %s scheduled, %s finished, beside one with 50,000 waiting",
+			p.store, jobs[bench.Waiting], jobs[bench.Scheduled], jobs[bench.Finished]),
+		Target: "within 15 %",
+		JQ:     fmt.Sprintf("p50 %.2f ms with 50,000", few),
+		Ratio:  percent(bench.Waiting) + ", " + percent(bench.Scheduled) + ", " + percent(bench.Finished),
+	}, nil
+}
+
+// A pile is a scene in a store of its own.
+type pile struct {
+	*try
+	*bench.Pile
+	scene string
+	jobs  int
+}
+
+func (p *play) pile(ctx context.Context, scene string) (*pile, error) {
+	t, err := p.try(ctx)
+	if err != nil {
+		return nil, err
+	}
+	one := &pile{try: t, scene: scene, jobs: p.Jobs}
+	if scene == bench.Finished {
+		one.jobs *= crowd
+	}
+	if one.Pile, err = bench.NewPile(ctx, t.Store, bench.Options{Jobs: one.jobs}, scene); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return one, nil
+}
+
+func (p *pile) measure(ctx context.Context) error {
+	result, err := p.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	p.results = append(p.results, result)
+	return nil
+}
