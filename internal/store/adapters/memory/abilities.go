@@ -84,7 +84,7 @@ func (s *Store) Fence(ctx context.Context) error {
 	s.lastID += store.FenceStep
 	for j := range s.jobs.rising(0) {
 		j.Token += store.FenceStep
-		j.ended = none // was said of a lease that fits no more
+		j.finishedBy = nobody // was said of a lease that fits no more
 	}
 	return nil
 }

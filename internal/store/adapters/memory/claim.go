@@ -70,7 +70,7 @@ func (s *Store) claim(j *job, req store.ClaimRequest, now time.Time) {
 	j.RetryAt = time.Time{}
 	j.Worker = req.Worker
 	j.CheckpointSeq, j.ProgressSeq = 0, 0
-	j.ended = none
+	j.finishedBy = nobody
 	j.begin(now)
 	s.place(j)
 }

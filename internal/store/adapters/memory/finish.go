@@ -86,7 +86,7 @@ func (s *Store) find(l store.Lease) (*job, standing) {
 		return j, lost
 	case j.State == store.InFlight:
 		return j, held
-	case j.ended != none:
+	case j.finishedBy != nobody:
 		return j, finished
 	default:
 		return j, lost
@@ -96,10 +96,10 @@ func (s *Store) find(l store.Lease) (*job, standing) {
 func (s *Store) ack(a store.Ack, refused *store.Failure, now time.Time) store.Outcome {
 	j, standing := s.find(a.Lease)
 	if standing != held {
-		return notHeld(a.Lease, j, standing, acked)
+		return notHeld(a.Lease, j, standing, byAck)
 	}
 	s.pick(j)
-	j.ended = acked
+	j.finishedBy = byAck
 	if refused != nil {
 		j.fail(*refused, store.EndFailed, now)
 	} else {
@@ -117,10 +117,10 @@ func (s *Store) nack(n store.NAck, f store.Failure, now time.Time) store.Outcome
 	}
 	j, standing := s.find(n.Lease)
 	if standing != held {
-		return notHeld(n.Lease, j, standing, verbOf(n.Form))
+		return notHeld(n.Lease, j, standing, wayOf(n.Form))
 	}
 	s.pick(j)
-	j.ended = verbOf(n.Form)
+	j.finishedBy = wayOf(n.Form)
 	switch n.Form {
 	case store.Snooze:
 		j.wait(now.Add(n.Delay.Truncate(store.Resolution)))
@@ -193,24 +193,24 @@ func (s *Store) settle(j *job) {
 	s.place(j)
 }
 
-// verbOf is the way of ending that the form is one of.
-func verbOf(form store.Form) verb {
+// wayOf is the way of ending that the form is one of.
+func wayOf(form store.Form) finishedBy {
 	switch form {
 	case store.Snooze:
-		return snoozed
+		return bySnooze
 	case store.Release:
-		return released
+		return byRelease
 	default:
-		return failed
+		return byFail
 	}
 }
 
 // notHeld is the outcome for a lease that is not in force: ok if its holder ended it in the same way before.
-func notHeld(l store.Lease, j *job, standing standing, by verb) store.Outcome {
+func notHeld(l store.Lease, j *job, standing standing, by finishedBy) store.Outcome {
 	switch {
 	case standing == gone:
 		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}
-	case standing == finished && j.ended == by:
+	case standing == finished && j.finishedBy == by:
 		return store.OutcomeOf(j.Job, store.StatusOK)
 	default:
 		return store.OutcomeOf(j.Job, store.StatusStale)

@@ -21,18 +21,19 @@ type job struct {
 	index  int32 // in the fifo or in the heap
 	inFifo bool
 
-	ended verb // how its holder ended the lease that has the job's token
+	finishedBy finishedBy // how its holder ended the lease that has the job's token
 }
 
-// A verb is a way in which the holder of a lease ends it.
-type verb uint8
+// A finishedBy is a way in which a holder ends its own lease.
+type finishedBy uint8
 
+// The ways. Fail, Never and After are one.
 const (
-	none verb = iota // nobody has ended it, or someone else
-	acked
-	failed
-	snoozed
-	released
+	nobody finishedBy = iota // not ended by its holder
+	byAck
+	byFail
+	bySnooze
+	byRelease
 )
 
 // A queue is the jobs of one name.
@@ -95,10 +96,10 @@ func (s *Store) pick(j *job) {
 }
 
 func (s *Store) rememberFor(tx *transaction, j *job) {
-	row, history, ended := j.Job, slices.Clone(j.history), j.ended
+	row, history, by := j.Job, slices.Clone(j.history), j.finishedBy
 	tx.onRollback(func() {
 		j.leave()
-		j.Job, j.history, j.ended = row, history, ended
+		j.Job, j.history, j.finishedBy = row, history, by
 		s.place(j)
 	})
 }

@@ -82,7 +82,7 @@ func (s *Store) cancel(j *job, now time.Time) store.Outcome {
 	j.State, j.FinishedAt = store.Cancelled, now
 	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
 	j.Token++
-	j.ended = none
+	j.finishedBy = nobody
 	s.settle(j)
 	return store.OutcomeOf(j.Job, store.StatusOK)
 }
@@ -109,7 +109,7 @@ func (s *Store) requeue(j *job, now time.Time) store.Outcome {
 	j.Token++
 	j.Retries = 0
 	j.Error, j.Result, j.FinishedAt = "", nil, time.Time{}
-	j.ended = none
+	j.finishedBy = nobody
 	s.place(j)
 	return store.OutcomeOf(j.Job, store.StatusOK)
 }

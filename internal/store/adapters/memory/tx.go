@@ -39,7 +39,7 @@ func (w writer) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 			if refusals[i] != nil {
 				return nil, &store.InvalidError{Item: i, Field: "result", Rule: "must be a JSON document within the limits"}
 			}
-			if err := w.store.mustHold(a.Lease, acked); err != nil {
+			if err := w.store.mustHold(a.Lease, byAck); err != nil {
 				return nil, fmt.Errorf("%w: item %d, job %d", err, i, a.ID)
 			}
 			outcomes[i] = w.store.ack(a, nil, now)
@@ -57,7 +57,7 @@ func (w writer) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 			if err := n.Check(); err != nil {
 				return nil, ofItem(i, err)
 			}
-			if err := w.store.mustHold(n.Lease, verbOf(n.Form)); err != nil {
+			if err := w.store.mustHold(n.Lease, wayOf(n.Form)); err != nil {
 				return nil, fmt.Errorf("%w: item %d, job %d", err, i, n.ID)
 			}
 			outcomes[i] = w.store.nack(n, failures[i], now)
@@ -76,7 +76,7 @@ func ofItem(i int, err error) error {
 
 // mustHold is an error unless the job is in flight under the lease. A lease that its holder has ended in another way is
 // both finished and stale.
-func (s *Store) mustHold(l store.Lease, by verb) error {
+func (s *Store) mustHold(l store.Lease, by finishedBy) error {
 	j, standing := s.find(l)
 	switch {
 	case standing == held:
@@ -85,7 +85,7 @@ func (s *Store) mustHold(l store.Lease, by verb) error {
 		return store.ErrNotFound
 	case standing == lost:
 		return store.ErrStaleLease
-	case j.ended == by:
+	case j.finishedBy == by:
 		return store.ErrAlreadyFinished
 	default:
 		return fmt.Errorf("%w, in another way: %w", store.ErrAlreadyFinished, store.ErrStaleLease)

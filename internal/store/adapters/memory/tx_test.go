@@ -34,7 +34,7 @@ type picture struct {
 	Requests int
 	Answers  int
 	Leases   int
-	Ended    []verb
+	Ended    []finishedBy
 }
 
 func pictureOf(t *testing.T, s *Store) picture {
@@ -52,7 +52,7 @@ func pictureOf(t *testing.T, s *Store) picture {
 		detail, err := s.Get(t.Context(), j.ID)
 		require.NoError(t, err)
 		p.Jobs = append(p.Jobs, detail)
-		p.Ended = append(p.Ended, s.jobs.get(j.ID).ended)
+		p.Ended = append(p.Ended, s.jobs.get(j.ID).finishedBy)
 	}
 	p.Counts, err = s.Count(t.Context(), store.Filter{})
 	require.NoError(t, err)
