@@ -18,7 +18,7 @@ cover: ## test with coverage of the whole module, left in coverage.out
 bench: ## measure jq beside its peers, about an hour: a table, and .cache/bench.svg. FLAGS='--peers jq,river' for less
 	@mkdir -p .cache && go -C bench run . --json ../.cache/bench.json --plot ../.cache/bench.svg $(FLAGS)
 
-bench-alone: ## measure what the goals say of jq alone, about an hour. FLAGS='--goals P9,P10' for less
+bench-alone: ## measure what the goals say of jq alone, an hour and a half. FLAGS='--goals P9,P10' for less
 	@go -C bench run . --alone $(FLAGS)
 
 bench-check: ## compare Go's benchmarks with those of another revision: make bench-check BASE=main

@@ -25,7 +25,7 @@ type Options struct {
 	Goals    []string // P8 to P12
 	Rounds   int
 	Jobs     int           // P8: that lie beside those which are claimed, of the finished ten times as many
-	Duration time.Duration // of a part; of P12 sixty times as long, and one round
+	Duration time.Duration // of a part; of P12 sixty times as long
 	Progress io.Writer
 }
 

@@ -28,7 +28,7 @@ func backlog(ctx context.Context, p *play) (g report.Goal, err error) {
 			return report.Goal{}, err
 		}
 		piles = append(piles, one)
-		fmt.Fprintf(p.Progress, "%s jobs  %s on %s\n", report.Thousands(float64(one.jobs)), scene, p.store)
+		fmt.Fprintf(p.Progress, "jobs are laid out  %s on %s\n", scene, p.store)
 	}
 	for range p.Rounds {
 		for _, one := range piles {

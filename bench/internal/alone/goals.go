@@ -56,7 +56,7 @@ func idle(ctx context.Context, p *play) (report.Goal, error) {
 // steady is P12: whether a store keeps its speed.
 func steady(ctx context.Context, p *play) (report.Goal, error) {
 	long := 60 * p.Duration
-	figures, err := p.rounds(ctx, 1, bench.Options{
+	figures, err := p.rounds(ctx, p.Rounds, bench.Options{
 		Workload: bench.Continuous, Duration: long, Concurrency: 1000, Buffer: 4000, Producers: 2, Batch: 1000,
 	})
 	if err != nil {
