@@ -254,6 +254,7 @@ func (t *txn) commit() error {
 	_, err := t.conn.ExecContext(ctx, text.String())
 	t.s.hub.Tell(t.woken...) // those in this process do not listen to their own store; it may be committed although there is an error
 	if err != nil {
+		t.s.herald.put(t.woken) // it may be committed; and what waited for it has not been told of
 		return err
 	}
 	t.open = false

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -15,14 +16,8 @@ import (
 // nothing, for every job.
 func TestAStoreDoesNotListenToItself(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	options := &Options{Schema: pgtest.Schema(t, dsn)}
-	own, err := Open(t.Context(), dsn, options)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, own.Close()) })
-	other, err := Open(t.Context(), dsn, options)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	own, other := openStore(t, o), openStore(t, o)
 
 	add := func(s *Store, queue string) {
 		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: []byte(`1`)}}})
@@ -80,5 +75,30 @@ func TestCommitsTellOfWhatWaits(t *testing.T) {
 			assert.Equal(t, c.due, !h.latest["q"].Equal(told))
 			delete(h.pending, "q") // nothing is to come after the test
 		})
+	}
+}
+
+// A commit that fails has told nobody of what earlier ones have left to it.
+func TestFailedCommitsLeaveNobodyUntold(t *testing.T) {
+	t.Parallel()
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	own, other := openStore(t, o), openStore(t, o)
+	wakeups, err := other.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+
+	_, err = once(t.Context(), own, own.with.write, func(tx *txn) (any, error) {
+		tx.woken = []string{"q"}
+		var pid int
+		if err := tx.each(func(rows *sql.Rows) error { return rows.Scan(&pid) }, `SELECT pg_backend_pid()`); err != nil {
+			return nil, err
+		}
+		_, err := own.db.Exec(`SELECT pg_terminate_backend($1, 5000)`, pid)
+		return nil, err
+	})
+	require.Error(t, err)
+	select {
+	case <-wakeups:
+	case <-time.After(time.Minute):
+		require.Fail(t, "no wake-up came")
 	}
 }
