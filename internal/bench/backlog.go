@@ -176,6 +176,9 @@ func (r *run) finish(ctx context.Context, jobs int) error {
 		if err != nil {
 			return err
 		}
+		if len(claimed) != n {
+			return fmt.Errorf("the run does not count: a claim of %d has found %d", n, len(claimed))
+		}
 		if err := r.ack(ctx, claimed); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
 // Command with-postgres runs another command beside a Postgres server that is thrown away afterwards, named to it by
-// JQ_TEST_POSTGRES. Where that variable is set already, the command is just run.
+// JQ_TEST_POSTGRES. Where that variable is set already, the command is just run. It can not read from the terminal.
 package main
 
 import (
@@ -27,7 +27,7 @@ func run(args []string) (code int, err error) {
 	if len(args) == 0 {
 		return 2, errors.New("usage: with-postgres command [argument ...]")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if os.Getenv(pgtest.Variable) == "" {
 		c, failed := pgtest.Start(ctx, pgtest.Options{})
@@ -41,7 +41,7 @@ func run(args []string) (code int, err error) {
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	together(cmd)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return max(exit.ExitCode(), 1), nil

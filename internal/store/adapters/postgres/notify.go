@@ -64,7 +64,7 @@ func (h *herald) sort(queues []string) (now, later []string) {
 			continue
 		}
 		now = append(now, q)
-		if len(h.latest) == mostTrail {
+		if len(h.latest) >= mostTrail {
 			clear(h.latest)
 		}
 		h.latest[q] = time.Now()
