@@ -81,24 +81,24 @@ type play struct {
 }
 
 // rounds runs the workload several times on one store, which is empty before.
-func (p *play) rounds(ctx context.Context, rounds int, o bench.Options) (all figures, err error) {
+func (p *play) rounds(ctx context.Context, o bench.Options) (all figures, err error) {
 	t, err := p.try(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	for range rounds {
-		if err := t.run(ctx, o); err != nil {
+	for range p.Rounds {
+		if err := t.round(func() (bench.Result, error) { return bench.Run(ctx, t.store, o) }); err != nil {
 			return nil, err
 		}
+		fmt.Fprintf(p.Progress, "round %d of %d  %s on %s\n", len(t.results), p.Rounds, o.Workload, p.store)
 	}
 	return t.figures(), nil
 }
 
 // A try is rounds on one store.
 type try struct {
-	jq.Store
-	play    *play
+	store   jq.Store
 	close   func() error
 	results []bench.Result
 }
@@ -113,18 +113,17 @@ func (p *play) try(ctx context.Context) (*try, error) {
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	return &try{Store: s, play: p, close: func() error { return errors.Join(s.Close(), remove()) }}, nil
+	return &try{store: s, close: func() error { return errors.Join(s.Close(), remove()) }}, nil
 }
 
-// run is one more round.
-func (t *try) run(ctx context.Context, o bench.Options) error {
+// round keeps what one more round has measured.
+func (t *try) round(measure func() (bench.Result, error)) error {
 	debug.FreeOSMemory() // of what the run before has left
-	result, err := bench.Run(ctx, t.Store, o)
+	result, err := measure()
 	if err != nil {
 		return err
 	}
 	t.results = append(t.results, result)
-	fmt.Fprintf(t.play.Progress, "round %d  %s on %s\n", len(t.results), o.Workload, t.play.store)
 	return nil
 }
 

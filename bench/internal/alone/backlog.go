@@ -32,7 +32,7 @@ func backlog(ctx context.Context, p *play) (g report.Goal, err error) {
 	}
 	for range p.Rounds {
 		for _, one := range piles {
-			if err := one.measure(ctx); err != nil {
+			if err := one.round(func() (bench.Result, error) { return one.Measure(ctx) }); err != nil {
 				return report.Goal{}, err
 			}
 		}
@@ -83,17 +83,8 @@ func (p *play) pile(ctx context.Context, scene string) (*pile, error) {
 	if scene == bench.Finished {
 		one.jobs *= crowd
 	}
-	if one.Pile, err = bench.NewPile(ctx, t.Store, bench.Options{Jobs: one.jobs}, scene); err != nil {
+	if one.Pile, err = bench.NewPile(ctx, t.store, bench.Options{Jobs: one.jobs}, scene); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	return one, nil
-}
-
-func (p *pile) measure(ctx context.Context) error {
-	result, err := p.Measure(ctx)
-	if err != nil {
-		return err
-	}
-	p.results = append(p.results, result)
-	return nil
 }

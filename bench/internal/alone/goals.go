@@ -17,7 +17,7 @@ import (
 
 // http is P9: through a server on loopback, against the store itself.
 func http(ctx context.Context, p *play) (report.Goal, error) {
-	figures, err := p.rounds(ctx, p.Rounds, bench.Options{
+	figures, err := p.rounds(ctx, bench.Options{
 		Workload: bench.HTTP, Duration: p.Duration, Concurrency: 1000, Buffer: 4000, Producers: 2, Batch: 1000,
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func http(ctx context.Context, p *play) (report.Goal, error) {
 
 // idle is P10: a worker that has nothing to do, and jobs that wait in handlers.
 func idle(ctx context.Context, p *play) (report.Goal, error) {
-	figures, err := p.rounds(ctx, p.Rounds, bench.Options{Workload: bench.Idle, Duration: p.Duration})
+	figures, err := p.rounds(ctx, bench.Options{Workload: bench.Idle, Duration: p.Duration})
 	if err != nil {
 		return report.Goal{}, err
 	}
@@ -56,7 +56,7 @@ func idle(ctx context.Context, p *play) (report.Goal, error) {
 // steady is P12: whether a store keeps its speed.
 func steady(ctx context.Context, p *play) (report.Goal, error) {
 	long := 60 * p.Duration
-	figures, err := p.rounds(ctx, p.Rounds, bench.Options{
+	figures, err := p.rounds(ctx, bench.Options{
 		Workload: bench.Continuous, Duration: long, Concurrency: 1000, Buffer: 4000, Producers: 2, Batch: 1000,
 	})
 	if err != nil {
