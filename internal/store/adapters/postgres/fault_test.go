@@ -75,7 +75,7 @@ func TestServerGoesAwayAndComesBack(t *testing.T) {
 		_, err := s.Ack(context.Background(), acksOf(held))
 		waiting <- err
 	}()
-	require.Eventually(t, func() bool { return killer.end(t, s, `wait_event_type = 'Lock'`) > 0 }, 50*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return killer.end(t, s, `wait_event_type = 'Lock'`) > 0 }, 5*time.Second, time.Millisecond)
 	err = <-waiting
 	assert.ErrorIs(t, err, store.ErrUnavailable, "it was ended before its commit")
 	require.NoError(t, tx.Commit())
@@ -138,7 +138,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 				FROM pg_stat_activity
 				WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
 			return err == nil && n == want
-		}, 50*time.Second, time.Millisecond)
+		}, 5*time.Second, time.Millisecond)
 	}
 	third, tx := begin(), begin()
 	_, err := s.InTx(third).Ack(t.Context(), acksOf(held[:1]))
