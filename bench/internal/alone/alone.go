@@ -80,20 +80,23 @@ type play struct {
 	store string
 }
 
-// rounds runs the workload several times on one store, which is empty before.
-func (p *play) rounds(ctx context.Context, o bench.Options) (all figures, err error) {
-	t, err := p.try(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, t.close()) }()
-	for range p.Rounds {
-		if err := t.round(func() (bench.Result, error) { return bench.Run(ctx, t.store, o) }); err != nil {
+// rounds runs the workload several times, each time on a store of its own, which is thrown away with its jobs.
+func (p *play) rounds(ctx context.Context, o bench.Options) (figures, error) {
+	o.Keep = true
+	var results []bench.Result
+	for i := range p.Rounds {
+		t, err := p.try(ctx)
+		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(p.Progress, "round %d of %d  %s on %s\n", len(t.results), p.Rounds, o.Workload, p.store)
+		err = t.round(func() (bench.Result, error) { return bench.Run(ctx, t.store, o) })
+		if err = errors.Join(err, t.close()); err != nil {
+			return nil, err
+		}
+		results = append(results, t.results...)
+		fmt.Fprintf(p.Progress, "round %d of %d  %s on %s\n", i+1, p.Rounds, o.Workload, p.store)
 	}
-	return t.figures(), nil
+	return figuresOf(bench.Summarize(results)), nil
 }
 
 // A try is rounds on one store.
