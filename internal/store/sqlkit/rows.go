@@ -1,6 +1,7 @@
 package sqlkit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,26 +12,38 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+// A Scan reads a row.
+type Scan = func(rows *sql.Rows) error
+
 // A Query runs a query and calls scan for each row. It is [Each] with all but these filled in.
-type Query func(scan func(rows *sql.Rows) error, query string, args ...any) error
+type Query func(scan Scan, query string, args ...any) error
 
 // Each runs a query and calls scan for each row.
-func Each(ctx context.Context, tx store.Tx, scan func(rows *sql.Rows) error, query string, args ...any) error {
-	rows, err := tx.QueryContext(ctx, query, args...)
+func Each(ctx context.Context, tx store.Tx, scan Scan, query string, args ...any) error {
+	return EachOf(ctx, tx, []Scan{scan}, query, args...)
+}
+
+// EachOf runs a text of several queries, and calls for the rows of each its scan.
+func EachOf(ctx context.Context, tx store.Tx, scans []Scan, text string, args ...any) error {
+	rows, err := tx.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}
-	for err == nil && rows.Next() {
-		err = scan(rows)
+	for i, scan := range scans {
+		if i > 0 && !rows.NextResultSet() {
+			err = cmp.Or(err, rows.Err(), errUnanswered)
+			break
+		}
+		for err == nil && rows.Next() {
+			err = scan(rows)
+		}
 	}
-	if err == nil {
-		err = rows.Err()
-	}
-	if closed := rows.Close(); err == nil {
-		err = closed
-	}
-	return err
+	closed := rows.Close() // and only then they tell whether all was well to the end
+	return cmp.Or(err, rows.Err(), closed)
 }
+
+// errUnanswered is the end of a text that has fewer queries than it should.
+var errUnanswered = errors.New("a query was not answered")
 
 // Exec runs a statement and returns how many rows it changed.
 func Exec(ctx context.Context, tx store.Tx, query string, args ...any) (int, error) {

@@ -16,12 +16,19 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// queries runs queries in a database without tables.
-func queries(t *testing.T) sqlkit.Query {
+// database is one without tables.
+func database(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", ":memory:")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// queries runs queries in a database.
+func queries(t *testing.T) sqlkit.Query {
+	t.Helper()
+	db := database(t)
 	return func(scan func(rows *sql.Rows) error, query string, args ...any) error {
 		return sqlkit.Each(t.Context(), db, scan, query, args...)
 	}
@@ -35,6 +42,15 @@ func TestEachTellsOfErrors(t *testing.T) {
 	assert.Equal(t, 1, rows, "rows until the error")
 	assert.Error(t, each(func(*sql.Rows) error { return nil }, `SELECT FROM`), "a query that is none")
 	assert.Error(t, each(func(*sql.Rows) error { return nil }, `SELECT 1 UNION ALL SELECT abs(-9223372036854775808)`), "a row that can not be made")
+}
+
+// A query that has no answer is none that has found nothing.
+func TestEachOfWantsAllAnswers(t *testing.T) {
+	rows := 0
+	count := func(*sql.Rows) error { rows++; return nil }
+	err := sqlkit.EachOf(t.Context(), database(t), []sqlkit.Scan{count, count}, `SELECT 1 UNION ALL SELECT 2`)
+	assert.ErrorContains(t, err, "a query was not answered")
+	assert.Equal(t, 2, rows)
 }
 
 func TestEntriesReadColumnsByTheirNames(t *testing.T) {

@@ -16,10 +16,19 @@ import (
 // FetchAndClaim is part of the contract. A claim whose answer to the commit was lost is released behind the call.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	var c claim
-	jobs, err := call(ctx, s, req.Check(), s.with.claim, func(t *txn) ([]store.Job, error) {
+	with, hopeful := s.with.claim, false
+	with.ahead = func() (first errand, only bool) {
 		c = claim{ClaimRequest: req, trail: s.trails.get(req.Queue)}
-		return c.run(t)
-	})
+		if c.mustLook() {
+			first = c.firsts()
+		}
+		return first, c.trail.short && !c.trail.told && !hopeful
+	}
+	run := func(t *txn) ([]store.Job, error) { return c.run(t) }
+	jobs, err := call(ctx, s, req.Check(), with, run)
+	if hopeful = err == nil && c.missed; hopeful {
+		jobs, err = call(ctx, s, nil, with, run)
+	}
 	switch {
 	case err == nil:
 		s.trails.change(req.Queue, c.trail, c.moveOn)
@@ -61,9 +70,11 @@ type claim struct {
 	stuck   bool      // the horizon stands still
 
 	retries, fresh lane
-	looked         bool      // from the marks
-	short          bool      // there was less than asked for
-	at             time.Time // when it gives leases
+	seen           [2][levels]position // the first jobs from the marks on, of retries and of fresh ones
+	looked         bool                // at them
+	missed         bool                // something may be due, but the transaction is over
+	short          bool                // there was less than asked for
+	at             time.Time           // when it gives leases
 	leases         []store.Lease
 }
 
@@ -79,13 +90,20 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 	var setBack bool
 	if c.horizon, c.stuck, setBack = t.s.horizon.note(t.asOf, t.xmin, t.xmax, t.sent); setBack {
 		t.s.forget()
-		c.trail = t.s.trails.get(c.Queue)
+		c.trail, t.ahead = t.s.trails.get(c.Queue), false
+		if c.missed = t.whole; c.missed {
+			return nil, nil
+		}
 	}
 	c.fresh.from, c.retries.from = c.trail.fresh.start(), c.trail.retries.start()
-	if c.trail.short || time.Since(c.trail.looked) > lookEvery {
+	if t.ahead || c.mustLook() {
 		if err := c.look(t); err != nil {
 			return nil, err
 		}
+	}
+	if t.whole {
+		c.short, c.missed = true, !c.retries.empty() || !c.fresh.empty()
+		return nil, nil
 	}
 	chosen, err := c.take(t)
 	if err != nil {
@@ -103,6 +121,9 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 	}
 	return c.lease(t, chosen)
 }
+
+// mustLook says that the claim has to begin at the marks.
+func (c *claim) mustLook() bool { return c.trail.short || time.Since(c.trail.looked) > lookEvery }
 
 // take chooses the jobs, each lane filling what the other leaves.
 func (c *claim) take(t *txn) ([]*sqlkit.Entry, error) {
@@ -216,20 +237,37 @@ func lightEnough(weigh bool, query string) string {
 			WHERE heaped <= ` + strconv.Itoa(store.MaxAnswerBytes)
 }
 
-// look finds the first job of each level that is claimable from the mark on, due or not, also where an open transaction
-// holds it, and moves the marks there.
+// look begins at the marks, and moves them to the first jobs.
 func (c *claim) look(t *txn) error {
+	if !t.ahead {
+		first := c.firsts()
+		if err := t.each(first.scan, first.query, first.args...); err != nil {
+			return err
+		}
+	}
 	c.looked = true
+	c.retries, c.fresh = begin(c.seen[0], t.now), begin(c.seen[1], t.now)
+	t.s.trails.change(c.Queue, c.trail, func(kept *trail) {
+		kept.retries.mark = moved(kept.retries.mark, c.seen[0], c.horizon)
+		kept.fresh.mark = moved(kept.fresh.mark, c.seen[1], c.horizon)
+		kept.looked, kept.told = time.Now(), false
+	})
+	return nil
+}
+
+// firsts asks for the first job of each level that is claimable from the mark on, due or not, also where an open transaction
+// holds it.
+func (c *claim) firsts() errand {
 	retries, fresh := lane{from: c.trail.retries.mark}, lane{from: c.trail.fresh.mark}
 	retryLevels, retryTimes, retryIDs := retries.places()
 	freshLevels, freshTimes, freshIDs := fresh.places()
-	var seen [2][levels]position
-	err := t.each(func(rows *sql.Rows) error {
+	c.seen = [2][levels]position{}
+	return errand{func(rows *sql.Rows) error {
 		var number, priority int
 		var at sqlkit.Time
 		var id int64
 		err := rows.Scan(&number, &priority, &at, &id)
-		seen[number][levelOf(priority)] = position{time.Time(at), id}
+		c.seen[number][levelOf(priority)] = position{time.Time(at), id}
 		return err
 	}, `
 		SELECT 0, place.priority, first.retry_at, first.id
@@ -255,17 +293,7 @@ func (c *claim) look(t *txn) error {
 			ORDER BY jobs.run_at, jobs.id
 			LIMIT 1
 		) AS first`,
-		c.Queue, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs)
-	if err != nil {
-		return err
-	}
-	c.retries, c.fresh = begin(seen[0], t.now), begin(seen[1], t.now)
-	t.s.trails.change(c.Queue, c.trail, func(kept *trail) {
-		kept.retries.mark = moved(kept.retries.mark, seen[0], c.horizon)
-		kept.fresh.mark = moved(kept.fresh.mark, seen[1], c.horizon)
-		kept.looked = time.Now()
-	})
-	return nil
+		[]any{c.Queue, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs}}
 }
 
 // begin is the lane from the first jobs that are due in it.
@@ -326,7 +354,7 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 		jobs[i], ids[i] = e.Job, e.ID
 		c.leases = append(c.leases, e.Lease())
 	}
-	_, err := t.exec(`
+	err := t.last(`
 		UPDATE {schema}.jobs
 		SET state = 'in_flight',
 			token = token + 1,

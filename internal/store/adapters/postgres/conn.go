@@ -29,8 +29,12 @@ type openings struct {
 // An opening is how a transaction begins, and on whose connections.
 type opening struct {
 	db       *sqlx.DB
-	text     string
-	prepares bool // its statements are planned once in a session
+	begin    string
+	ask      string // for the row
+	prepares bool   // its statements are planned once in a session
+
+	// What else goes with it if it can, and whether nothing is expected to come after that. It may be nil.
+	ahead func() (first errand, only bool)
 }
 
 // A setting is one of the server's, for a session or a transaction of the store.
@@ -83,25 +87,24 @@ func (s *Store) openings(o Options) openings {
 		fmt.Fprintf(&free, "SET LOCAL %s = on; ", way)
 	}
 	const each = `SET LOCAL plan_cache_mode = auto; ` // each statement is planned for its arguments
-	writing := func(also string) string {
-		return `
-		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ` + settings.String() + also + `
-		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),` + snapshot
-	}
-	claiming := `
-		BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ` + settings.String() + `
-		SELECT clock_timestamp(), statement_timestamp(),` + snapshot
-	reading := func(also string) string {
-		return `
-		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + settings.String() + also + `
-		SELECT clock_timestamp(), statement_timestamp(), 0, 0`
-	}
+	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; `
+	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !o.Pooled
+	write := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),` + snapshot}
+	claim := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
+		SELECT clock_timestamp(), statement_timestamp(),` + snapshot}
+	get := opening{db: s.db, begin: reads + settings.String(), prepares: own, ask: `
+		SELECT clock_timestamp(), statement_timestamp(), 0, 0`}
+	beat := write
+	beat.db = s.beats
+	once := func(with opening, also string) opening {
+		with.begin, with.prepares = with.begin+also, false
+		return with
+	}
 	return openings{
-		write: opening{s.db, writing(``), own}, beat: opening{s.beats, writing(``), own},
-		claim: opening{s.db, claiming, own}, get: opening{s.db, reading(``), own},
-		bulk: opening{s.db, writing(each), false}, page: opening{s.db, reading(each), false},
-		count: opening{s.db, reading(each + free.String()), false},
+		write: write, beat: beat, claim: claim, get: get,
+		bulk: once(write, each), page: once(get, each), count: once(get, each+free.String()),
 	}
 }
 
@@ -171,13 +174,15 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 	}
 	defer t.end()
 	if answer, err = run(t); err != nil {
-		return none, ours(t.ifSilent(err))
+		return none, ours(t.noted(err))
 	}
 	if err := ctx.Err(); err != nil {
 		return none, ours(err)
 	}
-	if err := t.commit(); err != nil {
-		return none, committed(t.ifSilent(err))
+	if t.open {
+		if err := t.commit(); err != nil {
+			return none, committed(t.noted(err))
+		}
 	}
 	return answer, nil
 }
@@ -185,9 +190,10 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 // errSilent is the end of a transaction that the server should have ended long ago, by its time-outs.
 var errSilent = errors.New("the server is silent")
 
-// ifSilent is the error, or errSilent if it came because the transaction was out of time. It notes if the server did not even
-// answer when it was asked to cancel.
-func (t *txn) ifSilent(err error) error {
+// noted is the error, or errSilent if it came because the transaction was out of time. It notes if the server did not even
+// answer when it was asked to cancel, and if a statement was prepared for tables that are others now: it is of no use any more.
+func (t *txn) noted(err error) error {
+	t.stale = codeOf(err) == codeStalePlan
 	var network *net.OpError
 	overdue := errors.Is(context.Cause(t.ctx), errSilent)
 	t.silent = overdue || errors.As(err, &network) && network.Timeout()
@@ -208,12 +214,13 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		t := &txn{s: s, tx: conn, conn: conn, open: true}
 		t.ctx, t.cancel = context.WithTimeoutCause(ctx, s.options.Timeout+lingering, errSilent)
 		if err = prepares(conn, with.prepares); err == nil {
-			err = t.start(with.text)
+			err = t.start(with)
 		}
 		if err == nil {
+			t.open = !t.whole
 			return t, nil
 		}
-		err = t.ifSilent(err)
+		err = t.noted(err)
 		t.end()
 		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > s.options.MaxConns {
 			return nil, err
@@ -222,14 +229,20 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 }
 
 // start sends the opening, and learns what time it is.
-func (t *txn) start(opening string) error {
+func (t *txn) start(with opening) error {
+	var database, arrived time.Time
+	message, scans, err := t.compose(with, func(rows *sql.Rows) error {
+		return rows.Scan(&database, &arrived, &t.xmin, &t.xmax)
+	})
+	if err != nil {
+		return err
+	}
 	n := t.s.now
 	before := n.read(time.Time{}) // of an injected clock
 	t.sent = time.Now()
 	t.s.trips.transactions.Add(1)
-	var database, arrived time.Time
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&database, &arrived, &t.xmin, &t.xmax) }, opening)
-	if err != nil {
+	t.s.trips.messages.Add(1)
+	if err := sqlkit.EachOf(t.ctx, t.tx, scans, message); err != nil {
 		return err
 	}
 	t.now, t.asOf = n.get(database), before
@@ -243,6 +256,9 @@ func (t *txn) start(opening string) error {
 // that the answer is known if the server gives it in time.
 func (t *txn) commit() error {
 	var text strings.Builder
+	if t.final != "" {
+		text.WriteString(t.final + `; `)
+	}
 	now, later := t.s.herald.sort(t.woken)
 	for _, queue := range now {
 		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, queue)) + `); `)
@@ -289,6 +305,9 @@ func (t *txn) end() {
 				t.s.forget()
 			}
 		}
+	}
+	if t.stale {
+		discard(t.conn)
 	}
 	t.cancel()
 	_ = t.conn.Close()

@@ -160,6 +160,7 @@ type trail struct {
 	fresh, retries places
 	looked         time.Time // from the marks, by the process's own monotonic clock
 	short          bool      // the latest claim found less than it asked for
+	told           bool      // jobs have become claimable since the latest look, as far as the store was told
 	age            int       // which forgetting it has come after
 }
 
@@ -202,6 +203,17 @@ func (t *trails) forget() {
 	defer t.mu.Unlock()
 	clear(t.queue)
 	t.age++
+}
+
+// tell notes that jobs of the queues have become claimable.
+func (t *trails) tell(queues []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range queues {
+		if found, ok := t.queue[q]; ok {
+			found.told = true
+		}
+	}
 }
 
 // change applies what a claim has learned that began with the given copy.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -126,11 +127,22 @@ func (s *meteredStmt) count(ctx context.Context, args []driver.NamedValue) {
 	s.c.run(ctx, `DEALLOCATE measured`)
 }
 
-// count adds what the statement visits, if it is about the store's tables: openings and commits are not.
+// executed is what openings and commits execute on their way.
+var executed = regexp.MustCompile(`(?s)EXECUTE jq_\d+ \(.*\)`)
+
+// count adds what the statement visits, if it is about the store's tables, or executes one that is.
 func (c *meteredConn) count(ctx context.Context, query string, args []driver.NamedValue) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	if c.m.counting && strings.Contains(query, c.m.schema+".") {
+	switch inside := executed.FindString(query); {
+	case !c.m.counting || strings.HasPrefix(query, "PREPARE "):
+	case strings.HasPrefix(query, "BEGIN") && inside != "":
+		c.run(ctx, `BEGIN`)
+		c.visits(ctx, inside, nil)
+		c.run(ctx, `ROLLBACK`)
+	case inside != "":
+		c.visits(ctx, inside, nil)
+	case strings.Contains(query, c.m.schema+"."):
 		c.visits(ctx, query, args)
 	}
 }

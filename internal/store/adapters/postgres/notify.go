@@ -160,6 +160,12 @@ func (h *hub) run() {
 	}
 }
 
+// Tell is that of wake.Hub, and tells the claims to come.
+func (h *hub) Tell(queues ...string) {
+	h.s.trails.tell(queues)
+	h.Hub.Tell(queues...)
+}
+
 // Close is that of wake.Hub, and waits for the goroutine.
 func (h *hub) Close() {
 	h.Hub.Close()

@@ -277,7 +277,7 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	return tx, nil
 }
 
-// sql is the statement for this store's schema. What callers give never becomes a part of a statement's text.
+// sql is the statement for this store's schema. What callers give never becomes a part of a statement that is planned.
 func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "{schema}", s.schema) }
 
 // DB opens callers' transactions, for InTx. It is closed with the store.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -22,7 +23,8 @@ type session struct {
 	prepares bool                 // in the present transaction
 	seen     map[string]bool      // statements that came once
 	prepared map[string]statement // those that came again
-	stale    bool                 // the server has other tables now
+	named    map[string]string    // the names of those that texts execute, empty for one that came once
+	names    int                  // that were given
 }
 
 // atStart are the settings of a session. A prepared statement is planned at once for whatever its arguments will be.
@@ -70,7 +72,10 @@ type statement interface {
 }
 
 func newSession(conn driver.Conn, l *line) *session {
-	return &session{connection: conn.(connection), line: l, seen: map[string]bool{}, prepared: map[string]statement{}}
+	return &session{
+		connection: conn.(connection), line: l,
+		seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{},
+	}
 }
 
 // prepares says of the connection whether the statements that follow are prepared.
@@ -92,27 +97,27 @@ func (s *session) ResetSession(ctx context.Context) error {
 // QueryContext is part of driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	stmt, err := s.statement(ctx, query, args)
-	if err != nil {
-		return nil, s.noted(err)
-	}
-	if stmt == nil {
+	switch {
+	case err != nil:
+		return nil, err
+	case stmt == nil:
 		return s.connection.QueryContext(ctx, query, args)
+	default:
+		return stmt.QueryContext(ctx, args)
 	}
-	rows, err := stmt.QueryContext(ctx, args)
-	return rows, s.noted(err)
 }
 
 // ExecContext is part of driver.ExecerContext.
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	stmt, err := s.statement(ctx, query, args)
-	if err != nil {
-		return nil, s.noted(err)
-	}
-	if stmt == nil {
+	switch {
+	case err != nil:
+		return nil, err
+	case stmt == nil:
 		return s.connection.ExecContext(ctx, query, args)
+	default:
+		return stmt.ExecContext(ctx, args)
 	}
-	result, err := stmt.ExecContext(ctx, args)
-	return result, s.noted(err)
 }
 
 // statement is the prepared one, or nil where the text is to be sent.
@@ -135,12 +140,28 @@ func (s *session) statement(ctx context.Context, query string, args []driver.Nam
 	return s.prepared[query], nil
 }
 
-// noted passes the error on. A statement that was prepared for the tables as they were is of no use any more, nor are others.
-func (s *session) noted(err error) error {
-	s.stale = s.stale || codeOf(err) == codeStalePlan
-	return err
+// name is the name by which a text can execute the query, or empty where the query is to be sent by itself.
+func (s *session) name(ctx context.Context, query string) (string, error) {
+	if !s.prepares {
+		return "", nil
+	}
+	name, came := s.named[query]
+	if name != "" {
+		return name, nil
+	}
+	if !came {
+		s.named[query] = ""
+		return "", nil
+	}
+	s.names++
+	name = "jq_" + strconv.Itoa(s.names)
+	if _, err := s.connection.ExecContext(ctx, `PREPARE `+name+` AS `+query, nil); err != nil {
+		return "", err
+	}
+	s.named[query] = name
+	return name, nil
 }
 
 // IsValid is part of driver.Validator: a connection that is not is used no more. The driver sees no harm in one on which it has
 // cancelled a prepared statement.
-func (s *session) IsValid() bool { return !s.stale && s.line.lasts() && s.connection.IsValid() }
+func (s *session) IsValid() bool { return s.line.lasts() && s.connection.IsValid() }

@@ -40,8 +40,8 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 	}
 	t := &txn{ctx: ctx, s: w.s, tx: w.tx, strict: true}
 	// The transaction has its number before it reads the clock, as the store's own have.
-	err := t.start(`
-		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(), 0, 0`)
+	err := t.start(opening{ask: `
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(), 0, 0`})
 	if err != nil {
 		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
 	}

@@ -25,6 +25,11 @@ type txn struct {
 	cancel func()     // lets go of its context, likewise
 	open   bool       // it was begun, and has not been committed
 	silent bool       // the server does not answer
+	stale  bool       // it has other tables now than those for which the session has prepared its statements
+
+	ahead bool   // what can go with the opening did
+	whole bool   // and the COMMIT as well
+	final string // goes with the COMMIT
 
 	sent       time.Time // when the opening was sent, by the process's own clock
 	asOf       time.Time // every transaction with a number from xmax on reads a later time, or the same
