@@ -16,9 +16,9 @@ import (
 // FetchAndClaim is part of the contract. A claim whose answer to the commit was lost is released behind the call.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	var c claim
-	with, hopeful := s.with.claim, false
+	with, hopeful := s.with.write, false
 	with.ahead = func() (first errand, only bool) {
-		c = claim{ClaimRequest: req, trail: s.trails.get(req.Queue)}
+		c = claim{ClaimRequest: req, trail: s.trails.get(req.Queue), horizon: s.horizon.known()}
 		if c.mustLook() {
 			first = c.firsts()
 		}
@@ -87,13 +87,16 @@ type lane struct {
 
 // run takes what is due, the retries first.
 func (c *claim) run(t *txn) ([]store.Job, error) {
-	var setBack bool
-	if c.horizon, c.stuck, setBack = t.s.horizon.note(t.asOf, t.xmin, t.xmax, t.sent); setBack {
+	horizon, stuck, setBack := t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent)
+	if setBack {
 		t.s.forget()
 		c.trail, t.ahead = t.s.trails.get(c.Queue), false
 		if c.missed = t.whole; c.missed {
 			return nil, nil
 		}
+	}
+	if c.stuck = stuck; !t.ahead { // a look that was made before knows nothing of what has ended since
+		c.horizon = horizon
 	}
 	c.fresh.from, c.retries.from = c.trail.fresh.start(), c.trail.retries.start()
 	if t.ahead || c.mustLook() {

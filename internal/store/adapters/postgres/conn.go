@@ -20,10 +20,10 @@ import (
 )
 
 // Openings are what begins the store's transactions, in one message each. The row that answers has four columns: the present,
-// when the message had arrived, and the bounds of the snapshot.
+// when the message had arrived, the number of the first transaction that has not ended, and that of this one.
 type openings struct {
-	write, beat, claim, get opening // for statements that come again and again
-	bulk, page, count       opening // for statements made for a filter
+	write, beat, get  opening // for statements that come again and again
+	bulk, page, count opening // for statements made for a filter
 }
 
 // An opening is how a transaction begins, and on whose connections.
@@ -71,12 +71,9 @@ var costly = []string{
 // openings writes them out. Heartbeats have connections of their own: they wait behind no other call. The store's own sessions
 // have the settings. A proxy's sessions are everybody's: each transaction brings the settings along, and prepares nothing.
 //
-// A writer has its transaction id before it reads the clock: what it makes due by that time can then not appear before a
-// moment at which every older transaction had ended (see cursor.go). A claim makes nothing due.
+// A writer has its number before it reads the clock: what it makes due by that time can then not appear before a moment at
+// which every transaction with a lower number had ended (see cursor.go).
 func (s *Store) openings(o Options) openings {
-	const snapshot = `
-			pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint
-		FROM pg_current_snapshot() AS snapshot`
 	var settings, free strings.Builder
 	if o.Pooled {
 		for _, one := range o.settings() {
@@ -91,9 +88,8 @@ func (s *Store) openings(o Options) openings {
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !o.Pooled
 	write := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
-		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),` + snapshot}
-	claim := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
-		SELECT clock_timestamp(), statement_timestamp(),` + snapshot}
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
+			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint`}
 	get := opening{db: s.db, begin: reads + settings.String(), prepares: own, ask: `
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0`}
 	beat := write
@@ -103,7 +99,7 @@ func (s *Store) openings(o Options) openings {
 		return with
 	}
 	return openings{
-		write: write, beat: beat, claim: claim, get: get,
+		write: write, beat: beat, get: get,
 		bulk: once(write, each), page: once(get, each), count: once(get, each+free.String()),
 	}
 }
@@ -232,7 +228,7 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 func (t *txn) start(with opening) error {
 	var database, arrived time.Time
 	message, scans, err := t.compose(with, func(rows *sql.Rows) error {
-		return rows.Scan(&database, &arrived, &t.xmin, &t.xmax)
+		return rows.Scan(&database, &arrived, &t.xmin, &t.number)
 	})
 	if err != nil {
 		return err

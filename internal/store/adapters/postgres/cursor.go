@@ -17,9 +17,11 @@ import (
 //
 // What makes the mark exact. A job becomes claimable by time at its due time, which is never before the now of the
 // transaction that wrote it. That now is read after the transaction has its number. So once every transaction has ended that
-// was numbered before some moment, nothing due before that moment can appear any more: that is the horizon. A mark moves to
-// the first job that is seen claimable from the old mark on, where a job counts as such that an open transaction has
-// claimed, since that may roll back; and never beyond the horizon.
+// was numbered before some moment, nothing due before that moment can appear any more: that is the horizon. Whoever asks has to
+// take a number for it: the upper bound of a snapshot is not the next number, but one behind the last that has ended, and may
+// be that of a transaction which goes on. A mark moves to the first job that is seen claimable from the old mark on, where a
+// job counts as such that an open transaction has claimed, since that may roll back; and never beyond the horizon as it was known
+// before the look.
 //
 // A cursor goes no further than the horizon either, and then misses nothing at all, not even the order. Only while a
 // transaction that writes stays open for long, so that the horizon stands still, does the cursor go on without it. What then
@@ -75,16 +77,16 @@ type horizon struct {
 	told   time.Time  // when it was, by the process's own monotonic clock
 }
 
-// A pair says that transactions with numbers from xmax on read the moment at, or a later one.
+// A pair says that transactions with that number, or a higher one, read the moment at, or a later one.
 type pair struct {
-	at   time.Time
-	xmax int64
-	seen time.Time // by the process's own monotonic clock
+	at     time.Time
+	number int64
+	seen   time.Time // by the process's own monotonic clock
 }
 
-// note learns from a snapshot that was asked for at the time sent by the process's own clock. It returns the horizon; whether
-// it stands still; and whether the database's clock was set back, after which no place can be trusted.
-func (h *horizon) note(at time.Time, xmin, xmax int64, sent time.Time) (past time.Time, stuck, setBack bool) {
+// note learns from a transaction that was begun at the time sent by the process's own clock. It returns the horizon; whether it
+// stands still; and whether the database's clock was set back, after which no place can be trusted.
+func (h *horizon) note(at time.Time, xmin, number int64, sent time.Time) (past time.Time, stuck, setBack bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seen := time.Now()
@@ -94,9 +96,9 @@ func (h *horizon) note(at time.Time, xmin, xmax int64, sent time.Time) (past tim
 	}
 	if at.After(h.latest) {
 		h.latest, h.told = at, seen
-		h.pairs = append(h.pairs, pair{at, xmax, seen})
+		h.pairs = append(h.pairs, pair{at, number, seen})
 	}
-	for len(h.pairs) > 0 && h.pairs[0].xmax <= xmin {
+	for len(h.pairs) > 0 && h.pairs[0].number <= xmin {
 		h.past = h.pairs[0].at
 		h.pairs = h.pairs[1:]
 	}
@@ -104,6 +106,13 @@ func (h *horizon) note(at time.Time, xmin, xmax int64, sent time.Time) (past tim
 		h.thin()
 	}
 	return h.past, len(h.pairs) > 0 && seen.Sub(h.pairs[0].seen) > stuckFor, false
+}
+
+// known is the horizon, as far as it is known.
+func (h *horizon) known() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.past
 }
 
 // thin forgets every other moment.

@@ -4,9 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -82,6 +84,26 @@ func TestLateCommitIsFound(t *testing.T) {
 	}
 	require.NoError(t, tx.Commit())
 	claimedByALook(t, s, late)
+}
+
+// TestLoneWriterIsWaitedFor commits a job when nothing else writes in the server: until then the upper bound of each snapshot is
+// the number of the very transaction that is waited for.
+func TestLoneWriterIsWaitedFor(t *testing.T) {
+	shown := clock.NewMock()
+	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, &Options{Clock: shown})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	late := enqueue(t, s.InTx(tx), 1)[0]
+	for range 5 {
+		shown.Add(time.Second)
+		require.Empty(t, claimN(t, s, 1))
+	}
+	require.NoError(t, tx.Commit())
+	jobs := claimN(t, s, 1)
+	require.Len(t, jobs, 1)
+	assert.Equal(t, late, jobs[0].ID)
 }
 
 // TestRolledBackClaimIsFound lets another session hold jobs, as a claim does, and give them back when the cursor is past them.

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"context"
+	"database/sql/driver"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +164,65 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 		require.NoError(t, change.Commit())
 		assert.Equal(t, 1, <-claimed)
 		assert.Len(t, claimN(t, s, 2), 1)
+	}
+}
+
+// A slowConn is a connection on which something else happens between a look and its answer.
+type slowConn struct {
+	connection
+	meanwhile *func()
+}
+
+// QueryContext is part of driver.QueryerContext.
+func (c *slowConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.connection.QueryContext(ctx, query, args)
+	if f := *c.meanwhile; f != nil && strings.Contains(query, "LOCK TABLE") {
+		*c.meanwhile = nil
+		f()
+	}
+	return rows, err
+}
+
+// A transaction ends after a look, and another claim has learned of it before the answer is there.
+func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
+	t.Parallel()
+	for _, told := range []bool{false, true} {
+		shown := clock.NewMock()
+		s := openStore(t, Options{Clock: shown})
+		var meanwhile func()
+		wrapped(t, s, func(c connection) connection { return &slowConn{c, &meanwhile} })
+		for range 4 {
+			require.Empty(t, claimN(t, s, 1))
+		}
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		enqueue(t, s.InTx(tx), 1)
+		shown.Add(time.Second)
+		another := func() {
+			jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "other", Limit: 1, Worker: "w", TTL: time.Minute})
+			require.NoError(t, err)
+			require.Empty(t, jobs)
+		}
+		another()
+		inQueue(s, func(q *trail) { q.told = told })
+		took := 0
+		meanwhile = func() {
+			require.Eventually(t, func() bool {
+				var looking int
+				err := s.callers.GetContext(t.Context(), &looking, `
+					SELECT count(*)
+					FROM pg_stat_activity
+					WHERE application_name = $1 AND state = 'active' AND query LIKE 'BEGIN%LOCK TABLE%'`, s.options.Schema)
+				return err == nil && looking == 0
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, tx.Commit())
+			another()
+		}
+		for range 2 {
+			took += len(claimN(t, s, 1))
+		}
+		require.Nil(t, meanwhile, "no look has gone with an opening")
+		assert.Equal(t, 1, took)
 	}
 }
 

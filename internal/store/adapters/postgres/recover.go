@@ -42,7 +42,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 // lease ends no earlier than the now of who gave or extended it, so what holds of due jobs holds of leases.
 func (m *leaseMark) look(t *txn) (position, error) {
 	from, age := m.get()
-	horizon, _, setBack := t.s.horizon.note(t.asOf, t.xmin, t.xmax, t.sent)
+	horizon, _, setBack := t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent)
 	if setBack {
 		t.s.forget()
 		from, age = m.get()

@@ -31,9 +31,10 @@ type txn struct {
 	whole bool   // and the COMMIT as well
 	final string // goes with the COMMIT
 
-	sent       time.Time // when the opening was sent, by the process's own clock
-	asOf       time.Time // every transaction with a number from xmax on reads a later time, or the same
-	xmin, xmax int64     // every transaction with a number below xmin has ended
+	sent   time.Time // when the opening was sent, by the process's own clock
+	asOf   time.Time // every transaction that has this one's number, or a higher one, reads a later time, or the same
+	number int64     // of this one, 0 if it can not write
+	xmin   int64     // every transaction with a lower number has ended
 }
 
 // exec runs a statement and returns how many rows it changed.
