@@ -90,7 +90,9 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 	horizon, stuck, setBack := t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent)
 	if setBack {
 		t.s.forget()
-		c.trail, t.ahead = t.s.trails.get(c.Queue), false
+	}
+	if trail := t.s.trails.get(c.Queue); trail.age != c.trail.age { // forgotten, by this claim or another
+		c.trail, t.ahead = trail, false
 		if c.missed = t.whole; c.missed {
 			return nil, nil
 		}
