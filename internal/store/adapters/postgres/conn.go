@@ -94,13 +94,13 @@ func (s *Store) openings(o Options) openings {
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0`}
 	beat := write
 	beat.db = s.beats
-	once := func(with opening, also string) opening {
+	anew := func(with opening, also string) opening {
 		with.begin, with.prepares = with.begin+also, false
 		return with
 	}
 	return openings{
 		write: write, beat: beat, get: get,
-		bulk: once(write, each), page: once(get, each), count: once(get, each+free.String()),
+		bulk: anew(write, each), page: anew(get, each), count: anew(get, each+free.String()),
 	}
 }
 

@@ -153,14 +153,7 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 			assert.NoError(t, err)
 			claimed <- len(jobs)
 		}()
-		require.Eventually(t, func() bool {
-			var waiting int
-			err := s.callers.GetContext(t.Context(), &waiting, `
-				SELECT count(*)
-				FROM pg_stat_activity
-				WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
-			return err == nil && waiting == 1
-		}, time.Minute, time.Millisecond)
+		awaitWaiting(t, s, 1, time.Minute)
 		require.NoError(t, change.Commit())
 		assert.Equal(t, 1, <-claimed)
 		assert.Len(t, claimN(t, s, 2), 1)

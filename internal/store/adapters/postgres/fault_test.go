@@ -118,6 +118,19 @@ func (k killer) end(t *testing.T, s *Store, which string) (n int) {
 	return n
 }
 
+// awaitWaiting waits until so many sessions of the store's schema wait for a lock.
+func awaitWaiting(t *testing.T, s *Store, want int, within time.Duration) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var n int
+		err := s.callers.Get(&n, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
+		return err == nil && n == want
+	}, within, time.Millisecond)
+}
+
 // TestDeadlockIsRetried lets two calls lock two keys in opposite orders, by way of a caller's transaction. A third one keeps both
 // waiting until the circle is complete: a server looks for circles once in each wait.
 func TestDeadlockIsRetried(t *testing.T) {
@@ -128,17 +141,6 @@ func TestDeadlockIsRetried(t *testing.T) {
 		tx, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		return tx
-	}
-	waiting := func(want int) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			var n int
-			err := s.db.Get(&n, `
-				SELECT count(*)
-				FROM pg_stat_activity
-				WHERE application_name = $1 AND wait_event_type = 'Lock'`, s.options.Schema)
-			return err == nil && n == want
-		}, 5*time.Second, time.Millisecond)
 	}
 	third, tx := begin(), begin()
 	_, err := s.InTx(third).Ack(t.Context(), acksOf(held[:1]))
@@ -152,10 +154,10 @@ func TestDeadlockIsRetried(t *testing.T) {
 	var outcomes []store.Outcome
 	var ours error
 	wait.Go(func() { outcomes, ours = s.Ack(context.Background(), acksOf(held)) }) // waits for the first, then for the second
-	waiting(1)
+	awaitWaiting(t, s, 1, 5*time.Second)
 	theirs := make(chan error, 1)
 	go func() { _, err := s.InTx(tx).Ack(context.Background(), acksOf(held[:1])); theirs <- err }()
-	waiting(2)
+	awaitWaiting(t, s, 2, 5*time.Second)
 	require.NoError(t, third.Rollback())
 	require.NoError(t, <-theirs)
 	require.NoError(t, tx.Commit())

@@ -39,9 +39,7 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 		return none, err
 	}
 	t := &txn{ctx: ctx, s: w.s, tx: w.tx, strict: true}
-	// The transaction has its number before it reads the clock, as the store's own have.
-	err := t.start(opening{ask: `
-		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(), 0, 0`})
+	err := t.start(opening{ask: w.s.with.write.ask})
 	if err != nil {
 		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
 	}
