@@ -219,6 +219,28 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 	}
 }
 
+// Another claim has found the clock set back before the look is answered: what this one began from holds no longer.
+func TestALookWhosePlacesWereForgottenIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	for _, told := range []bool{false, true} {
+		s := openStore(t, Options{MaxConns: 1})
+		other := openStore(t, Options{Schema: s.options.Schema})
+		var meanwhile func()
+		wrapped(t, s, func(c connection) connection { return &slowConn{c, &meanwhile} })
+		for range 4 {
+			require.Empty(t, claimN(t, s, 1))
+		}
+		enqueue(t, other, 1)
+		inQueue(s, func(q *trail) {
+			q.fresh.mark[levelOf(0)] = position{at: time.Now().Add(time.Hour)}
+			q.told = told
+		})
+		meanwhile = s.forget
+		assert.Len(t, claimN(t, s, 1), 1)
+		require.Nil(t, meanwhile, "no look has gone with an opening")
+	}
+}
+
 // A look that fails has seen nothing, which does not mean that nothing is there.
 func TestALookThatFailsMovesNoMark(t *testing.T) {
 	t.Parallel()
