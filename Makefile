@@ -1,4 +1,4 @@
-.PHONY: help run test lint cover bench bench-alone bench-check bench-docs release clean
+.PHONY: help run test test-all lint cover bench bench-alone bench-check bench-docs release clean
 
 help: ## list what can be made
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -6,8 +6,11 @@ help: ## list what can be made
 run: ## watch the demo: a worker crashes, and no job is lost
 	@go run ./cmd/jq demo
 
-test: ## run every test under the race detector, and sum up what was tried
+test: ## run the tests under the race detector, and sum up what was tried: at most ten minutes on two cores
 	@scripts/test
+
+test-all: ## run what takes longer or needs more: killed processes, a pooler, the module of the peers
+	@scripts/test-all
 
 lint: ## check formatting, modules, vet and golangci-lint
 	@scripts/lint
