@@ -2,6 +2,8 @@ package pgtest
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +15,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// bouncerConfig pools by transaction: no session outlives one. Few servers stand behind many clients, so that they mix.
+// bouncerConfig pools by transaction: no session outlives one. Few servers stand behind many clients, so that they mix. A server
+// that refused is tried again soon, as where failover is meant.
 const bouncerConfig = `[databases]
 * = host=%s port=%d user=%s%s
 
@@ -22,9 +25,11 @@ listen_addr =
 listen_port = 6432
 unix_socket_dir = %s
 auth_type = any
+admin_users = postgres
 pool_mode = transaction
 default_pool_size = 8
 max_client_conn = 1000
+server_login_retry = 1
 ignore_startup_parameters = %s
 logfile = %s
 pidfile = %s
@@ -34,10 +39,23 @@ pidfile = %s
 // session starts with, it also drops what is named.
 func Bouncer(t T, dsn string, drops ...string) string {
 	t.Helper()
-	config, err := pq.NewConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return NewPooler(t, dsn, drops...).DSN
+}
+
+// A Pooler is a running PgBouncer.
+//
+// An operator who exchanges the server behind it calls Pause, PointAt, Resume: callers wait meanwhile, and no connection of theirs
+// breaks. After the death of the server PointAt alone does.
+type Pooler struct {
+	DSN string // leads through it
+
+	folder string
+	drops  []string
+}
+
+// NewPooler starts PgBouncer as [Bouncer] does.
+func NewPooler(t T, dsn string, drops ...string) *Pooler {
+	t.Helper()
 	program, err := bouncer()
 	if err != nil {
 		t.Fatal(err)
@@ -50,20 +68,13 @@ func Bouncer(t T, dsn string, drops ...string) string {
 	if err := handOver(folder); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(folder, "ini")
-	password := ""
-	if config.Password != "" {
-		password = " password=" + config.Password
-	}
-	text := fmt.Sprintf(bouncerConfig, config.Host, config.Port, config.User, password,
-		folder, strings.Join(append(drops, "extra_float_digits"), ", "), filepath.Join(folder, "log"), filepath.Join(folder, "pid"))
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	p := &Pooler{folder: folder, drops: append(drops, "extra_float_digits")}
+	config, err := p.configure(dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := handOver(file); err != nil { // a strict umask lets nobody else read it
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "--quiet", file)
+	p.DSN = fmt.Sprintf("host=%s port=6432 user=%s dbname=%s sslmode=disable", folder, config.User, config.Database)
+	cmd := exec.Command(program, "--quiet", p.file())
 	cmd.Dir = folder
 	asOther(cmd)
 	if err := cmd.Start(); err != nil {
@@ -77,7 +88,55 @@ func Bouncer(t T, dsn string, drops ...string) string {
 		said, _ := os.ReadFile(filepath.Join(folder, "log"))
 		t.Fatal(fmt.Errorf("PgBouncer does not answer: %w\n%s", err, said))
 	}
-	return fmt.Sprintf("host=%s port=6432 user=%s dbname=%s sslmode=disable", folder, config.User, config.Database)
+	return p
+}
+
+func (p *Pooler) file() string { return filepath.Join(p.folder, "ini") }
+
+// configure writes the file that leads to the server.
+func (p *Pooler) configure(dsn string) (pq.Config, error) {
+	config, err := pq.NewConfig(dsn)
+	if err != nil {
+		return config, err
+	}
+	password := ""
+	if config.Password != "" {
+		password = " password=" + config.Password
+	}
+	text := fmt.Sprintf(bouncerConfig, config.Host, config.Port, config.User, password,
+		p.folder, strings.Join(p.drops, ", "), filepath.Join(p.folder, "log"), filepath.Join(p.folder, "pid"))
+	if err := os.WriteFile(p.file(), []byte(text), 0o644); err != nil {
+		return config, err
+	}
+	return config, handOver(p.file()) // a strict umask lets nobody else read it
+}
+
+// Pause returns when no transaction is under way, and the connections to the server are closed. Callers wait until Resume.
+func (p *Pooler) Pause(ctx context.Context) error { return p.order(ctx, "PAUSE") }
+
+// Resume lets callers go on after Pause.
+func (p *Pooler) Resume(ctx context.Context) error { return p.order(ctx, "RESUME") }
+
+// PointAt leads to another server from now on, which has a database of the same name. A connection to the old server ends after
+// the transaction that it is in.
+func (p *Pooler) PointAt(ctx context.Context, dsn string) error {
+	if _, err := p.configure(dsn); err != nil {
+		return err
+	}
+	return p.order(ctx, "RELOAD")
+}
+
+// order tells it something on its console, which everybody may use.
+func (p *Pooler) order(ctx context.Context, what string) error {
+	db, err := sql.Open("postgres", fmt.Sprintf("host=%s port=6432 user=postgres dbname=pgbouncer sslmode=disable", p.folder))
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, what)
+	if err != nil {
+		err = fmt.Errorf("telling PgBouncer to %s: %w", what, err)
+	}
+	return errors.Join(err, db.Close())
 }
 
 // bouncer is the program, installed if need be.

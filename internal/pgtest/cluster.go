@@ -25,6 +25,8 @@ type Cluster struct {
 	bin     string
 	port    int
 	lock    *flock.Flock // held while the owner lives
+	primary *Cluster     // of a standby
+	crashed bool         // by Crash: what its processes held, the next start of the server lets go of
 }
 
 const prefix = "jq-pgtest-"
@@ -38,7 +40,10 @@ func parent() string {
 }
 
 // Start clears away what killed owners have left, and starts a cluster.
-func Start(ctx context.Context, o Options) (*Cluster, error) {
+func Start(ctx context.Context, o Options) (*Cluster, error) { return begin(ctx, o, (*Cluster).initdb) }
+
+// begin starts a cluster whose data are made so.
+func begin(ctx context.Context, o Options, fill func(*Cluster, context.Context) error) (*Cluster, error) {
 	bin, err := binaries(ctx)
 	if err != nil {
 		return nil, err
@@ -49,13 +54,13 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{options: o, folder: folder, bin: bin, lock: flock.New(filepath.Join(folder, "owner"))}
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, fill); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a Postgres for tests in %s: %w", folder, err), c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) start(ctx context.Context, fill func(*Cluster, context.Context) error) error {
 	if err := c.lock.Lock(); err != nil {
 		return err
 	}
@@ -65,12 +70,17 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.options.prepare(c); err != nil {
 		return err
 	}
-	args := []string{"--pgdata", c.data(), "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"}
-	if err := c.run(ctx, "initdb", append(args, c.options.initdb(c)...)...); err != nil {
+	c.DSN, c.TCP = c.options.dsns(c)
+	if err := fill(c, ctx); err != nil {
 		return err
 	}
-	c.DSN, c.TCP = c.options.dsns(c)
 	return c.Revive(ctx)
+}
+
+// initdb makes the data of a server that has none yet.
+func (c *Cluster) initdb(ctx context.Context) error {
+	args := []string{"--pgdata", c.data(), "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"}
+	return c.run(ctx, "initdb", append(args, c.options.initdb(c)...)...)
 }
 
 // Kill ends the server's processes at once: nobody is asked, and nothing more is written.
@@ -86,21 +96,28 @@ func (c *Cluster) KillSession(ctx context.Context, pid int) error {
 
 // Revive starts the server on the data that it has left, and waits until it answers.
 func (c *Cluster) Revive(ctx context.Context) error {
-	return c.run(ctx, "pg_ctl", "start", "--wait", "--silent", "--pgdata", c.data(), "--log", filepath.Join(c.folder, "log"),
+	err := c.run(ctx, "pg_ctl", "start", "--wait", "--silent", "--pgdata", c.data(), "--log", filepath.Join(c.folder, "log"),
 		"--options", "-c "+strings.Join(c.options.settings(c), " -c "))
+	if err == nil {
+		c.crashed = false
+	}
+	return err
 }
 
 // Running says whether the server is there, or about to be.
 func (c *Cluster) Running() bool {
 	_, err := os.Stat(filepath.Join(c.data(), "postmaster.pid"))
-	return err == nil
+	return err == nil && !c.crashed
 }
 
 // Stop stops the server and removes the folder.
 func (c *Cluster) Stop() error {
 	var err error
+	if c.crashed {
+		err = c.Revive(context.Background()) // its shared memory would stay
+	}
 	if c.Running() {
-		err = c.Kill(context.Background())
+		err = errors.Join(err, c.Kill(context.Background()))
 	}
 	return errors.Join(err, unmount(c.disk()), c.lock.Close(), os.RemoveAll(c.folder))
 }
@@ -129,8 +146,8 @@ func clearStale(bin string) {
 	folders, _ := filepath.Glob(filepath.Join(parent(), prefix+"*"))
 	for _, folder := range folders {
 		owner := filepath.Join(folder, "owner")
-		if _, err := os.Stat(owner); err != nil {
-			continue // it is being made, or is none
+		if info, err := os.Stat(owner); err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue // it is none, or its owner may be about to lock the file
 		}
 		lock := flock.New(owner)
 		if free, err := lock.TryLock(); err != nil || !free {

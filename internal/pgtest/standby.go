@@ -1,0 +1,264 @@
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lib/pq"
+)
+
+// Replication.
+//
+// [Cluster.Standby] starts a second server that streams from the first one. Commits do not wait for it until
+// [Cluster.Synchronous] says so. [Cluster.Detach] cuts it off from its primary and [Cluster.Attach] lets it stream again:
+// what the primary commits in between never reaches a standby that is promoted. A failover is Crash of the primary, then
+// Promote of the standby. Revive starts the old primary again, as a second server that knows nothing of the first.
+//
+// Options without Durable turn synchronous_commit off, and then no commit waits for a standby. Tests of synchronous replication
+// start their primary with Settings of synchronous_commit=on, or Durable.
+
+// replicationBound is how long a server may take to follow an order of this file.
+const replicationBound = time.Minute
+
+// Standby starts a server that streams from this one, and returns when it does. The caller stops it, before or after its primary.
+func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
+	if err := c.configure(ctx, "wal_keep_size", "1GB"); err != nil { // the log of as long as a test cuts the standby off
+		return nil, err
+	}
+	s, err := begin(ctx, c.options, func(s *Cluster, ctx context.Context) error { return s.copyOf(ctx, c) })
+	if err != nil {
+		return nil, err
+	}
+	if err := s.CaughtUp(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// copyOf makes the data a copy of the primary's, which goes on as its standby.
+func (c *Cluster) copyOf(ctx context.Context, primary *Cluster) error {
+	if err := c.run(ctx, "pg_basebackup", "--dbname", primary.DSN, "--pgdata", c.data(), "--checkpoint", "fast", "--no-sync",
+		"--write-recovery-conf"); err != nil {
+		return err
+	}
+	c.primary = primary
+	// The copy has what ALTER SYSTEM has set on the primary: above all, for which standbys commits wait.
+	text := "primary_conninfo = " + confQuoted(c.conninfo()) + "\nwal_retrieve_retry_interval = 100ms\n"
+	return os.WriteFile(filepath.Join(c.data(), "postgresql.auto.conf"), []byte(text), 0o600)
+}
+
+// conninfo is how a standby reaches its primary.
+func (c *Cluster) conninfo() string {
+	return c.primary.DSN + " application_name=" + c.standbyName()
+}
+
+// standbyName is the name under which the primary knows the standby.
+func (c *Cluster) standbyName() string { return filepath.Base(c.folder) }
+
+// confQuoted is the value as the server's configuration files take it.
+func confQuoted(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
+
+// Synchronous says whether commits on this server wait until a standby has them. When it returns, the next commit obeys. A commit
+// that waits already goes on waiting until a standby comes, or replication is no longer synchronous.
+func (c *Cluster) Synchronous(ctx context.Context, on bool) error {
+	names := ""
+	if on {
+		names = "*"
+	}
+	if err := c.configure(ctx, "synchronous_standby_names", names); err != nil {
+		return err
+	}
+	// Whether commits wait stands in shared memory, where the checkpointer writes it when it reads the configuration. A
+	// checkpoint may begin just before that, but not two.
+	return c.exec(ctx, `CHECKPOINT`, `CHECKPOINT`)
+}
+
+// Detach cuts a standby off from its primary. When it returns, the primary knows of no standby, and nothing more arrives.
+func (c *Cluster) Detach(ctx context.Context) error {
+	if err := c.configure(ctx, "primary_conninfo", ""); err != nil {
+		return err
+	}
+	err := c.until(ctx, "the standby receives nothing more", `SELECT count(*) = 0 FROM pg_stat_wal_receiver`)
+	if err != nil || !c.primary.Running() {
+		return err
+	}
+	return c.primary.until(ctx, "the primary has noticed that the standby is gone",
+		`SELECT count(*) = 0 FROM pg_stat_replication WHERE application_name = `+pq.QuoteLiteral(c.standbyName()))
+}
+
+// Attach undoes Detach, and returns when the standby has all that the primary had written.
+func (c *Cluster) Attach(ctx context.Context) error {
+	if err := c.configure(ctx, "primary_conninfo", c.conninfo()); err != nil {
+		return err
+	}
+	return c.CaughtUp(ctx)
+}
+
+// CaughtUp returns when a standby streams, and has replayed all that its primary has written until now. Where commits wait for
+// standbys, the primary then counts on this one.
+func (c *Cluster) CaughtUp(ctx context.Context) error {
+	var lsn string
+	if err := c.primary.get(ctx, &lsn, `SELECT pg_current_wal_insert_lsn()::text`); err != nil {
+		return err
+	}
+	// A standby receives what the primary has flushed. A commit flushes all before it, but only one that has written something.
+	if err := c.primary.exec(ctx, `
+		BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_logical_emit_message(true, 'pgtest', ''); COMMIT`); err != nil {
+		return err
+	}
+	return c.primary.until(ctx, "the standby has caught up", fmt.Sprintf(`
+		SELECT count(*) = 1
+		FROM pg_stat_replication
+		WHERE application_name = %s AND state = 'streaming' AND replay_lsn >= %s::pg_lsn
+			AND (sync_state = 'sync' OR current_setting('synchronous_standby_names') = '')`,
+		pq.QuoteLiteral(c.standbyName()), pq.QuoteLiteral(lsn)))
+}
+
+// Promote makes a standby a primary, and returns when it accepts writes. Its commits wait for no standby.
+func (c *Cluster) Promote(ctx context.Context) error {
+	return c.run(ctx, "pg_ctl", "promote", "--wait", "--silent", "--pgdata", c.data())
+}
+
+// WaitingCommits returns when at least so many commits wait for a standby, with the process ids of their sessions. None is found
+// where the commits are answered.
+func (c *Cluster) WaitingCommits(ctx context.Context, n int) (pids []int, err error) {
+	var found pq.Int64Array
+	err = c.poll(ctx, fmt.Sprintf("%d commits wait for a standby", n), func(db *sql.DB) (bool, error) {
+		err := db.QueryRowContext(ctx, `
+			SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).Scan(&found)
+		return len(found) >= n, err
+	})
+	for _, pid := range found {
+		pids = append(pids, int(pid))
+	}
+	return pids, err
+}
+
+// Crash ends all of the server's processes by SIGKILL, as a machine does that loses its power: none of them says goodbye to
+// anybody, as the sessions of a server do that ends by [Cluster.Kill].
+func (c *Cluster) Crash(ctx context.Context) error {
+	first, err := c.process()
+	if err != nil {
+		return err
+	}
+	var others pq.Int64Array
+	if err := c.get(ctx, &others, `SELECT array_agg(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`); err != nil {
+		return err
+	}
+	c.crashed = true
+	all := append([]int64{int64(first)}, others...) // the first one would start the others anew
+	for _, pid := range all {
+		process, err := os.FindProcess(int(pid))
+		if err == nil {
+			err = process.Kill()
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("killing process %d of the server: %w", pid, err)
+		}
+	}
+	return gone(ctx, all)
+}
+
+// gone waits until the processes have ended, and been waited for: the server refuses to start while its old one is there. Those
+// of a server that nobody has killed end when they notice that the first one is gone.
+func gone(ctx context.Context, pids []int64) error {
+	ctx, cancel := context.WithTimeout(ctx, replicationBound)
+	defer cancel()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for _, pid := range pids {
+		for {
+			process, err := os.FindProcess(int(pid))
+			if err != nil || process.Signal(syscall.Signal(0)) != nil {
+				break
+			}
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return fmt.Errorf("process %d of the server was killed, and is still there", pid)
+			}
+		}
+	}
+	return nil
+}
+
+// process is the id of the server's first process.
+func (c *Cluster) process() (int, error) {
+	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strconv.Atoi(line)
+}
+
+// configure changes a setting of a running server, and returns when every new session has it.
+func (c *Cluster) configure(ctx context.Context, name, value string) error {
+	if err := c.exec(ctx, `ALTER SYSTEM SET `+name+` = `+pq.QuoteLiteral(value), `SELECT pg_reload_conf()`); err != nil {
+		return err
+	}
+	return c.until(ctx, name+" is "+value, `SELECT current_setting('`+name+`') = `+pq.QuoteLiteral(value))
+}
+
+// until waits until the query says so.
+func (c *Cluster) until(ctx context.Context, what, query string) error {
+	return c.poll(ctx, what, func(db *sql.DB) (yes bool, err error) {
+		err = db.QueryRowContext(ctx, query).Scan(&yes)
+		return yes, err
+	})
+}
+
+// poll asks again and again, each time in a new session, which has the configuration of that moment.
+func (c *Cluster) poll(ctx context.Context, what string, ask func(db *sql.DB) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, replicationBound)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		yes := false
+		err := c.session(func(db *sql.DB) (err error) {
+			yes, err = ask(db)
+			return err
+		})
+		if yes && err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("waited in vain for this, of the server in %s: %s", c.folder, what), err)
+		}
+	}
+}
+
+func (c *Cluster) get(ctx context.Context, to any, query string) error {
+	return c.session(func(db *sql.DB) error { return db.QueryRowContext(ctx, query).Scan(to) })
+}
+
+// exec runs each statement by itself.
+func (c *Cluster) exec(ctx context.Context, statements ...string) error {
+	return c.session(func(db *sql.DB) error {
+		for _, one := range statements {
+			if _, err := db.ExecContext(ctx, one); err != nil {
+				return fmt.Errorf("%s: %w", one, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) session(do func(db *sql.DB) error) error {
+	db, err := sql.Open("postgres", c.DSN)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
