@@ -222,6 +222,9 @@ func (c *Client) CancelAll(ctx context.Context, filter Filter) (int, error) {
 // RequeueAll makes all finished jobs that match ready again, and returns how many those were: only such as had finished when
 // the call began. Jobs whose unique key another one holds stay as they are. An empty filter is refused.
 func (c *Client) RequeueAll(ctx context.Context, filter Filter) (int, error) {
+	if err := filter.CheckBulk(1); err != nil { // the age that is added below would hide that the filter is empty
+		return 0, err
+	}
 	began, err := c.now(ctx)
 	if err != nil {
 		return 0, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -56,6 +58,57 @@ func TestOptionsAreTakenFromWhoeverSaysThemFirst(t *testing.T) {
 	assert.Equal(t, []any{"here", -9, 0, time.Hour}, []any{byCall.Queue, byCall.Priority, byCall.MaxRetries, byCall.Timeout})
 	assert.Empty(t, byCall.Tags, "no tags are said by an empty list")
 	assert.Equal(t, jqtest.Epoch.Add(time.Hour), byCall.RunAt)
+}
+
+// D9: time.Until of a moment that has just passed is negative, and must not be refused.
+func TestDurationsThatAreOverWereRefused(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Delay: time.Hour, Timeout: time.Hour, UniqueFor: time.Hour}})
+	for _, over := range []time.Duration{-1, -time.Second, math.MinInt64} {
+		j := enqueued(t, s, client, welcome{"Ada"}, &jq.EnqueueOptions{
+			Delay: over, Timeout: over, Backoff: jq.Backoff{Base: over, Cap: over}, UniqueKey: fmt.Sprint(over), UniqueFor: over,
+		})
+		assert.Equal(t, []any{jqtest.Epoch, jq.Backoff{}}, []any{j.RunAt, j.Backoff}, "due at once, and retried at once")
+		assert.Equal(t, []any{time.Microsecond, time.Microsecond}, []any{j.Timeout, j.UniqueFor},
+			"zero would mean the server's timeout, and the life of the job")
+	}
+	short := enqueued(t, s, client, welcome{"Ada"}, &jq.EnqueueOptions{Timeout: time.Nanosecond, UniqueKey: "short", UniqueFor: time.Nanosecond})
+	assert.Equal(t, []any{time.Microsecond, time.Microsecond}, []any{short.Timeout, short.UniqueFor})
+
+	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Delay: -time.Second, RunAt: jqtest.Epoch})
+	require.ErrorContains(t, err, "delay and run_at exclude each other")
+	_, err = client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Delay: 11 * 365 * 24 * time.Hour})
+	require.ErrorContains(t, err, "delay must be 0 to 87600h0m0s")
+	_, err = s.Enqueue(t.Context(), jq.EnqueueRequest{Jobs: []jq.NewJob{{Queue: "q", Kind: "k", Payload: []byte("1"), Delay: -1}}})
+	require.ErrorContains(t, err, "delay must be 0 to 87600h0m0s", "the store takes durations as they are")
+}
+
+// RequeueAll adds an age to the filter, which must hide neither that it is empty nor that it is invalid.
+func TestRequeueAllTookAnEmptyFilter(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(&ticking{Store: s}, nil)
+	id := enqueued(t, s, client, welcome{"Ada"}, nil).ID
+	require.NoError(t, client.Cancel(t.Context(), id))
+	for field, filter := range map[string]jq.Filter{
+		"filter":       {},
+		"finished_for": {States: []jq.State{jq.Cancelled}, FinishedFor: -time.Second},
+	} {
+		_, err := client.RequeueAll(t.Context(), filter)
+		var invalid *jq.InvalidError
+		require.ErrorAs(t, err, &invalid, field)
+		assert.Equal(t, field, invalid.Field)
+	}
+	n, err := client.RequeueAll(t.Context(), jq.Filter{States: []jq.State{jq.Cancelled}})
+	require.NoError(t, err)
+	assert.Equal(t, 1, n, "what a filter matches is requeued all the same")
+}
+
+// A ticking store is a store whose time passes with each look at it, as real time does.
+type ticking struct{ *jqtest.Store }
+
+func (s *ticking) Count(ctx context.Context, filter jq.Filter) (jq.Counts, error) {
+	s.Advance(time.Second)
+	return s.Store.Count(ctx, filter)
 }
 
 func TestPayloadsAreKept(t *testing.T) {

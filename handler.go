@@ -250,13 +250,15 @@ var (
 // Never is an error that lets the job be tried no more: it is dead.
 func Never(err error) error { return &server.Wish{Form: store.Never, Err: orUnknown(err)} }
 
-// RetryAfter is an error that lets the job be tried again after exactly d, if retries are left.
+// RetryAfter is an error that lets the job be tried again after exactly d, if retries are left. A negative d means at once, as
+// time.Until says of a moment that has passed.
 func RetryAfter(d time.Duration, err error) error {
-	return &server.Wish{Form: store.After, Delay: d, Err: orUnknown(err)}
+	return &server.Wish{Form: store.After, Delay: max(0, d), Err: orUnknown(err)}
 }
 
-// Snooze puts the job off: it is ready again after d, and this run does not count as a failure.
-func Snooze(d time.Duration) error { return &server.Wish{Form: store.Snooze, Delay: d} }
+// Snooze puts the job off: it is ready again after d, and this run does not count as a failure. A negative d means at once, as
+// time.Until says of a moment that has passed.
+func Snooze(d time.Duration) error { return &server.Wish{Form: store.Snooze, Delay: max(0, d)} }
 
 // IsSnooze says whether the error is that of [Snooze]: middleware should not take it for a failure.
 func IsSnooze(err error) bool {

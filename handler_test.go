@@ -75,19 +75,38 @@ func TestReturnDecidesWhatBecomesOfTheJob(t *testing.T) {
 }
 
 func TestImpossibleWishesFailAndSaySo(t *testing.T) {
-	for _, err := range []error{jq.Snooze(-time.Second), jq.RetryAfter(-time.Second, errors.New("x"))} {
-		s := jqtest.NewStore(t)
-		added, enqueueErr := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
-		require.NoError(t, enqueueErr)
-		var h jq.Handlers
-		jq.Handle(&h, func(context.Context, *jq.Run, welcome) error { return err })
-		jobs, claimErr := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
-		require.NoError(t, claimErr)
-		outcome, runErr := h.RunJob(t.Context(), s, jobs[0])
-		require.NoError(t, runErr)
-		assert.Equal(t, added.ID, outcome.ID)
-		assert.Equal(t, jq.Failed, outcome.State, "the job must not stay in flight until its lease runs out")
+	for _, err := range []error{jq.Snooze(11 * 365 * 24 * time.Hour), jq.RetryAfter(11*365*24*time.Hour, errors.New("x"))} {
+		after := returning(t, err)
+		assert.Equal(t, jq.Retrying, after.Phase(), "the job must not stay in flight until its lease runs out")
+		assert.Contains(t, after.Error, "jq: invalid: delay must be 0 to 87600h0m0s")
 	}
+}
+
+// D9: Snooze(time.Until(t)) just after t failed the run, and killed a job that had no retries left.
+func TestSnoozeThatIsOverAlreadyKilledTheJob(t *testing.T) {
+	snoozed := returning(t, jq.Snooze(-time.Second))
+	assert.Equal(t, []any{jq.Ready, "", 0, jqtest.Epoch}, []any{snoozed.State, snoozed.Error, snoozed.Retries, snoozed.RunAt})
+
+	retried := returning(t, jq.RetryAfter(-time.Second, errors.New("mail server away")))
+	assert.Equal(t, []any{jq.Retrying, "mail server away", 1, jqtest.Epoch}, []any{retried.Phase(), retried.Error, retried.Retries, retried.RetryAt})
+	assert.EqualError(t, jq.Snooze(-time.Second), "jq: snooze for 0s")
+}
+
+// returning is a job with one retry after a run whose handler returned the error.
+func returning(t *testing.T, err error) jq.Job {
+	t.Helper()
+	s := jqtest.NewStore(t)
+	added := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: 1})
+	var h jq.Handlers
+	jq.Handle(&h, func(context.Context, *jq.Run, welcome) error { return err })
+	jobs, claimErr := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
+	require.NoError(t, claimErr)
+	require.Len(t, jobs, 1)
+	_, runErr := h.RunJob(t.Context(), s, jobs[0])
+	require.NoError(t, runErr)
+	after, getErr := s.Get(t.Context(), added.ID)
+	require.NoError(t, getErr)
+	return after.Job
 }
 
 func TestPayloadThatDoesNotFitIsAnError(t *testing.T) {

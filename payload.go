@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // A Payload is what a job is about. Its type names the kind of the job, so that the compiler checks who enqueues and who
@@ -37,6 +39,9 @@ func (r Raw) Kind() string { return r.Name }
 
 // EnqueueOptions say how a job is to be run. What is zero is left to the payload's own [Defaulter], then to the client's
 // [ClientOptions], then to what is written here.
+//
+// A duration that is over already, as time.Until says of a moment that has passed, is no mistake: a negative Delay or Backoff
+// means no wait, and a Timeout or UniqueFor of less than a microsecond is a microsecond.
 type EnqueueOptions struct {
 	// Queue is where the job waits: "default".
 	Queue string
@@ -120,11 +125,23 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 		o = o.or(d.Defaults())
 	}
 	o = o.or(client).or(EnqueueOptions{Queue: DefaultQueue, MaxRetries: DefaultMaxRetries, Backoff: DefaultBackoff})
+	if !o.RunAt.IsZero() && o.Delay != 0 {
+		return NewJob{}, &InvalidError{Item: item, Field: "delay", Rule: "and run_at exclude each other"}
+	}
 	return NewJob{
 		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: o.Priority, Tags: o.Tags, Trace: o.Trace,
-		RunAt: o.RunAt, Delay: o.Delay, MaxRetries: max(0, o.MaxRetries), Backoff: o.Backoff, Timeout: o.Timeout,
-		UniqueKey: o.UniqueKey, UniqueFor: o.UniqueFor,
+		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: max(0, o.MaxRetries), Timeout: leastOf(o.Timeout),
+		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: o.Backoff.Jitter},
+		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor),
 	}, nil
+}
+
+// leastOf keeps a duration that is over, or nearly, from becoming zero: that would mean a default, which is longer.
+func leastOf(d time.Duration) time.Duration {
+	if d == 0 {
+		return 0
+	}
+	return max(d, store.Resolution)
 }
 
 func document(v any) ([]byte, error) {

@@ -70,7 +70,7 @@ func New(s jq.Store, options *Options) *Metrics {
 	if options != nil {
 		o = *options
 	}
-	if o.Timeout == 0 {
+	if o.Timeout <= 0 { // with a negative one no scrape could be answered
 		o.Timeout = 2 * time.Second
 	}
 	if o.MaxAge == 0 {

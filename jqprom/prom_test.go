@@ -180,6 +180,14 @@ func TestScrapeGivesTheRestWhenTheStoreIsAway(t *testing.T) {
 	})
 }
 
+// D9: no scrape could be answered.
+func TestNegativeTimeoutShowedNoStore(t *testing.T) {
+	store := jq.NewMemory(nil)
+	m := jqprom.New(store, &jqprom.Options{Timeout: -time.Second})
+	assert.Equal(t, "jq_store_up{} 1\n", scraped(t, m, "jq_store_up"))
+	require.NoError(t, store.Close())
+}
+
 // A middleware inside that answers for more jobs than it was given is no reason to panic: the client says what is wrong.
 func TestAnswersForOtherJobsAreNotCounted(t *testing.T) {
 	store := jq.NewMemory(nil)
