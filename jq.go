@@ -48,6 +48,7 @@ type (
 	Outcome        = store.Outcome
 	Status         = store.Status
 	RecoverRequest = store.RecoverRequest
+	FenceRequest   = store.FenceRequest
 	Recovered      = store.Recovered
 	Filter         = store.Filter
 	Page           = store.Page

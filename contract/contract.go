@@ -44,6 +44,7 @@ const (
 	RequestKeyLife  = store.RequestKeyLife
 	WorkerLife      = store.WorkerLife
 	FenceStep       = store.FenceStep
+	MaxEpoch        = store.MaxEpoch
 )
 
 // The forms of NAck. Fail, Never and After count as a failure; Snooze and Release do not.
@@ -78,6 +79,12 @@ const (
 	StatusWrongState = store.StatusWrongState // the job is in a state that the operation does not leave
 	StatusDuplicate  = store.StatusDuplicate  // Requeue: another job holds the unique key
 )
+
+// NextToken returns the token of a job after a change that raises it, in the epoch that the latest Fence has set.
+func NextToken(token, epoch int64) int64 { return store.NextToken(token, epoch) }
+
+// Floor returns the last token, and the last id, below the epoch. Ids of new jobs go on from there.
+func Floor(epoch int64) int64 { return store.Floor(epoch) }
 
 // Phases returns all that a job can be, with both faces of Failed in its place.
 func Phases() []store.State { return append([]store.State(nil), store.Phases...) }

@@ -139,10 +139,10 @@ func (c configFile) add(cmd *cobra.Command, section string, tree map[string]any)
 	return nil
 }
 
-// configurable leaves out what makes sense on the command line alone. A yes must be said each time.
+// configurable leaves out what makes sense on the command line alone. A yes and a force must be said each time.
 func configurable(cmd *cobra.Command, name string) bool {
 	switch name {
-	case "config", "help", "yes":
+	case "config", "help", "yes", "force":
 		return false
 	}
 	return cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,36 +12,70 @@ import (
 )
 
 func (a *app) fence() *cobra.Command {
-	var yes bool
+	var all, force bool
+	var epoch int64
 	cmd := &cobra.Command{
 		Use:   "fence",
 		Short: "make a restored store safe to use",
-		Long: "Make a store safe that was restored from a backup, or that lost its latest changes in a failover. The token of every\n" +
-			"job, and the id of the next one, is raised by 4,294,967,296, so that no lease of the lost time fits anything and no id is\n" +
-			"given twice. Jobs keep their states; those in flight are recovered when their leases expire. Stop all workers first, and\n" +
-			"start them afterwards.",
+		Long: "Make a store safe that was restored from a backup, or that lost its latest changes in a failover. Tokens and ids go on\n" +
+			"above a new floor, 4,294,967,296 times the epoch that is printed, so that none of the lost time is given again. Jobs, their\n" +
+			"tokens and the leases in force stay as they are: workers may go on meanwhile.\n\n" +
+			"If workers have used a restored copy before it was fenced, leases of the lost time may fit: stop all workers, and add\n" +
+			"--all. It ends the leases in force too; their jobs are recovered when these expire. If the same backup is restored a\n" +
+			"second time, add --epoch with one more than was printed the first time.",
 		Args: takesNone(),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "all workers are stopped: do it")
+	cmd.Flags().BoolVar(&all, "all", false, "end the leases in force as well")
+	cmd.Flags().BoolVar(&force, "force", false, "with --all: also while workers live")
+	cmd.Flags().Int64Var(&epoch, "epoch", 0, "go to epoch `N` at least")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if force && !all {
+			return misuse("--force goes with --all only")
+		}
 		p, err := a.place()
 		if err != nil {
 			return err
-		}
-		if !yes {
-			return misuse("this ends every lease in %s: stop all workers, then say so by --yes", p.shown)
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			fencer, ok := s.(jq.Fencer)
 			if !ok {
 				return errors.New("this store can not be fenced")
 			}
-			if err := fencer.Fence(cmd.Context()); err != nil {
+			if all && !force {
+				if err := noWorkers(cmd.Context(), s); err != nil {
+					return err
+				}
+			}
+			raised, err := fencer.Fence(cmd.Context(), jq.FenceRequest{EndLeases: all, Epoch: epoch})
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(a.out, "fenced %s: workers can start\n", printable(p.shown))
+			ended := ""
+			if all {
+				ended = ", and every lease has ended: workers can start"
+			}
+			_, err = fmt.Fprintf(a.out, "fenced %s: this is epoch %d%s\n", printable(p.shown), raised, ended)
 			return err
 		})
 	}
 	return cmd
+}
+
+// noWorkers says which workers live.
+func noWorkers(ctx context.Context, s jq.Store) error {
+	workers, err := jq.NewClient(s, nil).Workers(ctx)
+	if err != nil {
+		return err
+	}
+	var live []string
+	for _, w := range workers {
+		if !w.Stale {
+			live = append(live, printable(w.Name))
+		}
+	}
+	if len(live) == 0 {
+		return nil
+	}
+	return fmt.Errorf("workers live: %s: stop them and wait until `jq workers` shows them as stale, or add --force to end the leases under them",
+		strings.Join(live, ", "))
 }

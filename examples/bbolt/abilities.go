@@ -100,23 +100,38 @@ func (t *txn) workers() []jq.Worker {
 
 func forgotten(w jq.Worker, now time.Time) bool { return !w.BeatAt.Add(contract.WorkerLife).After(now) }
 
-// Fence raises the token of every job, and the id of the next one.
-func (s *Store) Fence(ctx context.Context) error {
-	_, err := write(ctx, s, nil, func(t *txn) struct{} {
+// Fence begins a new epoch, above whose floor tokens and ids go on.
+func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
+	return write(ctx, s, req.Check(), func(t *txn) int64 {
 		b := t.in(jobs)
-		t.changed = true
-		t.fail(b.SetSequence(b.Sequence() + contract.FenceStep))
-		var ids []int64
-		for j := range t.rising(jq.Filter{}) {
-			ids = append(ids, j.ID)
+		epoch, err := req.Raised(t.epoch(), int64(b.Sequence()))
+		if err != nil {
+			t.fail(err)
+			return 0
 		}
-		for _, id := range ids {
-			j := t.job(id)
-			j.Token += contract.FenceStep
-			j.Ended = none // was said of a lease that fits no more
-			t.save(j)
+		t.put(epochs, []byte(present), epoch)
+		t.fail(b.SetSequence(uint64(contract.Floor(epoch))))
+		if req.EndLeases {
+			var held []*job // before any is changed
+			for j := range t.rising(jq.Filter{}) {
+				if j.State == jq.InFlight {
+					held = append(held, j)
+				}
+			}
+			for _, j := range held {
+				t.raise(j)
+				t.save(j)
+			}
 		}
-		return struct{}{}
+		return epoch
 	})
-	return err
 }
+
+// epoch is the present one: see Fence.
+func (t *txn) epoch() int64 {
+	epoch, _ := get[int64](t, epochs, []byte(present))
+	return epoch
+}
+
+// raise gives the job its next token.
+func (t *txn) raise(j *job) { j.Token = contract.NextToken(j.Token, t.epoch()) }

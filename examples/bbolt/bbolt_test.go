@@ -112,27 +112,6 @@ func TestCallWhoseCallerIsGoneIsTakenBack(t *testing.T) {
 	assert.Equal(t, jq.Ready, detail.State)
 }
 
-// After Fence a finished job has a token that was never handed out: nobody has finished it under that one.
-func TestFenceForgetsHowLeasesWereEnded(t *testing.T) {
-	s, _ := newStore(t, Options{})
-	_, err := s.Enqueue(t.Context(), request(1))
-	require.NoError(t, err)
-	jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "q0", Limit: 1, Worker: "w", TTL: time.Minute})
-	require.NoError(t, err)
-	ack := []jq.Ack{{Lease: jobs[0].Lease()}}
-	for range 2 {
-		outcomes, err := s.Ack(t.Context(), ack)
-		require.NoError(t, err)
-		assert.Equal(t, contract.StatusOK, outcomes[0].Status)
-	}
-	require.NoError(t, s.Fence(t.Context()))
-	ack[0].Token += contract.FenceStep
-	outcomes, err := s.Ack(t.Context(), ack)
-	require.NoError(t, err)
-	assert.Equal(t, contract.StatusStale, outcomes[0].Status)
-	assert.Equal(t, ack[0].Token, outcomes[0].Token)
-}
-
 func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
 	s, _ := newStore(t, Options{})
 	enqueued, err := s.Enqueue(t.Context(), request(2))
@@ -200,6 +179,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}))
 	assert.Equal(t, map[string]int{
 		"jobs": 0, "payloads": 0, "attempts": 0, "waiting": 0, "leases": 0, "keys": 0, "requests": 0, "ends": 0, "queues": 0, "workers": 1,
+		"epochs": 0,
 	}, left)
 }
 

@@ -51,7 +51,7 @@ func (t *txn) due(queue string, l lane, limit int) []*job {
 
 func (t *txn) claim(j *job, req jq.ClaimRequest) {
 	j.State = jq.InFlight
-	j.Token++
+	t.raise(j)
 	j.Attempts++
 	j.LeaseExpiresAt = t.now.Add(req.TTL.Truncate(contract.Resolution))
 	j.RetryAt = time.Time{}

@@ -26,11 +26,15 @@ const (
 	ends     bucket = "ends"     // time, keys or requests, key: an index of the two above, by when they end
 	queues   bucket = "queues"   // name: how many jobs it has, and whether it is paused
 	workers  bucket = "workers"  // name: the worker
+	epochs   bucket = "epochs"   // present: the epoch, missing before the first Fence
 )
+
+// present is the one key of the bucket epochs.
+const present = "present"
 
 func makeBuckets(db *bolt.DB) error {
 	return db.Update(func(tx *bolt.Tx) error {
-		for _, b := range []bucket{jobs, payloads, attempts, waiting, leases, keys, requests, ends, queues, workers} {
+		for _, b := range []bucket{jobs, payloads, attempts, waiting, leases, keys, requests, ends, queues, workers, epochs} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 				return err
 			}

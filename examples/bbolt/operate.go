@@ -68,7 +68,7 @@ func (t *txn) cancel(j *job) jq.Outcome {
 	}
 	j.State, j.FinishedAt = jq.Cancelled, t.now
 	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
-	j.Token++
+	t.raise(j)
 	j.Ended = none
 	t.settle(j)
 	return contract.OutcomeOf(j.Job, contract.StatusOK)
@@ -91,7 +91,7 @@ func (t *txn) requeue(j *job) jq.Outcome {
 		j.Progress, j.ProgressSeq = nil, 0
 	}
 	j.wait(t.now)
-	j.Token++
+	t.raise(j)
 	j.Retries = 0
 	j.Error, j.Result, j.FinishedAt = "", nil, time.Time{}
 	j.Ended = none

@@ -19,7 +19,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req jq.RecoverRequest)
 }
 
 func (t *txn) recover(j *job) jq.Recovered {
-	j.Token++
+	t.raise(j)
 	t.failedWith(j, contract.LeaseExpired(), contract.EndExpired)
 	t.settle(j)
 	return jq.Recovered{

@@ -13,7 +13,7 @@ var claimCases = []Case{
 	{"Claim/DelayedJobIsHiddenUntilDue", []int{7, 58}, "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimDelayedJobIsHiddenUntilDue},
 	{"Claim/RetryIsHiddenUntilDue", []int{7}, "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimRetryIsHiddenUntilDue},
 	{"Claim/DeadAndFinishedJobsAreNeverClaimed", []int{7}, "A dead job is never claimed.", claimNeverDeadOrFinished},
-	{"Claim/ExpiredLeaseIsNotClaimableBeforeItsRecovery", []int{7}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence.", claimExpiredLeaseIsNotClaimable},
+	{"Claim/ExpiredLeaseIsNotClaimableBeforeItsRecovery", []int{7}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases.", claimExpiredLeaseIsNotClaimable},
 	{"Claim/TakesOnlyFromItsQueue", []int{6}, "A claim takes only from its queue.", claimOnlyFromItsQueue},
 	{"Claim/EachLimitIsRefusedJustBeyond", []int{3}, "ErrInvalid: the request breaks a limit and nothing was applied.", claimRefusedBeyond},
 	{"Claim/EachLimitIsGrantedExactly", []int{3}, "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999.", claimGrantedAtLimit},

@@ -8,16 +8,30 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+const (
+	sentenceEpoch     = "Fence raises the store's epoch by one, or to the epoch that was asked for if that is higher, and returns it."
+	sentenceFloor     = "Once Fence has returned, each change that raises a token raises it to epoch·2³²+1 at least, and the ids of new jobs are no less than that."
+	sentenceFenceOnly = "Nothing else changes: a lease in force goes on being good, and how a lease was ended is remembered."
+	sentenceEndLeases = "With EndLeases it raises the tokens of the jobs in flight as well: their leases are stale from then on, and they are recovered when these expire."
+)
+
 var fenceCases = []Case{
-	{"Fence/RaisesTokensOfEveryJobAndTheNextID", []int{70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceRaisesTokensAndTheNextID},
-	{"Fence/NoLeaseOfTheLostTimeFits", []int{20, 21, 70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceNoLeaseOfTheLostTimeFits},
-	{"Fence/NothingElseChanges", []int{70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceNothingElseChanges},
-	{"Fence/WindowsOutliveTheirJobsStill", []int{2, 70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceWindowsOutliveTheirJobs},
-	{"Fence/JobsInFlightAreRecovered", []int{17, 70}, "Nothing else changes: jobs in flight are recovered when their leases expire.", fenceJobsInFlightAreRecovered},
-	{"Fence/LeaseIsGoodUntilSomebodyEndsIt", []int{22, 70}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence.", fenceLeaseIsGoodUntilSomebodyEndsIt},
-	{"Fence/ForgetsHowLeasesWereEnded", []int{27, 70}, sentenceHolds, fenceForgetsHowLeasesWereEnded},
-	{"Fence/EmptyStoreToo", []int{70}, "Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits anything.", fenceEmptyStoreToo},
-	{"Fence/NewClaimsWork", []int{70}, "Run it before workers start.", fenceNewClaimsWork},
+	{"Fence/RaisesTheEpochByOne", []int{70}, sentenceEpoch, fenceRaisesTheEpoch},
+	{"Fence/NewStoreIsInEpochZero", []int{70}, "The epoch of a new store is 0.", fenceNewStore},
+	{"Fence/RepeatRaisesItOnceMore", []int{70, 71}, "To repeat a Fence is safe: it raises the epoch once more.", fenceRepeat},
+	{"Fence/EveryRaisedTokenIsAboveTheFloor", []int{70}, sentenceFloor, fenceTokensAboveTheFloor},
+	{"Fence/NewIDsAreAboveTheFloor", []int{70}, sentenceFloor, fenceIDsAboveTheFloor},
+	{"Fence/NoLostPairIsGivenAgain", []int{20, 21, 70}, "So no pair of id and token that was given and lost is given again.", fenceNoLostPair},
+	{"Fence/EmptyStoreToo", []int{70}, sentenceFloor, fenceEmptyStoreToo},
+	{"Fence/LeasesInForceGoOn", []int{20, 21, 70}, sentenceFenceOnly, fenceLeasesGoOn},
+	{"Fence/NothingElseChanges", []int{70}, sentenceFenceOnly, fenceNothingElseChanges},
+	{"Fence/WindowsOutliveTheirJobsStill", []int{2, 70}, sentenceFenceOnly, fenceWindowsOutliveTheirJobs},
+	{"Fence/HowLeasesWereEndedIsRemembered", []int{27, 70}, sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
+	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", []int{70}, sentenceEndLeases, fenceEndsLeases},
+	{"Fence/EndLeasesFencesTheHolders", []int{20, 21, 70}, sentenceEndLeases, fenceFencesTheHolders},
+	{"Fence/EndLeasesLeavesThemToRecovery", []int{17, 70}, sentenceEndLeases, fenceJobsInFlightAreRecovered},
+	{"Fence/LeaseIsGoodUntilSomebodyEndsIt", []int{22, 70}, sentenceExpiredOK, fenceLeaseIsGoodUntilSomebodyEndsIt},
+	{"Fence/EpochHasALimit", []int{70}, "An epoch above MaxEpoch is ErrInvalid.", fenceEpochHasALimit},
 	{"Fence/EndedContextAppliesNothing", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", fenceEndedContextAppliesNothing},
 	{"Fence/ClosedStoreSaysSo", []int{71}, "Every later call is ErrClosed.", fenceClosedStoreSaysSo},
 }
@@ -30,7 +44,12 @@ func (c *C) fencer() store.Fencer {
 	return fencer
 }
 
-func (c *C) fence() { c.OK(c.fencer().Fence(c.Ctx), "Fence") }
+// fence raises the epoch, and returns the first token, and the first id, of the new one.
+func (c *C) fence(req store.FenceRequest) int64 {
+	epoch, err := c.fencer().Fence(c.Ctx, req)
+	c.OK(err, "Fence %+v", req)
+	return epoch*store.FenceStep + 1
+}
 
 // oneOfEach brings a job into each phase, with a unique key for the live ones, and returns them by falling id.
 func (c *C) oneOfEach() []store.JobDetail {
@@ -40,45 +59,119 @@ func (c *C) oneOfEach() []store.JobDetail {
 	return c.everything()
 }
 
-func raised(jobs []store.JobDetail) []store.JobDetail {
+// fenced are the jobs as EndLeases leaves them.
+func fenced(jobs []store.JobDetail, first int64) []store.JobDetail {
 	jobs = slices.Clone(jobs)
 	for i := range jobs {
-		jobs[i].Token += store.FenceStep
+		if jobs[i].State == store.InFlight {
+			jobs[i].Token = first
+		}
 	}
 	return jobs
 }
 
-func fenceRaisesTokensAndTheNextID(c *C) {
-	before := c.oneOfEach()
-	c.fence()
-	c.Equal(c.everything(), raised(before), "all jobs after Fence")
-	next := c.EnqueueOne()
-	c.True(next > before[0].ID+store.FenceStep, "the next id is %d after %d, less than a step on", next, before[0].ID)
-
-	middle := c.everything()
-	c.fence()
-	c.Equal(c.everything(), raised(middle), "all jobs after a second Fence")
-	c.True(c.EnqueueOne() > next+store.FenceStep, "the next id is a step on after a second Fence")
+func fenceRaisesTheEpoch(c *C) {
+	for _, k := range []struct{ asked, want int64 }{{0, 1}, {0, 2}, {2, 3}, {1, 4}, {7, 7}, {8, 8}, {0, 9}} {
+		epoch, err := c.fencer().Fence(c.Ctx, store.FenceRequest{Epoch: k.asked})
+		c.OK(err, "Fence, asked for epoch %d", k.asked)
+		c.Equal(epoch, k.want, "the epoch, asked for %d", k.asked)
+	}
 }
 
-func fenceNoLeaseOfTheLostTimeFits(c *C) {
-	leases := map[store.State]store.Lease{}
-	for _, j := range c.oneOfEach() {
-		leases[j.Phase()] = j.Lease()
+func fenceNewStore(c *C) {
+	c.Equal(c.JobIn(store.InFlight).Token, int64(1), "the first token of a new store")
+	epoch, err := c.fencer().Fence(c.Ctx, store.FenceRequest{})
+	c.OK(err, "Fence")
+	c.Equal(epoch, int64(1), "the epoch after the first Fence")
+}
+
+func fenceRepeat(c *C) {
+	job := c.JobIn(store.InFlight)
+	for epoch := range int64(3) {
+		c.Equal(c.fence(store.FenceRequest{}), (epoch+1)*store.FenceStep+1, "the first token after Fence %d", epoch+1)
+		c.Equal(c.Get(job.ID), job, "a job in flight, after Fence %d", epoch+1)
 	}
-	c.fence()
-	c.changesNothing("writing under leases of before Fence", func() {
-		for phase, l := range leases {
-			c.Equal(c.Ack(l).Status, store.StatusStale, "Ack of a %s job", phase)
-			for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
-				c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s of a %s job", form, phase)
-			}
-			c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save of a %s job", phase)
-			if phase != store.Cancelled {
-				c.Equal(c.Extend(l).Status, store.StatusStale, "Extend of a %s job", phase)
-			}
+	c.Equal(c.Cancel(job.ID).Token, int64(3)*store.FenceStep+1, "the token of a job that is cancelled then")
+}
+
+// fenceTokensAboveTheFloor makes every change that raises a token, twice: to the floor, and on from there.
+func fenceTokensAboveTheFloor(c *C) {
+	jobs := map[store.State]int64{}
+	for _, phase := range []store.State{store.Succeeded, store.Cancelled, store.Retrying, store.InFlight} {
+		jobs[phase] = c.JobIn(phase).ID
+	}
+	first := c.fence(store.FenceRequest{})
+	c.Equal(c.Requeue(jobs[store.Succeeded]).Token, first, "the token after a requeue")
+	c.Equal(c.Cancel(jobs[store.Succeeded]).Token, first+1, "the token after the cancel that follows")
+	c.Equal(c.Requeue(jobs[store.Cancelled]).Token, first, "the token of a cancelled job after a requeue")
+	c.Equal(c.Cancel(jobs[store.Retrying]).Token, first, "the token after a cancel")
+	held := c.ClaimOne()
+	c.Equal(held.Lease(), store.Lease{ID: jobs[store.Cancelled], Token: first + 1}, "the lease of a claim that follows")
+	c.Advance(ttl)
+	recovered := c.Recover(10)
+	c.Equal(len(recovered), 2, "recovered")
+	for _, r := range recovered {
+		want := first // of the job that was in flight before
+		if r.ID == held.ID {
+			want = held.Token + 1
 		}
-	})
+		c.Equal(r.Token, want, "the token of job %d after its recovery", r.ID)
+	}
+	c.Advance(time.Hour)
+	for _, j := range c.Claim(10) {
+		c.True(j.Token > first, "token %d of a retry", j.Token)
+	}
+	fresh := c.EnqueueOne()
+	c.Equal(c.ClaimOne().Lease(), store.Lease{ID: fresh, Token: first}, "the first lease of a job that was added afterwards")
+	c.Equal(c.Get(fresh).History[0].Token, first, "its token in the history")
+}
+
+func fenceIDsAboveTheFloor(c *C) {
+	last := c.EnqueueN(3)[2]
+	first := c.fence(store.FenceRequest{})
+	next := c.EnqueueN(3)
+	c.True(next[0] >= first && next[0] > last, "the next id is %d, not above the floor of %d", next[0], first-1)
+	first = c.fence(store.FenceRequest{Epoch: 5})
+	c.Equal(first, int64(5)*store.FenceStep+1, "the first token of epoch 5")
+	c.True(c.EnqueueOne() >= first, "the next id after a second Fence is above its floor")
+}
+
+// fenceNoLostPair takes the floor for what was lost: whatever was given in an earlier epoch is no greater.
+func fenceNoLostPair(c *C) {
+	c.EnqueueN(3)
+	lost := c.ClaimOne()
+	c.NAck(lost.Lease(), store.Snooze, 0, "")
+	floor := c.fence(store.FenceRequest{}) - 1
+	c.EnqueueN(3)
+	for round := range 3 {
+		for _, j := range c.Claim(10) {
+			c.True(j.Token > floor, "round %d: job %d has the token %d of the lost time", round, j.ID, j.Token)
+			c.NAck(j.Lease(), store.Release, 0, "")
+		}
+	}
+	c.Equal(c.Ack(lost.Lease()).Status, store.StatusStale, "Ack under a lease of the lost time")
+}
+
+func fenceEmptyStoreToo(c *C) {
+	last := c.JobIn(store.Succeeded).ID
+	c.Delete(last)
+	first := c.fence(store.FenceRequest{})
+	next := c.EnqueueOne()
+	c.True(next >= first, "the next id is %d after %d, which was deleted before Fence", next, last)
+}
+
+func fenceLeasesGoOn(c *C) {
+	before := c.oneOfEach()
+	c.fence(store.FenceRequest{})
+	c.Equal(c.everything(), before, "all jobs after Fence")
+	for _, op := range []store.Op{store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease} {
+		l := holding(c, string(op), 1)[0].Lease()
+		c.fence(store.FenceRequest{})
+		c.Equal(c.Extend(l).Status, store.StatusOK, "Extend after Fence")
+		c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusOK, "Save after Fence")
+		c.Equal(underLease(c, op, l).Status, store.StatusOK, "%s after Fence", op)
+		c.Equal(c.Get(l.ID).Token, l.Token, "the token after %s", op)
+	}
 }
 
 func fenceNothingElseChanges(c *C) {
@@ -86,7 +179,7 @@ func fenceNothingElseChanges(c *C) {
 	req := store.EnqueueRequest{Jobs: []store.NewJob{job, plain()}, RequestKey: "request"}
 	first, err := c.Store.Enqueue(c.Ctx, req)
 	c.OK(err, "Enqueue")
-	c.fence()
+	c.fence(store.FenceRequest{})
 
 	again, err := c.Store.Enqueue(c.Ctx, req)
 	c.OK(err, "the same Enqueue after Fence")
@@ -104,7 +197,7 @@ func fenceWindowsOutliveTheirJobs(c *C) {
 	}
 	c.Delete(deleted)
 	c.Advance(time.Minute)
-	c.fence()
+	c.fence(store.FenceRequest{})
 	c.Advance(time.Hour - time.Minute - store.Resolution)
 	c.held(keyed("finished", 0), finished, store.Succeeded, "after Fence, by a job that has finished")
 	c.held(keyed("deleted", 0), deleted, "", "after Fence, by a job that is gone")
@@ -113,16 +206,59 @@ func fenceWindowsOutliveTheirJobs(c *C) {
 	c.free(keyed("deleted", 0), "the window has ended after Fence, the job is gone")
 }
 
+func fenceRemembersHowLeasesWereEnded(c *C) {
+	for _, op := range []store.Op{store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease} {
+		done := finishedBy(c, op, string(op))
+		c.fence(store.FenceRequest{})
+		again(c, op, done, done.Lease(), store.StatusOK, "after Fence")
+		c.fence(store.FenceRequest{EndLeases: true})
+		again(c, op, done, done.Lease(), store.StatusOK, "after Fence with EndLeases")
+	}
+}
+
+func fenceEndsLeases(c *C) {
+	before := c.oneOfEach()
+	first := c.fence(store.FenceRequest{EndLeases: true})
+	c.Equal(c.everything(), fenced(before, first), "all jobs after Fence with EndLeases")
+	c.True(c.EnqueueOne() >= first, "the next id is above the floor")
+	first = c.fence(store.FenceRequest{EndLeases: true})
+	for _, j := range c.everything() {
+		c.Equal(j.Token >= first, j.State == store.InFlight, "a %s job is raised once more", j.Phase())
+	}
+}
+
+func fenceFencesTheHolders(c *C) {
+	held := holding(c, queue, 2)
+	first := c.fence(store.FenceRequest{EndLeases: true})
+	c.changesNothing("writing under leases of before Fence", func() {
+		for _, j := range held {
+			l := j.Lease()
+			c.Equal(c.Ack(l).Status, store.StatusStale, "Ack")
+			for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
+				c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s", form)
+			}
+			c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save")
+			c.Equal(c.Extend(l).Status, store.StatusStale, "Extend")
+		}
+	})
+	c.Advance(ttl)
+	c.Equal(len(c.Recover(10)), 2, "recovered when the leases expire")
+	c.Advance(time.Hour)
+	for _, j := range c.Claim(10) {
+		c.Equal(j.Token, first+2, "the token of the next claim")
+	}
+}
+
 func fenceJobsInFlightAreRecovered(c *C) {
 	before := c.JobIn(store.InFlight)
 	c.Advance(time.Second)
-	c.fence()
+	first := c.fence(store.FenceRequest{EndLeases: true})
 	c.Advance(ttl - time.Second - store.Resolution)
 	c.Equal(c.Recover(10), []store.Recovered{}, "recovered one tick before the lease expires")
 	c.Advance(store.Resolution)
 
 	want := before.Failed(store.LeaseExpired, c.Now())
-	want.Token += store.FenceStep + 1
+	want.Token = first + 1
 	c.Equal(c.Recover(10), []store.Recovered{{
 		ID: want.ID, Queue: queue, Kind: want.Kind, Worker: worker, State: store.Failed, Token: want.Token, Next: want.RetryAt,
 	}}, "recovered after Fence")
@@ -135,7 +271,7 @@ func fenceLeaseIsGoodUntilSomebodyEndsIt(c *C) {
 	for name, end := range map[string]func(id int64){
 		"RecoverExpiredLeases": func(int64) { c.Recover(10) },
 		"Cancel":               func(id int64) { c.Cancel(id) },
-		"Fence":                func(int64) { c.fence() },
+		"Fence with EndLeases": func(int64) { c.fence(store.FenceRequest{EndLeases: true}) },
 	} {
 		l := c.JobIn(store.InFlight).Lease()
 		c.Advance(ttl + time.Second)
@@ -149,46 +285,40 @@ func fenceLeaseIsGoodUntilSomebodyEndsIt(c *C) {
 	}
 }
 
-func fenceEmptyStoreToo(c *C) {
-	last := c.JobIn(store.Succeeded).ID
-	c.Delete(last)
-	c.fence()
-	next := c.EnqueueOne()
-	c.True(next > last+store.FenceStep, "the next id is %d after %d, which was deleted before Fence", next, last)
-}
-
-func fenceNewClaimsWork(c *C) {
-	before := c.JobIn(store.Ready)
-	c.fence()
-	held := c.ClaimOne()
-	c.Equal(held.Token, before.Token+store.FenceStep+1, "the token of a claim after Fence")
-	c.Equal(c.Extend(held.Lease()).Status, store.StatusOK, "Extend after Fence")
-	c.Equal(c.Ack(held.Lease()).Status, store.StatusOK, "Ack after Fence")
-	c.Equal(c.Ack(held.Lease()).Status, store.StatusOK, "Ack once more")
-	c.Equal(c.Requeue(held.ID).Token, held.Token+1, "the token of a requeue after Fence")
+func fenceEpochHasALimit(c *C) {
+	held := c.JobIn(store.InFlight)
+	for _, epoch := range []int64{-1, store.MaxEpoch + 1} {
+		_, err := c.fencer().Fence(c.Ctx, store.FenceRequest{Epoch: epoch})
+		c.refused(err, -1, "epoch", "Fence")
+	}
+	first := c.fence(store.FenceRequest{Epoch: store.MaxEpoch})
+	c.Equal(first, int64(store.MaxEpoch)*store.FenceStep+1, "the first token of the last epoch")
+	c.True(c.EnqueueOne() >= first, "ids of the last epoch")
+	c.Equal(c.Cancel(held.ID).Token, first, "the token of a cancelled job in the last epoch")
+	c.changesNothing("Fence in the last epoch", func() {
+		for _, end := range []bool{false, true} {
+			_, err := c.fencer().Fence(c.Ctx, store.FenceRequest{EndLeases: end})
+			c.refused(err, -1, "epoch", "Fence in the last epoch")
+		}
+	})
+	c.True(c.EnqueueOne() >= first, "ids of the last epoch still")
 }
 
 func fenceEndedContextAppliesNothing(c *C) {
 	fencer := c.fencer()
 	c.oneOfEach()
 	c.changesNothing("Fence under an ended context", func() {
-		c.endedContexts(map[string]func(context.Context) error{"Fence": fencer.Fence})
+		c.endedContexts(map[string]func(context.Context) error{"Fence": func(ctx context.Context) error {
+			_, err := fencer.Fence(ctx, store.FenceRequest{EndLeases: true})
+			return err
+		}})
 	})
+	c.Equal(c.fence(store.FenceRequest{}), int64(store.FenceStep)+1, "the first token after the first Fence that was applied")
 }
 
 func fenceClosedStoreSaysSo(c *C) {
 	fencer := c.fencer()
 	c.OK(c.Store.Close(), "Close")
-	c.ErrorIs(fencer.Fence(c.Ctx), store.ErrClosed, "Fence")
-}
-
-func fenceForgetsHowLeasesWereEnded(c *C) {
-	for _, op := range []store.Op{store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease} {
-		done := finishedBy(c, op, string(op))
-		c.fence()
-		fenced := c.Get(done.ID)
-		for _, l := range []store.Lease{done.Lease(), fenced.Lease()} {
-			again(c, op, fenced, l, store.StatusStale, "after fence")
-		}
-	}
+	_, err := fencer.Fence(c.Ctx, store.FenceRequest{})
+	c.ErrorIs(err, store.ErrClosed, "Fence")
 }

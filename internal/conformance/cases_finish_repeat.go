@@ -9,7 +9,7 @@ import (
 const (
 	sentenceSameAgain = "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale."
 	sentenceRemembers = "The store remembers how: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release."
-	sentenceHolds     = "This holds until the next claim, cancel, requeue, fence or deletion."
+	sentenceHolds     = "This holds until the next claim, cancel, requeue or deletion."
 )
 
 var finishRepeatCases = []Case{

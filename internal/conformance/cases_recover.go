@@ -19,7 +19,7 @@ var recoverCases = []Case{
 	{"Recover/CrashLoopsEnd", []int{13, 14}, "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", recoverCrashLoopsEnd},
 	{"Recover/JobsOfDeadWorkersAreRetriedNotFailed", []int{12, 17}, "Each fails as by NAck, with the reason \"lease expired\", and with a new token; attempts stay as they are.", recoverRetriesJobsOfDeadWorkers},
 	{"Recover/JobOfAnUnknownKindIsRecoveredLikeAnyOther", []int{12}, "Each fails as by NAck, with the reason \"lease expired\", and with a new token; attempts stay as they are.", recoverUnknownKind},
-	{"Recover/NoOrphanIsLeftHoweverItWasClaimed", []int{11, 17}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence.", recoverNoOrphan},
+	{"Recover/NoOrphanIsLeftHoweverItWasClaimed", []int{11, 17}, "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases.", recoverNoOrphan},
 	{"Recover/CrashedJobIsFinishedByAnotherWorker", []int{17, 45, 64}, "The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not the job's own is one that was overtaken: what is written with it is refused as stale.", recoverThenAnotherWorker},
 	{"Recover/RecoverersAtTheSameTimeShareTheLeases", []int{16, 67}, "Each expired lease is recovered once, also by callers that recover at the same time.", recoverersShare},
 	{"Recover/RepeatFindsNothing", []int{16}, "To repeat a recovery is safe.", recoverRepeatFindsNothing},

@@ -10,7 +10,7 @@ import (
 const (
 	sentenceToken      = "The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not the job's own is one that was overtaken: what is written with it is refused as stale."
 	sentenceNoName     = "The token is no counter of attempts, and the worker's name is no part of any check."
-	sentenceExpiredOK  = "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence."
+	sentenceExpiredOK  = "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases."
 	sentenceWholeCall  = "A call takes effect as a whole, at one moment between its start and its return, or not at all."
 	sentenceAckStale   = "stale the lease was ended by someone else, or by its holder in another way; nothing changed;"
 	sentenceNoSuchJob  = "not_found there is no such job, or no longer."

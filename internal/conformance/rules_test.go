@@ -48,7 +48,7 @@ var rules = map[int]string{
 	66: "enqueue and strict finish inside the caller's own transaction",
 	67: "concurrent histories are linearizable per job and per unique key",
 	69: "a repeated Enqueue with the same request key returns the first answer for 24 hours",
-	70: "ids are never used again; Fence raises every token",
+	70: "ids are never used again; after Fence, ids and tokens go on above a new floor",
 	71: "errors say what is known, and each method says how to repeat",
 	72: "a context ends its own call's waiting, never a neighbour's call",
 	73: "look-ups, repeats and uniqueness see live and finished jobs as one",
@@ -82,7 +82,7 @@ var unproved = map[string]string{
 	"A QueueKeeper knows the queues and can pause them.":                                                                 saysWhat,
 	"A Registry lists workers.":                                                                                          saysWhat,
 	"A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.":        saysWhat,
-	"FenceStep is by how much Fence raises tokens and ids.":                                                              "the cases of Fence use it",
+	"That is for a copy with which workers have gone on before it was fenced, and needs them stopped.":                   saysWhat,
 	"Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.": "a function of package store, tested there",
 }
 

@@ -40,20 +40,25 @@ func paused(pause bool) handler {
 	}
 }
 
+// fence takes a body, and none for a fence that ends no lease.
 func (a *API) fence(w http.ResponseWriter, r *http.Request) error {
 	fencer, err := able[store.Fencer](a)
 	if err != nil {
 		return err
 	}
-	if err := nothing(w, r); err != nil {
-		return err
+	var req wire.Fence
+	if r.ContentLength != 0 {
+		if req, err = decode[wire.Fence](w, r); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	if err := fencer.Fence(ctx); err != nil {
+	epoch, err := fencer.Fence(ctx, store.FenceRequest{EndLeases: req.EndLeases, Epoch: int64(req.Epoch)})
+	if err != nil {
 		return err
 	}
-	return done(w)
+	return a.answer(w, http.StatusOK, wire.Fenced{Epoch: wire.ID(epoch)})
 }
 
 // able is the store with an ability that it may lack.

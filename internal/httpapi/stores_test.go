@@ -125,7 +125,6 @@ func (m *meddled) Workers(ctx context.Context) ([]store.Worker, error) {
 	return meddle(ctx, m, func() ([]store.Worker, error) { return m.Store.Workers(ctx) })
 }
 
-func (m *meddled) Fence(ctx context.Context) error {
-	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.Fence(ctx) })
-	return err
+func (m *meddled) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
+	return meddle(ctx, m, func() (int64, error) { return m.Store.Fence(ctx, req) })
 }

@@ -78,6 +78,9 @@ func empty(db *sql.DB, schema string) error {
 				IF entry.relkind = 'r' AND entry.relname <> 'migrations' THEN
 					EXECUTE format('LOCK TABLE %%I.%%I', %[2]s, entry.relname); -- a lost commit may still be under way
 					EXECUTE format('DELETE FROM %%I.%%I', %[2]s, entry.relname);
+					IF entry.relname = 'fence' THEN -- has one row from the beginning
+						EXECUTE format('INSERT INTO %%I.fence (epoch) VALUES (0)', %[2]s);
+					END IF;
 				ELSIF entry.relkind = 'S' THEN
 					EXECUTE format('ALTER SEQUENCE %%I.%%I RESTART', %[2]s, entry.relname);
 				END IF;

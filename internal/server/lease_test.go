@@ -22,7 +22,7 @@ func TestLostLeaseCancelsTheHandler(t *testing.T) {
 			id := w.enqueue(1, "listen")[0]
 			s := w.start(Options{})
 			w.wait(time.Second)
-			require.NoError(w, w.store.Fence(w.Context())) // every token grows
+			w.fence() // every token grows
 			w.wait(20 * time.Second)
 			assert.Equal(w, told{ErrLeaseLost, 10 * time.Second}, heard)
 			j := w.job(id)
@@ -48,7 +48,7 @@ func TestLateResultIsRefusedAndWarnedOfOnce(t *testing.T) {
 			id := w.enqueue(1, "brief")[0]
 			s := w.start(Options{})
 			w.wait(time.Second)
-			require.NoError(w, w.store.Fence(w.Context()))
+			w.fence()
 			w.wait(20 * time.Second)
 			j := w.job(id)
 			assert.Equal(w, store.InFlight, j.State)
@@ -71,7 +71,7 @@ func TestLeaseLostAfterATimeout(t *testing.T) {
 		w.enqueue(1, "deaf", func(n *store.NewJob) { n.Timeout = 5 * time.Second })
 		s := w.start(Options{})
 		w.wait(6 * time.Second)
-		require.NoError(w, w.store.Fence(w.Context()))
+		w.fence()
 		w.wait(20 * time.Second)
 		lines := w.said("jq: stale write refused")
 		require.Len(w, lines, 1)

@@ -96,7 +96,7 @@ func TestObserverCountsEverything(t *testing.T) {
 		})
 		w.wait(15 * time.Second)
 		h.let()
-		require.NoError(w, w.store.Fence(w.Context()))
+		w.fence()
 		w.wait(15 * time.Second)
 		c.note(func() {
 			assert.Positive(w, c.unbeat)
@@ -163,7 +163,7 @@ func TestObserverThatPanicsEndsNothing(t *testing.T) {
 		})
 		w.wait(10 * time.Second)
 		g.back()
-		require.NoError(w, w.store.Fence(w.Context()))
+		w.fence()
 		w.wait(time.Minute)
 		assert.Equal(w, store.Succeeded, w.job(long).State, "in its second run, for it was fenced")
 		assert.Len(w, w.said("jq: stale write refused"), 1)

@@ -81,7 +81,7 @@ func TestRefusedSaveCancelsTheHandler(t *testing.T) {
 		err   error
 		warn  int
 	}{
-		"stale": {func(w *world, _ int64) error { return w.store.Fence(w.Context()) }, ErrLeaseLost, store.ErrStaleLease, 1},
+		"stale": {func(w *world, _ int64) error { w.fence(); return nil }, ErrLeaseLost, store.ErrStaleLease, 1},
 		"cancelled": {func(w *world, id int64) error {
 			_, err := w.store.Cancel(w.Context(), store.Filter{IDs: []int64{id}}, 1)
 			return err

@@ -25,6 +25,13 @@ type world struct {
 	log      *logs
 }
 
+// fence ends every lease in force.
+func (w *world) fence() {
+	w.Helper()
+	_, err := w.store.Fence(w.Context(), store.FenceRequest{EndLeases: true})
+	require.NoError(w, err)
+}
+
 // inWorld runs the test on virtual time.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()

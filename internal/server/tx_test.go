@@ -177,7 +177,7 @@ func TestStaleLeaseCanNotBeFinishedInATransaction(t *testing.T) {
 		id := w.enqueue(1, "finish")[0]
 		s := w.start(Options{})
 		w.wait(time.Second)
-		require.NoError(w, w.store.Fence(w.Context()))
+		w.fence()
 		w.wait(30 * time.Second)
 		require.ErrorIs(w, finish, store.ErrStaleLease)
 		assert.Equal(w, store.InFlight, w.job(id).State)
@@ -311,7 +311,7 @@ func TestRolledBackFinishIsFencedLikeAnyRun(t *testing.T) {
 		id := w.enqueue(1, "finish", func(n *store.NewJob) { n.MaxRetries = 0 })[0]
 		s := w.start(Options{}, g)
 		w.wait(61 * time.Second)
-		require.NoError(w, w.store.Fence(w.Context()))
+		w.fence()
 		w.wait(10 * time.Minute)
 		assert.Equal(w, []error{ErrLeaseLost}, causes)
 		assert.Equal(w, store.LeaseExpired.Reason, w.job(id).Error)

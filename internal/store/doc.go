@@ -37,13 +37,13 @@
 // the job's own is one that was overtaken: what is written with it is refused as stale. The token is no counter of attempts,
 // and the worker's name is no part of any check.
 //
-// A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel or Fence. The holder ends it
-// by Ack, by NAck in one of its forms, or not at all.
+// A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases. The
+// holder ends it by Ack, by NAck in one of its forms, or not at all.
 //
 // A job that is not in flight and still has the token of a lease was finished by the holder of that lease. The store
 // remembers how: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release. The same again answers ok and
 // changes nothing, so that a lost reply can be repeated; another way of finishing answers stale. This holds until the next
-// claim, cancel, requeue, fence or deletion. Of a job that is not in flight its own token is stale, unless the holder of
+// claim, cancel, requeue or deletion. Of a job that is not in flight its own token is stale, unless the holder of
 // that lease finished the job.
 //
 // # Time

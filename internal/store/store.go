@@ -252,13 +252,20 @@ type Registry interface {
 
 // A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.
 type Fencer interface {
-	// Fence raises the token of every job, and the id of the next one, by 2³², so that no lease of the lost time fits
-	// anything. Nothing else changes: jobs in flight are recovered when their leases expire. Run it before workers start.
-	Fence(ctx context.Context) error
+	// Fence raises the store's epoch by one, or to the epoch that was asked for if that is higher, and returns it. The epoch
+	// of a new store is 0.
+	//
+	// Once Fence has returned, each change that raises a token raises it to epoch·2³²+1 at least, and the ids of new jobs are
+	// no less than that. So no pair of id and token that was given and lost is given again. Nothing else changes: a lease in
+	// force goes on being good, and how a lease was ended is remembered.
+	//
+	// With EndLeases it raises the tokens of the jobs in flight as well: their leases are stale from then on, and they are
+	// recovered when these expire. That is for a copy with which workers have gone on before it was fenced, and needs them
+	// stopped.
+	//
+	// An epoch above MaxEpoch is ErrInvalid. To repeat a Fence is safe: it raises the epoch once more.
+	Fence(ctx context.Context, req FenceRequest) (epoch int64, err error)
 }
-
-// FenceStep is by how much Fence raises tokens and ids.
-const FenceStep = 1 << 32
 
 // Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.
 func Missing(s Store) []string {

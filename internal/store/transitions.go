@@ -47,7 +47,8 @@ type Transition struct {
 }
 
 // Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is. Enqueue, which
-// makes a job ready, and Fence, which raises tokens and nothing else, have no row. The
+// makes a job ready, and Fence, which raises tokens of jobs in flight where it ends leases, have no row. A token grows by one, or
+// to the floor of the epoch that Fence has set. The
 // documentation, the reference model and the suite's matrix of operations and states are made from it.
 var Transitions = []Transition{
 	{OpClaim, []State{Ready, Retrying}, "due, its queue not paused", []State{InFlight}, Plus, Plus, Same, "lease = now + TTL, worker set, RetryAt cleared, numbers of saves back to 0"},

@@ -111,6 +111,11 @@ func (r Recovered) Store() []store.Recovered {
 	})
 }
 
+// Fenced answers a Fence.
+type Fenced struct {
+	Epoch ID `json:"epoch"`
+}
+
 // Counts is how many jobs there are.
 type Counts struct {
 	Now    Time         `json:"now"`

@@ -225,6 +225,12 @@ type Recover struct {
 	Grace Duration `json:"grace,omitzero"`
 }
 
+// A Fence asks for a new epoch.
+type Fence struct {
+	EndLeases bool `json:"end_leases,omitempty"`
+	Epoch     ID   `json:"epoch,omitzero"`
+}
+
 // A Filter chooses jobs.
 type Filter struct {
 	IDs         []ID          `json:"ids,omitempty"`

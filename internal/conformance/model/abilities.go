@@ -87,26 +87,62 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 }
 
 // Fence is part of the contract.
-func (s *Store) Fence(ctx context.Context) error {
+func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.enter(ctx); err != nil {
-		return err
+		return 0, err
+	}
+	if err := req.Check(); err != nil {
+		return 0, err
+	}
+	asked := req
+	if s.broken(FenceIgnoresEpoch) {
+		asked.Epoch = 0
+	}
+	epoch, err := asked.Raised(s.epoch, s.nextID-1)
+	switch {
+	case err != nil && s.broken(EpochUnbounded):
+		epoch = s.epoch
+	case err != nil:
+		return 0, err
+	case req.Epoch > 0 && s.broken(FenceLowersEpoch):
+		epoch = req.Epoch
+	}
+	s.epoch = epoch
+	if !s.broken(FenceMissesIDs) {
+		s.nextID = max(s.nextID, store.Floor(epoch)+1)
 	}
 	for i := range s.jobs {
-		if s.jobs[i].Terminal() && s.broken(FenceMissesTerminal) {
-			continue
+		j := &s.jobs[i]
+		if s.broken(FenceForgetsEndings) {
+			j.endedBy = ""
 		}
-		if s.jobs[i].State == store.InFlight && s.broken(FenceMissesInFlight) {
-			continue
-		}
-		s.jobs[i].Token += store.FenceStep
-		if !s.broken(FenceKeepsEndings) {
-			s.jobs[i].endedBy = ""
+		if s.fenced(*j, req) {
+			j.Token = store.NextToken(j.Token, epoch)
 		}
 	}
-	if !s.broken(FenceMissesIDs) {
-		s.nextID += store.FenceStep
+	return epoch, nil
+}
+
+// fenced says whether Fence raises the job's token at once.
+func (s *Store) fenced(j job, req store.FenceRequest) bool {
+	switch {
+	case s.broken(FenceRaisesAll):
+		return true
+	case j.State != store.InFlight:
+		return req.EndLeases && s.broken(FenceEndsAll)
+	case req.EndLeases:
+		return !s.broken(FenceSparesLeases)
+	default:
+		return s.broken(FenceEndsLeases)
 	}
-	return nil
+}
+
+// raised is the token of the job after a change that raises it, but for a fault that forgets the epoch.
+func (s *Store) raised(j job, forgets Fault) int64 {
+	if s.broken(forgets) {
+		return j.Token + 1
+	}
+	return store.NextToken(j.Token, s.epoch)
 }

@@ -137,7 +137,7 @@ func (s *Store) share(req store.ClaimRequest, retries, fresh int) (r, f int) {
 func (s *Store) claim(before job, req store.ClaimRequest, now time.Time) job {
 	j := before
 	j.State = store.InFlight
-	j.Token++
+	j.Token = s.raised(j, ClaimForgetsEpoch)
 	j.Attempts++
 	j.LeaseExpiresAt = now.Add(req.TTL.Truncate(store.Resolution))
 	j.Worker = req.Worker

@@ -37,6 +37,7 @@ type Store struct {
 	latest   time.Time // the latest now
 	jobs     []job     // by rising id
 	nextID   int64
+	epoch    int64
 	given    []int64 // ids that the next Enqueue must give, see GiveIDs
 	windows  []window
 	requests []request

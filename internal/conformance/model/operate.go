@@ -27,7 +27,7 @@ func (s *Store) cancel(before job, now time.Time) store.Outcome {
 	}
 	j := before
 	j.State = store.Cancelled
-	j.Token++
+	j.Token = s.raised(j, CancelForgetsEpoch)
 	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
 	j.FinishedAt = now
 	j.endedBy = ""
@@ -53,7 +53,7 @@ func (s *Store) requeue(before job, now time.Time) store.Outcome {
 	}
 	j := before
 	j.State = store.Ready
-	j.Token++
+	j.Token = s.raised(j, RequeueForgetsEpoch)
 	j.Retries = 0
 	j.RunAt = now
 	j.RetryAt, j.LeaseExpiresAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}

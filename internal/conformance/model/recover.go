@@ -69,7 +69,7 @@ func (s *Store) expired(by, now time.Time) []job {
 func (s *Store) recover(before job, now time.Time) job {
 	j := before
 	j.Job = j.Failed(store.LeaseExpired, now)
-	j.Token++
+	j.Token = s.raised(j, RecoverForgetsEpoch)
 	j.endedBy = ""
 	j.history = s.ended(j, store.EndExpired, j.Error, now)
 	return s.write(store.OpRecover, before, j)

@@ -42,7 +42,7 @@ var beyond = map[model.Fault]string{
 	model.WorkersNeverStale:     "no worker is registered",
 	model.WorkersNeverForgotten: "no worker is registered",
 	model.TimeStepsBack:         "the clock is not set back",
-	model.FenceKeepsEndings:     "a lease is not ended again under the token that Fence has raised",
+	model.EpochUnbounded:        "no script comes to the last epoch",
 	model.CloseIgnored:          "the store is closed at the end only",
 	model.ContextIgnored:        "no context ends before a call",
 }

@@ -75,14 +75,15 @@ func pause(t *rapid.T) op {
 	}}
 }
 
-// fence raises tokens and ids, where the store can.
-func fence(*rapid.T) op {
-	return op{"fence", func(r *run) error {
+// fence raises the epoch, where the store can.
+func fence(t *rapid.T) op {
+	req := store.FenceRequest{EndLeases: rarely(t, 2), Epoch: among[int64](t, 0, 0, 2, 3, -1)}
+	return op{fmt.Sprintf("fence %+v", req), func(r *run) error {
 		if _, able := r.instance.Store.(store.Fencer); !able {
 			return nil
 		}
-		_, err := both(r, "Fence", func(s store.Store) (any, error) { return nil, s.(store.Fencer).Fence(r.ctx) })
-		r.floor += store.FenceStep
+		epoch, err := both(r, "Fence", func(s store.Store) (int64, error) { return s.(store.Fencer).Fence(r.ctx, req) })
+		r.floor = max(r.floor, store.Floor(epoch))
 		return err
 	}}
 }

@@ -53,6 +53,8 @@ type Columns struct {
 	ClaimedAt  Time         `db:"claimed_at"`
 	EndedAt    Time         `db:"ended_at"`
 	Ending     store.Ending `db:"ending"`
+
+	Epoch int64 `db:"epoch"` // of the store
 }
 
 // Entry is the row as a job with what is kept beside it.
@@ -69,7 +71,7 @@ func (c *Columns) Entry() Entry {
 			UniqueKey: c.UniqueKey, UniqueFor: c.UniqueFor.Duration(),
 			EnqueuedAt: time.Time(c.EnqueuedAt), FinishedAt: time.Time(c.FinishedAt),
 		},
-		FinishedBy: c.FinishedBy, ClaimToken: c.ClaimToken,
+		Epoch: c.Epoch, FinishedBy: c.FinishedBy, ClaimToken: c.ClaimToken,
 		ClaimedAt: time.Time(c.ClaimedAt), EndedAt: time.Time(c.EndedAt), Ending: c.Ending,
 	}
 }

@@ -44,9 +44,10 @@ func DoNamed(
 // those that may have too many there.
 func Crowding(entries []*Entry) (moving, crowded []int64) {
 	for _, e := range entries {
-		if _, kept := e.Latest(); kept {
-			moving = append(moving, e.ID)
+		if _, kept := e.Latest(); !kept {
+			continue // none is added, and there were not too many before
 		}
+		moving = append(moving, e.ID)
 		if e.Token >= store.MaxAttemptsKept { // a claim has raised the token before it wrote an attempt
 			crowded = append(crowded, e.ID)
 		}

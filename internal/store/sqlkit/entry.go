@@ -15,6 +15,7 @@ import (
 type Entry struct {
 	store.Job
 
+	Epoch      int64        // of the store; read with the job where its token may be raised
 	FinishedBy FinishedBy   // how the holder of Token ended its lease
 	ClaimToken int64        // of the latest attempt; zero if there is none, or it has moved
 	ClaimedAt  time.Time    // when the latest attempt started
@@ -147,7 +148,7 @@ func (e *Entry) Save(s store.Save) store.Outcome {
 // Recover ends an expired lease. That it has expired was checked.
 func (e *Entry) Recover(now time.Time) store.Recovered {
 	e.Job = e.Failed(store.LeaseExpired, now)
-	e.Token++
+	e.Token = store.NextToken(e.Token, e.Epoch)
 	e.end(store.EndExpired, Nobody, now)
 	return store.Recovered{ID: e.ID, Queue: e.Queue, Kind: e.Kind, Worker: e.Worker, State: e.State, Token: e.Token, Next: e.Next()}
 }
@@ -163,7 +164,7 @@ func (e *Entry) Cancel(now time.Time) store.Outcome {
 		e.end(store.EndCancelled, Nobody, now)
 	}
 	e.State, e.RetryAt, e.FinishedAt = store.Cancelled, time.Time{}, now
-	e.Token++
+	e.Token = store.NextToken(e.Token, e.Epoch)
 	e.FinishedBy = Nobody
 	return store.OutcomeOf(e.Job, store.StatusOK)
 }
@@ -180,7 +181,7 @@ func (e *Entry) Requeue(now time.Time) store.Outcome {
 	}
 	e.State, e.RunAt, e.RetryAt, e.FinishedAt = store.Ready, now, time.Time{}, time.Time{}
 	e.Retries, e.Error, e.Result = 0, "", nil
-	e.Token++
+	e.Token = store.NextToken(e.Token, e.Epoch)
 	e.FinishedBy = Nobody
 	e.ClaimToken, e.ClaimedAt, e.EndedAt, e.Ending = 0, time.Time{}, time.Time{}, store.Running
 	return store.OutcomeOf(e.Job, store.StatusOK)
@@ -190,7 +191,7 @@ func (e *Entry) Requeue(now time.Time) store.Outcome {
 // table of attempts.
 func (e *Entry) Claim(req store.ClaimRequest, now time.Time) {
 	e.State, e.RetryAt = store.InFlight, time.Time{}
-	e.Token++
+	e.Token = store.NextToken(e.Token, e.Epoch)
 	e.Attempts++
 	e.LeaseExpiresAt, e.Worker = now.Add(req.TTL.Truncate(store.Resolution)), req.Worker
 	e.CheckpointSeq, e.ProgressSeq = 0, 0

@@ -75,16 +75,26 @@ func (s *Store) forgetWorkers(now time.Time) {
 	})
 }
 
-// Fence raises the token of every job, and the id of the next one.
-func (s *Store) Fence(ctx context.Context) error {
-	if _, err := s.enter(ctx, nil); err != nil {
-		return err
+// Fence begins a new epoch, above whose floor tokens and ids go on.
+func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
+	if _, err := s.enter(ctx, req.Check()); err != nil {
+		return 0, err
 	}
 	defer s.leave()
-	s.lastID += store.FenceStep
-	for j := range s.jobs.rising(0) {
-		j.Token += store.FenceStep
-		j.finishedBy = nobody // was said of a lease that fits no more
+	epoch, err := req.Raised(s.epoch, s.lastID)
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	s.epoch, s.lastID = epoch, store.Floor(epoch)
+	if req.EndLeases {
+		for j := range s.jobs.rising(0) {
+			if j.State == store.InFlight {
+				s.raise(j)
+			}
+		}
+	}
+	return epoch, nil
 }
+
+// raise gives the job its next token.
+func (s *Store) raise(j *job) { j.Token = store.NextToken(j.Token, s.epoch) }

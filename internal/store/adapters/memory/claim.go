@@ -64,7 +64,7 @@ func (l *lane) take(limit int, room *int, due int64) []*job {
 
 func (s *Store) claim(j *job, req store.ClaimRequest, now time.Time) {
 	j.State = store.InFlight
-	j.Token++
+	s.raise(j)
 	j.Attempts++
 	j.LeaseExpiresAt = now.Add(req.TTL.Truncate(store.Resolution))
 	j.RetryAt = time.Time{}

@@ -46,6 +46,7 @@ type Store struct {
 
 	jobs   table
 	lastID int64
+	epoch  int64 // see Fence
 	queues map[string]*queue
 	leases line // the jobs in flight, by the end of their leases
 

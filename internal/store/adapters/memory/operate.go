@@ -81,7 +81,7 @@ func (s *Store) cancel(j *job, now time.Time) store.Outcome {
 	}
 	j.State, j.FinishedAt = store.Cancelled, now
 	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
-	j.Token++
+	s.raise(j)
 	j.finishedBy = nobody
 	s.settle(j)
 	return store.OutcomeOf(j.Job, store.StatusOK)
@@ -106,7 +106,7 @@ func (s *Store) requeue(j *job, now time.Time) store.Outcome {
 		j.Progress, j.ProgressSeq = nil, 0
 	}
 	j.wait(now)
-	j.Token++
+	s.raise(j)
 	j.Retries = 0
 	j.Error, j.Result, j.FinishedAt = "", nil, time.Time{}
 	j.finishedBy = nobody

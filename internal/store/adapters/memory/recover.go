@@ -28,7 +28,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 
 func (s *Store) recover(j *job, now time.Time) store.Recovered {
 	s.pick(j)
-	j.Token++
+	s.raise(j)
 	j.fail(store.LeaseExpired, store.EndExpired, now)
 	s.settle(j)
 	return store.Recovered{

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -131,26 +132,46 @@ func (t *txn) workers() ([]store.Worker, error) {
 		t.now.Add(-store.WorkerLife))
 }
 
-// Fence is part of the contract.
-func (s *Store) Fence(ctx context.Context) error {
-	_, err := write(ctx, s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.fence() })
-	return err
+// Fence is part of the contract. It waits for the transactions that are writing jobs, and those that come wait for it.
+func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
+	return write(ctx, s, req.Check(), func(t *txn) (int64, error) { return t.fence(req) })
 }
 
-// fence raises the tokens, and the sequence of ids.
-func (t *txn) fence() error {
-	_, err := t.exec(`
-		UPDATE {schema}.jobs
-		SET token = token + $1,
-			finished_by = ''`,
-		store.FenceStep)
+// fence raises the epoch, the sequence of ids, and tokens where leases are to end. Whoever reads the epoch to raise a token has
+// locked the table of jobs before, and keeps it until its transaction ends. So nobody goes on with an older epoch afterwards.
+func (t *txn) fence(req store.FenceRequest) (int64, error) {
+	if _, err := t.exec(`LOCK TABLE {schema}.jobs IN EXCLUSIVE MODE`); err != nil {
+		return 0, err
+	}
+	var epoch, lastID int64
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&epoch, &lastID) }, `
+		SELECT epoch, coalesce(pg_sequence_last_value(pg_get_serial_sequence($1, 'id')::regclass), 0)
+		FROM {schema}.fence
+		WHERE one`,
+		t.s.schema+`.jobs`)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if epoch, err = req.Raised(epoch, lastID); err != nil {
+		return 0, err
 	}
 	_, err = t.exec(`
-		SELECT setval(
-			pg_get_serial_sequence($2, 'id'),
-			nextval(pg_get_serial_sequence($2, 'id')) + $1::bigint - 1)`,
-		store.FenceStep, t.s.schema+`.jobs`)
-	return err
+		UPDATE {schema}.fence
+		SET epoch = $1
+		WHERE one`,
+		epoch)
+	if err == nil && req.EndLeases {
+		_, err = t.exec(`
+			UPDATE {schema}.jobs
+			SET token = greatest(token, $1::bigint) + 1
+			WHERE state = 'in_flight'`,
+			store.Floor(epoch))
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, err = t.exec(`
+		SELECT setval(pg_get_serial_sequence($1, 'id'), $2)`,
+		t.s.schema+`.jobs`, store.Floor(epoch))
+	return epoch, err
 }

@@ -223,9 +223,9 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*sqlkit.Entry, err
 			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
 			LIMIT greatest($10 - (SELECT count(*) FROM retries), 0)`)+`
 		)
-		SELECT`+claimColumns+` FROM retries AS jobs
+		SELECT`+claimColumns+`,`+presentEpoch+` FROM retries AS jobs
 		UNION ALL
-		SELECT`+claimColumns+` FROM fresh AS jobs`,
+		SELECT`+claimColumns+`,`+presentEpoch+` FROM fresh AS jobs`,
 		c.Queue, t.now, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs, quota, limit)
 }
 
@@ -362,7 +362,7 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 	err := t.last(`
 		UPDATE {schema}.jobs
 		SET state = 'in_flight',
-			token = token + 1,
+			token = greatest(token, $5::bigint) + 1,
 			attempts = attempts + 1,
 			lease_expires_at = $2,
 			worker = $3,
@@ -370,12 +370,12 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 			checkpoint_seq = 0,
 			progress_seq = 0,
 			finished_by = '',
-			claim_token = token + 1,
+			claim_token = greatest(token, $5::bigint) + 1,
 			claimed_at = $4,
 			ended_at = NULL,
 			ending = ''
 		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now)
+		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch))
 	return jobs, err
 }
 

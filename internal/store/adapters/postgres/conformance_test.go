@@ -85,7 +85,8 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 	}
 	require.NoError(t, s.SetPaused(t.Context(), "q", true))
 	require.NoError(t, s.Beat(t.Context(), store.Worker{Name: "w", StaleAfter: time.Minute}))
-	require.NoError(t, s.Fence(t.Context()))
+	_, err = s.Fence(t.Context(), store.FenceRequest{})
+	require.NoError(t, err)
 	for table, rows := range kept(t, s.DB().DB, used) {
 		assert.NotEqual(t, fresh[table], rows, "the test leaves something in each table but the migrations: %s", table)
 	}

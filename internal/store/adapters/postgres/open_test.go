@@ -69,7 +69,8 @@ func TestOpenQuotesTheSchema(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
 	require.NoError(t, err)
-	require.NoError(t, s.Fence(t.Context()))
+	_, err = s.Fence(t.Context(), store.FenceRequest{})
+	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.NoError(t, pgtest.Drop(dsn, schema))
 }

@@ -197,7 +197,7 @@ func (t *txn) operateMatching(filter store.Filter, limit int, can condition, do 
 // byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
 func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
 	entries, err := t.entries(`
-		SELECT`+columns+`
+		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])
 		ORDER BY id

@@ -213,7 +213,7 @@ func everyCallSaysSo(t *testing.T, c *pgtest.Cluster) {
 			return s.Beat(ctx, store.Worker{Name: "w", Host: "h", Slots: 1, StaleAfter: time.Minute})
 		}},
 		{"Workers", func() error { _, err := s.Workers(ctx); return err }},
-		{"Fence", func() error { return s.Fence(ctx) }},
+		{"Fence", func() error { _, err := s.Fence(ctx, store.FenceRequest{}); return err }},
 	}
 	require.NoError(t, c.Kill(t.Context()))
 	for _, k := range calls {

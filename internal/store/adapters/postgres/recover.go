@@ -20,7 +20,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 		return nil, err
 	}
 	expired, err := t.entries(`
-		SELECT`+columns+`
+		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
 		WHERE state = 'in_flight' AND (lease_expires_at, id) >= ($3::text::timestamptz, $4) AND lease_expires_at <= $1
 		ORDER BY lease_expires_at, id

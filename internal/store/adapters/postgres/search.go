@@ -97,7 +97,7 @@ func (t *txn) lock(q *search) ([]*sqlkit.Entry, error) {
 		w := chosen(q.filter, q.now)
 		w.and(`id = ANY ($?::bigint[])`, arrayOf(ids))
 		found, err := t.entries(`
-			SELECT`+columns+`
+			SELECT`+columns+`,`+presentEpoch+`
 			FROM {schema}.jobs`+w.text()+q.possible()+`
 			ORDER BY id
 			FOR UPDATE`,

@@ -78,6 +78,10 @@ const (
 
 	withDocuments = columns + `, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
 
+	// For who raises tokens. It is read by the statement that locks the jobs: see fence.
+	presentEpoch = `
+	(SELECT epoch FROM {schema}.fence WHERE one) AS epoch`
+
 	weight = `octet_length(jobs.payload) + coalesce(octet_length(jobs.checkpoint), 0)
 		+ coalesce(octet_length(jobs.progress), 0) + coalesce(octet_length(jobs.result), 0)`
 )

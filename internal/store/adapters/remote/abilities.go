@@ -66,12 +66,17 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	return answer.Store(), nil
 }
 
-// Fence is part of the contract. To repeat it after a lost answer raises the tokens once more, which does no harm.
-func (s *Store) Fence(ctx context.Context) error {
-	if err := s.admit(ctx, nil); err != nil {
-		return err
+// Fence is part of the contract.
+func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
+	if err := s.admit(ctx, req.Check()); err != nil {
+		return 0, err
 	}
-	return tell(ctx, s, call{method: http.MethodPost, path: wire.PathFence})
+	c, err := post(wire.PathFence, wire.Fence{EndLeases: req.EndLeases, Epoch: wire.ID(req.Epoch)}, mostNothing)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := ask(ctx, s, c, func(wire.Fenced) error { return nil })
+	return int64(answer.Epoch), err
 }
 
 // segment is the name as one part of a path. Points alone would be taken for the way to another folder.

@@ -180,7 +180,7 @@ func TestRefusedConnection(t *testing.T) {
 	for what, call := range map[string]func(context.Context, *Store) error{
 		"a write": oneAck, "a read": get, "Enqueue": enqueueOne,
 		"FetchAndClaim":  func(ctx context.Context, s *Store) error { _, err := s.FetchAndClaim(ctx, claimOf(1)); return err },
-		"without a body": func(ctx context.Context, s *Store) error { return s.Fence(ctx) },
+		"without a body": func(ctx context.Context, s *Store) error { return s.SetPaused(ctx, "q", true) },
 		"a pause":        func(ctx context.Context, s *Store) error { return s.SetPaused(ctx, "q", true) },
 		"a beat":         func(ctx context.Context, s *Store) error { return s.Beat(ctx, store.Worker{Name: "w"}) },
 		"a subscription": func(ctx context.Context, s *Store) error { _, err := s.Subscribe(ctx, nil); return err },
@@ -226,7 +226,7 @@ func TestSilentServer(t *testing.T) {
 	calls := map[string]func(context.Context, *Store) error{
 		"a write": oneAck, "a read": get,
 		"FetchAndClaim":  func(ctx context.Context, s *Store) error { _, err := s.FetchAndClaim(ctx, claimOf(1)); return err },
-		"without a body": func(ctx context.Context, s *Store) error { return s.Fence(ctx) },
+		"without a body": func(ctx context.Context, s *Store) error { return s.SetPaused(ctx, "q", true) },
 		"a subscription": func(ctx context.Context, s *Store) error { _, err := s.Subscribe(ctx, nil); return err },
 	}
 	reads := map[string]bool{"a read": true, "a subscription": true}

@@ -166,9 +166,10 @@ func TestMissingAbilities(t *testing.T) {
 	_, queues := s.Queues(t.Context())
 	_, workers := s.Workers(t.Context())
 	_, wakeups := s.Subscribe(t.Context(), nil)
+	_, fenced := s.Fence(t.Context(), store.FenceRequest{})
 	for what, err := range map[string]error{
 		"Queues": queues, "Workers": workers, "Subscribe": wakeups, "SetPaused": s.SetPaused(t.Context(), "q", true),
-		"Beat": s.Beat(t.Context(), store.Worker{Name: "w"}), "Fence": s.Fence(t.Context()),
+		"Beat": s.Beat(t.Context(), store.Worker{Name: "w"}), "Fence": fenced,
 	} {
 		assertOnly(t, err, errors.ErrUnsupported, "", what)
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -118,32 +119,47 @@ func (t *txn) workers() ([]store.Worker, error) {
 }
 
 // Fence is part of the contract.
-func (s *Store) Fence(ctx context.Context) error {
-	_, err := write(ctx, s, nil, load{items: store.MaxItems}, func(t *txn) (struct{}, error) { return struct{}{}, t.fence() })
-	return err
+func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
+	return write(ctx, s, req.Check(), load{items: store.MaxItems}, func(t *txn) (int64, error) { return t.fence(req) })
 }
 
-// fence raises the tokens, and the sequence of ids. That sequence has no row before the first job.
-func (t *txn) fence() error {
-	_, err := t.exec(`
-		UPDATE jobs
-		SET token = token + ?,
-			finished_by = ''`,
-		store.FenceStep)
+// fence raises the epoch, the sequence of ids, and tokens where leases are to end. That sequence has no row before the first
+// job.
+func (t *txn) fence(req store.FenceRequest) (int64, error) {
+	var epoch, lastID int64
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&epoch, &lastID) }, `
+		SELECT epoch, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0)
+		FROM fence`)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if epoch, err = req.Raised(epoch, lastID); err != nil {
+		return 0, err
+	}
+	_, err = t.exec(`
+		UPDATE fence
+		SET epoch = ?`,
+		epoch)
+	if err == nil && req.EndLeases {
+		_, err = t.exec(`
+			UPDATE jobs
+			SET token = max(token, ?) + 1
+			WHERE state = 'in_flight'`,
+			store.Floor(epoch))
+	}
+	if err != nil {
+		return 0, err
 	}
 	n, err := t.exec(`
 		UPDATE sqlite_sequence
-		SET seq = seq + ?
+		SET seq = ?
 		WHERE name = 'jobs'`,
-		store.FenceStep)
-	if err != nil || n > 0 {
-		return err
+		store.Floor(epoch))
+	if err == nil && n == 0 {
+		_, err = t.exec(`
+			INSERT INTO sqlite_sequence (name, seq)
+			VALUES ('jobs', ?)`,
+			store.Floor(epoch))
 	}
-	_, err = t.exec(`
-		INSERT INTO sqlite_sequence (name, seq)
-		VALUES ('jobs', ?)`,
-		store.FenceStep)
-	return err
+	return epoch, err
 }

@@ -84,7 +84,7 @@ var retryLane = lane{
 // The columns of a waiting job that a claim does not set anew or know before: a third fewer to read.
 const claimColumns = `
 	id, kind, priority, run_at, token, attempts, retries, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-	unique_key, unique_for, enqueued_at, claim_token, trace, tags, error, payload, checkpoint, progress`
+	unique_key, unique_for, enqueued_at, claim_token, trace, tags, error, payload, checkpoint, progress,` + presentEpoch
 
 // due are the first jobs of the lane, from the highest priority down, as many as there is room for.
 func (t *txn) due(l lane, queue string, limit int) ([]*sqlkit.Entry, error) {
@@ -131,7 +131,7 @@ func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job
 	_, err := t.exec(`
 		UPDATE jobs
 		SET state = 'in_flight',
-			token = token + 1,
+			token = max(token, ?5) + 1,
 			attempts = attempts + 1,
 			lease_expires_at = ?2,
 			worker = ?3,
@@ -139,12 +139,12 @@ func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job
 			checkpoint_seq = 0,
 			progress_seq = 0,
 			finished_by = '',
-			claim_token = token + 1,
+			claim_token = max(token, ?5) + 1,
 			claimed_at = ?4,
 			ended_at = NULL,
 			ending = ''
 		WHERE id IN (SELECT value FROM json_each(?1))`,
-		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro())
+		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro(), store.Floor(chosen[0].Epoch))
 	return jobs, err
 }
 

@@ -181,6 +181,39 @@ func TestBackupIsOneMoment(t *testing.T) {
 	assert.Error(t, s.Backup(t.Context(), filepath.Join(t.TempDir(), "missing", "backup.db")))
 }
 
+// A copy that is fenced gives no pair of id and token that was given after the copy was made.
+func TestFencedBackupGivesNoPairTwice(t *testing.T) {
+	s := newStore(t)
+	enqueue(t, s, 4)
+	path := filepath.Join(t.TempDir(), "backup.db")
+	given := map[store.Lease]bool{}
+	work := func(s *Store) (leases []store.Lease) {
+		enqueue(t, s, 2)
+		for range 3 {
+			jobs, err := s.FetchAndClaim(t.Context(), claimOf(10))
+			require.NoError(t, err)
+			require.NotEmpty(t, jobs)
+			for _, j := range jobs {
+				leases = append(leases, j.Lease())
+				_, err := s.NAck(t.Context(), []store.NAck{{Lease: j.Lease(), Form: store.Release}})
+				require.NoError(t, err)
+			}
+		}
+		return leases
+	}
+	work(s)
+	require.NoError(t, s.Backup(t.Context(), path))
+	for _, l := range work(s) {
+		given[l] = true
+	}
+	copied := openAt(t, path, nil)
+	_, err := copied.Fence(t.Context(), store.FenceRequest{})
+	require.NoError(t, err)
+	for _, l := range work(copied) {
+		assert.False(t, given[l], "%+v was given twice", l)
+	}
+}
+
 func TestWakeUpsComeFromOtherStoresAndTransactions(t *testing.T) {
 	path := newPath(t)
 	here, there := openAt(t, path, nil), openAt(t, path, nil)

@@ -96,7 +96,7 @@ func (t *txn) operateMatching(
 	where := chosen(filter, t.now)
 	where.and(can)
 	found, err := t.entries(`
-		SELECT`+columns+`
+		SELECT`+columns+`,`+presentEpoch+`
 		FROM jobs
 		WHERE id IN (
 			SELECT id
@@ -125,7 +125,7 @@ func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
 		return nil, nil
 	}
 	entries, err := t.entries(`
-		SELECT`+columns+`
+		SELECT`+columns+`,`+presentEpoch+`
 		FROM jobs
 		WHERE id IN (SELECT value FROM json_each(?))`,
 		list(ids))

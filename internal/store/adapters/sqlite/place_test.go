@@ -37,7 +37,8 @@ func (r *trial) writes(t *testing.T) map[string]error {
 	_, enqueued := r.Enqueue(t.Context(), newJobs(1))
 	_, claimed := r.FetchAndClaim(t.Context(), claimOf(1))
 	_, acked := r.Ack(t.Context(), []store.Ack{{Lease: store.Lease{ID: 1, Token: 1}}})
-	return map[string]error{"Enqueue": enqueued, "FetchAndClaim": claimed, "Ack": acked, "Fence": r.Fence(t.Context())}
+	_, fenced := r.Fence(t.Context(), store.FenceRequest{})
+	return map[string]error{"Enqueue": enqueued, "FetchAndClaim": claimed, "Ack": acked, "Fence": fenced}
 }
 
 // reads are what calls that read are answered, and what is written in a caller's transaction.

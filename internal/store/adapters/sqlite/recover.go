@@ -14,7 +14,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 
 func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	expired, err := t.entries(`
-		SELECT`+columns+`
+		SELECT`+columns+`,`+presentEpoch+`
 		FROM jobs
 		WHERE state = 'in_flight' AND lease_expires_at <= ?
 		ORDER BY lease_expires_at, id

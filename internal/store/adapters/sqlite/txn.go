@@ -55,6 +55,10 @@ func list[T int64 | string | store.State](values []T) string {
 	return string(text)
 }
 
+// For who raises tokens.
+const presentEpoch = `
+	(SELECT epoch FROM fence) AS epoch`
+
 // Every column of the table jobs.
 const columns = `
 	id, queue, kind, priority, state, run_at, retry_at, token, lease_expires_at, worker,
