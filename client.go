@@ -57,7 +57,7 @@ func (c *Client) Enqueue(ctx context.Context, payload Payload, options *EnqueueO
 }
 
 // EnqueueTx is Enqueue in the caller's own SQL transaction: the job is there when the transaction is committed, and never if
-// it is rolled back.
+// it is rolled back. What is no open transaction, such as a *sql.DB, is ErrInvalid.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options *EnqueueOptions) (Enqueued, error) {
 	w, err := c.inTx(tx)
 	if err != nil {

@@ -224,7 +224,7 @@ func (r *Run) SaveProgress(ctx context.Context, v any) error {
 
 // FinishTx finishes the job in the handler's own SQL transaction, with the result that was set before: so what the handler
 // writes and the end of the job stand or fall together, and it is done exactly once. If the lease was lost meanwhile the error
-// is ErrStaleLease, and the transaction must be rolled back.
+// is ErrStaleLease, and the transaction must be rolled back. What is no open transaction, such as a *sql.DB, is ErrInvalid.
 //
 // Finish last, then commit, then return nil. Until the commit the job is locked: its lease can not be extended, and nobody else
 // can get it, however long that takes; the timeout goes on. If the transaction was not committed in the end, the job fails

@@ -119,6 +119,16 @@ func CheckNAcks(nacks []NAck) error { return store.CheckNAcks(nacks) }
 // CheckSaves says what is wrong with a call of Save as a whole; Save.Check says it of an item.
 func CheckSaves(saves []store.Save) error { return store.CheckSaves(saves) }
 
+// CheckTx refuses what by its type alone is no open transaction. Of everything else the store must ask the database, before it
+// writes, and refuse with NotInTx what is in none.
+func CheckTx(tx store.Tx) error { return store.CheckTx(tx) }
+
+// NotInTx refuses what has run a statement outside of a transaction.
+func NotInTx(tx store.Tx) error { return store.NotInTx(tx) }
+
+// TxError is an error of database/sql in the words of the contract, where it says that the transaction has ended.
+func TxError(err error) error { return store.TxError(err) }
+
 // CheckQueue says what is wrong with the name of a queue.
 func CheckQueue(name string) error { return store.CheckQueue(name) }
 

@@ -15,6 +15,9 @@ var txCases = []Case{
 	{"Tx/RollbackLeavesNothing", []int{2, 66, 69}, "InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.", txRollbackLeavesNothing},
 	{"Tx/FinishIsSeenAtCommitOnly", []int{66}, "InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.", txFinishIsSeenAtCommitOnly},
 	{"Tx/RolledBackFinishLeavesTheLease", []int{66}, "InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.", txRolledBackFinishLeavesTheLease},
+	{"Tx/OnlyAnOpenOneIsTaken", []int{66}, sentenceOpenTx, txOnlyAnOpenOneIsTaken},
+	{"Tx/AfterItsEndNoCallIsTaken", []int{66}, sentenceOpenTx, txAfterItsEndNoCallIsTaken},
+	{"Tx/WrappedOneIsTaken", []int{66}, "A type that passes its calls on to a *sql.Tx is as good as that.", txWrappedOneIsTaken},
 	{"Tx/WritesStandOrFallTogether", []int{66}, "A Transactor writes in a caller's own transaction, so that jobs and the caller's rows stand or fall together.", txWritesStandOrFallTogether},
 	{"Tx/EnqueueKeepsItsPromises", []int{1, 2, 66}, "A Writer is the part of a store that can also stand in a caller's own transaction.", txEnqueueKeepsItsPromises},
 	{"Tx/FinishIsStrict", []int{66}, "In it Ack and NAck are strict. A lease that is stale is ErrStaleLease, a job that its holder has finished already is ErrAlreadyFinished, one that is gone is ErrNotFound, and an item that breaks a limit, a result included, is ErrInvalid: the InvalidError has the item's index.", txFinishIsStrict},
@@ -40,6 +43,8 @@ var txCases = []Case{
 	{"Tx/EndOfItsContextRollsBack", []int{66}, "InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.", txEndOfItsContextRollsBack},
 	{"Tx/EndedContextAppliesNothing", []int{66, 71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", txEndedContextAppliesNothing},
 }
+
+const sentenceOpenTx = "tx must be an open transaction. In nil, in a *sql.DB or a *sql.Conn, in a type that passes its calls on to one of them, and in a transaction that has ended, each call is ErrInvalid: the InvalidError has the field tx, and nothing is written."
 
 // A txCase is a caller's open transaction.
 type txCase struct {

@@ -209,6 +209,10 @@ type Tx interface {
 type Transactor interface {
 	// InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.
 	//
+	// tx must be an open transaction. In nil, in a *sql.DB or a *sql.Conn, in a type that passes its calls on to one of them,
+	// and in a transaction that has ended, each call is ErrInvalid: the InvalidError has the field tx, and nothing is
+	// written. A type that passes its calls on to a *sql.Tx is as good as that.
+	//
 	// In it Ack and NAck are strict. A lease that is stale is ErrStaleLease, a job that its holder has finished already is
 	// ErrAlreadyFinished, one that is gone is ErrNotFound, and an item that breaks a limit, a result included, is
 	// ErrInvalid: the InvalidError has the item's index. After an error the transaction must be rolled back. A job that was

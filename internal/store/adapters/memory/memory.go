@@ -142,6 +142,13 @@ func (s *Store) admit(ctx context.Context, refused error) error {
 	}
 }
 
+// refuse says why a call that was refused can not begin.
+func (s *Store) refuse(ctx context.Context, refused error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.admit(ctx, refused)
+}
+
 // leave ends a call.
 func (s *Store) leave() {
 	if s.tx == nil {

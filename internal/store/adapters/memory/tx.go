@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -112,6 +113,9 @@ func send[A any](ctx context.Context, w writer, refused error, f func(now time.T
 		answer, err = f(now)
 		return err
 	}}
+	if err := store.CheckTx(w.tx); err != nil {
+		return none, w.store.refuse(ctx, cmp.Or(refused, err))
+	}
 	if err := c.sendThrough(ctx, w.tx); err != nil {
 		return none, err
 	}
@@ -147,7 +151,7 @@ func (c *call) outcome(ctx context.Context, err error) error {
 	case c.tx != nil && c.tx.ctx.Err() != nil:
 		return unavailable(c.tx.ctx.Err())
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, sql.ErrConnDone):
-		return unavailable(err)
+		return c.store.refuse(ctx, cmp.Or(c.refused, store.TxError(err)))
 	default:
 		return foreignTx()
 	}

@@ -190,7 +190,7 @@ func TestEndOfItsContextRollsATransactionBack(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, claim(t, s, 1), "others go on, and see nothing of it")
 		_, err = s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-		assert.ErrorIs(t, err, store.ErrUnavailable)
+		assert.ErrorIs(t, err, store.ErrInvalid)
 		assert.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
 	})
 }
@@ -244,7 +244,7 @@ func TestEndingATransactionEndsWaitingInIt(t *testing.T) {
 				}
 				assert.NoError(t, ending)
 				assert.Empty(t, answers)
-				assert.ErrorIs(t, err, store.ErrUnavailable)
+				assert.ErrorIs(t, err, store.ErrInvalid)
 				assert.ErrorIs(t, err, sql.ErrTxDone)
 				assert.Empty(t, wakeups, "the first goes on")
 				require.NoError(t, first.Commit())
@@ -304,6 +304,9 @@ func TestCloseRollsATransactionBack(t *testing.T) {
 	})
 }
 
+// around is a type of a caller's around what may be a transaction.
+type around struct{ store.Tx }
+
 func TestTransactionMustBeOfThisStore(t *testing.T) {
 	s, _ := newStore(t)
 	other, _ := newStore(t)
@@ -316,14 +319,14 @@ func TestTransactionMustBeOfThisStore(t *testing.T) {
 	require.NoError(t, ended.Commit())
 
 	for name, tx := range map[string]store.Tx{
-		"another store's": beginTx(t, other), "another database's": foreignTx, "no transaction": s.DB(),
+		"another store's": beginTx(t, other), "another database's": foreignTx, "no transaction": around{s.DB()},
 	} {
 		_, err := s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
 		assert.ErrorIs(t, err, store.ErrInvalid, name)
 		assert.ErrorContains(t, err, "this store's DB()", name)
 	}
 	_, err = s.InTx(ended).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-	assert.ErrorIs(t, err, store.ErrUnavailable)
+	assert.ErrorIs(t, err, store.ErrInvalid)
 	assert.ErrorIs(t, err, sql.ErrTxDone)
 	assert.Empty(t, claim(t, s, 10))
 	assert.Empty(t, claim(t, other, 10))

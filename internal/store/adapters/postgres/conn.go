@@ -24,6 +24,7 @@ import (
 type openings struct {
 	write, beat, get  opening // for statements that come again and again
 	bulk, page, count opening // for statements made for a filter
+	caller            opening // for a caller's transaction, which has begun: see join
 }
 
 // An opening is how a transaction begins, and on whose connections.
@@ -87,9 +88,12 @@ func (s *Store) openings(o Options) openings {
 	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; `
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !o.Pooled
+	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
+			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint`
+	caller := opening{ask: `
+		SELECT pg_current_xact_id_if_assigned() IS NOT NULL, current_database()::text, ` + row}
 	write := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
-		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
-			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint`}
+		SELECT ` + row}
 	get := opening{db: s.db, begin: reads + settings.String(), prepares: own, ask: `
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0`}
 	beat := write
@@ -99,7 +103,7 @@ func (s *Store) openings(o Options) openings {
 		return with
 	}
 	return openings{
-		write: write, beat: beat, get: get,
+		write: write, beat: beat, get: get, caller: caller,
 		bulk: anew(write, each), page: anew(get, each), count: anew(get, each+free.String()),
 	}
 }
@@ -227,9 +231,11 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 // start sends the opening, and learns what time it is.
 func (t *txn) start(with opening) error {
 	var database, arrived time.Time
-	message, scans, err := t.compose(with, func(rows *sql.Rows) error {
-		return rows.Scan(&database, &arrived, &t.xmin, &t.number)
-	})
+	row := []any{&database, &arrived, &t.xmin, &t.number}
+	if t.conn == nil {
+		row = append([]any{&t.numbered, &t.database}, row...)
+	}
+	message, scans, err := t.compose(with, func(rows *sql.Rows) error { return rows.Scan(row...) })
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ const (
 	codeNoTable        = "42P01"
 	codeNoFunction     = "42883"
 	codeReadOnly       = "25006"
+	codeFailedTx       = "25P02"
 	codeFull           = "53100"
 	codeTooMany        = "53300"
 	codeNotNow         = "57P03"

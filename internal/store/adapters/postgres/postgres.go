@@ -55,6 +55,8 @@ type Store struct {
 	beats   *sqlx.DB // for heartbeats
 	callers *sqlx.DB // for callers' own transactions
 
+	database string // as the server names it
+
 	with openings
 
 	closing sync.Once
@@ -195,11 +197,13 @@ func open(connector driver.Connector, most int) *sqlx.DB {
 
 // prepare makes the schema the newest one.
 func (s *Store) prepare(ctx context.Context) error {
-	var server struct{ Encoding, Mode string }
+	var server struct{ Database, Encoding, Mode string }
 	if err := s.db.GetContext(ctx, &server, `
-		SELECT current_setting('server_encoding') AS encoding, current_setting('plan_cache_mode') AS mode`); err != nil {
+		SELECT current_database() AS database, current_setting('server_encoding') AS encoding,
+			current_setting('plan_cache_mode') AS mode`); err != nil {
 		return err
 	}
+	s.database = server.Database
 	switch {
 	case server.Encoding != "UTF8":
 		return fmt.Errorf("the database is encoded in %s: create one with encoding UTF8", server.Encoding)

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -35,22 +37,45 @@ func (w *txWriter) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcom
 // within runs a call in the caller's transaction.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
-	if err := sqlkit.Admit(ctx, w.s.closed, invalid); err != nil {
+	if err := sqlkit.Admit(ctx, w.s.closed, cmp.Or(invalid, sqlkit.CheckTx(w.tx))); err != nil {
 		return none, err
 	}
 	t := &txn{ctx: ctx, s: w.s, tx: w.tx, strict: true}
-	err := t.start(opening{ask: w.s.with.write.ask})
+	answer, err := func() (T, error) {
+		if err := t.join(); err != nil {
+			return none, err
+		}
+		answer, err := run(t)
+		return answer, cmp.Or(err, t.notify())
+	}()
 	if err != nil {
-		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
-	}
-	answer, err := run(t)
-	if err == nil {
-		err = t.notify()
-	}
-	if err != nil {
-		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
+		return none, sqlkit.Because(ctx, w.s.closed, ours(store.TxError(err)))
 	}
 	return answer, nil
+}
+
+// join learns what time it is, and makes sure that the caller's transaction is open, and on the store's database. One that had
+// its number before the statement that asks for it is open: a statement by itself has none. Else a second statement has the same
+// number or is another transaction. That now() is before statement_timestamp() proves nothing: drivers that send a statement in
+// parts begin its transaction with the first, and take its time at the last.
+func (t *txn) join() error {
+	switch err := t.start(t.s.with.caller); {
+	case codeOf(err) == codeFailedTx:
+		return sqlkit.FailedTx(err)
+	case err != nil:
+		return err
+	case t.database != t.s.database:
+		return sqlkit.OtherTx(t.s.database, t.database)
+	case t.numbered:
+		return nil
+	}
+	var number int64
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&number) }, `
+		SELECT pg_current_xact_id()::text::bigint`)
+	if err == nil && number != t.number {
+		err = store.NotInTx(t.tx)
+	}
+	return err
 }
 
 // notify tells those who listen, once the transaction is committed.

@@ -21,6 +21,9 @@ type txn struct {
 	strict bool     // a lease that does not hold is an error
 	woken  []string // the queues in which jobs became claimable at once
 
+	numbered bool   // a caller's transaction had its number before the call
+	database string // on which it is
+
 	conn   *sqlx.Conn // of the store's own transaction, nil in a caller's
 	cancel func()     // lets go of its context, likewise
 	open   bool       // it was begun, and has not been committed

@@ -10,6 +10,7 @@ import (
 
 // The result codes of SQLite that mean something to us: https://www.sqlite.org/rescode.html.
 const (
+	codeError    = 1
 	codeBusy     = 5
 	codeReadOnly = 8
 	codeIO       = 10

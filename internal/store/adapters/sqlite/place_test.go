@@ -47,7 +47,7 @@ func (r *trial) reads(t *testing.T) map[string]error {
 	_, got := r.Get(t.Context(), 1)
 	_, listed := r.List(t.Context(), store.Filter{}, store.Page{Limit: 1})
 	_, counted := r.Count(t.Context(), store.Filter{})
-	_, within := r.InTx(r.DB()).Enqueue(t.Context(), newJobs(1))
+	_, within := r.InTx(querier{r.DB()}).Enqueue(t.Context(), newJobs(1))
 	return map[string]error{"Get": got, "List": listed, "Count": counted, "InTx": within}
 }
 

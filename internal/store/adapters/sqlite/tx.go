@@ -1,7 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"os"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -41,20 +46,80 @@ const takeWriteLock = `
 // within runs a call in the caller's transaction. Others notice its commit by the version of the file.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
-	if err := sqlkit.Admit(ctx, w.s.closed, invalid); err != nil {
+	if err := sqlkit.Admit(ctx, w.s.closed, cmp.Or(invalid, sqlkit.CheckTx(w.tx))); err != nil {
 		return none, err
 	}
 	if err := w.s.place.check(); err != nil {
 		return none, err
 	}
 	t := &txn{ctx: ctx, tx: w.tx, strict: true}
-	if _, err := t.exec(takeWriteLock); err != nil {
-		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
-	}
-	t.now = w.s.now.get()
-	answer, err := run(t)
+	answer, err := func() (T, error) {
+		if err := t.join(w.s); err != nil {
+			return none, err
+		}
+		return run(t)
+	}()
 	if err != nil {
-		return none, sqlkit.Because(ctx, w.s.closed, ours(err))
+		return none, sqlkit.Because(ctx, w.s.closed, ours(store.TxError(err)))
 	}
 	return answer, nil
+}
+
+// join makes sure that the caller's transaction is open, and on the store's file, before it takes the write lock.
+func (t *txn) join(s *Store) error {
+	if err := t.mustBeOpen(); err != nil {
+		return err
+	}
+	if err := t.mustBeOn(s.place); err != nil {
+		return err
+	}
+	if _, err := t.exec(takeWriteLock); err != nil {
+		return err
+	}
+	t.now = s.now.get()
+	return nil
+}
+
+// mustBeOpen asks SQLite itself: a type around a pool has the methods of a transaction, and a *sql.Tx does not know that a full
+// disk, an OR ROLLBACK or a COMMIT in a text of the caller's has ended it. Temporary tables are never synced, so to set how they
+// are does nothing; but within a transaction SQLite refuses to set any such level, with the code of errors in a statement. A
+// BEGIN would ask as well, and leave a transaction open where there was none.
+func (t *txn) mustBeOpen() error {
+	_, err := t.exec(`PRAGMA temp.synchronous = 1`)
+	switch code := codeOf(err); {
+	case err == nil:
+		return store.NotInTx(t.tx)
+	case code == codeError:
+		return nil
+	case code != 0 || t.ctx.Err() != nil || lost(err):
+		return err
+	default:
+		return nil // it is another driver's, whose codes have another type
+	}
+}
+
+// lost says that the statement did not reach SQLite.
+func lost(err error) bool {
+	return errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn)
+}
+
+// mustBeOn refuses a transaction on another file, which may have the same tables.
+func (t *txn) mustBeOn(p place) error {
+	var path string
+	err := t.each(func(rows *sql.Rows) error {
+		var number int
+		var name, file string
+		err := rows.Scan(&number, &name, &file)
+		if name == "main" {
+			path = file
+		}
+		return err
+	}, `PRAGMA database_list`)
+	if err != nil || path == p.real {
+		return err
+	}
+	if file, err := os.Stat(path); err == nil && os.SameFile(file, p.file) {
+		return nil // it goes by another name
+	}
+	return sqlkit.OtherTx(p.real, path)
 }

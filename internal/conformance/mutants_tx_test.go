@@ -1,0 +1,132 @@
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+)
+
+// The model has no callers' transactions, so what a store may take for one is broken in the store in memory.
+
+// A careless store takes things for a transaction that are none, or refuses one.
+type careless struct {
+	*memory.Store
+	inTx func(s *memory.Store, tx store.Tx) store.Writer
+}
+
+func (c careless) InTx(tx store.Tx) store.Writer { return c.inTx(c.Store, tx) }
+
+// An either writer makes each call by the first writer, and then again by the second if that is wanted for the error.
+type either struct {
+	store.Writer
+	second store.Writer
+	wanted func(error) bool
+	mended func(error) error
+}
+
+func (e either) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	return byEither(e, func(w store.Writer) ([]store.Enqueued, error) { return w.Enqueue(ctx, req) })
+}
+
+func (e either) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	return byEither(e, func(w store.Writer) ([]store.Outcome, error) { return w.Ack(ctx, acks) })
+}
+
+func (e either) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	return byEither(e, func(w store.Writer) ([]store.Outcome, error) { return w.NAck(ctx, nacks) })
+}
+
+func byEither[T any](e either, call func(store.Writer) ([]T, error)) ([]T, error) {
+	answer, err := call(e.Writer)
+	if err == nil || !e.wanted(err) {
+		return answer, err
+	}
+	if e.second != nil {
+		answer, err2 := call(e.second)
+		if e.mended == nil {
+			return answer, err2
+		}
+	}
+	return nil, e.mended(err)
+}
+
+func ofTx(err error) bool {
+	invalid, ok := errors.AsType[*store.InvalidError](err)
+	return ok && invalid.Field == "tx"
+}
+
+func ended(err error) bool      { return errors.Is(err, sql.ErrTxDone) }
+func neverBegun(err error) bool { return ofTx(err) && !ended(err) }
+
+var txMutants = map[string]func(s *memory.Store, tx store.Tx) store.Writer{
+	"what is no transaction is written by itself": func(s *memory.Store, tx store.Tx) store.Writer {
+		return either{Writer: s.InTx(tx), second: s, wanted: neverBegun}
+	},
+	"what is written after the end of the transaction is written by itself": func(s *memory.Store, tx store.Tx) store.Writer {
+		return either{Writer: s.InTx(tx), second: s, wanted: ended}
+	},
+	"only a pool of its own type is refused": func(s *memory.Store, tx store.Tx) store.Writer {
+		if store.CheckTx(tx) != nil {
+			return s.InTx(tx)
+		}
+		return either{Writer: s.InTx(tx), second: s, wanted: ofTx}
+	},
+	"it is refused after it was written": func(s *memory.Store, tx store.Tx) store.Writer {
+		return either{Writer: s.InTx(tx), second: s, wanted: ofTx, mended: func(err error) error { return err }}
+	},
+	"a transaction that has ended is unavailable": func(s *memory.Store, tx store.Tx) store.Writer {
+		return either{Writer: s.InTx(tx), wanted: ended, mended: func(error) error { return store.ErrUnavailable }}
+	},
+	"the field is not named": func(s *memory.Store, tx store.Tx) store.Writer {
+		return either{Writer: s.InTx(tx), wanted: ofTx, mended: func(error) error { return store.ErrInvalid }}
+	},
+	"nil panics": func(s *memory.Store, tx store.Tx) store.Writer {
+		_, _ = tx.ExecContext(context.Background(), "")
+		return s.InTx(tx)
+	},
+	"a wrapped transaction is refused": func(s *memory.Store, tx store.Tx) store.Writer {
+		if _, plain := tx.(*sql.Tx); !plain {
+			tx = nil
+		}
+		return s.InTx(tx)
+	},
+	"a transaction is taken for what it wraps": func(s *memory.Store, tx store.Tx) store.Writer {
+		if _, plain := tx.(*sql.Tx); !plain && store.CheckTx(tx) == nil {
+			return s
+		}
+		return s.InTx(tx)
+	},
+}
+
+// Each of them must be failed by a case that is about what a transaction is.
+func TestCarelessTransactorsAreKilled(t *testing.T) {
+	about := []string{"Tx/OnlyAnOpenOneIsTaken", "Tx/AfterItsEndNoCallIsTaken", "Tx/WrappedOneIsTaken"}
+	for what, inTx := range txMutants {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			adapter := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+				s := memory.New(memory.Options{Clock: clk})
+				return &conformance.Instance{Store: careless{s, inTx}, DB: s.DB()}, nil
+			}}
+			killed := slices.ContainsFunc(conformance.Cases(), func(k conformance.Case) bool {
+				if !slices.Contains(about, k.Name) {
+					return false
+				}
+				result := conformance.Run(t.Context(), adapter, k)
+				assert.False(t, result.Hung, "%s hangs: %s", k.Name, strings.Join(result.Log, "\n"))
+				return result.Failed
+			})
+			assert.True(t, killed, "no case notices")
+		})
+	}
+}
