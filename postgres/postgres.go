@@ -20,8 +20,8 @@ type Store = postgres.Store
 // Options are what can be chosen. The zero value of each field means its default.
 type Options = postgres.Options
 
-// Open opens the store, and makes or migrates its schema where that is needed. Any number of processes may do so at once.
-// The DSN is a URL or a list of key=value as lib/pq takes it. Options may be nil.
+// Open opens the store, and makes or migrates its schema where that is needed. With Options.NoMigrate it opens what is
+// there. Any number of processes may do so at once. The DSN is a URL or a list of key=value as lib/pq takes it. Options may be nil.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	return postgres.Open(ctx, dsn, options)
 }

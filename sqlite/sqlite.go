@@ -31,7 +31,8 @@ const (
 	Normal = sqlite.Normal // the latest commits may be lost with the power; the file stays sound
 )
 
-// Open opens the store in the file, and makes or migrates it where that is needed.
+// Open opens the store in the file, and makes or migrates it where that is needed. With
+// Options.NoMigrate it opens what is there.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	return sqlite.Open(ctx, path, options)
 }

@@ -41,7 +41,8 @@ func (a *app) settle(cmd *cobra.Command) error {
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
 		for _, variable := range f.Annotations[environment] {
-			if value := a.std.env(variable); value != "" {
+			// An empty DATABASE_URL is one that was lost, and must not mean the default. Our own variables are emptied on purpose.
+			if value, isSet := a.std.env(variable); value != "" || isSet && variable == "DATABASE_URL" {
 				set(f, variable, value)
 			}
 		}

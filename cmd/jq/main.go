@@ -27,7 +27,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // whoever asks twice does not want to wait
-	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv}))
+	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}))
 }
 
 // streams are what a command reads from and writes to. Errors are printed by run alone.
@@ -35,7 +35,7 @@ type streams struct {
 	in  io.Reader
 	out io.Writer
 	err io.Writer
-	env func(name string) string
+	env func(name string) (value string, isSet bool)
 }
 
 // An app is one call of the program.

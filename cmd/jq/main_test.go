@@ -55,7 +55,7 @@ var unsteady = []struct {
 // steady is the program, with what it prints made the same on each run.
 func steady() int {
 	var stdout, stderr bytes.Buffer
-	code := run(context.Background(), os.Args, streams{in: os.Stdin, out: &stdout, err: &stderr, env: os.Getenv})
+	code := run(context.Background(), os.Args, streams{in: os.Stdin, out: &stdout, err: &stderr, env: os.LookupEnv})
 	for text, to := range map[*bytes.Buffer]io.Writer{&stdout: os.Stdout, &stderr: os.Stderr} {
 		all := text.String()
 		for _, u := range unsteady {
@@ -107,7 +107,7 @@ func TestREADMEShowsTheDemo(t *testing.T) {
 
 // quiet are the streams of a call that nobody watches.
 func quiet(stdout, stderr io.Writer) streams {
-	return streams{in: strings.NewReader(""), out: stdout, err: stderr, env: func(string) string { return "" }}
+	return streams{in: strings.NewReader(""), out: stdout, err: stderr, env: func(string) (string, bool) { return "", false }}
 }
 
 func TestInterruptedCommandFails(t *testing.T) {

@@ -21,8 +21,9 @@ func (a *app) migrateUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "make the store, or bring it to the schema of this program",
-		Long: "Make the store, or bring it to the schema of this program. Every command that opens a store does the same; this one\n" +
-			"is for deployments that give the right to it to one step alone. Any number of processes may do so at once.",
+		Long: "Make the store, or bring it to the schema of this program. So do serve, work and enqueue; no other command makes or\n" +
+			"migrates anything. Deployments that give the right to one step alone use this one, and --no-migrate for the others.\n" +
+			"Any number of processes may do so at once.",
 		Args: takesNone(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

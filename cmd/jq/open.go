@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/postgres"
 	"github.com/seed-ed332417/jq/remote"
@@ -36,6 +38,8 @@ type place struct {
 func parsePlace(text string) (place, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch scheme = strings.ToLower(scheme); {
+	case text == "":
+		return place{}, errors.New("it is empty: unset it, or name a store: " + wantForms)
 	case !found:
 		return place{}, errors.New("this names no kind of store: " + wantForms)
 	case scheme == "memory" && rest == "":
@@ -108,9 +112,14 @@ func shownStore(text string) string {
 
 // How a command needs its store.
 const (
-	toRead = false // a file that is not there holds nothing to look at
-	toFill = true  // it is made if it is not there
+	toRead = false // nothing is made or migrated
+	toFill = true  // it is made or migrated if need be
 )
+
+// noMigrate is the flag of commands that run for long, and are started by deployments.
+func noMigrate(f *pflag.FlagSet, existing *bool) {
+	f.BoolVar(existing, "no-migrate", false, "open what is there: make and migrate nothing, and fail if the schema is another")
+}
 
 // open opens the store that the flags name.
 func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
@@ -127,7 +136,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
 	default:
-		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled, Migrating: a.bar.migrating})
+		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled, NoMigrate: !makes, Migrating: a.bar.migrating})
 		a.bar.end()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.shown, err)
@@ -164,7 +173,7 @@ func (a *app) atServer() (bool, error) {
 		return server, nil
 	case server:
 		return false, misuse("--store and --server exclude each other: name the store, or the server that has it")
-	case a.sources["server"] != "" && a.sources["store"] != "":
+	case a.sources["server"] != "" && a.sources["store"] != "" && a.store != "":
 		return false, misuse("%s and %s are both set: unset one, or say --store or --server", a.sources["server"], a.sources["store"])
 	}
 	return a.server != "", nil
@@ -182,9 +191,9 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	_, err := os.Stat(p.path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && !makes {
-		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by enqueueing a job", p.shown)
+		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 	}
-	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Migrating: a.bar.migrating})
+	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{NoMigrate: !makes, Migrating: a.bar.migrating})
 	a.bar.end()
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ type serveFlags struct {
 	cert     string
 	key      string
 	insecure bool
+	existing bool
 
 	recoverEvery time.Duration
 	succeeded    time.Duration
@@ -58,6 +59,7 @@ func (a *app) serve() *cobra.Command {
 	f.DurationVar(&s.succeeded, "retain-succeeded", 24*time.Hour, "how long succeeded jobs are kept; negative: for ever")
 	f.DurationVar(&s.cancelled, "retain-cancelled", 7*24*time.Hour, "how long cancelled jobs are kept; negative: for ever")
 	f.DurationVar(&s.dead, "retain-dead", -time.Hour, "how long dead jobs are kept; negative: for ever")
+	noMigrate(f, &s.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		tokens, certificates, err := s.secrets()
 		if err != nil {
@@ -66,7 +68,7 @@ func (a *app) serve() *cobra.Command {
 		if err := s.check(tokens != nil, len(certificates) > 0); err != nil {
 			return err
 		}
-		return a.using(cmd.Context(), toFill, func(store jq.Store) error {
+		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
 			return a.serving(cmd.Context(), store, &s, tokens, certificates)
 		})
 	}

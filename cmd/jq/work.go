@@ -29,6 +29,8 @@ type workFlags struct {
 	timeout time.Duration
 	drain   time.Duration
 	verbose bool
+
+	existing bool
 }
 
 // webhookSecret is where the secret of signatures comes from: a flag would be seen by everybody on the machine.
@@ -62,6 +64,7 @@ func (a *app) work() *cobra.Command {
 	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` that --http may reach although it is not public, as 10.0.0.0/8; may be repeated")
 	f.StringVar(&w.name, "name", "", "`NAME` among the workers (default host, process and a random part)")
 	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to their standard error")
+	noMigrate(f, &w.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log := a.logger(w.verbose)
 		handler, err := w.handler(a, log)
@@ -73,7 +76,7 @@ func (a *app) work() *cobra.Command {
 			return err
 		}
 		options.Logger = log
-		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
+		return a.using(cmd.Context(), !w.existing, func(s jq.Store) error {
 			var handlers jq.Handlers
 			handlers.Otherwise(handler)
 			server, err := jq.NewServer(s, &handlers, options)
@@ -105,7 +108,8 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Logger: log})
 		return h, asMisuse("--exec", err)
 	}
-	o := &outside.WebhookOptions{Secret: a.std.env(webhookSecret)}
+	secret, _ := a.std.env(webhookSecret)
+	o := &outside.WebhookOptions{Secret: secret}
 	for _, text := range w.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {

@@ -74,7 +74,7 @@ func Because(ctx context.Context, closed <-chan struct{}, err error) error {
 
 // NotOpened says in one line why the store that goes by the name can not be opened, and what to do.
 func NotOpened(name string, err error, advice func(error) string) error {
-	if errors.Is(err, ErrNewer) {
+	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrMissing) {
 		return fmt.Errorf("jq: %s: %w", name, err)
 	}
 	return fmt.Errorf("%w: opening %s: %s%w", store.ErrUnavailable, name, advice(err), oneLine{err})

@@ -11,10 +11,32 @@ import (
 	"strings"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// ErrNewer says that the store was written by a newer version of the program.
-var ErrNewer = errors.New("jq: the store's schema is newer than this program: update the program")
+// Why a store can not be opened as it is. The same opening fails again until somebody has done what the text says.
+var (
+	// ErrNewer says that the store was written by a newer version of the program.
+	ErrNewer = errors.New("jq: the store's schema is newer than this program: update the program")
+	// ErrOlder says that the store was to be opened without migrating it, and needs that.
+	ErrOlder = errors.New("jq: the store's schema is older than this program: run jobq migrate up")
+	// ErrMissing says that a store was to be opened and none made, and there is none.
+	ErrMissing = errors.New("jq: there is no store: name another, or make one there by jobq migrate up")
+)
+
+// Current is nil if the schema is that of this program.
+func Current(s store.Schema) error {
+	switch {
+	case s.Version == 0:
+		return ErrMissing
+	case s.Version < s.Newest:
+		return fmt.Errorf("%w (schema %d, program %d)", ErrOlder, s.Version, s.Newest)
+	case s.Version > s.Newest:
+		return fmt.Errorf("%w (schema %d, program %d)", ErrNewer, s.Version, s.Newest)
+	}
+	return nil
+}
 
 // A Migration is one numbered step of a schema: the file 0003_name.sql is step 3.
 type Migration struct {
@@ -92,11 +114,8 @@ func (m Migrator) step(ctx context.Context) (more bool, err error) {
 	if err := tx.GetContext(ctx, &version, m.Version); err != nil {
 		return false, fmt.Errorf("reading the schema's version: %w", err)
 	}
-	switch {
-	case version > len(m.Steps):
-		return false, fmt.Errorf("%w (schema %d, program %d)", ErrNewer, version, len(m.Steps))
-	case version == len(m.Steps):
-		return false, nil
+	if version >= len(m.Steps) {
+		return false, Current(store.Schema{Version: version, Newest: len(m.Steps)})
 	}
 	next := m.Steps[version]
 	if m.Before != nil {

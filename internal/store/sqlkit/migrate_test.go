@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -75,4 +76,15 @@ func TestMigrationsAreNumberedWithoutAGap(t *testing.T) {
 			assert.ErrorContains(t, err, "want number")
 		})
 	}
+}
+
+func TestOtherSchemasAreRefused(t *testing.T) {
+	require.NoError(t, sqlkit.Current(store.Schema{Version: 2, Newest: 2}))
+	require.ErrorIs(t, sqlkit.Current(store.Schema{Newest: 2}), sqlkit.ErrMissing)
+	err := sqlkit.Current(store.Schema{Version: 1, Newest: 2})
+	require.ErrorIs(t, err, sqlkit.ErrOlder)
+	require.ErrorContains(t, err, "run jobq migrate up (schema 1, program 2)")
+	err = sqlkit.Current(store.Schema{Version: 3, Newest: 2})
+	require.ErrorIs(t, err, sqlkit.ErrNewer)
+	require.ErrorContains(t, err, "update the program (schema 3, program 2)")
 }

@@ -15,26 +15,37 @@ import (
 
 // SchemaVersion says how far the schema is migrated, and changes nothing.
 func SchemaVersion(ctx context.Context, dsn string, options *Options) (store.Schema, error) {
-	steps, err := folder()
-	if err != nil {
-		return store.Schema{}, err
-	}
 	s, err := unprepared(dsn, options)
 	if err != nil {
 		return store.Schema{}, err
 	}
 	defer s.disconnect()
+	found, err := s.schemaVersion(ctx)
+	return found, s.closedBy(err)
+}
+
+// schemaVersion leaves everything as it is. Other programs have tables of migrations too: those of a store have the names of
+// its steps.
+func (s *Store) schemaVersion(ctx context.Context) (store.Schema, error) {
+	steps, err := folder()
+	if err != nil {
+		return store.Schema{}, err
+	}
 	found := store.Schema{Newest: len(steps)}
-	var migrated bool
-	if err := s.db.GetContext(ctx, &migrated, `
-		SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')`,
-		s.options.Schema); err != nil || !migrated {
-		return found, s.closedBy(err)
+	var columns int
+	if err := s.db.GetContext(ctx, &columns, `
+		SELECT count(*)
+		FROM pg_attribute JOIN pg_class t ON t.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
+		WHERE nspname = $1 AND relname = 'migrations' AND attname IN ('version', 'name')`,
+		s.options.Schema); err != nil || columns < 2 {
+		return found, err
 	}
 	err = s.db.GetContext(ctx, &found.Version, s.sql(`
 		SELECT coalesce(max(version), 0)
-		FROM {schema}.migrations`))
-	return found, s.closedBy(err)
+		FROM {schema}.migrations
+		WHERE EXISTS (SELECT 1 FROM {schema}.migrations WHERE version = 1 AND name = $1)`),
+		steps[0].Name)
+	return found, err
 }
 
 // closedBy is the error as that of an opening that failed.

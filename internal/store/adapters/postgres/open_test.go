@@ -117,3 +117,36 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	// A server that trusts everybody asks for no password, so the code is tried by itself.
 	assert.Contains(t, openError("jq", &pq.Error{Code: codeWrongPassword, Message: "password authentication failed"}).Error(), "refuses the user or the password")
 }
+
+// D23: who opens a store only to look makes and migrates nothing.
+func TestNoMigrateOpensWhatIsThere(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	existing := Options{Schema: pgtest.Schema(t, dsn), NoMigrate: true, Migrating: func(int, int) { t.Error("it was migrated") }}
+	_, err := Open(t.Context(), dsn, &existing)
+	require.ErrorIs(t, err, sqlkit.ErrMissing)
+	assert.NotErrorIs(t, err, store.ErrUnavailable, "it does not pass")
+	assert.ErrorContains(t, err, "make one there by jobq migrate up")
+
+	first := openStore(t, Options{Schema: existing.Schema})
+	s, err := Open(t.Context(), dsn, &existing)
+	require.NoError(t, err)
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	_, err = first.db.Exec(first.sql(`INSERT INTO {schema}.migrations (version, name) VALUES (1000, 'from the future')`))
+	require.NoError(t, err)
+	_, err = Open(t.Context(), dsn, &existing)
+	require.ErrorIs(t, err, sqlkit.ErrNewer)
+}
+
+// D23: with an empty DSN the driver goes to a server on this machine, and Open made a schema there.
+func TestEmptyDSNOpenedWhateverWasThere(t *testing.T) {
+	t.Setenv("PGHOST", t.TempDir()) // in case it is tried all the same
+	for _, dsn := range []string{"", " \n"} {
+		_, err := Open(t.Context(), dsn, nil)
+		require.EqualError(t, err, "jq: the DSN is empty: want postgres://user:password@host/database")
+		_, err = SchemaVersion(t.Context(), dsn, nil)
+		require.ErrorContains(t, err, "the DSN is empty")
+	}
+}

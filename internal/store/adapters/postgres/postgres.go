@@ -90,6 +90,10 @@ type Options struct {
 	Pooled    bool
 	ListenDSN string
 
+	// NoMigrate opens what is there: it makes and migrates nothing. Where no schema of this program's version is, Open fails
+	// and says what to do.
+	NoMigrate bool
+
 	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
 	Migrating func(step, of int)
 }
@@ -97,8 +101,8 @@ type Options struct {
 //go:embed migrations
 var migrations embed.FS
 
-// Open opens the store, and makes or migrates its schema where that is needed. Any number of processes may do so at once.
-// The DSN is a URL or a list of key=value as lib/pq takes it.
+// Open opens the store, and makes or migrates its schema where that is needed, unless Options.NoMigrate says otherwise. Any
+// number of processes may do so at once. The DSN is a URL or a list of key=value as lib/pq takes it.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -121,6 +125,9 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	}
 	if o.ListenDSN == "" && !o.Pooled {
 		o.ListenDSN = dsn
+	}
+	if strings.TrimSpace(dsn) == "" { // the driver would go to some server on this machine
+		return nil, errors.New("jq: the DSN is empty: want postgres://user:password@host/database")
 	}
 	config, err := pq.NewConfig(dsn)
 	if err != nil {
@@ -209,6 +216,13 @@ func (s *Store) prepare(ctx context.Context) error {
 		return fmt.Errorf("the database is encoded in %s: create one with encoding UTF8", server.Encoding)
 	case !s.options.Pooled && server.Mode != planMode: // else sessions would mix what they have prepared
 		return errors.New("the settings of the session were dropped: " + sayPooled)
+	}
+	if s.options.NoMigrate {
+		found, err := s.schemaVersion(ctx)
+		if err != nil {
+			return err
+		}
+		return sqlkit.Current(found)
 	}
 	steps, err := folder()
 	if err != nil {

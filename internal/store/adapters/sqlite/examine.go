@@ -14,34 +14,58 @@ import (
 
 // SchemaVersion says how far the store in the file is migrated, and changes nothing.
 func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
+	path, err := checkPath(path)
+	if err != nil {
+		return store.Schema{}, err
+	}
+	found, err := schemaOf(ctx, path)
+	if err != nil {
+		return store.Schema{}, openError(path, err)
+	}
+	return found, nil
+}
+
+// schemaOf leaves the file as it is, whosever it is. Other programs have tables of migrations too: those of a store have the
+// names of its steps.
+func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	steps, err := folder()
 	if err != nil {
 		return store.Schema{}, err
 	}
 	found := store.Schema{Newest: len(steps)}
-	path, err = checkPath(path)
-	if err != nil {
-		return store.Schema{}, err
-	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
-	db, err := open(path, "_pragma=query_only(1)")
+	db, err := open(path, "_pragma=query_only(1)"+unlessWhole(path))
 	if err != nil {
-		return store.Schema{}, openError(path, err)
+		return store.Schema{}, err
 	}
 	defer func() { _ = db.Close() }()
-	var tables int
-	err = db.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'`)
-	if err == nil && tables > 0 {
-		err = db.GetContext(ctx, &found.Version, `
-			SELECT coalesce(max(version), 0)
-			FROM migrations`)
+	var columns int
+	err = db.GetContext(ctx, &columns, `
+		SELECT count(*)
+		FROM pragma_table_info('migrations')
+		WHERE name IN ('version', 'name')`)
+	if err != nil || columns < 2 {
+		return found, err
 	}
-	if err != nil {
-		return store.Schema{}, openError(path, err)
+	err = db.GetContext(ctx, &found.Version, `
+		SELECT coalesce(max(version), 0)
+		FROM migrations
+		WHERE EXISTS (SELECT 1 FROM migrations WHERE version = 1 AND name = ?)`,
+		steps[0].Name)
+	return found, err
+}
+
+// unlessWhole opens a file for reading alone if a log or a journal stands beside it. Another connection would carry these into
+// the file when it closes, if their program was killed.
+func unlessWhole(path string) string {
+	for _, suffix := range []string{"-wal", "-journal"} {
+		if beside, err := os.Stat(path + suffix); err == nil && beside.Size() > 0 {
+			return "&mode=ro"
+		}
 	}
-	return found, nil
+	return ""
 }
 
 // alarming is from when on something is worth a finding.

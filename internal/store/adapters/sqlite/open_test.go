@@ -267,3 +267,53 @@ func TestStoreWaitsForACallersTransaction(t *testing.T) {
 	require.Len(t, added, 1)
 	assert.Equal(t, jobs[1].ID+1, added[0].ID, "the id after the transaction's")
 }
+
+// D23: who opens a store only to look makes and migrates nothing.
+func TestNoMigrateOpensWhatIsThere(t *testing.T) {
+	existing := &Options{NoMigrate: true, Migrating: func(int, int) { t.Error("it was migrated") }}
+	path := newPath(t)
+	line, err := refused(t, path, existing)
+	assert.ErrorIs(t, err, sqlkit.ErrMissing)
+	assert.NotErrorIs(t, err, store.ErrUnavailable, "it does not pass")
+	assert.Contains(t, line, "make one there by jobq migrate up")
+	assert.NoFileExists(t, path)
+	assert.NoFileExists(t, path+".lock")
+
+	first := openAt(t, path, nil)
+	enqueue(t, first, 1)
+	stranger := hold(t, first)
+	_, err = first.InTx(stranger).Enqueue(t.Context(), newJobs(1))
+	require.NoError(t, err)
+	s := openAt(t, path, existing)
+	assert.Equal(t, int64(1), countIn(t, s, store.Ready), "it waits for nobody who writes")
+	require.NoError(t, stranger.Rollback())
+	enqueue(t, s, 1)
+	assert.Equal(t, int64(2), countIn(t, s, store.Ready))
+
+	_, err = first.DB().Exec(`INSERT INTO migrations (version, name) VALUES (99, 'future')`)
+	require.NoError(t, err)
+	_, err = refused(t, path, existing)
+	assert.ErrorIs(t, err, sqlkit.ErrNewer)
+}
+
+// A backup is a file of another mode than the stores that are worked on. To look at it leaves it as it is.
+func TestNoMigrateOpensABackup(t *testing.T) {
+	s := newStore(t)
+	enqueue(t, s, 1)
+	path := filepath.Join(t.TempDir(), "backup.db")
+	require.NoError(t, s.Backup(t.Context(), path))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	looking := openAt(t, path, &Options{NoMigrate: true})
+	assert.Equal(t, int64(1), countIn(t, looking, store.Ready))
+	require.NoError(t, looking.Close())
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+
+	working := openAt(t, path, &Options{NoMigrate: true})
+	assert.Equal(t, int64(1), countIn(t, working, store.Ready))
+	enqueue(t, working, 1)
+	assert.Equal(t, int64(2), countIn(t, working, store.Ready))
+}

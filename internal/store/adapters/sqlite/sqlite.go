@@ -65,6 +65,10 @@ type Options struct {
 	// Readers is how many calls can read at once: by default one for each processor, and at least four.
 	Readers int
 
+	// NoMigrate opens what is there: it makes and migrates nothing. Where no store of this program's schema is, Open fails
+	// and says what to do. It waits for nobody who writes.
+	NoMigrate bool
+
 	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
 	Migrating func(step, of int)
 }
@@ -85,8 +89,8 @@ const (
 //go:embed migrations
 var migrations embed.FS
 
-// Open opens the store in the file, and makes or migrates it where that is needed. Any number of processes may do so at
-// once. Beside the file stand those of SQLite itself and the lock by which processes take turns, at path + ".lock".
+// Open opens the store in the file, and makes or migrates it where that is needed, unless Options.NoMigrate says otherwise. Any
+// number of processes may do so at once. Beside the file stand those of SQLite itself and the lock by which processes take turns, at path + ".lock".
 //
 // They are to stay where they are. Once the file, its log or the log's index was removed or replaced, calls are ErrUnavailable
 // until the store is closed and opened anew: nothing is answered for that nobody could find.
@@ -108,7 +112,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 		return nil, errors.Join(err, s.callers.Close())
 	}
 	lock := flock.New(path+".lock", flock.SetPermissions(0o644)) // as SQLite makes the file itself
-	if err := s.prepare(ctx, lock, o.Migrating); err != nil {
+	if err := s.ready(ctx, lock, o); err != nil {
 		return nil, errors.Join(openError(path, err), lock.Close(), reading.Close(), s.callers.Close())
 	}
 	own := context.WithoutCancel(ctx)
@@ -174,6 +178,22 @@ func open(path, more string) (*sqlx.DB, error) {
 	return sqlx.Open("sqlite", dsn)
 }
 
+// ready finds the store, and makes or migrates it if the options let it.
+func (s *Store) ready(ctx context.Context, lock *flock.Flock, o Options) error {
+	if o.NoMigrate {
+		found, err := schemaOf(ctx, s.place.path)
+		if err == nil {
+			err = sqlkit.Current(found)
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := s.prepare(ctx, lock, o.Migrating); err != nil {
+		return err
+	}
+	return s.locate(ctx)
+}
+
 // prepare makes the file a store of the newest schema, while no other process does.
 func (s *Store) prepare(ctx context.Context, lock *flock.Flock, migrating func(step, of int)) error {
 	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
@@ -204,9 +224,12 @@ func (s *Store) prepare(ctx context.Context, lock *flock.Flock, migrating func(s
 	if _, err = migrator.Up(ctx); err != nil {
 		return err
 	}
-	if _, err = s.callers.ExecContext(ctx, takeWriteLock); err != nil { // a file that can only be read is none to work on
-		return err
-	}
+	_, err = s.callers.ExecContext(ctx, takeWriteLock) // a file that can only be read is none to work on
+	return err
+}
+
+// locate remembers which file the path names.
+func (s *Store) locate(ctx context.Context) (err error) {
 	if s.place, err = placeOf(s.place.path); err != nil {
 		return err
 	}

@@ -437,7 +437,7 @@ func (w *writer) connect() error {
 	if err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(w.ctx, `PRAGMA busy_timeout = 0`); err != nil {
+	if _, err := conn.ExecContext(w.ctx, `PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 0`); err != nil { // a backup has another mode
 		return errors.Join(err, conn.Close())
 	}
 	w.kept = newPrepared(conn)
