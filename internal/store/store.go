@@ -49,6 +49,11 @@ type Store interface {
 	// leave out jobs that they hold, but a job that is committed and claimable is found by some claim within a bound: at
 	// once, or within a second where the adapter says so.
 	//
+	// What happens behind the store's back hides nothing for good: a database that was restored or failed over and has lost
+	// its latest changes, a clock that was set back for a moment, rows that were changed by hand. A job that is claimable
+	// after it, or a lease that has expired, is found within 30 seconds by stores that go on claiming and recovering, or
+	// within one round of the store's own look at all that waits if that takes longer.
+	//
 	// To repeat: what a lost answer claimed comes back when its leases expire. A claim whose caller is gone is released
 	// where the store can tell.
 	FetchAndClaim(ctx context.Context, req ClaimRequest) ([]Job, error)

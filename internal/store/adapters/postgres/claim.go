@@ -29,6 +29,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	if hopeful = err == nil && c.missed; hopeful {
 		jobs, err = call(ctx, s, nil, with, run)
 	}
+	s.lookBehind()
 	switch {
 	case err == nil:
 		s.trails.change(req.Queue, c.trail, c.moveOn)
@@ -92,7 +93,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 		t.s.forget()
 	}
 	if trail := t.s.trails.get(c.Queue); trail.age != c.trail.age { // forgotten, by this claim or another
-		c.trail, t.ahead = trail, false
+		c.trail, t.ahead, horizon = trail, false, t.s.horizon.known()
 		if c.missed = t.whole; c.missed {
 			return nil, nil
 		}

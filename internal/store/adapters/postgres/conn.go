@@ -19,8 +19,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Openings are what begins the store's transactions, in one message each. The row that answers has four columns: the present,
-// when the message had arrived, the number of the first transaction that has not ended, and that of this one.
+// Openings are what begins the store's transactions, in one message each. The row that answers has five columns: the present,
+// when the message had arrived, the number of the first transaction that has not ended, that of this one, and since when the
+// server runs.
 type openings struct {
 	write, beat, get  opening // for statements that come again and again
 	bulk, page, count opening // for statements made for a filter
@@ -51,7 +52,6 @@ type setting struct{ name, value string }
 // Who joins by an id says id = ANY (ARRAY[other.id]). With a plain id = other.id, the server knows one more way, through the whole
 // index. That is as short as any while the table is small, and a prepared statement keeps it when the table has grown.
 func (o Options) settings() []setting {
-	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	all := []setting{
 		{"statement_timeout", millis(o.Timeout)},
 		{"lock_timeout", millis(o.LockTimeout)},
@@ -63,6 +63,8 @@ func (o Options) settings() []setting {
 	}
 	return all
 }
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // costly are the ways that nothing but a count may go, which needs every row.
 var costly = []string{
@@ -89,13 +91,14 @@ func (s *Store) openings(o Options) openings {
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !o.Pooled
 	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
-			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint`
+			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
+			pg_postmaster_start_time()`
 	caller := opening{ask: `
 		SELECT pg_current_xact_id_if_assigned() IS NOT NULL, current_database()::text, ` + row}
 	write := opening{db: s.db, begin: writes + settings.String(), prepares: own, ask: `
 		SELECT ` + row}
 	get := opening{db: s.db, begin: reads + settings.String(), prepares: own, ask: `
-		SELECT clock_timestamp(), statement_timestamp(), 0, 0`}
+		SELECT clock_timestamp(), statement_timestamp(), 0, 0, pg_postmaster_start_time()`}
 	beat := write
 	beat.db = s.beats
 	anew := func(with opening, also string) opening {
@@ -230,8 +233,8 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 
 // start sends the opening, and learns what time it is.
 func (t *txn) start(with opening) error {
-	var database, arrived time.Time
-	row := []any{&database, &arrived, &t.xmin, &t.number}
+	var database, arrived, running time.Time
+	row := []any{&database, &arrived, &t.xmin, &t.number, &running}
 	if t.conn == nil {
 		row = append([]any{&t.numbered, &t.database}, row...)
 	}
@@ -246,6 +249,9 @@ func (t *txn) start(with opening) error {
 	t.s.trips.messages.Add(1)
 	if err := sqlkit.EachOf(t.ctx, t.tx, scans, message); err != nil {
 		return err
+	}
+	if t.s.server.note(running, t.number, t.sent) {
+		t.s.forget()
 	}
 	t.now, t.asOf = n.get(database), before
 	if n.clock == nil {

@@ -27,6 +27,10 @@ import (
 // transaction that writes stays open for long, so that the horizon stands still, does the cursor go on without it. What then
 // appears behind the cursor, and what a rolled-back claim of another store leaves behind it, waits for the next look from
 // the mark.
+//
+// All this rests on numbers and times that only grow. A server that has come back without its latest transactions, after a
+// failover or a restore, has started at another time, or gives numbers that were given before: each transaction asks for both in
+// its opening, and all places are forgotten at once. For what shows by no sign there are sweeps (see sweep.go).
 
 const (
 	lookEvery = 500 * time.Millisecond // a claim begins at the mark, in real time
@@ -108,6 +112,13 @@ func (h *horizon) note(at time.Time, xmin, number int64, sent time.Time) (past t
 	return h.past, len(h.pairs) > 0 && seen.Sub(h.pairs[0].seen) > stuckFor, false
 }
 
+// forget drops what is known of transactions, which may not be those of the server any more.
+func (h *horizon) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pairs, h.past = nil, time.Time{}
+}
+
 // known is the horizon, as far as it is known.
 func (h *horizon) known() time.Time {
 	h.mu.Lock()
@@ -145,14 +156,43 @@ func (m *leaseMark) set(at position, age int) {
 	}
 }
 
+// bringBack moves the mark to a lease that lies before it, although none should.
+func (m *leaseMark) bringBack(to position) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at, m.age = earlier(m.at, to), m.age+1
+}
+
 func (m *leaseMark) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at, m.age = position{}, m.age+1
 }
 
-// forget drops every place that was remembered.
+// A server is what a store knows of the one that it writes to.
+type server struct {
+	mu     sync.Mutex // guards what follows
+	since  time.Time  // it runs
+	number int64      // the greatest of a transaction
+	told   time.Time  // when it was, by the process's own monotonic clock
+}
+
+// note learns from a transaction that was begun at the time sent by the process's own clock, with a number unless it only reads. It
+// says whether the server is another one now, or has gone back in time: what was remembered of it then holds no longer. A
+// connection through a pooler outlives the server, so each transaction asks.
+func (s *server) note(since time.Time, number int64, sent time.Time) (another bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	another = !s.since.IsZero() && !since.Equal(s.since) || number != 0 && number <= s.number && sent.After(s.told)
+	if s.since = since; another || number > s.number {
+		s.number, s.told = number, time.Now()
+	}
+	return another
+}
+
+// forget drops every place that was remembered, and what was known of the transactions first.
 func (s *Store) forget() {
+	s.horizon.forget()
 	s.trails.forget()
 	s.leases.forget()
 }
@@ -212,6 +252,35 @@ func (t *trails) forget() {
 	defer t.mu.Unlock()
 	clear(t.queue)
 	t.age++
+}
+
+// all are copies of them.
+func (t *trails) all() map[string]trail {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make(map[string]trail, len(t.queue))
+	for queue, found := range t.queue {
+		all[queue] = *found
+	}
+	return all
+}
+
+// bringBack moves a mark to a job that lies before it, although none should. What is under way counts for nothing then, since it
+// began from the old one.
+func (t *trails) bringBack(queue string, lane func(*trail) *places, level int, to position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found, ok := t.queue[queue]
+	if !ok {
+		return
+	}
+	t.age++
+	for _, other := range t.queue {
+		other.age = t.age
+	}
+	p := lane(found)
+	p.mark[level], p.cursor[level] = earlier(p.mark[level], to), position{}
+	found.looked, found.told = time.Time{}, true
 }
 
 // tell notes that jobs of the queues have become claimable.

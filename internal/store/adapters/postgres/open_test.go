@@ -28,6 +28,7 @@ func openStore(t *testing.T, o Options) *Store {
 	s, err := Open(t.Context(), dsn, &o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s.sweeper.pace(never) // many tests count what a store does
 	return s
 }
 

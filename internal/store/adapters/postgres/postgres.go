@@ -48,6 +48,8 @@ type Store struct {
 	horizon *horizon
 	trails  *trails
 	leases  *leaseMark
+	server  *server
+	sweeper *sweeper
 	crowd   gathering
 	trips   trips
 
@@ -140,7 +142,8 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock},
-		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, closed: make(chan struct{}),
+		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, server: &server{},
+		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
 	return s, s.connect(config)
 }

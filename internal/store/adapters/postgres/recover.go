@@ -11,6 +11,7 @@ import (
 
 // RecoverExpiredLeases is part of the contract.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
+	defer s.lookBehind()
 	return write(ctx, s, req.Check(), func(t *txn) ([]store.Recovered, error) { return t.recover(req) })
 }
 
