@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A unit is a test that can be run by itself, and what it reaches of a target.
+type unit struct {
+	Folder  string            `json:"folder"`
+	Name    string            `json:"name"` // TestX, or TestX/Y
+	Took    time.Duration     `json:"took"`
+	Reaches map[string][]span `json:"reaches"` // by file
+}
+
+// A span is the lines of a block.
+type span struct{ From, To int }
+
+// reaches says whether the unit runs the line of the mutation. Of what stands outside of functions nobody knows.
+func (u unit) reaches(m mutation) bool {
+	if m.outside {
+		return true
+	}
+	return slices.ContainsFunc(u.Reaches[m.File], func(s span) bool { return s.From <= m.Line && m.Line <= s.To })
+}
+
+// pattern is the unit for -test.run.
+func (u unit) pattern() string {
+	parts := strings.Split(u.Name, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// long is how long a test may take before its subtests are run each by itself.
+const long = 5 * time.Second
+
+// measure runs the tests of the folder one by one, and finds out what they reach of the target, and how long they take.
+func (s *session) measure(ctx context.Context, t target, folder string) ([]unit, error) {
+	binary := filepath.Join(s.scratch, "coverage.test")
+	if output, err := s.build(ctx, folder, binary, "", "-coverpkg="+s.importPath(t.folder)); err != nil {
+		return nil, fmt.Errorf("the tests of %s do not build: %w\n%s", folder, err, output)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return nil, nil // there are no tests
+	}
+	listed, err := s.test(ctx, folder, binary, time.Minute, "", "-test.list=^(Test|Example|Fuzz)")
+	if err != nil {
+		return nil, fmt.Errorf("the tests of %s can not be listed: %w\n%s", folder, err, listed)
+	}
+	var units []unit
+	for name := range strings.FieldsSeq(string(listed)) {
+		one, subtests, err := s.reach(ctx, folder, binary, name)
+		if err != nil {
+			return nil, err
+		}
+		if one.Took <= long || len(subtests) == 0 {
+			units = append(units, one)
+			continue
+		}
+		for _, name := range subtests {
+			one, _, err := s.reach(ctx, folder, binary, name)
+			if err != nil {
+				return nil, err
+			}
+			units = append(units, one)
+		}
+	}
+	return slices.DeleteFunc(units, func(u unit) bool { return u.Name == "" }), nil
+}
+
+var passedSubtest = regexp.MustCompile(`(?m)^    --- PASS: (Test[^/ ]+/[^/ ]+) \(`)
+
+// reach runs one test. One that fails by itself, or takes too long, is left out, and said.
+func (s *session) reach(ctx context.Context, folder, binary, name string) (unit, []string, error) {
+	profile := filepath.Join(s.scratch, "profile")
+	if err := os.RemoveAll(profile); err != nil {
+		return unit{}, nil, err
+	}
+	u := unit{Folder: folder, Name: name}
+	began := time.Now()
+	output, err := s.test(ctx, folder, binary, 3*s.longest+long, "", "-test.v", "-test.run="+u.pattern(), "-test.coverprofile="+profile)
+	u.Took = time.Since(began)
+	switch {
+	case ctx.Err() != nil:
+		return unit{}, nil, ctx.Err()
+	case err != nil:
+		fmt.Fprintf(s.out, "  %s of %s fails by itself and is left out: %v\n", name, folder, err)
+		return unit{}, nil, nil
+	}
+	text, err := os.ReadFile(profile)
+	if err != nil {
+		return unit{}, nil, err
+	}
+	u.Reaches, err = s.reached(text)
+	var subtests []string
+	for _, found := range passedSubtest.FindAllSubmatch(output, -1) {
+		subtests = append(subtests, string(found[1]))
+	}
+	return u, subtests, err
+}
+
+// reached are the blocks of a profile that were run, by file.
+func (s *session) reached(profile []byte) (map[string][]span, error) {
+	found := map[string][]span{}
+	lines := bufio.NewScanner(bytes.NewReader(profile))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, rest, ok := strings.Cut(lines.Text(), ".go:")
+		if !ok || strings.HasSuffix(rest, " 0") {
+			continue
+		}
+		place, _, _ := strings.Cut(rest, " ")
+		from, to, _ := strings.Cut(place, ",")
+		first, err := lineOf(from)
+		if err != nil {
+			return nil, err
+		}
+		last, err := lineOf(to)
+		if err != nil {
+			return nil, err
+		}
+		file := strings.TrimPrefix(strings.TrimPrefix(path.Clean(name+".go"), s.module), "/")
+		found[file] = append(found[file], span{first, last})
+	}
+	return found, lines.Err()
+}
+
+func lineOf(place string) (int, error) {
+	line, _, _ := strings.Cut(place, ".")
+	return strconv.Atoi(line)
+}
