@@ -5,8 +5,8 @@
 //
 // Every commit waits for the disk, unless [Options] say otherwise.
 //
-// Processes that share a file take turns in writing: one that is stopped in the middle of a write, as by a paused container,
-// holds up the others until it goes on or ends.
+// Processes that share a file take turns in writing. If one is stopped in the middle of a write, as by a paused container, calls of
+// the others that write are ErrUnavailable after [Options].BusyTimeout, with an error that names the process. Calls that read go on.
 package sqlite
 
 import (
@@ -30,6 +30,9 @@ const (
 	Full   = sqlite.Full   // the default: what was committed survives a loss of power
 	Normal = sqlite.Normal // the latest commits may be lost with the power; the file stays sound
 )
+
+// DefaultBusyTimeout is how long a call waits for another process that writes.
+const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 
 // Open opens the store in the file, and makes or migrates it where that is needed. With
 // Options.NoMigrate it opens what is there.

@@ -45,6 +45,7 @@ type app struct {
 	out  *bufio.Writer // to std.out; its first error is found when run flushes it
 	in   io.Reader     // from std.in, until the context ends
 
+	called  string            // the command with those above it: jq jobs ls
 	bar     *progress         // of what opening the store takes, where a command shows it
 	store   string            // the flag
 	server  string            // the flag

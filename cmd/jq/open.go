@@ -193,7 +193,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	if missing && !makes {
 		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 	}
-	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{NoMigrate: !makes, Migrating: a.bar.migrating})
+	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Name: a.called, NoMigrate: !makes, Migrating: a.bar.migrating})
 	a.bar.end()
 	if err != nil {
 		return nil, err

@@ -25,6 +25,9 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("jq: backup: %w", err)
 	}
+	if err := create(part); err != nil { // SQLite fills an empty file, and would make one that everybody can read
+		return fmt.Errorf("jq: backup: %w", err)
+	}
 	if _, err := s.callers.ExecContext(ctx, `VACUUM INTO ?`, part); err != nil {
 		_ = os.Remove(part) // it may not have come to that
 		return sqlkit.Because(ctx, s.closed, ours(err))

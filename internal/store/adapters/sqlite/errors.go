@@ -58,6 +58,9 @@ func advice(err error) string {
 	case codeNotADB:
 		return "the file is no SQLite database, name another: "
 	}
+	if errors.Is(err, syscall.ENOSPC) {
+		return "the disk is full: "
+	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return "the file, one beside it or their folder is read-only, make all of them writable: "
 	}

@@ -14,13 +14,16 @@ import (
 
 // SchemaVersion says how far the store in the file is migrated, and changes nothing.
 func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
-	path, err := checkPath(path)
+	at, err := checkPath(path)
 	if err != nil {
 		return store.Schema{}, err
 	}
-	found, err := schemaOf(ctx, path)
+	var found store.Schema
+	if _, err = at.state(newTurn(at.real, "")); err == nil {
+		found, err = schemaOf(ctx, at.real)
+	}
 	if err != nil {
-		return store.Schema{}, openError(path, err)
+		return store.Schema{}, openError(at.path, err)
 	}
 	return found, nil
 }

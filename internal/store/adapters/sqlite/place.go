@@ -13,7 +13,7 @@ import (
 // and with the last of them it is gone: who answers for what is kept must see that the path names it still.
 type place struct {
 	path string
-	real string      // what SQLite names it, and the files beside it
+	real string      // where links lead to: SQLite names the files beside it by that
 	file os.FileInfo // nil before it is known
 }
 
@@ -33,16 +33,4 @@ func (p place) check() error {
 	default:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
-}
-
-// create makes the file where there is none. Connections do not: one that finds no file is to fail, since the store had one.
-func create(path string) error {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }

@@ -64,10 +64,14 @@ func TestRemovedFileIsNoticed(t *testing.T) {
 	assert.Error(t, err, "a new connection")
 	assert.NoFileExists(t, path, "the store makes no other one")
 
-	anew := worked(t, path)
-	answersNoMore(t, path, r.writes(t))
-	answersNoMore(t, path, r.reads(t))
+	line, err := refused(t, path, nil)
+	assert.ErrorIs(t, err, store.ErrUnavailable)
+	assert.Contains(t, line, "there is no such file, but "+path+"-wal holds changes of it")
 	require.NoError(t, r.Close())
+	for _, suffix := range besides { // as the error says for a file that was deleted on purpose
+		require.NoError(t, os.RemoveAll(path+suffix))
+	}
+	anew := worked(t, path)
 	require.NoError(t, anew.add(t, 10, 1000))
 	require.NoError(t, anew.Close())
 	anew.check(t, openAt(t, path, nil))

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/gofrs/flock"
 	"github.com/jmoiron/sqlx"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
@@ -43,6 +42,7 @@ var (
 // A Store keeps its jobs in one SQLite file.
 type Store struct {
 	place  place
+	turn   *turn
 	now    *now
 	hub    *wake.Hub
 	writer *writer
@@ -69,6 +69,18 @@ type Options struct {
 	// and says what to do. It waits for nobody who writes.
 	NoMigrate bool
 
+	// BusyTimeout is how long a call waits for another process that writes: by default DefaultBusyTimeout. Then it is
+	// ErrUnavailable, and the error names that process. A heartbeat waits as long as any call, so keep this well below a third
+	// of the shortest lease.
+	BusyTimeout time.Duration
+
+	// Name is what this process is called in the errors of others that wait for it: by default the name of its program.
+	Name string
+
+	// Shared lets the store's tables stand in a file that has another program's tables already, or is marked as another
+	// program's by its application_id, which then stays as it is.
+	Shared bool
+
 	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
 	Migrating func(step, of int)
 }
@@ -81,43 +93,50 @@ const (
 	Full Synchronous = "FULL"
 
 	// Normal waits for the disk only at checkpoints: when power fails or the machine crashes, the commits since the last
-	// one may be gone, which are those of up to the latest 16 MiB of changes or, on a quiet store, of any time. The file
-	// stays sound. Run Fence after such a crash.
+	// one may be gone, which are those of up to the latest 16 MiB of changes. A checkpoint follows a second after the latest
+	// commit, unless a reader needs the log. The file stays sound. Run Fence after such a crash.
 	Normal Synchronous = "NORMAL"
 )
+
+// DefaultBusyTimeout is how long a call waits for another process that writes.
+const DefaultBusyTimeout = 5 * time.Second
 
 //go:embed migrations
 var migrations embed.FS
 
 // Open opens the store in the file, and makes or migrates it where that is needed, unless Options.NoMigrate says otherwise. Any
-// number of processes may do so at once. Beside the file stand those of SQLite itself and the lock by which processes take turns, at path + ".lock".
+// number of processes may do so at once. Beside the file stand those of SQLite itself and the lock by which processes take turns,
+// at the file's name + ".lock". A store that needs neither is opened without waiting for those who write.
 //
 // They are to stay where they are. Once the file, its log or the log's index was removed or replaced, calls are ErrUnavailable
-// until the store is closed and opened anew: nothing is answered for that nobody could find.
+// until the store is closed and opened anew: nothing is answered for that nobody could find. A file that is missing or was
+// replaced while its log still stands there is not opened: the error says what to do.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	o, err := options.filled()
 	if err != nil {
 		return nil, err
 	}
-	path, err = checkPath(path)
+	at, err := checkPath(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{place: place{path: path}, now: &now{clock: o.Clock}, hub: &wake.Hub{}, closed: make(chan struct{})}
-	if s.callers, err = open(path, "_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
+	s := &Store{
+		place: at, turn: newTurn(at.real, o.Name), now: &now{clock: o.Clock}, hub: &wake.Hub{}, closed: make(chan struct{}),
+	}
+	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", o.BusyTimeout.Milliseconds())
+	if s.callers, err = open(at.path, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
 		return nil, err
 	}
-	reading, err := open(path, "_pragma=query_only(1)")
+	reading, err := open(at.path, busy+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(err, s.callers.Close())
 	}
-	lock := flock.New(path+".lock", flock.SetPermissions(0o644)) // as SQLite makes the file itself
-	if err := s.ready(ctx, lock, o); err != nil {
-		return nil, errors.Join(openError(path, err), lock.Close(), reading.Close(), s.callers.Close())
+	if err := s.prepare(ctx, o); err != nil {
+		return nil, errors.Join(openError(at.path, err), s.turn.close(), reading.Close(), s.callers.Close())
 	}
 	own := context.WithoutCancel(ctx)
 	s.readers = newReaders(own, reading, o.Readers)
-	s.writer = newWriter(own, s, lock)
+	s.writer = newWriter(own, s, o.BusyTimeout)
 	return s, nil
 }
 
@@ -132,6 +151,12 @@ func (o *Options) filled() (Options, error) {
 	if full.Readers == 0 {
 		full.Readers = max(runtime.NumCPU(), 4)
 	}
+	if full.BusyTimeout == 0 {
+		full.BusyTimeout = DefaultBusyTimeout
+	}
+	if full.Name == "" {
+		full.Name = programName()
+	}
 	switch full.Synchronous {
 	case "":
 		full.Synchronous = Full
@@ -142,65 +167,149 @@ func (o *Options) filled() (Options, error) {
 	if full.Readers < 0 {
 		return full, fmt.Errorf("jq: %d readers: want at least 1", full.Readers)
 	}
+	if full.BusyTimeout < time.Millisecond {
+		return full, fmt.Errorf("jq: the busy timeout is %v: want at least %v", full.BusyTimeout, time.Millisecond)
+	}
 	return full, nil
 }
 
-// checkPath finds what SQLite would say less clearly.
-func checkPath(path string) (string, error) {
+// checkPath finds what SQLite would say less clearly, and where the file is.
+func checkPath(path string) (place, error) {
 	if path == "" || path == ":memory:" {
-		return "", fmt.Errorf("jq: %q is no file: name a file for the store", path)
+		return place{}, fmt.Errorf("jq: %q is no file: name a file for the store", path)
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
 	folder := filepath.Dir(path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%w: the folder %s does not exist: make it first", store.ErrUnavailable, folder)
+		return place{}, fmt.Errorf("%w: the folder %s does not exist: make it first", store.ErrUnavailable, folder)
 	case err != nil:
-		return "", fmt.Errorf("%w: the folder %s can not be used: %w", store.ErrUnavailable, folder, err)
+		return place{}, fmt.Errorf("%w: the folder %s can not be used: %w", store.ErrUnavailable, folder, err)
 	case !info.IsDir():
-		return "", fmt.Errorf("%w: %s is no folder: name a file in one for the store", store.ErrUnavailable, folder)
+		return place{}, fmt.Errorf("%w: %s is no folder: name a file in one for the store", store.ErrUnavailable, folder)
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%w: %s is a folder or a device: name a file for the store", store.ErrUnavailable, path)
+		return place{}, fmt.Errorf("%w: %s is a folder or a device: name a file for the store", store.ErrUnavailable, path)
 	}
-	return path, nil
+	real, err := realPath(path)
+	if err != nil {
+		return place{}, fmt.Errorf("%w: %s can not be followed: %w", store.ErrUnavailable, path, err)
+	}
+	return place{path: path, real: real}, nil
 }
 
 // open names the database with what every connection needs. The log of changes is carried into the file at every 16 MiB,
 // and cut to that once it has grown beside a slow reader.
 func open(path, more string) (*sqlx.DB, error) {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
-	dsn := file.String() + "?mode=rw&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
+	dsn := file.String() + "?mode=rw&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
 		"&_pragma=cache_size(-16384)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)&" + more
 	return sqlx.Open("sqlite", dsn)
 }
 
-// ready finds the store, and makes or migrates it if the options let it.
-func (s *Store) ready(ctx context.Context, lock *flock.Flock, o Options) error {
+// prepare makes sure that the file is a store of the newest schema.
+func (s *Store) prepare(ctx context.Context, o Options) error {
+	ready, err := o.NoMigrate, error(nil)
 	if o.NoMigrate {
-		found, err := schemaOf(ctx, s.place.path)
-		if err == nil {
-			err = sqlkit.Current(found)
-		}
-		if err != nil {
+		err = s.find(ctx)
+	} else {
+		ready, err = s.ready(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	if !ready {
+		dropIdle(s.callers) // a restore may put another file in place before this process has its turn
+		if err := s.bringUp(ctx, o); err != nil {
 			return err
 		}
-	} else if err := s.prepare(ctx, lock, o.Migrating); err != nil {
+	}
+	before := s.place.real
+	if s.place, err = placeOf(s.place.path); err != nil {
 		return err
 	}
-	return s.locate(ctx)
+	s.place.real = before
+	return nil
 }
 
-// prepare makes the file a store of the newest schema, while no other process does.
-func (s *Store) prepare(ctx context.Context, lock *flock.Flock, migrating func(step, of int)) error {
-	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
+// find makes sure that a store of the newest schema is there, and changes nothing. Which file it is, is noted if nobody has the
+// turn: otherwise the next to open the file would find the log of this store beside a file that it does not know.
+func (s *Store) find(ctx context.Context) error {
+	state, err := s.place.state(s.turn)
+	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Unlock() }()
-	if err := create(s.place.path); err != nil {
+	found, err := schemaOf(ctx, s.place.real)
+	if err == nil {
+		err = sqlkit.Current(found)
+	}
+	if err != nil || s.turn.file() == state.identity {
+		return err
+	}
+	if ok, _ := s.turn.try(); !ok {
+		return nil // whoever has it notes the file
+	}
+	defer s.turn.release()
+	if state, err = s.place.state(s.turn); err == nil && state.size >= 0 {
+		_ = s.turn.setFile(state.identity) // as on a full disk: the next to open the file tries again
+	}
+	return err
+}
+
+// ready says that there is nothing to make or migrate, without waiting for anybody who writes: those who only look at a store
+// must see it also while a process that was stopped holds it.
+func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
+	real := s.place.real
+	before, err := stateOf(real)
+	if err != nil {
+		return false, err
+	}
+	known := s.turn.file()
+	if before.size <= 0 || known != before.identity || !writable(real) || !writable(filepath.Dir(real)) {
+		return false, nil
+	}
+	steps, err := folder()
+	if err != nil {
+		return false, err
+	}
+	found, err := ownerOf(ctx, s.callers)
+	if err != nil || !found.isStore() || found.Journal != "wal" || found.unmarked(o) {
+		return false, err
+	}
+	version, err := versionOf(ctx, s.callers)
+	if err != nil || version != len(steps) {
+		return false, err
+	}
+	after, err := stateOf(real)
+	s.turn.known = known
+	return before.identity == after.identity, err
+}
+
+// bringUp makes the file a store of the newest schema, while no other process does.
+func (s *Store) bringUp(ctx context.Context, o Options) error {
+	if err := s.turn.take(ctx, o.BusyTimeout); err != nil {
+		return err
+	}
+	defer s.turn.release()
+	err := s.make(ctx, o)
+	if codeOf(err) == codeBusy {
+		return fmt.Errorf("%w: %s", store.ErrUnavailable, s.turn.stranger())
+	}
+	return err
+}
+
+func (s *Store) make(ctx context.Context, o Options) error {
+	if err := s.settle(); err != nil {
+		return err
+	}
+	found, err := ownerOf(ctx, s.callers)
+	if err != nil {
+		return err
+	}
+	if err := found.refuse(o); err != nil {
 		return err
 	}
 	if _, err := s.callers.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
@@ -211,32 +320,24 @@ func (s *Store) prepare(ctx context.Context, lock *flock.Flock, migrating func(s
 		return err
 	}
 	migrator := sqlkit.Migrator{
-		Steps: steps,
-		Begin: s.beginMigration,
-		Version: `
-			SELECT coalesce(max(version), 0)
-			FROM migrations`,
+		Steps:   steps,
+		Begin:   s.beginMigration,
+		Version: schemaVersion,
 		Record: `
 			INSERT INTO migrations (version, name)
 			VALUES (?, ?)`,
-		Before: migrating,
+		Before: o.Migrating,
 	}
 	if _, err = migrator.Up(ctx); err != nil {
 		return err
 	}
+	if found.unmarked(o) {
+		if _, err = s.callers.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)); err != nil {
+			return err
+		}
+	}
 	_, err = s.callers.ExecContext(ctx, takeWriteLock) // a file that can only be read is none to work on
 	return err
-}
-
-// locate remembers which file the path names.
-func (s *Store) locate(ctx context.Context) (err error) {
-	if s.place, err = placeOf(s.place.path); err != nil {
-		return err
-	}
-	return s.callers.GetContext(ctx, &s.place.real, `
-		SELECT file
-		FROM pragma_database_list
-		WHERE name = 'main'`)
 }
 
 func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
@@ -276,8 +377,12 @@ func (s *Store) Close() error {
 // afresh closes the connections that nobody uses. One that was opened while the file could not be written to remains one that
 // only reads, and so does whatever joins it.
 func (s *Store) afresh() {
-	const asByDefault = 2
-	s.callers.SetMaxIdleConns(0)
-	s.callers.SetMaxIdleConns(asByDefault)
+	dropIdle(s.callers)
 	s.readers.afresh()
+}
+
+func dropIdle(db *sqlx.DB) {
+	const asByDefault = 2
+	db.SetMaxIdleConns(0)
+	db.SetMaxIdleConns(asByDefault)
 }

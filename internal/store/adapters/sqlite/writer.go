@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -31,10 +30,13 @@ type writer struct {
 	db     *sqlx.DB
 	place  place
 	afresh func() // gives up the store's other connections that nobody uses
-	lock   *flock.Flock
+	turns  *turn
 	now    *now
 	hub    *wake.Hub
 
+	patience time.Duration // how long a call waits for other processes
+
+	log  logbook
 	kept *prepared // the connection that writes; nil before it is needed, and after trouble
 	side []place   // the files beside the store's that it writes to; none before they are known
 	seen int64     // its data version: another connection's commit changes it
@@ -56,7 +58,8 @@ type writer struct {
 type call struct {
 	run    func(*txn) error
 	load   load
-	taken  bool // guarded by the writer's mutex
+	since  time.Time // when it was put in line
+	taken  bool      // guarded by the writer's mutex
 	answer chan error
 
 	err   error    // of this call alone
@@ -70,9 +73,9 @@ type load struct {
 	urgent bool
 }
 
-func newWriter(ctx context.Context, s *Store, lock *flock.Flock) *writer {
+func newWriter(ctx context.Context, s *Store, patience time.Duration) *writer {
 	w := &writer{
-		ctx: ctx, db: s.callers, place: s.place, afresh: s.afresh, lock: lock, now: s.now, hub: s.hub,
+		ctx: ctx, db: s.callers, place: s.place, afresh: s.afresh, turns: s.turn, now: s.now, hub: s.hub, patience: patience,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
@@ -82,7 +85,7 @@ func newWriter(ctx context.Context, s *Store, lock *flock.Flock) *writer {
 // do runs the call in the next transaction, and returns when that was committed. A context that ends before the call was
 // taken up withdraws it; afterwards the answer is a commit away, and is waited for.
 func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
-	c := &call{run: run, load: l, answer: make(chan error, 1)}
+	c := &call{run: run, load: l, since: time.Now(), answer: make(chan error, 1)}
 	if !w.enqueue(c) {
 		return store.ErrClosed
 	}
@@ -182,7 +185,7 @@ func (w *writer) close() error {
 	if w.abandoned {
 		return nil
 	}
-	return w.lock.Close()
+	return w.turns.close()
 }
 
 func (w *writer) loop() {
@@ -197,6 +200,7 @@ func (w *writer) loop() {
 		case <-w.wake:
 		case <-look.C:
 			w.lookAround()
+			w.tidy()
 			continue
 		}
 		for !w.idle() {
@@ -210,7 +214,7 @@ func (w *writer) turn() {
 	if !w.lockFile() {
 		return
 	}
-	defer func() { _ = w.lock.Unlock() }()
+	defer w.turns.release()
 	if err := w.begin(); err != nil {
 		if codeOf(err) != codeBusy {
 			w.settle(w.take(), ours(err))
@@ -326,24 +330,54 @@ func (w *writer) settle(batch []*call, err error) {
 // lockFile waits until no other process writes, and says false if the store was closed meanwhile. A process that holds the
 // lock and does not move could keep us for ever, so a goroutine waits for it, and gives the lock back if nobody wants it.
 func (w *writer) lockFile() bool {
-	if ok, err := w.lock.TryLock(); ok || err != nil {
+	if ok, err := w.turns.try(); ok || err != nil {
 		return true // where files can not be locked, SQLite's own lock must do
 	}
+	blocked := time.Now()
 	got := make(chan struct{})
 	go func() {
-		_ = w.lock.Lock()
+		_ = w.turns.wait()
 		select {
 		case got <- struct{}{}:
 		case <-w.quit:
-			_ = w.lock.Close()
+			_ = w.turns.close()
 		}
 	}()
-	select {
-	case <-got:
-		return true
-	case <-w.quit:
-		w.abandoned = true
-		return false
+	look := time.NewTicker(max(w.patience/8, time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-got:
+			return true
+		case <-w.quit:
+			w.abandoned = true
+			return false
+		case <-look.C:
+			w.expire(blocked, w.turns.blocker)
+		}
+	}
+}
+
+// expire refuses the calls that have waited for others for as long as a call may: since they were put in line, or since others
+// have kept this process from writing if that is later. who says who the others are.
+func (w *writer) expire(blocked time.Time, who func() string) {
+	before := time.Now().Add(-w.patience)
+	if blocked.After(before) {
+		return
+	}
+	w.mu.Lock()
+	var expired []*call
+	for _, line := range []*[]*call{&w.urgent, &w.waiting} {
+		for len(*line) > 0 && (*line)[0].since.Before(before) {
+			expired = append(expired, (*line)[0])
+			(*line)[0].taken = true
+			(*line)[0] = nil
+			*line = (*line)[1:]
+		}
+	}
+	w.mu.Unlock()
+	if len(expired) > 0 {
+		w.settle(expired, fmt.Errorf("%w: %s", store.ErrUnavailable, who()))
 	}
 }
 
@@ -409,11 +443,12 @@ func (w *writer) tryBegin() error {
 	if err := w.connect(); err != nil {
 		return err
 	}
-	for {
+	for blocked := time.Now(); ; {
 		_, err := w.kept.ExecContext(w.ctx, `BEGIN IMMEDIATE`)
 		if codeOf(err) != codeBusy {
 			return err
 		}
+		w.expire(blocked, w.turns.stranger)
 		select {
 		case <-w.quit:
 			return err

@@ -1,0 +1,187 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The files that SQLite keeps beside a database while it is open. A clean close removes them, so one that is left holds
+// changes that were committed and are not in the database yet.
+var besides = []string{"-wal", "-shm", "-journal"}
+
+// A restore prepares the new file under restoringPart, and gives it the name restoringSuffix when it is complete.
+const (
+	restoringSuffix = ".restoring"
+	restoringPart   = ".restoring.part"
+)
+
+// realPath follows symbolic links, also to a file that is not there yet: SQLite keeps its log beside the file itself, under
+// that file's name.
+func realPath(path string) (string, error) {
+	const mostLinks = 40 // as Linux has it
+	for range mostLinks {
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(folder, filepath.Base(path))
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			return path, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(folder, target)
+		}
+		path = target
+	}
+	return "", fmt.Errorf("%s: too many symbolic links", path)
+}
+
+// leftBeside are the files of SQLite's that stand beside the database, of whatever size.
+func leftBeside(real string) ([]string, error) {
+	var left []string
+	for _, suffix := range besides {
+		switch _, err := os.Lstat(real + suffix); {
+		case err == nil:
+			left = append(left, real+suffix)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+// exists says whether there is a file.
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// A fileState is what can be told of a store's file without opening it.
+type fileState struct {
+	size     int64    // -1 if there is no file
+	identity string   // empty if there is no file, or if the system can not tell one file from another
+	left     []string // the files beside it
+}
+
+// stateOf looks at the file. It opens nothing: to close any descriptor of a database gives up the locks that the process has
+// on it.
+func stateOf(real string) (fileState, error) {
+	state := fileState{size: -1}
+	var err error
+	if state.left, err = leftBeside(real); err != nil {
+		return state, err
+	}
+	info, err := os.Stat(real)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return state, nil
+	case err != nil:
+		return state, err
+	}
+	state.size = info.Size()
+	var names uint64
+	if state.identity, names, err = identify(real); err != nil {
+		return state, err
+	}
+	if names > 1 {
+		return state, fmt.Errorf("it is one of %d names of one file (hard links), and SQLite looks for the file's log under each name: "+
+			"remove the other names, or copy the store by a backup", names)
+	}
+	return state, nil
+}
+
+// state looks at the file, and refuses it beside the log of another.
+func (p place) state(t *turn) (fileState, error) {
+	state, err := stateOf(p.real)
+	if err == nil {
+		err = state.refuse(p.real, t.file())
+	}
+	return state, err
+}
+
+// refuse says why the store can not be opened: SQLite would take the files beside it for those of another database, and delete
+// or misread the changes that they hold. known is the identity of the file that the store had last.
+func (f fileState) refuse(real, known string) error {
+	if len(f.left) == 0 {
+		return nil
+	}
+	remove := "rm " + shellWords(f.left)
+	switch {
+	case f.size < 0:
+		return fmt.Errorf("there is no such file, but %s holds changes of it. If you moved the file, move this along with it (mv %s NEW_NAME%s). "+
+			"If you deleted the file on purpose, delete what it left too (%s)",
+			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], real), remove)
+	case f.size == 0 || known != "" && f.identity != "" && f.identity != known:
+		return fmt.Errorf("the file was replaced, and %s holds changes of the one before it. Put that one back; or, to give up these changes, "+
+			"delete them (%s). Use restore to put a backup in place. If you copied or moved the file and its log here together, delete the "+
+			"note of the file before (rm %s)",
+			f.left[0], remove, shellWords([]string{real + ".lock"}))
+	}
+	return nil
+}
+
+// shellWords are the paths as a shell takes them.
+func shellWords(paths []string) string {
+	words := make([]string, len(paths))
+	for i, p := range paths {
+		words[i] = p
+		if strings.Trim(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") != "" {
+			words[i] = "'" + strings.ReplaceAll(p, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// create makes the file where there is none, for its owner alone: jobs hold what is nobody else's business. Connections make
+// none: one that finds no file is to fail, since the store had one. A restore that was ended after it had put the old file aside
+// is completed.
+func create(real string) error {
+	complete, err := exists(real + restoringSuffix)
+	if err != nil {
+		return err
+	}
+	if complete {
+		if err := os.Rename(real+restoringSuffix, real); err != nil {
+			return err
+		}
+		return syncFile(filepath.Dir(real))
+	}
+	f, err := os.OpenFile(real, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// settle makes sure that the path names the store's file and that the files beside it are its own. The caller has the turn.
+func (s *Store) settle() error {
+	real := s.place.real
+	state, err := s.place.state(s.turn)
+	if err != nil {
+		return err
+	}
+	if state.size < 0 {
+		if err := create(real); err != nil {
+			return err
+		}
+		if state, err = stateOf(real); err != nil {
+			return err
+		}
+	}
+	return s.turn.setFile(state.identity)
+}

@@ -1,0 +1,255 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gofrs/flock"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A turn is the lock by which processes take turns in writing, on a file beside the store's. Whoever has it writes two lines into
+// that file: which file the store's is, and who they are, so that others can say whom they wait for.
+type turn struct {
+	path string
+	real string // the store's file
+	who  string // what this process calls itself
+
+	lock  *flock.Flock
+	notes *os.File    // the lock's file, for the lines; nil if it can not be written
+	inode os.FileInfo // of notes
+	known string      // the line about the store's file, as it stands there
+}
+
+// Where the lines stand. The first byte is left to Windows, which keeps others from reading what is locked. The lines have a fixed
+// length, so that each is written at once.
+const (
+	fileLineAt   = 1
+	fileLineLen  = 127
+	holdLineAt   = fileLineAt + fileLineLen
+	holdLineLen  = 384
+	fileLineMark = "file "
+	holdLineMark = "held "
+)
+
+func newTurn(real, name string) *turn {
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(real); err == nil { // whoever may use the file may take turns
+		mode = info.Mode().Perm()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown host"
+	}
+	path := real + ".lock"
+	return &turn{path: path, real: real, who: name + " on " + host, lock: flock.New(path, flock.SetPermissions(mode))}
+}
+
+// try takes the turn if nobody has it.
+func (t *turn) try() (bool, error) {
+	ok, err := t.lock.TryLock()
+	if ok {
+		t.sign()
+	}
+	return ok, err
+}
+
+// wait takes the turn, however long that takes.
+func (t *turn) wait() error {
+	err := t.lock.Lock()
+	if err == nil {
+		t.sign()
+	}
+	return err
+}
+
+// take waits for the turn for as long as a call does.
+func (t *turn) take(ctx context.Context, patience time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ok, err := t.lock.TryLockContext(bounded, 5*time.Millisecond)
+	switch {
+	case ok:
+		t.sign()
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return fmt.Errorf("%w: %s", store.ErrUnavailable, t.blocker())
+	default:
+		return err
+	}
+}
+
+// release ends the turn.
+func (t *turn) release() { _ = t.lock.Unlock() }
+
+// close gives up the turn and the file.
+func (t *turn) close() error {
+	var err error
+	if t.notes != nil {
+		err = t.notes.Close()
+		t.notes = nil
+	}
+	return errors.Join(t.lock.Close(), err)
+}
+
+// sign writes who has the turn. Where that can not be written, others learn less, and nothing else changes.
+func (t *turn) sign() {
+	now, err := t.lock.Stat()
+	if err != nil {
+		return
+	}
+	if t.inode == nil || !os.SameFile(now, t.inode) { // the first turn, or the lock's file was deleted and made anew
+		if t.notes != nil {
+			_ = t.notes.Close()
+		}
+		t.notes, _ = os.OpenFile(t.path, os.O_RDWR, 0) // nil after an error
+		t.inode = now
+		if known := t.known; known != "" {
+			t.known = ""
+			_ = t.setFile(known)
+		}
+	}
+	if t.notes != nil {
+		_ = t.writeLine(holdLineAt, holdLineLen, fmt.Sprintf("%s%d %d %s", holdLineMark, os.Getpid(), time.Now().UnixMicro(), t.who))
+	}
+}
+
+func (t *turn) writeLine(at int64, length int, text string) error {
+	line := bytes.Repeat([]byte{' '}, length)
+	copy(line[:length-1], strings.Map(visible, text))
+	line[length-1] = '\n'
+	_, err := t.notes.WriteAt(line, at)
+	return err
+}
+
+// visible keeps a line one line.
+func visible(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return '?'
+	}
+	return r
+}
+
+// setFile notes which file the store's is. The caller has the turn.
+func (t *turn) setFile(identity string) error {
+	if identity == "" || t.file() == identity {
+		t.known = identity
+		return nil
+	}
+	if t.notes == nil {
+		return nil // whoever can write there will
+	}
+	if err := t.writeLine(fileLineAt, fileLineLen, fileLineMark+identity); err != nil {
+		return fmt.Errorf("writing to %s: %w", t.path, err)
+	}
+	t.known = identity
+	return t.notes.Sync() // or after a loss of power the store's own log would be refused
+}
+
+// file is the identity of the file that the store had last, empty if that is not known. Nobody's turn is needed.
+func (t *turn) file() string {
+	rest, _ := strings.CutPrefix(t.readLine(fileLineAt, fileLineLen, fileLineMark), fileLineMark)
+	return rest
+}
+
+func (t *turn) readLine(at int64, length int, mark string) string {
+	f, err := os.Open(t.path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	line := make([]byte, length)
+	if _, err := f.ReadAt(line, at); err != nil || !bytes.HasPrefix(line, []byte(mark)) {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.Map(visible, strings.TrimRight(string(line), " \n")), "?")
+}
+
+// holder is who has the turn, as they have written themselves.
+func (t *turn) holder() (pid int, since time.Time, who string) {
+	f := strings.SplitN(t.readLine(holdLineAt, holdLineLen, holdLineMark), " ", 4)
+	if len(f) != 4 {
+		return 0, time.Time{}, ""
+	}
+	pid, err := strconv.Atoi(f[1])
+	at, err2 := strconv.ParseInt(f[2], 10, 64)
+	if err != nil || err2 != nil {
+		return 0, time.Time{}, ""
+	}
+	return pid, time.UnixMicro(at), f[3]
+}
+
+// Where SQLite locks: the byte of the log's index that a writer of changes holds, and those of the file itself.
+var (
+	logWriteLock = span{120, 120}
+	fileLocks    = span{0x40000000, 0x40000000 + 511}
+	wholeFile    = span{0, 1<<63 - 1}
+)
+
+// writers are the processes that hold SQLite's lock for writing.
+func writers(real string) []int {
+	return append(lockedBy(real+"-shm", "POSIX", logWriteLock, true), lockedBy(real, "POSIX", fileLocks, true)...)
+}
+
+// blocker says who keeps this process from its turn. The process that has the turn may itself wait for somebody who writes without
+// taking turns.
+func (t *turn) blocker() string {
+	pid, since, who := t.holder()
+	sure := false
+	if locked := lockedBy(t.path, "FLOCK", wholeFile, true); len(locked) > 0 {
+		sure = true
+		if locked[0] != pid { // it has not come to writing its name, or could not
+			pid, since, who = locked[0], time.Time{}, programOf(locked[0])
+		}
+	}
+	if pid == 0 {
+		return "another process holds the turn to write, it may be stopped: let it go on or end it"
+	}
+	for _, writer := range writers(t.real) {
+		if writer != pid {
+			return t.writer(writer)
+		}
+	}
+	text := fmt.Sprintf("process %d (%s) holds the turn to write", pid, who)
+	if !since.IsZero() {
+		text += fmt.Sprintf(" for %v", max(time.Since(since), 0).Round(100*time.Millisecond))
+	}
+	return text + advise(pid, sure)
+}
+
+// stranger says who holds SQLite's lock for writing while this process has the turn.
+func (t *turn) stranger() string {
+	for _, pid := range writers(t.real) {
+		return t.writer(pid)
+	}
+	return "another program, or a transaction of this process, holds the file's write lock: end its transaction"
+}
+
+func (t *turn) writer(pid int) string {
+	if pid == os.Getpid() {
+		return fmt.Sprintf("a transaction of this process (%d, %s) holds the file's write lock: end it", pid, t.who)
+	}
+	return fmt.Sprintf("process %d (%s) holds the file's write lock", pid, programOf(pid)) + advise(pid, true)
+}
+
+// advise says what to do about a process. Sure is that the number is the process's number here, and not in another container.
+func advise(pid int, sure bool) string {
+	state := "it may be stopped"
+	if sure && isStopped(pid) {
+		state = "it is stopped"
+	}
+	return fmt.Sprintf(", %s: let it go on (kill -CONT %d) or end it (kill -9 %d)", state, pid, pid)
+}
+
+// programName is what a process calls itself by default.
+func programName() string { return filepath.Base(os.Args[0]) }
