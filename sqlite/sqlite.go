@@ -44,3 +44,13 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 func SchemaVersion(ctx context.Context, path string) (jq.Schema, error) {
 	return sqlite.SchemaVersion(ctx, path)
 }
+
+// Restored says what a restore did.
+type Restored = sqlite.Restored
+
+// Restore puts a backup, as [Store].Backup makes it, in the place of the store at the path, of which there need be nothing left. The
+// restored store is fenced: workers can start. The file that was there is kept under another name. No process may have the store
+// open. A Restore that was ended at any moment left either the store as it was or the restored one, and can be repeated.
+func Restore(ctx context.Context, path, backup string) (Restored, error) {
+	return sqlite.Restore(ctx, path, backup)
+}

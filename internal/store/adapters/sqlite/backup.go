@@ -7,19 +7,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // Backup writes a copy of the store, as it is at one moment, to a new file, while others read and write. The copy is a store
-// of its own. Before it takes the place of a lost one, end every process on that and remove what SQLite has left beside it, at
-// its path + "-wal" and "-shm", or SQLite carries that into the copy. Afterwards run Fence before workers start.
+// of its own, of which Restore makes the store again. The call waits for nobody who writes.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("jq: the backup %s exists: name a new file", path)
+	}
+	if left, err := leftBeside(path); err != nil || len(left) > 0 {
+		return errors.Join(err, fmt.Errorf("jq: %s is left of another store: delete it or name a new file", strings.Join(left, " and ")))
 	}
 	part := path + ".part" // so that what has the name is whole
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -14,6 +14,7 @@ const (
 	codeBusy     = 5
 	codeReadOnly = 8
 	codeIO       = 10
+	codeCorrupt  = 11
 	codeFull     = 13
 	codeCantOpen = 14
 	codeNotADB   = 26

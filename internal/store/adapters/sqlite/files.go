@@ -123,6 +123,9 @@ func (f fileState) refuse(real, known string) error {
 	remove := "rm " + shellWords(f.left)
 	switch {
 	case f.size < 0:
+		if restoring, err := exists(real + restoringSuffix); err == nil && restoring {
+			return fmt.Errorf("a restore was broken off while %s was put aside: repeat it", f.left[0])
+		}
 		return fmt.Errorf("there is no such file, but %s holds changes of it. If you moved the file, move this along with it (mv %s NEW_NAME%s). "+
 			"If you deleted the file on purpose, delete what it left too (%s)",
 			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], real), remove)
@@ -175,7 +178,11 @@ func (s *Store) settle() error {
 	if err != nil {
 		return err
 	}
-	if state.size < 0 {
+	if state.size >= 0 { // a restore that was broken off before it put the file aside has not taken place
+		if err := os.Remove(real + restoringSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	} else {
 		if err := create(real); err != nil {
 			return err
 		}

@@ -98,3 +98,17 @@ func isStopped(pid int) bool {
 	_, after, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
 	return strings.HasPrefix(after, "T") || strings.HasPrefix(after, "t")
 }
+
+// likeThat gives the file the owner and the bits of the one at the path, if there is one. Only root can give a file away.
+func likeThat(f *os.File, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil //nolint:nilerr // where there is none, the file is its maker's
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		if err := f.Chown(int(stat.Uid), int(stat.Gid)); err != nil {
+			return err
+		}
+	}
+	return f.Chmod(info.Mode().Perm())
+}

@@ -1,0 +1,363 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Restored says what a restore did.
+type Restored struct {
+	Jobs int64  // in the store now
+	Kept string // where the file is that was there before, empty if there was none
+}
+
+// Restore puts a backup in the place of the store at the path, of which there need be nothing left. The backup is copied, fenced
+// as by Fence, and then takes the path in one step, so that workers can start when Restore returns. The file that was there is
+// kept beside it under another name. A restore that was ended at any moment left either the store as it was or the restored one;
+// it can be repeated.
+//
+// While any process has the store open, Restore is ErrUnavailable and changes nothing.
+func Restore(ctx context.Context, path, backup string) (Restored, error) {
+	at, err := checkPath(path)
+	if err != nil {
+		return Restored{}, err
+	}
+	if backup, err = filepath.Abs(backup); err != nil {
+		return Restored{}, err
+	}
+	r := restorer{path: at.path, real: at.real, backup: backup, turn: newTurn(at.real, programName()), step: func(string) {}}
+	return r.run(ctx)
+}
+
+// A restorer restores one store once.
+type restorer struct {
+	path   string
+	real   string // where links lead to
+	backup string
+	turn   *turn
+	step   func(next string) // is told what comes next
+
+	foreign bool // the log is not that of the file beside it
+	jobs    int64
+}
+
+func (r *restorer) run(ctx context.Context) (done Restored, err error) {
+	if err := r.checkBackup(ctx); err != nil {
+		return done, err
+	}
+	if err := r.turn.take(ctx, DefaultBusyTimeout); err != nil {
+		return done, errors.Join(openError(r.path, err), r.turn.close())
+	}
+	defer func() { err = errors.Join(err, r.turn.close()) }()
+	release, err := r.alone(ctx) // also before the copy is made, which can last
+	if err != nil {
+		return done, err
+	}
+	if err := release(); err != nil {
+		return done, err
+	}
+	if err := r.prepare(ctx); err != nil {
+		return done, fmt.Errorf("jq: restore: %w", err)
+	}
+	r.step("alone")
+	if release, err = r.alone(ctx); err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if done.Kept, err = r.replace(); err != nil {
+		return done, fmt.Errorf("jq: restore: %w", err)
+	}
+	done.Jobs = r.jobs
+	return done, nil
+}
+
+// checkBackup refuses what is no backup.
+func (r *restorer) checkBackup(ctx context.Context) error {
+	refuse := func(why string) error { return fmt.Errorf("jq: the backup %s %s", r.backup, why) }
+	info, err := os.Stat(r.backup)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refuse("does not exist")
+	case err != nil:
+		return fmt.Errorf("jq: the backup can not be read: %w", err)
+	case !info.Mode().IsRegular() || info.Size() == 0:
+		return refuse("is empty or no file")
+	}
+	if own, err := os.Stat(r.real); err == nil && os.SameFile(own, info) {
+		return refuse("is the store itself")
+	}
+	real, err := realPath(r.backup)
+	if err != nil {
+		return err
+	}
+	if left, err := leftBeside(real); err != nil || len(left) > 0 {
+		return errors.Join(err, refuse("is a store in use, or was not closed, as "+strings.Join(left, " and ")+" shows: make a backup of it and restore that"))
+	}
+	db, err := open(r.backup, "immutable=1&_pragma=query_only(1)") // it may lie where nothing can be written
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	found, err := ownerOf(ctx, db)
+	if err != nil {
+		return refuse("can not be read: " + oneLineOf(err))
+	}
+	if !found.isStore() {
+		return refuse("holds no store of jobs")
+	}
+	var verdict string
+	if err := db.GetContext(ctx, &verdict, `PRAGMA integrity_check(1)`); err != nil || verdict != "ok" {
+		return refuse("is damaged: " + verdict + oneLineOf(err))
+	}
+	return nil
+}
+
+func oneLineOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// alone makes sure that nobody has the store open, and brings what is in its log into its file. Until release, nobody can open
+// it. A file that SQLite can not read has no users.
+func (r *restorer) alone(ctx context.Context) (release func() error, err error) {
+	nothing := func() error { return nil }
+	state, err := stateOf(r.real)
+	if err != nil && state.size < 0 {
+		return nothing, openError(r.path, err)
+	}
+	r.foreign = state.refuse(r.real, r.turn.file()) != nil
+	if state.size < 0 || r.foreign { // SQLite would spoil the log, which is kept
+		return nothing, r.unused()
+	}
+	db, err := open(r.path, "_pragma=busy_timeout(100)")
+	if err != nil {
+		return nothing, err
+	}
+	conn, err := r.exclusive(ctx, db)
+	switch codeOf(err) {
+	case codeNotADB, codeCorrupt, codeCantOpen, codeIO:
+		return nothing, errors.Join(db.Close(), r.unused())
+	case codeBusy:
+		return nothing, errors.Join(r.inUse(), db.Close())
+	}
+	if errors.Is(err, errShared) {
+		return nothing, errors.Join(r.inUse(), db.Close())
+	}
+	if err != nil {
+		return nothing, errors.Join(openError(r.path, err), db.Close())
+	}
+	return func() error {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // with it ends its transaction
+		_ = conn.Close()
+		return db.Close()
+	}, nil
+}
+
+// errShared says that SQLite could not leave the mode with a log, as it does without an error while others have the file open.
+var errShared = errors.New("the file is open elsewhere")
+
+// exclusive begins a transaction beside which nobody can have the file open. To leave the mode with a log, SQLite must be
+// alone, and carries the log into the file.
+func (r *restorer) exclusive(ctx context.Context, db *sqlx.DB) (*sqlx.Conn, error) {
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mode string
+	err = conn.GetContext(ctx, &mode, `PRAGMA journal_mode = DELETE`)
+	if err == nil && mode != "delete" {
+		err = errShared
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, `BEGIN EXCLUSIVE`)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// unused refuses a restore while the system says that a process has the file or its log locked.
+func (r *restorer) unused() error {
+	for _, file := range append([]string{""}, besides...) {
+		if len(lockedBy(r.real+file, "POSIX", wholeFile, false)) > 0 {
+			return r.inUse()
+		}
+	}
+	return nil
+}
+
+// inUse names who has the store open.
+func (r *restorer) inUse() error {
+	var who []string
+	seen := map[int]bool{os.Getpid(): true} // the restore's own
+	for _, file := range append([]string{""}, besides...) {
+		for _, pid := range lockedBy(r.real+file, "POSIX", wholeFile, false) {
+			if !seen[pid] {
+				seen[pid] = true
+				who = append(who, fmt.Sprintf("process %d (%s)", pid, programOf(pid)))
+			}
+		}
+	}
+	if len(who) == 0 {
+		who = []string{"this process, or one that the system does not name,"}
+	}
+	verb := " has"
+	if len(who) > 1 {
+		verb = " have"
+	}
+	return fmt.Errorf("%w: %s%s the store %s open: stop every process that uses it, then restore", store.ErrUnavailable,
+		strings.Join(who, " and "), verb, r.path)
+}
+
+// prepare makes the new file: a copy of the backup, of the newest schema and fenced, complete and on the disk.
+func (r *restorer) prepare(ctx context.Context) error {
+	part := r.real + restoringPart
+	for _, old := range []string{part, part + "-wal", part + "-shm", part + "-journal", part + ".lock"} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	r.step("copy")
+	if err := copyTo(part, r.backup, r.real); err != nil {
+		return err
+	}
+	r.step("fence")
+	s, err := Open(ctx, part, nil)
+	if err != nil {
+		return err
+	}
+	err = s.Fence(ctx)
+	if err == nil {
+		r.jobs, err = s.total(ctx)
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		return err
+	}
+	if left, err := leftBeside(part); err != nil || len(left) > 0 {
+		return errors.Join(err, fmt.Errorf("%s was left beside the copy", strings.Join(left, " and ")))
+	}
+	if err := os.Remove(part + ".lock"); err != nil {
+		return err
+	}
+	if err := syncFile(part); err != nil {
+		return err
+	}
+	r.step("complete")
+	return os.Rename(part, r.real+restoringSuffix)
+}
+
+// total is how many jobs the store has.
+func (s *Store) total(ctx context.Context) (int64, error) {
+	counts, err := s.Count(ctx, store.Filter{})
+	var sum int64
+	for _, q := range counts.Queues {
+		for _, n := range q.Jobs {
+			sum += n
+		}
+	}
+	return sum, err
+}
+
+// copyTo copies the backup to a new file, with the owner and the bits of the store's where there is one.
+func copyTo(part, backup, real string) error {
+	from, err := os.Open(backup)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	if err == nil {
+		err = likeThat(to, real)
+	}
+	return errors.Join(err, to.Close())
+}
+
+// replace gives the new file the store's name, and the old one, with what stands beside it, another. It is ended at no moment
+// that would leave the name to nobody: whoever opens the store then completes the restore, or says that it is to be repeated.
+func (r *restorer) replace() (kept string, err error) {
+	there, err := exists(r.real)
+	if err != nil {
+		return "", err
+	}
+	foreign := there && r.foreign // known before the file has gone
+	left, err := leftBeside(r.real)
+	if err != nil {
+		return "", err
+	}
+	if there || len(left) > 0 {
+		if kept, err = r.keepAs(); err != nil {
+			return "", err
+		}
+	}
+	if there {
+		r.step("put aside")
+		if err := os.Rename(r.real, kept); err != nil {
+			return "", err
+		}
+	}
+	for _, file := range left {
+		suffix := strings.TrimPrefix(file, r.real)
+		r.step("put aside " + suffix)
+		to := kept + suffix
+		if foreign { // SQLite is not to take it for the log of the file that is kept
+			to = kept + ".other" + suffix
+		}
+		if err := os.Rename(file, to); err != nil {
+			return "", err
+		}
+	}
+	r.step("name")
+	if err := os.Rename(r.real+restoringSuffix, r.real); err != nil {
+		return "", err
+	}
+	r.step("note")
+	if err := syncFile(filepath.Dir(r.real)); err != nil {
+		return "", err
+	}
+	identity, _, err := identify(r.real)
+	if err != nil {
+		return "", err
+	}
+	return kept, r.turn.setFile(identity)
+}
+
+// keepAs is a name that no file has, nor one beside it.
+func (r *restorer) keepAs() (string, error) {
+	base := r.real + ".before-restore-" + time.Now().UTC().Format("20060102T150405Z")
+	for n := 1; ; n++ {
+		name := base
+		if n > 1 {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		taken, err := exists(name)
+		if err != nil {
+			return "", err
+		}
+		left, err := leftBeside(name)
+		if err != nil {
+			return "", err
+		}
+		if !taken && len(left) == 0 {
+			return name, nil
+		}
+	}
+}
