@@ -19,8 +19,9 @@ import (
 
 // Restored says what a restore did.
 type Restored struct {
-	Jobs int64  // in the store now
-	Kept string // where the file is that was there before, empty if there was none
+	Jobs  int64  // in the store now
+	Epoch int64  // that it was fenced with
+	Kept  string // where the file is that was there before, empty if there was none
 }
 
 // Restore puts a backup in the place of the store at the path, of which there need be nothing left. The backup is copied, fenced
@@ -49,8 +50,9 @@ type restorer struct {
 	turn   *turn
 	step   func(next string) // is told what comes next
 
-	foreign bool // the log is not that of the file beside it
-	jobs    int64
+	foreign bool  // the log is not that of the file beside it
+	last    int64 // the epoch of the store that was there: after a second restore of one backup none is given twice
+	done    Restored
 }
 
 func (r *restorer) run(ctx context.Context) (done Restored, err error) {
@@ -76,11 +78,10 @@ func (r *restorer) run(ctx context.Context) (done Restored, err error) {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if done.Kept, err = r.replace(); err != nil {
+	if r.done.Kept, err = r.replace(); err != nil {
 		return done, fmt.Errorf("jq: restore: %w", err)
 	}
-	done.Jobs = r.jobs
-	return done, nil
+	return r.done, nil
 }
 
 // checkBackup refuses what is no backup.
@@ -159,6 +160,9 @@ func (r *restorer) alone(ctx context.Context) (release func() error, err error) 
 	}
 	if err != nil {
 		return nothing, errors.Join(openError(r.path, err), db.Close())
+	}
+	if conn.GetContext(ctx, &r.last, `SELECT epoch FROM fence`) != nil {
+		r.last = 0 // a store of before epochs, or damaged
 	}
 	return func() error {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // with it ends its transaction
@@ -241,9 +245,9 @@ func (r *restorer) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.Fence(ctx)
+	r.done.Epoch, err = s.Fence(ctx, store.FenceRequest{Epoch: r.last + 1})
 	if err == nil {
-		r.jobs, err = s.total(ctx)
+		r.done.Jobs, err = s.total(ctx)
 	}
 	if err := errors.Join(err, s.Close()); err != nil {
 		return err

@@ -42,10 +42,10 @@ func isRestored(t *testing.T, path string) {
 	s := openAt(t, path, nil)
 	intact(t, s)
 	assert.Equal(t, int64(jobsBackedUp), countIn(t, s, store.Ready))
-	job, err := s.Get(t.Context(), 1)
+	assert.Greater(t, enqueue(t, s, 1)[0].ID, int64(store.FenceStep), "ids go on above the floor")
+	jobs, err := s.FetchAndClaim(t.Context(), claimOf(1))
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, job.Token, int64(store.FenceStep), "tokens are raised")
-	assert.Greater(t, enqueue(t, s, 1)[0].ID, int64(store.FenceStep), "ids are raised")
+	assert.Greater(t, jobs[0].Token, int64(store.FenceStep), "and tokens")
 	require.NoError(t, s.Close())
 }
 
@@ -79,6 +79,10 @@ func TestRestore(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o640), info.Mode(), "whoever could use the store can use the restored one")
 	isRestored(t, path)
 	isAsItWas(t, done.Kept)
+
+	again, err := Restore(t.Context(), path, path+".backup")
+	require.NoError(t, err)
+	assert.Greater(t, again.Epoch, done.Epoch, "pairs that were given between two restores of one backup are not given again")
 }
 
 // A store of which nothing is left, or only its log, is restored too.
