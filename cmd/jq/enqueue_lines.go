@@ -66,7 +66,9 @@ type load struct {
 	app      *app
 	store    jq.Store
 	defaults wire.Defaults
-	key      string // of the whole; each call has it with a number behind
+	keyOf    func(call int) string                // the request key of a call
+	parse    func(line []byte) (jq.NewJob, error) // errFinished leaves the line out
+	longest  int                                  // bytes of a line
 	asJSON   bool
 	bar      *progress
 
@@ -88,10 +90,13 @@ func newLoad(a *app, s jq.Store, o order, size int64) *load {
 	if key == "" {
 		key = rand.Text()
 	}
-	return &load{
-		app: a, store: s, key: key, asJSON: o.asJSON, bar: a.progress(), size: size,
+	l := &load{
+		app: a, store: s, longest: maxLine, asJSON: o.asJSON, bar: a.progress(), size: size,
+		keyOf:    func(call int) string { return fmt.Sprintf("%s/%d", key, call) },
 		defaults: wire.Defaults{Queue: o.job.Queue, MaxRetries: o.job.MaxRetries, Backoff: o.job.Backoff},
 	}
+	l.parse = l.parseNew
+	return l
 }
 
 // maxLine is how long a line may be: a payload, and plenty for what is around it.
@@ -99,7 +104,7 @@ const maxLine = 2 * contract.MaxDocBytes
 
 func (l *load) run(ctx context.Context, from io.Reader) error {
 	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, l.longest)
 	for lines.Scan() {
 		l.line++
 		l.read += int64(len(lines.Bytes())) + 1
@@ -112,7 +117,7 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return l.soFar(fmt.Errorf("line %d is longer than %d bytes", l.line+1, maxLine))
+		return l.soFar(fmt.Errorf("line %d is longer than %d bytes", l.line+1, l.longest))
 	case err != nil:
 		return l.soFar(fmt.Errorf("reading line %d: %w", l.line+1, err))
 	}
@@ -132,11 +137,13 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 
 // take puts a line with those of the next call, which goes off before it would be too large.
 func (l *load) take(ctx context.Context, line []byte) error {
-	var written wire.NewJob
-	if err := wire.Decode(line, &written); err != nil {
-		return fmt.Errorf("line %d: %s", l.line, strings.TrimPrefix(flawOf(err).Error(), "body "))
+	job, err := l.parse(line)
+	switch {
+	case errors.Is(err, errFinished):
+		return nil
+	case err != nil:
+		return fmt.Errorf("line %d: %w", l.line, err)
 	}
-	job := written.Store(l.defaults)
 	if err := (jq.EnqueueRequest{Jobs: []jq.NewJob{job}}).Check(); err != nil {
 		return fmt.Errorf("line %d: %w", l.line, flawOf(err))
 	}
@@ -150,6 +157,15 @@ func (l *load) take(ctx context.Context, line []byte) error {
 	return nil
 }
 
+// parseNew reads a line about a new job.
+func (l *load) parseNew(line []byte) (jq.NewJob, error) {
+	var written wire.NewJob
+	if err := wire.Decode(line, &written); err != nil {
+		return jq.NewJob{}, errors.New(strings.TrimPrefix(flawOf(err).Error(), "body "))
+	}
+	return written.Store(l.defaults), nil
+}
+
 // send enqueues what was taken in one call. Its key makes it safe to repeat, here and by whoever repeats the command with the
 // same lines.
 func (l *load) send(ctx context.Context) error {
@@ -157,7 +173,7 @@ func (l *load) send(ctx context.Context) error {
 		return nil
 	}
 	l.calls++
-	added, err := surely(ctx, l.store, jq.EnqueueRequest{Jobs: l.jobs, RequestKey: fmt.Sprintf("%s/%d", l.key, l.calls)})
+	added, err := surely(ctx, l.store, jq.EnqueueRequest{Jobs: l.jobs, RequestKey: l.keyOf(l.calls)})
 	if err != nil {
 		first, last := l.lines[0], l.lines[len(l.lines)-1]
 		if invalid, ok := errors.AsType[*jq.InvalidError](err); ok && invalid.Item >= 0 {

@@ -13,7 +13,7 @@ import (
 func (a *app) root() *cobra.Command {
 	root := a.group(a.self, "A durable job queue.",
 		a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.workers(), a.stats(), a.top(),
-		a.migrate(), a.prune(), a.fence(), a.doctor(), a.bench(), a.token(), a.conformance(), a.version())
+		a.migrate(), a.prune(), a.backup(), a.restore(), a.fence(), a.doctor(), a.bench(), a.token(), a.conformance(), a.version())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetIn(a.in)

@@ -18,6 +18,10 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return err
 	}
+	path, err := filepath.Abs(path) // SQLite takes some others for more than a path
+	if err != nil {
+		return fmt.Errorf("jq: backup: %w", err)
+	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("jq: the backup %s exists: name a new file", path)
 	}

@@ -1,0 +1,88 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// failing runs a command that fails, and is what it said.
+func (w *town) failing(args ...string) string {
+	w.Helper()
+	cmd := w.command(args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	require.Error(w, cmd.Run(), "%v", args)
+	return stderr.String()
+}
+
+// D10: the store of a running server is backed up by its file alone, and restored once the server has stopped.
+func TestBackupOfARunningServer(t *testing.T) {
+	w := newTown(t)
+	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
+	url, _, _ := strings.Cut(server.ready, ";")
+	for range 3 {
+		w.run("enqueue", "a", "--server", url)
+	}
+	assert.Contains(t, w.run("backup", "copy.db"), "backed up sqlite:jq.db to copy.db")
+	w.run("enqueue", "b", "--server", url)
+	said := w.failing("restore", "copy.db")
+	assert.Regexp(t, `process \d+ \(\S+\) has the store \S+/jq.db open: stop every process that uses it, then restore`, said)
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 4}, w.stats("--server", url), "the server goes on")
+	w.end(server)
+	assert.Contains(t, w.run("restore", "copy.db"), "restored sqlite:jq.db from copy.db: 3 jobs, epoch 1; workers can start\n")
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 3}, w.stats())
+}
+
+// D10: what a quiet server has, a copy of its file has.
+func TestCopyOfAQuietServersFile(t *testing.T) {
+	w := newTown(t)
+	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
+	url, _, _ := strings.Cut(server.ready, ";")
+	for range 3 {
+		w.run("enqueue", "a", "--server", url)
+	}
+	require.Eventually(t, func() bool {
+		log, err := os.Stat(filepath.Join(w.folder, "jq.db-wal"))
+		return err == nil && log.Size() == 0
+	}, time.Minute, 10*time.Millisecond, "the log is cut when the server is quiet")
+	file, err := os.ReadFile(filepath.Join(w.folder, "jq.db"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "copy.db"), file, 0o600))
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 3}, w.stats("--store", "sqlite:copy.db"))
+	w.end(server)
+}
+
+// An import asks for the same however late it comes, and a window that has ended holds nobody back.
+func TestImportedJobKeepsWhatIsLeft(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	job := jq.Job{
+		State: jq.Failed, RunAt: at, RetryAt: at.Add(time.Hour), Retries: 3, MaxRetries: 5, UniqueKey: "u", EnqueuedAt: at.Add(-time.Minute),
+	}
+	n := liveAgain(job, at)
+	assert.Equal(t, at.Add(time.Hour), n.RunAt)
+	assert.Equal(t, 2, n.MaxRetries, "the retries that are left")
+	assert.Equal(t, "u", n.UniqueKey)
+	assert.Zero(t, n.UniqueFor)
+
+	job.UniqueFor = 3 * time.Minute
+	n = liveAgain(job, at)
+	assert.Equal(t, "u", n.UniqueKey)
+	assert.Equal(t, 2*time.Minute, n.UniqueFor, "what was left of the window at the export")
+	assert.Equal(t, 3*time.Minute, liveAgain(job, time.Time{}).UniqueFor, "a line without the time of its export")
+
+	job.UniqueFor = time.Minute
+	n = liveAgain(job, at)
+	assert.Empty(t, n.UniqueKey, "two live jobs may share a key whose window has ended")
+	assert.Zero(t, n.UniqueFor)
+}
