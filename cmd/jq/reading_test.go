@@ -19,21 +19,21 @@ import (
 
 // Commands that make and migrate a store, and those that use none of the user's.
 var (
-	making    = []string{"serve", "work", "enqueue", "migrate up", "bench"}
+	making    = []string{"serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
 	storeLess = []string{"demo", "conformance", "token new", "version", "help", "completion"}
 )
 
 // reading are all other commands, each with arguments that it takes.
 var reading = map[string][]string{
 	"stats": nil, "workers": nil, "queues ls": nil, "queues pause": {"mail"}, "queues resume": {"mail"},
-	"jobs ls": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
-	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": {"--yes"}, "migrate status": nil,
+	"jobs ls": nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
+	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": nil, "migrate status": nil,
 }
 
 // Every command is one of these, so that a new one is not forgotten here. No test has a terminal for top, which opens as stats
-// does.
+// does. Backup and restore are for files alone, and have tests of their own.
 func TestEveryCommandReadsOrMakes(t *testing.T) {
-	known := slices.Concat(making, storeLess, []string{"top"})
+	known := slices.Concat(making, storeLess, []string{"top", "backup", "restore"})
 	for path := range reading {
 		known = append(known, path)
 	}
