@@ -5,6 +5,11 @@
 // The server's synchronous_commit says how durable a commit is. Any number of processes may work on one schema. Behind a
 // transaction-pooling proxy such as PgBouncer, say so by Options.Pooled, and give wake-ups a direct way by
 // Options.ListenDSN.
+//
+// After a failover, a point-in-time recovery, or the restore of a dump, the store notices that the database is another one, and raises
+// the epoch as Fence does. What it can not notice is an old primary that is started again beside its successor, when the process has
+// never met the successor: the tool that promotes must keep the old one down. Nor does it notice that the files of a server were
+// replaced by an older copy of themselves: stop the workers then, and call Fence with EndLeases.
 package postgres
 
 import (

@@ -136,7 +136,9 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
 	default:
-		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled, NoMigrate: !makes, Migrating: a.bar.migrating})
+		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
+			Schema: p.schema, Pooled: p.pooled, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+		})
 		a.bar.end()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.shown, err)

@@ -1,9 +1,16 @@
 package postgres
 
 import (
+	"bytes"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,9 +24,10 @@ func TestJobsThatAreDueAgainOnAnotherServerAreFound(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {
 		claim  string
+		epoch  int64 // that follows
 		before func(t *testing.T, c *pgtest.Cluster) (goBack func() (dsn string))
 	}{
-		{"AfterAFailoverWithLoss", func(t *testing.T, c *pgtest.Cluster) func() string {
+		{"AfterAFailoverWithLoss", 1, func(t *testing.T, c *pgtest.Cluster) func() string {
 			standby, err := c.Standby(t.Context())
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
@@ -30,7 +38,7 @@ func TestJobsThatAreDueAgainOnAnotherServerAreFound(t *testing.T) {
 				return standby.DSN
 			}
 		}},
-		{"AfterARestore", func(t *testing.T, c *pgtest.Cluster) func() string {
+		{"AfterARestore", 0, func(t *testing.T, c *pgtest.Cluster) func() string {
 			require.NoError(t, c.Keep(t.Context()))
 			return func() string {
 				require.NoError(t, c.PutBack(t.Context()))
@@ -79,11 +87,181 @@ func TestJobsThatAreDueAgainOnAnotherServerAreFound(t *testing.T) {
 			require.NoError(t, p.PointAt(t.Context(), goBack()))
 			require.NoError(t, p.Resume(t.Context()))
 			began := time.Now()
-			assert.Len(t, recovery(), 1, "the lease stays hidden")
+			recovered := recovery()
+			if assert.Len(t, recovered, 1, "the lease stays hidden") {
+				assert.Equal(t, k.epoch, (recovered[0].Token-1)/store.FenceStep, "the epoch of token %d", recovered[0].Token)
+			}
 			for left := many - 1; left > 0; {
-				left -= len(claimN(t, s, many))
+				jobs := claimN(t, s, many)
+				for _, j := range jobs {
+					assert.Equal(t, k.epoch, (j.Token-1)/store.FenceStep, "the epoch of token %d", j.Token)
+				}
+				left -= len(jobs)
 				require.Less(t, time.Since(began), 10*bound, "%d jobs stay hidden", left)
 			}
+			assert.Equal(t, k.epoch, epochOf(t, s))
 		})
+	}
+}
+
+func epochOf(t *testing.T, s *Store) (epoch int64) {
+	t.Helper()
+	require.NoError(t, s.callers.GetContext(t.Context(), &epoch, s.sql(`SELECT epoch FROM {schema}.fence`)))
+	return epoch
+}
+
+// Data that were dumped from another server are met by several stores at once, which claim, recover, enqueue, and write in callers'
+// transactions. None gives a token or an id of the time before, the epoch is raised once, and a lease in force goes on.
+func TestDataOfAnotherServerAreFencedBeforeAnythingIsGiven(t *testing.T) {
+	t.Parallel()
+	const stores = 8
+	const raised = 1
+	for _, change := range []string{`system = system + 1`, `timeline = timeline + 1`} {
+		first := openStore(t, Options{})
+		enqueue(t, first, 10*stores)
+		held := claimN(t, first, 2)
+		require.Len(t, held, 2)
+		require.Zero(t, epochOf(t, first), "a server of which nothing is known is not another one")
+		result, err := first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.fence SET `+change+` WHERE system IS NOT NULL`))
+		require.NoError(t, err)
+		n, err := result.RowsAffected()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n, "nobody has noted who the server is")
+
+		var told bytes.Buffer
+		var all sync.WaitGroup
+		for i := range stores {
+			o := Options{Schema: first.options.Schema}
+			if i == 0 {
+				o.Logger = slog.New(slog.NewTextHandler(&told, nil))
+			}
+			s := openStore(t, o)
+			if i == 0 { // alone, in a caller's transaction that lasts and is rolled back: nobody has to wait for it
+				tx, err := s.DB().BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				require.Greater(t, enqueue(t, s.InTx(tx), 1)[0], store.Floor(raised))
+				require.Equal(t, int64(raised), epochOf(t, first))
+				require.NoError(t, tx.Rollback())
+				assert.Contains(t, told.String(), "the epoch was raised")
+			}
+			all.Go(func() {
+				switch i % 4 {
+				case 0:
+					for _, j := range claimN(t, s, 5) {
+						assert.Equal(t, store.Floor(raised)+1, j.Token)
+					}
+				case 1:
+					assert.Greater(t, enqueue(t, s, 1)[0], store.Floor(raised))
+				case 2:
+					tx, err := s.DB().BeginTx(t.Context(), nil)
+					if assert.NoError(t, err) {
+						assert.Greater(t, enqueue(t, s.InTx(tx), 1)[0], store.Floor(raised))
+						assert.NoError(t, tx.Commit())
+					}
+				default:
+					outcomes, err := s.Cancel(t.Context(), store.Filter{IDs: []int64{held[1].ID}}, 1)
+					if assert.NoError(t, err) {
+						assert.GreaterOrEqual(t, outcomes[0].Token, store.Floor(raised)+1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		assert.Equal(t, int64(raised), epochOf(t, first))
+		outcomes, err := first.Ack(t.Context(), acksOf(held[:1]))
+		require.NoError(t, err)
+		assert.Equal(t, store.StatusOK, outcomes[0].Status)
+
+		findings, err := first.Examine(t.Context())
+		require.NoError(t, err)
+		assert.True(t, slices.ContainsFunc(findings, func(f store.Finding) bool { return f.Name == "another_server" }), "%v", findings)
+	}
+}
+
+// A store has gone on with a standby that was promoted, and its way leads back to the old primary, which somebody has left running.
+func TestAReplacedServerIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	old := ownServer(t, lasting)
+	p := pgtest.NewPooler(t, old.DSN)
+	s, err := Open(t.Context(), p.DSN, &Options{Pooled: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	enqueue(t, s, 2)
+	lead := func(to string) {
+		require.NoError(t, p.Pause(t.Context()))
+		require.NoError(t, p.PointAt(t.Context(), to))
+		require.NoError(t, p.Resume(t.Context()))
+	}
+	standby, err := old.Standby(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+	require.NoError(t, standby.Promote(t.Context()))
+	lead(standby.DSN)
+	enqueue(t, s, 2)
+	direct := openOn(t, old.DSN, "direct")
+	for range 2 {
+		lead(old.DSN)
+		before := countIn(t, direct, store.Ready)
+		_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		require.ErrorContains(t, err, "replaced by another")
+		_, err = s.FetchAndClaim(t.Context(), claimOf(1))
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		require.NoError(t, tx.Rollback())
+		require.Equal(t, before, countIn(t, direct, store.Ready))
+		lead(standby.DSN)
+		enqueue(t, s, 1)
+		require.NoError(t, old.Kill(t.Context())) // and the second time it has been started anew
+		require.NoError(t, old.Revive(t.Context()))
+	}
+}
+
+// A DSN names a standby before the primary. Calls, wake-ups and callers' transactions go to the primary all the same.
+func TestSeveralHostsLeadToThePrimary(t *testing.T) {
+	t.Parallel()
+	primary := ownServer(t, lasting)
+	require.NoError(t, openOn(t, primary.DSN, "first").Close())
+	standby, err := primary.Standby(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+	both := map[string]string{}
+	for _, c := range []*pgtest.Cluster{standby, primary} {
+		config, err := pq.NewConfig(c.DSN)
+		require.NoError(t, err)
+		both["host"] += "," + config.Host
+		both["port"] += "," + strconv.Itoa(int(config.Port))
+	}
+	host, port := both["host"][1:], both["port"][1:]
+	other := openOn(t, primary.DSN, "other")
+	for _, dsn := range []string{
+		"host=" + host + " port=" + port + " user=postgres dbname=postgres sslmode=disable",
+		"postgres://postgres@/postgres?sslmode=disable&host=" + url.QueryEscape(host) + "&port=" + port,
+	} {
+		s, err := Open(t.Context(), dsn, nil)
+		require.NoError(t, err)
+		wakeups, err := s.Subscribe(t.Context(), nil)
+		require.NoError(t, err)
+		enqueue(t, s, 1)
+		require.Len(t, claimN(t, s, 1), 1)
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		enqueue(t, s.InTx(tx), 1)
+		require.NoError(t, tx.Commit())
+		require.Len(t, claimN(t, s, 1), 1)
+		for len(wakeups) > 0 {
+			<-wakeups
+		}
+		enqueue(t, other, 1)
+		select {
+		case <-wakeups:
+		case <-time.After(time.Minute):
+			t.Fatal("no wake-up comes from the primary")
+		}
+		require.Len(t, claimN(t, s, 1), 1)
+		require.NoError(t, s.Close())
 	}
 }

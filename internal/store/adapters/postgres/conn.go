@@ -194,9 +194,10 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 var errSilent = errors.New("the server is silent")
 
 // noted is the error, or errSilent if it came because the transaction was out of time. It notes if the server did not even
-// answer when it was asked to cancel, and if a statement was prepared for tables that are others now: it is of no use any more.
+// answer when it was asked to cancel, and if the connection is of no use any more: a statement was prepared for tables that are
+// others now, or the server was replaced.
 func (t *txn) noted(err error) error {
-	t.stale = codeOf(err) == codeStalePlan
+	t.stale = codeOf(err) == codeStalePlan || errors.Is(err, errReplaced)
 	var network *net.OpError
 	overdue := errors.Is(context.Cause(t.ctx), errSilent)
 	t.silent = overdue || errors.As(err, &network) && network.Timeout()
@@ -250,8 +251,8 @@ func (t *txn) start(with opening) error {
 	if err := sqlkit.EachOf(t.ctx, t.tx, scans, message); err != nil {
 		return err
 	}
-	if t.s.server.note(running, t.number, t.sent) {
-		t.s.forget()
+	if err := t.recognise(running); err != nil {
+		return err
 	}
 	t.now, t.asOf = n.get(database), before
 	if n.clock == nil {

@@ -169,27 +169,6 @@ func (m *leaseMark) forget() {
 	m.at, m.age = position{}, m.age+1
 }
 
-// A server is what a store knows of the one that it writes to.
-type server struct {
-	mu     sync.Mutex // guards what follows
-	since  time.Time  // it runs
-	number int64      // the greatest of a transaction
-	told   time.Time  // when it was, by the process's own monotonic clock
-}
-
-// note learns from a transaction that was begun at the time sent by the process's own clock, with a number unless it only reads. It
-// says whether the server is another one now, or has gone back in time: what was remembered of it then holds no longer. A
-// connection through a pooler outlives the server, so each transaction asks.
-func (s *server) note(since time.Time, number int64, sent time.Time) (another bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	another = !s.since.IsZero() && !since.Equal(s.since) || number != 0 && number <= s.number && sent.After(s.told)
-	if s.since = since; another || number > s.number {
-		s.number, s.told = number, time.Now()
-	}
-	return another
-}
-
 // forget drops every place that was remembered, and what was known of the transactions first.
 func (s *Store) forget() {
 	s.horizon.forget()

@@ -32,6 +32,7 @@ const (
 	codeFull           = "53100"
 	codeTooMany        = "53300"
 	codeNotNow         = "57P03"
+	codeWrongState     = "55000"
 	codeProtocol       = "08P01"
 	classConnection    = "08"
 	classIntervention  = "57"
@@ -130,6 +131,10 @@ func openError(schema string, err error) error {
 // dsnError says that a DSN is no DSN. What the driver says of its syntax is left out: that quotes it, and with it perhaps the
 // password.
 func dsnError(err error) error {
+	if errors.Is(err, errHosts) {
+		return errors.New("jq: the DSN can not be used: ports behind several hosts: want " +
+			"postgres://user:password@/database?host=one,two&port=5432,5433, or host=one,two port=5432,5433")
+	}
 	if strings.HasPrefix(err.Error(), "pq: ") {
 		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}

@@ -71,7 +71,7 @@ func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
 func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error) {
 	var all []store.Finding
 	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){
-		s.lookAtIndexes, s.lookAtSnapshots, s.lookAtDeadRows, s.lookAtSettings, s.lookAtConnections,
+		s.lookAtIndexes, s.lookAtSnapshots, s.lookAtDeadRows, s.lookAtSettings, s.lookAtConnections, s.lookAtServer,
 	} {
 		found, err := look(ctx, a)
 		if err != nil {
@@ -188,5 +188,27 @@ func (s *Store) lookAtConnections(ctx context.Context, a alarming) ([]store.Find
 		Name:   "few_connections",
 		Detail: fmt.Sprintf("%d of the server's %d connections are taken", used.Taken, used.Most),
 		Advice: "use fewer (MaxConns), put a pooler in between, or raise max_connections",
+	}}, nil
+}
+
+// lookAtServer tells for a day that the data came from another server.
+func (s *Store) lookAtServer(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	var adopted []struct {
+		Epoch  int64
+		At     time.Time
+		Before string
+	}
+	if err := s.callers.SelectContext(ctx, &adopted, s.sql(`
+		SELECT epoch, adopted_at AS at, adopted_from AS before
+		FROM {schema}.fence
+		WHERE adopted_at > clock_timestamp() - interval '1 day'`)); err != nil || len(adopted) == 0 {
+		return nil, err
+	}
+	found := adopted[0]
+	return []store.Finding{{
+		Name: "another_server",
+		Detail: fmt.Sprintf("since %s the database is another one than before (system and timeline were %s): the epoch was raised to %d, "+
+			"so that no lease is given twice", found.At.UTC().Format(time.RFC3339), found.Before, found.Epoch),
+		Advice: "if that was a failover or a restore, see whether it has lost changes, and that the old server stays down",
 	}}, nil
 }

@@ -108,6 +108,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"a newer schema":                 {dsn, newer, "newer than this program"},
 		"a name that is too long":        {dsn, strings.Repeat("x", 61), "at most 60 bytes"},
 		"a DSN that is none":             {"postgres://[", "", "DSN"},
+		"ports behind several hosts":     {"postgres://u@one:1,two:2/d", "", "?host=one,two&port=5432,5433"},
 	} {
 		_, err := Open(t.Context(), k.dsn, &Options{Schema: k.schema})
 		require.Error(t, err, what)

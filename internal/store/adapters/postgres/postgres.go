@@ -13,6 +13,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -96,6 +98,9 @@ type Options struct {
 	// and says what to do.
 	NoMigrate bool
 
+	// Logger is told of what the store does by itself and people should know: by default slog.Default().
+	Logger *slog.Logger
+
 	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
 	Migrating func(step, of int)
 }
@@ -104,7 +109,8 @@ type Options struct {
 var migrations embed.FS
 
 // Open opens the store, and makes or migrates its schema where that is needed, unless Options.NoMigrate says otherwise. Any
-// number of processes may do so at once. The DSN is a URL or a list of key=value as lib/pq takes it.
+// number of processes may do so at once. The DSN is a URL or a list of key=value as lib/pq takes it. With several hosts it leads to
+// the one that takes writes, unless it says otherwise by target_session_attrs.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -131,14 +137,12 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	if strings.TrimSpace(dsn) == "" { // the driver would go to some server on this machine
 		return nil, errors.New("jq: the DSN is empty: want postgres://user:password@host/database")
 	}
-	config, err := pq.NewConfig(dsn)
+	_, config, err := toPrimary(dsn)
+	if err == nil && o.ListenDSN != "" {
+		o.ListenDSN, _, err = toPrimary(o.ListenDSN)
+	}
 	if err != nil {
 		return nil, dsnError(err)
-	}
-	if o.ListenDSN != "" && o.ListenDSN != dsn {
-		if _, err := pq.NewConfig(o.ListenDSN); err != nil {
-			return nil, dsnError(err)
-		}
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock},
@@ -146,6 +150,36 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
 	return s, s.connect(config)
+}
+
+// errHosts is a DSN whose hosts have their ports behind them.
+var errHosts = errors.New("several hosts")
+
+// toPrimary reads the DSN. Where it has several hosts and does not say which of them is meant, that is the one that takes writes.
+func toPrimary(dsn string) (string, pq.Config, error) {
+	config, err := pq.NewConfig(dsn)
+	if err != nil || len(config.Multi) == 0 {
+		return dsn, config, err
+	}
+	for _, h := range append(config.Multi, pq.ConfigMultihost{Host: config.Host}) {
+		if _, notAddress := netip.ParseAddr(h.Host); notAddress != nil && strings.Contains(h.Host, ":") {
+			return dsn, config, errHosts
+		}
+	}
+	if config.TargetSessionAttrs != "" {
+		return dsn, config, nil
+	}
+	const wanted = "target_session_attrs=read-write"
+	switch {
+	case !strings.Contains(dsn, "://"):
+		dsn += " " + wanted
+	case strings.Contains(dsn, "?"):
+		dsn += "&" + wanted
+	default:
+		dsn += "?" + wanted
+	}
+	config, err = pq.NewConfig(dsn)
+	return dsn, config, err
 }
 
 func (o *Options) filled() (Options, error) {
@@ -164,6 +198,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if full.LockTimeout == 0 {
 		full.LockTimeout = 5 * time.Second
+	}
+	if full.Logger == nil {
+		full.Logger = slog.Default()
 	}
 	switch {
 	case len(full.Schema) > 60 || strings.ContainsRune(full.Schema, 0):
@@ -245,8 +282,10 @@ func (s *Store) prepare(ctx context.Context) error {
 			VALUES ($1, $2)`),
 		Before: s.options.Migrating,
 	}
-	_, err = migrator.Up(ctx)
-	return err
+	if _, err = migrator.Up(ctx); err != nil {
+		return err
+	}
+	return s.askable(ctx)
 }
 
 func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }

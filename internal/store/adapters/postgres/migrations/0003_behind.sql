@@ -9,3 +9,8 @@ CREATE TABLE {schema}.sweeps (
 	found bigint[] NOT NULL DEFAULT '{}',
 	place text NOT NULL DEFAULT ''
 ) WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+-- When the store has last raised the epoch by itself, since the database came from another server, and from which.
+ALTER TABLE {schema}.fence
+	ADD COLUMN adopted_at timestamptz,
+	ADD COLUMN adopted_from text COLLATE "C" NOT NULL DEFAULT '';
