@@ -127,13 +127,14 @@ func (c *Cluster) Promote(ctx context.Context) error {
 	return c.run(ctx, "pg_ctl", "promote", "--wait", "--silent", "--pgdata", c.data())
 }
 
-// WaitingCommits returns when at least so many commits wait for a standby, with the process ids of their sessions. None is found
-// where the commits are answered.
+// WaitingCommits returns when at least so many commits of clients wait for a standby at the same time, with the process ids of their
+// sessions. The server's own, as those of autovacuum, wait as well, and do not count.
 func (c *Cluster) WaitingCommits(ctx context.Context, n int) (pids []int, err error) {
 	var found pq.Int64Array
 	err = c.poll(ctx, fmt.Sprintf("%d commits wait for a standby", n), func(db *sql.DB) (bool, error) {
 		err := db.QueryRowContext(ctx, `
-			SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).Scan(&found)
+			SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity
+			WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'`).Scan(&found)
 		return len(found) >= n, err
 	})
 	for _, pid := range found {
