@@ -58,6 +58,10 @@ func (c *Client) Enqueue(ctx context.Context, payload Payload, options *EnqueueO
 
 // EnqueueTx is Enqueue in the caller's own SQL transaction: the job is there when the transaction is committed, and never if
 // it is rolled back. What is no open transaction, such as a *sql.DB, is ErrInvalid.
+//
+// The Commit is yours, and so is its doubt. An error of Commit may mean that it was committed. Under synchronous replication of
+// Postgres, even a Commit without an error may be lost in a failover, if its wait for the standby was broken off: the transactions
+// of the store's DB, and those of postgres.ConfirmCommits, then return ErrInDoubt.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options *EnqueueOptions) (Enqueued, error) {
 	w, err := c.inTx(tx)
 	if err != nil {

@@ -228,7 +228,7 @@ func (r *Run) SaveProgress(ctx context.Context, v any) error {
 //
 // Finish last, then commit, then return nil. Until the commit the job is locked: its lease can not be extended, and nobody else
 // can get it, however long that takes; the timeout goes on. If the transaction was not committed in the end, the job fails
-// although the handler returned nil.
+// although the handler returned nil. What EnqueueTx says of the Commit holds here too.
 func (r *Run) FinishTx(ctx context.Context, tx Tx) error { return r.live.FinishTx(ctx, tx) }
 
 // Why a handler's context was cancelled, by context.Cause.

@@ -2,7 +2,10 @@
 //
 //	s, err := postgres.Open(ctx, "postgres://user:password@host/database", nil)
 //
-// The server's synchronous_commit says how durable a commit is. Any number of processes may work on one schema. Behind a
+// The server's synchronous_commit says how durable a commit is. Where commits wait for a synchronous standby, a call whose wait was
+// broken off returns [jq.ErrInDoubt], never success. In your own transactions the COMMIT is yours: see [ConfirmCommits].
+//
+// Any number of processes may work on one schema. Behind a
 // transaction-pooling proxy such as PgBouncer, say so by Options.Pooled, and give wake-ups a direct way by
 // Options.ListenDSN.
 //
@@ -14,6 +17,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql/driver"
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres"
@@ -35,3 +39,14 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 func SchemaVersion(ctx context.Context, dsn string, options *Options) (jq.Schema, error) {
 	return postgres.SchemaVersion(ctx, dsn, options)
 }
+
+// ConfirmCommits makes connections whose Commit returns an error that is [jq.ErrInDoubt] where the server has committed without
+// waiting for its synchronous standby until the end: the context ended, or somebody cancelled the wait. Without it such a Commit
+// returns nil, and a failover loses what was committed, jobs of EnqueueTx and FinishTx included. It is for a *sql.DB of your own:
+//
+//	connector, err := pq.NewConnector(dsn)
+//	db := sql.OpenDB(postgres.ConfirmCommits(connector))
+//
+// The connector must be one of lib/pq. Transactions of [Store.DB] are confirmed already. With another driver, count warnings whose
+// SQLSTATE is 01000 during the COMMIT, as pgx tells them to OnNotice. The server sends them unless client_min_messages is error.
+func ConfirmCommits(c driver.Connector) driver.Connector { return postgres.ConfirmCommits(c) }

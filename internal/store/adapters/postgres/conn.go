@@ -57,6 +57,7 @@ func (o Options) settings() []setting {
 		{"lock_timeout", millis(o.LockTimeout)},
 		{"idle_in_transaction_session_timeout", millis(o.Timeout)},
 		{"jit", "off"},
+		{"client_min_messages", "warning"}, // else nobody might tell of a commit that was not confirmed
 	}
 	for _, way := range costly {
 		all = append(all, setting{way, "off"})
@@ -183,7 +184,10 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 		return none, ours(err)
 	}
 	if t.open {
-		if err := t.commit(); err != nil {
+		switch err := t.commit(); {
+		case errors.Is(err, errUnconfirmed):
+			return none, sqlkit.InDoubt(err, advice)
+		case err != nil:
 			return none, committed(t.noted(err))
 		}
 	}
@@ -217,7 +221,8 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		}
 		t := &txn{s: s, tx: conn, conn: conn, open: true}
 		t.ctx, t.cancel = context.WithTimeoutCause(ctx, s.options.Timeout+lingering, errSilent)
-		if err = prepares(conn, with.prepares); err == nil {
+		if t.session, err = sessionOf(conn); err == nil {
+			t.session.prepares = with.prepares
 			err = t.start(with)
 		}
 		if err == nil {
@@ -276,6 +281,7 @@ func (t *txn) commit() error {
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
 	t.s.trips.messages.Add(1)
+	t.session.warned = false
 	_, err := t.conn.ExecContext(ctx, text.String())
 	t.s.hub.Tell(t.woken...) // those in this process do not listen to their own store; it may be committed although there is an error
 	if err != nil {
@@ -284,6 +290,9 @@ func (t *txn) commit() error {
 	}
 	t.open = false
 	t.s.herald.put(later)
+	if t.number != 0 && (bool(t.session.warned) || ctx.Err() != nil) {
+		return errUnconfirmed
+	}
 	return nil
 }
 

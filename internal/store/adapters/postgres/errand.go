@@ -68,16 +68,10 @@ func (t *txn) last(query string, args ...any) (err error) {
 // text is the errand as a part of a message. It is empty where the errand has to go by itself: in a caller's transaction, where
 // nothing is prepared, and when it comes for the first time.
 func (t *txn) text(e errand) (string, error) {
-	if e.query == "" || t.conn == nil {
+	if e.query == "" || t.session == nil {
 		return "", nil
 	}
-	name := ""
-	err := t.conn.Raw(func(conn any) (err error) {
-		if own, ok := conn.(*session); ok {
-			name, err = own.name(t.ctx, t.s.sql(e.query))
-		}
-		return err
-	})
+	name, err := t.session.name(t.ctx, t.s.sql(e.query))
 	if name == "" || err != nil {
 		return "", err
 	}

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +73,7 @@ func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
 func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error) {
 	var all []store.Finding
 	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){
-		s.lookAtIndexes, s.lookAtSnapshots, s.lookAtDeadRows, s.lookAtSettings, s.lookAtConnections, s.lookAtServer,
+		s.lookAtIndexes, s.lookAtSnapshots, s.lookAtDeadRows, s.lookAtSettings, s.lookAtStandbys, s.lookAtConnections, s.lookAtServer,
 	} {
 		found, err := look(ctx, a)
 		if err != nil {
@@ -174,6 +176,35 @@ func (s *Store) lookAtSettings(ctx context.Context, _ alarming) ([]store.Finding
 		Name:   "unsafe_setting",
 		Detail: "the server has switched off " + strings.Join(off, ", "),
 		Advice: "switch on autovacuum, or claims slow down; switch on the others, or committed jobs are lost when the server or its power fails",
+	}}, nil
+}
+
+// lookAtStandbys finds commits that wait for standbys of which there are too few. How many are wanted is said at the beginning of
+// the list of names, and one where nothing is said. Whoever may not read the statistics sees standbys, but not what they are.
+func (s *Store) lookAtStandbys(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	var standbys struct {
+		Names          string
+		Wanted, Counts int
+	}
+	if err := s.callers.GetContext(ctx, &standbys, `
+		SELECT names,
+			coalesce(substring(names FROM '(?i)^\s*(?:first\s|any\s)?\s*(\d+)\s*\(')::integer, 1) AS wanted,
+			(SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) AS counts
+		FROM current_setting('synchronous_standby_names') AS names
+		WHERE names <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')`); err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return nil, err
+	}
+	if standbys.Counts >= standbys.Wanted {
+		return nil, nil
+	}
+	return []store.Finding{{
+		Name: "no_standby",
+		Detail: fmt.Sprintf("synchronous_standby_names is %s, and %d of the %d standbys that commits wait for are connected: every call that writes "+
+			"waits until it is broken off, and is in doubt then", standbys.Names, standbys.Counts, standbys.Wanted),
+		Advice: "connect a standby; or, if commits need not outlive this server, empty synchronous_standby_names and reload",
 	}}, nil
 }
 

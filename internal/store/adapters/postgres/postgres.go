@@ -230,7 +230,7 @@ func (s *Store) connect(config pq.Config) error {
 	if !s.options.Pooled {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
 	}
-	s.db, s.beats, s.callers = open(connector{config}, s.options.MaxConns), open(connector{config}, 2), open(callers, 0)
+	s.db, s.beats, s.callers = open(connector{config}, s.options.MaxConns), open(connector{config}, 2), open(ConfirmCommits(callers), 0)
 	return nil
 }
 

@@ -25,6 +25,7 @@ type session struct {
 	prepared map[string]statement // those that came again
 	named    map[string]string    // the names of those that texts execute, empty for one that came once
 	names    int                  // that were given
+	warned   warning
 }
 
 // atStart are the settings of a session. A prepared statement is planned at once for whatever its arguments will be.
@@ -72,20 +73,21 @@ type statement interface {
 }
 
 func newSession(conn driver.Conn, l *line) *session {
-	return &session{
+	s := &session{
 		connection: conn.(connection), line: l,
 		seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{},
 	}
+	s.warned.listen(conn)
+	return s
 }
 
-// prepares says of the connection whether the statements that follow are prepared.
-func prepares(conn *sqlx.Conn, whether bool) error {
-	return conn.Raw(func(conn any) error {
-		if own, ok := conn.(*session); ok {
-			own.prepares = whether
-		}
+// sessionOf is the session of the connection.
+func sessionOf(conn *sqlx.Conn) (own *session, err error) {
+	err = conn.Raw(func(conn any) error {
+		own = conn.(*session)
 		return nil
 	})
+	return own, err
 }
 
 // ResetSession is part of driver.SessionResetter: whoever is given the connection next has begun no transaction yet.

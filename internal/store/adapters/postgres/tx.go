@@ -11,6 +11,7 @@ import (
 
 // InTx is part of the contract. The transaction may be one of [Store.DB], or of any other connection to the same database by
 // any driver for database/sql. Where it is not READ COMMITTED, it may fail as the database says, and is then to be begun anew.
+// Whether its COMMIT waited for a synchronous standby, those of [Store.DB] and of [ConfirmCommits] say.
 func (s *Store) InTx(tx store.Tx) store.Writer { return &txWriter{s: s, tx: tx} }
 
 // A txWriter writes in a caller's transaction.

@@ -24,11 +24,12 @@ type txn struct {
 	numbered bool   // a caller's transaction had its number before the call
 	database string // on which it is
 
-	conn   *sqlx.Conn // of the store's own transaction, nil in a caller's
-	cancel func()     // lets go of its context, likewise
-	open   bool       // it was begun, and has not been committed
-	silent bool       // the server does not answer
-	stale  bool       // it has other tables now than those for which the session has prepared its statements
+	conn    *sqlx.Conn // of the store's own transaction, nil in a caller's
+	session *session   // likewise, of the connection
+	cancel  func()     // lets go of its context, likewise
+	open    bool       // it was begun, and has not been committed
+	silent  bool       // the server does not answer
+	stale   bool       // it has other tables now than those for which the session has prepared its statements
 
 	ahead bool   // what can go with the opening did
 	whole bool   // and the COMMIT as well
