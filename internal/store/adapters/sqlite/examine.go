@@ -39,7 +39,9 @@ func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
-	db, err := open(path, "_pragma=query_only(1)"+unlessWhole(path))
+	// While another process makes the file, it locks out those who read.
+	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", DefaultBusyTimeout.Milliseconds())
+	db, err := open(path, busy+"&_pragma=query_only(1)"+unlessWhole(path))
 	if err != nil {
 		return store.Schema{}, err
 	}

@@ -129,13 +129,19 @@ func (f fileState) refuse(real, known string) error {
 		return fmt.Errorf("there is no such file, but %s holds changes of it. If you moved the file, move this along with it (mv %s NEW_NAME%s). "+
 			"If you deleted the file on purpose, delete what it left too (%s)",
 			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], real), remove)
-	case f.size == 0 || known != "" && f.identity != "" && f.identity != known:
+	case f.size == 0 && !f.beingMade(known) || known != "" && f.identity != "" && f.identity != known:
 		return fmt.Errorf("the file was replaced, and %s holds changes of the one before it. Put that one back; or, to give up these changes, "+
 			"delete them (%s). Use restore to put a backup in place. If you copied or moved the file and its log here together, delete the "+
 			"note of the file before (rm %s)",
 			f.left[0], remove, shellWords([]string{real + ".lock"}))
 	}
 	return nil
+}
+
+// beingMade says that another process is writing the first pages of the file: it noted the file before, and holds what it writes in a
+// journal.
+func (f fileState) beingMade(known string) bool {
+	return f.identity == known && len(f.left) == 1 && strings.HasSuffix(f.left[0], "-journal")
 }
 
 // shellWords are the paths as a shell takes them.
