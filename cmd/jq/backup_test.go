@@ -4,16 +4,19 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/sqlite"
 )
 
 // failing runs a command that fails, and is what it said.
@@ -42,6 +45,30 @@ func TestBackupOfARunningServer(t *testing.T) {
 	w.end(server)
 	assert.Contains(t, w.run("restore", "copy.db"), "restored sqlite:jq.db from copy.db: 3 jobs, epoch 1; workers can start\n")
 	assert.Equal(t, map[jq.State]int64{jq.Ready: 3}, w.stats())
+}
+
+// D5: stats, doctor and their like hung beside a process that held the turn and the write lock. Enqueue names it.
+func TestReadingCommandsWaitForNobody(t *testing.T) {
+	w := newTown(t)
+	w.run("enqueue", "a")
+	s, err := sqlite.Open(t.Context(), filepath.Join(w.folder, "jq.db"), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	lock := flock.New(filepath.Join(w.folder, "jq.db.lock"))
+	held, err := lock.TryLock()
+	require.NoError(t, err)
+	require.True(t, held)
+	defer func() { require.NoError(t, lock.Close()) }()
+	tx, err := s.DB().BeginTx(t.Context(), nil) // which is immediate
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	for _, command := range []string{
+		"stats", "workers", "queues ls", "jobs ls", "jobs show 1", "jobs export", "migrate status", "migrate status --json", "backup copy.db",
+	} {
+		w.run(strings.Fields(command)...)
+	}
+	assert.Contains(t, w.failing("doctor"), "doctor: 1 finding", "that nobody works on the job")
+	assert.Contains(t, w.failing("jobs", "cancel", "1"), fmt.Sprintf("process %d (", os.Getpid()))
 }
 
 // D10: what a quiet server has, a copy of its file has.

@@ -241,7 +241,7 @@ func (r *restorer) prepare(ctx context.Context) error {
 		return err
 	}
 	r.step("fence")
-	s, err := Open(ctx, part, nil)
+	s, err := Open(ctx, part, &Options{Shared: true}) // its mark is as it was backed up
 	if err != nil {
 		return err
 	}
