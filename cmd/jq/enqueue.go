@@ -149,19 +149,20 @@ func toldOf(e jq.Enqueued, n jq.NewJob) string {
 const (
 	repeats     = 6
 	firstRepeat = 100 * time.Millisecond // doubled each time: six seconds in all
+	repeatFor   = 6 * time.Second        // also where each try takes long, as beside a process that was stopped
 )
 
 // surely enqueues, and repeats what the store could not serve. Where the answer was lost it repeats only under a request key,
 // for without one the jobs might be added twice.
 func surely(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
-	pause := firstRepeat
+	pause, begin := firstRepeat, time.Now()
 	for tries := 1; ; tries++ {
 		added, err := s.Enqueue(ctx, req)
 		lost := errors.Is(err, jq.ErrInDoubt)
 		switch {
 		case err == nil:
 			return added, nil
-		case tries > repeats, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
+		case tries > repeats, time.Since(begin) > repeatFor, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
 			return nil, err
 		case lost && req.RequestKey == "":
 			return nil, fmt.Errorf("%w: look at jobs ls before you repeat it, or use --request-key", err)
