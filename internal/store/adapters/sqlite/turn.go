@@ -29,6 +29,7 @@ type turn struct {
 	notes *os.File    // the lock's file, for the lines; nil if it can not be written
 	inode os.FileInfo // of notes
 	known string      // the line about the store's file, as it stands there
+	held  []byte      // the line about this process, without the time
 }
 
 // Where the lines stand. The first byte is left to Windows, which keeps others from reading what is locked. The lines have a fixed
@@ -52,7 +53,11 @@ func newTurn(real, name string) *turn {
 		host = "an unknown host"
 	}
 	path := real + ".lock"
-	return &turn{path: path, real: real, who: name + " on " + host, lock: flock.New(path, flock.SetPermissions(mode))}
+	who := name + " on " + host
+	return &turn{
+		path: path, real: real, who: who, lock: flock.New(path, flock.SetPermissions(mode)),
+		held: lineOf(holdLineLen, fmt.Sprintf("%s%016d %d %s", holdLineMark, 0, os.Getpid(), who)),
+	}
 }
 
 // try takes the turn if nobody has it.
@@ -120,16 +125,17 @@ func (t *turn) sign() {
 		}
 	}
 	if t.notes != nil {
-		_ = t.writeLine(holdLineAt, holdLineLen, fmt.Sprintf("%s%d %d %s", holdLineMark, os.Getpid(), time.Now().UnixMicro(), t.who))
+		strconv.AppendInt(t.held[:len(holdLineMark)], time.Now().UnixMicro(), 10) // which has 16 digits until the year 2286
+		_, _ = t.notes.WriteAt(t.held, holdLineAt)
 	}
 }
 
-func (t *turn) writeLine(at int64, length int, text string) error {
+// lineOf is a line of the length: what is written at once is read as a whole.
+func lineOf(length int, text string) []byte {
 	line := bytes.Repeat([]byte{' '}, length)
 	copy(line[:length-1], strings.Map(visible, text))
 	line[length-1] = '\n'
-	_, err := t.notes.WriteAt(line, at)
-	return err
+	return line
 }
 
 // visible keeps a line one line.
@@ -149,7 +155,7 @@ func (t *turn) setFile(identity string) error {
 	if t.notes == nil {
 		return nil // whoever can write there will
 	}
-	if err := t.writeLine(fileLineAt, fileLineLen, fileLineMark+identity); err != nil {
+	if _, err := t.notes.WriteAt(lineOf(fileLineLen, fileLineMark+identity), fileLineAt); err != nil {
 		return fmt.Errorf("writing to %s: %w", t.path, err)
 	}
 	t.known = identity
@@ -181,8 +187,8 @@ func (t *turn) holder() (pid int, since time.Time, who string) {
 	if len(f) != 4 {
 		return 0, time.Time{}, ""
 	}
-	pid, err := strconv.Atoi(f[1])
-	at, err2 := strconv.ParseInt(f[2], 10, 64)
+	at, err := strconv.ParseInt(f[1], 10, 64)
+	pid, err2 := strconv.Atoi(f[2])
 	if err != nil || err2 != nil {
 		return 0, time.Time{}, ""
 	}
