@@ -195,6 +195,17 @@ func (s *Store) settle() error {
 		if state, err = stateOf(real); err != nil {
 			return err
 		}
+		return s.turn.setFile(state.identity)
 	}
-	return s.turn.setFile(state.identity)
+	return s.turn.setFile(state.noteOn(s.turn))
+}
+
+// noteOn is the note of the file. Where another file had its place, it is a copy of some time of the store, and the note says so
+// until the epoch is raised.
+func (f fileState) noteOn(t *turn) string {
+	before := t.note()
+	if f.size > 0 && f.identity != "" && before != "" && before != f.identity {
+		return f.identity + anotherMark
+	}
+	return f.identity
 }

@@ -185,6 +185,34 @@ func TestCopiesAndMovesOfWholeStoresOpen(t *testing.T) {
 	known.check(t, openAt(t, path, nil))
 }
 
+// D7: a copy that was put in the store's place by hand gave ids, and pairs of id and token, that had been given before.
+func TestCopyInTheStoresPlaceIsFenced(t *testing.T) {
+	path := newPath(t)
+	s := openAt(t, path, nil)
+	enqueue(t, s, 1)
+	require.NoError(t, s.Close())
+	copied := path + ".copy"
+	copyFile(t, path, copied)
+	s = openAt(t, path, nil)
+	given := enqueue(t, s, 1)[0].ID
+	require.Equal(t, int64(2), given)
+	require.NoError(t, s.Close())
+
+	require.NoError(t, os.Rename(copied, path))
+	looking := openAt(t, path, &Options{NoMigrate: true}) // which only notes it
+	require.NoError(t, looking.Close())
+	for range 2 { // it is fenced once
+		s = openAt(t, path, nil)
+		var epoch int
+		require.NoError(t, s.DB().Get(&epoch, `SELECT epoch FROM fence`))
+		assert.Equal(t, 1, epoch)
+		require.NoError(t, s.Close())
+	}
+	s = openAt(t, path, nil)
+	assert.Greater(t, enqueue(t, s, 1)[0].ID, int64(store.FenceStep))
+	assert.NotContains(t, s.turn.note(), anotherMark)
+}
+
 // A store of an earlier version has an empty lock: it opens beside its log, and is known from then on.
 func TestStoreWithAnEmptyLockIsAdopted(t *testing.T) {
 	path := newPath(t)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -254,7 +255,7 @@ func (s *Store) find(ctx context.Context) error {
 	}
 	defer s.turn.release()
 	if state, err = s.place.state(s.turn); err == nil && state.size >= 0 {
-		_ = s.turn.setFile(state.identity) // as on a full disk: the next to open the file tries again
+		_ = s.turn.setFile(state.noteOn(s.turn)) // as on a full disk: the next to open the file tries again
 	}
 	return err
 }
@@ -267,7 +268,7 @@ func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	known := s.turn.file()
+	known := s.turn.note()
 	if before.size <= 0 || known != before.identity || !writable(real) || !writable(filepath.Dir(real)) {
 		return false, nil
 	}
@@ -336,8 +337,31 @@ func (s *Store) make(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	if note := s.turn.note(); strings.HasSuffix(note, anotherMark) {
+		if err := s.fenceCopy(ctx); err != nil {
+			return err
+		}
+		if err := s.turn.setFile(strings.TrimSuffix(note, anotherMark)); err != nil {
+			return err
+		}
+	}
 	_, err = s.callers.ExecContext(ctx, takeWriteLock) // a file that can only be read is none to work on
 	return err
+}
+
+// fenceCopy raises the epoch of a file that was put in the store's place: what the one before gave since it was copied is not to
+// be given again.
+func (s *Store) fenceCopy(ctx context.Context) error {
+	tx, err := s.callers.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	t := &txn{ctx: ctx, tx: tx, now: s.now.get()}
+	if _, err := t.fence(store.FenceRequest{}); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }

@@ -41,6 +41,7 @@ const (
 	holdLineLen  = 384
 	fileLineMark = "file "
 	holdLineMark = "held "
+	anotherMark  = " another" // behind a file that took the place of the store's, until the epoch is raised
 )
 
 func newTurn(real, name string) *turn {
@@ -147,26 +148,29 @@ func visible(r rune) rune {
 }
 
 // setFile notes which file the store's is. The caller has the turn.
-func (t *turn) setFile(identity string) error {
-	if identity == "" || t.file() == identity {
-		t.known = identity
+func (t *turn) setFile(note string) error {
+	if note == "" || t.note() == note {
+		t.known = note
 		return nil
 	}
 	if t.notes == nil {
 		return nil // whoever can write there will
 	}
-	if _, err := t.notes.WriteAt(lineOf(fileLineLen, fileLineMark+identity), fileLineAt); err != nil {
+	if _, err := t.notes.WriteAt(lineOf(fileLineLen, fileLineMark+note), fileLineAt); err != nil {
 		return fmt.Errorf("writing to %s: %w", t.path, err)
 	}
-	t.known = identity
+	t.known = note
 	return t.notes.Sync() // or after a loss of power the store's own log would be refused
 }
 
-// file is the identity of the file that the store had last, empty if that is not known. Nobody's turn is needed.
-func (t *turn) file() string {
+// note is what setFile has written last, empty if that is not known. Nobody's turn is needed.
+func (t *turn) note() string {
 	rest, _ := strings.CutPrefix(t.readLine(fileLineAt, fileLineLen, fileLineMark), fileLineMark)
 	return rest
 }
+
+// file is the identity of the file that the store had last.
+func (t *turn) file() string { return strings.TrimSuffix(t.note(), anotherMark) }
 
 func (t *turn) readLine(at int64, length int, mark string) string {
 	f, err := os.Open(t.path)
