@@ -74,6 +74,25 @@ func TestReadingCommandsWaitForNobody(t *testing.T) {
 	assert.Less(t, time.Since(begin), 30*time.Second, "it repeats what the store could not serve, but not for long")
 }
 
+// A heartbeat that waits for others is answered long before its lease ends.
+func TestBusyTimeoutFitsTheLease(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"":                    5 * time.Second,
+		"--lease 3s":          500 * time.Millisecond,
+		"--lease 1us":         time.Millisecond,
+		"--busy-timeout 2s":   2 * time.Second,
+		"--busy-timeout 700h": 700 * time.Hour,
+	} {
+		a := &app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}
+		cmd := a.work()
+		require.NoError(t, cmd.ParseFlags(strings.Fields(text)))
+		lease, err := cmd.Flags().GetDuration("lease")
+		require.NoError(t, err)
+		a.fitBusyTimeout(cmd, lease)
+		assert.Equal(t, want, a.busy, text)
+	}
+}
+
 // D10: what a quiet server has, a copy of its file has.
 func TestCopyOfAQuietServersFile(t *testing.T) {
 	w := newTown(t)

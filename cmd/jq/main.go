@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -46,6 +47,7 @@ type app struct {
 	in   io.Reader     // from std.in, until the context ends
 
 	called  string            // the command with those above it: jq jobs ls
+	busy    time.Duration     // the flag busy-timeout, zero for the default
 	bar     *progress         // of what opening the store takes, where a command shows it
 	store   string            // the flag
 	server  string            // the flag

@@ -9,7 +9,9 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed-ed332417/jq"
@@ -121,6 +123,18 @@ func noMigrate(f *pflag.FlagSet, existing *bool) {
 	f.BoolVar(existing, "no-migrate", false, "open what is there: make and migrate nothing, and fail if the schema is another")
 }
 
+// busyTimeout is the flag of commands that run for long.
+func (a *app) busyTimeout(f *pflag.FlagSet, more string) {
+	f.DurationVar(&a.busy, "busy-timeout", sqlite.DefaultBusyTimeout, "how long a write to an SQLite file waits for other processes"+more)
+}
+
+// fitBusyTimeout keeps heartbeats from waiting for long against the lease that they keep.
+func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
+	if !cmd.Flags().Changed("busy-timeout") && a.sources["busy-timeout"] == "" {
+		a.busy = max(min(a.busy, lease/6), time.Millisecond)
+	}
+}
+
 // open opens the store that the flags name.
 func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	p, err := a.place()
@@ -195,7 +209,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	if missing && !makes {
 		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 	}
-	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Name: a.called, NoMigrate: !makes, Migrating: a.bar.migrating})
+	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Name: a.called, BusyTimeout: a.busy, NoMigrate: !makes, Migrating: a.bar.migrating})
 	a.bar.end()
 	if err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ func (a *app) serve() *cobra.Command {
 	f.DurationVar(&s.succeeded, "retain-succeeded", 24*time.Hour, "how long succeeded jobs are kept; negative: for ever")
 	f.DurationVar(&s.cancelled, "retain-cancelled", 7*24*time.Hour, "how long cancelled jobs are kept; negative: for ever")
 	f.DurationVar(&s.dead, "retain-dead", -time.Hour, "how long dead jobs are kept; negative: for ever")
+	a.busyTimeout(f, "")
 	noMigrate(f, &s.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		tokens, certificates, err := s.secrets()
