@@ -291,13 +291,33 @@ func (c *Client) setPaused(ctx context.Context, queue string, paused bool) error
 	return keeper.SetPaused(ctx, queue, paused)
 }
 
-// Queues returns every queue that has a job or is paused.
+// Queues returns every queue that has a job, is paused, or has a policy that sets something.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	keeper, ok := c.store.(QueueKeeper)
 	if !ok {
 		return nil, missing("list queues")
 	}
 	return keeper.Queues(ctx)
+}
+
+// Policy returns the policy of the queue: its settings, which hold for all who use the store. One that was never set sets
+// nothing, so that the defaults go for it, and has version 0.
+func (c *Client) Policy(ctx context.Context, queue string) (Policy, error) {
+	keeper, ok := c.store.(PolicyKeeper)
+	if !ok {
+		return Policy{}, missing("keep policies of queues")
+	}
+	return keeper.Policy(ctx, queue)
+}
+
+// SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with its new version. Change what
+// [Client.Policy] has returned: if others have changed it since, the error is [ErrConflict], and you read it again.
+func (c *Client) SetPolicy(ctx context.Context, queue string, p Policy) (Policy, error) {
+	keeper, ok := c.store.(PolicyKeeper)
+	if !ok {
+		return Policy{}, missing("keep policies of queues")
+	}
+	return keeper.SetPolicy(ctx, queue, p)
 }
 
 // Workers returns the servers that work on the store, and those that did within a day.

@@ -264,11 +264,14 @@ func TestMissingAbilitiesAreSaid(t *testing.T) {
 	_, txErr := client.EnqueueTx(t.Context(), nil, welcome{}, nil)
 	_, manyErr := client.EnqueueManyTx(t.Context(), nil, nil, nil)
 	_, queuesErr := client.Queues(t.Context())
+	_, policyErr := client.Policy(t.Context(), "q")
+	_, setPolicyErr := client.SetPolicy(t.Context(), "q", jq.Policy{})
 	_, workersErr := client.Workers(t.Context())
 	for what, err := range map[string]error{
 		"write in a caller's transaction": errors.Join(txErr, manyErr),
 		"pause queues":                    errors.Join(client.Pause(t.Context(), "q"), client.Resume(t.Context(), "q")),
 		"list queues":                     queuesErr,
+		"keep policies of queues":         errors.Join(policyErr, setPolicyErr),
 		"list workers":                    workersErr,
 	} {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -299,6 +302,16 @@ func TestOneJobIsLookedAfter(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []jq.Queue{{Name: "mail", Paused: true}}, queues)
 	require.NoError(t, client.Resume(t.Context(), "mail"))
+
+	policy, err := client.Policy(t.Context(), "mail")
+	require.NoError(t, err)
+	policy.RetainDead = jq.KeepForEver
+	set, err := client.SetPolicy(t.Context(), "mail", policy)
+	require.NoError(t, err)
+	assert.Equal(t, jq.Policy{RetainDead: jq.KeepForEver, Version: 1}, set)
+	policy.RetainDead = time.Hour
+	_, err = client.SetPolicy(t.Context(), "mail", policy)
+	require.ErrorIs(t, err, jq.ErrConflict, "it was read before the change")
 }
 
 // R47, R61: all that match are reached, however many, and a job that becomes dead meanwhile is not requeued by the same call.

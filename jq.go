@@ -10,6 +10,7 @@ type (
 	Transactor     = store.Transactor
 	Notifier       = store.Notifier
 	QueueKeeper    = store.QueueKeeper
+	PolicyKeeper   = store.PolicyKeeper
 	Registry       = store.Registry
 	Fencer         = store.Fencer
 	Examiner       = store.Examiner
@@ -28,6 +29,7 @@ type (
 	Backoff   = store.Backoff
 	Failure   = store.Failure
 	Queue     = store.Queue
+	Policy    = store.Policy
 	Worker    = store.Worker
 	Wakeup    = store.Wakeup
 	Finding   = store.Finding
@@ -69,12 +71,21 @@ const (
 	Cancelled = store.Cancelled
 )
 
+// KeepForEver is a retention of a [Policy], and the others are those of a queue whose policy does not set them.
+const (
+	KeepForEver            = store.KeepForEver
+	DefaultRetainSucceeded = store.DefaultRetainSucceeded
+	DefaultRetainCancelled = store.DefaultRetainCancelled
+	DefaultRetainDead      = store.DefaultRetainDead
+)
+
 // The errors, by errors.Is.
 var (
 	ErrInvalid         = store.ErrInvalid         // a request breaks a limit: the error is an InvalidError
 	ErrNotFound        = store.ErrNotFound        // there is no such job, or no longer
 	ErrState           = store.ErrState           // not possible in the job's state
 	ErrDuplicate       = store.ErrDuplicate       // another job holds the unique key
+	ErrConflict        = store.ErrConflict        // the policy was changed since it was read
 	ErrStaleLease      = store.ErrStaleLease      // the job is not this run's any more
 	ErrAlreadyFinished = store.ErrAlreadyFinished // this run has finished the job before
 	ErrUnavailable     = store.ErrUnavailable     // the store could not be reached, and nothing was applied

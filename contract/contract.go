@@ -6,7 +6,8 @@
 //
 // which works in any module that requires jq. What is here is what all stores must do in the same way, and therefore do by the
 // same code: refuse what breaks a limit, decide what a failure makes of a job, mend error texts, truncate times. Requests have
-// methods for that as well, among them [NewJob.Row], [Job.Failed], [Ack.Refused], [NAck.Failure] and the Check of each.
+// methods for that as well, among them [NewJob.Row], [Job.Failed], [Ack.Refused], [NAck.Failure], [Policy.Replace] and the Check
+// of each.
 // Package jqtest then proves the store, and examples/bbolt is one that was written like this, from start to end.
 package contract
 
@@ -23,6 +24,7 @@ type (
 	Job    = store.Job
 	Ack    = store.Ack
 	NAck   = store.NAck
+	Policy = store.Policy
 )
 
 // The limits.
@@ -43,6 +45,7 @@ const (
 	MaxAttemptsKept = store.MaxAttemptsKept
 	RequestKeyLife  = store.RequestKeyLife
 	WorkerLife      = store.WorkerLife
+	MinRetention    = store.MinRetention
 	FenceStep       = store.FenceStep
 	MaxEpoch        = store.MaxEpoch
 )

@@ -1,6 +1,7 @@
 package bbolt
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type queue struct {
 	Jobs   int64
 	Paused bool
+	Policy jq.Policy
 }
 
 func (t *txn) queue(name string) queue {
@@ -34,13 +36,15 @@ func (t *txn) countJobs(name string, more int64) {
 	t.saveQueue(name, q)
 }
 
-// Queues returns every queue that has a job or is paused.
+// Queues returns every queue that has a job, is paused, or has a policy that sets something.
 func (s *Store) Queues(ctx context.Context) ([]jq.Queue, error) {
 	return read(ctx, s, nil, func(t *txn) []jq.Queue {
 		var list []jq.Queue
 		c := t.in(queues).Cursor()
 		for name, raw := c.First(); name != nil; name, raw = c.Next() {
-			list = append(list, jq.Queue{Name: string(name), Paused: decode[queue](t, queues, raw).Paused})
+			if q := decode[queue](t, queues, raw); q.Jobs > 0 || q.Paused || q.Policy.Sets() {
+				list = append(list, jq.Queue{Name: string(name), Paused: q.Paused, Policy: q.Policy})
+			}
 		}
 		return list
 	})
@@ -56,6 +60,26 @@ func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 		return struct{}{}
 	})
 	return err
+}
+
+// Policy returns the policy of the queue.
+func (s *Store) Policy(ctx context.Context, name string) (jq.Policy, error) {
+	return read(ctx, s, contract.CheckQueue(name), func(t *txn) jq.Policy { return t.queue(name).Policy })
+}
+
+// SetPolicy puts p in the place of the queue's policy.
+func (s *Store) SetPolicy(ctx context.Context, name string, p jq.Policy) (jq.Policy, error) {
+	return write(ctx, s, cmp.Or(contract.CheckQueue(name), p.Check()), func(t *txn) jq.Policy {
+		q := t.queue(name)
+		next, err := q.Policy.Replace(p)
+		if err != nil {
+			t.fail(err)
+			return jq.Policy{}
+		}
+		q.Policy = next
+		t.saveQueue(name, q)
+		return next
+	})
 }
 
 // Beat writes the worker's row.

@@ -22,11 +22,11 @@ import (
 )
 
 var (
-	_ jq.Store       = (*Store)(nil)
-	_ jq.Notifier    = (*Store)(nil)
-	_ jq.QueueKeeper = (*Store)(nil)
-	_ jq.Registry    = (*Store)(nil)
-	_ jq.Fencer      = (*Store)(nil)
+	_ jq.Store        = (*Store)(nil)
+	_ jq.Notifier     = (*Store)(nil)
+	_ jq.PolicyKeeper = (*Store)(nil)
+	_ jq.Registry     = (*Store)(nil)
+	_ jq.Fencer       = (*Store)(nil)
 )
 
 // Options are what can be chosen; the zero value of each field means its default.

@@ -14,7 +14,7 @@ var errDamaged = errors.New("the file is damaged, restore it from a copy")
 
 // ours says in the words of the contract what an error within a call means, before anything was committed.
 func ours(err error) error {
-	if errors.Is(err, jq.ErrInvalid) || errors.Is(err, jq.ErrNotFound) {
+	if errors.Is(err, jq.ErrInvalid) || errors.Is(err, jq.ErrNotFound) || errors.Is(err, jq.ErrConflict) {
 		return err
 	}
 	return unavailable(err)

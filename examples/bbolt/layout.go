@@ -24,7 +24,7 @@ const (
 	keys     bucket = "keys"     // unique key: its holder
 	requests bucket = "requests" // request key: what was answered
 	ends     bucket = "ends"     // time, keys or requests, key: an index of the two above, by when they end
-	queues   bucket = "queues"   // name: how many jobs it has, and whether it is paused
+	queues   bucket = "queues"   // name: how many jobs it has, whether it is paused, and its policy
 	workers  bucket = "workers"  // name: the worker
 	epochs   bucket = "epochs"   // present: the epoch, missing before the first Fence
 )

@@ -12,8 +12,8 @@ import (
 )
 
 var queueCases = []Case{
-	{"Queue/ListedByNameByteByByte", nil, "Queues returns every queue that has a job or is paused, by name, byte by byte.", queueListedByNameByteByByte},
-	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", []int{59}, "Queues returns every queue that has a job or is paused, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
+	{"Queue/ListedByNameByteByByte", nil, "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedByNameByteByByte},
+	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", []int{59}, "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
 	{"Queue/PausedQueueGivesNothing", []int{6, 59}, "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
 	{"Queue/NothingIsTakenAfterPauseReturned", []int{6, 59}, "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
 	{"Queue/ClaimTakesOnlyFromItsQueue", []int{6}, "A claim takes only from its queue.", queueClaimTakesOnlyFromItsQueue},

@@ -17,6 +17,7 @@ var reopenCases = []Case{
 	{"Reopen/UniqueKeysSurvive", []int{2}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", reopenUniqueKeysSurvive},
 	{"Reopen/RequestKeysSurvive", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", reopenRequestKeysSurvive},
 	{"Reopen/PausesSurvive", []int{59}, "A claim that begins after its queue was paused takes nothing.", reopenPausesSurvive},
+	{"Reopen/PoliciesSurvive", []int{61}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenPoliciesSurvive},
 	{"Reopen/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", reopenIDsAreNeverUsedAgain},
 	{"Reopen/FenceSurvives", []int{70}, sentenceFloor, reopenFenceSurvives},
 	{"Reopen/ExpiredLeasesAreRecovered", []int{17}, "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", reopenExpiredLeasesAreRecovered},
@@ -151,6 +152,17 @@ func reopenPausesSurvive(c *C) {
 	c.setPaused(queue, false)
 	c.reopen()
 	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed from a queue that went on before")
+}
+
+func reopenPoliciesSurvive(c *C) {
+	set := c.setPolicy("set", aPolicy)
+	unset := c.setPolicy("unset", store.Policy{Version: c.setPolicy("unset", aPolicy).Version})
+	for range 2 {
+		c.reopen()
+		c.Equal(c.policy("set"), set, "a policy after the store was opened again")
+		c.Equal(c.policy("unset"), unset, "a policy that sets nothing any more, after the store was opened again")
+		c.Equal(c.queues(), []store.Queue{{Name: "set", Policy: set}}, "queues after the store was opened again")
+	}
 }
 
 // The highest ids are deleted before the store is closed, so that no row remembers them.

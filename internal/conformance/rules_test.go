@@ -42,7 +42,7 @@ var rules = map[int]string{
 	58: "delayed jobs stay hidden until due",
 	59: "a pause stops claims; recovery and finishing go on",
 	60: "cancel does what the table says, and fences what runs",
-	61: "terminal jobs can be deleted by state and age, in bounded batches",
+	61: "terminal jobs can be deleted by state and age, in bounded batches; a policy of their queue, changed by its version, says when",
 	62: "workers, servers and the database are killed at random, and every job ends as it may",
 	64: "checkpoints survive whatever ended the attempt",
 	66: "enqueue and strict finish inside the caller's own transaction",
@@ -65,10 +65,10 @@ var provedElsewhere = map[int]string{
 
 // unproved are the sentences of the contract that have no case, each with the reason.
 var unproved = map[string]string{
-	"Package store is the contract between jq and the place where its jobs are kept.":                                                                          saysWhat,
-	"A store keeps jobs durably, hands each of them to one worker at a time under a lease, and refuses what a worker writes after its lease was ended.":        "the sum of what follows",
-	"[Store] is what every adapter implements; the small interfaces [Transactor], [Notifier], [QueueKeeper], [Registry] and [Fencer] are abilities beyond it.": "the compiler checks it",
-	"Each sentence above a method is a promise to the caller and a duty of the adapter, and a case of the conformance suite quotes it.":                        "TestSentencesHaveCases checks it",
+	"Package store is the contract between jq and the place where its jobs are kept.":                                                                                          saysWhat,
+	"A store keeps jobs durably, hands each of them to one worker at a time under a lease, and refuses what a worker writes after its lease was ended.":                        "the sum of what follows",
+	"[Store] is what every adapter implements; the small interfaces [Transactor], [Notifier], [QueueKeeper], [PolicyKeeper], [Registry] and [Fencer] are abilities beyond it.": "the compiler checks it",
+	"Each sentence above a method is a promise to the caller and a duty of the adapter, and a case of the conformance suite quotes it.":                                        "TestSentencesHaveCases checks it",
 	"[Transitions] is the same picture as data.":                             "the cases of the matrix are made from it",
 	"The holder ends it by Ack, by NAck in one of its forms, or not at all.": "there is no other call",
 	"The checks are methods of the requests, so that all adapters refuse the same things in the same words: [EnqueueRequest.Check], [ClaimRequest.Check] and their siblings.": "says how; what is refused has its cases",
@@ -82,6 +82,7 @@ var unproved = map[string]string{
 	"A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are.":                                                       "the compiler checks it",
 	"A Notifier tells when to look for jobs, so that nobody need look often.":                                            saysWhat,
 	"A QueueKeeper knows the queues and can pause them.":                                                                 saysWhat,
+	"A PolicyKeeper keeps a policy for each queue, so that all programs that use the store go by the same settings.":     saysWhat,
 	"A Registry lists workers.":                                                                                          saysWhat,
 	"A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.":        saysWhat,
 	"That is for a copy with which workers have gone on before it was fenced, and needs them stopped.":                   saysWhat,

@@ -40,6 +40,38 @@ func paused(pause bool) handler {
 	}
 }
 
+func (a *API) policy(w http.ResponseWriter, r *http.Request) error {
+	keeper, err := able[store.PolicyKeeper](a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	p, err := keeper.Policy(ctx, r.PathValue("name"))
+	if err != nil {
+		return named(err, "queue", "name")
+	}
+	return a.answer(w, http.StatusOK, wire.PolicyOf(p))
+}
+
+func (a *API) setPolicy(w http.ResponseWriter, r *http.Request) error {
+	keeper, err := able[store.PolicyKeeper](a)
+	if err != nil {
+		return err
+	}
+	req, err := decode[wire.Policy](w, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	p, err := keeper.SetPolicy(ctx, r.PathValue("name"), req.Store())
+	if err != nil {
+		return named(err, "queue", "name")
+	}
+	return a.answer(w, http.StatusOK, wire.PolicyOf(p))
+}
+
 // fence takes a body, and none for a fence that ends no lease.
 func (a *API) fence(w http.ResponseWriter, r *http.Request) error {
 	fencer, err := able[store.Fencer](a)

@@ -28,6 +28,8 @@ var produce = map[string]struct {
 	"400": {ask: func(w *world, r request) answered {
 		if r.method == "GET" && strings.Contains(r.path, "/jobs/") {
 			return w.ask(r.method, strings.TrimSuffix(r.path, "1")+"one", "")
+		} else if r.operation == "policy" {
+			return w.ask(r.method, strings.Replace(r.path, "reports", "%ff", 1), "")
 		} else if r.method == "GET" {
 			return w.ask(r.method, r.path+"?colour=red", "")
 		}
@@ -44,8 +46,11 @@ var produce = map[string]struct {
 			w.claim(`{"worker":"w"}`)
 			call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"1","token":"1"}]}`)
 		}
+		if r.operation == "set-policy" {
+			call[wire.Policy](w, 200, r.method, r.path, `{"retain_dead":"720h"}`)
+		}
 		return w.ask(r.method, r.path, r.body)
-	}, kind: "wrong_state"},
+	}},
 	"413": {ask: func(w *world, r request) answered {
 		return w.direct(r.method, r.path, strings.Repeat(" ", wire.MaxBody+1)) // a socket is left lingering for half a second
 	}, kind: "invalid"},
@@ -98,7 +103,12 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				got := p.ask(w, one)
 				require.Equal(t, status, fmt.Sprint(got.status), got.text)
 				f := got.fail(t)
-				if p.kind != "" {
+				switch {
+				case one.operation == "set-policy" && status == "409":
+					assert.Equal(t, urn+"conflict", f.Type)
+				case status == "409":
+					assert.Equal(t, urn+"wrong_state", f.Type)
+				case p.kind != "":
 					assert.Equal(t, urn+p.kind, f.Type)
 				}
 				assert.NotContains(t, got.text, "secret", "what failed inside is for the log")
@@ -191,6 +201,14 @@ func TestBadInput(t *testing.T) {
 		{"EmptyFilter", "POST", "/v1/jobs/bulk", `{"action":"delete","filter":{}}`, 400, "filter", "must not be empty: it would mean every job"},
 		{"NoAction", "POST", "/v1/jobs/bulk", `{"action":"eat","filter":{"queue":"a"}}`, 400, "action", "must be cancel, requeue or delete"},
 		{"QueueNoUTF8", "POST", "/v1/queues/%ff/pause", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"PolicyTooShort", "PUT", "/v1/queues/q/policy", `{"retain_dead":"59m"}`, 400, "retain_dead", "must be 1h0m0s to 87600h0m0s, or for ever"},
+		{"PolicyTooLong", "PUT", "/v1/queues/q/policy", `{"retain_succeeded":"87600h1us"}`, 400, "retain_succeeded", "must be 1h0m0s to 87600h0m0s, or for ever"},
+		{"PolicyOfNothing", "PUT", "/v1/queues/q/policy", `{"retain_cancelled":"0s"}`, 400, "retain_cancelled", `must be a duration such as "48h", or "keep"`},
+		{"NegativePolicy", "PUT", "/v1/queues/q/policy", `{"retain_cancelled":"-1us"}`, 400, "retain_cancelled", `must be a duration such as "48h", or "keep"`},
+		{"PolicyInNumbers", "PUT", "/v1/queues/q/policy", `{"retain_dead":48}`, 400, "retain_dead", `must be a duration such as "48h", or "keep"`},
+		{"PolicyOfLater", "PUT", "/v1/queues/q/policy", `{"max_in_flight":3}`, 400, "max_in_flight", "is not known here"},
+		{"NegativeVersion", "PUT", "/v1/queues/q/policy", `{"version":-1}`, 400, "version", "must be that of the policy to replace, or 0 where none was set"},
+		{"PolicyNoUTF8", "PUT", "/v1/queues/%ff/policy", `{}`, 400, "name", "must be valid UTF-8 without NUL"},
 		{"WorkerNamedTwice", "PUT", "/v1/workers/w", `{"name":"v","slots":1,"running":0}`, 400, "name", "stands in the path: leave it out"},
 		{"WorkerWithTime", "PUT", "/v1/workers/w", `{"beat_at":"2026-01-02T03:04:05Z"}`, 400, "beat_at", "is set by the store: leave it out"},
 		{"WorkerStale", "PUT", "/v1/workers/w", `{"stale":true}`, 400, "stale", "is set by the store: leave it out"},

@@ -61,6 +61,8 @@ func table() []route {
 		{http.MethodGet, wire.PathQueues, readers, (*API).queues},
 		{http.MethodPost, fmt.Sprintf(wire.PathPause, name), operators, paused(true)},
 		{http.MethodPost, fmt.Sprintf(wire.PathResume, name), operators, paused(false)},
+		{http.MethodGet, fmt.Sprintf(wire.PathPolicy, name), readers, (*API).policy},
+		{http.MethodPut, fmt.Sprintf(wire.PathPolicy, name), operators, (*API).setPolicy},
 		{http.MethodGet, wire.PathWorkers, readers, (*API).workers},
 		{http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, (*API).beat},
 		{http.MethodPost, wire.PathFence, operators, (*API).fence},

@@ -116,6 +116,14 @@ func (m *meddled) SetPaused(ctx context.Context, queue string, paused bool) erro
 	return err
 }
 
+func (m *meddled) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	return meddle(ctx, m, func() (store.Policy, error) { return m.Store.Policy(ctx, queue) })
+}
+
+func (m *meddled) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	return meddle(ctx, m, func() (store.Policy, error) { return m.Store.SetPolicy(ctx, queue, p) })
+}
+
 func (m *meddled) Beat(ctx context.Context, w store.Worker) error {
 	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.Beat(ctx, w) })
 	return err

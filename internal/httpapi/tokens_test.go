@@ -67,7 +67,7 @@ func allowed(operation string, role Role) bool {
 		return role == Producer || role == Operator
 	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "beat", "wakeups":
 		return role == Worker || role == Operator
-	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "fence":
+	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "set-policy", "fence":
 		return role == Operator
 	default: // reading
 		return true

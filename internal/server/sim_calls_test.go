@@ -74,9 +74,9 @@ func (l *link) Close() error { return nil }
 type ableLink struct{ *link }
 
 var (
-	_ store.Notifier    = ableLink{}
-	_ store.QueueKeeper = ableLink{}
-	_ store.Registry    = ableLink{}
+	_ store.Notifier     = ableLink{}
+	_ store.PolicyKeeper = ableLink{}
+	_ store.Registry     = ableLink{}
 )
 
 // Subscribe loses some wake-ups, and all further ones when the connection breaks.
@@ -121,6 +121,14 @@ func (l ableLink) SetPaused(ctx context.Context, queue string, paused bool) erro
 		return struct{}{}, l.to.SetPaused(ctx, queue, paused)
 	})
 	return err
+}
+
+func (l ableLink) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	return through(ctx, l.link, "Policy", func(ctx context.Context) (store.Policy, error) { return l.to.Policy(ctx, queue) })
+}
+
+func (l ableLink) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	return through(ctx, l.link, "SetPolicy", func(ctx context.Context) (store.Policy, error) { return l.to.SetPolicy(ctx, queue, p) })
 }
 
 func (l ableLink) Beat(ctx context.Context, w store.Worker) error {

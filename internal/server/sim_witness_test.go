@@ -13,7 +13,7 @@ import (
 type backend interface {
 	store.Store
 	store.Notifier
-	store.QueueKeeper
+	store.PolicyKeeper
 	store.Registry
 }
 

@@ -2,8 +2,8 @@
 //
 // A store keeps jobs durably, hands each of them to one worker at a time under a lease, and refuses what a worker writes
 // after its lease was ended. [Store] is what every adapter implements; the small interfaces [Transactor], [Notifier],
-// [QueueKeeper], [Registry] and [Fencer] are abilities beyond it. Each sentence above a method is a promise to the caller
-// and a duty of the adapter, and a case of the conformance suite quotes it.
+// [QueueKeeper], [PolicyKeeper], [Registry] and [Fencer] are abilities beyond it. Each sentence above a method is a promise
+// to the caller and a duty of the adapter, and a case of the conformance suite quotes it.
 //
 // # The life of a job
 //
@@ -61,8 +61,8 @@
 // also be empty. Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, kept byte for
 // byte; all but the payload may be left out. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000.
 // A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than
-// its base, and no time that is asked for lies after the year 9999. A call has at most 1,000 items and 8 MiB in all, counted
-// over its strings and documents, its request key aside. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
+// its base, and no time that is asked for lies after the year 9999. A retention is an hour to ten years, or for ever. A call
+// has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
 // is longer than 16 KiB is cut.
 //
 // The checks are methods of the requests, so that all adapters refuse the same things in the same words:

@@ -15,6 +15,8 @@ var (
 	ErrState = errors.New("jq: not possible in the job's state")
 	// ErrDuplicate says that another job holds the unique key.
 	ErrDuplicate = errors.New("jq: the unique key is held by another job")
+	// ErrConflict says that the policy was changed since it was read: read it again.
+	ErrConflict = errors.New("jq: the policy was changed by somebody else")
 )
 
 // Errors of a lease: the job belongs to somebody else now, and nothing was changed.

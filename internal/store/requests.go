@@ -213,10 +213,11 @@ type QueueCount struct {
 	OldestDue time.Time       // since when the longest waiting of those is due; zero if there is none
 }
 
-// A Queue is one that has a job, or is paused.
+// A Queue is one that has a job, is paused, or has a policy that sets something.
 type Queue struct {
 	Name   string
 	Paused bool
+	Policy Policy
 }
 
 // A Wakeup says that a claim from the queue may now find something.

@@ -241,12 +241,32 @@ type Notifier interface {
 
 // A QueueKeeper knows the queues and can pause them.
 type QueueKeeper interface {
-	// Queues returns every queue that has a job or is paused, by name, byte by byte.
+	// Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte. Each
+	// comes with its policy.
 	Queues(ctx context.Context) ([]Queue, error)
 
 	// SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on. A queue can be
 	// paused before it has a job. To repeat a pause is safe.
 	SetPaused(ctx context.Context, queue string, paused bool) error
+}
+
+// A PolicyKeeper keeps a policy for each queue, so that all programs that use the store go by the same settings. It changes no
+// job: servers read from the policies for how long finished jobs are kept, and delete the others.
+type PolicyKeeper interface {
+	QueueKeeper
+
+	// Policy returns the policy of the queue. Where none was ever set, it sets nothing and its version is 0.
+	Policy(ctx context.Context, queue string) (Policy, error)
+
+	// SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with the next version.
+	//
+	// The version of p is that of the policy to replace: 0 where none was ever set. If another one stands there, the error is
+	// ErrConflict and nothing changed. A policy can be set before its queue has a job, and stays when the last one is gone.
+	// Versions never begin again, also where a policy sets nothing any more.
+	//
+	// To repeat a SetPolicy is safe: it answers the same and changes nothing, or is ErrConflict if others have set the policy
+	// since.
+	SetPolicy(ctx context.Context, queue string, p Policy) (Policy, error)
 }
 
 // A Registry lists workers. It is for people: nothing in it has any effect on jobs.
@@ -287,6 +307,9 @@ func Missing(s Store) []string {
 	}
 	if _, ok := s.(QueueKeeper); !ok {
 		missing = append(missing, "QueueKeeper")
+	}
+	if _, ok := s.(PolicyKeeper); !ok {
+		missing = append(missing, "PolicyKeeper")
 	}
 	if _, ok := s.(Registry); !ok {
 		missing = append(missing, "Registry")

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -144,7 +146,7 @@ func (c Counts) Store() store.Counts {
 	})}
 }
 
-// Queues are those that have a job or are paused.
+// Queues are those that have a job, are paused, or have a policy that sets something.
 type Queues struct {
 	Queues []Queue `json:"queues"`
 }
@@ -153,16 +155,45 @@ type Queues struct {
 type Queue struct {
 	Name   string `json:"name"`
 	Paused bool   `json:"paused"`
+	Policy Policy `json:"policy,omitzero"`
 }
 
 // QueuesOf is the answer for the wire.
 func QueuesOf(queues []store.Queue) Queues {
-	return Queues{Queues: each(queues, func(q store.Queue) Queue { return Queue(q) })}
+	return Queues{Queues: each(queues, func(q store.Queue) Queue {
+		return Queue{Name: q.Name, Paused: q.Paused, Policy: PolicyOf(q.Policy)}
+	})}
 }
 
 // Store is the answer as the store gave it.
 func (q Queues) Store() []store.Queue {
-	return each(q.Queues, func(q Queue) store.Queue { return store.Queue(q) })
+	return each(q.Queues, func(q Queue) store.Queue {
+		return store.Queue{Name: q.Name, Paused: q.Paused, Policy: q.Policy.Store()}
+	})
+}
+
+// A Policy is the settings of a queue. What is left out is as by default.
+type Policy struct {
+	RetainSucceeded Retention `json:"retain_succeeded,omitzero"`
+	RetainCancelled Retention `json:"retain_cancelled,omitzero"`
+	RetainDead      Retention `json:"retain_dead,omitzero"`
+	Version         int64     `json:"version"`
+}
+
+// PolicyOf is the policy for the wire.
+func PolicyOf(p store.Policy) Policy {
+	return Policy{
+		RetainSucceeded: Retention(p.RetainSucceeded), RetainCancelled: Retention(p.RetainCancelled),
+		RetainDead: Retention(p.RetainDead), Version: p.Version,
+	}
+}
+
+// Store is the policy as the store has it.
+func (p Policy) Store() store.Policy {
+	return store.Policy{
+		RetainSucceeded: time.Duration(p.RetainSucceeded), RetainCancelled: time.Duration(p.RetainCancelled),
+		RetainDead: time.Duration(p.RetainDead), Version: p.Version,
+	}
 }
 
 // Workers are those that have been heard of.

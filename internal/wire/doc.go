@@ -38,7 +38,8 @@ const (
 	PathQueues     = "/v1/queues"     // GET
 	PathPause      = "/v1/queues/%s/pause"
 	PathResume     = "/v1/queues/%s/resume"
-	PathWorkers    = "/v1/workers"    // GET
-	PathWorker     = "/v1/workers/%s" // PUT
-	PathWakeups    = "/v1/wakeups"    // POST: answered by events
+	PathPolicy     = "/v1/queues/%s/policy" // GET, PUT
+	PathWorkers    = "/v1/workers"          // GET
+	PathWorker     = "/v1/workers/%s"       // PUT
+	PathWakeups    = "/v1/wakeups"          // POST: answered by events
 )

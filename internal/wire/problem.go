@@ -42,6 +42,7 @@ var problems = []problem{
 	{"not_found", "no such job", http.StatusNotFound, store.ErrNotFound},
 	{"wrong_state", "not possible in the job's state", http.StatusConflict, store.ErrState},
 	{"duplicate", "the unique key is held by another job", http.StatusConflict, store.ErrDuplicate},
+	{"conflict", "the policy was changed by somebody else", http.StatusConflict, store.ErrConflict},
 	{"unsupported", "this store can not do that", http.StatusNotImplemented, errors.ErrUnsupported},
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},

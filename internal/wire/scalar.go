@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strconv"
 	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // An ID is a number written as a string: the id of a job, or a token.
@@ -53,6 +55,35 @@ func (d *Duration) UnmarshalJSON(text []byte) error {
 		return mistake(d, `a duration such as "30s"`)
 	}
 	*d = Duration(parsed)
+	return nil
+}
+
+// A Retention is written like a Duration, or as "keep" where jobs are kept for ever.
+type Retention time.Duration
+
+// Keep is how a retention for ever is written.
+const Keep = "keep"
+
+// MarshalText writes the retention.
+func (r Retention) MarshalText() ([]byte, error) {
+	if time.Duration(r) == store.KeepForEver {
+		return []byte(Keep), nil
+	}
+	return Duration(r).MarshalText()
+}
+
+// UnmarshalJSON reads the retention. One that is not positive is refused here, for the store would take it for another.
+func (r *Retention) UnmarshalJSON(text []byte) error {
+	var written string
+	if err := json.Unmarshal(text, &written); err == nil && written == Keep {
+		*r = Retention(store.KeepForEver)
+		return nil
+	}
+	var d Duration
+	if err := d.UnmarshalJSON(text); err != nil || d <= 0 {
+		return mistake(r, `a duration such as "48h", or "keep"`)
+	}
+	*r = Retention(d)
 	return nil
 }
 

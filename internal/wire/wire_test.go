@@ -83,6 +83,10 @@ func TestNothingIsLostOnTheWire(t *testing.T) {
 	assert.Equal(t, counts, through(t, wire.CountsOf(counts)).Store())
 	queues := filled[[]store.Queue](t)
 	assert.Equal(t, queues, through(t, wire.QueuesOf(queues)).Store())
+	policy := filled[store.Policy](t)
+	assert.Equal(t, policy, through(t, wire.PolicyOf(policy)).Store())
+	keep := store.Policy{RetainDead: store.KeepForEver}
+	assert.Equal(t, keep, through(t, wire.PolicyOf(keep)).Store())
 	workers := filled[[]store.Worker](t)
 	assert.Equal(t, workers, through(t, wire.WorkersOf(workers)).Store())
 	filter := filled[store.Filter](t)
@@ -122,7 +126,7 @@ func TestDefaultsAreForWhatIsLeftOut(t *testing.T) {
 
 func TestErrorsComeBackAsThemselves(t *testing.T) {
 	for _, want := range []error{
-		store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrClosed, store.ErrUnavailable, store.ErrInDoubt, errors.ErrUnsupported,
+		store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrClosed, store.ErrUnavailable, store.ErrInDoubt, errors.ErrUnsupported,
 	} {
 		f := through(t, wire.FailOf(want))
 		require.ErrorIs(t, f.Err(), want)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -25,9 +26,18 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 			names[name] = true
 		}
 	}
+	for name, p := range s.policies {
+		if p != (store.Policy{Version: p.Version}) && !s.broken(PolicyUnlisted) {
+			names[name] = true
+		}
+	}
 	var queues []store.Queue
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		queues = append(queues, store.Queue{Name: name, Paused: s.paused[name]})
+		q := store.Queue{Name: name, Paused: s.paused[name], Policy: s.policies[name]}
+		if s.broken(ListWithoutPolicies) {
+			q.Policy = store.Policy{}
+		}
+		queues = append(queues, q)
 	}
 	return queues, nil
 }
@@ -44,6 +54,86 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 	}
 	s.paused[queue] = paused || s.paused[queue] && s.broken(PauseIsForEver)
 	return nil
+}
+
+// Policy is part of the contract.
+func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.enter(ctx); err != nil {
+		return store.Policy{}, err
+	}
+	if err := store.CheckQueue(queue); err != nil {
+		return store.Policy{}, err
+	}
+	return s.policies[s.policyOf(queue)], nil
+}
+
+// policyOf is under which name the policy of the queue is kept.
+func (s *Store) policyOf(queue string) string {
+	if s.broken(PolicyForAllQueues) {
+		return ""
+	}
+	return queue
+}
+
+// SetPolicy is part of the contract.
+func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	if err := store.CheckQueue(queue); err != nil {
+		return store.Policy{}, err
+	}
+	if err := p.Check(); err != nil && !s.broken(PolicyUnchecked) {
+		return store.Policy{}, err
+	}
+	queue = s.policyOf(queue)
+	current := s.policies[queue]
+	if s.broken(PolicyUnlocked) {
+		s.letOthersIn()
+	}
+	next := s.nextPolicy(current, p)
+	repeat := current == next && !s.broken(PolicyRepeatRefused)
+	if current.Version != p.Version && !repeat && !s.broken(PolicyVersionIgnored) {
+		return store.Policy{}, store.ErrConflict
+	}
+	s.policies[queue] = next
+	if next == (store.Policy{Version: next.Version}) && s.broken(PolicyVersionRestarts) {
+		delete(s.policies, queue)
+	}
+	if s.broken(PolicyDeletesJobs) {
+		s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool {
+			return j.Queue == queue && j.Phase() == store.Dead && next.RetainDead > 0 && now.Sub(j.FinishedAt) >= next.RetainDead
+		})
+	}
+	return next, nil
+}
+
+// nextPolicy is what p becomes in the place of the current policy.
+func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
+	next := p
+	fields := map[*time.Duration]time.Duration{
+		&next.RetainSucceeded: current.RetainSucceeded, &next.RetainCancelled: current.RetainCancelled, &next.RetainDead: current.RetainDead,
+	}
+	for field, before := range fields {
+		if !s.broken(PolicyTooFine) {
+			*field = field.Truncate(store.Resolution)
+		}
+		if *field == 0 && s.broken(PolicyInParts) {
+			*field = before
+		}
+		if *field == store.KeepForEver && s.broken(ForEverIsUnset) {
+			*field = 0
+		}
+	}
+	if next.Version++; s.broken(PolicyVersionStays) {
+		next.Version = max(current.Version, 1)
+	}
+	return next
 }
 
 // Beat is part of the contract.
@@ -121,6 +211,9 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 		if s.fenced(*j, req) {
 			j.Token = store.NextToken(j.Token, epoch)
 		}
+	}
+	if s.broken(FenceDropsPolicies) {
+		clear(s.policies)
 	}
 	return epoch, nil
 }

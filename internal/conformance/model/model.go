@@ -21,10 +21,10 @@ import (
 )
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.QueueKeeper = (*Store)(nil)
-	_ store.Registry    = (*Store)(nil)
-	_ store.Fencer      = (*Store)(nil)
+	_ store.Store        = (*Store)(nil)
+	_ store.PolicyKeeper = (*Store)(nil)
+	_ store.Registry     = (*Store)(nil)
+	_ store.Fencer       = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a slice. It is for tests: it forgets them when the process ends.
@@ -42,6 +42,7 @@ type Store struct {
 	windows  []window
 	requests []request
 	paused   map[string]bool
+	policies map[string]store.Policy
 	workers  map[string]store.Worker
 }
 
@@ -66,7 +67,7 @@ const (
 func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
-		paused: map[string]bool{}, workers: map[string]store.Worker{},
+		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true

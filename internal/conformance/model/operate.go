@@ -77,6 +77,9 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 		return store.OutcomeOf(j.Job, store.StatusWrongState)
 	}
 	s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(other job) bool { return other.ID == j.ID })
+	if s.broken(PolicyGoesWithJobs) && !slices.ContainsFunc(s.jobs, func(other job) bool { return other.Queue == j.Queue }) {
+		delete(s.policies, j.Queue)
+	}
 	return store.Outcome{ID: j.ID, Status: store.StatusOK}
 }
 

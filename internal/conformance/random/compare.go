@@ -50,8 +50,8 @@ func kind(err error) string {
 		return fmt.Sprintf("invalid item %d", invalid.Item)
 	}
 	for _, known := range []error{
-		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrStaleLease,
-		store.ErrAlreadyFinished, store.ErrUnavailable, store.ErrInDoubt, store.ErrClosed,
+		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict,
+		store.ErrStaleLease, store.ErrAlreadyFinished, store.ErrUnavailable, store.ErrInDoubt, store.ErrClosed,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()

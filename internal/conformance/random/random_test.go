@@ -32,6 +32,7 @@ var beyond = map[model.Fault]string{
 	model.ClaimUnlocked:         "calls do not overlap",
 	model.AckUnlocked:           "calls do not overlap",
 	model.RecoverUnlocked:       "calls do not overlap",
+	model.PolicyUnlocked:        "calls do not overlap",
 	model.SlicesKept:            "slices are not changed after a call",
 	model.SlicesHandedOut:       "slices are not changed after a call",
 	model.ClaimUnweighed:        "no script's jobs weigh so much",
@@ -43,6 +44,7 @@ var beyond = map[model.Fault]string{
 	model.WorkersNeverForgotten: "no worker is registered",
 	model.TimeStepsBack:         "the clock is not set back",
 	model.EpochUnbounded:        "no script comes to the last epoch",
+	model.PolicyGoesWithJobs:    "hardly any script deletes the last job of a queue that has a policy",
 	model.CloseIgnored:          "the store is closed at the end only",
 	model.ContextIgnored:        "no context ends before a call",
 }

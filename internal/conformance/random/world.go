@@ -75,6 +75,40 @@ func pause(t *rapid.T) op {
 	}}
 }
 
+// policy sets the policy of a queue, where the store can: under the version that it has or another one, and now and then twice.
+func policy(t *rapid.T) op {
+	queue := among(t, "a", "b", "c")
+	sets := store.Policy{RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t)}
+	off, times := among(t, int64(0), 0, -1, 1), among(t, 1, 2)
+	return op{fmt.Sprintf("set the policy of %s to %+v, %d versions off, %d times", queue, sets, off, times), func(r *run) error {
+		if _, able := r.instance.Store.(store.PolicyKeeper); !able {
+			return nil
+		}
+		current, err := both(r, "Policy", func(s store.Store) (store.Policy, error) {
+			return s.(store.PolicyKeeper).Policy(r.ctx, queue)
+		})
+		if err != nil {
+			return err
+		}
+		p := sets
+		p.Version = current.Version + off
+		for range times {
+			_, err := both(r, "SetPolicy", func(s store.Store) (store.Policy, error) {
+				return s.(store.PolicyKeeper).SetPolicy(r.ctx, queue, p)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		_, err = both(r, "Queues", func(s store.Store) ([]store.Queue, error) { return s.(store.QueueKeeper).Queues(r.ctx) })
+		return err
+	}}
+}
+
+func drawRetention(t *rapid.T) time.Duration {
+	return among(t, 0, time.Hour, store.KeepForEver, 2*time.Hour+999, 0, time.Minute)
+}
+
 // fence raises the epoch, where the store can.
 func fence(t *rapid.T) op {
 	req := store.FenceRequest{EndLeases: rarely(t, 2), Epoch: among[int64](t, 0, 0, 2, 3, -1)}

@@ -37,7 +37,7 @@ func Unapplied(err error, advice func(error) string) error {
 		return nil
 	}
 	for _, ours := range []error{
-		store.ErrInvalid, store.ErrNotFound, store.ErrStaleLease, store.ErrAlreadyFinished,
+		store.ErrInvalid, store.ErrNotFound, store.ErrConflict, store.ErrStaleLease, store.ErrAlreadyFinished,
 		store.ErrUnavailable, store.ErrInDoubt, store.ErrClosed,
 	} {
 		if errors.Is(err, ours) {

@@ -163,16 +163,47 @@ func Names(each Query, query string, args ...any) ([]string, error) {
 	return found, err
 }
 
-// Queues are the rows of a query for name and paused of queues, in this order.
+// Queues are the rows of a query for name and paused of queues, and the columns of their policies, in this order.
 func Queues(each Query, query string, args ...any) ([]store.Queue, error) {
 	var found []store.Queue
 	err := each(func(rows *sql.Rows) error {
 		var q store.Queue
-		err := rows.Scan(&q.Name, &q.Paused)
+		err := scanPolicy(rows, &q.Policy, &q.Name, &q.Paused)
 		found = append(found, q)
 		return err
 	}, query, args...)
 	return found, err
+}
+
+// Policy is the row of a query for the columns of a policy, and that of a queue whose policy was never set where there is none.
+func Policy(each Query, query string, args ...any) (store.Policy, error) {
+	var p store.Policy
+	err := each(func(rows *sql.Rows) error { return scanPolicy(rows, &p) }, query, args...)
+	return p, err
+}
+
+// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead and version, behind other columns. What a policy does not set
+// is NULL.
+func scanPolicy(rows *sql.Rows, p *store.Policy, others ...any) error {
+	var succeeded, cancelled, dead, version sql.NullInt64
+	if err := rows.Scan(append(others, &succeeded, &cancelled, &dead, &version)...); err != nil {
+		return err
+	}
+	*p = store.Policy{
+		RetainSucceeded: Micros(succeeded.Int64).Duration(),
+		RetainCancelled: Micros(cancelled.Int64).Duration(),
+		RetainDead:      Micros(dead.Int64).Duration(),
+		Version:         version.Int64,
+	}
+	return nil
+}
+
+// Setting is a duration of a policy for a column of microseconds, and NULL where it is not set.
+func Setting(d time.Duration) any {
+	if d == 0 {
+		return nil
+	}
+	return int64(MicrosOf(d))
 }
 
 // Workers are the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in this

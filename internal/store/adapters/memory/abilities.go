@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Queues returns every queue that has a job or is paused.
+// Queues returns every queue that has a job, is paused, or has a policy that sets something.
 func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	if _, err := s.enter(ctx, nil); err != nil {
 		return nil, err
@@ -17,7 +18,9 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	defer s.leave()
 	var queues []store.Queue
 	for _, q := range sorted(s.queues) {
-		queues = append(queues, store.Queue{Name: q.name, Paused: q.paused})
+		if q.jobs > 0 || q.paused || q.policy.Sets() {
+			queues = append(queues, store.Queue{Name: q.name, Paused: q.paused, Policy: q.policy})
+		}
 	}
 	return queues, nil
 }
@@ -35,6 +38,33 @@ func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 	}
 	s.forgetIfIdle(q)
 	return nil
+}
+
+// Policy returns the policy of the queue.
+func (s *Store) Policy(ctx context.Context, name string) (store.Policy, error) {
+	if _, err := s.enter(ctx, store.CheckQueue(name)); err != nil {
+		return store.Policy{}, err
+	}
+	defer s.leave()
+	if q := s.queues[name]; q != nil {
+		return q.policy, nil
+	}
+	return store.Policy{}, nil
+}
+
+// SetPolicy puts p in the place of the queue's policy.
+func (s *Store) SetPolicy(ctx context.Context, name string, p store.Policy) (store.Policy, error) {
+	if _, err := s.enter(ctx, cmp.Or(store.CheckQueue(name), p.Check())); err != nil {
+		return store.Policy{}, err
+	}
+	defer s.leave()
+	q := s.queue(name)
+	defer s.forgetIfIdle(q) // after a refusal
+	next, err := q.policy.Replace(p)
+	if err == nil {
+		q.policy = next
+	}
+	return next, err
 }
 
 // Beat writes the worker's row.

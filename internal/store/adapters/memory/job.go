@@ -40,6 +40,7 @@ const (
 type queue struct {
 	name    string
 	paused  bool
+	policy  store.Policy
 	jobs    int // in any state
 	fresh   lane
 	retries lane
@@ -62,7 +63,7 @@ func (s *Store) queue(name string) *queue {
 
 // forgetIfIdle drops a queue of which there is nothing to tell.
 func (s *Store) forgetIfIdle(q *queue) {
-	if q.jobs == 0 && !q.paused {
+	if q.jobs == 0 && !q.paused && q.policy.Version == 0 {
 		delete(s.queues, q.name)
 	}
 }

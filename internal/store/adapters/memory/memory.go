@@ -19,12 +19,12 @@ import (
 )
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.Transactor  = (*Store)(nil)
-	_ store.Notifier    = (*Store)(nil)
-	_ store.QueueKeeper = (*Store)(nil)
-	_ store.Registry    = (*Store)(nil)
-	_ store.Fencer      = (*Store)(nil)
+	_ store.Store        = (*Store)(nil)
+	_ store.Transactor   = (*Store)(nil)
+	_ store.Notifier     = (*Store)(nil)
+	_ store.PolicyKeeper = (*Store)(nil)
+	_ store.Registry     = (*Store)(nil)
+	_ store.Fencer       = (*Store)(nil)
 )
 
 // Options are what a store can be told.

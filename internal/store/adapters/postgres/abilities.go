@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 
@@ -60,10 +61,13 @@ func (t *txn) queues() ([]store.Queue, error) {
 			SELECT queue FROM {schema}.jobs WHERE state = 'in_flight'
 			UNION
 			SELECT name FROM {schema}.queues WHERE paused
+			UNION
+			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead) IS NOT NULL
 		)
-		SELECT names.name, coalesce(queues.paused, FALSE)
+		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, version
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
+		LEFT JOIN {schema}.policies ON policies.name = names.name
 		ORDER BY names.name`)
 }
 
@@ -82,6 +86,60 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 		return struct{}{}, err
 	})
 	return err
+}
+
+// Policy is part of the contract.
+func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	return read(ctx, s, store.CheckQueue(queue), func(t *txn) (store.Policy, error) { return t.policy(queue) })
+}
+
+// SetPolicy is part of the contract.
+func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	refused := cmp.Or(store.CheckQueue(queue), p.Check())
+	return write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
+}
+
+func (t *txn) policy(queue string) (store.Policy, error) {
+	return sqlkit.Policy(t.each, `
+		SELECT retain_succeeded, retain_cancelled, retain_dead, version
+		FROM {schema}.policies
+		WHERE name = $1`,
+		queue)
+}
+
+// setPolicy makes the row first, so that there is one to lock: whoever sets the same policy waits for it. A refusal takes the
+// row back.
+func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
+	_, err := t.exec(`
+		INSERT INTO {schema}.policies (name, version)
+		VALUES ($1, 0)
+		ON CONFLICT (name) DO NOTHING`,
+		queue)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	current, err := sqlkit.Policy(t.each, `
+		SELECT retain_succeeded, retain_cancelled, retain_dead, version
+		FROM {schema}.policies
+		WHERE name = $1
+		FOR UPDATE`,
+		queue)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	next, err := current.Replace(p)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	_, err = t.exec(`
+		UPDATE {schema}.policies
+		SET retain_succeeded = $2,
+			retain_cancelled = $3,
+			retain_dead = $4,
+			version = $5
+		WHERE name = $1`,
+		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead), next.Version)
+	return next, err
 }
 
 // Beat is part of the contract.

@@ -84,6 +84,8 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, s.SetPaused(t.Context(), "q", true))
+	_, err = s.SetPolicy(t.Context(), "q", store.Policy{RetainDead: time.Hour})
+	require.NoError(t, err)
 	require.NoError(t, s.Beat(t.Context(), store.Worker{Name: "w", StaleAfter: time.Minute}))
 	_, err = s.Fence(t.Context(), store.FenceRequest{})
 	require.NoError(t, err)

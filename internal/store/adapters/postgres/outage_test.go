@@ -209,6 +209,8 @@ func everyCallSaysSo(t *testing.T, c *pgtest.Cluster) {
 		{"Delete", func() error { _, err := s.Delete(ctx, one, 1); return err }},
 		{"Queues", func() error { _, err := s.Queues(ctx); return err }},
 		{"SetPaused", func() error { return s.SetPaused(ctx, "other", false) }},
+		{"Policy", func() error { _, err := s.Policy(ctx, "other"); return err }},
+		{"SetPolicy", func() error { _, err := s.SetPolicy(ctx, "other", store.Policy{RetainDead: time.Hour}); return err }},
 		{"Beat", func() error {
 			return s.Beat(ctx, store.Worker{Name: "w", Host: "h", Slots: 1, StaleAfter: time.Minute})
 		}},

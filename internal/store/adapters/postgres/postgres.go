@@ -31,7 +31,7 @@ var (
 	_ store.Store          = (*Store)(nil)
 	_ store.Transactor     = (*Store)(nil)
 	_ store.Notifier       = (*Store)(nil)
-	_ store.QueueKeeper    = (*Store)(nil)
+	_ store.PolicyKeeper   = (*Store)(nil)
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.Examiner       = (*Store)(nil)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -35,6 +36,42 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 		path = wire.PathPause
 	}
 	return tell(ctx, s, call{method: http.MethodPost, path: fmt.Sprintf(path, segment(queue))})
+}
+
+// Policy is part of the contract.
+func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	if err := s.admit(ctx, store.CheckQueue(queue)); err != nil {
+		return store.Policy{}, err
+	}
+	path := fmt.Sprintf(wire.PathPolicy, segment(queue))
+	return s.policy(ctx, call{method: http.MethodGet, path: path, reads: true, most: mostWords}, 0)
+}
+
+// SetPolicy is part of the contract.
+func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	if err := s.admit(ctx, cmp.Or(store.CheckQueue(queue), p.Check())); err != nil {
+		return store.Policy{}, err
+	}
+	c, err := post(fmt.Sprintf(wire.PathPolicy, segment(queue)), wire.PolicyOf(p), mostWords)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	c.method = http.MethodPut
+	return s.policy(ctx, c, 1)
+}
+
+// policy makes a call that is answered by a policy, at least of this version.
+func (s *Store) policy(ctx context.Context, c call, least int64) (store.Policy, error) {
+	answer, err := ask(ctx, s, c, func(p wire.Policy) error {
+		if p.Version < least {
+			return fmt.Errorf("a policy of version %d", p.Version)
+		}
+		return p.Store().Check()
+	})
+	if err != nil {
+		return store.Policy{}, err
+	}
+	return answer.Store(), nil
 }
 
 // Beat is part of the contract.

@@ -67,8 +67,8 @@ func wasCut(err error) bool {
 // said says that the error is in the words of the contract.
 func said(err error) bool {
 	for _, ours := range []error{
-		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrUnavailable, store.ErrInDoubt,
-		errors.ErrUnsupported,
+		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrUnavailable,
+		store.ErrInDoubt, errors.ErrUnsupported,
 	} {
 		if errors.Is(err, ours) {
 			return true

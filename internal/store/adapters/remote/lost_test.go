@@ -182,6 +182,10 @@ func TestRefusedConnection(t *testing.T) {
 		"FetchAndClaim":  func(ctx context.Context, s *Store) error { _, err := s.FetchAndClaim(ctx, claimOf(1)); return err },
 		"without a body": func(ctx context.Context, s *Store) error { return s.SetPaused(ctx, "q", true) },
 		"a pause":        func(ctx context.Context, s *Store) error { return s.SetPaused(ctx, "q", true) },
+		"a policy": func(ctx context.Context, s *Store) error {
+			_, err := s.SetPolicy(ctx, "q", store.Policy{})
+			return err
+		},
 		"a beat":         func(ctx context.Context, s *Store) error { return s.Beat(ctx, store.Worker{Name: "w"}) },
 		"a subscription": func(ctx context.Context, s *Store) error { _, err := s.Subscribe(ctx, nil); return err },
 		"a bulk": func(ctx context.Context, s *Store) error {

@@ -124,7 +124,12 @@ func TestBasePath(t *testing.T) {
 			require.NoError(t, s.Beat(t.Context(), store.Worker{Name: name, StaleAfter: time.Minute}), "%q", name)
 			queues, err := s.Queues(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, []store.Queue{{Name: name, Paused: true}}, queues)
+			assert.Equal(t, []store.Queue{{Name: name, Paused: true, Policy: policyOf(t, s, name, 0)}}, queues)
+			set, err := s.SetPolicy(t.Context(), name, policyOf(t, s, name, time.Hour))
+			require.NoError(t, err, "%q", name)
+			assert.Equal(t, set, policyOf(t, s, name, time.Hour), "%q", name)
+			_, err = s.SetPolicy(t.Context(), name, policyOf(t, s, name, 0))
+			require.NoError(t, err, "%q", name)
 			require.NoError(t, s.SetPaused(t.Context(), name, false), "%q", name)
 			queues, err = s.Queues(t.Context())
 			require.NoError(t, err)
@@ -134,6 +139,15 @@ func TestBasePath(t *testing.T) {
 	}
 	server.CloseClientConnections()
 	server.Client().CloseIdleConnections()
+}
+
+// policyOf is the policy of the queue, but for how long dead jobs are kept.
+func policyOf(t *testing.T, s *Store, queue string, dead time.Duration) store.Policy {
+	t.Helper()
+	p, err := s.Policy(t.Context(), queue)
+	require.NoError(t, err)
+	p.RetainDead = dead
+	return p
 }
 
 // TestTokenTravelsInTheHeaderOnly, and in the open only with a warning.
@@ -167,7 +181,10 @@ func TestMissingAbilities(t *testing.T) {
 	_, workers := s.Workers(t.Context())
 	_, wakeups := s.Subscribe(t.Context(), nil)
 	_, fenced := s.Fence(t.Context(), store.FenceRequest{})
+	_, policy := s.Policy(t.Context(), "q")
+	_, setPolicy := s.SetPolicy(t.Context(), "q", store.Policy{})
 	for what, err := range map[string]error{
+		"Policy": policy, "SetPolicy": setPolicy,
 		"Queues": queues, "Workers": workers, "Subscribe": wakeups, "SetPaused": s.SetPaused(t.Context(), "q", true),
 		"Beat": s.Beat(t.Context(), store.Worker{Name: "w"}), "Fence": fenced,
 	} {

@@ -25,11 +25,11 @@ import (
 )
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.Notifier    = (*Store)(nil)
-	_ store.QueueKeeper = (*Store)(nil)
-	_ store.Registry    = (*Store)(nil)
-	_ store.Fencer      = (*Store)(nil)
+	_ store.Store        = (*Store)(nil)
+	_ store.Notifier     = (*Store)(nil)
+	_ store.PolicyKeeper = (*Store)(nil)
+	_ store.Registry     = (*Store)(nil)
+	_ store.Fencer       = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a jq server.

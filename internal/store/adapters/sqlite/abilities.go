@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 
@@ -60,10 +61,13 @@ func (t *txn) queues() ([]store.Queue, error) {
 			SELECT queue FROM jobs INDEXED BY jobs_leased WHERE state = 'in_flight'
 			UNION
 			SELECT name FROM queues WHERE paused
+			UNION
+			SELECT name FROM policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead) IS NOT NULL
 		)
-		SELECT names.name, coalesce(queues.paused, FALSE)
+		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, version
 		FROM names
 		LEFT JOIN queues ON queues.name = names.name
+		LEFT JOIN policies ON policies.name = names.name
 		ORDER BY names.name`)
 }
 
@@ -80,6 +84,41 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 		return struct{}{}, err
 	})
 	return err
+}
+
+// Policy is part of the contract.
+func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	return read(ctx, s, store.CheckQueue(queue), func(t *txn) (store.Policy, error) { return t.policy(queue) })
+}
+
+// SetPolicy is part of the contract.
+func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	refused := cmp.Or(store.CheckQueue(queue), p.Check())
+	return write(ctx, s, refused, load{}, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
+}
+
+func (t *txn) policy(queue string) (store.Policy, error) {
+	return sqlkit.Policy(t.each, `
+		SELECT retain_succeeded, retain_cancelled, retain_dead, version
+		FROM policies
+		WHERE name = ?`,
+		queue)
+}
+
+func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
+	current, err := t.policy(queue)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	next, err := current.Replace(p)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	_, err = t.exec(`
+		INSERT OR REPLACE INTO policies (name, retain_succeeded, retain_cancelled, retain_dead, version)
+		VALUES (?, ?, ?, ?, ?)`,
+		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead), next.Version)
+	return next, err
 }
 
 // Beat is part of the contract.

@@ -1,0 +1,302 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var policyCases = []Case{
+	{"Policy/NeverSetIsVersionZero", []int{61}, "Where none was ever set, it sets nothing and its version is 0.", policyNeverSetIsVersionZero},
+	{"Policy/SetAsAWhole", []int{61}, "SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with the next version.", policySetAsAWhole},
+	{"Policy/IsOfItsQueue", []int{61}, "Policy returns the policy of the queue.", policyIsOfItsQueue},
+	{"Policy/OtherVersionIsConflict", []int{61}, "The version of p is that of the policy to replace: 0 where none was ever set. If another one stands there, the error is ErrConflict and nothing changed.", policyOtherVersionIsConflict},
+	{"Policy/OneOfManyAtOnceIsSet", []int{61}, "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
+	{"Policy/OutlivesItsJobs", []int{61}, "A policy can be set before its queue has a job, and stays when the last one is gone.", policyOutlivesItsJobs},
+	{"Policy/VersionsNeverBeginAgain", []int{61}, "Versions never begin again, also where a policy sets nothing any more.", policyVersionsNeverBeginAgain},
+	{"Policy/RepeatIsSafe", []int{61, 71}, "To repeat a SetPolicy is safe: it answers the same and changes nothing, or is ErrConflict if others have set the policy since.", policyRepeatIsSafe},
+	{"Policy/ListedWithItsQueue", []int{61}, "Each comes with its policy.", policyListedWithItsQueue},
+	{"Policy/ChangesNoJob", []int{61}, "It changes no job: servers read from the policies for how long finished jobs are kept, and delete the others.", policyChangesNoJob},
+	{"Policy/FenceLeavesIt", []int{61, 70}, "Nothing else changes: a lease in force goes on being good, and how a lease was ended is remembered.", policyFenceLeavesIt},
+	{"Policy/RetentionsHaveLimits", []int{3, 61}, "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
+	{"Policy/DurationsAreTruncated", []int{61}, "times and durations that come in are truncated to it", policyDurationsAreTruncated},
+	{"Policy/NamesHaveLimits", []int{3}, "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", policyNamesHaveLimits},
+	{"Policy/EndedContextAppliesNothing", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", policyEndedContextAppliesNothing},
+	{"Policy/ClosedStoreSaysSo", []int{71}, "Every later call is ErrClosed.", policyClosedStoreSaysSo},
+}
+
+func (c *C) policyKeeper() store.PolicyKeeper {
+	keeper, ok := c.Store.(store.PolicyKeeper)
+	if !ok {
+		c.Fatalf("the store is no PolicyKeeper: exclude the case with a reason")
+	}
+	return keeper
+}
+
+func (c *C) policy(name string) store.Policy {
+	p, err := c.policyKeeper().Policy(c.Ctx, name)
+	c.OK(err, "Policy %q", name)
+	return p
+}
+
+// setPolicy sets a policy that can be set, and finds that it stands there.
+func (c *C) setPolicy(name string, p store.Policy) store.Policy {
+	got, err := c.policyKeeper().SetPolicy(c.Ctx, name, p)
+	c.OK(err, "SetPolicy %q %+v", name, p)
+	p.Version++
+	c.Equal(got, p, "the answer to SetPolicy %q", name)
+	c.Equal(c.policy(name), p, "the policy of %q", name)
+	return got
+}
+
+// refusesPolicy finds that a policy is refused, and that the one that stands there stays.
+func (c *C) refusesPolicy(name string, p store.Policy, want error) {
+	before := c.policy(name)
+	_, err := c.policyKeeper().SetPolicy(c.Ctx, name, p)
+	c.ErrorIs(err, want, "SetPolicy %q %+v", name, p)
+	c.Equal(c.policy(name), before, "the policy of %q after %+v was refused", name, p)
+}
+
+// aPolicy sets everything that a policy can set.
+var aPolicy = store.Policy{
+	RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution,
+}
+
+func policyNeverSetIsVersionZero(c *C) {
+	c.Equal(c.policy(queue), store.Policy{}, "the policy of a queue that is not there")
+	c.EnqueueOne()
+	c.Equal(c.policy(queue), store.Policy{}, "the policy of a queue with a job")
+	c.setPaused(queue, true)
+	c.Equal(c.policy(queue), store.Policy{}, "the policy of a paused queue")
+}
+
+func policySetAsAWhole(c *C) {
+	version := int64(0)
+	for _, p := range []store.Policy{
+		aPolicy,
+		{RetainCancelled: 2 * time.Hour},
+		{RetainSucceeded: store.KeepForEver, RetainCancelled: store.KeepForEver, RetainDead: store.KeepForEver},
+		{RetainDead: time.Hour},
+		{},
+		aPolicy,
+	} {
+		p.Version = version
+		version = c.setPolicy(queue, p).Version
+	}
+	c.Equal(version, int64(6), "the version after six changes")
+}
+
+func policyIsOfItsQueue(c *C) {
+	want := map[string]store.Policy{}
+	for i, name := range trickyNames {
+		if i%2 == 0 {
+			want[name] = c.setPolicy(name, store.Policy{RetainSucceeded: time.Duration(i+1) * time.Hour})
+		}
+	}
+	for _, name := range trickyNames {
+		c.Equal(c.policy(name), want[name], "the policy of %q", name)
+	}
+}
+
+func policyOtherVersionIsConflict(c *C) {
+	other := aPolicy
+	for _, version := range []int64{1, 2, 1 << 40} {
+		other.Version = version
+		c.refusesPolicy(queue, other, store.ErrConflict)
+	}
+	c.Equal(c.queues(), []store.Queue{}, "queues after refusals")
+	first := c.setPolicy(queue, store.Policy{RetainDead: time.Hour})
+	second := c.setPolicy(queue, store.Policy{RetainDead: 2 * time.Hour, Version: first.Version})
+	for _, version := range []int64{0, first.Version, second.Version + 1} {
+		other.Version = version
+		c.refusesPolicy(queue, other, store.ErrConflict)
+	}
+	other.Version = second.Version
+	c.setPolicy(queue, other)
+}
+
+// Whoever is told that the policy was set must find it there, and nobody else may have been told so.
+func policyOneOfManyAtOnceIsSet(c *C) {
+	keeper := c.policyKeeper()
+	for version := range int64(20) {
+		var set atomic.Int64
+		var told atomic.Pointer[store.Policy]
+		c.Parallel(4, func(i int) {
+			got, err := keeper.SetPolicy(c.Ctx, queue, store.Policy{RetainDead: time.Duration(i+1) * time.Hour, Version: version})
+			switch {
+			case err == nil:
+				set.Add(1)
+				told.Store(&got)
+			case !errors.Is(err, store.ErrConflict):
+				c.Errorf("SetPolicy: %v", err)
+			}
+		})
+		if set.Load() != 1 {
+			c.Fatalf("%d callers of 4 were told that they had replaced version %d, want 1", set.Load(), version)
+		}
+		c.Equal(c.policy(queue), *told.Load(), "the policy that stands after version %d", version)
+	}
+}
+
+func policyOutlivesItsJobs(c *C) {
+	p := c.setPolicy(queue, aPolicy)
+	c.Equal(c.queues(), []store.Queue{{Name: queue, Policy: p}}, "queues, with a policy and no job")
+	for range 2 {
+		id := c.JobIn(store.Dead).ID
+		c.Delete(id)
+		c.setPaused(queue, true)
+		c.setPaused(queue, false)
+		c.Equal(c.policy(queue), p, "the policy when the last job is gone, and a pause is over")
+	}
+}
+
+func policyVersionsNeverBeginAgain(c *C) {
+	first := c.setPolicy(queue, aPolicy)
+	nothing := c.setPolicy(queue, store.Policy{Version: first.Version})
+	c.Equal(c.queues(), []store.Queue{}, "queues, with a policy that sets nothing any more")
+	c.Delete(c.JobIn(store.Dead).ID)
+	c.setPaused(queue, true)
+	c.setPaused(queue, false)
+	c.Equal(c.policy(queue), nothing, "a policy that sets nothing any more")
+	c.refusesPolicy(queue, aPolicy, store.ErrConflict)
+	other := aPolicy
+	other.Version = nothing.Version
+	c.Equal(c.setPolicy(queue, other).Version, int64(3), "the version of the policy that is set next")
+}
+
+func policyRepeatIsSafe(c *C) {
+	keeper := c.policyKeeper()
+	again := func(p, want store.Policy) {
+		got, err := keeper.SetPolicy(c.Ctx, queue, p)
+		c.OK(err, "SetPolicy %+v once more", p)
+		c.Equal(got, want, "the answer to SetPolicy %+v once more", p)
+		c.Equal(c.policy(queue), want, "the policy after SetPolicy %+v once more", p)
+	}
+	first := c.setPolicy(queue, aPolicy)
+	again(aPolicy, first)
+	again(aPolicy, first)
+	request := store.Policy{RetainDead: store.KeepForEver, Version: first.Version}
+	second := c.setPolicy(queue, request)
+	again(request, second)
+	c.refusesPolicy(queue, aPolicy, store.ErrConflict)
+
+	third := c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: second.Version})
+	c.refusesPolicy(queue, request, store.ErrConflict)
+	back := c.setPolicy(queue, store.Policy{RetainDead: store.KeepForEver, Version: third.Version})
+	c.refusesPolicy(queue, request, store.ErrConflict)
+	c.Equal(c.policy(queue), back, "the policy after a repeat came too late")
+}
+
+func policyListedWithItsQueue(c *C) {
+	set := c.setPolicy("a", store.Policy{RetainSucceeded: store.KeepForEver})
+	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "b" }))
+	both := c.setPolicy("c", aPolicy)
+	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "c" }))
+	c.setPaused("c", true)
+	c.setPaused("d", true)
+	unset := c.setPolicy("d", store.Policy{Version: c.setPolicy("d", aPolicy).Version})
+	c.setPolicy("e", store.Policy{})
+	c.Equal(c.queues(), []store.Queue{
+		{Name: "a", Policy: set}, {Name: "b"}, {Name: "c", Paused: true, Policy: both}, {Name: "d", Paused: true, Policy: unset},
+	}, "queues")
+	for _, one := range []store.Policy{{RetainSucceeded: time.Hour}, {RetainCancelled: time.Hour}, {RetainDead: time.Hour}} {
+		one.Version = c.policy("f").Version
+		p := c.setPolicy("f", one)
+		list := c.queues()
+		c.Equal(list[len(list)-1], store.Queue{Name: "f", Policy: p}, "the queue that has only a policy")
+	}
+}
+
+// What a policy lets go stays until somebody deletes it, and everything else goes on as if there were none.
+func policyChangesNoJob(c *C) {
+	for _, phase := range terminalPhases {
+		c.JobIn(phase)
+	}
+	c.Advance(365 * 24 * time.Hour)
+	c.changesNothing("a policy that lets every finished job go", func() {
+		c.setPolicy(queue, store.Policy{RetainSucceeded: time.Hour, RetainCancelled: time.Hour, RetainDead: time.Hour})
+		c.policy(queue)
+		c.queues()
+	})
+	id := c.EnqueueOne()
+	held := c.Claim(10)
+	c.Equal(ids(held), []int64{id}, "claimed from a queue with a policy")
+	c.Equal(c.Ack(held[0].Lease()).Status, store.StatusOK, "Ack in a queue with a policy")
+	c.Equal(len(c.All()), len(terminalPhases)+1, "jobs at last")
+}
+
+func policyFenceLeavesIt(c *C) {
+	p := c.setPolicy(queue, aPolicy)
+	c.fence(store.FenceRequest{})
+	c.fence(store.FenceRequest{EndLeases: true})
+	c.Equal(c.policy(queue), p, "the policy after two Fences")
+}
+
+func policyRetentionsHaveLimits(c *C) {
+	fields := map[string]func(p *store.Policy) *time.Duration{
+		"retain_succeeded": func(p *store.Policy) *time.Duration { return &p.RetainSucceeded },
+		"retain_cancelled": func(p *store.Policy) *time.Duration { return &p.RetainCancelled },
+		"retain_dead":      func(p *store.Policy) *time.Duration { return &p.RetainDead },
+	}
+	for name, field := range fields {
+		for _, d := range []time.Duration{1, time.Hour - 1, store.MaxDuration + 1, -1, store.KeepForEver + 1, store.KeepForEver - 1, -time.Hour} {
+			var p store.Policy
+			*field(&p) = d
+			c.refusesPolicy(queue, p, store.ErrInvalid)
+			_, err := c.policyKeeper().SetPolicy(c.Ctx, queue, p)
+			invalid, ok := errors.AsType[*store.InvalidError](err)
+			c.True(ok && invalid.Field == name && invalid.Item < 0, "a %s of %v is refused by its name: got %v", name, d, err)
+		}
+		for _, d := range []time.Duration{time.Hour, store.MaxDuration, store.KeepForEver, 0} {
+			p := store.Policy{Version: c.policy(queue).Version}
+			*field(&p) = d
+			c.setPolicy(queue, p)
+		}
+	}
+	c.refusesPolicy(queue, store.Policy{Version: -1}, store.ErrInvalid)
+}
+
+func policyDurationsAreTruncated(c *C) {
+	request := store.Policy{RetainSucceeded: time.Hour + 999, RetainCancelled: 2*time.Hour + 1999, RetainDead: 3*time.Hour + 1}
+	want := store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2*time.Hour + store.Resolution, RetainDead: 3 * time.Hour, Version: 1}
+	for range 2 { // the second is a repeat
+		got, err := c.policyKeeper().SetPolicy(c.Ctx, queue, request)
+		c.OK(err, "SetPolicy %+v", request)
+		c.Equal(got, want, "the answer to SetPolicy")
+		c.Equal(c.policy(queue), want, "the policy")
+	}
+}
+
+func policyNamesHaveLimits(c *C) {
+	keeper := c.policyKeeper()
+	for _, name := range []string{"", strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
+		_, err := keeper.Policy(c.Ctx, name)
+		c.ErrorIs(err, store.ErrInvalid, "the policy of %q", name)
+		_, err = keeper.SetPolicy(c.Ctx, name, aPolicy)
+		c.ErrorIs(err, store.ErrInvalid, "setting the policy of %q", name)
+	}
+	c.Equal(c.queues(), []store.Queue{}, "queues after refused names")
+	c.setPolicy(strings.Repeat("x", store.MaxNameBytes), aPolicy)
+}
+
+func policyEndedContextAppliesNothing(c *C) {
+	keeper := c.policyKeeper()
+	c.endedContexts(map[string]func(context.Context) error{
+		"Policy":    func(ctx context.Context) error { _, err := keeper.Policy(ctx, queue); return err },
+		"SetPolicy": func(ctx context.Context) error { _, err := keeper.SetPolicy(ctx, queue, aPolicy); return err },
+	})
+	c.Equal(c.policy(queue), store.Policy{}, "the policy afterwards")
+}
+
+func policyClosedStoreSaysSo(c *C) {
+	keeper := c.policyKeeper()
+	c.OK(c.Store.Close(), "Close")
+	_, err := keeper.Policy(c.Ctx, queue)
+	c.ErrorIs(err, store.ErrClosed, "Policy")
+	_, err = keeper.SetPolicy(c.Ctx, queue, aPolicy)
+	c.ErrorIs(err, store.ErrClosed, "SetPolicy")
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// A Policy is the settings of one queue. A field that is zero is not set: the default goes for it. Compare two of them with ==.
+type Policy struct {
+	RetainSucceeded time.Duration // how long succeeded jobs are kept; by default DefaultRetainSucceeded
+	RetainCancelled time.Duration // how long cancelled jobs are kept; by default DefaultRetainCancelled
+	RetainDead      time.Duration // how long dead jobs are kept; by default DefaultRetainDead
+
+	Version int64 // 0 where the policy was never set; grows by one with each change
+}
+
+// KeepForEver is a retention: such jobs stay until somebody deletes them. It is a whole number of Resolution, so that a store
+// can keep it like any other duration.
+const KeepForEver = -Resolution
+
+// The retentions of a queue whose policy does not set them, and the shortest that one can set.
+const (
+	DefaultRetainSucceeded = 24 * time.Hour
+	DefaultRetainCancelled = 7 * 24 * time.Hour
+	DefaultRetainDead      = KeepForEver
+
+	MinRetention = time.Hour
+)
+
+// Sets says that the policy sets something. Its version is no setting.
+func (p Policy) Sets() bool { return p != Policy{Version: p.Version} }
+
+// Retention is how long jobs of a terminal state are kept, by the policy or by default. Other jobs are kept for ever.
+func (p Policy) Retention(state State) time.Duration {
+	switch state {
+	case Succeeded:
+		return cmp.Or(p.RetainSucceeded, DefaultRetainSucceeded)
+	case Cancelled:
+		return cmp.Or(p.RetainCancelled, DefaultRetainCancelled)
+	case Dead:
+		return cmp.Or(p.RetainDead, DefaultRetainDead)
+	default:
+		return KeepForEver
+	}
+}
+
+// Check says what is wrong with the policy, as an [*InvalidError].
+func (p Policy) Check() error {
+	if p.Version < 0 {
+		return refuse("version", "must be that of the policy to replace, or 0 where none was set")
+	}
+	return asError(firstError(
+		checkRetention("retain_succeeded", p.RetainSucceeded),
+		checkRetention("retain_cancelled", p.RetainCancelled),
+		checkRetention("retain_dead", p.RetainDead),
+	))
+}
+
+func checkRetention(field string, d time.Duration) *InvalidError {
+	if d != 0 && d != KeepForEver && (d < MinRetention || d > MaxDuration) {
+		return refuse(field, fmt.Sprintf("must be %v to %v, or for ever", MinRetention, MaxDuration))
+	}
+	return nil
+}
+
+// Replace is what SetPolicy does where current stands: it returns the policy that stands afterwards, or ErrConflict. The policy
+// by has been checked.
+func (current Policy) Replace(by Policy) (Policy, error) {
+	next := Policy{
+		RetainSucceeded: by.RetainSucceeded.Truncate(Resolution),
+		RetainCancelled: by.RetainCancelled.Truncate(Resolution),
+		RetainDead:      by.RetainDead.Truncate(Resolution),
+		Version:         by.Version + 1,
+	}
+	if current.Version != by.Version && current != next { // unless it is a repeat
+		return Policy{}, fmt.Errorf("%w: its version is %d, not %d", ErrConflict, current.Version, by.Version)
+	}
+	return next, nil
+}
