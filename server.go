@@ -69,13 +69,9 @@ type ServerOptions struct {
 	// RecoverLimit is how many are recovered by one call; a full one is followed by the next. Default: 100.
 	RecoverLimit int
 
-	// RetainSucceeded is how long succeeded jobs are kept. Default: 24 hours. Negative: for ever.
-	RetainSucceeded time.Duration
-	// RetainCancelled is how long cancelled jobs are kept. Default: 7 days. Negative: for ever.
-	RetainCancelled time.Duration
-	// RetainDead is how long dead jobs are kept. Default: for ever.
-	RetainDead time.Duration
-	// RetainEvery is the time between deletions. Default: 1 minute.
+	// RetainEvery is the time between deletions of finished jobs. For how long they are kept is the policy of their queue in
+	// the store, which all servers go by: set it by [Client.SetPolicy]. Default: 1 minute. Negative: never, which leaves
+	// deletion to other servers.
 	RetainEvery time.Duration
 
 	// DrainFor is how long Stop waits for handlers before it tells them to stop. Default: 30 seconds.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,11 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/retention"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
-
-// leastAge keeps what was finished just now for those who still want to look at it.
-const leastAge = time.Hour
 
 func (a *app) prune() *cobra.Command {
 	var succeeded, cancelled, dead time.Duration
@@ -21,52 +21,52 @@ func (a *app) prune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "remove jobs that finished long ago",
-		Long: "Remove jobs that finished so long ago, with their history, in small batches that hold up nobody. 0 keeps them for\n" +
-			"ever. What is younger than an hour is not for prune but for jobs rm.",
+		Long: "Remove jobs that finished so long ago, with their history, in small batches that hold up nobody. How long ago is the policy\n" +
+			"of their queue, see queues set, unless a flag says it for all queues; 0 keeps them for ever. What is younger than an hour\n" +
+			"is not for prune but for jobs rm.",
 		Args:    takesNone(),
-		Example: "  SELF prune --dead 720h",
+		Example: "  SELF prune\n  SELF prune --dead 720h",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.DurationVar(&succeeded, "succeeded", 24*time.Hour, "the age of jobs that have succeeded")
-	f.DurationVar(&cancelled, "cancelled", 7*24*time.Hour, "the age of cancelled jobs")
-	f.DurationVar(&dead, "dead", 0, "the age of dead jobs; 0 keeps them")
+	f.DurationVar(&succeeded, "succeeded", 0, "the age of jobs that have succeeded, in place of the policies; 0 keeps them")
+	f.DurationVar(&cancelled, "cancelled", 0, "the age of cancelled jobs, likewise")
+	f.DurationVar(&dead, "dead", 0, "the age of dead jobs, likewise")
 	f.BoolVar(&asJSON, "json", false, "as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		policies := []*policy{
-			{state: jq.Succeeded, age: succeeded}, {state: jq.Cancelled, age: cancelled}, {state: jq.Dead, age: dead},
-		}
-		for _, p := range policies {
+		states := []*pruned{{state: jq.Succeeded, age: succeeded}, {state: jq.Cancelled, age: cancelled}, {state: jq.Dead, age: dead}}
+		for _, p := range states {
+			p.flagged = f.Changed(string(p.state))
 			if err := p.check(); err != nil {
 				return err
 			}
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			for _, p := range policies {
-				if err := a.removeOld(cmd.Context(), s, p); err != nil {
-					return fmt.Errorf("%w; before that, %s", err, removedIn(policies))
-				}
+			if all, err := a.removeOld(cmd.Context(), s, states); err != nil {
+				return fmt.Errorf("%w; before that, %s removed", err, plural(all))
 			}
 			if asJSON {
-				return wire.Encode(a.out, removedJSON(policies))
+				return wire.Encode(a.out, removedJSON(states))
 			}
-			_, err := fmt.Fprintln(a.out, removedIn(policies))
+			_, err := fmt.Fprintln(a.out, removedIn(states))
 			return err
 		})
 	}
 	return cmd
 }
 
-// A policy is how long finished jobs of one state are kept, and how many were not.
-type policy struct {
+// A pruned is what becomes of the finished jobs of one state.
+type pruned struct {
 	state   jq.State
-	age     time.Duration
+	flagged bool          // a flag says for how long they are kept
+	age     time.Duration // by the flag; 0 for ever
+	let     bool          // some of them are not kept for ever
 	removed int64
 }
 
-func (p *policy) check() error {
-	if p.age != 0 && p.age < leastAge {
-		return misuse("--%s must be %v at least, or 0 to keep them", p.state, leastAge)
+func (p *pruned) check() error {
+	if p.age != 0 && p.age < contract.MinRetention {
+		return misuse("--%s must be %v at least, or 0 to keep them", p.state, contract.MinRetention)
 	}
 	if err := (jq.Filter{FinishedFor: p.age}).Check(); err != nil {
 		return misuse("--%s: %w", p.state, flawOf(err))
@@ -74,46 +74,70 @@ func (p *policy) check() error {
 	return nil
 }
 
-func (a *app) removeOld(ctx context.Context, s jq.Store, p *policy) error {
-	if p.age == 0 {
-		return nil
-	}
-	const batch = 500
-	filter := jq.Filter{States: []jq.State{p.state}, FinishedFor: p.age}
-	_, whole, _, err := matching(ctx, s, removing(), filter)
-	if err != nil {
-		return err
+// removeOld deletes as servers do, but that flags stand in for the policies.
+func (a *app) removeOld(ctx context.Context, s jq.Store, states []*pruned) (all int64, err error) {
+	of := map[jq.State]*pruned{}
+	for _, p := range states {
+		of[p.state] = p
 	}
 	bar := a.progress()
 	defer bar.end()
-	for {
-		removed, err := s.Delete(ctx, filter, batch)
-		if err != nil {
-			return err
-		}
-		p.removed += int64(len(removed))
-		if len(removed) < batch {
-			return nil
-		}
-		filter.After = removed[batch-1].ID // a database may still have to walk over what is removed
-		bar.show(p.removed, whole, "%d of %d %s jobs removed", p.removed, whole, p.state)
-	}
+	err = retention.Run(retention.Calls{
+		List: func() ([]jq.Queue, error) { return policies(ctx, s, states) },
+		Delete: func(p retention.Pruning, filter jq.Filter, limit int) ([]jq.Outcome, error) {
+			removed, err := s.Delete(ctx, filter, limit)
+			n := int64(len(removed))
+			all += n
+			of[p.State].removed += n
+			bar.show(0, 0, "%s removed", plural(all))
+			return removed, err
+		},
+	})
+	return all, err
 }
 
-func removedIn(policies []*policy) string {
-	parts := make([]string, len(policies))
-	for i, p := range policies {
+// policies are the queues with their policies, in which the flags stand.
+func policies(ctx context.Context, s jq.Store, states []*pruned) ([]jq.Queue, error) {
+	queues, err := jq.NewClient(s, nil).Queues(ctx)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	if len(queues) == 0 {
+		queues = []jq.Queue{{}} // which stands for all, where the store can not tell
+	}
+	for i := range queues {
+		p := &queues[i].Policy
+		fields := map[jq.State]*time.Duration{
+			jq.Succeeded: &p.RetainSucceeded, jq.Cancelled: &p.RetainCancelled, jq.Dead: &p.RetainDead,
+		}
+		for _, state := range states {
+			switch {
+			case !state.flagged:
+			case state.age == 0:
+				*fields[state.state] = jq.KeepForEver
+			default:
+				*fields[state.state] = state.age
+			}
+			state.let = state.let || p.Retention(state.state) != jq.KeepForEver
+		}
+	}
+	return queues, nil
+}
+
+func removedIn(states []*pruned) string {
+	parts := make([]string, len(states))
+	for i, p := range states {
 		parts[i] = fmt.Sprintf("%d %s", p.removed, p.state)
-		if p.age == 0 {
+		if !p.let {
 			parts[i] += " (kept for ever)"
 		}
 	}
 	return "removed " + strings.Join(parts, ", ")
 }
 
-func removedJSON(policies []*policy) map[string]map[jq.State]int64 {
+func removedJSON(states []*pruned) map[string]map[jq.State]int64 {
 	removed := map[jq.State]int64{}
-	for _, p := range policies {
+	for _, p := range states {
 		removed[p.state] = p.removed
 	}
 	return map[string]map[jq.State]int64{"removed": removed}

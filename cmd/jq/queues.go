@@ -12,15 +12,15 @@ import (
 )
 
 func (a *app) queues() *cobra.Command {
-	return a.group("queues", "list, pause and resume queues",
-		a.queuesLs(),
+	return a.group("queues", "list, pause and resume queues, and set their policies",
+		a.queuesLs(), a.queuesSet(),
 		a.setPaused("pause", "let nothing more be claimed from queues; what runs goes on", "paused", true),
 		a.setPaused("resume", "end the pause of queues", "resumed", false))
 }
 
 func (a *app) queuesLs() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "ls", Short: "list the queues that have a job or are paused", Args: takesNone()}
+	cmd := &cobra.Command{Use: "ls", Short: "list the queues that have a job, are paused, or have a policy", Args: takesNone()}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
@@ -44,7 +44,7 @@ func (a *app) queuesLs() *cobra.Command {
 
 func (a *app) tableOfQueues(queues []jq.Queue, counts jq.Counts) error {
 	if len(queues) == 0 {
-		_, err := fmt.Fprintln(a.out, "no queue has a job, or is paused")
+		_, err := fmt.Fprintln(a.out, "no queue has a job, is paused, or has a policy")
 		return err
 	}
 	of := map[string]jq.QueueCount{}
@@ -52,14 +52,14 @@ func (a *app) tableOfQueues(queues []jq.Queue, counts jq.Counts) error {
 		of[c.Queue] = c
 	}
 	table := newTable(a.out)
-	row(table, "queue", "paused", "due", "ready", "in_flight", "retrying", "dead")
+	row(table, "queue", "paused", "due", "ready", "in_flight", "retrying", "dead", "policy")
 	for _, q := range queues {
 		paused := "no"
 		if q.Paused {
 			paused = "yes"
 		}
 		c := of[q.Name]
-		row(table, q.Name, paused, c.Due, c.Jobs[jq.Ready], c.Jobs[jq.InFlight], c.Jobs[jq.Retrying], c.Jobs[jq.Dead])
+		row(table, q.Name, paused, c.Due, c.Jobs[jq.Ready], c.Jobs[jq.InFlight], c.Jobs[jq.Retrying], c.Jobs[jq.Dead], policyInShort(q.Policy))
 	}
 	return table.Flush()
 }

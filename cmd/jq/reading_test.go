@@ -26,7 +26,8 @@ var (
 // reading are all other commands, each with arguments that it takes.
 var reading = map[string][]string{
 	"stats": nil, "workers": nil, "queues ls": nil, "queues pause": {"mail"}, "queues resume": {"mail"},
-	"jobs ls": nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
+	"queues set": {"mail", "--retain-dead", "keep"},
+	"jobs ls":    nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
 	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": nil, "migrate status": nil,
 }
 

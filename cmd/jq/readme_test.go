@@ -95,5 +95,5 @@ func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 		}
 		seen++
 	}
-	assert.Equal(t, 9, seen, "steps of the README")
+	assert.Equal(t, 10, seen, "steps of the README")
 }

@@ -31,9 +31,7 @@ type serveFlags struct {
 	existing bool
 
 	recoverEvery time.Duration
-	succeeded    time.Duration
-	cancelled    time.Duration
-	dead         time.Duration
+	retainEvery  time.Duration
 }
 
 func (a *app) serve() *cobra.Command {
@@ -42,7 +40,7 @@ func (a *app) serve() *cobra.Command {
 		Use:   "serve",
 		Short: "serve a store over HTTP, and recover the jobs of dead workers",
 		Long: "Serve a store over HTTP, for programs in any language; /docs says how. It recovers jobs whose workers died and deletes\n" +
-			"what finished long ago. Any number of servers may serve one store.\n\n" +
+			"what the policies of the queues keep no longer. Any number of servers may serve one store.\n\n" +
 			"Without tokens whoever reaches the server may do everything: it then listens on this machine alone, unless --insecure\n" +
 			"says otherwise.",
 		Args:    takesNone(),
@@ -56,9 +54,7 @@ func (a *app) serve() *cobra.Command {
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
 	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
 	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
-	f.DurationVar(&s.succeeded, "retain-succeeded", 24*time.Hour, "how long succeeded jobs are kept; negative: for ever")
-	f.DurationVar(&s.cancelled, "retain-cancelled", 7*24*time.Hour, "how long cancelled jobs are kept; negative: for ever")
-	f.DurationVar(&s.dead, "retain-dead", -time.Hour, "how long dead jobs are kept; negative: for ever")
+	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)
 	a.busyTimeout(f, "")
 	noMigrate(f, &s.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -140,8 +136,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 		return err
 	}
 	keeper, err := jq.NewServer(store, nil, &jq.ServerOptions{
-		Queues: map[string]jq.QueueOptions{}, RecoverEvery: s.recoverEvery,
-		RetainSucceeded: s.succeeded, RetainCancelled: s.cancelled, RetainDead: s.dead,
+		Queues: map[string]jq.QueueOptions{}, RecoverEvery: s.recoverEvery, RetainEvery: s.retainEvery,
 		Logger: log, Observer: recoveries{metrics, api},
 	})
 	if err != nil {

@@ -28,10 +28,14 @@ type workFlags struct {
 	lease   time.Duration
 	timeout time.Duration
 	drain   time.Duration
+	retain  time.Duration
 	verbose bool
 
 	existing bool
 }
+
+// retainEvery tells of a flag that serve and work share.
+const retainEvery = "the time between deletions of jobs that queues set keeps no longer; negative: never"
 
 // webhookSecret is where the secret of signatures comes from: a flag would be seen by everybody on the machine.
 const webhookSecret = "JQ_WEBHOOK_SECRET"
@@ -59,6 +63,7 @@ func (a *app) work() *cobra.Command {
 	f.DurationVar(&w.lease, "lease", 30*time.Second, "how soon a job is given to others when this process dies")
 	f.DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long a run may take, for jobs that do not say so")
 	f.DurationVar(&w.drain, "drain", 30*time.Second, "how long running jobs are waited for at the end")
+	f.DurationVar(&w.retain, "retain-every", time.Minute, retainEvery)
 	f.DurationVar(&w.grace, "grace", 10*time.Second, "how long a program that was told to stop is waited for before it is killed")
 	f.DurationVar(&w.snooze, "snooze", time.Minute, "how long exit code 75 puts a job off")
 	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` that --http may reach although it is not public, as 10.0.0.0/8; may be repeated")
@@ -139,12 +144,12 @@ func (w *workFlags) options() (*jq.ServerOptions, error) {
 		return nil, misuse("--lease, --timeout, --drain, --grace and --snooze must be more than 0")
 	}
 	return &jq.ServerOptions{
-		Name: w.name, Queues: queues, Slots: slots, Lease: w.lease, Timeout: w.timeout, DrainFor: w.drain,
+		Name: w.name, Queues: queues, Slots: slots, Lease: w.lease, Timeout: w.timeout, DrainFor: w.drain, RetainEvery: w.retain,
 		AbandonAfter: w.grace + 5*time.Second, // a program that has to be killed is waited for
 	}, nil
 }
 
-// misuseOfOption names the flag in place of the library's option: --retain-dead for RetainDead.
+// misuseOfOption names the flag in place of the library's option: --retain-every for RetainEvery.
 func misuseOfOption(err error) error {
 	option, ok := errors.AsType[*jq.OptionError](err)
 	if !ok {

@@ -35,7 +35,7 @@ func (r *run) workAs(s jq.Store, name string, handle jq.HandlerFunc, t *tally) (
 	handlers.Func(kind, handle)
 	server, err := jq.NewServer(s, &handlers, &jq.ServerOptions{
 		Name: name, Queues: map[string]jq.QueueOptions{r.queue: {}}, Slots: r.o.Concurrency, Buffer: max(0, r.o.Buffer),
-		RecoverGrace: never, RetainSucceeded: never, RetainCancelled: never, RetainDead: never,
+		RecoverGrace: never, RetainEvery: -1,
 		Logger: slog.New(slog.DiscardHandler), Observer: t,
 	})
 	if err != nil {

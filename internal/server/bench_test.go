@@ -36,7 +36,7 @@ func benchmarkNoOp(b *testing.B, slots int) {
 	done := &counter{left: int64(b.N), done: make(chan struct{})}
 	none := func(context.Context, *Run) error { return nil }
 	server, err := New(s, func(string) (Handler, bool) { return none, true }, Options{
-		Slots: slots, Buffer: 4 * slots, Logger: Quiet(), Observer: done, RetainSucceeded: -1,
+		Slots: slots, Buffer: 4 * slots, Logger: Quiet(), Observer: done, RetainEvery: -1,
 	})
 	require.NoError(b, err)
 	runtime.GC() // of what the enqueueing has left

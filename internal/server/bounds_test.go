@@ -27,7 +27,7 @@ func TestManyJobsLeaveNothingBehind(t *testing.T) {
 			return nil
 		}
 		counted := map[string]QueueOptions{DefaultQueue: {Slots: slots + buffer}} // a limit that does not bind
-		s := w.start(Options{Slots: slots, Buffer: buffer, RetainSucceeded: -1, Queues: counted})
+		s := w.start(Options{Slots: slots, Buffer: buffer, RetainEvery: -1, Queues: counted})
 		w.wait(time.Second)
 		idle := runtime.NumGoroutine()
 		require.NoError(w, w.store.SetPaused(w.Context(), DefaultQueue, true))

@@ -1,52 +1,81 @@
 package server
 
 import (
+	"errors"
 	"os"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/retention"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// retainLoop deletes what has been finished for long enough, in batches.
+// retainLoop deletes the finished jobs that the policies of their queues keep no longer, those of queues that nobody serves
+// included.
 func (s *Server) retainLoop() {
-	policies := []struct {
-		state store.State
-		after time.Duration
-	}{
-		{store.Succeeded, s.o.RetainSucceeded},
-		{store.Cancelled, s.o.RetainCancelled},
-		{store.Dead, s.o.RetainDead},
+	if s.o.RetainEvery < 0 {
+		s.log.Info("jq: retention is off: finished jobs stay until another server deletes them")
+		return
 	}
 	for s.sleep(s.work, spread(s.o.RetainEvery)) {
-		for _, p := range policies {
-			if p.after > 0 {
-				s.prune(store.Filter{States: []store.State{p.state}, FinishedFor: p.after})
-			}
-		}
+		s.retain()
 	}
 }
 
-const pruneLimit = 500
+func (s *Server) retain() {
+	var order []retention.Pruning
+	deleted := map[retention.Pruning]int{}
+	err := retention.Run(retention.Calls{
+		List: s.policies,
+		Delete: func(p retention.Pruning, filter store.Filter, limit int) ([]store.Outcome, error) {
+			outcomes := s.prune(filter, limit)
+			if len(outcomes) > 0 && deleted[p] == 0 {
+				order = append(order, p)
+			}
+			deleted[p] += len(outcomes)
+			return outcomes, nil
+		},
+	})
+	if err != nil {
+		s.complain("policies", err)
+	}
+	for _, p := range order {
+		what := []any{"count", deleted[p], "state", p.State, "finished_for", p.Age}
+		if p.Queue != "" {
+			what = append(what, "queue", p.Queue)
+		}
+		s.log.Info("jq: finished jobs deleted", what...)
+	}
+}
 
-// prune deletes from the smallest id on, each batch behind the one before: a database may still have to walk over what is deleted.
-func (s *Server) prune(filter store.Filter) {
-	deleted := 0
-	for batch := pruneLimit; batch == pruneLimit; deleted += batch {
-		sent := s.clock.Now()
-		ctx, cancel := s.callWhileWorking(s.o.Lease)
-		outcomes, err := s.store.Delete(ctx, filter, pruneLimit)
-		cancel()
-		if s.heard(sent, err); err != nil {
-			s.complain("delete", err)
-			break
-		}
-		if batch = len(outcomes); batch > 0 {
-			filter.After = outcomes[batch-1].ID
-		}
+// policies are the queues with their policies. None are of a store that can not tell: it has no policies, so that the defaults
+// go for all its queues.
+func (s *Server) policies() ([]store.Queue, error) {
+	keeper, ok := s.store.(store.QueueKeeper)
+	if !ok {
+		return nil, nil
 	}
-	if deleted > 0 {
-		s.log.Info("jq: finished jobs deleted", "count", deleted, "state", filter.States[0], "finished_for", filter.FinishedFor)
+	sent := s.clock.Now()
+	ctx, cancel := s.callWhileWorking(s.o.Beat)
+	defer cancel()
+	queues, err := keeper.Queues(ctx)
+	if errors.Is(err, errors.ErrUnsupported) { // it is a store elsewhere that can not
+		return nil, nil
 	}
+	s.heard(sent, err)
+	return queues, err
+}
+
+// prune deletes a batch. One that fails is empty, so that other queues are not kept waiting by this one.
+func (s *Server) prune(filter store.Filter, limit int) []store.Outcome {
+	sent := s.clock.Now()
+	ctx, cancel := s.callWhileWorking(s.o.Lease)
+	defer cancel()
+	outcomes, err := s.store.Delete(ctx, filter, limit)
+	if s.heard(sent, err); err != nil {
+		s.complain("delete", err)
+		return nil
+	}
+	return outcomes
 }
 
 // registerLoop says at every beat that this worker lives, and learns which queues were paused meanwhile.

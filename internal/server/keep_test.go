@@ -13,21 +13,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Finished jobs are deleted when they have been kept for long enough, each state for its own time; dead ones are kept unless
-// somebody says otherwise: R61.
+// Finished jobs are deleted when they have been kept for long enough, each state for its own time, by the policy of their
+// queue, which nobody need serve; dead ones are kept unless somebody says otherwise: R61.
 func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
 	day := 24 * time.Hour
 	cases := map[string]struct {
-		options Options
-		kept    map[store.State]time.Duration // zero means for ever
+		policy store.Policy
+		kept   map[store.State]time.Duration // zero means for ever
 	}{
-		"defaults": {Options{}, map[store.State]time.Duration{store.Succeeded: day, store.Cancelled: 7 * day, store.Dead: 0}},
+		"defaults": {store.Policy{}, map[store.State]time.Duration{store.Succeeded: day, store.Cancelled: 7 * day, store.Dead: 0}},
 		"chosen": {
-			Options{RetainSucceeded: time.Hour, RetainCancelled: 2 * time.Hour, RetainDead: 3 * time.Hour, RetainEvery: 10 * time.Minute},
+			store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2 * time.Hour, RetainDead: 3 * time.Hour},
 			map[store.State]time.Duration{store.Succeeded: time.Hour, store.Cancelled: 2 * time.Hour, store.Dead: 3 * time.Hour},
 		},
 		"for ever": {
-			Options{RetainSucceeded: -1, RetainCancelled: -1, RetainDead: -1},
+			store.Policy{RetainSucceeded: store.KeepForEver, RetainCancelled: store.KeepForEver, RetainDead: store.KeepForEver},
 			map[store.State]time.Duration{store.Succeeded: 0, store.Cancelled: 0, store.Dead: 0},
 		},
 	}
@@ -37,11 +37,11 @@ func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
 				ids := map[store.State]int64{}
 				for state := range c.kept {
 					ids[state] = w.finished(1, state)[0]
+					w.setPolicy(w.job(ids[state]).Queue, c.policy)
 				}
 				ready := w.enqueue(1, "job", func(j *store.NewJob) { j.Delay = 20 * day })[0]
 				finished := time.Now()
-				c.options.Poll, c.options.Lease, c.options.RecoverEvery = time.Hour, time.Hour, time.Hour // ten days go by
-				s := w.start(c.options)
+				s := w.start(Options{RetainEvery: 10 * time.Minute, Poll: time.Hour, Lease: time.Hour, RecoverEvery: time.Hour}) // ten days go by
 				gone := map[store.State]time.Duration{}
 				for time.Since(finished) < 10*day {
 					w.wait(10 * time.Minute)
@@ -65,6 +65,13 @@ func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// setPolicy sets the policy of a queue for the first time.
+func (w *world) setPolicy(queue string, p store.Policy) {
+	w.Helper()
+	_, err := w.store.SetPolicy(w.Context(), queue, p)
+	require.NoError(w, err)
 }
 
 // finished makes so many jobs of a terminal state.
@@ -97,8 +104,9 @@ func TestDeletionGoesInBatches(t *testing.T) {
 		for range 3 {
 			w.finished(700, store.Succeeded)
 		}
+		w.setPolicy("finished as succeeded", store.Policy{RetainSucceeded: time.Hour, RetainCancelled: store.KeepForEver})
 		h := w.hook()
-		s := w.start(Options{RetainSucceeded: time.Hour, RetainCancelled: -1}, batches{h, t, new(int64)})
+		s := w.start(Options{}, batches{h, t, new(int64)})
 		w.wait(59 * time.Minute)
 		deletes := h.count("delete")
 		assert.Equal(w, 2100, w.total())
@@ -157,7 +165,8 @@ func TestFailedDeletionIsTriedAgain(t *testing.T) {
 			}
 			return nil
 		})
-		s := w.start(Options{RetainSucceeded: time.Hour}, h)
+		w.setPolicy("finished as succeeded", store.Policy{RetainSucceeded: time.Hour})
+		s := w.start(Options{}, h)
 		w.wait(2 * time.Hour)
 		assert.Equal(w, 1, w.total())
 		assert.Equal(w, h.count("delete"), w.log.said("jq: the store refuses a call"))

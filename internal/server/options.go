@@ -43,10 +43,7 @@ type Options struct {
 	RecoverGrace time.Duration
 	RecoverLimit int
 
-	RetainSucceeded time.Duration
-	RetainCancelled time.Duration
-	RetainDead      time.Duration
-	RetainEvery     time.Duration
+	RetainEvery time.Duration
 
 	DrainFor time.Duration
 
@@ -83,16 +80,13 @@ const (
 	DefaultCommitAfter  = 5 * time.Millisecond
 	DefaultRecoverEvery = 10 * time.Second
 	DefaultRecoverLimit = 100
-	DefaultSucceeded    = 24 * time.Hour
-	DefaultCancelled    = 7 * 24 * time.Hour
 	DefaultRetainEvery  = time.Minute
 	DefaultDrainFor     = 30 * time.Second
 
-	leastRetention = time.Hour
-	leastLease     = 10 * time.Millisecond
-	leastPeriod    = time.Millisecond // of what is done again and again
-	mostHeld       = 1_000_000        // slots, and jobs in the buffer
-	mostWeight     = 1000
+	leastLease  = 10 * time.Millisecond
+	leastPeriod = time.Millisecond // of what is done again and again
+	mostHeld    = 1_000_000        // slots, and jobs in the buffer
+	mostWeight  = 1000
 )
 
 // filled is the options with a default wherever they are zero, or why they can not be.
@@ -117,9 +111,6 @@ func (o Options) filled() (Options, error) {
 	fill(&o.MaxUncommitted, 2*(o.Slots+o.Buffer)+1000)
 	fill(&o.RecoverEvery, DefaultRecoverEvery)
 	fill(&o.RecoverLimit, DefaultRecoverLimit)
-	fill(&o.RetainSucceeded, DefaultSucceeded)
-	fill(&o.RetainCancelled, DefaultCancelled)
-	fill(&o.RetainDead, -1)
 	fill(&o.RetainEvery, DefaultRetainEvery)
 	fill(&o.DrainFor, DefaultDrainFor)
 	if o.Clock == nil {
@@ -189,10 +180,7 @@ func (o Options) timeRules() []rule {
 		within("CommitAfter", o.CommitAfter, 0, ""),
 		within("RecoverEvery", o.RecoverEvery, leastPeriod, "never"),
 		within("RecoverGrace", o.RecoverGrace, 0, ""),
-		within("RetainSucceeded", o.RetainSucceeded, leastRetention, "for ever"),
-		within("RetainCancelled", o.RetainCancelled, leastRetention, "for ever"),
-		within("RetainDead", o.RetainDead, leastRetention, "for ever"),
-		within("RetainEvery", o.RetainEvery, leastPeriod, ""),
+		within("RetainEvery", o.RetainEvery, leastPeriod, "never"),
 		within("DrainFor", o.DrainFor, 0, ""),
 	)
 }

@@ -33,9 +33,9 @@ func TestZeroOptionsAreTheDefaults(t *testing.T) {
 		Timeout: 15 * time.Minute, AbandonAfter: 10 * time.Second, MaxAbandoned: 10, UnknownFor: time.Hour,
 		CommitSize: 500, CommitAfter: 5 * time.Millisecond, MaxUncommitted: 1020,
 		RecoverEvery: 10 * time.Second, RecoverGrace: 0, RecoverLimit: 100,
-		RetainSucceeded: 24 * time.Hour, RetainCancelled: 168 * time.Hour, RetainDead: -1, RetainEvery: time.Minute,
-		DrainFor: 30 * time.Second,
-		Observer: Unobserved{},
+		RetainEvery: time.Minute,
+		DrainFor:    30 * time.Second,
+		Observer:    Unobserved{},
 	}, o)
 	again, err := Options{}.filled()
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestChosenOptionsStay(t *testing.T) {
 	in := Options{
 		Name: "me", Queues: queues, Slots: 3, Buffer: 4, RetryShare: -1, Poll: 5, Lease: 6, Beat: 7, Timeout: 8, AbandonAfter: 9,
 		MaxAbandoned: -1, UnknownFor: 11, CommitSize: 12, CommitAfter: 13, MaxUncommitted: 14, RecoverEvery: -1, RecoverGrace: 16,
-		RecoverLimit: 17, RetainSucceeded: -1, RetainCancelled: -2, RetainDead: -3, RetainEvery: 18, DrainFor: 19,
+		RecoverLimit: 17, RetainEvery: 18, DrainFor: 19,
 	}
 	for _, d := range []*time.Duration{
 		&in.Poll, &in.Lease, &in.Beat, &in.Timeout, &in.AbandonAfter,
@@ -78,7 +78,6 @@ func TestChosenOptionsStay(t *testing.T) {
 // the options are fine.
 func TestContradictionsAreRefused(t *testing.T) {
 	const tenYears = store.MaxDuration
-	hour := time.Hour
 	cases := []struct {
 		field string
 		rule  string
@@ -130,23 +129,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		},
 		{"RecoverLimit", "1 to 1000", func(o *Options) { o.RecoverLimit = -1 }, func(o *Options) { o.RecoverLimit = 1 }},
 		{"RecoverLimit", "1 to 1000", func(o *Options) { o.RecoverLimit = 1001 }, func(o *Options) { o.RecoverLimit = 1000 }},
-		{
-			"RetainSucceeded", "1h0m0s at least; negative means for ever",
-			func(o *Options) { o.RetainSucceeded = hour - 1 }, func(o *Options) { o.RetainSucceeded = hour },
-		},
-		{
-			"RetainCancelled", "1h0m0s at least; negative means for ever",
-			func(o *Options) { o.RetainCancelled = 1 }, func(o *Options) { o.RetainCancelled = -hour },
-		},
-		{
-			"RetainDead", "1h0m0s at least; negative means for ever",
-			func(o *Options) { o.RetainDead = hour - 1 }, func(o *Options) { o.RetainDead = hour },
-		},
-		{"RetainDead", "at most", func(o *Options) { o.RetainDead = tenYears + 1 }, func(o *Options) { o.RetainDead = tenYears }},
-		{
-			"RetainEvery", "1ms at least",
-			func(o *Options) { o.RetainEvery = -1 }, func(o *Options) { o.RetainEvery = time.Millisecond },
-		},
+		{"RetainEvery", "1ms at least; negative means never", func(o *Options) { o.RetainEvery = 1 }, func(o *Options) { o.RetainEvery = -1 }},
+		{"RetainEvery", "at most", func(o *Options) { o.RetainEvery = tenYears + 1 }, func(o *Options) { o.RetainEvery = tenYears }},
 		{"DrainFor", "not be negative", func(o *Options) { o.DrainFor = -1 }, func(o *Options) { o.DrainFor = 1 }},
 		{
 			"Name", "255",
@@ -216,7 +200,7 @@ func TestNoTimeIsLongerThanTheContractKnows(t *testing.T) {
 		assert.Equal(t, field.Name, option.Field)
 		assert.Contains(t, option.Rule, "at most")
 	}
-	assert.Len(t, times, 14, "%v", slices.Sorted(maps.Keys(times)))
+	assert.Len(t, times, 11, "%v", slices.Sorted(maps.Keys(times)))
 }
 
 // Of several contradictions the same one is named each time.
