@@ -32,6 +32,12 @@ type EnqueueFunc func(ctx context.Context, req EnqueueRequest) ([]Enqueued, erro
 // each job of the request, in their order.
 type EnqueueMiddleware func(next EnqueueFunc) EnqueueFunc
 
+type txKey struct{}
+
+// InTx says, of the context that a middleware is given, that the jobs are enqueued in a caller's transaction: whether they were
+// added is known when that has ended, and not to the middleware.
+func InTx(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
+
 // NewClient returns a client of the store. Options may be nil. A store or a middleware that is nil panics.
 func NewClient(s Store, options *ClientOptions) *Client {
 	if s == nil {
@@ -67,7 +73,7 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options 
 	if err != nil {
 		return Enqueued{}, err
 	}
-	return c.one(ctx, w, payload, options)
+	return c.one(context.WithValue(ctx, txKey{}, true), w, payload, options)
 }
 
 // An Item is one job among many.
@@ -94,7 +100,7 @@ func (c *Client) EnqueueManyTx(ctx context.Context, tx Tx, items []Item, options
 	if err != nil {
 		return nil, err
 	}
-	return c.many(ctx, w, items, options)
+	return c.many(context.WithValue(ctx, txKey{}, true), w, items, options)
 }
 
 func (c *Client) inTx(tx Tx) (Writer, error) {

@@ -89,6 +89,7 @@ var (
 	ErrStaleLease      = store.ErrStaleLease      // the job is not this run's any more
 	ErrAlreadyFinished = store.ErrAlreadyFinished // this run has finished the job before
 	ErrUnavailable     = store.ErrUnavailable     // the store could not be reached, and nothing was applied
+	ErrDenied          = store.ErrDenied          // the caller may not do this, and nothing was applied
 	ErrInDoubt         = store.ErrInDoubt         // the answer was lost: applied as a whole, or not at all
 	ErrClosed          = store.ErrClosed          // the store was closed
 )

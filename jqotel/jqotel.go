@@ -212,6 +212,7 @@ func labelOf(err error) string {
 	}{
 		{jq.ErrInvalid, "invalid"},
 		{jq.ErrUnavailable, "unavailable"},
+		{jq.ErrDenied, "denied"},
 		{jq.ErrInDoubt, "in_doubt"},
 		{errPanic, "panic"},
 		{context.Canceled, "cancelled"},

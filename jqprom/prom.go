@@ -28,14 +28,15 @@ type Metrics struct {
 
 	store *reading
 
-	enqueued  *prometheus.CounterVec
-	claimed   *prometheus.CounterVec
-	finished  *prometheus.CounterVec
-	wait      *prometheus.HistogramVec
-	run       *prometheus.HistogramVec
-	recovered *prometheus.CounterVec
-	stale     *prometheus.CounterVec
-	beats     prometheus.Counter
+	enqueued     *prometheus.CounterVec
+	enqueuedInTx *prometheus.CounterVec
+	claimed      *prometheus.CounterVec
+	finished     *prometheus.CounterVec
+	wait         *prometheus.HistogramVec
+	run          *prometheus.HistogramVec
+	recovered    *prometheus.CounterVec
+	stale        *prometheus.CounterVec
+	beats        prometheus.Counter
 
 	mu      sync.Mutex // guards servers
 	servers []*jq.Server
@@ -89,14 +90,15 @@ func New(s jq.Store, options *Options) *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"queue", "kind"})
 	}
 	return &Metrics{
-		store:     &reading{store: s, timeout: o.Timeout, maxAge: o.MaxAge},
-		enqueued:  counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates apart.", "queue", "kind"),
-		claimed:   counter("jq_jobs_claimed_total", "Jobs that were claimed.", "queue"),
-		finished:  counter("jq_jobs_finished_total", "Runs that ended, by outcome: succeeded, retrying, dead, snoozed or released.", "queue", "kind", "outcome"),
-		wait:      histogram("jq_job_wait_seconds", "How long jobs were due before they were claimed; retries apart.", o.WaitBuckets),
-		run:       histogram("jq_job_run_seconds", "How long handlers ran.", o.RunBuckets),
-		recovered: counter("jq_leases_recovered_total", "Expired leases that were ended, by outcome: retrying or dead.", "outcome"),
-		stale:     counter("jq_stale_writes_rejected_total", "Writes that were refused because their lease was lost, by operation.", "op"),
+		store:        &reading{store: s, timeout: o.Timeout, maxAge: o.MaxAge},
+		enqueued:     counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates and those in callers' transactions apart.", "queue", "kind"),
+		enqueuedInTx: counter("jq_jobs_enqueued_in_tx_total", "Jobs that were enqueued in callers' transactions, of which some may have been rolled back.", "queue", "kind"),
+		claimed:      counter("jq_jobs_claimed_total", "Jobs that were claimed.", "queue"),
+		finished:     counter("jq_jobs_finished_total", "Runs that ended, by outcome: succeeded, retrying, dead, snoozed or released.", "queue", "kind", "outcome"),
+		wait:         histogram("jq_job_wait_seconds", "How long jobs were due before they were claimed; retries apart.", o.WaitBuckets),
+		run:          histogram("jq_job_run_seconds", "How long handlers ran.", o.RunBuckets),
+		recovered:    counter("jq_leases_recovered_total", "Expired leases that were ended, by outcome: retrying or dead.", "outcome"),
+		stale:        counter("jq_stale_writes_rejected_total", "Writes that were refused because their lease was lost, by operation.", "op"),
 		beats: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "jq_heartbeat_failures_total", Help: "Heartbeats that did not reach the store.",
 		}),
@@ -110,13 +112,18 @@ func (m *Metrics) Watch(s *jq.Server) {
 	m.servers = append(m.servers, s)
 }
 
-// Enqueue is the middleware that counts what a client adds.
+// Enqueue is the middleware that counts what a client adds. What it adds in callers' transactions is counted apart: these may be
+// rolled back.
 func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 		added, err := next(ctx, req)
 		for i, a := range added[:min(len(added), len(req.Jobs))] { // another middleware may answer for more
-			if !a.Duplicate {
-				m.Added(req.Jobs[i].Queue, req.Jobs[i].Kind)
+			switch j := req.Jobs[i]; {
+			case a.Duplicate:
+			case jq.InTx(ctx):
+				m.enqueuedInTx.WithLabelValues(j.Queue, j.Kind).Inc()
+			default:
+				m.Added(j.Queue, j.Kind)
 			}
 		}
 		return added, err
@@ -178,7 +185,7 @@ var (
 )
 
 func (m *Metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.enqueued, m.claimed, m.finished, m.wait, m.run, m.recovered, m.stale, m.beats}
+	return []prometheus.Collector{m.enqueued, m.enqueuedInTx, m.claimed, m.finished, m.wait, m.run, m.recovered, m.stale, m.beats}
 }
 
 // Describe names the metrics.

@@ -180,6 +180,26 @@ func TestScrapeGivesTheRestWhenTheStoreIsAway(t *testing.T) {
 	})
 }
 
+// D29: jobs of transactions that were rolled back were counted among those that were added.
+func TestRolledBackJobsWereCountedAsAdded(t *testing.T) {
+	store := jq.NewMemory(nil)
+	m := jqprom.New(store, nil)
+	client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{m.Enqueue}})
+	names := []string{"jq_jobs_enqueued_total", "jq_jobs_enqueued_in_tx_total"}
+	tx, err := store.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = client.EnqueueTx(t.Context(), tx, welcome{"Ada"}, nil)
+	require.NoError(t, err)
+	_, err = client.EnqueueManyTx(t.Context(), tx, []jq.Item{{Payload: welcome{"Ada"}}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, "jq_jobs_enqueued_in_tx_total{kind=welcome,queue=default} 2\n", scraped(t, m, names...))
+	_, err = client.Enqueue(t.Context(), welcome{"Ada"}, nil)
+	require.NoError(t, err)
+	assert.Contains(t, scraped(t, m, names...), "jq_jobs_enqueued_total{kind=welcome,queue=default} 1\n")
+	require.NoError(t, store.Close())
+}
+
 // D9: no scrape could be answered.
 func TestNegativeTimeoutShowedNoStore(t *testing.T) {
 	store := jq.NewMemory(nil)

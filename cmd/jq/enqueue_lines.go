@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,12 +50,9 @@ func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
 
 // onlyFlags refuses flags of the command line that the way it is used does not heed.
 func onlyFlags(cmd *cobra.Command, heeded []string) error {
-	known := map[string]bool{"store": true, "config": true}
-	for _, name := range heeded {
-		known[name] = true
-	}
 	for _, name := range changed(cmd) {
-		if !known[name] {
+		ofEvery := cmd.InheritedFlags().Lookup(name) != nil // such as --server
+		if !ofEvery && !slices.Contains(heeded, name) {
 			return misuse("--%s does not go with --lines: it stands in the lines", name)
 		}
 	}
@@ -67,6 +65,7 @@ type load struct {
 	store    jq.Store
 	defaults wire.Defaults
 	keyOf    func(call int) string                // the request key of a call
+	again    string                               // what makes the command one that adds nothing twice
 	parse    func(line []byte) (jq.NewJob, error) // errFinished leaves the line out
 	longest  int                                  // bytes of a line
 	asJSON   bool
@@ -93,6 +92,7 @@ func newLoad(a *app, s jq.Store, o order, size int64) *load {
 	l := &load{
 		app: a, store: s, longest: maxLine, asJSON: o.asJSON, bar: a.progress(), size: size,
 		keyOf:    func(call int) string { return fmt.Sprintf("%s/%d", key, call) },
+		again:    " with --request-key " + key,
 		defaults: wire.Defaults{Queue: o.job.Queue, MaxRetries: o.job.MaxRetries, Backoff: o.job.Backoff},
 	}
 	l.parse = l.parseNew
@@ -208,7 +208,10 @@ func (l *load) send(ctx context.Context) error {
 
 // soFar says with an error what was added before it, so that nobody has to guess where to go on.
 func (l *load) soFar(err error) error {
-	if l.addedTo == 0 {
+	switch inDoubt := errors.Is(err, jq.ErrInDoubt); {
+	case inDoubt:
+		return fmt.Errorf("%w; repeat the command%s, which adds nothing twice", err, l.again)
+	case l.addedTo == 0:
 		return fmt.Errorf("%w; nothing was added", err)
 	}
 	return fmt.Errorf("%w; what stands up to line %d was added, and nothing after it", err, l.addedTo)

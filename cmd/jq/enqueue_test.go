@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
@@ -155,4 +158,75 @@ func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
 		assert.Equal(t, int64(1500), jobsIn(t, s))
 		assert.Len(t, s.calls, 5)
 	})
+}
+
+// D29: an answer that was lost said "the call may have been applied" and "nothing was added" at once.
+func TestLinesInDoubtSaidThatNothingWasAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shaky{Store: jqtest.NewStore(t), errs: make([]error, 100)}
+		for i := range s.errs {
+			s.errs[i] = jq.ErrInDoubt
+		}
+		l, _ := loading(s, "")
+		err := l.run(t.Context(), strings.NewReader(`{"kind":"k"}`))
+		require.ErrorIs(t, err, jq.ErrInDoubt)
+		said, key, found := strings.Cut(err.Error(), " --request-key ")
+		require.True(t, found, err)
+		key, found = strings.CutSuffix(key, ", which adds nothing twice")
+		require.True(t, found, err)
+		assert.Equal(t, "line 1: jq: answer lost, the call may have been applied; repeat the command with", said)
+
+		s.errs = nil
+		l, _ = loading(s, key) // as whoever repeats it
+		require.NoError(t, l.run(t.Context(), strings.NewReader(`{"kind":"k"}`)))
+		assert.Equal(t, int64(1), jobsIn(t, s))
+	})
+}
+
+// D29: --lines was refused beside --server, with the reason that the server stood in the lines.
+func TestLinesWereRefusedForAServer(t *testing.T) {
+	store := jqtest.NewStore(t)
+	url, secret := servedWith(t, store, httpapi.Producer)
+	var stdout, stderr bytes.Buffer
+	std := quiet(&stdout, &stderr)
+	std.in = strings.NewReader(`{"kind":"a"}` + "\n" + `{"kind":"b"}`)
+	args := []string{"jq", "enqueue", "--lines", "-", "--server", url, "--token", secret}
+	require.Equal(t, exitOK, run(t.Context(), args, std), stderr.String())
+	assert.Equal(t, "added 2 jobs\n", stdout.String())
+	assert.Equal(t, int64(2), jobsIn(t, store))
+}
+
+// D29: work with a token that may not claim never ended.
+func TestWorkWithAViewersTokenNeverEnded(t *testing.T) {
+	url, secret := servedWith(t, jqtest.NewStore(t), httpapi.Viewer)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var stderr bytes.Buffer
+	args := []string{"jq", "work", "--exec", "cat", "--server", url, "--token", secret}
+	require.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
+	require.NoError(t, ctx.Err(), "it ended by itself")
+	assert.Contains(t, stderr.String(), "\njq work: the store does not let this server work: not permitted, nothing was applied: "+
+		"the token does not have the role for this, give another (Options.Token, or JQ_TOKEN) (HTTP 403)\n")
+
+	args = []string{"jq", "enqueue", "mail", "--server", url, "--token", secret}
+	began := time.Now()
+	require.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
+	assert.Less(t, time.Since(began), 5*time.Second, "it is not tried again")
+}
+
+// servedWith is the store behind the HTTP API, and a token with the role.
+func servedWith(t *testing.T, s jq.Store, role httpapi.Role) (url, secret string) {
+	t.Helper()
+	secret, token, err := httpapi.NewToken("somebody", role)
+	require.NoError(t, err)
+	tokens, err := httpapi.ReadTokens(bytes.NewReader(token.Line()))
+	require.NoError(t, err)
+	api, err := httpapi.New(s, &httpapi.Options{Tokens: tokens, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	server := httptest.NewServer(api)
+	t.Cleanup(func() {
+		assert.NoError(t, api.Close())
+		server.Close()
+	})
+	return server.URL, secret
 }

@@ -165,7 +165,7 @@ func (a *app) jobsImport() *cobra.Command {
 			l := newLoad(a, s, order{requestKey: key}, size)
 			l.parse, l.longest = i.parse, longestExported
 			if key == "" {
-				l.keyOf = i.key
+				l.keyOf, l.again = i.key, ""
 			}
 			defer l.bar.end()
 			if err := l.run(cmd.Context(), from); err != nil {

@@ -118,7 +118,7 @@ func faultEveryErrorIsOneOfTheContract(c *C) {
 		"an invalid job": store.ErrInvalid, "an ended context": store.ErrUnavailable, "a closed store": store.ErrClosed,
 	}
 	for what, err := range found {
-		for _, kind := range []error{store.ErrInvalid, store.ErrClosed, store.ErrUnavailable, store.ErrInDoubt} {
+		for _, kind := range []error{store.ErrInvalid, store.ErrClosed, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt} {
 			c.Equal(errors.Is(err, kind), errors.Is(want[what], kind), "the error of %s (%v) is %v", what, err, kind)
 		}
 	}

@@ -78,6 +78,7 @@ var unproved = map[string]string{
 	"What happens behind the store's back hides nothing for good: a database that was restored or failed over and has lost its latest changes, a clock that was set back for a moment, rows that were changed by hand.":           behindItsBack,
 	"A job that is claimable after it, or a lease that has expired, is found within 30 seconds by stores that go on claiming and recovering, or within one round of the store's own look at all that waits if that takes longer.": behindItsBack,
 	"FetchAndClaim takes due jobs of one queue, gives each a lease for the worker, and returns them as they are stored.":                                                                                                          "the sum of what follows",
+	"ErrDenied: the caller may not do this, and nothing was applied; a repeat is no use until somebody has given the right.":                                                                                                      "needs a store that knows its callers: the adapters' own tests ask with a wrong role and without a right",
 	"Close lets go of what the store holds.":                                                                             "memory and files are not seen from outside: the adapters' own tests look",
 	"A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are.":                                                       "the compiler checks it",
 	"A Notifier tells when to look for jobs, so that nobody need look often.":                                            saysWhat,

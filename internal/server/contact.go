@@ -23,12 +23,13 @@ type contact struct {
 	patience time.Time  // recovery waits until then
 	graver   time.Time  // and until then because leases of the living may have run out
 	walls    drift
+	denials  map[string]bool // the calls that the store does not permit
 }
 
 func newContact(o Options) *contact {
 	now := o.Clock.Now()
 	spare := max(o.Lease-o.Beat, o.Beat)
-	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}}
+	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}, denials: map[string]bool{}}
 }
 
 // heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too.
@@ -75,6 +76,15 @@ func (c *contact) note(sent time.Time, lost bool, err error, now time.Time) bool
 	}
 	c.answered = now
 	return changed
+}
+
+// denied notes that the store does not permit a call, and says whether that is new.
+func (c *contact) denied(op string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.denials[op]
+	c.denials[op] = true
+	return !known
 }
 
 // jumped says whether a clock was set since the last look, and makes recovery wait if so.
@@ -150,6 +160,10 @@ func (s *Server) callWhileWorking(atMost time.Duration) (context.Context, contex
 func (s *Server) complain(op string, err error) {
 	switch {
 	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.noticeClosed(err):
+	case errors.Is(err, store.ErrDenied):
+		if s.contact.denied(op) {
+			s.log.Warn("jq: the store does not permit a call, which is left to others", "op", op, "error", err)
+		}
 	case !away(err):
 		s.log.Error("jq: the store refuses a call", "op", op, "error", err)
 	case !s.contact.lost():

@@ -55,8 +55,10 @@ func (s *Server) fetch(o order) {
 	if err != nil {
 		s.lanes.refused(o, now)
 		s.complain("claim", err)
+		s.turnedAway(err)
 		return
 	}
+	s.admitted.Store(true)
 	s.lanes.claimed(o, len(jobs), req.MayLeave(jobs), now)
 	if len(jobs) == 0 {
 		return

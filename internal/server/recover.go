@@ -79,7 +79,11 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 	cancel()
 	if s.heard(sent, err); err != nil {
 		s.complain("recover", err)
+		s.turnedAway(err)
 		return nil, err
+	}
+	if len(s.o.Queues) == 0 { // else its claims tell
+		s.admitted.Store(true)
 	}
 	if len(list) > 0 {
 		s.o.Observer.Recovered(list)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -36,6 +37,8 @@ type Server struct {
 	endWork context.CancelFunc
 	base    context.Context // of the handlers: no end of its own
 
+	admitted atomic.Bool // the store has let the server work once
+
 	loops   sync.WaitGroup
 	drained chan struct{} // closed when the first recovery is done
 	fetched chan struct{} // closed when nothing is claimed any more
@@ -45,7 +48,8 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	phase   phase
 	hurried bool
-	closed  bool // the store, under the server
+	closed  bool  // the store, under the server
+	denied  error // why the store does not let the server work, or nil
 	stopErr error
 }
 
@@ -182,6 +186,21 @@ func (s *Server) loseStore() bool {
 	return true
 }
 
+// turnedAway stops a server that its store has never let work: it would ask for ever. One that could work before goes on: what
+// was taken from it may be given back.
+func (s *Server) turnedAway(err error) {
+	if !errors.Is(err, store.ErrDenied) || s.admitted.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == started {
+		s.phase, s.denied = stopping, err
+		s.log.Error("jq: the store does not let this server work, which stops", "error", err)
+		go s.shutDown() // it is waited for by Stop, and ends without
+	}
+}
+
 // shutDown is the way down, step by step. A claim that was under way is waited for like a handler: its jobs are given back.
 func (s *Server) shutDown() {
 	s.endWork()
@@ -193,8 +212,12 @@ func (s *Server) shutDown() {
 	s.endLife()
 	s.loops.Wait()
 	s.mu.Lock()
-	if s.stopErr = leftBehind(s.held.stats()); s.closed {
+	s.stopErr = leftBehind(s.held.stats())
+	switch {
+	case s.closed:
 		s.stopErr = closedEarly(s.stopErr)
+	case s.denied != nil: // nothing was ever held
+		s.stopErr = fmt.Errorf("jq: the store does not let this server work: %w", s.denied)
 	}
 	s.mu.Unlock()
 	close(s.stopped)
@@ -242,10 +265,13 @@ func (s *Server) settle(atMost time.Duration, hurry <-chan struct{}) bool {
 // Ready is nil when the server is working, and says otherwise why it is not.
 func (s *Server) Ready() error {
 	s.mu.Lock()
-	phase, closed := s.phase, s.closed
+	phase, closed, denied := s.phase, s.closed, s.denied
 	s.mu.Unlock()
-	if closed {
+	switch {
+	case closed:
 		return fmt.Errorf("jq: not ready: the server has lost its store: %w", store.ErrClosed)
+	case denied != nil:
+		return fmt.Errorf("jq: not ready: the store does not let this server work: %w", denied)
 	}
 	select {
 	case <-s.drained:

@@ -31,6 +31,9 @@ var (
 var (
 	// ErrUnavailable says that the store could not serve the call, and that nothing was applied.
 	ErrUnavailable = errors.New("jq: store unavailable, nothing was applied")
+	// ErrDenied says that the caller may not do this, or is not known, and that nothing was applied. It lasts until somebody
+	// has changed the password, the token or the rights.
+	ErrDenied = errors.New("jq: not permitted, nothing was applied")
 	// ErrInDoubt says that the store's answer was lost: the call was applied as a whole, or not at all.
 	ErrInDoubt = errors.New("jq: answer lost, the call may have been applied")
 	// ErrClosed says that the store was closed; nothing was applied.

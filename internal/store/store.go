@@ -21,8 +21,9 @@ import (
 //
 // An error is one of these, by errors.Is, or one that the method itself names. ErrInvalid: the request breaks a limit and
 // nothing was applied. ErrClosed: the store was closed, and nothing was applied. ErrUnavailable: the store could not serve
-// the call, and nothing was applied. ErrInDoubt: the call was applied as a whole, may still be in a moment, or was not at
-// all. A full disk, a lost connection and a database that is away are ErrUnavailable where it is known that nothing was
+// the call, and nothing was applied. ErrDenied: the caller may not do this, and nothing was applied; a repeat is no use until
+// somebody has given the right. ErrInDoubt: the call was applied as a whole, may still be in a moment, or was not at all. A
+// full disk, a lost connection and a database that is away are ErrUnavailable where it is known that nothing was
 // committed, and ErrInDoubt where the answer to the commit was lost.
 //
 // A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the

@@ -29,6 +29,12 @@ func (f Fail) Error() string {
 
 const urn = "urn:jq:"
 
+// The types of problems by which a server does not let a client through.
+const (
+	Unauthorized = urn + "unauthorized"
+	Forbidden    = urn + "forbidden"
+)
+
 // A problem is one kind of Fail, and what it means to a store.
 type problem struct {
 	name   string
@@ -46,6 +52,7 @@ var problems = []problem{
 	{"unsupported", "this store can not do that", http.StatusNotImplemented, errors.ErrUnsupported},
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},
+	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrDenied}, // to the server, whose fault is not the client's
 	{"in_doubt", "the store's answer was lost, the call may have been applied", http.StatusInternalServerError, store.ErrInDoubt},
 }
 

@@ -38,13 +38,18 @@ func Unapplied(err error, advice func(error) string) error {
 	}
 	for _, ours := range []error{
 		store.ErrInvalid, store.ErrNotFound, store.ErrConflict, store.ErrStaleLease, store.ErrAlreadyFinished,
-		store.ErrUnavailable, store.ErrInDoubt, store.ErrClosed,
+		store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt, store.ErrClosed,
 	} {
 		if errors.Is(err, ours) {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: %s%w", store.ErrUnavailable, advice(err), oneLine{err})
+}
+
+// Denied says of a driver's error that the caller lacks a right, with advice on what to do.
+func Denied(err error, advice func(error) string) error {
+	return fmt.Errorf("%w: %s%w", store.ErrDenied, advice(err), oneLine{err})
 }
 
 // InDoubt says of a driver's error that the answer to a commit was lost, with advice on what to do.
@@ -72,10 +77,14 @@ func Because(ctx context.Context, closed <-chan struct{}, err error) error {
 	return err
 }
 
-// NotOpened says in one line why the store that goes by the name can not be opened, and what to do.
-func NotOpened(name string, err error, advice func(error) string) error {
+// NotOpened says in one line why the store that goes by the name can not be opened, and what to do. It is the error of the
+// contract that is given, or none where the opening fails again until somebody has changed what it names.
+func NotOpened(name string, means, err error, advice func(error) string) error {
 	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrMissing) {
 		return fmt.Errorf("jq: %s: %w", name, err)
 	}
-	return fmt.Errorf("%w: opening %s: %s%w", store.ErrUnavailable, name, advice(err), oneLine{err})
+	if means == nil {
+		return fmt.Errorf("jq: opening %s: %s%w", name, advice(err), oneLine{err})
+	}
+	return fmt.Errorf("%w: opening %s: %s%w", means, name, advice(err), oneLine{err})
 }

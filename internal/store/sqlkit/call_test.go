@@ -55,7 +55,7 @@ func TestAdmitNamesTheFirstObstacle(t *testing.T) {
 func TestUnappliedLeavesTheWordsOfTheContractAlone(t *testing.T) {
 	for _, err := range []error{
 		nil, &store.InvalidError{Item: 3, Field: "payload", Rule: "must be JSON"}, store.ErrNotFound, store.ErrStaleLease,
-		store.ErrAlreadyFinished, store.ErrUnavailable, store.ErrInDoubt, store.ErrClosed, fmt.Errorf("item 2: %w", store.ErrStaleLease),
+		store.ErrAlreadyFinished, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt, store.ErrClosed, fmt.Errorf("item 2: %w", store.ErrStaleLease),
 	} {
 		assert.Equal(t, err, sqlkit.Unapplied(err, advice))
 	}
@@ -100,11 +100,11 @@ func TestBecauseNamesWhatBrokeTheCallOff(t *testing.T) {
 }
 
 func TestNotOpenedSaysWhatToDoInOneLine(t *testing.T) {
-	err := sqlkit.NotOpened("jobs.db", fmt.Errorf("%w\nand more of them", errDriver), advice)
+	err := sqlkit.NotOpened("jobs.db", store.ErrUnavailable, fmt.Errorf("%w\nand more of them", errDriver), advice)
 	assert.EqualError(t, err, "jq: store unavailable, nothing was applied: opening jobs.db: what to do: the driver's words; and more of them")
 	assert.ErrorIs(t, err, store.ErrUnavailable)
 	assert.ErrorIs(t, err, errDriver)
-	newer := sqlkit.NotOpened("jobs.db", fmt.Errorf("%w (schema 2, program 1)", sqlkit.ErrNewer), advice)
+	newer := sqlkit.NotOpened("jobs.db", store.ErrUnavailable, fmt.Errorf("%w (schema 2, program 1)", sqlkit.ErrNewer), advice)
 	assert.ErrorIs(t, newer, sqlkit.ErrNewer)
 	assert.NotContains(t, newer.Error(), "what to do", "advice for the driver's errors")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/lib/pq"
@@ -25,6 +26,7 @@ const (
 	codeWrongUser      = "28000"
 	codeNoDatabase     = "3D000"
 	codeNoRight        = "42501"
+	codeNoSetting      = "42704"
 	codeNoTable        = "42P01"
 	codeNoFunction     = "42883"
 	codeReadOnly       = "25006"
@@ -35,6 +37,9 @@ const (
 	codeWrongState     = "55000"
 	codeProtocol       = "08P01"
 	classConnection    = "08"
+	classValue         = "22" // of a setting
+	classDatabase      = "3D" // there is none of that name
+	className          = "42" // of a setting, or in SQL
 	classIntervention  = "57"
 	classSystem        = "58"
 	classInternalError = "XX"
@@ -50,7 +55,20 @@ func codeOf(err error) string {
 }
 
 // ours says in the words of the contract what an error of the driver means for a call of which nothing was committed.
-func ours(err error) error { return sqlkit.Unapplied(err, advice) }
+func ours(err error) error {
+	if denied(err) && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrDenied) {
+		return sqlkit.Denied(err, advice)
+	}
+	return sqlkit.Unapplied(err, advice)
+}
+
+func denied(err error) bool {
+	switch codeOf(err) {
+	case codeWrongPassword, codeWrongUser, codeNoRight:
+		return true
+	}
+	return false
+}
 
 // committed says what an error in answer to COMMIT means. Where the server refused it, nothing was applied; where the
 // server or the connection went away, nobody knows.
@@ -84,6 +102,8 @@ func advice(err error) string {
 		return "the statement took too long: "
 	case codeWrongPassword, codeWrongUser:
 		return "the server refuses the user or the password: "
+	case codeNoSetting:
+		return "the server does not know a setting in the DSN, leave it out: "
 	case codeNoDatabase:
 		return "the database does not exist, create it first: "
 	case codeNoRight:
@@ -125,8 +145,29 @@ func adviceOnConnection(err error) string {
 
 // openError says in one line why the store can not be opened, and what to do.
 func openError(schema string, err error) error {
-	return sqlkit.NotOpened("schema "+schema, err, advice)
+	means := store.ErrUnavailable
+	switch {
+	case denied(err):
+		means = store.ErrDenied
+	case lasts(err):
+		means = nil
+	}
+	return sqlkit.NotOpened("schema "+schema, means, err, advice)
 }
+
+// lasts says that to open again is no use: the DSN names a database or a setting that there is not, or its value is wrong.
+func lasts(err error) bool {
+	if _, ok := errors.AsType[*unfit](err); ok || errors.Is(err, pq.ErrSSLNotSupported) {
+		return true
+	}
+	code := codeOf(err)
+	return code != "" && slices.Contains([]string{classValue, classDatabase, className}, code[:2])
+}
+
+// unfit says why a server or a database is none to keep jobs in.
+type unfit struct{ text string }
+
+func (e *unfit) Error() string { return e.text }
 
 // dsnError says that a DSN is no DSN. What the driver says of its syntax is left out: that quotes it, and with it perhaps the
 // password.

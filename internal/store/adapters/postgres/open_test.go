@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
@@ -109,15 +110,59 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"a name that is too long":        {dsn, strings.Repeat("x", 61), "at most 60 bytes"},
 		"a DSN that is none":             {"postgres://[", "", "DSN"},
 		"ports behind several hosts":     {"postgres://u@one:1,two:2/d", "", "?host=one,two&port=5432,5433"},
+		"a setting that there is not":    {with("nonsense=1"), "", "does not know a setting in the DSN, leave it out"},
+		"a value that can not be":        {with("work_mem=lots"), "", "invalid value for parameter"},
 	} {
 		_, err := Open(t.Context(), k.dsn, &Options{Schema: k.schema})
 		require.Error(t, err, what)
 		assert.Contains(t, err.Error(), k.want, what)
 		assert.NotContains(t, err.Error(), "\n", "%s: one line", what)
 		assert.Equal(t, what == "a newer schema", errors.Is(err, sqlkit.ErrNewer), what)
+		// D29: what lasts until somebody mends it was ErrUnavailable too, on which callers try for ever.
+		assert.Equal(t, what == "a server that does not answer", errors.Is(err, store.ErrUnavailable), what)
+		assert.Equal(t, what == "a user that does not exist", errors.Is(err, store.ErrDenied), what)
 	}
 	// A server that trusts everybody asks for no password, so the code is tried by itself.
-	assert.Contains(t, openError("jq", &pq.Error{Code: codeWrongPassword, Message: "password authentication failed"}).Error(), "refuses the user or the password")
+	err = openError("jq", &pq.Error{Code: codeWrongPassword, Message: "password authentication failed"})
+	assert.Contains(t, err.Error(), "refuses the user or the password")
+	assert.ErrorIs(t, err, store.ErrDenied)
+	for _, err := range []error{pq.ErrSSLNotSupported, &unfit{"the database is encoded in LATIN1"}} {
+		assert.NotErrorIs(t, openError("jq", err), store.ErrUnavailable)
+	}
+}
+
+// D29: a call without the right to it was ErrUnavailable.
+func TestCallWithoutARightWasUnavailable(t *testing.T) {
+	s := openStore(t, Options{})
+	role := strings.NewReplacer(" ", "_", "-", "_").Replace(s.options.Schema)
+	_, err := s.db.Exec(`CREATE ROLE "` + role + `"`)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := s.db.Exec(`DROP OWNED BY "` + role + `"; DROP ROLE "` + role + `"`)
+		assert.NoError(t, err)
+	})
+	_, err = s.db.Exec(s.sql(`GRANT USAGE ON SCHEMA {schema} TO "` + role + `"; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO "` + role + `"`))
+	require.NoError(t, err)
+	u := url.Values{"options": {"-c role=" + role}}
+	dsn := pgtest.DSN(t)
+	if strings.Contains(dsn, "://") {
+		dsn += "&" + u.Encode()
+	} else {
+		dsn += " options='-c role=" + role + "'"
+	}
+	reader, err := Open(t.Context(), dsn, &Options{Schema: s.options.Schema, NoMigrate: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, reader.Close()) })
+	_, err = reader.Count(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	_, err = reader.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.ErrorIs(t, err, store.ErrDenied)
+	assert.NotErrorIs(t, err, store.ErrUnavailable)
+	assert.ErrorContains(t, err, "the user lacks a right")
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	require.NoError(t, err)
+	_, err = reader.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Minute})
+	require.ErrorIs(t, err, store.ErrDenied)
 }
 
 // D23: who opens a store only to look makes and migrates nothing.

@@ -253,9 +253,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	s.database = server.Database
 	switch {
 	case server.Encoding != "UTF8":
-		return fmt.Errorf("the database is encoded in %s: create one with encoding UTF8", server.Encoding)
+		return &unfit{"the database is encoded in " + server.Encoding + ": create one with encoding UTF8"}
 	case !s.options.Pooled && server.Mode != planMode: // else sessions would mix what they have prepared
-		return errors.New("the settings of the session were dropped: " + sayPooled)
+		return &unfit{"the settings of the session were dropped: " + sayPooled}
 	}
 	if s.options.NoMigrate {
 		found, err := s.schemaVersion(ctx)

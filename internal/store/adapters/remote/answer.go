@@ -103,17 +103,21 @@ func failure(resp *http.Response) error {
 			return err
 		}
 	}
+	means := store.ErrUnavailable
+	if f.Type == wire.Unauthorized || f.Type == wire.Forbidden { // by the server itself: a proxy in between may think better of it
+		means = store.ErrDenied
+	}
 	unapplied := func(advice string) error {
-		return fmt.Errorf("%w: %s (HTTP %d)", store.ErrUnavailable, advice, resp.StatusCode)
+		return fmt.Errorf("%w: %s (HTTP %d)", means, advice, resp.StatusCode)
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized:
 		if resp.Request != nil && resp.Request.Header.Get("Authorization") == "" {
-			return unapplied("the server wants a token, give one (Options.Token)")
+			return unapplied("the server wants a token, give one (Options.Token, or JQ_TOKEN)")
 		}
-		return unapplied("the server does not know the token, give another (Options.Token)")
+		return unapplied("the server does not know the token, give another (Options.Token, or JQ_TOKEN)")
 	case http.StatusForbidden:
-		return unapplied("the token does not have the role for this, give another (Options.Token)")
+		return unapplied("the token does not have the role for this, give another (Options.Token, or JQ_TOKEN)")
 	case http.StatusProxyAuthRequired:
 		return unapplied("the proxy in between wants to know who asks")
 	case http.StatusRequestEntityTooLarge:

@@ -68,7 +68,7 @@ func wasCut(err error) bool {
 func said(err error) bool {
 	for _, ours := range []error{
 		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrUnavailable,
-		store.ErrInDoubt, errors.ErrUnsupported,
+		store.ErrDenied, store.ErrInDoubt, errors.ErrUnsupported,
 	} {
 		if errors.Is(err, ours) {
 			return true
@@ -142,6 +142,9 @@ func advice(err error) string {
 
 // openError says in one line why the store can not be opened, and what to do.
 func openError(base *url.URL, err error) error {
+	if errors.Is(err, store.ErrDenied) {
+		return fmt.Errorf("%w: opening %s: %s", store.ErrDenied, base, strings.TrimPrefix(err.Error(), store.ErrDenied.Error()+": "))
+	}
 	text := strings.TrimPrefix(err.Error(), store.ErrUnavailable.Error()+": ")
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, end) {

@@ -25,7 +25,7 @@ import (
 func assertOnly(t *testing.T, err, want error, says, what string) {
 	t.Helper()
 	for _, known := range []error{
-		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrUnavailable, store.ErrInDoubt,
+		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt,
 		store.ErrClosed, errors.ErrUnsupported,
 	} {
 		assert.Equal(t, errors.Is(want, known), errors.Is(err, known), "%s: %v is %v", what, err, known)
@@ -115,7 +115,7 @@ func TestNotLetThrough(t *testing.T) {
 		}
 	}
 	s := opened(t, Options{}, write(401, wire.Problem, `{}`))
-	assertOnly(t, oneAck(t.Context(), s), store.ErrUnavailable, "the server wants a token, give one (Options.Token)", "without a token")
+	assertOnly(t, oneAck(t.Context(), s), store.ErrUnavailable, "the server wants a token, give one (Options.Token, or JQ_TOKEN)", "without a token")
 }
 
 // TestErrorsOfTheServersStore: they come back as they are, but that the server is closing does not mean that this store is closed.
@@ -133,6 +133,9 @@ func TestErrorsOfTheServersStore(t *testing.T) {
 	f := wire.FailOf(store.ErrClosed)
 	s := openedOn(t, Options{}, func(*http.Request) (*http.Response, error) { return reply(f.Status, f), nil })
 	assertOnly(t, oneAck(t.Context(), s), store.ErrUnavailable, "the server is shutting down", "closed")
+	f = wire.FailOf(store.ErrDenied)
+	s = openedOn(t, Options{}, func(*http.Request) (*http.Response, error) { return reply(f.Status, f), nil })
+	assertOnly(t, oneAck(t.Context(), s), store.ErrUnavailable, "", "the server, not its client, lacks a right")
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {

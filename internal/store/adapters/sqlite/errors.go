@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -69,4 +70,6 @@ func advice(err error) string {
 }
 
 // openError says in one line why the store can not be opened, and what to do.
-func openError(path string, err error) error { return sqlkit.NotOpened(path, err, advice) }
+func openError(path string, err error) error {
+	return sqlkit.NotOpened(path, store.ErrUnavailable, err, advice)
+}

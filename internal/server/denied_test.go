@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+var errDenied = fmt.Errorf("%w: the role is another", store.ErrDenied)
+
+// deny lets the store refuse the calls of that name.
+func (g *gate) deny(methods ...string) {
+	g.set(func() {
+		g.before = func(_ context.Context, called string) error {
+			for _, m := range methods {
+				if m == called {
+					return errDenied
+				}
+			}
+			return nil
+		}
+	})
+}
+
+// D29: a worker whose token had not the role asked for ever.
+func TestWorkerThatIsNotPermittedAskedForEver(t *testing.T) {
+	for name, method := range map[string]string{"recover": "recover", "claim": "claim"} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.handlers["job"] = work(0)
+				g := w.gate()
+				g.deny(method)
+				s := w.server(Options{}, g)
+				ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+				defer cancel()
+				err := s.Run(ctx)
+				require.ErrorIs(w, err, store.ErrDenied)
+				require.EqualError(w, err, "jq: the store does not let this server work: "+errDenied.Error())
+				require.ErrorIs(w, s.Ready(), store.ErrDenied)
+				assert.LessOrEqual(w, w.since(), time.Second)
+				assert.Equal(w, 1, w.log.said("jq: the store does not let this server work, which stops"))
+				require.ErrorIs(w, s.Stop(w.Context()), store.ErrDenied, "as often as it is asked")
+			})
+		})
+	}
+}
+
+// What was permitted once may be again: the server goes on, and its log is not filled.
+func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["job"] = work(0)
+		g := w.gate()
+		s := w.server(Options{}, g)
+		require.NoError(w, s.Start(w.Context()))
+		w.wait(time.Minute)
+		g.deny("recover", "claim")
+		id := w.enqueue(1, "job")[0]
+		w.wait(10 * time.Minute)
+		assert.Equal(w, store.Ready, w.job(id).State)
+		assert.Equal(w, 2, w.log.said("jq: the store does not permit a call, which is left to others"), "once for each")
+		assert.Zero(w, w.log.said(wentAway), "it is there")
+		g.back()
+		w.wait(time.Minute)
+		assert.Equal(w, store.Succeeded, w.job(id).State)
+		w.stop(s)
+	})
+}
+
+// A worker may be kept from deleting, as over HTTP: others do that.
+func TestWorkerThatMayNotDeleteWorks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["job"] = work(0)
+		g := w.gate()
+		g.deny("delete")
+		s := w.server(Options{}, g)
+		require.NoError(w, s.Start(w.Context()))
+		w.wait(10 * time.Minute)
+		id := w.enqueue(1, "job")[0]
+		w.wait(time.Minute)
+		assert.Equal(w, store.Succeeded, w.job(id).State)
+		assert.Equal(w, 1, w.log.said("jq: the store does not permit a call, which is left to others"))
+		require.NoError(w, s.Ready())
+		w.stop(s)
+	})
+}
