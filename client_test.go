@@ -314,6 +314,28 @@ func TestOneJobIsLookedAfter(t *testing.T) {
 	require.ErrorIs(t, err, jq.ErrConflict, "it was read before the change")
 }
 
+// RequeueAll narrows the age by itself, to leave alone what finishes while it is under way, and made the age of its caller nothing.
+func TestRequeueAllKeepsToTheAgeThatIsAskedFor(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, nil)
+	var ids []int64
+	for range 2 {
+		added, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
+		require.NoError(t, err)
+		require.NoError(t, client.Cancel(t.Context(), added.ID))
+		ids = append(ids, added.ID)
+		s.Advance(time.Hour)
+	}
+	n, err := client.RequeueAll(t.Context(), jq.Filter{States: []jq.State{jq.Cancelled}, FinishedFor: 90 * time.Minute})
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	for i, want := range []jq.State{jq.Ready, jq.Cancelled} {
+		job, err := client.Get(t.Context(), ids[i])
+		require.NoError(t, err)
+		assert.Equal(t, want, job.State, "job %d", ids[i])
+	}
+}
+
 // R47, R61: all that match are reached, however many, and a job that becomes dead meanwhile is not requeued by the same call.
 func TestAllThatMatchAreReached(t *testing.T) {
 	s := jqtest.NewStore(t)

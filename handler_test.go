@@ -217,7 +217,15 @@ func TestMiddlewareStandsAroundEveryHandler(t *testing.T) {
 		handling(func(context.Context, *jq.Run, welcome) error { order = append(order, "handler"); return nil })(h)
 		h.Use(named("inner"))
 	})
-	assert.Equal(t, []string{"outer", "inner", "handler", "/inner", "/outer"}, order)
+	want := []string{"outer", "inner", "handler", "/inner", "/outer"}
+	assert.Equal(t, want, order)
+
+	order = nil
+	drained(t, welcome{"Ada"}, nil, func(h *jq.Handlers) {
+		h.Use(named("outer"), named("inner"))
+		h.Otherwise(func(context.Context, *jq.Run) error { order = append(order, "handler"); return nil })
+	})
+	assert.Equal(t, want, order, "of all kinds that have no handler of their own")
 }
 
 // R64: a checkpoint survives the attempt that has saved it.

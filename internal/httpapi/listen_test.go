@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -254,6 +255,37 @@ func TestConnectionsAreLimited(t *testing.T) {
 		require.NoError(t, second.Close())
 		_, err = l.Accept()
 		require.Error(t, err)
+	})
+}
+
+// An exhausted listener fails now and then, as one does that has no file descriptor left.
+type exhausted struct {
+	piped
+	fails *bool
+}
+
+func (f exhausted) Accept() (net.Conn, error) {
+	if *f.fails {
+		return nil, errors.New("too many open files")
+	}
+	return f.piped.Accept()
+}
+
+// TestFailedAcceptKeepsNoPlace: each one that failed kept a place, and the server would have answered nobody in the end.
+func TestFailedAcceptKeepsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := true
+		l, err := Limit(exhausted{piped{make(chan struct{})}, &fails}, &Limits{MaxConnections: 1})
+		require.NoError(t, err)
+		for range 3 {
+			_, err := l.Accept()
+			require.ErrorContains(t, err, "too many open files")
+		}
+		fails = false
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.NoError(t, l.Close())
 	})
 }
 

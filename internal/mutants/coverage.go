@@ -61,28 +61,57 @@ func (s *session) measure(ctx context.Context, t target, folder string) ([]unit,
 	}
 	var units []unit
 	for name := range strings.FieldsSeq(string(listed)) {
-		one, subtests, err := s.reach(ctx, folder, binary, name)
+		found, err := s.split(ctx, folder, binary, name)
 		if err != nil {
 			return nil, err
 		}
-		if one.Took <= long || len(subtests) == 0 {
-			units = append(units, one)
-			continue
-		}
-		for _, name := range subtests {
-			one, _, err := s.reach(ctx, folder, binary, name)
-			if err != nil {
-				return nil, err
-			}
-			units = append(units, one)
-		}
+		units = append(units, found...)
 	}
-	return slices.DeleteFunc(units, func(u unit) bool { return u.Name == "" }), nil
+	return units, nil
 }
 
-var passedSubtest = regexp.MustCompile(`(?m)^    --- PASS: (Test[^/ ]+/[^/ ]+) \(`)
+// split runs a test, and if it takes long its subtests one by one in its place.
+func (s *session) split(ctx context.Context, folder, binary, name string) ([]unit, error) {
+	whole, subtests, err := s.reach(ctx, folder, binary, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case whole.Took > long && len(subtests) > 0:
+	case whole.Name == "":
+		if whole.Took > long {
+			fmt.Fprintf(s.out, "%s of %s takes more than %v, and is left out\n", name, folder, whole.Took.Round(time.Second))
+		}
+		return nil, nil
+	default:
+		return []unit{whole}, nil
+	}
+	var units []unit
+	for _, name := range subtests {
+		found, err := s.split(ctx, folder, binary, name)
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, found...)
+	}
+	return units, nil
+}
 
-// reach runs one test. One that fails by itself, or takes too long, is left out, and said.
+var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)$`)
+
+// subtests are the next elements of the names that were run below the test.
+func subtests(name string, output []byte) []string {
+	var found []string
+	for _, line := range begun.FindAllSubmatch(output, -1) {
+		rest, below := strings.CutPrefix(string(line[1]), name+"/")
+		element, _, _ := strings.Cut(rest, "/")
+		if below && !slices.Contains(found, name+"/"+element) {
+			found = append(found, name+"/"+element)
+		}
+	}
+	return found
+}
+
+// reach runs one test. One that fails by itself, or takes too long, has no name: it is left out, and said.
 func (s *session) reach(ctx context.Context, folder, binary, name string) (unit, []string, error) {
 	profile := filepath.Join(s.scratch, "profile")
 	if err := os.RemoveAll(profile); err != nil {
@@ -90,13 +119,15 @@ func (s *session) reach(ctx context.Context, folder, binary, name string) (unit,
 	}
 	u := unit{Folder: folder, Name: name}
 	began := time.Now()
-	output, err := s.test(ctx, folder, binary, 3*s.longest+long, "", "-test.v", "-test.run="+u.pattern(), "-test.coverprofile="+profile)
+	output, err := s.test(ctx, folder, binary, 3*s.longest+time.Second, "", "-test.v", "-test.run="+u.pattern(), "-test.coverprofile="+profile)
 	u.Took = time.Since(began)
 	switch {
 	case ctx.Err() != nil:
 		return unit{}, nil, ctx.Err()
+	case u.Took > 3*s.longest:
+		return unit{Took: u.Took}, subtests(name, output), nil
 	case err != nil:
-		fmt.Fprintf(s.out, "  %s of %s fails by itself and is left out: %v\n", name, folder, err)
+		fmt.Fprintf(s.out, "%s of %s fails by itself, and is left out: %v\n", name, folder, err)
 		return unit{}, nil, nil
 	}
 	text, err := os.ReadFile(profile)
@@ -104,11 +135,7 @@ func (s *session) reach(ctx context.Context, folder, binary, name string) (unit,
 		return unit{}, nil, err
 	}
 	u.Reaches, err = s.reached(text)
-	var subtests []string
-	for _, found := range passedSubtest.FindAllSubmatch(output, -1) {
-		subtests = append(subtests, string(found[1]))
-	}
-	return u, subtests, err
+	return u, subtests(name, output), err
 }
 
 // reached are the blocks of a profile that were run, by file.

@@ -114,6 +114,14 @@ func TestLockIsLeftOutAsAWhole(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
+func TestSubtestsAreFoundByTheNextElement(t *testing.T) {
+	const output = "=== RUN   TestA\n=== RUN   TestA/Cases\n=== RUN   TestA/Cases/Tx/One\n=== PAUSE TestA/Cases/Tx/One\n" +
+		"=== RUN   TestA/Cases/Tx/Two\n=== RUN   TestA/Cases/Save/One\n"
+	assert.Equal(t, []string{"TestA/Cases"}, subtests("TestA", []byte(output)))
+	assert.Equal(t, []string{"TestA/Cases/Tx", "TestA/Cases/Save"}, subtests("TestA/Cases", []byte(output)))
+	assert.Equal(t, "^TestA$/^Cases$/^Tx$", unit{Name: "TestA/Cases/Tx"}.pattern())
+}
+
 func TestFaultsInSQL(t *testing.T) {
 	const query = "package p\n\nconst q = `\n\tSELECT id\n\tFROM jobs\n\tWHERE at <= $1 AND done IS NULL\n\tORDER BY at DESC\n\tFOR UPDATE SKIP LOCKED`\n"
 	found, err := find("q.go", []byte(query))

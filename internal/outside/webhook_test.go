@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -109,6 +110,27 @@ func TestAnswerDecidesWhatBecomesOfTheJob(t *testing.T) {
 			assert.Equal(t, c.want, fateOf(once(t, handle, mail(`{}`))))
 		})
 	}
+}
+
+// The receiver's wait is compared with the backoff of the attempt, which grows, and not with that of the first one.
+func TestRetryAfterOfALaterAttempt(t *testing.T) {
+	t.Parallel()
+	handle, _ := receiver(t, WebhookOptions{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "90")
+		w.WriteHeader(429)
+	})
+	s := jqtest.NewStore(t)
+	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), mail(`{}`), &jq.EnqueueOptions{
+		MaxRetries: 3, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour},
+	})
+	require.NoError(t, err)
+	var h jq.Handlers
+	h.Otherwise(handle)
+	var waits []time.Duration
+	for _, ran := range jqtest.Drain(t, s, &h, nil) {
+		waits = append(waits, fateOf(ran).Next)
+	}
+	assert.Equal(t, []time.Duration{90 * time.Second, 2 * time.Minute, 4 * time.Minute, 0}, waits)
 }
 
 func retried(answer string, next time.Duration) fate {
