@@ -19,12 +19,13 @@ import (
 
 // Types that the comments here speak of, under their names in package jq.
 type (
-	Store  = store.Store
-	NewJob = store.NewJob
-	Job    = store.Job
-	Ack    = store.Ack
-	NAck   = store.NAck
-	Policy = store.Policy
+	Store   = store.Store
+	NewJob  = store.NewJob
+	Job     = store.Job
+	Ack     = store.Ack
+	NAck    = store.NAck
+	Policy  = store.Policy
+	Present = store.Present
 )
 
 // The limits.
@@ -48,6 +49,8 @@ const (
 	MinRetention    = store.MinRetention
 	FenceStep       = store.FenceStep
 	MaxEpoch        = store.MaxEpoch
+	MaxSetBack      = store.MaxSetBack
+	DefaultMaxLease = store.DefaultMaxLease
 )
 
 // The forms of NAck. Fail, Never and After count as a failure; Snooze and Release do not.
@@ -110,6 +113,21 @@ func OutcomeOf(j Job, status store.Status) store.Outcome { return store.OutcomeO
 // CheckExtend says what is wrong with a call of Extend, as an InvalidError.
 func CheckExtend(leases []store.Lease, ttl time.Duration) error {
 	return store.CheckExtend(leases, ttl)
+}
+
+// CheckLease says what is wrong with the length of a lease in a store with that MaxLease. A request that is refused already
+// stays so.
+func CheckLease(refused error, ttl, longest time.Duration) error {
+	return store.CheckLease(refused, ttl, longest)
+}
+
+// CheckMaxLease says what is wrong with the setting.
+func CheckMaxLease(longest time.Duration) error { return store.CheckMaxLease(longest) }
+
+// Ahead says of a lease of the length, which ends at the given time, whether a clock has given it that was ahead of now, and
+// when it ends if it runs from now.
+func Ahead(end time.Time, length, longest time.Duration, now time.Time) (time.Time, bool) {
+	return store.Ahead(end, length, longest, now)
 }
 
 // CheckAcks says what is wrong with a call of Ack as a whole. A result that is refused counts for nothing here: see

@@ -39,7 +39,7 @@ func (r Ran) String() string {
 	return text
 }
 
-const drainLease = 24 * time.Hour
+const drainLease = time.Hour
 
 // Drain runs the jobs of the store with the handlers, one after the other in the test's goroutine, until none is left that
 // could be run. Delays and backoffs are not waited for: the store's clock is moved to the next due job. Jobs of paused queues

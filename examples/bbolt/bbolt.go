@@ -10,6 +10,7 @@ package bbolt
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,10 @@ var (
 
 // Options are what can be chosen; the zero value of each field means its default.
 type Options struct {
-	Clock  clock.Clock // nil means the clock of the process
-	NoSync bool        // commits do not wait for the disk: for tests, or where the latest jobs may be lost with the power
+	Clock    clock.Clock   // nil means the clock of the process
+	MaxLease time.Duration // no lease is longer; zero means an hour
+	Logger   *slog.Logger  // is told of a clock that goes back; nil means slog.Default()
+	NoSync   bool          // commits do not wait for the disk: for tests, or where the latest jobs may be lost with the power
 
 	openFile func(path string, flag int, mode os.FileMode) (*os.File, error) // for a test whose file breaks
 }
@@ -47,7 +50,9 @@ type Store struct {
 	// turn is the right to begin a call, held by whoever has put something in. A writer holds it until it has committed, a
 	// reader until it has its snapshot. A channel and no mutex, so that waiting for it ends with the caller's context.
 	turn chan struct{}
-	last time.Time // the latest now; whoever has the turn may use it
+
+	present  contract.Present // whoever has the turn may use it
+	maxLease time.Duration
 }
 
 // Open opens the store in the file, and makes it if it is not there. Options may be nil.
@@ -57,6 +62,13 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, openError(path, err)
+	}
+	longest := options.MaxLease
+	if longest == 0 {
+		longest = contract.DefaultMaxLease
+	}
+	if err := contract.CheckMaxLease(longest); err != nil {
+		return nil, err
 	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
 		Timeout:      lockPatience,
@@ -76,7 +88,9 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	if clk == nil {
 		clk = clock.New()
 	}
-	return &Store{clock: clk, db: db, turn: make(chan struct{}, 1)}, nil
+	return &Store{
+		clock: clk, db: db, turn: make(chan struct{}, 1), present: contract.Present{Logger: options.Logger}, maxLease: longest,
+	}, nil
 }
 
 // lockPatience is how long Open waits for another process to let go of the file.
@@ -126,10 +140,5 @@ func (s *Store) admit(ctx context.Context, refused error) error {
 	}
 }
 
-// now is the time of a call, which has the turn. It never steps back, whatever the clock does.
-func (s *Store) now() time.Time {
-	if now := contract.Truncate(s.clock.Now()); now.After(s.last) {
-		s.last = now
-	}
-	return s.last
-}
+// now is the time of a call, which has the turn.
+func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }

@@ -10,7 +10,7 @@ import (
 
 // FetchAndClaim takes due jobs of one queue under leases for the worker.
 func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Job, error) {
-	return write(ctx, s, req.Check(), func(t *txn) []jq.Job {
+	return write(ctx, s, contract.CheckLease(req.Check(), req.TTL, s.maxLease), func(t *txn) []jq.Job {
 		if t.queue(req.Queue).Paused {
 			return nil
 		}
@@ -53,7 +53,7 @@ func (t *txn) claim(j *job, req jq.ClaimRequest) {
 	j.State = jq.InFlight
 	t.raise(j)
 	j.Attempts++
-	j.LeaseExpiresAt = t.now.Add(req.TTL.Truncate(contract.Resolution))
+	t.lend(j, req.TTL)
 	j.RetryAt = time.Time{}
 	j.Worker = req.Worker
 	j.CheckpointSeq, j.ProgressSeq = 0, 0

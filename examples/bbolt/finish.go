@@ -20,9 +20,8 @@ func (s *Store) NAck(ctx context.Context, nacks []jq.NAck) ([]jq.Outcome, error)
 
 // Extend is the heartbeat. No caller's transaction can lock a job here, so it is never busy.
 func (s *Store) Extend(ctx context.Context, held []jq.Lease, ttl time.Duration) ([]jq.Outcome, error) {
-	return write(ctx, s, contract.CheckExtend(held, ttl), func(t *txn) []jq.Outcome {
-		until := t.now.Add(ttl.Truncate(contract.Resolution))
-		return each(held, func(l jq.Lease) jq.Outcome { return t.extend(l, until) })
+	return write(ctx, s, contract.CheckLease(contract.CheckExtend(held, ttl), ttl, s.maxLease), func(t *txn) []jq.Outcome {
+		return each(held, func(l jq.Lease) jq.Outcome { return t.extend(l, ttl) })
 	})
 }
 
@@ -118,7 +117,7 @@ func wayOf(form jq.Form) way {
 	}
 }
 
-func (t *txn) extend(l jq.Lease, until time.Time) jq.Outcome {
+func (t *txn) extend(l jq.Lease, ttl time.Duration) jq.Outcome {
 	j, standing := t.find(l)
 	switch {
 	case standing == gone:
@@ -130,7 +129,7 @@ func (t *txn) extend(l jq.Lease, until time.Time) jq.Outcome {
 	case standing == finished:
 		return contract.OutcomeOf(j.Job, contract.StatusFinished)
 	}
-	j.LeaseExpiresAt = until
+	t.lend(j, ttl)
 	t.save(j)
 	return contract.OutcomeOf(j.Job, contract.StatusOK)
 }

@@ -12,7 +12,8 @@ import (
 // A job is a row of the bucket of jobs. Its payload is kept apart, so that a heartbeat need not write it again.
 type job struct {
 	jq.Job
-	Ended way `json:",omitempty"`
+	Ended    way           `json:",omitempty"`
+	LeaseFor time.Duration `json:",omitempty"` // how long the lease was when it was given or extended
 
 	stood place // where the index has it
 }
@@ -104,6 +105,12 @@ func (t *txn) drop(j *job) {
 	t.remove(payloads, number(j.ID))
 	t.remove(jobs, number(j.ID))
 	t.countJobs(j.Queue, -1)
+}
+
+// lend lets the lease run from now.
+func (t *txn) lend(j *job, ttl time.Duration) {
+	j.LeaseFor = ttl.Truncate(contract.Resolution)
+	j.LeaseExpiresAt = t.now.Add(j.LeaseFor)
 }
 
 // begin writes a claim into the history. A job has no more attempts than its token says, so that most need no counting.

@@ -10,12 +10,36 @@ import (
 // RecoverExpiredLeases ends leases that have expired, the oldest first.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req jq.RecoverRequest) ([]jq.Recovered, error) {
 	return write(ctx, s, req.Check(), func(t *txn) []jq.Recovered {
+		s.bringBack(t, req.Limit)
 		var recovered []jq.Recovered
 		for _, key := range t.upTo(leases, nil, t.now.Add(-req.Grace.Truncate(contract.Resolution)), req.Limit) {
 			recovered = append(recovered, t.recover(t.indexed(key)))
 		}
 		return recovered
 	})
+}
+
+// bringBack lets leases that a clock has given which was ahead run from now.
+func (s *Store) bringBack(t *txn, limit int) {
+	mark, must := s.present.MustLook()
+	if !must {
+		return
+	}
+	var ahead []*job // before any is changed, for a cursor does not bear that
+	c := t.in(leases).Cursor()
+	for key, _ := c.Last(); key != nil && len(ahead) < limit; key, _ = c.Prev() {
+		j := t.indexed(key)
+		if _, is := contract.Ahead(j.LeaseExpiresAt, j.LeaseFor, s.maxLease, t.now); is {
+			ahead = append(ahead, j)
+		}
+	}
+	for _, j := range ahead {
+		t.lend(j, min(j.LeaseFor, s.maxLease))
+		t.save(j)
+	}
+	if len(ahead) < limit {
+		s.present.Looked(mark)
+	}
 }
 
 func (t *txn) recover(j *job) jq.Recovered {

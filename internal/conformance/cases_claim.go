@@ -182,7 +182,7 @@ func claimRefusedBeyond(c *C) {
 }
 
 func claimGrantedAtLimit(c *C) {
-	for _, lease := range []time.Duration{store.Resolution, 87_600 * time.Hour} {
+	for _, lease := range []time.Duration{store.Resolution, store.DefaultMaxLease} {
 		for _, name := range []string{"w", strings.Repeat("é", 127) + "w"} {
 			id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))[0]
 			want := c.Get(id).Job

@@ -187,12 +187,12 @@ func extendInOrder(c *C) {
 
 func extendTTLLimits(c *C) {
 	before := holding(c, queue, 1)[0]
-	for _, bad := range []time.Duration{-1, 0, store.Resolution - 1, store.MaxDuration + 1} {
+	for _, bad := range []time.Duration{-1, 0, store.Resolution - 1, store.DefaultMaxLease + 1} {
 		_, err := c.Store.Extend(c.Ctx, []store.Lease{before.Lease()}, bad)
 		c.ErrorIs(err, store.ErrInvalid, "Extend by %v", bad)
 		c.Equal(c.Get(before.ID), before, "the job, after Extend by %v", bad)
 	}
-	for _, good := range []time.Duration{store.Resolution, store.MaxDuration} {
+	for _, good := range []time.Duration{store.Resolution, store.DefaultMaxLease} {
 		o := c.One(c.Store.Extend(c.Ctx, []store.Lease{before.Lease()}, good))
 		c.Equal(o.Next, c.Now().Add(good), "the end of a lease that was extended by %v", good)
 		c.Equal(c.Get(before.ID).LeaseExpiresAt, c.Now().Add(good), "the stored end of a lease that was extended by %v", good)

@@ -92,11 +92,11 @@ func recoverLeavesOthers(c *C) {
 		others = append(others, c.Get(finished[i]))
 	}
 	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "lives" }))
-	live := c.ClaimBy(store.ClaimRequest{Queue: "lives", Limit: 1, Worker: worker, TTL: 2 * time.Hour})[0]
+	live := c.ClaimBy(store.ClaimRequest{Queue: "lives", Limit: 1, Worker: worker, TTL: time.Hour})[0]
 	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "lost" }))
 	lost := c.ClaimBy(store.ClaimRequest{Queue: "lost", Limit: 1, Worker: worker, TTL: time.Minute})[0]
 	others = append(others, c.Get(live.ID), c.JobIn(store.Ready))
-	c.Advance(time.Hour)
+	c.Advance(time.Hour - store.Resolution)
 
 	recovered := c.Recover(store.MaxItems)
 

@@ -19,6 +19,7 @@ var reopenCases = []Case{
 	{"Reopen/PausesSurvive", []int{59}, "A claim that begins after its queue was paused takes nothing.", reopenPausesSurvive},
 	{"Reopen/PoliciesSurvive", []int{61}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenPoliciesSurvive},
 	{"Reopen/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", reopenIDsAreNeverUsedAgain},
+	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", []int{17}, sentenceLooks, reopenAhead},
 	{"Reopen/FenceSurvives", []int{70}, sentenceFloor, reopenFenceSurvives},
 	{"Reopen/ExpiredLeasesAreRecovered", []int{17}, "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", reopenExpiredLeasesAreRecovered},
 	{"Reopen/AnsweredCallsSurviveAClosingStore", []int{1, 71}, "Calls under way are finished or fail.", reopenAnsweredCallsSurvive},

@@ -8,10 +8,18 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+const (
+	sentenceStandsStill = "Within an open store, now stands still while its clock is behind by at most 5 s."
+	sentenceFollows     = "If the clock is behind by more, now follows it at once."
+)
+
 var timeCases = []Case{
 	{"Time/NowIsTheInjectedClock", nil, "Now is the store's own: an injected clock, or the clock of the process or the database where none was injected.", timeIsTheClock},
-	{"Time/NowNeverStepsBack", []int{7}, "Within an open store, now never steps back: while its clock is behind, now stands still.", timeNeverStepsBack},
-	{"Time/NowThatWasOnlyReadNeverStepsBack", []int{7}, "Within an open store, now never steps back: while its clock is behind, now stands still.", timeReadNeverStepsBack},
+	{"Time/NowStandsStillWhileTheClockIsBehindALittle", []int{7}, sentenceStandsStill, timeStandsStill},
+	{"Time/NowThatWasOnlyReadStandsStill", []int{7}, sentenceStandsStill, timeReadStandsStill},
+	{"Time/NowFollowsAClockThatWasSetBack", []int{7}, sentenceFollows, timeFollows},
+	{"Time/FollowsToTheMicrosecond", []int{7}, sentenceFollows, timeFollowsExactly},
+	{"Time/WhatWasWrittenAheadStays", []int{2, 7}, "What a clock that was ahead has written stays as it was written: a job waits for its time, a window and a request key stand until theirs, each for as long as the clock was ahead in addition to its own length.", timeWrittenAheadStays},
 	{"Time/CallHasOneNow", nil, "A call has one now.", timeOneNowACall},
 	{"Time/TimesComeOutInUTCAtTheResolution", []int{7}, "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", timeComesOutTruncated},
 	{"Time/TimesAndDurationsAreTruncatedOnEntry", []int{7}, "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", timeTruncatedOnEntry},
@@ -37,9 +45,9 @@ func timeIsTheClock(c *C) {
 	}
 }
 
-// timeNeverStepsBack sets the clock back by an hour. What was due stays due, what had expired stays expired, and no time
+// timeStandsStill sets the clock back, by 5 s in all. What was due stays due, what had expired stays expired, and no time
 // that is written lies before one that was written already.
-func timeNeverStepsBack(c *C) {
+func timeStandsStill(c *C) {
 	c.EnqueueOne()
 	lost := c.ClaimOne()
 	due := c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = ttl }))[0]
@@ -51,8 +59,8 @@ func timeNeverStepsBack(c *C) {
 			c.Errorf("%s: got %v, want %v or later", what, t, than)
 		}
 	}
-	for range 2 {
-		c.Clock.Set(c.Clock.Now().Add(-time.Hour))
+	for _, back := range []time.Duration{time.Second, store.MaxSetBack - time.Second} {
+		c.Clock.Set(c.Clock.Now().Add(-back))
 		later(c.storeNow(), mark, "now, after the clock was set back")
 		later(c.Get(c.EnqueueOne()).EnqueuedAt, mark, "EnqueuedAt, after the clock was set back")
 	}
@@ -75,10 +83,10 @@ func timeNeverStepsBack(c *C) {
 	c.Equal(c.storeNow(), c.Now(), "now, once the clock is past what it was")
 }
 
-func timeReadNeverStepsBack(c *C) {
+func timeReadStandsStill(c *C) {
 	c.Advance(time.Hour)
 	mark := c.storeNow()
-	c.Clock.Set(c.Clock.Now().Add(-time.Hour))
+	c.Clock.Set(c.Clock.Now().Add(-store.MaxSetBack))
 	if now := c.storeNow(); now.Before(mark) {
 		c.Errorf("now after the clock was set back: got %v, want %v or later", now, mark)
 	}
@@ -86,6 +94,61 @@ func timeReadNeverStepsBack(c *C) {
 		c.Errorf("EnqueuedAt after the clock was set back: got %v, want %v or later", at, mark)
 	}
 	c.Advance(2 * time.Hour)
+}
+
+// timeFollows sets the clock back by an hour. What is added then is due then, and leases and retries go by the new time.
+func timeFollows(c *C) {
+	before := c.EnqueueN(2)
+	c.Advance(2 * time.Hour)
+	c.Equal(ids(c.Claim(1)), before[:1], "claimed before the clock was set back")
+	c.Clock.Set(c.Clock.Now().Add(-time.Hour))
+	c.Equal(c.storeNow(), c.Now(), "now, after the clock was set back")
+	id := c.EnqueueOne()
+	c.Equal(c.Get(id).RunAt, c.Now(), "RunAt of a job that was added then")
+	held := c.Claim(10)
+	c.Equal(ids(held), []int64{before[1], id}, "claimed then")
+	for _, j := range held {
+		c.Equal(j.LeaseExpiresAt, c.Now().Add(ttl), "the end of a lease that was given then")
+	}
+	c.NAck(held[1].Lease(), store.Fail, 0, "boom")
+	c.Advance(time.Second)
+	c.Equal(ids(c.Claim(10)), []int64{id}, "the retry, after its backoff")
+	c.Advance(ttl)
+	c.Recover(10)
+	c.Equal(c.Get(before[1]).RetryAt, c.Now().Add(time.Second), "when a job whose lease has expired since is due again")
+}
+
+func timeFollowsExactly(c *C) {
+	c.Advance(time.Hour)
+	mark := c.storeNow()
+	c.Clock.Set(mark.Add(-store.MaxSetBack))
+	c.Equal(c.storeNow(), mark, "now, while the clock is behind by 5 s")
+	c.Clock.Set(mark.Add(-store.MaxSetBack - store.Resolution))
+	c.Equal(c.storeNow(), c.Now(), "now, once the clock is behind by a microsecond more")
+	c.Equal(c.Get(c.EnqueueOne()).EnqueuedAt, c.Now(), "EnqueuedAt then")
+	c.Clock.Set(mark.Add(-store.MaxSetBack - 2*store.Resolution))
+	c.Equal(c.storeNow(), c.Now().Add(store.Resolution), "now, while the clock is behind a little once more")
+}
+
+func timeWrittenAheadStays(c *C) {
+	const jump = time.Hour
+	c.Advance(jump)
+	window := c.free(keyed("window", time.Minute), "while the clock is ahead")
+	req := store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "request"}
+	first := c.asked(req)
+	c.Clock.Set(c.Clock.Now().Add(-jump))
+	c.Equal(c.storeNow(), c.Now(), "now, when the clock is right again")
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed of what is due by the clock that was ahead")
+	c.Advance(jump + time.Minute - store.Resolution)
+	c.held(keyed("window", 0), window, store.Ready, "by a window of the clock that was ahead")
+	c.Equal(c.asked(req), first, "the first answer")
+	c.Equal(ids(c.Claim(10)), []int64{window, first[0].ID}, "claimed when they are due")
+	c.Advance(store.Resolution)
+	c.free(keyed("window", 0), "the window has ended")
+	c.Advance(store.RequestKeyLife - time.Minute - store.Resolution)
+	c.Equal(c.asked(req), first, "the first answer, until a day after it was given by the clock that was ahead")
+	c.Advance(store.Resolution)
+	c.True(c.asked(req)[0].ID != first[0].ID, "the request key is forgotten then")
 }
 
 // timeOneNowACall moves the clock while calls with many items run: all that a call writes has the same time. Many hands
@@ -192,9 +255,9 @@ func timeTruncatedWaits(c *C) {
 	id := c.EnqueueOne()
 	held := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: worker, TTL: time.Minute + rest})[0]
 	c.exact(held.LeaseExpiresAt, epoch.Add(time.Minute), "the end of a lease with a fraction of a tick")
-	extended := c.One(c.Store.Extend(c.Ctx, []store.Lease{held.Lease()}, time.Hour+rest))
-	c.exact(extended.Next, epoch.Add(time.Hour), "the end of a lease that was extended by a fraction of a tick more")
-	c.exact(c.Get(id).LeaseExpiresAt, epoch.Add(time.Hour), "the end of the lease that is stored")
+	extended := c.One(c.Store.Extend(c.Ctx, []store.Lease{held.Lease()}, 59*time.Minute+rest))
+	c.exact(extended.Next, epoch.Add(59*time.Minute), "the end of a lease that was extended by a fraction of a tick more")
+	c.exact(c.Get(id).LeaseExpiresAt, epoch.Add(59*time.Minute), "the end of the lease that is stored")
 	c.exact(c.NAck(held.Lease(), store.Snooze, time.Second+rest, "").Next, epoch.Add(time.Second), "Next of a snooze with a fraction of a tick")
 	c.Advance(time.Second)
 	held = c.ClaimOne()

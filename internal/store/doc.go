@@ -49,9 +49,12 @@
 // # Time
 //
 // Now is the store's own: an injected clock, or the clock of the process or the database where none was injected. A call has
-// one now. Within an open store, now never steps back: while its clock is behind, now stands still. Times have a resolution
-// of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC. A time that
-// is not set is the zero time.
+// one now. Within an open store, now stands still while its clock is behind by at most 5 s. If the clock is behind by more, now
+// follows it at once. Times have a resolution of one microsecond: times and durations that come in are truncated to it, and
+// times that come out are in UTC. A time that is not set is the zero time.
+//
+// What a clock that was ahead has written stays as it was written: a job waits for its time, a window and a request key stand
+// until theirs, each for as long as the clock was ahead in addition to its own length. Leases are brought back by recovery.
 //
 // Due means at or before now; expired means LeaseExpiresAt at or before now.
 //
@@ -62,7 +65,8 @@
 // byte; all but the payload may be left out. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000.
 // A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than
 // its base, and no time that is asked for lies after the year 9999. A retention is an hour to ten years, or for ever. A call
-// has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
+// has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside. A lease is at most as
+// long as the store's MaxLease, which is an hour unless the store was opened with another. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
 // is longer than 16 KiB is cut.
 //
 // The checks are methods of the requests, so that all adapters refuse the same things in the same words:

@@ -92,6 +92,11 @@ type Store interface {
 	// reason "lease expired", and with a new token; attempts stay as they are. So a job whose every worker dies ends as
 	// dead, after MaxRetries and one claims.
 	//
+	// A lease that was given or extended later than now plus 5 s was given by a clock that was ahead. Recovery lets it run for
+	// its own length from now, under the same token, so that its holder goes on if it lives, and the job is recovered soon if
+	// not. It takes at most Limit of these as well, the latest end first. It looks for them in the first call after the store
+	// was opened or has seen its clock go back, until it has found all, and otherwise every 30 s.
+	//
 	// Each expired lease is recovered once, also by callers that recover at the same time. A pause does not stop recovery.
 	// To repeat a recovery is safe.
 	RecoverExpiredLeases(ctx context.Context, req RecoverRequest) ([]Recovered, error)

@@ -17,7 +17,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	if err != nil {
 		return nil, err
 	}
-	if err := req.Check(); err != nil {
+	if err := s.leaseFits(req.Check(), req.TTL); err != nil {
 		return nil, err
 	}
 	if s.paused[req.Queue] && !s.broken(ClaimFromPaused) {
@@ -139,7 +139,8 @@ func (s *Store) claim(before job, req store.ClaimRequest, now time.Time) job {
 	j.State = store.InFlight
 	j.Token = s.raised(j, ClaimForgetsEpoch)
 	j.Attempts++
-	j.LeaseExpiresAt = now.Add(req.TTL.Truncate(store.Resolution))
+	j.lent = req.TTL.Truncate(store.Resolution)
+	j.LeaseExpiresAt = now.Add(j.lent)
 	j.Worker = req.Worker
 	j.RetryAt = time.Time{}
 	j.CheckpointSeq, j.ProgressSeq = 0, 0

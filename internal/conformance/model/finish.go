@@ -110,21 +110,21 @@ func (s *Store) nacked(j job, n store.NAck, now time.Time) job {
 // Extend is part of the contract.
 func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	extend := func(l store.Lease, now time.Time) store.Outcome {
-		return s.extend(l, now.Add(ttl.Truncate(store.Resolution)), now)
+		return s.extend(l, ttl.Truncate(store.Resolution), now)
 	}
-	return onLeases(ctx, s, store.CheckExtend(leases, ttl), leases, extend)
+	return onLeases(ctx, s, s.leaseFits(store.CheckExtend(leases, ttl), ttl), leases, extend)
 }
 
-func (s *Store) extend(l store.Lease, until, now time.Time) store.Outcome {
+func (s *Store) extend(l store.Lease, ttl time.Duration, now time.Time) store.Outcome {
 	before, found := s.find(l.ID)
 	switch {
 	case !found:
 		return s.missing(l.ID)
 	case s.holds(store.OpExtend, before, l, now):
 		after := before
-		after.LeaseExpiresAt = until
+		after.lent, after.LeaseExpiresAt = ttl, now.Add(ttl)
 		if s.broken(ExtendAddsUp) {
-			after.LeaseExpiresAt = before.LeaseExpiresAt.Add(until.Sub(now))
+			after.LeaseExpiresAt = before.LeaseExpiresAt.Add(ttl)
 		}
 		return ok(s.write(store.OpExtend, before, after))
 	case before.State == store.Cancelled && !s.broken(CancelUnseenByExtend):

@@ -35,6 +35,7 @@ type Store struct {
 	mu       sync.Mutex // guards what follows; a call holds it from beginning to end
 	closed   bool
 	latest   time.Time // the latest now
+	jumped   bool      // the clock has gone back since a recovery has seen all leases
 	jobs     []job     // by rising id
 	nextID   int64
 	epoch    int64
@@ -49,7 +50,8 @@ type Store struct {
 // A job is a row with what the contract makes the store remember beside it.
 type job struct {
 	store.Job
-	endedBy way // how the holder of the lease with the job's token ended it; empty if it did not
+	lent    time.Duration // how long its lease was when it was given or extended
+	endedBy way           // how the holder of the lease with the job's token ended it; empty if it did not
 	history []store.Attempt
 }
 
@@ -110,8 +112,16 @@ func (s *Store) now() time.Time {
 	if s.broken(TimeTooFine) {
 		now = s.clk.Now().UTC()
 	}
-	if now.After(s.latest) || s.broken(TimeStepsBack) {
+	back := s.latest.Sub(now)
+	most := store.MaxSetBack
+	if s.broken(TimeFollowsEarly) {
+		most -= store.Resolution
+	}
+	switch {
+	case back <= 0, s.broken(TimeStepsBack):
 		s.latest = now
+	case back > most && !s.broken(TimeStandsStill):
+		s.latest, s.jumped = now, true
 	}
 	return s.latest
 }

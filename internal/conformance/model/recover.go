@@ -20,6 +20,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
+	s.bringBack(req.Limit, now)
 	expired := s.expired(now.Add(-req.Grace.Truncate(store.Resolution)), now)
 	if s.broken(RecoverUnlocked) {
 		s.letOthersIn()
@@ -36,6 +37,55 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 		}
 	}
 	return recovered, nil
+}
+
+// leaseFits says why the lease is refused, if it is.
+func (s *Store) leaseFits(refused error, ttl time.Duration) error {
+	if s.broken(LeaseUnbounded) {
+		return refused
+	}
+	return store.CheckLease(refused, ttl, store.DefaultMaxLease)
+}
+
+// bringBack lets leases run from now that were given by a clock which was ahead.
+func (s *Store) bringBack(limit int, now time.Time) {
+	if !s.jumped || s.broken(AheadLeaseStuck) {
+		return
+	}
+	var ahead []int
+	for i, j := range s.jobs {
+		given := j.LeaseExpiresAt.Add(-j.lent)
+		if s.broken(AheadLeaseByItsEnd) {
+			given = j.LeaseExpiresAt
+		}
+		least := now.Add(store.MaxSetBack)
+		if s.broken(AheadLeaseEarly) {
+			least = least.Add(-store.Resolution)
+		}
+		if j.State == store.InFlight && given.After(least) {
+			ahead = append(ahead, i)
+		}
+	}
+	slices.SortFunc(ahead, func(a, b int) int {
+		if s.broken(AheadLeaseNearestFirst) {
+			a, b = b, a
+		}
+		return cmp.Or(s.jobs[b].LeaseExpiresAt.Compare(s.jobs[a].LeaseExpiresAt), cmp.Compare(b, a))
+	})
+	s.jumped = len(ahead) >= limit
+	if len(ahead) > limit && !s.broken(AheadLeaseOverLimit) {
+		ahead = ahead[:limit]
+	}
+	for _, i := range ahead {
+		j := &s.jobs[i]
+		j.LeaseExpiresAt = now.Add(j.lent)
+		if s.broken(AheadLeaseExpires) {
+			j.LeaseExpiresAt = now
+		}
+		if s.broken(AheadLeaseFenced) {
+			j.Token = s.raised(*j, "")
+		}
+	}
 }
 
 // expired are the jobs whose leases expired at the time or before, the oldest expiry first.

@@ -33,6 +33,7 @@ type Columns struct {
 
 	Token          int64  `db:"token"`
 	LeaseExpiresAt Time   `db:"lease_expires_at"`
+	LeaseFor       Micros `db:"lease_for"`
 	Worker         string `db:"worker"`
 
 	Checkpoint    []byte `db:"checkpoint"`
@@ -72,7 +73,7 @@ func (c *Columns) Entry() Entry {
 			EnqueuedAt: time.Time(c.EnqueuedAt), FinishedAt: time.Time(c.FinishedAt),
 		},
 		Epoch: c.Epoch, FinishedBy: c.FinishedBy, ClaimToken: c.ClaimToken,
-		ClaimedAt: time.Time(c.ClaimedAt), EndedAt: time.Time(c.EndedAt), Ending: c.Ending,
+		ClaimedAt: time.Time(c.ClaimedAt), EndedAt: time.Time(c.EndedAt), Ending: c.Ending, LeaseFor: c.LeaseFor.Duration(),
 	}
 }
 

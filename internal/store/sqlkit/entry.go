@@ -21,6 +21,8 @@ type Entry struct {
 	ClaimedAt  time.Time    // when the latest attempt started
 	EndedAt    time.Time    // when the latest attempt ended
 	Ending     store.Ending // how the latest attempt ended
+
+	LeaseFor time.Duration // how long the lease was when it was given or extended, the latest one if none is in force
 }
 
 // FinishedBy is a way in which a holder ends its own lease.
@@ -121,7 +123,7 @@ func (e *Entry) Extend(l store.Lease, ttl time.Duration, now time.Time) store.Ou
 	status := store.StatusStale
 	switch {
 	case e.holds(l):
-		e.LeaseExpiresAt = now.Add(ttl.Truncate(store.Resolution))
+		e.lend(ttl, now)
 		status = store.StatusOK
 	case e.State == store.Cancelled:
 		status = store.StatusCancelled
@@ -129,6 +131,12 @@ func (e *Entry) Extend(l store.Lease, ttl time.Duration, now time.Time) store.Ou
 		status = store.StatusFinished
 	}
 	return store.OutcomeOf(e.Job, status)
+}
+
+// lend lets the lease run from now.
+func (e *Entry) lend(ttl time.Duration, now time.Time) {
+	e.LeaseFor = ttl.Truncate(store.Resolution)
+	e.LeaseExpiresAt = now.Add(e.LeaseFor)
 }
 
 // Save does what the table of transitions says. The item has been checked.
@@ -193,7 +201,8 @@ func (e *Entry) Claim(req store.ClaimRequest, now time.Time) {
 	e.State, e.RetryAt = store.InFlight, time.Time{}
 	e.Token = store.NextToken(e.Token, e.Epoch)
 	e.Attempts++
-	e.LeaseExpiresAt, e.Worker = now.Add(req.TTL.Truncate(store.Resolution)), req.Worker
+	e.lend(req.TTL, now)
+	e.Worker = req.Worker
 	e.CheckpointSeq, e.ProgressSeq = 0, 0
 	e.FinishedBy = Nobody
 	e.ClaimToken, e.ClaimedAt, e.EndedAt, e.Ending = e.Token, now, time.Time{}, store.Running

@@ -9,7 +9,7 @@ import (
 
 // FetchAndClaim takes due jobs of one queue under leases for the worker.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
-	now, err := s.enter(ctx, req.Check())
+	now, err := s.enter(ctx, store.CheckLease(req.Check(), req.TTL, s.maxLease))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Store) claim(j *job, req store.ClaimRequest, now time.Time) {
 	j.State = store.InFlight
 	s.raise(j)
 	j.Attempts++
-	j.LeaseExpiresAt = now.Add(req.TTL.Truncate(store.Resolution))
+	s.lend(j, req.TTL, now)
 	j.RetryAt = time.Time{}
 	j.Worker = req.Worker
 	j.CheckpointSeq, j.ProgressSeq = 0, 0

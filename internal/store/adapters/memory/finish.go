@@ -40,14 +40,14 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 
 // Extend is the heartbeat. It is never busy: it waits for an open transaction.
 func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	now, err := s.enter(ctx, store.CheckExtend(leases, ttl))
+	now, err := s.enter(ctx, store.CheckLease(store.CheckExtend(leases, ttl), ttl, s.maxLease))
 	if err != nil {
 		return nil, err
 	}
 	defer s.leave()
 	outcomes := make([]store.Outcome, len(leases))
 	for i, l := range leases {
-		outcomes[i] = s.extend(l, now.Add(ttl.Truncate(store.Resolution)))
+		outcomes[i] = s.extend(l, ttl, now)
 	}
 	return outcomes, nil
 }
@@ -136,7 +136,7 @@ func (s *Store) nack(n store.NAck, f store.Failure, now time.Time) store.Outcome
 	return store.OutcomeOf(j.Job, store.StatusOK)
 }
 
-func (s *Store) extend(l store.Lease, until time.Time) store.Outcome {
+func (s *Store) extend(l store.Lease, ttl time.Duration, now time.Time) store.Outcome {
 	j, standing := s.find(l)
 	switch {
 	case standing == gone:
@@ -149,7 +149,7 @@ func (s *Store) extend(l store.Lease, until time.Time) store.Outcome {
 		return store.OutcomeOf(j.Job, store.StatusFinished)
 	}
 	s.pick(j)
-	j.LeaseExpiresAt = until
+	s.lend(j, ttl, now)
 	s.place(j)
 	return store.OutcomeOf(j.Job, store.StatusOK)
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ type job struct {
 	inFifo bool
 
 	finishedBy finishedBy // how its holder ended the lease that has the job's token
+	leaseFor   uint16     // how long its lease was when it was given or extended: see lengths
 }
 
 // A finishedBy is a way in which a holder ends its own lease.
@@ -123,6 +125,32 @@ func (s *Store) place(j *job) {
 	if !early {
 		s.wake(j.Queue)
 	}
+}
+
+// lend lets the lease run from now.
+func (s *Store) lend(j *job, ttl time.Duration, now time.Time) {
+	ttl = ttl.Truncate(store.Resolution)
+	j.leaseFor = s.lengths.number(ttl)
+	j.LeaseExpiresAt = now.Add(ttl)
+}
+
+// lengths are those of leases, which are few: a job keeps the number of its own.
+type lengths struct {
+	known  []time.Duration // the first is the longest that can be, which stands for others where no number is left
+	places map[time.Duration]uint16
+}
+
+func newLengths(longest time.Duration) lengths {
+	return lengths{known: []time.Duration{longest}, places: map[time.Duration]uint16{longest: 0}}
+}
+
+func (l *lengths) number(length time.Duration) uint16 {
+	n, known := l.places[length]
+	if !known && len(l.known) <= math.MaxUint16 {
+		n = uint16(len(l.known))
+		l.known, l.places[length] = append(l.known, length), n
+	}
+	return n
 }
 
 // begin writes a claim into the history.

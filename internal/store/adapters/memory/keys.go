@@ -83,8 +83,8 @@ func (s *Store) dropAnswer(a *answer) {
 	}
 }
 
-// forget drops the keys whose time has ended, so that those that are left are in force. No rollback brings one back: as now
-// never steps back, its time has ended for good.
+// forget drops the keys whose time has ended, so that those that are left are in force. No rollback brings one back: its
+// time has ended.
 func (s *Store) forget(now time.Time) {
 	for {
 		h, ended := s.windows.first(now.UnixMicro())

@@ -6,9 +6,11 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -29,12 +31,16 @@ var (
 
 // Options are what a store can be told.
 type Options struct {
-	Clock clock.Clock // nil means the clock of the process
+	Clock    clock.Clock   // nil means the clock of the process
+	MaxLease time.Duration // no lease is longer; zero means an hour
+	Logger   *slog.Logger  // is told of a clock that goes back; nil means slog.Default()
 }
 
 // A Store keeps jobs in memory. A claim finds at once whatever is committed and claimable.
 type Store struct {
-	clock clock.Clock
+	clock    clock.Clock
+	present  store.Present
+	maxLease time.Duration
 
 	dbOnce sync.Once
 	db     *sql.DB // the stand-in that opens callers' transactions, opened when it is first asked for
@@ -44,11 +50,12 @@ type Store struct {
 	tx     *transaction // that keeps others out, or nil
 	last   time.Time    // the latest now
 
-	jobs   table
-	lastID int64
-	epoch  int64 // see Fence
-	queues map[string]*queue
-	leases line // the jobs in flight, by the end of their leases
+	jobs    table
+	lastID  int64
+	epoch   int64 // see Fence
+	queues  map[string]*queue
+	leases  line    // the jobs in flight, by the end of their leases
+	lengths lengths // of leases
 
 	keys     map[string]*holder // of unique keys
 	windows  heap[*holder]      // those that hold their key for a window, by its end
@@ -67,8 +74,12 @@ func New(options Options) *Store {
 	if clk == nil {
 		clk = clock.New()
 	}
+	longest := cmp.Or(options.MaxLease, store.DefaultMaxLease)
 	return &Store{
 		clock:    clk,
+		present:  store.Present{Logger: options.Logger},
+		maxLease: longest,
+		lengths:  newLengths(longest),
 		queues:   map[string]*queue{},
 		keys:     map[string]*holder{},
 		requests: map[string]*answer{},
@@ -157,11 +168,9 @@ func (s *Store) leave() {
 	s.mu.Unlock()
 }
 
-// now is the time of a call. It never steps back, whatever the clock does.
+// now is the time of a call.
 func (s *Store) now() time.Time {
-	if now := store.Truncate(s.clock.Now()); now.After(s.last) {
-		s.last = now
-	}
+	s.last = s.present.Read(s.clock.Now)
 	return s.last
 }
 

@@ -1,7 +1,9 @@
 package memory
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -14,6 +16,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 		return nil, err
 	}
 	defer s.leave()
+	s.bringBack(req.Limit, now)
 	expired := now.Add(-req.Grace.Truncate(store.Resolution)).UnixMicro()
 	var recovered []store.Recovered
 	for len(recovered) < req.Limit {
@@ -24,6 +27,34 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 		recovered = append(recovered, s.recover(j, now))
 	}
 	return recovered, nil
+}
+
+// bringBack lets leases that a clock has given which was ahead run from now.
+func (s *Store) bringBack(limit int, now time.Time) {
+	mark, must := s.present.MustLook()
+	if !must {
+		return
+	}
+	var ahead []*job
+	for j := range s.jobs.rising(0) {
+		if j.State != store.InFlight {
+			continue
+		}
+		if _, is := store.Ahead(j.LeaseExpiresAt, s.lengths.known[j.leaseFor], s.maxLease, now); is {
+			ahead = append(ahead, j)
+		}
+	}
+	slices.SortFunc(ahead, func(a, b *job) int {
+		return cmp.Or(b.LeaseExpiresAt.Compare(a.LeaseExpiresAt), cmp.Compare(b.ID, a.ID))
+	})
+	if len(ahead) < limit {
+		s.present.Looked(mark)
+	}
+	for _, j := range ahead[:min(limit, len(ahead))] {
+		j.leave()
+		s.lend(j, s.lengths.known[j.leaseFor], now)
+		s.place(j)
+	}
 }
 
 func (s *Store) recover(j *job, now time.Time) store.Recovered {

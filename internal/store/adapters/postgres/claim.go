@@ -15,6 +15,7 @@ import (
 
 // FetchAndClaim is part of the contract. A claim whose answer to the commit was lost is released behind the call.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
 	var c claim
 	with, hopeful := s.with.write, false
 	with.ahead = func() (first errand, only bool) {
@@ -25,7 +26,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 		return first, c.trail.short && !c.trail.told && !hopeful
 	}
 	run := func(t *txn) ([]store.Job, error) { return c.run(t) }
-	jobs, err := call(ctx, s, req.Check(), with, run)
+	jobs, err := call(ctx, s, invalid, with, run)
 	if hopeful = err == nil && c.missed; hopeful {
 		jobs, err = call(ctx, s, nil, with, run)
 	}
@@ -366,6 +367,7 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 			token = greatest(token, $5::bigint) + 1,
 			attempts = attempts + 1,
 			lease_expires_at = $2,
+			lease_for = $6,
 			worker = $3,
 			retry_at = NULL,
 			checkpoint_seq = 0,
@@ -376,7 +378,7 @@ func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
 			ended_at = NULL,
 			ending = ''
 		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch))
+		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), int64(sqlkit.MicrosOf(chosen[0].LeaseFor)))
 	return jobs, err
 }
 

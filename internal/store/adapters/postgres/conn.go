@@ -259,7 +259,7 @@ func (t *txn) start(with opening) error {
 	if err := t.recognise(running); err != nil {
 		return err
 	}
-	t.now, t.asOf = n.get(database), before
+	t.now, t.asOf = n.get(database, t.sent), before
 	if n.clock == nil {
 		t.asOf = store.Truncate(arrived)
 	}

@@ -72,7 +72,7 @@ func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
 
 // Extend is part of the contract.
 func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	invalid := store.CheckExtend(leases, ttl)
+	invalid := store.CheckLease(store.CheckExtend(leases, ttl), ttl, s.options.MaxLease)
 	return call(ctx, s, invalid, s.with.beat, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
 }
 
@@ -81,7 +81,8 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
 	}
-	until := t.now.Add(ttl.Truncate(store.Resolution))
+	length := ttl.Truncate(store.Resolution)
+	until := t.now.Add(length)
 	ids, tokens := leases(held)
 	n, err := t.exec(`
 		WITH held AS MATERIALIZED (
@@ -95,10 +96,11 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 			) AS jobs
 		)
 		UPDATE {schema}.jobs
-		SET lease_expires_at = $3
+		SET lease_expires_at = $3,
+			lease_for = $4
 		FROM held
 		WHERE jobs.id = ANY (ARRAY[held.id])`,
-		ids, tokens, until)
+		ids, tokens, until, int64(sqlkit.MicrosOf(length)))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"sync"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -9,17 +8,18 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// now is the store's time: the database's, or that of the injected clock, but never earlier than it ever was for this store.
+// now is the store's time: the database's, or that of the injected clock.
 type now struct {
-	clock clock.Clock // nil for the database's
-
-	mu     sync.Mutex // guards what follows
-	latest time.Time
+	clock   clock.Clock // nil for the database's
+	present store.Present
 }
 
-// get is the present, when the database's clock shows so much.
-func (n *now) get(database time.Time) time.Time {
-	return n.atLeast(n.read(database))
+// get is the present, when the database's clock has shown so much to who asked at the time.
+func (n *now) get(database, asked time.Time) time.Time {
+	if n.clock != nil {
+		return n.present.Read(n.clock.Now)
+	}
+	return n.present.Heard(database, asked)
 }
 
 // read is what the clock says, whatever it said before.
@@ -28,14 +28,4 @@ func (n *now) read(database time.Time) time.Time {
 		return store.Truncate(n.clock.Now())
 	}
 	return store.Truncate(database)
-}
-
-// atLeast is the latest time known, having learned of one more.
-func (n *now) atLeast(t time.Time) time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if t.After(n.latest) {
-		n.latest = t
-	}
-	return n.latest
 }

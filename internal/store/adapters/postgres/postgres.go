@@ -89,6 +89,9 @@ type Options struct {
 	Timeout     time.Duration
 	LockTimeout time.Duration
 
+	// MaxLease is how long a lease can be: by default an hour. All stores of one schema must have the same.
+	MaxLease time.Duration
+
 	// Pooled says that a transaction-pooling proxy stands in between, through which nobody can listen. ListenDSN then leads
 	// to the server itself, for one connection that does; without it, wake-ups come from looking every so often.
 	Pooled    bool
@@ -145,7 +148,7 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 		return nil, dsnError(err)
 	}
 	s := &Store{
-		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock},
+		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
 		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, server: &server{},
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
@@ -201,6 +204,12 @@ func (o *Options) filled() (Options, error) {
 	}
 	if full.Logger == nil {
 		full.Logger = slog.Default()
+	}
+	if full.MaxLease == 0 {
+		full.MaxLease = store.DefaultMaxLease
+	}
+	if err := store.CheckMaxLease(full.MaxLease); err != nil {
+		return full, err
 	}
 	switch {
 	case len(full.Schema) > 60 || strings.ContainsRune(full.Schema, 0):

@@ -386,7 +386,7 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 			return err
 		}
 	}
-	horizon := s.now.atLeast(time.Time{}).Add(time.Minute) // no mark is beyond it
+	horizon := s.now.present.Latest().Add(time.Minute) // no mark is beyond it
 	_, limit := s.sweeper.now()
 	var found []int64
 	for p.Range < ranges(of.queue) && time.Now().Before(until) {

@@ -77,7 +77,7 @@ const (
 	columns = `
 	jobs.id, jobs.queue, jobs.kind, jobs.priority, jobs.state, jobs.run_at, jobs.retry_at, jobs.token, jobs.lease_expires_at,
 	jobs.worker, jobs.attempts, jobs.retries, jobs.max_retries, jobs.backoff_base, jobs.backoff_cap, jobs.backoff_jitter,
-	jobs.timeout, jobs.unique_key, jobs.unique_for, jobs.enqueued_at, jobs.finished_at, jobs.finished_by, jobs.claim_token,
+	jobs.timeout, coalesce(jobs.lease_for, 0) AS lease_for, jobs.unique_key, jobs.unique_for, jobs.enqueued_at, jobs.finished_at, jobs.finished_by, jobs.claim_token,
 	jobs.claimed_at, jobs.ended_at, jobs.ending, jobs.checkpoint_seq, jobs.progress_seq, jobs.trace, jobs.tags, jobs.error`
 
 	withDocuments = columns + `, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`

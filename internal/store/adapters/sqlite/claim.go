@@ -10,7 +10,8 @@ import (
 
 // FetchAndClaim is part of the contract.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
-	return write(ctx, s, req.Check(), load{items: req.Limit}, func(t *txn) ([]store.Job, error) { return t.claim(req) })
+	invalid := store.CheckLease(req.Check(), req.TTL, s.maxLease)
+	return write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) ([]store.Job, error) { return t.claim(req) })
 }
 
 // claim takes what is due, the retries first.
@@ -134,6 +135,7 @@ func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job
 			token = max(token, ?5) + 1,
 			attempts = attempts + 1,
 			lease_expires_at = ?2,
+			lease_for = ?6,
 			worker = ?3,
 			retry_at = NULL,
 			checkpoint_seq = 0,
@@ -144,7 +146,8 @@ func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job
 			ended_at = NULL,
 			ending = ''
 		WHERE id IN (SELECT value FROM json_each(?1))`,
-		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro(), store.Floor(chosen[0].Epoch))
+		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro(), store.Floor(chosen[0].Epoch),
+		int64(sqlkit.MicrosOf(chosen[0].LeaseFor)))
 	return jobs, err
 }
 

@@ -71,7 +71,8 @@ func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
 // Extend is part of the contract.
 func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	l := load{items: len(leases), urgent: true}
-	return write(ctx, s, store.CheckExtend(leases, ttl), l, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
+	invalid := store.CheckLease(store.CheckExtend(leases, ttl), ttl, s.maxLease)
+	return write(ctx, s, invalid, l, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
 }
 
 // extend tries first what is nearly always so: every lease holds.
@@ -79,13 +80,15 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
 	}
-	until := t.now.Add(ttl.Truncate(store.Resolution))
+	length := ttl.Truncate(store.Resolution)
+	until := t.now.Add(length)
 	n, err := t.exec(`
 		UPDATE jobs
-		SET lease_expires_at = ?2
+		SET lease_expires_at = ?2,
+			lease_for = ?3
 		FROM json_each(?1) AS lease
 		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.state = 'in_flight'`,
-		leases(held), until.UnixMicro())
+		leases(held), until.UnixMicro(), int64(sqlkit.MicrosOf(length)))
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,18 @@ import (
 
 // RecoverExpiredLeases is part of the contract.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
-	return write(ctx, s, req.Check(), load{items: req.Limit}, func(t *txn) ([]store.Recovered, error) { return t.recover(req) })
+	var noted func()
+	l := load{items: req.Limit}
+	recovered, err := write(ctx, s, req.Check(), l, func(t *txn) (recovered []store.Recovered, err error) {
+		if noted, err = t.bringBack(req.Limit, s); err != nil {
+			return nil, err
+		}
+		return t.recover(req)
+	})
+	if err == nil {
+		noted()
+	}
+	return recovered, err
 }
 
 func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
@@ -34,6 +45,31 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	return recovered, nil
 }
 
+// bringBack lets leases that a clock has given which was ahead run from now. Noted is to be called once that is
+// committed.
+func (t *txn) bringBack(limit int, s *Store) (noted func(), err error) {
+	looked, must := s.now.present.MustLook()
+	if !must {
+		return func() {}, nil
+	}
+	n, err := t.exec(`
+		UPDATE jobs
+		SET lease_expires_at = ?2 + min(coalesce(nullif(lease_for, 0), lease_expires_at - claimed_at), ?3)
+		WHERE id IN (
+			SELECT id
+			FROM jobs INDEXED BY jobs_leased
+			WHERE state = 'in_flight' AND lease_expires_at > ?1
+				AND lease_expires_at - min(coalesce(nullif(lease_for, 0), lease_expires_at - claimed_at), ?3) > ?1
+			ORDER BY lease_expires_at DESC, id DESC
+			LIMIT ?4)`,
+		t.now.Add(store.MaxSetBack).UnixMicro(), t.now.UnixMicro(), int64(sqlkit.MicrosOf(s.maxLease)), limit)
+	return func() {
+		if n < limit {
+			s.now.present.Looked(looked)
+		}
+	}, err
+}
+
 // update writes what operations change of a job, and leaves its documents alone unless they are among that.
 func (t *txn) update(e *sqlkit.Entry) error {
 	_, err := t.exec(`
@@ -56,10 +92,12 @@ func (t *txn) update(e *sqlkit.Entry) error {
 			error = ?17,
 			checkpoint = ?18,
 			progress = ?19,
-			result = ?20
+			result = ?20,
+			lease_for = ?21
 		WHERE id = ?1`,
 		e.ID, string(e.State), e.RunAt.UnixMicro(), sqlkit.Unix(e.RetryAt), e.Token, sqlkit.Unix(e.LeaseExpiresAt), e.Attempts, e.Retries,
 		sqlkit.Unix(e.FinishedAt), string(e.FinishedBy), e.ClaimToken, sqlkit.Unix(e.ClaimedAt), sqlkit.Unix(e.EndedAt), string(e.Ending),
-		e.CheckpointSeq, e.ProgressSeq, e.Error, sqlkit.Doc(e.Checkpoint), sqlkit.Doc(e.Progress), sqlkit.Doc(e.Result))
+		e.CheckpointSeq, e.ProgressSeq, e.Error, sqlkit.Doc(e.Checkpoint), sqlkit.Doc(e.Progress), sqlkit.Doc(e.Result),
+		int64(sqlkit.MicrosOf(e.LeaseFor)))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -42,11 +43,12 @@ var (
 
 // A Store keeps its jobs in one SQLite file.
 type Store struct {
-	place  place
-	turn   *turn
-	now    *now
-	hub    *wake.Hub
-	writer *writer
+	place    place
+	turn     *turn
+	now      *now
+	maxLease time.Duration
+	hub      *wake.Hub
+	writer   *writer
 
 	readers *readers
 	callers *sqlx.DB // for callers' own transactions, and for backups
@@ -59,6 +61,12 @@ type Store struct {
 type Options struct {
 	// Clock is where the store takes its time from: by default the clock of the process.
 	Clock clock.Clock
+
+	// MaxLease is how long a lease can be: by default an hour. All stores of one file must have the same.
+	MaxLease time.Duration
+
+	// Logger is told of a clock that goes back: by default slog.Default().
+	Logger *slog.Logger
 
 	// Synchronous is how durable a commit is: by default Full.
 	Synchronous Synchronous
@@ -122,7 +130,8 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		place: at, turn: newTurn(at.real, o.Name), now: &now{clock: o.Clock}, hub: &wake.Hub{}, closed: make(chan struct{}),
+		place: at, turn: newTurn(at.real, o.Name), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}}, maxLease: o.MaxLease,
+		hub: &wake.Hub{}, closed: make(chan struct{}),
 	}
 	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", o.BusyTimeout.Milliseconds())
 	if s.callers, err = open(at.path, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
@@ -157,6 +166,12 @@ func (o *Options) filled() (Options, error) {
 	}
 	if full.Name == "" {
 		full.Name = programName()
+	}
+	if full.MaxLease == 0 {
+		full.MaxLease = store.DefaultMaxLease
+	}
+	if err := store.CheckMaxLease(full.MaxLease); err != nil {
+		return full, err
 	}
 	switch full.Synchronous {
 	case "":

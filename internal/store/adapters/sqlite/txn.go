@@ -61,7 +61,7 @@ const presentEpoch = `
 
 // Every column of the table jobs.
 const columns = `
-	id, queue, kind, priority, state, run_at, retry_at, token, lease_expires_at, worker,
+	id, queue, kind, priority, state, run_at, retry_at, token, lease_expires_at, coalesce(lease_for, 0) AS lease_for, worker,
 	attempts, retries, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
 	unique_key, unique_for, enqueued_at, finished_at, finished_by, claim_token, claimed_at, ended_at, ending,
 	checkpoint_seq, progress_seq, trace, tags, error, payload, checkpoint, progress, result`

@@ -9,3 +9,6 @@ CREATE TABLE {schema}.fence (
 
 INSERT INTO {schema}.fence (epoch)
 VALUES (0);
+
+-- How long a lease was when it was given or extended: so its end says when that was. NULL for one of an earlier program.
+ALTER TABLE {schema}.jobs ADD COLUMN lease_for bigint;

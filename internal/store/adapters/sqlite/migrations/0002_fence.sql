@@ -6,3 +6,6 @@ CREATE TABLE fence (
 
 INSERT INTO fence (epoch)
 VALUES (0);
+
+-- How long a lease was when it was given or extended: so its end says when that was. NULL for one of an earlier program.
+ALTER TABLE jobs ADD COLUMN lease_for INTEGER;
