@@ -49,12 +49,12 @@ func realPath(path string) (string, error) {
 }
 
 // leftBeside are the files of SQLite's that stand beside the database, of whatever size.
-func leftBeside(real string) ([]string, error) {
+func leftBeside(actual string) ([]string, error) {
 	var left []string
 	for _, suffix := range besides {
-		switch _, err := os.Lstat(real + suffix); {
+		switch _, err := os.Lstat(actual + suffix); {
 		case err == nil:
-			left = append(left, real+suffix)
+			left = append(left, actual+suffix)
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, err
 		}
@@ -80,13 +80,13 @@ type fileState struct {
 
 // stateOf looks at the file. It opens nothing: to close any descriptor of a database gives up the locks that the process has
 // on it.
-func stateOf(real string) (fileState, error) {
+func stateOf(actual string) (fileState, error) {
 	state := fileState{size: -1}
 	var err error
-	if state.left, err = leftBeside(real); err != nil {
+	if state.left, err = leftBeside(actual); err != nil {
 		return state, err
 	}
-	info, err := os.Stat(real)
+	info, err := os.Stat(actual)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return state, nil
@@ -95,7 +95,7 @@ func stateOf(real string) (fileState, error) {
 	}
 	state.size = info.Size()
 	var names uint64
-	if state.identity, names, err = identify(real); err != nil {
+	if state.identity, names, err = identify(actual); err != nil {
 		return state, err
 	}
 	if names > 1 {
@@ -116,24 +116,24 @@ func (p place) state(t *turn) (fileState, error) {
 
 // refuse says why the store can not be opened: SQLite would take the files beside it for those of another database, and delete
 // or misread the changes that they hold. known is the identity of the file that the store had last.
-func (f fileState) refuse(real, known string) error {
+func (f fileState) refuse(actual, known string) error {
 	if len(f.left) == 0 {
 		return nil
 	}
 	remove := "rm " + shellWords(f.left)
 	switch {
 	case f.size < 0:
-		if restoring, err := exists(real + restoringSuffix); err == nil && restoring {
+		if restoring, err := exists(actual + restoringSuffix); err == nil && restoring {
 			return fmt.Errorf("a restore was broken off while %s was put aside: repeat it", f.left[0])
 		}
 		return fmt.Errorf("there is no such file, but %s holds changes of it. If you moved the file, move this along with it (mv %s NEW_NAME%s). "+
 			"If you deleted the file on purpose, delete what it left too (%s)",
-			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], real), remove)
+			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], actual), remove)
 	case f.size == 0 && !f.beingMade(known) || known != "" && f.identity != "" && f.identity != known:
 		return fmt.Errorf("the file was replaced, and %s holds changes of the one before it. Put that one back; or, to give up these changes, "+
 			"delete them (%s). Use restore to put a backup in place. If you copied or moved the file and its log here together, delete the "+
 			"note of the file before (rm %s)",
-			f.left[0], remove, shellWords([]string{real + ".lock"}))
+			f.left[0], remove, shellWords([]string{actual + ".lock"}))
 	}
 	return nil
 }
@@ -159,18 +159,18 @@ func shellWords(paths []string) string {
 // create makes the file where there is none, for its owner alone: jobs hold what is nobody else's business. Connections make
 // none: one that finds no file is to fail, since the store had one. A restore that was ended after it had put the old file aside
 // is completed.
-func create(real string) error {
-	complete, err := exists(real + restoringSuffix)
+func create(actual string) error {
+	complete, err := exists(actual + restoringSuffix)
 	if err != nil {
 		return err
 	}
 	if complete {
-		if err := os.Rename(real+restoringSuffix, real); err != nil {
+		if err := os.Rename(actual+restoringSuffix, actual); err != nil {
 			return err
 		}
-		return syncFile(filepath.Dir(real))
+		return syncFile(filepath.Dir(actual))
 	}
-	f, err := os.OpenFile(real, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(actual, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -179,20 +179,20 @@ func create(real string) error {
 
 // settle makes sure that the path names the store's file and that the files beside it are its own. The caller has the turn.
 func (s *Store) settle() error {
-	real := s.place.real
+	actual := s.place.real
 	state, err := s.place.state(s.turn)
 	if err != nil {
 		return err
 	}
 	if state.size >= 0 { // a restore that was broken off before it put the file aside has not taken place
-		if err := os.Remove(real + restoringSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(actual + restoringSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	} else {
-		if err := create(real); err != nil {
+		if err := create(actual); err != nil {
 			return err
 		}
-		if state, err = stateOf(real); err != nil {
+		if state, err = stateOf(actual); err != nil {
 			return err
 		}
 		return s.turn.setFile(state.identity)

@@ -26,9 +26,9 @@ func killed(t *testing.T, path string) ledger {
 		known.note(t, c.out.Text())
 	}
 	require.Error(t, c.Wait())
-	real, err := realPath(path)
+	actual, err := realPath(path)
 	require.NoError(t, err)
-	require.FileExists(t, real+"-wal", "the process left its log")
+	require.FileExists(t, actual+"-wal", "the process left its log")
 	return known
 }
 

@@ -99,11 +99,11 @@ func (r *restorer) checkBackup(ctx context.Context) error {
 	if own, err := os.Stat(r.real); err == nil && os.SameFile(own, info) {
 		return refuse("is the store itself")
 	}
-	real, err := realPath(r.backup)
+	actual, err := realPath(r.backup)
 	if err != nil {
 		return err
 	}
-	if left, err := leftBeside(real); err != nil || len(left) > 0 {
+	if left, err := leftBeside(actual); err != nil || len(left) > 0 {
 		return errors.Join(err, refuse("is a store in use, or was not closed, as "+strings.Join(left, " and ")+" shows: make a backup of it and restore that"))
 	}
 	db, err := open(r.backup, "immutable=1&_pragma=query_only(1)") // it may lie where nothing can be written
@@ -278,7 +278,7 @@ func (s *Store) total(ctx context.Context) (int64, error) {
 }
 
 // copyTo copies the backup to a new file, with the owner and the bits of the store's where there is one.
-func copyTo(part, backup, real string) error {
+func copyTo(part, backup, actual string) error {
 	from, err := os.Open(backup)
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func copyTo(part, backup, real string) error {
 	}
 	_, err = io.Copy(to, from)
 	if err == nil {
-		err = likeThat(to, real)
+		err = likeThat(to, actual)
 	}
 	return errors.Join(err, to.Close())
 }

@@ -210,11 +210,11 @@ func checkPath(path string) (place, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return place{}, fmt.Errorf("%w: %s is a folder or a device: name a file for the store", store.ErrUnavailable, path)
 	}
-	real, err := realPath(path)
+	actual, err := realPath(path)
 	if err != nil {
 		return place{}, fmt.Errorf("%w: %s can not be followed: %w", store.ErrUnavailable, path, err)
 	}
-	return place{path: path, real: real}, nil
+	return place{path: path, real: actual}, nil
 }
 
 // open names the database with what every connection needs. The log of changes is carried into the file at every 16 MiB,
@@ -278,13 +278,13 @@ func (s *Store) find(ctx context.Context) error {
 // ready says that there is nothing to make or migrate, without waiting for anybody who writes: those who only look at a store
 // must see it also while a process that was stopped holds it.
 func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
-	real := s.place.real
-	before, err := stateOf(real)
+	actual := s.place.real
+	before, err := stateOf(actual)
 	if err != nil {
 		return false, err
 	}
 	known := s.turn.note()
-	if before.size <= 0 || known != before.identity || !writable(real) || !writable(filepath.Dir(real)) {
+	if before.size <= 0 || known != before.identity || !writable(actual) || !writable(filepath.Dir(actual)) {
 		return false, nil
 	}
 	steps, err := folder()
@@ -299,7 +299,7 @@ func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 	if err != nil || version != len(steps) {
 		return false, err
 	}
-	after, err := stateOf(real)
+	after, err := stateOf(actual)
 	s.turn.known = known
 	return before.identity == after.identity, err
 }

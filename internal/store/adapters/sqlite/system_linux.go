@@ -27,7 +27,7 @@ func identify(path string) (identity string, names uint64, err error) {
 		if !ok {
 			return "", 1, nil
 		}
-		return fmt.Sprintf("inode=%d", old.Ino), uint64(old.Nlink), nil
+		return fmt.Sprintf("inode=%d", old.Ino), uint64(old.Nlink), nil //nolint:unconvert // it has 32 bits on some machines
 	}
 	if err != nil {
 		return "", 0, &os.PathError{Op: "statx", Path: path, Err: err}

@@ -44,19 +44,19 @@ const (
 	anotherMark  = " another" // behind a file that took the place of the store's, until the epoch is raised
 )
 
-func newTurn(real, name string) *turn {
+func newTurn(actual, name string) *turn {
 	mode := fs.FileMode(0o600)
-	if info, err := os.Stat(real); err == nil { // whoever may use the file may take turns
+	if info, err := os.Stat(actual); err == nil { // whoever may use the file may take turns
 		mode = info.Mode().Perm()
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "an unknown host"
 	}
-	path := real + ".lock"
+	path := actual + ".lock"
 	who := name + " on " + host
 	return &turn{
-		path: path, real: real, who: who, lock: flock.New(path, flock.SetPermissions(mode)),
+		path: path, real: actual, who: who, lock: flock.New(path, flock.SetPermissions(mode)),
 		held: lineOf(holdLineLen, fmt.Sprintf("%s%016d %d %s", holdLineMark, 0, os.Getpid(), who)),
 	}
 }
@@ -207,8 +207,8 @@ var (
 )
 
 // writers are the processes that hold SQLite's lock for writing.
-func writers(real string) []int {
-	return append(lockedBy(real+"-shm", "POSIX", logWriteLock, true), lockedBy(real, "POSIX", fileLocks, true)...)
+func writers(actual string) []int {
+	return append(lockedBy(actual+"-shm", "POSIX", logWriteLock, true), lockedBy(actual, "POSIX", fileLocks, true)...)
 }
 
 // blocker says who keeps this process from its turn. The process that has the turn may itself wait for somebody who writes without
