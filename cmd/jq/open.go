@@ -207,6 +207,9 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	_, err := os.Stat(p.path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && !makes {
+		if _, err := sqlite.SchemaVersion(ctx, p.path); err != nil { // as where its log was left
+			return nil, err
+		}
 		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 	}
 	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Name: a.called, BusyTimeout: a.busy, NoMigrate: !makes, Migrating: a.bar.migrating})
