@@ -266,6 +266,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	case !s.options.Pooled && server.Mode != planMode: // else sessions would mix what they have prepared
 		return &unfit{"the settings of the session were dropped: " + sayPooled}
 	}
+	if err := s.askable(ctx); err != nil {
+		return err
+	}
 	if s.options.NoMigrate {
 		found, err := s.schemaVersion(ctx)
 		if err != nil {
@@ -291,10 +294,8 @@ func (s *Store) prepare(ctx context.Context) error {
 			VALUES ($1, $2)`),
 		Before: s.options.Migrating,
 	}
-	if _, err = migrator.Up(ctx); err != nil {
-		return err
-	}
-	return s.askable(ctx)
+	_, err = migrator.Up(ctx)
+	return err
 }
 
 func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
