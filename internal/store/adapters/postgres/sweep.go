@@ -27,14 +27,15 @@ import (
 // waits if it dies.
 //
 // While another session holds a snapshot, millions of dead entries can stand before the first job, and no LIMIT counts them. A
-// sweep of a queue that takes too long is cancelled, and goes on in slices: ranges of due times, or of ids within one moment,
+// sweep of a queue that takes too long is cancelled, and goes on in slices, as do those that follow: ranges of due times, or of ids within one moment,
 // which shrink when one takes too long and grow when it does not. The row of the queue has the place where the next turn goes on.
 // A round then takes as long as it takes, by a hundredth of a core.
 
 const (
-	sweepEvery  = 12 * time.Second // how old a sweep gets, in real time
-	mostSwept   = 100              // queues in one statement
-	forgetSweep = 24 * time.Hour   // when nobody claims from the queue any more
+	sweepEvery  = 12 * time.Second     // how old a sweep gets, in real time
+	mostSwept   = 100                  // queues in one statement
+	leastSlice  = 5 * time.Millisecond // for a statement, so that it can come to an end on a busy machine
+	forgetSweep = 24 * time.Hour       // when nobody claims from the queue any more
 )
 
 // A sweeper decides when its store checks.
@@ -42,12 +43,13 @@ type sweeper struct {
 	mu      sync.Mutex    // guards what follows
 	every   time.Duration // how old a sweep gets
 	limit   time.Duration // for how long a turn may keep the server busy
+	most    int           // queues in one statement
 	busy    bool
 	checked time.Time // by the process's own monotonic clock
 }
 
 func newSweeper() *sweeper {
-	return &sweeper{every: sweepEvery, limit: sweepEvery / 120, checked: time.Now()}
+	return &sweeper{every: sweepEvery, limit: sweepEvery / 120, most: mostSwept, checked: time.Now()}
 }
 
 // now is how old a sweep gets, and for how long a turn may keep the server busy.
@@ -66,6 +68,20 @@ func (w *sweeper) begin() bool {
 	}
 	w.busy, w.checked = true, time.Now()
 	return true
+}
+
+// atOnce is how many queues a statement can sweep.
+func (w *sweeper) atOnce() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.most
+}
+
+// learn changes it, for the next turn too.
+func (w *sweeper) learn(most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.most = max(1, min(most, mostSwept))
 }
 
 // pace changes how old a sweep gets.
@@ -206,20 +222,21 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) erro
 	}
 	_, limit := s.sweeper.now()
 	half := until.Add(-limit / 2)
-	for n := mostSwept; len(whole) > 0 && time.Now().Before(half); {
-		n = min(n, len(whole))
+	for len(whole) > 0 && time.Now().Before(half) {
+		n := min(s.sweeper.atOnce(), len(whole))
 		names := make([]string, n)
 		for i, one := range whole[:n] {
 			names[i] = one.queue
 		}
-		err := s.single(ctx, s.until(s.with.write, half), errand{func(*sql.Rows) error { return nil }, sweepQuery, []any{arrayOfTexts(names)}})
+		err := s.single(ctx, s.within(s.with.write, limit/5), errand{func(*sql.Rows) error { return nil }, sweepQuery, []any{arrayOfTexts(names)}})
 		switch {
 		case err == nil:
 			whole = whole[n:]
+			s.sweeper.learn(2 * n)
 		case codeOf(err) != codeCancelled:
 			return err
 		case n > 1:
-			n = (n + 3) / 4
+			s.sweeper.learn(n / 4)
 		default:
 			sliced = append(sliced, whole[0])
 			whole = whole[1:]
@@ -231,10 +248,9 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) erro
 	return s.sweepSlices(ctx, sliced[0], until) // the next one has the next turn
 }
 
-// until lets no statement take longer than to then, and each at least a moment.
-func (s *Store) until(with opening, then time.Time) opening {
-	_, limit := s.sweeper.now()
-	with.begin += `SET LOCAL statement_timeout = ` + millis(max(time.Until(then), limit/4, time.Millisecond)) + `; `
+// within lets no statement take longer: a turn has room for several that are cancelled.
+func (s *Store) within(with opening, most time.Duration) opening {
+	with.begin += `SET LOCAL statement_timeout = ` + millis(max(most, leastSlice)) + `; `
 	return with
 }
 
@@ -389,36 +405,44 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 	horizon := s.now.present.Latest().Add(time.Minute) // no mark is beyond it
 	_, limit := s.sweeper.now()
 	var found []int64
+	large := p != place{} // it takes more than one turn
 	for p.Range < ranges(of.queue) && time.Now().Before(until) {
 		var id int64
 		to, began := p.to(horizon), time.Now()
 		e := p.slice(of.queue, to)
 		e.scan = func(rows *sql.Rows) error { return rows.Scan(&id) }
-		switch err := s.single(ctx, s.until(s.with.get, until), e); {
+		switch err := s.single(ctx, s.within(s.with.get, limit/10), e); {
 		case codeOf(err) == codeCancelled:
-			p = p.tooLong(horizon)
+			p, large = p.tooLong(horizon), true
 		case err != nil:
 			return err
 		case id != 0:
 			found = append(found, id)
 			p = p.next()
 		default:
-			p = p.passed(to, horizon, time.Since(began) < limit/8)
+			p = p.passed(to, horizon, time.Since(began) < limit/40)
 		}
+	}
+	done := p.Range == ranges(of.queue)
+	if done {
+		p = place{}
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
+	}
+	if done && !large { // it can be swept as a whole again
+		text = nil
 	}
 	return s.single(ctx, s.with.write, errand{func(*sql.Rows) error { return nil }, `
 		UPDATE {schema}.sweeps
 		SET swept_at = clock_timestamp(),
 			heads = CASE WHEN $4::boolean THEN found || $2::bigint[] ELSE heads END,
 			found = CASE WHEN $4::boolean THEN '{}' ELSE found || $2::bigint[] END,
-			place = CASE WHEN $4::boolean THEN '' ELSE $3 END
+			place = $3
 		WHERE queue = $1
 		RETURNING 1`,
-		[]any{of.queue, arrayOf(found), string(text), p.Range == ranges(of.queue)}})
+		[]any{of.queue, arrayOf(found), string(text), done}})
 }
 
 // single runs a statement in a transaction of its own: in one message, where it comes again in its session.
