@@ -72,11 +72,11 @@ func newStorm(t *testing.T, r role, c *pgtest.Cluster) *storm {
 	f := &fleet{T: t, ledger: l, role: r, logs: t.TempDir()}
 	s := &storm{fleet: f, server: c, done: map[string]int{}}
 	var err error
-	own := ""
-	if c != nil {
-		own = c.DSN
+	own := r
+	if c != nil && !r.pooled {
+		own.dsn = c.DSN
 	}
-	s.store, err = openStore(t.Context(), r.sqlitePath, own, 0)
+	s.store, err = openStore(t.Context(), own, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.store.Close()) })
 	_, err = s.store.DB().ExecContext(t.Context(), effects)
@@ -92,7 +92,7 @@ func newStorm(t *testing.T, r role, c *pgtest.Cluster) *storm {
 // network is a process' own way to the server.
 func (f *fleet) network(c *pgtest.Cluster) *proxy {
 	f.Helper()
-	if c == nil {
+	if c == nil || f.role.pooled {
 		return nil
 	}
 	config, err := pq.NewConfig(c.TCP)
@@ -115,7 +115,7 @@ func (f *fleet) end() {
 }
 
 // weather lets the storm rage, waits until every job has ended, and judges.
-func (s *storm) weather(faults map[string]int) {
+func (s *storm) weather(faults map[string]int) *judge {
 	s.Helper()
 	defer s.held.Wait()
 	began := time.Now()
@@ -143,6 +143,7 @@ func (s *storm) weather(faults map[string]int) {
 		assert.Positive(s, j.states[phase], "jobs that ended as %s", phase)
 	}
 	j.print(raged, time.Since(began))
+	return j
 }
 
 // calm ends the storm, and returns when every job has ended and every process was told to.
@@ -180,6 +181,9 @@ func (j *judge) print(raged, took time.Duration) {
 	place := "one SQLite file"
 	if j.server != nil {
 		place = "Postgres"
+	}
+	if j.pair != nil {
+		place = j.pair.place()
 	}
 	figures.Print(j, "chaos on %s for %v, at rest after %v, seed %d: %s; %d of those held up were overtaken", place,
 		raged.Round(100*time.Millisecond), took.Round(100*time.Millisecond), j.role.seed, strings.Join(faults, ", "), j.overtaken.Load())

@@ -24,6 +24,9 @@ type judge struct {
 	worn        int // jobs that are dead because their workers were killed too often
 	unstarted   int // claims that were lost before the handler began
 	mostCounted int // executions of one job
+
+	forgotten     int // jobs that the database has lost by itself
+	forgottenRuns int // runs, likewise
 }
 
 func (s *storm) judge() *judge {
@@ -64,9 +67,14 @@ func (s *storm) judge() *judge {
 // checkKept: what was acknowledged is there, and only that.
 func (j *judge) checkKept() {
 	told := map[int64]bool{}
-	for _, call := range j.ledger.calls {
+	for i, call := range j.ledger.calls {
 		for _, a := range call {
-			if _, there := j.rows[a.ID]; !there {
+			_, there := j.rows[a.ID]
+			switch {
+			case there:
+			case j.ledger.lostCall(i):
+				j.forgotten++
+			default:
 				j.lost++
 				j.ledger.problem("job %d was acknowledged, and is lost", a.ID)
 			}
@@ -116,7 +124,7 @@ func (j *judge) checkEnd(p *page, row jq.JobDetail) {
 	if want := strconv.Itoa(p.plan.times); p.plan.kind == snoozing && row.State == jq.Succeeded && string(row.Checkpoint) != want {
 		problem("job %d was put off %s times before its effect, and its checkpoint says %s", row.ID, want, row.Checkpoint)
 	}
-	if p.cancelled && row.Phase() != jq.Cancelled {
+	if p.cancelled != 0 && row.Phase() != jq.Cancelled && !j.ledger.lostAt(p.cancelled) {
 		problem("job %d was cancelled, and is %s", row.ID, row.Phase())
 	}
 }
@@ -126,10 +134,11 @@ func (j *judge) checkTokens(row jq.JobDetail) {
 	var token int64
 	attempts, retries := 0, 0
 	for i, a := range row.History {
-		if token++; a.Token != token {
+		if token++; !j.follows(token, a.Token) {
 			j.ledger.problem("attempt %d of job %d has token %d, and should have %d: %+v", i, row.ID, a.Token, token, row.History)
 			return
 		}
+		token = a.Token
 		attempts++
 		switch a.Ending {
 		case store.EndExpired:
@@ -149,10 +158,15 @@ func (j *judge) checkTokens(row jq.JobDetail) {
 	if row.State == jq.Cancelled {
 		token++
 	}
-	if row.Token != token || row.Attempts != attempts || row.Retries != retries {
+	if !j.follows(token, row.Token) || row.Attempts != attempts || row.Retries != retries {
 		j.ledger.problem("job %d has token %d, %d attempts and %d retries, and by its history %d, %d and %d",
 			row.ID, row.Token, row.Attempts, row.Retries, token, attempts, retries)
 	}
+}
+
+// follows says whether a token is the one that is due, or the first ones of a later epoch, which begins when a standby is promoted.
+func (j *judge) follows(due, token int64) bool {
+	return token == due || j.pair != nil && token>>32 > due>>32
 }
 
 // checkRuns: the history has what the ledger has seen, and no job was run too often.
@@ -177,6 +191,10 @@ func (j *judge) checkRuns(p *page, row jq.JobDetail) {
 		}
 	}
 	for token, r := range runs {
+		if j.ledger.lostAt(r.moment) {
+			j.forgottenRuns++
+			continue
+		}
 		j.ledger.problem("job %d was run under token %d by %s, of which its history knows nothing", row.ID, token, r.worker)
 	}
 	if counted > row.MaxRetries+1 {

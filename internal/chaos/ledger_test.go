@@ -32,8 +32,9 @@ type ledger struct {
 	conns    map[net.Conn]bool
 	calls    [][]answer // the acknowledged ones, in their order
 	repeated map[string]bool
-	enough   bool // the producer has done its part
-	over     bool // nothing is waited for any more
+	losses   []loss // where the database may have forgotten what it had acknowledged
+	enough   bool   // the producer has done its part
+	over     bool   // nothing is waited for any more
 
 	jobs    map[int64]*page
 	running map[string]map[jq.Lease]plan // by worker
@@ -41,6 +42,7 @@ type ledger struct {
 
 	runs, accepted, refusedStarts, refusedEffects int
 	staleWrites, repeats, doubts, unavailable     int
+	replaced                                      int             // jobs of lost calls that were made again
 	waits                                         []time.Duration // from the death of a worker to the next run of a job that it was running
 	problems                                      []string
 }
@@ -51,7 +53,47 @@ type page struct {
 	greatest  int64 // token
 	runs      []run
 	effects   []effect // the accepted ones
-	cancelled bool     // the store has said so
+	cancelled int      // the moment at which the store has said so, or 0
+}
+
+// A loss is the time for which a database lost its transactions: the calls that were acknowledged then, and the moments. What the
+// database does not know of it is no fault of the queue's.
+type loss struct {
+	firstCall, lastCall int
+	from, to            int // moments; to is 0 while it lasts
+}
+
+// begins opens a loss, of what is acknowledged from now on.
+func (l *ledger) begins() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.losses = append(l.losses, loss{firstCall: len(l.calls), lastCall: -1, from: l.moment})
+}
+
+// died notes that the database can acknowledge no further call. One answer may be on its way.
+func (l *ledger) died() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.losses[len(l.losses)-1].lastCall = len(l.calls)
+}
+
+// ends closes the loss: whoever has an old lease has been told by now.
+func (l *ledger) ends() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.losses[len(l.losses)-1].to = l.moment
+}
+
+// lostCall says whether what the call was answered may be forgotten. The caller holds the lock.
+func (l *ledger) lostCall(call int) bool {
+	return slices.ContainsFunc(l.losses, func(one loss) bool {
+		return call >= one.firstCall && (call <= one.lastCall || one.lastCall < 0)
+	})
+}
+
+// lostAt says whether what the ledger was told then may be forgotten. The caller holds the lock.
+func (l *ledger) lostAt(moment int) bool {
+	return slices.ContainsFunc(l.losses, func(one loss) bool { return moment >= one.from && (moment <= one.to || one.to == 0) })
 }
 
 type run struct {
@@ -179,7 +221,9 @@ func (l *ledger) answer(m message) reply {
 	case opAdded:
 		l.added(m)
 	case opCancel:
-		l.page(m.Job, planOf(l.seed, m.N)).cancelled = m.OK
+		if p := l.page(m.Job, planOf(l.seed, m.N)); m.OK {
+			p.cancelled = l.moment
+		}
 	default:
 		l.problem("%s says %q", m.Name, m.Op)
 	}
@@ -248,8 +292,10 @@ func (l *ledger) next(name string) reply {
 		}
 		l.repeated[name] = true
 		added := 0
-		for _, call := range l.calls {
-			added += len(call)
+		for i, call := range l.calls {
+			if !l.lostCall(i) { // else nobody may ever run them
+				added += len(call)
+			}
 		}
 		r = reply{OK: !l.enough, Call: len(l.calls)}
 		return l.enough || added-l.runs < ahead
@@ -261,12 +307,18 @@ func (l *ledger) next(name string) reply {
 func (l *ledger) added(m message) {
 	if m.Call < len(l.calls) {
 		l.repeats++
-		if !slices.Equal(l.calls[m.Call], m.Answers) {
+		same := slices.Equal(l.calls[m.Call], m.Answers)
+		if !same && !l.lostCall(m.Call) {
 			l.problem("call %d was answered %v, and with the same request key %v", m.Call, l.calls[m.Call], m.Answers)
 		}
-		return
+		if same || !l.lostCall(m.Call) {
+			return
+		}
+		l.replaced += len(l.calls[m.Call])
+		l.calls[m.Call] = m.Answers
+	} else {
+		l.calls = append(l.calls, m.Answers)
 	}
-	l.calls = append(l.calls, m.Answers)
 	for i, p := range callOf(l.seed, m.Call) {
 		a := m.Answers[i]
 		if !a.Duplicate {

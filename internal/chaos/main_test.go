@@ -21,6 +21,7 @@ const (
 	envLedger = "JQ_CHAOS_LEDGER"
 	envSQLite = "JQ_CHAOS_SQLITE"
 	envDSN    = "JQ_CHAOS_DSN"
+	envPooled = "JQ_CHAOS_POOLED"
 	envSeed   = "JQ_CHAOS_SEED" // of the test too, to have the same storm again
 )
 
@@ -39,13 +40,14 @@ type role struct {
 	ledger     string // its address
 	sqlitePath string
 	dsn        string // if there is no file
+	pooled     bool   // it leads through PgBouncer
 	seed       uint64
 }
 
 func (r role) environment() []string {
 	return []string{
 		envName + "=" + r.name, envLedger + "=" + r.ledger, envSQLite + "=" + r.sqlitePath, envDSN + "=" + r.dsn,
-		envSeed + "=" + strconv.FormatUint(r.seed, 10),
+		envPooled + "=" + strconv.FormatBool(r.pooled), envSeed + "=" + strconv.FormatUint(r.seed, 10),
 	}
 }
 
@@ -74,7 +76,11 @@ func play() error {
 	if err != nil {
 		return err
 	}
-	r := role{os.Getenv(envName), os.Getenv(envLedger), os.Getenv(envSQLite), os.Getenv(envDSN), seed}
+	pooled, err := strconv.ParseBool(os.Getenv(envPooled))
+	if err != nil {
+		return err
+	}
+	r := role{os.Getenv(envName), os.Getenv(envLedger), os.Getenv(envSQLite), os.Getenv(envDSN), pooled, seed}
 	l, err := dialLedger(r.name, r.ledger)
 	if err != nil {
 		return err

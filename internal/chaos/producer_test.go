@@ -22,7 +22,7 @@ type producer struct {
 
 // produce is a producer process. It works until the ledger wants no more.
 func produce(ctx context.Context, r role, l *link) error {
-	s, err := openStore(ctx, r.sqlitePath, r.dsn, storeTimeout)
+	s, err := openStore(ctx, r, storeTimeout)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (p *producer) call(ctx context.Context, call int) error {
 			continue
 		}
 		err := p.patiently(ctx, func(ctx context.Context) error { return p.client.Cancel(ctx, added[i].ID) })
-		if err != nil && !errors.Is(err, jq.ErrState) {
+		if err != nil && !errors.Is(err, jq.ErrState) && !errors.Is(err, jq.ErrNotFound) { // what is lost, the judge finds
 			return err
 		}
 		p.link.ask(message{Op: opCancel, Job: added[i].ID, N: one.n, OK: err == nil})

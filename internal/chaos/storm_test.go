@@ -29,6 +29,7 @@ const (
 	endSession   = "sessions ended"
 	cutNetwork   = "networks cut"
 	holdNetwork  = "networks held up for longer than leases"
+	failOver     = "failovers"
 )
 
 // How often each fault comes.
@@ -60,7 +61,7 @@ type step struct {
 func drawn(seed uint64, faults map[string]int) []step {
 	rng := rand.New(rand.NewPCG(seed, seed))
 	var steps []step
-	for _, fault := range []string{killWorker, endWorker, stopWorker, killProducer, killServer, endSession, cutNetwork, holdNetwork} {
+	for _, fault := range []string{killWorker, endWorker, stopWorker, killProducer, killServer, endSession, cutNetwork, holdNetwork, failOver} {
 		for range faults[fault] {
 			steps = append(steps, step{
 				fault, 1 + rng.IntN(longestPause()), rng.IntN(1000), rng.IntN(2) == 0, time.Duration(rng.IntN(600)) * time.Millisecond,
@@ -76,6 +77,7 @@ type storm struct {
 	*fleet
 	store  database        // of the test, which nothing disturbs but the death of the server
 	server *pgtest.Cluster // nil where there is a file
+	pair   *pair           // of which the server is one, if it can fail over
 	held   sync.WaitGroup  // who undoes what can be undone
 
 	done      map[string]int
@@ -89,6 +91,7 @@ func (s *storm) rage(steps []step) {
 	do := map[string]func(step){
 		killWorker: s.killWorker, endWorker: s.endWorker, stopWorker: s.stopWorker, killProducer: s.killProducer,
 		killServer: s.killServer, endSession: s.endSession, cutNetwork: s.cutNetwork, holdNetwork: s.holdNetwork,
+		failOver: s.failOver,
 	}
 	for _, st := range steps {
 		s.after(st.runs)

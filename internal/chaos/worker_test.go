@@ -32,9 +32,9 @@ type database interface {
 }
 
 // openStore opens the file or the database, as soon as that is possible. The time-out is that of the database, zero for its default.
-func openStore(ctx context.Context, sqlitePath, dsn string, timeout time.Duration) (database, error) {
+func openStore(ctx context.Context, r role, timeout time.Duration) (database, error) {
 	for {
-		s, err := openOnce(ctx, sqlitePath, dsn, timeout)
+		s, err := openOnce(ctx, r, timeout)
 		if err == nil || !errors.Is(err, jq.ErrUnavailable) {
 			return s, err
 		}
@@ -46,11 +46,11 @@ func openStore(ctx context.Context, sqlitePath, dsn string, timeout time.Duratio
 	}
 }
 
-func openOnce(ctx context.Context, sqlitePath, dsn string, timeout time.Duration) (database, error) {
-	if sqlitePath != "" {
-		return sqlite.Open(ctx, sqlitePath, nil)
+func openOnce(ctx context.Context, r role, timeout time.Duration) (database, error) {
+	if r.sqlitePath != "" {
+		return sqlite.Open(ctx, r.sqlitePath, nil)
 	}
-	return postgres.Open(ctx, dsn, &postgres.Options{Timeout: timeout, LockTimeout: timeout})
+	return postgres.Open(ctx, r.dsn, &postgres.Options{Timeout: timeout, LockTimeout: timeout, Pooled: r.pooled})
 }
 
 // effects is the table of the jobs whose effects are in the database.
@@ -70,7 +70,7 @@ type worker struct {
 
 // work is a worker process. It runs until it is told to end.
 func work(ctx context.Context, r role, l *link) error {
-	s, err := openStore(ctx, r.sqlitePath, r.dsn, storeTimeout)
+	s, err := openStore(ctx, r, storeTimeout)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lib/pq"
@@ -51,6 +52,12 @@ type Pooler struct {
 
 	folder string
 	drops  []string
+	ended  chan struct{} // closed when it is not started again
+
+	mu      sync.Mutex // guards what follows
+	process *os.Process
+	over    bool
+	anew    int
 }
 
 // NewPooler starts PgBouncer as [Bouncer] does.
@@ -74,21 +81,70 @@ func NewPooler(t T, dsn string, drops ...string) *Pooler {
 		t.Fatal(err)
 	}
 	p.DSN = fmt.Sprintf("host=%s port=6432 user=%s dbname=%s sslmode=disable", folder, config.User, config.Database)
-	cmd := exec.Command(program, "--quiet", p.file())
-	cmd.Dir = folder
-	asOther(cmd)
-	if err := cmd.Start(); err != nil {
+	if err := p.start(program); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	t.Cleanup(p.stop)
 	if err := answers(filepath.Join(folder, ".s.PGSQL.6432")); err != nil {
 		said, _ := os.ReadFile(filepath.Join(folder, "log"))
 		t.Fatal(fmt.Errorf("PgBouncer does not answer: %w\n%s", err, said))
 	}
 	return p
+}
+
+// mostRestarts is from when on something else is wrong.
+const mostRestarts = 100
+
+// start runs PgBouncer, and starts it again when it ends, as a system does that looks after its services: version 1.18 ends itself
+// when a client that asked it to cancel something leaves at the wrong moment.
+func (p *Pooler) start(program string) error {
+	begin := func() (*exec.Cmd, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		cmd := exec.Command(program, "--quiet", p.file())
+		cmd.Dir = p.folder
+		asOther(cmd)
+		if p.over || p.anew > mostRestarts {
+			return nil, nil
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		p.process = cmd.Process
+		return cmd, nil
+	}
+	cmd, err := begin()
+	if err != nil {
+		return err
+	}
+	p.ended = make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		for cmd != nil && err == nil {
+			_ = cmd.Wait()
+			if cmd, err = begin(); cmd != nil {
+				p.mu.Lock()
+				p.anew++
+				p.mu.Unlock()
+			}
+		}
+	}()
+	return nil
+}
+
+func (p *Pooler) stop() {
+	p.mu.Lock()
+	p.over = true
+	_ = p.process.Kill() // it may have ended
+	p.mu.Unlock()
+	<-p.ended
+}
+
+// Restarts is how often it has ended by itself, and was started again.
+func (p *Pooler) Restarts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.anew
 }
 
 func (p *Pooler) file() string { return filepath.Join(p.folder, "ini") }

@@ -14,8 +14,8 @@ import (
 // Commits that were not confirmed.
 //
 // Under synchronous replication a COMMIT waits until a standby has it. The wait can be broken off: by a cancel request, which
-// the driver sends when a context ends, by pg_cancel_backend, and by statement_timeout. The server then answers the COMMIT with
-// success, and with a warning before it. The transaction is committed there and visible to everybody, but a failover loses it.
+// the driver sends when a context ends, or by pg_cancel_backend. The server then answers the COMMIT with success, and with a
+// warning before it. The transaction is committed there and visible to everybody, but a failover loses it.
 // For the store this is ErrInDoubt.
 //
 // The warning has the code 01000 and a text in the server's language. Other warnings have the same code: that of a user's own
