@@ -79,6 +79,7 @@ func (o Options) settings(c *Cluster) []string {
 	all := []string{
 		"unix_socket_directories=" + c.folder, "port=" + strconv.Itoa(c.port), "listen_addresses=",
 		"max_connections=200", "max_wal_size=2GB", "shared_buffers=128MB",
+		"timezone=Asia/Kathmandu", // as a server of anybody's may have: what comes out is in UTC all the same
 	}
 	if o.Network {
 		all = append(all, "listen_addresses=127.0.0.1")
