@@ -94,9 +94,10 @@ func TestSeedDraws(t *testing.T) {
 		}
 		return kinds
 	}
-	assert.Equal(t, order(1), order(1))
-	assert.NotEqual(t, order(1), order(2))
-	assert.ElementsMatch(t, order(1), order(2))
+	first, again, other := order(1), order(1), order(2)
+	assert.Equal(t, first, again)
+	assert.NotEqual(t, first, other)
+	assert.ElementsMatch(t, first, other)
 }
 
 func TestLockIsLeftOutAsAWhole(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -234,9 +235,9 @@ func (f *finder) result(n *ast.ReturnStmt) {
 
 // returnsError says whether the innermost function has an error as its last result.
 func (f *finder) returnsError() bool {
-	for i := len(f.path) - 1; i >= 0; i-- {
+	for _, n := range slices.Backward(f.path) {
 		var kind *ast.FuncType
-		switch n := f.path[i].(type) {
+		switch n := n.(type) {
 		case *ast.FuncDecl:
 			kind = n.Type
 		case *ast.FuncLit:
