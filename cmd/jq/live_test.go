@@ -200,6 +200,8 @@ func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
 		assert.Equal(w, map[jq.State]int64{jq.InFlight: jobs}, w.stats("--store", store))
 		w.end(worker)
 		assert.Equal(w, map[jq.State]int64{jq.Ready: jobs}, w.stats("--store", store))
+		// D24: it was listed as stale for a day, and doctor failed.
+		assert.Equal(w, "no worker runs, and none has died within a day\n", w.run("workers", "--store", store))
 	})
 }
 

@@ -174,7 +174,7 @@ func (s *screen) rate(q jq.QueueCount) string {
 
 func (s *screen) workers(text *strings.Builder) {
 	if len(s.last.workers) == 0 {
-		text.WriteString("no worker has been here for a day\n")
+		text.WriteString("no worker runs, and none has died within a day\n")
 		return
 	}
 	table := newTable(text)

@@ -34,7 +34,7 @@ func (s *screen) refresh(t *testing.T) string {
 
 func TestTopShowsQueuesAndWorkers(t *testing.T) {
 	s, store, clk := newScreen(t)
-	assert.Equal(t, "memory:   2026-01-02T03:04:05Z   every 2s, q ends\n\nno queue has a job\n\nno worker has been here for a day", s.refresh(t))
+	assert.Equal(t, "memory:   2026-01-02T03:04:05Z   every 2s, q ends\n\nno queue has a job\n\nno worker runs, and none has died within a day", s.refresh(t))
 
 	client := jq.NewClient(store, nil)
 	for range 4 {

@@ -98,6 +98,15 @@ func (s *Store) Beat(ctx context.Context, w jq.Worker) error {
 	return err
 }
 
+// Leave removes the worker's row.
+func (s *Store) Leave(ctx context.Context, name string) error {
+	_, err := write(ctx, s, jq.Worker{Name: name}.Check(), func(t *txn) struct{} {
+		t.remove(workers, []byte(name))
+		return struct{}{}
+	})
+	return err
+}
+
 // Workers returns the workers by name.
 func (s *Store) Workers(ctx context.Context) ([]jq.Worker, error) {
 	return read(ctx, s, nil, func(t *txn) []jq.Worker {

@@ -13,6 +13,10 @@ var registryCases = []Case{
 	{"Registry/BeatWritesTheRow", []int{50}, "Beat writes the worker's row, under its name, with the store's now.", registryBeatWritesTheRow},
 	{"Registry/ListedByNameByteByByte", []int{50}, "Workers returns the workers by name, byte by byte.", registryListedByNameByteByByte},
 	{"Registry/StaleAndForgottenToTheTick", []int{50}, "A worker is stale when StaleAfter has passed since its last beat, and forgotten after 24 hours.", registryStaleAndForgottenToTheTick},
+	{"Registry/LeaveRemovesTheRow", []int{50}, "Leave removes the row of a worker that ends, so that nobody takes it for one that died.", registryLeaveRemovesTheRow},
+	{"Registry/LeaveOfNobody", []int{50}, "If there is no such row, nothing happens.", registryLeaveOfNobody},
+	{"Registry/BeatAfterLeave", []int{50}, "A later Beat writes the row anew.", registryBeatAfterLeave},
+	{"Registry/LeaveIsSafeToRepeat", []int{50, 71}, "To repeat a Leave is safe.", registryLeaveOfNobody},
 	{"Registry/AffectsNoJob", []int{45, 50}, "It is for people: nothing in it has any effect on jobs.", registryAffectsNoJob},
 	{"Registry/LimitsAreKept", []int{3}, "trace and host may also be empty.", registryLimitsAreKept},
 	{"Registry/KeepsNoSlice", []int{50}, "A store keeps no slice that it was given and hands out none that it keeps.", registryKeepsNoSlice},
@@ -92,6 +96,50 @@ func registryStaleAndForgottenToTheTick(c *C) {
 	c.Equal(c.workers(), []store.Worker{{Name: "w", StaleAfter: time.Minute, BeatAt: c.Now()}}, "the worker that is back")
 }
 
+func (c *C) leave(name string) { c.OK(c.registry().Leave(c.Ctx, name), "Leave %s", name) }
+
+func registryLeaveRemovesTheRow(c *C) {
+	for _, name := range trickyNames {
+		c.beat(store.Worker{Name: name, StaleAfter: time.Second})
+	}
+	c.Advance(time.Minute)
+	var want []store.Worker
+	for i, name := range trickyNames {
+		if i%2 == 0 {
+			c.leave(name)
+		} else {
+			want = append(want, store.Worker{Name: name, StaleAfter: time.Second, BeatAt: c.Now().Add(-time.Minute), Stale: true})
+		}
+	}
+	c.Equal(c.workers(), want, "the workers that have not left")
+}
+
+func registryLeaveOfNobody(c *C) {
+	c.leave("nobody")
+	row := store.Worker{Name: "w", StaleAfter: time.Hour}
+	c.beat(row)
+	row.BeatAt = c.Now()
+	c.beat(store.Worker{Name: "v", StaleAfter: time.Hour})
+	for range 2 {
+		c.leave("v")
+		c.Equal(c.workers(), []store.Worker{row}, "workers after Leave")
+	}
+	for _, name := range []string{"", strings.Repeat("x", store.MaxNameBytes+1), "a\x00"} {
+		c.ErrorIs(c.registry().Leave(c.Ctx, name), store.ErrInvalid, "Leave %.10q", name)
+	}
+}
+
+func registryBeatAfterLeave(c *C) {
+	row := store.Worker{Name: "w", Queues: []string{"q"}, StaleAfter: time.Hour}
+	c.beat(row)
+	c.leave("w")
+	c.Equal(c.workers(), []store.Worker{}, "workers after Leave")
+	c.Advance(time.Second)
+	c.beat(row)
+	row.BeatAt = c.Now()
+	c.Equal(c.workers(), []store.Worker{row}, "workers after the later Beat")
+}
+
 // A silent worker keeps its leases until they expire, and a living one loses them all the same.
 func registryAffectsNoJob(c *C) {
 	silent := c.JobIn(store.InFlight)
@@ -101,6 +149,7 @@ func registryAffectsNoJob(c *C) {
 		c.True(c.workers()[0].Stale, "the worker is stale")
 		c.Equal(c.Recover(10), []store.Recovered{}, "recovered of a stale worker whose lease is good")
 	})
+	c.changesNothing("a worker that leaves", func() { c.leave(worker) })
 	c.beat(store.Worker{Name: worker, Queues: []string{queue}, StaleAfter: time.Hour, Running: 1})
 	c.Advance(time.Second)
 	c.Equal(len(c.Recover(10)), 1, "recovered of a living worker whose lease ran out")
@@ -161,6 +210,11 @@ func registryEndedContextAppliesNothing(c *C) {
 		"Workers": func(ctx context.Context) error { _, err := registry.Workers(ctx); return err },
 	})
 	c.Equal(c.workers(), []store.Worker{}, "workers afterwards")
+	c.beat(store.Worker{Name: "w", StaleAfter: time.Hour})
+	c.endedContexts(map[string]func(context.Context) error{
+		"Leave": func(ctx context.Context) error { return registry.Leave(ctx, "w") },
+	})
+	c.Equal(len(c.workers()), 1, "workers that nobody has let leave")
 }
 
 func registryClosedStoreSaysSo(c *C) {
@@ -169,4 +223,5 @@ func registryClosedStoreSaysSo(c *C) {
 	_, err := registry.Workers(c.Ctx)
 	c.ErrorIs(err, store.ErrClosed, "Workers")
 	c.ErrorIs(registry.Beat(c.Ctx, store.Worker{Name: "w"}), store.ErrClosed, "Beat")
+	c.ErrorIs(registry.Leave(c.Ctx, "w"), store.ErrClosed, "Leave")
 }

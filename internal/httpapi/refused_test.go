@@ -300,7 +300,7 @@ func TestContentType(t *testing.T) {
 func TestNoSuchCall(t *testing.T) {
 	w := newWorld(t, Options{})
 	for path, methods := range map[string]string{
-		"/v1/claim": "POST", "/v1/jobs": "GET, HEAD, POST", "/v1/jobs/7": "DELETE, GET, HEAD", "/v1/workers/w": "PUT", "/v1/queues/q/pause": "POST", "/": "GET, HEAD",
+		"/v1/claim": "POST", "/v1/jobs": "GET, HEAD, POST", "/v1/jobs/7": "DELETE, GET, HEAD", "/v1/workers/w": "DELETE, PUT", "/v1/queues/q/pause": "POST", "/": "GET, HEAD",
 	} {
 		got := w.ask("PATCH", path, "")
 		assert.Equal(t, 405, got.status, path)

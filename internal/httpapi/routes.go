@@ -65,6 +65,7 @@ func table() []route {
 		{http.MethodPut, fmt.Sprintf(wire.PathPolicy, name), operators, (*API).setPolicy},
 		{http.MethodGet, wire.PathWorkers, readers, (*API).workers},
 		{http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, (*API).beat},
+		{http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, (*API).leave},
 		{http.MethodPost, wire.PathFence, operators, (*API).fence},
 
 		{http.MethodPost, wire.PathWakeups, workers, (*API).wakeups},

@@ -124,6 +124,11 @@ func (m *meddled) SetPolicy(ctx context.Context, queue string, p store.Policy) (
 	return meddle(ctx, m, func() (store.Policy, error) { return m.Store.SetPolicy(ctx, queue, p) })
 }
 
+func (m *meddled) Leave(ctx context.Context, name string) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.Leave(ctx, name) })
+	return err
+}
+
 func (m *meddled) Beat(ctx context.Context, w store.Worker) error {
 	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.Beat(ctx, w) })
 	return err

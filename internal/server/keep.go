@@ -78,9 +78,10 @@ func (s *Server) prune(filter store.Filter, limit int) []store.Outcome {
 	return outcomes
 }
 
-// registerLoop says at every beat that this worker lives, and learns which queues were paused meanwhile.
+// registerLoop says at every beat that this worker lives, until the last result is written, and learns which queues were paused
+// meanwhile.
 func (s *Server) registerLoop() {
-	for wait := time.Duration(0); s.sleep(s.work, wait); {
+	for wait := time.Duration(0); s.sleep(s.life, wait); {
 		began := s.clock.Now()
 		s.register()
 		if s.held.stats().Buffered > 0 {
@@ -98,7 +99,7 @@ func (s *Server) register() {
 	host, _ := os.Hostname() // shown if it is known
 	st := s.held.stats()
 	sent := s.clock.Now()
-	ctx, cancel := s.callWhileWorking(s.o.Beat)
+	ctx, cancel := s.call(s.o.Beat)
 	err := registry.Beat(ctx, store.Worker{
 		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: s.lanes.queues(),
 		Slots: st.Slots, Running: st.Running, StaleAfter: min(3*s.o.Beat, store.MaxDuration),
@@ -106,6 +107,22 @@ func (s *Server) register() {
 	cancel()
 	if s.heard(sent, err); err != nil {
 		s.complain("register", err)
+	}
+}
+
+// longestLeave is for how long a stop waits until the store knows that this worker has ended.
+const longestLeave = 2 * time.Second
+
+// deregister says that this worker has ended, so that nobody takes it for one that died. A store that is away is not waited for.
+func (s *Server) deregister() {
+	registry, ok := s.store.(store.Registry)
+	if !ok || s.contact.lost() {
+		return
+	}
+	ctx, cancel := s.clock.WithTimeout(s.base, longestLeave)
+	defer cancel()
+	if err := registry.Leave(ctx, s.o.Name); err != nil {
+		s.log.Info("jq: the store was not told that this worker has ended, and lists it as stale", "error", err)
 	}
 }
 

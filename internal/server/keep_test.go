@@ -221,3 +221,57 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 		_ = s.Stop(inAHurry())
 	})
 }
+
+// D24: a server that had stopped cleanly was listed as stale for a day, and doctor failed after every deploy.
+func TestCleanStopWasListedAsACrash(t *testing.T) {
+	listed := func(w *world) []store.Worker {
+		list, err := w.store.Workers(w.Context())
+		require.NoError(w, err)
+		return list
+	}
+	t.Run("clean", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.handlers["job"] = work(3 * time.Minute)
+			w.enqueue(1, "job")
+			s := w.start(Options{DrainFor: 5 * time.Minute})
+			w.wait(time.Second)
+			st := beginStop(w, w.Context(), s)
+			w.wait(2 * time.Minute)
+			require.Len(w, listed(w), 1, "it still runs a job")
+			assert.False(w, listed(w)[0].Stale, "and says so")
+			w.wait(2 * time.Minute)
+			done, err, _ := st.get()
+			require.True(w, done)
+			require.NoError(w, err)
+			assert.Empty(w, listed(w))
+			w.wait(time.Hour)
+			assert.Empty(w, listed(w), "no late beat brings it back")
+		})
+	})
+	t.Run("something is left behind", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.handlers["deaf"] = deaf(time.Hour)
+			w.enqueue(1, "deaf")
+			s := w.start(Options{DrainFor: time.Second})
+			w.wait(time.Second)
+			require.Error(w, s.Stop(w.Context()))
+			w.wait(time.Minute)
+			require.Len(w, listed(w), 1)
+			assert.True(w, listed(w)[0].Stale)
+			w.wait(2 * time.Hour)
+		})
+	})
+	t.Run("the store is away", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			h := w.hook()
+			s := w.start(Options{}, h)
+			w.wait(time.Minute)
+			h.refuse()
+			w.wait(time.Minute)
+			began := w.since()
+			require.NoError(w, s.Stop(w.Context()))
+			assert.LessOrEqual(w, w.since()-began, longestLeave)
+			require.Len(w, listed(w), 1)
+		})
+	})
+}

@@ -219,7 +219,11 @@ func (s *Server) shutDown() {
 	case s.denied != nil: // nothing was ever held
 		s.stopErr = fmt.Errorf("jq: the store does not let this server work: %w", s.denied)
 	}
+	clean := s.stopErr == nil
 	s.mu.Unlock()
+	if clean { // who leaves something behind looks like one that died
+		s.deregister()
+	}
 	close(s.stopped)
 }
 

@@ -136,6 +136,11 @@ func (l ableLink) Beat(ctx context.Context, w store.Worker) error {
 	return err
 }
 
+func (l ableLink) Leave(ctx context.Context, name string) error {
+	_, err := through(ctx, l.link, "Leave", func(ctx context.Context) (struct{}, error) { return struct{}{}, l.to.Leave(ctx, name) })
+	return err
+}
+
 func (l ableLink) Workers(ctx context.Context) ([]store.Worker, error) {
 	return through(ctx, l.link, "Workers", l.to.Workers)
 }

@@ -280,6 +280,10 @@ type Registry interface {
 	// Beat writes the worker's row, under its name, with the store's now.
 	Beat(ctx context.Context, w Worker) error
 
+	// Leave removes the row of a worker that ends, so that nobody takes it for one that died. If there is no such row, nothing
+	// happens. A later Beat writes the row anew. To repeat a Leave is safe.
+	Leave(ctx context.Context, name string) error
+
 	// Workers returns the workers by name, byte by byte. A worker is stale when StaleAfter has passed since its last beat,
 	// and forgotten after 24 hours.
 	Workers(ctx context.Context) ([]Worker, error)

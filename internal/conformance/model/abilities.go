@@ -150,7 +150,32 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	w.Queues = slices.Clone(w.Queues)
 	w.StaleAfter = w.StaleAfter.Truncate(store.Resolution)
 	w.BeatAt, w.Stale = now, false
-	s.workers[w.Name] = w
+	if !s.left[w.Name] || !s.broken(LeaveIsForEver) {
+		s.workers[w.Name] = w
+	}
+	return nil
+}
+
+// Leave is part of the contract.
+func (s *Store) Leave(ctx context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	if err := (store.Worker{Name: name}).Check(); err != nil {
+		return err
+	}
+	_, known := s.workers[name]
+	switch {
+	case !known && s.broken(LeaveOfNobodyFails):
+		return store.ErrNotFound
+	case s.broken(LeaveRemovesAll):
+		clear(s.workers)
+	case !s.broken(LeaveKeepsTheRow):
+		delete(s.workers, name)
+	}
+	s.left[name] = true
 	return nil
 }
 

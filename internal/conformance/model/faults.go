@@ -234,4 +234,8 @@ const (
 	AheadLeaseFenced       Fault = "ahead-lease-fenced"
 	AheadLeaseOverLimit    Fault = "ahead-lease-over-limit"
 	AheadLeaseNearestFirst Fault = "ahead-lease-nearest-first"
+	LeaveKeepsTheRow       Fault = "leave-keeps-the-row"
+	LeaveRemovesAll        Fault = "leave-removes-all"
+	LeaveIsForEver         Fault = "leave-is-for-ever"
+	LeaveOfNobodyFails     Fault = "leave-of-nobody-fails"
 )

@@ -45,6 +45,7 @@ type Store struct {
 	paused   map[string]bool
 	policies map[string]store.Policy
 	workers  map[string]store.Worker
+	left     map[string]bool // workers that have left once
 }
 
 // A job is a row with what the contract makes the store remember beside it.
@@ -69,7 +70,7 @@ const (
 func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
-		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{},
+		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{}, left: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true

@@ -57,6 +57,10 @@ var beyond = map[model.Fault]string{
 	model.AheadLeaseOverLimit:    "the clock is not set back",
 	model.AheadLeaseNearestFirst: "the clock is not set back",
 	model.LeaseUnbounded:         "no script asks for so long a lease",
+	model.LeaveKeepsTheRow:       "no worker is registered",
+	model.LeaveRemovesAll:        "no worker is registered",
+	model.LeaveIsForEver:         "no worker is registered",
+	model.LeaveOfNobodyFails:     "no worker is registered",
 }
 
 // tries is how many scripts a fault may survive.

@@ -82,6 +82,16 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return nil
 }
 
+// Leave removes the worker's row.
+func (s *Store) Leave(ctx context.Context, name string) error {
+	if _, err := s.enter(ctx, store.Worker{Name: name}.Check()); err != nil {
+		return err
+	}
+	defer s.leave()
+	delete(s.workers, name)
+	return nil
+}
+
 // Workers returns the workers by name.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	now, err := s.enter(ctx, nil)

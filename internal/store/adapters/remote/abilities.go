@@ -90,6 +90,14 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return tell(ctx, s, c)
 }
 
+// Leave is part of the contract.
+func (s *Store) Leave(ctx context.Context, name string) error {
+	if err := s.admit(ctx, store.Worker{Name: name}.Check()); err != nil {
+		return err
+	}
+	return tell(ctx, s, call{method: http.MethodDelete, path: fmt.Sprintf(wire.PathWorker, segment(name)), most: mostNothing})
+}
+
 // Workers is part of the contract.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	if err := s.admit(ctx, nil); err != nil {

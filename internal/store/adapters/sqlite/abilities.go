@@ -143,6 +143,18 @@ func (t *txn) beat(w store.Worker) error {
 	return err
 }
 
+// Leave is part of the contract.
+func (s *Store) Leave(ctx context.Context, name string) error {
+	_, err := write(ctx, s, store.Worker{Name: name}.Check(), load{}, func(t *txn) (struct{}, error) {
+		_, err := t.exec(`
+			DELETE FROM workers
+			WHERE name = ?`,
+			name)
+		return struct{}{}, err
+	})
+	return err
+}
+
 // Workers is part of the contract.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	return read(ctx, s, nil, (*txn).workers)
