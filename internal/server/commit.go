@@ -146,6 +146,9 @@ func (s *Server) report(w write, r *Run, o store.Outcome) {
 			s.log.Error("jq: a result was refused and its job has failed", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "bytes", len(r.verdict.result))
 		}
 		s.o.Observer.Ended(r.Job, ending, phase, r.ran)
+		if w == nack && ending == store.EndFailed {
+			s.failures.ended(r, phase, o)
+		}
 		if s.log.Enabled(s.life, slog.LevelDebug) { // else its arguments would cost every job
 			s.log.Debug("jq: job ended", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "ending", ending, "phase", phase)
 		}

@@ -29,7 +29,7 @@ func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (sto
 func (r *Run) judged(h Handler) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
-			v = unlessFinished(r, fail(panicked(p, debug.Stack())))
+			v = unlessFinished(r, panicked(p, debug.Stack()))
 		}
 	}()
 	err := h(&r.ctx, r)

@@ -87,6 +87,7 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 	}
 	if len(list) > 0 {
 		s.o.Observer.Recovered(list)
+		s.failures.recovered(list)
 		dead := 0
 		for _, r := range list {
 			if r.Next.IsZero() {

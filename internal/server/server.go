@@ -26,10 +26,11 @@ type Server struct {
 	clock  clock.Clock
 	log    *slog.Logger
 
-	held    *held
-	lanes   *lanes
-	contact *contact
-	wrote   map[write]int // how many writes the committer has brought to the store, by their sort: it alone asks
+	held     *held
+	lanes    *lanes
+	contact  *contact
+	failures *failures
+	wrote    map[write]int // how many writes the committer has brought to the store, by their sort: it alone asks
 
 	life    context.Context // ends when nothing is left to be written
 	endLife context.CancelFunc
@@ -68,8 +69,9 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 		return nil, err
 	}
 	o.Observer = &guard{observer: o.Observer, log: o.Logger}
+	log := o.Logger.With("worker", o.Name)
 	return &Server{
-		store: s, lookup: lookup, o: o, clock: o.Clock, log: o.Logger.With("worker", o.Name),
+		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailures(log, o.Clock),
 		held: newHeld(o), lanes: newLanes(o), contact: newContact(o), wrote: map[write]int{},
 		drained: make(chan struct{}), fetched: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
@@ -211,6 +213,7 @@ func (s *Server) shutDown() {
 	}
 	s.endLife()
 	s.loops.Wait()
+	s.failures.close()
 	s.mu.Lock()
 	s.stopErr = leftBehind(s.held.stats())
 	switch {

@@ -45,6 +45,7 @@ type verdict struct {
 	reason     string
 	otherwise  *verdict // with confirm: what is written if it was not committed
 	substitute bool     // for another verdict that could not be written
+	panicked   bool     // the reason is a line, and the stack below it
 }
 
 // A write is the call by which a verdict reaches the store, in the words of the log.
@@ -94,13 +95,15 @@ func judge(r *Run, err, cause error) verdict {
 	return fail(err.Error())
 }
 
-// panicked is the text that is kept of a panic: the stack is worth more than all of a long message.
-func panicked(p any, stack []byte) string {
+// panicked is the verdict on a panic. Its stack is worth more than all of a long message.
+func panicked(p any, stack []byte) verdict {
 	message := fmt.Sprintf("panic: %v", p)
 	if len(message) > longestPanic {
 		message = message[:longestPanic] + "… (cut)"
 	}
-	return message + "\n" + string(stack)
+	v := fail(message + "\n" + string(stack))
+	v.panicked = true
+	return v
 }
 
 const longestPanic = store.MaxErrorBytes / 4
