@@ -144,7 +144,7 @@ func (c configFile) add(cmd *cobra.Command, section string, tree map[string]any)
 // configurable leaves out what makes sense on the command line alone. A yes and a force must be said each time.
 func configurable(cmd *cobra.Command, name string) bool {
 	switch name {
-	case "config", "help", "yes", "force":
+	case "config", "help", "yes", "force", "repair":
 		return false
 	}
 	return cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil

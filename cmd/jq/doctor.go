@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -13,18 +14,20 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	var asJSON bool
+	var asJSON, repair bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "find what is wrong with a store, and say what to do; it fails if it finds something",
 		Long: "Look for leases that nobody recovers, queues without a worker, workers that fell silent, clocks that disagree, a schema\n" +
 			"behind the program, and, by the kind of store, for missing indexes, damaged files, transactions that hold back\n" +
-			"vacuum, dead rows, a large log, unsafe settings and too few connections. Nothing is changed.",
+			"vacuum, dead rows, a large log, unsafe settings and too few connections. Nothing is changed, unless --repair says so: it\n" +
+			"brings back waiting jobs that were written by a clock that was ahead.",
 		Args: takesNone(),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&repair, "repair", false, "bring back waiting jobs that a clock has written which was ahead")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		found, err := a.examine(cmd)
+		found, err := a.examine(cmd, repair)
 		if err != nil {
 			return err
 		}
@@ -34,7 +37,7 @@ func (a *app) doctor() *cobra.Command {
 }
 
 // examine opens the store only if that does not migrate it.
-func (a *app) examine(cmd *cobra.Command) (found []jq.Finding, err error) {
+func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err error) {
 	p, err := a.place()
 	if err != nil {
 		return nil, err
@@ -52,10 +55,28 @@ func (a *app) examine(cmd *cobra.Command) (found []jq.Finding, err error) {
 		}
 	}
 	err = a.using(cmd.Context(), toRead, func(s jq.Store) error {
+		if repair {
+			if err := a.repaired(cmd.Context(), s); err != nil {
+				return err
+			}
+		}
 		found, err = doctor.Examine(cmd.Context(), s, time.Now)
 		return err
 	})
 	return found, err
+}
+
+// repaired brings back what can be, and says how much that was.
+func (a *app) repaired(ctx context.Context, s jq.Store) error {
+	repairer, ok := s.(jq.Repairer)
+	if !ok {
+		return errors.New("this store can not be repaired from here: for that of a server, name the store itself by --store")
+	}
+	moved, err := repairer.Repair(ctx)
+	if err == nil || moved > 0 {
+		fmt.Fprintf(a.std.err, "waiting jobs brought back that were written by a clock which was ahead: %d\n", moved)
+	}
+	return err
 }
 
 // ofOtherAge finds a store whose schema is not that of the program.

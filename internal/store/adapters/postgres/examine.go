@@ -74,6 +74,7 @@ func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error
 	var all []store.Finding
 	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){
 		s.lookAtIndexes, s.lookAtSnapshots, s.lookAtDeadRows, s.lookAtSettings, s.lookAtStandbys, s.lookAtConnections, s.lookAtServer,
+		s.lookAtClock,
 	} {
 		found, err := look(ctx, a)
 		if err != nil {

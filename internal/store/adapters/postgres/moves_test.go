@@ -123,7 +123,7 @@ func (c *caller) giveBack() {
 
 func (c *caller) extend(ids []int64) move {
 	leases := c.leases(ids)
-	ttl := time.Hour + time.Duration(rand.IntN(1000))*time.Second
+	ttl := time.Hour - time.Duration(rand.IntN(1000))*time.Second
 	var outcomes []store.Outcome
 	return move{
 		name: "Extend",

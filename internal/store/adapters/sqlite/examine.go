@@ -91,7 +91,7 @@ func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error
 	}
 	var all []store.Finding
 	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){
-		s.lookAtFile, s.lookAtIndexes, s.lookAtLog, s.lookAtRoom,
+		s.lookAtFile, s.lookAtIndexes, s.lookAtLog, s.lookAtRoom, s.lookAtClock,
 	} {
 		found, err := look(ctx, a)
 		if err != nil {

@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// repaired is how many jobs a statement looks at.
+const repaired = 10_000
+
+// writtenAt is the latest that is known to have happened to a job which waits.
+const writtenAt = `
+	CASE WHEN state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
+
+const waits = `(state = 'ready' OR state = 'failed' AND retry_at IS NOT NULL)`
+
+// Repair is part of store.Repairer. What is moved is due no earlier than now, so that every mark stays exact.
+func (s *Store) Repair(ctx context.Context) (moved int, err error) {
+	for after, more := int64(0), true; more; {
+		n, err := call(ctx, s, nil, s.with.bulk, func(t *txn) (n int, err error) {
+			n, after, more, err = t.repair(after)
+			return n, err
+		})
+		if err != nil {
+			return moved, err
+		}
+		moved += n
+	}
+	return moved, nil
+}
+
+func (t *txn) repair(after int64) (moved int, last int64, more bool, err error) {
+	last = after
+	err = t.each(func(rows *sql.Rows) error {
+		var id sql.NullInt64
+		err := rows.Scan(&id, &moved)
+		if id.Valid {
+			last, more = id.Int64, true
+		}
+		return err
+	}, `
+		WITH part AS MATERIALIZED (
+			SELECT id,`+writtenAt+` AS written, `+waits+` AS waits
+			FROM {schema}.jobs
+			WHERE id > $1
+			ORDER BY id
+			LIMIT $2
+		),
+		ahead AS MATERIALIZED (
+			SELECT jobs.id, part.written
+			FROM part
+			CROSS JOIN LATERAL (
+				SELECT id
+				FROM {schema}.jobs
+				WHERE id = ANY (ARRAY[part.id]) AND `+waits+` AND`+writtenAt+` = part.written
+				FOR UPDATE
+			) AS jobs
+			WHERE part.waits AND part.written > $3
+		),
+		moved AS (
+			UPDATE {schema}.jobs
+			SET run_at = CASE WHEN state = 'ready' THEN run_at - (ahead.written - $4) ELSE run_at END,
+				retry_at = retry_at - (ahead.written - $4),
+				enqueued_at = CASE WHEN enqueued_at > $4 THEN $4 ELSE enqueued_at END,
+				ended_at = CASE WHEN ended_at > $4 THEN $4 ELSE ended_at END
+			FROM ahead
+			WHERE jobs.id = ANY (ARRAY[ahead.id])
+			RETURNING jobs.id
+		)
+		SELECT (SELECT max(id) FROM part), (SELECT count(*) FROM moved)`,
+		after, repaired, t.now.Add(store.MaxSetBack), t.now)
+	return moved, last, more, err
+}
+
+// lookAtClock looks for what Repair would move.
+func (s *Store) lookAtClock(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	return call(ctx, s, nil, s.with.count, func(t *txn) (found []store.Finding, err error) {
+		err = t.each(func(rows *sql.Rows) error {
+			var jobs int
+			var latest sql.NullTime
+			if err := rows.Scan(&jobs, &latest); err != nil || jobs == 0 {
+				return err
+			}
+			found = []store.Finding{store.WrittenAhead(jobs, latest.Time.Sub(t.now).Round(time.Microsecond))}
+			return nil
+		}, `
+			SELECT count(*), max(`+writtenAt+`)
+			FROM {schema}.jobs
+			WHERE `+waits+` AND`+writtenAt+` > $1`,
+			t.now.Add(store.MaxSetBack))
+		return found, err
+	})
+}

@@ -1,0 +1,78 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// repaired is how many jobs a statement looks at.
+const repaired = 10_000
+
+// writtenAt is the latest that is known to have happened to a job which waits.
+const writtenAt = `
+	CASE WHEN state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
+
+const waits = `(state = 'ready' OR state = 'failed' AND retry_at IS NOT NULL)`
+
+// Repair is part of store.Repairer.
+func (s *Store) Repair(ctx context.Context) (moved int, err error) {
+	for after, more := int64(0), true; more; {
+		n, err := write(ctx, s, nil, load{items: store.MaxItems}, func(t *txn) (n int, err error) {
+			n, after, more, err = t.repair(after)
+			return n, err
+		})
+		if err != nil {
+			return moved, err
+		}
+		moved += n
+	}
+	return moved, nil
+}
+
+func (t *txn) repair(after int64) (moved int, last int64, more bool, err error) {
+	last = after
+	err = t.each(func(rows *sql.Rows) error {
+		var id sql.NullInt64
+		err := rows.Scan(&id)
+		last, more = max(last, id.Int64), id.Valid
+		return err
+	}, `
+		SELECT max(id)
+		FROM (SELECT id FROM jobs WHERE id > ? ORDER BY id LIMIT ?)`,
+		after, repaired)
+	if err != nil || !more {
+		return 0, last, more, err
+	}
+	moved, err = t.exec(`
+		UPDATE jobs
+		SET run_at = iif(state = 'ready', run_at - (`+writtenAt+` - ?4), run_at),
+			retry_at = retry_at - (`+writtenAt+` - ?4),
+			enqueued_at = min(enqueued_at, ?4),
+			ended_at = min(ended_at, ?4)
+		WHERE id > ?1 AND id <= ?2 AND `+waits+` AND`+writtenAt+` > ?3`,
+		after, last, t.now.Add(store.MaxSetBack).UnixMicro(), t.now.UnixMicro())
+	return moved, last, more, err
+}
+
+// lookAtClock looks for what Repair would move.
+func (s *Store) lookAtClock(ctx context.Context, _ alarming) ([]store.Finding, error) {
+	return read(ctx, s, nil, func(t *txn) (found []store.Finding, err error) {
+		err = t.each(func(rows *sql.Rows) error {
+			var jobs int
+			var latest sql.NullInt64
+			if err := rows.Scan(&jobs, &latest); err != nil || jobs == 0 {
+				return err
+			}
+			found = []store.Finding{store.WrittenAhead(jobs, time.UnixMicro(latest.Int64).Sub(t.now))}
+			return nil
+		}, `
+			SELECT count(*), max(`+writtenAt+`)
+			FROM jobs
+			WHERE `+waits+` AND`+writtenAt+` > ?`,
+			t.now.Add(store.MaxSetBack).UnixMicro())
+		return found, err
+	})
+}
