@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -291,10 +292,11 @@ func TestVanishedClientLosesNothing(t *testing.T) {
 	assert.Equal(t, map[store.State]int64{store.Ready: 1}, w.counts())
 }
 
-// TestClaimForAVanishedClientIsReleased: the client goes while the store is claiming for it.
+// TestClaimForAVanishedClientIsReleased: the client goes while the store is claiming for it. The clock is a real one: a context of
+// the fake one does not end at once with that of the client, and hid that the jobs were given back under the client's own.
 func TestClaimForAVanishedClientIsReleased(t *testing.T) {
 	claimed, gone := make(chan struct{}), make(chan struct{})
-	w := newWorld(t, Options{}, func(s *memory.Store) store.Store {
+	w := newWorld(t, Options{Clock: clock.New()}, func(s *memory.Store) store.Store {
 		return &meddled{Store: s, after: func(_ context.Context, _ store.ClaimRequest, jobs []store.Job) {
 			if len(jobs) > 0 {
 				close(claimed)

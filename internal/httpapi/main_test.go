@@ -62,7 +62,9 @@ func newWorld(t *testing.T, options Options, before ...func(*memory.Store) store
 	w := &world{T: t, clock: clock.NewMock(), logged: &logged{}}
 	w.clock.Set(start)
 	w.store = memory.New(memory.Options{Clock: w.clock})
-	options.Clock = w.clock
+	if options.Clock == nil {
+		options.Clock = w.clock
+	}
 	options.Logger = slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var behind store.Store = &meddled{Store: w.store}
 	for _, b := range before {
