@@ -214,9 +214,11 @@ func TestEightMigrateAtOnce(t *testing.T) {
 			all.Go(func() { said[i] = w.run("migrate", "up", "--store", store) })
 		}
 		all.Wait()
-		for _, text := range said {
-			assert.Regexp(w, `^(migrated .* from schema 0 to \d+|.* has schema \d+, the newest)\n$`, text)
+		var schema struct{ Newest int }
+		require.NoError(w, json.Unmarshal([]byte(w.run("migrate", "status", "--json", "--store", store)), &schema))
+		want := fmt.Sprintf(`^(migrated .* from schema \d+ to %[1]d|.* has schema %[1]d, the newest)\n$`, schema.Newest)
+		for _, text := range said { // one that begins between two steps of another goes on from there
+			assert.Regexp(w, want, text)
 		}
-		assert.Contains(w, w.run("migrate", "status", "--store", store), "has schema")
 	})
 }
