@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
-	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/jqtest"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}

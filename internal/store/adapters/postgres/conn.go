@@ -226,6 +226,9 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 			err = t.start(with)
 		}
 		if err == nil {
+			err = t.recognise()
+		}
+		if err == nil {
 			t.open = !t.whole
 			return t, nil
 		}
@@ -239,8 +242,8 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 
 // start sends the opening, and learns what time it is.
 func (t *txn) start(with opening) error {
-	var database, arrived, running time.Time
-	row := []any{&database, &arrived, &t.xmin, &t.number, &running}
+	var database, arrived time.Time
+	row := []any{&database, &arrived, &t.xmin, &t.number, &t.since}
 	if t.conn == nil {
 		row = append([]any{&t.numbered, &t.database}, row...)
 	}
@@ -254,9 +257,6 @@ func (t *txn) start(with opening) error {
 	t.s.trips.transactions.Add(1)
 	t.s.trips.messages.Add(1)
 	if err := sqlkit.EachOf(t.ctx, t.tx, scans, message); err != nil {
-		return err
-	}
-	if err := t.recognise(running); err != nil {
 		return err
 	}
 	t.now, t.asOf = n.get(database, t.sent), before

@@ -41,7 +41,9 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(conn, l), nil
+	own := newSession(conn, l)
+	own.warned.listen(conn)
+	return own, nil
 }
 
 // A line is the connection under one of the driver's. Once it stands, the driver dials only in order to cancel.

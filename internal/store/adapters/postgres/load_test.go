@@ -24,6 +24,7 @@ const callBound = 10 * time.Second
 // queue, after every call that failed, what may have become of it.
 type load struct {
 	judge *Store // looks at the queues, over connections of its own
+	epoch int64  // of the store when the load began
 
 	answered, unavailable, applied, undone atomic.Int64 // calls: applied and undone are those that were in doubt
 	slowest                                atomic.Int64 // of all calls, in nanoseconds
@@ -39,6 +40,7 @@ func newLoad(judge *Store) *load { return &load{judge: judge, errors: map[string
 // run lets so many callers use the stores, in turn, until during returns, and then checks what there is.
 func (l *load) run(t *testing.T, callers int, stores []*Store, during func()) {
 	t.Helper()
+	require.NoError(t, l.judge.db.Get(&l.epoch, l.judge.sql(`SELECT epoch FROM {schema}.fence`)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -86,7 +86,7 @@ func (c *caller) claim() move {
 			for _, j := range jobs {
 				f := c.known[j.ID]
 				assert.Equal(c.t, store.Ready, f.Phase)
-				f.Phase, f.Token, f.Attempts, f.Lease = store.InFlight, f.Token+1, f.Attempts+1, j.LeaseExpiresAt.UnixMicro()
+				f.Phase, f.Token, f.Attempts, f.Lease = store.InFlight, store.NextToken(f.Token, c.epoch), f.Attempts+1, j.LeaseExpiresAt.UnixMicro()
 				assert.Equal(c.t, f, factOf(j), "a job as it was claimed")
 				c.known[j.ID] = f
 			}
@@ -96,7 +96,7 @@ func (c *caller) claim() move {
 			ids, same := changed(before, after)
 			for _, id := range ids {
 				f := before[id]
-				f.Token++
+				f.Token = store.NextToken(f.Token, c.epoch)
 				same = same && len(ids) == req.Limit && f == after[id]
 			}
 			return same

@@ -123,8 +123,8 @@ func (s *server) asks() bool {
 
 // recognise acts upon what the opening shows, before the transaction does anything else. One that writes nothing more, or nothing
 // at all, changes nothing.
-func (t *txn) recognise(since time.Time) error {
-	switch t.s.server.note(since, t.number, t.sent) {
+func (t *txn) recognise() error {
+	switch t.s.server.note(t.since, t.number, t.sent) {
 	case known:
 		return nil
 	case goneBack:
@@ -141,18 +141,18 @@ func (t *txn) recognise(since time.Time) error {
 	case t.whole:
 		return nil
 	case !t.s.server.asks():
-		t.s.server.meet(since)
+		t.s.server.meet(t.since)
 		return nil
 	}
 	who, noted, err := t.identities()
 	if err == nil {
-		err = t.s.server.see(who, since)
+		err = t.s.server.see(who, t.since)
 	}
 	switch {
 	case err != nil:
 		return err
 	case noted == who:
-		t.s.server.meet(since)
+		t.s.server.meet(t.since)
 		return nil
 	case noted == identity{}:
 		return t.introduce(who)

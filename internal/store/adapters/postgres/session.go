@@ -73,12 +73,10 @@ type statement interface {
 }
 
 func newSession(conn driver.Conn, l *line) *session {
-	s := &session{
+	return &session{
 		connection: conn.(connection), line: l,
 		seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{},
 	}
-	s.warned.listen(conn)
-	return s
 }
 
 // sessionOf is the session of the connection.

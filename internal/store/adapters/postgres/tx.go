@@ -68,15 +68,18 @@ func (t *txn) join() error {
 	case t.database != t.s.database:
 		return sqlkit.OtherTx(t.s.database, t.database)
 	case t.numbered:
-		return nil
+		return t.recognise()
 	}
 	var number int64
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&number) }, `
 		SELECT pg_current_xact_id()::text::bigint`)
-	if err == nil && number != t.number {
-		err = store.NotInTx(t.tx)
+	switch {
+	case err != nil:
+		return err
+	case number != t.number:
+		return store.NotInTx(t.tx)
 	}
-	return err
+	return t.recognise()
 }
 
 // notify tells those who listen, once the transaction is committed.

@@ -39,6 +39,7 @@ type txn struct {
 	asOf   time.Time // every transaction that has this one's number, or a higher one, reads a later time, or the same
 	number int64     // of this one, 0 if it can not write
 	xmin   int64     // every transaction with a lower number has ended
+	since  time.Time // the server runs
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -36,5 +36,7 @@ func (w wrapping) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(w.wrap(c.(connection)), &line{}), nil
+	own := newSession(w.wrap(c.(connection)), &line{})
+	own.warned.listen(c)
+	return own, nil
 }
