@@ -131,7 +131,7 @@ func (c *cutOff) named(name string) []writing {
 			return of(err, outcomes)
 		}, phase(held[1].ID, store.Dead)},
 		{"extend", func(ctx context.Context) error {
-			outcomes, err := c.s.Extend(ctx, []store.Lease{held[2].Lease()}, 10*time.Hour)
+			outcomes, err := c.s.Extend(ctx, []store.Lease{held[2].Lease()}, 30*time.Minute)
 			return of(err, outcomes)
 		}, phase(held[2].ID, store.InFlight)},
 		{"cancel", func(ctx context.Context) error {
