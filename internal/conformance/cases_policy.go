@@ -54,11 +54,11 @@ func (c *C) setPolicy(name string, p store.Policy) store.Policy {
 }
 
 // refusesPolicy finds that a policy is refused, and that the one that stands there stays.
-func (c *C) refusesPolicy(name string, p store.Policy, want error) {
-	before := c.policy(name)
-	_, err := c.policyKeeper().SetPolicy(c.Ctx, name, p)
-	c.ErrorIs(err, want, "SetPolicy %q %+v", name, p)
-	c.Equal(c.policy(name), before, "the policy of %q after %+v was refused", name, p)
+func (c *C) refusesPolicy(p store.Policy, want error) {
+	before := c.policy(queue)
+	_, err := c.policyKeeper().SetPolicy(c.Ctx, queue, p)
+	c.ErrorIs(err, want, "SetPolicy %q %+v", queue, p)
+	c.Equal(c.policy(queue), before, "the policy of %q after %+v was refused", queue, p)
 }
 
 // aPolicy sets everything that a policy can set.
@@ -106,14 +106,14 @@ func policyOtherVersionIsConflict(c *C) {
 	other := aPolicy
 	for _, version := range []int64{1, 2, 1 << 40} {
 		other.Version = version
-		c.refusesPolicy(queue, other, store.ErrConflict)
+		c.refusesPolicy(other, store.ErrConflict)
 	}
 	c.Equal(c.queues(), []store.Queue{}, "queues after refusals")
 	first := c.setPolicy(queue, store.Policy{RetainDead: time.Hour})
 	second := c.setPolicy(queue, store.Policy{RetainDead: 2 * time.Hour, Version: first.Version})
 	for _, version := range []int64{0, first.Version, second.Version + 1} {
 		other.Version = version
-		c.refusesPolicy(queue, other, store.ErrConflict)
+		c.refusesPolicy(other, store.ErrConflict)
 	}
 	other.Version = second.Version
 	c.setPolicy(queue, other)
@@ -162,7 +162,7 @@ func policyVersionsNeverBeginAgain(c *C) {
 	c.setPaused(queue, true)
 	c.setPaused(queue, false)
 	c.Equal(c.policy(queue), nothing, "a policy that sets nothing any more")
-	c.refusesPolicy(queue, aPolicy, store.ErrConflict)
+	c.refusesPolicy(aPolicy, store.ErrConflict)
 	other := aPolicy
 	other.Version = nothing.Version
 	c.Equal(c.setPolicy(queue, other).Version, int64(3), "the version of the policy that is set next")
@@ -182,12 +182,12 @@ func policyRepeatIsSafe(c *C) {
 	request := store.Policy{RetainDead: store.KeepForEver, Version: first.Version}
 	second := c.setPolicy(queue, request)
 	again(request, second)
-	c.refusesPolicy(queue, aPolicy, store.ErrConflict)
+	c.refusesPolicy(aPolicy, store.ErrConflict)
 
 	third := c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: second.Version})
-	c.refusesPolicy(queue, request, store.ErrConflict)
+	c.refusesPolicy(request, store.ErrConflict)
 	back := c.setPolicy(queue, store.Policy{RetainDead: store.KeepForEver, Version: third.Version})
-	c.refusesPolicy(queue, request, store.ErrConflict)
+	c.refusesPolicy(request, store.ErrConflict)
 	c.Equal(c.policy(queue), back, "the policy after a repeat came too late")
 }
 
@@ -246,7 +246,7 @@ func policyRetentionsHaveLimits(c *C) {
 		for _, d := range []time.Duration{1, time.Hour - 1, store.MaxDuration + 1, -1, store.KeepForEver + 1, store.KeepForEver - 1, -time.Hour} {
 			var p store.Policy
 			*field(&p) = d
-			c.refusesPolicy(queue, p, store.ErrInvalid)
+			c.refusesPolicy(p, store.ErrInvalid)
 			_, err := c.policyKeeper().SetPolicy(c.Ctx, queue, p)
 			invalid, ok := errors.AsType[*store.InvalidError](err)
 			c.True(ok && invalid.Field == name && invalid.Item < 0, "a %s of %v is refused by its name: got %v", name, d, err)
@@ -257,7 +257,7 @@ func policyRetentionsHaveLimits(c *C) {
 			c.setPolicy(queue, p)
 		}
 	}
-	c.refusesPolicy(queue, store.Policy{Version: -1}, store.ErrInvalid)
+	c.refusesPolicy(store.Policy{Version: -1}, store.ErrInvalid)
 }
 
 func policyDurationsAreTruncated(c *C) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,10 +19,8 @@ var errDenied = fmt.Errorf("%w: the role is another", store.ErrDenied)
 func (g *gate) deny(methods ...string) {
 	g.set(func() {
 		g.before = func(_ context.Context, called string) error {
-			for _, m := range methods {
-				if m == called {
-					return errDenied
-				}
+			if slices.Contains(methods, called) {
+				return errDenied
 			}
 			return nil
 		}

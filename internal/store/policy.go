@@ -64,17 +64,17 @@ func checkRetention(field string, d time.Duration) *InvalidError {
 	return nil
 }
 
-// Replace is what SetPolicy does where current stands: it returns the policy that stands afterwards, or ErrConflict. The policy
+// Replace is what SetPolicy does where p stands: it returns the policy that stands afterwards, or ErrConflict. The policy
 // by has been checked.
-func (current Policy) Replace(by Policy) (Policy, error) {
+func (p Policy) Replace(by Policy) (Policy, error) {
 	next := Policy{
 		RetainSucceeded: by.RetainSucceeded.Truncate(Resolution),
 		RetainCancelled: by.RetainCancelled.Truncate(Resolution),
 		RetainDead:      by.RetainDead.Truncate(Resolution),
 		Version:         by.Version + 1,
 	}
-	if current.Version != by.Version && current != next { // unless it is a repeat
-		return Policy{}, fmt.Errorf("%w: its version is %d, not %d", ErrConflict, current.Version, by.Version)
+	if p.Version != by.Version && p != next { // unless it is a repeat
+		return Policy{}, fmt.Errorf("%w: its version is %d, not %d", ErrConflict, p.Version, by.Version)
 	}
 	return next, nil
 }
