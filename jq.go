@@ -14,6 +14,7 @@ type (
 	Registry       = store.Registry
 	Fencer         = store.Fencer
 	Examiner       = store.Examiner
+	Warner         = store.Warner
 	Repairer       = store.Repairer
 	Accountant     = store.Accountant
 	SnapshotHolder = store.SnapshotHolder

@@ -175,6 +175,16 @@ func TestCloseEndsClaimsThatWait(t *testing.T) {
 	assert.Equal(t, 200, w.ask("GET", "/healthz", "").status)
 }
 
+// D7: a probe that asks whether the server is ready learns that the database is another one, and nothing that is nobody's business.
+func TestReadyNamesWarnings(t *testing.T) {
+	w := newWorld(t, Options{}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, warnings: []store.Finding{{Name: "another_server", Detail: "who the server is", Advice: "what to do"}}}
+	})
+	ready := w.ask("GET", "/readyz", "")
+	assert.Equal(t, 200, ready.status)
+	assert.JSONEq(t, `{"status":"ready","warnings":["another_server"]}`, ready.text)
+}
+
 // TestQueuesTakeTurns: each claim begins with another queue, and takes from the others what the first does not give.
 func TestQueuesTakeTurns(t *testing.T) {
 	w := newWorld(t, Options{})

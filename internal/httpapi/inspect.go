@@ -71,10 +71,10 @@ func (a *API) job(w http.ResponseWriter, r *http.Request) error {
 
 // alive says that the process answers.
 func (a *API) alive(w http.ResponseWriter, _ *http.Request) error {
-	return a.answer(w, http.StatusOK, health{"alive"})
+	return a.answer(w, http.StatusOK, health{Status: "alive"})
 }
 
-// ready says that the store answers.
+// ready says that the store answers, and names what people must look at all the same. Anybody may ask, so it names no more than that.
 func (a *API) ready(w http.ResponseWriter, r *http.Request) error {
 	if a.life.Err() != nil {
 		return store.ErrClosed
@@ -84,11 +84,22 @@ func (a *API) ready(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.store.Count(ctx, store.Filter{IDs: []int64{0}}); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
-	return a.answer(w, http.StatusOK, health{"ready"})
+	answer := health{Status: "ready"}
+	if warner, ok := a.store.(store.Warner); ok {
+		found, err := warner.Warnings(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		}
+		for _, f := range found {
+			answer.Warnings = append(answer.Warnings, f.Name)
+		}
+	}
+	return a.answer(w, http.StatusOK, answer)
 }
 
 type health struct {
-	Status string `json:"status"`
+	Status   string   `json:"status"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (a *API) metrics(w http.ResponseWriter, r *http.Request) error {

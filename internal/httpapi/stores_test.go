@@ -20,6 +20,11 @@ type meddled struct {
 	any        func(ctx context.Context) error // before every call: an error is its end
 	fetch      func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
 	after      func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
+	warnings   []store.Finding
+}
+
+func (m *meddled) Warnings(ctx context.Context) ([]store.Finding, error) {
+	return meddle(ctx, m, func() ([]store.Finding, error) { return m.warnings, nil })
 }
 
 // failing is a store of which every call fails.

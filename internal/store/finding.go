@@ -19,6 +19,12 @@ type Examiner interface {
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
+// A Warner says what people must look at although the store works, for probes that ask every few seconds.
+type Warner interface {
+	// Warnings returns the findings of Examine that one small read can tell.
+	Warnings(ctx context.Context) ([]Finding, error)
+}
+
 // A Repairer brings back what a clock has written that was ahead. It is for people, and no part of what stores must do.
 type Repairer interface {
 	// Repair looks at the jobs that wait: of which it was written later than now plus 5 s that they were added, given back or

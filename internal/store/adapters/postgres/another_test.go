@@ -110,6 +110,14 @@ func epochOf(t *testing.T, s *Store) (epoch int64) {
 	return epoch
 }
 
+// warnsOfAnother says whether the store warns that the database is another one.
+func warnsOfAnother(t *testing.T, s *Store) bool {
+	t.Helper()
+	found, err := s.Warnings(t.Context())
+	require.NoError(t, err)
+	return slices.ContainsFunc(found, func(f store.Finding) bool { return f.Name == "another_server" })
+}
+
 // Data that were dumped from another server are met by several stores at once, which claim, recover, enqueue, and write in callers'
 // transactions. None gives a token or an id of the time before, the epoch is raised once, and a lease in force goes on.
 func TestDataOfAnotherServerAreFencedBeforeAnythingIsGiven(t *testing.T) {
@@ -122,6 +130,7 @@ func TestDataOfAnotherServerAreFencedBeforeAnythingIsGiven(t *testing.T) {
 		held := claimN(t, first, 2)
 		require.Len(t, held, 2)
 		require.Zero(t, epochOf(t, first), "a server of which nothing is known is not another one")
+		require.False(t, warnsOfAnother(t, first))
 		result, err := first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.fence SET `+change+` WHERE system IS NOT NULL`))
 		require.NoError(t, err)
 		n, err := result.RowsAffected()
@@ -143,6 +152,7 @@ func TestDataOfAnotherServerAreFencedBeforeAnythingIsGiven(t *testing.T) {
 				require.Equal(t, int64(raised), epochOf(t, first))
 				require.NoError(t, tx.Rollback())
 				assert.Contains(t, told.String(), "the epoch was raised")
+				assert.True(t, warnsOfAnother(t, first))
 			}
 			all.Go(func() {
 				switch i % 4 {

@@ -70,6 +70,15 @@ func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
 	return s.examine(ctx, alarming{snapshot: 5 * time.Minute, dead: 100_000, connections: 0.9})
 }
 
+// Warnings is part of store.Warner.
+func (s *Store) Warnings(ctx context.Context) ([]store.Finding, error) {
+	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
+		return nil, err
+	}
+	found, err := s.lookAtServer(ctx, alarming{})
+	return found, sqlkit.Because(ctx, s.closed, ours(err))
+}
+
 func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error) {
 	var all []store.Finding
 	for _, look := range []func(context.Context, alarming) ([]store.Finding, error){

@@ -35,6 +35,7 @@ var (
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.Examiner       = (*Store)(nil)
+	_ store.Warner         = (*Store)(nil)
 	_ store.Repairer       = (*Store)(nil)
 	_ store.Accountant     = (*Store)(nil)
 	_ store.SnapshotHolder = (*Store)(nil)
