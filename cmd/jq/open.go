@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/postgres"
 	"github.com/seed-ed332417/jq/remote"
 	"github.com/seed-ed332417/jq/sqlite"
@@ -128,6 +129,11 @@ func (a *app) busyTimeout(f *pflag.FlagSet, more string) {
 	f.DurationVar(&a.busy, "busy-timeout", sqlite.DefaultBusyTimeout, "how long a write to an SQLite file waits for other processes"+more)
 }
 
+// maxLease is the flag of commands that give leases, or bring back those of a clock that was ahead.
+func (a *app) maxLease(f *pflag.FlagSet) {
+	f.DurationVar(&a.longest, "max-lease", contract.DefaultMaxLease, "how long a lease may be; the same in all processes of a store")
+}
+
 // fitBusyTimeout keeps heartbeats from waiting for long against the lease that they keep.
 func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
 	if !cmd.Flags().Changed("busy-timeout") && a.sources["busy-timeout"] == "" {
@@ -141,17 +147,22 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.longest != 0 {
+		if err := contract.CheckMaxLease(a.longest); err != nil {
+			return nil, misuse("--max-lease: %w", err)
+		}
+	}
 	switch p.kind {
 	case "server":
 		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer})
 	case "memory":
 		fmt.Fprintln(a.std.err, "memory: holds jobs only until this command ends")
-		return jq.NewMemory(nil), nil
+		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest}), nil
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
-			Schema: p.schema, Pooled: p.pooled, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
 		})
 		a.bar.end()
 		if err != nil {
@@ -212,7 +223,9 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 		}
 		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 	}
-	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{Name: a.called, BusyTimeout: a.busy, NoMigrate: !makes, Migrating: a.bar.migrating})
+	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{
+		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+	})
 	a.bar.end()
 	if err != nil {
 		return nil, err

@@ -56,6 +56,7 @@ func (a *app) serve() *cobra.Command {
 	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
 	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)
 	a.busyTimeout(f, "")
+	a.maxLease(f)
 	noMigrate(f, &s.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		tokens, certificates, err := s.secrets()

@@ -69,6 +69,7 @@ func (a *app) work() *cobra.Command {
 	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` that --http may reach although it is not public, as 10.0.0.0/8; may be repeated")
 	f.StringVar(&w.name, "name", "", "`NAME` among the workers (default host, process and a random part)")
 	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to their standard error")
+	a.maxLease(f)
 	a.busyTimeout(f, ";\na sixth of the lease at most, unless it is set")
 	noMigrate(f, &w.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
