@@ -121,6 +121,9 @@ func CheckLease(refused error, ttl, longest time.Duration) error {
 	return store.CheckLease(refused, ttl, longest)
 }
 
+// WrittenAhead is the finding that a Repairer repairs.
+func WrittenAhead(jobs int, most time.Duration) store.Finding { return store.WrittenAhead(jobs, most) }
+
 // CheckMaxLease says what is wrong with the setting.
 func CheckMaxLease(longest time.Duration) error { return store.CheckMaxLease(longest) }
 

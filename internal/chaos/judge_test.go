@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
@@ -29,10 +30,25 @@ type judge struct {
 	forgottenRuns int // runs, likewise
 }
 
+// atRest is the store for who looks at what is left: without PgBouncer in between, which may just be starting anew.
+func (s *storm) atRest() database {
+	s.Helper()
+	if s.pair == nil {
+		return s.store
+	}
+	direct := s.role
+	direct.dsn, direct.pooled = s.server.DSN, false
+	from, err := openStore(s.Context(), direct, 0)
+	require.NoError(s, err)
+	s.Cleanup(func() { assert.NoError(s, from.Close()) })
+	return from
+}
+
 func (s *storm) judge() *judge {
 	s.Helper()
 	j := &judge{storm: s, rows: map[int64]jq.JobDetail{}, effects: map[int64][]int64{}, states: map[jq.State]int{}}
-	client := jq.NewClient(s.store, nil)
+	from := s.atRest()
+	client := jq.NewClient(from, nil)
 	for row, err := range client.Jobs(s.Context(), jq.Filter{}) {
 		require.NoError(s, err)
 		detail, err := client.Get(s.Context(), row.ID)
@@ -41,7 +57,7 @@ func (s *storm) judge() *judge {
 		j.rows[row.ID] = detail
 	}
 	var kept []struct{ Job, Token int64 }
-	require.NoError(s, s.store.DB().SelectContext(s.Context(), &kept, `SELECT job, token FROM chaos_effects`))
+	require.NoError(s, from.DB().SelectContext(s.Context(), &kept, `SELECT job, token FROM chaos_effects`))
 	for _, e := range kept {
 		j.effects[e.Job] = append(j.effects[e.Job], e.Token)
 	}

@@ -88,6 +88,15 @@ func strange(resp *http.Response, wrong string) error {
 	return e
 }
 
+// inTheirWords names a field as the contract does, where its name over HTTP is another.
+func inTheirWords(err error) error {
+	var invalid *store.InvalidError
+	if errors.As(err, &invalid) && invalid.Field == "lease" {
+		return &store.InvalidError{Item: invalid.Item, Field: "ttl", Rule: invalid.Rule}
+	}
+	return err
+}
+
 // failure is what an answer other than success means: an error of the store behind the server, or none of a jq server. Some
 // statuses mean that the request was not let through, whoever gives them.
 func failure(resp *http.Response) error {
@@ -100,7 +109,7 @@ func failure(resp *http.Response) error {
 		if err := f.Err(); errors.Is(err, store.ErrClosed) { // which is said of this store only
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, f)
 		} else if err != nil {
-			return err
+			return inTheirWords(err)
 		}
 	}
 	means := store.ErrUnavailable
