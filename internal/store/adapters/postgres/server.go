@@ -124,7 +124,11 @@ func (s *server) asks() bool {
 // recognise acts upon what the opening shows, before the transaction does anything else. One that writes nothing more, or nothing
 // at all, changes nothing.
 func (t *txn) recognise() error {
-	switch t.s.server.note(t.since, t.number, t.sent) {
+	number := t.number
+	if t.numbered { // it is older than the question
+		number = 0
+	}
+	switch t.s.server.note(t.since, number, t.sent) {
 	case known:
 		return nil
 	case goneBack:
@@ -159,6 +163,13 @@ func (t *txn) recognise() error {
 	}
 	if t.conn == nil { // a caller's transaction may last, and others would have to wait for it
 		_, _ = write(t.ctx, t.s, nil, func(*txn) (struct{}, error) { return struct{}{}, nil })
+		if _, noted, err = t.identities(); err != nil {
+			return err
+		}
+		if noted == who {
+			t.s.server.meet(t.since)
+			return nil
+		}
 	}
 	return t.adopt(who) // the next transaction sees it committed, and meets the server
 }

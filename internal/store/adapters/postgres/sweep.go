@@ -136,7 +136,8 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 	return true, s.sweep(ctx, stale, time.Now().Add(limit))
 }
 
-// The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind.
+// The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind. The row '' is wanted by
+// all, and never noted as such again: who has the turn writes it already, and a statement can not write a row twice.
 const checkQuery = `
 	WITH wanted AS MATERIALIZED (
 		SELECT unnest($1::text[]) AS queue
@@ -146,7 +147,7 @@ const checkQuery = `
 		SELECT wanted.queue, clock_timestamp()
 		FROM wanted
 		LEFT JOIN {schema}.sweeps ON sweeps.queue = wanted.queue
-		WHERE sweeps.queue IS NULL OR abs(extract(epoch FROM clock_timestamp() - sweeps.wanted_at)) > $4::float8 / 24
+		WHERE sweeps.queue IS NULL OR wanted.queue <> '' AND abs(extract(epoch FROM clock_timestamp() - sweeps.wanted_at)) > $4::float8 / 24
 		ORDER BY wanted.queue
 		ON CONFLICT (queue) DO UPDATE
 		SET wanted_at = excluded.wanted_at
@@ -212,12 +213,13 @@ type sweeping struct {
 // sweep does as much as it can until then: half of the time is for queues as a whole, many at a time, and the rest for one of
 // those that take too long.
 func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) error {
-	var whole, sliced []sweeping
+	var whole []sweeping
+	slow := map[string]bool{}
 	for _, one := range all {
 		if one.place == "" {
 			whole = append(whole, one)
 		} else {
-			sliced = append(sliced, one)
+			slow[one.queue] = true
 		}
 	}
 	_, limit := s.sweeper.now()
@@ -238,14 +240,16 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) erro
 		case n > 1:
 			s.sweeper.learn(n / 4)
 		default:
-			sliced = append(sliced, whole[0])
+			slow[whole[0].queue] = true
 			whole = whole[1:]
 		}
 	}
-	if len(sliced) == 0 {
-		return nil
+	for _, one := range all { // the one that was swept the longest time ago; the next one has the next turn
+		if slow[one.queue] {
+			return s.sweepSlices(ctx, one, until)
+		}
 	}
-	return s.sweepSlices(ctx, sliced[0], until) // the next one has the next turn
+	return nil
 }
 
 // within lets no statement take longer: a turn has room for several that are cancelled.
