@@ -104,3 +104,31 @@ func TestEachSlowQueueHasItsTurn(t *testing.T) {
 		t.Log(one)
 	}
 }
+
+// The data went on with a standby that was promoted, and was lost with it. An older copy was restored, which has a later timeline. It
+// must give no token and no id that the lost branch has given.
+func TestBranchesOfTheSameDataHaveEpochsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	first := openStore(t, Options{})
+	id := enqueue(t, first, 1)[0]
+	branch := func(later int) (token, next int64) { // the server's timeline is so many later than that of the copy
+		_, err := first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.fence SET epoch = 0, timeline = 1 - $1::bigint`), later)
+		require.NoError(t, err)
+		_, err = first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.jobs SET state = 'ready', token = 0, attempts = 0, lease_expires_at = NULL, claim_token = 0, claimed_at = NULL`))
+		require.NoError(t, err)
+		_, err = first.callers.ExecContext(t.Context(), first.sql(`SELECT setval(pg_get_serial_sequence('{schema}.jobs', 'id'), 1)`))
+		require.NoError(t, err)
+		s := openStore(t, Options{Schema: first.options.Schema})
+		jobs := claimN(t, s, 1)
+		require.Len(t, jobs, 1)
+		require.Equal(t, id, jobs[0].ID)
+		next = enqueue(t, s, 1)[0]
+		_, err = first.callers.ExecContext(t.Context(), first.sql(`DELETE FROM {schema}.jobs WHERE id = $1`), next)
+		require.NoError(t, err)
+		return jobs[0].Token, next
+	}
+	token, next := branch(1)
+	againToken, againNext := branch(2)
+	assert.NotEqual(t, token, againToken, "a pair of id and token is given twice")
+	assert.NotEqual(t, next, againNext, "an id is given twice")
+}

@@ -36,6 +36,15 @@ func (i identity) replaces(other identity) bool {
 	return i.system == other.system && i.timeline > other.timeline
 }
 
+// after is how many epochs the server's data are to be after those that came from the other: one for each timeline. A branch that
+// was lost has raised its own epochs. A copy from before it is restored to a later timeline, and must not raise to one of those.
+func (i identity) after(other identity) int64 {
+	if i.system != other.system {
+		return 1
+	}
+	return max(1, i.timeline-other.timeline)
+}
+
 // A server is what a store knows of the one that it writes to.
 type server struct {
 	mu      sync.Mutex  // guards what follows
@@ -148,7 +157,7 @@ func (t *txn) recognise() error {
 		t.s.server.meet(t.since)
 		return nil
 	}
-	who, noted, err := t.identities()
+	who, noted, _, err := t.identities()
 	if err == nil {
 		err = t.s.server.see(who, t.since)
 	}
@@ -163,7 +172,7 @@ func (t *txn) recognise() error {
 	}
 	if t.conn == nil { // a caller's transaction may last, and others would have to wait for it
 		_, _ = write(t.ctx, t.s, nil, func(*txn) (struct{}, error) { return struct{}{}, nil })
-		if _, noted, err = t.identities(); err != nil {
+		if _, noted, _, err = t.identities(); err != nil {
 			return err
 		}
 		if noted == who {
@@ -193,14 +202,14 @@ func (s *Store) askable(ctx context.Context) error {
 const whoItIs = `control.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint`
 
 // identities are that of the server, and the one that stands beside the epoch, which is zero if none does.
-func (t *txn) identities() (who, noted identity, err error) {
+func (t *txn) identities() (who, noted identity, epoch int64, err error) {
 	err = t.each(func(rows *sql.Rows) error {
-		return rows.Scan(&who.system, &who.timeline, &noted.system, &noted.timeline)
+		return rows.Scan(&who.system, &who.timeline, &noted.system, &noted.timeline, &epoch)
 	}, `
-		SELECT `+whoItIs+`, coalesce(fence.system, 0), coalesce(fence.timeline, 0)
+		SELECT `+whoItIs+`, coalesce(fence.system, 0), coalesce(fence.timeline, 0), fence.epoch
 		FROM {schema}.fence CROSS JOIN pg_control_system() AS control
 		WHERE fence.one`)
-	return who, noted, err
+	return who, noted, epoch, err
 }
 
 // introduce notes who the server is, where nobody has: the data may be just new. Nobody waits for another who does the same.
@@ -230,11 +239,11 @@ func (t *txn) adopt(who identity) error {
 	if _, err := t.exec(`LOCK TABLE {schema}.jobs IN EXCLUSIVE MODE`); err != nil {
 		return err
 	}
-	_, noted, err := t.identities()
+	_, noted, epoch, err := t.identities()
 	if err != nil || noted == who {
 		return err
 	}
-	epoch, err := t.fence(store.FenceRequest{})
+	epoch, err = t.fence(store.FenceRequest{Epoch: epoch + who.after(noted)})
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 	return true, s.sweep(ctx, stale, time.Now().Add(limit))
 }
 
-// The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind. The row '' is wanted by
+// The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind. The row of the leases is wanted by
 // all, and never noted as such again: who has the turn writes it already, and a statement can not write a row twice.
 const checkQuery = `
 	WITH wanted AS MATERIALIZED (
