@@ -81,17 +81,23 @@ type confirmed struct {
 	tx     driver.Tx
 	ctx    context.Context // of the transaction
 	writes bool
+	left   bool // it leads to a server that takes no writes, as to a standby that was meant to be the primary
 }
 
 // BeginTx is part of driver.ConnBeginTx.
 func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.connection.BeginTx(ctx, o)
 	if err != nil {
+		code := codeOf(err)
+		c.left = !o.ReadOnly && (code == codeReadOnly || code == codeStalePlan) // what a standby says to READ WRITE
 		return nil, err
 	}
 	c.tx, c.ctx, c.writes = tx, ctx, !o.ReadOnly
 	return c, nil
 }
+
+// IsValid is part of driver.Validator: the next transaction gets another connection, which may lead elsewhere by then.
+func (c *confirmed) IsValid() bool { return !c.left && c.connection.IsValid() }
 
 // Commit is part of driver.Tx.
 func (c *confirmed) Commit() error {
