@@ -180,8 +180,17 @@ func (t *txn) recognise() error {
 			return nil
 		}
 	}
-	return t.adopt(who) // the next transaction sees it committed, and meets the server
+	if err := t.adopt(who); err != nil || t.conn == nil {
+		return err
+	}
+	if err := t.commit(); err != nil { // whatever becomes of the call, and so that nobody waits for it
+		return err
+	}
+	return errAdopted // the next transaction sees it committed, and meets the server
 }
+
+// errAdopted is the end of a transaction that has raised the epoch. The call goes on in another one.
+var errAdopted = errors.New("the epoch was raised, since the database is another one now: try again")
 
 // askable finds out whether servers of this kind say who they are. Some that are offered as a service do not.
 func (s *Store) askable(ctx context.Context) error {
