@@ -147,11 +147,18 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: choose another address by --addr", err), api.Close())
 	}
-	if err := keeper.Start(ctx); err != nil {
-		return errors.Join(err, listener.Close(), api.Close())
-	}
-	err = a.answering(ctx, api, listener, certificates, log)
-	return errors.Join(err, keeper.Stop(context.WithoutCancel(ctx)))
+	answers, endAnswers := context.WithCancel(ctx)
+	defer endAnswers()
+	keeps, endKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	defer endKeeping()
+	kept := make(chan error, 1)
+	go func() {
+		defer endAnswers() // who may not recover must not look as if it did
+		kept <- keeper.Run(keeps)
+	}()
+	err = a.answering(answers, api, listener, certificates, log)
+	endKeeping()
+	return errors.Join(err, <-kept)
 }
 
 // lastAnswers is how long the end waits for requests under way.

@@ -23,18 +23,19 @@ type contact struct {
 	patience time.Time  // recovery waits until then
 	graver   time.Time  // and until then because leases of the living may have run out
 	walls    drift
-	denials  map[string]bool // the calls that the store does not permit
+	denials  map[string]error // the calls that the store does not permit, until it does
 }
 
 func newContact(o Options) *contact {
 	now := o.Clock.Now()
 	spare := max(o.Lease-o.Beat, o.Beat)
-	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}, denials: map[string]bool{}}
+	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}, denials: map[string]error{}}
 }
 
-// heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too.
+// heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too, but
+// a denial: whoever may do nothing extends nothing, like in an outage, and recovery must wait for the living after it.
 func (s *Server) heard(sent time.Time, err error) {
-	if s.noticeClosed(err) {
+	if s.noticeClosed(err) || errors.Is(err, store.ErrDenied) {
 		return
 	}
 	lost := away(err)
@@ -79,12 +80,19 @@ func (c *contact) note(sent time.Time, lost bool, err error, now time.Time) bool
 }
 
 // denied notes that the store does not permit a call, and says whether that is new.
-func (c *contact) denied(op string) bool {
+func (c *contact) denied(op string, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.denials[op]
-	c.denials[op] = true
+	_, known := c.denials[op]
+	c.denials[op] = err
 	return !known
+}
+
+// permitted notes that the store permits a call, so that the next denial of it is told of.
+func (c *contact) permitted(op string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.denials, op)
 }
 
 // jumped says whether a clock was set since the last look, and makes recovery wait if so.
@@ -127,10 +135,13 @@ func (c *contact) lost() bool {
 func (c *contact) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure == nil {
-		return nil
+	if c.failure != nil {
+		return fmt.Errorf("jq: not ready: the store does not answer: %w", c.failure)
 	}
-	return fmt.Errorf("jq: not ready: the store does not answer: %w", c.failure)
+	if err := c.denials["claim"]; err != nil {
+		return fmt.Errorf("jq: not ready: the store does not permit claims: %w", err)
+	}
+	return nil
 }
 
 // A drift tells when the clock on the wall was set: the time on it and the time that has passed no longer agree.
@@ -161,7 +172,7 @@ func (s *Server) complain(op string, err error) {
 	switch {
 	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.noticeClosed(err):
 	case errors.Is(err, store.ErrDenied):
-		if s.contact.denied(op) {
+		if s.contact.denied(op, err) {
 			s.log.Warn("jq: the store does not permit a call, which is left to others", "op", op, "error", err)
 		}
 	case !away(err):

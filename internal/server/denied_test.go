@@ -61,13 +61,34 @@ func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
 		g.deny("recover", "claim")
 		id := w.enqueue(1, "job")[0]
 		w.wait(10 * time.Minute)
+		require.ErrorIs(w, s.Ready(), store.ErrDenied)
 		assert.Equal(w, store.Ready, w.job(id).State)
 		assert.Equal(w, 2, w.log.said("jq: the store does not permit a call, which is left to others"), "once for each")
 		assert.Zero(w, w.log.said(wentAway), "it is there")
 		g.back()
 		w.wait(time.Minute)
 		assert.Equal(w, store.Succeeded, w.job(id).State)
+		require.NoError(w, s.Ready())
+		g.deny("claim")
+		w.wait(time.Minute)
+		assert.Equal(w, 3, w.log.said("jq: the store does not permit a call, which is left to others"), "it was permitted in between")
+		g.back()
+		w.wait(time.Minute)
 		w.stop(s)
+	})
+}
+
+// A lease that is longer than the store gives was asked for again and again, with a line in the log each time.
+func TestWorkerWhoseLeaseIsTooLongAskedForEver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.server(Options{Lease: 2 * store.DefaultMaxLease})
+		ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+		defer cancel()
+		require.ErrorIs(w, s.Run(ctx), store.ErrInvalid)
+		assert.LessOrEqual(w, w.since(), time.Second)
+		workers, err := w.store.Workers(w.Context())
+		require.NoError(w, err)
+		assert.Empty(w, workers, "it has ended, and did not die")
 	})
 }
 

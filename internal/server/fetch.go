@@ -59,6 +59,7 @@ func (s *Server) fetch(o order) {
 		return
 	}
 	s.admitted.Store(true)
+	s.contact.permitted("claim")
 	s.lanes.claimed(o, len(jobs), req.MayLeave(jobs), now)
 	if len(jobs) == 0 {
 		return

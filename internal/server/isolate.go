@@ -51,6 +51,7 @@ func (s *Server) attempt(w write, runs []*Run) error {
 		return err
 	}
 	s.heard(s.clock.Now(), nil)
+	s.contact.permitted(string(w))
 	s.wrote[w]++
 	s.written(w, runs, outcomes)
 	return nil

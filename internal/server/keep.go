@@ -75,6 +75,7 @@ func (s *Server) prune(filter store.Filter, limit int) []store.Outcome {
 		s.complain("delete", err)
 		return nil
 	}
+	s.contact.permitted("delete")
 	return outcomes
 }
 

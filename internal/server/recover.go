@@ -82,6 +82,7 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 		s.turnedAway(err)
 		return nil, err
 	}
+	s.contact.permitted("recover")
 	if len(s.o.Queues) == 0 { // else its claims tell
 		s.admitted.Store(true)
 	}

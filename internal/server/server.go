@@ -188,10 +188,10 @@ func (s *Server) loseStore() bool {
 	return true
 }
 
-// turnedAway stops a server that its store has never let work: it would ask for ever. One that could work before goes on: what
-// was taken from it may be given back.
+// turnedAway stops a server that its store has never let work, because of its rights or of its options, such as a lease longer
+// than the store gives: it would ask for ever. One that could work before goes on: what was taken from it may be given back.
 func (s *Server) turnedAway(err error) {
-	if !errors.Is(err, store.ErrDenied) || s.admitted.Load() {
+	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.admitted.Load() {
 		return
 	}
 	s.mu.Lock()
@@ -216,13 +216,13 @@ func (s *Server) shutDown() {
 	s.failures.close()
 	s.mu.Lock()
 	s.stopErr = leftBehind(s.held.stats())
+	clean := s.stopErr == nil && !s.closed
 	switch {
 	case s.closed:
 		s.stopErr = closedEarly(s.stopErr)
 	case s.denied != nil: // nothing was ever held
 		s.stopErr = fmt.Errorf("jq: the store does not let this server work: %w", s.denied)
 	}
-	clean := s.stopErr == nil
 	s.mu.Unlock()
 	if clean { // who leaves something behind looks like one that died
 		s.deregister()
