@@ -42,7 +42,7 @@ func (a *app) fence() *cobra.Command {
 				return errors.New("this store can not be fenced")
 			}
 			if all && !force {
-				if err := noWorkers(cmd.Context(), s); err != nil {
+				if err := a.noWorkers(cmd.Context(), s); err != nil {
 					return err
 				}
 			}
@@ -61,21 +61,22 @@ func (a *app) fence() *cobra.Command {
 	return cmd
 }
 
-// noWorkers says which workers live.
-func noWorkers(ctx context.Context, s jq.Store) error {
+// noWorkers says which workers live. One that claims from no queue holds no lease: a server is such a one, which may be that
+// through which this is asked.
+func (a *app) noWorkers(ctx context.Context, s jq.Store) error {
 	workers, err := jq.NewClient(s, nil).Workers(ctx)
 	if err != nil {
 		return err
 	}
 	var live []string
 	for _, w := range workers {
-		if !w.Stale {
+		if !w.Stale && len(w.Queues) > 0 {
 			live = append(live, printable(w.Name))
 		}
 	}
 	if len(live) == 0 {
 		return nil
 	}
-	return fmt.Errorf("workers live: %s: stop them and wait until `jq workers` shows them as stale, or add --force to end the leases under them",
-		strings.Join(live, ", "))
+	return fmt.Errorf("workers live: %s: stop them and wait until `%s workers` shows them as stale or no longer, or add --force to end the leases under them",
+		strings.Join(live, ", "), a.self)
 }
