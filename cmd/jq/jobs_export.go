@@ -233,9 +233,10 @@ func liveAgain(j jq.Job, at time.Time) jq.NewJob {
 	return n
 }
 
-// key is the request key of the lines since the beginning.
-func (i *imported) key(int) string {
-	return fmt.Sprintf("import/%x", i.lines.Sum(nil)[:16])
+// key is the request key of the lines since the beginning. The line that did not fit into a call any more is among these
+// already: a last call for that line alone differs by its number only.
+func (i *imported) key(call int) string {
+	return fmt.Sprintf("import/%x/%d", i.lines.Sum(nil)[:16], call)
 }
 
 func (i *imported) tell(out io.Writer) error {

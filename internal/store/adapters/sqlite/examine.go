@@ -140,7 +140,7 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 }
 
 func (s *Store) lookAtLog(_ context.Context, a alarming) ([]store.Finding, error) {
-	log, err := os.Stat(s.place.path + "-wal")
+	log, err := os.Stat(s.place.real + "-wal")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -149,7 +149,7 @@ func (s *Store) lookAtLog(_ context.Context, a alarming) ([]store.Finding, error
 	}
 	return []store.Finding{{
 		Name:   "large_log",
-		Detail: fmt.Sprintf("the log of changes %s-wal has %d MiB: a reader keeps it from being carried into the file", s.place.path, log.Size()>>20),
+		Detail: fmt.Sprintf("the log of changes %s-wal has %d MiB: a reader keeps it from being carried into the file", s.place.real, log.Size()>>20),
 		Advice: "end the transaction that has been open for so long, in whichever process it is",
 	}}, nil
 }

@@ -120,8 +120,12 @@ func (t *turn) sign() {
 		}
 		t.notes, _ = os.OpenFile(t.path, os.O_RDWR, 0) // nil after an error
 		t.inode = now
-		if known := t.known; known != "" {
-			t.known = ""
+		if t.notes != nil && now.Size() == 0 {
+			_ = likeThat(t.notes, t.real) // whoever may use the file may take turns, also if root was the first to
+		}
+		known := t.known
+		t.known = ""
+		if known != "" && t.note() == "" && t.stillAt(known) {
 			_ = t.setFile(known)
 		}
 	}
@@ -129,6 +133,12 @@ func (t *turn) sign() {
 		strconv.AppendInt(t.held[:len(holdLineMark)], time.Now().UnixMicro(), 10) // which has 16 digits until the year 2286
 		_, _ = t.notes.WriteAt(t.held, holdLineAt)
 	}
+}
+
+// stillAt says that the note is about the file at the path. The lock of another store may stand where that of this one was.
+func (t *turn) stillAt(note string) bool {
+	identity, _, err := identify(t.real)
+	return err == nil && identity == strings.TrimSuffix(note, anotherMark)
 }
 
 // lineOf is a line of the length: what is written at once is read as a whole.
