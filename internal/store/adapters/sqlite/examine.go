@@ -79,6 +79,8 @@ type alarming struct {
 	unused int64 // bytes of the file that hold nothing, and more than half of it
 }
 
+const damagedFile = "damaged_file"
+
 // Examine looks at what slows claims down or endangers jobs: the file itself, indexes, the log of changes. It reads the whole
 // file.
 func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
@@ -101,6 +103,9 @@ func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error
 			return nil, sqlkit.Because(ctx, s.closed, ours(err))
 		}
 		all = append(all, found...)
+		if slices.ContainsFunc(found, func(f store.Finding) bool { return f.Name == damagedFile }) {
+			break // the others may fail on it
+		}
 	}
 	return all, nil
 }
@@ -111,7 +116,7 @@ func (s *Store) lookAtFile(ctx context.Context, _ alarming) ([]store.Finding, er
 		return nil, err
 	}
 	return []store.Finding{{
-		Name:   "damaged_file",
+		Name:   damagedFile,
 		Detail: fmt.Sprintf("the file %s is damaged: %s", s.place.path, said[0]),
 		Advice: "stop all processes, restore a backup, and run fence before workers start",
 	}}, nil

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -71,11 +72,18 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
+// isRestoring says that a restore is about to put its file in place, or was broken off there.
+func isRestoring(actual string) bool {
+	there, err := exists(actual + restoringSuffix)
+	return there || err != nil
+}
+
 // A fileState is what can be told of a store's file without opening it.
 type fileState struct {
 	size     int64    // -1 if there is no file
 	identity string   // empty if there is no file, or if the system can not tell one file from another
 	left     []string // the files beside it
+	copied   bool     // a backup was written over the file, and the log beside it is not its own
 }
 
 // stateOf looks at the file. It opens nothing: to close any descriptor of a database gives up the locks that the process has
@@ -109,9 +117,35 @@ func stateOf(actual string) (fileState, error) {
 func (p place) state(t *turn) (fileState, error) {
 	state, err := stateOf(p.real)
 	if err == nil {
+		state.copied = state.copiedOver(p.real)
 		err = state.refuse(p.real, t.file())
 	}
 	return state, err
+}
+
+// copiedOver says that the file, which cp leaves the same one, is a backup beside a log: a file of which a log was ever kept says so.
+func (f fileState) copiedOver(actual string) bool {
+	if !slices.Contains(f.left, actual+"-wal") || !isBackup(actual) {
+		return false
+	}
+	there, err := exists(actual + "-wal") // or a restore has just carried it into the file
+	return err == nil && there
+}
+
+// isBackup says that no store was opened in the file, to make or migrate it, since a backup has made it: it has the mode without a
+// log. The file is read by SQLite, past the log and without a lock.
+func isBackup(actual string) bool {
+	db, err := open(actual, "immutable=1&_pragma=query_only(1)")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = db.Close() }()
+	var versions string // of the format, for writers and readers
+	err = db.Get(&versions, `
+		SELECT hex(substr(data, 19, 2))
+		FROM sqlite_dbpage
+		WHERE pgno = 1`)
+	return err == nil && versions == "0101"
 }
 
 // refuse says why the store can not be opened: SQLite would take the files beside it for those of another database, and delete
@@ -129,13 +163,26 @@ func (f fileState) refuse(actual, known string) error {
 		return fmt.Errorf("there is no such file, but %s holds changes of it. If you moved the file, move this along with it (mv %s NEW_NAME%s). "+
 			"If you deleted the file on purpose, delete what it left too (%s)",
 			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], actual), remove)
-	case f.size == 0 && !f.beingMade(known) || known != "" && f.identity != "" && f.identity != known:
+	case f.copied:
+		return fmt.Errorf("a backup was written over the file, and %s holds changes of the one before it, which are of no use without it: "+
+			"delete them (%s), or use restore, which does what else is to be done", f.left[0], remove)
+	case f.size == 0 && !f.beingMade(known) || another(known, f.identity):
 		return fmt.Errorf("the file was replaced, and %s holds changes of the one before it. Put that one back; or, to give up these changes, "+
 			"delete them (%s). Use restore to put a backup in place. If you copied or moved the file and its log here together, delete the "+
 			"note of the file before (rm %s)",
 			f.left[0], remove, shellWords([]string{actual + ".lock"}))
 	}
 	return nil
+}
+
+// another says that these are two files. Processes in different sandboxes may not all be told when a file was born.
+func another(known, identity string) bool {
+	if known == "" || identity == "" || known == identity {
+		return false
+	}
+	number, _, born := strings.Cut(known, ",")
+	number2, _, born2 := strings.Cut(identity, ",")
+	return number != number2 || born && born2
 }
 
 // beingMade says that another process is writing the first pages of the file: it noted the file before, and holds what it writes in a
@@ -203,8 +250,8 @@ func (s *Store) settle() error {
 // noteOn is the note of the file. Where another file had its place, it is a copy of some time of the store, and the note says so
 // until the epoch is raised.
 func (f fileState) noteOn(t *turn) string {
-	before := t.note()
-	if f.size > 0 && f.identity != "" && before != "" && before != f.identity {
+	marked := strings.HasSuffix(t.note(), anotherMark)
+	if f.size > 0 && f.identity != "" && (marked || another(t.file(), f.identity)) {
 		return f.identity + anotherMark
 	}
 	return f.identity

@@ -140,6 +140,7 @@ func (r *restorer) alone(ctx context.Context) (release func() error, err error) 
 	if err != nil && state.size < 0 {
 		return nothing, openError(r.path, err)
 	}
+	state.copied = state.copiedOver(r.real)
 	r.foreign = state.refuse(r.real, r.turn.file()) != nil
 	if state.size < 0 || r.foreign { // SQLite would spoil the log, which is kept
 		return nothing, r.unused()
@@ -241,7 +242,7 @@ func (r *restorer) prepare(ctx context.Context) error {
 		return err
 	}
 	r.step("fence")
-	s, err := Open(ctx, part, &Options{Shared: true}) // its mark is as it was backed up
+	s, err := Open(ctx, part, &Options{Shared: true, restoring: true}) // its mark is as it was backed up
 	if err != nil {
 		return err
 	}

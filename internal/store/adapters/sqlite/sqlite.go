@@ -93,6 +93,8 @@ type Options struct {
 
 	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
 	Migrating func(step, of int)
+
+	restoring bool // the caller raises the epoch
 }
 
 // Synchronous is how durable a commit is. Either way a process that dies loses nothing that was committed.
@@ -263,7 +265,7 @@ func (s *Store) find(ctx context.Context) error {
 	if err == nil {
 		err = sqlkit.Current(found)
 	}
-	if err != nil || s.turn.file() == state.identity {
+	if err != nil || s.turn.file() == state.identity && !isRestoring(s.place.real) {
 		return err
 	}
 	if ok, _ := s.turn.try(); !ok {
@@ -271,6 +273,7 @@ func (s *Store) find(ctx context.Context) error {
 	}
 	defer s.turn.release()
 	if state, err = s.place.state(s.turn); err == nil && state.size >= 0 {
+		_ = os.Remove(s.place.real + restoringSuffix) // as settle does
 		_ = s.turn.setFile(state.noteOn(s.turn)) // as on a full disk: the next to open the file tries again
 	}
 	return err
@@ -285,7 +288,7 @@ func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 		return false, err
 	}
 	known := s.turn.note()
-	if before.size <= 0 || known != before.identity || !writable(actual) || !writable(filepath.Dir(actual)) {
+	if before.size <= 0 || known != before.identity || !writable(actual) || !writable(filepath.Dir(actual)) || isRestoring(actual) || isBackup(actual) {
 		return false, nil
 	}
 	steps, err := folder()
@@ -329,6 +332,12 @@ func (s *Store) make(ctx context.Context, o Options) error {
 	if err := found.refuse(o); err != nil {
 		return err
 	}
+	copied := found.isStore() && !o.restoring && isBackup(s.place.real)
+	if file := s.turn.file(); copied && file != "" { // the mode with a log takes the sign away
+		if err := s.turn.setFile(file + anotherMark); err != nil {
+			return err
+		}
+	}
 	if _, err := s.callers.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
 	}
@@ -353,7 +362,7 @@ func (s *Store) make(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if note := s.turn.note(); strings.HasSuffix(note, anotherMark) {
+	if note := s.turn.note(); copied || strings.HasSuffix(note, anotherMark) {
 		if err := s.fenceCopy(ctx); err != nil {
 			return err
 		}
