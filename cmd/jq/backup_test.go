@@ -135,3 +135,18 @@ func TestImportedJobKeepsWhatIsLeft(t *testing.T) {
 	assert.Empty(t, n.UniqueKey, "two live jobs may share a key whose window has ended")
 	assert.Zero(t, n.UniqueFor)
 }
+
+// The last call of an import came under the key of the one before it where it had a single line, and was refused.
+func TestImportOfOneJobMoreThanACallTakes(t *testing.T) {
+	w := newTown(t)
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(w.folder, name), []byte(text), 0o600))
+	}
+	write("lines", strings.Repeat(`{"kind":"k"}`+"\n", 1001))
+	w.run("enqueue", "--lines", "lines")
+	write("jobs", w.run("jobs", "export"))
+	for range 2 {
+		assert.Contains(t, w.run("jobs", "import", "jobs", "--store", "sqlite:other.db"), "added 1001 jobs\n")
+	}
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 1001}, w.stats("--store", "sqlite:other.db"))
+}

@@ -346,3 +346,53 @@ func TestStoreIsMarked(t *testing.T) {
 	header := fmt.Sprintf("%x", content(t, path)[68:72])
 	assert.Equal(t, "6a6f6271", header, "where file(1) looks")
 }
+
+// cp leaves the file that it writes over the same one, and jq took the old log for the backup's own, and gave ids and tokens twice.
+func TestBackupWrittenOverTheStoreIsNoticed(t *testing.T) {
+	path := newPath(t)
+	backup := path + ".backup"
+	s := openAt(t, path, nil)
+	enqueue(t, s, 3)
+	require.NoError(t, s.Backup(t.Context(), backup))
+	enqueue(t, s, 3)
+	require.NoError(t, s.Close())
+	copyFile(t, backup, path)
+	s = openAt(t, path, nil)
+	assert.Equal(t, store.Floor(1)+1, enqueue(t, s, 1)[0].ID)
+	require.NoError(t, s.Close())
+	s = openAt(t, path, nil)
+	assert.Equal(t, store.Floor(1)+2, enqueue(t, s, 1)[0].ID, "it is fenced once")
+	require.NoError(t, s.Close())
+
+	killed(t, path)
+	log := content(t, path+"-wal")
+	copyFile(t, backup, path)
+	for _, o := range []*Options{nil, {NoMigrate: true}} {
+		line, _ := refused(t, path, o)
+		assert.Contains(t, line, "a backup was written over the file")
+		assert.Contains(t, line, "(rm "+path+"-wal "+path+"-shm)")
+	}
+	assert.Equal(t, log, content(t, path+"-wal"))
+	assert.Equal(t, content(t, backup), content(t, path))
+	done, err := Restore(t.Context(), path, backup)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, done.Jobs)
+	assert.Equal(t, log, content(t, done.Kept+".other-wal"))
+}
+
+// A process whose store was moved away noted its own file in the lock of the store that came after it, which nobody could open then
+// once one of its processes had been killed.
+func TestProcessOfAMovedStoreNotesNothingInTheNextOnesLock(t *testing.T) {
+	path := newPath(t)
+	s := openAt(t, path, nil)
+	enqueue(t, s, 3)
+	away := t.TempDir()
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		require.NoError(t, os.Rename(path+suffix, filepath.Join(away, "jobs.db"+suffix)))
+	}
+	next := openAt(t, path, nil)
+	note := next.turn.note()
+	_, err := s.Enqueue(t.Context(), newJobs(1))
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	assert.Equal(t, note, next.turn.note())
+}
