@@ -171,7 +171,13 @@ func (t *txn) workers() ([]store.Worker, error) {
 
 // Fence is part of the contract.
 func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
-	return write(ctx, s, req.Check(), load{items: store.MaxItems}, func(t *txn) (int64, error) { return t.fence(req) })
+	return write(ctx, s, req.Check(), load{items: store.MaxItems}, func(t *txn) (int64, error) {
+		epoch, err := t.fence(req)
+		if err == nil {
+			_ = s.turn.setEpoch(epoch) // as on a full disk: the file has it
+		}
+		return epoch, err
+	})
 }
 
 // fence raises the epoch, the sequence of ids, and tokens where leases are to end. That sequence has no row before the first

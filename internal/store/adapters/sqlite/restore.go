@@ -246,7 +246,7 @@ func (r *restorer) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.done.Epoch, err = s.Fence(ctx, store.FenceRequest{Epoch: r.last + 1})
+	r.done.Epoch, err = s.Fence(ctx, store.FenceRequest{Epoch: max(r.last, r.turn.epoch()) + 1})
 	if err == nil {
 		r.done.Jobs, err = s.total(ctx)
 	}
@@ -342,7 +342,7 @@ func (r *restorer) replace() (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return kept, r.turn.setFile(identity)
+	return kept, errors.Join(r.turn.setEpoch(r.done.Epoch), r.turn.setFile(identity))
 }
 
 // keepAs is a name that no file has, nor one beside it.

@@ -274,7 +274,7 @@ func (s *Store) find(ctx context.Context) error {
 	defer s.turn.release()
 	if state, err = s.place.state(s.turn); err == nil && state.size >= 0 {
 		_ = os.Remove(s.place.real + restoringSuffix) // as settle does
-		_ = s.turn.setFile(state.noteOn(s.turn)) // as on a full disk: the next to open the file tries again
+		_ = s.turn.setFile(state.noteOn(s.turn))      // as on a full disk: the next to open the file tries again
 	}
 	return err
 }
@@ -370,6 +370,13 @@ func (s *Store) make(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	var epoch int64
+	if err := s.callers.GetContext(ctx, &epoch, `SELECT epoch FROM fence`); err != nil {
+		return err
+	}
+	if epoch > 0 {
+		_ = s.turn.setEpoch(epoch) // as on a full disk: the file has it
+	}
 	_, err = s.callers.ExecContext(ctx, takeWriteLock) // a file that can only be read is none to work on
 	return err
 }
@@ -383,7 +390,11 @@ func (s *Store) fenceCopy(ctx context.Context) error {
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 	t := &txn{ctx: ctx, tx: tx, now: s.now.get()}
-	if _, err := t.fence(store.FenceRequest{}); err != nil {
+	epoch, err := t.fence(store.FenceRequest{Epoch: s.turn.epoch() + 1})
+	if err != nil {
+		return err
+	}
+	if err := s.turn.setEpoch(epoch); err != nil {
 		return err
 	}
 	return tx.Commit()

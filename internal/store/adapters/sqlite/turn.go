@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A turn is the lock by which processes take turns in writing, on a file beside the store's. Whoever has it writes two lines into
-// that file: which file the store's is, and who they are, so that others can say whom they wait for.
+// A turn is the lock by which processes take turns in writing, on a file beside the store's. Whoever has it writes lines into that
+// file: which file the store's is, its epoch, and who they are, so that others can say whom they wait for.
 type turn struct {
 	path string
 	real string // the store's file
@@ -39,8 +39,11 @@ const (
 	fileLineLen  = 127
 	holdLineAt   = fileLineAt + fileLineLen
 	holdLineLen  = 384
+	epochLineAt  = holdLineAt + holdLineLen
+	epochLineLen = 32
 	fileLineMark = "file "
 	holdLineMark = "held "
+	epochMark    = "epoch "
 	anotherMark  = " another" // behind a file that took the place of the store's, until the epoch is raised
 )
 
@@ -181,6 +184,26 @@ func (t *turn) note() string {
 
 // file is the identity of the file that the store had last.
 func (t *turn) file() string { return strings.TrimSuffix(t.note(), anotherMark) }
+
+// setEpoch notes the store's epoch, so that none is given again where a copy of before it takes the store's place. The caller has
+// the turn.
+func (t *turn) setEpoch(epoch int64) error {
+	if t.notes == nil || epoch <= t.epoch() {
+		return nil
+	}
+	_, err := t.notes.WriteAt(lineOf(epochLineLen, fmt.Sprint(epochMark, epoch)), epochLineAt)
+	return err
+}
+
+// epoch is the greatest that setEpoch has noted, 0 if none is known.
+func (t *turn) epoch() int64 {
+	text, _ := strings.CutPrefix(t.readLine(epochLineAt, epochLineLen, epochMark), epochMark)
+	epoch, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || epoch < 0 || epoch >= store.MaxEpoch {
+		return 0
+	}
+	return epoch
+}
 
 func (t *turn) readLine(at int64, length int, mark string) string {
 	f, err := os.Open(t.path)
