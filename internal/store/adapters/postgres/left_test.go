@@ -1,22 +1,20 @@
 package postgres
 
 import (
+	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A name leads to a standby for a while; connections that were opened meanwhile stay.
+// A name leads to a standby for a while. Connections that were opened meanwhile stay.
 func TestConnectionsToAStandbyAreLeft(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t, lasting)
@@ -24,79 +22,108 @@ func TestConnectionsToAStandbyAreLeft(t *testing.T) {
 	standby, err := primary.Standby(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
-	addr := func(c *pgtest.Cluster) (string, string) {
-		config, err := pq.NewConfig(c.DSN)
-		require.NoError(t, err)
-		if config.Host[0] == '/' {
-			return "unix", config.Host + "/.s.PGSQL." + strconv.Itoa(int(config.Port))
-		}
-		return "tcp", net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
-	}
-	var mu sync.Mutex
-	target := primary
-	var conns []net.Conn
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	dials := 0
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			to := target
-			conns = append(conns, c)
-			dials++
-			mu.Unlock()
-			n, a := addr(to)
-			up, err := net.Dial(n, a)
-			if err != nil {
-				_ = c.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
-			go func() { _, _ = io.Copy(c, up); _ = c.Close() }()
-		}
-	}()
-	config, err := pq.NewConfig(primary.DSN)
-	require.NoError(t, err)
-	_ = config
-	port := l.Addr().(*net.TCPAddr).Port
-	s, err := Open(t.Context(), "host=127.0.0.1 port="+strconv.Itoa(port)+" user=postgres dbname=postgres sslmode=disable", nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
+	name := newName(t, primary.DSN)
+	s := openOn(t, name.dsn, "store")
 	enqueue(t, s, 1)
 	tx, err := s.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
-	mu.Lock()
-	target = standby
-	for _, c := range conns {
-		_ = c.Close()
-	}
-	dials = 0
-	mu.Unlock()
-	began := time.Now()
+
+	name.leadTo(t, standby.DSN)
 	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
-	t.Logf("own on a standby: %v after %v, %d dials", err, time.Since(began), dials)
-	require.Error(t, err)
+	require.Error(t, err, "a standby takes no writes")
 	_, err = s.DB().BeginTx(t.Context(), nil)
-	require.Error(t, err)
-	mu.Lock()
-	target = primary
-	mu.Unlock()
+	require.Error(t, err, "a standby takes no writes")
+
+	name.leadTo(t, "") // to the primary for new connections; those to the standby stay
 	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
-	assert.NoError(t, err, "own")
-	for range 3 {
-		tx, err = s.DB().BeginTx(t.Context(), nil)
-		if !assert.NoError(t, err, "callers") {
-			time.Sleep(300 * time.Millisecond)
-			continue
+	assert.NoError(t, err, "the store's own connections")
+	tx, err = s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err, "callers' connections")
+	_, err = s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+	assert.NoError(t, err, "callers' connections")
+	require.NoError(t, tx.Rollback())
+}
+
+// A name is an address that leads to one server, and then to another.
+type name struct {
+	dsn   string
+	first string // the socket of the server to begin with
+
+	mu    sync.Mutex // guards what follows
+	to    string     // the socket of the present one
+	conns []net.Conn
+}
+
+func newName(t *testing.T, dsn string) *name {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n := &name{first: socketOf(t, dsn), to: socketOf(t, dsn)}
+	n.dsn = fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable", listener.Addr().(*net.TCPAddr).Port)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // it is closed
+			}
+			all.Go(func() { n.serve(conn) })
 		}
-		_, err = s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
-		assert.NoError(t, err, "callers")
-		require.NoError(t, tx.Rollback())
+	})
+	t.Cleanup(func() {
+		assert.NoError(t, listener.Close())
+		n.cut()
+		all.Wait()
+	})
+	return n
+}
+
+func socketOf(t *testing.T, dsn string) string {
+	t.Helper()
+	config, err := pq.NewConfig(dsn)
+	require.NoError(t, err)
+	return fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
+}
+
+func (n *name) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	n.mu.Lock()
+	server, err := net.Dial("unix", n.to)
+	if err == nil {
+		n.conns = append(n.conns, conn, server)
 	}
+	n.mu.Unlock()
+	if err != nil {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() { _, _ = io.Copy(conn, server); _ = conn.Close() })
+	_, _ = io.Copy(server, conn)
+	_ = server.Close()
+	back.Wait()
+}
+
+// leadTo lets the name lead to another server, and ends all connections. Empty, it leads to the first one again, and ends none.
+func (n *name) leadTo(t *testing.T, dsn string) {
+	t.Helper()
+	to := n.first
+	if dsn != "" {
+		to = socketOf(t, dsn)
+	}
+	n.mu.Lock()
+	n.to = to
+	n.mu.Unlock()
+	if dsn != "" {
+		n.cut()
+	}
+}
+
+func (n *name) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.conns {
+		_ = conn.Close()
+	}
+	n.conns = nil
 }

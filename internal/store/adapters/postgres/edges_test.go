@@ -98,11 +98,6 @@ func TestEachSlowQueueHasItsTurn(t *testing.T) {
 	var never []string
 	require.NoError(t, s.callers.SelectContext(t.Context(), &never, s.sql(`SELECT queue || ' ' || place FROM {schema}.sweeps WHERE swept_at IS NULL ORDER BY queue`)))
 	assert.Empty(t, never, "never swept")
-	var all []string
-	require.NoError(t, s.callers.SelectContext(t.Context(), &all, s.sql(`SELECT queue || ' ' || coalesce(swept_at::text, '-') || ' ' || place FROM {schema}.sweeps ORDER BY queue`)))
-	for _, one := range all {
-		t.Log(one)
-	}
 }
 
 // The data went on with a standby that was promoted, and was lost with it. An older copy was restored, which has a later timeline. It
