@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
@@ -76,6 +77,44 @@ func TestCommitsTellOfWhatWaits(t *testing.T) {
 			delete(h.pending, "q") // nothing is to come after the test
 		})
 	}
+}
+
+// A commit that comes too soon after another to be told of by itself is told of a little later, although no other follows.
+func TestGatheredWakeUpsAreSent(t *testing.T) {
+	t.Parallel()
+	const tries = 100
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	own, other := openStore(t, o), openStore(t, o)
+	queues := make([]string, tries)
+	for i := range queues {
+		queues[i] = fmt.Sprint("queue ", i)
+	}
+	wakeups, err := other.Subscribe(t.Context(), queues)
+	require.NoError(t, err)
+	toldOf := func(queue string) time.Time {
+		own.herald.mu.Lock()
+		defer own.herald.mu.Unlock()
+		return own.herald.latest[queue]
+	}
+	add := func(queue string) time.Time {
+		_, err := own.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: []byte(`1`)}}})
+		require.NoError(t, err)
+		told := toldOf(queue)
+		select {
+		case w := <-wakeups:
+			require.Equal(t, queue, w.Queue)
+		case <-time.After(time.Minute):
+			require.Fail(t, "no wake-up came", "for %s", queue)
+		}
+		return told
+	}
+	gathered := 0
+	for _, queue := range queues {
+		if first := add(queue); add(queue).Equal(first) {
+			gathered++
+		}
+	}
+	assert.Positive(t, gathered, "no second commit came within %v of the first", heraldEvery)
 }
 
 // A commit that fails has told nobody of what earlier ones have left to it.
