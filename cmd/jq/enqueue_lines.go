@@ -29,23 +29,31 @@ func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
 	if err := onlyFlags(cmd, ofLines); err != nil {
 		return err
 	}
-	from, size := a.in, int64(0)
-	if o.lines != "-" {
-		file, err := os.Open(o.lines)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = file.Close() }()
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			size = info.Size()
-		}
-		from = file
+	from, size, err := a.openLines(o.lines)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = from.Close() }()
 	return a.using(cmd.Context(), toFill, func(s jq.Store) error {
 		l := newLoad(a, s, o, size)
 		defer l.bar.end()
 		return l.run(cmd.Context(), from)
 	})
+}
+
+// openLines opens a file, or stdin where it is named -. The size is zero where it is not known.
+func (a *app) openLines(name string) (from io.ReadCloser, size int64, err error) {
+	if name == "-" {
+		return io.NopCloser(a.in), 0, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return file, size, nil
 }
 
 // onlyFlags refuses flags of the command line that the way it is used does not heed.

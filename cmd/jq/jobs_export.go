@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -148,18 +147,11 @@ func (a *app) jobsImport() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&key, "request-key", "", "import the same lines once more, under another `KEY`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		from, size := a.in, int64(0)
-		if args[0] != "-" {
-			file, err := os.Open(args[0])
-			if err != nil {
-				return err
-			}
-			defer func() { _ = file.Close() }()
-			if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-				size = info.Size()
-			}
-			from = file
+		from, size, err := a.openLines(args[0])
+		if err != nil {
+			return err
 		}
+		defer func() { _ = from.Close() }()
 		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
 			i := &imported{lines: sha256.New()}
 			l := newLoad(a, s, order{requestKey: key}, size)

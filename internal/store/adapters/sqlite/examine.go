@@ -96,9 +96,6 @@ func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error
 		s.lookAtFile, s.lookAtIndexes, s.lookAtLog, s.lookAtRoom, s.lookAtClock,
 	} {
 		found, err := look(ctx, a)
-		if err != nil && len(all) > 0 && codeOf(err) == codeCorrupt {
-			continue // that the file is damaged was found already
-		}
 		if err != nil {
 			return nil, sqlkit.Because(ctx, s.closed, ours(err))
 		}
