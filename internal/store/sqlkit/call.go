@@ -86,5 +86,11 @@ func NotOpened(name string, means, err error, advice func(error) string) error {
 	if means == nil {
 		return fmt.Errorf("jq: opening %s: %s%w", name, advice(err), oneLine{err})
 	}
-	return fmt.Errorf("%w: opening %s: %s%w", means, name, advice(err), oneLine{err})
+	return fmt.Errorf("%w: opening %s: %s%w", means, name, advice(err), saidBefore{oneLine{err}, means})
 }
+
+// A saidBefore is an error that may begin with the words of another, which stand before it already.
+type saidBefore struct{ err, before error }
+
+func (e saidBefore) Error() string { return strings.TrimPrefix(e.err.Error(), e.before.Error()+": ") }
+func (e saidBefore) Unwrap() error { return e.err }

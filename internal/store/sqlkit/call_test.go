@@ -104,6 +104,8 @@ func TestNotOpenedSaysWhatToDoInOneLine(t *testing.T) {
 	assert.EqualError(t, err, "jq: store unavailable, nothing was applied: opening jobs.db: what to do: the driver's words; and more of them")
 	assert.ErrorIs(t, err, store.ErrUnavailable)
 	assert.ErrorIs(t, err, errDriver)
+	held := sqlkit.NotOpened("jobs.db", store.ErrUnavailable, fmt.Errorf("%w: process 7 holds the turn", store.ErrUnavailable), advice)
+	assert.EqualError(t, held, "jq: store unavailable, nothing was applied: opening jobs.db: what to do: process 7 holds the turn", "said once")
 	newer := sqlkit.NotOpened("jobs.db", store.ErrUnavailable, fmt.Errorf("%w (schema 2, program 1)", sqlkit.ErrNewer), advice)
 	assert.ErrorIs(t, newer, sqlkit.ErrNewer)
 	assert.NotContains(t, newer.Error(), "what to do", "advice for the driver's errors")
