@@ -12,6 +12,7 @@ import (
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/wire"
+	"github.com/seed-ed332417/jq/sqlite"
 )
 
 // An order is what enqueue was asked for.
@@ -148,8 +149,8 @@ func toldOf(e jq.Enqueued, n jq.NewJob) string {
 
 const (
 	repeats     = 6
-	firstRepeat = 100 * time.Millisecond // doubled each time: six seconds in all
-	repeatFor   = 6 * time.Second        // also where each try takes long, as beside a process that was stopped
+	firstRepeat = 100 * time.Millisecond    // doubled each time: six seconds in all
+	repeatFor   = sqlite.DefaultBusyTimeout // a try that has waited for another process is the last: nobody waits twice
 )
 
 // surely enqueues, and repeats what the store could not serve. Where the answer was lost it repeats only under a request key,
@@ -162,7 +163,7 @@ func surely(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueu
 		switch {
 		case err == nil:
 			return added, nil
-		case tries > repeats, time.Since(begin) > repeatFor, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
+		case tries > repeats, time.Since(begin) >= repeatFor, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
 			return nil, err
 		case lost && req.RequestKey == "":
 			return nil, fmt.Errorf("%w: look at jobs ls before you repeat it, or use --request-key", err)

@@ -19,12 +19,14 @@ import (
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqtest"
+	"github.com/seed-ed332417/jq/sqlite"
 )
 
 // shaky is a store whose first answers are errors, some of them after the call was applied.
 type shaky struct {
 	jq.Store
 	errs  []error
+	takes time.Duration // each of these
 	calls []jq.EnqueueRequest
 }
 
@@ -33,6 +35,7 @@ func (s *shaky) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueu
 	if len(s.errs) == 0 {
 		return s.Store.Enqueue(ctx, req)
 	}
+	time.Sleep(s.takes)
 	err := s.errs[0]
 	s.errs = s.errs[1:]
 	if errors.Is(err, jq.ErrInDoubt) {
@@ -89,6 +92,18 @@ func TestEnqueueGivesUp(t *testing.T) {
 		_, err = surely(ctx, s, oneJob("key"))
 		require.ErrorIs(t, err, jq.ErrUnavailable)
 		assert.Len(t, s.calls, 2+repeats, "nobody waits for a repeat any more")
+	})
+}
+
+// Beside a process that holds an SQLite file, each try lasts for as long as --busy-timeout is by default.
+func TestEnqueueWaitsForAnotherProcessOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shaky{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable}, takes: sqlite.DefaultBusyTimeout}
+		began := time.Now()
+		_, err := surely(t.Context(), s, oneJob("key"))
+		require.ErrorIs(t, err, jq.ErrUnavailable)
+		assert.Len(t, s.calls, 1)
+		assert.Equal(t, 5*time.Second, time.Since(began))
 	})
 }
 
