@@ -11,8 +11,10 @@ import (
 )
 
 // The files that SQLite keeps beside a database while it is open. A clean close removes them, so one that is left holds
-// changes that were committed and are not in the database yet.
-var besides = []string{"-wal", "-shm", "-journal"}
+// changes that were committed and are not in the database yet. Only the index of the log, the last of them, holds none.
+var besides = []string{"-wal", "-journal", indexSuffix}
+
+const indexSuffix = "-shm"
 
 // A restore prepares the new file under restoringPart, and gives it the name restoringSuffix when it is complete.
 const (
@@ -160,6 +162,10 @@ func (f fileState) refuse(actual, known string) error {
 		if restoring, err := exists(actual + restoringSuffix); err == nil && restoring {
 			return fmt.Errorf("a restore was broken off while %s was put aside: repeat it", f.left[0])
 		}
+		if f.onlyIndex() {
+			return fmt.Errorf("there is no such file, only %s, which SQLite kept beside it and which holds no changes. If you moved the file, "+
+				"name it where it is; to make a new store here, delete this first (%s)", f.left[0], remove)
+		}
 		return fmt.Errorf("there is no such file, but %s holds changes of it. If you moved the file, move this along with it (mv %s NEW_NAME%s). "+
 			"If you deleted the file on purpose, delete what it left too (%s)",
 			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], actual), remove)
@@ -167,12 +173,21 @@ func (f fileState) refuse(actual, known string) error {
 		return fmt.Errorf("a backup was written over the file, and %s holds changes of the one before it, which are of no use without it: "+
 			"delete them (%s), or use restore, which does what else is to be done", f.left[0], remove)
 	case f.size == 0 && !f.beingMade(known) || another(known, f.identity):
+		if f.onlyIndex() {
+			return fmt.Errorf("the file was replaced, and %s, which SQLite kept beside the one before it, holds no changes: delete it (%s)",
+				f.left[0], remove)
+		}
 		return fmt.Errorf("the file was replaced, and %s holds changes of the one before it. Put that one back; or, to give up these changes, "+
 			"delete them (%s). Use restore to put a backup in place. If you copied or moved the file and its log here together, delete the "+
 			"note of the file before (rm %s)",
 			f.left[0], remove, shellWords([]string{actual + ".lock"}))
 	}
 	return nil
+}
+
+// onlyIndex says that no log is left, only the index of one.
+func (f fileState) onlyIndex() bool {
+	return len(f.left) == 1 && strings.HasSuffix(f.left[0], indexSuffix)
 }
 
 // another says that these are two files. Processes in different sandboxes may not all be told when a file was born.

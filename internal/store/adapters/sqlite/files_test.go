@@ -102,6 +102,22 @@ func TestEveryFileThatIsLeftIsHeeded(t *testing.T) {
 	}
 }
 
+// The index of a log that is gone has nothing in it that could be lost, and the message says so.
+func TestIndexWithoutALogHoldsNothing(t *testing.T) {
+	path := newPath(t)
+	require.NoError(t, os.WriteFile(path+"-shm", nil, 0o600))
+	line, _ := refused(t, path, nil)
+	assert.Contains(t, line, "there is no such file, only "+path+"-shm, which SQLite kept beside it and which holds no changes.")
+	assert.Contains(t, line, "to make a new store here, delete this first (rm "+path+"-shm)")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	line, _ = refused(t, path, nil)
+	assert.Contains(t, line, "the file was replaced, and "+path+"-shm, which SQLite kept beside the one before it, holds no changes: delete it (rm ")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.WriteFile(path+"-journal", nil, 0o600))
+	line, _ = refused(t, path, nil)
+	assert.Contains(t, line, "there is no such file, but "+path+"-journal holds changes of it.", "beside the index")
+}
+
 // D4: a file that was put beside the log of another one was spoilt by it.
 func TestReplacedFileBesideAnOldLogIsRefused(t *testing.T) {
 	path, other := newPath(t), newPath(t)
