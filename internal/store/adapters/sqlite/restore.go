@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -232,10 +233,8 @@ func (r *restorer) inUse() error {
 // prepare makes the new file: a copy of the backup, of the newest schema and fenced, complete and on the disk.
 func (r *restorer) prepare(ctx context.Context) error {
 	part := r.real + restoringPart
-	for _, old := range []string{part, part + "-wal", part + "-shm", part + "-journal", part + ".lock"} {
-		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := removeParts(r.real); err != nil {
+		return err
 	}
 	r.step("copy")
 	if err := copyTo(part, r.backup, r.real); err != nil {
@@ -264,6 +263,29 @@ func (r *restorer) prepare(ctx context.Context) error {
 	}
 	r.step("complete")
 	return os.Rename(part, r.real+restoringSuffix)
+}
+
+// removeParts removes what a restore that was killed had prepared. The caller has the turn, so that no restore is under way. The
+// copy goes last, for it shows that there is something to remove.
+func removeParts(actual string) error {
+	for _, suffix := range append(slices.Clone(besides), ".lock", "") {
+		if err := os.Remove(actual + restoringPart + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes what a restore that was killed has left, unless somebody has the turn: a restore may be under way. What can not
+// be removed stays until the next one.
+func (s *Store) sweep() {
+	if left, err := exists(s.place.real + restoringPart); err != nil || !left {
+		return
+	}
+	if ok, _ := s.turn.try(); ok {
+		_ = removeParts(s.place.real)
+		s.turn.release()
+	}
 }
 
 // total is how many jobs the store has.

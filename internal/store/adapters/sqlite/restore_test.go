@@ -210,6 +210,36 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 	isAsItWas(t, path)
 }
 
+// noParts makes sure that nothing is left of a copy that a restore had begun with.
+func noParts(t *testing.T, path string) {
+	t.Helper()
+	left, err := filepath.Glob(path + restoringPart + "*")
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// A large copy that a killed restore had left stayed until somebody restored again.
+func TestOpenRemovesWhatAKilledRestoreHasLeft(t *testing.T) {
+	path := backedUp(t)
+	for _, noMigrate := range []bool{false, true} {
+		c := start(t, "restore", path)
+		_, err := fmt.Fprintln(c.in, "steps")
+		require.NoError(t, err)
+		for c.out.Scan() && c.out.Text() != "complete" {
+			_, err := fmt.Fprintln(c.in)
+			require.NoError(t, err)
+		}
+		require.NoError(t, openAt(t, path, &Options{NoMigrate: true}).Close())
+		assert.FileExists(t, path+restoringPart, "while the restore is under way")
+		for _, suffix := range []string{"-wal", "-shm", ".lock"} { // as where it is killed a moment earlier
+			require.NoError(t, os.WriteFile(path+restoringPart+suffix, nil, 0o600))
+		}
+		c.kill(t)
+		require.NoError(t, openAt(t, path, &Options{NoMigrate: noMigrate}).Close())
+		noParts(t, path)
+	}
+}
+
 // restoreInSteps restores, and waits for a line before each step, if it is told to.
 func restoreInSteps(path string, in io.Reader, out io.Writer) error {
 	at, err := checkPath(path)
@@ -264,6 +294,7 @@ func TestKilledRestoreIsWholeOrNothing(t *testing.T) {
 				intact(t, s)
 				jobs := countIn(t, s, store.Ready)
 				require.NoError(t, s.Close())
+				noParts(t, path)
 				if step == "note" || step == "name" {
 					assert.Equal(t, int64(jobsBackedUp), jobs, "killed before %q", step)
 				} else {

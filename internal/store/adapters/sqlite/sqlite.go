@@ -251,6 +251,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	s.place.real = before
+	s.sweep()
 	return nil
 }
 
