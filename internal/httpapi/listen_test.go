@@ -197,18 +197,44 @@ func TestStreamThatIsNotReadEnds(t *testing.T) {
 	})
 }
 
-// TestLargeHeadIsRefused, by the server itself.
+// TestLargeHeadIsRefused, by the server itself. It sleeps for half a second before it closes the connection, with what it has not
+// read: here that takes no time, and nobody sleeps any more when the tests have ended.
 func TestLargeHeadIsRefused(t *testing.T) {
-	w := newWorld(t, Options{})
-	addr := served(t, w, &Limits{MaxHeaderBytes: 1 << 10}, nil)
-	conn := dial(t, addr)
-	_, err := fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: jq\r\nX: %s\r\n\r\n", strings.Repeat("x", 8<<10))
-	require.NoError(t, err)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	assert.Equal(t, 431, resp.StatusCode)
+	synctest.Test(t, func(t *testing.T) {
+		server, err := NewServer(http.NotFoundHandler(), &Limits{MaxHeaderBytes: 1 << 10}, nil)
+		require.NoError(t, err)
+		ours, theirs := net.Pipe()
+		listener := handed{make(chan net.Conn, 1)}
+		listener.conns <- theirs
+		ended := make(chan error)
+		go func() { ended <- server.Serve(listener) }()
+		go func() { // until the server closes: it does not read all of it
+			_, _ = fmt.Fprintf(ours, "GET /healthz HTTP/1.1\r\nHost: jq\r\nX: %s\r\n\r\n", strings.Repeat("x", 8<<10))
+		}()
+		resp, err := http.ReadResponse(bufio.NewReader(ours), nil)
+		require.NoError(t, err)
+		assert.Equal(t, 431, resp.StatusCode)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-ended, http.ErrServerClosed)
+	})
 }
+
+// handed is a listener for connections that are there already.
+type handed struct{ conns chan net.Conn }
+
+func (h handed) Accept() (net.Conn, error) {
+	if c, ok := <-h.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (h handed) Close() error { close(h.conns); return nil }
+
+func (h handed) Addr() net.Addr { return nil }
 
 // piped is a listener without a network.
 type piped struct{ closed chan struct{} }
