@@ -10,7 +10,7 @@ type MemoryStore = memory.Store
 // MemoryOptions are what can be chosen; the zero value of each field means its default.
 type MemoryOptions = memory.Options
 
-// NewMemory returns an empty store. Options may be nil.
+// NewMemory returns an empty store. Options may be nil. It panics if MaxLease is negative or longer than ten years.
 func NewMemory(options *MemoryOptions) *MemoryStore {
 	if options == nil {
 		options = &MemoryOptions{}

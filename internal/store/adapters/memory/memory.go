@@ -68,13 +68,16 @@ type Store struct {
 	woken []string // the queues to announce when the call, or the transaction, has its effect
 }
 
-// New returns an empty store.
+// New returns an empty store. It panics if MaxLease is nothing that a lease can be.
 func New(options Options) *Store {
 	clk := options.Clock
 	if clk == nil {
 		clk = clock.New()
 	}
 	longest := cmp.Or(options.MaxLease, store.DefaultMaxLease)
+	if err := store.CheckMaxLease(longest); err != nil {
+		panic(err)
+	}
 	return &Store{
 		clock:    clk,
 		present:  store.Present{Logger: options.Logger},

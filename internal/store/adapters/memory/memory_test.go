@@ -51,6 +51,16 @@ func claim(t *testing.T, s *Store, limit int) []store.Job {
 	return jobs
 }
 
+// TestLongestLeaseIsChecked, in the words of the other stores.
+func TestLongestLeaseIsChecked(t *testing.T) {
+	for _, longest := range []time.Duration{-time.Second, store.Resolution - 1, store.MaxDuration + 1} {
+		assert.PanicsWithError(t, store.CheckMaxLease(longest).Error(), func() { New(Options{MaxLease: longest}) }, longest)
+	}
+	for _, longest := range []time.Duration{0, store.Resolution, store.MaxDuration} {
+		assert.NotPanics(t, func() { New(Options{MaxLease: longest}) }, longest)
+	}
+}
+
 // TestNothingIsLeftBehind puts jobs through all that can happen to them and deletes them.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s, clk := newStore(t)
