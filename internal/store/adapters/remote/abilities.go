@@ -120,7 +120,12 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	answer, err := ask(ctx, s, c, func(wire.Fenced) error { return nil })
+	answer, err := ask(ctx, s, c, func(f wire.Fenced) error {
+		if least := max(req.Epoch, 1); int64(f.Epoch) < least {
+			return fmt.Errorf("epoch %d where it must be at least %d", f.Epoch, least)
+		}
+		return nil
+	})
 	return int64(answer.Epoch), err
 }
 

@@ -90,6 +90,19 @@ func TestNoAnswerIsInDoubt(t *testing.T) {
 	}
 }
 
+// TestFenceWithoutAnEpochIsInDoubt: a fence raises the epoch by one at least, and to what was asked for.
+func TestFenceWithoutAnEpochIsInDoubt(t *testing.T) {
+	for answer, asked := range map[string]int64{`{}`: 0, `{"epoch":"0"}`: 0, `{"epoch":"-1"}`: 0, `{"epoch":"6"}`: 7} {
+		s := opened(t, Options{}, write(200, wire.JSON, answer))
+		_, err := s.Fence(t.Context(), store.FenceRequest{Epoch: asked})
+		assertOnly(t, err, store.ErrInDoubt, "HTTP 200", answer)
+	}
+	s := opened(t, Options{}, write(200, wire.JSON, `{"epoch":"7"}`))
+	epoch, err := s.Fence(t.Context(), store.FenceRequest{Epoch: 7})
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, epoch)
+}
+
 // TestNotLetThrough: some statuses say, whoever gives them, that the request has reached nobody.
 func TestNotLetThrough(t *testing.T) {
 	for status, says := range map[int]string{
