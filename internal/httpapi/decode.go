@@ -33,16 +33,52 @@ func body[Request, Answer any](do func(a *API, ctx context.Context, req Request)
 }
 
 // decode reads the body of a request that must have one.
-func decode[Request any](w http.ResponseWriter, r *http.Request) (Request, error) {
-	var req Request
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != wire.JSON {
-		return req, noJSON // also where it is missing: a page of another site can leave it out
+func decode[Request any](w http.ResponseWriter, r *http.Request) (req Request, err error) {
+	if !isJSON(r) {
+		return req, noJSON
 	}
 	text, err := readBody(w, r)
 	if err != nil {
 		return req, err
 	}
 	return req, wire.Decode(text, &req)
+}
+
+// decodeAny reads the body of a request that may have one. An empty one is none, whether or not its length was told.
+func decodeAny[Request any](w http.ResponseWriter, r *http.Request) (req Request, err error) {
+	text, err := readBody(w, r)
+	if err != nil || len(text) == 0 {
+		return req, err
+	}
+	if !isJSON(r) {
+		return req, noJSON
+	}
+	return req, wire.Decode(text, &req)
+}
+
+// isJSON says that the body has the type, which a page of another site can leave out, but not set.
+func isJSON(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == wire.JSON
+}
+
+// forName makes a handler of what is done for the name in the path. It takes no body and gives no answer.
+func forName[Ability any](field string, do func(of Ability, ctx context.Context, name string) error) handler {
+	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+		ability, err := able[Ability](a)
+		if err != nil {
+			return err
+		}
+		if err := nothing(w, r); err != nil {
+			return err
+		}
+		ctx, cancel := a.within(r.Context())
+		defer cancel()
+		if err := do(ability, ctx, r.PathValue("name")); err != nil {
+			return named(err, field, "name")
+		}
+		return done(w)
+	}
 }
 
 // nothing reads the body of a request that needs none. An empty object is none.

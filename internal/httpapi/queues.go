@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -23,21 +24,9 @@ func (a *API) queues(w http.ResponseWriter, r *http.Request) error {
 }
 
 func paused(pause bool) handler {
-	return func(a *API, w http.ResponseWriter, r *http.Request) error {
-		keeper, err := able[store.QueueKeeper](a)
-		if err != nil {
-			return err
-		}
-		if err := nothing(w, r); err != nil {
-			return err
-		}
-		ctx, cancel := a.within(r.Context())
-		defer cancel()
-		if err := keeper.SetPaused(ctx, r.PathValue("name"), pause); err != nil {
-			return named(err, "queue", "name")
-		}
-		return done(w)
-	}
+	return forName("queue", func(keeper store.QueueKeeper, ctx context.Context, name string) error {
+		return keeper.SetPaused(ctx, name, pause)
+	})
 }
 
 func (a *API) policy(w http.ResponseWriter, r *http.Request) error {
@@ -78,11 +67,9 @@ func (a *API) fence(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var req wire.Fence
-	if r.ContentLength != 0 {
-		if req, err = decode[wire.Fence](w, r); err != nil {
-			return err
-		}
+	req, err := decodeAny[wire.Fence](w, r)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := a.within(r.Context())
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -294,6 +295,33 @@ func TestContentType(t *testing.T) {
 	} {
 		assert.Equal(t, status, w.ask("POST", "/v1/jobs", `{"jobs":[]}`, "Content-Type", kind).status, kind)
 	}
+}
+
+// TestFenceTakesNoBodyHoweverFramed: a client that does not know beforehand that it has nothing to send says no length.
+func TestFenceTakesNoBodyHoweverFramed(t *testing.T) {
+	w := newWorld(t, Options{})
+	fence := func(body string, headers ...string) answered {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/v1/fence", io.MultiReader(strings.NewReader(body)))
+		require.NoError(t, err)
+		require.Zero(t, req.ContentLength)
+		for i := 0; i+1 < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := w.client.Do(req)
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return answered{resp.StatusCode, resp.Header, string(text)}
+	}
+	got := fence("")
+	assert.Equal(t, 200, got.status, got.text)
+	assert.JSONEq(t, `{"epoch":"1"}`, got.text)
+	got = fence("", "Content-Type", wire.JSON)
+	assert.JSONEq(t, `{"epoch":"2"}`, got.text)
+	assert.Equal(t, 415, fence("{}").status, "what has no type")
+	got = fence(`{"epoch":"7"}`, "Content-Type", wire.JSON)
+	assert.JSONEq(t, `{"epoch":"7"}`, got.text)
 }
 
 // TestNoSuchCall: paths and methods that do not exist have problems too, and nobody is sent elsewhere.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -65,7 +66,7 @@ func table() []route {
 		{http.MethodPut, fmt.Sprintf(wire.PathPolicy, name), operators, (*API).setPolicy},
 		{http.MethodGet, wire.PathWorkers, readers, (*API).workers},
 		{http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, (*API).beat},
-		{http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, (*API).leave},
+		{http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, forName("worker", store.Registry.Leave)},
 		{http.MethodPost, wire.PathFence, operators, (*API).fence},
 
 		{http.MethodPost, wire.PathWakeups, workers, (*API).wakeups},

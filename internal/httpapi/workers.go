@@ -48,20 +48,3 @@ func (a *API) beat(w http.ResponseWriter, r *http.Request) error {
 	}
 	return done(w)
 }
-
-// leave removes the row of a worker that ends.
-func (a *API) leave(w http.ResponseWriter, r *http.Request) error {
-	registry, err := able[store.Registry](a)
-	if err != nil {
-		return err
-	}
-	if err := nothing(w, r); err != nil {
-		return err
-	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	if err := registry.Leave(ctx, r.PathValue("name")); err != nil {
-		return named(err, "worker", "name")
-	}
-	return done(w)
-}
