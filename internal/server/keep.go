@@ -100,7 +100,7 @@ func (s *Server) register() {
 	host, _ := os.Hostname() // shown if it is known
 	st := s.held.stats()
 	sent := s.clock.Now()
-	ctx, cancel := s.call(s.o.Beat)
+	ctx, cancel := s.clock.WithTimeout(s.last, s.o.Beat)
 	err := registry.Beat(ctx, store.Worker{
 		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: s.lanes.queues(),
 		Slots: st.Slots, Running: st.Running, StaleAfter: min(3*s.o.Beat, store.MaxDuration),
@@ -111,7 +111,7 @@ func (s *Server) register() {
 	}
 }
 
-// longestLeave is for how long a stop waits until the store knows that this worker has ended.
+// longestLeave is for how long a stop waits until the store knows that this worker has ended, and before that for the latest beat.
 const longestLeave = 2 * time.Second
 
 // deregister says that this worker has ended, so that nobody takes it for one that died. A store that is away is not waited for.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
 // Finished jobs are deleted when they have been kept for long enough, each state for its own time, by the policy of their
@@ -219,6 +220,53 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 		require.NoError(w, err)
 		assert.False(w, list[0].Stale)
 		_ = s.Stop(inAHurry())
+	})
+}
+
+// distant is a store whose beats are on their way for a second, and arrive also when nobody waits for them any more.
+type distant struct{ *memory.Store }
+
+func (d distant) Beat(ctx context.Context, w store.Worker) error {
+	arrived := make(chan error, 1)
+	time.AfterFunc(time.Second, func() { arrived <- d.Store.Beat(context.WithoutCancel(ctx), w) })
+	select {
+	case err := <-arrived:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", store.ErrInDoubt, ctx.Err())
+	}
+}
+
+// A beat that was under way when the worker left arrived after it, and the worker was listed as if it had died.
+func TestBeatUnderWayDoesNotBringBackAWorkerThatLeft(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.server(Options{}, distant{w.store})
+		require.NoError(w, s.Start(w.Context()))
+		w.wait(500 * time.Millisecond)
+		w.stop(s)
+		assert.Equal(w, time.Second, w.since(), "it waits for the beat")
+		w.wait(time.Minute)
+		list, err := w.store.Workers(w.Context())
+		require.NoError(w, err)
+		assert.Empty(w, list)
+	})
+}
+
+// A beat that gets no answer is not waited for much longer than the leave itself.
+func TestHangingBeatDoesNotLengthenTheStop(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.hook()
+		h.every(func(ctx context.Context, method string) error {
+			if method == "register" {
+				return gone(ctx)
+			}
+			return nil
+		})
+		s := w.start(Options{}, h)
+		w.wait(500 * time.Millisecond)
+		began := w.since()
+		w.stop(s)
+		assert.Equal(w, longestLeave, w.since()-began)
 	})
 }
 

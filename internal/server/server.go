@@ -36,6 +36,8 @@ type Server struct {
 	endLife context.CancelFunc
 	work    context.Context // ends when the server is told to stop; always before life
 	endWork context.CancelFunc
+	last    context.Context // of the registry: ends a little after life
+	endLast context.CancelFunc
 	base    context.Context // of the handlers: no end of its own
 
 	admitted atomic.Bool // the store has let the server work once
@@ -90,7 +92,8 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.phase = started
 	s.base = context.WithoutCancel(ctx)
-	s.life, s.endLife = context.WithCancel(s.base)
+	s.last, s.endLast = context.WithCancel(s.base)
+	s.life, s.endLife = context.WithCancel(s.last)
 	s.work, s.endWork = context.WithCancel(s.life)
 	if missing := store.Missing(s.store); len(missing) > 0 {
 		s.log.Info("jq: the store lacks abilities", "missing", missing)
@@ -212,7 +215,7 @@ func (s *Server) shutDown() {
 		s.settle(s.o.AbandonAfter+lastWrites, nil) // to return or be given up, and then to be written
 	}
 	s.endLife()
-	s.loops.Wait()
+	s.awaitLoops()
 	s.failures.close()
 	s.mu.Lock()
 	s.stopErr = leftBehind(s.held.stats())
@@ -228,6 +231,18 @@ func (s *Server) shutDown() {
 		s.deregister()
 	}
 	close(s.stopped)
+}
+
+// awaitLoops waits for the loops to end, and for a beat of the registry that is under way: one that was given up could arrive after
+// the leave, and the worker would be listed again.
+func (s *Server) awaitLoops() {
+	timer := s.clock.AfterFunc(longestLeave, s.endLast)
+	defer timer.Stop()
+	if s.contact.lost() { // there will be no leave
+		s.endLast()
+	}
+	s.loops.Wait()
+	s.endLast()
 }
 
 // lastWrites is how long a stop waits for results of handlers that were told to stop, once all have returned or were given up.
