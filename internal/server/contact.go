@@ -17,19 +17,26 @@ type contact struct {
 	spare time.Duration // for which leases that are extended at every beat outlast an outage
 	began time.Time
 
+	rights sync.Map // of right, by the call; written under mu, read without
+
 	mu       sync.Mutex // guards what follows
 	failure  error      // the latest, or nil if the store answers
 	answered time.Time  // when it last did
 	patience time.Time  // recovery waits until then
 	graver   time.Time  // and until then because leases of the living may have run out
 	walls    drift
-	denials  map[string]error // the calls that the store does not permit, until it does
+}
+
+// A right is what is known of whether the store permits a call.
+type right struct {
+	given  bool  // once at least
+	denial error // nil unless it is denied now
 }
 
 func newContact(o Options) *contact {
 	now := o.Clock.Now()
 	spare := max(o.Lease-o.Beat, o.Beat)
-	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}, denials: map[string]error{}}
+	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}}
 }
 
 // heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too, but
@@ -83,16 +90,26 @@ func (c *contact) note(sent time.Time, lost bool, err error, now time.Time) bool
 func (c *contact) denied(op string, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, known := c.denials[op]
-	c.denials[op] = err
-	return !known
+	before := c.right(op)
+	c.rights.Store(op, right{before.given, err})
+	return before.denial == nil
 }
 
 // permitted notes that the store permits a call, so that the next denial of it is told of.
 func (c *contact) permitted(op string) {
+	if r := c.right(op); r.given && r.denial == nil {
+		return // as nearly always
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.denials, op)
+	c.rights.Store(op, right{given: true})
+}
+
+// right is what is known so far.
+func (c *contact) right(op string) right {
+	known, _ := c.rights.Load(op)
+	r, _ := known.(right)
+	return r
 }
 
 // jumped says whether a clock was set since the last look, and makes recovery wait if so.
@@ -138,7 +155,7 @@ func (c *contact) err() error {
 	if c.failure != nil {
 		return fmt.Errorf("jq: not ready: the store does not answer: %w", c.failure)
 	}
-	if err := c.denials["claim"]; err != nil {
+	if err := c.right("claim").denial; err != nil {
 		return fmt.Errorf("jq: not ready: the store does not permit claims: %w", err)
 	}
 	return nil

@@ -58,7 +58,6 @@ func (s *Server) fetch(o order) {
 		s.turnedAway(err)
 		return
 	}
-	s.admitted.Store(true)
 	s.contact.permitted("claim")
 	s.lanes.claimed(o, len(jobs), req.MayLeave(jobs), now)
 	if len(jobs) == 0 {

@@ -83,9 +83,6 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 		return nil, err
 	}
 	s.contact.permitted("recover")
-	if len(s.o.Queues) == 0 { // else its claims tell
-		s.admitted.Store(true)
-	}
 	if len(list) > 0 {
 		s.o.Observer.Recovered(list)
 		s.failures.recovered(list)

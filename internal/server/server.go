@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -39,8 +38,6 @@ type Server struct {
 	last    context.Context // of the registry: ends a little after life
 	endLast context.CancelFunc
 	base    context.Context // of the handlers: no end of its own
-
-	admitted atomic.Bool // the store has let the server work once
 
 	loops   sync.WaitGroup
 	drained chan struct{} // closed when the first recovery is done
@@ -194,7 +191,11 @@ func (s *Server) loseStore() bool {
 // turnedAway stops a server that its store has never let work, because of its rights or of its options, such as a lease longer
 // than the store gives: it would ask for ever. One that could work before goes on: what was taken from it may be given back.
 func (s *Server) turnedAway(err error) {
-	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.admitted.Load() {
+	works := "claim"
+	if len(s.o.Queues) == 0 {
+		works = "recover"
+	}
+	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.contact.right(works).given {
 		return
 	}
 	s.mu.Lock()
