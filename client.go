@@ -36,7 +36,18 @@ type txKey struct{}
 
 // InTx says, of the context that a middleware is given, that the jobs are enqueued in a caller's transaction: whether they were
 // added is known when that has ended, and not to the middleware.
-func InTx(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
+func InTx(ctx context.Context) bool {
+	in, _ := ctx.Value(txKey{}).(bool)
+	return in
+}
+
+// inTx is the context for a middleware. The one of the caller may be that of another call's middleware.
+func inTx(ctx context.Context, in bool) context.Context {
+	if InTx(ctx) == in {
+		return ctx
+	}
+	return context.WithValue(ctx, txKey{}, in)
+}
 
 // NewClient returns a client of the store. Options may be nil. A store or a middleware that is nil panics.
 func NewClient(s Store, options *ClientOptions) *Client {
@@ -59,7 +70,7 @@ func NewClient(s Store, options *ClientOptions) *Client {
 // After ErrUnavailable nothing was added. After ErrInDoubt the job may have been added: to repeat the call is safe with a
 // RequestKey or a UniqueKey, and may add the job twice without.
 func (c *Client) Enqueue(ctx context.Context, payload Payload, options *EnqueueOptions) (Enqueued, error) {
-	return c.one(ctx, c.store, payload, options)
+	return c.one(inTx(ctx, false), c.store, payload, options)
 }
 
 // EnqueueTx is Enqueue in the caller's own SQL transaction: the job is there when the transaction is committed, and never if
@@ -73,7 +84,7 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options 
 	if err != nil {
 		return Enqueued{}, err
 	}
-	return c.one(context.WithValue(ctx, txKey{}, true), w, payload, options)
+	return c.one(inTx(ctx, true), w, payload, options)
 }
 
 // An Item is one job among many.
@@ -91,7 +102,7 @@ type ManyOptions struct {
 // EnqueueMany adds up to 1,000 jobs, all or none of them, and answers in their order. An item that is refused is named by its
 // index in an [InvalidError]. Duplicates are no errors: they are answered as such. Options may be nil.
 func (c *Client) EnqueueMany(ctx context.Context, items []Item, options *ManyOptions) ([]Enqueued, error) {
-	return c.many(ctx, c.store, items, options)
+	return c.many(inTx(ctx, false), c.store, items, options)
 }
 
 // EnqueueManyTx is EnqueueMany in the caller's own SQL transaction.
@@ -100,7 +111,7 @@ func (c *Client) EnqueueManyTx(ctx context.Context, tx Tx, items []Item, options
 	if err != nil {
 		return nil, err
 	}
-	return c.many(context.WithValue(ctx, txKey{}, true), w, items, options)
+	return c.many(inTx(ctx, true), w, items, options)
 }
 
 func (c *Client) inTx(tx Tx) (Writer, error) {

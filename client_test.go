@@ -384,3 +384,30 @@ func TestAllThatMatchAreReached(t *testing.T) {
 		require.ErrorIs(t, err, jq.ErrClosed)
 	}
 }
+
+// A middleware that adds a job beside that of the transaction, as for an outbox or an audit, adds it outside: whoever counts jobs
+// counted it among those that may have been rolled back.
+func TestJobAddedBesideATransactionIsInNone(t *testing.T) {
+	var client *jq.Client
+	var inTx []bool
+	noted := func(next jq.EnqueueFunc) jq.EnqueueFunc {
+		return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+			inTx = append(inTx, jq.InTx(ctx))
+			if len(inTx) == 1 {
+				_, err := client.Enqueue(ctx, welcome{}, nil)
+				require.NoError(t, err)
+				_, err = client.EnqueueMany(ctx, []jq.Item{{Payload: welcome{}}}, nil)
+				require.NoError(t, err)
+			}
+			return next(ctx, req)
+		}
+	}
+	s := jqtest.NewStore(t)
+	client = jq.NewClient(s, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{noted}})
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = client.EnqueueTx(t.Context(), tx, welcome{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, []bool{true, false, false}, inTx)
+}
