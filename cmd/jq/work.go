@@ -63,7 +63,7 @@ func (a *app) work() *cobra.Command {
 	f.DurationVar(&w.lease, "lease", 30*time.Second, "how soon a job is given to others when this process dies")
 	f.DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long a run may take, for jobs that do not say so")
 	f.DurationVar(&w.drain, "drain", 30*time.Second, "how long running jobs are waited for at the end")
-	f.DurationVar(&w.retain, "retain-every", time.Minute, retainEvery)
+	f.DurationVar(&w.retain, "retain-every", time.Minute, retainEvery+",\nas with --server, whose server does it, unless it is set")
 	f.DurationVar(&w.grace, "grace", 10*time.Second, "how long a program that was told to stop is waited for before it is killed")
 	f.DurationVar(&w.snooze, "snooze", time.Minute, "how long exit code 75 puts a job off")
 	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` that --http may reach although it is not public, as 10.0.0.0/8; may be repeated")
@@ -78,6 +78,7 @@ func (a *app) work() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		w.retain = a.fitRetention(cmd, w.retain)
 		options, err := w.options()
 		if err != nil {
 			return err
@@ -96,6 +97,16 @@ func (a *app) work() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// fitRetention leaves deletion to the server that has the store. An older one tells no policies, and may keep jobs for longer than
+// the defaults.
+func (a *app) fitRetention(cmd *cobra.Command, every time.Duration) time.Duration {
+	atServer, err := a.atServer()
+	if err != nil || !atServer || cmd.Flags().Changed("retain-every") || a.sources["retain-every"] != "" {
+		return every // opening the store tells of the error
+	}
+	return -time.Minute
 }
 
 // logger writes lines for people to the standard error.

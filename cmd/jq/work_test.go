@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,4 +22,23 @@ func TestGraceReachesProgramsAndServer(t *testing.T) {
 	w.grace = -time.Second // which options refuses before, and is seen by nobody else but the programs
 	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
 	assert.ErrorContains(t, err, "Grace")
+}
+
+// A worker behind a server that is older, or has retention of its own, deleted by the defaults what was to be kept there.
+func TestWorkLeavesDeletionToTheServer(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"":                                     time.Minute,
+		"--server http://s":                    -time.Minute,
+		"--server http://s --retain-every 1h":  time.Hour,
+		"--server http://s --retain-every -1s": -time.Second,
+		"--retain-every 2h":                    2 * time.Hour,
+	} {
+		a := &app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}
+		cmd := commandBelow(a.root(), "work")
+		require.NoError(t, cmd.ParseFlags(strings.Fields(text)))
+		require.NoError(t, a.settle(cmd))
+		every, err := cmd.Flags().GetDuration("retain-every")
+		require.NoError(t, err)
+		assert.Equal(t, want, a.fitRetention(cmd, every), text)
+	}
 }
