@@ -148,20 +148,21 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return err
 }
 
-// beat writes the worker's row, and forgets workers that have been silent for too long.
+// beat writes the worker's row, and forgets others that have been silent for too long.
 func (t *txn) beat(w store.Worker) error {
-	_, err := t.exec(`
-		DELETE FROM {schema}.workers
-		WHERE name IN (
-			SELECT name
-			FROM {schema}.workers
-			WHERE beat_at <= $1
-			FOR UPDATE SKIP LOCKED)`,
-		t.now.Add(-store.WorkerLife))
+	queues, err := sqlkit.List(w.Queues).Value()
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`
+	return t.last(`
+		WITH silent AS (
+			DELETE FROM {schema}.workers
+			WHERE name IN (
+				SELECT name
+				FROM {schema}.workers
+				WHERE beat_at <= $9 AND name <> $1
+				FOR UPDATE SKIP LOCKED)
+		)
 		INSERT INTO {schema}.workers (name, host, pid, queues, slots, running, stale_after, beat_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (name) DO UPDATE
@@ -172,8 +173,8 @@ func (t *txn) beat(w store.Worker) error {
 			running = excluded.running,
 			stale_after = excluded.stale_after,
 			beat_at = excluded.beat_at`,
-		w.Name, w.Host, w.PID, sqlkit.List(w.Queues), w.Slots, w.Running, int64(sqlkit.MicrosOf(w.StaleAfter)), t.now)
-	return err
+		w.Name, w.Host, w.PID, queues, w.Slots, w.Running, int64(sqlkit.MicrosOf(w.StaleAfter)), t.now,
+		t.now.Add(-store.WorkerLife))
 }
 
 // Leave is part of the contract.

@@ -88,8 +88,11 @@ func (t *txn) text(e errand) (string, error) {
 // literal is the argument as it is written out. None has a zero byte, which the server would take for the end of the message:
 // the contract refuses it.
 func literal(arg any) string {
-	if at, ok := arg.(time.Time); ok {
-		arg = string(pq.FormatTimestamp(at))
+	switch v := arg.(type) {
+	case nil:
+		return `NULL`
+	case time.Time:
+		arg = string(pq.FormatTimestamp(v))
 	}
 	return pq.QuoteLiteral(fmt.Sprint(arg))
 }
