@@ -89,17 +89,14 @@ type lane struct {
 
 // run takes what is due, the retries first.
 func (c *claim) run(t *txn) ([]store.Job, error) {
-	horizon, stuck, setBack := t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent)
-	if setBack {
-		t.s.forget()
-	}
+	horizon := t.horizon
 	if trail := t.s.trails.get(c.Queue); trail.age != c.trail.age { // forgotten, by this claim or another
 		c.trail, t.ahead, horizon = trail, false, t.s.horizon.known()
 		if c.missed = t.whole; c.missed {
 			return nil, nil
 		}
 	}
-	if c.stuck = stuck; !t.ahead { // a look that was made before knows nothing of what has ended since
+	if c.stuck = t.stuck; !t.ahead { // a look that was made before knows nothing of what has ended since
 		c.horizon = horizon
 	}
 	c.fresh.from, c.retries.from = c.trail.fresh.start(), c.trail.retries.start()

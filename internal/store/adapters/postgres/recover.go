@@ -9,107 +9,157 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// RecoverExpiredLeases is part of the contract.
+// RecoverExpiredLeases is part of the contract. Where nothing has expired, which the look says that goes with the opening, that is
+// all. What a clock has given that was ahead is brought back in a transaction of its own, so that neither is lost with the other.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	defer s.lookBehind()
-	var noted func()
-	recovered, err := write(ctx, s, req.Check(), func(t *txn) (recovered []store.Recovered, err error) {
-		if noted, err = t.bringBack(req.Limit); err != nil {
-			return nil, err
-		}
-		return t.recover(req)
-	})
-	if err == nil {
-		noted()
+	r := recovery{RecoverRequest: req}
+	with, hopeful := s.with.write, false
+	with.ahead = func() (first errand, only bool) {
+		r.from, r.age = s.leases.get()
+		r.horizon = s.horizon.known()
+		return r.first(), !hopeful
+	}
+	recovered, err := call(ctx, s, req.Check(), with, r.run)
+	if hopeful = err == nil && r.missed; hopeful {
+		recovered, err = call(ctx, s, nil, with, r.run)
+	}
+	if err == nil || codeOf(err) != "" {
+		s.bringBack(ctx, req.Limit)
 	}
 	return recovered, err
 }
 
-func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
-	mark, err := t.s.leases.look(t)
-	if err != nil {
-		return nil, err
+// A recovery is one recovery under way.
+type recovery struct {
+	store.RecoverRequest
+	from    position // where it began
+	age     int
+	horizon time.Time // what ends before it can be seen
+	seen    position  // the first lease from there on
+	missed  bool      // something may have expired, but the transaction is over
+}
+
+func (r *recovery) run(t *txn) ([]store.Recovered, error) {
+	if !t.ahead { // a look that was made before knows nothing of what has ended since
+		r.horizon = t.horizon
 	}
-	expired, err := t.entries(`
+	from, age := t.s.leases.get()
+	forgotten := age != r.age // by this recovery or another
+	if forgotten {
+		r.from, r.age, r.horizon = from, age, t.s.horizon.known()
+	}
+	if r.missed = t.whole && forgotten; r.missed {
+		return nil, nil
+	}
+	if !t.ahead || forgotten {
+		first := r.first()
+		if err := t.each(first.scan, first.query, first.args...); err != nil {
+			return nil, err
+		}
+	}
+	mark := t.s.leases.move(r)
+	expired := t.now.Add(-r.Grace.Truncate(store.Resolution))
+	if r.missed = t.whole && r.mayRecover(expired); t.whole || !r.mayRecover(expired) {
+		return nil, nil
+	}
+	return t.recover(expired, r.Limit, mark)
+}
+
+// mayRecover says that some lease had expired by then.
+func (r *recovery) mayRecover(then time.Time) bool {
+	return r.seen != position{} && !r.seen.at.After(then)
+}
+
+// first asks for the first lease from the mark on.
+func (r *recovery) first() errand {
+	r.seen = position{}
+	return errand{func(rows *sql.Rows) error {
+		var at sqlkit.Time
+		err := rows.Scan(&at, &r.seen.id)
+		r.seen.at = time.Time(at)
+		return err
+	}, `
+		SELECT lease_expires_at, id
+		FROM {schema}.jobs
+		WHERE state = 'in_flight' AND (lease_expires_at, id) >= ($1::text::timestamptz, $2::bigint)
+		ORDER BY lease_expires_at, id
+		LIMIT 1`,
+		[]any{r.from.text(), r.from.id}}
+}
+
+func (t *txn) recover(expired time.Time, limit int, mark position) ([]store.Recovered, error) {
+	found, err := t.entries(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
 		WHERE state = 'in_flight' AND (lease_expires_at, id) >= ($3::text::timestamptz, $4) AND lease_expires_at <= $1
 		ORDER BY lease_expires_at, id
 		LIMIT $2
 		FOR UPDATE SKIP LOCKED`,
-		t.now.Add(-req.Grace.Truncate(store.Resolution)), req.Limit, mark.text(), mark.id)
+		expired, limit, mark.text(), mark.id)
 	if err != nil {
 		return nil, err
 	}
-	recovered := make([]store.Recovered, len(expired))
-	for i, e := range expired {
+	recovered := make([]store.Recovered, len(found))
+	for i, e := range found {
 		recovered[i] = e.Recover(t.now)
 		t.wakeFor(e.Job)
 	}
-	return recovered, t.update(columns, expired)
+	return recovered, t.update(columns, found)
 }
 
-// bringBack lets leases that a clock has given which was ahead run from now. Noted is to be called once that is
-// committed. They lie at the far end of the index.
-func (t *txn) bringBack(limit int) (noted func(), err error) {
-	looked, must := t.s.now.present.MustLook()
+// The leases that a clock has given which was ahead of $1 minus the time that this takes for granted, the latest end first.
+const leasedAhead = `
+	SELECT id
+	FROM {schema}.jobs
+	WHERE state = 'in_flight' AND lease_expires_at > $1::timestamptz
+		AND lease_expires_at - ` + leaseLength + ` > $1::timestamptz
+	ORDER BY lease_expires_at DESC, id DESC`
+
+const leaseLength = `least(
+			coalesce(nullif(lease_for, 0) * interval '1 microsecond', lease_expires_at - claimed_at),
+			$2::bigint * interval '1 microsecond')`
+
+// bringBack lets leases that a clock has given which was ahead run from now, where it is time to look for them. The look passes all
+// leases, so it writes nothing and keeps nobody's horizon; only where it has found one, a transaction follows that does. What fails
+// is done by the next recovery.
+func (s *Store) bringBack(ctx context.Context, limit int) {
+	looked, must := s.now.present.MustLook()
 	if !must {
-		return func() {}, nil
+		return
 	}
-	n, err := t.exec(`
-		WITH ahead AS MATERIALIZED (
-			SELECT id
-			FROM {schema}.jobs
-			WHERE state = 'in_flight' AND lease_expires_at > $1
-				AND lease_expires_at - least(
-					coalesce(nullif(lease_for, 0) * interval '1 microsecond', lease_expires_at - claimed_at),
-					$3::bigint * interval '1 microsecond') > $1
-			ORDER BY lease_expires_at DESC, id DESC
-			LIMIT $4
-			FOR UPDATE SKIP LOCKED
-		)
-		UPDATE {schema}.jobs
-		SET lease_expires_at = $2::timestamptz + least(
-				coalesce(nullif(lease_for, 0) * interval '1 microsecond', lease_expires_at - claimed_at),
-				$3::bigint * interval '1 microsecond')
-		FROM ahead
-		WHERE jobs.id = ANY (ARRAY[ahead.id])`,
-		t.now.Add(store.MaxSetBack), t.now, int64(sqlkit.MicrosOf(t.s.options.MaxLease)), limit)
-	return func() {
-		if n < limit {
-			t.s.now.present.Looked(looked)
-		}
-	}, err
+	longest, some, n := int64(sqlkit.MicrosOf(s.options.MaxLease)), false, 0
+	err := s.single(ctx, s.with.get, errand{func(*sql.Rows) error { some = true; return nil }, leasedAhead + ` LIMIT 1`,
+		[]any{s.now.present.Latest().Add(store.MaxSetBack), longest}})
+	if err == nil && some {
+		n, err = write(ctx, s, nil, func(t *txn) (int, error) {
+			return t.exec(`
+				WITH ahead AS MATERIALIZED (`+leasedAhead+`
+					LIMIT $4
+					FOR UPDATE SKIP LOCKED
+				)
+				UPDATE {schema}.jobs
+				SET lease_expires_at = $3::timestamptz + `+leaseLength+`
+				FROM ahead
+				WHERE jobs.id = ANY (ARRAY[ahead.id])`,
+				t.now.Add(store.MaxSetBack), longest, t.now, limit)
+		})
+	}
+	switch {
+	case err != nil:
+		s.options.Logger.WarnContext(ctx, "jq: leases of a clock that was ahead were not looked for; the next recovery does",
+			"schema", s.options.Schema, "error", err)
+	case n < limit:
+		s.now.present.Looked(looked)
+	}
 }
 
-// look moves the mark to the first lease that is seen from it on, or to the horizon, and returns where recovery begins. A
+// move moves the mark to the first lease that was seen from it on, or to the horizon, and returns where recovery begins. A
 // lease ends no earlier than the now of who gave or extended it, so what holds of due jobs holds of leases.
-func (m *leaseMark) look(t *txn) (position, error) {
-	from, age := m.get()
-	horizon, _, setBack := t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent)
-	if setBack {
-		t.s.forget()
-		from, age = m.get()
-	}
-	var first position
-	err := t.each(func(rows *sql.Rows) error {
-		var at sqlkit.Time
-		err := rows.Scan(&at, &first.id)
-		first.at = time.Time(at)
-		return err
-	}, `
-		SELECT lease_expires_at, id
-		FROM {schema}.jobs
-		WHERE state = 'in_flight' AND (lease_expires_at, id) >= ($1::text::timestamptz, $2)
-		ORDER BY lease_expires_at, id
-		LIMIT 1`,
-		from.text(), from.id)
-	if err != nil {
-		return position{}, err
-	}
-	next := moved([levels]position{from}, [levels]position{first}, horizon)[0]
-	m.set(next, age)
-	return next, nil
+func (m *leaseMark) move(r *recovery) position {
+	next := moved([levels]position{r.from}, [levels]position{r.seen}, r.horizon)[0]
+	m.set(next, r.age)
+	return next
 }
 
 // update writes what operations change of the jobs. Their documents are left alone, unless they were wanted when the jobs

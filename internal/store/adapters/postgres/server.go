@@ -137,21 +137,19 @@ func (t *txn) recognise() error {
 	if t.numbered { // it is older than the question
 		number = 0
 	}
-	switch t.s.server.note(t.since, number, t.sent) {
-	case known:
-		return nil
-	case goneBack:
-		t.s.forget()
-		return nil
-	case replaced:
+	sight := t.s.server.note(t.since, number, t.sent)
+	if sight == replaced {
 		return errReplaced
 	}
 	if t.number == 0 {
 		return nil
 	}
-	t.s.forget()
+	if sight != known {
+		t.s.forget()
+	}
+	t.learn()
 	switch {
-	case t.whole:
+	case sight != stranger, t.whole:
 		return nil
 	case !t.s.server.asks():
 		t.s.server.meet(t.since)
@@ -187,6 +185,18 @@ func (t *txn) recognise() error {
 		return err
 	}
 	return errAdopted // the next transaction sees it committed, and meets the server
+}
+
+// learn notes what the opening tells of the horizon, and of a clock that was set back. That is before any other message: what answers
+// later than another opening proves nothing any more. A caller's transaction is older than the question.
+func (t *txn) learn() {
+	if t.conn == nil {
+		return
+	}
+	var setBack bool
+	if t.horizon, t.stuck, setBack = t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent); setBack {
+		t.s.forget()
+	}
 }
 
 // errAdopted is the end of a transaction that has raised the epoch. The call goes on in another one.

@@ -40,6 +40,9 @@ type txn struct {
 	number int64     // of this one, 0 if it can not write
 	xmin   int64     // every transaction with a lower number has ended
 	since  time.Time // the server runs
+
+	horizon time.Time // as it was known when the opening was answered
+	stuck   bool      // it stands still
 }
 
 // exec runs a statement and returns how many rows it changed.

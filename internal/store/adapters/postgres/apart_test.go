@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// What keeps one half of a recovery from its work leaves the other alone: leases that have expired, and those of a clock that was
+// ahead.
+func TestHalvesOfARecoveryFailApart(t *testing.T) {
+	t.Parallel()
+	for _, half := range []struct {
+		name, refused string
+		fails         bool // the call
+		log           string
+		ahead         time.Duration // how long the lease of the clock that was ahead still is
+		left          int64         // leases that have expired
+	}{
+		{"WhatExpired", `NEW.state <> 'in_flight'`, true, "", time.Minute, 1},
+		{"WhatLiesAhead", `NEW.state = 'in_flight'`, false, "leases of a clock that was ahead were not looked for", time.Hour + time.Minute, 0},
+	} {
+		t.Run(half.name, func(t *testing.T) {
+			t.Parallel()
+			shown, log := clock.NewMock(), &lines{}
+			shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+			s := openStore(t, Options{Clock: shown, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			enqueue(t, s, 2)
+			expired := claimN(t, s, 1)[0]
+			shown.Add(time.Hour)
+			ahead := claimN(t, s, 1)[0]
+			shown.Add(2*time.Minute - time.Hour)
+			_, err := s.callers.ExecContext(t.Context(), s.sql(`
+				CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.jobs FOR EACH ROW
+				WHEN (OLD.state = 'in_flight' AND `+half.refused+`) EXECUTE FUNCTION {schema}.refuse()`))
+			require.NoError(t, err)
+
+			_, err = s.RecoverExpiredLeases(t.Context(), store.RecoverRequest{Limit: 10})
+			if half.fails {
+				require.ErrorIs(t, err, store.ErrUnavailable)
+			} else {
+				require.NoError(t, err)
+			}
+			j, err := s.Get(t.Context(), expired.ID)
+			require.NoError(t, err)
+			assert.Equal(t, half.left == 1, j.State == store.InFlight, "the lease that has expired")
+			j, err = s.Get(t.Context(), ahead.ID)
+			require.NoError(t, err)
+			assert.WithinDuration(t, shown.Now().Add(half.ahead), j.LeaseExpiresAt, 2*time.Minute, "the lease of the clock that was ahead")
+			assert.Contains(t, log.String(), half.log)
+		})
+	}
+}
