@@ -89,7 +89,7 @@ func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 	tx, err := c.connection.BeginTx(ctx, o)
 	if err != nil {
 		code := codeOf(err)
-		c.left = !o.ReadOnly && (code == codeReadOnly || code == codeStalePlan) // what a standby says to READ WRITE
+		c.left = !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported) // what a standby says to READ WRITE
 		return nil, err
 	}
 	c.tx, c.ctx, c.writes = tx, ctx, !o.ReadOnly

@@ -87,8 +87,8 @@ func (s *Store) openings(o Options) openings {
 	for _, way := range costly {
 		fmt.Fprintf(&free, "SET LOCAL %s = on; ", way)
 	}
-	const each = `SET LOCAL plan_cache_mode = auto; ` // each statement is planned for its arguments
-	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; `
+	const each = `SET LOCAL plan_cache_mode = auto; `       // each statement is planned for its arguments
+	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; ` // not READ WRITE: who lets the user only read means us, too
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !o.Pooled
 	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
@@ -117,7 +117,7 @@ const mostTries = 10
 
 // tries is how often it is begun in all. Each connection may have stale plans, and is then used no more.
 func (s *Store) tries(err error) int {
-	if codeOf(err) == codeStalePlan {
+	if stalePlan(err) {
 		return mostTries + s.options.MaxConns
 	}
 	return mostTries
@@ -199,9 +199,9 @@ var errSilent = errors.New("the server is silent")
 
 // noted is the error, or errSilent if it came because the transaction was out of time. It notes if the server did not even
 // answer when it was asked to cancel, and if the connection is of no use any more: a statement was prepared for tables that are
-// others now, or the server was replaced.
+// others now, the server was replaced, or takes no writes, and another connection may lead to one that does.
 func (t *txn) noted(err error) error {
-	t.stale = codeOf(err) == codeStalePlan || errors.Is(err, errReplaced)
+	t.stale = stalePlan(err) || codeOf(err) == codeReadOnly || errors.Is(err, errReplaced)
 	var network *net.OpError
 	overdue := errors.Is(context.Cause(t.ctx), errSilent)
 	t.silent = overdue || errors.As(err, &network) && network.Timeout()

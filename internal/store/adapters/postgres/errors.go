@@ -19,7 +19,7 @@ import (
 const (
 	codeSerialization  = "40001"
 	codeDeadlock       = "40P01"
-	codeStalePlan      = "0A000"
+	codeNotSupported   = "0A000"
 	codeLockTimeout    = "55P03"
 	codeCancelled      = "57014"
 	codeWrongPassword  = "28P01"
@@ -66,8 +66,24 @@ func denied(err error) bool {
 	switch codeOf(err) {
 	case codeWrongPassword, codeWrongUser, codeNoRight:
 		return true
+	case codeReadOnly:
+		return madeReadOnly(err)
 	}
 	return false
+}
+
+// stalePlan says that the session has prepared the statement for tables that are others now. Whatever else the server does not
+// support has the same code.
+func stalePlan(err error) bool { return cameFrom(err, codeNotSupported, "RevalidateCachedQuery") }
+
+// madeReadOnly says that somebody lets the user, the database or the transaction only read. A standby has the same code, and says
+// in the opening already that it can give no number.
+func madeReadOnly(err error) bool { return cameFrom(err, codeReadOnly, "PreventCommandIfReadOnly") }
+
+// cameFrom looks for the function of the server that has raised the error, which has one name in all languages.
+func cameFrom(err error, code pq.ErrorCode, routine string) bool {
+	e, ok := errors.AsType[*pq.Error](err)
+	return ok && e.Code == code && e.Routine == routine
 }
 
 // committed says what an error in answer to COMMIT means. Where the server refused it, nothing was applied; where the
@@ -88,7 +104,7 @@ func committed(err error) error {
 // passing says that the same call may succeed at once: it was in the way of another.
 func passing(err error) bool {
 	code := codeOf(err)
-	return (code == codeSerialization || code == codeDeadlock || code == codeStalePlan) && errors.Is(err, store.ErrUnavailable)
+	return (code == codeSerialization || code == codeDeadlock || stalePlan(err)) && errors.Is(err, store.ErrUnavailable)
 }
 
 const sayPooled = "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)"
@@ -111,6 +127,9 @@ func advice(err error) string {
 	case codeNoTable:
 		return "the schema is gone: "
 	case codeReadOnly:
+		if madeReadOnly(err) {
+			return "transactions may only read here, see default_transaction_read_only of the user and of the database: "
+		}
 		return "the server is read-only, perhaps a standby: "
 	case codeFull:
 		return "the server's disk is full: "

@@ -309,6 +309,8 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 		return nil, err
 	}
 	const patience = `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
+	const onlyReads = `
+		SELECT set_config('transaction_read_only', current_setting('default_transaction_read_only'), TRUE)` // the driver begins READ WRITE
 	const lock = `
 		SELECT pg_advisory_xact_lock(hashtextextended('jq ' || $1, 0))`
 	const known = `
@@ -321,6 +323,9 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 		)`
 	err = func() error {
 		if _, err := tx.ExecContext(ctx, patience); err != nil { // a large table takes as long as it takes
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, onlyReads); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, lock, s.options.Schema); err != nil {

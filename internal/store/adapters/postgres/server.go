@@ -208,7 +208,7 @@ func (s *Store) askable(ctx context.Context) error {
 		SELECT `+whoItIs+`
 		FROM pg_control_system() AS control`)
 	switch codeOf(err) {
-	case codeNoRight, codeNoFunction, codeStalePlan: // the last means here that it is not offered
+	case codeNoRight, codeNoFunction, codeNotSupported: // the last means here that it is not offered
 		s.server.unasked = true
 		return nil
 	case codeNotNow, codeWrongState: // a standby, which may be promoted
