@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -208,17 +209,27 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 	return write(ctx, s, req.Check(), func(t *txn) (int64, error) { return t.fence(req) })
 }
 
-// fence raises the epoch, the sequence of ids, and tokens where leases are to end. Whoever reads the epoch to raise a token has
-// locked the table of jobs before, and keeps it until its transaction ends. So nobody goes on with an older epoch afterwards.
+// fence raises the epoch when nobody is at the jobs. Whoever reads the epoch to raise a token has locked their table before, and keeps
+// it until its transaction ends. So nobody goes on with an older epoch afterwards. No weaker lock keeps writers away and lets VACUUM and
+// CREATE INDEX CONCURRENTLY pass; one of the table of the epoch would wait for pg_dump.
 func (t *txn) fence(req store.FenceRequest) (int64, error) {
-	if _, err := t.exec(`LOCK TABLE {schema}.jobs IN EXCLUSIVE MODE`); err != nil {
+	switch _, err := t.exec(`LOCK TABLE {schema}.jobs IN EXCLUSIVE MODE`); {
+	case codeOf(err) == codeLockTimeout:
+		return 0, fmt.Errorf("VACUUM, CREATE INDEX or a transaction that lasts is at the table of jobs, fence when it has ended: %w", err)
+	case err != nil:
 		return 0, err
 	}
+	return t.raise(req)
+}
+
+// raise raises the epoch, the sequence of ids, and tokens where leases are to end.
+func (t *txn) raise(req store.FenceRequest) (int64, error) {
 	var epoch, lastID int64
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&epoch, &lastID) }, `
 		SELECT epoch, coalesce(pg_sequence_last_value(pg_get_serial_sequence($1, 'id')::regclass), 0)
 		FROM {schema}.fence
-		WHERE one`,
+		WHERE one
+		FOR UPDATE`, // a store that has noticed another server may be raising it
 		t.s.schema+`.jobs`)
 	if err != nil {
 		return 0, err

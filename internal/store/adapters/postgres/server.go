@@ -252,17 +252,18 @@ func (t *txn) introduce(who identity) error {
 	return err
 }
 
-// adopt raises the epoch, since the data came from elsewhere, and notes who the server is. Others that have noticed the same wait
-// until this transaction ends, before they give a token or an id.
+// adopt raises the epoch, since the data came from elsewhere, and notes who the server is. Nobody has given a token or an id here so
+// far: who was about to has noticed the same, and waits for the row until this transaction ends. So the table of jobs is not locked,
+// as Fence has to, and a VACUUM or CREATE INDEX CONCURRENTLY keeps no store from its work on a new server.
 func (t *txn) adopt(who identity) error {
-	if _, err := t.exec(`LOCK TABLE {schema}.jobs IN EXCLUSIVE MODE`); err != nil {
+	if _, err := t.exec(`SELECT FROM {schema}.fence WHERE one FOR UPDATE`); err != nil {
 		return err
 	}
 	_, noted, epoch, err := t.identities()
 	if err != nil || noted == who {
 		return err
 	}
-	epoch, err = t.fence(store.FenceRequest{Epoch: epoch + who.after(noted)})
+	epoch, err = t.raise(store.FenceRequest{Epoch: epoch + who.after(noted)})
 	if err != nil {
 		return err
 	}
