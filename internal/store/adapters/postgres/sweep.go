@@ -137,7 +137,8 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 }
 
 // The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind. The row of the leases is wanted by
-// all, and never noted as such again: who has the turn writes it already, and a statement can not write a row twice.
+// all, and never noted as such again: who has the turn writes it already, and a statement can not write a row twice. So it forgets
+// only queues that are none of its own; all stores name that row.
 const checkQuery = `
 	WITH wanted AS MATERIALIZED (
 		SELECT unnest($1::text[]) AS queue
@@ -165,6 +166,15 @@ const checkQuery = `
 		WHERE queue = '' AND (turn_at IS NULL OR abs(extract(epoch FROM clock_timestamp() - turn_at)) > $3::float8)
 			AND EXISTS (SELECT 1 FROM stale)
 		RETURNING queue
+	),
+	forgotten AS (
+		DELETE FROM {schema}.sweeps
+		WHERE queue IN (
+			SELECT queue
+			FROM {schema}.sweeps
+			WHERE queue <> ALL ($1::text[]) AND abs(extract(epoch FROM clock_timestamp() - wanted_at)) > $4::float8
+				AND EXISTS (SELECT 1 FROM turn)
+			FOR UPDATE SKIP LOCKED)
 	)
 	SELECT TRUE, stale.queue, stale.place, '', '', 0, NULL::timestamptz, 0::bigint
 	FROM turn CROSS JOIN stale
