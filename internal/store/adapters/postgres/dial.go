@@ -41,7 +41,9 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := newSession(conn, l)
+	inner := &confirmed{connection: conn.(connection)} // for migrations, which begin and commit by the driver
+	inner.warned.listen(conn)
+	own := newSession(inner, l)
 	own.warned.listen(conn)
 	return own, nil
 }

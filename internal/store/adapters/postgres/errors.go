@@ -166,6 +166,8 @@ func adviceOnConnection(err error) string {
 func openError(schema string, err error) error {
 	means := store.ErrUnavailable
 	switch {
+	case errors.Is(err, errUnconfirmed): // a step to the newest schema; to open again is safe
+		means, err = store.ErrInDoubt, errUnconfirmed
 	case denied(err):
 		means = store.ErrDenied
 	case lasts(err):

@@ -308,7 +308,8 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	const patience = `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
+	const patience = `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+		SET LOCAL client_min_messages = warning`
 	const onlyReads = `
 		SELECT set_config('transaction_read_only', current_setting('default_transaction_read_only'), TRUE)` // the driver begins READ WRITE
 	const lock = `

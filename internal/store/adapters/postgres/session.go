@@ -72,9 +72,9 @@ type statement interface {
 	driver.StmtQueryContext
 }
 
-func newSession(conn driver.Conn, l *line) *session {
+func newSession(conn connection, l *line) *session {
 	return &session{
-		connection: conn.(connection), line: l,
+		connection: conn, line: l,
 		seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{},
 	}
 }
