@@ -190,7 +190,7 @@ func (s *Server) complain(op string, err error) {
 	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.noticeClosed(err):
 	case errors.Is(err, store.ErrDenied):
 		if s.contact.denied(op, err) {
-			s.log.Warn("jq: the store does not permit a call, which is left to others", "op", op, "error", err)
+			s.log.Warn("jq: the store does not permit a call", "op", op, "error", err)
 		}
 	case !away(err):
 		s.log.Error("jq: the store refuses a call", "op", op, "error", err)
