@@ -40,6 +40,8 @@ const (
 	classValue         = "22" // of a setting
 	classDatabase      = "3D" // there is none of that name
 	className          = "42" // of a setting, or in SQL
+	classRollback      = "40"
+	classResources     = "53"
 	classIntervention  = "57"
 	classSystem        = "58"
 	classInternalError = "XX"

@@ -202,20 +202,22 @@ func (t *txn) learn() {
 // errAdopted is the end of a transaction that has raised the epoch. The call goes on in another one.
 var errAdopted = errors.New("the epoch was raised, since the database is another one now: try again")
 
-// askable finds out whether servers of this kind say who they are. Some that are offered as a service do not.
+// askable finds out whether servers of this kind say who they are. Some that are offered as a service do not, and have a code of their
+// own for that perhaps. Only what may pass keeps the store from being opened.
 func (s *Store) askable(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `
 		SELECT `+whoItIs+`
 		FROM pg_control_system() AS control`)
-	switch codeOf(err) {
-	case codeNoRight, codeNoFunction, codeNotSupported: // the last means here that it is not offered
-		s.server.unasked = true
+	switch code := codeOf(err); {
+	case err == nil, code == codeNotNow, code == codeWrongState: // the last two are of a standby, which may be promoted
 		return nil
-	case codeNotNow, codeWrongState: // a standby, which may be promoted
-		return nil
-	default:
+	case code == "", slices.Contains([]string{classConnection, classRollback, classResources, classIntervention, classSystem}, code[:2]):
 		return err
 	}
+	s.server.unasked = true
+	s.options.Logger.WarnContext(ctx, "jq: the server does not say who it is, so that the store does not notice a failover or a restore: run jobq fence after each",
+		"schema", s.options.Schema, "error", err)
+	return nil
 }
 
 const whoItIs = `control.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint`
