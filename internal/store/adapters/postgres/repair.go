@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // repaired is how many jobs a statement looks at.
@@ -19,27 +20,16 @@ const waits = `(state = 'ready' OR state = 'failed' AND retry_at IS NOT NULL)`
 
 // Repair is part of store.Repairer. What is moved is due no earlier than now, so that every mark stays exact.
 func (s *Store) Repair(ctx context.Context) (moved int, err error) {
-	for after, more := int64(0), true; more; {
-		n, err := call(ctx, s, nil, s.with.bulk, func(t *txn) (n int, err error) {
-			n, after, more, err = t.repair(after)
-			return n, err
-		})
-		if err != nil {
-			return moved, err
-		}
-		moved += n
-	}
-	return moved, nil
+	return sqlkit.Repair(func(after int64) (sqlkit.Repaired, error) {
+		return call(ctx, s, nil, s.with.bulk, func(t *txn) (sqlkit.Repaired, error) { return t.repair(after) })
+	})
 }
 
-func (t *txn) repair(after int64) (moved int, last int64, more bool, err error) {
-	last = after
+func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 	err = t.each(func(rows *sql.Rows) error {
 		var id sql.NullInt64
-		err := rows.Scan(&id, &moved)
-		if id.Valid {
-			last, more = id.Int64, true
-		}
+		err := rows.Scan(&id, &part.Moved)
+		part.Last, part.More = id.Int64, id.Valid
 		return err
 	}, `
 		WITH part AS MATERIALIZED (
@@ -72,7 +62,7 @@ func (t *txn) repair(after int64) (moved int, last int64, more bool, err error) 
 		)
 		SELECT (SELECT max(id) FROM part), (SELECT count(*) FROM moved)`,
 		after, repaired, t.now.Add(store.MaxSetBack), t.now)
-	return moved, last, more, err
+	return part, err
 }
 
 // lookAtClock looks for what Repair would move.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // repaired is how many jobs a statement looks at.
@@ -19,42 +20,33 @@ const waits = `(state = 'ready' OR state = 'failed' AND retry_at IS NOT NULL)`
 
 // Repair is part of store.Repairer.
 func (s *Store) Repair(ctx context.Context) (moved int, err error) {
-	for after, more := int64(0), true; more; {
-		n, err := write(ctx, s, nil, load{items: store.MaxItems}, func(t *txn) (n int, err error) {
-			n, after, more, err = t.repair(after)
-			return n, err
-		})
-		if err != nil {
-			return moved, err
-		}
-		moved += n
-	}
-	return moved, nil
+	return sqlkit.Repair(func(after int64) (sqlkit.Repaired, error) {
+		return write(ctx, s, nil, load{items: store.MaxItems}, func(t *txn) (sqlkit.Repaired, error) { return t.repair(after) })
+	})
 }
 
-func (t *txn) repair(after int64) (moved int, last int64, more bool, err error) {
-	last = after
+func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 	err = t.each(func(rows *sql.Rows) error {
 		var id sql.NullInt64
 		err := rows.Scan(&id)
-		last, more = max(last, id.Int64), id.Valid
+		part.Last, part.More = id.Int64, id.Valid
 		return err
 	}, `
 		SELECT max(id)
 		FROM (SELECT id FROM jobs WHERE id > ? ORDER BY id LIMIT ?)`,
 		after, repaired)
-	if err != nil || !more {
-		return 0, last, more, err
+	if err != nil || !part.More {
+		return part, err
 	}
-	moved, err = t.exec(`
+	part.Moved, err = t.exec(`
 		UPDATE jobs
 		SET run_at = iif(state = 'ready', run_at - (`+writtenAt+` - ?4), run_at),
 			retry_at = retry_at - (`+writtenAt+` - ?4),
 			enqueued_at = min(enqueued_at, ?4),
 			ended_at = min(ended_at, ?4)
 		WHERE id > ?1 AND id <= ?2 AND `+waits+` AND`+writtenAt+` > ?3`,
-		after, last, t.now.Add(store.MaxSetBack).UnixMicro(), t.now.UnixMicro())
-	return moved, last, more, err
+		after, part.Last, t.now.Add(store.MaxSetBack).UnixMicro(), t.now.UnixMicro())
+	return part, err
 }
 
 // lookAtClock looks for what Repair would move.
