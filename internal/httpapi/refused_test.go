@@ -181,7 +181,7 @@ func TestBadInput(t *testing.T) {
 		{"QueueTwice", "POST", "/v1/claim", `{"worker":"w","queues":["a","b","a"]}`, 400, "queues", "must have each queue once"},
 		{"TooManyQueues", "POST", "/v1/claim", `{"worker":"w","queues":["a"` + strings.Repeat(`,"a"`, 100) + `]}`, 400, "queues", "must be at most 100"},
 		{"LongQueue", "POST", "/v1/wakeups", `{"queues":["` + strings.Repeat("q", 256) + `"]}`, 400, "queues", "must have at most 255 bytes"},
-		{"TooManyWakeups", "POST", "/v1/wakeups", `{"queues":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, 400, "queues", "must be at most 1000"},
+		{"TooManyWakeups", "POST", "/v1/wakeups", `{"queues":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, 400, "queues", "must be at most 1000 a call"},
 		{"RecoverNothing", "POST", "/v1/recover", `{"limit":0}`, 400, "limit", "must be 1 to 1000"},
 
 		{"IDNoNumber", "GET", "/v1/jobs/seven", ``, 400, "id", "must be a number"},

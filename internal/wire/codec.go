@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -38,13 +39,15 @@ func Decode(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return refuse("body", "must be valid UTF-8") // the decoder would mend it in silence
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	malformed := check(body, shapeOf(reflect.TypeOf(into).Elem()))
+	if malformed != nil && !errors.Is(malformed, errMalformed) {
+		return malformed
+	}
+	if err := json.Unmarshal(body, into); err != nil {
 		return explain(err, len(body))
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return refuse("body", "must be one JSON value, with nothing behind it")
+	if malformed != nil {
+		return refuse("body", "must be JSON")
 	}
 	return nil
 }
@@ -54,19 +57,14 @@ func explain(err error, size int) error {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
 	switch {
-	case errors.Is(err, io.EOF) && size == 0:
+	case size == 0:
 		return refuse("body", "must be a JSON object, and is empty")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input": // it has no code of its own
 		return refuse("body", "must be JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return refuse("body", fmt.Sprintf("must be JSON: %v (byte %d)", syntax, syntax.Offset))
 	case errors.As(err, &mismatch):
 		return refuse(field(mismatch), "must be "+wanted(mismatch))
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // it has no type of its own
-		if name = strings.Trim(name, `"`); name != "" {
-			return refuse(name, "is not known here")
-		}
 	}
 	return refuse("body", fmt.Sprintf("must be JSON: %v", err))
 }

@@ -90,7 +90,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var taken store.EnqueueRequest
-		var again wire.Enqueue
+		again := wire.Enqueue{Jobs: []wire.NewJob{}}
 		for _, n := range first.Jobs {
 			job := n.Store(wire.Defaults{})
 			taken.Jobs, again.Jobs = append(taken.Jobs, job), append(again.Jobs, wire.NewJobOf(job))

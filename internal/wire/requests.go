@@ -233,14 +233,14 @@ type Fence struct {
 
 // A Filter chooses jobs.
 type Filter struct {
-	IDs         []ID          `json:"ids,omitempty"`
+	IDs         []ID          `json:"ids,omitempty" list:"some"`
 	After       ID            `json:"after,omitzero"`
 	Queue       string        `json:"queue,omitempty"`
 	Kind        string        `json:"kind,omitempty"`
 	Tag         string        `json:"tag,omitempty"`
 	Worker      string        `json:"worker,omitempty"`
 	UniqueKey   string        `json:"unique_key,omitempty"`
-	States      []store.State `json:"states,omitempty"`
+	States      []store.State `json:"states,omitempty" list:"some"`
 	FinishedFor Duration      `json:"finished_for,omitzero"`
 }
 
