@@ -26,7 +26,8 @@ import (
 type Metrics struct {
 	jq.Unobserved
 
-	store *reading
+	store  *reading
+	labels *labels
 
 	enqueued     *prometheus.CounterVec
 	enqueuedInTx *prometheus.CounterVec
@@ -57,6 +58,9 @@ type Options struct {
 	// WaitBuckets and RunBuckets are the bounds of the histograms, in seconds.
 	WaitBuckets []float64
 	RunBuckets  []float64
+	// MaxLabels is how many queues, and how many pairs of a queue and a kind, have metrics of their own: the first that come. Those
+	// beyond share the label "(other)". Default: 1,000.
+	MaxLabels int
 }
 
 // The defaults of the bounds, in seconds: from a millisecond to an hour, and from a millisecond to a quarter of one.
@@ -83,6 +87,9 @@ func New(s jq.Store, options *Options) *Metrics {
 	if o.RunBuckets == nil {
 		o.RunBuckets = DefaultRunBuckets
 	}
+	if o.MaxLabels <= 0 {
+		o.MaxLabels = 1000
+	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -91,6 +98,7 @@ func New(s jq.Store, options *Options) *Metrics {
 	}
 	return &Metrics{
 		store:        &reading{store: s, timeout: o.Timeout, maxAge: o.MaxAge},
+		labels:       newLabels(o.MaxLabels),
 		enqueued:     counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates and those in callers' transactions apart.", "queue", "kind"),
 		enqueuedInTx: counter("jq_jobs_enqueued_in_tx_total", "Jobs that were enqueued in callers' transactions, of which some may have been rolled back.", "queue", "kind"),
 		claimed:      counter("jq_jobs_claimed_total", "Jobs that were claimed.", "queue"),
@@ -121,7 +129,7 @@ func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 			switch j := req.Jobs[i]; {
 			case a.Duplicate:
 			case jq.InTx(ctx):
-				m.enqueuedInTx.WithLabelValues(j.Queue, j.Kind).Inc()
+				m.enqueuedInTx.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Inc()
 			default:
 				m.Added(j.Queue, j.Kind)
 			}
@@ -131,17 +139,19 @@ func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 }
 
 // Added counts a job that was added without the middleware: over HTTP.
-func (m *Metrics) Added(queue, kind string) { m.enqueued.WithLabelValues(queue, kind).Inc() }
+func (m *Metrics) Added(queue, kind string) {
+	m.enqueued.WithLabelValues(m.labels.pair(queue, kind)).Inc()
+}
 
 // Claimed counts claimed jobs.
 func (m *Metrics) Claimed(queue string, jobs int) {
-	m.claimed.WithLabelValues(queue).Add(float64(jobs))
+	m.claimed.WithLabelValues(m.labels.queue(queue)).Add(float64(jobs))
 }
 
 // Started measures how long the job has waited.
 func (m *Metrics) Started(j jq.Job, waited time.Duration) {
 	if waited >= 0 {
-		m.wait.WithLabelValues(j.Queue, j.Kind).Observe(waited.Seconds())
+		m.wait.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Observe(waited.Seconds())
 	}
 }
 
@@ -152,11 +162,12 @@ func (m *Metrics) Ended(j jq.Job, ending jq.Ending, phase jq.State, ran time.Dur
 		outcome = string(phase)
 	}
 	m.Finished(j.Queue, j.Kind, outcome)
-	m.run.WithLabelValues(j.Queue, j.Kind).Observe(ran.Seconds())
+	m.run.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Observe(ran.Seconds())
 }
 
 // Finished counts a run that has ended elsewhere, in a worker that has told so over HTTP: how long it took is not known.
 func (m *Metrics) Finished(queue, kind, outcome string) {
+	queue, kind = m.labels.pair(queue, kind)
 	m.finished.WithLabelValues(queue, kind, outcome).Inc()
 }
 
@@ -210,15 +221,36 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, 1)
+	m.collectQueues(ch, counts)
+}
+
+// collectQueues shows each queue, and those beyond the limit of labels as one: their jobs in all, and the oldest of them.
+func (m *Metrics) collectQueues(ch chan<- prometheus.Metric, counts jq.Counts) {
+	type sum struct {
+		jobs [len(counted)]int64
+		due  time.Time
+	}
+	shown := map[string]sum{}
 	for _, q := range counts.Queues {
-		for _, state := range counted {
-			ch <- prometheus.MustNewConstMetric(jobs, prometheus.GaugeValue, float64(q.Jobs[state]), q.Queue, string(state))
+		label := m.labels.queue(q.Queue)
+		all := shown[label]
+		for i, state := range counted {
+			all.jobs[i] += q.Jobs[state]
+		}
+		if all.due.IsZero() || !q.OldestDue.IsZero() && q.OldestDue.Before(all.due) {
+			all.due = q.OldestDue
+		}
+		shown[label] = all
+	}
+	for label, all := range shown {
+		for i, state := range counted {
+			ch <- prometheus.MustNewConstMetric(jobs, prometheus.GaugeValue, float64(all.jobs[i]), label, string(state))
 		}
 		age := 0.0
-		if !q.OldestDue.IsZero() {
-			age = counts.Now.Sub(q.OldestDue).Seconds()
+		if !all.due.IsZero() {
+			age = counts.Now.Sub(all.due).Seconds()
 		}
-		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age, q.Queue)
+		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age, label)
 	}
 }
 
@@ -243,7 +275,7 @@ func (m *Metrics) collectSlots(ch chan<- prometheus.Metric) {
 
 // counted are the states that are shown. What has succeeded or was cancelled is left out: there is much of it, it only waits for
 // its deletion, and to count it costs the more the longer it is kept.
-var counted = []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}
+var counted = [...]jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}
 
 // A reading is what the store has said of itself, for a while.
 type reading struct {
@@ -262,7 +294,7 @@ func (r *reading) read(ctx context.Context) (jq.Counts, error) {
 	if r.at.IsZero() || time.Since(r.at) >= r.maxAge {
 		ctx, cancel := context.WithTimeout(ctx, r.timeout)
 		defer cancel()
-		r.counts, r.err = r.store.Count(ctx, jq.Filter{States: counted})
+		r.counts, r.err = r.store.Count(ctx, jq.Filter{States: counted[:]})
 		r.at = time.Now()
 	}
 	return r.counts, r.err

@@ -224,3 +224,33 @@ func TestAnswersForOtherJobsAreNotCounted(t *testing.T) {
 	assert.Equal(t, "jq_jobs_enqueued_total{kind=welcome,queue=default} 1\n", scraped(t, m, "jq_jobs_enqueued_total"))
 	require.NoError(t, store.Close())
 }
+
+// Whoever may enqueue invents names at will: 100,000 kinds made a page of 29 MB.
+func TestLabelsHaveABound(t *testing.T) {
+	store := jq.NewMemory(nil)
+	m := jqprom.New(store, &jqprom.Options{MaxLabels: 2})
+	client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{m.Enqueue}})
+	for _, queue := range []string{"a", "b", "c", "d", "a", "c"} {
+		_, err := client.Enqueue(t.Context(), welcome{}, &jq.EnqueueOptions{Queue: queue})
+		require.NoError(t, err)
+		m.Claimed(queue, 1)
+		m.Finished(queue, "welcome", "succeeded")
+		m.Started(jq.Job{Queue: queue, Kind: "welcome"}, time.Second)
+		m.Ended(jq.Job{Queue: queue, Kind: "welcome"}, "succeeded", jq.Succeeded, time.Second)
+	}
+	assert.Equal(t, `jq_jobs_enqueued_total{kind=(other),queue=(other)} 3
+jq_jobs_enqueued_total{kind=welcome,queue=a} 2
+jq_jobs_enqueued_total{kind=welcome,queue=b} 1
+`, scraped(t, m, "jq_jobs_enqueued_total"))
+	assert.Equal(t, "jq_jobs_claimed_total{queue=(other)} 3\njq_jobs_claimed_total{queue=a} 2\njq_jobs_claimed_total{queue=b} 1\n",
+		scraped(t, m, "jq_jobs_claimed_total"))
+	assert.Equal(t, "jq_job_run_seconds{kind=(other),queue=(other)} 3\njq_job_run_seconds{kind=welcome,queue=a} 2\njq_job_run_seconds{kind=welcome,queue=b} 1\n",
+		scraped(t, m, "jq_job_run_seconds"))
+	assert.Equal(t, 3, strings.Count(scraped(t, m, "jq_job_wait_seconds"), "\n"))
+	assert.Equal(t, 3, strings.Count(scraped(t, m, "jq_jobs_finished_total"), "\n"))
+	gauges := scraped(t, m, "jq_jobs")
+	assert.Contains(t, gauges, "jq_jobs{queue=(other),state=ready} 3\n")
+	assert.Contains(t, gauges, "jq_jobs{queue=a,state=ready} 2\n")
+	assert.NotContains(t, gauges, "queue=c")
+	assert.Equal(t, 3, strings.Count(scraped(t, m, "jq_queue_oldest_ready_seconds"), "\n"))
+}
