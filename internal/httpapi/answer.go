@@ -14,15 +14,20 @@ import (
 )
 
 // answer writes what was asked for. An error means that it did not reach the client, and nothing can be said any more.
-func (a *API) answer(w http.ResponseWriter, status int, body any) error {
+func (a *API) answer(w *exchange, status int, body any) error {
 	return a.write(w, status, wire.JSON, body)
 }
 
-func (a *API) write(w http.ResponseWriter, status int, kind string, body any) error {
+func (a *API) write(w *exchange, status int, kind string, body any) error {
 	text, err := wire.Marshal(body)
 	if err != nil {
 		return err
 	}
+	return a.send(w, status, kind, text)
+}
+
+// send writes what was encoded.
+func (a *API) send(w *exchange, status int, kind string, text []byte) error {
 	text = append(text, '\n')
 	a.allow(w)
 	w.Header().Set("Content-Type", kind)
@@ -35,16 +40,16 @@ func (a *API) write(w http.ResponseWriter, status int, kind string, body any) er
 }
 
 // allow gives the client time to read what is written next.
-func (a *API) allow(w http.ResponseWriter) {
+func (a *API) allow(w *exchange) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.options.WriteTimeout)) // where there is a connection
 }
 
 // unhurried takes that limit away where nothing is written for a while: HTTP/2 ends a stream by it, waiting or not.
-func (a *API) unhurried(w http.ResponseWriter) {
+func (a *API) unhurried(w *exchange) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
-func done(w http.ResponseWriter) error {
+func done(w *exchange) error {
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -65,8 +70,12 @@ var (
 	noRole       = problem("forbidden", "the token does not have the role for this", http.StatusForbidden, "")
 	noOrigin     = problem("cross_origin", "the page of another site may not do this", http.StatusForbidden, "")
 	noRoom       = problem("too_many_waiting", "too many clients are waiting", http.StatusTooManyRequests, "come back later, or raise the server's limit")
+	tooMuch      = problem("too_much_at_once", "the calls of this token take up too much memory", http.StatusTooManyRequests, comeBack)
+	busy         = problem("busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, comeBack)
 	noMetrics    = problem("no_metrics", "this server has no metrics", http.StatusNotFound, "")
 )
+
+const comeBack = "come back later, with less at a time"
 
 const urn = "urn:jq:"
 
@@ -75,7 +84,7 @@ func problem(name, title string, status int, detail string) wire.Fail {
 }
 
 // fail answers with a problem document.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (a *API) fail(w *exchange, r *http.Request, err error) {
 	if late, ok := errors.AsType[*unsent](err); ok {
 		a.log.Debug("jq: a client did not wait for its answer", "path", r.Pattern, "error", late.err)
 		return
@@ -134,7 +143,7 @@ func named(err error, field, here string) error {
 }
 
 // rescue answers for a handler that has panicked. Of the call it is not known what was applied.
-func (a *API) rescue(w http.ResponseWriter, r *http.Request) {
+func (a *API) rescue(w *exchange, r *http.Request) {
 	switch v := recover(); v {
 	case nil:
 	case http.ErrAbortHandler:

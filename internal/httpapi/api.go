@@ -35,8 +35,8 @@ type API struct {
 	ring    *ring
 	counter Counter
 	held    *holdings
-	polls   room // of claims that wait
-	streams room
+	all     *share   // of whoever calls
+	own     []*share // of the tokens, in their order
 
 	life    context.Context // of all that lasts longer than a call
 	end     context.CancelFunc
@@ -70,9 +70,17 @@ type Options struct {
 	// negative one leaves retries what fresh jobs do not take.
 	RetryShare float64
 
-	// MaxWaiting is how many claims can wait for jobs at once: by default 1,000. MaxStreams is the same for streams of events.
+	// MaxWaiting is how many claims can wait for jobs at once: by default 1,000. MaxStreams is the same for streams of events. A token
+	// may have half of them, and of what follows, so that it leaves something to others.
 	MaxWaiting int
 	MaxStreams int
+
+	// MaxBytes is how much memory requests and answers may take up at once, about: by default 128 MiB. Whoever asks for more is told to
+	// come back later.
+	MaxBytes int64
+
+	// MaxReads is how many listings, counts and the like are read from the store at once: by default 4. Others wait for them.
+	MaxReads int
 
 	// CallTimeout ends a call of the store: by default after 30 seconds. WriteTimeout ends an answer that its client does not
 	// read: by default after 30 seconds.
@@ -98,7 +106,10 @@ func New(s jq.Store, options *Options) (*API, error) {
 		origins:  http.NewCrossOriginProtection(), page: sync.OnceValues(renderDocs),
 		lanes: lanes{part: max(0, o.RetryShare)}, turns: turns{seed: maphash.MakeSeed()}, ring: newRing(o.KeepEvents),
 		counter: o.Counter, held: newHoldings(maxHeld),
-		polls: newRoom(o.MaxWaiting), streams: newRoom(o.MaxStreams),
+		all: newShare(o, 1),
+	}
+	for range o.Tokens.Len() {
+		a.own = append(a.own, newShare(o, 2))
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.mux = a.routes()
@@ -126,6 +137,8 @@ func (o *Options) filled() (Options, error) {
 	fill(&full.RetryShare, 0.2)
 	fill(&full.MaxWaiting, 1000)
 	fill(&full.MaxStreams, 1000)
+	fill(&full.MaxBytes, 128<<20)
+	fill(&full.MaxReads, 4)
 	fill(&full.CallTimeout, 30*time.Second)
 	fill(&full.WriteTimeout, 30*time.Second)
 	fill(&full.PollPause, time.Second)
@@ -133,8 +146,8 @@ func (o *Options) filled() (Options, error) {
 	switch {
 	case full.RetryShare > 1 || math.IsNaN(full.RetryShare):
 		return full, fmt.Errorf("jq: a retry share of %v: want at most 1", full.RetryShare)
-	case min(full.MaxWaiting, full.MaxStreams, full.KeepEvents) < 0:
-		return full, errors.New("jq: a negative number of waiting claims, of streams or of events: want more than nothing")
+	case min(full.MaxWaiting, full.MaxStreams, full.MaxReads, full.KeepEvents) < 0 || full.MaxBytes < 0:
+		return full, errors.New("jq: a negative number of waiting claims, of streams, of readings, of bytes or of events: want more than nothing")
 	case min(full.CallTimeout, full.WriteTimeout, full.PollPause) < time.Millisecond:
 		return full, errors.New("jq: a time-out or a pause below a millisecond: want more")
 	}
@@ -186,6 +199,16 @@ func (r room) enter() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// wait enters as soon as there is a place, in the order of those who wait.
+func (r room) wait(ctx context.Context) error {
+	select {
+	case r <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
 }
 

@@ -19,7 +19,7 @@ func (a *API) bulk(ctx context.Context, req wire.Bulk) (wire.Results, error) {
 
 // one is an action on the job that the path names.
 func one(action wire.Action) handler {
-	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+	return func(a *API, w *exchange, r *http.Request) error {
 		if err := nothing(w, r); err != nil {
 			return err
 		}

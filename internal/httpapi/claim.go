@@ -24,7 +24,7 @@ const (
 )
 
 // claim takes jobs for the client, and waits for the first one if it asks for that. Jobs of a client who is gone are given back.
-func (a *API) claim(w http.ResponseWriter, r *http.Request) error {
+func (a *API) claim(w *exchange, r *http.Request) error {
 	req, err := decode[wire.Claim](w, r)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (a *API) claim(w http.ResponseWriter, r *http.Request) error {
 	if asked.wait > 0 {
 		a.unhurried(w)
 	}
-	jobs, err := a.await(r.Context(), asked)
+	jobs, err := a.await(w, r, asked)
 	if err != nil {
 		return err
 	}
@@ -49,10 +49,18 @@ func (a *API) claim(w http.ResponseWriter, r *http.Request) error {
 }
 
 // deliver answers with the jobs, or gives them back.
-func (a *API) deliver(w http.ResponseWriter, r *http.Request, jobs []wire.Job) error {
-	err := r.Context().Err() // a client that vanishes is noticed here: its connection takes what is written
+func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
+	text, err := wire.Marshal(wire.Jobs{Jobs: jobs})
 	if err == nil {
-		err = a.answer(w, http.StatusOK, wire.Jobs{Jobs: jobs})
+		err = w.take(int64(len(text)) * asAnswer)
+	}
+	if err != nil {
+		a.giveBack(r, jobs)
+		return err
+	}
+	err = r.Context().Err() // a client that vanishes is noticed here: its connection takes what is written
+	if err == nil {
+		err = a.send(w, http.StatusOK, wire.JSON, text)
 		if err == nil && len(jobs) > 0 {
 			if flushed := http.NewResponseController(w).Flush(); flushed != nil {
 				err = &unsent{flushed}
@@ -122,7 +130,7 @@ func (a *API) asked(req wire.Claim) (claim, error) {
 }
 
 // await takes jobs as soon as there are any, within the time that the client is ready to wait.
-func (a *API) await(ctx context.Context, c claim) ([]wire.Job, error) {
+func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
 	if c.wait == 0 {
 		return a.take(c)
 	}
@@ -134,11 +142,12 @@ func (a *API) await(ctx context.Context, c claim) ([]wire.Job, error) {
 	}
 	late := a.clock.Timer(c.wait) // before it counts as one that waits
 	defer late.Stop()
-	if !a.polls.enter() {
+	leave, ok := w.enter(func(s *share) room { return s.polls })
+	if !ok {
 		return nil, noRoom
 	}
-	defer a.polls.leave()
-	return a.sleep(ctx, c, me, late)
+	defer leave()
+	return a.sleep(r.Context(), c, me, late)
 }
 
 func (a *API) sleep(ctx context.Context, c claim, me *waiter, late *clock.Timer) ([]wire.Job, error) {

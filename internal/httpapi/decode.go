@@ -17,7 +17,7 @@ import (
 
 // body makes a handler of what takes a body and gives an answer.
 func body[Request, Answer any](do func(a *API, ctx context.Context, req Request) (Answer, error)) handler {
-	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+	return func(a *API, w *exchange, r *http.Request) error {
 		req, err := decode[Request](w, r)
 		if err != nil {
 			return err
@@ -32,8 +32,19 @@ func body[Request, Answer any](do func(a *API, ctx context.Context, req Request)
 	}
 }
 
+// reading makes a handler of what takes a body and reads from the store.
+func reading[Request, Answer any](do func(a *API, ctx context.Context, req Request) (Answer, error)) handler {
+	return func(a *API, w *exchange, r *http.Request) error {
+		req, err := decode[Request](w, r)
+		if err != nil {
+			return err
+		}
+		return a.show(w, r, func(ctx context.Context) (any, error) { return do(a, ctx, req) })
+	}
+}
+
 // decode reads the body of a request that must have one.
-func decode[Request any](w http.ResponseWriter, r *http.Request) (req Request, err error) {
+func decode[Request any](w *exchange, r *http.Request) (req Request, err error) {
 	if !isJSON(r) {
 		return req, noJSON
 	}
@@ -45,7 +56,7 @@ func decode[Request any](w http.ResponseWriter, r *http.Request) (req Request, e
 }
 
 // decodeAny reads the body of a request that may have one. An empty one is none, whether or not its length was told.
-func decodeAny[Request any](w http.ResponseWriter, r *http.Request) (req Request, err error) {
+func decodeAny[Request any](w *exchange, r *http.Request) (req Request, err error) {
 	text, err := readBody(w, r)
 	if err != nil || len(text) == 0 {
 		return req, err
@@ -64,7 +75,7 @@ func isJSON(r *http.Request) bool {
 
 // forName makes a handler of what is done for the name in the path. It takes no body and gives no answer.
 func forName[Ability any](field string, do func(of Ability, ctx context.Context, name string) error) handler {
-	return func(a *API, w http.ResponseWriter, r *http.Request) error {
+	return func(a *API, w *exchange, r *http.Request) error {
 		ability, err := able[Ability](a)
 		if err != nil {
 			return err
@@ -82,7 +93,7 @@ func forName[Ability any](field string, do func(of Ability, ctx context.Context,
 }
 
 // nothing reads the body of a request that needs none. An empty object is none.
-func nothing(w http.ResponseWriter, r *http.Request) error {
+func nothing(w *exchange, r *http.Request) error {
 	text, err := readBody(w, r)
 	if err != nil || len(text) == 0 {
 		return err
@@ -90,28 +101,54 @@ func nothing(w http.ResponseWriter, r *http.Request) error {
 	return wire.Decode(text, &struct{}{})
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody takes up more of the budget the more there is to read: what a client announces and does not send costs others nothing.
+func readBody(w *exchange, r *http.Request) ([]byte, error) {
 	if r.ContentLength > wire.MaxBody {
-		return nil, tooLarge
+		return nil, w.discard(r)
 	}
-	text, err := readAll(http.MaxBytesReader(w, r.Body, wire.MaxBody), r.ContentLength)
-	if err == nil {
-		return text, nil
+	body := http.MaxBytesReader(w, r.Body, wire.MaxBody)
+	var text []byte
+	for size := firstRead; ; size *= 2 {
+		if r.ContentLength >= 0 {
+			size = min(size, int(r.ContentLength)+1) // one more, to find the end
+		}
+		if err := w.take(int64(size-cap(text)) * asRequest); err != nil {
+			return nil, err
+		}
+		text = append(make([]byte, 0, size), text...)
+		err := fillUp(&text, body)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return text, nil
+		}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, w.discard(r)
+		}
+		return nil, refuse("body", "must arrive whole and in time")
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge
-	}
-	return nil, refuse("body", "must arrive whole and in time")
 }
 
-// readAll allocates once where the length is known and believable.
-func readAll(from io.Reader, length int64) ([]byte, error) {
-	if length < 0 || length > 64<<10 {
-		return io.ReadAll(from)
+// fillUp reads until there is no more room. Unlike io.ReadFull, it tells the end of a body from one that is broken off.
+func fillUp(text *[]byte, from io.Reader) error {
+	for len(*text) < cap(*text) {
+		n, err := from.Read((*text)[len(*text):cap(*text)])
+		*text = (*text)[:len(*text)+n]
+		if err != nil {
+			return err
+		}
 	}
-	text := make([]byte, length)
-	n, err := io.ReadFull(from, text)
-	return text[:n], err
+	return nil
+}
+
+// firstRead is what a body takes up at first: most have less.
+const firstRead = 16 << 10
+
+// discard reads what is too large without keeping it, up to a bound: a client that still writes hears no answer.
+func (x *exchange) discard(r *http.Request) error {
+	_, _ = io.CopyN(io.Discard, r.Body, 2*wire.MaxBody) // if the client is gone, so is its answer
+	return tooLarge
 }
 
 // number reads an id in a path or a limit in a query: one number, one text.

@@ -24,12 +24,12 @@ var docsText string
 //go:embed docs.css
 var docsStyle string
 
-func (a *API) openapi(w http.ResponseWriter, _ *http.Request) error {
+func (a *API) openapi(w *exchange, _ *http.Request) error {
 	return a.file(w, wire.JSON, openapiText)
 }
 
 // docs shows the document as a page. Whatever a browser could load or run is forbidden, but its own style.
-func (a *API) docs(w http.ResponseWriter, _ *http.Request) error {
+func (a *API) docs(w *exchange, _ *http.Request) error {
 	page, err := a.page()
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (a *API) docs(w http.ResponseWriter, _ *http.Request) error {
 	return a.file(w, "text/html; charset=utf-8", page)
 }
 
-func (a *API) file(w http.ResponseWriter, kind string, text []byte) error {
+func (a *API) file(w *exchange, kind string, text []byte) error {
 	a.allow(w)
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
@@ -52,7 +52,7 @@ func (a *API) file(w http.ResponseWriter, kind string, text []byte) error {
 }
 
 // home sends people to the page. The place is relative, so that it is right below any path of a proxy.
-func (a *API) home(w http.ResponseWriter, _ *http.Request) error {
+func (a *API) home(w *exchange, _ *http.Request) error {
 	w.Header().Set("Location", "docs")
 	w.WriteHeader(http.StatusFound)
 	return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-func (a *API) enqueue(w http.ResponseWriter, r *http.Request) error {
+func (a *API) enqueue(w *exchange, r *http.Request) error {
 	req, err := decode[wire.Enqueue](w, r)
 	if err != nil {
 		return err

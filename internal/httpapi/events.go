@@ -63,7 +63,7 @@ func (a *API) publishOutcomes(outcomes []store.Outcome, event func(int, store.Ou
 
 // events streams what is published. Who comes back with the id of the last event goes on behind it; who has been away for too
 // long, or reads too slowly, is told to reset: to read the jobs anew.
-func (a *API) events(w http.ResponseWriter, r *http.Request) error {
+func (a *API) events(w *exchange, r *http.Request) error {
 	s, err := a.stream(w, r)
 	if err != nil {
 		return err

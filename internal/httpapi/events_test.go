@@ -212,7 +212,7 @@ func (f flushed) Flush() { f.then() }
 // gets on with it.
 func TestSilenceBeginsBeforeAReaderCanCountIt(t *testing.T) {
 	w := newWorld(t, Options{})
-	s, err := w.api.stream(flushed{httptest.NewRecorder(), func() { w.clock.Add(signOfLife) }}, httptest.NewRequest("GET", "/v1/events", nil))
+	s, err := w.api.stream(&exchange{ResponseWriter: flushed{httptest.NewRecorder(), func() { w.clock.Add(signOfLife) }}, all: w.api.all, own: w.api.all}, httptest.NewRequest("GET", "/v1/events", nil))
 	require.NoError(t, err)
 	defer s.close()
 	assert.True(t, s.send())
@@ -238,7 +238,7 @@ func TestStreamsShowThatTheyAreAlive(t *testing.T) {
 		defer func() { assert.Empty(t, f.next(), "the stream ends") }()
 	}
 	require.NoError(t, w.api.Close())
-	w.eventually("streams end", func() bool { return len(w.api.streams) == 0 })
+	w.eventually("streams end", func() bool { return len(w.api.all.streams) == 0 })
 }
 
 // TestWakeups: a stream of wake-ups has those of the store, for the queues that were asked for.

@@ -69,7 +69,7 @@ func FuzzTokens(f *testing.F) {
 		for _, k := range tokens.known {
 			require.Contains(t, roles, k.role)
 		}
-		_, ok := tokens.role("")
+		_, ok := tokens.bearer("")
 		require.False(t, ok)
 	})
 }
@@ -91,7 +91,7 @@ func FuzzCalls(f *testing.F) {
 	s := memory.New(memory.Options{})
 	api, err := New(s, &Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: clock.NewMock(), MaxWaiting: 1})
 	require.NoError(f, err)
-	require.True(f, api.polls.enter()) // so that no claim waits
+	require.True(f, api.all.polls.enter()) // so that no claim waits
 	f.Cleanup(func() { require.NoError(f, api.Close()) })
 	f.Fuzz(func(t *testing.T, which uint8, body string) {
 		one := calls[int(which)%len(calls)]

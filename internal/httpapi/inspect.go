@@ -9,18 +9,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-func (a *API) jobs(w http.ResponseWriter, r *http.Request) error {
+func (a *API) jobs(w *exchange, r *http.Request) error {
 	filter, page, err := query(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	answer, err := a.listed(ctx, filter, page)
-	if err != nil {
-		return named(err, "states", "state")
-	}
-	return a.answer(w, http.StatusOK, answer)
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		answer, err := a.listed(ctx, filter, page)
+		return answer, named(err, "states", "state")
+	})
 }
 
 func (a *API) list(ctx context.Context, req wire.List) (wire.Jobs, error) {
@@ -45,37 +42,28 @@ func (a *API) count(ctx context.Context, req wire.Count) (wire.Counts, error) {
 	return wire.CountsOf(counts), nil
 }
 
-func (a *API) stats(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	answer, err := a.count(ctx, wire.Count{})
-	if err != nil {
-		return err
-	}
-	return a.answer(w, http.StatusOK, answer)
+func (a *API) stats(w *exchange, r *http.Request) error {
+	return a.show(w, r, func(ctx context.Context) (any, error) { return a.count(ctx, wire.Count{}) })
 }
 
-func (a *API) job(w http.ResponseWriter, r *http.Request) error {
+func (a *API) job(w *exchange, r *http.Request) error {
 	id, err := number("id", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	detail, err := a.store.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	return a.answer(w, http.StatusOK, wire.DetailOf(detail))
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		detail, err := a.store.Get(ctx, id)
+		return wire.DetailOf(detail), err
+	})
 }
 
 // alive says that the process answers.
-func (a *API) alive(w http.ResponseWriter, _ *http.Request) error {
+func (a *API) alive(w *exchange, _ *http.Request) error {
 	return a.answer(w, http.StatusOK, health{Status: "alive"})
 }
 
 // ready says that the store answers, and names what people must look at all the same. Anybody may ask, so it names no more than that.
-func (a *API) ready(w http.ResponseWriter, r *http.Request) error {
+func (a *API) ready(w *exchange, r *http.Request) error {
 	if a.life.Err() != nil {
 		return store.ErrClosed
 	}
@@ -102,7 +90,7 @@ type health struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-func (a *API) metrics(w http.ResponseWriter, r *http.Request) error {
+func (a *API) metrics(w *exchange, r *http.Request) error {
 	if a.options.Metrics == nil {
 		return noMetrics
 	}

@@ -129,7 +129,7 @@ func TestLongPollOutlivesTheTimeouts(t *testing.T) {
 	require.NoError(t, err)
 	_, err = io.ReadAll(idle) // until the longest of the limits is over
 	require.NoError(t, err)
-	assert.Len(t, w.api.polls, 1, "the claim waits still")
+	assert.Len(t, w.api.all.polls, 1, "the claim waits still")
 	w.enqueue("default")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
@@ -186,14 +186,14 @@ func TestStreamThatIsNotReadEnds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = bufio.NewReaderSize(conn, 16).ReadString('\n')
 	require.NoError(t, err)
-	w.eventually("the stream is there", func() bool { return len(w.api.streams) == 1 })
+	w.eventually("the stream is there", func() bool { return len(w.api.all.streams) == 1 })
 	many := make([]Event, 1000)
 	for i := range many {
 		many[i] = Event{Job: wire.ID(i), Queue: strings.Repeat("q", 250), Event: WasClaimed}
 	}
 	w.eventually("the stream ends", func() bool {
 		w.api.Publish(many...)
-		return len(w.api.streams) == 0
+		return len(w.api.all.streams) == 0
 	})
 }
 

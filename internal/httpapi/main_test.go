@@ -211,5 +211,5 @@ func (w *world) eventually(what string, is func() bool) {
 // asleep waits until so many claims wait.
 func (w *world) asleep(claims int) {
 	w.Helper()
-	w.eventually("claims wait", func() bool { return len(w.api.polls) == claims })
+	w.eventually("claims wait", func() bool { return len(w.api.all.polls) == claims })
 }

@@ -9,18 +9,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-func (a *API) queues(w http.ResponseWriter, r *http.Request) error {
+func (a *API) queues(w *exchange, r *http.Request) error {
 	keeper, err := able[store.QueueKeeper](a)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	queues, err := keeper.Queues(ctx)
-	if err != nil {
-		return err
-	}
-	return a.answer(w, http.StatusOK, wire.QueuesOf(queues))
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		queues, err := keeper.Queues(ctx)
+		return wire.QueuesOf(queues), err
+	})
 }
 
 func paused(pause bool) handler {
@@ -29,7 +26,7 @@ func paused(pause bool) handler {
 	})
 }
 
-func (a *API) policy(w http.ResponseWriter, r *http.Request) error {
+func (a *API) policy(w *exchange, r *http.Request) error {
 	keeper, err := able[store.PolicyKeeper](a)
 	if err != nil {
 		return err
@@ -43,7 +40,7 @@ func (a *API) policy(w http.ResponseWriter, r *http.Request) error {
 	return a.answer(w, http.StatusOK, wire.PolicyOf(p))
 }
 
-func (a *API) setPolicy(w http.ResponseWriter, r *http.Request) error {
+func (a *API) setPolicy(w *exchange, r *http.Request) error {
 	keeper, err := able[store.PolicyKeeper](a)
 	if err != nil {
 		return err
@@ -62,7 +59,7 @@ func (a *API) setPolicy(w http.ResponseWriter, r *http.Request) error {
 }
 
 // fence takes a body, and none for a fence that ends no lease.
-func (a *API) fence(w http.ResponseWriter, r *http.Request) error {
+func (a *API) fence(w *exchange, r *http.Request) error {
 	fencer, err := able[store.Fencer](a)
 	if err != nil {
 		return err

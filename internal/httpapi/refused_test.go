@@ -59,16 +59,20 @@ var produce = map[string]struct {
 		return w.ask(r.method, r.path, r.body, "Content-Type", "text/plain")
 	}, kind: "media_type"},
 	"429": {ask: func(w *world, r request) answered {
-		full := w.api.polls
-		if r.operation != "claim" {
-			full = w.api.streams
+		full, waits := map[string]room{"claim": w.api.all.polls, "wakeups": w.api.all.streams, "events": w.api.all.streams}[r.operation]
+		if !waits {
+			if r.operation == "job" {
+				w.enqueue("default")
+			}
+			secret := w.onlyToken(newShare(Options{MaxReads: 1}, 1))
+			return w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+secret)
 		}
 		for range cap(full) {
 			require.True(w, full.enter())
 			defer full.leave()
 		}
 		return w.ask(r.method, r.path, r.body)
-	}, kind: "too_many_waiting"},
+	}},
 	"500": {before: failing(fmt.Errorf("%w: secret.internal", store.ErrInDoubt)), ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "in_doubt"},
 	"501": {before: withoutAbilities, ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "unsupported"},
 	"503": {before: failing(fmt.Errorf("%w: secret.internal", store.ErrUnavailable)), ask: func(w *world, r request) answered {
@@ -107,6 +111,9 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				switch {
 				case one.operation == "set-policy" && status == "409":
 					assert.Equal(t, urn+"conflict", f.Type)
+				case status == "429":
+					assert.Contains(t, []string{urn + "too_many_waiting", urn + "too_much_at_once"}, f.Type)
+					assert.Equal(t, "1", got.header.Get("Retry-After"))
 				case status == "409":
 					assert.Equal(t, urn+"wrong_state", f.Type)
 				case p.kind != "":
@@ -116,7 +123,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				if status == "500" && one.operation != "metrics" {
 					assert.Contains(t, w.logged.String(), "secret.internal")
 				}
-				if status != "409" {
+				if status != "409" && one.operation+status != "job429" {
 					assert.Empty(t, w.counts(), "nothing is left behind")
 				}
 			})

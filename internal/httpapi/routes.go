@@ -14,7 +14,7 @@ import (
 )
 
 // A handler answers one request, or returns why it can not.
-type handler func(a *API, w http.ResponseWriter, r *http.Request) error
+type handler func(a *API, w *exchange, r *http.Request) error
 
 // A route is one call of the API.
 type route struct {
@@ -49,8 +49,8 @@ func table() []route {
 		{http.MethodPost, wire.PathRecover, workers, body((*API).recover)},
 
 		{http.MethodGet, wire.PathJobs, readers, (*API).jobs},
-		{http.MethodPost, wire.PathList, readers, body((*API).list)},
-		{http.MethodPost, wire.PathCount, readers, body((*API).count)},
+		{http.MethodPost, wire.PathList, readers, reading((*API).list)},
+		{http.MethodPost, wire.PathCount, readers, reading((*API).count)},
 		{http.MethodGet, wire.PathJob + "{id}", readers, (*API).job},
 		{http.MethodGet, "/v1/stats", readers, (*API).stats},
 
@@ -85,34 +85,37 @@ func (a *API) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range table() {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
-			if err := a.admit(req, r); err != nil {
-				a.fail(w, req, err)
-				return
+			x := w.(*exchange) // ServeHTTP hands over no other
+			err := a.admit(x, req, r)
+			if err == nil {
+				err = r.handle(a, x, req)
 			}
-			if err := r.handle(a, w, req); err != nil {
-				a.fail(w, req, err)
+			if err != nil {
+				a.fail(x, req, err)
 			}
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) { a.fail(w, req, a.stray(w, req)) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) { a.fail(w.(*exchange), req, a.stray(w, req)) })
 	return mux
 }
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer a.rescue(w, r)
+	x := &exchange{ResponseWriter: w, all: a.all, own: a.all}
+	defer x.end()
+	defer a.rescue(x, r)
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	if escaped := r.URL.EscapedPath(); escaped != clean(escaped) { // which the mux would answer by sending the client elsewhere
-		a.fail(w, r, noSuchCall)
+		a.fail(x, r, noSuchCall)
 		return
 	}
 	if a.options.Loopback && !local(r.Host) {
-		a.fail(w, r, noSuchHost)
+		a.fail(x, r, noSuchHost)
 		return
 	}
-	a.mux.ServeHTTP(w, r)
+	a.mux.ServeHTTP(x, r)
 }
 
 func local(host string) bool {

@@ -17,7 +17,7 @@ const signOfLife = 15 * time.Second
 // A stream is an answer of server-sent events.
 type stream struct {
 	api    *API
-	w      http.ResponseWriter
+	w      *exchange
 	ctx    context.Context // ends with the client or with the API
 	text   bytes.Buffer    // what is to be sent
 	silent *clock.Timer
@@ -25,19 +25,20 @@ type stream struct {
 }
 
 // stream begins one, with a line that tells the client that it is there.
-func (a *API) stream(w http.ResponseWriter, r *http.Request) (*stream, error) {
+func (a *API) stream(w *exchange, r *http.Request) (*stream, error) {
 	done, err := a.lasting()
 	if err != nil {
 		return nil, err
 	}
-	if !a.streams.enter() {
+	leave, ok := w.enter(func(s *share) room { return s.streams })
+	if !ok {
 		done()
 		return nil, noRoom
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(a.life, cancel)
 	s := &stream{api: a, w: w, ctx: ctx, silent: a.clock.Timer(signOfLife)}
-	s.ends = []func(){func() { stop() }, cancel, func() { s.silent.Stop() }, a.streams.leave, done}
+	s.ends = []func(){func() { stop() }, cancel, func() { s.silent.Stop() }, leave, done}
 	w.Header().Set("Content-Type", wire.Events)
 	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
 	w.WriteHeader(http.StatusOK)

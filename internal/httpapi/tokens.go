@@ -124,21 +124,26 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 }
 
 // Len is how many there are.
-func (t *Tokens) Len() int { return len(t.known) }
-
-// role is that of the bearer, or none. It takes equally long wherever the token stands, and however much of it is right.
-func (t *Tokens) role(secret string) (role Role, ok bool) {
-	sum := sha256.Sum256([]byte(secret))
-	for _, k := range t.known {
-		if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
-			role, ok = k.role, true
-		}
+func (t *Tokens) Len() int {
+	if t == nil {
+		return 0
 	}
-	return role, ok
+	return len(t.known)
 }
 
-// admit says why the request may not be made.
-func (a *API) admit(r *http.Request, to route) error {
+// bearer is which of them the token is, or none. It takes equally long wherever the token stands, and however much of it is right.
+func (t *Tokens) bearer(secret string) (number int, ok bool) {
+	sum := sha256.Sum256([]byte(secret))
+	for i, k := range t.known {
+		if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
+			number, ok = i, true
+		}
+	}
+	return number, ok
+}
+
+// admit says why the request may not be made, and notes whose share of the server it uses.
+func (a *API) admit(x *exchange, r *http.Request, to route) error {
 	if err := a.origins.Check(r); err != nil {
 		return noOrigin
 	}
@@ -149,11 +154,12 @@ func (a *API) admit(r *http.Request, to route) error {
 	if !found || !strings.EqualFold(scheme, "Bearer") {
 		return noToken
 	}
-	role, ok := a.options.Tokens.role(strings.TrimSpace(secret))
+	number, ok := a.options.Tokens.bearer(strings.TrimSpace(secret))
 	if !ok {
 		return noToken
 	}
-	if role != Operator && !slices.Contains(to.roles, role) {
+	x.own = a.own[number]
+	if role := a.options.Tokens.known[number].role; role != Operator && !slices.Contains(to.roles, role) {
 		f := noRole
 		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", role, list(to.roles))
 		return f

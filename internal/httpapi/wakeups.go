@@ -123,7 +123,7 @@ func (a *API) listen(n store.Notifier) {
 }
 
 // wakeups streams those of the store.
-func (a *API) wakeups(w http.ResponseWriter, r *http.Request) error {
+func (a *API) wakeups(w *exchange, r *http.Request) error {
 	notifier, err := able[store.Notifier](a)
 	if err != nil {
 		return err

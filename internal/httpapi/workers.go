@@ -1,28 +1,26 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-func (a *API) workers(w http.ResponseWriter, r *http.Request) error {
+func (a *API) workers(w *exchange, r *http.Request) error {
 	registry, err := able[store.Registry](a)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	workers, err := registry.Workers(ctx)
-	if err != nil {
-		return err
-	}
-	return a.answer(w, http.StatusOK, wire.WorkersOf(workers))
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		workers, err := registry.Workers(ctx)
+		return wire.WorkersOf(workers), err
+	})
 }
 
 // beat takes what a worker says of itself. The path has its name, and the store sets when that was.
-func (a *API) beat(w http.ResponseWriter, r *http.Request) error {
+func (a *API) beat(w *exchange, r *http.Request) error {
 	registry, err := able[store.Registry](a)
 	if err != nil {
 		return err

@@ -29,10 +29,11 @@ func (f Fail) Error() string {
 
 const urn = "urn:jq:"
 
-// The types of problems by which a server does not let a client through.
+// The types of problems by which a server does not let a client through, for now or for good.
 const (
 	Unauthorized = urn + "unauthorized"
 	Forbidden    = urn + "forbidden"
+	Busy         = urn + "busy"
 )
 
 // A problem is one kind of Fail, and what it means to a store.
@@ -53,6 +54,7 @@ var problems = []problem{
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrDenied}, // to the server, whose fault is not the client's
+	{"busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},         // said by the API itself
 	{"in_doubt", "the store's answer was lost, the call may have been applied", http.StatusInternalServerError, store.ErrInDoubt},
 }
 

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -97,6 +99,29 @@ func inTheirWords(err error) error {
 	return err
 }
 
+// How often, and after which pause at most, a call that was sent away is made again.
+const (
+	comeBacks       = 3
+	longestComeBack = 5 * time.Second
+)
+
+// sentAway is the error of a call that was not let through for now.
+type sentAway struct {
+	error
+	until time.Duration // from now on
+}
+
+func (e *sentAway) Unwrap() error { return e.error }
+
+// comeBack is the error with the time after which to try again, if the server names one.
+func comeBack(resp *http.Response, err error) error {
+	seconds, odd := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if odd != nil || seconds < 0 {
+		return err
+	}
+	return &sentAway{err, min(time.Duration(seconds)*time.Second, longestComeBack)}
+}
+
 // failure is what an answer other than success means: an error of the store behind the server, or none of a jq server. Some
 // statuses mean that the request was not let through, whoever gives them.
 func failure(resp *http.Response) error {
@@ -108,6 +133,8 @@ func failure(resp *http.Response) error {
 	if resp.StatusCode >= 400 {
 		if err := f.Err(); errors.Is(err, store.ErrClosed) { // which is said of this store only
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, f)
+		} else if f.Type == wire.Busy {
+			return comeBack(resp, err)
 		} else if err != nil {
 			return inTheirWords(err)
 		}
@@ -132,7 +159,7 @@ func failure(resp *http.Response) error {
 	case http.StatusRequestEntityTooLarge:
 		return unapplied("a proxy in between finds the call too large, raise its limit")
 	case http.StatusTooManyRequests:
-		return unapplied("there are too many requests, try again later")
+		return comeBack(resp, unapplied("there are too many requests, try again later"))
 	}
 	if err != nil {
 		return err

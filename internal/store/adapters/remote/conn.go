@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -145,10 +146,14 @@ func (s *Store) during(ctx context.Context) (context.Context, context.CancelFunc
 func ask[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, error) {
 	during, cancel := s.during(ctx)
 	defer cancel()
-	answer, err := try(during, s, c, valid)
-	if c.reads && wasCut(err) && during.Err() == nil {
+	var answer A
+	err := s.patiently(during, func() (err error) {
 		answer, err = try(during, s, c, valid)
-	}
+		if c.reads && wasCut(err) && during.Err() == nil {
+			answer, err = try(during, s, c, valid)
+		}
+		return err
+	})
 	return answer, s.because(ctx, err)
 }
 
@@ -165,7 +170,18 @@ func try[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, 
 func tell(ctx context.Context, s *Store, c call) error {
 	during, cancel := s.during(ctx)
 	defer cancel()
-	return s.because(ctx, s.once(during, c, s.parcel(c), nothing))
+	return s.because(ctx, s.patiently(during, func() error { return s.once(during, c, s.parcel(c), nothing) }))
+}
+
+// patiently makes a call again that was sent away, when the server has said to come back.
+func (s *Store) patiently(ctx context.Context, do func() error) error {
+	for n := 0; ; n++ {
+		err := do()
+		away, ok := errors.AsType[*sentAway](err)
+		if !ok || n == comeBacks || !s.pause(ctx, away.until) {
+			return err
+		}
+	}
 }
 
 // A parcel is the body of a request on its way. As long as not all of it was handed over, the server can not act on it, and it

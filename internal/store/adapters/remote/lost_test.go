@@ -131,6 +131,48 @@ func TestNotLetThrough(t *testing.T) {
 	assertOnly(t, oneAck(t.Context(), s), store.ErrUnavailable, "the server wants a token, give one (Options.Token, or JQ_TOKEN)", "without a token")
 }
 
+// TestWhoIsSentAwayComesBack when the server has said to, a few times and after no long pause.
+func TestWhoIsSentAwayComesBack(t *testing.T) {
+	busy := wire.Fail{Type: wire.Busy, Title: "busy", Status: 503}
+	for name, k := range map[string]struct {
+		status int
+		body   any
+		after  string
+		pause  time.Duration // of each time; 0: it does not come back
+	}{
+		"Busy":    {503, busy, "1", time.Second},
+		"ForLong": {503, busy, "3600", longestComeBack},
+		"TooMany": {429, "<html>", "2", 2 * time.Second},
+		"NoTime":  {503, busy, "", 0},
+		"OddTime": {429, busy, "Fri, 31 Dec 1999 23:59:59 GMT", 0},
+		"Away":    {503, wire.FailOf(store.ErrUnavailable), "1", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, call := range map[string]func(context.Context, *Store) error{"a write": oneAck, "a read": get, "Enqueue": enqueueOne} {
+				synctest.Test(t, func(t *testing.T) {
+					calls := 0
+					s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
+						if r.Body != nil {
+							_, _ = io.Copy(io.Discard, r.Body)
+						}
+						calls++
+						answer := reply(k.status, k.body)
+						answer.Header.Set("Retry-After", k.after)
+						return answer, nil
+					})
+					began, times := time.Now(), 0
+					if k.pause > 0 {
+						times = comeBacks
+					}
+					assertOnly(t, call(t.Context(), s), store.ErrUnavailable, "", what)
+					assert.Equal(t, 1+times, calls, what)
+					assert.Equal(t, time.Duration(times)*k.pause, time.Since(began), what)
+				})
+			}
+		})
+	}
+}
+
 // TestErrorsOfTheServersStore: they come back as they are, but that the server is closing does not mean that this store is closed.
 func TestErrorsOfTheServersStore(t *testing.T) {
 	for want, given := range map[error]error{

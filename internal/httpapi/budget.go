@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// What a request or an answer takes up for each byte of its text: the text itself, what is decoded from it or was encoded into
+// it, and what the driver of a database makes of that.
+const (
+	asRequest = 4
+	asAnswer  = 2
+)
+
+// A budget is how many bytes requests and answers take up at once. It has no queue: whoever gets nothing comes back later.
+type budget struct {
+	most int64
+	used atomic.Int64
+}
+
+func (b *budget) take(n int64) bool {
+	if b.used.Add(n) > b.most {
+		b.give(n)
+		return false
+	}
+	return true
+}
+
+func (b *budget) give(n int64) { b.used.Add(-n) }
+
+// A share is what some may take up at once: all who call, or the bearers of one token.
+type share struct {
+	bytes   budget
+	reads   room // of listings, counts and the like
+	polls   room // of claims that wait
+	streams room
+}
+
+// newShare is that of all, or its n-th part: one token leaves something to the others.
+func newShare(o Options, n int) *share {
+	part := func(places int) room { return newRoom((places + n - 1) / n) }
+	return &share{
+		bytes: budget{most: o.MaxBytes / int64(n)},
+		reads: part(o.MaxReads), polls: part(o.MaxWaiting), streams: part(o.MaxStreams),
+	}
+}
+
+// An exchange is a request with its answer, and what both take up until the answer is written.
+type exchange struct {
+	http.ResponseWriter
+	all   *share
+	own   *share // of the token: that of all until it is known, and where there are no tokens
+	taken int64
+}
+
+// Unwrap is for http.ResponseController.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// shares are those that the exchange takes from, the narrower one first.
+func (x *exchange) shares() []*share {
+	if x.own == x.all {
+		return []*share{x.all}
+	}
+	return []*share{x.own, x.all}
+}
+
+// take reserves bytes, or says by whom they are used up.
+func (x *exchange) take(n int64) error {
+	if x.own != x.all && !x.own.bytes.take(n) {
+		return tooMuch
+	}
+	if !x.all.bytes.take(n) {
+		if x.own != x.all {
+			x.own.bytes.give(n)
+		}
+		return busy
+	}
+	x.taken += n
+	return nil
+}
+
+// end gives back what was taken.
+func (x *exchange) end() {
+	x.all.bytes.give(x.taken)
+	if x.own != x.all {
+		x.own.bytes.give(x.taken)
+	}
+	x.taken = 0
+}
+
+// enter takes places for as long as something lasts, if there are any.
+func (x *exchange) enter(of func(*share) room) (leave func(), ok bool) {
+	shares := x.shares()
+	for i, s := range shares {
+		if !of(s).enter() {
+			leaveAll(shares[:i], of)
+			return nil, false
+		}
+	}
+	return func() { leaveAll(shares, of) }, true
+}
+
+func leaveAll(shares []*share, of func(*share) room) {
+	for _, s := range shares {
+		of(s).leave()
+	}
+}
+
+// gather lets a few readings at a time ask the store, and encode what it answers. It returns when its turn has come and the text is
+// there, or the context has ended.
+func (x *exchange) gather(ctx context.Context, read func(context.Context) (any, error)) ([]byte, error) {
+	for _, s := range x.shares() {
+		if err := s.reads.wait(ctx); err != nil {
+			return nil, err
+		}
+		defer s.reads.leave()
+	}
+	answer, err := read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := wire.Marshal(answer)
+	if err != nil {
+		return nil, err
+	}
+	return text, x.take(int64(len(text)) * asAnswer)
+}
+
+// show answers with what is read from the store.
+func (a *API) show(x *exchange, r *http.Request, read func(context.Context) (any, error)) error {
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	text, err := x.gather(ctx, read)
+	if err != nil {
+		return err
+	}
+	return a.send(x, http.StatusOK, wire.JSON, text)
+}

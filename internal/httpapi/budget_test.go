@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// onlyToken lets the API know a single token, that of an operator, with a share of its own.
+func (w *world) onlyToken(s *share) (secret string) {
+	w.Helper()
+	secret, token, err := NewToken("t", Operator)
+	require.NoError(w, err)
+	w.api.options.Tokens, err = ReadTokens(bytes.NewReader(token.Line()))
+	require.NoError(w, err)
+	w.api.own = []*share{s}
+	return secret
+}
+
+// used is what is taken up now, which must be nothing when all requests were answered.
+func (w *world) nothingIsTakenUp() {
+	w.Helper()
+	require.Eventually(w, func() bool { return w.api.all.bytes.used.Load() == 0 }, 10*time.Second, time.Millisecond, "bytes are given back")
+	for _, s := range w.api.own {
+		require.Zero(w, s.bytes.used.Load())
+	}
+}
+
+// begin sends the beginning of a body, and returns what sends the rest.
+func (w *world) begin(path, body string, headers ...string) (rest *io.PipeWriter, answer <-chan *http.Response) {
+	w.Helper()
+	from, to := io.Pipe()
+	req, err := http.NewRequestWithContext(w.Context(), "POST", w.url+path, from)
+	require.NoError(w, err)
+	req.Header.Set("Content-Type", wire.JSON)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	got := make(chan *http.Response, 1)
+	go func() {
+		resp, err := w.client.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		got <- resp
+	}()
+	_, err = io.WriteString(to, body)
+	require.NoError(w, err)
+	return to, got
+}
+
+// Bodies that are being read take up memory: 40 of them, of 17 MiB each, made 2.3 GiB. Whoever comes when the budget is used up is
+// told to come back, and nothing of what it asked for was applied.
+func TestBodiesHaveABudget(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20})
+	blanks := strings.Repeat(" ", 100<<10)
+	rest, answer := w.begin("/v1/jobs", blanks)
+	require.Eventually(t, func() bool { return w.api.all.bytes.used.Load() > 500<<10 }, 10*time.Second, time.Millisecond, "the body takes up memory")
+	got := w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"`+strings.Repeat("k", 150<<10)+`"}]}`)
+	f := got.fail(t)
+	assert.Equal(t, []any{503, urn + "busy", "1"}, []any{f.Status, f.Type, got.header.Get("Retry-After")})
+	assert.ErrorIs(t, f.Err(), store.ErrUnavailable)
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"small"}]}`).status, "there is still room for it")
+	_, err := io.WriteString(rest, `{"jobs":[{"kind":"k"}]}`)
+	require.NoError(t, err)
+	require.NoError(t, rest.Close())
+	assert.Equal(t, 201, (<-answer).StatusCode)
+	w.nothingIsTakenUp()
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k","payload":"`+strings.Repeat("k", 150<<10)+`"}]}`).status)
+	w.nothingIsTakenUp()
+}
+
+// A token takes up no more than its share: others are served.
+func TestATokenHasAShareOfTheBudget(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20})
+	greedy := w.onlyToken(newShare(Options{MaxBytes: 1 << 20}, 2))
+	large := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
+	f := w.ask("POST", "/v1/jobs", large, "Authorization", "Bearer "+greedy).fail(t)
+	assert.Equal(t, []any{429, urn + "too_much_at_once"}, []any{f.Status, f.Type})
+	w.nothingIsTakenUp()
+	modest := w.onlyToken(newShare(Options{MaxBytes: 1 << 20}, 1))
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", large, "Authorization", "Bearer "+modest).status)
+	w.nothingIsTakenUp()
+}
+
+// A body that is cut off is no whole one, and gives back what it took up.
+func TestABrokenBodyGivesBackItsBytes(t *testing.T) {
+	w := newWorld(t, Options{})
+	rest, answer := w.begin("/v1/jobs", `{"jobs":[{"kind":"k"}]}`)
+	require.Eventually(t, func() bool { return w.api.all.bytes.used.Load() > 0 }, 10*time.Second, time.Millisecond, "the body takes up memory")
+	require.NoError(t, rest.CloseWithError(context.Canceled))
+	<-answer
+	w.nothingIsTakenUp()
+	assert.Empty(t, w.counts())
+}
+
+// Answers take up memory until they are read. One that does not fit is not sent, and jobs that were claimed for it are given back.
+func TestAnswersHaveABudget(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20})
+	payload := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
+	for range 3 {
+		require.Equal(t, 201, w.ask("POST", "/v1/jobs", payload).status)
+	}
+	for _, one := range []request{
+		{method: "GET", path: "/v1/jobs"}, {method: "POST", path: "/v1/jobs/list", body: `{}`},
+		{method: "POST", path: "/v1/claim", body: `{"worker":"w","limit":3}`},
+	} {
+		f := w.ask(one.method, one.path, one.body).fail(t)
+		assert.Equal(t, urn+"busy", f.Type, one.path)
+		assert.Equal(t, map[store.State]int64{store.Ready: 3}, w.counts(), one.path)
+	}
+	assert.Equal(t, 200, w.ask("GET", "/v1/jobs?limit=1", "").status)
+	assert.Equal(t, 200, w.ask("POST", "/v1/claim", `{"worker":"w","limit":2}`).status)
+	w.nothingIsTakenUp()
+}
+
+// A few readings run at once, and fewer of one token: the others wait for their turn, while writes go on.
+func TestReadingsTakeTurns(t *testing.T) {
+	inside, goOn := make(chan struct{}, 100), make(chan struct{})
+	w := newWorld(t, Options{MaxReads: 3}, func(s *memory.Store) store.Store {
+		return bare{&counting{Store: s, inside: inside, goOn: goOn}}
+	})
+	auth := []string{"Authorization", "Bearer " + w.onlyToken(newShare(w.api.options, 2))}
+	const asked, ofToken = 10, 2
+	answers := make(chan int, asked)
+	for range asked {
+		go func() { answers <- w.ask("GET", "/v1/stats", "", auth...).status }()
+	}
+	for range ofToken {
+		receive(t, inside, "a reading asks the store")
+	}
+	require.Eventually(t, func() bool { return len(w.api.own[0].reads) == ofToken }, 10*time.Second, time.Millisecond, "others wait")
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k"}]}`, auth...).status)
+	for range asked {
+		assert.LessOrEqual(t, len(w.api.all.reads), ofToken)
+		goOn <- struct{}{}
+		assert.Equal(t, 200, receive(t, answers, "a reading is answered"))
+	}
+	assert.Len(t, inside, asked-ofToken)
+	w.nothingIsTakenUp()
+}
+
+// counting says when it is asked for counts, and answers when it is told to.
+type counting struct {
+	store.Store
+	inside chan<- struct{}
+	goOn   <-chan struct{}
+}
+
+func (c *counting) Count(ctx context.Context, f store.Filter) (store.Counts, error) {
+	c.inside <- struct{}{}
+	<-c.goOn
+	return c.Store.Count(ctx, f)
+}
+
+func receive[V any](t *testing.T, from <-chan V, what string) (v V) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "this does not happen: "+what)
+	}
+	return v
+}
+
+// A client that sends too much is answered, also while it still sends.
+func TestWhatIsTooLargeIsAnswered(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, length := range []int64{-1, wire.MaxBody * 3 / 2} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/v1/jobs", io.LimitReader(blanks{}, wire.MaxBody*3/2))
+		require.NoError(t, err)
+		req.ContentLength = length
+		req.Header.Set("Content-Type", wire.JSON)
+		resp, err := w.client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, 413, resp.StatusCode)
+	}
+	w.nothingIsTakenUp()
+}
+
+type blanks struct{}
+
+func (blanks) Read(into []byte) (int, error) {
+	for i := range into {
+		into[i] = ' '
+	}
+	return len(into), nil
+}
+
+// A token takes half of the places for claims that wait and for streams: others find some left.
+func TestATokenLeavesPlacesToOthers(t *testing.T) {
+	w := newWorld(t, Options{MaxWaiting: 2, MaxStreams: 2})
+	greedy := []string{"Authorization", "Bearer " + w.onlyToken(newShare(w.api.options, 2))}
+	waits, stream := []string{"POST", "/v1/claim", `{"worker":"w","wait":"1m"}`}, []string{"GET", "/v1/events", ""}
+	go func() { _, _ = w.try(w.Context(), waits[0], waits[1], waits[2], greedy...) }()
+	w.asleep(1)
+	w.follow(stream[0], stream[1], stream[2], greedy...)
+	for _, one := range [][]string{waits, stream} {
+		f := w.ask(one[0], one[1], one[2], greedy...).fail(t)
+		assert.Equal(t, urn+"too_many_waiting", f.Type, one[1])
+	}
+	w.api.own[0] = newShare(w.api.options, 2) // that of another
+	go func() { _, _ = w.try(w.Context(), waits[0], waits[1], waits[2], greedy...) }()
+	w.asleep(2)
+	w.follow(stream[0], stream[1], stream[2], greedy...)
+	w.eventually("both streams are there", func() bool { return len(w.api.all.streams) == 2 })
+}
