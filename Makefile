@@ -1,4 +1,4 @@
-.PHONY: help run test test-all lint cover bench bench-alone bench-check bench-docs mutants release clean
+.PHONY: help run test test-all lint cover bench bench-alone bench-check bench-docs mutants chaos release clean
 
 help: ## list what can be made
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,9 @@ bench-check: ## compare Go's benchmarks with those of another revision: make ben
 
 bench-docs: ## put what make bench has measured into docs/performance.md
 	@go -C bench run . --from ../.cache/bench.json --json ../docs/performance.json --plot ../docs/performance.svg --document ../docs/performance.md
+
+chaos: ## repeat the tests of real faults with new seeds until 1,000 kills a store and ten failovers, goes on where it was. FLAGS='-share 0.1 -for 20m' for less
+	@go run ./internal/chaos/cmd/chaos $(FLAGS)
 
 mutants: ## plant faults in the code and look which the tests miss, 40 minutes, goes on where it was. FLAGS='-n 3 -packages internal/wire' for less
 	@mkdir -p .cache && go run ./internal/mutants -json .cache/mutants.json $(FLAGS)

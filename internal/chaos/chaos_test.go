@@ -143,6 +143,7 @@ func (s *storm) weather(faults map[string]int) *judge {
 		assert.Positive(s, j.states[phase], "jobs that ended as %s", phase)
 	}
 	j.print(raged, time.Since(began))
+	j.count()
 	return j
 }
 
@@ -193,6 +194,18 @@ func (j *judge) print(raged, took time.Duration) {
 	figures.Print(j, "chaos on %s: %d calls of the producer, %d repeated by its successor, %d in doubt, %d not applied; %d looks at unique keys; "+
 		"jobs of dead workers ran again within %v (median %v of %d)", place, len(l.calls), l.repeats, l.doubts, l.unavailable, j.probes,
 		slices.Max(l.waits).Round(time.Millisecond), median(l.waits).Round(time.Millisecond), len(l.waits))
+}
+
+// count adds to the sums of make chaos.
+func (j *judge) count() {
+	j.Helper()
+	for fault, n := range j.done {
+		figures.Count(j, fault, n)
+	}
+	figures.Count(j, "kills", j.done[killWorker]+j.done[killProducer]+j.done[killServer]+j.done[failOver])
+	figures.Count(j, "jobs", len(j.rows))
+	figures.Count(j, "stale writes refused", j.ledger.staleWrites)
+	figures.Count(j, figures.Lost, j.lost)
 }
 
 func median(all []time.Duration) time.Duration { return slices.Sorted(slices.Values(all))[len(all)/2] }

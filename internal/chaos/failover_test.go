@@ -55,6 +55,7 @@ func TestFailoverToAStandbyThatLags(t *testing.T) {
 	assert.Positive(t, j.forgottenRuns, "claims were lost by the database")
 	figures.Print(t, "%s: the database lost %d acknowledged jobs, of which %d were enqueued again by their request keys, and %d claims that were run; "+
 		"no lease was given twice", s.pair.place(), j.forgotten+s.ledger.replaced, s.ledger.replaced, j.forgottenRuns)
+	figures.Count(t, "jobs that only the dead primary had", j.forgotten+s.ledger.replaced)
 }
 
 func (s *storm) printOutages() {

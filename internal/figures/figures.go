@@ -2,15 +2,22 @@
 package figures
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/seed-ed332417/jq/internal/race"
 )
 
-// file is the environment variable that names the file to which figures are added.
-const file = "JQ_FIGURES"
+// The environment variables that name the files to which figures and counts are added.
+const (
+	file   = "JQ_FIGURES"
+	counts = "JQ_COUNTS"
+)
 
 // A logger is the part of testing.T that is needed here.
 type logger interface {
@@ -31,6 +38,56 @@ func Print(t logger, format string, args ...any) {
 	if err := appendLine(name, folder()+pass()+": "+line); err != nil {
 		t.Errorf("writing a figure to the file that %s names: %v", file, err)
 	}
+}
+
+// Lost is the count that must stay 0: what was acknowledged and is not there.
+const Lost = "lost"
+
+// A count is one line of the file of counts.
+type count struct {
+	What string `json:"what"`
+	N    int    `json:"n"`
+}
+
+// Count adds to a count of what the test tried or found, in the file named by JQ_COUNTS if that is set. make chaos sums them up.
+func Count(t logger, what string, n int) {
+	t.Helper()
+	name := os.Getenv(counts)
+	if name == "" {
+		return
+	}
+	line, err := json.Marshal(count{what, n})
+	if err == nil {
+		err = appendLine(name, string(line))
+	}
+	if err != nil {
+		t.Errorf("writing a count to the file that %s names: %v", counts, err)
+	}
+}
+
+// CountsInto is the setting of the environment by which tests add their counts to the file.
+func CountsInto(name string) string { return counts + "=" + name }
+
+// Counts are the sums of the counts in the file, by what they count. A file that is not there has none.
+func Counts(name string) (map[string]int, error) {
+	sums := map[string]int{}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return sums, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var c count
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return nil, fmt.Errorf("%s: %q is no count: %w", name, lines.Text(), err)
+		}
+		sums[c.What] += c.N
+	}
+	return sums, lines.Err()
 }
 
 // pass tells the run under the race detector from the one without, where both have figures of one test.

@@ -46,6 +46,8 @@ func TestFullDisk(t *testing.T) {
 	})
 	assert.Zero(t, l.heard("may have been applied: the server's disk is full"), "a statement that finds no room leaves no doubt")
 	figures.Print(t, "a server's disk full twice, the second time to its death: %v", l)
+	figures.Count(t, "full disks", 2)
+	figures.Count(t, "calls", int(l.answered.Load()))
 }
 
 // roomInLog makes the server keep some empty files for its log, so that its tables are the first to find no room.

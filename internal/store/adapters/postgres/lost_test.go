@@ -43,6 +43,8 @@ func TestLostClaimsAreFoundAgain(t *testing.T) {
 	assert.Positive(t, lost, "the server has lost some claims")
 	figures.Print(t, "a server that answers before it syncs has lost %d of %d claims in %d deaths, all of them found again by the open store",
 		lost, deaths*jobs, deaths)
+	figures.Count(t, "deaths of the server", deaths)
+	figures.Count(t, "claims that the server lost", lost)
 }
 
 // TestLateReleaseSparesTheNextClaim: what a claim in doubt may have taken is released behind the call. If it took nothing,

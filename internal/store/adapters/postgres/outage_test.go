@@ -69,6 +69,8 @@ func TestServerDiesInMidCall(t *testing.T) {
 		l.after(t, 200)
 	})
 	figures.Print(t, "a server killed %d times in mid-call, %d of them by one of its sessions, the stores left open: %v", deaths, deaths/3, l)
+	figures.Count(t, "deaths of the server", deaths)
+	figures.Count(t, "calls", int(l.answered.Load()))
 }
 
 // killSession kills one session of a store, as soon as there is one.
@@ -134,6 +136,8 @@ func sessionsEnd(t *testing.T, c *pgtest.Cluster) {
 		l.after(t, 200)
 	})
 	figures.Print(t, "%d sessions ended in mid-call: %v", ended, l)
+	figures.Count(t, "sessions ended", ended)
+	figures.Count(t, "calls", int(l.answered.Load()))
 }
 
 // wakeUpsComeBack: who has subscribed, be it while the server was away, hears of new jobs when it is back.
@@ -180,6 +184,7 @@ func wakeUpsComeBack(t *testing.T, c *pgtest.Cluster) {
 	}
 	figures.Print(t, "wake-ups came again after each of %d deaths of the server, within %v of its return",
 		deaths, slowest.Round(time.Millisecond))
+	figures.Count(t, "deaths of the server", deaths)
 }
 
 // everyCallSaysSo: every method says at once that nothing was applied.

@@ -291,4 +291,6 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 	assert.Positive(t, again, "what a killed process held was given to a later one")
 	figures.Print(t, "%d processes killed in the middle of writing, %d acknowledged jobs, 0 lost; %d leases, %d of jobs that came back",
 		kills, len(acknowledged.furthest), len(acknowledged.claims), again)
+	figures.Count(t, "kills", kills)
+	figures.Count(t, "jobs", len(acknowledged.furthest))
 }

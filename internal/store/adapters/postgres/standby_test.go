@@ -253,6 +253,7 @@ func TestCommitThatWasBrokenOffIsInDoubt(t *testing.T) {
 	}
 	figures.Print(t, "%d commits of 12 kinds whose wait for a synchronous standby was broken off in %d ways: none was answered ok",
 		waits, len(breaks))
+	figures.Count(t, "commits broken off", waits)
 }
 
 // D1, to its end: what was answered ok is there after a failover, be it from before the standby was cut off or from after.
@@ -302,6 +303,7 @@ func TestAcknowledgedSurvivesFailoverToAStandbyThatWasCutOff(t *testing.T) {
 	}
 	figures.Print(t, "%d of %d calls were acknowledged beside a synchronous standby that came and went, and all of them were there after a failover",
 		len(acknowledged), before+3*before)
+	figures.Count(t, "failovers", 1)
 }
 
 // settle breaks off what goes on behind the calls: what gives back the claim, and a commit that is nobody's.

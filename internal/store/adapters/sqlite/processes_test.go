@@ -210,6 +210,8 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 	intact(t, s)
 	acknowledged.check(t, s)
 	figures.Print(t, "%d processes killed in the middle of writing, %d acknowledged jobs, 0 lost", kills, len(acknowledged))
+	figures.Count(t, "kills", kills)
+	figures.Count(t, "jobs", len(acknowledged))
 }
 
 func TestCopyOfAnyMomentIsSound(t *testing.T) {
@@ -244,6 +246,7 @@ func TestCopyOfAnyMomentIsSound(t *testing.T) {
 	require.NoError(t, c.Process.Kill())
 	require.Error(t, c.Wait())
 	figures.Print(t, "%d copies of a file in use, and %d with a torn log: all sound", copies, copies)
+	figures.Count(t, "copies", 2*copies)
 }
 
 // stopped waits until the process stands still.

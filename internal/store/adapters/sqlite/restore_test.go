@@ -352,6 +352,7 @@ func TestRestoreKilledAtAnyMoment(t *testing.T) {
 	isRestored(t, path)
 	isAsItWas(t, done.Kept)
 	figures.Print(t, "%d restores killed at any moment: %d had taken place, none was half done", kills, restored)
+	figures.Count(t, "kills", kills)
 }
 
 // D10: a backup that was killed leaves no file under the backup's name, and can be repeated.
@@ -395,6 +396,7 @@ func TestKilledBackupLeavesNoBackup(t *testing.T) {
 	intact(t, copied)
 	assert.Equal(t, int64(10_000), countIn(t, copied, store.Ready))
 	figures.Print(t, "10 backups killed at any moment: %d had not taken place, none was half done", broken)
+	figures.Count(t, "kills", 10)
 }
 
 // backUp backs up the store to its path + ".backup".
