@@ -31,7 +31,8 @@ func (a *app) jobsExport() *cobra.Command {
 		Use:   "export",
 		Short: "write jobs as JSON lines, for an archive or another store",
 		Long: "Write jobs as JSON lines, the oldest first: a line holds everything that the store knows of its job, in the form of\n" +
-			"jobs show --json. Without a filter these are all jobs. Jobs that are enqueued meanwhile are left out.\n\n" +
+			"jobs show --json. Without a filter these are all jobs. Jobs that are enqueued meanwhile are left out, and so are the pauses\n" +
+			"and policies of queues: the command names the queues that have some.\n\n" +
 			"To move jobs to another store, stop the workers first, and then import the lines there. A job that somebody goes on\n" +
 			"working on here would be done twice.",
 		Args:    takesNone(),
@@ -94,7 +95,28 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 	if e.running > 0 {
 		fmt.Fprintf(e.app.std.err, "%d of them in flight: import them only if their workers have stopped\n", e.running)
 	}
-	return nil
+	return e.tellSettings(ctx, filter.Queue)
+}
+
+// tellSettings names what the lines do not carry: the pauses and policies of the queue, or of all queues.
+func (e *export) tellSettings(ctx context.Context, queue string) error {
+	queues, err := jq.NewClient(e.store, nil).Queues(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	for _, q := range queues {
+		if queue != "" && q.Name != queue {
+			continue
+		}
+		name := printable(q.Name)
+		if q.Paused {
+			fmt.Fprintf(e.app.std.err, "queue %s is paused, which no line says: pause it in the other store before workers start\n", name)
+		}
+		if q.Policy.Sets() {
+			fmt.Fprintf(e.app.std.err, "queue %s has a policy, which no line says: set it in the other store (queues set)\n", name)
+		}
+	}
+	return err
 }
 
 // write writes the jobs with the ids, those that still match.
@@ -141,7 +163,9 @@ func (a *app) jobsImport() *cobra.Command {
 			"ids, and keep queue, kind, payload, priority, tags, trace, the time when they are due, backoff, timeout, the retries that\n" +
 			"are left to them, and their unique keys: for as long as they live, or for what was left of their window at the export.\n\n" +
 			"Not carried over: jobs that have finished, attempts so far, leases, checkpoints and progress (the work begins anew), the\n" +
-			"latest error, and request keys. The command tells how many these were.\n\n" +
+			"latest error. The command tells how many these were. What the other store remembers beside its jobs stays behind as well:\n" +
+			"pauses and policies of queues, request keys, and unique keys that are held for a window by jobs that have finished. Set\n" +
+			"pauses and policies there before workers start.\n\n" +
 			"To repeat the command with the same lines within a day adds nothing twice.",
 		Args: takes(1, 1, "the file with the lines, or - for stdin"),
 	}
