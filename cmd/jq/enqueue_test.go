@@ -35,7 +35,7 @@ func (s *shaky) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueu
 	if len(s.errs) == 0 {
 		return s.Store.Enqueue(ctx, req)
 	}
-	time.Sleep(s.takes)
+	<-time.NewTimer(s.takes).C
 	err := s.errs[0]
 	s.errs = s.errs[1:]
 	if errors.Is(err, jq.ErrInDoubt) {
