@@ -83,9 +83,9 @@ func stalePlan(err error) bool { return cameFrom(err, codeNotSupported, "Revalid
 func madeReadOnly(err error) bool { return cameFrom(err, codeReadOnly, "PreventCommandIfReadOnly") }
 
 // cameFrom looks for the function of the server that has raised the error, which has one name in all languages.
-func cameFrom(err error, code pq.ErrorCode, routine string) bool {
+func cameFrom(err error, code, routine string) bool {
 	e, ok := errors.AsType[*pq.Error](err)
-	return ok && e.Code == code && e.Routine == routine
+	return ok && string(e.Code) == code && e.Routine == routine
 }
 
 // committed says what an error in answer to COMMIT means. Where the server refused it, nothing was applied; where the
