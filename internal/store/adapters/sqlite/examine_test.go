@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -78,6 +79,41 @@ func TestExamineFindsUnusedRoom(t *testing.T) {
 	a := calm
 	a.unused = 1
 	assert.Contains(t, findingsOf(t, s, a)["unused_room"].Detail, "hold nothing")
+}
+
+// A file of another program is no store, whatever its table of migrations is like.
+func TestSchemaVersionOfOtherProgramsFiles(t *testing.T) {
+	steps, err := folder()
+	require.NoError(t, err)
+	const table = `CREATE TABLE migrations (version INTEGER, name TEXT)`
+	for name, k := range map[string]struct {
+		make []string
+		want int
+	}{
+		"NoMigrations":    {[]string{`CREATE TABLE songs (a)`}, 0},
+		"VersionsAlone":   {[]string{`CREATE TABLE migrations (version INTEGER)`, `INSERT INTO migrations VALUES (7)`}, 0},
+		"NamesAlone":      {[]string{`CREATE TABLE migrations (name TEXT)`, `INSERT INTO migrations VALUES ('songs')`}, 0},
+		"OtherColumns":    {[]string{`CREATE TABLE migrations (id INTEGER, title TEXT, at TEXT)`, `INSERT INTO migrations VALUES (1, 'a', 'b')`}, 0},
+		"None":            {[]string{table}, 0},
+		"OtherNames":      {[]string{table, `INSERT INTO migrations VALUES (1, 'songs'), (2, 'singers')`}, 0},
+		"FirstNameLater":  {[]string{table, `INSERT INTO migrations VALUES (1, 'songs'), (2, '` + steps[0].Name + `')`}, 0},
+		"OfThisProgram":   {[]string{table, `INSERT INTO migrations VALUES (1, '` + steps[0].Name + `'), (2, 'next')`}, 2},
+		"WithMoreColumns": {[]string{`CREATE TABLE migrations (version, name, at)`, `INSERT INTO migrations VALUES (1, '` + steps[0].Name + `', 0)`}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			db, err := sqlx.Open("sqlite", "file:"+path)
+			require.NoError(t, err)
+			for _, statement := range k.make {
+				_, err := db.Exec(statement)
+				require.NoError(t, err)
+			}
+			require.NoError(t, db.Close())
+			found, err := SchemaVersion(t.Context(), path)
+			require.NoError(t, err)
+			assert.Equal(t, store.Schema{Version: k.want, Newest: len(steps)}, found)
+		})
+	}
 }
 
 func TestSchemaVersionChangesNothing(t *testing.T) {
