@@ -153,6 +153,28 @@ func TestFailedCallInTxHasNoEffect(t *testing.T) {
 	assert.Contains(t, s.keys, "live")
 }
 
+// A heartbeat that waits for a transaction extends from the time at which it comes through.
+func TestExtendTakesNowWhenItsTurnComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, clk := newStore(t)
+		enqueue(t, s, plain())
+		held := claim(t, s, 1)
+		require.Len(t, held, 1)
+		tx := beginTx(t, s)
+		enqueue(t, s.InTx(tx), plain())
+		var outcomes []store.Outcome
+		var waiting error
+		go func() { outcomes, waiting = s.Extend(t.Context(), []store.Lease{held[0].Lease()}, time.Minute) }()
+		synctest.Wait()
+		require.Nil(t, outcomes, "it does not wait: the test is about nothing")
+		clk.Add(20 * time.Second)
+		require.NoError(t, tx.Commit())
+		synctest.Wait()
+		require.NoError(t, waiting)
+		assert.Equal(t, clk.Now().Add(time.Minute).UTC(), outcomes[0].Next)
+	})
+}
+
 func TestOthersWaitForATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)

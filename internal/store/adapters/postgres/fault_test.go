@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 	"github.com/stretchr/testify/assert"
@@ -272,6 +274,70 @@ func TestBeatsHaveTheirOwnConnections(t *testing.T) {
 	assert.Equal(t, store.StatusOK, outcomes[0].Status)
 	require.NoError(t, tx.Rollback())
 	waiting.Wait()
+}
+
+// A heartbeat that waits for a connection extends from the time at which it comes through.
+func TestExtendTakesNowInItsTransaction(t *testing.T) {
+	t.Parallel()
+	shown := clock.NewMock()
+	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s := openStore(t, Options{Clock: shown})
+	enqueue(t, s, 1)
+	held := claimN(t, s, 1)
+	var taken []*sqlx.Conn
+	for range s.beats.Stats().MaxOpenConnections {
+		conn, err := s.beats.Connx(t.Context())
+		require.NoError(t, err)
+		taken = append(taken, conn)
+	}
+	var outcomes []store.Outcome
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		outcomes, err = s.Extend(t.Context(), leasesOf(held), time.Minute)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return s.beats.Stats().WaitCount > 0 }, time.Minute, time.Millisecond, "it waits for no connection")
+	shown.Add(20 * time.Second)
+	for _, conn := range taken {
+		require.NoError(t, conn.Close())
+	}
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the heartbeat does not end")
+	}
+	assert.Equal(t, shown.Now().Add(time.Minute), outcomes[0].Next)
+}
+
+// Leases run by the database's clock, which is an hour ahead of the caller's here.
+func TestLeasesRunByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	schema := pgtest.Schema(t, dsn)
+	db, err := sqlx.Connect("postgres", dsn)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, db.Close()) }()
+	for _, statement := range []string{
+		`CREATE SCHEMA ` + pq.QuoteIdentifier(schema), `
+		CREATE FUNCTION ` + pq.QuoteIdentifier(schema) + `.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+		'SELECT pg_catalog.clock_timestamp() + interval ''1 hour'''`,
+	} {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	s, err := Open(t.Context(), dsn+" search_path='"+pq.QuoteIdentifier(schema)+",pg_catalog'", &Options{Schema: schema})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	enqueue(t, s, 1)
+	held := claimN(t, s, 1)
+	require.Len(t, held, 1)
+	outcomes, err := s.Extend(t.Context(), leasesOf(held), 2*time.Minute)
+	require.NoError(t, err)
+	ahead := time.Now().Add(time.Hour)
+	assert.WithinDuration(t, ahead, held[0].LeaseExpiresAt, 30*time.Minute)
+	assert.WithinDuration(t, ahead, outcomes[0].Next, 30*time.Minute)
 }
 
 // TestWakeUpsWithoutListening: behind a pooling proxy without a direct way to the server, wake-ups come by and by.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,29 @@ func (w *writer) inLine() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.urgent) + len(w.waiting)
+}
+
+// A heartbeat that waits for a transaction extends from the time at which it comes through.
+func TestExtendTakesNowInItsTransaction(t *testing.T) {
+	clk := newClock()
+	s := openAt(t, newPath(t), &Options{Clock: clk, BusyTimeout: time.Minute})
+	enqueue(t, s, 1)
+	held, err := s.FetchAndClaim(t.Context(), claimOf(1))
+	require.NoError(t, err)
+	tx := hold(t, s)
+	var outcomes []store.Outcome
+	waits := make(chan error)
+	go func() {
+		var err error
+		outcomes, err = s.Extend(t.Context(), []store.Lease{held[0].Lease()}, time.Minute)
+		waits <- err
+	}()
+	until(t, "the heartbeat is in line", func() bool { return s.writer.inLine() == 1 })
+	until(t, "the writer waits for the transaction", s.turn.lock.Locked)
+	clk.Add(20 * time.Second)
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, <-waits)
+	assert.Equal(t, clk.Now().Add(time.Minute), outcomes[0].Next)
 }
 
 func TestConcurrentCallsShareOneCommit(t *testing.T) {
