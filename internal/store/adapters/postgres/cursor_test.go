@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +105,33 @@ func TestLoneWriterIsWaitedFor(t *testing.T) {
 	jobs := claimN(t, s, 1)
 	require.Len(t, jobs, 1)
 	assert.Equal(t, late, jobs[0].ID)
+	awaitMark(t, s, position{shown.Now().Add(-slack), 0}, func() { claimN(t, s, 1) }) // it was the writer that held it back
+}
+
+// awaitHorizon claims from another queue until the horizon has come so far.
+func awaitHorizon(t *testing.T, s *Store, to time.Time) {
+	t.Helper()
+	for began := time.Now(); s.horizon.known().Before(to); claimOther(t, s) {
+		require.Less(t, time.Since(began), time.Minute, "the horizon does not move: some transaction is still open")
+	}
+}
+
+// claimOther claims from a queue that is always empty.
+func claimOther(t *testing.T, s *Store) {
+	t.Helper()
+	req := claimOf(1)
+	req.Queue = "other"
+	jobs, err := s.FetchAndClaim(t.Context(), req)
+	require.NoError(t, err)
+	require.Empty(t, jobs)
+}
+
+// awaitMark makes claims until the mark of fresh jobs has come so far. Where it does not move, a test of it is about nothing.
+func awaitMark(t *testing.T, s *Store, to position, claim func()) {
+	t.Helper()
+	for began := time.Now(); s.trails.get("q").fresh.mark[levelOf(0)].before(to); claim() {
+		require.Less(t, time.Since(began), time.Minute, "the mark does not move: some transaction is still open")
+	}
 }
 
 // TestRolledBackClaimIsFound lets another session hold jobs, as a claim does, and give them back when the cursor is past them.
@@ -142,6 +170,81 @@ func TestClockSetBack(t *testing.T) {
 	past, _, back = h.note(noon, 12, 12, time.Now().Add(-time.Hour))
 	assert.False(t, back)
 	assert.True(t, past.IsZero(), "what was known before is forgotten")
+}
+
+// A step back of the clock either is noticed, and then nothing is known of the time before, or is so small that marks lie behind it:
+// what is due after the step is never hidden. An answer that comes late is no step.
+func TestStepsOfTheClockHideNothing(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for by, noticed := range map[time.Duration]bool{
+		0: false, store.Resolution: false, slack / 2: false, slack: false, slack + store.Resolution: true, time.Second: true,
+		store.MaxSetBack: true, store.MaxSetBack + store.Resolution: true, time.Hour: true,
+	} {
+		h := &horizon{}
+		early := time.Now()
+		for i := range int64(5) {
+			h.note(noon.Add(time.Duration(i)*time.Second), 10, 10+i, time.Now())
+		}
+		latest := noon.Add(4 * time.Second)
+		_, _, back := h.note(latest.Add(-by), 10, 20, early)
+		require.False(t, back, "%v: it was asked before the latest answer", by)
+		assert.Equal(t, noon, h.known())
+
+		after := latest.Add(-by)
+		past, _, back := h.note(after, 1000, 1000, time.Now())
+		assert.Equal(t, noticed, back, "a step of %v", by)
+		if noticed {
+			assert.Zero(t, past)
+			past, _, back = h.note(after, 2000, 2000, time.Now())
+			assert.Zero(t, past, "what was read before a step of %v is still counted on", by)
+			assert.False(t, back, "a step of %v is noticed twice", by)
+			past, _, _ = h.note(after.Add(store.Resolution), 3000, 3000, time.Now())
+			assert.Equal(t, after.Add(store.Resolution), past, "the horizon stands still after a step of %v", by)
+			continue
+		}
+		mark := moved([levels]position{}, [levels]position{}, past)[0]
+		assert.Equal(t, latest.Add(-slack), mark.at, "after a step of %v", by)
+		assert.False(t, position{after, 1}.before(mark), "a job that is due after a step of %v is hidden", by)
+	}
+}
+
+// The same with a server, for claims and for recovery, whichever comes first: another store enqueues a job and gives a lease when the
+// clock was set back, and this one finds both at once.
+func TestNothingHidesBehindAStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{slack / 2, slack, slack + 2*store.Resolution, store.MaxSetBack, store.MaxSetBack + 2*store.Resolution} {
+		for _, recoverFirst := range []bool{false, true} {
+			h := newHidingPlace(t)
+			h.pass(t)
+			now := h.shown.Now()
+			for began := time.Now(); ; {
+				require.Empty(t, claimN(t, h.s, 1))
+				require.Empty(t, h.recovered(t, 0).take())
+				leases, _ := h.s.leases.get()
+				if want := (position{at: now.Add(-slack)}); h.s.trails.get("q").fresh.mark[levelOf(0)] == want && leases == want {
+					break
+				}
+				require.Less(t, time.Since(began), time.Minute, "the marks do not come to the present")
+			}
+			h.shown.Set(now.Add(-by))
+			h.others.Set(now.Add(-by))
+			late := openStore(t, Options{Clock: h.others, Schema: h.s.options.Schema}) // whose now has not been later
+			ids := enqueue(t, late, 2)
+			short := claimOf(1)
+			short.TTL = store.Resolution
+			held, err := late.FetchAndClaim(t.Context(), short)
+			require.NoError(t, err)
+			require.Equal(t, ids[0], held[0].ID)
+			h.shown.Add(store.Resolution)
+			all := []hidden{h.claimed(t, ids[1]), h.recovered(t, ids[0])}
+			if recoverFirst {
+				slices.Reverse(all)
+			}
+			for i, one := range all {
+				assert.Equal(t, []int64{one.id}, one.take(), "call %d after a step of %v, recovery first: %v", i, by, recoverFirst)
+			}
+		}
+	}
 }
 
 // TestHorizonWaitsForWriters: a moment is past only when every transaction that was open then has ended.

@@ -124,10 +124,10 @@ func TestALookThatCameTooEarlyIsMadeAnew(t *testing.T) {
 		shown.Set(noon)
 		s := openStore(t, Options{Clock: shown, MaxConns: 1})
 		other := openStore(t, Options{Clock: shown, Schema: s.options.Schema})
-		for mark := (position{}); !mark.at.After(noon); mark = s.trails.get("q").fresh.mark[levelOf(0)] {
+		awaitMark(t, s, position{noon.Add(store.Resolution), 0}, func() {
 			shown.Add(time.Second)
 			require.Empty(t, claimN(t, s, 1))
-		}
+		})
 		shown.Set(noon)
 		enqueue(t, other, 1)
 		inQueue(s, func(q *trail) { q.told = told })
@@ -160,20 +160,32 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 	}
 }
 
-// A slowConn is a connection on which something else happens between a look and its answer.
+// A slowConn is a connection on which something else happens between a message and its answer.
 type slowConn struct {
 	connection
+	at        string // is in the message
 	meanwhile *func()
+}
+
+func (c *slowConn) await(query string) {
+	if f := *c.meanwhile; f != nil && strings.Contains(query, c.at) {
+		*c.meanwhile = nil
+		f()
+	}
 }
 
 // QueryContext is part of driver.QueryerContext.
 func (c *slowConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := c.connection.QueryContext(ctx, query, args)
-	if f := *c.meanwhile; f != nil && strings.Contains(query, "LOCK TABLE") {
-		*c.meanwhile = nil
-		f()
-	}
+	c.await(query)
 	return rows, err
+}
+
+// ExecContext is part of driver.ExecerContext.
+func (c *slowConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	result, err := c.connection.ExecContext(ctx, query, args)
+	c.await(query)
+	return result, err
 }
 
 // A transaction ends after a look, and another claim has learned of it before the answer is there.
@@ -183,7 +195,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 		shown := clock.NewMock()
 		s := openStore(t, Options{Clock: shown})
 		var meanwhile func()
-		wrapped(t, s, func(c connection) connection { return &slowConn{c, &meanwhile} })
+		wrapped(t, s, func(c connection) connection { return &slowConn{c, "LOCK TABLE", &meanwhile} })
 		for range 4 {
 			require.Empty(t, claimN(t, s, 1))
 		}
@@ -191,12 +203,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 		require.NoError(t, err)
 		enqueue(t, s.InTx(tx), 1)
 		shown.Add(time.Second)
-		another := func() {
-			jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "other", Limit: 1, Worker: "w", TTL: time.Minute})
-			require.NoError(t, err)
-			require.Empty(t, jobs)
-		}
-		another()
+		claimOther(t, s)
 		inQueue(s, func(q *trail) { q.told = told })
 		took := 0
 		meanwhile = func() {
@@ -209,7 +216,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 				return err == nil && looking == 0
 			}, time.Minute, time.Millisecond)
 			require.NoError(t, tx.Commit())
-			another()
+			awaitHorizon(t, s, shown.Now())
 		}
 		for range 2 {
 			took += len(claimN(t, s, 1))
@@ -226,7 +233,7 @@ func TestALookWhosePlacesWereForgottenIsMadeAnew(t *testing.T) {
 		s := openStore(t, Options{MaxConns: 1})
 		other := openStore(t, Options{Schema: s.options.Schema})
 		var meanwhile func()
-		wrapped(t, s, func(c connection) connection { return &slowConn{c, &meanwhile} })
+		wrapped(t, s, func(c connection) connection { return &slowConn{c, "LOCK TABLE", &meanwhile} })
 		for range 4 {
 			require.Empty(t, claimN(t, s, 1))
 		}

@@ -62,6 +62,11 @@ func TestNothingStaysHidden(t *testing.T) {
 		for len(claimN(t, s, 10)) > 0 {
 		}
 		require.Zero(t, countIn(t, s, store.Ready), "jobs stay hidden in round %d of seed %d", round, seed)
+		passed := shown.Now()
+		awaitMark(t, s, position{passed, 0}, func() {
+			shown.Add(slack)
+			require.Empty(t, claimN(t, s, 1))
+		})
 	}
 }
 

@@ -26,9 +26,7 @@ func TestLostClaimsAreFoundAgain(t *testing.T) {
 			require.Len(t, claimN(t, s, 100), 100)
 		}
 		last := time.Now()
-		for mark := (position{}); !mark.at.After(last); mark = s.trails.get("q").fresh.mark[levelOf(0)] {
-			require.Empty(t, claimN(t, s, 100)) // until the next claims begin behind the jobs
-		}
+		awaitMark(t, s, position{last, 1}, func() { require.Empty(t, claimN(t, s, 100)) }) // the next claims begin behind the jobs
 		require.NoError(t, c.KillSession(t.Context(), pids[0]))
 		_, err := safe.db.ExecContext(t.Context(), `SELECT pg_sleep(60)`)
 		require.Error(t, err, "it dies")

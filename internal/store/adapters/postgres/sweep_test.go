@@ -194,7 +194,13 @@ func TestASweepLeavesGoodMarksAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, checked(t, s))
 	}
-	claimN(t, s, 1)
+	first := claimN(t, s, 1)[0]
+	awaitHorizon(t, s, first.RunAt.Add(slack+store.Resolution))
+	for range 2 {
+		inQueue(s, func(q *trail) { q.looked = time.Time{} })
+		claimN(t, s, 1)
+	}
+	require.Greater(t, s.trails.get("q").fresh.mark[levelOf(0)].id, first.ID, "the mark has not moved: the test is about nothing")
 	checked(t, s)
 	age := s.trails.get("q").age
 	for range 20 {
