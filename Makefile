@@ -1,4 +1,4 @@
-.PHONY: help run test test-all lint cover bench bench-alone bench-check bench-docs mutants chaos release clean
+.PHONY: help run test test-all lint cover bench bench-alone bench-check bench-docs mutants chaos soak release clean
 
 help: ## list what can be made
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -32,6 +32,9 @@ bench-docs: ## put what make bench has measured into docs/performance.md
 
 chaos: ## repeat the tests of real faults with new seeds until 1,000 kills a store and ten failovers, goes on where it was. FLAGS='-share 0.1 -for 20m' for less
 	@go run ./internal/chaos/cmd/chaos $(FLAGS)
+
+soak: ## let each store work for an hour, with kills and a held snapshot: samples, plots and verdicts in .cache/soak. FLAGS='-length 2m -stores sqlite' for less
+	@go run ./internal/chaos/cmd/soak $(FLAGS)
 
 mutants: ## plant faults in the code and look which the tests miss, 40 minutes, goes on where it was. FLAGS='-n 3 -packages internal/wire' for less
 	@mkdir -p .cache && go run ./internal/mutants -json .cache/mutants.json $(FLAGS)

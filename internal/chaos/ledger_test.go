@@ -31,6 +31,7 @@ type ledger struct {
 	moment   int // grows with each message
 	conns    map[net.Conn]bool
 	calls    [][]answer // the acknowledged ones, in their order
+	jobsIn   int        // of all calls
 	repeated map[string]bool
 	losses   []loss // where the database may have forgotten what it had acknowledged
 	enough   bool   // the producer has done its part
@@ -45,6 +46,9 @@ type ledger struct {
 	replaced                                      int             // jobs of lost calls that were made again
 	waits                                         []time.Duration // from the death of a worker to the next run of a job that it was running
 	problems                                      []string
+
+	window     []time.Duration // how long jobs were due before their runs, since it was looked at
+	goroutines map[string]int  // by worker
 }
 
 // A page is what the ledger knows of one job.
@@ -112,7 +116,7 @@ func openLedger(t *testing.T, seed uint64) *ledger {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := &ledger{
-		seed: seed, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]bool{}, repeated: map[string]bool{},
+		seed: seed, goroutines: map[string]int{}, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]bool{}, repeated: map[string]bool{},
 		jobs: map[int64]*page{}, running: map[string]map[jq.Lease]plan{}, orphans: map[int64]time.Time{},
 	}
 	l.all.Go(l.accept)
@@ -251,6 +255,9 @@ func (l *ledger) start(m message) bool {
 		}
 	}
 	l.runs++
+	if l.goroutines[m.Name] = m.Goroutines; m.Waited >= 0 {
+		l.window = append(l.window, m.Waited)
+	}
 	p.runs = append(p.runs, run{m.Token, m.Name, l.moment})
 	if m.Token < p.greatest {
 		l.refusedStarts++
@@ -291,16 +298,20 @@ func (l *ledger) next(name string) reply {
 			return true
 		}
 		l.repeated[name] = true
-		added := 0
-		for i, call := range l.calls {
-			if !l.lostCall(i) { // else nobody may ever run them
-				added += len(call)
-			}
-		}
 		r = reply{OK: !l.enough, Call: len(l.calls)}
-		return l.enough || added-l.runs < ahead
+		return l.enough || l.jobsIn-l.lostJobs()-l.runs < ahead
 	})
 	return r
+}
+
+// lostJobs are those of lost calls: nobody may ever run them.
+func (l *ledger) lostJobs() (n int) {
+	for _, one := range l.losses {
+		for i := one.firstCall; i < len(l.calls) && (i <= one.lastCall || one.lastCall < 0); i++ {
+			n += len(l.calls[i])
+		}
+	}
+	return n
 }
 
 // added writes down what the store has acknowledged.
@@ -318,6 +329,7 @@ func (l *ledger) added(m message) {
 		l.calls[m.Call] = m.Answers
 	} else {
 		l.calls = append(l.calls, m.Answers)
+		l.jobsIn += len(m.Answers)
 	}
 	for i, p := range callOf(l.seed, m.Call) {
 		a := m.Answers[i]

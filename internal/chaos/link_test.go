@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // What processes tell the ledger.
@@ -33,6 +34,9 @@ type message struct {
 	Doubt   bool // failed: in doubt, rather than surely not applied
 	OK      bool // cancel: the job is cancelled
 	Answers []answer
+
+	Waited     time.Duration // start: how long the job was due, negative for a retry
+	Goroutines int           // start: of the process
 }
 
 // An answer is what the store said of one enqueued job.

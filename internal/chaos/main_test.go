@@ -23,6 +23,7 @@ const (
 	envDSN    = "JQ_CHAOS_DSN"
 	envPooled = "JQ_CHAOS_POOLED"
 	envSeed   = "JQ_CHAOS_SEED" // of the test too, to have the same storm again
+	envSoak   = "JQ_CHAOS_SOAK"
 )
 
 const producerName = "producer"
@@ -42,12 +43,14 @@ type role struct {
 	dsn        string // if there is no file
 	pooled     bool   // it leads through PgBouncer
 	seed       uint64
+	soak       bool // no job kills its process, the producer takes its time, and deletes what has ended
 }
 
 func (r role) environment() []string {
 	return []string{
 		envName + "=" + r.name, envLedger + "=" + r.ledger, envSQLite + "=" + r.sqlitePath, envDSN + "=" + r.dsn,
 		envPooled + "=" + strconv.FormatBool(r.pooled), envSeed + "=" + strconv.FormatUint(r.seed, 10),
+		envSoak + "=" + strconv.FormatBool(r.soak),
 	}
 }
 
@@ -80,10 +83,17 @@ func play() error {
 	if err != nil {
 		return err
 	}
-	r := role{os.Getenv(envName), os.Getenv(envLedger), os.Getenv(envSQLite), os.Getenv(envDSN), pooled, seed}
+	soak, err := strconv.ParseBool(os.Getenv(envSoak))
+	if err != nil {
+		return err
+	}
+	r := role{os.Getenv(envName), os.Getenv(envLedger), os.Getenv(envSQLite), os.Getenv(envDSN), pooled, seed, soak}
 	l, err := dialLedger(r.name, r.ledger)
 	if err != nil {
 		return err
+	}
+	if r.sqlitePath == "" && r.dsn == "" {
+		return alone(ctx, r, l)
 	}
 	if strings.HasPrefix(r.name, producerName) {
 		return produce(ctx, r, l)

@@ -10,6 +10,9 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
+// pace is the time between two calls in a soak, which leave the workers some rest: what waits then waits for the store.
+const pace = 100 * time.Millisecond
+
 // callTime is how long a producer waits for the store's answer.
 const callTime = 2 * time.Second
 
@@ -27,6 +30,10 @@ func produce(ctx context.Context, r role, l *link) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
+	return produceIn(ctx, r, l, s)
+}
+
+func produceIn(ctx context.Context, r role, l *link, s jq.Store) error {
 	p := &producer{role: r, link: l, client: jq.NewClient(s, nil)}
 	for {
 		next := l.ask(message{Op: opNext})
@@ -35,6 +42,13 @@ func produce(ctx context.Context, r role, l *link) error {
 		}
 		if err := p.call(ctx, next.Call); err != nil {
 			return err
+		}
+		if r.soak {
+			<-time.After(pace)
+			ended := jq.Filter{States: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled}, FinishedFor: 2 * time.Second}
+			if _, err := s.Delete(ctx, ended, 1000); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -46,9 +60,13 @@ func (p *producer) call(ctx context.Context, call int) error {
 	for i, one := range plans {
 		items[i] = one.item()
 	}
+	options := &jq.ManyOptions{RequestKey: requestKey(call)}
+	if p.soak {
+		options = nil // the store keeps request keys for a day: it would grow by them
+	}
 	var added []jq.Enqueued
 	err := p.patiently(ctx, func(ctx context.Context) (err error) {
-		added, err = p.client.EnqueueMany(ctx, items, &jq.ManyOptions{RequestKey: requestKey(call)})
+		added, err = p.client.EnqueueMany(ctx, items, options)
 		return err
 	})
 	if err != nil {

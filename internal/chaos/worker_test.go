@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -65,7 +67,8 @@ type worker struct {
 	jq.Unobserved
 	role
 	link  *link
-	store database
+	store jq.Store
+	waits sync.Map // how long a job was due before its run, by its lease
 }
 
 // work is a worker process. It runs until it is told to end.
@@ -78,6 +81,10 @@ func work(ctx context.Context, r role, l *link) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
+	return workIn(ctx, r, l, s)
+}
+
+func workIn(ctx context.Context, r role, l *link, s jq.Store) error {
 	w := &worker{role: r, link: l, store: s}
 	server, err := jq.NewServer(s, w.handlers(), &jq.ServerOptions{
 		Name: r.name, Slots: slots, Buffer: 1, Poll: 100 * time.Millisecond, Lease: leaseTime, RecoverEvery: recoverEvery,
@@ -95,6 +102,11 @@ func work(ctx context.Context, r role, l *link) error {
 // errUnwritten is a stop that could not write everything: where the store is away that is to be expected.
 var errUnwritten = errors.New("stopped with ends unwritten")
 
+// Started keeps how long the job has waited, for the message that its run has begun.
+func (w *worker) Started(job jq.Job, waited time.Duration) {
+	w.waits.Store(jq.Lease{ID: job.ID, Token: job.Token}, waited)
+}
+
 // StaleWrite counts writes that the store has refused.
 func (w *worker) StaleWrite(string) { w.link.ask(message{Op: opStale}) }
 
@@ -102,7 +114,7 @@ func (w *worker) handlers() *jq.Handlers {
 	var h jq.Handlers
 	for kind, handle := range map[string]func(ctx context.Context, run *jq.Run, p plan) error{
 		plain: w.plain, polite: w.polite, regretted: w.polite, stubborn: w.stubborn, boastful: w.boastful,
-		failing: w.failing, snoozing: w.snoozing, within: w.within, panicking: panics, deadly: dies,
+		failing: w.failing, snoozing: w.snoozing, within: w.within, panicking: panics, deadly: w.dies,
 	} {
 		h.Func(kind, func(ctx context.Context, run *jq.Run) error { return w.told(ctx, run, handle) })
 	}
@@ -117,7 +129,10 @@ func (w *worker) told(ctx context.Context, run *jq.Run, handle func(context.Cont
 	if err := run.Decode(&doc); err != nil {
 		return err
 	}
-	about := message{Op: opStart, Job: run.ID, Token: run.Token, N: doc.N}
+	about := message{Op: opStart, Job: run.ID, Token: run.Token, N: doc.N, Goroutines: runtime.NumGoroutine()}
+	if waited, ok := w.waits.LoadAndDelete(jq.Lease{ID: run.ID, Token: run.Token}); ok {
+		about.Waited = waited.(time.Duration)
+	}
 	if !w.link.ask(about).OK {
 		return errOld
 	}
@@ -183,8 +198,12 @@ func (w *worker) snoozing(ctx context.Context, run *jq.Run, p plan) error {
 }
 
 // within does what it does in a transaction of its own, so that the ledger need not be asked.
-func (w *worker) within(ctx context.Context, run *jq.Run, _ plan) error {
-	tx, err := w.store.DB().BeginTxx(ctx, nil)
+func (w *worker) within(ctx context.Context, run *jq.Run, p plan) error {
+	s, ok := w.store.(database)
+	if !ok {
+		return w.plain(ctx, run, p)
+	}
+	tx, err := s.DB().BeginTxx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -204,7 +223,10 @@ func panics(context.Context, *jq.Run, plan) error { panic("as planned") }
 const suicide = "this job kills its process"
 
 // dies ends the process as the system does that is out of memory.
-func dies(context.Context, *jq.Run, plan) error {
+func (w *worker) dies(context.Context, *jq.Run, plan) error {
+	if w.soak {
+		return errors.New("this process is needed")
+	}
 	fmt.Fprintln(os.Stderr, suicide)
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {

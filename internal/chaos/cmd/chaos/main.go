@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -74,5 +73,7 @@ func run(now, soon context.Context, layers []layer, args []string, out io.Writer
 		return err
 	}
 	defer s.close()
-	return errors.Join(s.all(now, soon), s.report())
+	err = s.all(now, soon)
+	s.report()
+	return err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // report prints the sums as the table of docs/reliability.md has them.
-func (s *session) report() error {
+func (s *session) report() {
 	fmt.Fprintf(s.out, "\n| Layer | How often | Found | Lost | Command |\n|---|---|---|---|---|\n")
 	var all []*sum
 	for _, l := range s.layers {
@@ -25,10 +25,9 @@ func (s *session) report() error {
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(s.out, "no run is whole yet")
-		return nil
+		return
 	}
 	fmt.Fprintf(s.out, "\n%s\n", period(all))
-	return nil
 }
 
 // often is the goal's count first, then the others by name.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/seed-ed332417/jq/internal/chaos/cmd/internal/child"
 	"github.com/seed-ed332417/jq/internal/figures"
 )
 
@@ -57,24 +58,13 @@ func newSession(ctx context.Context, o options, out io.Writer) (*session, error)
 	if s.scratch, err = os.MkdirTemp("", "chaos"); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
-	s.revision = revisionOf(ctx, o.root)
+	s.revision = child.Revision(ctx, o.root)
 	return s, nil
 }
 
 func (s *session) close() {
 	_ = os.RemoveAll(s.scratch)
 	_ = s.lock.Close()
-}
-
-// revisionOf names the sources, and says if they have changed since.
-func revisionOf(ctx context.Context, root string) string {
-	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=, changed", "--exclude=*", "--abbrev=12")
-	cmd.Dir = root
-	output, err := cmd.Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(output))
 }
 
 // all runs the layers, always the one that is furthest from its goal, until all are there, time is up or one fails.
@@ -193,6 +183,6 @@ func (s *session) test(ctx context.Context, l layer, binary string, seed uint64,
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", seedVariable, seed))
 	}
 	cmd.WaitDelay = 10 * time.Second
-	grouped(cmd)
+	child.Grouped(cmd)
 	return cmd.CombinedOutput()
 }

@@ -1,0 +1,19 @@
+// Package child is what the commands for long runs need to run tests as processes.
+package child
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+)
+
+// Revision names the sources in the folder, and says if they have changed since.
+func Revision(ctx context.Context, root string) string {
+	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=, changed", "--exclude=*", "--abbrev=12")
+	cmd.Dir = root
+	output, err := cmd.Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(output))
+}
