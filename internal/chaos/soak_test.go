@@ -298,9 +298,11 @@ func (s *soaking) tell() {
 	s.Helper()
 	r := s.run()
 	lines, ok := r.Judge()
-	text := fmt.Sprintf("soak, %s: %v, %d jobs, %d kills of workers, %d problems\n  %s", r.Store, s.length, len(s.ledger.jobs), s.kills,
-		len(s.ledger.problems), strings.Join(lines, "\n  "))
-	figures.Print(s, "%s", text)
+	head := fmt.Sprintf("soak, %s: %v, %d jobs, %d kills of workers, %d problems", r.Store, s.length, len(s.ledger.jobs), s.kills,
+		len(s.ledger.problems))
+	figures.Print(s, "%s", head)
+	text := head + "\n  " + strings.Join(lines, "\n  ")
+	s.Log(text)
 	assert.True(s, ok, "what is measured keeps its bounds")
 	folder := os.Getenv(envSoakFolder)
 	if folder == "" {
