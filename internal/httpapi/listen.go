@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -18,6 +19,7 @@ type Limits struct {
 	IdleTimeout    time.Duration // between two requests: by default two minutes
 	MaxHeaderBytes int           // of a head: by default 16 KiB
 	MaxConnections int           // at once: by default 4,096; more have to wait
+	MaxPerAddress  int           // of them, from one address, or one network of 64 bits: by default half; more are closed at once
 	Logger         *slog.Logger  // of what clients do wrong, at level debug: by default slog.Default()
 }
 
@@ -54,22 +56,26 @@ func (l *Limits) filled() (Limits, error) {
 	fill(&full.IdleTimeout, 2*time.Minute)
 	fill(&full.MaxHeaderBytes, 16<<10)
 	fill(&full.MaxConnections, 4096)
+	fill(&full.MaxPerAddress, max(1, full.MaxConnections/2))
 	if full.Logger == nil {
 		full.Logger = slog.Default()
 	}
-	if min(full.HeaderTimeout, full.ReadTimeout, full.WriteTimeout, full.IdleTimeout) < 0 || min(full.MaxHeaderBytes, full.MaxConnections) < 0 {
+	if min(full.HeaderTimeout, full.ReadTimeout, full.WriteTimeout, full.IdleTimeout) < 0 || min(full.MaxHeaderBytes, full.MaxConnections, full.MaxPerAddress) < 0 {
 		return full, errors.New("jq: a negative limit of the HTTP server: want more than nothing")
 	}
 	return full, nil
 }
 
-// Limit is the listener with the limit of connections: one more is accepted when another was closed.
+// Limit is the listener with the limits of connections: one more is accepted when another was closed, and one address leaves some to
+// others.
 func Limit(l net.Listener, limits *Limits) (net.Listener, error) {
 	full, err := limits.filled()
 	if err != nil {
 		return nil, err
 	}
-	return &limited{Listener: l, places: newRoom(full.MaxConnections), closed: make(chan struct{})}, nil
+	return &limited{
+		Listener: l, places: newRoom(full.MaxConnections), closed: make(chan struct{}), most: full.MaxPerAddress, from: map[netip.Prefix]int{},
+	}, nil
 }
 
 type limited struct {
@@ -77,21 +83,68 @@ type limited struct {
 	places room
 	once   sync.Once
 	closed chan struct{}
+	most   int // of one origin
+
+	mu   sync.Mutex // guards from
+	from map[netip.Prefix]int
 }
 
-// Accept waits for a place, then for a connection.
+// Accept waits for a place, then for a connection of whoever has not too many.
 func (l *limited) Accept() (net.Conn, error) {
 	select {
 	case l.places <- struct{}{}:
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		l.places.leave()
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			l.places.leave()
+			return nil, err
+		}
+		from := origin(c.RemoteAddr())
+		if l.count(from, 1) {
+			return &place{Conn: c, leave: sync.OnceFunc(func() {
+				l.count(from, -1)
+				l.places.leave()
+			})}, nil
+		}
+		_ = c.Close() // whoever it is hears of nothing else
 	}
-	return &place{Conn: c, leave: sync.OnceFunc(l.places.leave)}, nil
+}
+
+// origin is the address, or the network that one customer of a provider has. What is no address of the internet has none.
+func origin(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	network, _ := ip.Prefix(bits) // which are not too many
+	return network
+}
+
+// count adds to the connections of an origin, unless there are too many.
+func (l *limited) count(from netip.Prefix, n int) bool {
+	if !from.IsValid() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum := l.from[from] + n
+	switch {
+	case n > 0 && sum > l.most:
+		return false
+	case sum == 0:
+		delete(l.from, from)
+	default:
+		l.from[from] = sum
+	}
+	return true
 }
 
 // Close closes the listener. Connections stay as they are.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -284,6 +285,64 @@ func TestConnectionsAreLimited(t *testing.T) {
 	})
 }
 
+// sender is a connection from an address.
+type sender struct {
+	net.Conn
+	from net.Addr
+}
+
+func (s sender) RemoteAddr() net.Addr { return s.from }
+
+// TestOneAddressLeavesConnectionsToOthers: a client without a token could hold all of them.
+func TestOneAddressLeavesConnectionsToOthers(t *testing.T) {
+	conns := handed{make(chan net.Conn, 10)}
+	l, err := Limit(conns, &Limits{MaxConnections: 4})
+	require.NoError(t, err)
+	come := func(address string) (theirs net.Conn) {
+		ours, theirs := net.Pipe()
+		from := sender{ours, &net.UnixAddr{}}
+		if address != "" {
+			from.from = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 7))
+		}
+		conns.conns <- from
+		return theirs
+	}
+	var accepted []net.Conn
+	accept := func() {
+		c, err := l.Accept()
+		require.NoError(t, err)
+		accepted = append(accepted, c)
+	}
+	for _, same := range [][]string{
+		{"192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2"},
+		{"2001:db8:1:2::1", "2001:db8:1:2:3::1", "2001:db8:1:2::1%eth0", "2001:db8:1:3::1"},
+	} {
+		come(same[0])
+		come(same[1])
+		accept()
+		accept()
+		refused := come(same[2])
+		come(same[3])
+		accept()
+		_, err = refused.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "it is closed at once")
+		require.NoError(t, accepted[0].Close())
+		_ = accepted[0].Close() // which makes room for no second one
+		come(same[2])
+		accept()
+		for _, c := range accepted {
+			_ = c.Close()
+		}
+		assert.Empty(t, l.(*limited).from, "nothing is kept of who has gone")
+		accepted = nil
+	}
+	for range 4 {
+		come("")
+		accept()
+	}
+	require.NoError(t, l.Close())
+}
+
 // An exhausted listener fails now and then, as one does that has no file descriptor left.
 type exhausted struct {
 	piped
@@ -406,7 +465,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		_, err := New(nil, &o)
 		assert.ErrorContains(t, err, "want", "%+v", o)
 	}
-	for _, l := range []Limits{{HeaderTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {IdleTimeout: -1}, {MaxHeaderBytes: -1}, {MaxConnections: -1}} {
+	for _, l := range []Limits{{HeaderTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {IdleTimeout: -1}, {MaxHeaderBytes: -1}, {MaxConnections: -1}, {MaxPerAddress: -1}} {
 		_, err := NewServer(nil, &l, nil)
 		assert.ErrorContains(t, err, "want", "%+v", l)
 		_, err = Limit(nil, &l)
