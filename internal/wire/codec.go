@@ -39,14 +39,16 @@ func Decode(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return refuse("body", "must be valid UTF-8") // the decoder would mend it in silence
 	}
-	malformed := check(body, shapeOf(reflect.TypeOf(into).Elem()))
-	if malformed != nil && !errors.Is(malformed, errMalformed) {
-		return malformed
+	err := check(body, shapeOf(reflect.TypeOf(into).Elem()))
+	if errors.Is(err, errMalformed) {
+		into = &struct{}{} // what was not checked to its end is not decoded either, only explained
+	} else if err != nil {
+		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return explain(err, len(body))
 	}
-	if malformed != nil {
+	if err != nil {
 		return refuse("body", "must be JSON")
 	}
 	return nil

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -178,12 +177,10 @@ func (c *checker) member(s *shape) (f member, err error) {
 		return f, errMalformed
 	}
 	begin := c.at + 1
-	length := bytes.IndexByte(c.text[begin:], '"')
-	if length < 0 {
-		return f, errMalformed
+	if err := c.string("body"); err != nil { // to its end, which is not the first quotation mark where that is escaped
+		return f, err
 	}
-	name := c.text[begin : begin+length]
-	c.at = begin + length + 1
+	name := c.text[begin : c.at-1]
 	if c.next() != ':' {
 		return f, errMalformed
 	}
@@ -192,7 +189,7 @@ func (c *checker) member(s *shape) (f member, err error) {
 	switch {
 	case known:
 		return f, nil
-	case length == 0 || length > store.MaxNameBytes:
+	case len(name) == 0 || len(name) > store.MaxNameBytes:
 		return f, refuse("body", "must have fields that are known here")
 	default:
 		return f, refuse(string(name), "is not known here")

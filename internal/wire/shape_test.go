@@ -32,6 +32,7 @@ func TestDecodeTakesNothingInSilence(t *testing.T) {
 		{"PayloadTwice", `{"jobs":[{"kind":"a","payload":{},"payload":[]}]}`, "payload", "must be given once", new(wire.Enqueue)},
 		{"OtherCase", `{"jobs":[{"Kind":"a"}]}`, "Kind", "is not known here", new(wire.Enqueue)},
 		{"Escaped", `{"jobs":[{"kin\u0064":"a"}]}`, `kin\u0064`, "is not known here", new(wire.Enqueue)},
+		{"Quoted", `{"jobs":[{"a\"b":1}]}`, `a\"b`, "is not known here", new(wire.Enqueue)},
 		{"Surrogate", `{"jobs":[{"kind":"a","unique_key":"b\ud83d"}]}`, "unique_key", "must not have half of a surrogate pair", new(wire.Enqueue)},
 		{"LowFirst", `{"jobs":[{"kind":"\ude00\ud83d"}]}`, "kind", "must not have half of a surrogate pair", new(wire.Enqueue)},
 		{"TwoHighs", `{"jobs":[{"kind":"a","payload_text":"\"\ud83d\ud83d\""}]}`, "payload_text", "must not have half of a surrogate pair", new(wire.Enqueue)},
@@ -63,6 +64,7 @@ func TestDecodingHasABound(t *testing.T) {
 		into any
 	}{
 		"jobs":        {fill(`{"jobs":[`, `{},`, `]}`), new(wire.Enqueue)},
+		"oddName":     {fill(`{"a\"b":1,"jobs":[`, `{},`, `]}`), new(wire.Enqueue)},
 		"lists":       {fill(`{"jobs":[`, `[],`, `]}`), new(wire.Enqueue)},
 		"keys":        {fill(`{`, `"jobs":[{}],`, `}`), new(wire.Enqueue)},
 		"acks":        {fill(`{"jobs":[`, `{},`, `]}`), new(wire.Acks)},
@@ -86,7 +88,7 @@ func TestDecodingHasABound(t *testing.T) {
 // FuzzShape: whatever is JSON is not taken for something else, and no list that is taken is longer than it may be.
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{
-		`{"jobs":[{"kind":"k","payload":{"a": [1,"]"]},"queue":"q"}]}`, `{"a":{"b":[[],[{}],null,true,-1.5e3,"\\\"\u00e4"]}}`, ` [ ] `, `"\ud83d"`, `{"payload":1}`,
+		`{"jobs":[{"kind":"k","payload":{"a": [1,"]"]},"queue":"q"}]}`, `{"a":{"b":[[],[{}],null,true,-1.5e3,"\\\"\u00e4"]}}`, ` [ ] `, `"\ud83d"`, `{"payload":1}`, `{"a\"b":1,"jobs":[]}`,
 		`{"jobs":[` + strings.Repeat(`{},`, 1000) + `{}]}`,
 	} {
 		f.Add(seed)
