@@ -22,11 +22,15 @@ type budget struct {
 }
 
 func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.most {
-		b.give(n)
-		return false
+	for {
+		used := b.used.Load()
+		if used+n > b.most {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	return true
 }
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
@@ -67,8 +71,10 @@ func (x *exchange) shares() []*share {
 	return []*share{x.own, x.all}
 }
 
-// take reserves bytes, or says by whom they are used up.
+// take reserves bytes, or says by whom they are used up. Whoever needs more than there are gets all of them, so that it is let
+// through when it comes alone.
 func (x *exchange) take(n int64) error {
+	n = min(n, x.own.bytes.most-x.taken)
 	if x.own != x.all && !x.own.bytes.take(n) {
 		return tooMuch
 	}

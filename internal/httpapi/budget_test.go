@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,7 +87,9 @@ func TestATokenHasAShareOfTheBudget(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
 	greedy := w.onlyToken(newShare(Options{MaxBytes: 1 << 20}, 2))
 	large := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
+	w.api.own[0].bytes.used.Store(300 << 10) // by other calls of it
 	f := w.ask("POST", "/v1/jobs", large, "Authorization", "Bearer "+greedy).fail(t)
+	w.api.own[0].bytes.used.Store(0)
 	assert.Equal(t, []any{429, urn + "too_much_at_once"}, []any{f.Status, f.Type})
 	w.nothingIsTakenUp()
 	modest := w.onlyToken(newShare(Options{MaxBytes: 1 << 20}, 1))
@@ -112,6 +115,8 @@ func TestAnswersHaveABudget(t *testing.T) {
 	for range 3 {
 		require.Equal(t, 201, w.ask("POST", "/v1/jobs", payload).status)
 	}
+	others := &w.api.all.bytes
+	require.True(t, others.take(700<<10))
 	for _, one := range []request{
 		{method: "GET", path: "/v1/jobs"}, {method: "POST", path: "/v1/jobs/list", body: `{}`},
 		{method: "POST", path: "/v1/claim", body: `{"worker":"w","limit":3}`},
@@ -120,8 +125,10 @@ func TestAnswersHaveABudget(t *testing.T) {
 		assert.Equal(t, urn+"busy", f.Type, one.path)
 		assert.Equal(t, map[store.State]int64{store.Ready: 3}, w.counts(), one.path)
 	}
+	others.give(500 << 10)
 	assert.Equal(t, 200, w.ask("GET", "/v1/jobs?limit=1", "").status)
 	assert.Equal(t, 200, w.ask("POST", "/v1/claim", `{"worker":"w","limit":2}`).status)
+	others.give(200 << 10)
 	w.nothingIsTakenUp()
 }
 
@@ -216,4 +223,52 @@ func TestATokenLeavesPlacesToOthers(t *testing.T) {
 	w.asleep(2)
 	w.follow(stream[0], stream[1], stream[2], greedy...)
 	w.eventually("both streams are there", func() bool { return len(w.api.all.streams) == 2 })
+}
+
+// What is larger than the budget, or than the share of a token, is served when it comes alone: to come back would never help.
+func TestWhatComesAloneIsServed(t *testing.T) {
+	w := newWorld(t, Options{})
+	auth := []string{"Authorization", "Bearer " + w.onlyToken(newShare(w.api.options, 2))}
+	job := `{"jobs":[{"kind":"k"}]}`
+	largest := strings.Repeat(" ", wire.MaxBody-len(job)) + job
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", largest, auth...).status, "of a length that was told")
+	rest, answer := w.begin("/v1/jobs", largest, auth...)
+	require.NoError(t, rest.Close())
+	assert.Equal(t, 201, receive(t, answer, "the body is answered").StatusCode, "of a length that was not told")
+	w.nothingIsTakenUp()
+
+	w.api.all.bytes.most, w.api.own[0].bytes.most = 100<<10, 100<<10
+	large := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", large, auth...).status)
+	assert.Equal(t, 200, w.ask("GET", "/v1/jobs", "", auth...).status)
+	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/claim", `{"worker":"w","limit":3}`, auth...).Jobs, 3)
+	w.nothingIsTakenUp()
+}
+
+// Whoever asks for too much takes nothing from others, not for a moment either.
+func TestWhatIsRefusedTakesNothing(t *testing.T) {
+	b := budget{most: 10}
+	end := make(chan struct{})
+	var greedy sync.WaitGroup
+	greedy.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				assert.False(t, b.take(11))
+			}
+		}
+	})
+	refused := 0
+	for range 200_000 {
+		if b.take(1) {
+			b.give(1)
+		} else {
+			refused++
+		}
+	}
+	close(end)
+	greedy.Wait()
+	assert.Zero(t, refused)
 }

@@ -64,7 +64,9 @@ var produce = map[string]struct {
 			if r.operation == "job" {
 				w.enqueue("default")
 			}
-			secret := w.onlyToken(newShare(Options{MaxReads: 1}, 1))
+			others := newShare(Options{MaxReads: 1, MaxBytes: 1}, 1)
+			require.True(w, others.bytes.take(1), "other calls of the token take up its share")
+			secret := w.onlyToken(others)
 			return w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+secret)
 		}
 		for range cap(full) {
