@@ -225,6 +225,43 @@ func TestATokenLeavesPlacesToOthers(t *testing.T) {
 	w.eventually("both streams are there", func() bool { return len(w.api.all.streams) == 2 })
 }
 
+// hold takes up some of the budget until the test ends, as other calls would.
+func (w *world) hold(n int64) {
+	w.Helper()
+	require.True(w, w.api.all.bytes.take(n))
+	w.Cleanup(func() { w.api.all.bytes.give(n) })
+}
+
+// A claim that was applied, and whose jobs could not be given back when there was no room for its answer, must not be answered as one
+// that was not applied: its jobs are held until their leases end.
+func TestAClaimThatIsNotTakenBackIsInDoubt(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20}, func(s *memory.Store) store.Store {
+		m := &meddled{Store: s}
+		m.after = func(context.Context, store.ClaimRequest, []store.Job) {
+			m.any = func(context.Context) error { return store.ErrUnavailable }
+		}
+		return m
+	})
+	require.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k","payload":"`+strings.Repeat("k", 200<<10)+`"}]}`).status)
+	w.hold(900 << 10)
+	f := w.ask("POST", "/v1/claim", `{"worker":"w"}`).fail(t)
+	assert.Equal(t, []any{500, urn + "in_doubt"}, []any{f.Status, f.Type})
+	assert.Equal(t, map[store.State]int64{store.InFlight: 1}, w.counts())
+}
+
+// A claim for whose jobs there is not enough room has those that fit: to refuse it would put the same jobs off again and again.
+func TestAClaimHasTheJobsThatFit(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20})
+	for range 5 {
+		require.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k","payload":"`+strings.Repeat("k", 100<<10)+`"}]}`).status)
+	}
+	w.hold(500 << 10)
+	jobs := w.claim(`{"worker":"w","limit":5}`)
+	require.Len(t, jobs, 2)
+	assert.Equal(t, []wire.ID{1, 2}, []wire.ID{jobs[0].ID, jobs[1].ID})
+	assert.Equal(t, map[store.State]int64{store.Ready: 3, store.InFlight: 2}, w.counts())
+}
+
 // What is larger than the budget, or than the share of a token, is served when it comes alone: to come back would never help.
 func TestWhatComesAloneIsServed(t *testing.T) {
 	w := newWorld(t, Options{})
@@ -243,6 +280,17 @@ func TestWhatComesAloneIsServed(t *testing.T) {
 	assert.Equal(t, 200, w.ask("GET", "/v1/jobs", "", auth...).status)
 	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/claim", `{"worker":"w","limit":3}`, auth...).Jobs, 3)
 	w.nothingIsTakenUp()
+}
+
+// What waits has read its request, which takes up nothing any more: else a few clients who wait could keep all others out.
+func TestWhatWaitsTakesUpNothing(t *testing.T) {
+	w := newWorld(t, Options{})
+	pad := strings.Repeat(" ", 1<<20)
+	w.follow("POST", "/v1/wakeups", pad+`{}`)
+	assert.Zero(t, w.api.all.bytes.used.Load(), "of a stream")
+	go func() { _, _ = w.try(w.Context(), "POST", "/v1/claim", pad+`{"worker":"w","wait":"1m"}`) }()
+	w.asleep(1)
+	assert.Zero(t, w.api.all.bytes.used.Load(), "of a claim")
 }
 
 // Whoever asks for too much takes nothing from others, not for a moment either.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -50,12 +51,8 @@ func (a *API) claim(w *exchange, r *http.Request) error {
 
 // deliver answers with the jobs, or gives them back.
 func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
-	text, err := wire.Marshal(wire.Jobs{Jobs: jobs})
-	if err == nil {
-		err = w.take(int64(len(text)) * asAnswer)
-	}
+	text, jobs, err := a.fitting(w, r, jobs)
 	if err != nil {
-		a.giveBack(r, jobs)
 		return err
 	}
 	err = r.Context().Err() // a client that vanishes is noticed here: its connection takes what is written
@@ -68,16 +65,40 @@ func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
 		}
 	}
 	if err != nil {
-		a.giveBack(r, jobs)
+		_ = a.giveBack(r, jobs) // there is nobody to be told
 		return &unsent{err}
 	}
 	return nil
 }
 
+// fitting is the answer with as many of the jobs as there is room for. The others are given back. Where none fits, the claim was
+// not applied, unless they can not be given back.
+func (a *API) fitting(w *exchange, r *http.Request, jobs []wire.Job) ([]byte, []wire.Job, error) {
+	var kept error
+	for {
+		text, err := wire.Marshal(wire.Jobs{Jobs: jobs})
+		if err == nil {
+			err = w.take(int64(len(text)) * asAnswer)
+		}
+		if err == nil {
+			return text, jobs, nil
+		}
+		half := len(jobs) / 2
+		kept = cmp.Or(kept, a.giveBack(r, jobs[half:]))
+		switch jobs = jobs[:half]; {
+		case half > 0:
+		case kept != nil:
+			return nil, nil, fmt.Errorf("%w: the jobs of a claim that there is no room to answer: %v", store.ErrInDoubt, kept) //nolint:errorlint // it is another call's
+		default:
+			return nil, nil, err
+		}
+	}
+}
+
 // giveBack releases jobs that reach nobody. What can not be released comes back when the leases end.
-func (a *API) giveBack(r *http.Request, jobs []wire.Job) {
+func (a *API) giveBack(r *http.Request, jobs []wire.Job) error {
 	if len(jobs) == 0 {
-		return
+		return nil
 	}
 	releases := wire.Releases{Jobs: make([]wire.Lease, len(jobs))}
 	for i, j := range jobs {
@@ -85,9 +106,11 @@ func (a *API) giveBack(r *http.Request, jobs []wire.Job) {
 	}
 	ctx, cancel := a.within(context.WithoutCancel(r.Context()))
 	defer cancel()
-	if _, err := a.release(ctx, releases); err != nil {
-		a.log.Warn("jq: jobs that were claimed for a client who is gone return when their leases end", "jobs", len(jobs), "error", err)
+	_, err := a.release(ctx, releases)
+	if err != nil {
+		a.log.Warn("jq: jobs that were claimed for nobody return when their leases end", "jobs", len(jobs), "error", err)
 	}
+	return err
 }
 
 // A claim as it was asked for, with its defaults.
@@ -147,6 +170,7 @@ func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
 		return nil, noRoom
 	}
 	defer leave()
+	w.end() // what it asks for was decoded, into little
 	return a.sleep(r.Context(), c, me, late)
 }
 

@@ -35,6 +35,7 @@ func (a *API) stream(w *exchange, r *http.Request) (*stream, error) {
 		done()
 		return nil, noRoom
 	}
+	w.end() // what it asks for was decoded, into little
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(a.life, cancel)
 	s := &stream{api: a, w: w, ctx: ctx, silent: a.clock.Timer(signOfLife)}
