@@ -99,8 +99,8 @@ func (s *Store) giveBack(jobs []store.Job) {
 	c, ids, err := nackCall(nacks)
 	for n := 0; err == nil && n < 2; n++ { // a Release that was lost can be repeated
 		var answer wire.Results
-		failed := s.once(ctx, c, s.parcel(c), func(resp *http.Response) error {
-			return decode(resp, c.most, &answer, outcomesFor(ids))
+		failed := s.patiently(ctx, func() error {
+			return s.once(ctx, c, s.parcel(c), func(resp *http.Response) error { return decode(resp, c.most, &answer, outcomesFor(ids)) })
 		})
 		if failed == nil {
 			return

@@ -21,6 +21,7 @@ func TestLateClaimIsGivenBack(t *testing.T) {
 	for name, k := range map[string]struct {
 		late    time.Duration // from when the caller is gone
 		fails   int           // of the releases
+		busy    bool          // the server is, where they fail
 		close   bool          // the store is closed meanwhile
 		want    int           // releases
 		abandon bool          // the server sees that nobody is there
@@ -28,6 +29,7 @@ func TestLateClaimIsGivenBack(t *testing.T) {
 		"Soon":          {late: time.Second, want: 1},
 		"ReleaseIsLost": {late: time.Second, fails: 1, want: 2},
 		"ReleaseFails":  {late: time.Second, fails: 9, want: 2},
+		"ServerIsBusy":  {late: time.Second, fails: 2, busy: true, want: 3},
 		"StoreIsClosed": {late: time.Second, close: true, want: 1},
 		"TooLate":       {late: afterlife + time.Second, abandon: true},
 	} {
@@ -38,7 +40,12 @@ func TestLateClaimIsGivenBack(t *testing.T) {
 				s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 					if r.URL.Path == wire.PathNAck {
 						released = append(released, taken[wire.NAcks](r))
-						if len(released) <= k.fails {
+						switch failed := len(released) <= k.fails; {
+						case failed && k.busy:
+							answer := reply(503, wire.Fail{Type: wire.Busy, Title: "busy", Status: 503})
+							answer.Header.Set("Retry-After", "1")
+							return answer, nil
+						case failed:
 							return reply(502, "<html>"), nil
 						}
 						return reply(200, wire.Results{Results: []wire.Outcome{{ID: 7, Status: store.StatusOK}}}), nil
