@@ -76,7 +76,8 @@ type Options struct {
 	MaxStreams int
 
 	// MaxBytes is how much memory requests and answers may take up at once, about: by default 128 MiB. Whoever finds too little left
-	// is told to come back later; a call that needs more than there is at all is served when it comes alone.
+	// is told to come back later; a call that needs more than there is at all is served when it comes alone. An eighth is
+	// kept for small calls.
 	MaxBytes int64
 
 	// MaxReads is how many listings, counts and the like are read from the store at once: by default 4. Others wait for them.

@@ -21,10 +21,19 @@ type budget struct {
 	used atomic.Int64
 }
 
-func (b *budget) take(n int64) bool {
+// limit is how many of the bytes a call may get. Large ones, which can take their time, leave an eighth to small ones: to heartbeats,
+// without which leases end.
+func (b *budget) limit(large bool) int64 {
+	if large {
+		return b.most - b.most/8
+	}
+	return b.most
+}
+
+func (b *budget) take(n int64, large bool) bool {
 	for {
 		used := b.used.Load()
-		if used+n > b.most {
+		if used+n > b.limit(large) {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -74,11 +83,15 @@ func (x *exchange) shares() []*share {
 // take reserves bytes, or says by whom they are used up. Whoever needs more than there are gets all of them, so that it is let
 // through when it comes alone.
 func (x *exchange) take(n int64) error {
-	n = min(n, x.own.bytes.most-x.taken)
-	if x.own != x.all && !x.own.bytes.take(n) {
+	large := x.taken+n > firstRead*asRequest
+	n = min(n, x.own.bytes.limit(large)-x.taken)
+	if n <= 0 {
+		return nil
+	}
+	if x.own != x.all && !x.own.bytes.take(n, large) {
 		return tooMuch
 	}
-	if !x.all.bytes.take(n) {
+	if !x.all.bytes.take(n, large) {
 		if x.own != x.all {
 			x.own.bytes.give(n)
 		}

@@ -116,7 +116,7 @@ func TestAnswersHaveABudget(t *testing.T) {
 		require.Equal(t, 201, w.ask("POST", "/v1/jobs", payload).status)
 	}
 	others := &w.api.all.bytes
-	require.True(t, others.take(700<<10))
+	require.True(t, others.take(700<<10, false))
 	for _, one := range []request{
 		{method: "GET", path: "/v1/jobs"}, {method: "POST", path: "/v1/jobs/list", body: `{}`},
 		{method: "POST", path: "/v1/claim", body: `{"worker":"w","limit":3}`},
@@ -125,10 +125,10 @@ func TestAnswersHaveABudget(t *testing.T) {
 		assert.Equal(t, urn+"busy", f.Type, one.path)
 		assert.Equal(t, map[store.State]int64{store.Ready: 3}, w.counts(), one.path)
 	}
-	others.give(500 << 10)
+	others.give(650 << 10)
 	assert.Equal(t, 200, w.ask("GET", "/v1/jobs?limit=1", "").status)
 	assert.Equal(t, 200, w.ask("POST", "/v1/claim", `{"worker":"w","limit":2}`).status)
-	others.give(200 << 10)
+	others.give(50 << 10)
 	w.nothingIsTakenUp()
 }
 
@@ -228,7 +228,7 @@ func TestATokenLeavesPlacesToOthers(t *testing.T) {
 // hold takes up some of the budget until the test ends, as other calls would.
 func (w *world) hold(n int64) {
 	w.Helper()
-	require.True(w, w.api.all.bytes.take(n))
+	require.True(w, w.api.all.bytes.take(n, false))
 	w.Cleanup(func() { w.api.all.bytes.give(n) })
 }
 
@@ -255,7 +255,7 @@ func TestAClaimHasTheJobsThatFit(t *testing.T) {
 	for range 5 {
 		require.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k","payload":"`+strings.Repeat("k", 100<<10)+`"}]}`).status)
 	}
-	w.hold(500 << 10)
+	w.hold(450 << 10)
 	jobs := w.claim(`{"worker":"w","limit":5}`)
 	require.Len(t, jobs, 2)
 	assert.Equal(t, []wire.ID{1, 2}, []wire.ID{jobs[0].ID, jobs[1].ID})
@@ -304,13 +304,13 @@ func TestWhatIsRefusedTakesNothing(t *testing.T) {
 			case <-end:
 				return
 			default:
-				assert.False(t, b.take(11))
+				assert.False(t, b.take(11, false))
 			}
 		}
 	})
 	refused := 0
 	for range 200_000 {
-		if b.take(1) {
+		if b.take(1, false) {
 			b.give(1)
 		} else {
 			refused++
@@ -319,4 +319,19 @@ func TestWhatIsRefusedTakesNothing(t *testing.T) {
 	close(end)
 	greedy.Wait()
 	assert.Zero(t, refused)
+}
+
+// Large calls leave something to small ones: else a few producers whose bodies arrive slowly would end the leases of all workers, for
+// whose heartbeats there is no room.
+func TestLargeCallsLeaveRoomForHeartbeats(t *testing.T) {
+	w := newWorld(t, Options{})
+	large := &exchange{all: w.api.all, own: w.api.all}
+	defer large.end()
+	for range 100 {
+		_ = large.take(2 << 20) // until there is no more
+	}
+	assert.Greater(t, w.api.all.bytes.used.Load(), int64(100<<20))
+	assert.Equal(t, 200, w.ask("POST", "/v1/extend", `{"jobs":[{"id":"1","token":"1"}],"lease":"30s"}`).status)
+	assert.Equal(t, 200, w.ask("GET", "/v1/stats", "").status)
+	assert.Equal(t, 503, w.ask("POST", "/v1/jobs", strings.Repeat(" ", 1<<20)+`{"jobs":[]}`).status)
 }

@@ -65,7 +65,7 @@ var produce = map[string]struct {
 				w.enqueue("default")
 			}
 			others := newShare(Options{MaxReads: 1, MaxBytes: 1}, 1)
-			require.True(w, others.bytes.take(1), "other calls of the token take up its share")
+			require.True(w, others.bytes.take(1, false), "other calls of the token take up its share")
 			secret := w.onlyToken(others)
 			return w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+secret)
 		}
