@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -334,4 +336,19 @@ func TestLargeCallsLeaveRoomForHeartbeats(t *testing.T) {
 	assert.Equal(t, 200, w.ask("POST", "/v1/extend", `{"jobs":[{"id":"1","token":"1"}],"lease":"30s"}`).status)
 	assert.Equal(t, 200, w.ask("GET", "/v1/stats", "").status)
 	assert.Equal(t, 503, w.ask("POST", "/v1/jobs", strings.Repeat(" ", 1<<20)+`{"jobs":[]}`).status)
+}
+
+// A client that is told to come back hears it, also where it first sends all that it has, as most do: else it finds the connection
+// reset, and does not know what was applied.
+func TestWhoSendsMuchHearsThatTheServerIsBusy(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20})
+	w.hold(900 << 10)
+	body := `{"jobs":[{"kind":"k"}]}` + strings.Repeat(" ", 12<<20)
+	conn := w.raw(fmt.Sprintf("POST /v1/jobs HTTP/1.1\r\nHost: jq\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body)))
+	_, err := io.WriteString(conn, body)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, 503, resp.StatusCode)
 }

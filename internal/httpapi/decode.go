@@ -104,7 +104,7 @@ func nothing(w *exchange, r *http.Request) error {
 // readBody takes up more of the budget the more there is to read: what a client announces and does not send costs others nothing.
 func readBody(w *exchange, r *http.Request) ([]byte, error) {
 	if r.ContentLength > wire.MaxBody {
-		return nil, w.discard(r)
+		return nil, discard(r, tooLarge)
 	}
 	body := http.MaxBytesReader(w, r.Body, wire.MaxBody)
 	var text []byte
@@ -113,7 +113,7 @@ func readBody(w *exchange, r *http.Request) ([]byte, error) {
 			size = min(size, int(r.ContentLength)+1) // one more, to find the end
 		}
 		if err := w.take(int64(size-cap(text)) * asRequest); err != nil {
-			return nil, err
+			return nil, discard(r, err)
 		}
 		text = append(make([]byte, 0, size), text...)
 		err := fillUp(&text, body)
@@ -124,7 +124,7 @@ func readBody(w *exchange, r *http.Request) ([]byte, error) {
 			return text, nil
 		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, w.discard(r)
+			return nil, discard(r, tooLarge)
 		}
 		return nil, refuse("body", "must arrive whole and in time")
 	}
@@ -145,10 +145,10 @@ func fillUp(text *[]byte, from io.Reader) error {
 // firstRead is what a body takes up at first: most have less.
 const firstRead = 16 << 10
 
-// discard reads what is too large without keeping it, up to a bound: a client that still writes hears no answer.
-func (x *exchange) discard(r *http.Request) error {
+// discard reads what is refused without keeping it, up to a bound: a client that still writes hears no answer.
+func discard(r *http.Request, why error) error {
 	_, _ = io.CopyN(io.Discard, r.Body, 2*wire.MaxBody) // if the client is gone, so is its answer
-	return tooLarge
+	return why
 }
 
 // number reads an id in a path or a limit in a query: one number, one text.
