@@ -15,6 +15,11 @@ import (
 
 const week = 7 * 24 * time.Hour
 
+// rare are the options of a server of which only the deletions matter, for days: all else comes once an hour.
+func rare(retainEvery time.Duration) Options {
+	return Options{Poll: time.Hour, Lease: time.Hour, RecoverEvery: time.Hour, RetainEvery: retainEvery}
+}
+
 // D26: a plain server, as work starts it, deleted after a day what another one on the same store was told to keep for a week.
 // A server can be told no such thing any more; the queue is, for all of them.
 func TestPlainServerDeletesNothingThatOthersWereToldToKeep(t *testing.T) {
@@ -24,8 +29,7 @@ func TestPlainServerDeletesNothingThatOthersWereToldToKeep(t *testing.T) {
 		others := w.enqueue(2, "job", func(j *store.NewJob) { j.Queue = "another" })
 		_, err := w.store.Cancel(w.Context(), store.Filter{IDs: others[:1]}, 1)
 		require.NoError(w, err)
-		a := w.start(Options{})
-		b := w.start(Options{})
+		a, b := w.start(rare(0)), w.start(rare(0))
 		w.wait(25 * time.Hour)
 		for _, id := range ids {
 			assert.Equal(w, store.Succeeded, w.job(id).State, "after 25 hours")
@@ -68,7 +72,7 @@ func TestNothingIsDeletedByPoliciesThatCanNotBeRead(t *testing.T) {
 			}
 			return nil
 		})
-		s := w.start(Options{}, h)
+		s := w.start(rare(0), h)
 		w.wait(25 * time.Hour)
 		assert.Equal(w, 1, w.total())
 		assert.Zero(w, h.count("delete"))
@@ -106,7 +110,7 @@ func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.finished(1, store.Succeeded)
 				w.finished(1, store.Dead)
-				s := w.start(Options{}, c.of(w))
+				s := w.start(rare(0), c.of(w))
 				w.wait(24 * time.Hour)
 				assert.Equal(w, 2, w.total())
 				w.wait(2 * DefaultRetainEvery)
@@ -127,7 +131,7 @@ func TestRetentionCanBeLeftToOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.finished(1, store.Succeeded)
 		h := w.hook()
-		s := w.start(Options{RetainEvery: -1}, h)
+		s := w.start(rare(-1), h)
 		w.wait(48 * time.Hour)
 		assert.Equal(w, 1, w.total())
 		assert.Zero(w, h.count("delete"))
