@@ -219,7 +219,8 @@ func (j *judge) checkRuns(p *page, row jq.JobDetail) {
 	j.mostCounted = max(j.mostCounted, counted)
 }
 
-// checkEffects: no effect came after a younger one, and the last one is of the run that has finished the job.
+// checkEffects: no effect came after a younger one, and the last one is of the run that has finished the job. Where the database has
+// lost a later run, an earlier one may finish the job, whose lease is in force again.
 func (j *judge) checkEffects(p *page, row jq.JobDetail) {
 	kept := j.effects[row.ID]
 	succeeded := row.State == jq.Succeeded
@@ -237,9 +238,15 @@ func (j *judge) checkEffects(p *page, row jq.JobDetail) {
 			j.ledger.problem("job %d has effects in the order %v", row.ID, p.effects)
 		}
 	}
-	if succeeded && (len(p.effects) == 0 || p.effects[len(p.effects)-1].token != row.Token) {
+	known := slices.DeleteFunc(slices.Clone(p.effects), func(e effect) bool { return j.ledger.lostAt(e.moment) && !ranUnder(row, e.token) })
+	if succeeded && (len(known) == 0 || known[len(known)-1].token != row.Token) {
 		j.ledger.problem("job %d has succeeded under token %d, and its effects are %v", row.ID, row.Token, p.effects)
 	}
+}
+
+// ranUnder says whether the job's history has an attempt with the token.
+func ranUnder(row jq.JobDetail, token int64) bool {
+	return slices.ContainsFunc(row.History, func(a jq.Attempt) bool { return a.Token == token })
 }
 
 // checkKeys: of the jobs with one key, each had done its work before the next one was run.

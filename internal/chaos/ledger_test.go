@@ -16,8 +16,8 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// ahead is how many jobs may be enqueued that have not been run yet.
-const ahead = 40
+// usually is how many jobs may be enqueued that have not been run yet.
+const usually = 40
 
 // A ledger is the world outside the queue. It is told of what processes do before they go on, and refuses what comes from an
 // older run than one that it has heard of.
@@ -31,10 +31,12 @@ type ledger struct {
 	moment   int // grows with each message
 	conns    map[net.Conn]bool
 	calls    [][]answer // the acknowledged ones, in their order
+	asked    int        // how many calls producers were asked for: one of them may not be acknowledged yet
 	jobsIn   int        // of all calls
 	repeated map[string]bool
 	losses   []loss // where the database may have forgotten what it had acknowledged
-	enough   bool   // the producer has done its part
+	enough   bool   // the producer has done its part, but for a call that it was asked for
+	ahead    int    // how many jobs may be enqueued that have not been run yet
 	over     bool   // nothing is waited for any more
 
 	jobs    map[int64]*page
@@ -116,7 +118,7 @@ func openLedger(t *testing.T, seed uint64) *ledger {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := &ledger{
-		seed: seed, goroutines: map[string]int{}, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]bool{}, repeated: map[string]bool{},
+		seed: seed, ahead: usually, goroutines: map[string]int{}, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]bool{}, repeated: map[string]bool{},
 		jobs: map[int64]*page{}, running: map[string]map[jq.Lease]plan{}, orphans: map[int64]time.Time{},
 	}
 	l.all.Go(l.accept)
@@ -169,6 +171,14 @@ func (l *ledger) note() {
 	l.moment++
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// mayRunAhead says how many jobs may be enqueued that have not been run yet.
+func (l *ledger) mayRunAhead(jobs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ahead = jobs
+	l.note()
 }
 
 // until waits for the condition, which is looked at after each message, and says whether it came true in time.
@@ -288,7 +298,8 @@ func (l *ledger) effect(m message) bool {
 }
 
 // next says what is to be enqueued next, when it is time for it. A new process begins with the last call that its predecessor
-// was answered: the store has to answer the same.
+// was answered: the store has to answer the same. Then it makes the one that its predecessor was asked for and did not live to tell
+// of: the store may have applied it.
 func (l *ledger) next(name string) reply {
 	var r reply
 	l.until(time.Hour, func() bool {
@@ -298,8 +309,12 @@ func (l *ledger) next(name string) reply {
 			return true
 		}
 		l.repeated[name] = true
-		r = reply{OK: !l.enough, Call: len(l.calls)}
-		return l.enough || l.jobsIn-l.lostJobs()-l.runs < ahead
+		r = reply{OK: l.asked > len(l.calls), Call: len(l.calls)}
+		if !r.OK && !l.enough && l.jobsIn-l.lostJobs()-l.runs < l.ahead {
+			l.asked++
+			r.OK = true
+		}
+		return r.OK || l.enough
 	})
 	return r
 }
