@@ -14,6 +14,7 @@ var inspectCases = []Case{
 	{"Inspect/EachFilterFieldChoosesItsJobs", nil, "List returns the jobs that match, the newest first: by falling id.", inspectEachFilterFieldChoosesItsJobs},
 	{"Inspect/FieldsTogetherMustAllMatch", nil, "A Filter chooses jobs: those that match every field that is set.", inspectFieldsTogetherMustAllMatch},
 	{"Inspect/NamesMatchAsAWhole", nil, "A Filter chooses jobs: those that match every field that is set.", inspectNamesMatchAsAWhole},
+	{"Inspect/PatternsChooseQueues", []int{47}, "in one of these: a name, or the beginning of names with a * behind it", inspectPatternsChooseQueues},
 	{"Inspect/FinishedForIsExact", []int{61}, "finished so long ago, or longer", inspectFinishedForIsExact},
 	{"Inspect/FailedHasTwoFaces", nil, "Retrying and dead are the two faces of the state failed: a retrying job has a RetryAt, a dead one has none.", inspectFailedHasTwoFaces},
 	{"Inspect/EmptyFilterMeansEveryJob", nil, "An empty filter means every job.", inspectEmptyFilterMeansEveryJob},
@@ -108,6 +109,45 @@ func inspectNamesMatchAsAWhole(c *C) {
 		}
 	}
 	c.Equal(len(c.List(store.Filter{Tag: "common"}, 100)), len(names), "jobs with the common tag")
+}
+
+func inspectPatternsChooseQueues(c *C) {
+	names := []string{"a", "ab", "a_b", "axb", "a%b", `a\b`, "a*", "a*b", "*a", "A", "ä", "ä-1", "é"}
+	of := map[int64]string{}
+	for _, name := range names {
+		of[c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))[0]] = name
+	}
+	for _, k := range []struct {
+		patterns []string
+		want     []string
+	}{
+		{[]string{"*"}, names}, {[]string{"a"}, []string{"a"}}, {[]string{"b*", "A"}, []string{"A"}}, {[]string{"nothing", "no*"}, nil},
+		{[]string{"a*"}, []string{"a", "ab", "a_b", "axb", "a%b", `a\b`, "a*", "a*b"}}, {[]string{"a_*"}, []string{"a_b"}},
+		{[]string{"a%*"}, []string{"a%b"}}, {[]string{`a\*`}, []string{`a\b`}}, {[]string{"a**"}, []string{"a*", "a*b"}},
+		{[]string{"*a"}, []string{"*a"}}, {[]string{"ä*", "é", "é"}, []string{"ä", "ä-1", "é"}},
+	} {
+		var listed []string
+		for _, j := range c.List(store.Filter{Queues: k.patterns}, 100) {
+			listed = append(listed, of[j.ID])
+		}
+		slices.Reverse(listed)
+		c.Equal(listed, k.want, "the queues of the jobs for %q", k.patterns)
+		counts := c.countOf(store.Filter{Queues: k.patterns})
+		c.Equal(len(counts), len(k.want), "how many queues are counted for %q", k.patterns)
+	}
+	both := c.List(store.Filter{Queue: "ab", Queues: []string{"a_*", "a"}}, 100)
+	c.Equal(ids(both), []int64{}, "jobs of a queue that no pattern chooses")
+	page, err := c.Store.List(c.Ctx, store.Filter{Queues: []string{"a*"}}, store.Page{Limit: 1})
+	c.OK(err, "List")
+	_, err = c.Store.List(c.Ctx, store.Filter{Queues: []string{"a"}}, store.Page{Limit: 1, Cursor: page.Next})
+	c.ErrorIs(err, store.ErrInvalid, "a cursor of other patterns")
+	outcomes, err := c.Store.Cancel(c.Ctx, store.Filter{Queues: []string{"a_*", "A"}}, 100)
+	c.OK(err, "Cancel")
+	var cancelled []string
+	for _, o := range outcomes {
+		cancelled = append(cancelled, of[o.ID])
+	}
+	c.Equal(cancelled, []string{"a_b", "A"}, "the queues of the cancelled jobs")
 }
 
 func inspectFinishedForIsExact(c *C) {

@@ -65,6 +65,11 @@ func (w crowd) choices() []choice {
 		{store.Filter{After: w.ids[7]}, nil},
 		{store.Filter{Queue: "q2"}, []int{4, 5, 6}},
 		{store.Filter{Queue: "Q"}, nil},
+		{store.Filter{Queues: []string{"q2"}}, []int{4, 5, 6}},
+		{store.Filter{Queues: []string{"q2*", "x"}}, []int{4, 5, 6}},
+		{store.Filter{Queues: []string{"q"}}, []int{0, 1, 2, 3, 7}},
+		{store.Filter{Queues: []string{"*"}}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		{store.Filter{Queues: []string{"Q*"}}, nil},
 		{store.Filter{Kind: "k2"}, []int{1, 5}},
 		{store.Filter{Kind: "k"}, []int{0, 2, 3, 4, 6, 7}},
 		{store.Filter{Tag: "t1"}, []int{0, 3}},
@@ -119,10 +124,12 @@ func (c *C) countOf(filter store.Filter) map[string]int64 {
 // join is both filters in one, if they set different fields.
 func join(a, b store.Filter) (joined store.Filter, ok bool) {
 	twice := len(a.IDs) > 0 && len(b.IDs) > 0 || a.After != 0 && b.After != 0 || a.Queue != "" && b.Queue != "" ||
+		len(a.Queues) > 0 && len(b.Queues) > 0 ||
 		a.Kind != "" && b.Kind != "" || a.Tag != "" && b.Tag != "" || a.Worker != "" && b.Worker != "" ||
 		len(a.States) > 0 && len(b.States) > 0 || a.FinishedFor != 0 && b.FinishedFor != 0
 	return store.Filter{
-		IDs: append(slices.Clone(a.IDs), b.IDs...), After: a.After + b.After, Queue: a.Queue + b.Queue, Kind: a.Kind + b.Kind,
+		IDs: append(slices.Clone(a.IDs), b.IDs...), After: a.After + b.After, Queue: a.Queue + b.Queue,
+		Queues: append(slices.Clone(a.Queues), b.Queues...), Kind: a.Kind + b.Kind,
 		Tag: a.Tag + b.Tag, Worker: a.Worker + b.Worker, UniqueKey: a.UniqueKey + b.UniqueKey,
 		States: append(slices.Clone(a.States), b.States...), FinishedFor: a.FinishedFor + b.FinishedFor,
 	}, !twice
@@ -139,7 +146,9 @@ func wrongFilters() []store.Filter {
 		{Queue: queue, FinishedFor: -store.Resolution},
 		{Queue: queue, FinishedFor: store.MaxDuration + store.Resolution},
 	}
+	wrong = append(wrong, store.Filter{Queues: []string{""}}, store.Filter{Queues: slices.Repeat([]string{"q"}, store.MaxPatterns+1)})
 	for _, name := range []string{strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
+		wrong = append(wrong, store.Filter{Queues: []string{"q", name}}, store.Filter{Queues: []string{name + "*"}})
 		wrong = append(wrong, store.Filter{Queue: name}, store.Filter{Kind: name}, store.Filter{Tag: name},
 			store.Filter{Worker: name}, store.Filter{UniqueKey: name})
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type Filter struct {
 	IDs         []int64 // one of these
 	After       int64   // a greater id
 	Queue       string
+	Queues      []string // in one of these: a name, or the beginning of names with a * behind it
 	Kind        string
 	Tag         string // among the job's tags
 	Worker      string // claimed it last
@@ -24,7 +26,7 @@ type Filter struct {
 
 // Empty says that the filter chooses nothing in particular: After alone does not count.
 func (f Filter) Empty() bool {
-	return len(f.IDs) == 0 && f.Queue == "" && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
+	return len(f.IDs) == 0 && f.Queue == "" && len(f.Queues) == 0 && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
 		len(f.States) == 0 && f.FinishedFor == 0
 }
 
@@ -37,7 +39,7 @@ func (f Filter) Matches(j Job, now time.Time) bool {
 		return j.Terminal() && !j.FinishedAt.After(now.Add(-f.FinishedFor.Truncate(Resolution)))
 	}
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID)) && j.ID > f.After &&
-		(f.Queue == "" || f.Queue == j.Queue) &&
+		(f.Queue == "" || f.Queue == j.Queue) && QueueMatches(f.Queues, j.Queue) &&
 		(f.Kind == "" || f.Kind == j.Kind) &&
 		(f.Tag == "" || slices.Contains(j.Tags, f.Tag)) &&
 		(f.Worker == "" || f.Worker == j.Worker) &&
@@ -64,8 +66,16 @@ func (f Filter) Position(cursor string) (int64, error) {
 
 // mark tells filters apart, so that a cursor is not used with another one by mistake.
 func (f Filter) mark() []byte {
-	text := fmt.Sprintf("%d %d %q %q %q %q %q %q %d",
-		f.IDs, f.After, f.Queue, f.Kind, f.Tag, f.Worker, f.UniqueKey, f.States, f.FinishedFor.Microseconds())
+	text := fmt.Sprintf("%d %d %q %q %q %q %q %q %q %d",
+		f.IDs, f.After, f.Queue, f.Queues, f.Kind, f.Tag, f.Worker, f.UniqueKey, f.States, f.FinishedFor.Microseconds())
 	sum := sha256.Sum256([]byte(text))
 	return sum[:8]
+}
+
+// QueueMatches says whether the queue is one of those that the patterns choose. No patterns choose every queue.
+func QueueMatches(patterns []string, queue string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		begin, open := strings.CutSuffix(p, "*")
+		return p == queue || open && strings.HasPrefix(queue, begin)
+	})
 }

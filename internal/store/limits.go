@@ -21,6 +21,7 @@ const (
 	MaxJobBytes    = 4 * MaxDocBytes    // all documents of a job
 	MaxErrorBytes  = 16 << 10           // an error text
 	MaxTags        = 16                 // a job
+	MaxPatterns    = 100                // of queues, in a filter
 	MinPriority    = -9                 //
 	MaxPriority    = 9                  //
 	MaxRetryLimit  = 1_000_000          // MaxRetries
@@ -243,6 +244,7 @@ func (f Filter) Check() error {
 	err := firstError(
 		checkRange("ids", len(f.IDs), 0, MaxItems),
 		checkName("queue", f.Queue, optional),
+		checkRange("queues", len(f.Queues), 0, MaxPatterns),
 		checkName("kind", f.Kind, optional),
 		checkName("tag", f.Tag, optional),
 		checkName("worker", f.Worker, optional),
@@ -252,6 +254,11 @@ func (f Filter) Check() error {
 	)
 	if err != nil {
 		return err
+	}
+	for _, p := range f.Queues {
+		if err := checkName("queues", strings.TrimSuffix(p, "*"), optional); p == "" || err != nil {
+			return refuse("queues", fmt.Sprintf("must be names of 1 to %d bytes without NUL, in valid UTF-8, or beginnings of names with a * behind them", MaxNameBytes))
+		}
 	}
 	for _, s := range f.States {
 		switch s {

@@ -236,6 +236,7 @@ type Filter struct {
 	IDs         []ID          `json:"ids,omitempty" list:"some"`
 	After       ID            `json:"after,omitzero"`
 	Queue       string        `json:"queue,omitempty"`
+	Queues      []string      `json:"queues,omitempty" list:"some"`
 	Kind        string        `json:"kind,omitempty"`
 	Tag         string        `json:"tag,omitempty"`
 	Worker      string        `json:"worker,omitempty"`
@@ -247,7 +248,7 @@ type Filter struct {
 // FilterOf is the filter for the wire.
 func FilterOf(f store.Filter) Filter {
 	return Filter{
-		IDs: IDs(f.IDs), After: ID(f.After), Queue: f.Queue, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
+		IDs: IDs(f.IDs), After: ID(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
 		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: Duration(f.FinishedFor),
 	}
 }
@@ -255,7 +256,7 @@ func FilterOf(f store.Filter) Filter {
 // Store is the filter as the store gets it.
 func (f Filter) Store() store.Filter {
 	out := store.Filter{
-		After: int64(f.After), Queue: f.Queue, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
+		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
 		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: timeOf(f.FinishedFor),
 	}
 	for _, id := range f.IDs {

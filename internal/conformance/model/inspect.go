@@ -3,7 +3,9 @@ package model
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -133,6 +135,17 @@ func (s *Store) counted(q store.QueueCount, j job, now time.Time) store.QueueCou
 	return q
 }
 
+// like says whether a queue matches a pattern in which an underscore stands for any character.
+func like(patterns []string, queue string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		text := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSuffix(p, "*")), "_", ".")
+		if !strings.HasSuffix(p, "*") {
+			text += "$"
+		}
+		return regexp.MustCompile("^" + text).MatchString(queue)
+	})
+}
+
 // matches is Filter.Matches, but for faults.
 func (s *Store) matches(f store.Filter, j job, now time.Time) bool {
 	switch {
@@ -140,6 +153,12 @@ func (s *Store) matches(f store.Filter, j job, now time.Time) bool {
 		f.States = append(slices.Clone(f.States), store.Retrying)
 	case s.broken(FilterIgnoresTag):
 		f.Tag = ""
+	case s.broken(FilterIgnoresQueues):
+		f.Queues = nil
+	case s.broken(PatternsAreNames) && len(f.Queues) > 0 && !slices.Contains(f.Queues, j.Queue):
+		return false
+	case s.broken(PatternsAreLike) && like(f.Queues, j.Queue):
+		f.Queues = nil
 	case s.broken(FilterIgnoresAfter):
 		f.After = 0
 	case s.broken(AgeTooYoung) && f.FinishedFor > 0:

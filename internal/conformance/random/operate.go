@@ -72,9 +72,11 @@ func drawMatching(t *rapid.T) choice {
 }
 
 func drawCondition(t *rapid.T) store.Filter {
-	switch among(t, "states", "age", "queue", "kind", "tag", "worker", "unique", "states", "none") {
+	switch among(t, "states", "age", "queue", "queues", "kind", "tag", "worker", "unique", "states", "none") {
 	case "queue":
 		return store.Filter{Queue: among(t, "a", "b")}
+	case "queues":
+		return store.Filter{Queues: among(t, []string{"a"}, []string{"b*", "c"}, []string{"*"}, []string{"c*"})}
 	case "kind":
 		return store.Filter{Kind: among(t, "k", "l")}
 	case "tag":

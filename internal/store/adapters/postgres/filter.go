@@ -65,6 +65,9 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	if f.Queue != "" {
 		w.and(`queue = $?`, f.Queue)
 	}
+	if len(f.Queues) > 0 {
+		w.terms = append(w.terms, w.inQueues(`queue`, f.Queues))
+	}
 	if f.Kind != "" {
 		w.and(`kind = $?`, f.Kind)
 	}
@@ -83,6 +86,14 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	if f.FinishedFor != 0 {
 		w.and(`finished_at <= $?`, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
 	}
+}
+
+// inQueues is the condition that a queue matches one of the patterns.
+func (w *where) inQueues(queue string, patterns []string) string {
+	return `EXISTS (
+		SELECT 1
+		FROM unnest(` + w.arg(arrayOfTexts(patterns)) + `::text[]) AS patterns (pattern)
+		WHERE pattern = ` + queue + ` OR right(pattern, 1) = '*' AND starts_with(` + queue + `, left(pattern, -1)))`
 }
 
 // A stateTerm is how a condition asks for a state or a face of one, in the words of the indexes.

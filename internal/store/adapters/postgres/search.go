@@ -135,7 +135,7 @@ func (q *search) possible() string {
 
 // everywhere says that jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
-	return q.filter.Queue == "" && !q.named() && len(q.phases) == len(store.Phases)
+	return q.filter.Queue == "" && len(q.filter.Queues) == 0 && !q.named() && len(q.phases) == len(store.Phases)
 }
 
 // named says that the filter names its jobs, by id or by a key: an index leads to them, wherever they are.
@@ -240,7 +240,7 @@ func (q *search) leased(w *where) string {
 			FROM {schema}.jobs
 			WHERE state = 'in_flight'
 				AND (lease_expires_at, id) >= (` + w.arg(q.leases.text()) + `::text::timestamptz, ` + w.arg(q.leases.id) + `)
-				` + w.also(store.Filter{Queue: q.filter.Queue}, q.now) + q.rest(w) + `
+				` + w.also(store.Filter{Queue: q.filter.Queue, Queues: q.filter.Queues}, q.now) + q.rest(w) + `
 			OFFSET 0
 		) AS leased
 		WHERE ` + q.between(w)
@@ -281,10 +281,14 @@ func (q *search) old(w *where) string {
 
 // names is the table of the queues to look into.
 func (q *search) names(w *where, queues string) string {
+	names := `(` + queues + `) AS names (name)`
 	if q.filter.Queue != "" {
-		return `(VALUES (` + w.arg(q.filter.Queue) + `::text)) AS names (name)`
+		names = `(VALUES (` + w.arg(q.filter.Queue) + `::text)) AS names (name)`
 	}
-	return `(` + queues + `) AS names (name)`
+	if len(q.filter.Queues) == 0 {
+		return names
+	}
+	return `(SELECT name FROM ` + names + ` WHERE ` + w.inQueues(`name`, q.filter.Queues) + `) AS names`
 }
 
 // between is the condition that an id is one of those looked for.

@@ -49,6 +49,13 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.Queue != "" {
 		w.and(`queue = ?`, f.Queue)
 	}
+	if len(f.Queues) > 0 {
+		w.and(`EXISTS (
+			SELECT 1
+			FROM json_each(?)
+			WHERE value = queue OR substr(value, -1) = '*' AND substr(queue, 1, length(value) - 1) = substr(value, 1, length(value) - 1))`,
+			list(f.Queues))
+	}
 	if f.Kind != "" {
 		w.and(`kind = ?`, f.Kind)
 	}
