@@ -232,7 +232,7 @@ func TestWorkWithAViewersTokenNeverEnded(t *testing.T) {
 // servedWith is the store behind the HTTP API, and a token with the role.
 func servedWith(t *testing.T, s jq.Store, role httpapi.Role) (url, secret string) {
 	t.Helper()
-	secret, token, err := httpapi.NewToken("somebody", role)
+	secret, token, err := httpapi.NewToken(httpapi.Token{Name: "somebody", Role: role})
 	require.NoError(t, err)
 	tokens, err := httpapi.ReadTokens(bytes.NewReader(token.Line()))
 	require.NoError(t, err)

@@ -83,6 +83,9 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 		}
 		ids = append(ids, job.ID)
 	}
+	if redacted(e.store) {
+		return errors.New("the token does not show payloads, without which jobs can not be copied: use one of an operator")
+	}
 	slices.Reverse(ids)
 	for some := range slices.Chunk(ids, exportedAtOnce) {
 		if err := e.write(ctx, filter, some); err != nil {
@@ -96,6 +99,12 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 		fmt.Fprintf(e.app.std.err, "%d of them in flight: import them only if their workers have stopped\n", e.running)
 	}
 	return e.tellSettings(ctx, filter.Queue)
+}
+
+// redacted says whether jobs came without their documents.
+func redacted(s jq.Store) bool {
+	r, ok := s.(interface{ Redacted() bool })
+	return ok && r.Redacted()
 }
 
 // tellSettings names what the lines do not carry: the pauses and policies of the queue, or of all queues.

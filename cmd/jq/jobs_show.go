@@ -34,12 +34,17 @@ func (a *app) jobsShow() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return wire.Encode(a.out, wire.DetailOf(job))
+				detail := wire.DetailOf(job)
+				detail.Redacted = redacted(s)
+				return wire.Encode(a.out, detail)
 			}
 			if err := a.showJob(job.Job); err != nil {
 				return err
 			}
 			a.showDocuments(job.Job)
+			if redacted(s) {
+				fmt.Fprintln(a.std.err, "payload, checkpoint and lease tokens are not shown to the role of this token")
+			}
 			return a.showHistory(job)
 		})
 	}

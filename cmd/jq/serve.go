@@ -131,7 +131,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	api, err := httpapi.New(store, &httpapi.Options{
 		Tokens: tokens, Loopback: tokens == nil && !s.insecure, Logger: log,
-		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Counter: metrics,
+		Metrics: metricsOf(registry), Counter: metrics,
 	})
 	if err != nil {
 		return err
@@ -159,6 +159,17 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 	err = a.answering(answers, api, listener, certificates, log)
 	endKeeping()
 	return errors.Join(err, <-kept)
+}
+
+// metricsOf shows what was registered.
+func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) http.Handler {
+	all := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return func(see func(queue string) bool) http.Handler {
+		if see == nil {
+			return all
+		}
+		return promhttp.HandlerFor(jqprom.Only(registry, see), promhttp.HandlerOpts{})
+	}
 }
 
 // lastAnswers is how long the end waits for requests under way.

@@ -26,7 +26,7 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 				t.Skipf("%s is not installed", c.language)
 			}
 			s := jq.NewMemory(nil)
-			secret, entry, err := httpapi.NewToken("both", httpapi.Operator)
+			secret, entry, err := httpapi.NewToken(httpapi.Token{Name: "both", Role: httpapi.Operator})
 			require.NoError(t, err)
 			api, err := httpapi.New(s, &httpapi.Options{Tokens: tokensOf(t, entry)})
 			require.NoError(t, err)

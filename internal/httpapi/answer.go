@@ -68,6 +68,7 @@ var (
 	noJSON       = problem("media_type", "the body must be JSON", http.StatusUnsupportedMediaType, "send Content-Type: application/json")
 	noToken      = problem("unauthorized", "a token is needed", http.StatusUnauthorized, "send Authorization: Bearer TOKEN, with one that the server knows")
 	noRole       = problem("forbidden", "the token does not have the role for this", http.StatusForbidden, "")
+	notForThis   = problem("forbidden", "the token is not for this", http.StatusForbidden, "")
 	noOrigin     = problem("cross_origin", "the page of another site may not do this", http.StatusForbidden, "")
 	noRoom       = problem("too_many_waiting", "too many clients are waiting", http.StatusTooManyRequests, "come back later, or raise the server's limit")
 	tooMuch      = problem("too_much_at_once", "the calls of this token take up too much memory", http.StatusTooManyRequests, comeBack)

@@ -60,8 +60,9 @@ type Options struct {
 	// Clock measures waiting, pauses and time-outs of the store: by default that of the process. It is not the store's time.
 	Clock clock.Clock
 
-	// Metrics answers GET /metrics. Without it there are none.
-	Metrics http.Handler
+	// Metrics is the handler of GET /metrics, for a token that may see some queues alone: see is nil for all others. Without it
+	// there are none.
+	Metrics func(see func(queue string) bool) http.Handler
 
 	// Counter is told what was done to jobs. Without it nothing is counted.
 	Counter Counter

@@ -67,6 +67,8 @@ type exchange struct {
 	all   *share
 	own   *share // of the token: that of all until it is known, and where there are no tokens
 	taken int64
+
+	bearer *bearer // of the token, or nil where there are none
 }
 
 // Unwrap is for http.ResponseController.
@@ -141,7 +143,7 @@ func (x *exchange) gather(ctx context.Context, read func(context.Context) (any, 
 	if err != nil {
 		return nil, err
 	}
-	text, err := wire.Marshal(answer)
+	text, err := wire.Marshal(x.bearer.redact(answer))
 	if err != nil {
 		return nil, err
 	}

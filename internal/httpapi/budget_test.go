@@ -21,9 +21,9 @@ import (
 )
 
 // onlyToken lets the API know a single token, that of an operator, with a share of its own.
-func (w *world) onlyToken(s *share) (secret string) {
+func (w *world) onlyToken(role Role, s *share) (secret string) {
 	w.Helper()
-	secret, token, err := NewToken("t", Operator)
+	secret, token, err := NewToken(Token{Name: "t", Role: role})
 	require.NoError(w, err)
 	w.api.options.Tokens, err = ReadTokens(bytes.NewReader(token.Line()))
 	require.NoError(w, err)
@@ -87,14 +87,14 @@ func TestBodiesHaveABudget(t *testing.T) {
 // A token takes up no more than its share: others are served.
 func TestATokenHasAShareOfTheBudget(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
-	greedy := w.onlyToken(newShare(Options{MaxBytes: 1 << 20}, 2))
+	greedy := w.onlyToken(Operator, newShare(Options{MaxBytes: 1 << 20}, 2))
 	large := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
 	w.api.own[0].bytes.used.Store(300 << 10) // by other calls of it
 	f := w.ask("POST", "/v1/jobs", large, "Authorization", "Bearer "+greedy).fail(t)
 	w.api.own[0].bytes.used.Store(0)
 	assert.Equal(t, []any{429, urn + "too_much_at_once"}, []any{f.Status, f.Type})
 	w.nothingIsTakenUp()
-	modest := w.onlyToken(newShare(Options{MaxBytes: 1 << 20}, 1))
+	modest := w.onlyToken(Operator, newShare(Options{MaxBytes: 1 << 20}, 1))
 	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", large, "Authorization", "Bearer "+modest).status)
 	w.nothingIsTakenUp()
 }
@@ -140,7 +140,7 @@ func TestReadingsTakeTurns(t *testing.T) {
 	w := newWorld(t, Options{MaxReads: 3}, func(s *memory.Store) store.Store {
 		return bare{&counting{Store: s, inside: inside, goOn: goOn}}
 	})
-	auth := []string{"Authorization", "Bearer " + w.onlyToken(newShare(w.api.options, 2))}
+	auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, newShare(w.api.options, 2))}
 	const asked, ofToken = 10, 2
 	answers := make(chan int, asked)
 	for range asked {
@@ -211,7 +211,7 @@ func (blanks) Read(into []byte) (int, error) {
 // A token takes half of the places for claims that wait and for streams: others find some left.
 func TestATokenLeavesPlacesToOthers(t *testing.T) {
 	w := newWorld(t, Options{MaxWaiting: 2, MaxStreams: 2})
-	greedy := []string{"Authorization", "Bearer " + w.onlyToken(newShare(w.api.options, 2))}
+	greedy := []string{"Authorization", "Bearer " + w.onlyToken(Operator, newShare(w.api.options, 2))}
 	waits, stream := []string{"POST", "/v1/claim", `{"worker":"w","wait":"1m"}`}, []string{"GET", "/v1/events", ""}
 	go func() { _, _ = w.try(w.Context(), waits[0], waits[1], waits[2], greedy...) }()
 	w.asleep(1)
@@ -267,7 +267,7 @@ func TestAClaimHasTheJobsThatFit(t *testing.T) {
 // What is larger than the budget, or than the share of a token, is served when it comes alone: to come back would never help.
 func TestWhatComesAloneIsServed(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
-	auth := []string{"Authorization", "Bearer " + w.onlyToken(newShare(w.api.options, 2))}
+	auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, newShare(w.api.options, 2))}
 	largest := strings.Repeat(" ", 1<<20) + `{"jobs":[{"kind":"k"}]}`
 	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", largest, auth...).status, "of a length that was told")
 	rest, answer := w.begin("/v1/jobs", largest, auth...)

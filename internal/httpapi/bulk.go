@@ -46,19 +46,24 @@ func one(action wire.Action) handler {
 func (a *API) act(ctx context.Context, action wire.Action, filter store.Filter, limit int) ([]store.Outcome, error) {
 	var do func(context.Context, store.Filter, int) ([]store.Outcome, error)
 	var event string
+	s := a.as(ctx)
 	switch action {
 	case wire.Cancel:
-		do, event = a.store.Cancel, WasCancelled
+		do, event = s.Cancel, WasCancelled
 	case wire.Requeue:
-		do, event = a.store.Requeue, WasRequeued
+		do, event = s.Requeue, WasRequeued
 	case wire.Delete:
-		do, event = a.store.Delete, WasDeleted
+		do, event = s.Delete, WasDeleted
 	default:
 		return nil, refuse("action", "must be cancel, requeue or delete")
 	}
 	outcomes, err := do(ctx, filter, limit)
-	if err == nil {
-		a.publishOutcomes(outcomes, func(int, store.Outcome) string { return event })
+	var events []Event
+	for _, o := range outcomes {
+		if o.Status == store.StatusOK {
+			events = append(events, Event{Job: wire.ID(o.ID), Queue: filter.Queue, Event: event})
+		}
 	}
+	a.Publish(events...)
 	return outcomes, err
 }

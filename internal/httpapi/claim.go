@@ -31,6 +31,9 @@ func (a *API) claim(w *exchange, r *http.Request) error {
 		return err
 	}
 	asked, err := a.asked(req)
+	if err == nil {
+		err = w.bearer.needs("queues", asked.queues...)
+	}
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,17 @@ func (h *holdings) add(jobs []store.Job) {
 	}
 }
 
+// queue is that of the job of the lease, if it is known.
+func (h *holdings) queue(l store.Lease) (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held, ok := h.of[l]
+	if !ok {
+		return "", false
+	}
+	return held.job.Value().queue, true
+}
+
 // end is of which sort the job of the lease is, if that is known, and whether the lease was ended here before.
 func (h *holdings) end(l store.Lease) (of sort, again bool) {
 	h.mu.Lock()
@@ -81,19 +92,6 @@ func (h *holdings) end(l store.Lease) (of sort, again bool) {
 	}
 	h.of[l] = holding{job: held.job, ended: true}
 	return held.job.Value(), held.ended
-}
-
-// countFinished counts what became of leases, each of which has its outcome.
-func (a *API) countFinished(op string, leases []store.Lease, outcomes []store.Outcome, ending func(int, store.Outcome) string) {
-	for i, o := range outcomes {
-		if o.Status != store.StatusOK {
-			continue
-		}
-		if of, again := a.held.end(leases[i]); !again {
-			a.counter.Finished(of.queue, of.kind, ending(i, o))
-		}
-	}
-	a.countStale(op, outcomes)
 }
 
 func (a *API) countStale(op string, outcomes []store.Outcome) {

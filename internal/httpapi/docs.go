@@ -73,6 +73,7 @@ type (
 	operation struct {
 		OperationID, Summary, Description string
 		Tags                              []string
+		Roles                             []Role `json:"x-roles"`
 		Parameters                        []parameterDoc
 		RequestBody                       struct{ Content map[string]media }
 		Responses                         map[string]reply

@@ -21,7 +21,7 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	}
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	added, err := a.store.Enqueue(ctx, in)
+	added, err := a.as(ctx).Enqueue(ctx, in)
 	if err != nil {
 		return err
 	}

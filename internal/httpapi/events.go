@@ -16,7 +16,7 @@ import (
 // enqueued.
 type Event struct {
 	Job   wire.ID `json:"job"`
-	Queue string  `json:"queue,omitempty"` // where the call has shown it
+	Queue string  `json:"queue,omitempty"` // where the server knows it
 	Event string  `json:"event"`
 }
 
@@ -51,16 +51,6 @@ func RecoveredEvents(recovered []store.Recovered) []Event {
 // nobody.
 func (a *API) Publish(events ...Event) { a.ring.add(events) }
 
-func (a *API) publishOutcomes(outcomes []store.Outcome, event func(int, store.Outcome) string) {
-	events := make([]Event, 0, len(outcomes))
-	for i, o := range outcomes {
-		if o.Status == store.StatusOK {
-			events = append(events, Event{Job: wire.ID(o.ID), Event: event(i, o)})
-		}
-	}
-	a.Publish(events...)
-}
-
 // events streams what is published. Who comes back with the id of the last event goes on behind it; who has been away for too
 // long, or reads too slowly, is told to reset: to read the jobs anew.
 func (a *API) events(w *exchange, r *http.Request) error {
@@ -84,7 +74,9 @@ func (a *API) events(w *exchange, r *http.Request) error {
 			s.event(a.ring.id(next), "reset", struct{}{})
 		}
 		for i, e := range events {
-			s.event(a.ring.id(at+uint64(i)+1), "job", e)
+			if w.bearer.tells(e) {
+				s.event(a.ring.id(at+uint64(i)+1), "job", e)
+			}
 		}
 		at = next
 		if len(events) > 0 || lost {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -63,10 +62,7 @@ func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
 	all := examples()
 	for key, op := range theBook().operations() {
 		t.Run(op["operationId"].(string), func(t *testing.T) {
-			w := newWorld(t, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-				_, _ = w.Write([]byte("jq_jobs 1\n"))
-			})})
+			w := newWorld(t, Options{Metrics: always(metricsText)})
 			one := example(key, op)
 			for _, step := range before[one.operation] {
 				if wait, is := strings.CutPrefix(step, "+"); is {

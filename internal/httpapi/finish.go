@@ -17,7 +17,7 @@ func (a *API) ack(ctx context.Context, req wire.Acks) (wire.Results, error) {
 		}
 		leases[i] = acks[i].Lease
 	}
-	outcomes, err := a.store.Ack(ctx, acks)
+	outcomes, err := a.as(ctx).Ack(ctx, acks)
 	return a.finished("ack", leases, outcomes, err, func(_ int, o store.Outcome) string { return finishedAs(o) })
 }
 
@@ -42,7 +42,7 @@ func (a *API) nackAll(ctx context.Context, nacks []store.NAck) (wire.Results, er
 	for i, n := range nacks {
 		leases[i] = n.Lease
 	}
-	outcomes, err := a.store.NAck(ctx, nacks)
+	outcomes, err := a.as(ctx).NAck(ctx, nacks)
 	return a.finished("nack", leases, outcomes, err, func(i int, o store.Outcome) string {
 		switch nacks[i].Form {
 		case store.Snooze:
@@ -62,8 +62,20 @@ func (a *API) finished(
 	if err != nil {
 		return wire.Results{}, err
 	}
-	a.publishOutcomes(outcomes, event)
-	a.countFinished(op, leases, outcomes, event)
+	events := make([]Event, 0, len(outcomes))
+	for i, o := range outcomes {
+		if o.Status != store.StatusOK {
+			continue
+		}
+		of, again := a.held.end(leases[i])
+		ending := event(i, o)
+		events = append(events, Event{Job: wire.ID(o.ID), Queue: of.queue, Event: ending})
+		if !again {
+			a.counter.Finished(of.queue, of.kind, ending)
+		}
+	}
+	a.Publish(events...)
+	a.countStale(op, outcomes)
 	return wire.ResultsOf(outcomes), nil
 }
 
@@ -87,7 +99,7 @@ func (a *API) extend(ctx context.Context, req wire.Extend) (wire.Results, error)
 		leases[i] = item.Store()
 	}
 	begun, ttl := a.clock.Now(), time.Duration(req.Lease)
-	outcomes, err := a.store.Extend(ctx, leases, ttl)
+	outcomes, err := a.as(ctx).Extend(ctx, leases, ttl)
 	if err != nil {
 		return wire.Results{}, err
 	}
@@ -111,7 +123,7 @@ func (a *API) checkpoint(ctx context.Context, req wire.Checkpoints) (wire.Result
 	for i, item := range req.Jobs {
 		saves[i] = item.Store()
 	}
-	outcomes, err := a.store.Save(ctx, saves)
+	outcomes, err := a.as(ctx).Save(ctx, saves)
 	if err != nil {
 		return wire.Results{}, err
 	}
@@ -120,7 +132,7 @@ func (a *API) checkpoint(ctx context.Context, req wire.Checkpoints) (wire.Result
 }
 
 func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, error) {
-	recovered, err := a.store.RecoverExpiredLeases(ctx, store.RecoverRequest{
+	recovered, err := a.as(ctx).RecoverExpiredLeases(ctx, store.RecoverRequest{
 		Limit: limitOr(req.Limit, 100), Grace: time.Duration(req.Grace),
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ func FuzzID(f *testing.F) {
 
 // FuzzTokens: a file is read as it was written, or refused without a word of it.
 func FuzzTokens(f *testing.F) {
-	_, token, err := NewToken("n", Worker)
+	_, token, err := NewToken(Token{Name: "n", Role: Worker})
 	require.NoError(f, err)
 	for _, seed := range []string{string(token.Line()), "", "\n\n", `{"name":"n"}`, `{"name":"n","role":"worker","sha256":"00"}`, "jq_x", "{}{}"} {
 		f.Add(seed)
@@ -67,7 +67,7 @@ func FuzzTokens(f *testing.F) {
 		}
 		require.LessOrEqual(t, tokens.Len(), strings.Count(text, "\n")+1)
 		for _, k := range tokens.known {
-			require.Contains(t, roles, k.role)
+			require.Subset(t, roles, k.roles)
 		}
 		_, ok := tokens.bearer("")
 		require.False(t, ok)

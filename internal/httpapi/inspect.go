@@ -25,7 +25,7 @@ func (a *API) list(ctx context.Context, req wire.List) (wire.Jobs, error) {
 }
 
 func (a *API) listed(ctx context.Context, filter store.Filter, page store.Page) (wire.Jobs, error) {
-	found, err := a.store.List(ctx, filter, page)
+	found, err := a.as(ctx).List(ctx, filter, page)
 	if err != nil {
 		return wire.Jobs{}, err
 	}
@@ -35,7 +35,7 @@ func (a *API) listed(ctx context.Context, filter store.Filter, page store.Page) 
 }
 
 func (a *API) count(ctx context.Context, req wire.Count) (wire.Counts, error) {
-	counts, err := a.store.Count(ctx, req.Filter.Store())
+	counts, err := a.as(ctx).Count(ctx, req.Filter.Store())
 	if err != nil {
 		return wire.Counts{}, err
 	}
@@ -52,7 +52,7 @@ func (a *API) job(w *exchange, r *http.Request) error {
 		return err
 	}
 	return a.show(w, r, func(ctx context.Context) (any, error) {
-		detail, err := a.store.Get(ctx, id)
+		detail, err := a.as(ctx).Get(ctx, id)
 		return wire.DetailOf(detail), err
 	})
 }
@@ -95,6 +95,10 @@ func (a *API) metrics(w *exchange, r *http.Request) error {
 		return noMetrics
 	}
 	a.allow(w)
-	a.options.Metrics.ServeHTTP(w, r)
+	var see func(string) bool
+	if w.bearer.limited() {
+		see = w.bearer.sees
+	}
+	a.options.Metrics(see).ServeHTTP(w, r)
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *API) queues(w *exchange, r *http.Request) error {
-	keeper, err := able[store.QueueKeeper](a)
+	keeper, err := able[store.QueueKeeper](a, r.Context())
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func paused(pause bool) handler {
 }
 
 func (a *API) policy(w *exchange, r *http.Request) error {
-	keeper, err := able[store.PolicyKeeper](a)
+	keeper, err := able[store.PolicyKeeper](a, r.Context())
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (a *API) policy(w *exchange, r *http.Request) error {
 }
 
 func (a *API) setPolicy(w *exchange, r *http.Request) error {
-	keeper, err := able[store.PolicyKeeper](a)
+	keeper, err := able[store.PolicyKeeper](a, r.Context())
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 
 // fence takes a body, and none for a fence that ends no lease.
 func (a *API) fence(w *exchange, r *http.Request) error {
-	fencer, err := able[store.Fencer](a)
+	fencer, err := able[store.Fencer](a, r.Context())
 	if err != nil {
 		return err
 	}
@@ -78,10 +78,10 @@ func (a *API) fence(w *exchange, r *http.Request) error {
 }
 
 // able is the store with an ability that it may lack.
-func able[Ability any](a *API) (Ability, error) {
+func able[Ability any](a *API, ctx context.Context) (Ability, error) {
 	ability, ok := a.store.(Ability)
 	if !ok {
 		return ability, errors.ErrUnsupported
 	}
-	return ability, nil
+	return a.as(ctx).(Ability), nil
 }

@@ -38,8 +38,13 @@ var produce = map[string]struct {
 	}, kind: "invalid"},
 	"401": {tokens: true, ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "unauthorized"},
 	"403": {ask: func(w *world, r request) answered {
+		if r.method == "GET" { // which may come from the page of another site: it changes nothing
+			f := w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+w.onlyToken(Worker, w.api.all))
+			require.Equal(w, urn+"forbidden", f.fail(w).Type)
+			return f
+		}
 		return w.ask(r.method, r.path, r.body, "Sec-Fetch-Site", "cross-site")
-	}, kind: "cross_origin"},
+	}},
 	"404": {ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }},
 	"409": {ask: func(w *world, r request) answered {
 		w.enqueue("default")
@@ -66,7 +71,7 @@ var produce = map[string]struct {
 			}
 			others := newShare(Options{MaxReads: 1, MaxBytes: 1}, 1)
 			require.True(w, others.bytes.take(1, false), "other calls of the token take up its share")
-			secret := w.onlyToken(others)
+			secret := w.onlyToken(Operator, others)
 			return w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+secret)
 		}
 		for range cap(full) {
@@ -104,7 +109,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 					before = append(before, p.before)
 				}
 				if one.operation == "metrics" && status == "500" {
-					options.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("odd") })
+					options.Metrics = always(func(http.ResponseWriter, *http.Request) { panic("odd") })
 				}
 				w := newWorld(t, options, before...)
 				got := p.ask(w, one)

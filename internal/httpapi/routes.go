@@ -24,6 +24,14 @@ type route struct {
 	handle handler
 }
 
+// everyRole are the roles of whoever may call it, or none where anybody may.
+func (r route) everyRole() []Role {
+	if r.roles == nil {
+		return nil
+	}
+	return append(slices.Clip(r.roles), Operator)
+}
+
 // pathRelease is for people: a store gives jobs back by a NAck.
 const pathRelease = "/v1/release"
 
@@ -31,8 +39,9 @@ var (
 	anybody   []Role
 	producers = []Role{Producer}
 	workers   = []Role{Worker}
-	operators = []Role{Operator}
-	readers   = []Role{Viewer, Producer, Worker}
+	operators = []Role{}
+	readers   = []Role{Viewer}
+	askers    = []Role{Viewer, Producer} // about one job
 )
 
 // table has every call.
@@ -51,7 +60,7 @@ func table() []route {
 		{http.MethodGet, wire.PathJobs, readers, (*API).jobs},
 		{http.MethodPost, wire.PathList, readers, reading((*API).list)},
 		{http.MethodPost, wire.PathCount, readers, reading((*API).count)},
-		{http.MethodGet, wire.PathJob + "{id}", readers, (*API).job},
+		{http.MethodGet, wire.PathJob + "{id}", askers, (*API).job},
 		{http.MethodGet, "/v1/stats", readers, (*API).stats},
 
 		{http.MethodPost, wire.PathBulk, operators, body((*API).bulk)},
@@ -88,7 +97,7 @@ func (a *API) routes() *http.ServeMux {
 			x := w.(*exchange) // ServeHTTP hands over no other
 			err := a.admit(x, req, r)
 			if err == nil {
-				err = r.handle(a, x, req)
+				err = r.handle(a, x, x.bearer.with(req))
 			}
 			if err != nil {
 				a.fail(x, req, err)

@@ -20,15 +20,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A Role says what the bearer of a token may do. Every role may read.
+// A Role says what the bearer of a token may do. A token can have several.
 type Role string
 
 // The roles. An operator may do everything.
 const (
-	Producer Role = "producer" // enqueue
+	Producer Role = "producer" // enqueue, and look at a job
 	Worker   Role = "worker"   // claim, finish and recover jobs
 	Operator Role = "operator"
-	Viewer   Role = "viewer" // read, and nothing else
+	Viewer   Role = "viewer" // read, but no documents and no tokens of leases
 )
 
 // Roles are all of them.
@@ -37,35 +37,52 @@ var roles = []Role{Producer, Worker, Operator, Viewer}
 // A Token is one line of the file of tokens: all that a server knows of it. The token itself is known to its bearer alone.
 type Token struct {
 	Name string `json:"name"`
-	Role Role   `json:"role"`
+	Role Role   `json:"role"`   // or several, with commas
 	Hash string `json:"sha256"` // of the token, in hexadecimal
+
+	Queues    []string `json:"queues,omitempty"`     // patterns, as in a filter, of those that it is for; none for all
+	KeyPrefix string   `json:"key_prefix,omitempty"` // of the unique keys and request keys that it may use
+}
+
+// Roles are those of the token.
+func (t Token) roles() []Role {
+	var all []Role
+	for name := range strings.SplitSeq(string(t.Role), ",") {
+		all = append(all, Role(name))
+	}
+	return all
 }
 
 // Line is the token as a line of the file, with its end.
 func (t Token) Line() []byte {
 	text, err := wire.Marshal(t)
 	if err != nil {
-		panic(err) // three strings can always be written
+		panic(err) // strings can always be written
 	}
 	return append(text, '\n')
 }
 
-// NewToken makes a token: the secret, to be shown once, and what to keep of it.
-func NewToken(name string, role Role) (string, Token, error) {
+// NewToken makes a token as it is wanted: the secret, to be shown once, and what to keep of it.
+func NewToken(want Token) (string, Token, error) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails
 	text := "jq_" + base64.RawURLEncoding.EncodeToString(secret[:])
 	sum := sha256.Sum256([]byte(text))
-	t := Token{Name: name, Role: role, Hash: hex.EncodeToString(sum[:])}
-	return text, t, t.check()
+	want.Hash = hex.EncodeToString(sum[:])
+	return text, want, want.check()
 }
 
 func (t Token) check() error {
 	switch {
 	case t.Name == "" || len(t.Name) > store.MaxNameBytes || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, control):
 		return fmt.Errorf("the name of a token must be one line of 1 to %d bytes", store.MaxNameBytes)
-	case !slices.Contains(roles, t.Role):
-		return errors.New("the role of a token must be producer, worker, operator or viewer")
+	case slices.ContainsFunc(t.roles(), func(r Role) bool { return !slices.Contains(roles, r) }):
+		return errors.New("the role of a token must be producer, worker, operator or viewer, or several of these with commas")
+	case len(t.KeyPrefix) > store.MaxNameBytes || !utf8.ValidString(t.KeyPrefix):
+		return fmt.Errorf("the key prefix of a token must be at most %d bytes of text", store.MaxNameBytes)
+	}
+	if err := (store.Filter{Queues: t.Queues}).Check(); err != nil {
+		return errors.New("the queues of a token must be names, or beginnings of names with a * behind them")
 	}
 	sum, err := hex.DecodeString(t.Hash)
 	if err != nil || len(sum) != sha256.Size || hex.EncodeToString(sum) != t.Hash {
@@ -80,8 +97,8 @@ func control(r rune) bool { return r < ' ' || r == 0x7f }
 type Tokens struct{ known []known }
 
 type known struct {
-	sum  [sha256.Size]byte
-	role Role
+	sum [sha256.Size]byte
+	bearer
 }
 
 // maxLine is how long a line of the file can be.
@@ -102,7 +119,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		}
 		var t Token
 		if err := wire.Decode(line, &t); err != nil {
-			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"} and nothing else, as jq token new writes it", n)
+			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues and key_prefix, and nothing else, as jq token new writes it", n)
 		}
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("jq: tokens, line %d: %w", n, err)
@@ -111,7 +128,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 			return nil, fmt.Errorf("jq: tokens, line %d: the name or the token is there twice", n)
 		}
 		names[t.Name], sums[t.Hash] = true, true
-		k := known{role: t.Role}
+		k := known{bearer: bearer{roles: t.roles(), queues: t.Queues, prefix: t.KeyPrefix}}
 		_, _ = hex.Decode(k.sum[:], []byte(t.Hash)) // checked above
 		tokens.known = append(tokens.known, k)
 	}
@@ -159,21 +176,19 @@ func (a *API) admit(x *exchange, r *http.Request, to route) error {
 		return noToken
 	}
 	x.own = a.own[number]
-	if role := a.options.Tokens.known[number].role; role != Operator && !slices.Contains(to.roles, role) {
+	x.bearer = &a.options.Tokens.known[number].bearer
+	if !x.bearer.is(to.everyRole()...) {
 		f := noRole
-		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", role, list(to.roles))
+		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", list(x.bearer.roles), list(to.everyRole()))
 		return f
 	}
 	return nil
 }
 
-func list(allowed []Role) string {
-	names := []string{}
-	for _, r := range allowed {
-		names = append(names, string(r))
-	}
-	if !slices.Contains(allowed, Operator) {
-		names = append(names, string(Operator))
+func list(all []Role) string {
+	names := make([]string, len(all))
+	for i, r := range all {
+		names[i] = string(r)
 	}
 	return strings.Join(names, ", ")
 }

@@ -124,7 +124,7 @@ func (a *API) listen(n store.Notifier) {
 
 // wakeups streams those of the store.
 func (a *API) wakeups(w *exchange, r *http.Request) error {
-	notifier, err := able[store.Notifier](a)
+	notifier, err := able[store.Notifier](a, r.Context())
 	if err != nil {
 		return err
 	}

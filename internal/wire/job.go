@@ -27,7 +27,7 @@ type Job struct {
 	Backoff    Backoff  `json:"backoff,omitzero"`
 	Timeout    Duration `json:"timeout,omitzero"`
 
-	Token          ID       `json:"token"`
+	Token          ID       `json:"token,omitzero"`
 	LeaseExpiresAt Time     `json:"lease_expires_at,omitzero"`
 	LeaseRemaining Duration `json:"lease_remaining,omitzero"` // in the answer to a claim
 	Worker         string   `json:"worker,omitempty"`
@@ -47,6 +47,8 @@ type Job struct {
 
 	EnqueuedAt Time `json:"enqueued_at,omitzero"`
 	FinishedAt Time `json:"finished_at,omitzero"`
+
+	Redacted bool `json:"redacted,omitempty"` // documents and tokens are left out for who asks
 }
 
 // A Backoff is how long a job waits before each retry.
@@ -108,7 +110,7 @@ type JobDetail struct {
 
 // An Attempt is the history of one claim.
 type Attempt struct {
-	Token     ID           `json:"token"`
+	Token     ID           `json:"token,omitzero"`
 	Worker    string       `json:"worker"`
 	StartedAt Time         `json:"started_at"`
 	EndedAt   Time         `json:"ended_at,omitzero"`

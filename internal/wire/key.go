@@ -1,10 +1,23 @@
 package wire
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"strings"
 )
+
+// random is how request keys begin that nobody has chosen.
+const random = "remote-"
+
+// RandomKey is a request key for a call that was given none, so that it can be repeated.
+func RandomKey() string { return random + rand.Text() }
+
+// IsRandomKey says whether a key has the form of a random one, which nobody else can hit on.
+func IsRandomKey(key string) bool {
+	text, is := strings.CutPrefix(key, random)
+	return is && len(text) == len(rand.Text()) && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
 
 // KeyHeader is a request key as the value of its header: what is no visible character of ASCII stands there as %XX, and so
 // does the percent sign, for a header can not carry every key.

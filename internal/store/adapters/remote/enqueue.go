@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +27,7 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 			return fmt.Errorf("%d answers for %d jobs", len(e.Jobs), len(req.Jobs))
 		}
 		for i, added := range e.Jobs {
-			if added.ID <= 0 {
+			if added.ID <= 0 && !added.Duplicate {
 				return fmt.Errorf("answer %d has no job", i)
 			}
 		}
@@ -61,7 +60,7 @@ func enqueueCall(req store.EnqueueRequest) (call, error) {
 	c, err := post(wire.PathJobs, wire.Enqueue{Jobs: jobs}, mostOf(len(jobs)))
 	c.key = req.RequestKey
 	if c.key == "" {
-		c.key = "remote-" + rand.Text()
+		c.key = wire.RandomKey()
 	}
 	return c, err
 }

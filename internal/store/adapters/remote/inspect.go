@@ -25,7 +25,17 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if err != nil {
 		return store.JobDetail{}, err
 	}
+	s.note(answer.Job)
 	return answer.Store(), nil
+}
+
+// Redacted says that the server has left documents out of jobs, since the token's role may not see them. Whoever copies jobs must ask.
+func (s *Store) Redacted() bool { return s.redacted.Load() }
+
+func (s *Store) note(j wire.Job) {
+	if j.Redacted {
+		s.redacted.Store(true)
+	}
 }
 
 // List is part of the contract.
@@ -42,6 +52,9 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 	answer, err := ask(ctx, s, c, func(j wire.Jobs) error { return listed(j.Jobs, page.Limit, "jobs") })
 	if err != nil {
 		return store.JobPage{}, err
+	}
+	for _, j := range answer.Jobs {
+		s.note(j)
 	}
 	return store.JobPage{Jobs: answer.Store(), Next: answer.Next}, nil
 }

@@ -103,7 +103,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 // tokens are those of one bearer with the role.
 func tokens(t *testing.T, role httpapi.Role) (*httpapi.Tokens, string) {
 	t.Helper()
-	secret, token, err := httpapi.NewToken("somebody", role)
+	secret, token, err := httpapi.NewToken(httpapi.Token{Name: "somebody", Role: role})
 	require.NoError(t, err)
 	known, err := httpapi.ReadTokens(bytes.NewReader(token.Line()))
 	require.NoError(t, err)

@@ -51,6 +51,7 @@ type Store struct {
 	mu      sync.Mutex     // keeps what follows from growing while it is closed
 	running sync.WaitGroup // what goes on behind calls
 
+	redacted    atomic.Bool  // a job came without its documents
 	undelivered atomic.Int64 // claims that go on although their callers are gone
 }
 

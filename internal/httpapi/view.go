@@ -1,0 +1,392 @@
+package httpapi
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// A view is the store as a bearer sees it whose token is for some queues or keys. What it does not see is as if it were not there;
+// what it names and may not use is refused. Every method stands here and none is inherited: what the contract gains is not open until
+// somebody has thought of it.
+type view struct {
+	api    *API
+	of     store.Store
+	bearer *bearer
+}
+
+// Enqueue refuses foreign queues and keys. The holder of a unique key is not told to who does not see its queue.
+func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	if !wire.IsRandomKey(req.RequestKey) {
+		if err := v.bearer.needsKey("request_key", req.RequestKey); err != nil {
+			return nil, err
+		}
+	}
+	for i, n := range req.Jobs {
+		err := v.bearer.needs("queue", n.Queue)
+		if err == nil {
+			err = v.bearer.needsKey("unique_key", n.UniqueKey)
+		}
+		if err != nil {
+			return nil, atItem(err, i)
+		}
+	}
+	added, err := v.of.Enqueue(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return v.hideHolders(ctx, added), nil
+}
+
+func (v *view) hideHolders(ctx context.Context, added []store.Enqueued) []store.Enqueued {
+	var holders []int64
+	for _, e := range added {
+		if e.Duplicate {
+			holders = append(holders, e.ID)
+		}
+	}
+	seen, err := v.seen(ctx, holders)
+	for i, e := range added {
+		if e.Duplicate && (err != nil || !seen[e.ID]) { // the jobs are added: that a look has failed is no reason to say otherwise
+			added[i] = store.Enqueued{Duplicate: true}
+		}
+	}
+	return added
+}
+
+// seen says which of the jobs the bearer sees. It asks the store once where all of them are.
+func (v *view) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
+	seen := map[int64]bool{}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if len(ids) == 0 {
+		return seen, nil
+	}
+	counts, err := v.of.Count(ctx, store.Filter{IDs: ids, Queues: v.bearer.queues})
+	if err != nil {
+		return nil, err
+	}
+	found := int64(0)
+	for _, q := range counts.Queues {
+		for _, n := range q.Jobs {
+			found += n
+		}
+	}
+	if found == int64(len(ids)) {
+		for _, id := range ids {
+			seen[id] = true
+		}
+		return seen, nil
+	}
+	for page := (store.Page{Limit: len(ids)}); ; {
+		jobs, err := v.of.List(ctx, store.Filter{IDs: ids, Queues: v.bearer.queues}, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs.Jobs {
+			seen[j.ID] = true
+		}
+		if page.Cursor = jobs.Next; page.Cursor == "" {
+			return seen, nil
+		}
+	}
+}
+
+// FetchAndClaim refuses foreign queues.
+func (v *view) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	if err := v.bearer.needs("queue", req.Queue); err != nil {
+		return nil, err
+	}
+	return v.of.FetchAndClaim(ctx, req)
+}
+
+// Ack is for jobs that the bearer sees.
+func (v *view) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	return ofOwn(ctx, v, acks, func(a store.Ack) store.Lease { return a.Lease }, v.of.Ack)
+}
+
+// NAck is for jobs that the bearer sees.
+func (v *view) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	return ofOwn(ctx, v, nacks, func(n store.NAck) store.Lease { return n.Lease }, v.of.NAck)
+}
+
+// Extend is for jobs that the bearer sees.
+func (v *view) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+	return ofOwn(ctx, v, leases, func(l store.Lease) store.Lease { return l }, func(ctx context.Context, own []store.Lease) ([]store.Outcome, error) {
+		return v.of.Extend(ctx, own, ttl)
+	})
+}
+
+// Save is for jobs that the bearer sees.
+func (v *view) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
+	return ofOwn(ctx, v, saves, func(s store.Save) store.Lease { return s.Lease }, v.of.Save)
+}
+
+// ofOwn does what is to be done to the jobs that the bearer sees. The others are not found. Of leases that were given here the queue is
+// known; about the rest the store is asked once.
+func ofOwn[Item any](
+	ctx context.Context, v *view, items []Item, leaseOf func(Item) store.Lease, do func(context.Context, []Item) ([]store.Outcome, error),
+) ([]store.Outcome, error) {
+	if len(items) > store.MaxItems {
+		return do(ctx, items) // which is refused
+	}
+	known := map[int64]bool{}
+	var unknown []int64
+	for _, item := range items {
+		l := leaseOf(item)
+		if queue, ok := v.api.held.queue(l); ok {
+			known[l.ID] = v.bearer.sees(queue)
+		} else {
+			unknown = append(unknown, l.ID)
+		}
+	}
+	seen, err := v.seen(ctx, unknown)
+	if err != nil {
+		return nil, err
+	}
+	var own []Item
+	outcomes := make([]store.Outcome, len(items))
+	var at []int
+	for i, item := range items {
+		id := leaseOf(item).ID
+		outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}
+		if known[id] || seen[id] {
+			own, at = append(own, item), append(at, i)
+		}
+	}
+	if len(own) == 0 {
+		return outcomes, nil
+	}
+	done, err := do(ctx, own)
+	if err != nil {
+		return nil, inItsPlace(err, at)
+	}
+	for i, o := range done {
+		outcomes[at[i]] = o
+	}
+	return outcomes, nil
+}
+
+// inItsPlace is the error with the number that its item has in the whole call.
+func inItsPlace(err error, at []int) error {
+	if invalid, ok := err.(*store.InvalidError); ok && invalid.Item >= 0 { //nolint:errorlint // a copy is returned
+		return &store.InvalidError{Item: at[invalid.Item], Field: invalid.Field, Rule: invalid.Rule}
+	}
+	return err
+}
+
+// RecoverExpiredLeases serves all, and tells of the bearer's queues.
+func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
+	recovered, err := v.of.RecoverExpiredLeases(ctx, req)
+	return slices.DeleteFunc(recovered, func(r store.Recovered) bool { return !v.bearer.sees(r.Queue) }), err
+}
+
+// Get finds what the bearer sees.
+func (v *view) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	detail, err := v.of.Get(ctx, id)
+	if err == nil && !v.bearer.sees(detail.Queue) {
+		return store.JobDetail{}, store.ErrNotFound
+	}
+	return detail, err
+}
+
+// List lists what the bearer sees.
+func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	filter, err := v.narrow(filter)
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	return v.of.List(ctx, filter, page)
+}
+
+// Count counts what the bearer sees.
+func (v *view) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	filter, err := v.narrow(filter)
+	if err != nil {
+		return store.Counts{}, err
+	}
+	return v.of.Count(ctx, filter)
+}
+
+// Cancel is for jobs that the bearer sees.
+func (v *view) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return v.bulk(ctx, v.of.Cancel, filter, limit)
+}
+
+// Requeue is for jobs that the bearer sees.
+func (v *view) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return v.bulk(ctx, v.of.Requeue, filter, limit)
+}
+
+// Delete is for jobs that the bearer sees.
+func (v *view) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return v.bulk(ctx, v.of.Delete, filter, limit)
+}
+
+// bulk does not take the bearer's queues for a choice: an empty filter is refused all the same.
+func (v *view) bulk(
+	ctx context.Context, do func(context.Context, store.Filter, int) ([]store.Outcome, error), filter store.Filter, limit int,
+) ([]store.Outcome, error) {
+	if filter.Empty() {
+		return do(ctx, filter, limit)
+	}
+	filter, err := v.narrow(filter)
+	if err != nil {
+		return nil, err
+	}
+	return do(ctx, filter, limit)
+}
+
+// narrow leaves of a filter what the bearer sees. One that is invalid is refused before, for it may not be any more.
+func (v *view) narrow(f store.Filter) (store.Filter, error) {
+	if err := f.Check(); err != nil {
+		return f, err
+	}
+	if len(v.bearer.queues) == 0 {
+		return f, nil
+	}
+	f.Queues = both(f.Queues, v.bearer.queues)
+	if len(f.Queues) == 0 {
+		f.Queues, f.After = v.bearer.queues, math.MaxInt64 // no job
+	}
+	return f, nil
+}
+
+// both are patterns for the queues that match one of each. No patterns are all queues.
+func both(some, others []string) []string {
+	if len(some) == 0 {
+		return others
+	}
+	var out []string
+	for _, s := range some {
+		for _, o := range others {
+			switch {
+			case within(s, o):
+				out = append(out, s)
+			case within(o, s):
+				out = append(out, o)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// within says whether every queue that matches the pattern matches the other one too.
+func within(pattern, other string) bool {
+	begin, open := strings.CutSuffix(other, "*")
+	return pattern == other || open && strings.HasPrefix(strings.TrimSuffix(pattern, "*"), begin)
+}
+
+// Close is not for a view: the store is everybody's.
+func (v *view) Close() error { return nil }
+
+// Queues are the bearer's.
+func (v *view) Queues(ctx context.Context) ([]store.Queue, error) {
+	queues, err := v.of.(store.QueueKeeper).Queues(ctx)
+	return slices.DeleteFunc(queues, func(q store.Queue) bool { return !v.bearer.sees(q.Name) }), err
+}
+
+// SetPaused refuses foreign queues.
+func (v *view) SetPaused(ctx context.Context, queue string, paused bool) error {
+	if err := v.bearer.needs("queue", queue); err != nil {
+		return err
+	}
+	return v.of.(store.QueueKeeper).SetPaused(ctx, queue, paused)
+}
+
+// Policy refuses foreign queues.
+func (v *view) Policy(ctx context.Context, queue string) (store.Policy, error) {
+	if err := v.bearer.needs("queue", queue); err != nil {
+		return store.Policy{}, err
+	}
+	return v.of.(store.PolicyKeeper).Policy(ctx, queue)
+}
+
+// SetPolicy refuses foreign queues.
+func (v *view) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	if err := v.bearer.needs("queue", queue); err != nil {
+		return store.Policy{}, err
+	}
+	return v.of.(store.PolicyKeeper).SetPolicy(ctx, queue, p)
+}
+
+// Beat refuses foreign queues, and the name of a worker that the bearer does not see.
+func (v *view) Beat(ctx context.Context, w store.Worker) error {
+	if err := v.bearer.needs("queues", w.Queues...); err != nil {
+		return err
+	}
+	if err := v.needsWorker(ctx, w.Name); err != nil {
+		return err
+	}
+	return v.of.(store.Registry).Beat(ctx, w)
+}
+
+// Leave refuses the name of a worker that the bearer does not see.
+func (v *view) Leave(ctx context.Context, name string) error {
+	if err := v.needsWorker(ctx, name); err != nil {
+		return err
+	}
+	return v.of.(store.Registry).Leave(ctx, name)
+}
+
+func (v *view) needsWorker(ctx context.Context, name string) error {
+	workers, err := v.of.(store.Registry).Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		if w.Name == name && !v.seesWorker(w) {
+			return notYours("name", "another worker with queues of others has this name: choose one of your own")
+		}
+	}
+	return nil
+}
+
+func (v *view) seesWorker(w store.Worker) bool { return slices.ContainsFunc(w.Queues, v.bearer.sees) }
+
+// Workers are those that work on the bearer's queues, and on which of them.
+func (v *view) Workers(ctx context.Context) ([]store.Worker, error) {
+	workers, err := v.of.(store.Registry).Workers(ctx)
+	workers = slices.DeleteFunc(workers, func(w store.Worker) bool { return !v.seesWorker(w) })
+	for i := range workers {
+		workers[i].Queues = slices.DeleteFunc(workers[i].Queues, func(q string) bool { return !v.bearer.sees(q) })
+	}
+	return workers, err
+}
+
+// Fence concerns every queue.
+func (v *view) Fence(context.Context, store.FenceRequest) (int64, error) {
+	return 0, notYours("", "to fence the store is for a token without queues and keys of its own")
+}
+
+// Subscribe tells of the bearer's queues.
+func (v *view) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
+	if err := v.bearer.needs("queues", queues...); err != nil {
+		return nil, err
+	}
+	all, err := v.of.(store.Notifier).Subscribe(ctx, queues)
+	if err != nil || len(queues) > 0 {
+		return all, err
+	}
+	own := make(chan store.Wakeup)
+	go func() { // which ends with the context, as the other one does
+		defer close(own)
+		for w := range all {
+			if !v.bearer.sees(w.Queue) {
+				continue
+			}
+			select {
+			case own <- w:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return own, nil
+}
