@@ -47,8 +47,9 @@ func (a *app) work() *cobra.Command {
 		Short: "run a program, or call a URL, for each job",
 		Long: "Claim jobs and run a program for each, or send each to a URL, until SIGINT or SIGTERM.\n\n" +
 			"--exec: the payload is the program's standard input; JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND, JQ_QUEUE and JQ_ATTEMPT are in\n" +
-			"its environment. Exit code 0 means done, with the output as the result; 65 never to try again; 75 to put the job off;\n" +
-			"any other to try again, with the end of the standard error as the reason. Programs end with the lease of their job.\n\n" +
+			"its environment, and what gives access to the store is not: JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like.\n" +
+			"Exit code 0 means done, with the output as the result; 65 never to try again; 75 to put the job off; any other to try\n" +
+			"again, with the end of the standard error as the reason. Programs end with the lease of their job.\n\n" +
 			"--http: a POST of the payload, with Jq-Job-Id, Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt as headers. 2xx means\n" +
 			"done, with the body as the result; 410 never to try again; any other to try again. With " + webhookSecret + " in the\n" +
 			"environment requests are signed, in Jq-Signature.",

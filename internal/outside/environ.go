@@ -29,6 +29,17 @@ func environment(inherited []string, run *jq.Run) []string {
 	return env
 }
 
+// opensStore are the variables, besides jq's own, that lead to the database of the store or give access to it: those of libpq, some
+// of which the driver refuses today. What a connection has to fulfil, as PGSSLMODE, stays: without it a program's own connections
+// would be less safe.
+var opensStore = map[string]bool{
+	"DATABASE_URL": true,
+	"PGHOST":       true, "PGHOSTADDR": true, "PGPORT": true, "PGDATABASE": true,
+	"PGUSER": true, "PGPASSWORD": true, "PGPASSFILE": true,
+	"PGSERVICE": true, "PGSERVICEFILE": true, "PGSYSCONFDIR": true, // whose file may hold a password
+	"PGSSLCERT": true, "PGSSLKEY": true, "PGSSLPASSWORD": true,
+}
+
 // withoutSecrets is the variable as a program may see it, if it may. All of jq's own settings are kept back, so that a new one
 // with a secret in it does not have to be thought of here; but the address of the server is of use to who enqueues more jobs.
 // Whoever reads names of variables without regard to case, as Windows does, finds no more.
@@ -40,7 +51,7 @@ func withoutSecrets(variable string) (string, bool) {
 		return "JQ_SERVER=" + address, ok
 	case strings.HasPrefix(name, "JQ_"):
 		return "", false
-	case name == "DATABASE_URL", name == "PGPASSWORD": // what the store may be opened with
+	case opensStore[name]:
 		return "", false
 	case name == "TRACEPARENT", name == "TRACESTATE": // of whoever started the worker, not of who enqueued the job
 		return "", false

@@ -25,7 +25,7 @@ type ProgramOptions struct {
 	// Grace is for how long a program is waited for that was told to stop, before it is killed. The server has to wait for
 	// longer: [jq.ServerOptions.AbandonAfter]. Default: 10 seconds.
 	Grace time.Duration
-	// Env is what programs inherit, less jq's own settings. Default: the environment of this process.
+	// Env is what programs inherit, less jq's own settings and what gives access to its store. Default: the environment of this process.
 	Env []string
 
 	// Clock moves the grace. Default: the clock of the process.
@@ -44,9 +44,9 @@ const (
 const keptOfErrors = 8 << 10
 
 // Program is a handler that runs a program for each job. The payload is its standard input; JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,
-// JQ_QUEUE and JQ_ATTEMPT are in its environment, TRACEPARENT too if the job has a trace, and jq's own settings are not, nor
-// DATABASE_URL and PGPASSWORD. Of JQ_SERVER the address is left, without user and password. How it ends decides what becomes
-// of the job:
+// JQ_QUEUE and JQ_ATTEMPT are in its environment, TRACEPARENT too if the job has a trace. Jq's own settings are not, nor are
+// DATABASE_URL and the PG* variables that lead to a database or give access to it. Of JQ_SERVER the address is left, without user
+// and password. How the program ends decides what becomes of the job:
 //
 //	exit 0     succeeded, with its standard output as the result
 //	exit 65    dead
