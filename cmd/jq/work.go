@@ -37,8 +37,12 @@ type workFlags struct {
 // retainEvery tells of a flag that serve and work share.
 const retainEvery = "the time between deletions of jobs that queues set keeps no longer; negative: never"
 
-// webhookSecret is where the secret of signatures comes from: a flag would be seen by everybody on the machine.
-const webhookSecret = "JQ_WEBHOOK_SECRET"
+// Where the secrets of signatures come from: a flag would be seen by everybody on the machine. The old one signs too while receivers
+// learn the new one.
+const (
+	webhookSecret    = "JQ_WEBHOOK_SECRET"
+	oldWebhookSecret = "JQ_WEBHOOK_SECRET_OLD"
+)
 
 func (a *app) work() *cobra.Command {
 	var w workFlags
@@ -52,7 +56,8 @@ func (a *app) work() *cobra.Command {
 			"again, with the end of the standard error as the reason. Programs end with the lease of their job.\n\n" +
 			"--http: a POST of the payload, with Jq-Job-Id, Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt as headers. 2xx means\n" +
 			"done, with the body as the result; 410 never to try again; any other to try again. With " + webhookSecret + " in the\n" +
-			"environment requests are signed, in Jq-Signature.",
+			"environment, whsec_BASE64 or plain text, requests are signed by the convention of Standard Webhooks. To replace a secret,\n" +
+			"set " + oldWebhookSecret + " to the former one until all receivers know the new one.",
 		Args:    takesNone(),
 		Example: "  SELF work --exec 'python3 worker.py'\n  SELF work --queue mail=20 --queue reports=2 --http https://example.com/jobs",
 	}
@@ -128,8 +133,11 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Logger: log})
 		return h, asMisuse("--exec", err)
 	}
-	secret, _ := a.std.env(webhookSecret)
-	o := &outside.WebhookOptions{Secret: secret}
+	secrets, err := a.webhookSecrets()
+	if err != nil {
+		return nil, err
+	}
+	o := &outside.WebhookOptions{Secrets: secrets}
 	for _, text := range w.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -139,6 +147,26 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	}
 	h, err := outside.Webhook(w.webhook, o)
 	return h, asMisuse("--http", err)
+}
+
+// webhookSecrets are those of the environment, the new one first. An empty variable is the same as none.
+func (a *app) webhookSecrets() ([]outside.Secret, error) {
+	var secrets []outside.Secret
+	for i, name := range []string{webhookSecret, oldWebhookSecret} {
+		text, _ := a.std.env(name)
+		if text == "" {
+			continue
+		}
+		if len(secrets) < i {
+			return nil, misuse("%s is set and %s is not: put the secret that is to stay in %[2]s", oldWebhookSecret, webhookSecret)
+		}
+		secret, err := outside.ParseSecret(text)
+		if err != nil {
+			return nil, misuse("%s: %w", name, err)
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
 }
 
 func asMisuse(flag string, err error) error {

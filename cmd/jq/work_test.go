@@ -1,13 +1,21 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
 )
 
 // The grace is given to what runs the programs, which would have its own default, and the server waits longer than that.
@@ -40,5 +48,31 @@ func TestWorkLeavesDeletionToTheServer(t *testing.T) {
 		every, err := cmd.Flags().GetDuration("retain-every")
 		require.NoError(t, err)
 		assert.Equal(t, want, a.fitRetention(cmd, every), text)
+	}
+}
+
+// While a secret is replaced both sign, the new one first.
+func TestWorkSignsWithTheNewSecretAndTheOldOne(t *testing.T) {
+	var signatures, seconds []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		signatures = append(signatures, r.Header.Get("webhook-signature"))
+		seconds = append(seconds, r.Header.Get("webhook-timestamp"))
+	}))
+	defer server.Close()
+	send := func(env map[string]string) string {
+		std := quiet(nil, nil)
+		std.env = func(name string) (string, bool) { value, isSet := env[name]; return value, isSet }
+		handle, err := (&workFlags{webhook: server.URL, allow: []string{"127.0.0.0/8"}}).handler(&app{std: std}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		require.NoError(t, handle(t.Context(), &jq.Run{Job: jq.Job{ID: 7, Token: 3, Kind: "mail", Payload: []byte(`{}`)}}))
+		return signatures[len(signatures)-1]
+	}
+	assert.Empty(t, send(map[string]string{webhookSecret: "", oldWebhookSecret: ""}))
+	both := strings.Fields(send(map[string]string{webhookSecret: "whsec_bmV3", oldWebhookSecret: "old"}))
+	require.Len(t, both, 2)
+	for i, key := range []string{"new", "old"} {
+		mac := hmac.New(sha256.New, []byte(key))
+		_, _ = io.WriteString(mac, "7-3-mail."+seconds[1]+".{}")
+		assert.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), both[i])
 	}
 }

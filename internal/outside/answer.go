@@ -1,9 +1,6 @@
 package outside
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,16 +50,4 @@ func retryAfter(text string, now time.Time) time.Duration {
 		return min(date.Sub(now), longestWait)
 	}
 	return 0
-}
-
-// signature is the header by which a receiver knows who has sent the request, and when.
-func signature(secret string, now time.Time, h http.Header, body []byte) string {
-	seconds := strconv.FormatInt(now.Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintln(mac, seconds)
-	for _, name := range signed {
-		fmt.Fprintln(mac, h.Get(name))
-	}
-	mac.Write(body)
-	return "t=" + seconds + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }

@@ -25,8 +25,8 @@ type WebhookOptions struct {
 	Allow []netip.Prefix
 	// Header is sent with every request, for example an Authorization. Default: none.
 	Header http.Header
-	// Secret signs every request. Default: no signature.
-	Secret string
+	// Secrets sign every request, each with a signature of its own. Two of them replace one: see [Webhook]. Default: no signature.
+	Secrets []Secret
 
 	// Clock tells the time of signatures, and how long it is until a date. Default: the clock of the process.
 	Clock clock.Clock
@@ -47,9 +47,12 @@ const keptOfAnswers = 2 << 10
 // Only 410 says for good that nobody wants the job. Any other status, 400, 404 and 422 too, may as well come from a proxy or from
 // a deployment that is half done, and a later one may know better. Redirects are not followed.
 //
-// With a secret each request carries a signature, as Jq-Signature: t=SECONDS,v1=HEX. It is the HMAC-SHA256 with the secret of
-// these lines, each ended by a line feed: the seconds, then the five headers in the order above, as they were sent; and of the
-// body behind them. The receiver computes the same, compares in constant time, and refuses seconds that are long past.
+// With a secret each request is signed by the convention of Standard Webhooks. The header webhook-id is JOB-TOKEN-KIND: the id of
+// the job, the token of the lease, and the kind as in Jq-Kind with its full stops percent-encoded too. So it is the same in repeats
+// of one request, and another one in each run of the job. webhook-timestamp is the time of sending in seconds since 1970.
+// webhook-signature is v1, a comma and the base64 of the HMAC-SHA256 with the secret of id.timestamp.body. With several secrets
+// there are as many signatures, parted by spaces, in the order of the secrets: the sender signs with the new secret and the former
+// one until all receivers know the new one. The other headers are not signed.
 //
 // Whoever can write the URL, or answer for its name, must not reach into the network of this process: addresses that are not
 // public are refused when a connection is made, after the name was resolved, unless they are allowed. No proxy is used. An
@@ -156,9 +159,6 @@ func (w *webhook) failed(err error) error {
 	return fmt.Errorf("webhook %s: %w", w.url.Host, err)
 }
 
-// signed are the headers that say which job it is, in the order in which they are signed.
-var signed = [...]string{"Jq-Job-Id", "Jq-Lease-Token", "Jq-Kind", "Jq-Queue", "Jq-Attempt"}
-
 // describe fills the headers of a request.
 func (w *webhook) describe(h http.Header, run *jq.Run) {
 	for name, values := range w.o.Header {
@@ -166,17 +166,15 @@ func (w *webhook) describe(h http.Header, run *jq.Run) {
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "jq")
-	for i, value := range [...]string{
-		strconv.FormatInt(run.ID, 10), strconv.FormatInt(run.Token, 10), escaped(run.Kind), escaped(run.Queue), strconv.Itoa(run.Attempts),
-	} {
-		h.Set(signed[i], value)
-	}
+	h.Set("Jq-Job-Id", strconv.FormatInt(run.ID, 10))
+	h.Set("Jq-Lease-Token", strconv.FormatInt(run.Token, 10))
+	h.Set("Jq-Kind", escaped(run.Kind))
+	h.Set("Jq-Queue", escaped(run.Queue))
+	h.Set("Jq-Attempt", strconv.Itoa(run.Attempts))
 	if run.Trace != "" && escaped(run.Trace) == run.Trace {
 		h.Set("traceparent", run.Trace)
 	}
-	if w.o.Secret != "" {
-		h.Set("Jq-Signature", signature(w.o.Secret, w.o.Clock.Now(), h, run.Payload))
-	}
+	sign(w.o.Secrets, w.o.Clock.Now(), h, run)
 }
 
 // escaped is the name as a header can hold it.

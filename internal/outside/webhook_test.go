@@ -2,9 +2,6 @@ package outside
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -250,21 +247,6 @@ func TestWebhookThatCanNotBeSentToIsRefusedAtOnce(t *testing.T) {
 	assert.Error(t, err)
 	_, err = Webhook("https://user:password@example.com/a?b#c", nil)
 	assert.NoError(t, err)
-}
-
-// The signature is what the documentation says it is.
-func TestSignatureCoversTheHeadersAndTheBody(t *testing.T) {
-	t.Parallel()
-	now := clock.NewMock()
-	now.Set(time.Unix(1_800_000_000, 0))
-	var got string
-	handle, _ := receiver(t, WebhookOptions{Secret: "very secret", Clock: now}, func(_ http.ResponseWriter, r *http.Request) {
-		got = r.Header.Get("Jq-Signature")
-	})
-	once(t, handle, mail(`{"to":"Ada"}`))
-	mac := hmac.New(sha256.New, []byte("very secret"))
-	_, _ = io.WriteString(mac, "1800000000\n1\n1\nmail\npost\n1\n"+`{"to":"Ada"}`)
-	assert.Equal(t, "t=1800000000,v1="+hex.EncodeToString(mac.Sum(nil)), got)
 }
 
 // C13, C14: the end of the context breaks the request off, and is what is returned, so that the server knows why.
