@@ -11,35 +11,28 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A bearer is who makes a request with a token. Without tokens there is none: nil, who may do everything.
-type bearer struct {
-	roles  []Role
-	queues []string // patterns, as in [store.Filter]; none for every queue
-	prefix string   // of its unique keys and request keys
-}
-
-// is says whether the bearer has one of the roles.
+// is says whether the bearer has one of the roles. Without tokens there is no bearer, and everybody may do everything.
 func (b *bearer) is(roles ...Role) bool {
 	return b == nil || slices.ContainsFunc(roles, func(r Role) bool { return slices.Contains(b.roles, r) })
 }
 
 // limited says whether the bearer sees a part of the store alone.
-func (b *bearer) limited() bool { return b != nil && (len(b.queues) > 0 || b.prefix != "") }
+func (b *bearer) limited() bool { return b != nil && (len(b.Queues) > 0 || b.KeyPrefix != "") }
 
 // sees says whether the queue is the bearer's.
-func (b *bearer) sees(queue string) bool { return b == nil || store.QueueMatches(b.queues, queue) }
+func (b *bearer) sees(queue string) bool { return b == nil || store.QueueMatches(b.Queues, queue) }
 
 // tells says whether the bearer may hear of the event. Of which queue a job is, the server does not know where it was claimed or is
 // changed by its id elsewhere.
 func (b *bearer) tells(e Event) bool {
-	return b == nil || len(b.queues) == 0 || e.Queue != "" && b.sees(e.Queue)
+	return b == nil || len(b.Queues) == 0 || e.Queue != "" && b.sees(e.Queue)
 }
 
 // needs refuses queues that are not the bearer's.
 func (b *bearer) needs(field string, queues ...string) error {
 	for _, q := range queues {
 		if !b.sees(q) {
-			return notYours(field, fmt.Sprintf("the token is for the queues %s", strings.Join(b.queues, ", ")))
+			return notYours(field, fmt.Sprintf("the token is for the queues %s", strings.Join(b.Queues, ", ")))
 		}
 	}
 	return nil
@@ -47,10 +40,10 @@ func (b *bearer) needs(field string, queues ...string) error {
 
 // needsKey refuses keys that are not the bearer's. What is empty is no key.
 func (b *bearer) needsKey(field, key string) error {
-	if key == "" || strings.HasPrefix(key, b.prefix) {
+	if key == "" || strings.HasPrefix(key, b.KeyPrefix) {
 		return nil
 	}
-	return notYours(field, fmt.Sprintf("the token is for keys that begin with %q", b.prefix))
+	return notYours(field, fmt.Sprintf("the token is for keys that begin with %q", b.KeyPrefix))
 }
 
 func notYours(field, rule string) error {

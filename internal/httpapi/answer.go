@@ -67,6 +67,7 @@ var (
 	noSuchHost   = problem("no_such_host", "this server has another name", http.StatusMisdirectedRequest, "call it localhost, or by its address")
 	noJSON       = problem("media_type", "the body must be JSON", http.StatusUnsupportedMediaType, "send Content-Type: application/json")
 	noToken      = problem("unauthorized", "a token is needed", http.StatusUnauthorized, "send Authorization: Bearer TOKEN, with one that the server knows")
+	tokenExpired = problem("token_expired", "the token has expired", http.StatusUnauthorized, "")
 	noRole       = problem("forbidden", "the token does not have the role for this", http.StatusForbidden, "")
 	notForThis   = problem("forbidden", "the token is not for this", http.StatusForbidden, "")
 	noOrigin     = problem("cross_origin", "the page of another site may not do this", http.StatusForbidden, "")

@@ -35,8 +35,8 @@ type API struct {
 	ring    *ring
 	counter Counter
 	held    *holdings
-	all     *share   // of whoever calls
-	own     []*share // of the tokens, in their order
+	all     *share // of whoever calls
+	bearers *bearers
 
 	life    context.Context // of all that lasts longer than a call
 	end     context.CancelFunc
@@ -47,7 +47,7 @@ type API struct {
 
 // Options are what can be chosen. The zero value of each field means its default.
 type Options struct {
-	// Tokens say who may do what. Without any, whoever reaches the API may do everything.
+	// Tokens say who may do what, until SetTokens brings others. Without any, whoever reaches the API may do everything.
 	Tokens *Tokens
 
 	// Loopback refuses requests that call this server by another name than localhost or an address. It is for a server without
@@ -71,8 +71,8 @@ type Options struct {
 	// negative one leaves retries what fresh jobs do not take.
 	RetryShare float64
 
-	// MaxWaiting is how many claims can wait for jobs at once: by default 1,000. MaxStreams is the same for streams of events. A token
-	// may have half of them, and of what follows, so that it leaves something to others.
+	// MaxWaiting is how many claims can wait for jobs at once: by default 1,000. MaxStreams is the same for streams of events. The
+	// tokens of one name may have half of them, and of what follows, so that they leave something to others.
 	MaxWaiting int
 	MaxStreams int
 
@@ -110,8 +110,9 @@ func New(s jq.Store, options *Options) (*API, error) {
 		counter: o.Counter, held: newHoldings(maxHeld),
 		all: newShare(o, 1),
 	}
-	for range o.Tokens.Len() {
-		a.own = append(a.own, newShare(o, 2))
+	a.bearers = &bearers{clock: o.Clock, room: func() *share { return newShare(o, 2) }, shares: map[string]*share{}}
+	if o.Tokens != nil {
+		a.SetTokens(o.Tokens)
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.mux = a.routes()

@@ -44,7 +44,7 @@ func (b *budget) take(n int64, large bool) bool {
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// A share is what some may take up at once: all who call, or the bearers of one token.
+// A share is what some may take up at once: all who call, or the bearers of all tokens of one name.
 type share struct {
 	bytes   budget
 	reads   room // of listings, counts and the like
@@ -52,7 +52,7 @@ type share struct {
 	streams room
 }
 
-// newShare is that of all, or its n-th part: one token leaves something to the others.
+// newShare is that of all, or its n-th part: one name leaves something to the others.
 func newShare(o Options, n int) *share {
 	part := func(places int) room { return newRoom((places + n - 1) / n) }
 	return &share{
@@ -64,11 +64,10 @@ func newShare(o Options, n int) *share {
 // An exchange is a request with its answer, and what both take up until the answer is written.
 type exchange struct {
 	http.ResponseWriter
-	all   *share
-	own   *share // of the token: that of all until it is known, and where there are no tokens
-	taken int64
-
-	bearer *bearer // of the token, or nil where there are none
+	bearer *bearer // nil until the token is known, and where there are no tokens
+	all    *share
+	own    *share // of the token: that of all until it is known, and where there are no tokens
+	taken  int64
 }
 
 // Unwrap is for http.ResponseController.

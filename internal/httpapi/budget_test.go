@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -25,17 +24,19 @@ func (w *world) onlyToken(role Role, s *share) (secret string) {
 	w.Helper()
 	secret, token, err := NewToken(Token{Name: "t", Role: role})
 	require.NoError(w, err)
-	w.api.options.Tokens, err = ReadTokens(bytes.NewReader(token.Line()))
-	require.NoError(w, err)
-	w.api.own = []*share{s}
+	w.api.bearers.shares["t"] = s
+	w.api.SetTokens(listed(w.T, token))
 	return secret
 }
+
+// shareOfToken is that of the only token.
+func (w *world) shareOfToken() *share { return w.api.bearers.shares["t"] }
 
 // used is what is taken up now, which must be nothing when all requests were answered.
 func (w *world) nothingIsTakenUp() {
 	w.Helper()
 	require.Eventually(w, func() bool { return w.api.all.bytes.used.Load() == 0 }, time.Minute, time.Millisecond, "bytes are given back")
-	for _, s := range w.api.own {
+	for _, s := range w.api.bearers.shares {
 		require.Zero(w, s.bytes.used.Load())
 	}
 }
@@ -89,9 +90,9 @@ func TestATokenHasAShareOfTheBudget(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
 	greedy := w.onlyToken(Operator, newShare(Options{MaxBytes: 1 << 20}, 2))
 	large := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
-	w.api.own[0].bytes.used.Store(300 << 10) // by other calls of it
+	w.shareOfToken().bytes.used.Store(300 << 10) // by other calls of it
 	f := w.ask("POST", "/v1/jobs", large, "Authorization", "Bearer "+greedy).fail(t)
-	w.api.own[0].bytes.used.Store(0)
+	w.shareOfToken().bytes.used.Store(0)
 	assert.Equal(t, []any{429, urn + "too_much_at_once"}, []any{f.Status, f.Type})
 	w.nothingIsTakenUp()
 	modest := w.onlyToken(Operator, newShare(Options{MaxBytes: 1 << 20}, 1))
@@ -149,7 +150,7 @@ func TestReadingsTakeTurns(t *testing.T) {
 	for range ofToken {
 		receive(t, inside, "a reading asks the store")
 	}
-	require.Eventually(t, func() bool { return len(w.api.own[0].reads) == ofToken }, time.Minute, time.Millisecond, "others wait")
+	require.Eventually(t, func() bool { return len(w.shareOfToken().reads) == ofToken }, time.Minute, time.Millisecond, "others wait")
 	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k"}]}`, auth...).status)
 	for range asked {
 		assert.LessOrEqual(t, len(w.api.all.reads), ofToken)
@@ -220,7 +221,10 @@ func TestATokenLeavesPlacesToOthers(t *testing.T) {
 		f := w.ask(one[0], one[1], one[2], greedy...).fail(t)
 		assert.Equal(t, urn+"too_many_waiting", f.Type, one[1])
 	}
-	w.api.own[0] = newShare(w.api.options, 2) // that of another
+	secret, other, err := NewToken(Token{Name: "another", Role: Operator})
+	require.NoError(t, err)
+	w.api.SetTokens(listed(t, w.api.bearers.all()[0].Token, other))
+	greedy[1] = "Bearer " + secret
 	go func() { _, _ = w.try(w.Context(), waits[0], waits[1], waits[2], greedy...) }()
 	w.asleep(2)
 	w.follow(stream[0], stream[1], stream[2], greedy...)
@@ -275,7 +279,7 @@ func TestWhatComesAloneIsServed(t *testing.T) {
 	assert.Equal(t, 201, receive(t, answer, "the body is answered").StatusCode, "of a length that was not told")
 	w.nothingIsTakenUp()
 
-	w.api.all.bytes.most, w.api.own[0].bytes.most = 100<<10, 100<<10
+	w.api.all.bytes.most, w.shareOfToken().bytes.most = 100<<10, 100<<10
 	large := `{"jobs":[{"kind":"k","payload":"` + strings.Repeat("k", 200<<10) + `"}]}`
 	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", large, auth...).status)
 	assert.Equal(t, 200, w.ask("GET", "/v1/jobs", "", auth...).status)

@@ -174,13 +174,15 @@ func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
 	}
 	defer leave()
 	w.end() // what it asks for was decoded, into little
-	return a.sleep(r.Context(), c, me, late)
+	return a.sleep(r.Context(), w, c, me, late)
 }
 
-func (a *API) sleep(ctx context.Context, c claim, me *waiter, late *clock.Timer) ([]wire.Job, error) {
+func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late *clock.Timer) ([]wire.Job, error) {
 	none := []wire.Job{} // which is written as an empty list
 	for {
 		select {
+		case <-w.revoked():
+			return nil, w.refusal()
 		case <-ctx.Done():
 			return none, nil
 		case <-a.life.Done():
@@ -191,6 +193,10 @@ func (a *API) sleep(ctx context.Context, c claim, me *waiter, late *clock.Timer)
 			if ctx.Err() != nil {
 				a.waiters.tell(queue)
 				return none, nil
+			}
+			if err := w.refusal(); err != nil {
+				a.waiters.tell(queue)
+				return nil, err
 			}
 			jobs, err := a.take(c)
 			if err != nil {

@@ -138,7 +138,7 @@ func TestWakeupOfAVanishedClientIsHandedOn(t *testing.T) {
 		first, second := w.api.waiters.join([]string{"a"}), w.api.waiters.join([]string{"a"})
 		w.api.waiters.tell("a")
 		require.Len(t, first.woken, 1)
-		jobs, err := w.api.sleep(gone, claim{queues: []string{"a"}}, first, w.clock.Timer(time.Minute))
+		jobs, err := w.api.sleep(gone, &exchange{}, claim{queues: []string{"a"}}, first, w.clock.Timer(time.Minute))
 		require.NoError(t, err)
 		assert.Empty(t, jobs)
 		w.api.waiters.leave(first)

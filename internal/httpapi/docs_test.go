@@ -27,7 +27,7 @@ func TestDocsPage(t *testing.T) {
 		assert.Contains(t, got.text, `<details id="schema-`+name+`">`)
 	}
 	assert.Contains(t, got.text, "ada@example.org", "the examples")
-	assert.Contains(t, got.text, "There is no token, or none that the server knows.", "what is shared between calls")
+	assert.Contains(t, got.text, "There is no token, none that the server knows, or one that has expired.", "what is shared between calls")
 
 	_, rest, _ := strings.Cut(got.text, "<style>")
 	style, _, _ := strings.Cut(rest, "</style>")

@@ -18,7 +18,7 @@ const signOfLife = 15 * time.Second
 type stream struct {
 	api    *API
 	w      *exchange
-	ctx    context.Context // ends with the client or with the API
+	ctx    context.Context // ends with the client, with its token or with the API
 	text   bytes.Buffer    // what is to be sent
 	silent *clock.Timer
 	ends   []func()
@@ -39,7 +39,11 @@ func (a *API) stream(w *exchange, r *http.Request) (*stream, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(a.life, cancel)
 	s := &stream{api: a, w: w, ctx: ctx, silent: a.clock.Timer(signOfLife)}
-	s.ends = []func(){func() { stop() }, cancel, func() { s.silent.Stop() }, leave, done}
+	if w.bearer != nil {
+		forget := context.AfterFunc(w.bearer.life, cancel)
+		s.ends = append(s.ends, func() { forget() })
+	}
+	s.ends = append(s.ends, func() { stop() }, cancel, func() { s.silent.Stop() }, leave, done)
 	w.Header().Set("Content-Type", wire.Events)
 	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
 	w.WriteHeader(http.StatusOK)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -40,12 +40,15 @@ type Token struct {
 	Role Role   `json:"role"`   // or several, with commas
 	Hash string `json:"sha256"` // of the token, in hexadecimal
 
+	// Expires is when the server begins to refuse it; without it, never.
+	Expires wire.Time `json:"expires,omitzero"`
+
 	Queues    []string `json:"queues,omitempty"`     // patterns, as in a filter, of those that it is for; none for all
 	KeyPrefix string   `json:"key_prefix,omitempty"` // of the unique keys and request keys that it may use
 }
 
-// Roles are those of the token.
-func (t Token) roles() []Role {
+// split are the roles of the token.
+func (t Token) split() []Role {
 	var all []Role
 	for name := range strings.SplitSeq(string(t.Role), ",") {
 		all = append(all, Role(name))
@@ -53,30 +56,36 @@ func (t Token) roles() []Role {
 	return all
 }
 
+// Expired says whether the server refuses the token at that time.
+func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires.Time) }
+
 // Line is the token as a line of the file, with its end.
 func (t Token) Line() []byte {
 	text, err := wire.Marshal(t)
 	if err != nil {
-		panic(err) // strings can always be written
+		panic(err) // strings and a time can always be written
 	}
 	return append(text, '\n')
 }
 
 // NewToken makes a token as it is wanted: the secret, to be shown once, and what to keep of it.
-func NewToken(want Token) (string, Token, error) {
+func NewToken(want Token) (string, Token, error) { return want.Renewed() }
+
+// Renewed is another token of the same name, which may do and ends as this one: the secret, to be shown once, and what to keep of it.
+func (t Token) Renewed() (string, Token, error) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails
 	text := "jq_" + base64.RawURLEncoding.EncodeToString(secret[:])
 	sum := sha256.Sum256([]byte(text))
-	want.Hash = hex.EncodeToString(sum[:])
-	return text, want, want.check()
+	t.Hash = hex.EncodeToString(sum[:])
+	return text, t, t.check()
 }
 
 func (t Token) check() error {
 	switch {
 	case t.Name == "" || len(t.Name) > store.MaxNameBytes || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, control):
 		return fmt.Errorf("the name of a token must be one line of 1 to %d bytes", store.MaxNameBytes)
-	case slices.ContainsFunc(t.roles(), func(r Role) bool { return !slices.Contains(roles, r) }):
+	case slices.ContainsFunc(t.split(), func(r Role) bool { return !slices.Contains(roles, r) }):
 		return errors.New("the role of a token must be producer, worker, operator or viewer, or several of these with commas")
 	case len(t.KeyPrefix) > store.MaxNameBytes || !utf8.ValidString(t.KeyPrefix):
 		return fmt.Errorf("the key prefix of a token must be at most %d bytes of text", store.MaxNameBytes)
@@ -93,12 +102,13 @@ func (t Token) check() error {
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// Tokens are those that a server knows.
+// Tokens are those of a file. Several may have one name, so that one can take the place of another without a gap.
 type Tokens struct{ known []known }
 
 type known struct {
-	sum [sha256.Size]byte
-	bearer
+	Token
+	sum   [sha256.Size]byte
+	roles []Role
 }
 
 // maxLine is how long a line of the file can be.
@@ -110,7 +120,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxLine), maxLine)
 	var tokens Tokens
-	names, sums := map[string]bool{}, map[string]bool{}
+	sums := map[string]bool{}
 	n := 1
 	for ; lines.Scan(); n++ {
 		line := bytes.TrimSpace(lines.Bytes())
@@ -119,16 +129,16 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		}
 		var t Token
 		if err := wire.Decode(line, &t); err != nil {
-			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues and key_prefix, and nothing else, as jq token new writes it", n)
+			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues, key_prefix and expires, as jq token new writes it", n)
 		}
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("jq: tokens, line %d: %w", n, err)
 		}
-		if names[t.Name] || sums[t.Hash] {
-			return nil, fmt.Errorf("jq: tokens, line %d: the name or the token is there twice", n)
+		if sums[t.Hash] {
+			return nil, fmt.Errorf("jq: tokens, line %d: the token is there twice", n)
 		}
-		names[t.Name], sums[t.Hash] = true, true
-		k := known{bearer: bearer{roles: t.roles(), queues: t.Queues, prefix: t.KeyPrefix}}
+		sums[t.Hash] = true
+		k := known{Token: t, roles: t.split()}
 		_, _ = hex.Decode(k.sum[:], []byte(t.Hash)) // checked above
 		tokens.known = append(tokens.known, k)
 	}
@@ -148,15 +158,13 @@ func (t *Tokens) Len() int {
 	return len(t.known)
 }
 
-// bearer is which of them the token is, or none. It takes equally long wherever the token stands, and however much of it is right.
-func (t *Tokens) bearer(secret string) (number int, ok bool) {
-	sum := sha256.Sum256([]byte(secret))
-	for i, k := range t.known {
-		if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
-			number, ok = i, true
-		}
+// All are the tokens in the order of the file.
+func (t *Tokens) All() []Token {
+	var all []Token
+	for _, k := range t.known {
+		all = append(all, k.Token)
 	}
-	return number, ok
+	return all
 }
 
 // admit says why the request may not be made, and notes whose share of the server it uses.
@@ -164,22 +172,24 @@ func (a *API) admit(x *exchange, r *http.Request, to route) error {
 	if err := a.origins.Check(r); err != nil {
 		return noOrigin
 	}
-	if a.options.Tokens == nil || to.roles == nil {
+	if !a.bearers.needed() || to.roles == nil {
 		return nil
 	}
 	scheme, secret, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") {
 		return noToken
 	}
-	number, ok := a.options.Tokens.bearer(strings.TrimSpace(secret))
-	if !ok {
+	b := a.bearers.find(strings.TrimSpace(secret))
+	if b == nil {
 		return noToken
 	}
-	x.own = a.own[number]
-	x.bearer = &a.options.Tokens.known[number].bearer
-	if !x.bearer.is(to.everyRole()...) {
+	x.bearer, x.own = b, b.share
+	if err := a.bearers.refusal(b); err != nil {
+		return err
+	}
+	if !b.is(to.everyRole()...) {
 		f := noRole
-		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", list(x.bearer.roles), list(to.everyRole()))
+		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", list(b.roles), list(to.everyRole()))
 		return f
 	}
 	return nil

@@ -135,14 +135,15 @@ func TestTokenFileThatIsWrong(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	for line, says := range map[string]string{
 		"jq_secret": "line 2: want", `{"name":"n","role":"viewer","token":"jq_secret"}`: "line 2: want",
-		`{"name":"","role":"viewer","sha256":"` + hash + `"}`:                       "line 2: the name of a token",
-		`{"name":"a\nb","role":"viewer","sha256":"` + hash + `"}`:                   "line 2: the name of a token",
-		`{"name":"n","role":"jq_secret","sha256":"` + hash + `"}`:                   "line 2: the role of a token",
-		`{"name":"n","role":"viewer","sha256":"jq_secret"}`:                         "line 2: sha256 must be",
-		`{"name":"n","role":"viewer","sha256":"` + strings.ToUpper(hash) + `"}`:     "line 2: sha256 must be",
-		`{"name":"good","role":"viewer","sha256":"` + hash + `"}`:                   "line 2: the name or the token is there twice",
-		fmt.Sprintf(`{"name":"other","role":"operator","sha256":"%s"}`, token.Hash): "line 2: the name or the token is there twice",
-		strings.Repeat("jq_secret", 1000):                                           "line 2: it is longer than",
+		`{"name":"","role":"viewer","sha256":"` + hash + `"}`:                        "line 2: the name of a token",
+		`{"name":"a\nb","role":"viewer","sha256":"` + hash + `"}`:                    "line 2: the name of a token",
+		`{"name":"n","role":"jq_secret","sha256":"` + hash + `"}`:                    "line 2: the role of a token",
+		`{"name":"n","role":"viewer","sha256":"jq_secret"}`:                          "line 2: sha256 must be",
+		`{"name":"n","role":"viewer","sha256":"` + strings.ToUpper(hash) + `"}`:      "line 2: sha256 must be",
+		fmt.Sprintf(`{"name":"other","role":"operator","sha256":"%s"}`, token.Hash):  "line 2: the token is there twice",
+		`{"name":"n","role":"viewer","sha256":"` + hash + `","expires":"jq_secret"}`: "line 2: want",
+		`{"name":"n","role":"viewer","sha256":"` + hash + `","expires":null}`:        "line 2: want",
+		strings.Repeat("jq_secret", 1000):                                            "line 2: it is longer than",
 	} {
 		_, err := ReadTokens(strings.NewReader(good + line + "\n"))
 		require.ErrorContains(t, err, says, line)

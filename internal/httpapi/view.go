@@ -67,7 +67,7 @@ func (v *view) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
 	if len(ids) == 0 {
 		return seen, nil
 	}
-	counts, err := v.of.Count(ctx, store.Filter{IDs: ids, Queues: v.bearer.queues})
+	counts, err := v.of.Count(ctx, store.Filter{IDs: ids, Queues: v.bearer.Queues})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (v *view) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
 		return seen, nil
 	}
 	for page := (store.Page{Limit: len(ids)}); ; {
-		jobs, err := v.of.List(ctx, store.Filter{IDs: ids, Queues: v.bearer.queues}, page)
+		jobs, err := v.of.List(ctx, store.Filter{IDs: ids, Queues: v.bearer.Queues}, page)
 		if err != nil {
 			return nil, err
 		}
@@ -247,12 +247,12 @@ func (v *view) narrow(f store.Filter) (store.Filter, error) {
 	if err := f.Check(); err != nil {
 		return f, err
 	}
-	if len(v.bearer.queues) == 0 {
+	if len(v.bearer.Queues) == 0 {
 		return f, nil
 	}
-	f.Queues = both(f.Queues, v.bearer.queues)
+	f.Queues = both(f.Queues, v.bearer.Queues)
 	if len(f.Queues) == 0 {
-		f.Queues, f.After = v.bearer.queues, math.MaxInt64 // no job
+		f.Queues, f.After = v.bearer.Queues, math.MaxInt64 // no job
 	}
 	return f, nil
 }

@@ -84,14 +84,15 @@ func (w *waiters) tellAll() {
 	}
 }
 
-// poll looks at the queues that are waited for, for as long as the API lives: jobs become due without a wake-up, and wake-ups get
-// lost. The pause varies, so that servers do not come together.
+// poll looks at the queues that are waited for, and for tokens that have expired, for as long as the API lives: jobs become due
+// without a wake-up, and wake-ups get lost. The pause varies, so that servers do not come together.
 func (a *API) poll() {
 	for {
 		select {
 		case <-a.life.Done():
 			return
 		case <-a.clock.After(a.vary(a.options.PollPause)):
+			a.bearers.endExpired()
 			a.waiters.tellAll()
 		}
 	}

@@ -32,6 +32,7 @@ const urn = "urn:jq:"
 // The types of problems by which a server does not let a client through, for now or for good.
 const (
 	Unauthorized = urn + "unauthorized"
+	TokenExpired = urn + "token_expired"
 	Forbidden    = urn + "forbidden"
 	Busy         = urn + "busy"
 )

@@ -140,7 +140,7 @@ func failure(resp *http.Response) error {
 		}
 	}
 	means := store.ErrUnavailable
-	if f.Type == wire.Unauthorized || f.Type == wire.Forbidden { // by the server itself: a proxy in between may think better of it
+	if f.Type == wire.Unauthorized || f.Type == wire.TokenExpired || f.Type == wire.Forbidden { // by the server itself: a proxy in between may think better of it
 		means = store.ErrDenied
 	}
 	unapplied := func(advice string) error {
@@ -150,6 +150,9 @@ func failure(resp *http.Response) error {
 	case http.StatusUnauthorized:
 		if resp.Request != nil && resp.Request.Header.Get("Authorization") == "" {
 			return unapplied("the server wants a token, give one (Options.Token, or JQ_TOKEN)")
+		}
+		if f.Type == wire.TokenExpired {
+			return unapplied("the token has expired, give another (Options.Token, or JQ_TOKEN)")
 		}
 		return unapplied("the server does not know the token, give another (Options.Token, or JQ_TOKEN)")
 	case http.StatusForbidden:

@@ -129,6 +129,8 @@ func TestNotLetThrough(t *testing.T) {
 	}
 	s := opened(t, Options{}, write(401, wire.Problem, `{}`))
 	assertOnly(t, oneAck(t.Context(), s), store.ErrUnavailable, "the server wants a token, give one (Options.Token, or JQ_TOKEN)", "without a token")
+	s = opened(t, Options{Token: "secret"}, write(401, wire.Problem, `{"type":"urn:jq:token_expired","title":"no"}`))
+	assertOnly(t, oneAck(t.Context(), s), store.ErrDenied, "the token has expired, give another (Options.Token, or JQ_TOKEN)", "an old token")
 }
 
 // TestWhoIsSentAwayComesBack when the server has said to, a few times and after no long pause.
