@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +48,7 @@ func (b *bearers) set(tokens *Tokens) {
 			one.share = b.room()
 			b.shares[k.Name] = one.share
 		}
-		if old := before[k.Hash]; old != nil && old.life.Err() == nil && sameRights(old.Token, k.Token) {
+		if old := before[k.Hash]; old != nil && old.life.Err() == nil && old.SameRights(k.Token) {
 			one.life, one.end = old.life, old.end
 			delete(before, k.Hash)
 		} else {
@@ -62,12 +61,6 @@ func (b *bearers) set(tokens *Tokens) {
 		gone.end(noToken)
 	}
 	b.endExpired()
-}
-
-// sameRights says whether the two tokens differ in nothing but their ends.
-func sameRights(one, other Token) bool {
-	other.Expires = one.Expires
-	return slices.Equal(one.Line(), other.Line())
 }
 
 // endExpired ends what lasts of tokens that have expired meanwhile.

@@ -68,11 +68,15 @@ func (t Token) Line() []byte {
 	return append(text, '\n')
 }
 
-// NewToken makes a token as it is wanted: the secret, to be shown once, and what to keep of it.
-func NewToken(want Token) (string, Token, error) { return want.Renewed() }
+// SameRights says whether the two tokens differ in nothing but their secrets and their ends.
+func (t Token) SameRights(other Token) bool {
+	other.Hash, other.Expires = t.Hash, t.Expires
+	return bytes.Equal(t.Line(), other.Line())
+}
 
-// Renewed is another token of the same name, which may do and ends as this one: the secret, to be shown once, and what to keep of it.
-func (t Token) Renewed() (string, Token, error) {
+
+// NewToken makes a token that is named, may do and ends as t: the secret, to be shown once, and what to keep of it.
+func NewToken(t Token) (string, Token, error) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails
 	text := "jq_" + base64.RawURLEncoding.EncodeToString(secret[:])

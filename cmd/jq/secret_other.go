@@ -1,0 +1,11 @@
+//go:build !unix
+
+package main
+
+import "os"
+
+// keepOwner has nothing to do: a new file has the rights of its folder.
+func keepOwner(*os.File, os.FileInfo) error { return nil }
+
+// syncFolder has nothing to do: a folder can not be written to the disk by itself.
+func syncFolder(string) error { return nil }
