@@ -9,6 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +44,8 @@ func (a *app) serve() *cobra.Command {
 		Short: "serve a store over HTTP, and recover the jobs of dead workers",
 		Long: "Serve a store over HTTP, for programs in any language; /docs says how. It recovers jobs whose workers died and deletes\n" +
 			"what the policies of the queues keep no longer. Any number of servers may serve one store.\n\n" +
+			"Tokens and certificates are read anew when their files change, or at SIGHUP. No connection is lost by that, and no claim\n" +
+			"that waits, but those of tokens that were removed. A file that can not be used leaves what was read before in force.\n\n" +
 			"Without tokens whoever reaches the server may do everything: it then listens on this machine alone, unless --insecure\n" +
 			"says otherwise.",
 		Args:    takesNone(),
@@ -59,15 +64,15 @@ func (a *app) serve() *cobra.Command {
 	a.maxLease(f)
 	noMigrate(f, &s.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		tokens, certificates, err := s.secrets()
+		secrets, err := s.secrets()
 		if err != nil {
 			return err
 		}
-		if err := s.check(tokens != nil, len(certificates) > 0); err != nil {
+		if err := s.check(secrets.tokens != nil, secrets.tls != nil); err != nil {
 			return err
 		}
 		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
-			return a.serving(cmd.Context(), store, &s, tokens, certificates)
+			return a.serving(cmd.Context(), store, &s, secrets)
 		})
 	}
 	return cmd
@@ -92,45 +97,17 @@ func (s *serveFlags) check(tokens, certificates bool) error {
 	return nil
 }
 
-// secrets reads the files of tokens and certificates.
-func (s *serveFlags) secrets() (*httpapi.Tokens, []tls.Certificate, error) {
-	if (s.cert == "") != (s.key == "") {
-		return nil, nil, misuse("--tls-cert and --tls-key go together")
-	}
-	var certificates []tls.Certificate
-	if s.cert != "" {
-		c, err := tls.LoadX509KeyPair(s.cert, s.key)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", s.cert, s.key, err)
-		}
-		certificates = append(certificates, c)
-	}
-	if s.tokens == "" {
-		return nil, certificates, nil
-	}
-	f, err := os.Open(s.tokens)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: make it by token new", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	tokens, err := httpapi.ReadTokens(f)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("%s: %w", s.tokens, err)
-	case tokens.Len() == 0:
-		return nil, nil, fmt.Errorf("%s has no token: make one by token new", s.tokens)
-	}
-	return tokens, certificates, nil
-}
-
 // serving serves until the context ends.
-func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens *httpapi.Tokens, certificates []tls.Certificate) error {
+func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets) error {
+	told := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
+	signal.Notify(told, syscall.SIGHUP)
+	defer signal.Stop(told)
 	log := a.logger(false)
 	metrics := jqprom.New(store, nil)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	api, err := httpapi.New(store, &httpapi.Options{
-		Tokens: tokens, Loopback: tokens == nil && !s.insecure, Logger: log,
+		Tokens: secrets.tokens, Loopback: secrets.tokens == nil && !s.insecure, Logger: log,
 		Metrics: metricsOf(registry), Counter: metrics,
 	})
 	if err != nil {
@@ -148,6 +125,9 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 		return errors.Join(fmt.Errorf("%w: choose another address by --addr", err), api.Close())
 	}
 	answers, endAnswers := context.WithCancel(ctx)
+	var reloads sync.WaitGroup
+	reloads.Go(func() { secrets.reload(answers, api.SetTokens, told, log) })
+	defer reloads.Wait()
 	defer endAnswers()
 	keeps, endKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer endKeeping()
@@ -156,7 +136,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, tokens
 		defer endAnswers() // who may not recover must not look as if it did
 		kept <- keeper.Run(keeps)
 	}()
-	err = a.answering(answers, api, listener, certificates, log)
+	err = a.answering(answers, api, listener, secrets.tls, log)
 	endKeeping()
 	return errors.Join(err, <-kept)
 }
@@ -176,8 +156,8 @@ func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) 
 const lastAnswers = 30 * time.Second
 
 // answering answers requests until the context ends, and then those that were made.
-func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.Listener, certificates []tls.Certificate, log *slog.Logger) error {
-	server, err := httpapi.NewServer(api, &httpapi.Limits{Logger: log}, certificates)
+func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.Listener, secure *tls.Config, log *slog.Logger) error {
+	server, err := httpapi.NewServer(api, &httpapi.Limits{Logger: log}, secure)
 	if err != nil {
 		return errors.Join(err, listener.Close(), api.Close())
 	}
@@ -186,7 +166,7 @@ func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.List
 		return errors.Join(err, listener.Close(), api.Close())
 	}
 	scheme, serve := "http", func() error { return server.Serve(limited) }
-	if len(certificates) > 0 {
+	if secure != nil {
 		scheme, serve = "https", func() error { return server.ServeTLS(limited, "", "") }
 	}
 	fmt.Fprintf(a.std.err, "serving on %s://%s; Ctrl-C ends it\n", scheme, listener.Addr())

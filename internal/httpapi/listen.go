@@ -23,12 +23,12 @@ type Limits struct {
 	Logger         *slog.Logger  // of what clients do wrong, at level debug: by default slog.Default()
 }
 
-// NewServer returns a server for the handler that bears with clients which are slow, hang or vanish. It speaks TLS where there are
-// certificates, of version 1.2 at least. Limits and certificates may be nil.
+// NewServer returns a server for the handler that bears with clients which are slow, hang or vanish. It speaks TLS where there is
+// a configuration of it, of version 1.2 at least. Limits and secure may be nil.
 //
-// Serve it on [Limit] of a listener: by ServeTLS without files where there are certificates, else by Serve. To stop it, close the
+// Serve it on [Limit] of a listener: by ServeTLS without files where there is a configuration, else by Serve. To stop it, close the
 // API first, for claims wait in it; then Shutdown.
-func NewServer(h http.Handler, limits *Limits, certificates []tls.Certificate) (*http.Server, error) {
+func NewServer(h http.Handler, limits *Limits, secure *tls.Config) (*http.Server, error) {
 	l, err := limits.filled()
 	if err != nil {
 		return nil, err
@@ -39,8 +39,9 @@ func NewServer(h http.Handler, limits *Limits, certificates []tls.Certificate) (
 		MaxHeaderBytes: l.MaxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(l.Logger.Handler(), slog.LevelDebug),
 	}
-	if len(certificates) > 0 {
-		s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates}
+	if secure != nil {
+		s.TLSConfig = secure.Clone()
+		s.TLSConfig.MinVersion = max(tls.VersionTLS12, secure.MinVersion)
 	}
 	return s, nil
 }

@@ -24,9 +24,9 @@ import (
 )
 
 // served lets a server of ours serve the world, besides that of the tests.
-func served(t *testing.T, w *world, limits *Limits, certificates []tls.Certificate) string {
+func served(t *testing.T, w *world, limits *Limits, secure *tls.Config) string {
 	t.Helper()
-	server, err := NewServer(theBook().record(t, w.api), limits, certificates)
+	server, err := NewServer(theBook().record(t, w.api), limits, secure)
 	require.NoError(t, err)
 	bound, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func served(t *testing.T, w *world, limits *Limits, certificates []tls.Certifica
 	require.NoError(t, err)
 	ended := make(chan error)
 	go func() {
-		if certificates != nil {
+		if secure != nil {
 			ended <- server.ServeTLS(listener, "", "")
 		} else {
 			ended <- server.Serve(listener)
@@ -379,7 +379,7 @@ func TestTLS(t *testing.T) {
 	w := newWorld(t, Options{})
 	lender := httptest.NewTLSServer(nil)
 	defer lender.Close()
-	addr := served(t, w, nil, lender.TLS.Certificates)
+	addr := served(t, w, nil, &tls.Config{Certificates: lender.TLS.Certificates})
 	client := lender.Client()
 	config := client.Transport.(*http.Transport).TLSClientConfig
 	config.ServerName = "example.com"
@@ -406,7 +406,7 @@ func TestLongPollOverHTTP2(t *testing.T) {
 	lender.EnableHTTP2 = true
 	lender.StartTLS()
 	defer lender.Close()
-	addr := served(t, w, &Limits{HeaderTimeout: soon, ReadTimeout: soon, WriteTimeout: soon, IdleTimeout: 3 * soon}, lender.TLS.Certificates)
+	addr := served(t, w, &Limits{HeaderTimeout: soon, ReadTimeout: soon, WriteTimeout: soon, IdleTimeout: 3 * soon}, &tls.Config{Certificates: lender.TLS.Certificates})
 	client := lender.Client()
 	client.Transport.(*http.Transport).TLSClientConfig.ServerName = "example.com"
 	ask := func(ctx context.Context, method, path, body string) (*http.Response, error) {

@@ -36,3 +36,8 @@ func syncFolder(path string) error {
 	}
 	return errors.Join(folder.Sync(), folder.Close())
 }
+
+func sameOwner(one, other os.FileInfo) bool {
+	a, b := one.Sys().(*syscall.Stat_t), other.Sys().(*syscall.Stat_t)
+	return a.Uid == b.Uid && a.Gid == b.Gid
+}
