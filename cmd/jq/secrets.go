@@ -108,6 +108,9 @@ func readSecret(path string) (text []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := checkSecret(f); err != nil {
+		return nil, err
+	}
 	text, err = io.ReadAll(io.LimitReader(f, maxSecret+1))
 	if err != nil {
 		return nil, err

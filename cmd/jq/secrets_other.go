@@ -4,6 +4,9 @@ package main
 
 import "os"
 
+// checkSecret knows nothing of rights here, which are no mode.
+func checkSecret(*os.File) error { return nil }
+
 // keepOwner has nothing to do: a new file has the rights of its folder.
 func keepOwner(*os.File, os.FileInfo) error { return nil }
 
