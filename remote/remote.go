@@ -19,8 +19,8 @@ type Store = remote.Store
 // Options are what can be chosen; nil means every default.
 type Options = remote.Options
 
-// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070 or https://example.org/jq, after asking it
-// whether it is there. A token belongs into the options, not into the URL.
+// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070, https://example.org/jq or, for a Unix
+// socket, unix:/run/jq.sock, after asking it whether it is there. A token belongs into the options, not into the URL.
 func Open(ctx context.Context, baseURL string, options *Options) (*Store, error) {
 	return remote.Open(ctx, baseURL, options)
 }

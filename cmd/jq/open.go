@@ -207,9 +207,12 @@ func (a *app) atServer() (bool, error) {
 }
 
 func parseServer(text string) (place, error) {
+	if strings.HasPrefix(text, unixScheme) {
+		return place{kind: "server", path: text, shown: text}, nil
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
-		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query: a token goes into JQ_TOKEN")
+		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query, or unix:PATH: a token goes into JQ_TOKEN")
 	}
 	return place{kind: "server", path: text, shown: text}, nil
 }

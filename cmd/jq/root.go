@@ -34,7 +34,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "sqlite:jq.db", "`URL` of the store: "+storeForms)
 	fromEnvironment(flags, "store", "JQ_STORE", "DATABASE_URL")
-	flags.StringVar(&a.server, "server", "", "`URL` of a jq server that has the store, in place of --store: http://127.0.0.1:7070")
+	flags.StringVar(&a.server, "server", "", "`URL` of a jq server that has the store, in place of --store: http://127.0.0.1:7070,\nor unix:PATH for its socket on this machine")
 	fromEnvironment(flags, "server", "JQ_SERVER")
 	flags.StringVar(&a.bearer, "token", "", "`TOKEN` for that server; a command line is seen by others, the environment is not")
 	fromEnvironment(flags, "token", "JQ_TOKEN")

@@ -27,6 +27,7 @@ import (
 // serveFlags are those of serve.
 type serveFlags struct {
 	addr     string
+	mode     string // of the socket
 	tokens   string
 	cert     string
 	key      string
@@ -53,7 +54,8 @@ func (a *app) serve() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one")
+	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one; or unix:PATH for a socket of this machine")
+	f.StringVar(&s.mode, "socket-mode", "0600", "`MODE` of that socket: who may write to it may call the server")
 	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, as token new writes it")
 	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
@@ -80,9 +82,16 @@ func (a *app) serve() *cobra.Command {
 
 // check refuses to serve strangers.
 func (s *serveFlags) check(tokens, certificates bool) error {
+	if _, is, err := socketPath(s.addr); is {
+		if certificates && err == nil {
+			return misuse("--addr %s needs no TLS, for nothing leaves this machine: leave --tls-cert and --tls-key out", s.addr)
+		}
+		_, badMode := socketMode(s.mode)
+		return errors.Join(err, badMode)
+	}
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
-		return misuse("--addr %q: want HOST:PORT, or :PORT for every address", s.addr)
+		return misuse("--addr %q: want HOST:PORT, :PORT for every address, or unix:PATH", s.addr)
 	}
 	ip := net.ParseIP(host)
 	local := host == "localhost" || ip != nil && ip.IsLoopback()
@@ -120,9 +129,9 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	if err != nil {
 		return errors.Join(misuseOfOption(err), api.Close())
 	}
-	listener, err := net.Listen("tcp", s.addr)
+	listener, err := s.listen()
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: choose another address by --addr", err), api.Close())
+		return errors.Join(err, api.Close())
 	}
 	answers, endAnswers := context.WithCancel(ctx)
 	var reloads sync.WaitGroup
@@ -152,6 +161,37 @@ func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) 
 	}
 }
 
+// listen begins to listen.
+func (s *serveFlags) listen() (net.Listener, error) {
+	path, is, err := socketPath(s.addr)
+	if err != nil {
+		return nil, err
+	}
+	if is {
+		mode, err := socketMode(s.mode)
+		if err != nil {
+			return nil, err
+		}
+		return listenUnix(path, mode)
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address by --addr", err)
+	}
+	return listener, nil
+}
+
+// shownAddress is the URL of the server.
+func shownAddress(listener net.Listener, secure *tls.Config) string {
+	if l, ok := listener.(*socketListener); ok {
+		return unixScheme + l.path
+	}
+	if secure != nil {
+		return "https://" + listener.Addr().String()
+	}
+	return "http://" + listener.Addr().String()
+}
+
 // lastAnswers is how long the end waits for requests under way.
 const lastAnswers = 30 * time.Second
 
@@ -165,11 +205,11 @@ func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.List
 	if err != nil {
 		return errors.Join(err, listener.Close(), api.Close())
 	}
-	scheme, serve := "http", func() error { return server.Serve(limited) }
+	serve := func() error { return server.Serve(limited) }
 	if secure != nil {
-		scheme, serve = "https", func() error { return server.ServeTLS(limited, "", "") }
+		serve = func() error { return server.ServeTLS(limited, "", "") }
 	}
-	fmt.Fprintf(a.std.err, "serving on %s://%s; Ctrl-C ends it\n", scheme, listener.Addr())
+	fmt.Fprintf(a.std.err, "serving on %s; Ctrl-C ends it\n", shownAddress(listener, secure))
 	failed := make(chan error, 1)
 	go func() { failed <- serve() }()
 	select {

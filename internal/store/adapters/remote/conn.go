@@ -18,14 +18,22 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// newTransport has connections for one server. They are given up before a server would do so, for a request that meets the end
+// newTransport has connections for one server, which may be at a socket. They are given up before a server would do so, for a request that meets the end
 // of its connection is in doubt.
-func newTransport() *http.Transport {
+func newTransport(socket string) *http.Transport {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	dial, proxy := dialer.DialContext, http.ProxyFromEnvironment
+	if socket != "" {
+		proxy = nil
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		}
+	}
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		Proxy:               proxy,
+		DialContext:         dial,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 5 * time.Second,
 		Protocols:           &http1,

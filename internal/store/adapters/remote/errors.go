@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -141,15 +140,15 @@ func advice(err error) string {
 }
 
 // openError says in one line why the store can not be opened, and what to do.
-func openError(base *url.URL, err error) error {
+func openError(where string, err error) error {
 	if errors.Is(err, store.ErrDenied) {
-		return fmt.Errorf("%w: opening %s: %s", store.ErrDenied, base, strings.TrimPrefix(err.Error(), store.ErrDenied.Error()+": "))
+		return fmt.Errorf("%w: opening %s: %s", store.ErrDenied, where, strings.TrimPrefix(err.Error(), store.ErrDenied.Error()+": "))
 	}
 	text := strings.TrimPrefix(err.Error(), store.ErrUnavailable.Error()+": ")
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, end) {
-			return fmt.Errorf("%w: opening %s: %w", store.ErrUnavailable, base, end)
+			return fmt.Errorf("%w: opening %s: %w", store.ErrUnavailable, where, end)
 		}
 	}
-	return fmt.Errorf("%w: opening %s: %s", store.ErrUnavailable, base, text)
+	return fmt.Errorf("%w: opening %s: %s", store.ErrUnavailable, where, text)
 }

@@ -6,9 +6,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,6 +26,9 @@ import (
 func TestOpenRefusesWhatIsNoURLOfAServer(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                 "want http://HOST:PORT or https://HOST",
+		"unix:":                            "want unix:PATH without //",
+		"unix:///run/jq.sock":              "want unix:PATH without //",
+		"UNIX:/run/jq.sock":                "want http://HOST:PORT",
 		"jobs.db":                          "want http://HOST:PORT",
 		"localhost:7070":                   "want http://HOST:PORT",
 		"postgres://host/db":               "want http://HOST:PORT",
@@ -203,11 +208,17 @@ func TestMissingAbilities(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("http://127.0.0.1:7070")
 	f.Add("https://example.org/jq/")
+	f.Add("unix:/run/jq.sock")
 	f.Add("https://user:password@example.org")
 	f.Add("http://[::1%25eth0]:7070/a%2Fb/../c")
 	f.Fuzz(func(t *testing.T, text string) {
-		base, err := parse(text)
+		base, socket, err := parse(text)
 		if err != nil {
+			return
+		}
+		if socket != "" {
+			require.Equal(t, text, "unix:"+socket)
+			require.Equal(t, &onSocket, base)
 			return
 		}
 		u, err := url.Parse(text)
@@ -220,4 +231,35 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, u.Host, req.URL.Host)
 		require.Equal(t, base.EscapedPath()+"/v1/queues/"+segment(text)+"/pause", req.URL.EscapedPath())
 	})
+}
+
+// A server on a Unix socket is reached without a network, and a token may go there.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	known, secret := tokens(t, httpapi.Operator)
+	api, err := httpapi.New(memory.New(memory.Options{}), &httpapi.Options{Tokens: known, Loopback: true})
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: api, ReadHeaderTimeout: time.Minute}}
+	server.Start()
+	defer func() {
+		require.NoError(t, api.Close())
+		server.Close()
+	}()
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	var log bytes.Buffer
+	s, err := Open(t.Context(), "unix:"+path, &Options{Token: secret, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	require.NoError(t, enqueueOne(t.Context(), s))
+	jobs, err := s.FetchAndClaim(t.Context(), claimOf(1))
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	require.NoError(t, s.Close())
+	assert.Empty(t, log.String())
+
+	_, err = Open(t.Context(), "unix:"+path+"-not", nil)
+	assertOnly(t, err, store.ErrUnavailable, "opening unix:"+path+"-not: no server answers there, start it or mend the URL: ", "no socket")
+	_, err = Open(t.Context(), "unix:"+path, &Options{Transport: newTransport("")})
+	require.ErrorContains(t, err, "leave Options.Transport out")
 }

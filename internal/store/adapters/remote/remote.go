@@ -76,20 +76,23 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070 or https://example.org/jq, after asking it
-// whether it is there.
+// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070, https://example.org/jq or, for a Unix socket,
+// unix:/run/jq.sock, after asking it whether it is there.
 func Open(ctx context.Context, baseURL string, options *Options) (*Store, error) {
-	base, err := parse(baseURL)
-	if err != nil {
-		return nil, err
-	}
 	o, err := options.filled()
 	if err != nil {
 		return nil, err
 	}
+	base, socket, err := parse(baseURL)
+	if err != nil {
+		return nil, err
+	}
+	if socket != "" && o.Transport != nil {
+		return nil, errors.New("jq: a Unix socket is reached by the store's own transport: leave Options.Transport out")
+	}
 	s := &Store{options: o, base: base, log: o.Logger, clock: o.Clock, closed: make(chan struct{})}
 	if o.Transport == nil {
-		s.own = newTransport()
+		s.own = newTransport(socket)
 		s.options.Transport = s.own
 	}
 	_, s.traced = s.options.Transport.(*http.Transport)
@@ -100,7 +103,7 @@ func Open(ctx context.Context, baseURL string, options *Options) (*Store, error)
 	}
 	if _, err := s.Count(ctx, store.Filter{IDs: []int64{0}}); err != nil {
 		_ = s.Close()
-		return nil, openError(base, err)
+		return nil, openError(shown(base, socket), err)
 	}
 	return s, nil
 }
@@ -128,14 +131,39 @@ func (o *Options) filled() (Options, error) {
 	return full, nil
 }
 
-// parse reads the URL of a server. Its errors do not quote it, for there may be a password anywhere in one that is written
-// wrongly.
-func parse(text string) (*url.URL, error) {
+// onSocket is the URL under which a server is called that listens on a Unix socket.
+var onSocket = url.URL{Scheme: "http", Host: "localhost"}
+
+// parse reads the URL of a server, which may be that of a Unix socket.
+func parse(text string) (base *url.URL, socket string, err error) {
+	path, is := strings.CutPrefix(text, "unix:")
+	switch {
+	case !is:
+		base, err = parseHTTP(text)
+		return base, "", err
+	case path == "" || strings.HasPrefix(path, "//") || strings.ContainsRune(path, 0):
+		return nil, "", errors.New("jq: this is not the path of a socket: want unix:PATH without //, as unix:/run/jq.sock")
+	}
+	at := onSocket
+	return &at, path, nil
+}
+
+// shown is the URL as it was given.
+func shown(base *url.URL, socket string) string {
+	if socket != "" {
+		return "unix:" + socket
+	}
+	return base.String()
+}
+
+// parseHTTP reads a URL that leads over the network. Its errors do not quote it, for there may be a password anywhere in one that is
+// written wrongly.
+func parseHTTP(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil, u.Opaque != "", u.Host == "", u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("jq: this is not the URL of a jq server: want http://HOST:PORT or https://HOST, with a path if " +
-			"the server has one")
+			"the server has one, or unix:PATH")
 	case u.User != nil:
 		return nil, errors.New("jq: the URL has a user or a password in it, which others may read: give the token apart (Options.Token)")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
