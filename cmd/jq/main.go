@@ -53,6 +53,9 @@ type app struct {
 	store   string            // the flag
 	server  string            // the flag
 	bearer  string            // the flag token
+	ca      string            // the flag
+	cert    string            // the flag client-cert
+	key     string            // the flag client-key
 	config  string            // the flag
 	flagged map[string]bool   // which flags are on the command line, by name
 	sources map[string]string // where flags that are not on the command line have their values from, by name

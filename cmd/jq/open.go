@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -154,7 +155,11 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	}
 	switch p.kind {
 	case "server":
-		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer})
+		secure, err := a.secure()
+		if err != nil {
+			return nil, err
+		}
+		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer, TLS: secure})
 	case "memory":
 		fmt.Fprintln(a.std.err, "memory: holds jobs only until this command ends")
 		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest}), nil
@@ -215,6 +220,30 @@ func parseServer(text string) (place, error) {
 		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query, or unix:PATH: a token goes into JQ_TOKEN")
 	}
 	return place{kind: "server", path: text, shown: text}, nil
+}
+
+// secure says whom to trust, and which certificate to show: that of the files at the time of each connection, so that it can be
+// renewed.
+func (a *app) secure() (*tls.Config, error) {
+	if (a.cert == "") != (a.key == "") {
+		return nil, misuse("--client-cert and --client-key go together")
+	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.ca != "" {
+		pool, _, err := authorities(a.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		secure.RootCAs = pool
+	}
+	if a.cert != "" {
+		files := pair{certFlag: "--client-cert", cert: a.cert, keyFlag: "--client-key", key: a.key}
+		if _, err := files.read(); err != nil {
+			return nil, err
+		}
+		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return files.read() }
+	}
+	return secure, nil
 }
 
 func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, error) {

@@ -38,6 +38,12 @@ func (a *app) root() *cobra.Command {
 	fromEnvironment(flags, "server", "JQ_SERVER")
 	flags.StringVar(&a.bearer, "token", "", "`TOKEN` for that server; a command line is seen by others, the environment is not")
 	fromEnvironment(flags, "token", "JQ_TOKEN")
+	flags.StringVar(&a.ca, "ca", "", "`FILE` with the certificates that vouch for that server, in place of the system's")
+	fromEnvironment(flags, "ca", "JQ_CA")
+	flags.StringVar(&a.cert, "client-cert", "", "`FILE` with the certificate to show to that server")
+	fromEnvironment(flags, "client-cert", "JQ_CLIENT_CERT")
+	flags.StringVar(&a.key, "client-key", "", "`FILE` with the key of that certificate")
+	fromEnvironment(flags, "client-key", "JQ_CLIENT_KEY")
 	flags.StringVar(&a.config, "config", "", "`FILE` with values for flags, in TOML: store = \"sqlite:jq.db\"; those of one command\nbelow its name, as [jobs.ls]")
 	fromEnvironment(flags, "config", "JQ_CONFIG")
 	return root

@@ -31,6 +31,7 @@ type serveFlags struct {
 	tokens   string
 	cert     string
 	key      string
+	clientCA string
 	insecure bool
 	existing bool
 
@@ -59,6 +60,7 @@ func (a *app) serve() *cobra.Command {
 	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, as token new writes it")
 	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
+	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` with certificates; clients must show one that these vouch for, besides a token")
 	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
 	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
 	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)

@@ -20,7 +20,11 @@ import (
 
 // newTransport has connections for one server, which may be at a socket. They are given up before a server would do so, for a request that meets the end
 // of its connection is in doubt.
-func newTransport(socket string) *http.Transport {
+func newTransport(socket string, secure *tls.Config) *http.Transport {
+	if secure = secure.Clone(); secure == nil {
+		secure = &tls.Config{}
+	}
+	secure.MinVersion = max(tls.VersionTLS12, secure.MinVersion)
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
@@ -34,7 +38,7 @@ func newTransport(socket string) *http.Transport {
 	return &http.Transport{
 		Proxy:               proxy,
 		DialContext:         dial,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSClientConfig:     secure,
 		TLSHandshakeTimeout: 5 * time.Second,
 		Protocols:           &http1,
 		DisableCompression:  true,

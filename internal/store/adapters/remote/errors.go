@@ -132,6 +132,8 @@ func advice(err error) string {
 		return "the host is not known, mend the URL: "
 	case errors.As(err, &network) && network.Op == "dial":
 		return "no server answers there, start it or mend the URL: "
+	case errors.As(err, &network) && network.Op == "remote error":
+		return "the server refuses the TLS connection, does it want a certificate of this client (Options.TLS, or --client-cert): "
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was lost: "
 	default:

@@ -35,7 +35,7 @@ func TestExtendTakesTheServersNow(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, server.stop()) }()
 	travelled := 0
-	s, err := Open(t.Context(), server.url, &Options{Clock: callers, Transport: slowTransport{newTransport(""), func(r *http.Request) {
+	s, err := Open(t.Context(), server.url, &Options{Clock: callers, Transport: slowTransport{newTransport("", nil), func(r *http.Request) {
 		if r.URL.Path == wire.PathExtend {
 			travelled++
 			shown.Add(7 * time.Second)

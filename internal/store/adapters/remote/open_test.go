@@ -260,6 +260,43 @@ func TestUnixSocket(t *testing.T) {
 
 	_, err = Open(t.Context(), "unix:"+path+"-not", nil)
 	assertOnly(t, err, store.ErrUnavailable, "opening unix:"+path+"-not: no server answers there, start it or mend the URL: ", "no socket")
-	_, err = Open(t.Context(), "unix:"+path, &Options{Transport: newTransport("")})
+	_, err = Open(t.Context(), "unix:"+path, &Options{Transport: newTransport("", nil)})
 	require.ErrorContains(t, err, "leave Options.Transport out")
+}
+
+// What the options say of TLS goes for the store's own transport: whom it trusts, and which certificate it shows.
+func TestTLSOfTheOptions(t *testing.T) {
+	api, err := httpapi.New(memory.New(memory.Options{}), nil)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(api)
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	server.StartTLS()
+	defer func() {
+		require.NoError(t, api.Close())
+		server.Close()
+	}()
+	trusting := server.Client().Transport.(*http.Transport).TLSClientConfig
+	for _, one := range []struct {
+		secure *tls.Config
+		says   string
+	}{
+		{nil, "certificate is not trusted: "},
+		{&tls.Config{RootCAs: trusting.RootCAs}, "opening https://"}, // the alert that says why may be overtaken by the end
+		{&tls.Config{RootCAs: trusting.RootCAs, Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS10}, ""},
+	} {
+		s, err := Open(t.Context(), server.URL, &Options{TLS: one.secure})
+		if one.says != "" {
+			assertOnly(t, err, store.ErrUnavailable, one.says, one.says)
+			continue
+		}
+		require.NoError(t, err)
+		assert.EqualValues(t, tls.VersionTLS12, s.own.TLSClientConfig.MinVersion)
+		require.NoError(t, enqueueOne(t.Context(), s))
+		require.NoError(t, s.Close())
+	}
+	alert := advice(&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")})
+	assert.Contains(t, alert, "does it want a certificate of this client (Options.TLS, or --client-cert)")
+	_, err = Open(t.Context(), server.URL, &Options{TLS: trusting, Transport: server.Client().Transport})
+	require.ErrorContains(t, err, "give Options.TLS or Options.Transport")
 }

@@ -8,6 +8,7 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,6 +65,10 @@ type Options struct {
 	// seconds. It should be well below the time of leases. An Enqueue may take several requests.
 	Timeout time.Duration
 
+	// TLS says whom to trust, and which certificate to show: by default whom the system trusts, and none. It is for the transport of
+	// the store's own; nothing of it can lower the version below 1.2.
+	TLS *tls.Config
+
 	// Transport makes the requests: by default one with connections of its own, which uses the proxy that the environment
 	// names, and HTTP/1.1 over TLS 1.2 or later. It must not repeat requests by itself.
 	Transport http.RoundTripper
@@ -92,7 +97,7 @@ func Open(ctx context.Context, baseURL string, options *Options) (*Store, error)
 	}
 	s := &Store{options: o, base: base, log: o.Logger, clock: o.Clock, closed: make(chan struct{})}
 	if o.Transport == nil {
-		s.own = newTransport(socket)
+		s.own = newTransport(socket, o.TLS)
 		s.options.Transport = s.own
 	}
 	_, s.traced = s.options.Transport.(*http.Transport)
@@ -123,6 +128,8 @@ func (o *Options) filled() (Options, error) {
 		full.Clock = clock.New()
 	}
 	switch {
+	case full.TLS != nil && full.Transport != nil:
+		return full, errors.New("jq: a transport has a TLS configuration of its own: give Options.TLS or Options.Transport")
 	case full.Timeout < 0:
 		return full, fmt.Errorf("jq: a time-out of %v: want more than nothing", full.Timeout)
 	case strings.ContainsFunc(full.Token, func(r rune) bool { return r <= ' ' || r > '~' }):

@@ -81,7 +81,7 @@ type settling struct {
 }
 
 func newSettling(server *served) *settling {
-	s := &settling{Transport: newTransport(""), server: server}
+	s := &settling{Transport: newTransport("", nil), server: server}
 	dial := s.DialContext
 	s.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
