@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -76,6 +77,7 @@ func (a *app) serve() *cobra.Command {
 			return err
 		}
 		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
+			defer a.limitMemory(store)()
 			return a.serving(cmd.Context(), store, &s, secrets)
 		})
 	}
@@ -161,6 +163,22 @@ func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) 
 		}
 		return promhttp.HandlerFor(jqprom.Only(registry, see), promhttp.HandlerOpts{})
 	}
+}
+
+// memoryLimit is what the garbage collector of a server keeps to where nobody has set GOMEMLIMIT. Requests and answers have their
+// budget. As much again is for what they leave behind until it is collected, and as much for all else that a server keeps: 4,096
+// connections with TLS are 100 MiB, and events, held jobs and metrics are some. With a quarter on top for what the collector does not
+// see, SQLite's pages and the program itself, a server stays below 512 MiB.
+const memoryLimit = 3 * httpapi.DefaultMaxBytes
+
+// limitMemory sets the limit until the server ends, unless jobs are kept in memory, or somebody has set another.
+func (a *app) limitMemory(store jq.Store) (undo func()) {
+	_, inMemory := store.(*jq.MemoryStore)
+	if limit, _ := a.std.env("GOMEMLIMIT"); inMemory || limit != "" {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(memoryLimit)
+	return func() { debug.SetMemoryLimit(before) }
 }
 
 // listen begins to listen.

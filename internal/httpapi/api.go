@@ -76,7 +76,7 @@ type Options struct {
 	MaxWaiting int
 	MaxStreams int
 
-	// MaxBytes is how much memory requests and answers may take up at once, about: by default 128 MiB. Whoever finds too little left
+	// MaxBytes is how much memory requests and answers may take up at once, about: by default DefaultMaxBytes. Whoever finds too little left
 	// is told to come back later; a call that needs more than there is at all is served when it comes alone. An eighth is
 	// kept for small calls.
 	MaxBytes int64
@@ -95,6 +95,9 @@ type Options struct {
 	// KeepEvents is how many events can be read again by who comes back: by default the latest 10,000.
 	KeepEvents int
 }
+
+// DefaultMaxBytes is how much memory requests and answers may take up at once where the options do not say: 128 MiB.
+const DefaultMaxBytes = 128 << 20
 
 // New returns an API over the store. Options may be nil. Close it before the store.
 func New(s jq.Store, options *Options) (*API, error) {
@@ -140,7 +143,7 @@ func (o *Options) filled() (Options, error) {
 	fill(&full.RetryShare, 0.2)
 	fill(&full.MaxWaiting, 1000)
 	fill(&full.MaxStreams, 1000)
-	fill(&full.MaxBytes, 128<<20)
+	fill(&full.MaxBytes, DefaultMaxBytes)
 	fill(&full.MaxReads, 4)
 	fill(&full.CallTimeout, 30*time.Second)
 	fill(&full.WriteTimeout, 30*time.Second)

@@ -74,7 +74,6 @@ func (t Token) SameRights(other Token) bool {
 	return bytes.Equal(t.Line(), other.Line())
 }
 
-
 // NewToken makes a token that is named, may do and ends as t: the secret, to be shown once, and what to keep of it.
 func NewToken(t Token) (string, Token, error) {
 	var secret [32]byte
