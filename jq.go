@@ -13,6 +13,7 @@ type (
 	PolicyKeeper   = store.PolicyKeeper
 	Registry       = store.Registry
 	Fencer         = store.Fencer
+	Monitor        = store.Monitor
 	Examiner       = store.Examiner
 	Warner         = store.Warner
 	Repairer       = store.Repairer
@@ -58,8 +59,11 @@ type (
 	Page           = store.Page
 	JobPage        = store.JobPage
 	Counts         = store.Counts
+	Due            = store.Due
+	QueueDue       = store.QueueDue
 	QueueCount     = store.QueueCount
 	InvalidError   = store.InvalidError
+	OverlongError  = store.OverlongError
 )
 
 // The states of a job. Retrying and Dead are the two faces of Failed.

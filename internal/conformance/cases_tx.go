@@ -40,6 +40,7 @@ var txCases = []Case{
 	{"Tx/EnqueueMayWaitForTheSameRequestKey", []int{66, 69}, "An Enqueue may wait for an open transaction that has written the same unique key or request key.", txEnqueueMayWaitForTheSameRequestKey},
 	{"Tx/WaitingEndsWithTheContext", []int{66, 72}, "No method waits for work to appear; a call may wait for other calls and for open transactions, until its context ends.", txWaitingEndsWithTheContext},
 	{"Tx/CallerWaitsForItselfNoLongerThanItsContext", []int{66, 72}, "Outside the transaction the store may wait for its end: to call the store itself while holding tx open can wait for oneself.", txCallerWaitsForItself},
+	{"Tx/PingWaitsForNone", []int{66, 72}, "It waits for no other call.", txPingWaitsForNone},
 	{"Tx/EndOfItsContextRollsBack", []int{66}, "InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.", txEndOfItsContextRollsBack},
 	{"Tx/EndedContextAppliesNothing", []int{66, 71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", txEndedContextAppliesNothing},
 }

@@ -278,3 +278,12 @@ func txEndedContextAppliesNothing(c *C) {
 		})
 	})
 }
+
+func txPingWaitsForNone(c *C) {
+	l := c.JobIn(store.InFlight).Lease()
+	c.inTx(func(t *txCase) {
+		t.ack(l)
+		c.OK(c.monitor().Ping(c.Ctx), "Ping beside a transaction that holds a job")
+		t.rollback()
+	})
+}

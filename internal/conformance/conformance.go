@@ -58,7 +58,7 @@ func Cases() []Case {
 		enqueueCases, uniqueCases, claimCases, recoverCases, retryCases, timeCases,
 		finishCases, extendCases, saveCases, staleCases, historyCases, matrixCases,
 		inspectCases, cancelCases, requeueCases, deleteCases,
-		recoverAheadCases, queueCases, policyCases, registryCases, fenceCases, notifyCases, txCases, requestKeyCases, faultCases, reopenCases,
+		recoverAheadCases, queueCases, policyCases, registryCases, monitorCases, fenceCases, notifyCases, txCases, requestKeyCases, faultCases, reopenCases,
 	} {
 		all = append(all, group...)
 	}

@@ -68,11 +68,15 @@ func TestWhatIsInForeignQueuesIsNotThere(t *testing.T) {
 	h := newHouse(t, Options{})
 	own, foreign := h.job(ownQueue, ownKey), h.job(foreignQueue, foreignKey)
 	for _, q := range []string{ownQueue, foreignQueue} {
+		_, err := h.store.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: q, Kind: "k", Payload: []byte(`{}`)}}})
+		require.NoError(t, err)
+	}
+	for _, q := range []string{ownQueue, foreignQueue} {
 		require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "w-of-" + q + "-", Queues: []string{q, "mail-2", "mailbox"}, StaleAfter: time.Minute, Slots: 1}))
 	}
 	require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "stranger", Queues: []string{foreignQueue}, StaleAfter: time.Minute, Slots: 1}))
 	for path, body := range map[string]string{
-		"/v1/jobs": "", "/v1/jobs?queue=" + foreignQueue: "", "/v1/jobs/list": `{}`, "/v1/jobs/count": `{}`, "/v1/stats": "", "/v1/queues": "",
+		"/v1/jobs": "", "/v1/jobs?queue=" + foreignQueue: "", "/v1/jobs/list": `{}`, "/v1/jobs/count": `{}`, "/v1/stats": "", "/v1/queues": "", "/v1/due": "",
 		"/v1/jobs/list#ids": fmt.Sprintf(`{"filter":{"ids":["%d","%d"]}}`, own.ID, foreign.ID),
 		"/v1/jobs/list#all": `{"filter":{"queues":["*"]}}`, "/v1/jobs/list#foreign": `{"filter":{"queues":["billing","bill*"]}}`,
 		"/v1/workers": "",

@@ -120,7 +120,9 @@ func (a *API) failOf(r *http.Request, err error) wire.Fail {
 		a.log.Error("jq: a call failed", "path", r.Pattern, "error", err)
 	}
 	f.Detail = ""
-	if errors.Is(err, context.DeadlineExceeded) {
+	if overlong, ok := errors.AsType[*store.OverlongError](err); ok {
+		f.Detail = overlong.Advice()
+	} else if errors.Is(err, context.DeadlineExceeded) {
 		f.Detail = fmt.Sprintf("it took longer than %v", a.options.CallTimeout)
 	}
 	return f

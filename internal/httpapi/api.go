@@ -34,6 +34,7 @@ type API struct {
 	waiters waiters
 	ring    *ring
 	counter Counter
+	checks  checks
 	held    *holdings
 	all     *share // of whoever calls
 	bearers *bearers
@@ -81,7 +82,8 @@ type Options struct {
 	// kept for small calls.
 	MaxBytes int64
 
-	// MaxReads is how many listings, counts and the like are read from the store at once: by default 4. Others wait for them.
+	// MaxReads is how many listings and counts are read from the store at once, and how many of what is read quickly, beside them: by
+	// default 4. Others wait for them.
 	MaxReads int
 
 	// CallTimeout ends a call of the store: by default after 30 seconds. WriteTimeout ends an answer that its client does not

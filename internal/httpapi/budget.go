@@ -47,7 +47,8 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 // A share is what some may take up at once: all who call, or the bearers of all tokens of one name.
 type share struct {
 	bytes   budget
-	reads   room // of listings, counts and the like
+	reads   room // of listings and counts
+	briefs  room // of what is read quickly
 	polls   room // of claims that wait
 	streams room
 }
@@ -57,7 +58,7 @@ func newShare(o Options, n int) *share {
 	part := func(places int) room { return newRoom((places + n - 1) / n) }
 	return &share{
 		bytes: budget{most: o.MaxBytes / int64(n)},
-		reads: part(o.MaxReads), polls: part(o.MaxWaiting), streams: part(o.MaxStreams),
+		reads: part(o.MaxReads), briefs: part(o.MaxReads), polls: part(o.MaxWaiting), streams: part(o.MaxStreams),
 	}
 }
 
@@ -129,14 +130,14 @@ func leaveAll(shares []*share, of func(*share) room) {
 	}
 }
 
-// gather lets a few readings at a time ask the store, and encode what it answers. It returns when its turn has come and the text is
-// there, or the context has ended.
-func (x *exchange) gather(ctx context.Context, read func(context.Context) (any, error)) ([]byte, error) {
+// gather lets a few readings at a time, of those that take such places, ask the store, and encode what it answers. It returns when its
+// turn has come and the text is there, or the context has ended.
+func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(context.Context) (any, error)) ([]byte, error) {
 	for _, s := range x.shares() {
-		if err := s.reads.wait(ctx); err != nil {
+		if err := of(s).wait(ctx); err != nil {
 			return nil, err
 		}
-		defer s.reads.leave()
+		defer of(s).leave()
 	}
 	answer, err := read(ctx)
 	if err != nil {
@@ -149,11 +150,20 @@ func (x *exchange) gather(ctx context.Context, read func(context.Context) (any, 
 	return text, x.take(int64(len(text)) * asAnswer)
 }
 
-// show answers with what is read from the store.
+// show answers with a listing or a count.
 func (a *API) show(x *exchange, r *http.Request, read func(context.Context) (any, error)) error {
+	return a.shown(x, r, func(s *share) room { return s.reads }, read)
+}
+
+// showBrief answers with what is read quickly, and does not wait for listings and counts.
+func (a *API) showBrief(x *exchange, r *http.Request, read func(context.Context) (any, error)) error {
+	return a.shown(x, r, func(s *share) room { return s.briefs }, read)
+}
+
+func (a *API) shown(x *exchange, r *http.Request, of func(*share) room, read func(context.Context) (any, error)) error {
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	text, err := x.gather(ctx, read)
+	text, err := x.gather(ctx, of, read)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -51,43 +50,26 @@ func (a *API) job(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.show(w, r, func(ctx context.Context) (any, error) {
+	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
 		detail, err := a.as(ctx).Get(ctx, id)
 		return wire.DetailOf(detail), err
 	})
 }
 
+func (a *API) due(w *exchange, r *http.Request) error {
+	monitor, err := able[store.Monitor](a, r.Context())
+	if err != nil {
+		return err
+	}
+	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
+		due, err := monitor.OldestDue(ctx)
+		return wire.DueOf(due), err
+	})
+}
+
 // alive says that the process answers.
 func (a *API) alive(w *exchange, _ *http.Request) error {
-	return a.answer(w, http.StatusOK, health{Status: "alive"})
-}
-
-// ready says that the store answers, and names what people must look at all the same. Anybody may ask, so it names no more than that.
-func (a *API) ready(w *exchange, r *http.Request) error {
-	if a.life.Err() != nil {
-		return store.ErrClosed
-	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	if _, err := a.store.Count(ctx, store.Filter{IDs: []int64{0}}); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	answer := health{Status: "ready"}
-	if warner, ok := a.store.(store.Warner); ok {
-		found, err := warner.Warnings(ctx)
-		if err != nil {
-			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-		}
-		for _, f := range found {
-			answer.Warnings = append(answer.Warnings, f.Name)
-		}
-	}
-	return a.answer(w, http.StatusOK, answer)
-}
-
-type health struct {
-	Status   string   `json:"status"`
-	Warnings []string `json:"warnings,omitempty"`
+	return a.answer(w, http.StatusOK, wire.Health{Status: "alive"})
 }
 
 func (a *API) metrics(w *exchange, r *http.Request) error {

@@ -14,7 +14,7 @@ func (a *API) queues(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.show(w, r, func(ctx context.Context) (any, error) {
+	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
 		queues, err := keeper.Queues(ctx)
 		return wire.QueuesOf(queues), err
 	})
@@ -79,9 +79,10 @@ func (a *API) fence(w *exchange, r *http.Request) error {
 
 // able is the store with an ability that it may lack.
 func able[Ability any](a *API, ctx context.Context) (Ability, error) {
-	ability, ok := a.store.(Ability)
-	if !ok {
+	_, has := a.store.(Ability)
+	ability, ok := a.as(ctx).(Ability)
+	if !has || !ok {
 		return ability, errors.ErrUnsupported
 	}
-	return a.as(ctx).(Ability), nil
+	return ability, nil
 }

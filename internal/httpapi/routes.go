@@ -73,6 +73,7 @@ func table() []route {
 		{http.MethodPost, fmt.Sprintf(wire.PathResume, name), operators, paused(false)},
 		{http.MethodGet, fmt.Sprintf(wire.PathPolicy, name), readers, (*API).policy},
 		{http.MethodPut, fmt.Sprintf(wire.PathPolicy, name), operators, (*API).setPolicy},
+		{http.MethodGet, wire.PathDue, readers, (*API).due},
 		{http.MethodGet, wire.PathWorkers, readers, (*API).workers},
 		{http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, (*API).beat},
 		{http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, forName("worker", store.Registry.Leave)},
@@ -82,7 +83,7 @@ func table() []route {
 		{http.MethodGet, "/v1/events", readers, (*API).events},
 
 		{http.MethodGet, "/healthz", anybody, (*API).alive},
-		{http.MethodGet, "/readyz", anybody, (*API).ready},
+		{http.MethodGet, wire.PathReady, anybody, (*API).ready},
 		{http.MethodGet, "/metrics", readers, (*API).metrics},
 		{http.MethodGet, "/openapi.json", anybody, (*API).openapi},
 		{http.MethodGet, "/docs", anybody, (*API).docs},

@@ -21,6 +21,8 @@ type meddled struct {
 	fetch      func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
 	after      func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
 	warnings   []store.Finding
+	counting   func()                          // before every Count
+	ping       func(ctx context.Context) error // before every Ping
 }
 
 func (m *meddled) Warnings(ctx context.Context) ([]store.Finding, error) {
@@ -90,6 +92,9 @@ func (m *meddled) List(ctx context.Context, filter store.Filter, page store.Page
 }
 
 func (m *meddled) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	if m.counting != nil {
+		m.counting()
+	}
 	return meddle(ctx, m, func() (store.Counts, error) { return m.Store.Count(ctx, filter) })
 }
 
@@ -114,6 +119,22 @@ func (m *meddled) Subscribe(ctx context.Context, queues []string) (<-chan store.
 
 func (m *meddled) Queues(ctx context.Context) ([]store.Queue, error) {
 	return meddle(ctx, m, func() ([]store.Queue, error) { return m.Store.Queues(ctx) })
+}
+
+func (m *meddled) Ping(ctx context.Context) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) {
+		if m.ping != nil {
+			if err := m.ping(ctx); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, m.Store.Ping(ctx)
+	})
+	return err
+}
+
+func (m *meddled) OldestDue(ctx context.Context) (store.Due, error) {
+	return meddle(ctx, m, func() (store.Due, error) { return m.Store.OldestDue(ctx) })
 }
 
 func (m *meddled) SetPaused(ctx context.Context, queue string, paused bool) error {

@@ -73,7 +73,7 @@ func allowed(operation string, role Role) bool {
 		return role == Operator
 	case "job":
 		return role != Worker
-	case "jobs", "list", "count", "stats", "queues", "policy", "workers", "events", "metrics":
+	case "jobs", "list", "count", "stats", "due", "queues", "policy", "workers", "events", "metrics":
 		return role == Viewer || role == Operator
 	default: // what needs no token
 		return true

@@ -360,6 +360,16 @@ func (v *view) Workers(ctx context.Context) ([]store.Worker, error) {
 	return workers, err
 }
 
+// Ping is for everybody.
+func (v *view) Ping(ctx context.Context) error { return v.of.(store.Monitor).Ping(ctx) }
+
+// OldestDue tells of the bearer's queues.
+func (v *view) OldestDue(ctx context.Context) (store.Due, error) {
+	due, err := v.of.(store.Monitor).OldestDue(ctx)
+	due.Queues = slices.DeleteFunc(due.Queues, func(q store.QueueDue) bool { return !v.bearer.sees(q.Queue) })
+	return due, err
+}
+
 // Fence concerns every queue.
 func (v *view) Fence(context.Context, store.FenceRequest) (int64, error) {
 	return 0, notYours("", "to fence the store is for a token without queues and keys of its own")

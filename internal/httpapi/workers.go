@@ -13,7 +13,7 @@ func (a *API) workers(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.show(w, r, func(ctx context.Context) (any, error) {
+	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
 		workers, err := registry.Workers(ctx)
 		return wire.WorkersOf(workers), err
 	})

@@ -93,7 +93,7 @@ func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 	}{
 		"none": {
 			func(w *world) store.Store { return struct{ store.Store }{w.store} },
-			[]string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "Fencer"},
+			[]string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "Fencer", "Monitor"},
 		},
 		"elsewhere": {func(w *world) store.Store {
 			h := w.hook()

@@ -2,8 +2,8 @@
 //
 // A store keeps jobs durably, hands each of them to one worker at a time under a lease, and refuses what a worker writes
 // after its lease was ended. [Store] is what every adapter implements; the small interfaces [Transactor], [Notifier],
-// [QueueKeeper], [PolicyKeeper], [Registry] and [Fencer] are abilities beyond it. Each sentence above a method is a promise
-// to the caller and a duty of the adapter, and a case of the conformance suite quotes it.
+// [QueueKeeper], [PolicyKeeper], [Registry], [Fencer] and [Monitor] are abilities beyond it. Each sentence above a method is a
+// promise to the caller and a duty of the adapter, and a case of the conformance suite quotes it.
 //
 // # The life of a job
 //

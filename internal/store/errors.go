@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors of a request: nothing was applied, and the same request will fail again.
@@ -57,3 +58,23 @@ func (e *InvalidError) Error() string {
 
 // Is makes every InvalidError an ErrInvalid.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// An OverlongError is the ErrUnavailable of a List or a Count that has lasted for as long as the store lets it.
+type OverlongError struct {
+	Limit  time.Duration
+	Waited bool // for its turn: others that read have taken the time
+}
+
+// Error is one line: the limit, and what to do.
+func (e *OverlongError) Error() string { return fmt.Sprintf("%v: %s", ErrUnavailable, e.Advice()) }
+
+// Advice says what was too long, and what to do.
+func (e *OverlongError) Advice() string {
+	if e.Waited {
+		return fmt.Sprintf("other listings and counts have kept this one waiting for %v: let fewer run at once, or narrow their filters", e.Limit)
+	}
+	return fmt.Sprintf("the reading took longer than %v: narrow its filter, first by queue and state", e.Limit)
+}
+
+// Is makes every OverlongError an ErrUnavailable.
+func (e *OverlongError) Is(target error) bool { return target == ErrUnavailable }

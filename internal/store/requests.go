@@ -213,6 +213,18 @@ type QueueCount struct {
 	OldestDue time.Time       // since when the longest waiting of those is due; zero if there is none
 }
 
+// Due says since when jobs wait for a claim.
+type Due struct {
+	Now    time.Time  // of the store
+	Queues []QueueDue // those with a job that is due, by name, byte by byte
+}
+
+// A QueueDue is a queue with a job that is due.
+type QueueDue struct {
+	Queue     string
+	OldestDue time.Time // since when the longest waiting of its jobs is due
+}
+
 // A Queue is one that has a job, is paused, or has a policy that sets something.
 type Queue struct {
 	Name   string

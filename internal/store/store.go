@@ -117,6 +117,8 @@ type Store interface {
 	// Count counts the jobs that match, by queue and phase. An empty filter means every job.
 	//
 	// Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.
+	//
+	// A List or a Count that lasts for longer than the store lets it is an OverlongError, which is ErrUnavailable.
 	Count(ctx context.Context, filter Filter) (Counts, error)
 
 	// Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.
@@ -306,6 +308,25 @@ type Fencer interface {
 	Fence(ctx context.Context, req FenceRequest) (epoch int64, err error)
 }
 
+// A Monitor answers what probes and metrics ask every few seconds. What that costs grows with the queues, and not with their jobs.
+type Monitor interface {
+	// Ping says whether the store answers, and has what this program keeps in it. It waits for no other call.
+	Ping(ctx context.Context) error
+
+	// OldestDue returns the queues from which a claim could take a job now, were no queue paused, by name, byte by byte. Each
+	// comes with the earliest due time of those jobs.
+	OldestDue(ctx context.Context) (Due, error)
+}
+
+// Ping asks a store whether it answers, also one that is no Monitor.
+func Ping(ctx context.Context, s Store) error {
+	if m, ok := s.(Monitor); ok {
+		return m.Ping(ctx)
+	}
+	_, err := s.Count(ctx, Filter{IDs: []int64{0}})
+	return err
+}
+
 // Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.
 func Missing(s Store) []string {
 	var missing []string
@@ -326,6 +347,9 @@ func Missing(s Store) []string {
 	}
 	if _, ok := s.(Fencer); !ok {
 		missing = append(missing, "Fencer")
+	}
+	if _, ok := s.(Monitor); !ok {
+		missing = append(missing, "Monitor")
 	}
 	return missing
 }

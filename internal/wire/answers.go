@@ -146,6 +146,32 @@ func (c Counts) Store() store.Counts {
 	})}
 }
 
+// Due says since when jobs wait for a claim.
+type Due struct {
+	Now    Time       `json:"now"`
+	Queues []QueueDue `json:"queues"`
+}
+
+// A QueueDue is a queue with a job that is due.
+type QueueDue struct {
+	Queue     string `json:"queue"`
+	OldestDue Time   `json:"oldest_due"`
+}
+
+// DueOf is the answer for the wire.
+func DueOf(d store.Due) Due {
+	return Due{Now: Time{d.Now}, Queues: each(d.Queues, func(q store.QueueDue) QueueDue {
+		return QueueDue{Queue: q.Queue, OldestDue: Time{q.OldestDue}}
+	})}
+}
+
+// Store is the answer as the store gave it.
+func (d Due) Store() store.Due {
+	return store.Due{Now: d.Now.Time, Queues: each(d.Queues, func(q QueueDue) store.QueueDue {
+		return store.QueueDue{Queue: q.Queue, OldestDue: q.OldestDue.Time}
+	})}
+}
+
 // Queues are those that have a job, are paused, or have a policy that sets something.
 type Queues struct {
 	Queues []Queue `json:"queues"`
@@ -235,6 +261,12 @@ func WorkersOf(workers []store.Worker) Workers { return Workers{Workers: each(wo
 
 // Store is the answer as the store gave it.
 func (w Workers) Store() []store.Worker { return each(w.Workers, Worker.Store) }
+
+// Health says that a server answers, and names what people must look at all the same.
+type Health struct {
+	Status   string   `json:"status"`
+	Warnings []string `json:"warnings,omitempty"`
+}
 
 // Findings are what a doctor has found.
 type Findings struct {

@@ -39,7 +39,9 @@ const (
 	PathPause      = "/v1/queues/%s/pause"
 	PathResume     = "/v1/queues/%s/resume"
 	PathPolicy     = "/v1/queues/%s/policy" // GET, PUT
+	PathDue        = "/v1/due"              // GET
 	PathWorkers    = "/v1/workers"          // GET
 	PathWorker     = "/v1/workers/%s"       // PUT
+	PathReady      = "/readyz"              // GET
 	PathWakeups    = "/v1/wakeups"          // POST: answered by events
 )

@@ -42,6 +42,50 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return queues, nil
 }
 
+// Ping is part of the contract.
+func (s *Store) Ping(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.enter(ctx)
+	if s.broken(PingOfClosed) {
+		return nil
+	}
+	return err
+}
+
+// OldestDue is part of the contract.
+func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.Due{}, err
+	}
+	oldest := map[string]job{}
+	for _, j := range s.jobs {
+		waits := j.State == store.Ready || j.Phase() == store.Retrying
+		switch {
+		case !waits || !j.Claimable(now) && !s.broken(OldestDueOfWaiting),
+			s.broken(OldestDueOfFresh) && j.State != store.Ready,
+			s.broken(OldestDueHeedsPause) && s.paused[j.Queue]:
+			continue
+		}
+		first, ok := oldest[j.Queue]
+		earlier := j.Next().Before(first.Next())
+		if s.broken(OldestDueByPriority) && j.Priority != first.Priority {
+			earlier = j.Priority > first.Priority
+		}
+		if !ok || earlier {
+			oldest[j.Queue] = j
+		}
+	}
+	found := store.Due{Now: now}
+	for _, name := range slices.Sorted(maps.Keys(oldest)) {
+		found.Queues = append(found.Queues, store.QueueDue{Queue: name, OldestDue: oldest[name].Next()})
+	}
+	return found, nil
+}
+
 // SetPaused is part of the contract.
 func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error {
 	s.mu.Lock()

@@ -73,3 +73,20 @@ func counted(queues []store.QueueCount, queue string, phase store.State, jobs, d
 	}
 	return queues
 }
+
+// Due reads rows of a queue and since when the first of its jobs is due.
+func Due(each Query, now time.Time, query string, args ...any) (store.Due, error) {
+	due := store.Due{Now: now}
+	err := each(func(rows *sql.Rows) error {
+		var q store.QueueDue
+		var oldest Time
+		err := rows.Scan(&q.Queue, &oldest)
+		q.OldestDue = time.Time(oldest)
+		due.Queues = append(due.Queues, q)
+		return err
+	}, query, args...)
+	if err != nil {
+		return store.Due{}, err
+	}
+	return due, nil
+}

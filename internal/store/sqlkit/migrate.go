@@ -38,6 +38,14 @@ func Current(s store.Schema) error {
 	return nil
 }
 
+// Served is nil if a program that is running can go on with the schema: with its own, and with one that a newer program has made.
+func Served(s store.Schema) error {
+	if err := Current(s); err != nil && !errors.Is(err, ErrNewer) {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}
+
 // A Migration is one numbered step of a schema: the file 0003_name.sql is step 3.
 type Migration struct {
 	Version int

@@ -25,6 +25,38 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return queues, nil
 }
 
+// Ping says whether the store is open. It waits for no transaction.
+func (s *Store) Ping(ctx context.Context) error { return s.refuse(ctx, nil) }
+
+// OldestDue returns the queues from which a claim could take a job, and since when the first of it is due.
+func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
+	now, err := s.enter(ctx, nil)
+	if err != nil {
+		return store.Due{}, err
+	}
+	defer s.leave()
+	found := store.Due{Now: now}
+	for _, q := range sorted(s.queues) {
+		if due := q.oldestDue(now); !due.IsZero() {
+			found.Queues = append(found.Queues, store.QueueDue{Queue: q.name, OldestDue: due})
+		}
+	}
+	return found, nil
+}
+
+// oldestDue is the earliest due time of the jobs that are due, which stand at the heads of the lines, and zero if there are none.
+func (q *queue) oldestDue(now time.Time) time.Time {
+	var oldest time.Time
+	for _, l := range []*lane{&q.fresh, &q.retries} {
+		for i := range l {
+			if first := l[i].first(now.UnixMicro()); first != nil && (oldest.IsZero() || first.Next().Before(oldest)) {
+				oldest = first.Next()
+			}
+		}
+	}
+	return oldest
+}
+
 // SetPaused pauses a queue or lets it go on.
 func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 	if _, err := s.enter(ctx, store.CheckQueue(name)); err != nil {

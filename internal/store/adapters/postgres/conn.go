@@ -24,6 +24,7 @@ import (
 // server runs.
 type openings struct {
 	write, beat, get  opening // for statements that come again and again
+	brief, probe      opening // likewise, of readings for others than the store itself
 	bulk, page, count opening // for statements made for a filter
 	caller            opening // for a caller's transaction, which has begun: see join
 }
@@ -31,6 +32,7 @@ type openings struct {
 // An opening is how a transaction begins, and on whose connections.
 type opening struct {
 	db       *sqlx.DB
+	limit    time.Duration // of the wait for a connection, and of a statement; 0 if they have no other limit than those of every call
 	begin    string
 	ask      string // for the row
 	prepares bool   // its statements are planned once in a session
@@ -72,8 +74,8 @@ var costly = []string{
 	"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan", "enable_sort", "enable_incremental_sort",
 }
 
-// openings writes them out. Heartbeats have connections of their own: they wait behind no other call. The store's own sessions
-// have the settings. A proxy's sessions are everybody's: each transaction brings the settings along, and prepares nothing.
+// openings writes them out. Heartbeats have connections of their own: they wait behind no other call. So have readings for others than
+// the store itself: no other call waits behind them, and Ping waits behind none. The store's own sessions have the settings. A proxy's sessions are everybody's: each transaction brings the settings along, and prepares nothing.
 //
 // A writer has its number before it reads the clock: what it makes due by that time can then not appear before a moment at
 // which every transaction with a lower number had ended (see cursor.go).
@@ -100,15 +102,21 @@ func (s *Store) openings(o Options) openings {
 		SELECT ` + row}
 	get := opening{db: s.db, begin: reads + settings.String(), prepares: own, ask: `
 		SELECT clock_timestamp(), statement_timestamp(), 0, 0, pg_postmaster_start_time()`}
-	beat := write
-	beat.db = s.beats
+	on := func(with opening, db *sqlx.DB) opening {
+		with.db = db
+		return with
+	}
+	page := on(get, s.readers)
+	page.limit = o.ReadTimeout
+	limit := `SET LOCAL statement_timeout = ` + millis(o.ReadTimeout) + `; `
 	anew := func(with opening, also string) opening {
 		with.begin, with.prepares = with.begin+also, false
 		return with
 	}
 	return openings{
-		write: write, beat: beat, get: get, caller: caller,
-		bulk: anew(write, each), page: anew(get, each), count: anew(get, each+free.String()),
+		write: write, beat: on(write, s.beats), get: get, caller: caller,
+		brief: on(get, s.briefs), probe: on(get, s.probe),
+		bulk: anew(write, each), page: anew(page, each+limit), count: anew(page, each+limit+free.String()),
 	}
 }
 
@@ -118,7 +126,7 @@ const mostTries = 10
 // tries is how often it is begun in all. Each connection may have stale plans, and is then used no more.
 func (s *Store) tries(err error) int {
 	if stalePlan(err) {
-		return mostTries + s.options.MaxConns
+		return mostTries + max(s.options.MaxConns, s.options.Readers)
 	}
 	return mostTries
 }
@@ -131,9 +139,9 @@ func write[T any](ctx context.Context, s *Store, invalid error, run func(t *txn)
 	return call(ctx, s, invalid, s.with.write, run)
 }
 
-// read runs a call that changes nothing on one snapshot of the database.
+// read runs a short call that changes nothing on one snapshot of the database.
 func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
-	return call(ctx, s, invalid, s.with.get, run)
+	return call(ctx, s, invalid, s.with.brief, run)
 }
 
 func call[T any](ctx context.Context, s *Store, invalid error, with opening, run func(t *txn) (T, error)) (T, error) {
@@ -178,7 +186,10 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 	}
 	defer t.end()
 	if answer, err = run(t); err != nil {
-		return none, ours(t.noted(err))
+		if err = t.noted(err); with.limit > 0 && codeOf(err) == codeCancelled && ctx.Err() == nil {
+			return none, &store.OverlongError{Limit: with.limit}
+		}
+		return none, ours(err)
 	}
 	if err := ctx.Err(); err != nil {
 		return none, ours(err)
@@ -215,12 +226,12 @@ func (t *txn) noted(err error) error {
 // that can be there have been tried.
 func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 	for try := 0; ; try++ {
-		conn, err := with.db.Connx(ctx)
+		conn, err := with.connect(ctx)
 		if err != nil {
 			return nil, err
 		}
 		t := &txn{s: s, tx: conn, conn: conn, open: true}
-		t.ctx, t.cancel = context.WithTimeoutCause(ctx, s.options.Timeout+lingering, errSilent)
+		t.ctx, t.cancel = context.WithTimeoutCause(ctx, max(s.options.Timeout, mostStatements*with.limit)+lingering, errSilent)
 		if t.session, err = sessionOf(conn); err == nil {
 			t.session.prepares = with.prepares
 			err = t.start(with)
@@ -234,10 +245,27 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		}
 		err = t.noted(err)
 		t.end()
-		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > s.options.MaxConns {
+		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > with.db.Stats().MaxOpenConnections {
 			return nil, err
 		}
 	}
+}
+
+// mostStatements is how many a reading with a limit has, beside its opening.
+const mostStatements = 2
+
+// connect waits for a connection, for as long as the opening says.
+func (o opening) connect(ctx context.Context) (*sqlx.Conn, error) {
+	if o.limit == 0 {
+		return o.db.Connx(ctx)
+	}
+	waiting, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	conn, err := o.db.Connx(waiting)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, &store.OverlongError{Limit: o.limit, Waited: true}
+	}
+	return conn, err
 }
 
 // start sends the opening, and learns what time it is.

@@ -35,6 +35,7 @@ var (
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.Examiner       = (*Store)(nil)
+	_ store.Monitor        = (*Store)(nil)
 	_ store.Warner         = (*Store)(nil)
 	_ store.Repairer       = (*Store)(nil)
 	_ store.Accountant     = (*Store)(nil)
@@ -59,6 +60,9 @@ type Store struct {
 
 	db      *sqlx.DB // for the store's own transactions
 	beats   *sqlx.DB // for heartbeats
+	readers *sqlx.DB // for listings and counts, which can last
+	briefs  *sqlx.DB // for the other readings
+	probe   *sqlx.DB // for Ping
 	callers *sqlx.DB // for callers' own transactions
 
 	database string // as the server names it
@@ -81,11 +85,20 @@ type Options struct {
 	// stores of one schema must have the same clock.
 	Clock clock.Clock
 
-	// MaxConns is how many connections the store may have, beside two for heartbeats and the one that listens: by default
-	// 16.
+	// MaxConns is how many connections the store may have, beside two for heartbeats, those for readings, and the one that
+	// listens: by default 16.
 	MaxConns int
 
-	// Timeout ends a statement or a transaction of the store that takes longer, and LockTimeout one that waits longer for
+	// Readers is how many connections List and Count have, so that however many people look, no other call waits for a
+	// connection that they hold: by default 4. Get, OldestDue and the like have two more, and Ping has one.
+	Readers int
+
+	// ReadTimeout ends a statement of List or Count that takes longer, and a List or a Count that waits longer for one of
+	// those connections: by default 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow
+	// the filter then.
+	ReadTimeout time.Duration
+
+	// Timeout ends any other statement or transaction of the store that takes longer, and LockTimeout one that waits longer for
 	// others: by default 8 and 5 seconds. Both should be well below a third of the time of leases. A server that is silent is
 	// given up about two seconds after Timeout.
 	Timeout     time.Duration
@@ -198,6 +211,12 @@ func (o *Options) filled() (Options, error) {
 	if full.MaxConns == 0 {
 		full.MaxConns = 16
 	}
+	if full.Readers == 0 {
+		full.Readers = 4
+	}
+	if full.ReadTimeout == 0 {
+		full.ReadTimeout = 10 * time.Second
+	}
 	if full.Timeout == 0 {
 		full.Timeout = 8 * time.Second
 	}
@@ -218,6 +237,10 @@ func (o *Options) filled() (Options, error) {
 		return full, fmt.Errorf("jq: schema %q: want a name of at most 60 bytes", full.Schema)
 	case full.MaxConns < 0:
 		return full, fmt.Errorf("jq: %d connections: want at least 1", full.MaxConns)
+	case full.Readers < 0:
+		return full, fmt.Errorf("jq: %d connections for readings: want at least 1", full.Readers)
+	case full.ReadTimeout < time.Millisecond:
+		return full, fmt.Errorf("jq: a time-out of readings of %v: want at least a millisecond", full.ReadTimeout)
 	case full.Timeout < time.Millisecond || full.LockTimeout < time.Millisecond:
 		return full, fmt.Errorf("jq: time-outs %v and %v: want at least a millisecond", full.Timeout, full.LockTimeout)
 	}
@@ -241,7 +264,9 @@ func (s *Store) connect(config pq.Config) error {
 	if !s.options.Pooled {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
 	}
-	s.db, s.beats, s.callers = open(connector{config}, s.options.MaxConns), open(connector{config}, 2), open(ConfirmCommits(callers), 0)
+	own := connector{config}
+	s.db, s.beats, s.callers = open(own, s.options.MaxConns), open(own, 2), open(ConfirmCommits(callers), 0)
+	s.readers, s.briefs, s.probe = open(own, s.options.Readers), open(own, 2), open(own, 1)
 	return nil
 }
 
@@ -376,5 +401,7 @@ func (s *Store) Close() error {
 
 // disconnect closes all connections. One that can not say goodbye is gone all the same.
 func (s *Store) disconnect() {
-	_, _, _ = s.db.Close(), s.beats.Close(), s.callers.Close()
+	for _, pool := range []*sqlx.DB{s.db, s.beats, s.readers, s.briefs, s.probe, s.callers} {
+		_ = pool.Close()
+	}
 }

@@ -193,7 +193,18 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 	for group, costs := range most {
 		figures.Print(t, "%s of 100 visits at most %v among %d jobs of each sort, %v among %d", group, costs[1], many, costs[0], many/20)
 	}
+	few, lots := small.of(oldestDue(t, little)), big.of(oldestDue(t, large))
+	assert.LessOrEqual(t, lots.pages, few.pages+few.pages/2+50, "pages visited by OldestDue")
+	figures.Print(t, "OldestDue visits %v among %d jobs of each sort, %v among %d", lots, many, few, many/20)
 	passTheDead(t, large, big, 100)
+}
+
+func oldestDue(t *testing.T, s *Store) func() error {
+	return func() error {
+		due, err := s.OldestDue(t.Context())
+		assert.Len(t, due.Queues, 2)
+		return err
+	}
 }
 
 // What a claim or an ack costs must not grow with the jobs that were claimed before. Without the race detector it is tried

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"testing"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
@@ -25,8 +26,11 @@ func wrapped(t testing.TB, s *Store, wrap func(connection) connection) {
 	config.BinaryParameters, config.Options = true, s.options.startup()
 	inner, err := pq.NewConnectorConfig(config)
 	require.NoError(t, err)
-	require.NoError(t, s.db.Close())
-	s.db = open(wrapping{inner, wrap}, s.options.MaxConns)
+	for _, pool := range []**sqlx.DB{&s.db, &s.readers, &s.briefs, &s.probe} {
+		most := (*pool).Stats().MaxOpenConnections
+		require.NoError(t, (*pool).Close())
+		*pool = open(wrapping{inner, wrap}, most)
+	}
 	s.with = s.openings(s.options)
 }
 

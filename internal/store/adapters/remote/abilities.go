@@ -3,6 +3,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -107,6 +108,39 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	answer, err := ask(ctx, s, c, func(w wire.Workers) error { return listed(w.Workers, len(w.Workers), "workers") })
 	if err != nil {
 		return nil, err
+	}
+	return answer.Store(), nil
+}
+
+// Ping is part of the contract: it asks whether the server's own store answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.admit(ctx, nil); err != nil {
+		return err
+	}
+	c := call{method: http.MethodGet, path: wire.PathReady, reads: true, most: mostWords}
+	_, err := ask(ctx, s, c, func(h wire.Health) error {
+		if h.Status == "" {
+			return errors.New("no status in it")
+		}
+		return nil
+	})
+	return err
+}
+
+// OldestDue is part of the contract.
+func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return store.Due{}, err
+	}
+	c := call{method: http.MethodGet, path: wire.PathDue, reads: true, most: mostNames}
+	answer, err := ask(ctx, s, c, func(d wire.Due) error {
+		if d.Queues == nil || d.Now.IsZero() {
+			return errors.New("no due times in it")
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Due{}, err
 	}
 	return answer.Store(), nil
 }

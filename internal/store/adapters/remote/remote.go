@@ -31,6 +31,7 @@ var (
 	_ store.PolicyKeeper = (*Store)(nil)
 	_ store.Registry     = (*Store)(nil)
 	_ store.Fencer       = (*Store)(nil)
+	_ store.Monitor      = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a jq server.

@@ -27,8 +27,13 @@ func write[T any](ctx context.Context, s *Store, invalid error, l load, run func
 	return answer, nil
 }
 
-// read runs a call that changes nothing on one snapshot of the file.
+// read runs a short call that changes nothing on one snapshot of the file.
 func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
+	return readOn(ctx, s, s.briefs, invalid, run)
+}
+
+// readOn is read on one of these connections.
+func readOn[T any](ctx context.Context, s *Store, on *readers, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
 	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {
 		return none, err
@@ -37,7 +42,7 @@ func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) 
 	if err := s.place.check(); err != nil {
 		return none, err
 	}
-	err := s.readers.do(ctx, func(tx store.Tx) (err error) {
+	err := on.do(ctx, func(ctx context.Context, tx store.Tx) (err error) {
 		answer, err = run(&txn{ctx: ctx, tx: tx, now: s.now.get()})
 		return err
 	})

@@ -44,7 +44,7 @@ func (t *txn) earlier(id int64) ([]store.Attempt, error) {
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
 	before, invalid := sqlkit.CheckPage(filter, page)
-	return read(ctx, s, invalid, func(t *txn) (store.JobPage, error) { return t.list(filter, page, before) })
+	return readOn(ctx, s, s.readers, invalid, func(t *txn) (store.JobPage, error) { return t.list(filter, page, before) })
 }
 
 func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.JobPage, error) {
@@ -71,7 +71,7 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.Jo
 
 // Count is part of the contract.
 func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	return read(ctx, s, filter.Check(), func(t *txn) (store.Counts, error) { return t.count(filter) })
+	return readOn(ctx, s, s.readers, filter.Check(), func(t *txn) (store.Counts, error) { return t.count(filter) })
 }
 
 func (t *txn) count(filter store.Filter) (store.Counts, error) {

@@ -3,23 +3,24 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// readers are the connections that read, each with statements that it has prepared: to prepare them takes longer than most
-// reads.
+// readers are connections that read, each with statements that it has prepared: to prepare them takes longer than most reads.
 type readers struct {
-	ctx  context.Context // never ends
-	db   *sqlx.DB
-	free chan *prepared // nil is one that is not connected yet
-	quit chan struct{}
+	ctx   context.Context // never ends
+	db    *sqlx.DB
+	limit time.Duration  // of the wait for one of them, and of a call; 0 if there is none
+	free  chan *prepared // nil is one that is not connected yet
+	quit  chan struct{}
 }
 
-func newReaders(ctx context.Context, db *sqlx.DB, n int) *readers {
-	r := &readers{ctx: ctx, db: db, free: make(chan *prepared, n), quit: make(chan struct{})}
+func newReaders(ctx context.Context, db *sqlx.DB, n int, limit time.Duration) *readers {
+	r := &readers{ctx: ctx, db: db, limit: limit, free: make(chan *prepared, n), quit: make(chan struct{})}
 	for range n {
 		r.free <- nil
 	}
@@ -27,22 +28,47 @@ func newReaders(ctx context.Context, db *sqlx.DB, n int) *readers {
 }
 
 // do runs a call on one snapshot of the file.
-func (r *readers) do(ctx context.Context, run func(tx store.Tx) error) error {
-	var kept *prepared
-	select {
-	case kept = <-r.free:
-	case <-r.quit:
-		return store.ErrClosed
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+func (r *readers) do(ctx context.Context, run func(ctx context.Context, tx store.Tx) error) error {
+	kept, err := r.take(ctx)
+	if err != nil {
+		return err
 	}
-	kept, err := r.snapshot(ctx, kept, run)
+	limited, cancel := r.limited(ctx)
+	defer cancel()
+	kept, err = r.snapshot(limited, kept, run)
 	r.free <- kept
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return &store.OverlongError{Limit: r.limit}
+	}
 	return err
 }
 
+// take waits for a connection that is free.
+func (r *readers) take(ctx context.Context) (*prepared, error) {
+	limited, cancel := r.limited(ctx)
+	defer cancel()
+	select {
+	case kept := <-r.free:
+		return kept, nil
+	case <-r.quit:
+		return nil, store.ErrClosed
+	case <-limited.Done():
+		if ctx.Err() == nil {
+			return nil, &store.OverlongError{Limit: r.limit, Waited: true}
+		}
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+	}
+}
+
+func (r *readers) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.limit == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, r.limit)
+}
+
 // snapshot returns the connection for the next call: nil if it is in doubt, as after a read that was broken off.
-func (r *readers) snapshot(ctx context.Context, kept *prepared, run func(tx store.Tx) error) (*prepared, error) {
+func (r *readers) snapshot(ctx context.Context, kept *prepared, run func(ctx context.Context, tx store.Tx) error) (*prepared, error) {
 	if kept == nil {
 		conn, err := r.db.Connx(ctx)
 		if err != nil {
@@ -52,7 +78,7 @@ func (r *readers) snapshot(ctx context.Context, kept *prepared, run func(tx stor
 	}
 	_, err := kept.ExecContext(ctx, `BEGIN`)
 	if err == nil {
-		err = run(kept)
+		err = run(ctx, kept)
 	}
 	if _, ended := kept.ExecContext(r.ctx, `ROLLBACK`); ended != nil || ctx.Err() != nil {
 		kept.discard()
@@ -77,12 +103,11 @@ func (r *readers) afresh() {
 }
 
 // close waits for the reads under way.
-func (r *readers) close() error {
+func (r *readers) close() {
 	close(r.quit)
 	for range cap(r.free) {
 		if kept := <-r.free; kept != nil {
 			kept.discard()
 		}
 	}
-	return r.db.Close()
 }

@@ -51,7 +51,7 @@ func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 
 // lookAtClock looks for what Repair would move.
 func (s *Store) lookAtClock(ctx context.Context, _ alarming) ([]store.Finding, error) {
-	return read(ctx, s, nil, func(t *txn) (found []store.Finding, err error) {
+	return readOn(ctx, s, s.readers, nil, func(t *txn) (found []store.Finding, err error) {
 		err = t.each(func(rows *sql.Rows) error {
 			var jobs int
 			var latest sql.NullInt64

@@ -85,7 +85,8 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 			_, err := t.list(store.Filter{Queue: "q", States: []store.State{store.Dead}}, store.Page{Limit: 100}, 0)
 			return err
 		},
-		"Queues": func(t *txn) error { _, err := t.queues(); return err },
+		"Queues":    func(t *txn) error { _, err := t.queues(); return err },
+		"OldestDue": func(t *txn) error { _, err := t.oldestDue(); return err },
 	}
 	fill := func(n int) *Store {
 		s := openAt(t, newPath(t), &Options{Clock: clk, Synchronous: Normal})

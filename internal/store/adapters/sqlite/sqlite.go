@@ -36,6 +36,7 @@ var (
 	_ store.PolicyKeeper   = (*Store)(nil)
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
+	_ store.Monitor        = (*Store)(nil)
 	_ store.Examiner       = (*Store)(nil)
 	_ store.Repairer       = (*Store)(nil)
 	_ store.Accountant     = (*Store)(nil)
@@ -51,7 +52,10 @@ type Store struct {
 	hub      *wake.Hub
 	writer   *writer
 
-	readers *readers
+	reading *sqlx.DB
+	readers *readers // for listings and counts, which can last
+	briefs  *readers // for the other readings
+	probe   *readers // for Ping
 	callers *sqlx.DB // for callers' own transactions, and for backups
 
 	closing sync.Once
@@ -72,8 +76,13 @@ type Options struct {
 	// Synchronous is how durable a commit is: by default Full.
 	Synchronous Synchronous
 
-	// Readers is how many calls can read at once: by default one for each processor, and at least four.
+	// Readers is how many calls of List and Count run at once, so that however many people look, no other call waits for them: by
+	// default one for every two processors, and at least two. Two of Get, OldestDue and the like can run beside them, and Ping.
 	Readers int
+
+	// ReadTimeout ends a List or a Count that takes longer, and one that waits longer for its turn: by default 10 seconds. The
+	// error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
+	ReadTimeout time.Duration
 
 	// NoMigrate opens what is there: it makes and migrates nothing. Where no store of this program's schema is, Open fails
 	// and says what to do. It waits for nobody who writes.
@@ -140,15 +149,15 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	if s.callers, err = open(at.path, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
 		return nil, err
 	}
-	reading, err := open(at.path, busy+"&_pragma=query_only(1)")
+	s.reading, err = open(at.path, busy+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(err, s.callers.Close())
 	}
 	if err := s.prepare(ctx, o); err != nil {
-		return nil, errors.Join(openError(at.path, err), s.turn.close(), reading.Close(), s.callers.Close())
+		return nil, errors.Join(openError(at.path, err), s.turn.close(), s.reading.Close(), s.callers.Close())
 	}
 	own := context.WithoutCancel(ctx)
-	s.readers = newReaders(own, reading, o.Readers)
+	s.readers, s.briefs, s.probe = newReaders(own, s.reading, o.Readers, o.ReadTimeout), newReaders(own, s.reading, 2, 0), newReaders(own, s.reading, 1, 0)
 	s.writer = newWriter(own, s, o.BusyTimeout)
 	return s, nil
 }
@@ -162,7 +171,10 @@ func (o *Options) filled() (Options, error) {
 		full.Clock = clock.New()
 	}
 	if full.Readers == 0 {
-		full.Readers = max(runtime.NumCPU(), 4)
+		full.Readers = max(runtime.NumCPU()/2, 2)
+	}
+	if full.ReadTimeout == 0 {
+		full.ReadTimeout = 10 * time.Second
 	}
 	if full.BusyTimeout == 0 {
 		full.BusyTimeout = DefaultBusyTimeout
@@ -185,6 +197,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if full.Readers < 0 {
 		return full, fmt.Errorf("jq: %d readers: want at least 1", full.Readers)
+	}
+	if full.ReadTimeout < time.Millisecond {
+		return full, fmt.Errorf("jq: a time-out of readings of %v: want at least %v", full.ReadTimeout, time.Millisecond)
 	}
 	if full.BusyTimeout < time.Millisecond {
 		return full, fmt.Errorf("jq: the busy timeout is %v: want at least %v", full.BusyTimeout, time.Millisecond)
@@ -430,7 +445,11 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
 		s.hub.Close()
-		err = errors.Join(s.writer.close(), s.readers.close(), s.callers.Close())
+		err = s.writer.close()
+		for _, r := range s.allReaders() {
+			r.close()
+		}
+		err = errors.Join(err, s.reading.Close(), s.callers.Close())
 	})
 	return err
 }
@@ -439,8 +458,12 @@ func (s *Store) Close() error {
 // only reads, and so does whatever joins it.
 func (s *Store) afresh() {
 	dropIdle(s.callers)
-	s.readers.afresh()
+	for _, r := range s.allReaders() {
+		r.afresh()
+	}
 }
+
+func (s *Store) allReaders() []*readers { return []*readers{s.readers, s.briefs, s.probe} }
 
 func dropIdle(db *sqlx.DB) {
 	const asByDefault = 2

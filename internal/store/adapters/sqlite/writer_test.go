@@ -101,7 +101,7 @@ func TestCloseFailsWhatWaits(t *testing.T) {
 	assert.ErrorIs(t, <-failed, store.ErrClosed)
 	assert.NoError(t, <-closed)
 	require.NoError(t, tx.Rollback())
-	s.closing.Do(func() { close(s.closed); s.hub.Close(); _ = s.readers.close(); _ = s.callers.Close() })
+	s.closing.Do(func() { close(s.closed); s.hub.Close(); _, _ = s.reading.Close(), s.callers.Close() })
 }
 
 // together runs the calls in one shared transaction and returns their errors.

@@ -1,0 +1,97 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+const sentenceOldestDue = "OldestDue returns the queues from which a claim could take a job now, were no queue paused, by name, byte by byte."
+
+var monitorCases = []Case{
+	{"Monitor/PingAnswers", []int{71}, "Ping says whether the store answers, and has what this program keeps in it.", monitorPingAnswers},
+	{"Monitor/QueuesWithAJobThatIsDue", []int{47}, sentenceOldestDue, monitorQueuesWithAJobThatIsDue},
+	{"Monitor/PausedQueuesAreListed", []int{47}, sentenceOldestDue, monitorPausedQueuesAreListed},
+	{"Monitor/TheEarliestDueTime", []int{47}, "Each comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
+	{"Monitor/EndedContextIsUnavailable", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", monitorEndedContextIsUnavailable},
+}
+
+func (c *C) monitor() store.Monitor {
+	monitor, ok := c.Store.(store.Monitor)
+	if !ok {
+		c.Fatalf("the store is no Monitor: exclude the case with a reason")
+	}
+	return monitor
+}
+
+func (c *C) oldestDue() store.Due {
+	due, err := c.monitor().OldestDue(c.Ctx)
+	c.OK(err, "OldestDue")
+	return due
+}
+
+func monitorPingAnswers(c *C) {
+	c.OK(c.monitor().Ping(c.Ctx), "Ping")
+	c.OK(c.Store.Close(), "Close")
+	c.ErrorIs(c.monitor().Ping(c.Ctx), store.ErrClosed, "Ping of a closed store")
+	_, err := c.monitor().OldestDue(c.Ctx)
+	c.ErrorIs(err, store.ErrClosed, "OldestDue of a closed store")
+}
+
+// Of all phases only ready and retrying jobs can be due, each from its own time on.
+func monitorQueuesWithAJobThatIsDue(c *C) {
+	for _, phase := range []store.State{store.InFlight, store.Succeeded, store.Dead, store.Cancelled} {
+		c.JobIn(phase)
+	}
+	c.Equal(c.oldestDue(), store.Due{Now: c.Now()}, "nothing is due")
+	retryAt := c.JobIn(store.Retrying).RetryAt
+	names := []string{"b", "B", "a"}
+	delay := retryAt.Sub(c.Now())
+	for _, name := range names {
+		c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue, n.Delay = name, delay }))
+	}
+	c.Advance(delay - time.Microsecond)
+	c.Equal(c.oldestDue(), store.Due{Now: c.Now()}, "a microsecond before they are due")
+	c.Advance(time.Microsecond)
+	var want []store.QueueDue
+	for _, name := range []string{"B", "a", "b", queue} {
+		want = append(want, store.QueueDue{Queue: name, OldestDue: retryAt})
+	}
+	c.Equal(c.oldestDue(), store.Due{Now: c.Now(), Queues: want}, "when they are due")
+}
+
+func monitorPausedQueuesAreListed(c *C) {
+	c.EnqueueOne()
+	c.setPaused(queue, true)
+	c.Equal(c.oldestDue().Queues, []store.QueueDue{{Queue: queue, OldestDue: c.Now()}}, "a paused queue")
+}
+
+// The longest waiting job is neither the first by priority nor the first by id, and may be a retry.
+func monitorTheEarliestDueTime(c *C) {
+	began := c.Now()
+	add := func(name string, priority int, delay time.Duration) {
+		c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue, n.Priority, n.Delay = name, priority, delay }))
+	}
+	for i, name := range []string{"x", "y"} {
+		add(name, store.MaxPriority, 30*time.Second)
+		add(name, 0, time.Duration(20+i)*time.Second)
+		add(name, 0, time.Hour)
+		add(name, store.MinPriority, time.Duration(10+i)*time.Second)
+		add(name, store.MinPriority, 25*time.Second)
+	}
+	retryAt := c.JobIn(store.Retrying).RetryAt
+	add(queue, store.MaxPriority, 30*time.Second)
+	c.Advance(time.Minute)
+	c.Equal(c.oldestDue(), store.Due{Now: c.Now(), Queues: []store.QueueDue{
+		{Queue: queue, OldestDue: retryAt}, {Queue: "x", OldestDue: began.Add(10 * time.Second)}, {Queue: "y", OldestDue: began.Add(11 * time.Second)},
+	}}, "the earliest of each queue")
+}
+
+func monitorEndedContextIsUnavailable(c *C) {
+	monitor := c.monitor()
+	c.endedContexts(map[string]func(context.Context) error{
+		"Ping":      monitor.Ping,
+		"OldestDue": func(ctx context.Context) error { _, err := monitor.OldestDue(ctx); return err },
+	})
+}

@@ -1,0 +1,94 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// readyWithin is how soon the store must answer to count as ready, whatever else it does.
+const readyWithin = time.Second
+
+// A check asks the store once whether it answers. Anybody may ask for one, so whoever comes meanwhile shares it: the store has one at a
+// time. The next one asks anew, for an answer that is kept says nothing of now.
+type check struct {
+	done   chan struct{} // closed when what follows is there
+	health wire.Health
+	err    error
+}
+
+// checks let one run at a time.
+type checks struct {
+	mu      sync.Mutex // guards running
+	running *check
+}
+
+// ready says that the store answers, and names what people must look at all the same. Anybody may ask, so it names no more than that.
+func (a *API) ready(w *exchange, r *http.Request) error {
+	asked, err := a.check()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.clock.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	select {
+	case <-asked.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the store has not answered within %v", store.ErrUnavailable, readyWithin)
+	}
+	if asked.err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, asked.err)
+	}
+	return a.answer(w, http.StatusOK, asked.health)
+}
+
+// check is the one that runs, begun if there is none.
+func (a *API) check() (*check, error) {
+	a.checks.mu.Lock()
+	defer a.checks.mu.Unlock()
+	if a.checks.running != nil {
+		return a.checks.running, nil
+	}
+	done, err := a.lasting()
+	if err != nil {
+		return nil, err
+	}
+	c := &check{done: make(chan struct{})}
+	a.checks.running = c
+	go func() {
+		defer done()
+		ctx, cancel := a.clock.WithTimeout(a.life, readyWithin)
+		defer cancel()
+		c.health, c.err = a.health(ctx)
+		a.checks.mu.Lock()
+		a.checks.running = nil
+		a.checks.mu.Unlock()
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// health is that of the store. Where only its warnings can not be told, it is ready without them.
+func (a *API) health(ctx context.Context) (wire.Health, error) {
+	if err := store.Ping(ctx, a.store); err != nil {
+		return wire.Health{}, err
+	}
+	ready := wire.Health{Status: "ready"}
+	if warner, ok := a.store.(store.Warner); ok {
+		ctx, cancel := a.clock.WithTimeout(ctx, readyWithin/2)
+		defer cancel()
+		found, err := warner.Warnings(ctx)
+		if err != nil {
+			a.log.Warn("jq: the warnings of the store can not be read", "error", err)
+		}
+		for _, f := range found {
+			ready.Warnings = append(ready.Warnings, f.Name)
+		}
+	}
+	return ready, nil
+}

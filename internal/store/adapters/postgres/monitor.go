@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Ping is part of the contract. It has a connection of its own, and reads nothing that others lock for long. A schema that a newer
+// program has made is fine: this one goes on with it.
+func (s *Store) Ping(ctx context.Context) error {
+	steps, err := folder()
+	if err != nil {
+		return err
+	}
+	found, err := call(ctx, s, nil, s.with.probe, (*txn).version)
+	if err != nil {
+		return err
+	}
+	return sqlkit.Served(store.Schema{Version: found, Newest: len(steps)})
+}
+
+func (t *txn) version() (version int, err error) {
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&version) }, `
+		SELECT coalesce(max(version), 0)
+		FROM {schema}.migrations`)
+	return version, err
+}
+
+// OldestDue is part of the contract.
+func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
+	return read(ctx, s, nil, (*txn).oldestDue)
+}
+
+// The first job of each queue and priority, in the order in which claims take them: each is found by one step through the index from
+// the one before it, however many jobs lie between.
+const (
+	readyHeads = `
+		WITH RECURSIVE heads AS (
+			(SELECT queue, priority, run_at AS due_at
+			FROM {schema}.jobs
+			WHERE state = 'ready'
+			ORDER BY queue, priority, run_at
+			LIMIT 1)
+			UNION ALL
+			SELECT next.*
+			FROM heads
+			CROSS JOIN LATERAL (
+				SELECT queue, priority, run_at
+				FROM {schema}.jobs
+				WHERE state = 'ready' AND (queue, priority) > (heads.queue, heads.priority)
+				ORDER BY queue, priority, run_at
+				LIMIT 1) AS next
+		)
+		SELECT queue, due_at FROM heads`
+
+	retryingHeads = `
+		WITH RECURSIVE heads AS (
+			(SELECT queue, priority, retry_at AS due_at
+			FROM {schema}.jobs
+			WHERE state = 'failed' AND retry_at IS NOT NULL
+			ORDER BY queue, priority, retry_at
+			LIMIT 1)
+			UNION ALL
+			SELECT next.*
+			FROM heads
+			CROSS JOIN LATERAL (
+				SELECT queue, priority, retry_at
+				FROM {schema}.jobs
+				WHERE state = 'failed' AND retry_at IS NOT NULL AND (queue, priority) > (heads.queue, heads.priority)
+				ORDER BY queue, priority, retry_at
+				LIMIT 1) AS next
+		)
+		SELECT queue, due_at FROM heads`
+)
+
+func (t *txn) oldestDue() (store.Due, error) {
+	return sqlkit.Due(t.each, t.now, `
+		SELECT queue, min(due_at)
+		FROM (
+			SELECT * FROM (`+readyHeads+`) AS ready
+			UNION ALL
+			SELECT * FROM (`+retryingHeads+`) AS retrying
+		) AS heads
+		WHERE due_at <= $1
+		GROUP BY queue
+		ORDER BY queue`,
+		t.now)
+}
