@@ -30,7 +30,7 @@ func Example() {
 	page := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 	for line := range strings.Lines(page.Body.String()) {
-		if strings.HasPrefix(line, "jq_jobs") {
+		if strings.HasPrefix(line, "jq_jobs{") || strings.HasPrefix(line, "jq_jobs_enqueued") {
 			fmt.Print(line)
 		}
 	}

@@ -7,7 +7,8 @@
 //	metrics.Watch(server)
 //
 // Counters and histograms tell what this process has done; jq_jobs and jq_queue_oldest_ready_seconds are read from the store,
-// and are the same from whichever process they are scraped. Alert on the oldest ready job rather than on the depth of a queue:
+// and are the same from whichever process they are scraped. The oldest ready job is found anew for each scrape, through an index of
+// the store; to count many jobs takes long, so jq_jobs may be older than the scrape: see jq_jobs_age_seconds. Alert on the oldest ready job rather than on the depth of a queue:
 // a deep queue that moves is fine.
 package jqprom
 
@@ -50,10 +51,11 @@ var (
 
 // Options are what can be chosen; the zero value of each field means its default.
 type Options struct {
-	// Timeout is how long a scrape waits for the store. Default: 2 seconds.
+	// Timeout is how long a scrape waits for the store, and up to a quarter of it for a count: one that takes longer goes on, and a
+	// later scrape shows it. Default: 2 seconds.
 	Timeout time.Duration
-	// MaxAge is for how long what the store has answered is shown again, so that many scrapers cost it one count.
-	// Default: 5 seconds.
+	// MaxAge is for how long the counts of jobs are shown again, so that many scrapers cost the store one count. Where that takes
+	// long, they are shown for nine times as long as it took. Default: 5 seconds.
 	MaxAge time.Duration
 	// WaitBuckets and RunBuckets are the bounds of the histograms, in seconds.
 	WaitBuckets []float64
@@ -189,10 +191,11 @@ func (m *Metrics) StaleWrite(op string) { m.stale.WithLabelValues(op).Inc() }
 func (m *Metrics) BeatFailed() { m.beats.Inc() }
 
 var (
-	jobs   = prometheus.NewDesc("jq_jobs", "Jobs in the store that are not finished, and dead ones.", []string{"queue", "state"}, nil)
-	oldest = prometheus.NewDesc("jq_queue_oldest_ready_seconds", "For how long the oldest claimable job has been due.", []string{"queue"}, nil)
-	up     = prometheus.NewDesc("jq_store_up", "Whether the store answered when it was asked for its counts.", nil, nil)
-	slots  = prometheus.NewDesc("jq_worker_slots", "Slots for handlers, by state: running, idle or abandoned.", []string{"state"}, nil)
+	jobs    = prometheus.NewDesc("jq_jobs", "Jobs in the store that are not finished, and dead ones.", []string{"queue", "state"}, nil)
+	jobsAge = prometheus.NewDesc("jq_jobs_age_seconds", "How old the counts of jq_jobs are.", nil, nil)
+	oldest  = prometheus.NewDesc("jq_queue_oldest_ready_seconds", "For how long the oldest claimable job has been due.", []string{"queue"}, nil)
+	up      = prometheus.NewDesc("jq_store_up", "Whether the store answers.", nil, nil)
+	slots   = prometheus.NewDesc("jq_worker_slots", "Slots for handlers, by state: running, idle or abandoned.", []string{"state"}, nil)
 )
 
 func (m *Metrics) own() []prometheus.Collector {
@@ -204,52 +207,65 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.own() {
 		c.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{jobs, oldest, up, slots} {
+	for _, d := range []*prometheus.Desc{jobs, jobsAge, oldest, up, slots} {
 		ch <- d
 	}
 }
 
-// Collect gathers them. A store that does not answer in time leaves out what it would have told, and jq_store_up is 0.
+// Collect gathers them. What the store does not tell in time is left out. Counts are the latest there are, with their age.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.own() {
 		c.Collect(ch)
 	}
 	m.collectSlots(ch)
-	counts, err := m.store.read(context.Background())
-	if err != nil {
-		ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, 0)
-		return
+	seen := m.store.read()
+	answers := 0.0
+	if seen.up {
+		answers = 1
 	}
-	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, 1)
-	m.collectQueues(ch, counts)
+	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, answers)
+	if seen.counts.known() {
+		ch <- prometheus.MustNewConstMetric(jobsAge, prometheus.GaugeValue, time.Since(seen.counts.began).Seconds())
+		m.collectJobs(ch, seen.counts.value)
+	}
+	if seen.due != nil {
+		m.collectDue(ch, *seen.due, seen.counts.value)
+	}
 }
 
-// collectQueues shows each queue, and those beyond the limit of labels as one: their jobs in all, and the oldest of them.
-func (m *Metrics) collectQueues(ch chan<- prometheus.Metric, counts jq.Counts) {
-	type sum struct {
-		jobs [len(counted)]int64
-		due  time.Time
-	}
-	shown := map[string]sum{}
+// Close ends what the metrics are asking the store, and waits for it. Close them before the store, when nobody collects them any more.
+func (m *Metrics) Close() { m.store.end() }
+
+// collectJobs shows each queue, and the jobs of those beyond the limit of labels as one.
+func (m *Metrics) collectJobs(ch chan<- prometheus.Metric, counts jq.Counts) {
+	shown := map[string][len(counted)]int64{}
 	for _, q := range counts.Queues {
 		label := m.labels.queue(q.Queue)
 		all := shown[label]
 		for i, state := range counted {
-			all.jobs[i] += q.Jobs[state]
-		}
-		if all.due.IsZero() || !q.OldestDue.IsZero() && q.OldestDue.Before(all.due) {
-			all.due = q.OldestDue
+			all[i] += q.Jobs[state]
 		}
 		shown[label] = all
 	}
 	for label, all := range shown {
 		for i, state := range counted {
-			ch <- prometheus.MustNewConstMetric(jobs, prometheus.GaugeValue, float64(all.jobs[i]), label, string(state))
+			ch <- prometheus.MustNewConstMetric(jobs, prometheus.GaugeValue, float64(all[i]), label, string(state))
 		}
-		age := 0.0
-		if !all.due.IsZero() {
-			age = counts.Now.Sub(all.due).Seconds()
-		}
+	}
+}
+
+// collectDue shows each queue, and those beyond the limit of labels as one: for how long the oldest job of them has been due. A queue
+// that has jobs, and none that is due, has 0.
+func (m *Metrics) collectDue(ch chan<- prometheus.Metric, due jq.Due, counts jq.Counts) {
+	shown := map[string]float64{}
+	for _, q := range counts.Queues {
+		shown[m.labels.queue(q.Queue)] = 0
+	}
+	for _, q := range due.Queues {
+		label := m.labels.queue(q.Queue)
+		shown[label] = max(shown[label], due.Now.Sub(q.OldestDue).Seconds())
+	}
+	for label, age := range shown {
 		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age, label)
 	}
 }
@@ -276,26 +292,3 @@ func (m *Metrics) collectSlots(ch chan<- prometheus.Metric) {
 // counted are the states that are shown. What has succeeded or was cancelled is left out: there is much of it, it only waits for
 // its deletion, and to count it costs the more the longer it is kept.
 var counted = [...]jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}
-
-// A reading is what the store has said of itself, for a while.
-type reading struct {
-	store           jq.Store
-	timeout, maxAge time.Duration
-
-	mu     sync.Mutex // guards what follows, and lets one scrape ask at a time
-	at     time.Time
-	counts jq.Counts
-	err    error
-}
-
-func (r *reading) read(ctx context.Context) (jq.Counts, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at.IsZero() || time.Since(r.at) >= r.maxAge {
-		ctx, cancel := context.WithTimeout(ctx, r.timeout)
-		defer cancel()
-		r.counts, r.err = r.store.Count(ctx, jq.Filter{States: counted[:]})
-		r.at = time.Now()
-	}
-	return r.counts, r.err
-}

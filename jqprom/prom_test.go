@@ -1,10 +1,12 @@
 package jqprom_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,47 +137,79 @@ jq_stale_writes_rejected_total{op=ack} 1
 	})
 }
 
-// counting counts how often the store is asked, and may be away.
-type counting struct {
-	jq.Store
+// watched is a store of which a test can hold calls up.
+type watched struct {
+	*jq.MemoryStore
 
-	asked int
-	away  error
+	counted atomic.Int64
+	held    chan struct{}                   // nil, or counts go on when it is closed
+	away    func(ctx context.Context) error // nil, or comes before every call
 }
 
-func (c *counting) Count(ctx context.Context, f jq.Filter) (jq.Counts, error) {
-	c.asked++
-	if c.away != nil {
-		<-ctx.Done()
-		return jq.Counts{}, c.away
+func (w *watched) meet(ctx context.Context) error {
+	if w.away != nil {
+		return w.away(ctx)
 	}
-	return c.Store.Count(ctx, f)
+	return nil
+}
+
+func (w *watched) Ping(ctx context.Context) error {
+	return cmp.Or(w.meet(ctx), w.MemoryStore.Ping(ctx))
+}
+
+func (w *watched) OldestDue(ctx context.Context) (jq.Due, error) {
+	if err := w.meet(ctx); err != nil {
+		return jq.Due{}, err
+	}
+	return w.MemoryStore.OldestDue(ctx)
+}
+
+func (w *watched) Count(ctx context.Context, f jq.Filter) (jq.Counts, error) {
+	w.counted.Add(1)
+	if err := w.meet(ctx); err != nil {
+		return jq.Counts{}, err
+	}
+	if w.held != nil {
+		select {
+		case <-w.held:
+		case <-ctx.Done():
+			return jq.Counts{}, jq.ErrUnavailable
+		}
+	}
+	return w.MemoryStore.Count(ctx, f)
+}
+
+// never is what a store answers that is away.
+func never(ctx context.Context) error {
+	<-ctx.Done()
+	return jq.ErrUnavailable
 }
 
 func TestScrapesShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &counting{Store: jq.NewMemory(nil)}
+		store := &watched{MemoryStore: jq.NewMemory(nil)}
 		m := jqprom.New(store, &jqprom.Options{MaxAge: time.Minute})
 		for range 10 {
 			scraped(t, m)
 			wait(5 * time.Second)
 		}
-		assert.Equal(t, 1, store.asked)
+		assert.EqualValues(t, 1, store.counted.Load())
 		wait(time.Minute)
 		scraped(t, m)
-		assert.Equal(t, 2, store.asked)
+		assert.EqualValues(t, 2, store.counted.Load())
 		require.NoError(t, store.Close())
 	})
 }
 
 func TestScrapeGivesTheRestWhenTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &counting{Store: jq.NewMemory(nil), away: jq.ErrUnavailable}
+		store := &watched{MemoryStore: jq.NewMemory(nil), away: never}
 		m := jqprom.New(store, &jqprom.Options{Timeout: time.Second})
 		m.Claimed("default", 3)
 		began := time.Now()
 		assert.Equal(t, "jq_jobs_claimed_total{queue=default} 3\njq_store_up{} 0\n", scraped(t, m, "jq_jobs", "jq_jobs_claimed_total", "jq_store_up"))
 		assert.Equal(t, time.Second, time.Since(began), "a scrape waits for so long")
+		m.Close()
 		require.NoError(t, store.Close())
 	})
 }
@@ -253,4 +287,90 @@ jq_jobs_enqueued_total{kind=welcome,queue=b} 1
 	assert.Contains(t, gauges, "jq_jobs{queue=a,state=ready} 2\n")
 	assert.NotContains(t, gauges, "queue=c")
 	assert.Equal(t, 3, strings.Count(scraped(t, m, "jq_queue_oldest_ready_seconds"), "\n"))
+}
+
+// depth is what a scrape shows of the backlog.
+func depth(t *testing.T, m *jqprom.Metrics) string {
+	t.Helper()
+	return scraped(t, m, "jq_jobs", "jq_jobs_age_seconds", "jq_queue_oldest_ready_seconds", "jq_store_up")
+}
+
+func addTo(t *testing.T, s jq.Store, queue string) {
+	t.Helper()
+	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{}, &jq.EnqueueOptions{Queue: queue})
+	require.NoError(t, err)
+}
+
+// D20: with 470,000 jobs that wait, each scrape lasted two seconds, jq_store_up was 0, and the recommended alert saw nothing. Here a
+// count lasts for as long as the test likes.
+func TestMetricsStayTrueUnderADeepBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watched{MemoryStore: jq.NewMemory(nil)}
+		m := jqprom.New(store, nil)
+		addTo(t, store, "a")
+		const states = "jq_jobs{queue=a,state=dead} 0\njq_jobs{queue=a,state=in_flight} 0\njq_jobs{queue=a,state=ready} 1\njq_jobs{queue=a,state=retrying} 0\n"
+		assert.Equal(t, states+"jq_jobs_age_seconds{} 0\njq_queue_oldest_ready_seconds{queue=a} 0\njq_store_up{} 1\n", depth(t, m))
+
+		store.held = make(chan struct{})
+		wait(10 * time.Second)
+		addTo(t, store, "b")
+		wait(10 * time.Second)
+		began := time.Now()
+		assert.Equal(t, states+"jq_jobs_age_seconds{} 20.5\njq_queue_oldest_ready_seconds{queue=a} 20\njq_queue_oldest_ready_seconds{queue=b} 10\njq_store_up{} 1\n",
+			depth(t, m), "the age of the counts is told, and what is due is of now")
+		assert.Equal(t, time.Second/2, time.Since(began), "a scrape does not wait for a long count")
+		for range 5 {
+			scraped(t, m)
+		}
+		assert.EqualValues(t, 2, store.counted.Load(), "counts do not stack")
+
+		wait(7 * time.Second)
+		close(store.held)
+		wait(time.Second)
+		assert.Contains(t, depth(t, m), "jq_jobs{queue=b,state=ready} 1\n", "a later scrape shows the count")
+		m.Close()
+		require.NoError(t, store.Close())
+	})
+}
+
+// A count that takes long is made seldom: it takes up a tenth of the time at most.
+func TestLongCountsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watched{MemoryStore: jq.NewMemory(nil), away: func(context.Context) error {
+			<-time.After(time.Second)
+			return nil
+		}}
+		m := jqprom.New(store, &jqprom.Options{MaxAge: time.Second})
+		for range 100 {
+			scraped(t, m)
+		}
+		assert.EqualValues(t, 10, store.counted.Load(), "a hundred seconds have passed, of which it has counted for ten")
+		m.Close()
+		require.NoError(t, store.Close())
+	})
+}
+
+// A store that is no Monitor is counted for what is due.
+func TestAStoreWithoutAMonitorIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := struct{ jq.Store }{jq.NewMemory(nil)}
+		m := jqprom.New(store, nil)
+		addTo(t, store, "a")
+		wait(3 * time.Second)
+		assert.Equal(t, "jq_queue_oldest_ready_seconds{queue=a} 3\njq_store_up{} 1\n", scraped(t, m, "jq_queue_oldest_ready_seconds", "jq_store_up"))
+		require.NoError(t, store.Close())
+	})
+}
+
+// Close ends a count under way, and waits for it.
+func TestCloseEndsACount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watched{MemoryStore: jq.NewMemory(nil), held: make(chan struct{})}
+		m := jqprom.New(store, nil)
+		scraped(t, m)
+		began := time.Now()
+		m.Close()
+		assert.Zero(t, time.Since(began))
+		require.NoError(t, store.Close())
+	})
 }

@@ -117,6 +117,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	defer signal.Stop(told)
 	log := a.logger(false)
 	metrics := jqprom.New(store, nil)
+	defer metrics.Close()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	api, err := httpapi.New(store, &httpapi.Options{
