@@ -49,6 +49,7 @@ type app struct {
 	called  string            // the command with those above it: jq jobs ls
 	busy    time.Duration     // the flag busy-timeout, zero for the default
 	longest time.Duration     // the flag max-lease, zero for the default
+	serves  bool              // others read through this process
 	bar     *progress         // of what opening the store takes, where a command shows it
 	store   string            // the flag
 	server  string            // the flag

@@ -142,6 +142,15 @@ func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
 	}
 }
 
+// readTimeout is how long a listing or a count may take: of a command for longer than of a server, for somebody waits for it who has
+// asked for just that.
+func (a *app) readTimeout() time.Duration {
+	if a.serves {
+		return 0 // the default of the store
+	}
+	return time.Minute
+}
+
 // open opens the store that the flags name.
 func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	p, err := a.place()
@@ -168,6 +177,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
 			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+			ReadTimeout: a.readTimeout(),
 		})
 		a.bar.end()
 		if err != nil {
@@ -257,6 +267,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	}
 	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{
 		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+		ReadTimeout: a.readTimeout(),
 	})
 	a.bar.end()
 	if err != nil {

@@ -76,6 +76,7 @@ func (a *app) serve() *cobra.Command {
 		if err := s.check(secrets.tokens != nil, secrets.tls != nil); err != nil {
 			return err
 		}
+		a.serves = true
 		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
 			defer a.limitMemory(store)()
 			return a.serving(cmd.Context(), store, &s, secrets)
