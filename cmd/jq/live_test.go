@@ -31,6 +31,7 @@ type town struct {
 	*testing.T
 	folder string
 	env    []string
+	under  []string // the command that runs those of the town, if there is one
 }
 
 func newTown(t *testing.T) *town {
@@ -49,7 +50,8 @@ func newTown(t *testing.T) *town {
 }
 
 func (w *town) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(w.Context(), filepath.Join(w.folder, "live"), args...)
+	line := append(append(append([]string{}, w.under...), filepath.Join(w.folder, "live")), args...)
+	cmd := exec.CommandContext(w.Context(), line[0], line[1:]...)
 	cmd.Dir, cmd.Env = w.folder, w.env
 	return cmd
 }

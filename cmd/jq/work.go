@@ -32,6 +32,7 @@ type workFlags struct {
 	verbose bool
 
 	existing bool
+	reaper   outside.Reaper
 }
 
 // retainEvery tells of a flag that serve and work share.
@@ -98,6 +99,7 @@ func (a *app) work() *cobra.Command {
 			if err != nil {
 				return misuseOfOption(err)
 			}
+			defer w.reaper.Start(log)()
 			fmt.Fprintf(a.std.err, "working on %s; Ctrl-C ends it\n", strings.Join(w.queues, ", "))
 			return server.Run(cmd.Context())
 		})
@@ -130,7 +132,7 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	case (w.exec == "") == (w.webhook == ""):
 		return nil, misuse("say what runs the jobs: either --exec or --http")
 	case w.exec != "":
-		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Logger: log})
+		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Reaper: &w.reaper, Logger: log})
 		return h, asMisuse("--exec", err)
 	}
 	secrets, err := a.webhookSecrets()

@@ -40,15 +40,20 @@ func play(role, address string) error {
 	switch role {
 	case "worker":
 		return playWorker(address)
+	case "process 1", "subreaper":
+		return playReaper(role, address)
 	case "child":
 	case "parent":
 		return playParent(address, exec.Command(os.Args[0], "play", "child", address), os.Stdout)
 	case "parent of a quiet child":
 		return playParent(address, exec.Command(os.Args[0], "play", "child", address), nil)
-	case "parent of a child that leaves":
+	case "parent of a child that leaves", "parent of a quiet child that leaves":
 		child := exec.Command(os.Args[0], "play", "child", address)
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		return playParent(address, child, os.Stdout)
+		if role == "parent of a child that leaves" {
+			return playParent(address, child, os.Stdout)
+		}
+		return playParent(address, child, nil)
 	}
 	return obey(address, role)
 }
@@ -75,6 +80,8 @@ func obey(address, role string) error {
 			fmt.Fprintln(os.Stdout, rest)
 		case "err":
 			fmt.Fprintln(os.Stderr, rest)
+		case "pid":
+			fmt.Fprintln(conn, os.Getpid())
 		case "exit":
 			code, err := strconv.Atoi(rest)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 // A process is a program under way, with whatever it has started.
 type process struct {
 	group  *os.Process // the program itself, whose id is that of the group
+	reaper *Reaper
 	pipes  []io.Closer // our ends
 	ended  chan struct{}
 	silent chan struct{}  // closed when nobody is left who holds the output
@@ -38,17 +39,17 @@ type end struct {
 const lastWords = time.Second
 
 // start runs the command. Its process group and pipes are those of the process; attend has to follow.
-func start(cmd *exec.Cmd, input []byte, stdout, stderr io.Writer) (*process, error) {
+func start(cmd *exec.Cmd, reaper *Reaper, input []byte, stdout, stderr io.Writer) (*process, error) {
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	errs, errErrs := cmd.StderrPipe()
 	cmd.Err = errors.Join(errIn, errOut, errErrs) // with which Start starts nothing, and closes the pipes that there are
 	apart(cmd)
-	if err := cmd.Start(); err != nil {
+	if err := reaper.start(cmd); err != nil {
 		return nil, err
 	}
 	p := &process{
-		group: cmd.Process,
+		group: cmd.Process, reaper: reaper,
 		pipes: []io.Closer{in, out, errs},
 		ended: make(chan struct{}), silent: make(chan struct{}),
 	}
@@ -98,6 +99,7 @@ func (p *process) attend(ctx context.Context, clk clock.Clock, grace time.Durati
 	if p.state == nil && p.err == nil {
 		p.state, p.err = p.group.Wait()
 	}
+	p.reaper.waited(p.group.Pid)
 	e.state, e.err = p.state, p.err
 	return e
 }

@@ -28,6 +28,9 @@ type ProgramOptions struct {
 	// Env is what programs inherit, less jq's own settings and what gives access to its store. Default: the environment of this process.
 	Env []string
 
+	// Reaper is told of programs, so that it does not take their ends. Default: there is none.
+	Reaper *Reaper
+
 	// Clock moves the grace. Default: the clock of the process.
 	Clock clock.Clock
 	// Logger is told what programs write to their standard error, line by line, at level debug. Default: slog.Default().
@@ -109,7 +112,8 @@ func (p *program) handle(ctx context.Context, run *jq.Run) error {
 	said := newLines(func(line string) {
 		p.o.Logger.DebugContext(ctx, "jq: program says", "job", run.ID, "kind", run.Kind, "line", line)
 	})
-	proc, err := start(&exec.Cmd{Path: p.path, Args: p.words, Env: environment(p.o.Env, run)}, run.Payload, output, io.MultiWriter(errs, said))
+	cmd := &exec.Cmd{Path: p.path, Args: p.words, Env: environment(p.o.Env, run)}
+	proc, err := start(cmd, p.o.Reaper, run.Payload, output, io.MultiWriter(errs, said))
 	if err != nil {
 		return fmt.Errorf("the program could not be started: %w", err)
 	}

@@ -201,7 +201,9 @@ func triesOf(t *testing.T) []try {
 		}
 		tries = append(tries, try{name, r, want})
 	}
-	knows := func(secrets ...string) func(*request) { return func(r *request) { r.Secrets = append([]string{}, secrets...) } }
+	knows := func(secrets ...string) func(*request) {
+		return func(r *request) { r.Secrets = append([]string{}, secrets...) }
+	}
 	after := func(seconds int64) func(*request) { return func(r *request) { r.Now += seconds } }
 	with := func(name, value string) func(*request) {
 		return func(r *request) {

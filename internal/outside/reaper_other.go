@@ -1,0 +1,8 @@
+//go:build !linux
+
+package outside
+
+import "log/slog"
+
+// Start does nothing: containers run on Linux.
+func (r *Reaper) Start(*slog.Logger) (stop func()) { return func() {} }
