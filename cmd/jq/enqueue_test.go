@@ -221,7 +221,7 @@ func TestWorkWithAViewersTokenNeverEnded(t *testing.T) {
 	require.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
 	require.NoError(t, ctx.Err(), "it ended by itself")
 	assert.Contains(t, stderr.String(), "\njq work: the store does not let this server work: not permitted, nothing was applied: "+
-		"the token does not have the role for this, give another (Options.Token, or JQ_TOKEN) (HTTP 403)\n")
+		"the token does not have the role for this: it is that of a viewer, and this is for: worker, operator; give another token (Options.Token, or JQ_TOKEN) (HTTP 403)\n")
 
 	args = []string{"jq", "enqueue", "mail", "--server", url, "--token", secret}
 	began := time.Now()

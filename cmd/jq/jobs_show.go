@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func (a *app) showJob(j jq.Job) error {
 	line("retries", fmt.Sprintf("%d, at most %d", j.Retries, j.MaxRetries), true)
 	line("backoff", backoffOf(j.Backoff), true)
 	line("timeout", span(j.Timeout), j.Timeout != 0)
-	line("token", j.Token, true)
+	line("token", j.Token, j.Token != 0)
 	line("worker", j.Worker, j.Worker != "")
 	line("trace", j.Trace, j.Trace != "")
 	return table.Flush()
@@ -123,7 +124,11 @@ func (a *app) showHistory(j jq.JobDetail) error {
 	row(table, "  token", "worker", "from", "to", "took", "ending", "error")
 	for _, at := range j.History {
 		ending := cmp.Or(string(at.Ending), "running")
-		row(table, fmt.Sprintf("  %d", at.Token), at.Worker, moment(at.StartedAt), moment(at.EndedAt),
+		token := "-" // it is not shown to who asks
+		if at.Token != 0 {
+			token = strconv.FormatInt(at.Token, 10)
+		}
+		row(table, "  "+token, at.Worker, moment(at.StartedAt), moment(at.EndedAt),
 			took(at.StartedAt, at.EndedAt), ending, cut(at.Error, 80))
 	}
 	return table.Flush()

@@ -20,7 +20,7 @@ import (
 // Commands that make and migrate a store, and those that use none of the user's.
 var (
 	making    = []string{"serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
-	storeLess = []string{"demo", "conformance", "token new", "version", "help", "completion"}
+	storeLess = []string{"demo", "conformance", "token new", "token ls", "token rm", "token rotate", "version", "help", "completion"}
 )
 
 // reading are all other commands, each with arguments that it takes.

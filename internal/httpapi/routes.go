@@ -42,6 +42,7 @@ var (
 	operators = []Role{}
 	readers   = []Role{Viewer}
 	askers    = []Role{Viewer, Producer} // about one job
+	everybody = []Role{Viewer, Producer, Worker}
 )
 
 // table has every call.
@@ -59,9 +60,9 @@ func table() []route {
 
 		{http.MethodGet, wire.PathJobs, readers, (*API).jobs},
 		{http.MethodPost, wire.PathList, readers, reading((*API).list)},
-		{http.MethodPost, wire.PathCount, readers, reading((*API).count)},
+		{http.MethodPost, wire.PathCount, everybody, reading((*API).count)},
 		{http.MethodGet, wire.PathJob + "{id}", askers, (*API).job},
-		{http.MethodGet, "/v1/stats", readers, (*API).stats},
+		{http.MethodGet, "/v1/stats", everybody, (*API).stats},
 
 		{http.MethodPost, wire.PathBulk, operators, body((*API).bulk)},
 		{http.MethodDelete, wire.PathJob + "{id}", operators, one(wire.Delete)},

@@ -156,7 +156,10 @@ func failure(resp *http.Response) error {
 		}
 		return unapplied("the server does not know the token, give another (Options.Token, or JQ_TOKEN)")
 	case http.StatusForbidden:
-		return unapplied("the token does not have the role for this, give another (Options.Token, or JQ_TOKEN)")
+		if f.Type == wire.Forbidden {
+			return unapplied(f.Error() + "; give another token (Options.Token, or JQ_TOKEN)")
+		}
+		return unapplied("something in between does not permit this")
 	case http.StatusProxyAuthRequired:
 		return unapplied("the proxy in between wants to know who asks")
 	case http.StatusRequestEntityTooLarge:

@@ -174,7 +174,7 @@ func TestSubscribeSaysWhatIsMissing(t *testing.T) {
 		"Unsupported": {reply(unsupported.Status, unsupported), errors.ErrUnsupported, ""},
 		"Page":        {reply(http.StatusOK, "<html>"), store.ErrUnavailable, "no stream of events"},
 		"Gateway":     {reply(http.StatusBadGateway, "<html>"), store.ErrUnavailable, "HTTP 502"},
-		"Refused":     {reply(http.StatusForbidden, "<html>"), store.ErrUnavailable, "the token does not have the role"},
+		"Refused":     {reply(http.StatusForbidden, "<html>"), store.ErrUnavailable, "something in between does not permit this"},
 		"Ends":        {&http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {wire.Events}}, Body: http.NoBody}, store.ErrUnavailable, "the connection was lost"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	s, err := Open(t.Context(), back.url, &Options{Token: secret})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	assertOnly(t, oneAck(t.Context(), s), store.ErrDenied, "the token does not have the role for this, give another (Options.Token, or JQ_TOKEN) (HTTP 403)", "a viewer's Ack")
+	assertOnly(t, oneAck(t.Context(), s), store.ErrDenied, "the token does not have the role for this: it is that of a viewer, and this is for: worker, operator; give another token (Options.Token, or JQ_TOKEN) (HTTP 403)", "a viewer's Ack")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
