@@ -36,6 +36,7 @@ type serveFlags struct {
 	insecure bool
 	existing bool
 
+	maxWaiting   int64
 	recoverEvery time.Duration
 	retainEvery  time.Duration
 }
@@ -63,6 +64,7 @@ func (a *app) serve() *cobra.Command {
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` with certificates; clients must show one that these vouch for, besides a token")
 	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
+	f.Int64Var(&s.maxWaiting, "max-waiting", 0, "how many jobs of a queue may wait, about: who enqueues more is told to come back later; 0: any number")
 	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
 	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)
 	a.busyTimeout(f, "")
@@ -123,7 +125,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	api, err := httpapi.New(store, &httpapi.Options{
 		Tokens: secrets.tokens, Loopback: secrets.tokens == nil && !s.insecure, Logger: log,
-		Metrics: metricsOf(registry), Counter: metrics,
+		Metrics: metricsOf(registry), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
 	})
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ func (a *app) tokenNew() *cobra.Command {
 	f.StringVar(&role, "role", "", "`ROLE`: producer, worker, viewer or operator, or several with commas")
 	f.StringArrayVar(&want.Queues, "queue", nil, "`NAME` of a queue that it is for, or the beginning of names with a * behind it; may be repeated; all if left out")
 	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` with which its unique keys and request keys must begin")
+	f.Int64Var(&want.MaxWaiting, "max-waiting", 0, "how many jobs of its queues may wait when it enqueues; 0: any number")
 	f.StringVar(&expires, "expires", "never", "`WHEN` it expires: after 90d or 36h, or at 2030-01-31T00:00:00Z")
 	fileOfTokens(f, &file, " to add its hash to; it is made if it is missing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

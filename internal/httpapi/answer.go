@@ -74,6 +74,7 @@ var (
 	noRoom       = problem("too_many_waiting", "too many clients are waiting", http.StatusTooManyRequests, "come back later, or raise the server's limit")
 	tooMuch      = problem("too_much_at_once", "the calls of this token take up too much memory", http.StatusTooManyRequests, comeBack)
 	busy         = problem("busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, comeBack)
+	overQuota    = problem("quota", "too many jobs wait already, nothing was applied", http.StatusTooManyRequests, "")
 	noMetrics    = problem("no_metrics", "this server has no metrics", http.StatusNotFound, "")
 )
 

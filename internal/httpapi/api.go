@@ -36,6 +36,8 @@ type API struct {
 	counter Counter
 	checks  checks
 	held    *holdings
+	byQueue quotas
+	byToken quotas
 	all     *share // of whoever calls
 	bearers *bearers
 
@@ -81,6 +83,10 @@ type Options struct {
 	// is told to come back later; a call that needs more than there is at all is served when it comes alone. An eighth is
 	// kept for small calls.
 	MaxBytes int64
+
+	// MaxWaitingJobs is how many jobs of one queue may be ready or retrying, about: those who enqueue more are told to come back later. By
+	// default any number. A token can have a bound of its own.
+	MaxWaitingJobs int64
 
 	// MaxReads is how many listings and counts are read from the store at once, and how many of what is read quickly, beside them: by
 	// default 4. Others wait for them.
@@ -154,7 +160,7 @@ func (o *Options) filled() (Options, error) {
 	switch {
 	case full.RetryShare > 1 || math.IsNaN(full.RetryShare):
 		return full, fmt.Errorf("jq: a retry share of %v: want at most 1", full.RetryShare)
-	case min(full.MaxWaiting, full.MaxStreams, full.MaxReads, full.KeepEvents) < 0 || full.MaxBytes < 0:
+	case min(full.MaxWaiting, full.MaxStreams, full.MaxReads, full.KeepEvents) < 0 || min(full.MaxBytes, full.MaxWaitingJobs) < 0:
 		return full, errors.New("jq: a negative number of waiting claims, of streams, of readings, of bytes or of events: want more than nothing")
 	case min(full.CallTimeout, full.WriteTimeout, full.PollPause) < time.Millisecond:
 		return full, errors.New("jq: a time-out or a pause below a millisecond: want more")

@@ -80,9 +80,10 @@ func TestProbesShareACheck(t *testing.T) {
 func TestReadingsThatLastHoldUpNoShortOnes(t *testing.T) {
 	inside, goOn := make(chan struct{}, 100), make(chan struct{})
 	w := newWorld(t, Options{MaxReads: 2}, func(s *memory.Store) store.Store {
-		return &meddled{Store: s, counting: func() {
+		return &meddled{Store: s, counting: func() error {
 			inside <- struct{}{}
 			<-goOn
+			return nil
 		}}
 	})
 	w.enqueue("default")

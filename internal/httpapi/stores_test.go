@@ -21,7 +21,7 @@ type meddled struct {
 	fetch      func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
 	after      func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
 	warnings   []store.Finding
-	counting   func()                          // before every Count
+	counting   func() error                    // before every Count: an error is its end
 	ping       func(ctx context.Context) error // before every Ping
 }
 
@@ -92,10 +92,14 @@ func (m *meddled) List(ctx context.Context, filter store.Filter, page store.Page
 }
 
 func (m *meddled) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	if m.counting != nil {
-		m.counting()
-	}
-	return meddle(ctx, m, func() (store.Counts, error) { return m.Store.Count(ctx, filter) })
+	return meddle(ctx, m, func() (store.Counts, error) {
+		if m.counting != nil {
+			if err := m.counting(); err != nil {
+				return store.Counts{}, err
+			}
+		}
+		return m.Store.Count(ctx, filter)
+	})
 }
 
 func (m *meddled) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {

@@ -45,6 +45,9 @@ type Token struct {
 
 	Queues    []string `json:"queues,omitempty"`     // patterns, as in a filter, of those that it is for; none for all
 	KeyPrefix string   `json:"key_prefix,omitempty"` // of the unique keys and request keys that it may use
+
+	// MaxWaiting is how many jobs that it sees may be ready or retrying when it enqueues, about; 0 is any number.
+	MaxWaiting int64 `json:"max_waiting,omitempty"`
 }
 
 // split are the roles of the token.
@@ -90,6 +93,8 @@ func (t Token) check() error {
 		return fmt.Errorf("the name of a token must be one line of 1 to %d bytes", store.MaxNameBytes)
 	case slices.ContainsFunc(t.split(), func(r Role) bool { return !slices.Contains(roles, r) }):
 		return errors.New("the role of a token must be producer, worker, operator or viewer, or several of these with commas")
+	case t.MaxWaiting < 0:
+		return errors.New("the waiting jobs of a token must be 0 or more")
 	case len(t.KeyPrefix) > store.MaxNameBytes || !utf8.ValidString(t.KeyPrefix):
 		return fmt.Errorf("the key prefix of a token must be at most %d bytes of text", store.MaxNameBytes)
 	}
@@ -132,7 +137,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		}
 		var t Token
 		if err := wire.Decode(line, &t); err != nil {
-			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues, key_prefix and expires, as jq token new writes it", n)
+			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues, key_prefix, max_waiting and expires, as jq token new writes it", n)
 		}
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("jq: tokens, line %d: %w", n, err)

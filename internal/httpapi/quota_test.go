@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// jobsFor is a body with so many jobs for a queue.
+func jobsFor(queue string, n int) string {
+	body := ""
+	for range n {
+		body += fmt.Sprintf(`,{"kind":"k","queue":%q}`, queue)
+	}
+	return `{"jobs":[` + body[1:] + `]}`
+}
+
+func (h *house) behind(queue string, n int) {
+	h.Helper()
+	jobs := make([]store.NewJob, n)
+	for i := range jobs {
+		jobs[i] = store.NewJob{Queue: queue, Kind: "k", Payload: []byte(`{}`)}
+	}
+	_, err := h.store.Enqueue(h.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(h, err)
+}
+
+// TestQueueHasRoomForSoMany: whoever enqueues more is told to come back, and is let in as soon as there is room.
+func TestQueueHasRoomForSoMany(t *testing.T) {
+	counted := 0
+	w := newWorld(t, Options{MaxWaitingJobs: 3}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, counting: func() error {
+			counted++
+			return nil
+		}}
+	})
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 2)).status)
+	refused := w.ask("POST", wire.PathJobs, jobsFor("a", 2))
+	f := refused.fail(t)
+	assert.Equal(t, urn+"quota", f.Type)
+	assert.Equal(t, 429, f.Status)
+	assert.Equal(t, "2 jobs wait, and at most 3 may", f.Detail)
+	assert.Equal(t, "1", refused.header.Get("Retry-After"))
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status)
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("b", 3)).status, "another queue")
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status)
+	assert.Equal(t, 2, counted, "once for each queue")
+
+	require.Len(t, w.claim(`{"worker":"w","queues":["a"]}`), 1)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status, "a count is not made anew within a second")
+	w.clock.Add(newCount)
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status)
+	assert.Equal(t, 3, counted)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 4)).status, "more than there is room for at all")
+	assert.Equal(t, map[store.State]int64{store.Ready: 6, store.InFlight: 1}, w.counts())
+}
+
+// TestQuotaHoldsAgainstOtherServers: what they have added is seen by the next count.
+func TestQuotaHoldsAgainstOtherServers(t *testing.T) {
+	w := newWorld(t, Options{MaxWaitingJobs: 3})
+	h := &house{world: w}
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status)
+	h.behind("a", 5)
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status, "a count is not made for each call")
+	w.clock.Add(oldCount)
+	assert.Equal(t, "7 jobs wait, and at most 3 may", w.ask("POST", wire.PathJobs, jobsFor("a", 1)).fail(t).Detail)
+}
+
+// TestTokenHasRoomForSoMany in the queues that it sees, whoever has filled them.
+func TestTokenHasRoomForSoMany(t *testing.T) {
+	secret, token, err := NewToken(Token{Name: "n", Role: Producer, Queues: []string{"mail*"}, MaxWaiting: 3})
+	require.NoError(t, err)
+	known, err := ReadTokens(bytes.NewReader(token.Line()))
+	require.NoError(t, err)
+	w := newWorld(t, Options{Tokens: known})
+	h := &house{world: w}
+	h.behind(foreignQueue, 10)
+	h.behind("mail", 2)
+	bearer := []string{"Authorization", "Bearer " + secret}
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("mail-1", 2), bearer...).status)
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("mail-1", 1), bearer...).status)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("mail-2", 1), bearer...).status)
+	_, _, err = NewToken(Token{Name: "n", Role: Producer, MaxWaiting: -1})
+	require.ErrorContains(t, err, "the waiting jobs of a token must be 0 or more")
+}
+
+// TestQuotaThatCanNotBeLookedAtRefusesNobody: it is there to protect the store, and not to take it away.
+func TestQuotaThatCanNotBeLookedAtRefusesNobody(t *testing.T) {
+	away := true
+	w := newWorld(t, Options{MaxWaitingJobs: 1}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, counting: func() error {
+			if away {
+				return store.ErrUnavailable
+			}
+			return nil
+		}}
+	})
+	require.Equal(t, 201, w.ask("POST", wire.PathJobs, jobsFor("a", 2)).status)
+	assert.Contains(t, w.logged.String(), "a quota is not looked at")
+	away = false
+	w.clock.Add(time.Second)
+	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status)
+}
