@@ -38,8 +38,8 @@ const turnOfTokens = 10 * time.Second
 // changeTokens changes the tokens of a file, which is made if it is missing, and replaces the file at once: whoever reads it finds
 // it as it was before or as it is afterwards. Commands that change one file take turns.
 func changeTokens(ctx context.Context, file string, change func([]httpapi.Token) ([]httpapi.Token, error)) error {
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
 	}
 	ctx, cancel := context.WithTimeout(ctx, turnOfTokens)
 	defer cancel()

@@ -16,12 +16,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// tokenCommand runs a command on a file of tokens, and is what it printed.
-func tokenCommand(t *testing.T, args ...string) string {
+// tokenCommand runs a command on a file of tokens.
+func tokenCommand(t *testing.T, args ...string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), append([]string{"jq", "token"}, args...), quiet(&stdout, &stderr)), "%v: %s", args, stderr.String())
-	return stdout.String()
 }
 
 // Commands that change one file at once lose nothing of each other, and leave nothing behind but the lock.
