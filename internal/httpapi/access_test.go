@@ -236,7 +236,7 @@ func TestOwnQueuesAndKeysAreServed(t *testing.T) {
 func TestRecoveryServesAll(t *testing.T) {
 	h := newHouse(t, Options{})
 	own, foreign := h.job(ownQueue, ""), h.job(foreignQueue, "")
-	h.clock.Add(time.Hour)
+	h.clock.Add(time.Minute)
 	got := h.as(Worker, "POST", wire.PathRecover, `{}`)
 	assert.Contains(t, got.text, fmt.Sprintf(`"id":"%d"`, own.ID))
 	assert.NotContains(t, got.text, foreignQueue)
