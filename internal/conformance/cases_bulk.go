@@ -133,6 +133,7 @@ func (b bulk) heedsTheRestOfTheFilter(c *C) {
 		})
 	}
 	missed(store.Filter{IDs: list[:1], Queue: "another"})
+	missed(store.Filter{IDs: list[:1], Queues: []string{"another", "another*"}})
 	missed(store.Filter{IDs: list[:1], Kind: "another"})
 	missed(store.Filter{IDs: list[:1], Tag: "another"})
 	missed(store.Filter{IDs: list[:1], After: list[0]})
@@ -159,6 +160,47 @@ func (b bulk) goesByRisingID(c *C) {
 			filter.After = want[len(want)-1]
 		}
 	}
+}
+
+// heedsQueues: the first jobs of the queues that the patterns choose, also beside Queue and ids. Queues alone are a choice, even if they
+// choose every queue.
+func (b bulk) heedsQueues(c *C) {
+	list := map[string]int64{}
+	for _, name := range []string{"a_b", "ab", "aXb", "A_b", "a_", "b", "a_c"} {
+		list[name] = c.leaving(b.from, name)
+	}
+	changes := func(filter store.Filter, limit int, names ...string) {
+		outcomes := b.on(c, filter, limit)
+		var want []int64
+		for _, name := range names {
+			want = append(want, list[name])
+		}
+		c.Equal(outcomes, append([]store.Outcome{}, b.done(c, want...)...), "outcomes of %+v, at most %d", filter, limit)
+	}
+	changes(store.Filter{Queues: []string{"a_*"}}, 1, "a_b")
+	changes(store.Filter{Queues: []string{"a_*", "a_c"}}, 10, "a_", "a_c")
+	changes(store.Filter{Queues: []string{"a_*"}}, 10)
+	changes(store.Filter{Queues: []string{"a*"}, Queue: "b"}, 10)
+	changes(store.Filter{Queues: []string{"a*"}, Queue: "ab"}, 10, "ab")
+
+	named := store.Filter{Queues: []string{"a*"}, IDs: []int64{list["b"], list["aXb"]}}
+	outcomes := b.on(c, named, 10)
+	want := append([]store.Outcome{{ID: list["b"], Status: store.StatusNotFound}}, b.done(c, list["aXb"])...)
+	c.Equal(outcomes, want, "outcomes of ids, of which one is in a queue that was chosen")
+	changes(store.Filter{Queues: []string{"*"}}, 10, "A_b", "b")
+}
+
+// leaving is a new job of the queue in a phase that a bulk call leaves.
+func (c *C) leaving(phase store.State, name string) int64 {
+	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))[0]
+	l := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: 1, Worker: worker, TTL: ttl})[0].Lease()
+	switch phase {
+	case store.Dead:
+		c.NAck(l, store.Never, 0, "boom")
+	case store.Succeeded:
+		c.Ack(l)
+	}
+	return id
 }
 
 // changesEachOnce: calls at the same time share the jobs, and each is changed by one of them.

@@ -16,6 +16,7 @@ var cancelCases = []Case{
 	{"Cancel/AnswersEachIDInOrderWhateverTheLimit", []int{28, 60}, "With IDs, the answer has one outcome per id, in their order, whatever the limit; a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.answersEachID(c) }},
 	{"Cancel/IDsAreChosenByTheRestOfTheFilterToo", []int{60}, "a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.heedsTheRestOfTheFilter(c) }},
 	{"Cancel/FirstOnesByRisingID", []int{60}, "Without, it has one per job that was changed: the first ones that match and can be changed, by rising id, at most limit.", func(c *C) { cancelling.goesByRisingID(c) }},
+	{"Cancel/PatternsChooseQueues", []int{60}, "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { cancelling.heedsQueues(c) }},
 	{"Cancel/AfterContinues", []int{60}, "Continue with After.", cancelAfterContinues},
 	{"Cancel/EveryFieldOfTheFilterChooses", []int{60}, "the first ones that match and can be changed, by rising id, at most limit.", cancelEveryFieldOfTheFilterChooses},
 	{"Cancel/AgainIsOKAndChangesNothing", []int{60, 71}, "ok the job is cancelled now, or was before;", cancelAgainIsOKAndChangesNothing},
@@ -97,7 +98,7 @@ func cancelAfterContinues(c *C) {
 // Each filter is tried on its own crowd of jobs, which differ in everything that a filter knows.
 func cancelEveryFieldOfTheFilterChooses(c *C) {
 	live := []int{0, 1, 2, 6}
-	for _, number := range []int{4, 7, 9, 12, 13, 14, 15, 16, 18, 21} {
+	for _, number := range []int{4, 7, 9, 12, 13, 14, 15, 16, 18, 21, 25, 26} {
 		crowd := c.crowd()
 		k := crowd.choices()[number]
 		k.filter.After = max(k.filter.After, crowd.ids[0]-1) // not those of the crowds before

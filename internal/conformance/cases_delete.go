@@ -14,6 +14,7 @@ var deleteCases = []Case{
 	{"Delete/AnswersEachIDInOrderWhateverTheLimit", []int{28}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.answersEachID(c) }},
 	{"Delete/IDsAreChosenByTheRestOfTheFilterToo", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.heedsTheRestOfTheFilter(c) }},
 	{"Delete/FirstOnesByRisingID", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.goesByRisingID(c) }},
+	{"Delete/PatternsChooseQueues", []int{61}, "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { deleting.heedsQueues(c) }},
 	{"Delete/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", deleteIDsAreNeverUsedAgain},
 	{"Delete/OldLeaseFitsNoNewJob", []int{26, 70}, "Ids are never used again.", deleteOldLeaseFitsNoNewJob},
 	{"Delete/GoneIsTheOutcome", []int{61}, "ok the job is gone;", deleteGoneIsTheOutcome},

@@ -112,7 +112,10 @@ func inspectNamesMatchAsAWhole(c *C) {
 }
 
 func inspectPatternsChooseQueues(c *C) {
-	names := []string{"a", "ab", "a_b", "axb", "a%b", `a\b`, "a*", "a*b", "*a", "A", "ä", "ä-1", "é"}
+	names := []string{
+		"a", "ab", "a_b", "axb", "a%b", `a\b`, "a*", "a*b", "*a", "A", "ä", "ä-1", "é",
+		"o\x01", "o\x7f", "o\u0080", "o\u0308", "o\ud7ff", "o\ue000", "o\U0010ffff", "o\U0010ffffb", "o\U0010ffff\U0010ffff", "\U0010ffff",
+	}
 	of := map[int64]string{}
 	for _, name := range names {
 		of[c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))[0]] = name
@@ -125,6 +128,9 @@ func inspectPatternsChooseQueues(c *C) {
 		{[]string{"a*"}, []string{"a", "ab", "a_b", "axb", "a%b", `a\b`, "a*", "a*b"}}, {[]string{"a_*"}, []string{"a_b"}},
 		{[]string{"a%*"}, []string{"a%b"}}, {[]string{`a\*`}, []string{`a\b`}}, {[]string{"a**"}, []string{"a*", "a*b"}},
 		{[]string{"*a"}, []string{"*a"}}, {[]string{"ä*", "é", "é"}, []string{"ä", "ä-1", "é"}},
+		{[]string{"o\x01*"}, []string{"o\x01"}}, {[]string{"o\x7f*"}, []string{"o\x7f"}}, {[]string{"o\ud7ff*"}, []string{"o\ud7ff"}},
+		{[]string{"o\U0010ffff*"}, []string{"o\U0010ffff", "o\U0010ffffb", "o\U0010ffff\U0010ffff"}},
+		{[]string{"o\U0010ffff*", "o*", "o\x01"}, names[13:22]}, {[]string{"\U0010ffff*"}, []string{"\U0010ffff"}},
 	} {
 		var listed []string
 		for _, j := range c.List(store.Filter{Queues: k.patterns}, 100) {

@@ -18,6 +18,7 @@ var requeueCases = []Case{
 	{"Requeue/AnswersEachIDInOrderWhateverTheLimit", []int{28, 47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.answersEachID(c) }},
 	{"Requeue/IDsAreChosenByTheRestOfTheFilterToo", []int{47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.heedsTheRestOfTheFilter(c) }},
 	{"Requeue/FirstOnesByRisingID", []int{47}, "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.goesByRisingID(c) }},
+	{"Requeue/PatternsChooseQueues", []int{47}, "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { requeueing.heedsQueues(c) }},
 	{"Requeue/TakesItsUniqueKeyAgain", []int{2, 47}, "A job whose unique key another one holds stays as it was; a job without a window takes its key again.", requeueTakesItsUniqueKeyAgain},
 	{"Requeue/WindowIsNotProlonged", []int{2}, "A job whose unique key another one holds stays as it was; a job without a window takes its key again.", requeueWindowIsNotProlonged},
 	{"Requeue/EndedWindowHeldByAnotherIsDuplicate", []int{2}, "duplicate another job holds its unique key; this one stays as it was;", requeueEndedWindowHeldByAnotherIsDuplicate},

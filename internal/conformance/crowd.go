@@ -65,11 +65,6 @@ func (w crowd) choices() []choice {
 		{store.Filter{After: w.ids[7]}, nil},
 		{store.Filter{Queue: "q2"}, []int{4, 5, 6}},
 		{store.Filter{Queue: "Q"}, nil},
-		{store.Filter{Queues: []string{"q2"}}, []int{4, 5, 6}},
-		{store.Filter{Queues: []string{"q2*", "x"}}, []int{4, 5, 6}},
-		{store.Filter{Queues: []string{"q"}}, []int{0, 1, 2, 3, 7}},
-		{store.Filter{Queues: []string{"*"}}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
-		{store.Filter{Queues: []string{"Q*"}}, nil},
 		{store.Filter{Kind: "k2"}, []int{1, 5}},
 		{store.Filter{Kind: "k"}, []int{0, 2, 3, 4, 6, 7}},
 		{store.Filter{Tag: "t1"}, []int{0, 3}},
@@ -89,6 +84,11 @@ func (w crowd) choices() []choice {
 		{store.Filter{FinishedFor: store.Resolution}, []int{3, 4, 5}},
 		{store.Filter{FinishedFor: 2 * time.Minute}, []int{3}},
 		{store.Filter{FinishedFor: time.Hour}, nil},
+		{store.Filter{Queues: []string{"q2"}}, []int{4, 5, 6}},
+		{store.Filter{Queues: []string{"q2*", "x"}}, []int{4, 5, 6}},
+		{store.Filter{Queues: []string{"q"}}, []int{0, 1, 2, 3, 7}},
+		{store.Filter{Queues: []string{"*"}}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		{store.Filter{Queues: []string{"Q*"}}, nil},
 	}
 }
 

@@ -166,5 +166,22 @@ func (s *Store) matches(f store.Filter, j job, now time.Time) bool {
 	case s.broken(AgeTooOld) && f.FinishedFor > 0:
 		f.FinishedFor += store.Resolution
 	}
+	if len(f.Queues) > 0 && !slices.ContainsFunc(f.Queues, func(p string) bool { return fits(p, j.Queue) }) {
+		return false
+	}
+	f.Queues = nil
 	return f.Matches(j.Job, now)
+}
+
+// fits is the rule of store.QueueMatches for one pattern, written once more.
+func fits(pattern, queue string) bool {
+	for i := range len(pattern) {
+		switch {
+		case pattern[i] == '*' && i == len(pattern)-1:
+			return true
+		case i == len(queue) || pattern[i] != queue[i]:
+			return false
+		}
+	}
+	return len(queue) == len(pattern)
 }

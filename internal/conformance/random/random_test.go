@@ -46,6 +46,7 @@ var beyond = map[model.Fault]string{
 	model.TimeStepsBack:          "the clock is not set back",
 	model.EpochUnbounded:         "no script comes to the last epoch",
 	model.PolicyGoesWithJobs:     "hardly any script deletes the last job of a queue that has a policy",
+	model.PingOfClosed:           "the store is closed at the end only",
 	model.CloseIgnored:           "the store is closed at the end only",
 	model.ContextIgnored:         "no context ends before a call",
 	model.TimeStandsStill:        "the clock is not set back",

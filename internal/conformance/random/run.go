@@ -64,6 +64,10 @@ func (r *run) step(o op) error {
 		return err
 	}
 	_, err := both(r, "Count", func(s store.Store) (store.Counts, error) { return s.Count(r.ctx, store.Filter{}) })
+	if _, able := r.instance.Store.(store.Monitor); !able || err != nil {
+		return err
+	}
+	_, err = both(r, "OldestDue", func(s store.Store) (store.Due, error) { return s.(store.Monitor).OldestDue(r.ctx) })
 	return err
 }
 

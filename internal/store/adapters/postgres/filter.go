@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // A where is a condition that grows.
@@ -65,8 +66,8 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	if f.Queue != "" {
 		w.and(`queue = $?`, f.Queue)
 	}
-	if len(f.Queues) > 0 {
-		w.terms = append(w.terms, w.inQueues(`queue`, f.Queues))
+	if ranges := sqlkit.Ranges(f.Queues); len(ranges) > 0 {
+		w.terms = append(w.terms, w.inQueues(`queue`, ranges))
 	}
 	if f.Kind != "" {
 		w.and(`kind = $?`, f.Kind)
@@ -88,12 +89,20 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	}
 }
 
-// inQueues is the condition that a queue matches one of the patterns.
-func (w *where) inQueues(queue string, patterns []string) string {
-	return `EXISTS (
-		SELECT 1
-		FROM unnest(` + w.arg(arrayOfTexts(patterns)) + `::text[]) AS patterns (pattern)
-		WHERE pattern = ` + queue + ` OR right(pattern, 1) = '*' AND starts_with(` + queue + `, left(pattern, -1)))`
+// inQueues is the condition that a queue lies in one of the ranges, each term of which an index on queues can serve.
+func (w *where) inQueues(queue string, ranges []sqlkit.Range) string {
+	var names, terms []string
+	for _, r := range ranges {
+		if r.Low == r.High {
+			names = append(names, r.Low)
+		} else {
+			terms = append(terms, queue+` >= `+w.arg(r.Low)+` AND `+queue+` <= `+w.arg(r.High))
+		}
+	}
+	if len(names) > 0 {
+		terms = append(terms, queue+` = ANY (`+w.arg(arrayOfTexts(names))+`::text[])`)
+	}
+	return `(` + strings.Join(terms, ` OR `) + `)`
 }
 
 // A stateTerm is how a condition asks for a state or a face of one, in the words of the indexes.

@@ -135,7 +135,7 @@ func (q *search) possible() string {
 
 // everywhere says that jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
-	return q.filter.Queue == "" && len(q.filter.Queues) == 0 && !q.named() && len(q.phases) == len(store.Phases)
+	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
 }
 
 // named says that the filter names its jobs, by id or by a key: an index leads to them, wherever they are.
@@ -285,10 +285,11 @@ func (q *search) names(w *where, queues string) string {
 	if q.filter.Queue != "" {
 		names = `(VALUES (` + w.arg(q.filter.Queue) + `::text)) AS names (name)`
 	}
-	if len(q.filter.Queues) == 0 {
+	ranges := sqlkit.Ranges(q.filter.Queues)
+	if len(ranges) == 0 {
 		return names
 	}
-	return `(SELECT name FROM ` + names + ` WHERE ` + w.inQueues(`name`, q.filter.Queues) + `) AS names`
+	return `(SELECT name FROM ` + names + ` WHERE ` + w.inQueues(`name`, ranges) + `) AS names`
 }
 
 // between is the condition that an id is one of those looked for.

@@ -122,6 +122,9 @@ func anyFilter(random *rand.Rand, all []*sqlkit.Entry) store.Filter {
 	if some(2) {
 		f.Queue = []string{"a", "b", "c", "none"}[random.IntN(4)]
 	}
+	for some(4) {
+		f.Queues = append(f.Queues, []string{"a", "a*", "b*", "b", "*", "_", "%*", "none*"}[random.IntN(8)])
+	}
 	for some(2) {
 		states := append([]store.State{store.Failed}, store.Phases...)
 		f.States = append(f.States, states[random.IntN(len(states))])
