@@ -138,7 +138,12 @@ func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, er
 	if err != nil {
 		return wire.Recovered{}, err
 	}
+	a.tellRecovered(recovered)
+	return wire.RecoveredOf(recovered), nil
+}
+
+// tellRecovered publishes and counts leases that were ended.
+func (a *API) tellRecovered(recovered []store.Recovered) {
 	a.Publish(RecoveredEvents(recovered)...)
 	a.counter.Recovered(recovered)
-	return wire.RecoveredOf(recovered), nil
 }

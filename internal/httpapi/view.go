@@ -180,10 +180,19 @@ func inItsPlace(err error, at []int) error {
 	return err
 }
 
-// RecoverExpiredLeases serves all, and tells of the bearer's queues.
+// RecoverExpiredLeases serves all, and tells of the bearer's queues. Those who see the others hear of them here, for nobody else tells.
 func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	recovered, err := v.of.RecoverExpiredLeases(ctx, req)
-	return slices.DeleteFunc(recovered, func(r store.Recovered) bool { return !v.bearer.sees(r.Queue) }), err
+	var own, foreign []store.Recovered
+	for _, r := range recovered {
+		if v.bearer.sees(r.Queue) {
+			own = append(own, r)
+		} else {
+			foreign = append(foreign, r)
+		}
+	}
+	v.api.tellRecovered(foreign)
+	return own, err
 }
 
 // Get finds what the bearer sees.
@@ -218,9 +227,15 @@ func (v *view) Cancel(ctx context.Context, filter store.Filter, limit int) ([]st
 	return v.bulk(ctx, v.of.Cancel, filter, limit)
 }
 
-// Requeue is for jobs that the bearer sees.
+// Requeue is for jobs that the bearer sees. Who holds a unique key is not told to who may not see that job.
 func (v *view) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return v.bulk(ctx, v.of.Requeue, filter, limit)
+	outcomes, err := v.bulk(ctx, v.of.Requeue, filter, limit)
+	for i := range outcomes {
+		if outcomes[i].Status == store.StatusDuplicate && len(v.bearer.Queues) > 0 {
+			outcomes[i].Reason = "another job holds the unique key"
+		}
+	}
+	return outcomes, err
 }
 
 // Delete is for jobs that the bearer sees.
@@ -316,10 +331,13 @@ func (v *view) SetPolicy(ctx context.Context, queue string, p store.Policy) (sto
 	return v.of.(store.PolicyKeeper).SetPolicy(ctx, queue, p)
 }
 
-// Beat refuses foreign queues, and the name of a worker that the bearer does not see.
+// Beat refuses foreign queues, and the name of a worker that is not the bearer's. One without queues would be nobody's.
 func (v *view) Beat(ctx context.Context, w store.Worker) error {
 	if err := v.bearer.needs("queues", w.Queues...); err != nil {
 		return err
+	}
+	if !v.ownsWorker(w) {
+		return notYours("queues", "name a queue that the token is for")
 	}
 	if err := v.needsWorker(ctx, w.Name); err != nil {
 		return err
@@ -327,7 +345,7 @@ func (v *view) Beat(ctx context.Context, w store.Worker) error {
 	return v.of.(store.Registry).Beat(ctx, w)
 }
 
-// Leave refuses the name of a worker that the bearer does not see.
+// Leave refuses the name of a worker that is not the bearer's.
 func (v *view) Leave(ctx context.Context, name string) error {
 	if err := v.needsWorker(ctx, name); err != nil {
 		return err
@@ -341,14 +359,22 @@ func (v *view) needsWorker(ctx context.Context, name string) error {
 		return err
 	}
 	for _, w := range workers {
-		if w.Name == name && !v.seesWorker(w) {
-			return notYours("name", "another worker with queues of others has this name: choose one of your own")
+		if w.Name == name && !v.ownsWorker(w) {
+			return notYours("name", "a worker with other queues than yours has this name: choose another one")
 		}
 	}
 	return nil
 }
 
-func (v *view) seesWorker(w store.Worker) bool { return slices.ContainsFunc(w.Queues, v.bearer.sees) }
+func (v *view) seesWorker(w store.Worker) bool {
+	return len(v.bearer.Queues) == 0 || slices.ContainsFunc(w.Queues, v.bearer.sees)
+}
+
+// ownsWorker says whether the worker serves nobody else.
+func (v *view) ownsWorker(w store.Worker) bool {
+	foreign := func(queue string) bool { return !v.bearer.sees(queue) }
+	return v.seesWorker(w) && !slices.ContainsFunc(w.Queues, foreign)
+}
 
 // Workers are those that work on the bearer's queues, and on which of them.
 func (v *view) Workers(ctx context.Context) ([]store.Worker, error) {
