@@ -1,0 +1,544 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// FuzzRoles: whatever the holders of tokens call, in whatever order, none does or learns more than its token is for.
+func FuzzRoles(f *testing.F) {
+	for _, seed := range roleSeeds() {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, tape []byte) { newPlay(t, tape).run() })
+}
+
+// TestSeedsReachEveryCall, as somebody who may do it for some queues alone.
+func TestSeedsReachEveryCall(t *testing.T) {
+	reached := map[string]bool{}
+	for _, seed := range roleSeeds() {
+		p := newPlay(t, seed)
+		p.run()
+		maps.Copy(reached, p.served)
+	}
+	for _, c := range roleCalls() {
+		assert.Equal(t, c.operation != "fence", reached[c.operation], c.operation)
+	}
+}
+
+// roleSeeds are one for every call and role, and some that are long.
+func roleSeeds() [][]byte {
+	var seeds [][]byte
+	add := func(a, b, size int, begin ...byte) {
+		random := rand.New(rand.NewPCG(uint64(a), uint64(b))) //nolint:gosec // the same each time
+		for len(begin) < size {
+			begin = append(begin, byte(random.Uint32()))
+		}
+		seeds = append(seeds, begin)
+	}
+	for call := range roleCalls() {
+		for role := range roles {
+			add(call, role, 60, byte(role), 1, byte(call), 0)
+		}
+	}
+	for n := range 60 {
+		add(n, 99, 600)
+	}
+	return seeds
+}
+
+// roleCalls are the documented calls that need a token, with the names of parameters in their paths.
+func roleCalls() []request {
+	var calls []request
+	for key, op := range theBook().operations() {
+		if rolesOf(op) == nil {
+			continue
+		}
+		one := example(key, op)
+		_, one.path, _ = strings.Cut(key, " ")
+		calls = append(calls, one)
+	}
+	slices.SortFunc(calls, func(a, b request) int { return strings.Compare(a.operation, b.operation) })
+	return calls
+}
+
+// A play is a sequence of calls that a tape of bytes decides.
+type play struct {
+	*testing.T
+	tape    []byte
+	clock   *clock.Mock // the store's: that of the API stands still, for nothing here waits
+	store   *memory.Store
+	api     *API
+	secrets map[Role][2]string // without and with limits
+	greater map[int64]int64    // the greatest token that each job had
+	cursors []string           // of pages that were answered
+	served  map[string]bool    // the calls that a limited token was answered
+}
+
+// What is foreign has this in all its texts, and nothing else has.
+const foreignMark = "stranger"
+
+var (
+	foreignQueues = []string{foreignMark + "-1", "mail" + foreignMark}
+	playQueues    = append([]string{ownQueue, "mail", "mail-2"}, foreignQueues...)
+)
+
+func newPlay(t *testing.T, tape []byte) *play {
+	p := &play{T: t, tape: tape, clock: clock.NewMock(), secrets: map[Role][2]string{}, greater: map[int64]int64{}, served: map[string]bool{}}
+	p.clock.Set(start)
+	p.store = memory.New(memory.Options{Clock: p.clock})
+	var file bytes.Buffer
+	for _, role := range roles {
+		free, all, err := NewToken(Token{Name: "free " + string(role), Role: role})
+		require.NoError(t, err)
+		limited, some, err := NewToken(Token{Name: string(role), Role: role, Queues: []string{"mail", "mail-*"}, KeyPrefix: "m/"})
+		require.NoError(t, err)
+		p.secrets[role] = [2]string{free, limited}
+		file.Write(append(all.Line(), some.Line()...))
+	}
+	known, err := ReadTokens(&file)
+	require.NoError(t, err)
+	p.api, err = New(p.store, &Options{
+		Tokens: known, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: clock.NewMock(), Metrics: always(metricsText),
+	})
+	require.NoError(t, err)
+	p.furnish()
+	return p
+}
+
+// furnish adds jobs of each state to own and to foreign queues.
+func (p *play) furnish() {
+	for i, queue := range playQueues {
+		mark := "own"
+		if isForeign(queue) {
+			mark = foreignMark
+		}
+		text := []byte(`"` + mark + ` text"`)
+		var jobs []store.NewJob
+		for n := range 4 {
+			jobs = append(jobs, store.NewJob{
+				Queue: queue, Kind: mark + " kind", Payload: text, Tags: []string{mark + " tag"}, MaxRetries: n % 2,
+				UniqueKey: "m/" + strconv.Itoa(4*i+n),
+			})
+		}
+		added, err := p.store.Enqueue(p.Context(), store.EnqueueRequest{Jobs: jobs, RequestKey: "m/r" + strconv.Itoa(i)})
+		require.NoError(p, err)
+		claimed, err := p.store.FetchAndClaim(p.Context(), store.ClaimRequest{Queue: queue, Worker: mark + " worker", TTL: time.Minute, Limit: 3})
+		require.NoError(p, err)
+		require.Len(p, claimed, 3)
+		_, err = p.store.Save(p.Context(), []store.Save{{Lease: claimed[0].Lease(), Seq: 1, Checkpoint: text, Progress: text}})
+		require.NoError(p, err)
+		_, err = p.store.Ack(p.Context(), []store.Ack{{Lease: claimed[1].Lease(), Result: text}})
+		require.NoError(p, err)
+		_, err = p.store.NAck(p.Context(), []store.NAck{{Lease: claimed[2].Lease(), Form: store.Never, Error: mark + " error"}})
+		require.NoError(p, err)
+		if i%2 == 0 {
+			p.api.held.add(claimed) // as if they had been claimed here
+		}
+		// The key of a finished job is free: a job in a queue of the other side takes it.
+		other := playQueues[(i+3)%len(playQueues)]
+		_, err = p.store.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: other, Kind: "k", Payload: []byte(`{}`), UniqueKey: jobs[1].UniqueKey}}})
+		require.NoError(p, err)
+		p.api.Publish(Event{Job: wire.ID(added[0].ID), Queue: queue, Event: WasEnqueued})
+		name := "w" + strconv.Itoa(i)
+		require.NoError(p, p.store.Beat(p.Context(), store.Worker{Name: name, Host: mark + " host", Queues: []string{queue}, StaleAfter: time.Minute}))
+	}
+	both := store.Worker{Name: "both", Queues: []string{ownQueue, foreignQueues[0]}, StaleAfter: time.Minute}
+	require.NoError(p, p.store.Beat(p.Context(), both))
+}
+
+func isForeign(queue string) bool { return queue != "mail" && !strings.HasPrefix(queue, "mail-") }
+
+// next is a number below n from the tape, and 0 behind its end.
+func (p *play) next(n int) int {
+	if len(p.tape) == 0 {
+		return 0
+	}
+	b := p.tape[0]
+	p.tape = p.tape[1:]
+	return int(b) % n
+}
+
+func (p *play) pick(of ...string) string { return of[p.next(len(of))] }
+
+func (p *play) run() {
+	defer func() {
+		require.NoError(p, p.api.Close())
+		require.NoError(p, p.store.Close())
+	}()
+	calls := roleCallsOnce()
+	for step := 0; len(p.tape) > 0 && step < 40; step++ {
+		role, limited := roles[p.next(len(roles))], p.next(4) > 0
+		one := calls[p.next(len(calls))]
+		if p.next(8) == 7 {
+			p.clock.Add(time.Duration(1+p.next(90)) * time.Second)
+		}
+		p.step(role, limited, one)
+	}
+}
+
+var roleCallsOnce = sync.OnceValue(roleCalls)
+
+// A state is what the store holds, in an order of its own.
+type state struct {
+	jobs    map[int64]store.Job
+	queues  []store.Queue
+	workers []store.Worker
+}
+
+func (p *play) state() state {
+	now := state{jobs: map[int64]store.Job{}}
+	for page := (store.Page{Limit: 1000}); ; {
+		jobs, err := p.store.List(p.Context(), store.Filter{}, page)
+		require.NoError(p, err)
+		for _, j := range jobs.Jobs {
+			now.jobs[j.ID] = j
+		}
+		if page.Cursor = jobs.Next; page.Cursor == "" {
+			break
+		}
+	}
+	var err error
+	now.queues, err = p.store.Queues(p.Context())
+	require.NoError(p, err)
+	now.workers, err = p.store.Workers(p.Context())
+	require.NoError(p, err)
+	return now
+}
+
+// foreign is the part of the state that is foreign.
+func (s state) foreign() state {
+	out := state{jobs: maps.Clone(s.jobs)}
+	maps.DeleteFunc(out.jobs, func(_ int64, j store.Job) bool { return !isForeign(j.Queue) })
+	out.queues = slices.DeleteFunc(slices.Clone(s.queues), func(q store.Queue) bool { return !isForeign(q.Name) })
+	out.workers = slices.DeleteFunc(slices.Clone(s.workers), func(w store.Worker) bool { return !slices.ContainsFunc(w.Queues, isForeign) })
+	return out
+}
+
+// step makes one call and judges it.
+func (p *play) step(role Role, limited bool, one request) {
+	before := p.state()
+	method, path, body, key := p.fill(one, before)
+	ctx, cancel := context.WithCancel(p.Context())
+	defer cancel()
+	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	if body != "" {
+		req.Header.Set("Content-Type", wire.JSON)
+	}
+	secret := p.secrets[role][0]
+	if limited {
+		secret = p.secrets[role][1]
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	if key != "" {
+		req.Header.Set(wire.RequestKeyHeader, wire.KeyHeader(key))
+	}
+	told := &brief{ResponseRecorder: httptest.NewRecorder(), end: cancel, writes: 1}
+	if one.operation == "events" {
+		req.Header.Set("Last-Event-ID", p.api.ring.id(0)) // so that there are events, in a second piece
+		told.writes = 2
+	}
+	p.api.ServeHTTP(told, req)
+	after, answer := p.state(), told.Body.String()
+	what := string(role) + " " + method + " " + path + " " + body + "\n" + strconv.Itoa(told.Code) + " " + answer
+
+	require.Less(p, told.Code, 500, what)
+	p.tokensRise(after, what)
+	switch may := allowed(one.operation, role); {
+	case !may:
+		require.Equal(p, 403, told.Code, what)
+		require.Equal(p, before, after, what)
+	case role == Viewer || role == Producer && one.operation != "enqueue":
+		require.Equal(p, before, after, "it only reads: %s", what)
+	}
+	seen := read(answer)
+	p.cursors = append(p.cursors, seen.cursors...)
+	hidden := map[Role][]string{
+		Viewer: {"payload", "payload_text", "checkpoint", "checkpoint_text", "result", "result_text", "token"}, Producer: {"payload", "payload_text", "checkpoint", "token"},
+	}
+	for _, name := range hidden[role] {
+		require.NotContains(p, seen.names, name, what)
+	}
+	if !limited {
+		return
+	}
+	if told.Code < 300 {
+		p.served[one.operation] = true
+	}
+	if one.operation != "recover" {
+		require.Equal(p, before.foreign(), after.foreign(), "what is foreign stays as it is: %s", what)
+	}
+	for id, was := range before.foreign().jobs {
+		if was.State != store.InFlight || was.LeaseExpiresAt.After(p.clock.Now()) {
+			require.Equal(p, was, after.jobs[id], "it has no lease that has expired: %s", what)
+		}
+	}
+	require.NotContains(p, answer, foreignMark, what)
+	sent := read(body + " " + path).numbers
+	for _, id := range seen.ids {
+		if j, there := before.jobs[id]; there && isForeign(j.Queue) {
+			require.True(p, sent[id], "job %d is foreign: %s", id, what)
+		}
+	}
+}
+
+// tokensRise: the token of a job never falls.
+func (p *play) tokensRise(now state, what string) {
+	for id, j := range now.jobs {
+		require.GreaterOrEqual(p, j.Token, p.greater[id], what)
+		p.greater[id] = j.Token
+	}
+}
+
+// brief ends a request when it has written often enough: streams have no end.
+type brief struct {
+	*httptest.ResponseRecorder
+	end    func()
+	writes int
+}
+
+func (b *brief) Write(text []byte) (int, error) {
+	if strings.HasPrefix(b.Header().Get("Content-Type"), wire.Events) {
+		if b.writes--; b.writes == 0 {
+			defer b.end()
+		}
+	}
+	return b.ResponseRecorder.Write(text)
+}
+
+// fill makes a request of an example, with what the tape chooses in place of names, ids and tokens.
+func (p *play) fill(one request, now state) (method, path, body, key string) {
+	method, path = one.method, one.path
+	if method == http.MethodGet && p.next(8) == 7 {
+		method = http.MethodHead
+	}
+	path = strings.Replace(path, "{id}", p.id(now), 1)
+	if strings.HasPrefix(path, wire.PathWorkers) {
+		path = strings.Replace(path, "{name}", p.worker(), 1)
+	}
+	path = strings.Replace(path, "{name}", url.PathEscape(p.queue()), 1)
+	if one.operation == "jobs" {
+		path += "?" + p.query()
+	}
+	if one.operation == "enqueue" {
+		key = p.pick("", "m/r0", "m/r3", "m/new", "b/1", wire.RandomKey())
+	}
+	if one.body == "" {
+		return method, path, "", key
+	}
+	var parsed any
+	require.NoError(p, json.Unmarshal([]byte(one.body), &parsed))
+	if one.operation == "list" || one.operation == "count" || one.operation == "bulk" {
+		parsed.(map[string]any)["filter"] = p.filter(now)
+	}
+	text, err := json.Marshal(p.mutate(parsed, now))
+	require.NoError(p, err)
+	return method, path, string(text), key
+}
+
+func (p *play) id(now state) string {
+	if len(now.jobs) == 0 || p.next(16) == 15 {
+		return p.pick("0", "-1", "999")
+	}
+	ids := slices.Sorted(maps.Keys(now.jobs))
+	return strconv.FormatInt(ids[p.next(len(ids))], 10)
+}
+
+func (p *play) queue() string {
+	return p.pick(append([]string{"mail-*", "mail*", "*", "mail-1/../billing"}, playQueues...)...)
+}
+
+func (p *play) worker() string { return p.pick("w", "w0", "w3", "both") }
+
+func (p *play) query() string {
+	values := url.Values{}
+	for _, name := range []string{"queue", "state", "limit", "unique_key", "cursor"} {
+		if p.next(3) > 0 {
+			continue
+		}
+		switch name {
+		case "queue":
+			values.Set(name, p.queue())
+		case "state":
+			values.Set(name, p.pick("ready", "in_flight", "dead"))
+		case "limit":
+			values.Set(name, p.pick("1", "3"))
+		case "unique_key":
+			values.Set(name, "m/"+strconv.Itoa(p.next(20)))
+		case "cursor":
+			values.Set(name, p.cursor())
+		}
+	}
+	return values.Encode()
+}
+
+// cursor is one that was answered, perhaps to somebody else and of another filter.
+func (p *play) cursor() string {
+	if len(p.cursors) == 0 {
+		return "AAAA"
+	}
+	return p.cursors[p.next(len(p.cursors))]
+}
+
+func (p *play) filter(now state) map[string]any {
+	filter := map[string]any{}
+	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "states"} {
+		if p.next(4) > 0 {
+			continue
+		}
+		switch name {
+		case "ids":
+			filter[name] = []any{p.id(now), p.id(now), p.id(now)}
+		case "queue":
+			filter[name] = p.queue()
+		case "queues":
+			filter[name] = []any{p.queue(), p.queue()}
+		case "states":
+			filter[name] = []any{p.pick("ready", "in_flight", "dead", "succeeded", "failed")}
+		case "unique_key":
+			filter[name] = "m/" + strconv.Itoa(p.next(20))
+		default:
+			filter[name] = p.pick("own ", foreignMark+" ") + name
+		}
+	}
+	return filter
+}
+
+// mutate replaces what names something, wherever it stands. What else there is stays, or is left out now and then.
+func (p *play) mutate(v any, now state) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = p.mutate(v[i], now)
+		}
+		if len(v) > 0 && p.next(4) == 3 {
+			v = append(v, v[p.next(len(v))])
+		}
+		return v
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			v[name] = p.field(name, v[name], now)
+			if v[name] == nil || p.next(32) == 31 {
+				delete(v, name)
+			}
+		}
+		if _, job := v["kind"]; job {
+			v["queue"] = p.queue()
+		}
+		return v
+	default:
+		return v
+	}
+}
+
+func (p *play) field(name string, value any, now state) any {
+	switch name {
+	case "id":
+		return p.id(now)
+	case "token":
+		return p.pick("1", "2", "3", "0")
+	case "queue":
+		return p.queue()
+	case "queues":
+		return []any{p.queue()}
+	case "unique_key":
+		return p.pick("m/", "b/") + strconv.Itoa(p.next(20))
+	case "worker":
+		return p.worker()
+	case "wait":
+		return nil // nobody would wake it
+	case "action":
+		return p.pick("cancel", "requeue", "delete")
+	case "lease":
+		return p.pick("1s", "1m", "1h")
+	case "limit":
+		return 1 + p.next(100)
+	case "filter":
+		return value
+	default:
+		return p.mutate(value, now)
+	}
+}
+
+// An extract is what a reader takes from an answer.
+type extract struct {
+	names   []string // of the fields
+	ids     []int64  // of jobs
+	numbers map[int64]bool
+	cursors []string
+}
+
+var (
+	aJob    = regexp.MustCompile(`job ([0-9]+)`)
+	aNumber = regexp.MustCompile(`[0-9]+`)
+)
+
+// read finds what is told in JSON, or in the lines of a stream.
+func read(text string) extract {
+	out := extract{numbers: map[int64]bool{}}
+	for _, number := range aNumber.FindAllString(text, -1) {
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+			out.numbers[n] = true
+		}
+	}
+	for line := range strings.Lines(text) {
+		var parsed any
+		if json.Unmarshal([]byte(strings.TrimPrefix(strings.TrimSpace(line), "data: ")), &parsed) == nil {
+			out.walk("", parsed)
+		}
+	}
+	for _, named := range aJob.FindAllStringSubmatch(text, -1) {
+		out.id(named[1])
+	}
+	return out
+}
+
+func (e *extract) id(text string) {
+	if id, err := strconv.ParseInt(text, 10, 64); err == nil {
+		e.ids = append(e.ids, id)
+	}
+}
+
+func (e *extract) walk(name string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, field := range v {
+			e.names = append(e.names, name)
+			e.walk(name, field)
+		}
+	case []any:
+		for _, item := range v {
+			e.walk(name, item)
+		}
+	case string:
+		switch name {
+		case "id", "job":
+			e.id(v)
+		case "next":
+			e.cursors = append(e.cursors, v)
+		}
+	}
+}
