@@ -28,7 +28,7 @@ func TestPromisesOfSecurityHaveTests(t *testing.T) {
 		if title == "What jq does not protect against" || title == "Settings" {
 			continue
 		}
-		for _, line := range strings.Split(body, "\n") {
+		for line := range strings.SplitSeq(body, "\n") {
 			if promise(line) {
 				promises++
 				assert.Regexp(t, proof, line, "%s: a promise names the test that proves it", title)
