@@ -38,6 +38,7 @@ type Metrics struct {
 	run          *prometheus.HistogramVec
 	recovered    *prometheus.CounterVec
 	stale        *prometheus.CounterVec
+	refused      *prometheus.CounterVec
 	beats        prometheus.Counter
 
 	mu      sync.Mutex // guards servers
@@ -109,6 +110,7 @@ func New(s jq.Store, options *Options) *Metrics {
 		run:          histogram("jq_job_run_seconds", "How long handlers ran.", o.RunBuckets),
 		recovered:    counter("jq_leases_recovered_total", "Expired leases that were ended, by outcome: retrying or dead.", "outcome"),
 		stale:        counter("jq_stale_writes_rejected_total", "Writes that were refused because their lease was lost, by operation.", "op"),
+		refused:      counter("jq_http_refused_total", "Requests that jq serve has refused because of who has made them: unauthorized or forbidden.", "reason"),
 		beats: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "jq_heartbeat_failures_total", Help: "Heartbeats that did not reach the store.",
 		}),
@@ -187,6 +189,9 @@ func (m *Metrics) Recovered(leases []jq.Recovered) {
 // StaleWrite counts refused writes.
 func (m *Metrics) StaleWrite(op string) { m.stale.WithLabelValues(op).Inc() }
 
+// Refused counts requests that a server has refused.
+func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
 // BeatFailed counts heartbeats that were lost.
 func (m *Metrics) BeatFailed() { m.beats.Inc() }
 
@@ -199,7 +204,7 @@ var (
 )
 
 func (m *Metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.enqueued, m.enqueuedInTx, m.claimed, m.finished, m.wait, m.run, m.recovered, m.stale, m.beats}
+	return []prometheus.Collector{m.enqueued, m.enqueuedInTx, m.claimed, m.finished, m.wait, m.run, m.recovered, m.stale, m.refused, m.beats}
 }
 
 // Describe names the metrics.

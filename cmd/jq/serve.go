@@ -30,6 +30,7 @@ type serveFlags struct {
 	addr     string
 	mode     string // of the socket
 	tokens   string
+	audit    string
 	cert     string
 	key      string
 	clientCA string
@@ -60,6 +61,7 @@ func (a *app) serve() *cobra.Command {
 	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one; or unix:PATH for a socket of this machine")
 	f.StringVar(&s.mode, "socket-mode", "0600", "`MODE` of that socket: who may write to it may call the server")
 	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, as token new writes it")
+	f.StringVar(&s.audit, "audit", "", "`FILE` to append a line of JSON to for each call of an operator, opened anew at SIGHUP; - for standard error; else the log has them")
 	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` with certificates; clients must show one that these vouch for, besides a token")
@@ -114,17 +116,22 @@ func (s *serveFlags) check(tokens, certificates bool) error {
 }
 
 // serving serves until the context ends.
-func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets) error {
+func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets) (err error) {
 	told := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
 	signal.Notify(told, syscall.SIGHUP)
 	defer signal.Stop(told)
 	log := a.logger(false)
+	audit, auditFile, err := a.audit(s.audit, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, auditFile.Close()) }()
 	metrics := jqprom.New(store, nil)
 	defer metrics.Close()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	api, err := httpapi.New(store, &httpapi.Options{
-		Tokens: secrets.tokens, Loopback: secrets.tokens == nil && !s.insecure, Logger: log,
+		Tokens: secrets.tokens, Loopback: secrets.tokens == nil && !s.insecure, Logger: log, Audit: audit,
 		Metrics: metricsOf(registry), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
 	})
 	if err != nil {
@@ -144,6 +151,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	answers, endAnswers := context.WithCancel(ctx)
 	var reloads sync.WaitGroup
 	reloads.Go(func() { secrets.reload(answers, api.SetTokens, told, log) })
+	reloads.Go(func() { auditFile.reopen(answers) })
 	defer reloads.Wait()
 	defer endAnswers()
 	keeps, endKeeping := context.WithCancel(context.WithoutCancel(ctx))

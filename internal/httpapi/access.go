@@ -23,8 +23,11 @@ func (b *bearer) limited() bool { return b != nil && (len(b.Queues) > 0 || b.Key
 func (b *bearer) sees(queue string) bool { return b == nil || store.QueueMatches(b.Queues, queue) }
 
 // tells says whether the bearer may hear of the event. Of which queue a job is, the server does not know where it was claimed or is
-// changed by its id elsewhere.
+// changed by its id elsewhere. What operators do is told to operators who see all.
 func (b *bearer) tells(e Event) bool {
+	if e.act != nil {
+		return b.is(Operator) && !b.limited()
+	}
 	return b == nil || len(b.Queues) == 0 || e.Queue != "" && b.sees(e.Queue)
 }
 

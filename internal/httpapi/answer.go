@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -93,6 +94,13 @@ func (a *API) fail(w *exchange, r *http.Request, err error) {
 		return
 	}
 	f := a.failOf(r, err)
+	a.refused(w, r, f)
+	if w.act != nil {
+		w.act.Problem = strings.TrimPrefix(f.Type, urn)
+		if f.Status == http.StatusForbidden {
+			w.act.Detail = f.Detail
+		}
+	}
 	switch f.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="jq"`)
@@ -157,6 +165,9 @@ func (a *API) rescue(w *exchange, r *http.Request) {
 		a.log.Error("jq: a call has panicked", "path", r.Pattern, "panic", v, "stack", string(debug.Stack()))
 		f := wire.FailOf(errors.New(""))
 		f.Detail = "the server's log says more"
+		if w.act != nil {
+			w.act.Problem = "panic"
+		}
 		if err := a.write(w, f.Status, wire.Problem, f); err != nil {
 			panic(http.ErrAbortHandler) // something was written before: the client must not take it for an answer
 		}

@@ -41,6 +41,8 @@ type API struct {
 	all     *share // of whoever calls
 	bearers *bearers
 
+	refusals refusals
+
 	life    context.Context // of all that lasts longer than a call
 	end     context.CancelFunc
 	mu      sync.Mutex // guards closed, and keeps running from growing while it is waited for
@@ -59,6 +61,10 @@ type Options struct {
 
 	// Logger hears of what goes wrong here: by default slog.Default().
 	Logger *slog.Logger
+
+	// Audit has a line for each call of an operator, and of each that a token may not make: who, from where, what, how many jobs were
+	// changed, and the answer's status. By default they go to Logger, with the attribute audit=true.
+	Audit *slog.Logger
 
 	// Clock measures waiting, pauses and time-outs of the store: by default that of the process. It is not the store's time.
 	Clock clock.Clock
@@ -125,6 +131,7 @@ func New(s jq.Store, options *Options) (*API, error) {
 	if o.Tokens != nil {
 		a.SetTokens(o.Tokens)
 	}
+	a.refusals.clock, a.refusals.to = o.Clock, o.Logger
 	a.life, a.end = context.WithCancel(context.Background())
 	a.mux = a.routes()
 	a.running.Go(a.poll)
@@ -141,6 +148,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if full.Logger == nil {
 		full.Logger = slog.Default()
+	}
+	if full.Audit == nil {
+		full.Audit = full.Logger.With("audit", true)
 	}
 	if full.Clock == nil {
 		full.Clock = clock.New()
@@ -183,6 +193,7 @@ func (a *API) Close() error {
 	a.mu.Unlock()
 	a.end()
 	a.running.Wait()
+	a.refusals.tell()
 	return nil
 }
 

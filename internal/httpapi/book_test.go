@@ -234,7 +234,7 @@ func (b *book) checkBody(r *http.Request, told *teller, answer []string, shape m
 
 // events checks what stands in a stream.
 func (b *book) events(text []byte) string {
-	forms := map[string]string{"wakeup": "Wakeup", "job": "Event"}
+	forms := map[string]string{"wakeup": "Wakeup", "job": "Event", "audit": "Act"}
 	for block := range strings.SplitSeq(string(text), "\n\n") {
 		_, named, is := strings.Cut(block, "event: ")
 		if !is {

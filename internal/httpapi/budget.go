@@ -69,6 +69,8 @@ type exchange struct {
 	all    *share
 	own    *share // of the token: that of all until it is known, and where there are no tokens
 	taken  int64
+	act    *act      // for the audit, nil where it has no line of the call
+	audit  func(act) // writes it
 }
 
 // Unwrap is for http.ResponseController.

@@ -9,12 +9,20 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-func (a *API) bulk(ctx context.Context, req wire.Bulk) (wire.Results, error) {
+func (a *API) bulk(w *exchange, r *http.Request) error {
+	req, err := decode[wire.Bulk](w, r)
+	if err != nil {
+		return err
+	}
+	w.noteRequest(req)
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
 	outcomes, err := a.act(ctx, req.Action, req.Filter.Store(), limitOr(req.Limit, store.MaxItems))
 	if err != nil {
-		return wire.Results{}, err
+		return err
 	}
-	return wire.ResultsOf(outcomes), nil
+	w.noteChanged(outcomes)
+	return a.answer(w, http.StatusOK, wire.ResultsOf(outcomes))
 }
 
 // one is an action on the job that the path names.
@@ -33,6 +41,7 @@ func one(action wire.Action) handler {
 		if err != nil {
 			return err
 		}
+		w.noteChanged(outcomes)
 		if err := outcomes[0].Err(); err != nil {
 			if reason := outcomes[0].Reason; reason != "" {
 				err = fmt.Errorf("%w: %s", err, reason)

@@ -21,6 +21,9 @@ type Counter interface {
 	Recovered(leases []store.Recovered)
 	// StaleWrite is told of each write that was refused because its lease was lost, by its operation: ack, nack, extend or save.
 	StaleWrite(op string)
+	// Refused is told of each request that was refused because of who has made it: unauthorized, without a token that is known, or
+	// forbidden.
+	Refused(reason string)
 }
 
 // uncounted is the counter of who wants none.
@@ -31,6 +34,7 @@ func (uncounted) Claimed(string, int)             {}
 func (uncounted) Finished(string, string, string) {}
 func (uncounted) Recovered([]store.Recovered)     {}
 func (uncounted) StaleWrite(string)               {}
+func (uncounted) Refused(string)                  {}
 
 // maxHeld is of how many leases it is remembered what their jobs are. Beyond that the oldest are forgotten.
 const maxHeld = 1 << 16

@@ -33,6 +33,7 @@ func (c *tally) Claimed(queue string, jobs int)       { c.add(jobs, "claimed", q
 func (c *tally) Finished(queue, kind, outcome string) { c.add(1, "finished", queue, kind, outcome) }
 func (c *tally) Recovered(leases []store.Recovered)   { c.add(len(leases), "recovered") }
 func (c *tally) StaleWrite(op string)                 { c.add(1, "stale", op) }
+func (c *tally) Refused(reason string)                { c.add(1, "refused", reason) }
 
 // taken is what was counted since the last time.
 func (c *tally) taken() map[string]int {

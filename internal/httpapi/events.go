@@ -18,6 +18,8 @@ type Event struct {
 	Job   wire.ID `json:"job"`
 	Queue string  `json:"queue,omitempty"` // where the server knows it
 	Event string  `json:"event"`
+
+	act *act // what the audit tells; nothing else is told then
 }
 
 // What is done to jobs. A call that is repeated may be told twice.
@@ -74,8 +76,12 @@ func (a *API) events(w *exchange, r *http.Request) error {
 			s.event(a.ring.id(next), "reset", struct{}{})
 		}
 		for i, e := range events {
-			if w.bearer.tells(e) {
-				s.event(a.ring.id(at+uint64(i)+1), "job", e)
+			switch id := a.ring.id(at + uint64(i) + 1); {
+			case !w.bearer.tells(e):
+			case e.act != nil:
+				s.event(id, "audit", e.act)
+			default:
+				s.event(id, "job", e)
 			}
 		}
 		at = next

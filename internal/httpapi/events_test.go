@@ -74,7 +74,11 @@ func TestEventsTellWhatWasDone(t *testing.T) {
 	tell := func(want ...string) {
 		t.Helper()
 		for _, e := range want {
-			require.Equal(t, "job "+e, f.next())
+			got := f.next()
+			for strings.HasPrefix(got, "audit ") { // see TestActsAreEvents
+				got = f.next()
+			}
+			require.Equal(t, "job "+e, got)
 		}
 	}
 	claim := func() {

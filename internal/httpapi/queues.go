@@ -49,6 +49,7 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	w.noteRequest(req)
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
 	p, err := keeper.SetPolicy(ctx, r.PathValue("name"), req.Store())
@@ -68,6 +69,7 @@ func (a *API) fence(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	w.noteRequest(req)
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
 	epoch, err := fencer.Fence(ctx, store.FenceRequest{EndLeases: req.EndLeases, Epoch: int64(req.Epoch)})

@@ -18,9 +18,11 @@ type handler func(a *API, w *exchange, r *http.Request) error
 
 // A route is one call of the API.
 type route struct {
+	name   string // its operationId in the book
 	method string
 	path   string
 	roles  []Role // who may call it, besides an operator, who may do everything; none of them where anybody may
+	effect effect
 	handle handler
 }
 
@@ -49,46 +51,46 @@ var (
 func table() []route {
 	const name = "{name}"
 	return []route{
-		{http.MethodPost, wire.PathJobs, producers, (*API).enqueue},
-		{http.MethodPost, wire.PathClaim, workers, (*API).claim},
-		{http.MethodPost, wire.PathAck, workers, body((*API).ack)},
-		{http.MethodPost, wire.PathNAck, workers, body((*API).nack)},
-		{http.MethodPost, wire.PathExtend, workers, body((*API).extend)},
-		{http.MethodPost, wire.PathCheckpoint, workers, body((*API).checkpoint)},
-		{http.MethodPost, pathRelease, workers, body((*API).release)},
-		{http.MethodPost, wire.PathRecover, workers, body((*API).recover)},
+		{"enqueue", http.MethodPost, wire.PathJobs, producers, works, (*API).enqueue},
+		{"claim", http.MethodPost, wire.PathClaim, workers, works, (*API).claim},
+		{"ack", http.MethodPost, wire.PathAck, workers, works, body((*API).ack)},
+		{"nack", http.MethodPost, wire.PathNAck, workers, works, body((*API).nack)},
+		{"extend", http.MethodPost, wire.PathExtend, workers, works, body((*API).extend)},
+		{"checkpoint", http.MethodPost, wire.PathCheckpoint, workers, works, body((*API).checkpoint)},
+		{"release", http.MethodPost, pathRelease, workers, works, body((*API).release)},
+		{"recover", http.MethodPost, wire.PathRecover, workers, works, body((*API).recover)},
 
-		{http.MethodGet, wire.PathJobs, readers, (*API).jobs},
-		{http.MethodPost, wire.PathList, readers, reading((*API).list)},
-		{http.MethodPost, wire.PathCount, everybody, reading((*API).count)},
-		{http.MethodGet, wire.PathJob + "{id}", askers, (*API).job},
-		{http.MethodGet, "/v1/stats", everybody, (*API).stats},
+		{"jobs", http.MethodGet, wire.PathJobs, readers, reads, (*API).jobs},
+		{"list", http.MethodPost, wire.PathList, readers, reads, reading((*API).list)},
+		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
+		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
+		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
 
-		{http.MethodPost, wire.PathBulk, operators, body((*API).bulk)},
-		{http.MethodDelete, wire.PathJob + "{id}", operators, one(wire.Delete)},
-		{http.MethodPost, wire.PathJob + "{id}/cancel", operators, one(wire.Cancel)},
-		{http.MethodPost, wire.PathJob + "{id}/requeue", operators, one(wire.Requeue)},
+		{"bulk", http.MethodPost, wire.PathBulk, operators, operates, (*API).bulk},
+		{"delete", http.MethodDelete, wire.PathJob + "{id}", operators, operates, one(wire.Delete)},
+		{"cancel", http.MethodPost, wire.PathJob + "{id}/cancel", operators, operates, one(wire.Cancel)},
+		{"requeue", http.MethodPost, wire.PathJob + "{id}/requeue", operators, operates, one(wire.Requeue)},
 
-		{http.MethodGet, wire.PathQueues, readers, (*API).queues},
-		{http.MethodPost, fmt.Sprintf(wire.PathPause, name), operators, paused(true)},
-		{http.MethodPost, fmt.Sprintf(wire.PathResume, name), operators, paused(false)},
-		{http.MethodGet, fmt.Sprintf(wire.PathPolicy, name), readers, (*API).policy},
-		{http.MethodPut, fmt.Sprintf(wire.PathPolicy, name), operators, (*API).setPolicy},
-		{http.MethodGet, wire.PathDue, readers, (*API).due},
-		{http.MethodGet, wire.PathWorkers, readers, (*API).workers},
-		{http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, (*API).beat},
-		{http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, forName("worker", store.Registry.Leave)},
-		{http.MethodPost, wire.PathFence, operators, (*API).fence},
+		{"queues", http.MethodGet, wire.PathQueues, readers, reads, (*API).queues},
+		{"pause", http.MethodPost, fmt.Sprintf(wire.PathPause, name), operators, operates, paused(true)},
+		{"resume", http.MethodPost, fmt.Sprintf(wire.PathResume, name), operators, operates, paused(false)},
+		{"policy", http.MethodGet, fmt.Sprintf(wire.PathPolicy, name), readers, reads, (*API).policy},
+		{"set-policy", http.MethodPut, fmt.Sprintf(wire.PathPolicy, name), operators, operates, (*API).setPolicy},
+		{"due", http.MethodGet, wire.PathDue, readers, reads, (*API).due},
+		{"workers", http.MethodGet, wire.PathWorkers, readers, reads, (*API).workers},
+		{"beat", http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, works, (*API).beat},
+		{"leave", http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, operates, forName("worker", store.Registry.Leave)},
+		{"fence", http.MethodPost, wire.PathFence, operators, operates, (*API).fence},
 
-		{http.MethodPost, wire.PathWakeups, workers, (*API).wakeups},
-		{http.MethodGet, "/v1/events", readers, (*API).events},
+		{"wakeups", http.MethodPost, wire.PathWakeups, workers, reads, (*API).wakeups},
+		{"events", http.MethodGet, "/v1/events", readers, reads, (*API).events},
 
-		{http.MethodGet, "/healthz", anybody, (*API).alive},
-		{http.MethodGet, wire.PathReady, anybody, (*API).ready},
-		{http.MethodGet, "/metrics", readers, (*API).metrics},
-		{http.MethodGet, "/openapi.json", anybody, (*API).openapi},
-		{http.MethodGet, "/docs", anybody, (*API).docs},
-		{http.MethodGet, "/{$}", anybody, (*API).home},
+		{"alive", http.MethodGet, "/healthz", anybody, reads, (*API).alive},
+		{"ready", http.MethodGet, wire.PathReady, anybody, reads, (*API).ready},
+		{"metrics", http.MethodGet, "/metrics", readers, reads, (*API).metrics},
+		{"openapi", http.MethodGet, "/openapi.json", anybody, reads, (*API).openapi},
+		{"docs", http.MethodGet, "/docs", anybody, reads, (*API).docs},
+		{"home", http.MethodGet, "/{$}", anybody, reads, (*API).home},
 	}
 }
 
@@ -98,6 +100,9 @@ func (a *API) routes() *http.ServeMux {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			x := w.(*exchange) // ServeHTTP hands over no other
 			err := a.admit(x, req, r)
+			if r.effect == operates && (err == nil || x.bearer != nil && statusOf(err) == http.StatusForbidden) {
+				a.begin(x, req, r)
+			}
 			if err == nil {
 				err = r.handle(a, x, x.bearer.with(req))
 			}
