@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -354,4 +356,38 @@ func TestWhoSendsMuchHearsThatTheServerIsBusy(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, 503, resp.StatusCode)
+}
+
+// What is refused is read on, for its client to hear of that, and not kept: it takes up nothing.
+func TestWhatIsReadToBeThrownAwayTakesUpNothing(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 1 << 20})
+	const others = 900 << 10
+	w.hold(others)
+	rest, answer := w.begin("/v1/jobs", strings.Repeat(" ", 12<<20)) // more than there is in buffers: it is refused, and read on
+	w.eventually("nothing is taken up", func() bool { return w.api.all.bytes.used.Load() == others })
+	select {
+	case <-answer:
+		assert.Fail(t, "it is not read on")
+	default:
+	}
+	require.NoError(t, rest.Close())
+	assert.Equal(t, 503, receive(t, answer, "the body is answered").StatusCode)
+}
+
+// A client that asks before it sends too much is told at once, and not to go on.
+func TestWhoAsksBeforeItSendsTooMuchIsRefused(t *testing.T) {
+	w := newWorld(t, Options{})
+	server := httptest.NewServer(w.api) // alone: what records exchanges reads bodies
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: jq\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+		"Expect: 100-continue\r\n\r\n", wire.MaxBody+1)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, 413, resp.StatusCode)
 }

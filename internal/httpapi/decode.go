@@ -104,7 +104,10 @@ func nothing(w *exchange, r *http.Request) error {
 // readBody takes up more of the budget the more there is to read: what a client announces and does not send costs others nothing.
 func readBody(w *exchange, r *http.Request) ([]byte, error) {
 	if r.ContentLength > wire.MaxBody {
-		return nil, discard(r, tooLarge)
+		if r.Header.Get("Expect") != "" { // to read would be to tell the client to send it
+			return nil, tooLarge
+		}
+		return nil, discard(w, r, tooLarge)
 	}
 	body := http.MaxBytesReader(w, r.Body, wire.MaxBody)
 	var text []byte
@@ -113,7 +116,7 @@ func readBody(w *exchange, r *http.Request) ([]byte, error) {
 			size = min(size, int(r.ContentLength)+1) // one more, to find the end
 		}
 		if err := w.take(int64(size-cap(text)) * asRequest); err != nil {
-			return nil, discard(r, err)
+			return nil, discard(w, r, err)
 		}
 		text = append(make([]byte, 0, size), text...)
 		err := fillUp(&text, body)
@@ -124,7 +127,7 @@ func readBody(w *exchange, r *http.Request) ([]byte, error) {
 			return text, nil
 		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, discard(r, tooLarge)
+			return nil, discard(w, r, tooLarge)
 		}
 		return nil, refuse("body", "must arrive whole and in time")
 	}
@@ -146,7 +149,8 @@ func fillUp(text *[]byte, from io.Reader) error {
 const firstRead = 16 << 10
 
 // discard reads what is refused without keeping it, up to a bound: a client that still writes hears no answer.
-func discard(r *http.Request, why error) error {
+func discard(w *exchange, r *http.Request, why error) error {
+	w.end()
 	_, _ = io.CopyN(io.Discard, r.Body, 2*wire.MaxBody) // if the client is gone, so is its answer
 	return why
 }
