@@ -42,6 +42,10 @@ func (b *budget) take(n int64, large bool) bool {
 	}
 }
 
+// spared says whether whoever has this budget takes up so little of it that the others' calls are no reason to refuse more: they can be
+// small too, and many. It is 1 MiB of the budget of a server by default, for each name of tokens.
+func (b *budget) spared() bool { return b.used.Load() <= b.most/64 }
+
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
 // A share is what some may take up at once: all who call, or the bearers of all tokens of one name.
@@ -95,10 +99,14 @@ func (x *exchange) take(n int64) error {
 	if x.own != x.all && !x.own.bytes.take(n, large) {
 		return tooMuch
 	}
-	if !x.all.bytes.take(n, large) {
-		if x.own != x.all {
-			x.own.bytes.give(n)
-		}
+	switch {
+	case x.all.bytes.take(n, large):
+	case x.own == x.all:
+		return busy
+	case x.own.bytes.spared():
+		x.all.bytes.used.Add(n)
+	default:
+		x.own.bytes.give(n)
 		return busy
 	}
 	x.taken += n

@@ -358,6 +358,23 @@ func TestWhoSendsMuchHearsThatTheServerIsBusy(t *testing.T) {
 	assert.Equal(t, 503, resp.StatusCode)
 }
 
+// A token that takes up little is served, whatever the others take up: half bodies on thousands of streams, which are small each, kept
+// the heartbeats and Acks of everybody else out.
+func TestWhoTakesUpLittleIsServedBesideTheGreedy(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.hold(DefaultMaxBytes)
+	auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, newShare(w.api.options, 2))}
+	extend := `{"jobs":[{"id":"1","token":"1"}],"lease":"30s"}`
+	assert.Equal(t, 200, w.ask("POST", "/v1/extend", extend, auth...).status)
+	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"k","payload":"`+strings.Repeat("k", 100<<10)+`"}]}`, auth...).status)
+	assert.Equal(t, 200, w.ask("GET", "/v1/jobs", "", auth...).status)
+	assert.Equal(t, 503, w.ask("POST", "/v1/jobs", strings.Repeat(" ", 1<<20)+`{"jobs":[]}`, auth...).status)
+	w.shareOfToken().bytes.used.Store(1 << 20) // by other calls of it
+	assert.Equal(t, 503, w.ask("POST", "/v1/extend", extend, auth...).status)
+	w.shareOfToken().bytes.used.Store(0)
+	assert.Equal(t, int64(DefaultMaxBytes), w.api.all.bytes.used.Load(), "all is given back")
+}
+
 // What is refused is read on, for its client to hear of that, and not kept: it takes up nothing.
 func TestWhatIsReadToBeThrownAwayTakesUpNothing(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
