@@ -77,22 +77,28 @@ func (a *API) events(w *exchange, r *http.Request) error {
 		}
 		for i, e := range events {
 			switch id := a.ring.id(at + uint64(i) + 1); {
-			case !w.bearer.tells(e):
+			case !w.bearer.tells(e.Event):
 			case e.act != nil:
 				s.event(id, "audit", e.act)
 			default:
-				s.event(id, "job", e)
+				s.told(id, "job", e.text)
 			}
 		}
 		at = next
 		if len(events) > 0 || lost {
 			continue
 		}
-		if !s.wait(more) {
+		if !s.wait(more) || !s.linger() {
 			return nil
 		}
 	}
 	return nil
+}
+
+// A told event is one with its text, which is written once, however many listen.
+type told struct {
+	Event
+	text []byte // nil until somebody listens
 }
 
 // A ring keeps the latest events. Each has a number, and the ring a name, so that those of another process are told apart.
@@ -100,13 +106,13 @@ type ring struct {
 	name string
 
 	mu     sync.Mutex
-	kept   []Event // event n stands at n % len(kept)
-	last   uint64  // number of the latest, 0 before the first
+	kept   []told // event n stands at n % len(kept)
+	last   uint64 // number of the latest, 0 before the first
 	listen chan struct{}
 }
 
 func newRing(size int) *ring {
-	return &ring{name: rand.Text()[:10], kept: make([]Event, size), listen: make(chan struct{})}
+	return &ring{name: rand.Text()[:10], kept: make([]told, size), listen: make(chan struct{})}
 }
 
 func (r *ring) add(events []Event) {
@@ -117,7 +123,7 @@ func (r *ring) add(events []Event) {
 	defer r.mu.Unlock()
 	for _, e := range events {
 		r.last++
-		r.kept[r.last%uint64(len(r.kept))] = e
+		r.kept[r.last%uint64(len(r.kept))] = told{Event: e}
 	}
 	close(r.listen)
 	r.listen = make(chan struct{})
@@ -141,11 +147,11 @@ func (r *ring) resume(id string) (at uint64, ok bool) {
 }
 
 // maxBurst is how many events are sent before the connection is looked at again.
-const maxBurst = 500
+const maxBurst = 100
 
 // since are events behind a number, with the number of the last of them. Where some were lost it is that of the latest. More is
 // closed when there are others.
-func (r *ring) since(at uint64) (events []Event, next uint64, more <-chan struct{}, lost bool) {
+func (r *ring) since(at uint64) (events []told, next uint64, more <-chan struct{}, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last-at > uint64(len(r.kept)) {
@@ -153,7 +159,11 @@ func (r *ring) since(at uint64) (events []Event, next uint64, more <-chan struct
 	}
 	next = min(r.last, at+maxBurst)
 	for n := at + 1; n <= next; n++ {
-		events = append(events, r.kept[n%uint64(len(r.kept))])
+		e := &r.kept[n%uint64(len(r.kept))]
+		if e.text == nil {
+			e.text = encoded(e.Event)
+		}
+		events = append(events, *e)
 	}
 	return events, next, r.listen, false
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -192,7 +193,10 @@ func TestSlowReaderIsReset(t *testing.T) {
 	r.add([]Event{{Job: 9}})
 	<-more
 	events, _, _, _ = r.since(next)
-	assert.Equal(t, []Event{{Job: 9}}, events)
+	require.Len(t, events, 1)
+	assert.Equal(t, Event{Job: 9}, events[0].Event)
+	again, _, _, _ := r.since(next)
+	assert.Same(t, &events[0].text[0], &again[0].text[0], "it is encoded once")
 
 	w := newWorld(t, Options{KeepEvents: 3})
 	f := w.follow("GET", "/v1/events", "")
@@ -261,4 +265,23 @@ func TestWakeups(t *testing.T) {
 func TestHeadOfAStreamEnds(t *testing.T) {
 	w := newWorld(t, Options{})
 	assert.Equal(t, 200, w.ask("HEAD", "/v1/events", "").status)
+}
+
+// Many streams let events gather: a viewer with 500 of them made the server encrypt and write 500 times for each call of others.
+func TestManyStreamsLetEventsGather(t *testing.T) {
+	w := newWorld(t, Options{})
+	f := w.follow("GET", "/v1/events", "")
+	for range 499 {
+		require.True(t, w.api.all.streams.enter())
+	}
+	got := make(chan string, 1)
+	w.api.Publish(Event{Job: 1, Event: WasClaimed})
+	go func() { got <- f.next() }()
+	began, end := w.clock.Now(), time.Now().Add(time.Minute)
+	for len(got) == 0 {
+		require.True(t, time.Now().Before(end), "the event comes")
+		w.clock.Add(time.Millisecond)
+	}
+	assert.Equal(t, `job {"job":"1","event":"claimed"}`, receive(t, got, "the event comes"))
+	assert.GreaterOrEqual(t, w.clock.Now().Sub(began), 500*lingerEach)
 }

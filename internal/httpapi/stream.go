@@ -63,11 +63,17 @@ func (s *stream) sign() { s.line(": \n\n") }
 func (s *stream) line(text string) { s.text.WriteString(text) }
 
 // event adds one. Its data has no line ends: it is JSON.
-func (s *stream) event(id, name string, data any) {
+func (s *stream) event(id, name string, data any) { s.told(id, name, encoded(data)) }
+
+func encoded(data any) []byte {
 	text, err := wire.Marshal(data)
 	if err != nil {
 		panic(err) // ours can always be written
 	}
+	return text
+}
+
+func (s *stream) told(id, name string, text []byte) {
 	if id != "" {
 		s.line("id: " + id + "\n")
 	}
@@ -93,7 +99,7 @@ func (s *stream) send() bool {
 	s.silent.Reset(signOfLife) // before the client can read: from then on, it counts the silence too
 	s.api.allow(s.w)
 	_, err := s.w.Write(s.text.Bytes())
-	s.text.Reset()
+	s.text = bytes.Buffer{} // one of the largest size for each stream would be much
 	if err != nil || http.NewResponseController(s.w).Flush() != nil {
 		return false
 	}
@@ -111,4 +117,27 @@ func (s *stream) wait(more <-chan struct{}) bool {
 		s.sign()
 	}
 	return true
+}
+
+// lingerEach is the time that a stream leaves to calls for each stream that there is. Of 500 streams each sends ten times a second, so that
+// whoever holds them does not make the server write thousands of times a second for each job that others do.
+const (
+	lingerEach = 200 * time.Microsecond
+	fewStreams = 10 // which are told at once
+)
+
+// linger lets events gather where many listen. It says whether the stream goes on.
+func (s *stream) linger() bool {
+	n := len(s.api.all.streams)
+	if n <= fewStreams {
+		return true
+	}
+	enough := s.api.clock.Timer(time.Duration(n) * lingerEach)
+	defer enough.Stop()
+	select {
+	case <-s.ctx.Done():
+		return false
+	case <-enough.C:
+		return true
+	}
 }
