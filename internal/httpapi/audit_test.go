@@ -136,7 +136,7 @@ func TestLinesOfTheAudit(t *testing.T) {
 	assert.Equal(t, map[string]any{"operation": "fence", "status": 200.0, "request": map[string]any{"end_leases": true}}, ask("POST", "/v1/fence", `{"end_leases":true}`))
 	large := ask("POST", wire.PathBulk, `{"action":"cancel","filter":{"kind":"`+strings.Repeat("x", maxAuditedRequest)+`"}}`)
 	assert.Equal(t, map[string]any{"left_out_bytes": float64(maxAuditedRequest + len(`{"action":"cancel","filter":{"kind":""}}`))}, large["request"])
-	assert.Equal(t, 400.0, large["status"])
+	assert.InDelta(t, 400, large["status"], 0)
 	long := ask("POST", "/v1/queues/"+strings.Repeat("ü", 1000)+"/pause", "")
 	assert.Equal(t, strings.Repeat("ü", store.MaxNameBytes/2)+"…", long["queue"])
 }

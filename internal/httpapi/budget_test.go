@@ -43,11 +43,11 @@ func (w *world) nothingIsTakenUp() {
 	}
 }
 
-// begin sends the beginning of a body, and returns what sends the rest.
-func (w *world) begin(path, body string, headers ...string) (rest *io.PipeWriter, answer <-chan *http.Response) {
+// begin sends the beginning of a body of jobs, and returns what sends the rest.
+func (w *world) begin(body string, headers ...string) (rest *io.PipeWriter, answer <-chan *http.Response) {
 	w.Helper()
 	from, to := io.Pipe()
-	req, err := http.NewRequestWithContext(w.Context(), "POST", w.url+path, from)
+	req, err := http.NewRequestWithContext(w.Context(), "POST", w.url+wire.PathJobs, from)
 	require.NoError(w, err)
 	req.Header.Set("Content-Type", wire.JSON)
 	for i := 0; i < len(headers); i += 2 {
@@ -71,7 +71,7 @@ func (w *world) begin(path, body string, headers ...string) (rest *io.PipeWriter
 func TestBodiesHaveABudget(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
 	blanks := strings.Repeat(" ", 100<<10)
-	rest, answer := w.begin("/v1/jobs", blanks)
+	rest, answer := w.begin(blanks)
 	require.Eventually(t, func() bool { return w.api.all.bytes.used.Load() > 500<<10 }, time.Minute, time.Millisecond, "the body takes up memory")
 	got := w.ask("POST", "/v1/jobs", `{"jobs":[{"kind":"`+strings.Repeat("k", 150<<10)+`"}]}`)
 	f := got.fail(t)
@@ -105,7 +105,7 @@ func TestATokenHasAShareOfTheBudget(t *testing.T) {
 // A body that is cut off is no whole one, and gives back what it took up.
 func TestABrokenBodyGivesBackItsBytes(t *testing.T) {
 	w := newWorld(t, Options{})
-	rest, answer := w.begin("/v1/jobs", `{"jobs":[{"kind":"k"}]}`)
+	rest, answer := w.begin(`{"jobs":[{"kind":"k"}]}`)
 	require.Eventually(t, func() bool { return w.api.all.bytes.used.Load() > 0 }, time.Minute, time.Millisecond, "the body takes up memory")
 	require.NoError(t, rest.CloseWithError(context.Canceled))
 	<-answer
@@ -276,7 +276,7 @@ func TestWhatComesAloneIsServed(t *testing.T) {
 	auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, newShare(w.api.options, 2))}
 	largest := strings.Repeat(" ", 1<<20) + `{"jobs":[{"kind":"k"}]}`
 	assert.Equal(t, 201, w.ask("POST", "/v1/jobs", largest, auth...).status, "of a length that was told")
-	rest, answer := w.begin("/v1/jobs", largest, auth...)
+	rest, answer := w.begin(largest, auth...)
 	require.NoError(t, rest.Close())
 	assert.Equal(t, 201, receive(t, answer, "the body is answered").StatusCode, "of a length that was not told")
 	w.nothingIsTakenUp()
@@ -380,7 +380,7 @@ func TestWhatIsReadToBeThrownAwayTakesUpNothing(t *testing.T) {
 	w := newWorld(t, Options{MaxBytes: 1 << 20})
 	const others = 900 << 10
 	w.hold(others)
-	rest, answer := w.begin("/v1/jobs", strings.Repeat(" ", 12<<20)) // more than there is in buffers: it is refused, and read on
+	rest, answer := w.begin(strings.Repeat(" ", 12<<20)) // more than there is in buffers: it is refused, and read on
 	w.eventually("nothing is taken up", func() bool { return w.api.all.bytes.used.Load() == others })
 	select {
 	case <-answer:

@@ -77,7 +77,7 @@ func isJSON(r *http.Request) bool {
 // forName makes a handler of what is done for the name in the path. It takes no body and gives no answer.
 func forName[Ability any](field string, do func(of Ability, ctx context.Context, name string) error) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
-		ability, err := able[Ability](a, r.Context())
+		ability, err := able[Ability](r.Context(), a)
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (a *API) job(w *exchange, r *http.Request) error {
 }
 
 func (a *API) due(w *exchange, r *http.Request) error {
-	monitor, err := able[store.Monitor](a, r.Context())
+	monitor, err := able[store.Monitor](r.Context(), a)
 	if err != nil {
 		return err
 	}

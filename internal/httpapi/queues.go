@@ -10,7 +10,7 @@ import (
 )
 
 func (a *API) queues(w *exchange, r *http.Request) error {
-	keeper, err := able[store.QueueKeeper](a, r.Context())
+	keeper, err := able[store.QueueKeeper](r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func paused(pause bool) handler {
 }
 
 func (a *API) policy(w *exchange, r *http.Request) error {
-	keeper, err := able[store.PolicyKeeper](a, r.Context())
+	keeper, err := able[store.PolicyKeeper](r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (a *API) policy(w *exchange, r *http.Request) error {
 }
 
 func (a *API) setPolicy(w *exchange, r *http.Request) error {
-	keeper, err := able[store.PolicyKeeper](a, r.Context())
+	keeper, err := able[store.PolicyKeeper](r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 
 // fence takes a body, and none for a fence that ends no lease.
 func (a *API) fence(w *exchange, r *http.Request) error {
-	fencer, err := able[store.Fencer](a, r.Context())
+	fencer, err := able[store.Fencer](r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (a *API) fence(w *exchange, r *http.Request) error {
 }
 
 // able is the store with an ability that it may lack.
-func able[Ability any](a *API, ctx context.Context) (Ability, error) {
+func able[Ability any](ctx context.Context, a *API) (Ability, error) {
 	_, has := a.store.(Ability)
 	ability, ok := a.as(ctx).(Ability)
 	if !has || !ok {

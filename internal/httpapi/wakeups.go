@@ -126,7 +126,7 @@ func (a *API) listen(n store.Notifier) {
 
 // wakeups streams those of the store.
 func (a *API) wakeups(w *exchange, r *http.Request) error {
-	notifier, err := able[store.Notifier](a, r.Context())
+	notifier, err := able[store.Notifier](r.Context(), a)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *API) workers(w *exchange, r *http.Request) error {
-	registry, err := able[store.Registry](a, r.Context())
+	registry, err := able[store.Registry](r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -21,7 +21,7 @@ func (a *API) workers(w *exchange, r *http.Request) error {
 
 // beat takes what a worker says of itself. The path has its name, and the store sets when that was.
 func (a *API) beat(w *exchange, r *http.Request) error {
-	registry, err := able[store.Registry](a, r.Context())
+	registry, err := able[store.Registry](r.Context(), a)
 	if err != nil {
 		return err
 	}
