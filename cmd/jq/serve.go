@@ -34,6 +34,7 @@ type serveFlags struct {
 	cert     string
 	key      string
 	clientCA string
+	hosts    []string
 	insecure bool
 	existing bool
 
@@ -52,7 +53,8 @@ func (a *app) serve() *cobra.Command {
 			"Tokens and certificates are read anew when their files change, or at SIGHUP. No connection is lost by that, and no claim\n" +
 			"that waits, but those of tokens that were removed. A file that can not be used leaves what was read before in force.\n\n" +
 			"Without tokens whoever reaches the server may do everything: it then listens on this machine alone, unless --insecure\n" +
-			"says otherwise.",
+			"says otherwise. It then takes calls by localhost, by addresses and by the host of --addr alone, unless --host gives other\n" +
+			"names: a web page could let its own name point to the server. With tokens any name is fine, unless --host is given.",
 		Args:    takesNone(),
 		Example: "  SELF serve --store sqlite:jobs.db\n  SELF serve --addr :7070 --tokens tokens --tls-cert cert.pem --tls-key key.pem",
 	}
@@ -65,6 +67,7 @@ func (a *app) serve() *cobra.Command {
 	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` with certificates; clients must show one that these vouch for, besides a token")
+	f.StringArrayVar(&s.hosts, "host", nil, "`NAME` or address by which this server may be called, without a port; may be repeated; others are refused")
 	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
 	f.Int64Var(&s.maxWaiting, "max-waiting", 0, "how many jobs of a queue may wait, about: who enqueues more is told to come back later; 0: any number")
 	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
@@ -91,6 +94,11 @@ func (a *app) serve() *cobra.Command {
 
 // check refuses to serve strangers.
 func (s *serveFlags) check(tokens, certificates bool) error {
+	for _, host := range s.hosts {
+		if err := httpapi.CheckHost(host); err != nil {
+			return misuse("--host %v", err)
+		}
+	}
 	if _, is, err := socketPath(s.addr); is {
 		if certificates && err == nil {
 			return misuse("--addr %s needs no TLS, for nothing leaves this machine: leave --tls-cert and --tls-key out", s.addr)
@@ -98,14 +106,11 @@ func (s *serveFlags) check(tokens, certificates bool) error {
 		_, badMode := socketMode(s.mode)
 		return errors.Join(err, badMode)
 	}
-	host, _, err := net.SplitHostPort(s.addr)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(s.addr); err != nil {
 		return misuse("--addr %q: want HOST:PORT, :PORT for every address, or unix:PATH", s.addr)
 	}
-	ip := net.ParseIP(host)
-	local := host == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
-	case local || s.insecure:
+	case s.local() || s.insecure:
 		return nil
 	case !tokens:
 		return misuse("--addr %s reaches beyond this machine: give --tokens, made by token new, or say --insecure", s.addr)
@@ -113,6 +118,30 @@ func (s *serveFlags) check(tokens, certificates bool) error {
 		return misuse("--addr %s would carry tokens in the clear: give --tls-cert and --tls-key, or say --insecure if a proxy has them", s.addr)
 	}
 	return nil
+}
+
+// local says whether only this machine reaches the server.
+func (s *serveFlags) local() bool {
+	if _, socket, _ := socketPath(s.addr); socket {
+		return true
+	}
+	host, _, _ := net.SplitHostPort(s.addr)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// names are those by which the server may be called, and whether localhost and addresses are fine too. With neither any name is.
+func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
+	switch host, _, _ := net.SplitHostPort(s.addr); {
+	case s.local():
+		return s.hosts, !tokens || len(s.hosts) > 0
+	case tokens || len(s.hosts) > 0:
+		return s.hosts, false
+	case host != "":
+		return []string{host}, true
+	default:
+		return nil, true
+	}
 }
 
 // serving serves until the context ends.
@@ -130,8 +159,9 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	defer metrics.Close()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	hosts, loopback := s.names(secrets.tokens != nil)
 	api, err := httpapi.New(store, &httpapi.Options{
-		Tokens: secrets.tokens, Loopback: secrets.tokens == nil && !s.insecure, Logger: log, Audit: audit,
+		Tokens: secrets.tokens, Hosts: hosts, Loopback: loopback, Logger: log, Audit: audit,
 		Metrics: metricsOf(registry), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -41,6 +42,7 @@ type API struct {
 	all     *share // of whoever calls
 	bearers *bearers
 
+	sessions sessions
 	refusals refusals
 
 	life    context.Context // of all that lasts longer than a call
@@ -55,8 +57,11 @@ type Options struct {
 	// Tokens say who may do what, until SetTokens brings others. Without any, whoever reaches the API may do everything.
 	Tokens *Tokens
 
-	// Loopback refuses requests that call this server by another name than localhost or an address. It is for a server without
-	// tokens that only this machine reaches: the page of another site can let its own name point here, and is no stranger then.
+	// Hosts are the names and addresses, without ports, by which this server may be called. Requests by other names are refused: the
+	// page of another site can let its own name point here, and is no stranger then. With none, every name is fine.
+	Hosts []string
+
+	// Loopback lets localhost and addresses in besides Hosts, and without Hosts nothing else. It is for a server without tokens.
 	Loopback bool
 
 	// Logger hears of what goes wrong here: by default slog.Default().
@@ -131,6 +136,7 @@ func New(s jq.Store, options *Options) (*API, error) {
 	if o.Tokens != nil {
 		a.SetTokens(o.Tokens)
 	}
+	a.sessions = sessions{clock: o.Clock, bearers: a.bearers, all: map[[sha256.Size]byte]*session{}}
 	a.refusals.clock, a.refusals.to = o.Clock, o.Logger
 	a.life, a.end = context.WithCancel(context.Background())
 	a.mux = a.routes()
@@ -167,6 +173,11 @@ func (o *Options) filled() (Options, error) {
 	fill(&full.WriteTimeout, 30*time.Second)
 	fill(&full.PollPause, time.Second)
 	fill(&full.KeepEvents, 10_000)
+	for _, name := range full.Hosts {
+		if err := CheckHost(name); err != nil {
+			return full, fmt.Errorf("jq: the host %w", err)
+		}
+	}
 	switch {
 	case full.RetryShare > 1 || math.IsNaN(full.RetryShare):
 		return full, fmt.Errorf("jq: a retry share of %v: want at most 1", full.RetryShare)

@@ -49,13 +49,16 @@ const (
 	maxToldRequest    = 1 << 10
 )
 
+// known says whether it is known who calls: whoever is not writes no lines.
+func (a *API) known(x *exchange) bool { return x.bearer != nil || !a.bearers.needed() }
+
 // begin notes who calls, and what for.
-func (a *API) begin(x *exchange, r *http.Request, to route) {
-	one := &act{Address: addressOf(r), Operation: to.name, Job: short(r.PathValue("id"))}
+func (a *API) begin(x *exchange, r *http.Request) {
+	one := &act{Address: addressOf(r), Operation: x.to.name, Job: short(r.PathValue("id"))}
 	if x.bearer != nil {
 		one.Name = x.bearer.Name
 	}
-	if name := short(r.PathValue("name")); strings.HasPrefix(to.path, wire.PathWorkers) {
+	if name := short(r.PathValue("name")); strings.HasPrefix(x.to.path, wire.PathWorkers) {
 		one.Worker = name
 	} else {
 		one.Queue = name

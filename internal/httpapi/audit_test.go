@@ -53,7 +53,7 @@ func TestRoutesSayWhatIsAudited(t *testing.T) {
 		assert.Equal(t, documented[r.method+" "+strings.TrimSuffix(r.path, "{$}")]["operationId"], r.name)
 		switch r.effect {
 		case reads:
-			assert.Contains(t, []string{"jobs", "list", "count", "job", "stats", "queues", "policy", "due", "workers", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
+			assert.Contains(t, []string{"jobs", "list", "count", "job", "stats", "session", "queues", "policy", "due", "workers", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
 		case works:
 			assert.Contains(t, []string{"enqueue", "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "beat"}, r.name)
 		case operates:
@@ -71,8 +71,8 @@ func TestRoutesSayWhatIsAudited(t *testing.T) {
 func TestEveryActLeavesALine(t *testing.T) {
 	known, secrets := tokens(t)
 	for _, r := range table() {
-		if r.name == "events" || r.name == "wakeups" {
-			continue // answers without an end, which TestRoutesSayWhatIsAudited knows
+		if r.name == "events" || r.name == "wakeups" || r.name == "login" {
+			continue // answers without an end, which TestRoutesSayWhatIsAudited knows; see TestSession for the other
 		}
 		t.Run(r.name, func(t *testing.T) {
 			var audit audited
@@ -96,7 +96,7 @@ func TestEveryActLeavesALine(t *testing.T) {
 			assert.Empty(t, audit.lines(t), "whoever has no token writes no lines")
 			assert.NotContains(t, w.logged.String(), "203.0.113.1")
 		})
-		if r.effect == operates {
+		if r.effect == operates && r.name != "logout" { // which asks no store
 			t.Run(r.name+" fails", func(t *testing.T) {
 				var audit audited
 				w := newWorld(t, Options{Audit: audit.logger()}, failing(fmt.Errorf("%w: secret.internal", store.ErrInDoubt)))

@@ -69,6 +69,7 @@ func newShare(o Options, n int) *share {
 // An exchange is a request with its answer, and what both take up until the answer is written.
 type exchange struct {
 	http.ResponseWriter
+	to     route
 	bearer *bearer // nil until the token is known, and where there are no tokens
 	all    *share
 	own    *share // of the token: that of all until it is known, and where there are no tokens

@@ -61,6 +61,9 @@ var before = map[string][]string{
 func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
 	all := examples()
 	for key, op := range theBook().operations() {
+		if strings.HasSuffix(key, " "+pathSession) {
+			continue // which needs tokens: see TestSession
+		}
 		t.Run(op["operationId"].(string), func(t *testing.T) {
 			w := newWorld(t, Options{Metrics: always(metricsText)})
 			one := example(key, op)

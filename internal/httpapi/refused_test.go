@@ -64,6 +64,14 @@ var produce = map[string]struct {
 		return w.ask(r.method, r.path, r.body, "Content-Type", "text/plain")
 	}, kind: "media_type"},
 	"429": {ask: func(w *world, r request) answered {
+		if r.operation == "login" {
+			secret := w.onlyToken(Operator, w.api.all)
+			for n := range maxSessions {
+				ctx, end := context.WithCancelCause(w.Context())
+				w.api.sessions.all[[32]byte{byte(n), byte(n >> 8)}] = &session{ends: start.Add(time.Hour), life: ctx, end: end}
+			}
+			return w.ask(r.method, r.path, `{"token":"`+secret+`"}`)
+		}
 		full, waits := map[string]room{"claim": w.api.all.polls, "wakeups": w.api.all.streams, "events": w.api.all.streams}[r.operation]
 		if !waits {
 			if r.operation == "job" {
@@ -85,6 +93,8 @@ var produce = map[string]struct {
 	"503": {before: failing(fmt.Errorf("%w: secret.internal", store.ErrUnavailable)), ask: func(w *world, r request) answered {
 		if r.operation == "events" { // which asks no store
 			require.NoError(w, w.api.Close())
+		} else if r.path == pathSession {
+			w.hold(w.api.all.bytes.most)
 		}
 		return w.ask(r.method, r.path, r.body)
 	}},
@@ -119,7 +129,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				case one.operation == "set-policy" && status == "409":
 					assert.Equal(t, urn+"conflict", f.Type)
 				case status == "429":
-					assert.Contains(t, []string{urn + "too_many_waiting", urn + "too_much_at_once"}, f.Type)
+					assert.Contains(t, []string{urn + "too_many_waiting", urn + "too_many_sessions", urn + "too_much_at_once"}, f.Type)
 					assert.Equal(t, "1", got.header.Get("Retry-After"))
 				case status == "409":
 					assert.Equal(t, urn+"wrong_state", f.Type)

@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -85,6 +83,10 @@ func table() []route {
 		{"wakeups", http.MethodPost, wire.PathWakeups, workers, reads, (*API).wakeups},
 		{"events", http.MethodGet, "/v1/events", readers, reads, (*API).events},
 
+		{"login", http.MethodPost, pathSession, anybody, operates, (*API).login},
+		{"session", http.MethodGet, pathSession, everybody, reads, (*API).session},
+		{"logout", http.MethodDelete, pathSession, everybody, operates, (*API).logout},
+
 		{"alive", http.MethodGet, "/healthz", anybody, reads, (*API).alive},
 		{"ready", http.MethodGet, wire.PathReady, anybody, reads, (*API).ready},
 		{"metrics", http.MethodGet, "/metrics", readers, reads, (*API).metrics},
@@ -99,9 +101,10 @@ func (a *API) routes() *http.ServeMux {
 	for _, r := range table() {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			x := w.(*exchange) // ServeHTTP hands over no other
-			err := a.admit(x, req, r)
-			if r.effect == operates && (err == nil || x.bearer != nil && statusOf(err) == http.StatusForbidden) {
-				a.begin(x, req, r)
+			x.to = r
+			err := a.admit(x, req)
+			if r.effect == operates && (err == nil && a.known(x) || x.bearer != nil && statusOf(err) == http.StatusForbidden) {
+				a.begin(x, req)
 			}
 			if err == nil {
 				err = r.handle(a, x, x.bearer.with(req))
@@ -127,19 +130,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(x, r, noSuchCall)
 		return
 	}
-	if a.options.Loopback && !local(r.Host) {
-		a.fail(x, r, noSuchHost)
+	if err := a.checkHost(r); err != nil {
+		a.fail(x, r, err)
 		return
 	}
 	a.mux.ServeHTTP(x, r)
-}
-
-func local(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 func clean(escaped string) string {

@@ -176,31 +176,27 @@ func (t *Tokens) All() []Token {
 }
 
 // admit says why the request may not be made, and notes whose share of the server it uses.
-func (a *API) admit(x *exchange, r *http.Request, to route) error {
+func (a *API) admit(x *exchange, r *http.Request) error {
 	if err := a.origins.Check(r); err != nil {
 		return noOrigin
 	}
-	if !a.bearers.needed() || to.roles == nil {
+	if !a.bearers.needed() || x.to.roles == nil {
 		return nil
 	}
-	scheme, secret, found := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !found || !strings.EqualFold(scheme, "Bearer") {
-		return noToken
-	}
-	b := a.bearers.find(strings.TrimSpace(secret))
-	if b == nil {
-		return noToken
+	b, err := a.bearerOf(r)
+	if err != nil {
+		return err
 	}
 	x.bearer, x.own = b, b.share
 	if err := a.bearers.refusal(b); err != nil {
 		return err
 	}
-	if !b.is(to.everyRole()...) {
+	if !b.is(x.to.everyRole()...) {
 		f := noRole
-		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", list(b.roles), list(to.everyRole()))
+		f.Detail = fmt.Sprintf("it is that of a %s, and this is for: %s", list(b.roles), list(x.to.everyRole()))
 		return f
 	}
-	return nil
+	return checkCSRF(r)
 }
 
 func list(all []Role) string {

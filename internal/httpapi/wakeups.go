@@ -93,6 +93,7 @@ func (a *API) poll() {
 			return
 		case <-a.clock.After(a.vary(a.options.PollPause)):
 			a.bearers.endExpired()
+			a.sessions.sweep()
 			a.refusals.tell()
 			a.waiters.tellAll()
 		}
