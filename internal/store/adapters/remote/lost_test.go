@@ -106,7 +106,7 @@ func TestFenceWithoutAnEpochIsInDoubt(t *testing.T) {
 // TestNotLetThrough: some statuses say, whoever gives them, that the request has reached nobody.
 func TestNotLetThrough(t *testing.T) {
 	for status, says := range map[int]string{
-		401: "the server does not know the token, give another", 403: "the token does not have the role for this",
+		401: "the server does not know the token, give another", 403: "something in between does not permit this",
 		407: "the proxy in between wants to know who asks", 413: "a proxy in between finds the call too large",
 		429: "too many requests",
 	} {
