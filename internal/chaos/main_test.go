@@ -58,7 +58,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envName) == "" {
 		os.Exit(m.Run())
 	}
-	if err := play(); err != nil {
+	life := play
+	if os.Getenv(envName) == hostileName {
+		life = attackAll
+	}
+	if err := life(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		if errors.Is(err, errUnwritten) {
 			os.Exit(exitUnwritten)
