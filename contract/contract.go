@@ -12,6 +12,7 @@
 package contract
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -39,6 +40,7 @@ const (
 	MaxDocBytes     = store.MaxDocBytes
 	MaxErrorBytes   = store.MaxErrorBytes
 	MaxTags         = store.MaxTags
+	MaxPatterns     = store.MaxPatterns
 	MinPriority     = store.MinPriority
 	MaxPriority     = store.MaxPriority
 	MaxRetryLimit   = store.MaxRetryLimit
@@ -155,6 +157,12 @@ func TxError(err error) error { return store.TxError(err) }
 
 // CheckQueue says what is wrong with the name of a queue.
 func CheckQueue(name string) error { return store.CheckQueue(name) }
+
+// QueueMatches says whether the queue is one of those that the patterns of a filter choose. No patterns choose every queue.
+func QueueMatches(patterns []string, queue string) bool { return store.QueueMatches(patterns, queue) }
+
+// Ping asks a store whether it answers, also one that is no Monitor.
+func Ping(ctx context.Context, s Store) error { return store.Ping(ctx, s) }
 
 // Missing names the abilities beyond the core that the store does not have.
 func Missing(s Store) []string { return store.Missing(s) }
