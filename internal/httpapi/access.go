@@ -49,6 +49,27 @@ func (b *bearer) needsKey(field, key string) error {
 	return notYours(field, fmt.Sprintf("the token is for keys that begin with %q", b.KeyPrefix))
 }
 
+// needsAll refuses jobs for queues and under keys that are not the bearer's.
+func (b *bearer) needsAll(req store.EnqueueRequest) error {
+	if !b.limited() {
+		return nil
+	}
+	if !wire.IsRandomKey(req.RequestKey) {
+		if err := b.needsKey("request_key", req.RequestKey); err != nil {
+			return err
+		}
+	}
+	for i, n := range req.Jobs {
+		if err := b.needs("queue", n.Queue); err != nil {
+			return atItem(err, i)
+		}
+		if err := b.needsKey("unique_key", n.UniqueKey); err != nil {
+			return atItem(err, i)
+		}
+	}
+	return nil
+}
+
 func notYours(field, rule string) error {
 	f := notForThis
 	f.Field, f.Detail = field, rule

@@ -21,7 +21,7 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	}
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	if err := a.hasRoom(ctx, w.bearer, in.Jobs); err != nil {
+	if err := a.hasRoom(ctx, w.bearer, in); err != nil {
 		return err
 	}
 	added, err := a.as(ctx).Enqueue(ctx, in)

@@ -10,8 +10,8 @@ import (
 )
 
 // A quota bounds how many jobs wait: those of one queue, or those that a token sees. It goes by the latest count and by what was added
-// here since; other servers of the store add unseen until the next count. A count is made when the latest one is old, and sooner, but at most
-// once a second, where there seems to be no room.
+// here since; other servers of the store add unseen until the next count. A count is made when the latest one is old, and sooner where
+// there seems to be no room, but at most once a second.
 type quota struct {
 	most   int64
 	filter store.Filter
@@ -91,11 +91,22 @@ func (q *quotas) of(name string, most int64, filter store.Filter) *quota {
 	return one
 }
 
-// hasRoom refuses jobs beyond the quotas of their queues and of the token.
-func (a *API) hasRoom(ctx context.Context, b *bearer, jobs []store.NewJob) error {
-	if b != nil && b.MaxWaiting > 0 {
+// hasRoom refuses jobs beyond the quotas of their queues and of the token. What would be refused anyway takes up no room, and learns
+// nothing of it.
+func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) error {
+	ofToken := b != nil && b.MaxWaiting > 0
+	if !ofToken && a.options.MaxWaitingJobs == 0 {
+		return nil
+	}
+	if err := req.Check(); err != nil {
+		return err
+	}
+	if err := b.needsAll(req); err != nil {
+		return err
+	}
+	if ofToken {
 		q := a.byToken.of(b.Hash, b.MaxWaiting, store.Filter{Queues: b.Queues})
-		if err := q.admit(ctx, a, len(jobs)); err != nil {
+		if err := q.admit(ctx, a, len(req.Jobs)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +114,7 @@ func (a *API) hasRoom(ctx context.Context, b *bearer, jobs []store.NewJob) error
 		return nil
 	}
 	added := map[string]int{}
-	for _, j := range jobs {
+	for _, j := range req.Jobs {
 		added[j.Queue]++
 	}
 	for queue, n := range added {

@@ -109,3 +109,21 @@ func TestQuotaThatCanNotBeLookedAtRefusesNobody(t *testing.T) {
 	w.clock.Add(time.Second)
 	require.Equal(t, 429, w.ask("POST", wire.PathJobs, jobsFor("a", 1)).status)
 }
+
+// TestQuotaIsNoWayIntoForeignQueues: jobs that are refused take up no room, and who names a foreign queue is not told how full it is.
+func TestQuotaIsNoWayIntoForeignQueues(t *testing.T) {
+	h := newHouse(t, Options{MaxWaitingJobs: 3})
+	h.behind(foreignQueue, 2)
+	for range 3 {
+		f := h.as(Producer, "POST", wire.PathJobs, jobsFor(foreignQueue, 2)).fail(t)
+		assert.Equal(t, urn+"forbidden", f.Type)
+		assert.Equal(t, "the token is for the queues mail, mail-*", f.Detail)
+	}
+	for _, body := range []string{`{"jobs":[{"kind":"k","queue":"mail","unique_key":"b/1"}]}`, `{"jobs":[{"kind":"k","queue":"mail","priority":77}]}`} {
+		for range 4 {
+			assert.Contains(t, []int{400, 403}, h.as(Producer, "POST", wire.PathJobs, body).status)
+		}
+	}
+	assert.Empty(t, h.api.byQueue.all, "no room was asked for")
+	assert.Equal(t, 201, h.as(Producer, "POST", wire.PathJobs, jobsFor("mail", 3)).status)
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // A view is the store as a bearer sees it whose token is for some queues or keys. What it does not see is as if it were not there;
@@ -22,19 +21,8 @@ type view struct {
 
 // Enqueue refuses foreign queues and keys. The holder of a unique key is not told to who does not see its queue.
 func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	if !wire.IsRandomKey(req.RequestKey) {
-		if err := v.bearer.needsKey("request_key", req.RequestKey); err != nil {
-			return nil, err
-		}
-	}
-	for i, n := range req.Jobs {
-		err := v.bearer.needs("queue", n.Queue)
-		if err == nil {
-			err = v.bearer.needsKey("unique_key", n.UniqueKey)
-		}
-		if err != nil {
-			return nil, atItem(err, i)
-		}
+	if err := v.bearer.needsAll(req); err != nil {
+		return nil, err
 	}
 	added, err := v.of.Enqueue(ctx, req)
 	if err != nil {
