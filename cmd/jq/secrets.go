@@ -134,7 +134,7 @@ func authorities(file string) (*x509.CertPool, int, error) {
 	return pool, n, nil
 }
 
-// checkClient refuses a client whose certificate nobody vouches for now. It is asked for connections that are resumed too.
+// checkClient refuses a client whose certificate nobody vouches for any more. It is asked for connections that are resumed too.
 func (s *secrets) checkClient(state tls.ConnectionState) error {
 	between := x509.NewCertPool()
 	for _, cert := range state.PeerCertificates[1:] {

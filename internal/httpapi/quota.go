@@ -47,7 +47,7 @@ func (q *quota) admit(ctx context.Context, a *API, jobs int) error {
 			a.log.Warn("jq: a quota is not looked at, for the waiting jobs can not be counted", "queue", q.filter.Queue, "error", err)
 			return nil
 		}
-		q.known, q.at = waiting(counts), a.clock.Now()
+		q.known, q.at = counts.Total(), a.clock.Now()
 	}
 	if !fits() {
 		f := overQuota
@@ -56,15 +56,6 @@ func (q *quota) admit(ctx context.Context, a *API, jobs int) error {
 	}
 	q.known += int64(jobs)
 	return nil
-}
-
-func waiting(counts store.Counts) (n int64) {
-	for _, q := range counts.Queues {
-		for _, jobs := range q.Jobs {
-			n += jobs
-		}
-	}
-	return n
 }
 
 // Quotas are those of the queues by their names, or those of the tokens. All are forgotten when there are too many, and counted

@@ -59,13 +59,7 @@ func (v *view) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := int64(0)
-	for _, q := range counts.Queues {
-		for _, n := range q.Jobs {
-			found += n
-		}
-	}
-	if found == int64(len(ids)) {
+	if counts.Total() == int64(len(ids)) {
 		for _, id := range ids {
 			seen[id] = true
 		}

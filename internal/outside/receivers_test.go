@@ -152,7 +152,7 @@ func (l language) ask(t *testing.T, code string, requests []request) []string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, l.run[0], l.run[1:]...)
 	cmd.Dir, cmd.Stdin = folder, bytes.NewReader(input)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	output, err := cmd.Output()

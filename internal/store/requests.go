@@ -205,6 +205,16 @@ type Counts struct {
 	Queues []QueueCount // those with a matching job, by name, byte by byte
 }
 
+// Total is how many jobs there are in all queues and phases.
+func (c Counts) Total() (sum int64) {
+	for _, q := range c.Queues {
+		for _, n := range q.Jobs {
+			sum += n
+		}
+	}
+	return sum
+}
+
 // A QueueCount counts the matching jobs of one queue.
 type QueueCount struct {
 	Queue     string

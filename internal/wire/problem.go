@@ -29,7 +29,7 @@ func (f Fail) Error() string {
 
 const urn = "urn:jq:"
 
-// The types of problems by which a server does not let a client through, for now or for good.
+// The types of problems by which a server does not let a client through.
 const (
 	Unauthorized = urn + "unauthorized"
 	TokenExpired = urn + "token_expired"

@@ -105,7 +105,7 @@ const (
 	longestComeBack = 5 * time.Second
 )
 
-// sentAway is the error of a call that was not let through for now.
+// sentAway is the error of a call that was told to come back later.
 type sentAway struct {
 	error
 	until time.Duration // from now on

@@ -291,13 +291,7 @@ func (s *Store) sweep() {
 // total is how many jobs the store has.
 func (s *Store) total(ctx context.Context) (int64, error) {
 	counts, err := s.Count(ctx, store.Filter{})
-	var sum int64
-	for _, q := range counts.Queues {
-		for _, n := range q.Jobs {
-			sum += n
-		}
-	}
-	return sum, err
+	return counts.Total(), err
 }
 
 // copyTo copies the backup to a new file, with the owner and the bits of the store's where there is one.
