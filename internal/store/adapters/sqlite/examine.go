@@ -41,7 +41,7 @@ func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	}
 	// While another process makes the file, it locks out those who read.
 	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", DefaultBusyTimeout.Milliseconds())
-	db, err := open(path, busy+"&_pragma=query_only(1)"+unlessWhole(path))
+	db, err := open(path, keepReading, busy+"&_pragma=query_only(1)"+unlessWhole(path))
 	if err != nil {
 		return store.Schema{}, err
 	}

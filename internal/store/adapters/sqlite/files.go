@@ -137,7 +137,7 @@ func (f fileState) copiedOver(actual string) bool {
 // isBackup says that no store was opened in the file, to make or migrate it, since a backup has made it: it has the mode without a
 // log. The file is read by SQLite, past the log and without a lock.
 func isBackup(actual string) bool {
-	db, err := open(actual, "immutable=1&_pragma=query_only(1)")
+	db, err := open(actual, keepReading, "immutable=1&_pragma=query_only(1)")
 	if err != nil {
 		return false
 	}

@@ -107,7 +107,7 @@ func (r *restorer) checkBackup(ctx context.Context) error {
 	if left, err := leftBeside(actual); err != nil || len(left) > 0 {
 		return errors.Join(err, refuse("is a store in use, or was not closed, as "+strings.Join(left, " and ")+" shows: make a backup of it and restore that"))
 	}
-	db, err := open(r.backup, "immutable=1&_pragma=query_only(1)") // it may lie where nothing can be written
+	db, err := open(r.backup, keepReading, "immutable=1&_pragma=query_only(1)") // it may lie where nothing can be written
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *restorer) alone(ctx context.Context) (release func() error, err error) 
 	if state.size < 0 || r.foreign { // SQLite would spoil the log, which is kept
 		return nothing, r.unused()
 	}
-	db, err := open(r.path, "_pragma=busy_timeout(100)")
+	db, err := open(r.path, keepWriting, "_pragma=busy_timeout(100)")
 	if err != nil {
 		return nothing, err
 	}

@@ -146,10 +146,10 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 		hub: &wake.Hub{}, closed: make(chan struct{}),
 	}
 	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", o.BusyTimeout.Milliseconds())
-	if s.callers, err = open(at.path, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
+	if s.callers, err = open(at.path, keepWriting, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
 		return nil, err
 	}
-	s.reading, err = open(at.path, busy+"&_pragma=query_only(1)")
+	s.reading, err = open(at.path, keepReading, busy+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(err, s.callers.Close())
 	}
@@ -235,12 +235,20 @@ func checkPath(path string) (place, error) {
 	return place{path: path, real: actual}, nil
 }
 
+// How much a connection keeps of the file, in KiB: one that writes goes back to the same pages again and again. Those that read are many,
+// and what they read once is in the system's cache.
+const (
+	keepWriting = 16 << 10
+	keepReading = 2 << 10
+)
+
 // open names the database with what every connection needs. The log of changes is carried into the file at every 16 MiB,
 // and cut to that once it has grown beside a slow reader.
-func open(path, more string) (*sqlx.DB, error) {
+func open(path string, keep int, more string) (*sqlx.DB, error) {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	dsn := file.String() + "?mode=rw&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
-		"&_pragma=cache_size(-16384)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)&" + more
+		fmt.Sprintf("&_pragma=cache_size(-%d)", keep) +
+		"&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)&" + more
 	return sqlx.Open("sqlite", dsn)
 }
 
