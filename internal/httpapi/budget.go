@@ -154,11 +154,22 @@ func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(c
 	if err != nil {
 		return nil, err
 	}
-	text, err := wire.Marshal(x.bearer.redact(answer))
-	if err != nil {
-		return nil, err
+	return x.encode(x.bearer.redact(answer))
+}
+
+// encode writes an answer that there is room for. Where it is known how large it gets, the room is taken before it is written.
+func (x *exchange) encode(answer any) ([]byte, error) {
+	sized, ok := answer.(wire.Jobs)
+	if ok {
+		if err := x.take(int64(sized.Size()) * asAnswer); err != nil {
+			return nil, err
+		}
 	}
-	return text, x.take(int64(len(text)) * asAnswer)
+	text, err := wire.Marshal(answer)
+	if err == nil && !ok {
+		err = x.take(int64(len(text)) * asAnswer)
+	}
+	return text, err
 }
 
 // show answers with a listing or a count.

@@ -79,10 +79,7 @@ func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
 func (a *API) fitting(w *exchange, r *http.Request, jobs []wire.Job) ([]byte, []wire.Job, error) {
 	var kept error
 	for {
-		text, err := wire.Marshal(wire.Jobs{Jobs: jobs})
-		if err == nil {
-			err = w.take(int64(len(text)) * asAnswer)
-		}
+		text, err := w.encode(wire.Jobs{Jobs: jobs})
 		if err == nil {
 			return text, jobs, nil
 		}

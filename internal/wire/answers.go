@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -40,6 +41,45 @@ type Jobs struct {
 
 // JobsOf are the jobs for the wire.
 func JobsOf(jobs []store.Job) Jobs { return Jobs{Jobs: each(jobs, JobOf)} }
+
+// Size is about how many bytes the text of the answer has.
+func (j Jobs) Size() int {
+	size := 64 + len(j.Next)
+	for i := range j.Jobs {
+		size += j.Jobs[i].size()
+	}
+	return size
+}
+
+// marshal writes job by job into a text that has room for all. The encoder would collect the whole answer first, and copy it each time
+// that it outgrows its room.
+func (j Jobs) marshal() ([]byte, error) {
+	text := bytes.NewBuffer(make([]byte, 0, j.Size()))
+	add := func(before string, v any) error {
+		text.WriteString(before)
+		if err := Encode(text, v); err != nil {
+			return err
+		}
+		text.Truncate(text.Len() - 1) // the end of the line
+		return nil
+	}
+	text.WriteString(`{"jobs":[`)
+	comma := ""
+	for i := range j.Jobs {
+		if err := add(comma, &j.Jobs[i]); err != nil {
+			return nil, err
+		}
+		comma = ","
+	}
+	text.WriteString("]")
+	if j.Next != "" {
+		if err := add(`,"next":`, j.Next); err != nil {
+			return nil, err
+		}
+	}
+	text.WriteString("}")
+	return text.Bytes(), nil
+}
 
 // Store are the jobs as the store gave them.
 func (j Jobs) Store() []store.Job { return each(j.Jobs, Job.Store) }

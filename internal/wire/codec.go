@@ -26,6 +26,9 @@ func Encode(w io.Writer, v any) error {
 
 // Marshal is what Encode writes, without the end of the line.
 func Marshal(v any) ([]byte, error) {
+	if jobs, ok := v.(Jobs); ok {
+		return jobs.marshal()
+	}
 	var text bytes.Buffer
 	if err := Encode(&text, v); err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package wire_test
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +76,29 @@ func TestDocumentsArriveByteForByte(t *testing.T) {
 	text, err := wire.Marshal(wire.JobOf(store.Job{Payload: []byte(`{"a":"b"}`)}))
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "_text", "the twin is for documents with blanks")
+}
+
+// Jobs are written into a text that has room for all of them, as the encoder would have written them.
+func TestJobsAreWrittenOneByOne(t *testing.T) {
+	large := []byte(`{"<&>": "` + strings.Repeat("x", 100_000) + `"}`)
+	job := wire.JobOf(filled[store.Job](t))
+	for _, jobs := range []wire.Jobs{
+		{Jobs: []wire.Job{}},
+		{Jobs: []wire.Job{}, Next: "cursor"},
+		{Jobs: []wire.Job{job}},
+		{Jobs: []wire.Job{{}, job, {ID: 3, Payload: large, Error: "<\u2028>"}}, Next: "<>"},
+		wire.JobsOf(slices.Repeat([]store.Job{{Payload: large, Checkpoint: large, Progress: large, Result: large}}, 9)),
+	} {
+		text, err := wire.Marshal(jobs)
+		require.NoError(t, err)
+		var want bytes.Buffer
+		require.NoError(t, wire.Encode(&want, jobs))
+		assert.Equal(t, strings.TrimSuffix(want.String(), "\n"), string(text))
+		assert.InDelta(t, len(text), jobs.Size(), 5000)
+		if len(text) > len(large) {
+			assert.Less(t, cap(text), jobs.Size()*5/4, "it has not outgrown its room")
+		}
+	}
 }
 
 // FuzzDecode shows that whatever is taken is written again as it was read, and that whatever is not names a field.

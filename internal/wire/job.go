@@ -51,6 +51,20 @@ type Job struct {
 	Redacted bool `json:"redacted,omitempty"` // documents and tokens are left out for who asks
 }
 
+// size is about how many bytes the text of the job has.
+func (j *Job) size() int {
+	size := 512 + len(j.Error) + len(j.Trace)
+	for _, document := range []json.RawMessage{j.Payload, j.Checkpoint, j.Progress, j.Result} {
+		size += len(document)
+	}
+	for _, text := range []*string{j.PayloadText, j.CheckpointText, j.ProgressText, j.ResultText} {
+		if text != nil {
+			size += len(*text)
+		}
+	}
+	return size
+}
+
 // A Backoff is how long a job waits before each retry.
 type Backoff struct {
 	Base   Duration `json:"base,omitzero"`
