@@ -70,35 +70,51 @@ func (a *API) events(w *exchange, r *http.Request) error {
 	} else {
 		s.event(a.ring.id(at), "reset", struct{}{})
 	}
-	for s.send() {
+	for {
 		events, next, more, lost := a.ring.since(at)
 		if lost {
 			s.event(a.ring.id(next), "reset", struct{}{})
 		}
-		for i, e := range events {
-			switch id := a.ring.id(at + uint64(i) + 1); {
-			case !w.bearer.tells(e.Event):
-			case e.act != nil:
-				s.event(id, "audit", e.act)
-			default:
-				s.told(id, "job", e.text)
-			}
-		}
-		at = next
-		if len(events) > 0 || lost {
-			continue
-		}
-		if !s.wait(more) || !s.linger() {
+		told := s.tell(events)
+		if !s.send() {
 			return nil
 		}
+		if at == next && !s.wait(more) || !s.linger(told) {
+			return nil
+		}
+		at = next
 	}
-	return nil
 }
 
-// A told event is one with its text, which is written once, however many listen.
+// tell adds those of the events that the bearer may see, and says how many.
+func (s *stream) tell(events []*told) (n int) {
+	size := 0
+	for _, e := range events {
+		size += len(e.text)
+	}
+	s.text.Grow(size)
+	for _, e := range events {
+		if s.w.bearer.tells(e.Event) {
+			s.text.Write(e.text)
+			n++
+		}
+	}
+	return n
+}
+
+// A told event is one with what streams say of it, which is written once, however many listen.
 type told struct {
 	Event
 	text []byte // nil until somebody listens
+}
+
+// tell writes the text of the event.
+func (e *told) tell(id string) {
+	if e.act != nil {
+		e.text = frame(id, "audit", e.act)
+	} else {
+		e.text = frame(id, "job", e.Event)
+	}
 }
 
 // A ring keeps the latest events. Each has a number, and the ring a name, so that those of another process are told apart.
@@ -106,13 +122,13 @@ type ring struct {
 	name string
 
 	mu     sync.Mutex
-	kept   []told // event n stands at n % len(kept)
-	last   uint64 // number of the latest, 0 before the first
+	kept   []*told // event n stands at n % len(kept)
+	last   uint64  // number of the latest, 0 before the first
 	listen chan struct{}
 }
 
 func newRing(size int) *ring {
-	return &ring{name: rand.Text()[:10], kept: make([]told, size), listen: make(chan struct{})}
+	return &ring{name: rand.Text()[:10], kept: make([]*told, size), listen: make(chan struct{})}
 }
 
 func (r *ring) add(events []Event) {
@@ -123,7 +139,7 @@ func (r *ring) add(events []Event) {
 	defer r.mu.Unlock()
 	for _, e := range events {
 		r.last++
-		r.kept[r.last%uint64(len(r.kept))] = told{Event: e}
+		r.kept[r.last%uint64(len(r.kept))] = &told{Event: e}
 	}
 	close(r.listen)
 	r.listen = make(chan struct{})
@@ -151,19 +167,20 @@ const maxBurst = 100
 
 // since are events behind a number, with the number of the last of them. Where some were lost it is that of the latest. More is
 // closed when there are others.
-func (r *ring) since(at uint64) (events []told, next uint64, more <-chan struct{}, lost bool) {
+func (r *ring) since(at uint64) (events []*told, next uint64, more <-chan struct{}, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last-at > uint64(len(r.kept)) {
 		return nil, r.last, r.listen, true
 	}
 	next = min(r.last, at+maxBurst)
+	events = make([]*told, 0, next-at)
 	for n := at + 1; n <= next; n++ {
-		e := &r.kept[n%uint64(len(r.kept))]
+		e := r.kept[n%uint64(len(r.kept))]
 		if e.text == nil {
-			e.text = encoded(e.Event)
+			e.tell(r.id(n))
 		}
-		events = append(events, *e)
+		events = append(events, e)
 	}
 	return events, next, r.listen, false
 }
