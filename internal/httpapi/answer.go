@@ -120,11 +120,12 @@ func (a *API) failOf(r *http.Request, err error) wire.Fail {
 	if f, ok := errors.AsType[wire.Fail](err); ok {
 		return f
 	}
+	_, large := errors.AsType[*largeError](err)
 	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
 		err = inOurWords(invalid)
 	}
 	f := wire.FailOf(err)
-	if err == tooLarge { //nolint:errorlint // it is this very one
+	if large {
 		f.Status = http.StatusRequestEntityTooLarge
 	}
 	if f.Status < http.StatusInternalServerError || f.Status == http.StatusNotImplemented {

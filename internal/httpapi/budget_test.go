@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -407,4 +408,32 @@ func TestWhoAsksBeforeItSendsTooMuchIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, 413, resp.StatusCode)
+}
+
+// A call without documents may have names at their limits, escaped byte by byte.
+func TestLargestBriefCallsAreTaken(t *testing.T) {
+	w := newWorld(t, Options{})
+	names := make([]string, store.MaxItems)
+	for i := range names {
+		names[i] = strings.Repeat("\x1f", store.MaxNameBytes-3) + fmt.Sprintf("%03d", i)
+	}
+	ids := make([]wire.ID, store.MaxItems)
+	for i := range ids {
+		ids[i] = math.MaxInt64
+	}
+	for _, c := range []struct {
+		method, path string
+		body         any
+		status       int
+	}{
+		{"PUT", "/v1/workers/w", wire.Worker{Host: names[0], Queues: names, StaleAfter: wire.Duration(time.Hour)}, 204},
+		{"POST", wire.PathList, wire.List{Filter: wire.Filter{
+			IDs: ids, Queue: names[0], Queues: names[:store.MaxPatterns], Kind: names[0], Tag: names[0], Worker: names[0], UniqueKey: names[0],
+		}}, 200},
+		{"POST", wire.PathClaim, wire.Claim{Worker: names[0], Queues: names[:maxQueues]}, 200},
+	} {
+		text, err := wire.Marshal(c.body)
+		require.NoError(t, err)
+		assert.Equal(t, c.status, w.ask(c.method, c.path, string(text)).status, c.path)
+	}
 }

@@ -49,16 +49,25 @@ func decode[Request any](w *exchange, r *http.Request) (req Request, err error) 
 	if !isJSON(r) {
 		return req, noJSON
 	}
-	text, err := readBody(w, r)
+	text, err := readBody(w, r, longest(req))
 	if err != nil {
 		return req, err
 	}
 	return req, wire.Decode(text, &req)
 }
 
+// longest is how many bytes the body of a request may have. Those with documents can be large.
+func longest(req any) int64 {
+	switch req.(type) {
+	case wire.Enqueue, wire.Acks, wire.NAcks, wire.Checkpoints:
+		return wire.MaxBody
+	}
+	return wire.MaxBrief
+}
+
 // decodeAny reads the body of a request that may have one. An empty one is none, whether or not its length was told.
 func decodeAny[Request any](w *exchange, r *http.Request) (req Request, err error) {
-	text, err := readBody(w, r)
+	text, err := readBody(w, r, longest(req))
 	if err != nil || len(text) == 0 {
 		return req, err
 	}
@@ -95,7 +104,7 @@ func forName[Ability any](field string, do func(of Ability, ctx context.Context,
 
 // nothing reads the body of a request that needs none. An empty object is none.
 func nothing(w *exchange, r *http.Request) error {
-	text, err := readBody(w, r)
+	text, err := readBody(w, r, wire.MaxBrief)
 	if err != nil || len(text) == 0 {
 		return err
 	}
@@ -103,14 +112,15 @@ func nothing(w *exchange, r *http.Request) error {
 }
 
 // readBody takes up more of the budget the more there is to read: what a client announces and does not send costs others nothing.
-func readBody(w *exchange, r *http.Request) ([]byte, error) {
-	if r.ContentLength > wire.MaxBody {
+func readBody(w *exchange, r *http.Request, most int64) ([]byte, error) {
+	tooLarge := &largeError{refuse("body", fmt.Sprintf("must have at most %d bytes", most))}
+	if r.ContentLength > most {
 		if r.Header.Get("Expect") != "" { // to read would be to tell the client to send it
 			return nil, tooLarge
 		}
 		return nil, discard(w, r, tooLarge)
 	}
-	body := http.MaxBytesReader(w, r.Body, wire.MaxBody)
+	body := http.MaxBytesReader(w, r.Body, most)
 	var text []byte
 	for size := firstRead; ; size *= 2 {
 		if r.ContentLength >= 0 {
@@ -224,7 +234,10 @@ func limitOr(limit *int, otherwise int) int {
 
 func refuse(field, rule string) error { return &store.InvalidError{Item: -1, Field: field, Rule: rule} }
 
-var tooLarge = &store.InvalidError{Item: -1, Field: "body", Rule: fmt.Sprintf("must have at most %d bytes", wire.MaxBody)}
+// A largeError says that a body has more bytes than are read.
+type largeError struct{ error }
+
+func (e *largeError) Unwrap() error { return e.error }
 
 // Yielding throws away what is written, and lets others go first.
 type yielding struct{}

@@ -186,6 +186,8 @@ func TestBadInput(t *testing.T) {
 		{"TooManyCheckpoints", "POST", "/v1/checkpoint", tooManyLeases() + "}", 400, "jobs", "must be at most 1000 a call"},
 		{"NineMiB", "POST", "/v1/jobs", nine, 413, "call", "must have at most 8388608 bytes in all"},
 		{"BodyTooLarge", "POST", "/v1/jobs", strings.Repeat(" ", wire.MaxBody+1), 413, "body", "must have at most 17825792 bytes"},
+		{"BriefTooLarge", "POST", "/v1/jobs/list", strings.Repeat(" ", wire.MaxBrief+1), 413, "body", "must have at most 2097152 bytes"},
+		{"EmptyTooLarge", "POST", "/v1/queues/q/pause", strings.Repeat(" ", wire.MaxBrief+1), 413, "body", "must have at most 2097152 bytes"},
 		{"OneBadOfTwo", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"},{"kind":""}]}`, 400, "kind", "must not be empty"},
 		{"RunAtAndDelay", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","run_at":"2030-01-01T00:00:00Z","delay":"1s"}]}`, 400, "delay", "and run_at exclude each other"},
 		{"NegativeDelay", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","delay":"-1s"}]}`, 400, "delay", "must be 0 to 87600h0m0s"},

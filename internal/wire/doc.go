@@ -13,6 +13,9 @@ const (
 	// MaxBody is how large a body may be: what a call may weigh, twice for the twins of documents, and the words around it.
 	MaxBody = 2*maxCall + 1<<20
 
+	// MaxBrief is how large a body without documents may be: a thousand names, with each byte escaped, and the words around them.
+	MaxBrief = 2 << 20
+
 	// RequestKeyHeader makes a repeated POST of jobs return the first answer.
 	RequestKeyHeader = "Idempotency-Key"
 
