@@ -16,8 +16,8 @@ var errTooLong = errors.New("an event is longer than it can be")
 // An event is one of a stream of server-sent events, or a sign of life: then it has neither name nor data.
 type event struct{ name, data string }
 
-// events reads a stream of server-sent events, of which the lines end as those of a jq server do: by a line feed, and perhaps a
-// carriage return before it.
+// events reads a stream of server-sent events, of which the lines end as those of a jq server do: by a line feed, and perhaps by
+// carriage returns before it.
 type events struct{ lines *bufio.Reader }
 
 func newEvents(r io.Reader) *events { return &events{bufio.NewReaderSize(r, mostEvent)} }
@@ -60,5 +60,5 @@ func (e *events) line() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return string(bytes.TrimSuffix(line[:len(line)-1], []byte("\r"))), nil
+	return string(bytes.TrimRight(line[:len(line)-1], "\r")), nil
 }
