@@ -7,6 +7,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // A Client enqueues jobs, and looks after them. It is safe for use by many goroutines, holds nothing that has to be closed,
@@ -343,5 +345,5 @@ func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
 	if !ok {
 		return nil, missing("list workers")
 	}
-	return registry.Workers(ctx)
+	return store.AllWorkers(ctx, registry)
 }

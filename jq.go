@@ -56,8 +56,10 @@ type (
 	FenceRequest   = store.FenceRequest
 	Recovered      = store.Recovered
 	Filter         = store.Filter
+	WorkerFilter   = store.WorkerFilter
 	Page           = store.Page
 	JobPage        = store.JobPage
+	WorkerPage     = store.WorkerPage
 	Counts         = store.Counts
 	Due            = store.Due
 	QueueDue       = store.QueueDue

@@ -35,6 +35,7 @@ const (
 	MaxItems        = store.MaxItems
 	MaxCallBytes    = store.MaxCallBytes
 	MaxAnswerBytes  = store.MaxAnswerBytes
+	MaxPageNames    = store.MaxPageNames
 	MaxJobBytes     = store.MaxJobBytes
 	MaxNameBytes    = store.MaxNameBytes
 	MaxDocBytes     = store.MaxDocBytes
@@ -108,6 +109,16 @@ func Truncate(t time.Time) time.Time { return store.Truncate(t) }
 
 // CleanError makes an error text fit to be kept: valid UTF-8 without NUL, cut to its limit, and saying that it was.
 func CleanError(text string) string { return store.CleanError(text) }
+
+// EachWorker calls see for every worker, by name. It reads one page at a time.
+func EachWorker(ctx context.Context, of store.Registry, see func(store.Worker)) error {
+	return store.EachWorker(ctx, of, see)
+}
+
+// AllWorkers returns every worker, by name.
+func AllWorkers(ctx context.Context, of store.Registry) ([]store.Worker, error) {
+	return store.AllWorkers(ctx, of)
+}
 
 // OutcomeOf returns the outcome with the status for a job as it now stands.
 func OutcomeOf(j Job, status store.Status) store.Outcome { return store.OutcomeOf(j, status) }

@@ -23,7 +23,7 @@ func (a *app) workers() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return wire.Encode(a.out, wire.WorkersOf(workers))
+				return wire.Encode(a.out, wire.WorkersOf(jq.WorkerPage{Workers: workers}))
 			}
 			return a.tableOfWorkers(workers)
 		})

@@ -3,6 +3,7 @@ package bbolt
 import (
 	"cmp"
 	"context"
+	"iter"
 	"time"
 
 	"github.com/seed-ed332417/jq"
@@ -85,10 +86,14 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p jq.Policy) (jq.Pol
 // Beat writes the worker's row.
 func (s *Store) Beat(ctx context.Context, w jq.Worker) error {
 	_, err := write(ctx, s, w.Check(), func(t *txn) struct{} {
-		for _, old := range t.workers() {
-			if forgotten(old, t.now) {
-				t.remove(workers, []byte(old.Name))
+		var old []string // before any is removed
+		for w := range t.workers(jq.WorkerFilter{}, "") {
+			if forgotten(w, t.now) {
+				old = append(old, w.Name)
 			}
+		}
+		for _, name := range old {
+			t.remove(workers, []byte(name))
 		}
 		w.StaleAfter = w.StaleAfter.Truncate(contract.Resolution)
 		w.BeatAt, w.Stale = t.now, false
@@ -107,28 +112,40 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 	return err
 }
 
-// Workers returns the workers by name.
-func (s *Store) Workers(ctx context.Context) ([]jq.Worker, error) {
-	return read(ctx, s, nil, func(t *txn) []jq.Worker {
-		var list []jq.Worker
-		for _, w := range t.workers() {
-			if !forgotten(w, t.now) {
-				w.Stale = !w.BeatAt.Add(w.StaleAfter).After(t.now)
-				list = append(list, w)
+// Workers returns the workers that match, by name.
+func (s *Store) Workers(ctx context.Context, filter jq.WorkerFilter, page jq.Page) (jq.WorkerPage, error) {
+	after, refused := filter.Position(page)
+	return read(ctx, s, refused, func(t *txn) jq.WorkerPage {
+		var found jq.WorkerPage
+		room := contract.MaxPageNames
+		for w := range t.workers(filter, after) {
+			if forgotten(w, t.now) {
+				continue
 			}
+			if room -= w.Weight(); len(found.Workers) == page.Limit || room < 0 {
+				found.Next = filter.Cursor(found.Workers[len(found.Workers)-1].Name)
+				break
+			}
+			w.Stale = !w.BeatAt.Add(w.StaleAfter).After(t.now)
+			found.Workers = append(found.Workers, w)
 		}
-		return list
+		return found
 	})
 }
 
-// workers are all that are kept, by name.
-func (t *txn) workers() []jq.Worker {
-	var list []jq.Worker
-	c := t.in(workers).Cursor()
-	for name, raw := c.First(); name != nil; name, raw = c.Next() {
-		list = append(list, decode[jq.Worker](t, workers, raw))
+// workers are those that match and come after a name, by name. None may be changed meanwhile.
+func (t *txn) workers(filter jq.WorkerFilter, after string) iter.Seq[jq.Worker] {
+	return func(yield func(jq.Worker) bool) {
+		c := t.in(workers).Cursor()
+		for name, raw := c.Seek([]byte(cmp.Or(filter.Name, after))); name != nil && t.look(); name, raw = c.Next() {
+			switch {
+			case filter.Name != "" && string(name) != filter.Name:
+				return
+			case string(name) > after && !yield(decode[jq.Worker](t, workers, raw)):
+				return
+			}
+		}
 	}
-	return list
 }
 
 func forgotten(w jq.Worker, now time.Time) bool { return !w.BeatAt.Add(contract.WorkerLife).After(now) }

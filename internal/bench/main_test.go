@@ -69,7 +69,7 @@ func stranger(t *testing.T, s jq.Store) (alone func()) {
 		job, err := s.Get(t.Context(), added.ID)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, job.Token, "the job of somebody else was touched")
-		workers, err := s.(jq.Registry).Workers(t.Context())
+		workers, err := store.AllWorkers(t.Context(), s.(jq.Registry))
 		require.NoError(t, err)
 		for _, w := range workers {
 			assert.Equal(t, "bench", w.Name, "only the worker of idle stands in the list")

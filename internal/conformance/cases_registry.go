@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,13 @@ import (
 var registryCases = []Case{
 	{"Registry/BeatWritesTheRow", []int{50}, "Beat writes the worker's row, under its name, with the store's now.", registryBeatWritesTheRow},
 	{"Registry/ListedByNameByteByByte", []int{50}, "Workers returns the workers by name, byte by byte.", registryListedByNameByteByByte},
+	{"Registry/FilterChoosesByName", []int{50}, "A filter with a name chooses the worker that has it, and an empty one every worker.", registryFilterChoosesByName},
 	{"Registry/StaleAndForgottenToTheTick", []int{50}, "A worker is stale when StaleAfter has passed since its last beat, and forgotten after 24 hours.", registryStaleAndForgottenToTheTick},
+	{"Registry/PagesOfEverySizeJoinUp", []int{74}, "Next is empty after the last page.", registryPagesOfEverySizeJoinUp},
+	{"Registry/PagesSkipAndRepeatNoWorker", []int{74}, "A page skips and repeats no worker that was there all the time.", registryPagesSkipAndRepeatNoWorker},
+	{"Registry/PageEndsBeforeItNamesTooMuch", []int{3, 74}, "A page ends early, before the first worker with which the names of their queues would have more bytes than MaxPageNames.", registryPageEndsBeforeItNamesTooMuch},
+	{"Registry/CursorOfAnotherListingIsRefused", []int{74}, "A cursor that comes from no page of the filter is ErrInvalid.", registryCursorOfAnotherListingIsRefused},
+	{"Registry/PagesAreLimited", []int{3}, "ErrInvalid: the request breaks a limit and nothing was applied.", registryPagesAreLimited},
 	{"Registry/LeaveRemovesTheRow", []int{50}, "Leave removes the row of a worker that ends, so that nobody takes it for one that died.", registryLeaveRemovesTheRow},
 	{"Registry/LeaveOfNobody", []int{50}, "If there is no such row, nothing happens.", registryLeaveOfNobody},
 	{"Registry/BeatAfterLeave", []int{50}, "A later Beat writes the row anew.", registryBeatAfterLeave},
@@ -36,9 +43,24 @@ func (c *C) registry() store.Registry {
 func (c *C) beat(w store.Worker) { c.OK(c.registry().Beat(c.Ctx, w), "Beat %+v", w) }
 
 func (c *C) workers() []store.Worker {
-	workers, err := c.registry().Workers(c.Ctx)
+	workers, err := store.AllWorkers(c.Ctx, c.registry())
 	c.OK(err, "Workers")
 	return workers
+}
+
+// workersPage is one page of the workers.
+func (c *C) workersPage(filter store.WorkerFilter, page store.Page) store.WorkerPage {
+	found, err := c.registry().Workers(c.Ctx, filter, page)
+	c.OK(err, "Workers %+v %+v", filter, page)
+	return found
+}
+
+func namesOf(workers []store.Worker) []string {
+	var names []string
+	for _, w := range workers {
+		names = append(names, w.Name)
+	}
+	return names
 }
 
 func registryBeatWritesTheRow(c *C) {
@@ -66,11 +88,186 @@ func registryListedByNameByteByByte(c *C) {
 	for _, name := range slices.Backward(trickyNames) {
 		c.beat(store.Worker{Name: name, StaleAfter: time.Hour})
 	}
-	var got []string
-	for _, w := range c.workers() {
-		got = append(got, w.Name)
+	c.Equal(namesOf(c.workers()), trickyNames, "names of the workers")
+}
+
+func registryFilterChoosesByName(c *C) {
+	for i, name := range trickyNames {
+		c.beat(store.Worker{Name: name, Queues: []string{name}, Slots: i, StaleAfter: time.Hour})
 	}
-	c.Equal(got, trickyNames, "names of the workers")
+	for i, name := range trickyNames {
+		want := store.Worker{Name: name, Queues: []string{name}, Slots: i, StaleAfter: time.Hour, BeatAt: c.Now()}
+		for _, limit := range []int{1, store.MaxItems} {
+			found := c.workersPage(store.WorkerFilter{Name: name}, store.Page{Limit: limit})
+			c.Equal(found, store.WorkerPage{Workers: []store.Worker{want}}, "the worker %q, in a page of %d", name, limit)
+		}
+	}
+	for _, name := range []string{"nobody", "a  ", "aaa", "%", "*"} {
+		c.Equal(c.workersPage(store.WorkerFilter{Name: name}, store.Page{Limit: 2}), store.WorkerPage{}, "the worker %q, which is not there", name)
+	}
+	c.Equal(namesOf(c.workersPage(store.WorkerFilter{}, store.Page{Limit: store.MaxItems}).Workers), trickyNames, "every worker")
+	c.Advance(store.WorkerLife)
+	c.Equal(c.workersPage(store.WorkerFilter{Name: "a"}, store.Page{Limit: 1}), store.WorkerPage{}, "a worker that is forgotten")
+}
+
+// Workers that are forgotten have no place on a page, not even on the next one.
+func registryPagesOfEverySizeJoinUp(c *C) {
+	c.beat(store.Worker{Name: "b2", StaleAfter: time.Hour})
+	c.beat(store.Worker{Name: "zz", StaleAfter: time.Hour})
+	c.beat(store.Worker{Name: "\U0001f600\U0001f600", StaleAfter: time.Hour})
+	c.Advance(store.WorkerLife)
+	for _, name := range trickyNames {
+		c.beat(store.Worker{Name: name, StaleAfter: time.Hour})
+	}
+	for size := 1; size <= len(trickyNames)+1; size++ {
+		var got []string
+		pages := 0
+		for page := (store.Page{Limit: size}); pages == 0 || page.Cursor != ""; pages++ {
+			part := c.workersPage(store.WorkerFilter{}, page)
+			want := min(size, len(trickyNames)-len(got))
+			c.True(len(part.Workers) == want, "page %d of size %d has %d workers, want %d", pages, size, len(part.Workers), want)
+			got = append(got, namesOf(part.Workers)...)
+			page.Cursor = part.Next
+			if pages > len(trickyNames) {
+				c.Fatalf("pages of size %d do not end", size)
+			}
+		}
+		c.Equal(got, trickyNames, "all pages of size %d", size)
+		c.Equal(pages, (len(trickyNames)+size-1)/size, "pages of size %d", size)
+	}
+}
+
+// Between the pages the store lives on: workers beat, come and leave, the one at the edge of the page first of all.
+func registryPagesSkipAndRepeatNoWorker(c *C) {
+	const size = 3
+	beat := func(name string) { c.beat(store.Worker{Name: name, StaleAfter: time.Hour}) }
+	var all []string
+	for i := range 30 {
+		name := fmt.Sprintf("w-%02d", i)
+		all = append(all, name)
+		beat(name)
+	}
+	gone, come := map[string]bool{}, map[string]bool{}
+	var got []string
+	for page := (store.Page{Limit: size}); ; {
+		part := c.workersPage(store.WorkerFilter{}, page)
+		got = append(got, namesOf(part.Workers)...)
+		if part.Next == "" {
+			break
+		}
+		if len(got) > 2*len(all) {
+			c.Fatalf("the pages do not end: %v", got)
+		}
+		page.Cursor = part.Next
+		edge := got[len(got)-1]
+		late := "a" + edge
+		if len(got)%2 != 0 {
+			late = edge + "-late" // which the next page begins with
+		}
+		come[late] = true
+		beat(late)
+		for _, name := range namesOf(part.Workers)[1:] {
+			beat(name)
+		}
+		c.leave(edge)
+		if next := slices.Index(all, edge) + 1; next > 0 && next < len(all) && len(got)%2 == 0 {
+			gone[all[next]] = true
+			c.leave(all[next])
+		}
+	}
+	got = slices.DeleteFunc(got, func(name string) bool { return come[name] })
+	want := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return gone[name] })
+	c.Equal(got, want, "workers that were there until they were listed")
+	c.True(len(gone) > 2, "workers that left ahead of the reader: %d", len(gone))
+}
+
+// registryPageEndsBeforeItNamesTooMuch has four workers with as many queues as there can be, and others that just fit beside them.
+// Their names are longer in most forms of writing than they are.
+func registryPageEndsBeforeItNamesTooMuch(c *C) {
+	queuesOf := func(size int) []string {
+		var names []string
+		for ; size > store.MaxNameBytes; size -= store.MaxNameBytes {
+			names = append(names, strings.Repeat("\"<\x01", store.MaxNameBytes/3))
+		}
+		return append(names, strings.Repeat("\n", size))
+	}
+	beat := func(name string, queues []string) {
+		c.beat(store.Worker{Name: name, Queues: queues, StaleAfter: time.Hour})
+	}
+	const most = store.MaxItems * store.MaxNameBytes
+	for _, name := range []string{"a", "b", "c", "d"} {
+		beat(name, queuesOf(most))
+	}
+	pages := func(want ...[]string) {
+		c.Equal(namesOf(c.workers()), slices.Concat(want...), "all workers")
+		page := store.Page{Limit: store.MaxItems}
+		for i, names := range want {
+			part := c.workersPage(store.WorkerFilter{}, page)
+			c.Equal(namesOf(part.Workers), names, "page %d", i)
+			c.Equal(part.Next != "", i < len(want)-1, "page %d has a next one", i)
+			for _, w := range part.Workers {
+				if w.Name <= "d" {
+					c.True(slices.Equal(w.Queues, queuesOf(most)), "the queues of %s are whole", w.Name)
+				}
+			}
+			page.Cursor = part.Next
+		}
+	}
+	const rest = store.MaxPageNames - 4*most
+	beat("e", queuesOf(rest))
+	pages([]string{"a", "b", "c", "d", "e"})
+	beat("f", nil)
+	pages([]string{"a", "b", "c", "d", "e", "f"})
+	beat("g", []string{"q"})
+	pages([]string{"a", "b", "c", "d", "e", "f"}, []string{"g"})
+	beat("e", queuesOf(rest+1))
+	pages([]string{"a", "b", "c", "d"}, []string{"e", "f", "g"})
+	beat("0", queuesOf(most))
+	beat("00", queuesOf(most))
+	pages([]string{"0", "00", "a", "b"}, []string{"c", "d", "e", "f", "g"})
+}
+
+func registryCursorOfAnotherListingIsRefused(c *C) {
+	for _, name := range []string{"a", "b", "c"} {
+		c.beat(store.Worker{Name: name, StaleAfter: time.Hour})
+	}
+	c.EnqueueN(2)
+	jobs, err := c.Store.List(c.Ctx, store.Filter{}, store.Page{Limit: 1})
+	c.OK(err, "a page of jobs")
+	first := c.workersPage(store.WorkerFilter{}, store.Page{Limit: 1})
+	c.Equal(namesOf(c.workersPage(store.WorkerFilter{}, store.Page{Limit: 5, Cursor: first.Next}).Workers), []string{"b", "c"}, "a second page of another size")
+
+	refused := func(filter store.WorkerFilter, cursor string) {
+		page, err := c.registry().Workers(c.Ctx, filter, store.Page{Limit: 1, Cursor: cursor})
+		c.ErrorIs(err, store.ErrInvalid, "the cursor %q with %+v", cursor, filter)
+		c.Equal(page, store.WorkerPage{}, "the page of a refused cursor")
+	}
+	for _, name := range []string{"a", "b", "nobody"} {
+		refused(store.WorkerFilter{Name: name}, first.Next)
+	}
+	refused(store.WorkerFilter{}, jobs.Next)
+	refused(store.WorkerFilter{}, store.WorkerFilter{}.Cursor(""))
+	refused(store.WorkerFilter{}, store.WorkerFilter{}.Cursor("a\x00"))
+	refused(store.WorkerFilter{}, store.WorkerFilter{}.Cursor("\xff"))
+	refused(store.WorkerFilter{}, store.WorkerFilter{}.Cursor(strings.Repeat("x", store.MaxNameBytes+1)))
+	for _, cursor := range []string{"x", "b", first.Next[1:], first.Next + "\n", strings.Repeat("A", len(first.Next)), "1", "ä\x00"} {
+		refused(store.WorkerFilter{}, cursor)
+	}
+	_, err = c.Store.List(c.Ctx, store.Filter{}, store.Page{Limit: 1, Cursor: first.Next})
+	c.ErrorIs(err, store.ErrInvalid, "the cursor of a page of workers in a list of jobs")
+}
+
+func registryPagesAreLimited(c *C) {
+	c.beat(store.Worker{Name: "w", StaleAfter: time.Hour})
+	for _, limit := range []int{0, -1, store.MaxItems + 1} {
+		_, err := c.registry().Workers(c.Ctx, store.WorkerFilter{}, store.Page{Limit: limit})
+		c.ErrorIs(err, store.ErrInvalid, "a page of %d workers", limit)
+	}
+	for _, name := range []string{"a\x00", "\xff", strings.Repeat("x", store.MaxNameBytes+1)} {
+		_, err := c.registry().Workers(c.Ctx, store.WorkerFilter{Name: name}, store.Page{Limit: 1})
+		c.ErrorIs(err, store.ErrInvalid, "the worker %.10q", name)
+	}
+	c.Equal(namesOf(c.workersPage(store.WorkerFilter{}, store.Page{Limit: store.MaxItems}).Workers), []string{"w"}, "the longest page")
 }
 
 func registryStaleAndForgottenToTheTick(c *C) {
@@ -195,7 +392,7 @@ func registryManyBeatsAtOnce(c *C) {
 			if err := registry.Beat(c.Ctx, row); err != nil {
 				c.Errorf("Beat: %v", err)
 			}
-			if workers, err := registry.Workers(c.Ctx); err != nil || len(workers) <= n {
+			if workers, err := store.AllWorkers(c.Ctx, registry); err != nil || len(workers) <= n {
 				c.Errorf("Workers: got %d, error %v, want more than %d", len(workers), err, n)
 			}
 		}
@@ -207,7 +404,7 @@ func registryEndedContextAppliesNothing(c *C) {
 	registry := c.registry()
 	c.endedContexts(map[string]func(context.Context) error{
 		"Beat":    func(ctx context.Context) error { return registry.Beat(ctx, store.Worker{Name: "w"}) },
-		"Workers": func(ctx context.Context) error { _, err := registry.Workers(ctx); return err },
+		"Workers": func(ctx context.Context) error { return workersIn(ctx, registry) },
 	})
 	c.Equal(c.workers(), []store.Worker{}, "workers afterwards")
 	c.beat(store.Worker{Name: "w", StaleAfter: time.Hour})
@@ -217,11 +414,16 @@ func registryEndedContextAppliesNothing(c *C) {
 	c.Equal(len(c.workers()), 1, "workers that nobody has let leave")
 }
 
+// workersIn asks for a page of workers.
+func workersIn(ctx context.Context, of store.Registry) error {
+	_, err := of.Workers(ctx, store.WorkerFilter{}, store.Page{Limit: 10})
+	return err
+}
+
 func registryClosedStoreSaysSo(c *C) {
 	registry := c.registry()
 	c.OK(c.Store.Close(), "Close")
-	_, err := registry.Workers(c.Ctx)
-	c.ErrorIs(err, store.ErrClosed, "Workers")
+	c.ErrorIs(workersIn(c.Ctx, registry), store.ErrClosed, "Workers")
 	c.ErrorIs(registry.Beat(c.Ctx, store.Worker{Name: "w"}), store.ErrClosed, "Beat")
 	c.ErrorIs(registry.Leave(c.Ctx, "w"), store.ErrClosed, "Leave")
 }

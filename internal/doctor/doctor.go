@@ -106,7 +106,7 @@ func (e *examination) queues() error {
 		case slices.Contains(paused, q.Queue):
 			e.add("paused_queue", "let it go on by queues resume, if the pause was not meant to last",
 				"the queue %s is paused, with %s waiting, the oldest for %v", q.Queue, jobs(q.Due), waited)
-		case served != nil && !slices.Contains(served, q.Queue):
+		case served != nil && !served[q.Queue]:
 			e.add("no_worker", "start a worker for it",
 				"no living worker works on the queue %s, with %s waiting, the oldest for %v", q.Queue, jobs(q.Due), waited)
 		case waited >= starving:
@@ -117,23 +117,29 @@ func (e *examination) queues() error {
 	return nil
 }
 
-// served are the queues of living workers; it is nil where the store lists none. Workers who fell silent are findings.
-func (e *examination) served() ([]string, error) {
+// served are the queues of living workers, of those with jobs that wait; it is nil where the store lists none. Workers who fell silent are findings.
+func (e *examination) served() (map[string]bool, error) {
 	registry, ok := e.store.(store.Registry)
 	if !ok {
 		return nil, nil
 	}
-	workers, err := registry.Workers(e.ctx)
-	if err != nil {
-		return nil, unlessUnsupported(err)
+	served, silent, waiting := map[string]bool{}, []string{}, map[string]bool{}
+	for _, q := range e.counts.Queues {
+		waiting[q.Queue] = q.Due > 0
 	}
-	served, silent := []string{}, []string{}
-	for _, w := range workers {
+	err := store.EachWorker(e.ctx, registry, func(w store.Worker) {
 		if w.Stale {
 			silent = append(silent, w.Name)
-		} else {
-			served = append(served, w.Queues...)
+			return
 		}
+		for _, q := range w.Queues {
+			if waiting[q] { // the others can be many, and nobody asks for them
+				served[q] = true
+			}
+		}
+	})
+	if err != nil {
+		return nil, unlessUnsupported(err)
 	}
 	if len(silent) > 0 {
 		e.add("silent_workers", "look whether they crashed; they are forgotten a day after their last beat",

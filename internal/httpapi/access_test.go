@@ -207,7 +207,7 @@ func (h *house) everything() []any {
 	require.NoError(h, err)
 	queues, err := h.store.Queues(h.Context())
 	require.NoError(h, err)
-	workers, err := h.store.Workers(h.Context())
+	workers, err := store.AllWorkers(h.Context(), h.store)
 	require.NoError(h, err)
 	return []any{jobs, queues, workers}
 }

@@ -176,33 +176,46 @@ func number(field, text string) (int64, error) {
 	return n, nil
 }
 
-// query reads the parameters of a listing.
+// query reads the parameters of a listing of jobs.
 func query(raw string) (store.Filter, store.Page, error) {
-	f, page := store.Filter{}, store.Page{Limit: 100}
+	var f store.Filter
+	texts := map[string]*string{"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey}
+	page, err := parameters(raw, texts, &f.States)
+	return f, page, err
+}
+
+// workerQuery reads the parameters of a listing of workers.
+func workerQuery(raw string) (store.WorkerFilter, store.Page, error) {
+	var f store.WorkerFilter
+	page, err := parameters(raw, map[string]*string{"name": &f.Name}, nil)
+	return f, page, err
+}
+
+// parameters reads those of any listing: its own ones into the texts and, if there are any, the states, and what page is asked for.
+func parameters(raw string, texts map[string]*string, states *[]store.State) (store.Page, error) {
+	page := store.Page{Limit: 100}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return f, page, refuse("query", "must be written as name=value, with & in between")
+		return page, refuse("query", "must be written as name=value, with & in between")
 	}
-	texts := map[string]*string{
-		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "cursor": &page.Cursor,
-	}
+	texts["cursor"] = &page.Cursor
 	names := make([]string, 0, len(values))
 	for name := range values {
 		names = append(names, name)
 	}
 	slices.Sort(names) // so that the same mistake is answered in the same way
 	for _, name := range names {
-		if err := parameter(name, values[name], texts, &f, &page); err != nil {
-			return f, page, err
+		if err := parameter(name, values[name], texts, states, &page); err != nil {
+			return page, err
 		}
 	}
-	return f, page, nil
+	return page, nil
 }
 
-func parameter(name string, values []string, texts map[string]*string, f *store.Filter, page *store.Page) error {
-	if name == "state" {
+func parameter(name string, values []string, texts map[string]*string, states *[]store.State, page *store.Page) error {
+	if name == "state" && states != nil {
 		for _, v := range values {
-			f.States = append(f.States, store.State(v))
+			*states = append(*states, store.State(v))
 		}
 		return nil
 	}

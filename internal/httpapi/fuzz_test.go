@@ -37,6 +37,25 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
+// FuzzWorkerQuery: the same of a query for workers.
+func FuzzWorkerQuery(f *testing.F) {
+	for _, seed := range []string{"", "name=w&limit=7", "cursor=AAAA", "cursor=" + store.WorkerFilter{}.Cursor("w"), "name=", "limit=-1", "name=%ff", "name=%00", "name=a&name=b", "state=ready"} {
+		f.Add(seed)
+	}
+	s := memory.New(memory.Options{})
+	f.Fuzz(func(t *testing.T, raw string) {
+		filter, page, err := workerQuery(raw)
+		if err == nil {
+			_, err = s.Workers(t.Context(), filter, page)
+		}
+		if err != nil {
+			var invalid *store.InvalidError
+			require.ErrorAs(t, err, &invalid)
+			require.NotEmpty(t, invalid.Rule)
+		}
+	})
+}
+
 // FuzzID: one number has one text.
 func FuzzID(f *testing.F) {
 	for _, seed := range []string{"1", "0", "-1", "+1", "01", "1e3", "", "9223372036854775807", "9223372036854775808", "１"} {

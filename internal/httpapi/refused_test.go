@@ -236,6 +236,23 @@ func TestBadInput(t *testing.T) {
 		{"PolicyOfLater", "PUT", "/v1/queues/q/policy", `{"max_in_flight":3}`, 400, "max_in_flight", "is not known here"},
 		{"NegativeVersion", "PUT", "/v1/queues/q/policy", `{"version":-1}`, 400, "version", "must be that of the policy to replace, or 0 where none was set"},
 		{"PolicyNoUTF8", "PUT", "/v1/queues/%ff/policy", `{}`, 400, "name", "must be valid UTF-8 without NUL"},
+		{"WorkersByQueue", "GET", "/v1/workers?queue=a", ``, 400, "queue", "is not known here"},
+		{"WorkersByState", "GET", "/v1/workers?state=ready", ``, 400, "state", "is not known here"},
+		{"WorkersNamedTwice", "GET", "/v1/workers?name=a&name=a", ``, 400, "name", "must be given once"},
+		{"WorkersOfTwoPages", "GET", "/v1/workers?cursor=a&cursor=b", ``, 400, "cursor", "must be given once"},
+		{"WorkersOfNoName", "GET", "/v1/workers?name=", ``, 400, "name", "must not be empty: leave it out"},
+		{"WorkersOfNoCursor", "GET", "/v1/workers?cursor=", ``, 400, "cursor", "must not be empty: leave it out"},
+		{"WorkersNoUTF8", "GET", "/v1/workers?name=%ff", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"WorkersNUL", "GET", "/v1/workers?name=%00", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"WorkersOfALongName", "GET", "/v1/workers?name=" + strings.Repeat("x", 256), ``, 400, "name", "must have at most 255 bytes"},
+		{"WorkersBadQuery", "GET", "/v1/workers?name=%zz", ``, 400, "query", "must be written as name=value, with & in between"},
+		{"WorkersBadLimit", "GET", "/v1/workers?limit=1e2", ``, 400, "limit", "must be a number"},
+		{"WorkersNoLimit", "GET", "/v1/workers?limit=0", ``, 400, "limit", "must be 1 to 1000"},
+		{"WorkersGreatLimit", "GET", "/v1/workers?limit=1001", ``, 400, "limit", "must be 1 to 1000"},
+		{"WorkersOfABadCursor", "GET", "/v1/workers?cursor=w", ``, 400, "cursor", "must come from the page before, by the same filter"},
+		{"WorkersOfAnother", "GET", "/v1/workers?name=b&cursor=" + store.WorkerFilter{Name: "a"}.Cursor("a"), ``, 400, "cursor", "must come from the page before, by the same filter"},
+		{"WorkersAfterJobs", "GET", "/v1/workers?cursor=" + store.Filter{}.Cursor(7), ``, 400, "cursor", "must come from the page before, by the same filter"},
+		{"JobsAfterWorkers", "GET", "/v1/jobs?cursor=" + store.WorkerFilter{}.Cursor("w"), ``, 400, "cursor", "must come from the page before, by the same filter"},
 		{"WorkerNamedTwice", "PUT", "/v1/workers/w", `{"name":"v","slots":1,"running":0}`, 400, "name", "stands in the path: leave it out"},
 		{"WorkerWithTime", "PUT", "/v1/workers/w", `{"beat_at":"2026-01-02T03:04:05Z"}`, 400, "beat_at", "is set by the store: leave it out"},
 		{"WorkerStale", "PUT", "/v1/workers/w", `{"stale":true}`, 400, "stale", "is set by the store: leave it out"},
@@ -253,7 +270,7 @@ func TestBadInput(t *testing.T) {
 			queues, err := w.store.Queues(t.Context())
 			require.NoError(t, err)
 			assert.Empty(t, queues)
-			workers, err := w.store.Workers(t.Context())
+			workers, err := store.AllWorkers(t.Context(), w.store)
 			require.NoError(t, err)
 			assert.Empty(t, workers)
 		})

@@ -224,7 +224,7 @@ func (p *play) state() state {
 	var err error
 	now.queues, err = p.store.Queues(p.Context())
 	require.NoError(p, err)
-	now.workers, err = p.store.Workers(p.Context())
+	now.workers, err = store.AllWorkers(p.Context(), p.store)
 	require.NoError(p, err)
 	return now
 }

@@ -23,6 +23,7 @@ type meddled struct {
 	warnings   []store.Finding
 	counting   func() error                    // before every Count: an error is its end
 	ping       func(ctx context.Context) error // before every Ping
+	listing    func(filter store.WorkerFilter) // before every Workers
 }
 
 func (m *meddled) Warnings(ctx context.Context) ([]store.Finding, error) {
@@ -164,8 +165,13 @@ func (m *meddled) Beat(ctx context.Context, w store.Worker) error {
 	return err
 }
 
-func (m *meddled) Workers(ctx context.Context) ([]store.Worker, error) {
-	return meddle(ctx, m, func() ([]store.Worker, error) { return m.Store.Workers(ctx) })
+func (m *meddled) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	return meddle(ctx, m, func() (store.WorkerPage, error) {
+		if m.listing != nil {
+			m.listing(filter)
+		}
+		return m.Store.Workers(ctx, filter, page)
+	})
 }
 
 func (m *meddled) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {

@@ -336,14 +336,15 @@ func (v *view) Leave(ctx context.Context, name string) error {
 }
 
 func (v *view) needsWorker(ctx context.Context, name string) error {
-	workers, err := v.of.(store.Registry).Workers(ctx)
+	if err := (store.Worker{Name: name}).Check(); err != nil { // without a name it would be every worker
+		return err
+	}
+	found, err := v.of.(store.Registry).Workers(ctx, store.WorkerFilter{Name: name}, store.Page{Limit: 1})
 	if err != nil {
 		return err
 	}
-	for _, w := range workers {
-		if w.Name == name && !v.ownsWorker(w) {
-			return notYours("name", "a worker with other queues than yours has this name: choose another one")
-		}
+	if slices.ContainsFunc(found.Workers, func(w store.Worker) bool { return !v.ownsWorker(w) }) {
+		return notYours("name", "a worker with other queues than yours has this name: choose another one")
 	}
 	return nil
 }
@@ -358,14 +359,35 @@ func (v *view) ownsWorker(w store.Worker) bool {
 	return v.seesWorker(w) && !slices.ContainsFunc(w.Queues, foreign)
 }
 
-// Workers are those that work on the bearer's queues, and on which of them.
-func (v *view) Workers(ctx context.Context) ([]store.Worker, error) {
-	workers, err := v.of.(store.Registry).Workers(ctx)
-	workers = slices.DeleteFunc(workers, func(w store.Worker) bool { return !v.seesWorker(w) })
-	for i := range workers {
-		workers[i].Queues = slices.DeleteFunc(workers[i].Queues, func(q string) bool { return !v.bearer.sees(q) })
+// Workers are those that work on the bearer's queues, and on which of them. The others take no place on a page, and its cursor has the
+// name of one that the bearer sees: however many others lie between, the store is read on, a page at a time, for as long as a call may
+// last.
+func (v *view) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	if _, err := filter.Position(page); err != nil {
+		return store.WorkerPage{}, err
 	}
-	return workers, err
+	var found store.WorkerPage
+	room := store.MaxPageNames
+	for next := (store.Page{Limit: store.MaxItems, Cursor: page.Cursor}); ; {
+		part, err := v.of.(store.Registry).Workers(ctx, filter, next)
+		if err != nil {
+			return store.WorkerPage{}, err
+		}
+		for _, w := range part.Workers {
+			if !v.seesWorker(w) {
+				continue
+			}
+			w.Queues = slices.DeleteFunc(w.Queues, func(q string) bool { return !v.bearer.sees(q) })
+			if room -= w.Weight(); len(found.Workers) == page.Limit || room < 0 {
+				found.Next = filter.Cursor(found.Workers[len(found.Workers)-1].Name)
+				return found, nil
+			}
+			found.Workers = append(found.Workers, w)
+		}
+		if next.Cursor = part.Next; next.Cursor == "" {
+			return found, nil
+		}
+	}
 }
 
 // Ping is for everybody.

@@ -13,9 +13,13 @@ func (a *API) workers(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	filter, page, err := workerQuery(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
 	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
-		workers, err := registry.Workers(ctx)
-		return wire.WorkersOf(workers), err
+		found, err := registry.Workers(ctx, filter, page)
+		return wire.WorkersOf(found), err
 	})
 }
 

@@ -86,7 +86,7 @@ func TestWorkerWhoseLeaseIsTooLongAskedForEver(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(w, s.Run(ctx), store.ErrInvalid)
 		assert.LessOrEqual(w, w.since(), time.Second)
-		workers, err := w.store.Workers(w.Context())
+		workers, err := store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		assert.Empty(w, workers, "it has ended, and did not die")
 	})

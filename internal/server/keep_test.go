@@ -190,7 +190,7 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 		w.wait(time.Minute)
 		host, err := os.Hostname()
 		require.NoError(w, err)
-		list, err := w.store.Workers(w.Context())
+		list, err := store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		require.Len(w, list, 1)
 		assert.WithinRange(w, list[0].BeatAt, time.Now().Add(-10*time.Second), time.Now())
@@ -207,7 +207,7 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 			return nil
 		})
 		w.wait(time.Minute)
-		list, err = w.store.Workers(w.Context())
+		list, err = store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		assert.True(w, list[0].Stale)
 		assert.Positive(w, w.log.said("jq: the store refuses a call"))
@@ -216,7 +216,7 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 		assert.Zero(w, w.log.said("jq: expired leases recovered"))
 		h.let()
 		w.wait(11 * time.Second)
-		list, err = w.store.Workers(w.Context())
+		list, err = store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		assert.False(w, list[0].Stale)
 		_ = s.Stop(inAHurry())
@@ -246,7 +246,7 @@ func TestBeatUnderWayDoesNotBringBackAWorkerThatLeft(t *testing.T) {
 		w.stop(s)
 		assert.Equal(w, time.Second, w.since(), "it waits for the beat")
 		w.wait(time.Minute)
-		list, err := w.store.Workers(w.Context())
+		list, err := store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		assert.Empty(w, list)
 	})
@@ -273,7 +273,7 @@ func TestHangingBeatDoesNotLengthenTheStop(t *testing.T) {
 // D24: a server that had stopped cleanly was listed as stale for a day, and doctor failed after every deploy.
 func TestCleanStopWasListedAsACrash(t *testing.T) {
 	listed := func(w *world) []store.Worker {
-		list, err := w.store.Workers(w.Context())
+		list, err := store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		return list
 	}

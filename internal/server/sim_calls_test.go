@@ -141,6 +141,6 @@ func (l ableLink) Leave(ctx context.Context, name string) error {
 	return err
 }
 
-func (l ableLink) Workers(ctx context.Context) ([]store.Worker, error) {
-	return through(ctx, l.link, "Workers", l.to.Workers)
+func (l ableLink) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	return through(ctx, l.link, "Workers", func(ctx context.Context) (store.WorkerPage, error) { return l.to.Workers(ctx, filter, page) })
 }

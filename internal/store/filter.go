@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -69,6 +70,41 @@ func (f Filter) mark() []byte {
 	text := fmt.Sprintf("%d %d %q %q %q %q %q %q %q %d",
 		f.IDs, f.After, f.Queue, f.Queues, f.Kind, f.Tag, f.Worker, f.UniqueKey, f.States, f.FinishedFor.Microseconds())
 	sum := sha256.Sum256([]byte(text))
+	return sum[:8]
+}
+
+// A WorkerFilter chooses workers.
+type WorkerFilter struct {
+	Name string // the one that has it; empty for every one
+}
+
+// Cursor is the mark for the page that begins after the worker with the name.
+func (f WorkerFilter) Cursor(name string) string {
+	return base64.RawURLEncoding.EncodeToString(append(f.mark(), name...))
+}
+
+// Position checks a request for a page, and is the name after which the page begins: empty for the first one. A cursor of another
+// filter, or of jobs, is ErrInvalid.
+func (f WorkerFilter) Position(page Page) (string, error) {
+	if err := f.Check(); err != nil {
+		return "", err
+	}
+	if err := page.Check(); err != nil || page.Cursor == "" {
+		return "", err
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(page.Cursor)
+	if mark := f.mark(); err == nil && bytes.HasPrefix(raw, mark) {
+		name := string(raw[len(mark):])
+		if checkName("cursor", name, required) == nil && f.Cursor(name) == page.Cursor {
+			return name, nil
+		}
+	}
+	return "", refuse("cursor", "must come from the page before, by the same filter")
+}
+
+// mark tells a cursor of this filter from others, so that none is used with another listing by mistake.
+func (f WorkerFilter) mark() []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "workers %q", f.Name))
 	return sum[:8]
 }
 

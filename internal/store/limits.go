@@ -16,6 +16,7 @@ const (
 	MaxItems       = 1000               // a call
 	MaxCallBytes   = 8 << 20            // a call
 	MaxAnswerBytes = 8 << 20            // the documents of a page, and of each lane of a claim
+	MaxPageNames   = 1 << 20            // the names of the queues of the workers of a page: there is room for any worker
 	MaxNameBytes   = 255                // queue, kind, key, tag, worker, trace, host
 	MaxDocBytes    = 1 << 20            // payload, result, checkpoint, progress
 	MaxJobBytes    = 4 * MaxDocBytes    // all documents of a job
@@ -281,7 +282,8 @@ func (f Filter) CheckBulk(limit int) error {
 	return f.Check()
 }
 
-// Check says what is wrong with the page, as an [*InvalidError]. The cursor is checked by Filter.Position.
+// Check says what is wrong with the page, as an [*InvalidError]. The cursor is checked by Filter.Position, or by that of a
+// WorkerFilter.
 func (p Page) Check() error { return asError(checkRange("limit", p.Limit, 1, MaxItems)) }
 
 // Check says what is wrong with the worker, as an [*InvalidError].
@@ -302,6 +304,9 @@ func (w Worker) Check() error {
 	}
 	return nil
 }
+
+// Check says what is wrong with the filter, as an [*InvalidError].
+func (f WorkerFilter) Check() error { return asError(checkName("name", f.Name, optional)) }
 
 // CheckQueue says what is wrong with the name of a queue, as an [*InvalidError].
 func CheckQueue(name string) error { return asError(checkName("queue", name, required)) }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,6 +257,46 @@ type Worker struct {
 	StaleAfter time.Duration // how long after a beat it counts as stale
 	BeatAt     time.Time     // set by the store
 	Stale      bool          // set by the store
+}
+
+// Weight is how many bytes the names of the worker's queues have.
+func (w Worker) Weight() int {
+	size := 0
+	for _, q := range w.Queues {
+		size += len(q)
+	}
+	return size
+}
+
+// A WorkerPage is a part of the list of workers, by name, byte by byte.
+type WorkerPage struct {
+	Workers []Worker
+	Next    string // the cursor of the next page, empty after the last
+}
+
+// EachWorker calls see for every worker, by name. It reads one page at a time, for all of them may say more than there is memory.
+func EachWorker(ctx context.Context, of Registry, see func(Worker)) error {
+	for page := (Page{Limit: MaxItems}); ; {
+		found, err := of.Workers(ctx, WorkerFilter{}, page)
+		if err != nil {
+			return err
+		}
+		for _, w := range found.Workers {
+			see(w)
+		}
+		if page.Cursor = found.Next; page.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// AllWorkers are all at once.
+func AllWorkers(ctx context.Context, of Registry) ([]Worker, error) {
+	var all []Worker
+	if err := EachWorker(ctx, of, func(w Worker) { all = append(all, w) }); err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // WorkerLife is how long a worker is listed after its last beat.

@@ -286,9 +286,13 @@ type Registry interface {
 	// happens. A later Beat writes the row anew. To repeat a Leave is safe.
 	Leave(ctx context.Context, name string) error
 
-	// Workers returns the workers by name, byte by byte. A worker is stale when StaleAfter has passed since its last beat,
-	// and forgotten after 24 hours.
-	Workers(ctx context.Context) ([]Worker, error)
+	// Workers returns the workers by name, byte by byte. A filter with a name chooses the worker that has it, and an empty one
+	// every worker. A worker is stale when StaleAfter has passed since its last beat, and forgotten after 24 hours.
+	//
+	// A page skips and repeats no worker that was there all the time. Next is empty after the last page. A page ends early,
+	// before the first worker with which the names of their queues would have more bytes than MaxPageNames. A cursor that comes
+	// from no page of the filter is ErrInvalid.
+	Workers(ctx context.Context, filter WorkerFilter, page Page) (WorkerPage, error)
 }
 
 // A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.

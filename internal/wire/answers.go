@@ -262,9 +262,10 @@ func (p Policy) Store() store.Policy {
 	}
 }
 
-// Workers are those that have been heard of.
+// Workers are those that have been heard of, or a page of them.
 type Workers struct {
 	Workers []Worker `json:"workers"`
+	Next    string   `json:"next,omitempty"`
 }
 
 // A Worker is what a process says of itself.
@@ -297,10 +298,14 @@ func (w Worker) Store() store.Worker {
 }
 
 // WorkersOf is the answer for the wire.
-func WorkersOf(workers []store.Worker) Workers { return Workers{Workers: each(workers, WorkerOf)} }
+func WorkersOf(p store.WorkerPage) Workers {
+	return Workers{Workers: each(p.Workers, WorkerOf), Next: p.Next}
+}
 
 // Store is the answer as the store gave it.
-func (w Workers) Store() []store.Worker { return each(w.Workers, Worker.Store) }
+func (w Workers) Store() store.WorkerPage {
+	return store.WorkerPage{Workers: each(w.Workers, Worker.Store), Next: w.Next}
+}
 
 // Health says that a server answers, and names what people must look at all the same.
 type Health struct {

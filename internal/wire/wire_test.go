@@ -87,7 +87,7 @@ func TestNothingIsLostOnTheWire(t *testing.T) {
 	assert.Equal(t, policy, through(t, wire.PolicyOf(policy)).Store())
 	keep := store.Policy{RetainDead: store.KeepForEver}
 	assert.Equal(t, keep, through(t, wire.PolicyOf(keep)).Store())
-	workers := filled[[]store.Worker](t)
+	workers := filled[store.WorkerPage](t)
 	assert.Equal(t, workers, through(t, wire.WorkersOf(workers)).Store())
 	filter := filled[store.Filter](t)
 	assert.Equal(t, filter, through(t, wire.FilterOf(filter)).Store())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -224,25 +225,72 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 }
 
 // Workers is part of the contract.
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
+func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, err := s.enter(ctx)
 	if err != nil {
-		return nil, err
+		return store.WorkerPage{}, err
 	}
-	var workers []store.Worker
+	after, err := filter.Position(page)
+	if err != nil && !(page.Cursor != "" && s.broken(WorkersCursorUnchecked)) {
+		return store.WorkerPage{}, err
+	}
+	list := s.workersAfter(filter, after, page.Limit, now)
+	n := s.workersOnPage(list, page.Limit)
+	answer := store.WorkerPage{Workers: list[:n:n]}
+	if n < len(list) || n == page.Limit && s.broken(WorkersNextAfterLast) {
+		answer.Next = filter.Cursor(list[n-1].Name)
+	}
+	return answer, nil
+}
+
+// workersAfter are all workers that match and come after a name, as they stand at now.
+func (s *Store) workersAfter(filter store.WorkerFilter, after string, limit int, now time.Time) []store.Worker {
+	var list []store.Worker
 	for _, w := range s.workers {
 		silent := now.Sub(w.BeatAt)
-		if silent >= store.WorkerLife && !s.broken(WorkersNeverForgotten) {
+		forgotten := silent >= store.WorkerLife && !s.broken(WorkersNeverForgotten)
+		passed := w.Name <= after && !(s.broken(WorkersPageOverlaps) && w.Name == after && limit > 1) // or a reader would never end
+		if forgotten || passed || !s.chosen(filter, w) {
 			continue
 		}
 		w.Queues = slices.Clone(w.Queues)
 		w.Stale = silent >= w.StaleAfter && !s.broken(WorkersNeverStale)
-		workers = append(workers, w)
+		list = append(list, w)
 	}
-	slices.SortFunc(workers, func(a, b store.Worker) int { return cmp.Compare(a.Name, b.Name) })
-	return workers, nil
+	slices.SortFunc(list, func(a, b store.Worker) int { return cmp.Compare(a.Name, b.Name) })
+	if _, stays := s.workers[after]; after != "" && !stays && len(list) > 0 && s.broken(WorkersPageLosesPlace) {
+		list = list[1:]
+	}
+	return list
+}
+
+// chosen says whether the worker matches.
+func (s *Store) chosen(filter store.WorkerFilter, w store.Worker) bool {
+	switch {
+	case filter.Name == "" || s.broken(WorkersNameIgnored):
+		return true
+	case s.broken(WorkersNameBeginsAlike):
+		return strings.HasPrefix(w.Name, filter.Name)
+	default:
+		return w.Name == filter.Name
+	}
+}
+
+// workersOnPage is how many of the workers have room on a page.
+func (s *Store) workersOnPage(list []store.Worker, limit int) int {
+	names := 0
+	for n, w := range list {
+		for _, q := range w.Queues {
+			names += len(q)
+		}
+		overweight := names > store.MaxPageNames && !s.broken(WorkersUnweighed) || names >= store.MaxPageNames && s.broken(WorkersWeighedShort)
+		if n == limit && !s.broken(WorkersUnlimited) || overweight {
+			return n
+		}
+	}
+	return len(list)
 }
 
 // Fence is part of the contract.

@@ -246,4 +246,13 @@ const (
 	LeaveRemovesAll        Fault = "leave-removes-all"
 	LeaveIsForEver         Fault = "leave-is-for-ever"
 	LeaveOfNobodyFails     Fault = "leave-of-nobody-fails"
+	WorkersNameIgnored     Fault = "workers-name-ignored"
+	WorkersNameBeginsAlike Fault = "workers-name-begins-alike"
+	WorkersUnlimited       Fault = "workers-unlimited"
+	WorkersUnweighed       Fault = "workers-unweighed"
+	WorkersWeighedShort    Fault = "workers-weighed-short"
+	WorkersNextAfterLast   Fault = "workers-next-after-last"
+	WorkersPageOverlaps    Fault = "workers-page-overlaps"
+	WorkersPageLosesPlace  Fault = "workers-page-loses-place"
+	WorkersCursorUnchecked Fault = "workers-cursor-unchecked"
 )

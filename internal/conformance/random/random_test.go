@@ -63,6 +63,15 @@ var beyond = map[model.Fault]string{
 	model.LeaveRemovesAll:        "no worker is registered",
 	model.LeaveIsForEver:         "no worker is registered",
 	model.LeaveOfNobodyFails:     "no worker is registered",
+	model.WorkersNameIgnored:     "no worker is registered",
+	model.WorkersNameBeginsAlike: "no worker is registered",
+	model.WorkersUnlimited:       "no worker is registered",
+	model.WorkersUnweighed:       "no worker is registered",
+	model.WorkersWeighedShort:    "no worker is registered",
+	model.WorkersNextAfterLast:   "no worker is registered",
+	model.WorkersPageOverlaps:    "no worker is registered",
+	model.WorkersPageLosesPlace:  "no worker is registered",
+	model.WorkersCursorUnchecked: "no worker is registered",
 }
 
 // tries is how many scripts a fault may survive.

@@ -80,7 +80,7 @@ func (r *Room) Take(e *Entry) bool {
 }
 
 // errFull ends a query.
-var errFull = errors.New("there is no room for the next job")
+var errFull = errors.New("there is no room for the next row")
 
 // Fitting are the first rows of a query for columns of the table jobs, as many as there is room for. No other row is kept.
 func Fitting(each Query, room *Room, query string, args ...any) ([]*Entry, error) {
@@ -206,20 +206,38 @@ func Setting(d time.Duration) any {
 	return int64(MicrosOf(d))
 }
 
-// Workers are the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in this
-// order, as they stand at now.
-func Workers(each Query, now time.Time, query string, args ...any) ([]store.Worker, error) {
-	var found []store.Worker
+// Workers are the page of the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in
+// this order, as they stand at now. The rows are those that match and come after the page before, by name; of those that find no
+// room, one is read.
+func Workers(each Query, now time.Time, filter store.WorkerFilter, page store.Page, query string, args ...any) (store.WorkerPage, error) {
+	var found store.WorkerPage
+	room := store.MaxPageNames
 	err := each(func(rows *sql.Rows) error {
-		var w store.Worker
-		var queues List
-		var staleAfter Micros
-		var beatAt Time
-		err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt)
-		w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
-		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
-		found = append(found, w)
-		return err
+		w, err := scanWorker(rows, now)
+		if err != nil {
+			return err
+		}
+		n := len(found.Workers)
+		if room -= w.Weight(); n == page.Limit || n > 0 && room < 0 { // the first has room, whoever wrote it
+			found.Next = filter.Cursor(found.Workers[n-1].Name)
+			return errFull
+		}
+		found.Workers = append(found.Workers, w)
+		return nil
 	}, query, args...)
-	return found, err
+	if err != nil && !errors.Is(err, errFull) {
+		return store.WorkerPage{}, err
+	}
+	return found, nil
+}
+
+func scanWorker(rows *sql.Rows, now time.Time) (store.Worker, error) {
+	var w store.Worker
+	var queues List
+	var staleAfter Micros
+	var beatAt Time
+	err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt)
+	w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
+	w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
+	return w, err
 }

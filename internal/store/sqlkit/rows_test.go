@@ -103,7 +103,7 @@ func TestCountsGatherRowsByQueue(t *testing.T) {
 }
 
 func TestWorkersAreStaleWhenTheirTimeIsUp(t *testing.T) {
-	workers, err := sqlkit.Workers(queries(t), time.UnixMicro(100).UTC(), `
+	found, err := sqlkit.Workers(queries(t), time.UnixMicro(100).UTC(), store.WorkerFilter{}, store.Page{Limit: 2}, `
 		SELECT 'at', 'h', 1, '["q"]', 2, 1, 60, 40
 		UNION ALL
 		SELECT 'before', 'h', 1, NULL, 2, 1, 61, 40`)
@@ -114,5 +114,5 @@ func TestWorkersAreStaleWhenTheirTimeIsUp(t *testing.T) {
 	}
 	before := at
 	before.Name, before.Queues, before.StaleAfter, before.Stale = "before", nil, 61*time.Microsecond, false
-	assert.Equal(t, []store.Worker{at, before}, workers)
+	assert.Equal(t, store.WorkerPage{Workers: []store.Worker{at, before}}, found)
 }

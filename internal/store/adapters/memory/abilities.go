@@ -124,21 +124,46 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 	return nil
 }
 
-// Workers returns the workers by name.
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	now, err := s.enter(ctx, nil)
+// Workers returns the workers that match, by name.
+func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	after, refused := filter.Position(page)
+	now, err := s.enter(ctx, refused)
 	if err != nil {
-		return nil, err
+		return store.WorkerPage{}, err
 	}
 	defer s.leave()
 	s.forgetWorkers(now)
-	workers := sorted(s.workers)
-	for i := range workers {
-		w := &workers[i]
+	var found store.WorkerPage
+	room := store.MaxPageNames
+	for _, name := range s.workerNames(filter, after) {
+		w := s.workers[name]
+		if room -= w.Weight(); len(found.Workers) == page.Limit || room < 0 {
+			found.Next = filter.Cursor(found.Workers[len(found.Workers)-1].Name)
+			break
+		}
 		w.Queues = slices.Clone(w.Queues)
 		w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
+		found.Workers = append(found.Workers, w)
 	}
-	return workers, nil
+	return found, nil
+}
+
+// workerNames are the names of the workers that match and come after a name, in the order of their bytes.
+func (s *Store) workerNames(filter store.WorkerFilter, after string) []string {
+	var names []string
+	if filter.Name != "" {
+		if _, known := s.workers[filter.Name]; known && filter.Name > after {
+			names = []string{filter.Name}
+		}
+		return names
+	}
+	for name := range s.workers {
+		if name > after {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (s *Store) forgetWorkers(now time.Time) {

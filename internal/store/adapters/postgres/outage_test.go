@@ -219,7 +219,7 @@ func everyCallSaysSo(t *testing.T, c *pgtest.Cluster) {
 		{"Beat", func() error {
 			return s.Beat(ctx, store.Worker{Name: "w", Host: "h", Slots: 1, StaleAfter: time.Minute})
 		}},
-		{"Workers", func() error { _, err := s.Workers(ctx); return err }},
+		{"Workers", func() error { _, err := store.AllWorkers(ctx, s); return err }},
 		{"Fence", func() error { _, err := s.Fence(ctx, store.FenceRequest{}); return err }},
 	}
 	require.NoError(t, c.Kill(t.Context()))

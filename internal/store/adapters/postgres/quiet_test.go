@@ -64,7 +64,7 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 		}
 		assert.Equal(t, call.want, spentBy(t, s, call.call)["round trips"], call.name)
 	}
-	workers, err := s.Workers(t.Context())
+	workers, err := store.AllWorkers(t.Context(), s)
 	require.NoError(t, err)
 	require.Len(t, workers, 1)
 	assert.Equal(t, w.Queues, workers[0].Queues)

@@ -86,7 +86,7 @@ func useAll(t *testing.T, s *Store) {
 		"listing": only(s.List(ctx, store.Filter{}, store.Page{Limit: 10})),
 		"count":   only(s.Count(ctx, store.Filter{})),
 		"queues":  only(s.Queues(ctx)),
-		"workers": only(s.Workers(ctx)),
+		"workers": only(store.AllWorkers(ctx, s)),
 		"doctor":  only(s.Examine(ctx)),
 		"sweeps":  only(s.check(ctx)),
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -100,14 +101,22 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 }
 
 // Workers is part of the contract.
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	if err := s.admit(ctx, nil); err != nil {
-		return nil, err
+func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	_, invalid := filter.Position(page)
+	if err := s.admit(ctx, invalid); err != nil {
+		return store.WorkerPage{}, err
 	}
-	c := call{method: http.MethodGet, path: wire.PathWorkers, reads: true, most: mostNames}
-	answer, err := ask(ctx, s, c, func(w wire.Workers) error { return listed(w.Workers, len(w.Workers), "workers") })
+	query := url.Values{"limit": {strconv.Itoa(page.Limit)}}
+	if filter.Name != "" {
+		query.Set("name", filter.Name)
+	}
+	if page.Cursor != "" {
+		query.Set("cursor", page.Cursor)
+	}
+	c := call{method: http.MethodGet, path: wire.PathWorkers, query: query.Encode(), reads: true, most: mostWorkers(page.Limit)}
+	answer, err := ask(ctx, s, c, func(w wire.Workers) error { return listed(w.Workers, page.Limit, "workers") })
 	if err != nil {
-		return nil, err
+		return store.WorkerPage{}, err
 	}
 	return answer.Store(), nil
 }

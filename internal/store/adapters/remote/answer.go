@@ -25,7 +25,9 @@ const (
 	mostRow     = 256 << 10 // a job but for its documents
 	mostDocs    = 64 << 20  // all documents of a page, or of both lanes of a claim, each as JSON and as text
 	mostHistory = 16 << 20  // a hundred attempts with their errors
-	mostNames   = 1 << 30   // of queues or workers, of which there can be any number
+	mostWorker  = 8 << 10   // but for the names of its queues
+	mostQueues  = 10 << 20  // the names of the queues of a page of workers, of which each byte can have nine around it
+	mostNames   = 1 << 30   // of queues, of which there can be any number
 	mostNothing = mostWords // where the answer is that it was done
 	mostDetail  = mostJob + mostHistory
 )
@@ -34,6 +36,9 @@ const (
 func mostJobs(limit int) int64 {
 	return mostWords + min(int64(limit)*mostJob, int64(limit)*mostRow+mostDocs)
 }
+
+// mostWorkers is how many bytes so many workers can have.
+func mostWorkers(limit int) int64 { return mostWords + int64(limit)*mostWorker + mostQueues }
 
 // decode reads an answer, of which valid must find that it is one. Fields that are not known are those of a newer server.
 func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error) error {

@@ -51,6 +51,7 @@ func newTransport(socket string, secure *tls.Config) *http.Transport {
 type call struct {
 	method string
 	path   string // escaped
+	query  string // escaped
 	body   []byte // nil where the call has none
 	key    string // the request key
 	reads  bool   // it changes nothing
@@ -84,6 +85,7 @@ func (s *Store) request(ctx context.Context, c call, sent *parcel) (*http.Reques
 	}
 	where := *s.base
 	where.Path, where.RawPath = s.base.Path+path, s.base.EscapedPath()+c.path
+	where.RawQuery = c.query
 	req := &http.Request{Method: c.method, URL: &where, Host: s.base.Host, Header: http.Header{"Accept": {wire.JSON}}}
 	if s.options.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.options.Token)

@@ -187,7 +187,7 @@ func TestMissingAbilities(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	_, queues := s.Queues(t.Context())
-	_, workers := s.Workers(t.Context())
+	_, workers := store.AllWorkers(t.Context(), s)
 	_, wakeups := s.Subscribe(t.Context(), nil)
 	_, fenced := s.Fence(t.Context(), store.FenceRequest{})
 	_, policy := s.Policy(t.Context(), "q")

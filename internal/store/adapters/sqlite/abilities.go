@@ -156,17 +156,24 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 }
 
 // Workers is part of the contract.
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	return read(ctx, s, nil, (*txn).workers)
+func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	after, invalid := filter.Position(page)
+	return read(ctx, s, invalid, func(t *txn) (store.WorkerPage, error) { return t.workers(filter, page, after) })
 }
 
-func (t *txn) workers() ([]store.Worker, error) {
-	return sqlkit.Workers(t.each, t.now, `
+// workers reads row by row, and no more of them than find room.
+func (t *txn) workers(filter store.WorkerFilter, page store.Page, after string) (store.WorkerPage, error) {
+	named, args := ``, []any{t.now.Add(-store.WorkerLife).UnixMicro(), after}
+	if filter.Name != "" {
+		named, args = ` AND name = ?`, append(args, filter.Name)
+	}
+	return sqlkit.Workers(t.each, t.now, filter, page, `
 		SELECT name, host, pid, queues, slots, running, stale_after, beat_at
 		FROM workers
-		WHERE beat_at > ?
-		ORDER BY name`,
-		t.now.Add(-store.WorkerLife).UnixMicro())
+		WHERE beat_at > ? AND name > ?`+named+`
+		ORDER BY name
+		LIMIT ?`,
+		append(args, page.Limit+1)...)
 }
 
 // Fence is part of the contract.
