@@ -279,6 +279,17 @@ func TestMissingAbilitiesAreSaid(t *testing.T) {
 	}
 }
 
+func TestEveryWorkerIsListed(t *testing.T) {
+	s := jqtest.NewStore(t)
+	for i := range 1001 {
+		require.NoError(t, s.Beat(t.Context(), jq.Worker{Name: fmt.Sprintf("w%04d", i), StaleAfter: time.Hour}))
+	}
+	workers, err := jq.NewClient(s, nil).Workers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, workers, 1001)
+	assert.Equal(t, "w1000", workers[1000].Name)
+}
+
 func TestOneJobIsLookedAfter(t *testing.T) {
 	s := jqtest.NewStore(t)
 	client := jq.NewClient(s, nil)

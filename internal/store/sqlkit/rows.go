@@ -206,37 +206,45 @@ func Setting(d time.Duration) any {
 	return int64(MicrosOf(d))
 }
 
-// Workers are the page of the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in
-// this order, as they stand at now. The rows are those that match and come after the page before, by name; of those that find no
-// room, one is read.
-func Workers(each Query, now time.Time, filter store.WorkerFilter, page store.Page, query string, args ...any) (store.WorkerPage, error) {
+// Workers are a page of the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in this
+// order, as they stand at now. The rows are those that match and come after a name, by name. Behind them a column says of each whether
+// others follow: where a query stops early all the same, it is made again for these. Of the rows that find no room, one is read.
+func Workers(
+	each Query, now time.Time, filter store.WorkerFilter, page store.Page, after, query string, args func(after string) []any,
+) (store.WorkerPage, error) {
 	var found store.WorkerPage
 	room := store.MaxPageNames
-	err := each(func(rows *sql.Rows) error {
-		w, err := scanWorker(rows, now)
-		if err != nil {
-			return err
+	for follow := true; follow; {
+		follow = false
+		err := each(func(rows *sql.Rows) error {
+			w, err := scanWorker(rows, now, &follow)
+			if err != nil {
+				return err
+			}
+			n := len(found.Workers)
+			if room -= w.Weight(); n == page.Limit || n > 0 && room < 0 { // the first has room, whoever wrote it
+				found.Next = filter.Cursor(after)
+				return errFull
+			}
+			found.Workers, after = append(found.Workers, w), w.Name
+			return nil
+		}, query, args(after)...)
+		switch {
+		case errors.Is(err, errFull):
+			return found, nil
+		case err != nil:
+			return store.WorkerPage{}, err
 		}
-		n := len(found.Workers)
-		if room -= w.Weight(); n == page.Limit || n > 0 && room < 0 { // the first has room, whoever wrote it
-			found.Next = filter.Cursor(found.Workers[n-1].Name)
-			return errFull
-		}
-		found.Workers = append(found.Workers, w)
-		return nil
-	}, query, args...)
-	if err != nil && !errors.Is(err, errFull) {
-		return store.WorkerPage{}, err
 	}
 	return found, nil
 }
 
-func scanWorker(rows *sql.Rows, now time.Time) (store.Worker, error) {
+func scanWorker(rows *sql.Rows, now time.Time, follow *bool) (store.Worker, error) {
 	var w store.Worker
 	var queues List
 	var staleAfter Micros
 	var beatAt Time
-	err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt)
+	err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt, follow)
 	w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
 	w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
 	return w, err

@@ -103,10 +103,10 @@ func TestCountsGatherRowsByQueue(t *testing.T) {
 }
 
 func TestWorkersAreStaleWhenTheirTimeIsUp(t *testing.T) {
-	found, err := sqlkit.Workers(queries(t), time.UnixMicro(100).UTC(), store.WorkerFilter{}, store.Page{Limit: 2}, `
-		SELECT 'at', 'h', 1, '["q"]', 2, 1, 60, 40
+	found, err := sqlkit.Workers(queries(t), time.UnixMicro(100).UTC(), store.WorkerFilter{}, store.Page{Limit: 2}, "", `
+		SELECT 'at', 'h', 1, '["q"]', 2, 1, 60, 40, FALSE
 		UNION ALL
-		SELECT 'before', 'h', 1, NULL, 2, 1, 61, 40`)
+		SELECT 'before', 'h', 1, NULL, 2, 1, 61, 40, FALSE`, afterAny)
 	require.NoError(t, err)
 	at := store.Worker{
 		Name: "at", Host: "h", PID: 1, Queues: []string{"q"}, Slots: 2, Running: 1, StaleAfter: 60 * time.Microsecond,
@@ -115,4 +115,49 @@ func TestWorkersAreStaleWhenTheirTimeIsUp(t *testing.T) {
 	before := at
 	before.Name, before.Queues, before.StaleAfter, before.Stale = "before", nil, 61*time.Microsecond, false
 	assert.Equal(t, store.WorkerPage{Workers: []store.Worker{at, before}}, found)
+}
+
+// afterAny has no arguments.
+func afterAny(string) []any { return nil }
+
+func TestWorkersEndWhereTheirQueuesFindNoRoom(t *testing.T) {
+	const rows = `
+		WITH workers(name, bytes) AS (VALUES ('a', 1048575), ('b', 1), ('c', 0), ('d', 1), ('e', 1))
+		SELECT name, '', 0, '["' || substr(hex(zeroblob(bytes)), 1, bytes) || '"]', 0, 0, 1, 0, `
+	page := func(after string, limit int, query string) (names, next string) {
+		found, err := sqlkit.Workers(queries(t), time.UnixMicro(0), store.WorkerFilter{}, store.Page{Limit: limit}, after, query,
+			func(after string) []any { return []any{after} })
+		require.NoError(t, err)
+		for _, w := range found.Workers {
+			names += w.Name
+		}
+		return names, found.Next
+	}
+	for _, c := range []struct {
+		after string
+		limit int
+		names string
+		last  bool
+	}{{"", 5, "abc", false}, {"", 1, "a", false}, {"", 3, "abc", false}, {"a", 4, "bcde", true}, {"a", 5, "bcde", true}, {"a", 3, "bcd", false}} {
+		for _, query := range []string{
+			`FALSE FROM workers WHERE name > ?`,
+			`name < 'e' FROM workers WHERE name > ? LIMIT 1`,
+			`name < 'e' FROM workers WHERE name > ? LIMIT 2`,
+		} {
+			names, next := page(c.after, c.limit, rows+query)
+			assert.Equal(t, c.names, names, "%+v %s", c, query)
+			want := store.WorkerFilter{}.Cursor(names[len(names)-1:])
+			if c.last {
+				want = ""
+			}
+			assert.Equal(t, want, next, "%+v %s", c, query)
+		}
+	}
+	found, err := sqlkit.Workers(queries(t), time.UnixMicro(0), store.WorkerFilter{}, store.Page{Limit: 2}, "", `
+		SELECT 'a', '', 0, '["' || hex(zeroblob(600000)) || '"]', 0, 0, 1, 0, FALSE
+		UNION ALL
+		SELECT 'b', '', 0, NULL, 0, 0, 1, 0, FALSE`, afterAny)
+	require.NoError(t, err)
+	assert.Len(t, found.Workers, 1, "one that was written by hand, and is larger than any page, is listed alone")
+	assert.NotEmpty(t, found.Next)
 }

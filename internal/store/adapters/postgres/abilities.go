@@ -197,39 +197,32 @@ func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page sto
 	return read(ctx, s, invalid, func(t *txn) (store.WorkerPage, error) { return t.workers(filter, page, after) })
 }
 
-// mostListed is how many bytes the lists of queues of the workers of a page can have as JSON at most: a byte of a name is written as
-// six, and a name has three more around it. Beside the longest page stands the worker after it.
-const mostListed = 9*store.MaxPageNames + 2*store.MaxItems
-
-// workers has the server send no more workers than find room, and one that does not: the driver reads all that is sent. How long a list
-// is as JSON the server knows without reading it, so it reads only those lists that can find room.
+// workers has the server send little more than finds room, for the driver reads all that is sent. The server bounds the names of the
+// queues as they are written, in JSON, whose length it knows without reading it. They can be shorter than that: then it is asked for more.
 func (t *txn) workers(filter store.WorkerFilter, page store.Page, after string) (store.WorkerPage, error) {
-	named, args := ``, []any{t.now.Add(-store.WorkerLife), after, page.Limit + 1}
+	named, name := ``, []any(nil)
 	if filter.Name != "" {
-		named, args = ` AND name = $4`, append(args, filter.Name)
+		named, name = ` AND name = $4`, []any{filter.Name}
 	}
-	return sqlkit.Workers(t.each, t.now, filter, page, `
-		SELECT name, host, pid, queues, slots, running, stale_after, beat_at
+	return sqlkit.Workers(t.each, t.now, filter, page, after, `
+		SELECT name, host, pid, queues, slots, running, stale_after, beat_at, follow
 		FROM (
-			SELECT *, sum(names) OVER (ORDER BY name ROWS UNBOUNDED PRECEDING) - names AS before
+			SELECT *,
+				coalesce(sum(octet_length(queues)) OVER (ORDER BY name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before,
+				lead(name) OVER (ORDER BY name) IS NOT NULL AS follow
 			FROM (
-				SELECT *, (SELECT coalesce(sum(octet_length(queue)), 0) FROM json_array_elements_text(queues::json) AS queue) AS names
-				FROM (
-					SELECT *, sum(listed) OVER (ORDER BY name ROWS UNBOUNDED PRECEDING) - listed AS listed_before
-					FROM (
-						SELECT *, coalesce(octet_length(queues), 0) AS listed
-						FROM {schema}.workers
-						WHERE beat_at > $1 AND name > $2`+named+`
-						ORDER BY name
-						LIMIT $3
-					) AS workers
-				) AS workers
-				WHERE listed_before <= `+strconv.Itoa(mostListed)+`
+				SELECT *
+				FROM {schema}.workers
+				WHERE beat_at > $1 AND name > $2`+named+`
+				ORDER BY name
+				LIMIT $3
 			) AS workers
 		) AS workers
 		WHERE before <= `+strconv.Itoa(store.MaxPageNames)+`
 		ORDER BY name`,
-		args...)
+		func(after string) []any {
+			return append([]any{t.now.Add(-store.WorkerLife), after, page.Limit + 1}, name...)
+		})
 }
 
 // Fence is part of the contract. It waits for the transactions that are writing jobs, and those that come wait for it.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -87,4 +88,30 @@ func TestTextThatGrows(t *testing.T) {
 	assertOnly(t, err, store.ErrInvalid, "send fewer items at a time", "500 errors of 16 KiB of control characters")
 	_, err = s.NAck(t.Context(), nacks[:100])
 	require.NoError(t, err)
+}
+
+// TestLargestPageOfWorkers has as many names as there can be, each of which takes nine bytes of JSON for one.
+func TestLargestPageOfWorkers(t *testing.T) {
+	behind := memory.New(memory.Options{})
+	server, err := serve(behind, httpapi.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.stop()) }()
+	s, err := Open(t.Context(), server.url, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	queues := slices.Repeat([]string{"\x01"}, store.MaxItems)
+	for i := range store.MaxItems + 1 {
+		require.NoError(t, behind.Beat(t.Context(), store.Worker{
+			Name: strings.Repeat("\x01", store.MaxNameBytes-4) + fmt.Sprintf("%04d", i), Host: strings.Repeat("\x01", store.MaxNameBytes),
+			Queues: queues, StaleAfter: store.MaxDuration,
+		}))
+	}
+	page, err := s.Workers(t.Context(), store.WorkerFilter{}, store.Page{Limit: store.MaxItems})
+	require.NoError(t, err)
+	require.Len(t, page.Workers, store.MaxItems)
+	assert.Equal(t, queues, page.Workers[store.MaxItems-1].Queues)
+	page, err = s.Workers(t.Context(), store.WorkerFilter{}, store.Page{Limit: store.MaxItems, Cursor: page.Next})
+	require.NoError(t, err)
+	assert.Len(t, page.Workers, 1)
+	assert.Empty(t, page.Next)
 }

@@ -163,17 +163,18 @@ func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page sto
 
 // workers reads row by row, and no more of them than find room.
 func (t *txn) workers(filter store.WorkerFilter, page store.Page, after string) (store.WorkerPage, error) {
-	named, args := ``, []any{t.now.Add(-store.WorkerLife).UnixMicro(), after}
+	named, name := ``, []any(nil)
 	if filter.Name != "" {
-		named, args = ` AND name = ?`, append(args, filter.Name)
+		named, name = ` AND name = ?`, []any{filter.Name}
 	}
-	return sqlkit.Workers(t.each, t.now, filter, page, `
-		SELECT name, host, pid, queues, slots, running, stale_after, beat_at
+	return sqlkit.Workers(t.each, t.now, filter, page, after, `
+		SELECT name, host, pid, queues, slots, running, stale_after, beat_at, FALSE
 		FROM workers
 		WHERE beat_at > ? AND name > ?`+named+`
-		ORDER BY name
-		LIMIT ?`,
-		append(args, page.Limit+1)...)
+		ORDER BY name`,
+		func(after string) []any {
+			return append([]any{t.now.Add(-store.WorkerLife).UnixMicro(), after}, name...)
+		})
 }
 
 // Fence is part of the contract.
