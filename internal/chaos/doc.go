@@ -17,6 +17,8 @@
 // A soak is the same fleet at rest: a steady load for long, with a worker killed now and then, and what is measured meanwhile is
 // judged by package soak. The commands below cmd repeat the storms and the soaks, for make chaos and make soak.
 //
+// An attack is another thing: hostile clients of a server, of which honest ones must not notice too much.
+//
 // The faults and the pauses between them are drawn from a seed that is printed; JQ_CHAOS_SEED draws the same ones again. When
 // processes get to run is up to the system, so that a replay is alike and not the same.
 package chaos

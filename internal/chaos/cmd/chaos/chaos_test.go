@@ -18,9 +18,9 @@ import (
 
 // The layers of the module in testdata.
 var (
-	storm = layer{"a storm", ".", "^TestStorm$", "kills", 6, true}
-	empty = layer{"an empty one", ".", "^TestEmpty$", runs, 1, false}
-	slow  = layer{"a slow one", ".", "^TestSlow$", "kills", 2, false}
+	storm = layer{"a storm", ".", "^TestStorm$", "kills", 6, true, "JQ_TOY=a strong wind"}
+	empty = layer{"an empty one", ".", "^TestEmpty$", runs, 1, false, ""}
+	slow  = layer{"a slow one", ".", "^TestSlow$", "kills", 2, false, ""}
 )
 
 // toy is a copy of the module in testdata.
@@ -84,13 +84,14 @@ func TestFailedRunIsKeptWithItsSeed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "faulty"), nil, 0o600))
 	printed, err := chaos(t, root, []layer{storm})
 	require.ErrorIs(t, err, errFound)
-	seed := regexp.MustCompile(`JQ_CHAOS_SEED=(\d+) go test ./\. `).FindStringSubmatch(err.Error())
+	seed := regexp.MustCompile(`JQ_CHAOS_SEED=(\d+) JQ_TOY='a strong wind' go test ./\. `).FindStringSubmatch(err.Error())
 	require.NotNil(t, seed, err.Error())
 	failures := kept(t, root).of(storm).Failures
 	require.Len(t, failures, 1, "the first failure ends it")
 	log, err := os.ReadFile(filepath.Join(root, ".cache", "chaos", failures[0].Log))
 	require.NoError(t, err)
 	assert.Contains(t, string(log), "the seed is "+seed[1])
+	assert.Contains(t, string(log), "with a strong wind")
 	assert.Contains(t, string(log), "job 7 is lost")
 	assert.Contains(t, printed, "| failed: 1 ("+failures[0].Log+" at unknown) | 1 |")
 

@@ -179,6 +179,9 @@ func (s *session) test(ctx context.Context, l layer, binary string, seed uint64,
 	cmd := exec.CommandContext(ctx, binary, "-test.v", "-test.run="+l.tests, "-test.timeout="+longest.String())
 	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(l.folder))
 	cmd.Env = append(os.Environ(), figures.CountsInto(counts))
+	if l.with != "" {
+		cmd.Env = append(cmd.Env, l.with)
+	}
 	if l.seeded {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", seedVariable, seed))
 	}

@@ -18,7 +18,7 @@ func count(t *testing.T, what string, n int) {
 }
 
 func TestStorm(t *testing.T) {
-	t.Log("the seed is", os.Getenv("JQ_CHAOS_SEED"))
+	t.Log("the seed is", os.Getenv("JQ_CHAOS_SEED"), "with", os.Getenv("JQ_TOY"))
 	count(t, "kills", 2)
 	count(t, "kills", 1)
 	if _, err := os.Stat("faulty"); err == nil {
