@@ -16,18 +16,18 @@ import (
 func holdReadings(t *testing.T, s *Store) (letGo func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	inside := make(chan struct{}, 100)
+	inside, with := make(chan struct{}, 100), s.with.page
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			_, _ = once(ctx, s, s.with.page, func(*txn) (struct{}, error) {
+			_, _ = once(ctx, s, with, func(*txn) (struct{}, error) {
 				inside <- struct{}{}
 				<-ctx.Done()
 				return struct{}{}, nil
 			})
 		})
 	}
-	pool := s.with.page.db
+	pool := with.db
 	for range pool.Stats().MaxOpenConnections {
 		select {
 		case <-inside:
@@ -83,11 +83,17 @@ func TestReadersDoNotStarveWriters(t *testing.T) {
 func TestReadingsHaveATimeLimit(t *testing.T) {
 	for name, o := range map[string]Options{"direct": {}, "pooled": {Pooled: true}} {
 		t.Run(name, func(t *testing.T) {
-			o.ReadTimeout = 50 * time.Millisecond
+			o.ReadTimeout = time.Minute // for those that hold the connections, which are made for them
 			s := openStore(t, o)
+			limit := func(d time.Duration) {
+				s.options.ReadTimeout = d
+				s.with = s.openings(s.options)
+			}
 			letGo := holdReadings(t, s)
+			const limited = 50 * time.Millisecond
+			limit(limited)
 			_, err := s.List(t.Context(), store.Filter{}, store.Page{Limit: 1})
-			assert.Equal(t, &store.OverlongError{Limit: o.ReadTimeout, Waited: true}, err)
+			assert.Equal(t, &store.OverlongError{Limit: limited, Waited: true}, err)
 			require.ErrorIs(t, err, store.ErrUnavailable)
 			letGo()
 
@@ -96,7 +102,7 @@ func TestReadingsHaveATimeLimit(t *testing.T) {
 			defer func() { _ = tx.Rollback() }()
 			_, err = tx.Exec(s.sql(`LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE`))
 			require.NoError(t, err)
-			overlong := &store.OverlongError{Limit: o.ReadTimeout}
+			overlong := &store.OverlongError{Limit: limited}
 			_, err = s.List(t.Context(), store.Filter{}, store.Page{Limit: 1})
 			assert.Equal(t, overlong, err)
 			_, err = s.Count(t.Context(), store.Filter{})
@@ -104,8 +110,7 @@ func TestReadingsHaveATimeLimit(t *testing.T) {
 			assert.ErrorContains(t, err, "narrow its filter")
 			require.NoError(t, s.Ping(t.Context()), "it waits for no lock of the jobs")
 			require.NoError(t, tx.Rollback())
-			s.options.ReadTimeout = time.Minute
-			s.with = s.openings(s.options)
+			limit(time.Minute)
 			_, err = s.List(t.Context(), store.Filter{}, store.Page{Limit: 1})
 			require.NoError(t, err, "the connections go on")
 		})
