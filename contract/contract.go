@@ -5,9 +5,9 @@
 //	go doc -all github.com/seed-ed332417/jq/internal/store
 //
 // which works in any module that requires jq. What is here is what all stores must do in the same way, and therefore do by the
-// same code: refuse what breaks a limit, decide what a failure makes of a job, mend error texts, truncate times. Requests have
-// methods for that as well, among them [NewJob.Row], [Job.Failed], [Ack.Refused], [NAck.Failure], [Policy.Replace] and the Check
-// of each.
+// same code: the life of a job is [Record], which a store keeps in its own way; what breaks a limit is refused, error texts are mended,
+// times are truncated. Requests have methods for that as well, among them [NewJob.Row], [Ack.Refused], [NAck.Failure], [Policy.Replace]
+// and the Check of each.
 // Package jqtest then proves the store, and examples/bbolt is one that was written like this, from start to end.
 package contract
 
@@ -27,6 +27,21 @@ type (
 	NAck    = store.NAck
 	Policy  = store.Policy
 	Present = store.Present
+)
+
+// A Record is a job as a store keeps it, with the life of a job as its methods. FinishedBy is how a holder has ended its lease.
+type (
+	Record     = store.Record
+	FinishedBy = store.FinishedBy
+)
+
+// The ways in which a holder ends its lease. Fail, Never and After are one.
+const (
+	NotFinished       = store.NotFinished // not by its holder
+	FinishedByAck     = store.FinishedByAck
+	FinishedByFail    = store.FinishedByFail
+	FinishedBySnooze  = store.FinishedBySnooze
+	FinishedByRelease = store.FinishedByRelease
 )
 
 // The limits.

@@ -154,7 +154,7 @@ func forgotten(w jq.Worker, now time.Time) bool { return !w.BeatAt.Add(contract.
 func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
 	return write(ctx, s, req.Check(), func(t *txn) int64 {
 		b := t.in(jobs)
-		epoch, err := req.Raised(t.epoch(), int64(b.Sequence()))
+		epoch, err := req.Raised(t.epoch, int64(b.Sequence()))
 		if err != nil {
 			t.fail(err)
 			return 0
@@ -169,19 +169,10 @@ func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
 				}
 			}
 			for _, j := range held {
-				t.raise(j)
+				j.Token = contract.NextToken(j.Token, epoch)
 				t.save(j)
 			}
 		}
 		return epoch
 	})
 }
-
-// epoch is the present one: see Fence.
-func (t *txn) epoch() int64 {
-	epoch, _ := get[int64](t, epochs, []byte(present))
-	return epoch
-}
-
-// raise gives the job its next token.
-func (t *txn) raise(j *job) { j.Token = contract.NextToken(j.Token, t.epoch()) }

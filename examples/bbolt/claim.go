@@ -2,7 +2,6 @@ package bbolt
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
@@ -50,14 +49,8 @@ func (t *txn) due(queue string, l lane, limit int) []*job {
 }
 
 func (t *txn) claim(j *job, req jq.ClaimRequest) {
-	j.State = jq.InFlight
-	t.raise(j)
-	j.Attempts++
-	t.lend(j, req.TTL)
-	j.RetryAt = time.Time{}
-	j.Worker = req.Worker
-	j.CheckpointSeq, j.ProgressSeq = 0, 0
-	j.Ended = none
-	t.begin(j)
+	t.moveAttempt(j.Record)
+	t.forgetAttempts(j)
+	j.Claim(req, t.now)
 	t.save(j)
 }

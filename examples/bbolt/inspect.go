@@ -19,11 +19,13 @@ func (s *Store) Get(ctx context.Context, id int64) (jq.JobDetail, error) {
 			t.fail(jq.ErrNotFound)
 			return jq.JobDetail{}
 		}
-		detail := jq.JobDetail{Job: t.whole(j)}
+		var earlier []jq.Attempt
 		for _, key := range t.attemptKeys(id) {
 			attempt, _ := get[jq.Attempt](t, attempts, key)
-			detail.History = append(detail.History, attempt)
+			earlier = append(earlier, attempt)
 		}
+		detail := j.Detail(earlier)
+		detail.Job = t.whole(j)
 		return detail
 	})
 }

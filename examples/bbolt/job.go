@@ -3,7 +3,6 @@ package bbolt
 import (
 	"bytes"
 	"fmt"
-	"time"
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
@@ -11,25 +10,10 @@ import (
 
 // A job is a row of the bucket of jobs. Its payload is kept apart, so that a heartbeat need not write it again.
 type job struct {
-	jq.Job
-	Ended    way           `json:",omitempty"`
-	LeaseFor time.Duration `json:",omitempty"` // how long the lease was when it was given or extended
+	contract.Record
 
 	stood place // where the index has it
 }
-
-// A way is how the holder of a lease ended it: kept as long as the job has the token of that lease, so that the same again
-// can be told from another way.
-type way string
-
-// The ways of ending. None means that somebody else ended the lease, or that nobody did yet.
-const (
-	none     way = ""
-	acked    way = "acked"
-	failed   way = "failed"
-	snoozed  way = "snoozed"
-	released way = "released"
-)
 
 // job returns the job with the id, or nil if there is none.
 func (t *txn) job(id int64) *job {
@@ -51,7 +35,7 @@ func (t *txn) indexed(key []byte) *job {
 
 func (t *txn) decodeJob(raw []byte) *job {
 	j := decode[job](t, jobs, raw)
-	j.stood = placeOf(j.Job)
+	j.Epoch, j.stood = t.epoch, placeOf(j.Job)
 	return &j
 }
 
@@ -70,7 +54,7 @@ func (t *txn) add(row jq.Job) {
 	t.putRaw(payloads, number(row.ID), row.Payload)
 	row.Payload = nil
 	t.countJobs(row.Queue, 1)
-	t.save(&job{Job: row})
+	t.save(&job{Record: contract.Record{Job: row}})
 }
 
 // save writes a job that has changed, and moves it to the place where it now belongs.
@@ -107,34 +91,21 @@ func (t *txn) drop(j *job) {
 	t.countJobs(j.Queue, -1)
 }
 
-// lend lets the lease run from now.
-func (t *txn) lend(j *job, ttl time.Duration) {
-	j.LeaseFor = ttl.Truncate(contract.Resolution)
-	j.LeaseExpiresAt = t.now.Add(j.LeaseFor)
+// moveAttempt moves the latest attempt of a job that is about to forget it.
+func (t *txn) moveAttempt(of contract.Record) {
+	if latest, kept := of.Latest(); kept {
+		t.put(attempts, pair(of.ID, latest.Token), latest)
+	}
 }
 
-// begin writes a claim into the history. A job has no more attempts than its token says, so that most need no counting.
-func (t *txn) begin(j *job) {
-	t.put(attempts, pair(j.ID, j.Token), jq.Attempt{Token: j.Token, Worker: j.Worker, StartedAt: t.now})
-	if j.Token <= contract.MaxAttemptsKept {
+// forgetAttempts makes room for another attempt of the job. It has no more of them than its token says, so that most need no counting.
+func (t *txn) forgetAttempts(j *job) {
+	if j.Token < contract.MaxAttemptsKept {
 		return
 	}
-	if kept := t.attemptKeys(j.ID); len(kept) > contract.MaxAttemptsKept {
+	if kept := t.attemptKeys(j.ID); len(kept) >= contract.MaxAttemptsKept {
 		t.remove(attempts, kept[0])
 	}
-}
-
-// end writes the end of the latest claim into the history. It has not always the job's token: see Fence.
-func (t *txn) end(j *job, ending jq.Ending, reason string) {
-	key, raw := before(t.in(attempts).Cursor(), number(j.ID+1))
-	if !bytes.HasPrefix(key, number(j.ID)) {
-		t.fail(fmt.Errorf("%w: job %d is in flight and has no attempt", errDamaged, j.ID))
-		return
-	}
-	key = bytes.Clone(key)
-	latest := decode[jq.Attempt](t, attempts, raw)
-	latest.EndedAt, latest.Ending, latest.Error = t.now, ending, reason
-	t.put(attempts, key, latest)
 }
 
 // attemptKeys are the keys of the job's attempts, the oldest first.
@@ -145,15 +116,4 @@ func (t *txn) attemptKeys(id int64) [][]byte {
 		list = append(list, bytes.Clone(key))
 	}
 	return list
-}
-
-// failedWith lets the one retry policy decide what becomes of the job.
-func (t *txn) failedWith(j *job, f jq.Failure, ending jq.Ending) {
-	j.Job = j.Failed(f, t.now)
-	t.end(j, ending, f.Reason)
-}
-
-// wait makes the job ready again.
-func (j *job) wait(due time.Time) {
-	j.State, j.RunAt, j.LeaseExpiresAt = jq.Ready, due, time.Time{}
 }

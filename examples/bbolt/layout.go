@@ -18,7 +18,7 @@ type bucket string
 const (
 	jobs     bucket = "jobs"     // id: the job, without its payload. The sequence of the bucket is the latest id
 	payloads bucket = "payloads" // id: the payload, which never changes
-	attempts bucket = "attempts" // id, token: the attempt
+	attempts bucket = "attempts" // id, token: an attempt that is not the latest, which stands with its job
 	waiting  bucket = "waiting"  // queue, NUL, lane, priority, due time, id: an index of jobs that can be claimed some day
 	leases   bucket = "leases"   // end, id: an index of jobs in flight
 	keys     bucket = "keys"     // unique key: its holder

@@ -2,8 +2,6 @@ package bbolt
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
@@ -58,51 +56,36 @@ func (t *txn) operateOnIDs(f jq.Filter, apply func(*txn, *job) jq.Outcome) []jq.
 }
 
 func (t *txn) cancel(j *job) jq.Outcome {
-	switch j.Phase() {
-	case jq.Cancelled:
-		return contract.OutcomeOf(j.Job, contract.StatusOK)
-	case jq.Succeeded, jq.Dead:
-		return contract.OutcomeOf(j.Job, contract.StatusWrongState)
-	case jq.InFlight:
-		t.end(j, contract.EndCancelled, "")
+	live := !j.Terminal()
+	o := j.Cancel(t.now)
+	if live {
+		t.settle(j)
 	}
-	j.State, j.FinishedAt = jq.Cancelled, t.now
-	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
-	t.raise(j)
-	j.Ended = none
-	t.settle(j)
-	return contract.OutcomeOf(j.Job, contract.StatusOK)
+	return o
 }
 
 func (t *txn) requeue(j *job) jq.Outcome {
-	if !j.Terminal() {
-		return contract.OutcomeOf(j.Job, contract.StatusWrongState)
+	var holder int64
+	if h, held := t.holder(j.UniqueKey); held {
+		holder = h.ID
 	}
-	if h, taken := t.holder(j.UniqueKey); taken && h.ID != j.ID {
-		duplicate := contract.OutcomeOf(j.Job, contract.StatusDuplicate)
-		duplicate.Reason = fmt.Sprintf("job %d holds the unique key", h.ID)
-		return duplicate
+	before := j.Record
+	o := j.Requeue(holder, t.now)
+	if o.Status != contract.StatusOK {
+		return o
 	}
 	if j.UniqueKey != "" && j.UniqueFor == 0 {
 		t.hold(j.Job)
 	}
-	if j.State == jq.Succeeded {
-		j.Checkpoint, j.CheckpointSeq = nil, 0
-		j.Progress, j.ProgressSeq = nil, 0
-	}
-	j.wait(t.now)
-	t.raise(j)
-	j.Retries = 0
-	j.Error, j.Result, j.FinishedAt = "", nil, time.Time{}
-	j.Ended = none
+	t.moveAttempt(before)
 	t.save(j)
-	return contract.OutcomeOf(j.Job, contract.StatusOK)
+	return o
 }
 
 func (t *txn) delete(j *job) jq.Outcome {
-	if !j.Terminal() {
-		return contract.OutcomeOf(j.Job, contract.StatusWrongState)
+	o := j.Delete()
+	if o.Status == contract.StatusOK {
+		t.drop(j)
 	}
-	t.drop(j)
-	return jq.Outcome{ID: j.ID, Status: contract.StatusOK}
+	return o
 }

@@ -34,7 +34,7 @@ func (s *Store) bringBack(t *txn, limit int) {
 		}
 	}
 	for _, j := range ahead {
-		t.lend(j, min(j.LeaseFor, s.maxLease))
+		j.Lend(min(j.LeaseFor, s.maxLease), t.now)
 		t.save(j)
 	}
 	if len(ahead) < limit {
@@ -43,10 +43,7 @@ func (s *Store) bringBack(t *txn, limit int) {
 }
 
 func (t *txn) recover(j *job) jq.Recovered {
-	t.raise(j)
-	t.failedWith(j, contract.LeaseExpired(), contract.EndExpired)
+	recovered := j.Recover(t.now)
 	t.settle(j)
-	return jq.Recovered{
-		ID: j.ID, Queue: j.Queue, Kind: j.Kind, Worker: j.Worker, State: j.State, Token: j.Token, Next: j.Next(),
-	}
+	return recovered
 }

@@ -16,6 +16,7 @@ type txn struct {
 	ctx     context.Context
 	tx      *bolt.Tx
 	now     time.Time
+	epoch   int64 // see Fence
 	changed bool
 	woken   map[string]bool // the queues in which a job has become claimable
 	err     error
@@ -34,7 +35,7 @@ func read[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) 
 		return none, ours(err)
 	}
 	defer func() { _ = tx.Rollback() }() // which is how a reader ends
-	t := &txn{ctx: ctx, tx: tx, now: now}
+	t := begin(ctx, tx, now)
 	answer := do(t)
 	if t.err != nil {
 		return none, t.err
@@ -55,7 +56,7 @@ func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T)
 		return none, ours(err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing after a commit
-	t := &txn{ctx: ctx, tx: tx, now: s.now(), woken: map[string]bool{}}
+	t := begin(ctx, tx, s.now())
 	answer := do(t)
 	t.look() // the last moment at which a claim whose caller is gone can be taken back
 	if t.err != nil {
@@ -69,6 +70,12 @@ func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T)
 	}
 	s.hub.tell(t.woken)
 	return answer, nil
+}
+
+func begin(ctx context.Context, tx *bolt.Tx, now time.Time) *txn {
+	t := &txn{ctx: ctx, tx: tx, now: now, woken: map[string]bool{}}
+	t.epoch, _ = get[int64](t, epochs, []byte(present))
+	return t
 }
 
 // fail notes what went wrong, unless something had before.

@@ -49,18 +49,18 @@ type Columns struct {
 	EnqueuedAt Time `db:"enqueued_at"`
 	FinishedAt Time `db:"finished_at"`
 
-	FinishedBy FinishedBy   `db:"finished_by"`
-	ClaimToken int64        `db:"claim_token"`
-	ClaimedAt  Time         `db:"claimed_at"`
-	EndedAt    Time         `db:"ended_at"`
-	Ending     store.Ending `db:"ending"`
+	FinishedBy store.FinishedBy `db:"finished_by"`
+	ClaimToken int64            `db:"claim_token"`
+	ClaimedAt  Time             `db:"claimed_at"`
+	EndedAt    Time             `db:"ended_at"`
+	Ending     store.Ending     `db:"ending"`
 
 	Epoch int64 `db:"epoch"` // of the store
 }
 
-// Entry is the row as a job with what is kept beside it.
-func (c *Columns) Entry() Entry {
-	return Entry{
+// store.Record is the row as a job with what is kept beside it.
+func (c *Columns) Record() store.Record {
+	return store.Record{
 		Job: store.Job{
 			ID: c.ID, Queue: c.Queue, Kind: c.Kind, Payload: c.Payload, Priority: c.Priority, Tags: c.Tags, Trace: c.Trace,
 			State: c.State, RunAt: time.Time(c.RunAt), RetryAt: time.Time(c.RetryAt),

@@ -7,14 +7,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Detail is the job with its attempts, of which the earlier ones are given.
-func (e *Entry) Detail(earlier []store.Attempt) store.JobDetail {
-	if latest, kept := e.Latest(); kept {
-		earlier = append(earlier, latest)
-	}
-	return store.JobDetail{Job: e.Job, History: earlier}
-}
-
 // CheckPage is where the page begins: before the id, if there is a cursor.
 func CheckPage(filter store.Filter, page store.Page) (before int64, err error) {
 	if err := filter.Check(); err != nil {
@@ -28,7 +20,7 @@ func CheckPage(filter store.Filter, page store.Page) (before int64, err error) {
 
 // PageOf is the page, of which one job more than it holds was asked for: if there is one, so is a next page. More says that there
 // are further ones that were too heavy for it.
-func PageOf(found []*Entry, more bool, filter store.Filter, page store.Page) store.JobPage {
+func PageOf(found []*store.Record, more bool, filter store.Filter, page store.Page) store.JobPage {
 	var answer store.JobPage
 	for _, e := range found[:min(page.Limit, len(found))] {
 		answer.Jobs = append(answer.Jobs, e.Job)

@@ -55,8 +55,8 @@ func Exec(ctx context.Context, tx store.Tx, query string, args ...any) (int, err
 	return int(n), err
 }
 
-// Entries are the rows of a query for columns of the table jobs, by their names. What was not selected is zero.
-func Entries(each Query, query string, args ...any) ([]*Entry, error) {
+// Records are the rows of a query for columns of the table jobs, by their names. What was not selected is zero.
+func Records(each Query, query string, args ...any) ([]*store.Record, error) {
 	return Fitting(each, nil, query, args...)
 }
 
@@ -70,7 +70,7 @@ type Room struct {
 func NewRoom() *Room { return &Room{left: store.MaxAnswerBytes} }
 
 // Take lets a job in, if there is room for its documents.
-func (r *Room) Take(e *Entry) bool {
+func (r *Room) Take(e *store.Record) bool {
 	weight := e.Weight()
 	r.Full = r.Full || weight > r.left
 	if !r.Full {
@@ -83,8 +83,8 @@ func (r *Room) Take(e *Entry) bool {
 var errFull = errors.New("there is no room for the next row")
 
 // Fitting are the first rows of a query for columns of the table jobs, as many as there is room for. No other row is kept.
-func Fitting(each Query, room *Room, query string, args ...any) ([]*Entry, error) {
-	var found []*Entry
+func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record, error) {
+	var found []*store.Record
 	var c Columns
 	var into []any
 	err := each(func(rows *sql.Rows) (err error) {
@@ -96,7 +96,7 @@ func Fitting(each Query, room *Room, query string, args ...any) ([]*Entry, error
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		e := c.Entry()
+		e := c.Record()
 		if room != nil && !room.Take(&e) {
 			return errFull
 		}

@@ -54,15 +54,15 @@ func TestEachOfWantsAllAnswers(t *testing.T) {
 }
 
 func TestEntriesReadColumnsByTheirNames(t *testing.T) {
-	found, err := sqlkit.Entries(queries(t), `
+	found, err := sqlkit.Records(queries(t), `
 		SELECT 'q' AS queue, 7 AS id, '["a","b"]' AS tags, 1500000 AS run_at, 2000 AS timeout, 'failed' AS state, NULL AS payload, 'x' AS payload
 		UNION ALL
 		SELECT 's', 9, '["c"]', 0, 0, 'ready', NULL, 'y'
 		UNION ALL
 		SELECT 'r', 8, NULL, NULL, 0, 'ready', NULL, NULL`)
 	require.NoError(t, err)
-	job := func(j store.Job) *sqlkit.Entry { return &sqlkit.Entry{Job: j} }
-	want := []*sqlkit.Entry{
+	job := func(j store.Job) *store.Record { return &store.Record{Job: j} }
+	want := []*store.Record{
 		job(store.Job{
 			ID: 7, Queue: "q", Tags: []string{"a", "b"}, RunAt: time.UnixMicro(1_500_000).UTC(), Timeout: 2 * time.Millisecond,
 			State: store.Failed, Payload: []byte("x"),
@@ -78,13 +78,13 @@ func TestEntriesKnowEveryColumn(t *testing.T) {
 	for i, all := 0, reflect.TypeFor[sqlkit.Columns](); i < all.NumField(); i++ {
 		names = append(names, all.Field(i).Tag.Get("db"))
 	}
-	found, err := sqlkit.Entries(queries(t), `SELECT 1 AS `+strings.Join(names, `, 1 AS `)+` WHERE FALSE`)
+	found, err := sqlkit.Records(queries(t), `SELECT 1 AS `+strings.Join(names, `, 1 AS `)+` WHERE FALSE`)
 	assert.NoError(t, err)
 	assert.Empty(t, found)
 }
 
 func TestEntriesRefuseUnknownColumns(t *testing.T) {
-	_, err := sqlkit.Entries(queries(t), `SELECT 1 AS id, 2 AS colour`)
+	_, err := sqlkit.Records(queries(t), `SELECT 1 AS id, 2 AS colour`)
 	assert.EqualError(t, err, `the table jobs has no column "colour"`)
 }
 

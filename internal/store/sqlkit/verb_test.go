@@ -14,10 +14,10 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // held are jobs in flight under their tokens, by their ids.
-func held(leases ...store.Lease) map[int64]*sqlkit.Entry {
-	jobs := map[int64]*sqlkit.Entry{}
+func held(leases ...store.Lease) map[int64]*store.Record {
+	jobs := map[int64]*store.Record{}
 	for _, l := range leases {
-		jobs[l.ID] = &sqlkit.Entry{Job: store.Job{ID: l.ID, Token: l.Token, State: store.InFlight, LeaseExpiresAt: noon}, ClaimToken: l.Token}
+		jobs[l.ID] = &store.Record{Job: store.Job{ID: l.ID, Token: l.Token, State: store.InFlight, LeaseExpiresAt: noon}, ClaimToken: l.Token}
 	}
 	return jobs
 }
@@ -42,7 +42,7 @@ func TestVerbAnswersForEachItemAndNamesChangedJobsOnce(t *testing.T) {
 	assert.Equal(t, []store.Status{
 		store.StatusOK, store.StatusInvalid, store.StatusNotFound, store.StatusStale, store.StatusOK, store.StatusStale, store.StatusOK,
 	}, statuses(outcomes))
-	assert.Equal(t, []*sqlkit.Entry{jobs[2], jobs[1]}, changed, "in the order in which they were changed first")
+	assert.Equal(t, []*store.Record{jobs[2], jobs[1]}, changed, "in the order in which they were changed first")
 }
 
 func TestStrictVerbFailsWithItsFirstBadItem(t *testing.T) {

@@ -63,14 +63,7 @@ func (l *lane) take(limit int, room *int, due int64) []*job {
 }
 
 func (s *Store) claim(j *job, req store.ClaimRequest, now time.Time) {
-	j.State = store.InFlight
-	s.raise(j)
-	j.Attempts++
-	s.lend(j, req.TTL, now)
-	j.RetryAt = time.Time{}
-	j.Worker = req.Worker
-	j.CheckpointSeq, j.ProgressSeq = 0, 0
-	j.finishedBy = nobody
-	j.begin(now)
-	s.place(j)
+	r := s.record(j)
+	r.Claim(req, now)
+	s.change(j, r)
 }

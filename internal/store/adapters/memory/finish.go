@@ -67,156 +67,31 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 	return outcomes, nil
 }
 
-// A standing is how a lease stands to its job.
-type standing int
-
-const (
-	gone     standing = iota // there is no such job, or no longer
-	lost                     // someone else ended the lease
-	finished                 // its holder ended it
-	held                     // the job is in flight under it
-)
-
-func (s *Store) find(l store.Lease) (*job, standing) {
-	j := s.jobs.get(l.ID)
-	switch {
-	case j == nil:
-		return nil, gone
-	case j.Token != l.Token:
-		return j, lost
-	case j.State == store.InFlight:
-		return j, held
-	case j.finishedBy != nobody:
-		return j, finished
-	default:
-		return j, lost
-	}
-}
-
 func (s *Store) ack(a store.Ack, refused *store.Failure, now time.Time) store.Outcome {
-	j, standing := s.find(a.Lease)
-	if standing != held {
-		return notHeld(a.Lease, j, standing, byAck)
-	}
-	s.pick(j)
-	j.finishedBy = byAck
-	if refused != nil {
-		j.fail(*refused, store.EndFailed, now)
-	} else {
-		j.State, j.FinishedAt, j.LeaseExpiresAt = store.Succeeded, now, time.Time{}
-		j.Result, j.Error = bytes.Clone(a.Result), ""
-		j.end(store.EndSucceeded, "", now)
-	}
-	s.settle(j)
-	return store.OutcomeOf(j.Job, store.StatusOK)
+	a.Result = bytes.Clone(a.Result)
+	return s.under(a.Lease, func(r *store.Record) store.Outcome { return r.Ack(a, refused, now) })
 }
 
 func (s *Store) nack(n store.NAck, f store.Failure, now time.Time) store.Outcome {
-	if err := n.Check(); err != nil {
-		return invalid(n.ID, err)
-	}
-	j, standing := s.find(n.Lease)
-	if standing != held {
-		return notHeld(n.Lease, j, standing, wayOf(n.Form))
-	}
-	s.pick(j)
-	j.finishedBy = wayOf(n.Form)
-	switch n.Form {
-	case store.Snooze:
-		j.wait(now.Add(n.Delay.Truncate(store.Resolution)))
-		j.end(store.EndSnoozed, "", now)
-	case store.Release:
-		j.wait(now)
-		j.Attempts--
-		j.end(store.EndReleased, "", now)
-	default:
-		j.fail(f, store.EndFailed, now)
-	}
-	s.settle(j)
-	return store.OutcomeOf(j.Job, store.StatusOK)
+	return s.under(n.Lease, func(r *store.Record) store.Outcome { return r.NAck(n, f, now) })
 }
 
 func (s *Store) extend(l store.Lease, ttl time.Duration, now time.Time) store.Outcome {
-	j, standing := s.find(l)
-	switch {
-	case standing == gone:
-		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}
-	case j.State == store.Cancelled:
-		return store.OutcomeOf(j.Job, store.StatusCancelled)
-	case standing == lost:
-		return store.OutcomeOf(j.Job, store.StatusStale)
-	case standing == finished:
-		return store.OutcomeOf(j.Job, store.StatusFinished)
-	}
-	s.pick(j)
-	s.lend(j, ttl, now)
-	s.place(j)
-	return store.OutcomeOf(j.Job, store.StatusOK)
+	return s.under(l, func(r *store.Record) store.Outcome { return r.Extend(l, ttl, now) })
 }
 
 func (s *Store) save(save store.Save, refused error) store.Outcome {
-	if refused != nil {
-		return invalid(save.ID, refused)
-	}
-	j, standing := s.find(save.Lease)
-	switch standing {
-	case gone:
-		return store.Outcome{ID: save.ID, Status: store.StatusNotFound}
-	case lost, finished:
-		return store.OutcomeOf(j.Job, store.StatusStale)
-	}
-	if len(save.Checkpoint) > 0 && save.Seq >= j.CheckpointSeq {
-		j.Checkpoint, j.CheckpointSeq = bytes.Clone(save.Checkpoint), save.Seq
-	}
-	if len(save.Progress) > 0 && save.Seq >= j.ProgressSeq {
-		j.Progress, j.ProgressSeq = bytes.Clone(save.Progress), save.Seq
-	}
-	return store.OutcomeOf(j.Job, store.StatusOK)
+	save.Checkpoint, save.Progress = bytes.Clone(save.Checkpoint), bytes.Clone(save.Progress)
+	return s.under(save.Lease, func(r *store.Record) store.Outcome { return r.Save(save, refused) })
 }
 
-// fail lets the one retry policy decide what becomes of the job.
-func (j *job) fail(f store.Failure, ending store.Ending, now time.Time) {
-	j.Job = j.Failed(f, now)
-	j.end(ending, f.Reason, now)
-}
-
-// wait makes the job ready again.
-func (j *job) wait(due time.Time) {
-	j.State, j.RunAt, j.LeaseExpiresAt = store.Ready, due, time.Time{}
-}
-
-// settle places a job whose lease has ended.
-func (s *Store) settle(j *job) {
-	if j.Terminal() {
-		s.release(j)
+// under applies an item to the record of its job. Only where the lease is in force can that change something.
+func (s *Store) under(l store.Lease, apply func(*store.Record) store.Outcome) store.Outcome {
+	j, r := s.find(l.ID)
+	held := r != nil && r.Holds(l)
+	o := apply(r)
+	if held && o.Status == store.StatusOK {
+		s.change(j, r)
 	}
-	s.place(j)
-}
-
-// wayOf is the way of ending that the form is one of.
-func wayOf(form store.Form) finishedBy {
-	switch form {
-	case store.Snooze:
-		return bySnooze
-	case store.Release:
-		return byRelease
-	default:
-		return byFail
-	}
-}
-
-// notHeld is the outcome for a lease that is not in force: ok if its holder ended it in the same way before.
-func notHeld(l store.Lease, j *job, standing standing, by finishedBy) store.Outcome {
-	switch {
-	case standing == gone:
-		return store.Outcome{ID: l.ID, Status: store.StatusNotFound}
-	case standing == finished && j.finishedBy == by:
-		return store.OutcomeOf(j.Job, store.StatusOK)
-	default:
-		return store.OutcomeOf(j.Job, store.StatusStale)
-	}
-}
-
-func invalid(id int64, err error) store.Outcome {
-	return store.Outcome{ID: id, Status: store.StatusInvalid, Reason: err.Error()}
+	return o
 }

@@ -22,21 +22,12 @@ type job struct {
 	index  int32 // in the fifo or in the heap
 	inFifo bool
 
-	finishedBy finishedBy // how its holder ended the lease that has the job's token
-	leaseFor   uint16     // how long its lease was when it was given or extended: see lengths
+	finishedBy uint8  // how its holder ended the lease that has the job's token: an index of ways
+	leaseFor   uint16 // how long its lease was when it was given or extended: see lengths
 }
 
-// A finishedBy is a way in which a holder ends its own lease.
-type finishedBy uint8
-
-// The ways. Fail, Never and After are one.
-const (
-	nobody finishedBy = iota // not ended by its holder
-	byAck
-	byFail
-	bySnooze
-	byRelease
-)
+// ways are those in which a holder ends its lease.
+var ways = []store.FinishedBy{store.NotFinished, store.FinishedByAck, store.FinishedByFail, store.FinishedBySnooze, store.FinishedByRelease}
 
 // A queue is the jobs of one name.
 type queue struct {
@@ -90,19 +81,67 @@ func (s *Store) remove(j *job) {
 	s.forgetIfIdle(j.queue)
 }
 
-// pick takes a job out of its line, so that it can be changed. What it was comes back if the transaction is rolled back.
-func (s *Store) pick(j *job) {
+// find is the job with the id and its record, or nil and nil.
+func (s *Store) find(id int64) (*job, *store.Record) {
+	j := s.jobs.get(id)
+	if j == nil {
+		return nil, nil
+	}
+	return j, s.record(j)
+}
+
+// record is the job as the contract's life of a job sees it, until the next one is asked for.
+func (s *Store) record(j *job) *store.Record {
+	s.work = store.Record{Job: j.Job, Epoch: s.epoch, FinishedBy: ways[j.finishedBy], LeaseFor: s.lengths.known[j.leaseFor]}
+	if n := len(j.history); n > 0 {
+		latest := &j.history[n-1]
+		s.work.ClaimToken, s.work.ClaimedAt, s.work.EndedAt, s.work.Ending = latest.Token, latest.StartedAt, latest.EndedAt, latest.Ending
+	}
+	return &s.work
+}
+
+// change makes the job what its record has become.
+func (s *Store) change(j *job, r *store.Record) {
 	if s.tx != nil {
 		s.rememberFor(s.tx, j)
 	}
-	j.leave()
+	moves := j.State != r.State || !j.Next().Equal(r.Next())
+	if moves {
+		j.leave()
+	}
+	lives := !j.Terminal()
+	j.Job, j.finishedBy = r.Job, uint8(slices.Index(ways, r.FinishedBy))
+	if r.LeaseFor != s.lengths.known[j.leaseFor] {
+		j.leaseFor = s.lengths.number(r.LeaseFor)
+	}
+	j.note(r)
+	if lives && j.Terminal() {
+		s.release(j)
+	}
+	if moves {
+		s.place(j)
+	}
 }
 
+// note writes the latest attempt of the record into the history, unless it has ended there.
+func (j *job) note(r *store.Record) {
+	latest, kept := r.Latest()
+	last := len(j.history) - 1
+	switch {
+	case !kept:
+	case last < 0 || j.history[last].Token != latest.Token:
+		j.history = append(j.history[max(0, last+2-store.MaxAttemptsKept):], latest)
+	case j.history[last].Ending == store.Running:
+		j.history[last] = latest
+	}
+}
+
+// rememberFor notes what the job is, for the case that the transaction is rolled back.
 func (s *Store) rememberFor(tx *transaction, j *job) {
-	row, history, by := j.Job, slices.Clone(j.history), j.finishedBy
+	row, history, by, length := j.Job, slices.Clone(j.history), j.finishedBy, j.leaseFor
 	tx.onRollback(func() {
 		j.leave()
-		j.Job, j.history, j.finishedBy = row, history, by
+		j.Job, j.history, j.finishedBy, j.leaseFor = row, history, by, length
 		s.place(j)
 	})
 }
@@ -127,13 +166,6 @@ func (s *Store) place(j *job) {
 	}
 }
 
-// lend lets the lease run from now.
-func (s *Store) lend(j *job, ttl time.Duration, now time.Time) {
-	ttl = ttl.Truncate(store.Resolution)
-	j.leaseFor = s.lengths.number(ttl)
-	j.LeaseExpiresAt = now.Add(ttl)
-}
-
 // lengths are those of leases, which are few: a job keeps the number of its own.
 type lengths struct {
 	known  []time.Duration // the first is the longest that can be, which stands for others where no number is left
@@ -151,20 +183,6 @@ func (l *lengths) number(length time.Duration) uint16 {
 		l.known, l.places[length] = append(l.known, length), n
 	}
 	return n
-}
-
-// begin writes a claim into the history.
-func (j *job) begin(now time.Time) {
-	if len(j.history) == store.MaxAttemptsKept {
-		j.history = j.history[1:]
-	}
-	j.history = append(j.history, store.Attempt{Token: j.Token, Worker: j.Worker, StartedAt: now})
-}
-
-// end writes the end of the latest claim into the history.
-func (j *job) end(ending store.Ending, reason string, now time.Time) {
-	latest := &j.history[len(j.history)-1]
-	latest.EndedAt, latest.Ending, latest.Error = now, ending, reason
 }
 
 // row is the job for a caller, who may do with it as he likes.

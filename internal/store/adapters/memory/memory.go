@@ -51,6 +51,7 @@ type Store struct {
 	last   time.Time    // the latest now
 
 	jobs    table
+	work    store.Record // of the job that a call is about: see record
 	lastID  int64
 	epoch   int64 // see Fence
 	queues  map[string]*queue

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -69,55 +68,36 @@ func (s *Store) operateOnIDs(f store.Filter, apply func(*job, time.Time) store.O
 }
 
 func (s *Store) cancel(j *job, now time.Time) store.Outcome {
-	switch j.Phase() {
-	case store.Cancelled:
-		return store.OutcomeOf(j.Job, store.StatusOK)
-	case store.Succeeded, store.Dead:
-		return store.OutcomeOf(j.Job, store.StatusWrongState)
+	r := s.record(j)
+	o := r.Cancel(now)
+	if o.Status == store.StatusOK && j.State != store.Cancelled {
+		s.change(j, r)
 	}
-	s.pick(j)
-	if j.State == store.InFlight {
-		j.end(store.EndCancelled, "", now)
-	}
-	j.State, j.FinishedAt = store.Cancelled, now
-	j.LeaseExpiresAt, j.RetryAt = time.Time{}, time.Time{}
-	s.raise(j)
-	j.finishedBy = nobody
-	s.settle(j)
-	return store.OutcomeOf(j.Job, store.StatusOK)
+	return o
 }
 
 func (s *Store) requeue(j *job, now time.Time) store.Outcome {
-	if !j.Terminal() {
-		return store.OutcomeOf(j.Job, store.StatusWrongState)
-	}
 	s.forget(now)
-	if held, ok := s.keys[j.UniqueKey]; ok && held.id != j.ID {
-		duplicate := store.OutcomeOf(j.Job, store.StatusDuplicate)
-		duplicate.Reason = fmt.Sprintf("job %d holds the unique key", held.id)
-		return duplicate
+	var holder int64
+	if h, held := s.keys[j.UniqueKey]; held {
+		holder = h.id
+	}
+	r := s.record(j)
+	o := r.Requeue(holder, now)
+	if o.Status != store.StatusOK {
+		return o
 	}
 	if j.UniqueKey != "" && j.UniqueFor == 0 {
 		s.hold(j)
 	}
-	s.pick(j)
-	if j.State == store.Succeeded {
-		j.Checkpoint, j.CheckpointSeq = nil, 0
-		j.Progress, j.ProgressSeq = nil, 0
-	}
-	j.wait(now)
-	s.raise(j)
-	j.Retries = 0
-	j.Error, j.Result, j.FinishedAt = "", nil, time.Time{}
-	j.finishedBy = nobody
-	s.place(j)
-	return store.OutcomeOf(j.Job, store.StatusOK)
+	s.change(j, r)
+	return o
 }
 
 func (s *Store) delete(j *job, _ time.Time) store.Outcome {
-	if !j.Terminal() {
-		return store.OutcomeOf(j.Job, store.StatusWrongState)
+	o := s.record(j).Delete()
+	if o.Status == store.StatusOK {
+		s.remove(j)
 	}
-	s.remove(j)
-	return store.Outcome{ID: j.ID, Status: store.StatusOK}
+	return o
 }

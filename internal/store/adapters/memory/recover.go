@@ -51,18 +51,15 @@ func (s *Store) bringBack(limit int, now time.Time) {
 		s.present.Looked(mark)
 	}
 	for _, j := range ahead[:min(limit, len(ahead))] {
-		j.leave()
-		s.lend(j, s.lengths.known[j.leaseFor], now)
-		s.place(j)
+		r := s.record(j)
+		r.Lend(r.LeaseFor, now)
+		s.change(j, r)
 	}
 }
 
 func (s *Store) recover(j *job, now time.Time) store.Recovered {
-	s.pick(j)
-	s.raise(j)
-	j.fail(store.LeaseExpired, store.EndExpired, now)
-	s.settle(j)
-	return store.Recovered{
-		ID: j.ID, Queue: j.Queue, Kind: j.Kind, Worker: j.Worker, State: j.State, Token: j.Token, Next: j.Next(),
-	}
+	r := s.record(j)
+	recovered := r.Recover(now)
+	s.change(j, r)
+	return recovered
 }

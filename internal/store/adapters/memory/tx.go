@@ -40,7 +40,7 @@ func (w writer) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 			if refusals[i] != nil {
 				return nil, &store.InvalidError{Item: i, Field: "result", Rule: "must be a JSON document within the limits"}
 			}
-			if err := w.store.mustHold(a.Lease, byAck); err != nil {
+			if err := w.store.mustHold(a.Lease, store.FinishedByAck); err != nil {
 				return nil, fmt.Errorf("%w: item %d, job %d", err, i, a.ID)
 			}
 			outcomes[i] = w.store.ack(a, nil, now)
@@ -58,7 +58,7 @@ func (w writer) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 			if err := n.Check(); err != nil {
 				return nil, ofItem(i, err)
 			}
-			if err := w.store.mustHold(n.Lease, wayOf(n.Form)); err != nil {
+			if err := w.store.mustHold(n.Lease, n.FinishedBy()); err != nil {
 				return nil, fmt.Errorf("%w: item %d, job %d", err, i, n.ID)
 			}
 			outcomes[i] = w.store.nack(n, failures[i], now)
@@ -75,22 +75,10 @@ func ofItem(i int, err error) error {
 	return err
 }
 
-// mustHold is an error unless the job is in flight under the lease. A lease that its holder has ended in another way is
-// both finished and stale.
-func (s *Store) mustHold(l store.Lease, by finishedBy) error {
-	j, standing := s.find(l)
-	switch {
-	case standing == held:
-		return nil
-	case standing == gone:
-		return store.ErrNotFound
-	case standing == lost:
-		return store.ErrStaleLease
-	case j.finishedBy == by:
-		return store.ErrAlreadyFinished
-	default:
-		return fmt.Errorf("%w, in another way: %w", store.ErrAlreadyFinished, store.ErrStaleLease)
-	}
+// mustHold is an error unless the job is in flight under the lease.
+func (s *Store) mustHold(l store.Lease, by store.FinishedBy) error {
+	_, r := s.find(l.ID)
+	return r.MustHold(l, by)
 }
 
 // A call is what travels through the caller's transaction, as the argument of a statement that only this package's driver

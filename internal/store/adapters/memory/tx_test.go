@@ -34,7 +34,7 @@ type picture struct {
 	Requests int
 	Answers  int
 	Leases   int
-	Ended    []finishedBy
+	Ended    []uint8
 }
 
 func pictureOf(t *testing.T, s *Store) picture {

@@ -130,7 +130,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 func (c *claim) mustLook() bool { return c.trail.short || time.Since(c.trail.looked) > lookEvery }
 
 // take chooses the jobs, each lane filling what the other leaves.
-func (c *claim) take(t *txn) ([]*sqlkit.Entry, error) {
+func (c *claim) take(t *txn) ([]*store.Record, error) {
 	retries, fresh, err := c.due(t, c.RetryQuota, c.Limit)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (c *claim) take(t *txn) ([]*sqlkit.Entry, error) {
 
 // due locks the first due jobs: retries up to a quota, then fresh ones up to the limit for both. In each lane a level is one
 // range of its index: what is not yet due lies behind what is, and is never walked over.
-func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, err error) {
+func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, err error) {
 	if c.retries.empty() && c.fresh.empty() {
 		return nil, nil, nil
 	}
@@ -154,7 +154,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 	if err == nil && !weigh && tooHeavy(found) {
 		found, err = c.find(t, quota, limit, true) // among the same jobs, which are locked by this transaction
 	}
-	slices.SortFunc(found, func(a, b *sqlkit.Entry) int {
+	slices.SortFunc(found, func(a, b *store.Record) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
 	})
 	for _, e := range found {
@@ -171,7 +171,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*sqlkit.Entry, e
 const few = 16
 
 // tooHeavy says that the jobs may be more than there is room for, in either lane.
-func tooHeavy(found []*sqlkit.Entry) bool {
+func tooHeavy(found []*store.Record) bool {
 	weight := 0
 	for _, e := range found {
 		weight += e.Weight()
@@ -186,10 +186,10 @@ const claimColumns = `
 	jobs.enqueued_at, jobs.claim_token, jobs.trace, jobs.tags, jobs.error, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
 
 // find locks jobs of both lanes, in no order between them.
-func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*sqlkit.Entry, error) {
+func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
 	retryLevels, retryTimes, retryIDs := c.retries.places()
 	freshLevels, freshTimes, freshIDs := c.fresh.places()
-	return t.entries(`
+	return t.records(`
 		WITH retries AS MATERIALIZED (`+lightEnough(weigh, `
 			SELECT`+claimColumns+`
 			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
@@ -341,7 +341,7 @@ func (l *lane) places() (priorities, times, ids string) {
 func (l *lane) empty() bool { return !slices.Contains(l.none[:], false) }
 
 // lease gives the worker a lease on each of the jobs.
-func (c *claim) lease(t *txn, chosen []*sqlkit.Entry) ([]store.Job, error) {
+func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	if len(chosen) == 0 {
 		return nil, nil
 	}
@@ -408,8 +408,8 @@ func (c *claim) clip(p position) position {
 
 // moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
 // they are too many.
-func (t *txn) moveAttempts(entries []*sqlkit.Entry) error {
-	moving, crowded := sqlkit.Crowding(entries)
+func (t *txn) moveAttempts(records []*store.Record) error {
+	moving, crowded := sqlkit.Crowding(records)
 	if len(moving) > 0 {
 		_, err := t.exec(`
 			INSERT INTO {schema}.attempts (job_id, token, worker, started_at, ended_at, ending, error)

@@ -132,7 +132,7 @@ const longestBusy = 16 * time.Millisecond
 // extendUnlocked extends what nobody else has locked. It may be repeated.
 func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	ids, tokens := leases(held)
-	entries, err := t.entries(`
+	records, err := t.records(`
 		SELECT`+columns+`
 		FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
 		CROSS JOIN LATERAL (
@@ -145,13 +145,13 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 	if err != nil {
 		return nil, err
 	}
-	free := sqlkit.Keyed(entries)
+	free := sqlkit.Keyed(records)
 	others, err := t.others(columns, held, free)
 	if err != nil {
 		return nil, err
 	}
 	outcomes := make([]store.Outcome, len(held))
-	var changed []*sqlkit.Entry
+	var changed []*store.Record
 	for i, l := range held {
 		e, other := free[l.ID], others[l.ID]
 		switch {
@@ -214,7 +214,7 @@ func onLeases[T any](t *txn, wanted string, items []T, v sqlkit.Verb[T]) ([]stor
 
 // byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever
 // else has locked them. A lease with another token is overtaken for good: it holds up nobody, and no claim passes its job by.
-func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entry, error) {
+func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*store.Record, error) {
 	if len(held) == 0 {
 		return nil, nil
 	}
@@ -222,7 +222,7 @@ func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entr
 	inOrder(ordered)
 	ids, tokens := leases(ordered)
 	for {
-		entries, err := t.entries(`
+		records, err := t.records(`
 			SELECT`+wanted+`
 			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
 			CROSS JOIN LATERAL (
@@ -235,7 +235,7 @@ func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entr
 		if err != nil {
 			return nil, err
 		}
-		found := sqlkit.Keyed(entries)
+		found := sqlkit.Keyed(records)
 		others, err := t.others(wanted, held, found)
 		if err != nil {
 			return nil, err
@@ -250,7 +250,7 @@ func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*sqlkit.Entr
 }
 
 // others loads the jobs of the leases that are not among the found ones, as they are, without a lock.
-func (t *txn) others(wanted string, held []store.Lease, found map[int64]*sqlkit.Entry) (map[int64]*sqlkit.Entry, error) {
+func (t *txn) others(wanted string, held []store.Lease, found map[int64]*store.Record) (map[int64]*store.Record, error) {
 	var missing []int64
 	for _, l := range held {
 		if found[l.ID] == nil {
@@ -260,10 +260,10 @@ func (t *txn) others(wanted string, held []store.Lease, found map[int64]*sqlkit.
 	if len(missing) == 0 {
 		return nil, nil
 	}
-	entries, err := t.entries(`
+	records, err := t.records(`
 		SELECT`+wanted+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(missing))
-	return sqlkit.Keyed(entries), err
+	return sqlkit.Keyed(records), err
 }

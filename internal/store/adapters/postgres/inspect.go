@@ -13,7 +13,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 }
 
 func (t *txn) get(id int64) (store.JobDetail, error) {
-	found, err := t.entries(`
+	found, err := t.records(`
 		SELECT`+withDocuments+`
 		FROM {schema}.jobs
 		WHERE id = $1`,

@@ -14,11 +14,11 @@ func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]s
 	return s.operate(ctx, filter, limit, ifLive, func() operation { return &cancelling{} })
 }
 
-type cancelling struct{ changed []*sqlkit.Entry }
+type cancelling struct{ changed []*store.Record }
 
-func (c *cancelling) begin(*txn, []*sqlkit.Entry) error { return nil }
+func (c *cancelling) begin(*txn, []*store.Record) error { return nil }
 
-func (c *cancelling) apply(t *txn, e *sqlkit.Entry) store.Outcome {
+func (c *cancelling) apply(t *txn, e *store.Record) store.Outcome {
 	done := e.State == store.Cancelled
 	o := e.Cancel(t.now)
 	if o.Status == store.StatusOK && !done {
@@ -37,12 +37,12 @@ func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]
 type requeueing struct {
 	holders         map[string]holder
 	holding         []store.Job
-	before          []*sqlkit.Entry
-	cleared, others []*sqlkit.Entry // those whose documents go, and those who keep theirs
+	before          []*store.Record
+	cleared, others []*store.Record // those whose documents go, and those who keep theirs
 }
 
 // begin locks the keys that may be taken.
-func (r *requeueing) begin(t *txn, jobs []*sqlkit.Entry) (err error) {
+func (r *requeueing) begin(t *txn, jobs []*store.Record) (err error) {
 	var keys []string
 	for _, e := range jobs {
 		if e.Terminal() && e.UniqueKey != "" {
@@ -54,22 +54,18 @@ func (r *requeueing) begin(t *txn, jobs []*sqlkit.Entry) (err error) {
 }
 
 // apply decides one job after another: of two with one key, the first takes it.
-func (r *requeueing) apply(t *txn, e *sqlkit.Entry) store.Outcome {
-	h := r.holders[e.UniqueKey]
-	switch {
-	case !e.Terminal():
-		return store.OutcomeOf(e.Job, store.StatusWrongState)
-	case e.UniqueKey != "" && h.id != 0 && h.id != e.ID:
-		return store.OutcomeOf(e.Job, store.StatusDuplicate)
+func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
+	before := *e
+	o := e.Requeue(r.holders[e.UniqueKey].id, t.now) // a job without a key finds nobody
+	if o.Status != store.StatusOK {
+		return o
 	}
-	was := *e
-	r.before = append(r.before, &was)
-	if e.State == store.Succeeded {
+	r.before = append(r.before, &before)
+	if before.State == store.Succeeded {
 		r.cleared = append(r.cleared, e)
 	} else {
 		r.others = append(r.others, e)
 	}
-	o := e.Requeue(t.now)
 	t.wakeFor(e.Job)
 	if e.UniqueKey != "" && e.UniqueFor == 0 {
 		r.holders[e.UniqueKey] = holder{e.ID, e.State}
@@ -101,17 +97,18 @@ type deleting struct {
 	keys []string
 }
 
-func (d *deleting) begin(*txn, []*sqlkit.Entry) error { return nil }
+func (d *deleting) begin(*txn, []*store.Record) error { return nil }
 
-func (d *deleting) apply(_ *txn, e *sqlkit.Entry) store.Outcome {
-	if !e.Terminal() {
-		return store.OutcomeOf(e.Job, store.StatusWrongState)
+func (d *deleting) apply(_ *txn, e *store.Record) store.Outcome {
+	o := e.Delete()
+	if o.Status != store.StatusOK {
+		return o
 	}
 	d.ids = append(d.ids, e.ID)
 	if e.UniqueKey != "" {
 		d.keys = append(d.keys, e.UniqueKey)
 	}
-	return store.Outcome{ID: e.ID, Status: store.StatusOK}
+	return o
 }
 
 // end removes the jobs with their attempts. Windows outlive them.
@@ -145,8 +142,8 @@ func (d *deleting) end(t *txn) error {
 // An operation does something to jobs that are locked: it decides on one after another, and writes at the end. What it has
 // deleted has no state in its outcome.
 type operation interface {
-	begin(t *txn, jobs []*sqlkit.Entry) error
-	apply(t *txn, e *sqlkit.Entry) store.Outcome
+	begin(t *txn, jobs []*store.Record) error
+	apply(t *txn, e *store.Record) store.Outcome
 	end(t *txn) error
 }
 
@@ -170,7 +167,7 @@ func (t *txn) operateNamed(filter store.Filter, do operation) ([]store.Outcome, 
 	if err := do.begin(t, slices.Collect(maps.Values(jobs))); err != nil {
 		return nil, err
 	}
-	outcomes, err := sqlkit.DoNamed(filter, jobs, t.now, func(e *sqlkit.Entry) (store.Outcome, error) { return do.apply(t, e), nil })
+	outcomes, err := sqlkit.DoNamed(filter, jobs, t.now, func(e *store.Record) (store.Outcome, error) { return do.apply(t, e), nil })
 	if err != nil {
 		return nil, err
 	}
@@ -195,13 +192,13 @@ func (t *txn) operateMatching(filter store.Filter, limit int, can condition, do 
 }
 
 // byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
-func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
-	entries, err := t.entries(`
+func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
+	records, err := t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])
 		ORDER BY id
 		FOR UPDATE`,
 		arrayOf(ids))
-	return sqlkit.Keyed(entries), err
+	return sqlkit.Keyed(records), err
 }

@@ -89,7 +89,7 @@ func (r *recovery) first() errand {
 }
 
 func (t *txn) recover(expired time.Time, limit int, mark position) ([]store.Recovered, error) {
-	found, err := t.entries(`
+	found, err := t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
 		WHERE state = 'in_flight' AND (lease_expires_at, id) >= ($3::text::timestamptz, $4) AND lease_expires_at <= $1
@@ -164,7 +164,7 @@ func (m *leaseMark) move(r *recovery) position {
 
 // update writes what operations change of the jobs. Their documents are left alone, unless they were wanted when the jobs
 // were read. A job may stand twice.
-func (t *txn) update(wanted string, jobs []*sqlkit.Entry) error {
+func (t *txn) update(wanted string, jobs []*store.Record) error {
 	var ids, states, runAts, retryAts, tokens, leases, lengths, attempts, retries, finishedAts, finishedBys array
 	var claimTokens, claimedAts, endedAts, endings, checkpointSeqs, progressSeqs, failures, checkpoints, progresses, results array
 	written := make(map[int64]bool, len(jobs))

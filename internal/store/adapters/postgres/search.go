@@ -67,7 +67,7 @@ func stateOf(phase store.State) store.State {
 
 // first are the first jobs among the ids that a query finds, as many as there is room for. Of those that find none, the server
 // sends only one.
-func (t *txn) first(q *search, ids func(*where) string, room *sqlkit.Room) ([]*sqlkit.Entry, error) {
+func (t *txn) first(q *search, ids func(*where) string, room *sqlkit.Room) ([]*store.Record, error) {
 	w := &where{}
 	return sqlkit.Fitting(t.each, room, `
 		SELECT`+withDocuments+`
@@ -88,7 +88,7 @@ func (t *txn) first(q *search, ids func(*where) string, room *sqlkit.Room) ([]*s
 
 // lock locks the first jobs, in the order of their ids. Where one of them has changed before it was locked, the first ones
 // are others now.
-func (t *txn) lock(q *search) ([]*sqlkit.Entry, error) {
+func (t *txn) lock(q *search) ([]*store.Record, error) {
 	for {
 		ids, err := t.firstIDs(q)
 		if err != nil || len(ids) == 0 {
@@ -96,7 +96,7 @@ func (t *txn) lock(q *search) ([]*sqlkit.Entry, error) {
 		}
 		w := chosen(q.filter, q.now)
 		w.and(`id = ANY ($?::bigint[])`, arrayOf(ids))
-		found, err := t.entries(`
+		found, err := t.records(`
 			SELECT`+columns+`,`+presentEpoch+`
 			FROM {schema}.jobs`+w.text()+q.possible()+`
 			ORDER BY id

@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // TestSearchFindsTheFirst compares pages and bulk calls with a look at every job, over all ways that a search can go.
@@ -45,9 +44,9 @@ func TestSearchFindsTheFirst(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	var all []*sqlkit.Entry
+	var all []*store.Record
 	within(func(tn *txn) {
-		all, err = tn.entries(`SELECT` + columns + ` FROM {schema}.jobs ORDER BY id`)
+		all, err = tn.records(`SELECT` + columns + ` FROM {schema}.jobs ORDER BY id`)
 		require.NoError(t, err)
 	})
 	t.Logf("%d jobs", len(all))
@@ -116,7 +115,7 @@ func TestBulkGoesOnBehindOthers(t *testing.T) {
 }
 
 // anyFilter has some of its fields set.
-func anyFilter(random *rand.Rand, all []*sqlkit.Entry) store.Filter {
+func anyFilter(random *rand.Rand, all []*store.Record) store.Filter {
 	var f store.Filter
 	some := func(n int) bool { return random.IntN(n) == 0 }
 	if some(2) {
@@ -156,7 +155,7 @@ func anyFilter(random *rand.Rand, all []*sqlkit.Entry) store.Filter {
 }
 
 // firstOf are the ids of the first jobs that match and can be changed.
-func firstOf(all []*sqlkit.Entry, f store.Filter, now time.Time, limit int, can condition) []int64 {
+func firstOf(all []*store.Record, f store.Filter, now time.Time, limit int, can condition) []int64 {
 	ids := []int64{}
 	for _, e := range all {
 		possible := can == ifAny || e.Terminal() == (can == ifTerminal)
@@ -167,9 +166,9 @@ func firstOf(all []*sqlkit.Entry, f store.Filter, now time.Time, limit int, can 
 	return ids
 }
 
-func idsOf(entries []*sqlkit.Entry) []int64 {
+func idsOf(records []*store.Record) []int64 {
 	ids := []int64{}
-	for _, e := range entries {
+	for _, e := range records {
 		ids = append(ids, e.ID)
 	}
 	return ids

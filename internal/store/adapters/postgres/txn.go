@@ -57,9 +57,9 @@ func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) e
 	return sqlkit.Each(t.ctx, t.tx, scan, t.s.sql(query), args...)
 }
 
-// entries runs a query for columns of the table jobs.
-func (t *txn) entries(query string, args ...any) ([]*sqlkit.Entry, error) {
-	return sqlkit.Entries(t.each, query, args...)
+// records runs a query for columns of the table jobs.
+func (t *txn) records(query string, args ...any) ([]*store.Record, error) {
+	return sqlkit.Records(t.each, query, args...)
 }
 
 // wake notes that jobs of the queue have become claimable.

@@ -88,8 +88,8 @@ const claimColumns = `
 	unique_key, unique_for, enqueued_at, claim_token, trace, tags, error, payload, checkpoint, progress,` + presentEpoch
 
 // due are the first jobs of the lane, from the highest priority down, as many as there is room for.
-func (t *txn) due(l lane, queue string, limit int) ([]*sqlkit.Entry, error) {
-	var found []*sqlkit.Entry
+func (t *txn) due(l lane, queue string, limit int) ([]*store.Record, error) {
+	var found []*store.Record
 	room := sqlkit.NewRoom()
 	for below := store.MaxPriority + 1; len(found) < limit && !room.Full; {
 		level, ok, err := t.level(l, queue, below)
@@ -115,7 +115,7 @@ func (t *txn) level(l lane, queue string, below int) (level int, ok bool, err er
 }
 
 // lease gives the worker a lease on each of the jobs.
-func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job, error) {
+func (t *txn) lease(chosen []*store.Record, req store.ClaimRequest) ([]store.Job, error) {
 	if err := t.moveAttempts(chosen); err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ func (t *txn) lease(chosen []*sqlkit.Entry, req store.ClaimRequest) ([]store.Job
 
 // moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
 // they are too many.
-func (t *txn) moveAttempts(entries []*sqlkit.Entry) error {
-	moving, crowded := sqlkit.Crowding(entries)
+func (t *txn) moveAttempts(records []*store.Record) error {
+	moving, crowded := sqlkit.Crowding(records)
 	if len(moving) > 0 {
 		_, err := t.exec(`
 			INSERT INTO attempts (job_id, token, worker, started_at, ended_at, ending, error)

@@ -12,7 +12,7 @@ func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]s
 	return s.operate(ctx, filter, limit, `finished_at IS NULL`, (*txn).cancel)
 }
 
-func (t *txn) cancel(e *sqlkit.Entry) (store.Outcome, error) {
+func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 	if e.State == store.Cancelled {
 		return e.Cancel(t.now), nil
 	}
@@ -28,25 +28,30 @@ func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]
 	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, (*txn).requeue)
 }
 
-func (t *txn) requeue(e *sqlkit.Entry) (store.Outcome, error) {
-	if !e.Terminal() {
-		return store.OutcomeOf(e.Job, store.StatusWrongState), nil
-	}
-	if e.UniqueKey != "" {
-		holders, err := t.holdersOf([]string{e.UniqueKey})
-		if err != nil {
-			return store.Outcome{}, err
-		}
-		if h, held := holders[e.UniqueKey]; held && h.id != e.ID {
-			return store.OutcomeOf(e.Job, store.StatusDuplicate), nil
-		}
-	}
-	if err := t.moveAttempts([]*sqlkit.Entry{e}); err != nil {
+func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
+	holder, err := t.holderOf(e)
+	if err != nil {
 		return store.Outcome{}, err
 	}
-	o := e.Requeue(t.now)
+	before := *e
+	o := e.Requeue(holder, t.now)
+	if o.Status != store.StatusOK {
+		return o, nil
+	}
+	if err := t.moveAttempts([]*store.Record{&before}); err != nil {
+		return store.Outcome{}, err
+	}
 	t.wakeFor(e.Job)
 	return o, t.update(e)
+}
+
+// holderOf is the id of the job that holds the unique key of this one, or 0 if there is none.
+func (t *txn) holderOf(e *store.Record) (int64, error) {
+	if e.UniqueKey == "" || !e.Terminal() {
+		return 0, nil
+	}
+	holders, err := t.holdersOf([]string{e.UniqueKey})
+	return holders[e.UniqueKey].id, err
 }
 
 // Delete is part of the contract.
@@ -55,9 +60,10 @@ func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]s
 }
 
 // delete removes the job; its attempts go with it.
-func (t *txn) delete(e *sqlkit.Entry) (store.Outcome, error) {
-	if !e.Terminal() {
-		return store.OutcomeOf(e.Job, store.StatusWrongState), nil
+func (t *txn) delete(e *store.Record) (store.Outcome, error) {
+	o := e.Delete()
+	if o.Status != store.StatusOK {
+		return o, nil
 	}
 	n, err := t.exec(`
 		DELETE FROM jobs
@@ -66,12 +72,12 @@ func (t *txn) delete(e *sqlkit.Entry) (store.Outcome, error) {
 	if n == 0 {
 		return store.Outcome{ID: e.ID, Status: store.StatusNotFound}, err
 	}
-	return store.Outcome{ID: e.ID, Status: store.StatusOK}, err
+	return o, err
 }
 
 // operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
 func (s *Store) operate(
-	ctx context.Context, filter store.Filter, limit int, can string, do func(*txn, *sqlkit.Entry) (store.Outcome, error),
+	ctx context.Context, filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	l := load{items: max(limit, len(filter.IDs))}
 	return write(ctx, s, filter.CheckBulk(limit), l, func(t *txn) ([]store.Outcome, error) {
@@ -82,20 +88,20 @@ func (s *Store) operate(
 	})
 }
 
-func (t *txn) operateNamed(filter store.Filter, do func(*txn, *sqlkit.Entry) (store.Outcome, error)) ([]store.Outcome, error) {
+func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (store.Outcome, error)) ([]store.Outcome, error) {
 	jobs, err := t.byID(filter.IDs)
 	if err != nil {
 		return nil, err
 	}
-	return sqlkit.DoNamed(filter, jobs, t.now, func(e *sqlkit.Entry) (store.Outcome, error) { return do(t, e) })
+	return sqlkit.DoNamed(filter, jobs, t.now, func(e *store.Record) (store.Outcome, error) { return do(t, e) })
 }
 
 func (t *txn) operateMatching(
-	filter store.Filter, limit int, can string, do func(*txn, *sqlkit.Entry) (store.Outcome, error),
+	filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	where := chosen(filter, t.now)
 	where.and(can)
-	found, err := t.entries(`
+	found, err := t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM jobs
 		WHERE id IN (
@@ -120,14 +126,14 @@ func (t *txn) operateMatching(
 }
 
 // byID loads the jobs that there are.
-func (t *txn) byID(ids []int64) (map[int64]*sqlkit.Entry, error) {
+func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	entries, err := t.entries(`
+	records, err := t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM jobs
 		WHERE id IN (SELECT value FROM json_each(?))`,
 		list(ids))
-	return sqlkit.Keyed(entries), err
+	return sqlkit.Keyed(records), err
 }

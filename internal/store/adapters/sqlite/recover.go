@@ -24,7 +24,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 }
 
 func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
-	expired, err := t.entries(`
+	expired, err := t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM jobs
 		WHERE state = 'in_flight' AND lease_expires_at <= ?
@@ -71,7 +71,7 @@ func (t *txn) bringBack(limit int, s *Store) (noted func(), err error) {
 }
 
 // update writes what operations change of a job, and leaves its documents alone unless they are among that.
-func (t *txn) update(e *sqlkit.Entry) error {
+func (t *txn) update(e *store.Record) error {
 	_, err := t.exec(`
 		UPDATE jobs
 		SET state = ?2,

@@ -12,18 +12,18 @@ import (
 )
 
 // kinds are finished jobs with the ids 1, 2 and so on, each of a kind.
-func kinds(list ...string) map[int64]*sqlkit.Entry {
-	var entries []*sqlkit.Entry
+func kinds(list ...string) map[int64]*store.Record {
+	var records []*store.Record
 	for i, kind := range list {
-		entries = append(entries, &sqlkit.Entry{Job: store.Job{ID: int64(i + 1), Kind: kind, State: store.Succeeded}})
+		records = append(records, &store.Record{Job: store.Job{ID: int64(i + 1), Kind: kind, State: store.Succeeded}})
 	}
-	return sqlkit.Keyed(entries)
+	return sqlkit.Keyed(records)
 }
 
 func TestDoNamedAnswersForEachID(t *testing.T) {
 	var done []int64
 	outcomes, err := sqlkit.DoNamed(store.Filter{IDs: []int64{3, 1, 2, 9, 3}, Kind: "k"}, kinds("k", "other", "k"), noon,
-		func(e *sqlkit.Entry) (store.Outcome, error) {
+		func(e *store.Record) (store.Outcome, error) {
 			done = append(done, e.ID)
 			return store.OutcomeOf(e.Job, store.StatusOK), nil
 		})
@@ -38,7 +38,7 @@ func TestDoNamedAnswersForEachID(t *testing.T) {
 
 func TestDoNamedFindsNothingTwiceThatWasDeleted(t *testing.T) {
 	outcomes, err := sqlkit.DoNamed(store.Filter{IDs: []int64{1, 1}}, kinds("k"), noon,
-		func(e *sqlkit.Entry) (store.Outcome, error) {
+		func(e *store.Record) (store.Outcome, error) {
 			return store.Outcome{ID: e.ID, Status: store.StatusOK}, nil
 		})
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestDoNamedFindsNothingTwiceThatWasDeleted(t *testing.T) {
 
 func TestDoNamedStopsAtAnError(t *testing.T) {
 	failed, calls := errors.New("failed"), 0
-	_, err := sqlkit.DoNamed(store.Filter{IDs: []int64{1, 2}}, kinds("k", "k"), noon, func(*sqlkit.Entry) (store.Outcome, error) {
+	_, err := sqlkit.DoNamed(store.Filter{IDs: []int64{1, 2}}, kinds("k", "k"), noon, func(*store.Record) (store.Outcome, error) {
 		calls++
 		return store.Outcome{}, failed
 	})
@@ -56,11 +56,11 @@ func TestDoNamedStopsAtAnError(t *testing.T) {
 }
 
 func TestCrowdingFindsWhoNeedsRoom(t *testing.T) {
-	entry := func(id, token, claim int64) *sqlkit.Entry {
-		return &sqlkit.Entry{Job: store.Job{ID: id, Token: token}, ClaimToken: claim}
+	entry := func(id, token, claim int64) *store.Record {
+		return &store.Record{Job: store.Job{ID: id, Token: token}, ClaimToken: claim}
 	}
 	const most = store.MaxAttemptsKept
-	moving, crowded := sqlkit.Crowding([]*sqlkit.Entry{entry(1, 0, 0), entry(2, 1, 1), entry(3, most-1, 0), entry(4, most, 0), entry(5, most+1, 3)})
+	moving, crowded := sqlkit.Crowding([]*store.Record{entry(1, 0, 0), entry(2, 1, 1), entry(3, most-1, 0), entry(4, most, 0), entry(5, most+1, 3)})
 	assert.Equal(t, []int64{2, 5}, moving)
 	assert.Equal(t, []int64{5}, crowded, "a job whose latest attempt stays where it is needs none")
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Keyed are the entries by the ids of their jobs.
-func Keyed(entries []*Entry) map[int64]*Entry {
-	found := make(map[int64]*Entry, len(entries))
-	for _, e := range entries {
+// Keyed are the records by the ids of their jobs.
+func Keyed(records []*store.Record) map[int64]*store.Record {
+	found := make(map[int64]*store.Record, len(records))
+	for _, e := range records {
 		found[e.ID] = e
 	}
 	return found
@@ -18,7 +18,7 @@ func Keyed(entries []*Entry) map[int64]*Entry {
 // DoNamed does something to the jobs that the filter names by id, as far as they are there and match the rest of it. What was
 // deleted has no state in its outcome, and is not found again.
 func DoNamed(
-	filter store.Filter, jobs map[int64]*Entry, now time.Time, do func(*Entry) (store.Outcome, error),
+	filter store.Filter, jobs map[int64]*store.Record, now time.Time, do func(*store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	rest := filter
 	rest.IDs = nil // to find an id among a thousand for each of a thousand jobs would take long
@@ -42,8 +42,8 @@ func DoNamed(
 
 // Crowding are the jobs that need room for another attempt: those whose latest one is to move to the table of attempts, and
 // those that may have too many there.
-func Crowding(entries []*Entry) (moving, crowded []int64) {
-	for _, e := range entries {
+func Crowding(records []*store.Record) (moving, crowded []int64) {
+	for _, e := range records {
 		if _, kept := e.Latest(); !kept {
 			continue // none is added, and there were not too many before
 		}
