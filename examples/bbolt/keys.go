@@ -56,7 +56,7 @@ func (t *txn) answered(req jq.EnqueueRequest) ([]jq.Enqueued, bool) {
 		return nil, false
 	}
 	if given.Fingerprint != req.Fingerprint() {
-		t.fail(&jq.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"})
+		t.fail(req.KeyUsed())
 	}
 	return given.Jobs, true
 }

@@ -48,7 +48,7 @@ func extendRunsUntilNowPlusTTL(c *C) {
 func extendAnswersWithTheEnd(c *C) {
 	before := holding(c, queue, 1)[0]
 	want := store.Outcome{ID: before.ID, Status: store.StatusOK, State: store.InFlight, Token: before.Token, Next: c.Now().Add(ttl)}
-	c.Equal(bare(c.Extend(before.Lease())), want, "the outcome")
+	c.Equal(c.Extend(before.Lease()), want, "the outcome")
 }
 
 // extendShortens gives a lease of half a minute a second only, and it ends after that second.
@@ -58,7 +58,7 @@ func extendShortens(c *C) {
 	want := before
 	want.LeaseExpiresAt = c.Now().Add(time.Second)
 	c.True(want.LeaseExpiresAt.Before(before.LeaseExpiresAt), "the new end of the lease is earlier")
-	c.Equal(bare(o), store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
+	c.Equal(o, store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
 	c.Equal(c.Get(before.ID), want, "the job")
 	c.Advance(time.Second - store.Resolution)
 	c.Equal(len(c.Recover(1)), 0, "recovered a tick before the shortened lease ends")
@@ -85,7 +85,7 @@ func extendLate(c *C) {
 		before := holding(c, late.String(), 1)[0]
 		c.Advance(before.LeaseExpiresAt.Add(late).Sub(c.Now()))
 		want := becomes(store.OpExtend, before, c.Now())
-		c.Equal(bare(c.Extend(before.Lease())), store.OutcomeOf(want.Job, store.StatusOK), "the outcome %v after the lease's end", late)
+		c.Equal(c.Extend(before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome %v after the lease's end", late)
 		c.Equal(c.Get(before.ID), want, "the job, extended %v after its lease's end", late)
 		c.Equal(len(c.Recover(10)), 0, "recovered of a lease that was extended late")
 		c.Ack(before.Lease())
@@ -113,7 +113,7 @@ func extendRevivesNoRecoveredJob(c *C) {
 		c.Advance(ttl)
 		c.Recover(1)
 		recovered := c.Get(id)
-		c.Equal(bare(c.Extend(held.Lease())), store.OutcomeOf(recovered.Job, store.StatusStale), "a heartbeat for a job that is %s", recovered.Phase())
+		c.Equal(c.Extend(held.Lease()), store.OutcomeOf(recovered.Job, store.StatusStale), "a heartbeat for a job that is %s", recovered.Phase())
 		c.Equal(c.Get(id), recovered, "the job that was recovered, after a heartbeat")
 	}
 }
@@ -176,7 +176,7 @@ func extendInOrder(c *C) {
 	c.Equal(statuses(got), []store.Status{
 		store.StatusStale, store.StatusOK, store.StatusFinished, store.StatusNotFound, store.StatusOK, store.StatusCancelled, store.StatusStale,
 	}, "the statuses")
-	c.Equal(bares([]store.Outcome{got[1], got[3], got[4], got[6]}), []store.Outcome{
+	c.Equal([]store.Outcome{got[1], got[3], got[4], got[6]}, []store.Outcome{
 		store.OutcomeOf(want.Job, store.StatusOK), {ID: notThere(0).ID, Status: store.StatusNotFound},
 		store.OutcomeOf(want.Job, store.StatusOK), store.OutcomeOf(want.Job, store.StatusStale),
 	}, "the outcomes of the good lease, of the job that is not there, and of the older lease at the end")
@@ -225,7 +225,7 @@ func extendRepeated(c *C) {
 	before := holding(c, queue, 1)[0]
 	want := becomes(store.OpExtend, before, c.Now())
 	for range 3 {
-		c.Equal(bare(c.Extend(before.Lease())), store.OutcomeOf(want.Job, store.StatusOK), "the outcome, each time")
+		c.Equal(c.Extend(before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome, each time")
 		c.Equal(c.Get(before.ID), want, "the job, each time")
 	}
 }

@@ -59,7 +59,7 @@ func notThere(i int) store.Lease { return store.Lease{ID: 1<<40 + int64(i), Toke
 func finishAckMakesTheJobSucceeded(c *C) {
 	before := holding(c, queue, 1)[0]
 	want := becomes(store.OpAck, before, c.Now())
-	c.Equal(bare(underLease(c, store.OpAck, before.Lease())), store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
+	c.Equal(underLease(c, store.OpAck, before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
 	c.Equal(c.Get(before.ID), want, "the job")
 	c.Advance(time.Hour)
 	c.Equal(len(c.Recover(10))+len(c.Claim(10)), 0, "leases to recover and jobs to claim, later")
@@ -124,7 +124,7 @@ func finishRefusedResult(c *C) {
 		want.Error, want.History[0].Error = got.Error, got.Error
 		c.True(got.Error != "", "the job has a reason for the refused result %.20q", doc)
 		c.Equal(got, want, "the job whose result %.20q is refused", doc)
-		c.Equal(bare(outcomes[i]), store.OutcomeOf(want.Job, store.StatusOK), "the outcome for the refused result %.20q", doc)
+		c.Equal(outcomes[i], store.OutcomeOf(want.Job, store.StatusOK), "the outcome for the refused result %.20q", doc)
 	}
 	c.Equal(c.Get(last.ID), becomes(store.OpAck, last, c.Now()), "the last job of the call, whose result is fine")
 }
@@ -172,7 +172,7 @@ func finishLate(c *C) {
 		for i, late := range []time.Duration{0, time.Hour} {
 			c.Advance(jobs[i].LeaseExpiresAt.Add(late).Sub(c.Now()))
 			want := becomes(op, jobs[i], c.Now())
-			c.Equal(bare(underLease(c, op, jobs[i].Lease())), store.OutcomeOf(want.Job, store.StatusOK), "%s %v after the lease's end", op, late)
+			c.Equal(underLease(c, op, jobs[i].Lease()), store.OutcomeOf(want.Job, store.StatusOK), "%s %v after the lease's end", op, late)
 			c.Equal(c.Get(jobs[i].ID), want, "the job, after %s %v after the lease's end", op, late)
 		}
 		c.Equal(c.Recover(10), []store.Recovered{}, "leases to recover, after %s", op)
@@ -207,7 +207,7 @@ func finishInOrder(c *C) {
 	for i, o := range outcomes {
 		want := becomes(store.OpAck, twice[i%2], c.Now())
 		want.Result = acks[i%2].Result
-		c.Equal(bare(o), store.OutcomeOf(want.Job, store.StatusOK), "outcome %d", i)
+		c.Equal(o, store.OutcomeOf(want.Job, store.StatusOK), "outcome %d", i)
 		c.Equal(c.Get(want.ID), want, "the job of item %d, which its first Ack finished", i)
 	}
 	for _, first := range finishOps[1:] {
@@ -220,7 +220,7 @@ func finishInOrder(c *C) {
 			if wayOf(first) == wayOf(second) {
 				status = store.StatusOK
 			}
-			c.Equal(bares(outcomes), []store.Outcome{store.OutcomeOf(want.Job, store.StatusOK), store.OutcomeOf(want.Job, status)}, "%s and %s in one call", first, second)
+			c.Equal(outcomes, []store.Outcome{store.OutcomeOf(want.Job, store.StatusOK), store.OutcomeOf(want.Job, status)}, "%s and %s in one call", first, second)
 			c.Equal(c.Get(before.ID), want, "the job, after %s and %s in one call", first, second)
 		}
 	}

@@ -13,7 +13,7 @@ const (
 	sentenceRelease     = "Release makes it ready at once and takes the attempt back."
 	sentenceFailing     = "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead."
 	sentenceErrorText   = "An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what is longer than 16 KiB is cut."
-	sentenceNAckInvalid = "invalid the form or the delay breaks a limit; nothing changed;"
+	sentenceNAckInvalid = "invalid the form or the delay breaks a limit, as Reason says in the words of Check; nothing changed;"
 )
 
 var finishNAckCases = []Case{
@@ -52,7 +52,7 @@ func finishFormsOfNAck(c *C) {
 		before := holding(c, string(op), 1)[0]
 		for range 2 {
 			want := becomes(op, before, c.Now())
-			c.Equal(bare(underLease(c, op, before.Lease())), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %s", op)
+			c.Equal(underLease(c, op, before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %s", op)
 			c.Equal(c.Get(before.ID), want, "the job, after %s", op)
 			if op == store.OpNever {
 				break
@@ -238,11 +238,11 @@ func finishInvalidItem(c *C) {
 		outcomes, err := c.Store.NAck(c.Ctx, []store.NAck{nackOf(store.OpFail, jobs[0].Lease()), bad, nackOf(store.OpFail, jobs[2].Lease())})
 		c.OK(err, "NAck with an invalid item")
 		got := outcomes[1]
-		c.Equal([]any{got.ID, got.Status, got.State, got.Token}, []any{bad.ID, store.StatusInvalid, store.State(""), int64(0)}, "the outcome of %+v", bad)
+		c.Equal(got, store.Outcome{ID: bad.ID, Status: store.StatusInvalid, Reason: bad.Check().Error()}, "the outcome of %+v", bad)
 		c.Equal(c.Get(bad.ID), jobs[1], "the job of the invalid item %+v", bad)
 		for _, i := range []int{0, 2} {
 			want := becomes(store.OpFail, jobs[i], c.Now())
-			c.Equal(bare(outcomes[i]), store.OutcomeOf(want.Job, store.StatusOK), "the outcome beside the invalid item")
+			c.Equal(outcomes[i], store.OutcomeOf(want.Job, store.StatusOK), "the outcome beside the invalid item")
 			c.Equal(c.Get(want.ID), want, "the job beside the invalid item")
 		}
 		outcomes, err = c.Store.NAck(c.Ctx, []store.NAck{bad, nackOf(store.OpRelease, bad.Lease)})

@@ -31,7 +31,7 @@ var finishRepeatCases = []Case{
 
 // again checks that the operation, repeated, answers with the status and leaves the job as it is.
 func again(c *C, op store.Op, before store.JobDetail, l store.Lease, status store.Status, what string) {
-	c.Equal(bare(underLease(c, op, l)), store.OutcomeOf(before.Job, status), "%s %s", op, what)
+	c.Equal(underLease(c, op, l), store.OutcomeOf(before.Job, status), "%s %s", op, what)
 	c.Equal(c.Get(before.ID), before, "the job, after %s %s", op, what)
 }
 
@@ -56,7 +56,7 @@ func finishRepeatedAck(c *C) {
 	done := finishedBy(c, store.OpAck, queue)
 	for _, result := range []string{``, `"another"`, `{`} {
 		got := c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: done.Lease(), Result: []byte(result)}}))
-		c.Equal(bare(got), store.OutcomeOf(done.Job, store.StatusOK), "Ack repeated with the result %q", result)
+		c.Equal(got, store.OutcomeOf(done.Job, store.StatusOK), "Ack repeated with the result %q", result)
 		c.Equal(c.Get(done.ID), done, "the job, after Ack repeated with the result %q", result)
 	}
 }
@@ -70,7 +70,7 @@ func finishRepeatedNAck(c *C) {
 			n.Delay = time.Minute
 		}
 		got := c.One(c.Store.NAck(c.Ctx, []store.NAck{n}))
-		c.Equal(bare(got), store.OutcomeOf(done.Job, store.StatusOK), "%s repeated with another reason and delay", op)
+		c.Equal(got, store.OutcomeOf(done.Job, store.StatusOK), "%s repeated with another reason and delay", op)
 		c.Equal(c.Get(done.ID), done, "the job, after %s repeated with another reason and delay", op)
 	}
 }
@@ -161,7 +161,7 @@ func finishHoldsUntilDeletion(c *C) {
 	for _, op := range []store.Op{store.OpAck, store.OpNever} {
 		done := finishedBy(c, op, string(op))
 		c.Delete(done.ID)
-		c.Equal(bare(underLease(c, op, done.Lease())), store.Outcome{ID: done.ID, Status: store.StatusNotFound}, "%s after deletion", op)
+		c.Equal(underLease(c, op, done.Lease()), store.Outcome{ID: done.ID, Status: store.StatusNotFound}, "%s after deletion", op)
 	}
 }
 
@@ -192,7 +192,7 @@ func finishOnlyTheHolderLeavesTheToken(c *C) {
 	for _, op := range finishOps {
 		done := finishedBy(c, op, string(op))
 		o := underLease(c, store.OpExtend, done.Lease())
-		c.Equal(bare(o), store.OutcomeOf(done.Job, store.StatusFinished), "Extend after %s", op)
+		c.Equal(o, store.OutcomeOf(done.Job, store.StatusFinished), "Extend after %s", op)
 	}
 	for _, end := range []func(store.Job){
 		func(store.Job) { c.Advance(ttl); c.Recover(1) },
@@ -214,7 +214,7 @@ func finishRepeatsAtOnce(c *C) {
 			want := becomes(op, before, c.Now())
 			c.Equal(c.Get(before.ID), want, "a job, after %s by eight at once", op)
 			for _, o := range outcomes {
-				c.Equal(bare(o), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %s by eight at once", op)
+				c.Equal(o, store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %s by eight at once", op)
 			}
 		}
 	}

@@ -99,21 +99,6 @@ func wayOf(op store.Op) store.Op {
 	return op
 }
 
-// bare is the outcome without what is for people only.
-func bare(o store.Outcome) store.Outcome {
-	o.Reason = ""
-	return o
-}
-
-// bares are the outcomes without what is for people only.
-func bares(outcomes []store.Outcome) []store.Outcome {
-	list := slices.Clone(outcomes)
-	for i := range list {
-		list[i] = bare(list[i])
-	}
-	return list
-}
-
 // holding returns n jobs in flight in a queue of their own, with a checkpoint, and a second after their claim.
 func holding(c *C, name string, n int) []store.JobDetail {
 	jobs := make([]store.NewJob, n)
@@ -147,7 +132,7 @@ func refuses(c *C, l store.Lease, ops ...store.Op) {
 		if op == store.OpExtend && before.State == store.Cancelled {
 			status = store.StatusCancelled
 		}
-		c.Equal(bare(underLease(c, op, l)), store.OutcomeOf(before.Job, status), "%s with token %d on a job with token %d", op, l.Token, before.Token)
+		c.Equal(underLease(c, op, l), store.OutcomeOf(before.Job, status), "%s with token %d on a job with token %d", op, l.Token, before.Token)
 		c.Equal(c.Get(l.ID), before, "a job with token %d, after %s with token %d", before.Token, op, l.Token)
 	}
 }

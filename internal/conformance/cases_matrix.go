@@ -143,7 +143,7 @@ func (m *matrixJob) leaves(op store.Op, l store.Lease, before store.JobDetail, t
 	if there && status != "" {
 		want = store.OutcomeOf(before.Job, status)
 	}
-	m.Equal(bare(m.try(op, l)), want, "%s with token %d on a job that is %s", op, l.Token, m.name)
+	m.Equal(m.try(op, l), want, "%s with token %d on a job that is %s", op, l.Token, m.name)
 	after, still := lookAt(m.C, m.id)
 	m.Equal(after, before, "a job that is %s, after %s with token %d", m.name, op, l.Token)
 	m.Equal(still, there, "whether a job that is %s is there, after %s", m.name, op)
@@ -188,7 +188,7 @@ func (m *matrixJob) legal(t store.Transition) (to store.State, ok bool) {
 		want = becomes(t.Op, before, m.Now())
 		outcome = store.OutcomeOf(want.Job, store.StatusOK)
 	}
-	m.Equal(bare(m.try(t.Op, before.Lease())), outcome, "%s on a job that is %s", t.Op, m.name)
+	m.Equal(m.try(t.Op, before.Lease()), outcome, "%s on a job that is %s", t.Op, m.name)
 	after, still := lookAt(m.C, m.id)
 	if t.Op == store.OpRequeue && m.phase == store.Succeeded { // the numbers of documents that are no more say nothing
 		want.CheckpointSeq, want.ProgressSeq = after.CheckpointSeq, after.ProgressSeq

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -87,13 +88,14 @@ func requeueEndedWindowOfAnotherHoldsNothing(c *C) {
 // A whole call must not fail, nor any other item, because of one key.
 func requeueDeadJobWhoseKeyIsHeldBlocksNothingElse(c *C) {
 	first, blocked, last := c.JobIn(store.Dead), c.deadWithKey("key", 0), c.JobIn(store.Dead)
-	c.Enqueue(plainBut(func(n *store.NewJob) { n.UniqueKey = "key" }))
+	holder := c.Enqueue(plainBut(func(n *store.NewJob) { n.UniqueKey = "key" }))[0]
 
 	outcomes := requeueing.on(c, only(first.ID, blocked.ID, last.ID), 10)
 
 	c.Equal(statuses(outcomes), []store.Status{store.StatusOK, store.StatusDuplicate, store.StatusOK}, "outcomes")
-	outcomes[1].Reason = ""
-	c.Equal(outcomes[1], store.OutcomeOf(blocked.Job, store.StatusDuplicate), "the outcome of the duplicate")
+	want := store.OutcomeOf(blocked.Job, store.StatusDuplicate)
+	want.Reason = fmt.Sprintf("job %d holds the unique key", holder)
+	c.Equal(outcomes[1], want, "the outcome of the duplicate")
 	c.Equal(c.Get(blocked.ID), blocked, "the duplicate")
 	c.Equal(c.Get(first.ID), requeuedNow(first, c.Now()), "the item before it")
 	c.Equal(c.Get(last.ID), requeuedNow(last, c.Now()), "the item after it")

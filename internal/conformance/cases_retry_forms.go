@@ -19,7 +19,6 @@ func ended(d store.JobDetail, ending store.Ending, reason string, now time.Time)
 // becameBy ends the lease in the form, and checks the row and the answer against what they must be.
 func (c *C) becameBy(form store.Form, delay time.Duration, reason string, want store.JobDetail) {
 	got := c.NAck(want.Lease(), form, delay, reason)
-	got.Reason = ""
 	c.Equal(got, store.OutcomeOf(want.Job, store.StatusOK), "the answer to NAck %s", form)
 	c.Equal(c.Get(want.ID), want, "the job after NAck %s", form)
 }

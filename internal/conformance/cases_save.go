@@ -12,7 +12,7 @@ const (
 	sentenceSave        = "Save keeps a checkpoint, a progress or both for each job that is in flight under the token."
 	sentenceSaveNumber  = "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way."
 	sentenceSaveStale   = "stale it is not;"
-	sentenceSaveInvalid = "invalid a document or the number breaks a limit; nothing of this item was kept;"
+	sentenceSaveInvalid = "invalid a document or the number breaks a limit, as Reason says in the words of Check; nothing of this item was kept;"
 	sentenceSurvives    = "A checkpoint survives whatever ended the attempt."
 )
 
@@ -59,7 +59,7 @@ func inFlightAnew(c *C) store.JobDetail {
 func saveKeepsBoth(c *C) {
 	before := inFlightAnew(c)
 	want := becomes(store.OpSave, before, c.Now())
-	c.Equal(bare(underLease(c, store.OpSave, before.Lease())), store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
+	c.Equal(underLease(c, store.OpSave, before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
 	c.Equal(c.Get(before.ID), want, "the job")
 }
 
@@ -74,7 +74,7 @@ func saveLeavesWhatIsNil(c *C) {
 		if docs[1] != "" {
 			want.Progress, want.ProgressSeq = []byte(docs[1]), seq
 		}
-		c.Equal(bare(save(c, l, seq, docs[0], docs[1])), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of save %d", i)
+		c.Equal(save(c, l, seq, docs[0], docs[1]), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of save %d", i)
 		c.Equal(c.Get(l.ID), want, "the job, after save %d of %q", i, docs)
 	}
 }
@@ -93,7 +93,7 @@ func saveNumbers(c *C) {
 		if s.written {
 			want.Checkpoint, want.CheckpointSeq, want.Progress, want.ProgressSeq = []byte(s.doc), s.seq, []byte(s.doc), s.seq
 		}
-		c.Equal(bare(save(c, l, s.seq, s.doc, s.doc)), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of save %d of %s", s.seq, s.doc)
+		c.Equal(save(c, l, s.seq, s.doc, s.doc), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of save %d of %s", s.seq, s.doc)
 		c.Equal(c.Get(l.ID), want, "the job, after save %d of %s", s.seq, s.doc)
 	}
 }
@@ -115,7 +115,7 @@ func saveNumbersOfEachDocument(c *C) {
 				want.Progress, want.ProgressSeq = item.Progress, item.Seq
 			}
 			o := c.One(c.Store.Save(c.Ctx, []store.Save{item}))
-			c.Equal(bare(o), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %+v", item)
+			c.Equal(o, store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %+v", item)
 			c.Equal(c.Get(want.ID), want, "the job, after %+v", item)
 		}
 	}
@@ -190,7 +190,7 @@ func saveGone(c *C) {
 	done := c.JobIn(store.Succeeded)
 	c.Delete(done.ID)
 	for _, l := range []store.Lease{done.Lease(), notThere(0)} {
-		c.Equal(bare(save(c, l, 1, "1", "1")), store.Outcome{ID: l.ID, Status: store.StatusNotFound}, "a save for a job that is not there")
+		c.Equal(save(c, l, 1, "1", "1"), store.Outcome{ID: l.ID, Status: store.StatusNotFound}, "a save for a job that is not there")
 	}
 }
 
@@ -211,7 +211,7 @@ func saveInvalid(c *C) {
 	c.OK(err, "Save with invalid items")
 	for i, item := range bad {
 		got := outcomes[i]
-		c.Equal([]any{got.ID, got.Status, got.State, got.Token}, []any{item.ID, store.StatusInvalid, store.State(""), int64(0)}, "the outcome of %.60q, seq %d", item.Checkpoint, item.Seq)
+		c.Equal(got, store.Outcome{ID: item.ID, Status: store.StatusInvalid, Reason: item.Check().Error()}, "the outcome of %.60q, seq %d", item.Checkpoint, item.Seq)
 		c.Equal(c.Get(item.ID), jobs[i], "the job of the invalid item %d", i)
 	}
 	c.Equal(outcomes[len(bad)].Status, store.StatusOK, "the good item after the invalid ones")

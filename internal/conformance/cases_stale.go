@@ -206,7 +206,7 @@ func staleNotFound(c *C) {
 	for _, id := range []int64{done.ID, done.ID + 1000, 0, -1} {
 		for _, op := range leaseOps {
 			l := store.Lease{ID: id, Token: done.Token}
-			c.Equal(bare(underLease(c, op, l)), store.Outcome{ID: id, Status: store.StatusNotFound}, "%s on job %d, which is not there", op, id)
+			c.Equal(underLease(c, op, l), store.Outcome{ID: id, Status: store.StatusNotFound}, "%s on job %d, which is not there", op, id)
 		}
 	}
 	c.Equal(c.All(), []store.Job{}, "jobs that came into being by what was done to none")
@@ -224,7 +224,7 @@ func staleItemAmongOthers(c *C) {
 		got := underLeases(c, op, jobs[1].Lease(), jobs[0].Lease(), jobs[2].Lease(), store.Lease{ID: jobs[3].ID, Token: 0}, jobs[3].Lease())
 
 		first, last := becomes(op, jobs[0], c.Now()), becomes(op, jobs[3], c.Now())
-		c.Equal(bares(got), []store.Outcome{
+		c.Equal(got, []store.Outcome{
 			store.OutcomeOf(before.Job, store.StatusStale), store.OutcomeOf(first.Job, store.StatusOK),
 			{ID: jobs[2].ID, Status: store.StatusNotFound},
 			store.OutcomeOf(jobs[3].Job, store.StatusStale), store.OutcomeOf(last.Job, store.StatusOK),

@@ -79,7 +79,7 @@ type Store interface {
 	//
 	//	ok         the job is in flight under this token;
 	//	stale      it is not;
-	//	invalid    a document or the number breaks a limit; nothing of this item was kept;
+	//	invalid    a document or the number breaks a limit, as Reason says in the words of Check; nothing of this item was kept;
 	//	not_found  there is no such job, or no longer.
 	//
 	// To repeat a Save is safe.
@@ -142,7 +142,7 @@ type Store interface {
 	// without a window takes its key again. A call requeues no job twice.
 	//
 	//	ok           the job is ready now;
-	//	duplicate    another job holds its unique key; this one stays as it was;
+	//	duplicate    another job, which Reason names, holds its unique key; this one stays as it was;
 	//	wrong_state  the job is not terminal;
 	//	not_found    there is no such job, or no longer.
 	//
@@ -203,7 +203,7 @@ type Writer interface {
 	//
 	//	ok         the job was in flight under this token, or had been ended under it in the same way before;
 	//	stale      the lease was ended by someone else, or by its holder in another way; nothing changed;
-	//	invalid    the form or the delay breaks a limit; nothing changed;
+	//	invalid    the form or the delay breaks a limit, as Reason says in the words of Check; nothing changed;
 	//	not_found  there is no such job, or no longer.
 	//
 	// Fail, Never and After are one way of ending. A lease that has run out but was not recovered yet is still good. To

@@ -44,7 +44,7 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 	}
 	if first, known := s.remembered(req.RequestKey, now); known {
 		if s.printOf(req) != first.print && !s.broken(RequestKeyAcceptsOthers) {
-			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
+			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"}
 		}
 		return slices.Clone(first.answer), nil
 	}

@@ -78,6 +78,8 @@ const (
 	RecoverWithoutBackoff   Fault = "recover-without-backoff"
 	RecoverDropsCheckpoint  Fault = "recover-drops-checkpoint"
 	RecoverWithoutReason    Fault = "recover-without-reason"
+	InvalidUnexplained      Fault = "invalid-unexplained"
+	DuplicateUnexplained    Fault = "duplicate-unexplained"
 	RecoverLeavesAttemptRun Fault = "recover-leaves-attempt-running"
 )
 

@@ -55,7 +55,7 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 
 func (s *Store) nack(n store.NAck, now time.Time) store.Outcome {
 	if err := n.Check(); err != nil {
-		return store.Outcome{ID: n.ID, Status: store.StatusInvalid, Reason: err.Error()}
+		return s.invalid(n.ID, err)
 	}
 	op := store.Op(n.Form)
 	before, found := s.find(n.ID)
@@ -143,7 +143,7 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 
 func (s *Store) save(v store.Save, now time.Time) store.Outcome {
 	if err := v.Check(); err != nil && !s.broken(SaveUnchecked) {
-		return store.Outcome{ID: v.ID, Status: store.StatusInvalid, Reason: err.Error()}
+		return s.invalid(v.ID, err)
 	}
 	before, found := s.find(v.ID)
 	switch {
@@ -226,4 +226,13 @@ func onLeases[T any](
 		s.jobs = before
 	}
 	return outcomes, nil
+}
+
+// invalid is the outcome for an item that breaks a limit.
+func (s *Store) invalid(id int64, why error) store.Outcome {
+	o := store.Outcome{ID: id, Status: store.StatusInvalid}
+	if !s.broken(InvalidUnexplained) {
+		o.Reason = why.Error()
+	}
+	return o
 }

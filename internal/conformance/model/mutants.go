@@ -82,6 +82,9 @@ var mutants = []Mutant{
 	{RecoverWithoutReason, 12, "Recovery does not write its reason."},
 	{RecoverLeavesAttemptRun, 44, "In the history, a recovered attempt goes on running."},
 
+	{InvalidUnexplained, 28, "The outcome of an invalid item has no reason."},
+	{DuplicateUnexplained, 28, "The outcome of a requeue does not name who holds the key."},
+
 	{AckUnlocked, 67, "Ack reads the job and writes it under two locks."},
 	{AckWithoutToken, 20, "Ack is taken whatever its token."},
 	{FailWithoutToken, 21, "A failing NAck is taken whatever its token."},

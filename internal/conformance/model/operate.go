@@ -48,7 +48,9 @@ func (s *Store) requeue(before job, now time.Time) store.Outcome {
 	}
 	if holder, held := s.holder(before.Job, now); held && !s.broken(RequeueIgnoresKey) {
 		duplicate := store.OutcomeOf(before.Job, store.StatusDuplicate)
-		duplicate.Reason = fmt.Sprintf("job %d holds the unique key", holder)
+		if !s.broken(DuplicateUnexplained) {
+			duplicate.Reason = fmt.Sprintf("job %d holds the unique key", holder)
+		}
 		return duplicate
 	}
 	j := before

@@ -33,21 +33,21 @@ func compare(what string, got any, gotErr error, want any, wantErr error) error 
 	return nil
 }
 
-// difference is empty if the two are equal but for the reasons of outcomes, which are for people.
+// difference is empty if the two are equal.
 func difference(got, want any) string {
 	if reflect.DeepEqual(got, want) {
 		return "" // by far the most frequent case, and much faster than cmp
 	}
-	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(store.Outcome{}, "Reason"))
+	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
-// kind is what the contract says of an error: which one it is, and of an invalid item its index.
+// kind is what the contract says of an error: which one it is, and of what is invalid the words.
 func kind(err error) string {
 	if err == nil {
 		return "none"
 	}
 	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
-		return fmt.Sprintf("invalid item %d", invalid.Item)
+		return fmt.Sprintf("item %d: %s", invalid.Item, invalid.Error())
 	}
 	for _, known := range []error{
 		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict,

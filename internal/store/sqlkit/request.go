@@ -33,8 +33,11 @@ func Once(
 	if err != nil {
 		return nil, err
 	}
+	if known && first.Fingerprint != fingerprint {
+		return nil, req.KeyUsed()
+	}
 	if known {
-		return first.again(fingerprint)
+		return first.answers()
 	}
 	answers, err := add(req.Jobs)
 	if err != nil {
@@ -47,10 +50,7 @@ func Once(
 	return answers, keep(req.RequestKey, Request{Fingerprint: fingerprint, Answer: string(text)})
 }
 
-// again answers a request under the same key, if it is the same.
-func (r Request) again(fingerprint string) (answers []store.Enqueued, err error) {
-	if r.Fingerprint != fingerprint {
-		return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "stands for other jobs already"}
-	}
+// answers are what the request was answered.
+func (r Request) answers() (answers []store.Enqueued, err error) {
 	return answers, json.Unmarshal([]byte(r.Answer), &answers)
 }

@@ -26,7 +26,7 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 	s.forget(now)
 	if given, ok := s.requests[req.RequestKey]; ok {
 		if given.fingerprint != req.fingerprint {
-			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"}
+			return nil, req.KeyUsed()
 		}
 		return slices.Clone(given.jobs), nil
 	}
