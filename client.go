@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -248,24 +247,18 @@ func (c *Client) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 	if err := filter.CheckBulk(1); err != nil { // the age that is added below would hide that the filter is empty
 		return 0, err
 	}
-	began, err := c.now(ctx)
+	began, err := store.Now(ctx, c.store)
 	if err != nil {
 		return 0, err
 	}
 	return all(ctx, func(ctx context.Context, filter Filter, limit int) ([]Outcome, error) {
-		now, err := c.now(ctx)
+		now, err := store.Now(ctx, c.store)
 		if err != nil {
 			return nil, err
 		}
 		filter.FinishedFor = max(filter.FinishedFor, now.Sub(began))
 		return c.store.Requeue(ctx, filter, limit)
 	}, filter)
-}
-
-// now is the store's: it comes with a count of nothing.
-func (c *Client) now(ctx context.Context) (time.Time, error) {
-	counts, err := c.store.Count(ctx, Filter{IDs: []int64{0}})
-	return counts.Now, err
 }
 
 // DeleteAll removes all finished jobs that match, and returns how many those were. An empty filter is refused.

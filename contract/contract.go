@@ -190,5 +190,8 @@ func QueueMatches(patterns []string, queue string) bool { return store.QueueMatc
 // Ping asks a store whether it answers, also one that is no Monitor.
 func Ping(ctx context.Context, s Store) error { return store.Ping(ctx, s) }
 
+// Now asks a store for its time.
+func Now(ctx context.Context, s Store) (time.Time, error) { return store.Now(ctx, s) }
+
 // Missing names the abilities beyond the core that the store does not have.
 func Missing(s Store) []string { return store.Missing(s) }

@@ -287,7 +287,9 @@ func (f Filter) CheckBulk(limit int) error {
 func (p Page) Check() error { return asError(checkRange("limit", p.Limit, 1, MaxItems)) }
 
 // KeyUsed refuses a request whose key stands for other jobs.
-func (r EnqueueRequest) KeyUsed() error { return refuse("request_key", "was used for other jobs within a day") }
+func (r EnqueueRequest) KeyUsed() error {
+	return refuse("request_key", "was used for other jobs within a day")
+}
 
 // Check says what is wrong with the worker, as an [*InvalidError].
 func (w Worker) Check() error {

@@ -327,8 +327,14 @@ func Ping(ctx context.Context, s Store) error {
 	if m, ok := s.(Monitor); ok {
 		return m.Ping(ctx)
 	}
-	_, err := s.Count(ctx, Filter{IDs: []int64{0}})
+	_, err := Now(ctx, s)
 	return err
+}
+
+// Now asks a store for its time: that of a count of no job.
+func Now(ctx context.Context, s Store) (time.Time, error) {
+	counts, err := s.Count(ctx, Filter{IDs: []int64{0}})
+	return counts.Now, err
 }
 
 // Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.

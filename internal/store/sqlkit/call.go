@@ -1,3 +1,5 @@
+// Package sqlkit is what the SQL adapters share: rows and what is read from them, why calls are not begun or broken off, and
+// migrations. It writes no SQL, and knows no dialect.
 package sqlkit
 
 import (

@@ -107,7 +107,7 @@ func Open(ctx context.Context, baseURL string, options *Options) (*Store, error)
 	if o.Token != "" && base.Scheme == "http" && !local(base.Hostname()) {
 		s.log.Warn("jq: the token travels without encryption, use https", "server", base.String())
 	}
-	if _, err := s.Count(ctx, store.Filter{IDs: []int64{0}}); err != nil {
+	if _, err := store.Now(ctx, s); err != nil {
 		_ = s.Close()
 		return nil, openError(shown(base, socket), err)
 	}
