@@ -22,9 +22,12 @@ type job struct {
 	index  int32 // in the fifo or in the heap
 	inFifo bool
 
-	finishedBy uint8  // how its holder ended the lease that has the job's token: an index of ways
+	finishedBy uint8  // how its holder ended the lease that has the job's token: an index of ways, and perhaps moved
 	leaseFor   uint16 // how long its lease was when it was given or extended: see lengths
 }
+
+// moved says that the latest attempt of the history is the record's no more: the job was requeued.
+const moved = 1 << 7
 
 // ways are those in which a holder ends its lease.
 var ways = []store.FinishedBy{store.NotFinished, store.FinishedByAck, store.FinishedByFail, store.FinishedBySnooze, store.FinishedByRelease}
@@ -92,8 +95,8 @@ func (s *Store) find(id int64) (*job, *store.Record) {
 
 // record is the job as the contract's life of a job sees it, until the next one is asked for.
 func (s *Store) record(j *job) *store.Record {
-	s.work = store.Record{Job: j.Job, Epoch: s.epoch, FinishedBy: ways[j.finishedBy], LeaseFor: s.lengths.known[j.leaseFor]}
-	if n := len(j.history); n > 0 {
+	s.work = store.Record{Job: j.Job, Epoch: s.epoch, FinishedBy: ways[j.finishedBy&^moved], LeaseFor: s.lengths.known[j.leaseFor]}
+	if n := len(j.history); n > 0 && j.finishedBy&moved == 0 {
 		latest := &j.history[n-1]
 		s.work.ClaimToken, s.work.ClaimedAt, s.work.EndedAt, s.work.Ending = latest.Token, latest.StartedAt, latest.EndedAt, latest.Ending
 	}
@@ -123,15 +126,16 @@ func (s *Store) change(j *job, r *store.Record) {
 	}
 }
 
-// note writes the latest attempt of the record into the history, unless it has ended there.
+// note writes the latest attempt of the record into the history.
 func (j *job) note(r *store.Record) {
 	latest, kept := r.Latest()
 	last := len(j.history) - 1
 	switch {
 	case !kept:
+		j.finishedBy |= moved
 	case last < 0 || j.history[last].Token != latest.Token:
 		j.history = append(j.history[max(0, last+2-store.MaxAttemptsKept):], latest)
-	case j.history[last].Ending == store.Running:
+	default:
 		j.history[last] = latest
 	}
 }

@@ -1,0 +1,32 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/recordtest"
+)
+
+// TestStatementsDoWhatTheRecordDoes to a job in each phase.
+func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s := openStore(t, Options{Clock: clk})
+	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, Read: func(id int64) store.Record {
+		found, err := read(t.Context(), s, nil, func(t *txn) ([]*store.Record, error) {
+			return t.records(`
+				SELECT`+withDocuments+`,`+presentEpoch+`
+				FROM {schema}.jobs
+				WHERE id = $1`,
+				id)
+		})
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		return *found[0]
+	}})
+}

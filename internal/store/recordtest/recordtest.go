@@ -1,0 +1,242 @@
+// Package recordtest compares what a store does to a job with the life of a job that store.Record writes down: each call in each phase,
+// alone and beside other items, for a store has faster ways for some of that than to ask the record.
+package recordtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// An Adapter is a store under test, on a clock of its own.
+type Adapter struct {
+	Store store.Store
+	Clock *clock.Mock
+	Read  func(id int64) store.Record // as it is kept, with its documents
+}
+
+// Run makes a job for each phase and each call, and compares what becomes of it, and the outcome, with what the record makes of it.
+func Run(t *testing.T, a Adapter) {
+	t.Helper()
+	_, err := a.Store.(store.Fencer).Fence(t.Context(), store.FenceRequest{}) // so that tokens have a floor
+	require.NoError(t, err)
+	b := &bench{T: t, Adapter: a}
+	for _, phase := range store.Phases {
+		for _, c := range calls {
+			b.compare(phase, c)
+		}
+	}
+	require.Equal(t, len(store.Phases)*len(calls), b.made)
+}
+
+// A call is one way to change a job. The record's way returns no outcome where the store's is not about the job.
+type call struct {
+	name   string
+	store  func(b *bench, j store.Job) store.Outcome
+	record func(r *store.Record, l store.Lease, now time.Time) store.Outcome
+}
+
+var calls = slices.Concat(
+	acks("ack", nil), acks("ack with a result", []byte(`{"a": 1}`)), acks("ack with half a result", []byte(`{`)),
+	nacks(store.Fail, 0), nacks(store.Never, 0), nacks(store.After, time.Second+1), nacks(store.Snooze, time.Second), nacks(store.Release, 0),
+	nacks(store.Release, time.Second), // which is refused
+	saves(1), saves(3),
+	items("extend", func(l store.Lease) store.Lease { return l },
+		func(s store.Store, ctx context.Context, leases []store.Lease) ([]store.Outcome, error) {
+			return s.Extend(ctx, leases, time.Hour)
+		},
+		func(r *store.Record, l store.Lease, now time.Time) store.Outcome { return r.Extend(l, time.Hour, now) }),
+	filters("cancel", store.Store.Cancel, func(j store.Job) bool { return !j.Terminal() }, (*store.Record).Cancel),
+	filters("requeue", store.Store.Requeue, store.Job.Terminal,
+		func(r *store.Record, now time.Time) store.Outcome { return r.Requeue(0, now) }),
+	[]call{{"claim", (*bench).claimed, claimed}, {"recover", (*bench).recovered, recovered}},
+)
+
+func acks(name string, result []byte) []call {
+	return items(name, func(l store.Lease) store.Ack { return store.Ack{Lease: l, Result: result} }, store.Store.Ack,
+		func(r *store.Record, a store.Ack, now time.Time) store.Outcome { return r.Ack(a, a.Refused(), now) })
+}
+
+func nacks(form store.Form, delay time.Duration) []call {
+	return items(fmt.Sprintf("nack by %s with delay %v", form, delay),
+		func(l store.Lease) store.NAck { return store.NAck{Lease: l, Form: form, Delay: delay, Error: "boom"} }, store.Store.NAck,
+		func(r *store.Record, n store.NAck, now time.Time) store.Outcome { return r.NAck(n, n.Failure(), now) })
+}
+
+func saves(number int64) []call {
+	return items(fmt.Sprintf("save number %d", number), func(l store.Lease) store.Save {
+		return store.Save{Lease: l, Seq: number, Checkpoint: []byte(`"c"`), Progress: []byte(`"p"`)}
+	}, store.Store.Save, func(r *store.Record, s store.Save, _ time.Time) store.Outcome { return r.Save(s, s.Check()) })
+}
+
+// noJob is the lease of no job.
+var noJob = store.Lease{ID: 1 << 40, Token: 1}
+
+// items are calls with items under leases: with one alone, with others, and under a lease that is not the job's.
+func items[T any](
+	name string, item func(store.Lease) T, send func(store.Store, context.Context, []T) ([]store.Outcome, error),
+	record func(*store.Record, T, time.Time) store.Outcome,
+) []call {
+	make := func(how string, leases func(store.Lease) []store.Lease) call {
+		return call{
+			name: name + ", " + how,
+			store: func(b *bench, j store.Job) store.Outcome {
+				var all []T
+				for _, l := range leases(j.Lease()) {
+					all = append(all, item(l))
+				}
+				outcomes, err := send(b.Store, b.Context(), all)
+				require.NoError(b, err)
+				return outcomes[0]
+			},
+			record: func(r *store.Record, l store.Lease, now time.Time) (first store.Outcome) {
+				for i, l := range leases(l) {
+					if l == noJob {
+						continue
+					}
+					o := record(r, item(l), now)
+					if i == 0 {
+						first = o
+					}
+				}
+				return first
+			},
+		}
+	}
+	return []call{
+		make("alone", func(l store.Lease) []store.Lease { return []store.Lease{l} }),
+		make("beside no job", func(l store.Lease) []store.Lease { return []store.Lease{l, noJob} }),
+		make("twice", func(l store.Lease) []store.Lease { return []store.Lease{l, l} }),
+		make("under an older lease", func(l store.Lease) []store.Lease { return []store.Lease{{ID: l.ID, Token: l.Token - 1}} }),
+	}
+}
+
+// filters are calls that choose jobs: by id, and by queue, where the store chooses those that it can change.
+func filters(
+	name string, send func(store.Store, context.Context, store.Filter, int) ([]store.Outcome, error), can func(store.Job) bool,
+	record func(*store.Record, time.Time) store.Outcome,
+) []call {
+	by := func(filter func(store.Job) store.Filter) func(*bench, store.Job) store.Outcome {
+		return func(b *bench, j store.Job) (o store.Outcome) {
+			outcomes, err := send(b.Store, b.Context(), filter(j), 10)
+			require.NoError(b, err)
+			for _, o = range outcomes {
+			}
+			return o
+		}
+	}
+	return []call{
+		{name + " by id", by(func(j store.Job) store.Filter { return store.Filter{IDs: []int64{j.ID}} }),
+			func(r *store.Record, _ store.Lease, now time.Time) store.Outcome { return record(r, now) }},
+		{name + " by queue", by(func(j store.Job) store.Filter { return store.Filter{Queue: j.Queue} }),
+			func(r *store.Record, _ store.Lease, now time.Time) (o store.Outcome) {
+				if can(r.Job) {
+					o = record(r, now)
+				}
+				return o
+			}},
+	}
+}
+
+const lease = time.Minute
+
+func (b *bench) claimed(j store.Job) store.Outcome {
+	b.claim(j.Queue, "another")
+	return store.Outcome{}
+}
+
+func claimed(r *store.Record, _ store.Lease, now time.Time) store.Outcome {
+	if r.Claimable(now) {
+		r.Claim(store.ClaimRequest{Worker: "another", TTL: lease}, now)
+	}
+	return store.Outcome{}
+}
+
+func (b *bench) recovered(store.Job) store.Outcome {
+	b.Clock.Add(lease)
+	_, err := b.Store.RecoverExpiredLeases(b.Context(), store.RecoverRequest{Limit: store.MaxItems})
+	require.NoError(b, err)
+	return store.Outcome{}
+}
+
+func recovered(r *store.Record, _ store.Lease, now time.Time) store.Outcome {
+	if r.State == store.InFlight {
+		r.Recover(now)
+	}
+	return store.Outcome{}
+}
+
+type bench struct {
+	*testing.T
+	Adapter
+
+	made int // jobs
+}
+
+func (b *bench) compare(phase store.State, c call) {
+	b.Helper()
+	id := b.jobIn(phase)
+	before := b.Read(id)
+	require.Equal(b, phase, before.Phase())
+	what := fmt.Sprintf("%s of a job that is %s", c.name, phase)
+	got := c.store(b, before.Job)
+	want := before
+	outcome := c.record(&want, before.Lease(), b.Clock.Now().UTC())
+	assert.Equal(b, outcome, got, what)
+	assert.Equal(b, want, b.Read(id), what)
+}
+
+// jobIn is a job in the phase, in a queue of its own, that has failed once and has documents.
+func (b *bench) jobIn(phase store.State) int64 {
+	b.Helper()
+	b.made++
+	queue := fmt.Sprint("q", b.made)
+	added, err := b.Store.Enqueue(b.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{
+		Queue: queue, Kind: "k", Payload: []byte(`{"p": 1}`), MaxRetries: 2, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10},
+	}}})
+	require.NoError(b, err)
+	l := b.claim(queue, "w")
+	_, err = b.Store.Save(b.Context(), []store.Save{{Lease: l, Seq: 2, Checkpoint: []byte(`1`), Progress: []byte(`2`)}})
+	require.NoError(b, err)
+	b.nack(l, store.Fail)
+	b.Clock.Add(2 * time.Second)
+	switch phase {
+	case store.Ready:
+		b.nack(b.claim(queue, "w"), store.Snooze)
+	case store.InFlight:
+		b.claim(queue, "w")
+	case store.Succeeded:
+		_, err = b.Store.Ack(b.Context(), []store.Ack{{Lease: b.claim(queue, "w"), Result: []byte(`3`)}})
+	case store.Dead:
+		b.nack(b.claim(queue, "w"), store.Never)
+	case store.Cancelled:
+		_, err = b.Store.Cancel(b.Context(), store.Filter{IDs: []int64{added[0].ID}}, 1)
+	}
+	require.NoError(b, err)
+	return added[0].ID
+}
+
+// claim claims the job of the queue, if it can be claimed.
+func (b *bench) claim(queue, worker string) store.Lease {
+	b.Helper()
+	jobs, err := b.Store.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: queue, Limit: 1, Worker: worker, TTL: lease})
+	require.NoError(b, err)
+	if len(jobs) == 0 {
+		return store.Lease{}
+	}
+	return jobs[0].Lease()
+}
+
+func (b *bench) nack(l store.Lease, form store.Form) {
+	b.Helper()
+	_, err := b.Store.NAck(b.Context(), []store.NAck{{Lease: l, Form: form, Error: "an earlier one"}})
+	require.NoError(b, err)
+}
