@@ -51,7 +51,8 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 // A share is what some may take up at once: all who call, or the bearers of all tokens of one name.
 type share struct {
 	bytes   budget
-	reads   room // of listings and counts
+	claimed atomic.Int64 // the room that the latest answer to a claim took
+	reads   room         // of listings and counts
 	briefs  room // of what is read quickly
 	polls   room // of claims that wait
 	streams room
@@ -74,6 +75,7 @@ type exchange struct {
 	all    *share
 	own    *share // of the token: that of all until it is known, and where there are no tokens
 	taken  int64
+	likely int64 // of them for an answer that is not known yet
 	act    *act      // for the audit, nil where it has no line of the call
 	audit  func(act) // writes it
 }
@@ -120,7 +122,32 @@ func (x *exchange) end() {
 	if x.own != x.all {
 		x.own.bytes.give(x.taken)
 	}
-	x.taken = 0
+	x.taken, x.likely = 0, 0
+}
+
+// expect takes the room that the answer to a claim is likely to need, as much as the latest one, before the store is asked. Whoever reads
+// none of his answers would else have the store lease large jobs, only to release them since there is no room to answer.
+func (x *exchange) expect() error {
+	before, likely := x.taken, x.own.claimed.Load()
+	if err := x.take(likely); err != nil {
+		x.own.claimed.Store(likely / 2) // by and by less is expected, and something is claimed again
+		return err
+	}
+	x.likely = x.taken - before
+	return nil
+}
+
+// know takes the room that an answer needs in place of what it was likely to need.
+func (x *exchange) know(needs int64) error {
+	if needs >= x.likely {
+		return x.take(needs - x.likely)
+	}
+	for _, s := range x.shares() {
+		s.bytes.give(x.likely - needs)
+	}
+	x.taken -= x.likely - needs
+	x.likely = needs
+	return nil
 }
 
 // enter takes places for as long as something lasts, if there are any.
@@ -161,7 +188,7 @@ func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(c
 func (x *exchange) encode(answer any) ([]byte, error) {
 	sized, ok := answer.(wire.Jobs)
 	if ok {
-		if err := x.take(int64(sized.Size()) * asAnswer); err != nil {
+		if err := x.know(int64(sized.Size()) * asAnswer); err != nil {
 			return nil, err
 		}
 	}

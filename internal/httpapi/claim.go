@@ -79,8 +79,12 @@ func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
 func (a *API) fitting(w *exchange, r *http.Request, jobs []wire.Job) ([]byte, []wire.Job, error) {
 	var kept error
 	for {
-		text, err := w.encode(wire.Jobs{Jobs: jobs})
+		answer := wire.Jobs{Jobs: jobs}
+		text, err := w.encode(answer)
 		if err == nil {
+			if len(jobs) > 0 {
+				w.own.claimed.Store(int64(answer.Size()) * asAnswer)
+			}
 			return text, jobs, nil
 		}
 		half := len(jobs) / 2
@@ -154,6 +158,9 @@ func (a *API) asked(req wire.Claim) (claim, error) {
 
 // await takes jobs as soon as there are any, within the time that the client is ready to wait.
 func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
+	if err := w.expect(); err != nil {
+		return nil, err
+	}
 	if c.wait == 0 {
 		return a.take(c)
 	}
@@ -191,7 +198,7 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				a.waiters.tell(queue)
 				return none, nil
 			}
-			if err := w.refusal(); err != nil {
+			if err := cmp.Or(w.refusal(), w.expect()); err != nil {
 				a.waiters.tell(queue)
 				return nil, err
 			}
@@ -203,6 +210,7 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				a.waiters.tell(queue) // there may be more
 				return jobs, nil
 			}
+			w.end()
 		}
 	}
 }
