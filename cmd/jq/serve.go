@@ -208,10 +208,10 @@ func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) 
 }
 
 // memoryLimit is what the garbage collector of a server keeps to where nobody has set GOMEMLIMIT. Requests and answers have their
-// budget. As much again is for what they leave behind until it is collected, and as much for all else that a server keeps: 4,096
-// connections with TLS are 100 MiB, and events, held jobs and metrics are some. With a quarter on top for what the collector does not
+// budget. Half as much again is for what they leave behind until it is collected, and as much for all else that a server keeps: 4,096
+// connections with TLS are 100 MiB, and events, held jobs and metrics are some. With half on top for what the collector does not
 // see, SQLite's pages and the program itself, a server stays below 512 MiB.
-const memoryLimit = 3 * httpapi.DefaultMaxBytes
+const memoryLimit = httpapi.DefaultMaxBytes * 5 / 2
 
 // limitMemory sets the limit until the server ends, unless jobs are kept in memory, or somebody has set another.
 func (a *app) limitMemory(store jq.Store) (undo func()) {

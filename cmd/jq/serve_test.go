@@ -25,7 +25,7 @@ func TestServerLimitsItsMemory(t *testing.T) {
 		store jq.Store
 		set   string
 		want  int64
-	}{{file, "", 384 << 20}, {file, "1GiB", math.MaxInt64}, {jq.NewMemory(nil), "", math.MaxInt64}} {
+	}{{file, "", 320 << 20}, {file, "1GiB", math.MaxInt64}, {jq.NewMemory(nil), "", math.MaxInt64}} {
 		std := quiet(&bytes.Buffer{}, &bytes.Buffer{})
 		std.env = func(string) (string, bool) { return one.set, one.set != "" }
 		undo := (&app{std: std}).limitMemory(one.store)
