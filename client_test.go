@@ -26,7 +26,7 @@ type report struct{ Month int }
 func (report) Kind() string { return "report" }
 
 func (report) Defaults() jq.EnqueueOptions {
-	return jq.EnqueueOptions{Queue: "reports", Priority: 2, MaxRetries: 3, Timeout: time.Hour, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
+	return jq.EnqueueOptions{Queue: "reports", Priority: new(2), MaxRetries: new(3), Timeout: time.Hour, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
 }
 
 // enqueued is the job as it stands after the call.
@@ -41,7 +41,7 @@ func enqueued(t *testing.T, s jq.Store, c *jq.Client, p jq.Payload, o *jq.Enqueu
 
 func TestOptionsAreTakenFromWhoeverSaysThemFirst(t *testing.T) {
 	s := jqtest.NewStore(t)
-	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: "of the client", Priority: 1, Tags: []string{"client"}}})
+	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: "of the client", Priority: new(1), Tags: []string{"client"}}})
 
 	plain := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, nil)
 	assert.Equal(t, []any{"default", 0, 20, jq.DefaultBackoff, time.Duration(0)},
@@ -51,13 +51,40 @@ func TestOptionsAreTakenFromWhoeverSaysThemFirst(t *testing.T) {
 	assert.Equal(t, []any{"of the client", 1, []string{"client"}, 20}, []any{byClient.Queue, byClient.Priority, byClient.Tags, byClient.MaxRetries})
 
 	byType := enqueued(t, s, client, report{1}, nil)
-	assert.Equal(t, []any{"reports", 2, 3, time.Hour, jq.Backoff{Base: time.Minute, Cap: time.Hour}, []string{"client"}},
+	assert.Equal(t, []any{"reports", 2, 3, time.Hour, jq.Backoff{Base: time.Minute, Cap: time.Hour, Jitter: 10}, []string{"client"}},
 		[]any{byType.Queue, byType.Priority, byType.MaxRetries, byType.Timeout, byType.Backoff, byType.Tags})
 
-	byCall := enqueued(t, s, client, report{1}, &jq.EnqueueOptions{Queue: "here", MaxRetries: -1, Tags: []string{}, Delay: time.Hour, Priority: -9})
+	byCall := enqueued(t, s, client, report{1}, &jq.EnqueueOptions{Queue: "here", MaxRetries: new(0), Tags: []string{}, Delay: time.Hour, Priority: new(-9)})
 	assert.Equal(t, []any{"here", -9, 0, time.Hour}, []any{byCall.Queue, byCall.Priority, byCall.MaxRetries, byCall.Timeout})
 	assert.Empty(t, byCall.Tags, "no tags are said by an empty list")
 	assert.Equal(t, jqtest.Epoch.Add(time.Hour), byCall.RunAt)
+}
+
+// D31: a backoff of which only the base was said was refused, for its cap was none.
+func TestBackoffIsFilledFieldByField(t *testing.T) {
+	s := jqtest.NewStore(t)
+	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Backoff: jq.Backoff{Jitter: 50}}})
+	for _, c := range []struct{ said, want jq.Backoff }{
+		{jq.Backoff{}, jq.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 50}},
+		{jq.Backoff{Base: time.Minute}, jq.Backoff{Base: time.Minute, Cap: time.Hour, Jitter: 50}},
+		{jq.Backoff{Base: 2 * time.Hour}, jq.Backoff{Base: 2 * time.Hour, Cap: 2 * time.Hour, Jitter: 50}},
+		{jq.Backoff{Cap: time.Minute}, jq.Backoff{Base: time.Second, Cap: time.Minute, Jitter: 50}},
+		{jq.Backoff{Cap: time.Millisecond}, jq.Backoff{Base: time.Millisecond, Cap: time.Millisecond, Jitter: 50}},
+		{jq.Backoff{Jitter: -1}, jq.Backoff{Base: time.Second, Cap: time.Hour}},
+	} {
+		assert.Equal(t, c.want, enqueued(t, s, client, welcome{"Ada"}, &jq.EnqueueOptions{Backoff: c.said}).Backoff, "%+v", c.said)
+	}
+	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Backoff: jq.Backoff{Base: time.Hour, Cap: time.Minute}})
+	require.ErrorIs(t, err, jq.ErrInvalid, "what contradicts itself is not mended")
+}
+
+// D31: a priority of the type's could not be set back to 0, and no retries were 20.
+func TestZeroCanBeSaid(t *testing.T) {
+	s := jqtest.NewStore(t)
+	j := enqueued(t, s, jq.NewClient(s, nil), report{1}, &jq.EnqueueOptions{Priority: new(0), MaxRetries: new(0)})
+	assert.Equal(t, []int{0, 0}, []int{j.Priority, j.MaxRetries})
+	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), report{1}, &jq.EnqueueOptions{MaxRetries: new(-1)})
+	require.ErrorIs(t, err, jq.ErrInvalid)
 }
 
 // D9: time.Until of a moment that has just passed is negative, and must not be refused.
@@ -68,7 +95,7 @@ func TestDurationsThatAreOverWereRefused(t *testing.T) {
 		j := enqueued(t, s, client, welcome{"Ada"}, &jq.EnqueueOptions{
 			Delay: over, Timeout: over, Backoff: jq.Backoff{Base: over, Cap: over}, UniqueKey: fmt.Sprint(over), UniqueFor: over,
 		})
-		assert.Equal(t, []any{jqtest.Epoch, jq.Backoff{}}, []any{j.RunAt, j.Backoff}, "due at once, and retried at once")
+		assert.Equal(t, []any{jqtest.Epoch, jq.Backoff{Jitter: 10}}, []any{j.RunAt, j.Backoff}, "due at once, and retried at once")
 		assert.Equal(t, []any{time.Microsecond, time.Microsecond}, []any{j.Timeout, j.UniqueFor},
 			"zero would mean the server's timeout, and the life of the job")
 	}
@@ -164,7 +191,7 @@ func TestManyAreAddedAllOrNone(t *testing.T) {
 		item jq.Item
 		text string
 	}{
-		"refused by the store": {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{Priority: 10}}, "jq: invalid: item 1: priority must be -9 to 9"},
+		"refused by the store": {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{Priority: new(10)}}, "jq: invalid: item 1: priority must be -9 to 9"},
 		"nil":                  {jq.Item{}, "jq: invalid: item 1: payload must not be nil: it names the kind of the job"},
 		"a pointer to nothing": {jq.Item{Payload: (*welcome)(nil)}, "jq: invalid: item 1: payload must not be nil"},
 		"a key of its own":     {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{RequestKey: "r"}}, "jq: invalid: item 1: request_key belongs to the call: set it in ManyOptions"},

@@ -62,7 +62,7 @@ func Example() {
 func ExampleClient_Enqueue() {
 	ctx := context.Background()
 	client := jq.NewClient(jq.NewMemory(nil), nil)
-	options := &jq.EnqueueOptions{Queue: "mail", Delay: time.Hour, MaxRetries: 5, UniqueKey: "greet/ada"}
+	options := &jq.EnqueueOptions{Queue: "mail", Delay: time.Hour, MaxRetries: new(5), UniqueKey: "greet/ada"}
 
 	first := must(client.Enqueue(ctx, Greet{Name: "Ada"}, options))
 	second := must(client.Enqueue(ctx, Greet{Name: "Ada"}, options))
@@ -231,7 +231,7 @@ type Report struct{ Month time.Month }
 func (Report) Kind() string { return "report" }
 
 func (Report) Defaults() jq.EnqueueOptions {
-	return jq.EnqueueOptions{Queue: "reports", MaxRetries: 3, Timeout: time.Hour, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
+	return jq.EnqueueOptions{Queue: "reports", MaxRetries: new(3), Timeout: time.Hour, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
 }
 
 func ExampleDefaulter() {

@@ -54,7 +54,7 @@ func TestReturnDecidesWhatBecomesOfTheJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := true
-			ran := drained(t, welcome{"Ada"}, &jq.EnqueueOptions{Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}},
+			ran := drained(t, welcome{"Ada"}, &jq.EnqueueOptions{Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour, Jitter: -1}},
 				handling(func(context.Context, *jq.Run, welcome) error {
 					if first {
 						first = false
@@ -96,7 +96,7 @@ func TestSnoozeThatIsOverAlreadyKilledTheJob(t *testing.T) {
 func returning(t *testing.T, err error) jq.Job {
 	t.Helper()
 	s := jqtest.NewStore(t)
-	added := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: 1})
+	added := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: new(1)})
 	var h jq.Handlers
 	jq.Handle(&h, func(context.Context, *jq.Run, welcome) error { return err })
 	jobs, claimErr := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
@@ -110,13 +110,13 @@ func returning(t *testing.T, err error) jq.Job {
 }
 
 func TestPayloadThatDoesNotFitIsAnError(t *testing.T) {
-	ran := drained(t, jq.Raw{Name: "welcome", Document: json.RawMessage(`[1]`)}, &jq.EnqueueOptions{MaxRetries: -1},
+	ran := drained(t, jq.Raw{Name: "welcome", Document: json.RawMessage(`[1]`)}, &jq.EnqueueOptions{MaxRetries: new(0)},
 		handling(func(context.Context, *jq.Run, welcome) error { panic("not reached") }))
 	assert.Contains(t, ran[0].After.Error, `jq: the payload of kind "welcome" is no *jq_test.welcome: json: cannot unmarshal array`)
 }
 
 func TestPanicIsAFailureWithItsStack(t *testing.T) {
-	ran := drained(t, welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: -1},
+	ran := drained(t, welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: new(0)},
 		handling(func(context.Context, *jq.Run, welcome) error { panic("oops") }))
 	assert.True(t, strings.HasPrefix(ran[0].After.Error, "panic: oops\n"), ran[0].After.Error)
 	assert.Contains(t, ran[0].After.Error, "handler_test.go")
@@ -284,7 +284,7 @@ func TestJobIsFinishedInTheHandlersTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := jqtest.NewStore(t)
 			client := jq.NewClient(s, nil)
-			_, err := client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: -1})
+			_, err := client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: new(0)})
 			require.NoError(t, err)
 			var h jq.Handlers
 			jq.Handle(&h, func(ctx context.Context, run *jq.Run, _ welcome) error {
@@ -382,7 +382,7 @@ func TestJobOfARunIsACopy(t *testing.T) {
 func TestRunJobKeepsTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jq.NewMemory(nil)
-		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Timeout: time.Minute, MaxRetries: -1})
+		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Timeout: time.Minute, MaxRetries: new(0)})
 		require.NoError(t, err)
 		jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
 		require.NoError(t, err)

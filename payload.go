@@ -40,13 +40,15 @@ func (r Raw) Kind() string { return r.Name }
 // EnqueueOptions say how a job is to be run. What is zero is left to the payload's own [Defaulter], then to the client's
 // [ClientOptions], then to what is written here.
 //
+// Zero fields mean the default; new(0) is how to ask for a priority of 0 or for no retries where the default is another.
+//
 // A duration that is over already, as time.Until says of a moment that has passed, is no mistake: a negative Delay or Backoff
 // means no wait, and a Timeout or UniqueFor of less than a microsecond is a microsecond.
 type EnqueueOptions struct {
 	// Queue is where the job waits: "default".
 	Queue string
-	// Priority is −9 to 9; the higher goes first. Zero is in the middle.
-	Priority int
+	// Priority is −9 to 9; the higher goes first: 0, which is in the middle.
+	Priority *int
 	// Tags are for people, and for filters.
 	Tags []string
 
@@ -54,9 +56,10 @@ type EnqueueOptions struct {
 	Delay time.Duration
 	RunAt time.Time
 
-	// MaxRetries is how many runs may follow the first: 20. A negative number means none.
-	MaxRetries int
-	// Backoff is the wait before each retry: one second, doubled each time, up to an hour, less up to 10 %.
+	// MaxRetries is how many runs may follow the first: 20.
+	MaxRetries *int
+	// Backoff is the wait before each retry: one second, doubled each time, up to an hour, less up to 10 %. What it leaves out is
+	// taken from that, field by field, so that the cap is no less than the base. A negative jitter means none.
 	Backoff Backoff
 	// Timeout is how long a run may take: what the server says, which is 15 minutes.
 	Timeout time.Duration
@@ -84,6 +87,8 @@ const (
 // DefaultBackoff is one second, doubled each time, up to an hour, less up to 10 %.
 var DefaultBackoff = Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}
 
+var defaults = EnqueueOptions{Queue: DefaultQueue, Priority: new(0), MaxRetries: new(DefaultMaxRetries), Backoff: DefaultBackoff}
+
 // or is the options with what they leave out taken from others.
 func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	if o.Delay == 0 && o.RunAt.IsZero() {
@@ -95,7 +100,9 @@ func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	orElse(&o.Queue, other.Queue)
 	orElse(&o.Priority, other.Priority)
 	orElse(&o.MaxRetries, other.MaxRetries)
-	orElse(&o.Backoff, other.Backoff)
+	orElse(&o.Backoff.Base, other.Backoff.Base)
+	orElse(&o.Backoff.Cap, other.Backoff.Cap)
+	orElse(&o.Backoff.Jitter, other.Backoff.Jitter)
 	orElse(&o.Timeout, other.Timeout)
 	orElse(&o.UniqueFor, other.UniqueFor)
 	orElse(&o.Trace, other.Trace)
@@ -124,14 +131,17 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 	if d, ok := p.(Defaulter); ok {
 		o = o.or(d.Defaults())
 	}
-	o = o.or(client).or(EnqueueOptions{Queue: DefaultQueue, MaxRetries: DefaultMaxRetries, Backoff: DefaultBackoff})
+	o = o.or(client)
+	orElse(&o.Backoff.Cap, max(DefaultBackoff.Cap, o.Backoff.Base))
+	orElse(&o.Backoff.Base, min(DefaultBackoff.Base, o.Backoff.Cap))
+	o = o.or(defaults)
 	if !o.RunAt.IsZero() && o.Delay != 0 {
 		return NewJob{}, &InvalidError{Item: item, Field: "delay", Rule: "and run_at exclude each other"}
 	}
 	return NewJob{
-		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: o.Priority, Tags: o.Tags, Trace: o.Trace,
-		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: max(0, o.MaxRetries), Timeout: leastOf(o.Timeout),
-		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: o.Backoff.Jitter},
+		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: *o.Priority, Tags: o.Tags, Trace: o.Trace,
+		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: *o.MaxRetries, Timeout: leastOf(o.Timeout),
+		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: max(0, o.Backoff.Jitter)},
 		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor),
 	}, nil
 }

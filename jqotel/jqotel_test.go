@@ -151,7 +151,7 @@ func TestFailuresAreMarked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, false)
 			jq.Handle(&b.handlers, func(context.Context, *jq.Run, welcome) error { return c.handle() })
-			_, err := b.client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: -1})
+			_, err := b.client.Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: new(0)})
 			require.NoError(t, err)
 			ran := jqtest.Drain(t, b.store, &b.handlers, nil)
 			assert.Equal(t, jq.Dead, ran[0].After.Phase(), "the job fails as it would unobserved")

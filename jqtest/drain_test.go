@@ -72,7 +72,7 @@ func TestDrainRunsWhatJobsEnqueueAndWhatFails(t *testing.T) {
 		return err
 	})
 	jq.Handle(&handlers, func(context.Context, *jq.Run, reminder) error { return nil })
-	enqueue(t, s, welcome{"Ada"}, &jq.EnqueueOptions{Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}})
+	enqueue(t, s, welcome{"Ada"}, &jq.EnqueueOptions{Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour, Jitter: -1}})
 
 	ran := jqtest.Drain(t, s, &handlers, nil)
 

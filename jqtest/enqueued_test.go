@@ -15,7 +15,7 @@ func threeJobs(t testing.TB) *jqtest.Store {
 	t.Helper()
 	s := jqtest.NewStore(t)
 	enqueue(t, s, welcome{"Ada"}, nil)
-	enqueue(t, s, welcome{"Grace"}, &jq.EnqueueOptions{Queue: "mail", Priority: 3, UniqueKey: "grace", Tags: []string{"vip"}})
+	enqueue(t, s, welcome{"Grace"}, &jq.EnqueueOptions{Queue: "mail", Priority: new(3), UniqueKey: "grace", Tags: []string{"vip"}})
 	enqueue(t, s, reminder{"Ada"}, &jq.EnqueueOptions{Delay: time.Hour})
 	return s
 }

@@ -97,7 +97,7 @@ func (p *Pile) set(ctx context.Context) error {
 	if err := p.run.finish(ctx, p.scene.finished); err != nil {
 		return err
 	}
-	if err := p.run.fill(ctx, p.scene.scheduled, &jq.EnqueueOptions{Delay: 24 * time.Hour, Priority: 9}); err != nil {
+	if err := p.run.fill(ctx, p.scene.scheduled, &jq.EnqueueOptions{Delay: 24 * time.Hour, Priority: new(9)}); err != nil {
 		return err
 	}
 	return p.run.fill(ctx, p.scene.waiting, nil)

@@ -92,7 +92,7 @@ func (p plan) item() jq.Item {
 		panic(err) // a number can be written
 	}
 	return jq.Item{Payload: jq.Raw{Name: p.kind, Document: payload}, Options: &jq.EnqueueOptions{
-		Delay: p.delay, MaxRetries: p.maxRetries, UniqueKey: p.key,
+		Delay: p.delay, MaxRetries: new(p.maxRetries), UniqueKey: p.key,
 		Backoff: jq.Backoff{Base: 20 * time.Millisecond, Cap: 200 * time.Millisecond, Jitter: 10},
 	}}
 }

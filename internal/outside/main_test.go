@@ -24,7 +24,7 @@ func once(t *testing.T, handle jq.HandlerFunc, payload jq.Payload) jqtest.Ran {
 	t.Helper()
 	s := jqtest.NewStore(t)
 	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), payload, &jq.EnqueueOptions{Queue: "post", Trace: trace,
-		Backoff: jq.Backoff{Base: time.Minute, Cap: time.Minute}})
+		Backoff: jq.Backoff{Base: time.Minute, Cap: time.Minute, Jitter: -1}})
 	require.NoError(t, err)
 	var h jq.Handlers
 	h.Otherwise(handle)

@@ -118,7 +118,7 @@ func TestRetryAfterOfALaterAttempt(t *testing.T) {
 	})
 	s := jqtest.NewStore(t)
 	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), mail(`{}`), &jq.EnqueueOptions{
-		MaxRetries: 3, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour},
+		MaxRetries: new(3), Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour, Jitter: -1},
 	})
 	require.NoError(t, err)
 	var h jq.Handlers
