@@ -53,8 +53,8 @@ type share struct {
 	bytes   budget
 	claimed atomic.Int64 // the room that the latest answer to a claim took
 	reads   room         // of listings and counts
-	briefs  room // of what is read quickly
-	polls   room // of claims that wait
+	briefs  room         // of what is read quickly
+	polls   room         // of claims that wait
 	streams room
 }
 
@@ -75,7 +75,7 @@ type exchange struct {
 	all    *share
 	own    *share // of the token: that of all until it is known, and where there are no tokens
 	taken  int64
-	likely int64 // of them for an answer that is not known yet
+	likely int64     // of them for an answer that is not known yet
 	act    *act      // for the audit, nil where it has no line of the call
 	audit  func(act) // writes it
 }
