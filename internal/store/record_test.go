@@ -137,7 +137,7 @@ func TestRecordKnowsHowItsHolderFinished(t *testing.T) {
 			require.Equal(t, StatusOK, act(t, &done, op, noon))
 			assert.Equal(t, StatusFinished, done.Extend(held, time.Second, noon).Status)
 			for _, again := range ways {
-				want, strict := StatusStale, error(ErrStaleLease)
+				want, strict := StatusStale, ErrStaleLease
 				if again.by == first.by {
 					want, strict = StatusOK, nil
 				}

@@ -85,7 +85,7 @@ func items[T any](
 	name string, item func(store.Lease) T, send func(store.Store, context.Context, []T) ([]store.Outcome, error),
 	record func(*store.Record, T, time.Time) store.Outcome,
 ) []call {
-	make := func(how string, leases func(store.Lease) []store.Lease) call {
+	way := func(how string, leases func(store.Lease) []store.Lease) call {
 		return call{
 			name: name + ", " + how,
 			store: func(b *bench, j store.Job) store.Outcome {
@@ -112,10 +112,10 @@ func items[T any](
 		}
 	}
 	return []call{
-		make("alone", func(l store.Lease) []store.Lease { return []store.Lease{l} }),
-		make("beside no job", func(l store.Lease) []store.Lease { return []store.Lease{l, noJob} }),
-		make("twice", func(l store.Lease) []store.Lease { return []store.Lease{l, l} }),
-		make("under an older lease", func(l store.Lease) []store.Lease { return []store.Lease{{ID: l.ID, Token: l.Token - 1}} }),
+		way("alone", func(l store.Lease) []store.Lease { return []store.Lease{l} }),
+		way("beside no job", func(l store.Lease) []store.Lease { return []store.Lease{l, noJob} }),
+		way("twice", func(l store.Lease) []store.Lease { return []store.Lease{l, l} }),
+		way("under an older lease", func(l store.Lease) []store.Lease { return []store.Lease{{ID: l.ID, Token: l.Token - 1}} }),
 	}
 }
 

@@ -58,7 +58,7 @@ type Columns struct {
 	Epoch int64 `db:"epoch"` // of the store
 }
 
-// store.Record is the row as a job with what is kept beside it.
+// Record is the row as a job with what is kept beside it.
 func (c *Columns) Record() store.Record {
 	return store.Record{
 		Job: store.Job{

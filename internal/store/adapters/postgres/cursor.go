@@ -9,7 +9,7 @@ import (
 
 // Where claims begin.
 //
-// A claim that walks its index from the head walks over the records of all jobs taken since the last vacuum, and while some
+// A claim that walks its index from the head walks over the entries of all jobs taken since the last vacuum, and while some
 // session holds a snapshot open, of all since then: the walk grows without end. So a store remembers, for each queue, lane
 // and priority, two places in the index. The mark is exact: nothing before it is claimable, or ever will be. The cursor is
 // where the latest claim ended. Most claims begin at the cursor; one in a while, and every claim that comes back short,

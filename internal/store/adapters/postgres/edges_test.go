@@ -70,7 +70,7 @@ func TestACallersTransactionThatNoticesHoldsUpNobody(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// All busy queues have many dead records before their first job: each of them has its turn, and so has one that has none.
+// All busy queues have many dead entries before their first job: each of them has its turn, and so has one that has none.
 func TestEachSlowQueueHasItsTurn(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})

@@ -231,7 +231,7 @@ func TestPlansForSmallTablesServeLargeOnes(t *testing.T) {
 			fill(few+1, many)
 			before := readByIndex(t, s)
 			lives(t, s)
-			assert.Less(t, readByIndex(t, s)-before, many/2, "records of indexes that calls about a few jobs have read")
+			assert.Less(t, readByIndex(t, s)-before, many/2, "entries of indexes that calls about a few jobs have read")
 		})
 	}
 }
@@ -264,7 +264,7 @@ func lives(t *testing.T, s *Store) {
 	require.NoError(t, err)
 }
 
-// readByIndex is how many records of the schema's indexes have been read.
+// readByIndex is how many entries of the schema's indexes have been read.
 func readByIndex(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	require.NoError(t, errors.Join(flush(t.Context(), s.db), flush(t.Context(), s.beats)))

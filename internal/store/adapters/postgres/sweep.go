@@ -26,7 +26,7 @@ import (
 // time until the next turn. It holds no lock and no transaction meanwhile, so it works through a transaction pooler, and nobody
 // waits if it dies.
 //
-// While another session holds a snapshot, millions of dead records can stand before the first job, and no LIMIT counts them. A
+// While another session holds a snapshot, millions of dead entries can stand before the first job, and no LIMIT counts them. A
 // sweep of a queue that takes too long is cancelled, and goes on in slices, as do those that follow: ranges of due times, or of ids within one moment,
 // which shrink when one takes too long and grow when it does not. The row of the queue has the place where the next turn goes on.
 // A round then takes as long as it takes, by a hundredth of a core.

@@ -219,8 +219,8 @@ func TestSlicesComeToTheEnd(t *testing.T) {
 	t.Parallel()
 	horizon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	moment := horizon.Add(-time.Hour)
-	const lives = 3_000_000 // the one entry that is alive: the ids below are dead records at one moment
-	cost := func(from, to position) (records int64) {
+	const lives = 3_000_000 // the one entry that is alive: the ids below are dead entries at one moment
+	cost := func(from, to position) (entries int64) {
 		if !from.at.After(moment) && to.at.After(moment) || from.at.Equal(moment) && to.at.Equal(moment) {
 			low, high := int64(0), int64(lives)
 			if from.at.Equal(moment) {
@@ -239,14 +239,14 @@ func TestSlicesComeToTheEnd(t *testing.T) {
 		to := p.to(horizon)
 		from := position{p.At, p.ID}
 		require.True(t, from.before(to), "a slice is not empty: %+v", p)
-		switch records := cost(from, to); {
-		case records > 50_000:
+		switch entries := cost(from, to); {
+		case entries > 50_000:
 			cancelled++
 			p = p.tooLong(horizon)
 		case from.before(position{moment, lives}) && position{moment, lives}.before(to):
 			p = p.next()
 		default:
-			p = p.passed(to, horizon, records < 10_000)
+			p = p.passed(to, horizon, entries < 10_000)
 		}
 	}
 	assert.Positive(t, cancelled)
@@ -255,7 +255,7 @@ func TestSlicesComeToTheEnd(t *testing.T) {
 	assert.Equal(t, place{At: moment.Add(store.Resolution), Step: 1}, last.passed(last.to(horizon), horizon, false))
 }
 
-// The same on a real server, whose statements are cancelled: dead records are kept by a snapshot.
+// The same on a real server, whose statements are cancelled: dead entries are kept by a snapshot.
 func TestSlicesFindWhatHidesBehindTheDead(t *testing.T) {
 	t.Parallel()
 	h := newHidingPlace(t)
