@@ -52,6 +52,7 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 type share struct {
 	bytes   budget
 	claimed atomic.Int64 // the room that the latest answer to a claim took
+	listed  atomic.Int64 // likewise to a listing
 	reads   room         // of listings and counts
 	briefs  room         // of what is read quickly
 	polls   room         // of claims that wait
@@ -75,9 +76,10 @@ type exchange struct {
 	all    *share
 	own    *share // of the token: that of all until it is known, and where there are no tokens
 	taken  int64
-	likely int64     // of them for an answer that is not known yet
-	act    *act      // for the audit, nil where it has no line of the call
-	audit  func(act) // writes it
+	likely int64         // of them for an answer that is not known yet
+	latest *atomic.Int64 // what the latest answer of its kind took, nil where that is not kept
+	act    *act          // for the audit, nil where it has no line of the call
+	audit  func(act)     // writes it
 }
 
 // Unwrap is for http.ResponseController.
@@ -125,12 +127,13 @@ func (x *exchange) end() {
 	x.taken, x.likely = 0, 0
 }
 
-// expect takes the room that the answer to a claim is likely to need, as much as the latest one, before the store is asked. Whoever reads
+// expect takes the room that an answer with jobs is likely to need, as much as the latest one, before the store is asked. Whoever reads
 // none of his answers would else have the store lease large jobs, only to release them since there is no room to answer.
-func (x *exchange) expect() error {
-	before, likely := x.taken, x.own.claimed.Load()
+func (x *exchange) expect(latest *atomic.Int64) error {
+	before, likely := x.taken, latest.Load()
+	x.latest = latest
 	if err := x.take(likely); err != nil {
-		x.own.claimed.Store(likely / 2) // by and by less is expected, and something is claimed again
+		latest.Store(likely / 2) // by and by less is expected, and the store is asked again
 		return err
 	}
 	x.likely = x.taken - before
@@ -186,17 +189,22 @@ func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(c
 
 // encode writes an answer that there is room for. Where it is known how large it gets, the room is taken before it is written.
 func (x *exchange) encode(answer any) ([]byte, error) {
-	sized, ok := answer.(wire.Jobs)
-	if ok {
-		if err := x.know(int64(sized.Size()) * asAnswer); err != nil {
-			return nil, err
+	jobs, ok := answer.(wire.Jobs)
+	if !ok {
+		text, err := wire.Marshal(answer)
+		if err == nil {
+			err = x.take(int64(len(text)) * asAnswer)
 		}
+		return text, err
 	}
-	text, err := wire.Marshal(answer)
-	if err == nil && !ok {
-		err = x.take(int64(len(text)) * asAnswer)
+	needs := int64(jobs.Size()) * asAnswer
+	if err := x.know(needs); err != nil {
+		return nil, err
 	}
-	return text, err
+	if x.latest != nil && len(jobs.Jobs) > 0 {
+		x.latest.Store(needs)
+	}
+	return wire.Marshal(jobs)
 }
 
 // show answers with a listing or a count.

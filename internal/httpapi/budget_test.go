@@ -138,38 +138,57 @@ func TestAnswersHaveABudget(t *testing.T) {
 	w.nothingIsTakenUp()
 }
 
-// A claim whose answer would find no room is refused before the store leases anything: whoever read none of his answers had it lease and
-// release large jobs again and again, and others waited.
-func TestClaimWithoutRoomIsNotMade(t *testing.T) {
-	asked := 0
-	w := newWorld(t, Options{MaxBytes: 8 << 20}, func(s *memory.Store) store.Store {
-		return &meddled{Store: s, fetch: func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
-			asked++
-			return s.FetchAndClaim(ctx, req)
-		}}
-	})
-	share := newShare(w.api.options, 2)
-	auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, share)}
-	job := store.NewJob{Queue: "default", Kind: "k", Payload: []byte(`"` + strings.Repeat("x", 500<<10) + `"`), MaxRetries: 3, Backoff: store.Backoff{Cap: time.Second}}
-	_, err := w.store.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job, job, job, job}})
-	require.NoError(t, err)
-	const claim = `{"worker":"w","limit":2}`
-	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/claim", claim, auth...).Jobs, 2)
-	require.Equal(t, 1, asked)
+// A claim or a listing whose answer would find no room is refused before the store is asked: whoever read none of his answers had it lease
+// and release large jobs again and again, and others waited.
+func TestStoreIsNotAskedForWhatFindsNoRoom(t *testing.T) {
+	for name, c := range map[string]struct{ large, small []string }{
+		"claim":    {[]string{"POST", "/v1/claim", `{"worker":"w","limit":2}`}, []string{"POST", "/v1/claim", `{"worker":"w","queues":["empty"]}`}},
+		"jobs":     {[]string{"GET", "/v1/jobs?limit=2", ""}, []string{"GET", "/v1/jobs?queue=empty", ""}},
+		"the list": {[]string{"POST", "/v1/jobs/list", `{"limit":2}`}, []string{"POST", "/v1/jobs/list", `{"filter":{"queue":"empty"}}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			w := newWorld(t, Options{MaxBytes: 8 << 20}, func(s *memory.Store) store.Store { return bare{&counted{Store: s, asked: &asked}} })
+			share := newShare(w.api.options, 2)
+			auth := []string{"Authorization", "Bearer " + w.onlyToken(Operator, share)}
+			ask := func(c []string) answered { return w.ask(c[0], c[1], c[2], auth...) }
+			job := store.NewJob{Queue: "default", Kind: "k", Payload: []byte(`"` + strings.Repeat("x", 500<<10) + `"`), MaxRetries: 3}
+			_, err := w.store.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job, job, job, job}})
+			require.NoError(t, err)
+			assert.Len(t, call[wire.Jobs](w, 200, c.large[0], c.large[1], c.large[2], auth...).Jobs, 2)
+			require.Equal(t, 1, asked)
 
-	unread := share.bytes.most - 1<<20
-	share.bytes.give(-unread)
-	assert.Equal(t, urn+"too_much_at_once", w.ask("POST", "/v1/claim", claim, auth...).fail(t).Type)
-	assert.Equal(t, 1, asked, "the store was not asked")
-	for range 20 { // by and by less is expected
-		w.ask("POST", "/v1/claim", `{"worker":"w","queues":["empty"]}`, auth...)
+			unread := share.bytes.most - 1<<20
+			share.bytes.give(-unread)
+			assert.Equal(t, urn+"too_much_at_once", ask(c.large).fail(t).Type)
+			assert.Equal(t, 1, asked, "the store was not asked")
+			for range 20 { // by and by less is expected
+				ask(c.small)
+			}
+			assert.Greater(t, asked, 10)
+			assert.Equal(t, 200, ask(c.small).status)
+
+			share.bytes.give(unread)
+			assert.Len(t, call[wire.Jobs](w, 200, c.large[0], c.large[1], c.large[2], auth...).Jobs, 2)
+			w.nothingIsTakenUp()
+		})
 	}
-	assert.Greater(t, asked, 10)
-	assert.Equal(t, 200, w.ask("POST", "/v1/claim", `{"worker":"w","queues":["empty"]}`, auth...).status)
+}
 
-	share.bytes.give(unread)
-	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/claim", claim, auth...).Jobs, 2)
-	w.nothingIsTakenUp()
+// counted counts how often it is asked for jobs.
+type counted struct {
+	*memory.Store
+	asked *int
+}
+
+func (c *counted) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	*c.asked++
+	return c.Store.FetchAndClaim(ctx, req)
+}
+
+func (c *counted) List(ctx context.Context, f store.Filter, p store.Page) (store.JobPage, error) {
+	*c.asked++
+	return c.Store.List(ctx, f, p)
 }
 
 // A few readings run at once, and fewer of one token: the others wait for their turn, while writes go on.

@@ -79,12 +79,8 @@ func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
 func (a *API) fitting(w *exchange, r *http.Request, jobs []wire.Job) ([]byte, []wire.Job, error) {
 	var kept error
 	for {
-		answer := wire.Jobs{Jobs: jobs}
-		text, err := w.encode(answer)
+		text, err := w.encode(wire.Jobs{Jobs: jobs})
 		if err == nil {
-			if len(jobs) > 0 {
-				w.own.claimed.Store(int64(answer.Size()) * asAnswer)
-			}
 			return text, jobs, nil
 		}
 		half := len(jobs) / 2
@@ -158,7 +154,7 @@ func (a *API) asked(req wire.Claim) (claim, error) {
 
 // await takes jobs as soon as there are any, within the time that the client is ready to wait.
 func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
-	if err := w.expect(); err != nil {
+	if err := w.expect(&w.own.claimed); err != nil {
 		return nil, err
 	}
 	if c.wait == 0 {
@@ -198,7 +194,7 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				a.waiters.tell(queue)
 				return none, nil
 			}
-			if err := cmp.Or(w.refusal(), w.expect()); err != nil {
+			if err := cmp.Or(w.refusal(), w.expect(&w.own.claimed)); err != nil {
 				a.waiters.tell(queue)
 				return nil, err
 			}

@@ -13,24 +13,30 @@ func (a *API) jobs(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.show(w, r, func(ctx context.Context) (any, error) {
-		answer, err := a.listed(ctx, filter, page)
-		return answer, named(err, "states", "state")
-	})
+	return named(a.listed(w, r, filter, page), "states", "state")
 }
 
-func (a *API) list(ctx context.Context, req wire.List) (wire.Jobs, error) {
-	return a.listed(ctx, req.Filter.Store(), store.Page{Limit: limitOr(req.Limit, 100), Cursor: req.Cursor})
-}
-
-func (a *API) listed(ctx context.Context, filter store.Filter, page store.Page) (wire.Jobs, error) {
-	found, err := a.as(ctx).List(ctx, filter, page)
+func (a *API) list(w *exchange, r *http.Request) error {
+	req, err := decode[wire.List](w, r)
 	if err != nil {
-		return wire.Jobs{}, err
+		return err
 	}
-	answer := wire.JobsOf(found.Jobs)
-	answer.Next = found.Next
-	return answer, nil
+	return a.listed(w, r, req.Filter.Store(), store.Page{Limit: limitOr(req.Limit, 100), Cursor: req.Cursor})
+}
+
+func (a *API) listed(w *exchange, r *http.Request, filter store.Filter, page store.Page) error {
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		if err := w.expect(&w.own.listed); err != nil {
+			return nil, err
+		}
+		found, err := a.as(ctx).List(ctx, filter, page)
+		if err != nil {
+			return nil, err
+		}
+		answer := wire.JobsOf(found.Jobs)
+		answer.Next = found.Next
+		return answer, nil
+	})
 }
 
 func (a *API) count(ctx context.Context, req wire.Count) (wire.Counts, error) {

@@ -59,7 +59,7 @@ func table() []route {
 		{"recover", http.MethodPost, wire.PathRecover, workers, works, body((*API).recover)},
 
 		{"jobs", http.MethodGet, wire.PathJobs, readers, reads, (*API).jobs},
-		{"list", http.MethodPost, wire.PathList, readers, reads, reading((*API).list)},
+		{"list", http.MethodPost, wire.PathList, readers, reads, (*API).list},
 		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
 		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
 		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
