@@ -91,6 +91,7 @@ var unproved = map[string]string{
 	"A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.":        saysWhat,
 	"That is for a copy with which workers have gone on before it was fenced, and needs them stopped.":                   saysWhat,
 	"Ping asks a store whether it answers, also one that is no Monitor.":                                                 "a function of package store, tested there",
+	"Now asks a store for its time: that of a count of no job.":                                                          "a function of package store, tested there",
 	"Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.": "a function of package store, tested there",
 }
 
