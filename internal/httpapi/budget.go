@@ -120,11 +120,15 @@ func (x *exchange) take(n int64) error {
 
 // end gives back what was taken.
 func (x *exchange) end() {
-	x.all.bytes.give(x.taken)
-	if x.own != x.all {
-		x.own.bytes.give(x.taken)
+	x.give(x.taken)
+	x.likely = 0
+}
+
+func (x *exchange) give(n int64) {
+	for _, s := range x.shares() {
+		s.bytes.give(n)
 	}
-	x.taken, x.likely = 0, 0
+	x.taken -= n
 }
 
 // expect takes the room that an answer with jobs is likely to need, as much as the latest one, before the store is asked. Whoever reads
@@ -145,10 +149,7 @@ func (x *exchange) know(needs int64) error {
 	if needs >= x.likely {
 		return x.take(needs - x.likely)
 	}
-	for _, s := range x.shares() {
-		s.bytes.give(x.likely - needs)
-	}
-	x.taken -= x.likely - needs
+	x.give(x.likely - needs)
 	x.likely = needs
 	return nil
 }
