@@ -4,7 +4,7 @@ help: ## list what can be made
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 run: ## watch the demo: a worker crashes, and no job is lost
-	@go run ./cmd/jq demo
+	@go run ./cmd/jobq demo
 
 test: ## run the tests under the race detector, and sum up what was tried: at most ten minutes on two cores
 	@scripts/test

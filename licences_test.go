@@ -75,7 +75,7 @@ func linked(t *testing.T) map[string]string {
 	folders := map[string]string{}
 	for target := range strings.FieldsSeq(string(targets[1])) {
 		system, processor, _ := strings.Cut(target, "/")
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", "./cmd/jq")
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", "./cmd/jobq")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor)
 		out, err := cmd.Output()
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {

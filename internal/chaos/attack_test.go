@@ -267,7 +267,7 @@ func (s *siege) memory(what string) int {
 func (s *siege) build() {
 	s.Helper()
 	s.binary = filepath.Join(s.folder, "jq")
-	output, err := exec.CommandContext(s.Context(), "go", "build", "-o", s.binary, "github.com/seed-ed332417/jq/cmd/jq").CombinedOutput()
+	output, err := exec.CommandContext(s.Context(), "go", "build", "-o", s.binary, "github.com/seed-ed332417/jq/cmd/jobq").CombinedOutput()
 	require.NoError(s, err, "%s", output)
 }
 

@@ -137,7 +137,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		}
 		var t Token
 		if err := wire.Decode(line, &t); err != nil {
-			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues, key_prefix, max_waiting and expires, as jq token new writes it", n)
+			return nil, fmt.Errorf("jq: tokens, line %d: want {\"name\", \"role\", \"sha256\"}, perhaps with queues, key_prefix, max_waiting and expires, as jobq token new writes it", n)
 		}
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("jq: tokens, line %d: %w", n, err)

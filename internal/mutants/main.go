@@ -30,7 +30,7 @@ var targets = []target{
 	{"internal/server", []string{"internal/server"}},
 	{"internal/httpapi", []string{"internal/httpapi"}},
 	{"internal/wire", []string{"internal/wire", "internal/httpapi"}},
-	{"cmd/jq", []string{"cmd/jq"}},
+	{"internal/cli", []string{"internal/cli"}},
 }
 
 // A target is a package that is mutated, and the packages whose tests are run. Both are folders of the module.

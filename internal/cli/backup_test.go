@@ -1,0 +1,152 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+// failing runs a command that fails, and is what it said.
+func (w *town) failing(args ...string) string {
+	w.Helper()
+	cmd := w.command(args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	require.Error(w, cmd.Run(), "%v", args)
+	return stderr.String()
+}
+
+// D10: the store of a running server is backed up by its file alone, and restored once the server has stopped.
+func TestBackupOfARunningServer(t *testing.T) {
+	w := newTown(t)
+	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
+	url, _, _ := strings.Cut(server.ready, ";")
+	for range 3 {
+		w.run("enqueue", "a", "--server", url)
+	}
+	assert.Contains(t, w.run("backup", "copy.db"), "backed up sqlite:jq.db to copy.db")
+	w.run("enqueue", "b", "--server", url)
+	said := w.failing("restore", "copy.db")
+	assert.Regexp(t, `process \d+ \(\S+\) has the store \S+/jq.db open: stop every process that uses it, then restore`, said)
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 4}, w.stats("--server", url), "the server goes on")
+	w.end(server)
+	assert.Contains(t, w.run("restore", "copy.db"), "restored sqlite:jq.db from copy.db: 3 jobs, epoch 1; workers can start\n")
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 3}, w.stats())
+}
+
+// D5: stats, doctor and their like hung beside a process that held the turn and the write lock. Enqueue names it.
+func TestReadingCommandsWaitForNobody(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.run("enqueue", "a")
+	s, err := sqlite.Open(t.Context(), filepath.Join(w.folder, "jq.db"), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	lock := flock.New(filepath.Join(w.folder, "jq.db.lock"))
+	held, err := lock.TryLock()
+	require.NoError(t, err)
+	require.True(t, held)
+	defer func() { require.NoError(t, lock.Close()) }()
+	tx, err := s.DB().BeginTx(t.Context(), nil) // which is immediate
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	for _, command := range []string{
+		"stats", "workers", "queues ls", "jobs ls", "jobs show 1", "jobs export", "migrate status", "migrate status --json", "backup copy.db",
+	} {
+		w.run(strings.Fields(command)...)
+	}
+	assert.Contains(t, w.failing("doctor"), "doctor: 1 finding", "that nobody works on the job")
+	begin := time.Now()
+	assert.Contains(t, w.failing("enqueue", "b"), fmt.Sprintf("process %d (", os.Getpid()))
+	assert.Less(t, time.Since(begin), 30*time.Second, "it repeats what the store could not serve, but not for long")
+}
+
+// A heartbeat that waits for others is answered long before its lease ends.
+func TestBusyTimeoutFitsTheLease(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"":                    5 * time.Second,
+		"--lease 3s":          500 * time.Millisecond,
+		"--lease 1us":         time.Millisecond,
+		"--busy-timeout 2s":   2 * time.Second,
+		"--busy-timeout 700h": 700 * time.Hour,
+	} {
+		a := &app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}
+		cmd := a.work()
+		require.NoError(t, cmd.ParseFlags(strings.Fields(text)))
+		lease, err := cmd.Flags().GetDuration("lease")
+		require.NoError(t, err)
+		a.fitBusyTimeout(cmd, lease)
+		assert.Equal(t, want, a.busy, text)
+	}
+}
+
+// D10: what a quiet server has, a copy of its file has.
+func TestCopyOfAQuietServersFile(t *testing.T) {
+	w := newTown(t)
+	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
+	url, _, _ := strings.Cut(server.ready, ";")
+	for range 3 {
+		w.run("enqueue", "a", "--server", url)
+	}
+	require.Eventually(t, func() bool {
+		log, err := os.Stat(filepath.Join(w.folder, "jq.db-wal"))
+		return err == nil && log.Size() == 0
+	}, time.Minute, 10*time.Millisecond, "the log is cut when the server is quiet")
+	file, err := os.ReadFile(filepath.Join(w.folder, "jq.db"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "copy.db"), file, 0o600))
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 3}, w.stats("--store", "sqlite:copy.db"))
+	w.end(server)
+}
+
+// An import asks for the same however late it comes, and a window that has ended holds nobody back.
+func TestImportedJobKeepsWhatIsLeft(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	job := jq.Job{
+		State: jq.Failed, RunAt: at, RetryAt: at.Add(time.Hour), Retries: 3, MaxRetries: 5, UniqueKey: "u", EnqueuedAt: at.Add(-time.Minute),
+	}
+	n := liveAgain(job, at)
+	assert.Equal(t, at.Add(time.Hour), n.RunAt)
+	assert.Equal(t, 2, n.MaxRetries, "the retries that are left")
+	assert.Equal(t, "u", n.UniqueKey)
+	assert.Zero(t, n.UniqueFor)
+
+	job.UniqueFor = 3 * time.Minute
+	n = liveAgain(job, at)
+	assert.Equal(t, "u", n.UniqueKey)
+	assert.Equal(t, 2*time.Minute, n.UniqueFor, "what was left of the window at the export")
+	assert.Equal(t, 3*time.Minute, liveAgain(job, time.Time{}).UniqueFor, "a line without the time of its export")
+
+	job.UniqueFor = time.Minute
+	n = liveAgain(job, at)
+	assert.Empty(t, n.UniqueKey, "two live jobs may share a key whose window has ended")
+	assert.Zero(t, n.UniqueFor)
+}
+
+// The last call of an import came under the key of the one before it where it had a single line, and was refused.
+func TestImportOfOneJobMoreThanACallTakes(t *testing.T) {
+	w := newTown(t)
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(w.folder, name), []byte(text), 0o600))
+	}
+	write("lines", strings.Repeat(`{"kind":"k"}`+"\n", 1001))
+	w.run("enqueue", "--lines", "lines")
+	write("jobs", w.run("jobs", "export"))
+	for range 2 {
+		assert.Contains(t, w.run("jobs", "import", "jobs", "--store", "sqlite:other.db"), "added 1001 jobs\n")
+	}
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 1001}, w.stats("--store", "sqlite:other.db"))
+}

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// environment is the annotation of a flag with the variables that stand for it, the first one first.
+const environment = "environment"
+
+func fromEnvironment(flags *pflag.FlagSet, name string, variables ...string) {
+	f := flags.Lookup(name)
+	f.Annotations = map[string][]string{environment: variables}
+	f.Usage += " (or " + strings.Join(variables, ", ") + ")"
+}
+
+// settle gives each flag that is not on the command line the value of the environment, or else of the file, which is its
+// default from then on: help shows it.
+func (a *app) settle(cmd *cobra.Command) error {
+	a.called = cmd.CommandPath()
+	flags := cmd.Flags()
+	if _, without := cmd.Annotations[storeless]; without {
+		if flags.Changed("store") || flags.Changed("config") {
+			return misuse("it uses no store of yours: leave --store and --config out")
+		}
+		return nil
+	}
+	flags.Visit(func(f *pflag.Flag) { a.flagged[f.Name] = true })
+	var failed error
+	set := func(f *pflag.Flag, source string, values ...string) {
+		if failed == nil && !f.Changed && a.sources[f.Name] == "" {
+			failed = a.preset(f, source, values)
+		}
+	}
+	flags.VisitAll(func(f *pflag.Flag) {
+		for _, variable := range f.Annotations[environment] {
+			// An empty DATABASE_URL is one that was lost, and must not mean the default. Our own variables are emptied on purpose.
+			if value, isSet := a.std.env(variable); value != "" || isSet && variable == "DATABASE_URL" {
+				set(f, variable, value)
+			}
+		}
+	})
+	if failed != nil || a.config == "" {
+		return failed
+	}
+	file, err := readConfig(cmd.Root(), a.config)
+	if err != nil {
+		return usageError{err}
+	}
+	for _, section := range []string{sectionOf(cmd), ""} { // what stands below the command's name goes first
+		for name, values := range file[section] {
+			if f := flags.Lookup(name); f != nil {
+				set(f, a.config, values...)
+			}
+		}
+	}
+	return failed
+}
+
+func (a *app) preset(f *pflag.Flag, source string, values []string) error {
+	for _, v := range values {
+		if err := f.Value.Set(v); err != nil {
+			return misuse("%s: the value for %s can not be used: %w", source, f.Name, plainValue(f, err))
+		}
+	}
+	a.sources[f.Name] = source
+	f.DefValue = f.Value.String()
+	switch f.Name { // there may be a password in it
+	case "store":
+		f.DefValue = shownStore(a.store)
+	case "token":
+		f.DefValue = "not shown"
+	}
+	return nil
+}
+
+// A configFile has the values of flags by section and name. The section is a command such as jobs.ls, or empty for what every
+// command may take.
+type configFile map[string]map[string][]string
+
+// readConfig reads the file and refuses what no command knows.
+func readConfig(root *cobra.Command, path string) (configFile, error) {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no file %s", path)
+	case err != nil:
+		return nil, err
+	}
+	return parseConfig(root, path, string(text))
+}
+
+func parseConfig(root *cobra.Command, path, text string) (configFile, error) {
+	var tree map[string]any
+	if _, err := toml.Decode(text, &tree); err != nil {
+		if at, ok := errors.AsType[toml.ParseError](err); ok { // the rest of its text may quote a password
+			return nil, fmt.Errorf("%s, line %d: this is no TOML: want lines such as store = \"sqlite:jq.db\"", path, at.Position.Line)
+		}
+		return nil, fmt.Errorf("%s is no TOML", path)
+	}
+	file := configFile{}
+	if err := file.add(root, "", tree); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, nil
+}
+
+func (c configFile) add(cmd *cobra.Command, section string, tree map[string]any) error {
+	for key, value := range tree {
+		name := strings.TrimPrefix(section+"."+key, ".")
+		if table, ok := value.(map[string]any); ok {
+			below := commandBelow(cmd, key)
+			if below == nil {
+				return fmt.Errorf("there is no command [%s]", name)
+			}
+			if err := c.add(below, name, table); err != nil {
+				return err
+			}
+			continue
+		}
+		if !configurable(cmd, key) {
+			return fmt.Errorf("%s is no flag that a file can set", name)
+		}
+		values, err := texts(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if c[section] == nil {
+			c[section] = map[string][]string{}
+		}
+		c[section][key] = values
+	}
+	return nil
+}
+
+// configurable leaves out what makes sense on the command line alone. A yes and a force must be said each time.
+func configurable(cmd *cobra.Command, name string) bool {
+	switch name {
+	case "config", "help", "yes", "force", "repair":
+		return false
+	}
+	return cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
+}
+
+// texts are the values as they would stand on the command line.
+func texts(value any) ([]string, error) {
+	switch v := value.(type) {
+	case string:
+		return []string{v}, nil
+	case bool:
+		return []string{strconv.FormatBool(v)}, nil
+	case int64:
+		return []string{strconv.FormatInt(v, 10)}, nil
+	case []any:
+		var all []string
+		for _, item := range v {
+			text, err := texts(item)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, text...)
+		}
+		return all, nil
+	default:
+		return nil, errors.New("want a string, a whole number, true or false, or a list of these")
+	}
+}
+
+func commandBelow(cmd *cobra.Command, name string) *cobra.Command {
+	for _, c := range cmd.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// sectionOf is the command's place in the tree: jobs.ls.
+func sectionOf(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return ""
+	}
+	return strings.TrimPrefix(sectionOf(cmd.Parent())+"."+cmd.Name(), ".")
+}
+
+// flagError puts the flag package's words for a bad value in plain ones.
+func flagError(err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s %s: %w", bad.GetFlag().Name, bad.GetValue(), plainValue(bad.GetFlag(), errors.Unwrap(bad)))
+	}
+	return err
+}
+
+// plainValue says what the flag wants, in place of the functions that the error came through.
+func plainValue(f *pflag.Flag, err error) error {
+	switch f.Value.Type() {
+	case "int":
+		return errors.New("want a whole number")
+	case "bool":
+		return errors.New("want true or false")
+	case "duration":
+		return errors.New("want a duration such as 90s or 1h30m")
+	}
+	return err
+}
+
+// changed are the names of the flags that stand on the command line.
+func changed(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}

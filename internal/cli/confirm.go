@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// confirm asks before something that can not be undone. Where nobody can answer, it takes a yes said beforehand.
+func (a *app) confirm(question string, yes bool) (bool, error) {
+	if yes {
+		return true, nil
+	}
+	if !isTerminal(a.std.in) || !isTerminal(a.std.err) {
+		return false, misuse("this would %s: add --yes if that is meant", question)
+	}
+	return ask(a.in, a.std.err, question)
+}
+
+func ask(in io.Reader, out io.Writer, question string) (bool, error) {
+	fmt.Fprintf(out, "%s? [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(out) // the question's line is not the error's
+		return false, err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, nil
+	}
+	fmt.Fprintln(out, "nothing was done")
+	return false, nil
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+const (
+	demoQueue   = "mail"
+	demoLease   = 30 * time.Second
+	demoBackoff = time.Second
+)
+
+// How long people wait between two steps: as long as the story does, within reason. All in all it is about a minute.
+const (
+	shortPause = 2500 * time.Millisecond // long enough to read a line
+	longPause  = 14 * time.Second
+)
+
+// demoStart is when the simulated time begins: a round hour, so that seconds are easy to follow.
+var demoStart = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func (a *app) demo() *cobra.Command {
+	var fast bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "watch a worker crash, its job recovered, and its late answer refused",
+		Long: "Watch, for about a minute, a worker crash, its job recovered and run by another one, and its late answer refused.\n" +
+			"It happens in a real store, in an SQLite file that is removed afterwards.",
+		Args:        takesNone(),
+		Annotations: map[string]string{storeless: ""},
+	}
+	cmd.Flags().BoolVar(&fast, "fast", false, "tell it without pauses, as when the output is no terminal")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		folder, err := os.MkdirTemp("", "jq-demo-")
+		if err != nil {
+			return fmt.Errorf("making a folder for the demo's file: %w", err)
+		}
+		defer func() { err = cmp.Or(err, os.RemoveAll(folder)) }()
+		clk := clock.NewMock()
+		clk.Set(demoStart)
+		store, err := sqlite.Open(cmd.Context(), filepath.Join(folder, "jobs.db"), &sqlite.Options{Clock: clk})
+		if err != nil {
+			return err
+		}
+		s := &story{store: store, clock: clk, out: a.out, slow: !fast && isTerminal(a.std.out)}
+		told := s.tell(cmd.Context())
+		return cmp.Or(told, store.Close())
+	}
+	return cmd
+}
+
+// A story is the demo under way. Each of its lines is an answer of the store, and an answer that does not fit the story
+// ends it with an error.
+type story struct {
+	store jq.Store
+	clock *clock.Mock
+	out   *bufio.Writer // remembers a failed write until the next Flush
+	slow  bool          // with pauses of real time between steps
+
+	lost  jq.Job   // as worker A claimed it
+	again jq.Job   // the same, as worker B claimed it
+	last  []jq.Job // the others, as worker B claimed them
+}
+
+func (s *story) tell(ctx context.Context) error {
+	fmt.Fprintf(s.out, "Two workers, three jobs, one crash. The store is an SQLite file and time is simulated.\n\n")
+	steps := []struct {
+		after time.Duration // of simulated time
+		step  func(ctx context.Context) error
+	}{
+		{0, s.enqueue},
+		{0, s.claimByA},
+		{5 * time.Second, s.crashOfA},
+		{15 * time.Second, s.recoverTooEarly},
+		{10 * time.Second, s.recoverLease},
+		{demoBackoff, s.claimByB},
+		{2 * time.Second, s.ackByB},
+		{27 * time.Second, s.lateAckByA},
+		{0, s.printJobs},
+		{0, s.printHistory},
+	}
+	for i, next := range steps {
+		if i > 0 {
+			if err := s.rest(ctx, next.after); err != nil {
+				return err
+			}
+		}
+		s.clock.Add(next.after)
+		if err := next.step(ctx); err != nil {
+			return cmp.Or(err, s.out.Flush())
+		}
+		if err := s.out.Flush(); err != nil {
+			return fmt.Errorf("writing the story: %w", err)
+		}
+	}
+	return nil
+}
+
+// rest lets people read, and feel that time passes.
+func (s *story) rest(ctx context.Context, after time.Duration) error {
+	if !s.slow {
+		return wait(ctx, 0)
+	}
+	return wait(ctx, min(max(after, shortPause), longPause))
+}
+
+// say prints what happened to whom, at the simulated time.
+func (s *story) say(who, format string, args ...any) {
+	fmt.Fprintf(s.out, "%s  %-8s  %s\n", clockTime(s.clock.Now()), who, fmt.Sprintf(format, args...))
+}
+
+// expect is an error unless the store's answer is the one that the contract promises.
+func expect[T comparable](what string, got, want T) error {
+	if got == want {
+		return nil
+	}
+	return fmt.Errorf("the store broke its contract, please report it: %s: got %v, want %v", what, got, want)
+}
+
+func clockTime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
+
+// wait lets d of real time pass, unless the context ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

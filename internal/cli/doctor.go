@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/doctor"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var asJSON, repair bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "find what is wrong with a store, and say what to do; it fails if it finds something",
+		Long: "Look for leases that nobody recovers, queues without a worker, workers that fell silent, clocks that disagree, a schema\n" +
+			"behind the program, and, by the kind of store, for missing indexes, damaged files, transactions that hold back\n" +
+			"vacuum, dead rows, a large log, unsafe settings and too few connections. Nothing is changed, unless --repair says so: it\n" +
+			"brings back waiting jobs that were written by a clock that was ahead.",
+		Args: takesNone(),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&repair, "repair", false, "bring back waiting jobs that a clock has written which was ahead")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		found, err := a.examine(cmd, repair)
+		if err != nil {
+			return err
+		}
+		return a.tell(found, asJSON)
+	}
+	return cmd
+}
+
+// examine opens the store only if that does not migrate it.
+func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err error) {
+	p, err := a.place()
+	if err != nil {
+		return nil, err
+	}
+	if p.kind != "memory" && p.kind != "server" {
+		schema, err := schemaAt(cmd.Context(), p)
+		if err != nil {
+			return nil, err
+		}
+		if schema.Version == 0 {
+			return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
+		}
+		if found := ofOtherAge(p, schema); len(found) > 0 {
+			return found, nil
+		}
+	}
+	err = a.using(cmd.Context(), toRead, func(s jq.Store) error {
+		if repair {
+			if err := a.repaired(cmd.Context(), s); err != nil {
+				return err
+			}
+		}
+		found, err = doctor.Examine(cmd.Context(), s, time.Now)
+		return err
+	})
+	return found, err
+}
+
+// repaired brings back what can be, and says how much that was.
+func (a *app) repaired(ctx context.Context, s jq.Store) error {
+	repairer, ok := s.(jq.Repairer)
+	if !ok {
+		return errors.New("this store can not be repaired from here: for that of a server, name the store itself by --store")
+	}
+	moved, err := repairer.Repair(ctx)
+	if err == nil || moved > 0 {
+		fmt.Fprintf(a.std.err, "waiting jobs brought back that were written by a clock which was ahead: %d\n", moved)
+	}
+	return err
+}
+
+// ofOtherAge finds a store whose schema is not that of the program.
+func ofOtherAge(p place, schema jq.Schema) []jq.Finding {
+	err := otherAge(schema)
+	if err == nil {
+		return nil
+	}
+	return []jq.Finding{{
+		Name:   "other_schema",
+		Detail: fmt.Sprintf("%s has schema %d, and this program knows %d", p.shown, schema.Version, schema.Newest),
+		Advice: err.Error(),
+	}}
+}
+
+func (a *app) tell(found []jq.Finding, asJSON bool) error {
+	if asJSON {
+		if err := wire.Encode(a.out, wire.FindingsOf(found)); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range found {
+			fmt.Fprintf(a.out, "%s: %s\n    %s\n", f.Name, printable(f.Detail), printable(f.Advice))
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return errors.New("1 finding")
+	case len(found) > 1:
+		return fmt.Errorf("%d findings", len(found))
+	case !asJSON:
+		fmt.Fprintln(a.out, "all is well")
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// ofLines are the flags that go with --lines. The others would be about one job.
+var ofLines = []string{"queue", "max-retries", "request-key", "lines", "json"}
+
+func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
+	if len(args) > 0 {
+		return misuse("unexpected argument %q: with --lines, kind and payload stand in the lines", args[0])
+	}
+	if err := onlyFlags(cmd, ofLines); err != nil {
+		return err
+	}
+	from, size, err := a.openLines(o.lines)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	return a.using(cmd.Context(), toFill, func(s jq.Store) error {
+		l := newLoad(a, s, o, size)
+		defer l.bar.end()
+		return l.run(cmd.Context(), from)
+	})
+}
+
+// openLines opens a file, or stdin where it is named -. The size is zero where it is not known.
+func (a *app) openLines(name string) (from io.ReadCloser, size int64, err error) {
+	if name == "-" {
+		return io.NopCloser(a.in), 0, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return file, size, nil
+}
+
+// onlyFlags refuses flags of the command line that the way it is used does not heed.
+func onlyFlags(cmd *cobra.Command, heeded []string) error {
+	for _, name := range changed(cmd) {
+		ofEvery := cmd.InheritedFlags().Lookup(name) != nil // such as --server
+		if !ofEvery && !slices.Contains(heeded, name) {
+			return misuse("--%s does not go with --lines: it stands in the lines", name)
+		}
+	}
+	return nil
+}
+
+// A load is many jobs on their way from lines to the store.
+type load struct {
+	app      *app
+	store    jq.Store
+	defaults wire.Defaults
+	keyOf    func(call int) string                // the request key of a call
+	again    string                               // what makes the command one that adds nothing twice
+	parse    func(line []byte) (jq.NewJob, error) // errFinished leaves the line out
+	longest  int                                  // bytes of a line
+	asJSON   bool
+	bar      *progress
+
+	size  int64 // of the file, zero if that is not known
+	read  int64 // bytes of it
+	line  int   // the number of the latest line read
+	calls int
+
+	jobs  []jq.NewJob // of the next call
+	lines []int       // where they stand
+	bytes int         // what they weigh at most
+
+	added, duplicates int64
+	addedTo           int // up to and with this line everything is in the store
+}
+
+func newLoad(a *app, s jq.Store, o order, size int64) *load {
+	key := o.requestKey
+	if key == "" {
+		key = rand.Text()
+	}
+	l := &load{
+		app: a, store: s, longest: maxLine, asJSON: o.asJSON, bar: a.progress(), size: size,
+		keyOf:    func(call int) string { return fmt.Sprintf("%s/%d", key, call) },
+		again:    " with --request-key " + key,
+		defaults: wire.Defaults{Queue: o.job.Queue, MaxRetries: o.job.MaxRetries, Backoff: o.job.Backoff},
+	}
+	l.parse = l.parseNew
+	return l
+}
+
+// maxLine is how long a line may be: a payload, and plenty for what is around it.
+const maxLine = 2 * contract.MaxDocBytes
+
+func (l *load) run(ctx context.Context, from io.Reader) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, l.longest)
+	for lines.Scan() {
+		l.line++
+		l.read += int64(len(lines.Bytes())) + 1
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		if err := l.take(ctx, lines.Bytes()); err != nil {
+			return l.soFar(err)
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return l.soFar(fmt.Errorf("line %d is longer than %d bytes", l.line+1, l.longest))
+	case err != nil:
+		return l.soFar(fmt.Errorf("reading line %d: %w", l.line+1, err))
+	}
+	if err := l.send(ctx); err != nil {
+		return l.soFar(err)
+	}
+	if l.asJSON {
+		return nil
+	}
+	text := "added " + plural(l.added)
+	if l.duplicates > 0 {
+		text += fmt.Sprintf("; nothing was added for %d more, whose unique key is held", l.duplicates)
+	}
+	_, err := fmt.Fprintln(l.app.out, text)
+	return err
+}
+
+// take puts a line with those of the next call, which goes off before it would be too large.
+func (l *load) take(ctx context.Context, line []byte) error {
+	job, err := l.parse(line)
+	switch {
+	case errors.Is(err, errFinished):
+		return nil
+	case err != nil:
+		return fmt.Errorf("line %d: %w", l.line, err)
+	}
+	if err := (jq.EnqueueRequest{Jobs: []jq.NewJob{job}}).Check(); err != nil {
+		return fmt.Errorf("line %d: %w", l.line, flawOf(err))
+	}
+	weight := len(line) + len(job.Queue) // what is written in JSON is never shorter than what it means
+	if len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes {
+		if err := l.send(ctx); err != nil {
+			return err
+		}
+	}
+	l.jobs, l.lines, l.bytes = append(l.jobs, job), append(l.lines, l.line), l.bytes+weight
+	return nil
+}
+
+// parseNew reads a line about a new job.
+func (l *load) parseNew(line []byte) (jq.NewJob, error) {
+	var written wire.NewJob
+	if err := wire.Decode(line, &written); err != nil {
+		return jq.NewJob{}, errors.New(strings.TrimPrefix(flawOf(err).Error(), "body "))
+	}
+	return written.Store(l.defaults), nil
+}
+
+// send enqueues what was taken in one call. Its key makes it safe to repeat, here and by whoever repeats the command with the
+// same lines.
+func (l *load) send(ctx context.Context) error {
+	if len(l.jobs) == 0 {
+		return nil
+	}
+	l.calls++
+	added, err := surely(ctx, l.store, jq.EnqueueRequest{Jobs: l.jobs, RequestKey: l.keyOf(l.calls)})
+	if err != nil {
+		first, last := l.lines[0], l.lines[len(l.lines)-1]
+		if invalid, ok := errors.AsType[*jq.InvalidError](err); ok && invalid.Item >= 0 {
+			first, last = l.lines[invalid.Item], l.lines[invalid.Item]
+			err = flawOf(err)
+		}
+		if first == last {
+			return fmt.Errorf("line %d: %w", first, err)
+		}
+		return fmt.Errorf("lines %d to %d: %w", first, last, err)
+	}
+	for _, e := range added {
+		if e.Duplicate {
+			l.duplicates++
+		} else {
+			l.added++
+		}
+	}
+	l.addedTo = l.lines[len(l.lines)-1]
+	l.jobs, l.lines, l.bytes = nil, nil, 0
+	l.bar.show(l.read, l.size, "%s added", plural(l.added))
+	if !l.asJSON {
+		return nil
+	}
+	for _, e := range wire.EnqueuedOf(added).Jobs {
+		if err := wire.Encode(l.app.out, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// soFar says with an error what was added before it, so that nobody has to guess where to go on.
+func (l *load) soFar(err error) error {
+	switch inDoubt := errors.Is(err, jq.ErrInDoubt); {
+	case inDoubt:
+		return fmt.Errorf("%w; repeat the command%s, which adds nothing twice", err, l.again)
+	case l.addedTo == 0:
+		return fmt.Errorf("%w; nothing was added", err)
+	}
+	return fmt.Errorf("%w; what stands up to line %d was added, and nothing after it", err, l.addedTo)
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+)
+
+// filterFlags choose jobs.
+type filterFlags struct {
+	states    []string
+	queue     string
+	kind      string
+	tag       string
+	worker    string
+	olderThan time.Duration
+}
+
+func (f *filterFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.states, "state", nil, "in this `STATE`: ready, in_flight, retrying, succeeded, dead, cancelled, or\nfailed for retrying and dead; may be repeated")
+	flags.StringVar(&f.queue, "queue", "", "in this `QUEUE`")
+	flags.StringVar(&f.kind, "kind", "", "of this `KIND`")
+	flags.StringVar(&f.tag, "tag", "", "with this `TAG`")
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var states []string
+		for _, s := range append(contract.Phases(), jq.Failed) {
+			states = append(states, string(s))
+		}
+		return states, cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc("state", complete); err != nil {
+		panic(err) // the flag is there, five lines above
+	}
+}
+
+func (f *filterFlags) addOlderThan(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.olderThan, "older-than", 0, "finished so long ago, or longer: 24h")
+}
+
+// filter is what the flags choose.
+func (f *filterFlags) filter() (jq.Filter, error) {
+	filter := jq.Filter{Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, FinishedFor: f.olderThan}
+	for _, s := range f.states {
+		filter.States = append(filter.States, jq.State(s))
+	}
+	if err := filter.Check(); err != nil {
+		if invalid, ok := errors.AsType[*jq.InvalidError](err); ok && invalid.Field == "finished_for" {
+			return jq.Filter{}, misuse("--older-than %s", invalid.Rule)
+		}
+		return jq.Filter{}, usageError{flawOf(err)}
+	}
+	return filter, nil
+}
+
+// parseIDs reads the ids of jobs.
+func parseIDs(args []string) ([]int64, error) {
+	ids := make([]int64, len(args))
+	for i, arg := range args {
+		id, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || id < 1 {
+			return nil, usageError{fmt.Errorf("%q is no id of a job: want a number as jobs ls shows it", arg)}
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// An operation is what people do to many jobs at once.
+type operation struct {
+	verb string     // requeue
+	does string     // requeue, in a sentence
+	done string     // requeued
+	from []jq.State // the phases that it leaves
+	hint string     // what to do with a job in another one
+	call func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error)
+}
+
+func requeueing() operation {
+	return operation{
+		verb: "requeue", does: "requeue", done: "requeued", from: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled},
+		hint: "it has not finished",
+		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Requeue },
+	}
+}
+
+func cancelling() operation {
+	return operation{
+		verb: "cancel", does: "cancel", done: "cancelled", from: []jq.State{jq.Ready, jq.InFlight, jq.Retrying},
+		hint: "it has finished",
+		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Cancel },
+	}
+}
+
+func removing() operation {
+	return operation{
+		verb: "rm", does: "remove", done: "removed", from: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled},
+		hint: "it has not finished: cancel it first",
+		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Delete },
+	}
+}
+
+func (a *app) jobsRequeue() *cobra.Command {
+	cmd := a.bulk(requeueing(), "make finished jobs ready again, by ids or by a filter")
+	cmd.Long = "Make finished jobs ready again, with no retries counted. By a filter only jobs that had finished before the command\n" +
+		"began, and --state must say which: a job that has succeeded would run once more."
+	return cmd
+}
+
+func (a *app) jobsCancel() *cobra.Command {
+	cmd := a.bulk(cancelling(), "cancel jobs that have not finished, by ids or by a filter")
+	cmd.Long = "Cancel jobs that have not finished. A job that is running learns of it at its worker's next heartbeat; what it writes\n" +
+		"from now on is refused."
+	return cmd
+}
+
+func (a *app) jobsRm() *cobra.Command {
+	cmd := a.bulk(removing(), "remove finished jobs and their history, by ids or by a filter")
+	cmd.Long = "Remove finished jobs, with their history. This can not be undone."
+	return cmd
+}
+
+// A selection is the jobs that were named, and how.
+type selection struct {
+	filterFlags
+	yes    bool
+	asJSON bool
+}
+
+func (a *app) bulk(op operation, short string) *cobra.Command {
+	var sel selection
+	cmd := &cobra.Command{
+		Use:     op.verb + " [ID...]",
+		Short:   short,
+		Args:    takes(0, -1, ""),
+		Example: fmt.Sprintf("  SELF jobs %s 17 18\n  SELF jobs %s --queue mail --state %s", op.verb, op.verb, op.from[1]),
+	}
+	sel.add(cmd)
+	if op.verb != cancelling().verb { // what was finished can not be cancelled
+		sel.addOlderThan(cmd)
+	}
+	cmd.Flags().BoolVar(&sel.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&sel.asJSON, "json", false, "the outcomes as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		filter, err := sel.choose(op, args)
+		if err != nil {
+			return err
+		}
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			if len(filter.IDs) > 0 {
+				return a.operateOnIDs(cmd.Context(), s, op, filter.IDs, sel.asJSON)
+			}
+			return a.operateOnMatches(cmd.Context(), s, op, filter, sel)
+		})
+	}
+	return cmd
+}
+
+// choose makes a filter of ids or of flags, and refuses what could only be a mistake.
+func (sel *selection) choose(op operation, args []string) (jq.Filter, error) {
+	filter, err := sel.filter()
+	if err != nil {
+		return filter, err
+	}
+	switch {
+	case len(args) > 0 && !filter.Empty():
+		return filter, misuse("name jobs by ids or by flags, not by both")
+	case len(args) > 0:
+		filter.IDs, err = parseIDs(args)
+		return filter, err
+	case filter.Empty():
+		return filter, misuse("say which jobs, by their ids or by flags such as --state %s", op.from[1])
+	case op.verb == requeueing().verb && len(filter.States) == 0:
+		return filter, misuse("say by --state which: dead, cancelled, or succeeded, which would run once more")
+	}
+	for _, s := range filter.States {
+		if !slices.Contains(op.from, s) && s != jq.Failed {
+			return filter, misuse("a job that is %s can not be %s: %s", s, op.done, op.hint)
+		}
+	}
+	return filter, nil
+}
+
+// operateOnIDs says of each job what became of it.
+func (a *app) operateOnIDs(ctx context.Context, s jq.Store, op operation, ids []int64, asJSON bool) error {
+	var outcomes []jq.Outcome
+	for part := range slices.Chunk(ids, contract.MaxItems) {
+		some, err := op.call(s)(ctx, jq.Filter{IDs: part}, contract.MaxItems)
+		if err != nil {
+			return fmt.Errorf("%w (%d of %d jobs were tried)", err, len(outcomes), len(ids))
+		}
+		outcomes = append(outcomes, some...)
+	}
+	if asJSON {
+		return orJSON(wire.Encode(a.out, wire.ResultsOf(outcomes)), notDone(op, outcomes))
+	}
+	for _, o := range outcomes {
+		fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(told(op, o)))
+	}
+	return notDone(op, outcomes)
+}
+
+// orJSON is the first error of the two.
+func orJSON(written, failed error) error {
+	if written != nil {
+		return written
+	}
+	return failed
+}
+
+// told is an outcome in words.
+func told(op operation, o jq.Outcome) string {
+	phase := contract.Job{State: o.State, RetryAt: o.Next}.Phase()
+	switch o.Status {
+	case contract.StatusOK:
+		return op.done
+	case contract.StatusNotFound:
+		return "there is no such job, or no longer"
+	case contract.StatusWrongState:
+		return fmt.Sprintf("it is %s, and stays so: %s", phase, op.hint)
+	case contract.StatusDuplicate:
+		return "another job holds its unique key; it stays as it was" + behind(o.Reason)
+	default:
+		return string(o.Status) + behind(o.Reason)
+	}
+}
+
+func behind(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// notDone is an error if one of the jobs was left as it was.
+func notDone(op operation, outcomes []jq.Outcome) error {
+	left := 0
+	for _, o := range outcomes {
+		if o.Err() != nil {
+			left++
+		}
+	}
+	if left == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %s not %s", left, plural(int64(len(outcomes))), op.done)
+}
+
+// operateOnMatches counts, asks, and works in batches.
+func (a *app) operateOnMatches(ctx context.Context, s jq.Store, op operation, filter jq.Filter, sel selection) error {
+	began, count, split, err := matching(ctx, s, op, filter)
+	if err != nil {
+		return err
+	}
+	if count == 0 {
+		if sel.asJSON {
+			return wire.Encode(a.out, wire.ResultsOf(nil))
+		}
+		_, err := fmt.Fprintf(a.out, "no job to be %s matches\n", op.done)
+		return err
+	}
+	sure, err := a.confirm(fmt.Sprintf("%s %s (%s)", op.does, plural(count), split), sel.yes)
+	if err != nil || !sure {
+		return err
+	}
+	outcomes, err := a.inBatches(ctx, s, op, filter, began, count)
+	done := len(outcomes) - failures(outcomes)
+	if sel.asJSON {
+		err = orJSON(err, wire.Encode(a.out, wire.ResultsOf(outcomes)))
+	} else {
+		for _, o := range outcomes {
+			if o.Err() != nil {
+				fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(told(op, o)))
+			}
+		}
+		fmt.Fprintf(a.out, "%s %s\n", plural(int64(done)), op.done)
+	}
+	return orJSON(err, notDone(op, outcomes))
+}
+
+func failures(outcomes []jq.Outcome) int {
+	n := 0
+	for _, o := range outcomes {
+		if o.Err() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// matching counts the jobs that the operation would change, at the store's now.
+func matching(ctx context.Context, s jq.Store, op operation, filter jq.Filter) (now time.Time, count int64, split string, err error) {
+	counts, err := s.Count(ctx, filter)
+	if err != nil {
+		return now, 0, "", err
+	}
+	var parts []string
+	for _, phase := range op.from {
+		of := int64(0)
+		for _, q := range counts.Queues {
+			of += q.Jobs[phase]
+		}
+		if of > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", of, phase))
+		}
+		count += of
+	}
+	return counts.Now, count, strings.Join(parts, ", "), nil
+}
+
+// inBatches works from the smallest id on. A requeued job may finish again while others are still to come, so that only those
+// are requeued that had finished before the command began.
+func (a *app) inBatches(ctx context.Context, s jq.Store, op operation, filter jq.Filter, began time.Time, count int64) ([]jq.Outcome, error) {
+	const batch = 500
+	var outcomes []jq.Outcome
+	bar := a.progress()
+	defer bar.end()
+	for finishedFor := filter.FinishedFor; ; {
+		if op.verb == requeueing().verb {
+			now, err := contract.Now(ctx, s)
+			if err != nil {
+				return outcomes, err
+			}
+			filter.FinishedFor = max(finishedFor, now.Sub(began))
+		}
+		some, err := op.call(s)(ctx, filter, batch)
+		if err != nil {
+			return outcomes, err
+		}
+		outcomes = append(outcomes, some...)
+		if len(some) < batch {
+			return outcomes, nil
+		}
+		filter.After = some[len(some)-1].ID
+		bar.show(int64(len(outcomes)), count, "%d of %d %s", len(outcomes), count, op.done)
+	}
+}

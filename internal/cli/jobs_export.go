@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// An exported job is one line of an export.
+type exported struct {
+	wire.Job
+	History    []wire.Attempt `json:"history,omitempty"`
+	ExportedAt wire.Time      `json:"exported_at"` // by the store's clock
+}
+
+func (a *app) jobsExport() *cobra.Command {
+	var chosen filterFlags
+	var history bool
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "write jobs as JSON lines, for an archive or another store",
+		Long: "Write jobs as JSON lines, the oldest first: a line holds everything that the store knows of its job, in the form of\n" +
+			"jobs show --json. Without a filter these are all jobs. Jobs that are enqueued meanwhile are left out, and so are the pauses\n" +
+			"and policies of queues: the command names the queues that have some.\n\n" +
+			"To move jobs to another store, stop the workers first, and then import the lines there. A job that somebody goes on\n" +
+			"working on here would be done twice.",
+		Args:    takesNone(),
+		Example: "  SELF jobs export > jobs.jsonl\n  SELF jobs import jobs.jsonl --store postgres://user@host/database",
+	}
+	chosen.add(cmd)
+	cmd.Flags().BoolVar(&history, "history", false, "with the attempts of each job")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		filter, err := chosen.filter()
+		if err != nil {
+			return err
+		}
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			e := export{app: a, store: s, history: history, bar: a.progress()}
+			defer e.bar.end()
+			return e.run(cmd.Context(), filter)
+		})
+	}
+	return cmd
+}
+
+// An export writes jobs of a store. Listings have the newest job first, an import needs the oldest first, so that jobs keep
+// their order: it learns the ids first.
+type export struct {
+	app     *app
+	store   jq.Store
+	history bool
+	bar     *progress
+
+	at      time.Time
+	written int64
+	running int64
+}
+
+// exportedAtOnce is how many jobs are read together: they may have four MiB each.
+const exportedAtOnce = 100
+
+func (e *export) run(ctx context.Context, filter jq.Filter) error {
+	counts, err := e.store.Count(ctx, jq.Filter{IDs: []int64{1}}) // of which only the time is wanted
+	if err != nil {
+		return err
+	}
+	e.at = counts.Now
+	var ids []int64
+	for job, err := range jq.NewClient(e.store, nil).Jobs(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		ids = append(ids, job.ID)
+	}
+	if redacted(e.store) {
+		return errors.New("the token does not show payloads, without which jobs can not be copied: use one of an operator")
+	}
+	slices.Reverse(ids)
+	for some := range slices.Chunk(ids, exportedAtOnce) {
+		if err := e.write(ctx, filter, some); err != nil {
+			return err
+		}
+		e.bar.show(e.written, int64(len(ids)), "%s exported", plural(e.written))
+	}
+	e.bar.end()
+	fmt.Fprintf(e.app.std.err, "exported %s\n", plural(e.written))
+	if e.running > 0 {
+		fmt.Fprintf(e.app.std.err, "%d of them in flight: import them only if their workers have stopped\n", e.running)
+	}
+	return e.tellSettings(ctx, filter.Queue)
+}
+
+// redacted says whether jobs came without their documents.
+func redacted(s jq.Store) bool {
+	r, ok := s.(interface{ Redacted() bool })
+	return ok && r.Redacted()
+}
+
+// tellSettings names what the lines do not carry: the pauses and policies of the queue, or of all queues.
+func (e *export) tellSettings(ctx context.Context, queue string) error {
+	queues, err := jq.NewClient(e.store, nil).Queues(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	for _, q := range queues {
+		if queue != "" && q.Name != queue {
+			continue
+		}
+		name := printable(q.Name)
+		if q.Paused {
+			fmt.Fprintf(e.app.std.err, "queue %s is paused, which no line says: pause it in the other store before workers start\n", name)
+		}
+		if q.Policy.Sets() {
+			fmt.Fprintf(e.app.std.err, "queue %s has a policy, which no line says: set it in the other store (queues set)\n", name)
+		}
+	}
+	return err
+}
+
+// write writes the jobs with the ids, those that still match.
+func (e *export) write(ctx context.Context, filter jq.Filter, ids []int64) error {
+	filter.IDs = ids
+	var found []jq.Job
+	for job, err := range jq.NewClient(e.store, nil).Jobs(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		found = append(found, job)
+	}
+	for _, job := range slices.Backward(found) {
+		line := exported{Job: wire.JobOf(job), ExportedAt: wire.Time{Time: e.at}}
+		if e.history {
+			detail, err := e.store.Get(ctx, job.ID)
+			if errors.Is(err, jq.ErrNotFound) {
+				continue // it was removed meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			whole := wire.DetailOf(detail)
+			line.Job, line.History = whole.Job, whole.History
+			job = detail.Job
+		}
+		if err := wire.Encode(e.app.out, line); err != nil {
+			return err
+		}
+		e.written++
+		if job.State == jq.InFlight {
+			e.running++
+		}
+	}
+	return nil
+}
+
+func (a *app) jobsImport() *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "enqueue the jobs of an export that have not finished",
+		Long: "Enqueue the jobs of an export that are ready, retrying or in flight, in their order; - reads it from stdin. They get new\n" +
+			"ids, and keep queue, kind, payload, priority, tags, trace, the time when they are due, backoff, timeout, the retries that\n" +
+			"are left to them, and their unique keys: for as long as they live, or for what was left of their window at the export.\n\n" +
+			"Not carried over: jobs that have finished, attempts so far, leases, checkpoints and progress (the work begins anew), the\n" +
+			"latest error. The command tells how many these were. What the other store remembers beside its jobs stays behind as well:\n" +
+			"pauses and policies of queues, request keys, and unique keys that are held for a window by jobs that have finished. Set\n" +
+			"pauses and policies there before workers start.\n\n" +
+			"To repeat the command with the same lines within a day adds nothing twice.",
+		Args: takes(1, 1, "the file with the lines, or - for stdin"),
+	}
+	cmd.Flags().StringVar(&key, "request-key", "", "import the same lines once more, under another `KEY`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		from, size, err := a.openLines(args[0])
+		if err != nil {
+			return err
+		}
+		defer func() { _ = from.Close() }()
+		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
+			i := &imported{lines: sha256.New()}
+			l := newLoad(a, s, order{requestKey: key}, size)
+			l.parse, l.longest = i.parse, longestExported
+			if key == "" {
+				l.keyOf, l.again = i.key, ""
+			}
+			defer l.bar.end()
+			if err := l.run(cmd.Context(), from); err != nil {
+				return err
+			}
+			return i.tell(a.out)
+		})
+	}
+	return cmd
+}
+
+// longestExported is how long a line may be: four documents and a hundred errors, with every byte escaped.
+const longestExported = 64 << 20
+
+// imported is what an import has met.
+type imported struct {
+	lines       hash.Hash // of all lines so far
+	finished    int64
+	running     int64
+	checkpoints int64
+}
+
+// errFinished says that a line is about a job with which nothing is to be done.
+var errFinished = errors.New("the job has finished")
+
+// parse reads a line. What it makes of it depends on the line alone, so that a repeat asks for the same.
+func (i *imported) parse(line []byte) (jq.NewJob, error) {
+	var e exported
+	if err := wire.Decode(line, &e); err != nil {
+		return jq.NewJob{}, fmt.Errorf("%s", strings.TrimPrefix(flawOf(err).Error(), "body "))
+	}
+	j := e.Job.Store()
+	if j.State == "" {
+		return jq.NewJob{}, errors.New("state is missing: want a line as jobs export writes it, or use enqueue --lines")
+	}
+	_, _ = i.lines.Write(line) // a hash takes everything
+	if j.Terminal() {
+		i.finished++
+		return jq.NewJob{}, errFinished
+	}
+	if j.State == jq.InFlight {
+		i.running++
+	}
+	if len(j.Checkpoint) > 0 {
+		i.checkpoints++
+	}
+	return liveAgain(j, e.ExportedAt.Time), nil
+}
+
+// liveAgain is the job as it is to be enqueued.
+func liveAgain(j jq.Job, at time.Time) jq.NewJob {
+	n := jq.NewJob{
+		Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace, RunAt: j.RunAt,
+		MaxRetries: max(j.MaxRetries-j.Retries, 0), Backoff: j.Backoff, Timeout: j.Timeout, UniqueKey: j.UniqueKey,
+	}
+	if j.Phase() == jq.Retrying {
+		n.RunAt = j.RetryAt
+	}
+	if n.UniqueFor = j.UniqueFor; n.UniqueFor > 0 && !at.IsZero() {
+		n.UniqueFor = j.EnqueuedAt.Add(j.UniqueFor).Sub(at)
+	}
+	if j.UniqueFor > 0 && n.UniqueFor <= 0 { // its window has ended, and others may hold the key
+		n.UniqueKey, n.UniqueFor = "", 0
+	}
+	return n
+}
+
+// key is the request key of the lines since the beginning. The line that did not fit into a call any more is among these
+// already: a last call for that line alone differs by its number only.
+func (i *imported) key(call int) string {
+	return fmt.Sprintf("import/%x/%d", i.lines.Sum(nil)[:16], call)
+}
+
+func (i *imported) tell(out io.Writer) error {
+	for _, line := range []struct {
+		n    int64
+		text string
+	}{
+		{i.running, "in flight at the export, and ready now"},
+		{i.checkpoints, "with a checkpoint, which is not carried over: the work begins anew"},
+		{i.finished, "finished, and left out"},
+	} {
+		if line.n > 0 {
+			if _, err := fmt.Fprintf(out, "%s: %s\n", plural(line.n), line.text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// A listing is what jobs ls was asked for.
+type listing struct {
+	filterFlags
+	limit  int
+	all    bool
+	asJSON bool
+}
+
+func (a *app) jobsLs() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "list jobs, the newest first",
+		Args:  takesNone(),
+		Example: "  SELF jobs ls --state dead\n" +
+			"  SELF jobs ls --queue mail --state retrying --all --json",
+	}
+	l.add(cmd)
+	cmd.Flags().StringVar(&l.worker, "worker", "", "claimed last by this `WORKER`")
+	cmd.Flags().IntVar(&l.limit, "limit", 50, "at most so many")
+	cmd.Flags().BoolVar(&l.all, "all", false, "all of them, however many")
+	cmd.Flags().BoolVar(&l.asJSON, "json", false, "as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if l.limit < 1 {
+			return misuse("--limit must be 1 at least; --all has no limit")
+		}
+		filter, err := l.filter()
+		if err != nil {
+			return err
+		}
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			return a.list(cmd, s, filter, l)
+		})
+	}
+	return cmd
+}
+
+// list prints jobs as they come, so that no number of them is too many.
+func (a *app) list(cmd *cobra.Command, s jq.Store, filter jq.Filter, l listing) error {
+	show := a.tableOfJobs()
+	if l.asJSON {
+		show = a.arrayOfJobs()
+	}
+	shown := 0
+	for job, err := range jq.NewClient(s, nil).Jobs(cmd.Context(), filter) {
+		if err != nil {
+			return err
+		}
+		if !l.all && shown == l.limit {
+			fmt.Fprintf(a.std.err, "there are more than these %d: --all shows every one, --limit more of them\n", shown)
+			break
+		}
+		if err := show(&job); err != nil {
+			return err
+		}
+		shown++
+	}
+	return show(nil)
+}
+
+// linesAligned is how many lines of a table are aligned together.
+const linesAligned = 1000
+
+// tableOfJobs is given one job at a time, and nil after the last.
+func (a *app) tableOfJobs() func(*jq.Job) error {
+	var table *tabwriter.Writer
+	lines := 0
+	return func(j *jq.Job) error {
+		switch {
+		case j == nil && lines == 0:
+			_, err := fmt.Fprintln(a.out, "no job matches")
+			return err
+		case j == nil:
+			return table.Flush()
+		case lines == 0:
+			table = newTable(a.out)
+			row(table, "job", "state", "queue", "kind", "attempts", "enqueued", "when", "error")
+		case lines%linesAligned == 0:
+			if err := table.Flush(); err != nil {
+				return err
+			}
+		}
+		lines++
+		row(table, j.ID, j.Phase(), j.Queue, j.Kind, j.Attempts, moment(j.EnqueuedAt), when(*j), cut(j.Error, 60))
+		return nil
+	}
+}
+
+// when says when something happens to the job next, or when the last thing did.
+func when(j jq.Job) string {
+	switch at := moment(j.Next()); j.Phase() {
+	case jq.InFlight:
+		return "leased until " + at
+	case jq.Ready, jq.Retrying:
+		return "due " + at
+	default:
+		return "finished " + moment(j.FinishedAt)
+	}
+}
+
+// arrayOfJobs writes one JSON document, a job at a time; nil after the last.
+func (a *app) arrayOfJobs() func(*jq.Job) error {
+	before := `{"jobs":[` + "\n"
+	return func(j *jq.Job) error {
+		if j == nil {
+			if before != ",\n" {
+				fmt.Fprint(a.out, `{"jobs":[`)
+			}
+			_, err := fmt.Fprintln(a.out, "\n]}")
+			return err
+		}
+		text, err := wire.Marshal(wire.JobOf(*j))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "%s%s", before, text)
+		before = ",\n"
+		return err
+	}
+}
+
+func took(from, to time.Time) string {
+	if to.IsZero() {
+		return ""
+	}
+	return span(to.Sub(from))
+}

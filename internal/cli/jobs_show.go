@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *app) jobsShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "show a job, its documents and its attempts",
+		Args:  takes(1, 1, "a job, by its id"),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := parseIDs(args)
+		if err != nil {
+			return err
+		}
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			job, err := s.Get(cmd.Context(), ids[0])
+			switch {
+			case errors.Is(err, jq.ErrNotFound):
+				return fmt.Errorf("there is no job %d, or no longer", ids[0])
+			case err != nil:
+				return err
+			case asJSON:
+				detail := wire.DetailOf(job)
+				detail.Redacted = redacted(s)
+				return wire.Encode(a.out, detail)
+			}
+			if err := a.showJob(job.Job); err != nil {
+				return err
+			}
+			a.showDocuments(job.Job)
+			if redacted(s) {
+				fmt.Fprintln(a.std.err, "payload, checkpoint and lease tokens are not shown to the role of this token")
+			}
+			return a.showHistory(job)
+		})
+	}
+	return cmd
+}
+
+func (a *app) showJob(j jq.Job) error {
+	fmt.Fprintf(a.out, "job %d: %s\n", j.ID, j.Phase())
+	table := newTable(a.out)
+	line := func(name string, value any, shown bool) {
+		if shown {
+			row(table, "  "+name, value)
+		}
+	}
+	line("queue", j.Queue, true)
+	line("kind", j.Kind, true)
+	line("priority", j.Priority, j.Priority != 0)
+	line("tags", strings.Join(j.Tags, ", "), len(j.Tags) > 0)
+	line("unique key", j.UniqueKey, j.UniqueKey != "")
+	line("unique for", span(j.UniqueFor), j.UniqueFor != 0)
+	line("enqueued", moment(j.EnqueuedAt), true)
+	line("when", when(j), true)
+	line("attempts", j.Attempts, true)
+	line("retries", fmt.Sprintf("%d, at most %d", j.Retries, j.MaxRetries), true)
+	line("backoff", backoffOf(j.Backoff), true)
+	line("timeout", span(j.Timeout), j.Timeout != 0)
+	line("token", j.Token, j.Token != 0)
+	line("worker", j.Worker, j.Worker != "")
+	line("trace", j.Trace, j.Trace != "")
+	return table.Flush()
+}
+
+func backoffOf(b jq.Backoff) string {
+	text := fmt.Sprintf("%v, doubled up to %v", b.Base, b.Cap)
+	if b.Jitter > 0 {
+		text += fmt.Sprintf(", less up to %d %%", b.Jitter)
+	}
+	return text
+}
+
+func (a *app) showDocuments(j jq.Job) {
+	for _, d := range []struct {
+		name string
+		doc  []byte
+	}{
+		{"payload", j.Payload}, {"checkpoint", j.Checkpoint}, {"progress", j.Progress}, {"result", j.Result},
+	} {
+		if len(d.doc) > 0 {
+			fmt.Fprintf(a.out, "\n%s:\n  %s\n", d.name, a.document(d.doc))
+		}
+	}
+	if j.Error != "" {
+		fmt.Fprintf(a.out, "\nerror:\n%s", indented(j.Error))
+	}
+}
+
+// indented keeps the lines of a text, for a stack has many.
+func indented(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(&out, "  %s\n", printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")))
+	}
+	return out.String()
+}
+
+func (a *app) showHistory(j jq.JobDetail) error {
+	if len(j.History) == 0 {
+		_, err := fmt.Fprintln(a.out, "\nno attempt yet")
+		return err
+	}
+	fmt.Fprintf(a.out, "\nattempts, the oldest first:\n")
+	if len(j.History) == contract.MaxAttemptsKept {
+		fmt.Fprintf(a.out, "  (only the latest %d are kept)\n", contract.MaxAttemptsKept)
+	}
+	table := newTable(a.out)
+	row(table, "  token", "worker", "from", "to", "took", "ending", "error")
+	for _, at := range j.History {
+		ending := cmp.Or(string(at.Ending), "running")
+		token := "-" // it is not shown to who asks
+		if at.Token != 0 {
+			token = strconv.FormatInt(at.Token, 10)
+		}
+		row(table, "  "+token, at.Worker, moment(at.StartedAt), moment(at.EndedAt),
+			took(at.StartedAt, at.EndedAt), ending, cut(at.Error, 80))
+	}
+	return table.Flush()
+}

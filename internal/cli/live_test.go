@@ -1,0 +1,226 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// A town is a folder in which real processes of the program run.
+type town struct {
+	*testing.T
+	folder string
+	env    []string
+	under  []string // the command that runs those of the town, if there is one
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	folder := t.TempDir()
+	require.NoError(t, os.Symlink(self, filepath.Join(folder, "live"))) // TestMain goes by the name
+	w := &town{T: t, folder: folder}
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "JQ_") && name != "DATABASE_URL" {
+			w.env = append(w.env, variable)
+		}
+	}
+	return w
+}
+
+func (w *town) command(args ...string) *exec.Cmd {
+	line := append(append(append([]string{}, w.under...), filepath.Join(w.folder, "live")), args...)
+	cmd := exec.CommandContext(w.Context(), line[0], line[1:]...)
+	cmd.Dir, cmd.Env = w.folder, w.env
+	return cmd
+}
+
+// run runs a command to its end, and is what it printed.
+func (w *town) run(args ...string) string {
+	w.Helper()
+	cmd := w.command(args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(w, err, "%v: %s", args, stderr.String())
+	return string(out)
+}
+
+// A process goes on until it is ended.
+type process struct {
+	*exec.Cmd
+	ready string // what it said when it was
+}
+
+// start starts a process, and returns when it has said a line that begins so.
+func (w *town) start(ready string, args ...string) *process {
+	w.Helper()
+	p := &process{Cmd: w.command(args...)}
+	said, err := p.StderrPipe()
+	require.NoError(w, err)
+	require.NoError(w, p.Start())
+	lines := bufio.NewScanner(said)
+	for p.ready == "" {
+		require.True(w, lines.Scan(), "%v ended before it was ready", args)
+		if rest, ok := strings.CutPrefix(lines.Text(), ready); ok {
+			p.ready = rest
+		} else {
+			w.Logf("%s: %s", args[0], lines.Text())
+		}
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(io.Discard, said) })
+	w.Cleanup(func() {
+		_ = p.Process.Kill() // it may have ended
+		reading.Wait()
+		_ = p.Wait()
+	})
+	return p
+}
+
+// get is the page at the address.
+func (w *town) get(url string) string {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
+	require.NoError(w, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(w, err)
+	defer func() { _ = resp.Body.Close() }()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(w, err)
+	return string(page)
+}
+
+// end tells the process to end, and waits until it has.
+func (w *town) end(p *process) {
+	w.Helper()
+	require.NoError(w, p.Process.Signal(syscall.SIGTERM))
+	state, err := p.Process.Wait()
+	require.NoError(w, err)
+	assert.Equal(w, 0, state.ExitCode(), "%v was told to end", p.Args)
+}
+
+// lines waits until a file has so many, and is all of them. Other processes write it, so that there is nothing to wait on.
+func (w *town) lines(file string, n int) []string {
+	w.Helper()
+	var lines []string
+	require.Eventually(w, func() bool {
+		text, err := os.ReadFile(filepath.Join(w.folder, file))
+		lines = strings.Fields(string(text))
+		return err == nil && len(lines) >= n
+	}, time.Minute, 10*time.Millisecond, "%d lines in %s", n, file)
+	return lines
+}
+
+// stats counts jobs by phase.
+func (w *town) stats(store ...string) map[jq.State]int64 {
+	w.Helper()
+	var counts wire.Counts
+	require.NoError(w, json.Unmarshal([]byte(w.run(append([]string{"stats", "--json"}, store...)...)), &counts))
+	require.Len(w, counts.Queues, 1)
+	return counts.Queues[0].Jobs
+}
+
+// onStores runs the test on a file and on a database.
+func onStores(t *testing.T, test func(w *town, store string)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) { test(newTown(t), "sqlite:jobs.db") })
+	t.Run("Postgres", func(t *testing.T) {
+		_, url := database(t)
+		test(newTown(t), url)
+	})
+}
+
+// A worker that is killed in the middle of a job is replaced: through a server, as programs far from the database work (R17).
+func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
+	onStores(t, func(w *town, store string) {
+		server := w.start("serving on ", "serve", "--store", store, "--addr", "127.0.0.1:0", "--recover-every", "50ms")
+		url, _, _ := strings.Cut(server.ready, ";")
+		assert.Equal(w, "added job 1 to queue default\n", w.run("enqueue", "slow", `{"a":1}`, "--server", url))
+		const program = `sh -c 'echo $JQ_LEASE_TOKEN >> runs; until [ -e go ]; do sleep 0.02; done; cat'`
+		work := []string{"work", "--server", url, "--exec", program}
+		first := w.start("working on", append(work, "--lease", "3s")...)
+		assert.Equal(w, []string{"1"}, w.lines("runs", 1))
+		require.NoError(w, first.Process.Kill())
+
+		second := w.start("working on", work...)
+		assert.Equal(w, []string{"1", "3"}, w.lines("runs", 2), "the recovery has taken token 2")
+		require.NoError(w, os.WriteFile(filepath.Join(w.folder, "go"), nil, 0o600))
+		require.Eventually(w, func() bool { return w.stats("--server", url)[jq.Succeeded] == 1 }, time.Minute, 50*time.Millisecond)
+		var job wire.JobDetail
+		require.NoError(w, json.Unmarshal([]byte(w.run("jobs", "show", "1", "--json", "--server", url)), &job))
+		assert.JSONEq(w, `{"a":1}`, string(job.Result))
+		assert.Equal(w, 2, job.Attempts)
+		require.Len(w, job.History, 2)
+		assert.Equal(w, contract.EndExpired, job.History[0].Ending)
+		metrics := w.get(url + "/metrics")
+		for _, line := range []string{
+			`jq_jobs_enqueued_total{kind="slow",queue="default"} 1`, `jq_jobs_claimed_total{queue="default"} 2`,
+			`jq_leases_recovered_total{outcome="retrying"} 1`, `jq_jobs_finished_total{kind="slow",outcome="succeeded",queue="default"} 1`,
+		} {
+			assert.Contains(w, metrics, "\n"+line+"\n")
+		}
+		w.end(second)
+		w.end(server)
+	})
+}
+
+// A worker that is told to end gives back what it can not finish (R41).
+func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
+	onStores(t, func(w *town, store string) {
+		const jobs = 100
+		var lines bytes.Buffer
+		for i := range jobs {
+			fmt.Fprintf(&lines, "{\"kind\":\"long\",\"payload\":%d}\n", i)
+		}
+		require.NoError(w, os.WriteFile(filepath.Join(w.folder, "jobs"), lines.Bytes(), 0o600))
+		w.run("enqueue", "--lines", "jobs", "--store", store)
+		worker := w.start("working on", "work", "--store", store, "--queue", "default=100", "--drain", "100ms",
+			"--exec", `sh -c 'echo x >> runs; exec sleep 600'`)
+		w.lines("runs", jobs)
+		assert.Equal(w, map[jq.State]int64{jq.InFlight: jobs}, w.stats("--store", store))
+		w.end(worker)
+		assert.Equal(w, map[jq.State]int64{jq.Ready: jobs}, w.stats("--store", store))
+		// D24: it was listed as stale for a day, and doctor failed.
+		assert.Equal(w, "no worker runs, and none has died within a day\n", w.run("workers", "--store", store))
+	})
+}
+
+// Any number of deployments may migrate at once (R54).
+func TestEightMigrateAtOnce(t *testing.T) {
+	onStores(t, func(w *town, store string) {
+		said := make([]string, 8)
+		var all sync.WaitGroup
+		for i := range said {
+			all.Go(func() { said[i] = w.run("migrate", "up", "--store", store) })
+		}
+		all.Wait()
+		var schema struct{ Newest int }
+		require.NoError(w, json.Unmarshal([]byte(w.run("migrate", "status", "--json", "--store", store)), &schema))
+		want := fmt.Sprintf(`^(migrated .* from schema \d+ to %[1]d|.* has schema %[1]d, the newest)\n$`, schema.Newest)
+		for _, text := range said { // one that begins between two steps of another goes on from there
+			assert.Regexp(w, want, text)
+		}
+	})
+}

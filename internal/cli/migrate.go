@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/wire"
+	"github.com/seed-ed332417/jq/postgres"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+func (a *app) migrate() *cobra.Command {
+	return a.group("migrate", "make or migrate the store's schema, or tell how far it is", a.migrateUp(), a.migrateStatus())
+}
+
+func (a *app) migrateUp() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "make the store, or bring it to the schema of this program",
+		Long: "Make the store, or bring it to the schema of this program. So do serve, work and enqueue; no other command makes or\n" +
+			"migrates anything. Deployments that give the right to one step alone use this one, and --no-migrate for the others.\n" +
+			"Any number of processes may do so at once.",
+		Args: takesNone(),
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := a.place()
+		if err != nil {
+			return err
+		}
+		before, err := schemaAt(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		a.bar = a.progress()
+		return a.using(cmd.Context(), toFill, func(jq.Store) error {
+			if before.Version == before.Newest {
+				_, err = fmt.Fprintf(a.out, "%s has schema %d, the newest\n", printable(p.shown), before.Newest)
+			} else {
+				_, err = fmt.Fprintf(a.out, "migrated %s from schema %d to %d\n", printable(p.shown), before.Version, before.Newest)
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+// migrating shows which step is being taken.
+func (p *progress) migrating(step, of int) {
+	p.show(int64(step-1), int64(of), "migration %d of %d", step, of)
+}
+
+func (a *app) migrateStatus() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "tell how far the store is migrated, and change nothing; it fails if the store is behind", Args: takesNone(),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := a.place()
+		if err != nil {
+			return err
+		}
+		found, err := schemaAt(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = wire.Encode(a.out, map[string]int{"schema": found.Version, "newest": found.Newest})
+		} else {
+			_, err = fmt.Fprintf(a.out, "%s has schema %d of %d\n", printable(p.shown), found.Version, found.Newest)
+		}
+		return errors.Join(err, otherAge(found))
+	}
+	return cmd
+}
+
+// otherAge says what is to be done where a store and this program are not of one age.
+func otherAge(s jq.Schema) error {
+	switch {
+	case s.Version < s.Newest:
+		return errors.New("the store is behind this program: run migrate up")
+	case s.Version > s.Newest:
+		return errors.New("the store is ahead of this program: update the program")
+	}
+	return nil
+}
+
+// schemaAt is how far the store at the place is migrated.
+func schemaAt(ctx context.Context, p place) (jq.Schema, error) {
+	switch p.kind {
+	case "sqlite":
+		return sqlite.SchemaVersion(ctx, p.path)
+	case "postgres":
+		return postgres.SchemaVersion(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled})
+	default:
+		return jq.Schema{}, fmt.Errorf("%s has no schema of its own: name a store in a file or a database by --store", p.shown)
+	}
+}

@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/postgres"
+	"github.com/seed-ed332417/jq/remote"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+const storeForms = "memory:, sqlite:PATH or\npostgres://USER@HOST/DATABASE[?schema=NAME&pooled=true]"
+
+// wantForms is storeForms for an error.
+const wantForms = "want memory:, sqlite:PATH or postgres://USER@HOST/DATABASE"
+
+// A place is where a store is, as its URL says.
+type place struct {
+	kind   string // memory, sqlite, postgres or server
+	path   string // of the SQLite file, or the URL of the server
+	dsn    string // of the Postgres database: it may hold a password
+	schema string // in that database, empty for the default
+	pooled bool   // a proxy such as PgBouncer stands before that database
+	shown  string // the URL without a password
+}
+
+// parsePlace reads the URL of a store. Its errors do not quote the URL, for there may be a password anywhere in one that is
+// written wrongly.
+func parsePlace(text string) (place, error) {
+	scheme, rest, found := strings.Cut(text, ":")
+	switch scheme = strings.ToLower(scheme); {
+	case text == "":
+		return place{}, errors.New("it is empty: unset it, or name a store: " + wantForms)
+	case !found:
+		return place{}, errors.New("this names no kind of store: " + wantForms)
+	case scheme == "memory" && rest == "":
+		return place{kind: "memory", shown: "memory:"}, nil
+	case scheme == "memory":
+		return place{}, errors.New("memory: has nothing behind it, for it keeps nothing")
+	case scheme == "sqlite":
+		return parseFile(rest)
+	case scheme == "postgres" || scheme == "postgresql":
+		return parsePostgres(text)
+	case regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,20}$`).MatchString(scheme):
+		return place{}, fmt.Errorf("there is no store of the kind %q: %s", scheme, wantForms)
+	}
+	return place{}, errors.New("this names no kind of store: " + wantForms)
+}
+
+func parseFile(path string) (place, error) {
+	switch {
+	case path == "":
+		return place{}, errors.New("name a file: sqlite:PATH")
+	case strings.HasPrefix(path, "//"): // some read sqlite:///a as /a and others as a
+		return place{}, errors.New("write sqlite:PATH without //: sqlite:jobs.db, or sqlite:/var/lib/jobs.db")
+	case strings.ContainsRune(path, 0):
+		return place{}, errors.New("a path has no NUL in it")
+	}
+	return place{kind: "sqlite", path: path, shown: "sqlite:" + path}, nil
+}
+
+func parsePostgres(text string) (place, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return place{}, errors.New("this can not be read: want postgres://USER:PASSWORD@HOST/DATABASE, with what is special in a " +
+			"password as %XX")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	_, after, _ := strings.Cut(text, ":")
+	misplaced := !strings.HasPrefix(after, "//") || strings.Contains(u.Path, "@") || u.Fragment != "" // it may be a password
+	if err != nil || misplaced {
+		return place{}, errors.New("this can not be read: want postgres://USER@HOST/DATABASE?NAME=VALUE&NAME=VALUE")
+	}
+	p := place{kind: "postgres", schema: query.Get("schema")}
+	switch pooled := query.Get("pooled"); pooled {
+	case "", "false":
+	case "true":
+		p.pooled = true
+	default:
+		return place{}, errors.New("pooled is true or false")
+	}
+	shown := url.URL{Host: u.Host, Path: u.Path}
+	if u.User != nil {
+		shown.User = url.User(u.User.Username())
+	}
+	if query.Has("schema") || query.Has("pooled") {
+		query.Del("schema")
+		query.Del("pooled")
+		u.RawQuery = query.Encode()
+	}
+	p.dsn, p.shown = u.String(), "postgres://"+strings.TrimPrefix(shown.String(), "//")
+	return p, nil
+}
+
+// shownStore is the URL of a store as people may see it.
+func shownStore(text string) string {
+	p, err := parsePlace(text)
+	if err != nil {
+		return "not readable"
+	}
+	return p.shown
+}
+
+// How a command needs its store.
+const (
+	toRead = false // nothing is made or migrated
+	toFill = true  // it is made or migrated if need be
+)
+
+// noMigrate is the flag of commands that run for long, and are started by deployments.
+func noMigrate(f *pflag.FlagSet, existing *bool) {
+	f.BoolVar(existing, "no-migrate", false, "open what is there: make and migrate nothing, and fail if the schema is another")
+}
+
+// busyTimeout is the flag of commands that run for long.
+func (a *app) busyTimeout(f *pflag.FlagSet, more string) {
+	f.DurationVar(&a.busy, "busy-timeout", sqlite.DefaultBusyTimeout, "how long a write to an SQLite file waits for other processes"+more)
+}
+
+// maxLease is the flag of commands that give leases, or bring back those of a clock that was ahead.
+func (a *app) maxLease(f *pflag.FlagSet) {
+	f.DurationVar(&a.longest, "max-lease", contract.DefaultMaxLease, "how long a lease may be; the same in all processes of a store")
+}
+
+// fitBusyTimeout keeps heartbeats from waiting for long against the lease that they keep.
+func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
+	if !cmd.Flags().Changed("busy-timeout") && a.sources["busy-timeout"] == "" {
+		a.busy = max(min(a.busy, lease/6), time.Millisecond)
+	}
+}
+
+// readTimeout is how long a listing or a count may take: of a command for longer than of a server, for somebody waits for it who has
+// asked for just that.
+func (a *app) readTimeout() time.Duration {
+	if a.serves {
+		return 0 // the default of the store
+	}
+	return time.Minute
+}
+
+// open opens the store that the flags name.
+func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
+	p, err := a.place()
+	if err != nil {
+		return nil, err
+	}
+	if a.longest != 0 {
+		if err := contract.CheckMaxLease(a.longest); err != nil {
+			return nil, misuse("--max-lease: %w", err)
+		}
+	}
+	switch p.kind {
+	case "server":
+		secure, err := a.secure()
+		if err != nil {
+			return nil, err
+		}
+		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer, TLS: secure})
+	case "memory":
+		fmt.Fprintln(a.std.err, "memory: holds jobs only until this command ends")
+		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest}), nil
+	case "sqlite":
+		return a.openFile(ctx, p, makes)
+	default:
+		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
+			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+			ReadTimeout: a.readTimeout(),
+		})
+		a.bar.end()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.shown, err)
+		}
+		return s, nil
+	}
+}
+
+// place is where the store is, or what is wrong with its URL and who gave it.
+func (a *app) place() (place, error) {
+	switch atServer, err := a.atServer(); {
+	case err != nil:
+		return place{}, err
+	case atServer:
+		return parseServer(a.server)
+	}
+	p, err := parsePlace(a.store)
+	if err != nil {
+		source := a.sources["store"]
+		if source == "" {
+			source = "--store"
+		}
+		return place{}, misuse("%s: %w", source, err)
+	}
+	return p, nil
+}
+
+// atServer says whether the store is that of a server. The command line goes before everything else, and of two places that are
+// equally near, either may be meant.
+func (a *app) atServer() (bool, error) {
+	server, store := a.flagged["server"], a.flagged["store"]
+	switch {
+	case server != store:
+		return server, nil
+	case server:
+		return false, misuse("--store and --server exclude each other: name the store, or the server that has it")
+	case a.sources["server"] != "" && a.sources["store"] != "" && a.store != "":
+		return false, misuse("%s and %s are both set: unset one, or say --store or --server", a.sources["server"], a.sources["store"])
+	}
+	return a.server != "", nil
+}
+
+func parseServer(text string) (place, error) {
+	if strings.HasPrefix(text, unixScheme) {
+		return place{kind: "server", path: text, shown: text}, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
+		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query, or unix:PATH: a token goes into JQ_TOKEN")
+	}
+	return place{kind: "server", path: text, shown: text}, nil
+}
+
+// secure says whom to trust, and which certificate to show: that of the files at the time of each connection, so that it can be
+// renewed.
+func (a *app) secure() (*tls.Config, error) {
+	if (a.cert == "") != (a.key == "") {
+		return nil, misuse("--client-cert and --client-key go together")
+	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.ca != "" {
+		pool, _, err := authorities(a.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		secure.RootCAs = pool
+	}
+	if a.cert != "" {
+		files := pair{certFlag: "--client-cert", cert: a.cert, keyFlag: "--client-key", key: a.key}
+		if _, err := files.read(); err != nil {
+			return nil, err
+		}
+		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return files.read() }
+	}
+	return secure, nil
+}
+
+func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, error) {
+	_, err := os.Stat(p.path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing && !makes {
+		if _, err := sqlite.SchemaVersion(ctx, p.path); err != nil { // as where its log was left
+			return nil, err
+		}
+		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
+	}
+	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{
+		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+		ReadTimeout: a.readTimeout(),
+	})
+	a.bar.end()
+	if err != nil {
+		return nil, err
+	}
+	if missing {
+		fmt.Fprintf(a.std.err, "made the store %s\n", printable(p.shown))
+	}
+	return s, nil
+}
+
+// using opens the store, hands it to do, and closes it.
+func (a *app) using(ctx context.Context, makes bool, do func(s jq.Store) error) error {
+	s, err := a.open(ctx, makes)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}

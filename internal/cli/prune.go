@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/retention"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *app) prune() *cobra.Command {
+	var succeeded, cancelled, dead time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "remove jobs that finished long ago",
+		Long: "Remove jobs that finished so long ago, with their history, in small batches that hold up nobody. How long ago is the policy\n" +
+			"of their queue, see queues set, unless a flag says it for all queues; 0 keeps them for ever. What is younger than an hour\n" +
+			"is not for prune but for jobs rm.",
+		Args:    takesNone(),
+		Example: "  SELF prune\n  SELF prune --dead 720h",
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.DurationVar(&succeeded, "succeeded", 0, "the age of jobs that have succeeded, in place of the policies; 0 keeps them")
+	f.DurationVar(&cancelled, "cancelled", 0, "the age of cancelled jobs, likewise")
+	f.DurationVar(&dead, "dead", 0, "the age of dead jobs, likewise")
+	f.BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		states := []*pruned{{state: jq.Succeeded, age: succeeded}, {state: jq.Cancelled, age: cancelled}, {state: jq.Dead, age: dead}}
+		for _, p := range states {
+			p.flagged = f.Changed(string(p.state))
+			if err := p.check(); err != nil {
+				return err
+			}
+		}
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			if all, err := a.removeOld(cmd.Context(), s, states); err != nil {
+				return fmt.Errorf("%w; before that, %s removed", err, plural(all))
+			}
+			if asJSON {
+				return wire.Encode(a.out, removedJSON(states))
+			}
+			_, err := fmt.Fprintln(a.out, removedIn(states))
+			return err
+		})
+	}
+	return cmd
+}
+
+// A pruned is what becomes of the finished jobs of one state.
+type pruned struct {
+	state   jq.State
+	flagged bool          // a flag says for how long they are kept
+	age     time.Duration // by the flag; 0 for ever
+	let     bool          // some of them are not kept for ever
+	removed int64
+}
+
+func (p *pruned) check() error {
+	if p.age != 0 && p.age < contract.MinRetention {
+		return misuse("--%s must be %v at least, or 0 to keep them", p.state, contract.MinRetention)
+	}
+	if err := (jq.Filter{FinishedFor: p.age}).Check(); err != nil {
+		return misuse("--%s: %w", p.state, flawOf(err))
+	}
+	return nil
+}
+
+// removeOld deletes as servers do, but that flags stand in for the policies.
+func (a *app) removeOld(ctx context.Context, s jq.Store, states []*pruned) (all int64, err error) {
+	of := map[jq.State]*pruned{}
+	for _, p := range states {
+		of[p.state] = p
+	}
+	bar := a.progress()
+	defer bar.end()
+	err = retention.Run(retention.Calls{
+		List: func() ([]jq.Queue, error) { return policies(ctx, s, states) },
+		Delete: func(p retention.Pruning, filter jq.Filter, limit int) ([]jq.Outcome, error) {
+			removed, err := s.Delete(ctx, filter, limit)
+			n := int64(len(removed))
+			all += n
+			of[p.State].removed += n
+			bar.show(0, 0, "%s removed", plural(all))
+			return removed, err
+		},
+	})
+	return all, err
+}
+
+// policies are the queues with their policies, in which the flags stand.
+func policies(ctx context.Context, s jq.Store, states []*pruned) ([]jq.Queue, error) {
+	queues, err := jq.NewClient(s, nil).Queues(ctx)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	if len(queues) == 0 {
+		queues = []jq.Queue{{}} // which stands for all, where the store can not tell
+	}
+	for i := range queues {
+		p := &queues[i].Policy
+		fields := map[jq.State]*time.Duration{
+			jq.Succeeded: &p.RetainSucceeded, jq.Cancelled: &p.RetainCancelled, jq.Dead: &p.RetainDead,
+		}
+		for _, state := range states {
+			switch {
+			case !state.flagged:
+			case state.age == 0:
+				*fields[state.state] = jq.KeepForEver
+			default:
+				*fields[state.state] = state.age
+			}
+			state.let = state.let || p.Retention(state.state) != jq.KeepForEver
+		}
+	}
+	return queues, nil
+}
+
+func removedIn(states []*pruned) string {
+	parts := make([]string, len(states))
+	for i, p := range states {
+		parts[i] = fmt.Sprintf("%d %s", p.removed, p.state)
+		if !p.let {
+			parts[i] += " (kept for ever)"
+		}
+	}
+	return "removed " + strings.Join(parts, ", ")
+}
+
+func removedJSON(states []*pruned) map[string]map[jq.State]int64 {
+	removed := map[jq.State]int64{}
+	for _, p := range states {
+		removed[p.state] = p.removed
+	}
+	return map[string]map[jq.State]int64{"removed": removed}
+}

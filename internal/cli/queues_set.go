@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// policyFlags are those of queues set. What was not given stays as it is.
+type policyFlags struct {
+	succeeded retentionFlag
+	cancelled retentionFlag
+	dead      retentionFlag
+}
+
+func (a *app) queuesSet() *cobra.Command {
+	var p policyFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set QUEUE",
+		Short: "change the policy of a queue, and print it",
+		Long: "Change the policy of a queue, and print it. The policy is kept in the store, and whoever serves the queue goes by it. What no\n" +
+			"flag names stays as it is.\n\n" +
+			"AGE is a duration of at least an hour, such as 48h; keep, for jobs that stay until somebody removes them; or default.",
+		Args:    takes(1, 1, "a queue"),
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default",
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.Var(&p.succeeded, "retain-succeeded", "how long succeeded jobs are kept; default means "+keptFor(jq.DefaultRetainSucceeded))
+	f.Var(&p.cancelled, "retain-cancelled", "how long cancelled jobs are kept; default means "+keptFor(jq.DefaultRetainCancelled))
+	f.Var(&p.dead, "retain-dead", "how long dead jobs are kept; default means "+keptFor(jq.DefaultRetainDead))
+	f.BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if err := contract.CheckQueue(names[0]); err != nil {
+			return usageError{flawOf(err)}
+		}
+		if !p.succeeded.given && !p.cancelled.given && !p.dead.given {
+			return misuse("say what to set, as --retain-succeeded 48h")
+		}
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			policy, err := changedPolicy(cmd.Context(), jq.NewClient(s, nil), names[0], p.applied)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return wire.Encode(a.out, wire.PolicyOf(policy))
+			}
+			return a.showPolicy(names[0], policy)
+		})
+	}
+	return cmd
+}
+
+// applied is the policy with what the flags say.
+func (f *policyFlags) applied(p jq.Policy) jq.Policy {
+	for flag, field := range map[*retentionFlag]*time.Duration{
+		&f.succeeded: &p.RetainSucceeded, &f.cancelled: &p.RetainCancelled, &f.dead: &p.RetainDead,
+	} {
+		if flag.given {
+			*field = flag.age
+		}
+	}
+	return p
+}
+
+// changedPolicy changes the policy of the queue. Where others change it at the same time it begins anew, so that the changes of
+// both are kept.
+func changedPolicy(ctx context.Context, client *jq.Client, queue string, change func(jq.Policy) jq.Policy) (jq.Policy, error) {
+	const tries = 10
+	for try := 1; ; try++ {
+		current, err := client.Policy(ctx, queue)
+		if err != nil {
+			return jq.Policy{}, err
+		}
+		next := change(current)
+		if next == current {
+			return current, nil
+		}
+		set, err := client.SetPolicy(ctx, queue, next)
+		if !errors.Is(err, jq.ErrConflict) || try == tries {
+			return set, err
+		}
+	}
+}
+
+func (a *app) showPolicy(queue string, p jq.Policy) error {
+	fmt.Fprintf(a.out, "queue %s: policy version %d\n", printable(queue), p.Version)
+	table := newTable(a.out)
+	for _, one := range settingsOf(p) {
+		text := keptFor(one.age)
+		if one.age == 0 {
+			text = keptFor(p.Retention(one.state)) + " (default)"
+		}
+		row(table, one.name, text)
+	}
+	return table.Flush()
+}
+
+// A setting is one field of a policy.
+type setting struct {
+	name  string
+	state jq.State
+	age   time.Duration // zero where it is not set
+}
+
+func settingsOf(p jq.Policy) []setting {
+	return []setting{
+		{"retain_succeeded", jq.Succeeded, p.RetainSucceeded},
+		{"retain_cancelled", jq.Cancelled, p.RetainCancelled},
+		{"retain_dead", jq.Dead, p.RetainDead},
+	}
+}
+
+// policyInShort is what the policy sets, for a column.
+func policyInShort(p jq.Policy) string {
+	var parts []string
+	for _, one := range settingsOf(p) {
+		if one.age != 0 {
+			parts = append(parts, one.name+"="+keptFor(one.age))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func keptFor(age time.Duration) string {
+	if age == jq.KeepForEver {
+		return wire.Keep
+	}
+	return age.String()
+}
+
+// A retentionFlag is how long finished jobs are kept.
+type retentionFlag struct {
+	given bool
+	age   time.Duration // zero for the default
+}
+
+// String is the value before it was given.
+func (r *retentionFlag) String() string { return "" }
+
+// Type names the value in the help.
+func (r *retentionFlag) Type() string { return "AGE" }
+
+// Set reads the value.
+func (r *retentionFlag) Set(text string) error {
+	r.given = true
+	switch text {
+	case "default":
+		r.age = 0
+		return nil
+	case wire.Keep:
+		r.age = jq.KeepForEver
+		return nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want a duration such as 48h, keep or default")
+	}
+	if age < contract.MinRetention || age > contract.MaxDuration {
+		return fmt.Errorf("must be %v to %v, keep or default", contract.MinRetention, contract.MaxDuration)
+	}
+	r.age = age
+	return nil
+}

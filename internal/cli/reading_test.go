@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+// Commands that make and migrate a store, and those that use none of the user's.
+var (
+	making    = []string{"serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
+	storeLess = []string{"demo", "conformance", "token new", "token ls", "token rm", "token rotate", "version", "help", "completion"}
+)
+
+// reading are all other commands, each with arguments that it takes.
+var reading = map[string][]string{
+	"stats": nil, "workers": nil, "queues ls": nil, "queues pause": {"mail"}, "queues resume": {"mail"},
+	"queues set": {"mail", "--retain-dead", "keep"},
+	"jobs ls":    nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
+	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": nil, "migrate status": nil,
+}
+
+// Every command is one of these, so that a new one is not forgotten here. No test has a terminal for top, which opens as stats
+// does. Backup and restore are for files alone, and have tests of their own.
+func TestEveryCommandReadsOrMakes(t *testing.T) {
+	known := slices.Concat(making, storeLess, []string{"top", "backup", "restore"})
+	for path := range reading {
+		known = append(known, path)
+	}
+	var walk func(cmd *cobra.Command, path string)
+	walk = func(cmd *cobra.Command, path string) {
+		if slices.Contains(known, path) {
+			known = slices.DeleteFunc(known, func(k string) bool { return k == path })
+			return
+		}
+		assert.True(t, cmd.HasSubCommands(), "%s neither reads nor makes", path)
+		for _, below := range cmd.Commands() {
+			walk(below, strings.TrimSpace(path+" "+below.Name()))
+		}
+	}
+	walk((&app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}).root(), "")
+	assert.Empty(t, known, "commands that there are not")
+}
+
+// refusedEach runs every reading command on the store, and finds that each is refused with words that say what to do.
+func refusedEach(t *testing.T, store, want string) {
+	t.Helper()
+	for path, args := range reading {
+		var stdout, stderr bytes.Buffer
+		args := slices.Concat([]string{"jobq"}, strings.Fields(path), args, []string{"--store", store})
+		assert.Equal(t, exitFailed, run(t.Context(), args, quiet(&stdout, &stderr)), "%v: %s", args, stderr.String())
+		said := stderr.String()
+		if path == "doctor" || path == "migrate status" { // which tell on the output
+			said += stdout.String()
+		}
+		assert.Regexp(t, want, said, "%v", args)
+		assert.NotContains(t, stderr.String(), "store unavailable", "%v: to repeat it is no use", args)
+	}
+}
+
+// files is every file of the folder, byte for byte.
+func files(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	all := map[string]string{}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		require.NoError(t, err)
+		all[e.Name()] = string(content)
+	}
+	return all
+}
+
+// do runs statements on a file as another program would.
+func do(t *testing.T, path string, statements ...string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	for _, s := range statements {
+		_, err := db.Exec(s)
+		require.NoError(t, err, s)
+	}
+	return db
+}
+
+const unlike = `there is no store|run (jobq )?migrate up`
+
+// D23: stats and its like made a store, or put tables into another program's file.
+func TestReadingCommandsMadeStoresInFiles(t *testing.T) {
+	t.Run("EmptyFolder", func(t *testing.T) {
+		folder := t.TempDir()
+		refusedEach(t, "sqlite:"+filepath.Join(folder, "jobs.db"), "there is no store at .*jobs.db|the store is behind this program: run migrate up")
+		assert.Empty(t, files(t, folder))
+	})
+	for name, statements := range map[string][]string{
+		"OfAnotherProgram":        {`CREATE TABLE songs (name TEXT)`, `INSERT INTO songs VALUES ('ode')`},
+		"OfAnotherProgramInWAL":   {`PRAGMA journal_mode = WAL`, `CREATE TABLE songs (name TEXT)`},
+		"WithMigrationsOfItsOwn":  {`CREATE TABLE migrations (version INTEGER, name TEXT)`, `INSERT INTO migrations VALUES (1, 'songs')`},
+		"WithMigrationsOtherwise": {`CREATE TABLE migrations (id INTEGER)`, `INSERT INTO migrations VALUES (1)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "app.db")
+			require.NoError(t, do(t, path, statements...).Close())
+			before := files(t, folder)
+			refusedEach(t, "sqlite:"+path, unlike)
+			assert.Equal(t, before, files(t, folder))
+		})
+	}
+	t.Run("OfAProgramThatWasKilled", func(t *testing.T) {
+		running, folder := filepath.Join(t.TempDir(), "app.db"), t.TempDir()
+		db := do(t, running, `PRAGMA journal_mode = WAL`, `CREATE TABLE songs (name TEXT)`)
+		before := map[string]string{}
+		for name, content := range files(t, filepath.Dir(running)) {
+			if name != "app.db-shm" {
+				before[name] = content
+				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+			}
+		}
+		require.NoError(t, db.Close())
+		require.NotEmpty(t, before["app.db-wal"], "the log has what the file has not")
+		refusedEach(t, "sqlite:"+filepath.Join(folder, "app.db"), unlike)
+		after := files(t, folder)
+		delete(after, "app.db-shm") // an index of the log, which holds nothing
+		assert.Equal(t, before, after)
+	})
+	for name, c := range map[string]struct{ statement, want string }{
+		"OlderSchema": {`DELETE FROM migrations WHERE version = (SELECT max(version) FROM migrations)`, unlike},
+		"NewerSchema": {`INSERT INTO migrations (version, name) VALUES (99, 'future')`, "update the program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "jobs.db")
+			s, err := sqlite.Open(t.Context(), path, nil)
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			require.NoError(t, do(t, path, c.statement).Close())
+			before := files(t, folder)
+			refusedEach(t, "sqlite:"+path, c.want)
+			assert.Equal(t, before, files(t, folder))
+			for _, command := range [][]string{{"serve", "--addr", "127.0.0.1:0"}, {"work", "--exec", "cat"}} {
+				var stderr bytes.Buffer
+				args := slices.Concat([]string{"jobq"}, command, []string{"--no-migrate", "--store", "sqlite:" + path})
+				assert.Equal(t, exitFailed, run(t.Context(), args, quiet(&stderr, &stderr)))
+				assert.Regexp(t, c.want, stderr.String())
+			}
+			assert.Equal(t, before, files(t, folder))
+		})
+	}
+}
+
+// tables is every table of the database, and what stands in those of migrations.
+func tables(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	const all = `
+		SELECT coalesce(string_agg(format('%I.%I', table_schema, table_name), ' ' ORDER BY table_schema, table_name), '')
+			|| (SELECT coalesce(string_agg(nspname, ' ' ORDER BY nspname), '') FROM pg_namespace WHERE nspname !~ '^pg_')
+		FROM information_schema.tables
+		WHERE table_schema NOT IN ('pg_catalog', 'information_schema')`
+	const recorded = `SELECT coalesce(string_agg(version || name, ' ' ORDER BY version), '') FROM jq.migrations`
+	var text, steps string
+	require.NoError(t, db.QueryRow(all).Scan(&text))
+	if strings.Contains(text, "jq.migrations") {
+		require.NoError(t, db.QueryRow(recorded).Scan(&steps))
+	}
+	return text + "; " + steps
+}
+
+// D23: with whatever DATABASE_URL named, stats and its like made a schema in it, and a newer program's migrated it.
+func TestReadingCommandsMadeSchemas(t *testing.T) {
+	db, url := database(t)
+	look := func(want string) {
+		t.Helper()
+		before := tables(t, db)
+		refusedEach(t, url, want)
+		assert.Equal(t, before, tables(t, db))
+	}
+	look(unlike)
+	assert.NotContains(t, tables(t, db), "jq")
+
+	var stderr bytes.Buffer
+	require.Equal(t, exitOK, run(t.Context(), []string{"jobq", "migrate", "up", "--store", url}, quiet(&stderr, &stderr)), stderr.String())
+	_, err := db.Exec(`INSERT INTO jq.migrations (version, name) VALUES (99, 'future')`)
+	require.NoError(t, err)
+	look("update the program")
+	_, err = db.Exec(`DELETE FROM jq.migrations WHERE version = 99`)
+	require.NoError(t, err)
+	_, err = db.Exec(`DELETE FROM jq.migrations WHERE version = (SELECT max(version) FROM jq.migrations)`)
+	require.NoError(t, err)
+	look(unlike)
+}
+
+// D23: an empty DATABASE_URL meant the default store, a file in whatever folder this was.
+func TestEmptyVariableMeantAnotherStore(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	std := func(env map[string]string) (streams, *bytes.Buffer) {
+		var stderr bytes.Buffer
+		s := quiet(&stderr, &stderr)
+		s.env = func(name string) (string, bool) {
+			value, isSet := env[name]
+			return value, isSet
+		}
+		return s, &stderr
+	}
+	s, stderr := std(map[string]string{"DATABASE_URL": ""})
+	assert.Equal(t, exitUsage, run(t.Context(), []string{"jobq", "enqueue", "mail"}, s))
+	assert.Equal(t, fmt.Sprintf("jobq enqueue: DATABASE_URL: it is empty: unset it, or name a store: %s; see jobq enqueue --help\n", wantForms), stderr.String())
+	assert.Empty(t, files(t, folder))
+
+	s, stderr = std(map[string]string{"DATABASE_URL": ""})
+	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats", "--store", "memory:"}, s), "the command line goes first: %s", stderr)
+	s, stderr = std(map[string]string{"DATABASE_URL": "", "JQ_SERVER": "http://127.0.0.1:1"})
+	assert.Equal(t, exitFailed, run(t.Context(), []string{"jobq", "stats"}, s))
+	assert.NotContains(t, stderr.String(), "DATABASE_URL", "a server was named, and nobody asks for the store")
+
+	s, stderr = std(map[string]string{"DATABASE_URL": "", "JQ_STORE": "memory:"})
+	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats"}, s), "JQ_STORE goes first: %s", stderr)
+	s, stderr = std(map[string]string{"DATABASE_URL": "memory:", "JQ_STORE": ""})
+	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats"}, s), "a container can not unset JQ_STORE, only empty it: %s", stderr)
+}

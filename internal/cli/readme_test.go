@@ -1,0 +1,99 @@
+//go:build unix
+
+package cli
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// A step is a line of a console in the README, and what it prints there.
+type step struct{ command, prints string }
+
+// stepsOf are those of one section.
+func stepsOf(t *testing.T, section string) []step {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(text), "\n## "+section+"\n")
+	require.True(t, found, section)
+	after, _, _ = strings.Cut(after, "\n## ")
+	var steps []step
+	for i, part := range strings.Split(after, "```") {
+		block, console := strings.CutPrefix(part, "console\n")
+		if i%2 == 0 || !console {
+			continue
+		}
+		for line := range strings.Lines(block) {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				steps = append(steps, step{command: strings.TrimSpace(command)})
+			} else {
+				steps[len(steps)-1].prints += line
+			}
+		}
+	}
+	return steps
+}
+
+// What is different each time.
+var passing = []struct{ what, as string }{
+	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "2026-01-02T03:04:05Z"},
+	{`"lease_remaining":"(29\.\d+|30)s"`, `"lease_remaining":"29.9s"`},
+}
+
+func still(text string) string {
+	for _, p := range passing {
+		text = regexp.MustCompile(p.what).ReplaceAllString(text, p.as)
+	}
+	return text
+}
+
+var curl = regexp.MustCompile(`^curl --json '(.*)' localhost:7070(\S+)$`)
+
+// TestREADMEShowsWhatTheServerAnswers runs what the README shows, with a free port in place of 7070.
+func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
+	w := newTown(t)
+	var url string
+	seen := 0
+	for _, s := range stepsOf(t, "In any language") {
+		words := strings.Fields(strings.ReplaceAll(s.command, "'", ""))
+		call := curl.FindStringSubmatch(s.command)
+		switch {
+		case s.command == "go build -o jobq ./cmd/jobq":
+			assert.Empty(t, s.prints)
+			continue
+		case s.command == "./jobq serve":
+			p := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
+			url, _, _ = strings.Cut(p.ready, ";")
+			assert.Equal(t, "made the store sqlite:jq.db\nserving on http://127.0.0.1:7070; Ctrl-C ends it\n", s.prints)
+		case words[0] == "./jobq" && words[1] == "work":
+			p := w.start("working on", words[1:]...)
+			assert.Equal(t, s.prints, "working on"+p.ready+"\n")
+			require.Eventually(t, func() bool { return w.stats()[jq.Succeeded] == 1 }, time.Minute, 20*time.Millisecond)
+			w.end(p)
+		case words[0] == "./jobq":
+			assert.Equal(t, s.prints, still(w.run(words[1:]...)), s.command)
+		case call != nil:
+			answer, err := http.Post(url+call[2], "application/json", strings.NewReader(call[1]))
+			require.NoError(t, err)
+			body, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			assert.Equal(t, s.prints, still(string(body)), s.command)
+		default:
+			t.Errorf("no test knows how to run %q", s.command)
+		}
+		seen++
+	}
+	assert.Equal(t, 10, seen, "steps of the README")
+}

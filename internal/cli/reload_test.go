@@ -1,0 +1,372 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/httpapi"
+)
+
+// An authority signs certificates of the test.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	a := &authority{t: t, key: key, cert: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}}
+	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &key.PublicKey, key)
+	require.NoError(t, err)
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	require.True(a.t, pool.AppendCertsFromPEM(a.pem))
+	return pool
+}
+
+// pair writes a certificate of the name, for a server or a client on this machine, and its key.
+func (a *authority) pair(cert, key, name string, usage x509.ExtKeyUsage) {
+	a.t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, a.cert, &private.PublicKey, a.key)
+	require.NoError(a.t, err)
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(a.t, err)
+	require.NoError(a.t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(a.t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), 0o600))
+}
+
+// A lookout is a reloader with a log, on a clock that stands still.
+type lookout struct {
+	*testing.T
+	clock *clock.Mock
+	log   bytes.Buffer
+	r     reloader
+}
+
+// look looks once at every file.
+func (l *lookout) look(now bool) {
+	for _, w := range l.r.all {
+		l.r.look(w, now)
+	}
+}
+
+func newLookout(t *testing.T, s *secrets) *lookout {
+	l := &lookout{T: t, clock: clock.NewMock()}
+	l.r = reloader{clock: l.clock, log: slog.New(slog.NewTextHandler(&l.log, nil)), all: s.files}
+	return l
+}
+
+// said is what the log has heard since it was asked last.
+func (l *lookout) said() string {
+	defer l.log.Reset()
+	return l.log.String()
+}
+
+// A file that has changed is read when it has stayed as it is from one look to the next. One that can not be used leaves everything as
+// it was, and is complained of once.
+func TestFilesAreReadAnew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	tokenCommand(t, "new", "anna", "--role", "worker", "--file", file)
+	flags := serveFlags{tokens: file}
+	s, err := flags.secrets()
+	require.NoError(t, err)
+	var used []int
+	s.use = func(tokens *httpapi.Tokens) { used = append(used, tokens.Len()) }
+	l := newLookout(t, s)
+	l.look(false)
+	assert.Empty(t, used, "nothing has changed")
+
+	tokenCommand(t, "new", "berta", "--role", "worker", "--file", file)
+	l.look(false)
+	assert.Empty(t, used, "it may still be written")
+	l.look(false)
+	assert.Equal(t, []int{2}, used)
+	assert.Contains(t, l.said(), `level=INFO msg="jq: files were read" file=`+file+" tokens=2\n")
+
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("jq_secret"), 0o600))
+	for range 5 {
+		l.look(false)
+	}
+	said := l.said()
+	assert.Equal(t, 1, strings.Count(said, "\n"), said)
+	assert.Contains(t, said, "level=ERROR")
+	assert.Contains(t, said, "tokens, line 1: want")
+	assert.NotContains(t, said, "jq_secret")
+	l.look(true)
+	assert.Contains(t, l.said(), "line 1: want", "who asks by SIGHUP hears it again")
+
+	require.NoError(t, os.Remove(file))
+	for range 5 {
+		l.look(false)
+	}
+	said = l.said()
+	assert.Equal(t, 1, strings.Count(said, "\n"), said)
+	assert.Contains(t, said, "no such file")
+	assert.Equal(t, []int{2}, used, "what was read before stays")
+
+	require.NoError(t, os.WriteFile(file, good, 0o600))
+	l.look(true)
+	assert.Equal(t, []int{2, 2}, used, "at once where somebody asks for it")
+	l.look(false)
+	l.look(false)
+	assert.Equal(t, []int{2, 2}, used, "and not once more")
+
+	tokenCommand(t, "rm", "anna", "--file", file)
+	tokenCommand(t, "rm", "berta", "--file", file)
+	l.look(false)
+	l.look(false)
+	assert.Equal(t, []int{2, 2, 0}, used, "the last token can be removed too")
+}
+
+// The looks come each second, and soon after the first that has seen a change.
+func TestFilesAreLookedAtEachSecond(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	loaded := make(chan string, 10)
+	w := &watched{files: []string{file}, load: func() ([]any, error) {
+		text, err := os.ReadFile(file)
+		loaded <- string(text)
+		return nil, err
+	}}
+	require.NoError(t, w.first())
+	<-loaded
+	l := newLookout(t, &secrets{files: []*watched{w}})
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan os.Signal)
+	var running sync.WaitGroup
+	running.Go(func() { l.r.run(ctx, told) })
+	told <- syscall.SIGHUP
+	assert.Empty(t, <-loaded)
+	require.NoError(t, os.WriteFile(file, []byte("changed"), 0o600))
+	begun := l.clock.Now()
+	require.Eventually(t, func() bool {
+		l.clock.Add(settle)
+		return len(loaded) > 0
+	}, time.Minute, time.Millisecond, "the file is read anew")
+	assert.Equal(t, "changed", <-loaded)
+	assert.GreaterOrEqual(t, l.clock.Now().Sub(begun), lookEvery)
+	cancel()
+	running.Wait()
+}
+
+// A caller is a client of a server with TLS, on connections that it keeps.
+type caller struct {
+	client *http.Client
+	dials  atomic.Int32
+	lost   atomic.Int32 // connections that the server has ended
+	url    string
+	token  string
+}
+
+func newCaller(t testing.TB, url, token string, secure *tls.Config) *caller {
+	c := &caller{url: url, token: token}
+	c.client = &http.Client{Transport: &http.Transport{
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c.dials.Add(1)
+			conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return keptConn{conn, &c.lost}, nil
+		},
+	}}
+	t.Cleanup(c.client.CloseIdleConnections)
+	return c
+}
+
+// A keptConn counts when the other side ends it.
+type keptConn struct {
+	net.Conn
+	lost *atomic.Int32
+}
+
+func (k keptConn) Read(into []byte) (int, error) {
+	n, err := k.Conn.Read(into)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		k.lost.Add(1)
+	}
+	return n, err
+}
+
+// ask makes a call, and is its status.
+func (c *caller) ask(ctx context.Context, method, path, body string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), errors.Join(err, resp.Body.Close())
+}
+
+// nameAt is the name in the certificate that a new connection meets.
+func nameAt(t testing.TB, addr string, pool *x509.CertPool) string {
+	t.Helper()
+	conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool})
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+// Tokens and certificates change under twenty clients that hold connections and claims that wait. None of their calls fails, and no
+// connection is lost. The claim of a token that is removed ends, and its next call is refused.
+func TestReloadLosesNothing(t *testing.T) {
+	w := newTown(t)
+	ca := newAuthority(t)
+	cert, key := filepath.Join(w.folder, "cert.pem"), filepath.Join(w.folder, "key.pem")
+	ca.pair(cert, key, "before", x509.ExtKeyUsageServerAuth)
+	token := func(name string) string {
+		return strings.TrimSpace(w.run("token", "new", name, "--role", "operator"))
+	}
+	first, goneToken := token("first"), token("gone")
+	server := w.start("serving on https://", "serve", "--store", "sqlite:jobs.db", "--addr", "127.0.0.1:0", "--tokens", "tokens",
+		"--tls-cert", "cert.pem", "--tls-key", "key.pem")
+	addr, _, _ := strings.Cut(server.ready, ";")
+	url, secure := "https://"+addr, &tls.Config{RootCAs: ca.pool()}
+
+	const n = 20
+	ctx, stop := context.WithCancel(w.Context())
+	defer stop()
+	var callers []*caller
+	var claims, calls sync.WaitGroup
+	failed := make(chan string, 2*n)
+	done := make(chan struct{})
+	for range n {
+		c, claimer := newCaller(t, url, first, secure), newCaller(t, url, first, secure)
+		callers = append(callers, c, claimer)
+		claims.Go(func() {
+			if status, text, err := claimer.ask(ctx, "POST", "/v1/claim", `{"worker":"w","wait":"1m"}`); err != nil || status != 200 || !strings.Contains(text, `"kind"`) {
+				failed <- fmt.Sprint("a claim: ", status, text, err)
+			}
+		})
+		calls.Go(func() {
+			for pause := time.NewTicker(10 * time.Millisecond); ; {
+				if status, text, err := c.ask(ctx, "GET", "/v1/queues", ""); err != nil || status != 200 {
+					failed <- fmt.Sprint("a call: ", status, text, err)
+					return
+				}
+				select {
+				case <-done:
+					pause.Stop()
+					return
+				case <-pause.C:
+				}
+			}
+		})
+	}
+	gone := newCaller(t, url, goneToken, secure)
+	ended := make(chan int, 1)
+	go func() {
+		status, _, _ := gone.ask(ctx, "POST", "/v1/claim", `{"worker":"w","queues":["other"],"wait":"1m"}`)
+		ended <- status
+	}()
+	require.Eventually(t, func() bool { // the claim has a connection of its own
+		status, _, err := gone.ask(ctx, "GET", "/v1/queues", "")
+		return err == nil && status == 200 && gone.dials.Load() >= 2
+	}, time.Minute, 10*time.Millisecond, "the client that loses its token is served")
+
+	w.run("token", "rm", "gone")
+	removed := time.Now()
+	select {
+	case status := <-ended:
+		assert.Equal(t, 401, status)
+		t.Logf("the claim of the token ended %v after the command", time.Since(removed))
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "the claim of a token that was removed goes on")
+	}
+	status, _, err := gone.ask(ctx, "GET", "/v1/queues", "")
+	require.NoError(t, err)
+	assert.Equal(t, 401, status)
+
+	ca.pair(cert, key, "after", x509.ExtKeyUsageServerAuth)
+	require.Eventually(t, func() bool { return nameAt(t, addr, ca.pool()) == "after" }, time.Minute, 50*time.Millisecond, "the certificate changes")
+	second := newCaller(t, url, token("second"), secure)
+	require.NoError(t, server.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool {
+		status, _, err := second.ask(ctx, "GET", "/v1/queues", "")
+		return err == nil && status == 200
+	}, time.Minute, 10*time.Millisecond, "the new token is known")
+	require.NoError(t, os.WriteFile(key, []byte("broken"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "tokens"), []byte("broken"), 0o600))
+	require.NoError(t, server.Process.Signal(syscall.SIGHUP))
+	assert.Equal(t, "after", nameAt(t, addr, ca.pool()))
+
+	jobs := strings.TrimSuffix(strings.Repeat(`{"kind":"k"},`, n), ",")
+	status, text, err := second.ask(ctx, "POST", "/v1/jobs", `{"jobs":[`+jobs+`]}`)
+	require.NoError(t, err)
+	require.Equal(t, 201, status, text)
+	claims.Wait()
+	close(done)
+	calls.Wait()
+	close(failed)
+	for text := range failed {
+		assert.Fail(t, text)
+	}
+	for _, c := range callers {
+		assert.Zero(t, c.lost.Load(), "the server ends no connection")
+	}
+	w.end(server)
+}
+
+// SIGHUP is no end, also where there is nothing to read anew.
+func TestHangUpEndsNoServer(t *testing.T) {
+	w := newTown(t)
+	server := w.start("serving on ", "serve", "--store", "sqlite:jobs.db", "--addr", "127.0.0.1:0")
+	url, _, _ := strings.Cut(server.ready, ";")
+	for range 3 {
+		require.NoError(t, server.Process.Signal(syscall.SIGHUP))
+		require.NotEmpty(t, w.get(url+"/v1/stats"))
+	}
+	w.end(server)
+}

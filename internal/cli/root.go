@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// root is the tree of commands, made anew for each call.
+func (a *app) root() *cobra.Command {
+	root := a.group(a.self, "A durable job queue.",
+		a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.workers(), a.stats(), a.top(),
+		a.migrate(), a.prune(), a.backup(), a.restore(), a.fence(), a.doctor(), a.bench(), a.token(), a.conformance(), a.version())
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.std.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		a.helped = a.settle(cmd)
+		a.help(a.out, cmd)
+	})
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.settle(cmd) }
+
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	commandBelow(root, "help").Short = "show how a command is used"
+	commandBelow(root, "completion").Short = "print what makes a shell complete the commands and flags"
+
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.store, "store", "sqlite:jq.db", "`URL` of the store: "+storeForms)
+	fromEnvironment(flags, "store", "JQ_STORE", "DATABASE_URL")
+	flags.StringVar(&a.server, "server", "", "`URL` of a jq server that has the store, in place of --store: http://127.0.0.1:7070,\nor unix:PATH for its socket on this machine")
+	fromEnvironment(flags, "server", "JQ_SERVER")
+	flags.StringVar(&a.bearer, "token", "", "`TOKEN` for that server; a command line is seen by others, the environment is not")
+	fromEnvironment(flags, "token", "JQ_TOKEN")
+	flags.StringVar(&a.ca, "ca", "", "`FILE` with the certificates that vouch for that server, in place of the system's")
+	fromEnvironment(flags, "ca", "JQ_CA")
+	flags.StringVar(&a.cert, "client-cert", "", "`FILE` with the certificate to show to that server")
+	fromEnvironment(flags, "client-cert", "JQ_CLIENT_CERT")
+	flags.StringVar(&a.key, "client-key", "", "`FILE` with the key of that certificate")
+	fromEnvironment(flags, "client-key", "JQ_CLIENT_KEY")
+	flags.StringVar(&a.config, "config", "", "`FILE` with values for flags, in TOML: store = \"sqlite:jq.db\"; those of one command\nbelow its name, as [jobs.ls]")
+	fromEnvironment(flags, "config", "JQ_CONFIG")
+	return root
+}
+
+// group is a command that only has others below it.
+func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			a.help(a.std.err, cmd)
+			return usageError{fmt.Errorf("name a command")}
+		}
+		err := fmt.Errorf("there is no command %q", args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err = fmt.Errorf("%w: is it %s?", err, strings.Join(near, " or "))
+		}
+		return usageError{err}
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// storeless marks commands that have no use for a store that somebody named.
+const storeless = "storeless"
+
+// takes is how many arguments a command takes, and what they are.
+func takes(least, most int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return misuse("name %s", what)
+		case most >= 0 && len(args) > most:
+			return misuse("unexpected argument %q", args[most])
+		}
+		return nil
+	}
+}
+
+func takesNone() cobra.PositionalArgs { return takes(0, 0, "") }
+
+// help tells how a command is used, with the defaults in force.
+func (a *app) help(w io.Writer, cmd *cobra.Command) {
+	fmt.Fprintf(w, "%s\n\nUsage: %s\n", about(cmd), usageOf(cmd))
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintln(w, "\nCommands:")
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() || c.Name() == "help" {
+				fmt.Fprintf(w, "  %-*s  %s\n", cmd.NamePadding(), c.Name(), c.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.ReplaceAll(cmd.Example, "SELF", a.self))
+	}
+	local, inherited := cmd.LocalFlags(), cmd.InheritedFlags()
+	if cmd == cmd.Root() {
+		local, inherited = cmd.LocalNonPersistentFlags(), cmd.PersistentFlags()
+	}
+	a.helpFlags(w, "Flags", local)
+	if _, without := cmd.Annotations[storeless]; !without {
+		a.helpFlags(w, "Flags of every command that needs a store", inherited)
+	}
+}
+
+// about is what the command does, in sentences.
+func about(cmd *cobra.Command) string {
+	if cmd.Long != "" {
+		return strings.TrimSpace(cmd.Long)
+	}
+	return strings.ToUpper(cmd.Short[:1]) + strings.TrimSuffix(cmd.Short[1:], ".") + "."
+}
+
+func usageOf(cmd *cobra.Command) string {
+	if cmd.HasAvailableSubCommands() {
+		return cmd.CommandPath() + " COMMAND [flags]"
+	}
+	return cmd.UseLine()
+}
+
+func (a *app) helpFlags(w io.Writer, title string, flags *pflag.FlagSet) {
+	if usages := strings.TrimRight(flags.FlagUsages(), "\n"); usages != "" {
+		fmt.Fprintf(w, "\n%s:\n%s\n", title, usages)
+	}
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/httpapi"
+)
+
+// Secrets are what a server reads from files, when it starts and whenever they change.
+type secrets struct {
+	tokens *httpapi.Tokens // nil where whoever reaches the server may do everything
+	tls    *tls.Config     // nil for a server without TLS
+
+	pair    atomic.Pointer[tls.Certificate]
+	clients atomic.Pointer[x509.CertPool] // who vouches for clients
+	use     func(*httpapi.Tokens)         // lets others take the place of the tokens; nil until the server is there
+	files   []*watched
+}
+
+// secrets reads the files that the flags name.
+func (s *serveFlags) secrets() (*secrets, error) {
+	if (s.cert == "") != (s.key == "") {
+		return nil, misuse("--tls-cert and --tls-key go together")
+	}
+	if s.clientCA != "" && s.cert == "" {
+		return nil, misuse("--client-ca is for TLS: give --tls-cert and --tls-key too")
+	}
+	all := &secrets{}
+	if s.cert != "" {
+		all.tls = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return all.pair.Load(), nil }}
+		files := pair{certFlag: "--tls-cert", cert: s.cert, keyFlag: "--tls-key", key: s.key}
+		all.watch(func() ([]any, error) { return all.loadPair(files) }, s.cert, s.key)
+	}
+	if s.clientCA != "" {
+		all.tls.ClientAuth, all.tls.VerifyConnection = tls.RequireAnyClientCert, all.checkClient
+		all.watch(func() ([]any, error) { return all.loadClients(s.clientCA) }, s.clientCA)
+	}
+	if s.tokens != "" {
+		all.watch(func() ([]any, error) { return all.loadTokens(s.tokens) }, s.tokens)
+	}
+	for _, w := range all.files {
+		if err := w.first(); err != nil {
+			return nil, err
+		}
+	}
+	if all.tokens != nil && all.tokens.Len() == 0 {
+		return nil, fmt.Errorf("%s has no token: make one by token new", s.tokens)
+	}
+	return all, nil
+}
+
+func (s *secrets) watch(load func() ([]any, error), files ...string) {
+	s.files = append(s.files, &watched{files: files, load: load})
+}
+
+// reload reads files anew that change, until the context ends, and at once when it is told to.
+func (s *secrets) reload(ctx context.Context, use func(*httpapi.Tokens), told <-chan os.Signal, log *slog.Logger) {
+	s.use = use
+	r := reloader{clock: clock.New(), log: log, all: s.files}
+	r.run(ctx, told)
+}
+
+func (s *secrets) loadPair(files pair) ([]any, error) {
+	read, err := files.read()
+	if err != nil {
+		return nil, err
+	}
+	s.pair.Store(read)
+	return []any{"certificate", read.Leaf.Subject.String(), "ends_at", read.Leaf.NotAfter.UTC().Format(time.RFC3339)}, nil
+}
+
+// A pair is the files of a certificate and its key, and the flags that have named them.
+type pair struct{ certFlag, cert, keyFlag, key string }
+
+func (p pair) read() (*tls.Certificate, error) {
+	public, err := os.ReadFile(p.cert)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.certFlag, err)
+	}
+	private, err := readSecret(p.key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.keyFlag, err)
+	}
+	read, err := tls.X509KeyPair(public, private)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s, %s %s: %w", p.certFlag, p.cert, p.keyFlag, p.key, err)
+	}
+	return &read, nil
+}
+
+func (s *secrets) loadClients(file string) ([]any, error) {
+	pool, n, err := authorities(file)
+	if err != nil {
+		return nil, fmt.Errorf("--client-ca: %w", err)
+	}
+	s.clients.Store(pool)
+	return []any{"file", file, "client_authorities", n}, nil
+}
+
+// authorities reads the certificates of those who vouch for others, and counts them.
+func authorities(file string) (*x509.CertPool, int, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, 0, err
+	}
+	pool, n := x509.NewCertPool(), 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", file, err)
+		}
+		pool.AddCert(cert)
+		n++
+	}
+	if n == 0 {
+		return nil, 0, fmt.Errorf("%s has no certificate: want blocks that begin with -----BEGIN CERTIFICATE-----", file)
+	}
+	return pool, n, nil
+}
+
+// checkClient refuses a client whose certificate nobody vouches for any more. It is asked for connections that are resumed too.
+func (s *secrets) checkClient(state tls.ConnectionState) error {
+	between := x509.NewCertPool()
+	for _, cert := range state.PeerCertificates[1:] {
+		between.AddCert(cert)
+	}
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: s.clients.Load(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}
+
+func (s *secrets) loadTokens(file string) ([]any, error) {
+	text, err := readSecret(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: make it by token new", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := tokensIn(file, text)
+	if err != nil {
+		return nil, err
+	}
+	s.tokens = tokens
+	if s.use != nil {
+		s.use(tokens)
+	}
+	return []any{"file", file, "tokens", tokens.Len()}, nil
+}
+
+// maxSecret is how large a file of secrets can be: 10,000 tokens.
+const maxSecret = 4 << 20
+
+// readSecret reads a file of which others must not know, or which others must not change.
+func readSecret(path string) (text []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := checkSecret(f); err != nil {
+		return nil, err
+	}
+	text, err = io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxSecret {
+		return nil, fmt.Errorf("%s is larger than the %d bytes that such a file can have", path, maxSecret)
+	}
+	return text, nil
+}

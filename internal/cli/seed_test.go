@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+// seed makes a store in which there is a job in every phase, at fixed times. With one more argument it adds workers, as of now.
+func seed(path string, more ...string) int {
+	do := sow
+	if len(more) > 0 {
+		do = sowWorkers
+	}
+	if err := do(context.Background(), path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+var seeded = time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func sow(ctx context.Context, path string) (err error) {
+	clk := clock.NewMock()
+	clk.Set(seeded)
+	s, err := sqlite.Open(ctx, path, &sqlite.Options{Clock: clk})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := s.Close(); err == nil {
+			err = closed
+		}
+	}()
+	for _, do := range []func(context.Context, *sqlite.Store, *clock.Mock) error{sowMail, sowReports, sowOdd} {
+		if err := do(ctx, s, clk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sowWorkers: anna lives, berta has fallen silent.
+func sowWorkers(ctx context.Context, path string) error {
+	s, err := sqlite.Open(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	for _, w := range []jq.Worker{
+		{Name: "anna", Host: "one", PID: 17, Queues: []string{"mail", "reports"}, Slots: 8, Running: 3, StaleAfter: time.Hour},
+		{Name: "berta", Host: "two", PID: 18, Queues: []string{"reports"}, Slots: 2, StaleAfter: time.Microsecond},
+	} {
+		if err := s.Beat(ctx, w); err != nil {
+			return err
+		}
+	}
+	return s.Close()
+}
+
+func ready(queue, kind, payload string) jq.NewJob {
+	return jq.NewJob{Queue: queue, Kind: kind, Payload: []byte(payload), MaxRetries: 1, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
+}
+
+// sowMail: 1 has succeeded, 2 is retrying, 3 is dead after two attempts, 4 waits for its time.
+func sowMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
+	jobs := []jq.NewJob{
+		ready("mail", "welcome", `{"name":"ada"}`), ready("mail", "welcome", `{"name":"grace"}`),
+		ready("mail", "welcome", `{"name":"edsger"}`), ready("mail", "digest", `{"to":["ada","grace"],"week":1}`),
+	}
+	jobs[0].Tags = []string{"vip", "first"}
+	jobs[2].MaxRetries = 0
+	jobs[3].Delay, jobs[3].UniqueKey, jobs[3].Priority = 24*time.Hour, "digest-1", 5
+	if _, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: jobs}); err != nil {
+		return err
+	}
+	clk.Add(time.Second)
+	claimed, err := s.FetchAndClaim(ctx, jq.ClaimRequest{Queue: "mail", Limit: 3, Worker: "anna", TTL: time.Minute})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Save(ctx, []jq.Save{{Lease: claimed[1].Lease(), Seq: 1, Checkpoint: []byte(`{"page":2}`), Progress: []byte(`0.5`)}}); err != nil {
+		return err
+	}
+	clk.Add(1500 * time.Millisecond)
+	if _, err := s.Ack(ctx, []jq.Ack{{Lease: claimed[0].Lease(), Result: []byte(`{"sent":true}`)}}); err != nil {
+		return err
+	}
+	_, err = s.NAck(ctx, []jq.NAck{
+		{Lease: claimed[1].Lease(), Form: contract.Fail, Error: "the mail server is away"},
+		{Lease: claimed[2].Lease(), Form: contract.Never, Error: "no such address\nstack: line 1\n\tline 2"},
+	})
+	return err
+}
+
+// sowReports: 5 is in flight, 6 is cancelled.
+func sowReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
+	if _, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: []jq.NewJob{ready("reports", "pdf", `[1,2]`), ready("reports", "pdf", `null`)}}); err != nil {
+		return err
+	}
+	clk.Add(time.Second)
+	if _, err := s.FetchAndClaim(ctx, jq.ClaimRequest{Queue: "reports", Limit: 1, Worker: "berta", TTL: time.Hour}); err != nil {
+		return err
+	}
+	_, err := s.Cancel(ctx, jq.Filter{IDs: []int64{6}}, 1)
+	return err
+}
+
+// sowOdd: 7 has names that a terminal would obey, and is ready.
+func sowOdd(ctx context.Context, s *sqlite.Store, _ *clock.Mock) error {
+	odd := ready("odd\tqueue", "\x1b[31mred\n", `"a\u001b[31m"`)
+	_, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: []jq.NewJob{odd}})
+	return err
+}

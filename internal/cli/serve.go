@@ -1,0 +1,301 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/jqprom"
+)
+
+// serveFlags are those of serve.
+type serveFlags struct {
+	addr     string
+	mode     string // of the socket
+	tokens   string
+	audit    string
+	cert     string
+	key      string
+	clientCA string
+	hosts    []string
+	insecure bool
+	existing bool
+
+	maxWaiting   int64
+	recoverEvery time.Duration
+	retainEvery  time.Duration
+}
+
+func (a *app) serve() *cobra.Command {
+	var s serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "serve a store over HTTP, and recover the jobs of dead workers",
+		Long: "Serve a store over HTTP, for programs in any language; /docs says how. It recovers jobs whose workers died and deletes\n" +
+			"what the policies of the queues keep no longer. Any number of servers may serve one store.\n\n" +
+			"Tokens and certificates are read anew when their files change, or at SIGHUP. No connection is lost by that, and no claim\n" +
+			"that waits, but those of tokens that were removed. A file that can not be used leaves what was read before in force.\n\n" +
+			"Without tokens whoever reaches the server may do everything: it then listens on this machine alone, unless --insecure\n" +
+			"says otherwise. It then takes calls by localhost, by addresses and by the host of --addr alone, unless --host gives other\n" +
+			"names: a web page could let its own name point to the server. With tokens any name is fine, unless --host is given.",
+		Args:    takesNone(),
+		Example: "  SELF serve --store sqlite:jobs.db\n  SELF serve --addr :7070 --tokens tokens --tls-cert cert.pem --tls-key key.pem",
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one; or unix:PATH for a socket of this machine")
+	f.StringVar(&s.mode, "socket-mode", "0600", "`MODE` of that socket: who may write to it may call the server")
+	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, as token new writes it")
+	f.StringVar(&s.audit, "audit", "", "`FILE` to append a line of JSON to for each call of an operator, opened anew at SIGHUP; - for standard error; else the log has them")
+	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
+	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
+	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` with certificates; clients must show one that these vouch for, besides a token")
+	f.StringArrayVar(&s.hosts, "host", nil, "`NAME` or address by which this server may be called, without a port; may be repeated; others are refused")
+	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
+	f.Int64Var(&s.maxWaiting, "max-waiting", 0, "how many jobs of a queue may wait, about: who enqueues more is told to come back later; 0: any number")
+	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
+	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)
+	a.busyTimeout(f, "")
+	a.maxLease(f)
+	noMigrate(f, &s.existing)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		secrets, err := s.secrets()
+		if err != nil {
+			return err
+		}
+		if err := s.check(secrets.tokens != nil, secrets.tls != nil); err != nil {
+			return err
+		}
+		a.serves = true
+		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
+			defer a.limitMemory(store)()
+			return a.serving(cmd.Context(), store, &s, secrets)
+		})
+	}
+	return cmd
+}
+
+// check refuses to serve strangers.
+func (s *serveFlags) check(tokens, certificates bool) error {
+	for _, host := range s.hosts {
+		if err := httpapi.CheckHost(host); err != nil {
+			return misuse("--host %v", err)
+		}
+	}
+	if _, is, err := socketPath(s.addr); is {
+		if certificates && err == nil {
+			return misuse("--addr %s needs no TLS, for nothing leaves this machine: leave --tls-cert and --tls-key out", s.addr)
+		}
+		_, badMode := socketMode(s.mode)
+		return errors.Join(err, badMode)
+	}
+	if _, _, err := net.SplitHostPort(s.addr); err != nil {
+		return misuse("--addr %q: want HOST:PORT, :PORT for every address, or unix:PATH", s.addr)
+	}
+	switch {
+	case s.local() || s.insecure:
+		return nil
+	case !tokens:
+		return misuse("--addr %s reaches beyond this machine: give --tokens, made by token new, or say --insecure", s.addr)
+	case !certificates:
+		return misuse("--addr %s would carry tokens in the clear: give --tls-cert and --tls-key, or say --insecure if a proxy has them", s.addr)
+	}
+	return nil
+}
+
+// local says whether only this machine reaches the server.
+func (s *serveFlags) local() bool {
+	if _, socket, _ := socketPath(s.addr); socket {
+		return true
+	}
+	host, _, _ := net.SplitHostPort(s.addr)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// names are those by which the server may be called, and whether localhost and addresses are fine too. With neither any name is.
+func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
+	switch host, _, _ := net.SplitHostPort(s.addr); {
+	case s.local():
+		return s.hosts, !tokens || len(s.hosts) > 0
+	case tokens || len(s.hosts) > 0:
+		return s.hosts, false
+	case host != "":
+		return []string{host}, true
+	default:
+		return nil, true
+	}
+}
+
+// serving serves until the context ends.
+func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets) (err error) {
+	told := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
+	signal.Notify(told, syscall.SIGHUP)
+	defer signal.Stop(told)
+	log := a.logger(false)
+	audit, auditFile, err := a.audit(s.audit, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, auditFile.Close()) }()
+	metrics := jqprom.New(store, nil)
+	defer metrics.Close()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	hosts, loopback := s.names(secrets.tokens != nil)
+	api, err := httpapi.New(store, &httpapi.Options{
+		Tokens: secrets.tokens, Hosts: hosts, Loopback: loopback, Logger: log, Audit: audit,
+		Metrics: metricsOf(registry), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
+	})
+	if err != nil {
+		return err
+	}
+	keeper, err := jq.NewServer(store, nil, &jq.ServerOptions{
+		Queues: map[string]jq.QueueOptions{}, RecoverEvery: s.recoverEvery, RetainEvery: s.retainEvery,
+		Logger: log, Observer: recoveries{metrics, api},
+	})
+	if err != nil {
+		return errors.Join(misuseOfOption(err), api.Close())
+	}
+	listener, err := s.listen()
+	if err != nil {
+		return errors.Join(err, api.Close())
+	}
+	answers, endAnswers := context.WithCancel(ctx)
+	var reloads sync.WaitGroup
+	reloads.Go(func() { secrets.reload(answers, api.SetTokens, told, log) })
+	reloads.Go(func() { auditFile.reopen(answers) })
+	defer reloads.Wait()
+	defer endAnswers()
+	keeps, endKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	defer endKeeping()
+	kept := make(chan error, 1)
+	go func() {
+		defer endAnswers() // who may not recover must not look as if it did
+		kept <- keeper.Run(keeps)
+	}()
+	err = a.answering(answers, api, listener, secrets.tls, log)
+	endKeeping()
+	return errors.Join(err, <-kept)
+}
+
+// metricsOf shows what was registered.
+func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) http.Handler {
+	all := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return func(see func(queue string) bool) http.Handler {
+		if see == nil {
+			return all
+		}
+		return promhttp.HandlerFor(jqprom.Only(registry, see), promhttp.HandlerOpts{})
+	}
+}
+
+// memoryLimit is what the garbage collector of a server keeps to where nobody has set GOMEMLIMIT. Requests and answers have their
+// budget. Half as much again is for what they leave behind until it is collected, and as much for all else that a server keeps: 4,096
+// connections with TLS are 100 MiB, and events, held jobs and metrics are some. With half on top for what the collector does not
+// see, SQLite's pages and the program itself, a server stays below 512 MiB.
+const memoryLimit = httpapi.DefaultMaxBytes * 5 / 2
+
+// limitMemory sets the limit until the server ends, unless jobs are kept in memory, or somebody has set another.
+func (a *app) limitMemory(store jq.Store) (undo func()) {
+	_, inMemory := store.(*jq.MemoryStore)
+	if limit, _ := a.std.env("GOMEMLIMIT"); inMemory || limit != "" {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(memoryLimit)
+	return func() { debug.SetMemoryLimit(before) }
+}
+
+// listen begins to listen.
+func (s *serveFlags) listen() (net.Listener, error) {
+	path, is, err := socketPath(s.addr)
+	if err != nil {
+		return nil, err
+	}
+	if is {
+		mode, err := socketMode(s.mode)
+		if err != nil {
+			return nil, err
+		}
+		return listenUnix(path, mode)
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address by --addr", err)
+	}
+	return listener, nil
+}
+
+// shownAddress is the URL of the server.
+func shownAddress(listener net.Listener, secure *tls.Config) string {
+	if l, ok := listener.(*socketListener); ok {
+		return unixScheme + l.path
+	}
+	if secure != nil {
+		return "https://" + listener.Addr().String()
+	}
+	return "http://" + listener.Addr().String()
+}
+
+// lastAnswers is how long the end waits for requests under way.
+const lastAnswers = 30 * time.Second
+
+// answering answers requests until the context ends, and then those that were made.
+func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.Listener, secure *tls.Config, log *slog.Logger) error {
+	server, err := httpapi.NewServer(api, &httpapi.Limits{Logger: log}, secure)
+	if err != nil {
+		return errors.Join(err, listener.Close(), api.Close())
+	}
+	limited, err := httpapi.Limit(listener, nil)
+	if err != nil {
+		return errors.Join(err, listener.Close(), api.Close())
+	}
+	serve := func() error { return server.Serve(limited) }
+	if secure != nil {
+		serve = func() error { return server.ServeTLS(limited, "", "") }
+	}
+	fmt.Fprintf(a.std.err, "serving on %s; Ctrl-C ends it\n", shownAddress(listener, secure))
+	failed := make(chan error, 1)
+	go func() { failed <- serve() }()
+	select {
+	case err = <-failed:
+		return errors.Join(err, api.Close())
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+	defer cancel()
+	err = errors.Join(api.Close(), server.Shutdown(end))
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// recoveries tells of expired leases in the stream of events too.
+type recoveries struct {
+	*jqprom.Metrics
+	api *httpapi.API
+}
+
+// Recovered is told of the expired leases that were ended.
+func (r recoveries) Recovered(leases []jq.Recovered) {
+	r.Metrics.Recovered(leases)
+	r.api.Publish(httpapi.RecoveredEvents(leases)...)
+}

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"bytes"
+	"math"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/sqlite"
+)
+
+// A server has a limit of memory, unless somebody has set another, or the jobs themselves are in memory.
+func TestServerLimitsItsMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(math.MaxInt64)
+	defer debug.SetMemoryLimit(before)
+	file, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	for _, one := range []struct {
+		store jq.Store
+		set   string
+		want  int64
+	}{{file, "", 320 << 20}, {file, "1GiB", math.MaxInt64}, {jq.NewMemory(nil), "", math.MaxInt64}} {
+		std := quiet(&bytes.Buffer{}, &bytes.Buffer{})
+		std.env = func(string) (string, bool) { return one.set, one.set != "" }
+		undo := (&app{std: std}).limitMemory(one.store)
+		assert.Equal(t, one.want, debug.SetMemoryLimit(-1), "%T, %q", one.store, one.set)
+		undo()
+		assert.EqualValues(t, math.MaxInt64, debug.SetMemoryLimit(-1))
+	}
+}

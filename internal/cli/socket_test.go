@@ -1,0 +1,85 @@
+//go:build unix
+
+package cli
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A server on a socket is for its owner alone, is called by every command, and leaves nothing behind but the lock. Its address is in use
+// as long as it lives, and is taken over when it was killed.
+func TestServerOnASocket(t *testing.T) {
+	w := newTown(t)
+	serve := []string{"serve", "--store", "sqlite:jobs.db", "--addr", "unix:jq.sock"}
+	first := w.start("serving on ", serve...)
+	assert.Equal(t, "unix:jq.sock; Ctrl-C ends it", first.ready)
+	path := filepath.Join(w.folder, "jq.sock")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, fs.ModeSocket|0o600, info.Mode())
+	assert.Equal(t, "added job 1 to queue default\n", w.run("enqueue", "mail", "--server", "unix:jq.sock"))
+
+	second := w.command(serve...)
+	said, err := second.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(said), "another server listens on the socket jq.sock: end it, or choose another path by --addr")
+	assert.Contains(t, w.run("stats", "--server", "unix:jq.sock"), "default", "the first goes on")
+
+	require.NoError(t, first.Process.Kill())
+	_, err = first.Process.Wait()
+	require.NoError(t, err)
+	_, err = os.Stat(path)
+	require.NoError(t, err, "a server that was killed leaves its socket")
+	third := w.start("serving on ", append(serve, "--socket-mode", "0660")...)
+	info, err = os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, fs.ModeSocket|0o660, info.Mode())
+	assert.Contains(t, w.run("stats", "--server", "unix:jq.sock"), "default")
+	w.end(third)
+	var left []string
+	names, err := os.ReadDir(w.folder)
+	require.NoError(t, err)
+	for _, name := range names {
+		if strings.Contains(name.Name(), "jq") {
+			left = append(left, name.Name())
+		}
+	}
+	assert.Equal(t, []string{"jq.sock.lock"}, left)
+}
+
+// What is no socket of a dead server is left alone.
+func TestSocketTakesNothingAway(t *testing.T) {
+	folder := t.TempDir()
+	file, foreign := filepath.Join(folder, "file"), filepath.Join(folder, "foreign")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	_, err := listenUnix(file, 0o600)
+	require.ErrorContains(t, err, "there is another file of this name: choose another path")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "precious", string(text))
+
+	other, err := net.Listen("unix", foreign)
+	require.NoError(t, err)
+	_, err = listenUnix(foreign, 0o600)
+	require.ErrorContains(t, err, "another server listens on the socket", "one that knows no lock")
+	require.NoError(t, other.Close())
+
+	ours, err := listenUnix(foreign, 0o600)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(foreign))
+	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
+	require.NoError(t, ours.Close())
+	assert.FileExists(t, foreign, "at the end too")
+	require.NoError(t, ours.Close(), "which may come twice")
+
+	_, err = listenUnix(filepath.Join(folder, "missing", "s"), 0o600)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *app) token() *cobra.Command {
+	return a.group("token", "make, list and remove the tokens of those who use the server",
+		a.tokenNew(), a.tokenLs(), a.tokenRm(), a.tokenRotate())
+}
+
+func fileOfTokens(f *pflag.FlagSet, file *string, more string) {
+	f.StringVar(file, "file", "tokens", "`FILE` of tokens"+more)
+}
+
+const wantExpiry = "want a duration such as 90d or 36h, or a time to come such as 2030-01-31T00:00:00Z"
+
+func (a *app) tokenNew() *cobra.Command {
+	var want httpapi.Token
+	var file, role, expires string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "make a token, and print it this once",
+		Long: "Make a token for NAME, print it, and add its hash to a file that serve reads by --tokens. The token itself is kept\n" +
+			"nowhere: who loses it gets another one. Several tokens may have one name. A server that runs reads the file anew.\n\n" +
+			"A producer enqueues, and looks at a job and its result; a worker claims and finishes jobs; a viewer reads, but neither\n" +
+			"payloads nor tokens of leases; an operator may do everything. A token can have several roles, and be for some queues\n" +
+			"alone: what is in others is then not there for it.",
+		Args: takes(1, 1, "who will have the token"),
+		Example: "  SELF token new reports-worker --role worker --expires 90d --file tokens\n" +
+			"  SELF token new mailer --role producer,worker --queue 'mail-*' --key-prefix mail/",
+		Annotations: map[string]string{storeless: ""},
+	}
+	f := cmd.Flags()
+	f.StringVar(&role, "role", "", "`ROLE`: producer, worker, viewer or operator, or several with commas")
+	f.StringArrayVar(&want.Queues, "queue", nil, "`NAME` of a queue that it is for, or the beginning of names with a * behind it; may be repeated; all if left out")
+	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` with which its unique keys and request keys must begin")
+	f.Int64Var(&want.MaxWaiting, "max-waiting", 0, "how many jobs of its queues may wait when it enqueues; 0: any number")
+	f.StringVar(&expires, "expires", "never", "`WHEN` it expires: after 90d or 36h, or at 2030-01-31T00:00:00Z")
+	fileOfTokens(f, &file, " to add its hash to; it is made if it is missing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if role == "" {
+			return misuse("say what the token is for by --role: producer, worker, viewer or operator")
+		}
+		end, err := expiry(expires, time.Now())
+		if err != nil {
+			return err
+		}
+		want.Name, want.Role, want.Expires = args[0], httpapi.Role(role), end
+		secret, entry, err := httpapi.NewToken(want)
+		if err != nil {
+			return usageError{err}
+		}
+		err = changeTokens(cmd.Context(), file, func(tokens []httpapi.Token) ([]httpapi.Token, error) { return append(tokens, entry), nil })
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, secret)
+		return err
+	}
+	return cmd
+}
+
+// expiry reads when a token expires.
+func expiry(text string, now time.Time) (wire.Time, error) {
+	if text == "never" {
+		return wire.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		length, err := lengthInDays(text)
+		if err != nil {
+			return wire.Time{}, misuse("--expires %s: %s", text, wantExpiry)
+		}
+		at = now.Add(length)
+	}
+	if at = at.UTC().Truncate(time.Second); !at.After(now) || at.Year() > 9999 {
+		return wire.Time{}, misuse("--expires %s: %s", text, wantExpiry)
+	}
+	return wire.Time{Time: at}, nil
+}
+
+var days = regexp.MustCompile(`^[0-9]{1,5}d$`)
+
+// lengthInDays reads a duration, which may be a number of days of 24 hours.
+func lengthInDays(text string) (time.Duration, error) {
+	if !days.MatchString(text) {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.Atoi(text[:len(text)-1])
+	return time.Duration(n) * 24 * time.Hour, err
+}
+
+// idLength is how many digits of a token's hash tell it from others.
+const idLength = 8
+
+func idOf(t httpapi.Token) string { return t.Hash[:idLength] }
+
+func (a *app) tokenLs() *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "list the tokens of a file", Args: takesNone(), Annotations: map[string]string{storeless: ""},
+	}
+	fileOfTokens(cmd.Flags(), &file, "")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		tokens, err := parseTokens(file)
+		if err != nil {
+			return err
+		}
+		return a.listTokens(tokens.All(), asJSON, time.Now())
+	}
+	return cmd
+}
+
+func (a *app) listTokens(tokens []httpapi.Token, asJSON bool, now time.Time) error {
+	type listed struct {
+		ID      string       `json:"id"`
+		Name    string       `json:"name"`
+		Role    httpapi.Role `json:"role"`
+		Queues  []string     `json:"queues,omitempty"`
+		Prefix  string       `json:"key_prefix,omitempty"`
+		Expires wire.Time    `json:"expires,omitzero"`
+		Expired bool         `json:"expired"`
+	}
+	all := []listed{}
+	for _, t := range tokens {
+		all = append(all, listed{idOf(t), t.Name, t.Role, t.Queues, t.KeyPrefix, t.Expires, t.Expired(now)})
+	}
+	if asJSON {
+		return wire.Encode(a.out, map[string][]listed{"tokens": all})
+	}
+	table := newTable(a.out)
+	row(table, "id", "name", "role", "queues", "keys", "expires")
+	for _, t := range all {
+		when := moment(t.Expires.Time)
+		switch {
+		case t.Expired:
+			when += " (EXPIRED)"
+		case when == "":
+			when = "never"
+		}
+		queues := "all"
+		if len(t.Queues) > 0 {
+			queues = strings.Join(t.Queues, ", ")
+		}
+		row(table, t.ID, t.Name, t.Role, queues, t.Prefix+"*", when)
+	}
+	return table.Flush()
+}
+
+func (a *app) tokenRm() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "rm NAME|ID",
+		Short: "remove all tokens of a name, or the one with an id",
+		Long: "Remove all tokens of a name, or the one with the id that token ls shows. A server that runs refuses them within\n" +
+			"seconds, and ends what waits for their sake.",
+		Args:        takes(1, 1, "the tokens by their name, or one by its id"),
+		Annotations: map[string]string{storeless: ""},
+	}
+	fileOfTokens(cmd.Flags(), &file, "")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var gone, stay []httpapi.Token
+		err := changeTokens(cmd.Context(), file, func(tokens []httpapi.Token) ([]httpapi.Token, error) {
+			var err error
+			gone, stay, err = choose(tokens, args[0])
+			return stay, err
+		})
+		if err != nil {
+			return err
+		}
+		for _, t := range gone {
+			fmt.Fprintf(a.out, "removed token %s of %s\n", idOf(t), printable(t.Name))
+		}
+		if len(stay) == 0 {
+			fmt.Fprintf(a.std.err, "%s has no token now: a server that runs lets nobody in, and none starts with it\n", printable(file))
+		}
+		return nil
+	}
+	return cmd
+}
+
+// choose parts the tokens in those that have the name, or else the id, and the others.
+func choose(tokens []httpapi.Token, name string) (chosen, others []httpapi.Token, err error) {
+	for _, is := range []func(httpapi.Token) bool{
+		func(t httpapi.Token) bool { return t.Name == name },
+		func(t httpapi.Token) bool { return idOf(t) == name },
+	} {
+		chosen, others = nil, nil
+		for _, t := range tokens {
+			if is(t) {
+				chosen = append(chosen, t)
+			} else {
+				others = append(others, t)
+			}
+		}
+		if len(chosen) > 0 {
+			return chosen, others, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("there is no token with the name or the id %q: see token ls", name)
+}
+
+func (a *app) tokenRotate() *cobra.Command {
+	var file, expires string
+	var overlap time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "make another token of a name, and let the old ones expire",
+		Long: "Make another token that may do what those of NAME may do, and print it. The old ones expire after the overlap, in\n" +
+			"which you hand out the new one.",
+		Args:        takes(1, 1, "whose token it is"),
+		Example:     "  SELF token rotate reports-worker --overlap 24h --file tokens",
+		Annotations: map[string]string{storeless: ""},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&overlap, "overlap", 24*time.Hour, "for how long the old tokens are still taken")
+	f.StringVar(&expires, "expires", "never", "`WHEN` the new one expires: after 90d or 36h, or at 2030-01-31T00:00:00Z; it must be given\nwhere an old one expires")
+	fileOfTokens(f, &file, "")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		now := time.Now()
+		end, err := expiry(expires, now)
+		if err != nil {
+			return err
+		}
+		if overlap < 0 {
+			return misuse("--overlap %v: want 0s or more", overlap)
+		}
+		r := rotation{name: args[0], now: now, ends: now.Add(overlap), expires: end, given: cmd.Flags().Changed("expires")}
+		secret, err := r.in(cmd.Context(), file)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, secret)
+		return err
+	}
+	return cmd
+}
+
+// A rotation lets a new token take the place of those of a name.
+type rotation struct {
+	name    string
+	now     time.Time
+	ends    time.Time // of the old ones
+	expires wire.Time // of the new one
+	given   bool      // somebody has said when the new one expires
+}
+
+func (r rotation) in(ctx context.Context, file string) (secret string, err error) {
+	err = changeTokens(ctx, file, func(tokens []httpapi.Token) ([]httpapi.Token, error) {
+		var entry httpapi.Token
+		secret, entry, err = r.renew(tokens)
+		return append(tokens, entry), err
+	})
+	return secret, err
+}
+
+// renew shortens the lives of the old tokens and makes the new one.
+func (r rotation) renew(tokens []httpapi.Token) (string, httpapi.Token, error) {
+	old := -1
+	for i, t := range tokens {
+		if t.Name != r.name {
+			continue
+		}
+		if old >= 0 && !t.SameRights(tokens[old]) {
+			return "", t, fmt.Errorf("the tokens of %s may do different things: make another one by token new, and remove the old ones by their ids", r.name)
+		}
+		if !t.Expires.IsZero() && !t.Expired(r.now) && !r.given {
+			return "", t, misuse("a token of %s expires: say when the new one does by --expires, or --expires never", r.name)
+		}
+		if t.Expires.IsZero() || t.Expires.After(r.ends) {
+			tokens[i].Expires = wire.Time{Time: r.ends.UTC().Truncate(time.Second)}
+		}
+		old = i
+	}
+	if old < 0 {
+		return "", httpapi.Token{}, fmt.Errorf("there is no token of %s: make one by token new", r.name)
+	}
+	entry := tokens[old]
+	entry.Expires = r.expires
+	return httpapi.NewToken(entry)
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// stamp is the version of a release, set by the linker: a build outside of a module's tag knows no better.
+var stamp string
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:         "version",
+		Short:       "print the version of this program and of Go",
+		Args:        takesNone(),
+		Annotations: map[string]string{storeless: ""},
+		RunE: func(*cobra.Command, []string) error {
+			info, ok := debug.ReadBuildInfo()
+			if !ok {
+				return errors.New("this binary does not say how it was built: build it with go build, in module mode")
+			}
+			_, err := fmt.Fprintln(a.out, describe(info))
+			return err
+		},
+	}
+}
+
+// describe is one line: the version, the commit where it is known, Go and the platform.
+func describe(info *debug.BuildInfo) string {
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	line := "jobq " + cmp.Or(stamp, info.Main.Version, "(devel)")
+	if commit := settings["vcs.revision"]; commit != "" {
+		line += ", commit " + commit[:min(len(commit), 12)]
+		if settings["vcs.modified"] == "true" {
+			line += " with local changes"
+		}
+	}
+	return fmt.Sprintf("%s, %s %s/%s", line, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+}

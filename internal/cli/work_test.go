@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+)
+
+// The grace is given to what runs the programs, which would have its own default, and the server waits longer than that.
+func TestGraceReachesProgramsAndServer(t *testing.T) {
+	w := &workFlags{exec: "true", lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: 40 * time.Second, snooze: time.Second}
+	o, err := w.options()
+	require.NoError(t, err)
+	assert.Equal(t, 45*time.Second, o.AbandonAfter)
+	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+
+	w.grace = -time.Second // which options refuses before, and is seen by nobody else but the programs
+	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
+	assert.ErrorContains(t, err, "Grace")
+}
+
+// A worker behind a server that is older, or has retention of its own, deleted by the defaults what was to be kept there.
+func TestWorkLeavesDeletionToTheServer(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"":                                     time.Minute,
+		"--server http://s":                    -time.Minute,
+		"--server http://s --retain-every 1h":  time.Hour,
+		"--server http://s --retain-every -1s": -time.Second,
+		"--retain-every 2h":                    2 * time.Hour,
+	} {
+		a := &app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}
+		cmd := commandBelow(a.root(), "work")
+		require.NoError(t, cmd.ParseFlags(strings.Fields(text)))
+		require.NoError(t, a.settle(cmd))
+		every, err := cmd.Flags().GetDuration("retain-every")
+		require.NoError(t, err)
+		assert.Equal(t, want, a.fitRetention(cmd, every), text)
+	}
+}
+
+// While a secret is replaced both sign, the new one first.
+func TestWorkSignsWithTheNewSecretAndTheOldOne(t *testing.T) {
+	var signatures, seconds []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		signatures = append(signatures, r.Header.Get("webhook-signature"))
+		seconds = append(seconds, r.Header.Get("webhook-timestamp"))
+	}))
+	defer server.Close()
+	send := func(env map[string]string) string {
+		std := quiet(nil, nil)
+		std.env = func(name string) (string, bool) { value, isSet := env[name]; return value, isSet }
+		handle, err := (&workFlags{webhook: server.URL, allow: []string{"127.0.0.0/8"}}).handler(&app{std: std}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		require.NoError(t, handle(t.Context(), &jq.Run{Job: jq.Job{ID: 7, Token: 3, Kind: "mail", Payload: []byte(`{}`)}}))
+		return signatures[len(signatures)-1]
+	}
+	assert.Empty(t, send(map[string]string{webhookSecret: "", oldWebhookSecret: ""}))
+	both := strings.Fields(send(map[string]string{webhookSecret: "whsec_bmV3", oldWebhookSecret: "old"}))
+	require.Len(t, both, 2)
+	for i, key := range []string{"new", "old"} {
+		mac := hmac.New(sha256.New, []byte(key))
+		_, _ = io.WriteString(mac, "7-3-mail."+seconds[1]+".{}")
+		assert.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), both[i])
+	}
+}
