@@ -1,9 +1,12 @@
-.PHONY: help run test test-all lint cover bench bench-alone bench-check bench-docs mutants chaos soak release clean
+.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs mutants chaos soak release clean
 
 help: ## list what can be made
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
 
-run: ## watch the demo: a worker crashes, and no job is lost
+run: ## serve a store in .cache/jq.db, with a worker that runs a sample job; Ctrl-C ends both. FLAGS='--addr 127.0.0.1:8080'
+	@mkdir -p .cache && go build -o .cache/jobq ./cmd/jobq && .cache/jobq dev --store sqlite:.cache/jq.db $(FLAGS)
+
+demo: ## watch a worker crash, its job recovered, and its late answer refused
 	@go run ./cmd/jobq demo
 
 test: ## run the tests under the race detector, and sum up what was tried: at most ten minutes on two cores

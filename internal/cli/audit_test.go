@@ -74,10 +74,10 @@ func TestAuditFileThatCanNotBeOpened(t *testing.T) {
 	a := &app{std: quiet(&bytes.Buffer{}, &log)}
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	require.NoError(t, os.Chmod(path, 0o644))
-	_, _, err := a.audit(path, a.logger(false))
+	_, _, err := a.audit(path, a.logger(slog.LevelInfo))
 	require.ErrorContains(t, err, "--audit: "+path+" has the mode 0644, so that others can read or change it")
 	require.NoError(t, os.Chmod(path, 0o640))
-	lines, file, err := a.audit(path, a.logger(false))
+	lines, file, err := a.audit(path, a.logger(slog.LevelInfo))
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(path, 0o666))
 	require.ErrorContains(t, file.open(), "has the mode 0666")
@@ -89,7 +89,7 @@ func TestAuditFileThatCanNotBeOpened(t *testing.T) {
 	lines.Info("lost")
 	assert.Contains(t, log.String(), "a line of the audit could not be written")
 
-	lines, file, err = a.audit("-", a.logger(false))
+	lines, file, err = a.audit("-", a.logger(slog.LevelInfo))
 	require.NoError(t, err)
 	lines.Info("to standard error", slog.Int("n", 1))
 	assert.Contains(t, log.String(), `"msg":"to standard error","n":1}`)

@@ -70,7 +70,8 @@ func (w *town) run(args ...string) string {
 // A process goes on until it is ended.
 type process struct {
 	*exec.Cmd
-	ready string // what it said when it was
+	said  string // the lines before it was ready
+	ready string // the rest of the line that said so
 }
 
 // start starts a process, and returns when it has said a line that begins so.
@@ -86,6 +87,7 @@ func (w *town) start(ready string, args ...string) *process {
 		if rest, ok := strings.CutPrefix(lines.Text(), ready); ok {
 			p.ready = rest
 		} else {
+			p.said += lines.Text() + "\n"
 			w.Logf("%s: %s", args[0], lines.Text())
 		}
 	}

@@ -43,7 +43,8 @@ type streams struct {
 // An app is one call of the program.
 type app struct {
 	std  streams
-	self string        // the name that the program was called by: help shows it, and nothing else looks at it
+	path string        // of the program, as it was called
+	self string        // the last part of it: the name that help shows
 	out  *bufio.Writer // to std.out; its first error is found when run flushes it
 	in   io.Reader     // from std.in, until the context ends
 
@@ -67,7 +68,7 @@ type app struct {
 // run does what args ask for and returns the exit code. The first of args is the name that the program was called by.
 func run(ctx context.Context, args []string, std streams) int {
 	a := &app{
-		std: std, self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
+		std: std, path: args[0], self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
 		in: &input{ctx: ctx, from: std.in}, sources: map[string]string{}, flagged: map[string]bool{},
 	}
 	root := a.root()

@@ -97,8 +97,8 @@ func TestREADMEShowsTheDemo(t *testing.T) {
 	require.NoError(t, err)
 	var story, stderr bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), []string{"jobq", "demo"}, quiet(&story, &stderr)), stderr.String())
-	_, rest, found := strings.Cut(string(readme), "\n$ make run\n")
-	require.True(t, found, "README.md has a block that begins with $ make run")
+	_, rest, found := strings.Cut(string(readme), "\n$ make demo\n")
+	require.True(t, found, "README.md has a block that begins with $ make demo")
 	block, _, found := strings.Cut(rest, "```\n")
 	require.True(t, found, "the block ends")
 	assert.Equal(t, story.String(), block, "the block in README.md, against what the demo tells")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"regexp"
@@ -176,7 +177,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 		return a.openFile(ctx, p, makes)
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
-			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
 			ReadTimeout: a.readTimeout(),
 		})
 		a.bar.end()
@@ -266,7 +267,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
 	}
 	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{
-		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(false), Migrating: a.bar.migrating,
+		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
 		ReadTimeout: a.readTimeout(),
 	})
 	a.bar.end()

@@ -19,7 +19,7 @@ import (
 
 // Commands that make and migrate a store, and those that use none of the user's.
 var (
-	making    = []string{"serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
+	making    = []string{"dev", "serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
 	storeLess = []string{"demo", "conformance", "token new", "token ls", "token rm", "token rotate", "version", "help", "completion"}
 )
 

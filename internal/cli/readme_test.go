@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"os"
@@ -96,4 +97,44 @@ func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 		seen++
 	}
 	assert.Equal(t, 10, seen, "steps of the README")
+}
+
+// TestREADMEShowsMakeRun kills what make run starts, and starts it again: it finds its data, and what it shows to try works.
+func TestREADMEShowsMakeRun(t *testing.T) {
+	w := newTown(t)
+	dev := []string{"dev", "--store", "sqlite:jq.db", "--addr", "127.0.0.1:0"}
+	first := w.start("ran job ", dev...)
+	url := regexp.MustCompile(`http://127.0.0.1:\d+`).FindString(first.said)
+	require.NotEmpty(t, url, first.said)
+	shown := strings.NewReplacer(url, "http://127.0.0.1:7070", "  live jobs", "  .cache/jobq jobs", "sqlite:jq.db", "sqlite:.cache/jq.db")
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(readme), "\n$ make run\n"+shown.Replace(first.said+"ran job "+first.ready)+"\n```\n")
+	require.NoError(t, first.Process.Kill())
+
+	second := w.start("ran job 2", dev...)
+	assert.Contains(t, second.said, "\nfound 1 job of earlier runs\n")
+	url = regexp.MustCompile(`http://127.0.0.1:\d+`).FindString(second.said)
+	call := regexp.MustCompile(`curl --json '(.*)' (\S+)`).FindStringSubmatch(second.said)
+	require.Len(t, call, 3, second.said)
+	answer, err := http.Post(call[2], "application/json", strings.NewReader(call[1]))
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	assert.Equal(t, http.StatusCreated, answer.StatusCode)
+	require.Eventually(t, func() bool { return w.stats("--server", url)[jq.Succeeded] >= 2 }, time.Minute, 20*time.Millisecond)
+	shownCommands := regexp.MustCompile(`  live (jobs .*)`).FindAllStringSubmatch(second.said, -1)
+	assert.Len(t, shownCommands, 2)
+	for _, args := range shownCommands {
+		assert.Contains(t, w.run(strings.Fields(args[1])...), "hello", args[1])
+	}
+	w.end(second)
+	assert.NotContains(t, w.stats("--store", "sqlite:jq.db"), jq.Ready, "the worker has ended before the server")
+}
+
+func TestDevListensOnThisMachineAlone(t *testing.T) {
+	for _, addr := range []string{":7070", "192.0.2.1:7070", "unix:jq.sock", "7070"} {
+		var stdout, stderr bytes.Buffer
+		assert.Equal(t, exitUsage, run(t.Context(), []string{"jobq", "dev", "--addr", addr}, quiet(&stdout, &stderr)))
+		assert.Contains(t, stderr.String(), "use serve for others")
+	}
 }

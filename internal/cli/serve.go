@@ -41,6 +41,8 @@ type serveFlags struct {
 	maxWaiting   int64
 	recoverEvery time.Duration
 	retainEvery  time.Duration
+
+	ready func(url string) // is told once the server listens
 }
 
 func (a *app) serve() *cobra.Command {
@@ -84,9 +86,10 @@ func (a *app) serve() *cobra.Command {
 			return err
 		}
 		a.serves = true
+		s.ready = func(url string) { fmt.Fprintf(a.std.err, "serving on %s; Ctrl-C ends it\n", url) }
 		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
 			defer a.limitMemory(store)()
-			return a.serving(cmd.Context(), store, &s, secrets)
+			return a.serving(cmd.Context(), store, &s, secrets, a.logger(slog.LevelInfo))
 		})
 	}
 	return cmd
@@ -145,11 +148,10 @@ func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 }
 
 // serving serves until the context ends.
-func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets) (err error) {
+func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets, log *slog.Logger) (err error) {
 	told := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
 	signal.Notify(told, syscall.SIGHUP)
 	defer signal.Stop(told)
-	log := a.logger(false)
 	audit, auditFile, err := a.audit(s.audit, log)
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 		defer endAnswers() // who may not recover must not look as if it did
 		kept <- keeper.Run(keeps)
 	}()
-	err = a.answering(answers, api, listener, secrets.tls, log)
+	err = answering(answers, api, listener, secrets.tls, log, s.ready)
 	endKeeping()
 	return errors.Join(err, <-kept)
 }
@@ -258,7 +260,9 @@ func shownAddress(listener net.Listener, secure *tls.Config) string {
 const lastAnswers = 30 * time.Second
 
 // answering answers requests until the context ends, and then those that were made.
-func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.Listener, secure *tls.Config, log *slog.Logger) error {
+func answering(
+	ctx context.Context, api *httpapi.API, listener net.Listener, secure *tls.Config, log *slog.Logger, ready func(url string),
+) error {
 	server, err := httpapi.NewServer(api, &httpapi.Limits{Logger: log}, secure)
 	if err != nil {
 		return errors.Join(err, listener.Close(), api.Close())
@@ -271,7 +275,7 @@ func (a *app) answering(ctx context.Context, api *httpapi.API, listener net.List
 	if secure != nil {
 		serve = func() error { return server.ServeTLS(limited, "", "") }
 	}
-	fmt.Fprintf(a.std.err, "serving on %s; Ctrl-C ends it\n", shownAddress(listener, secure))
+	ready(shownAddress(listener, secure))
 	failed := make(chan error, 1)
 	go func() { failed <- serve() }()
 	select {

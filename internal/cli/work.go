@@ -80,7 +80,11 @@ func (a *app) work() *cobra.Command {
 	a.busyTimeout(f, ";\na sixth of the lease at most, unless it is set")
 	noMigrate(f, &w.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log := a.logger(w.verbose)
+		level := slog.LevelInfo
+		if w.verbose {
+			level = slog.LevelDebug
+		}
+		log := a.logger(level)
 		handler, err := w.handler(a, log)
 		if err != nil {
 			return err
@@ -118,11 +122,7 @@ func (a *app) fitRetention(cmd *cobra.Command, every time.Duration) time.Duratio
 }
 
 // logger writes lines for people to the standard error.
-func (a *app) logger(verbose bool) *slog.Logger {
-	level := slog.LevelInfo
-	if verbose {
-		level = slog.LevelDebug
-	}
+func (a *app) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.std.err, &slog.HandlerOptions{Level: level}))
 }
 

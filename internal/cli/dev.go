@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/remote"
+)
+
+func (a *app) dev() *cobra.Command {
+	s := serveFlags{mode: "0600"}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "try jq: run a server and a worker in one process",
+		Long: "Serve a store on this machine. A worker in the same process prints each job of the queue default and finishes it, with its\n" +
+			"payload as the result. Each start enqueues one sample job. Jobs stay in the store: the next start finds them.\n\n" +
+			"That worker takes every job of the queue. To run a worker of your own, use serve and work.",
+		Args:    takesNone(),
+		Example: "  SELF dev\n  SELF dev --store sqlite:try.db --addr 127.0.0.1:8080",
+	}
+	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, socket, _ := socketPath(s.addr); socket || !s.local() {
+			return misuse("--addr %q: dev has no tokens and listens on this machine alone, as on 127.0.0.1:7070; use serve for others", s.addr)
+		}
+		a.serves = true
+		return a.using(cmd.Context(), toFill, func(store jq.Store) error { return a.trying(cmd.Context(), store, &s) })
+	}
+	return cmd
+}
+
+// trying serves the store and runs its jobs until the context ends. The worker calls the server as any other worker does, so it ends
+// first.
+func (a *app) trying(ctx context.Context, store jq.Store, s *serveFlags) error {
+	ctx, endWork := context.WithCancel(ctx)
+	defer endWork()
+	serves, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer endServing()
+	var worker sync.WaitGroup
+	var worked error
+	s.ready = func(url string) {
+		worker.Go(func() {
+			defer endServing()
+			worked = a.sample(ctx, url)
+		})
+	}
+	err := a.serving(serves, store, s, &secrets{}, a.logger(slog.LevelWarn))
+	endWork()
+	worker.Wait()
+	return errors.Join(err, worked)
+}
+
+// A hello is the sample job.
+type hello struct {
+	Name string `json:"name"`
+}
+
+// Kind finds the handler.
+func (hello) Kind() string { return "hello" }
+
+// sample shows the server at the URL: it enqueues a job, prints what to try, and runs jobs until the context ends.
+func (a *app) sample(ctx context.Context, url string) error {
+	store, err := remote.Open(ctx, url, nil)
+	if err != nil {
+		return err
+	}
+	before, err := store.Count(ctx, jq.Filter{})
+	if err == nil {
+		_, err = jq.NewClient(store, nil).Enqueue(ctx, hello{Name: "ada"}, nil)
+	}
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	fmt.Fprintf(a.std.err, "serving on %s, with a worker for the queue default; Ctrl-C ends both\n", url)
+	if n := before.Total(); n > 0 {
+		fmt.Fprintf(a.std.err, "found %s of earlier runs\n", plural(n))
+	}
+	fmt.Fprintf(a.std.err, "\nTry in a second terminal:\n"+
+		"  curl --json '{\"jobs\":[{\"kind\":\"hello\",\"payload\":{\"name\":\"you\"}}]}' %[1]s/v1/jobs\n"+
+		"  %[2]s jobs ls --server %[1]s\n"+
+		"  %[2]s jobs show 1 --server %[1]s\n\n", url, a.path)
+	return errors.Join(a.runSamples(ctx, store), store.Close())
+}
+
+// runSamples prints and finishes the jobs of the queue default.
+func (a *app) runSamples(ctx context.Context, store jq.Store) error {
+	var handlers jq.Handlers
+	handlers.Otherwise(func(_ context.Context, run *jq.Run) error {
+		fmt.Fprintf(a.std.err, "ran job %d, %s %s: attempt %d, token %d\n", run.ID, printable(run.Kind), printable(string(run.Payload)), run.Attempts, run.Token)
+		run.SetResult(run.Payload)
+		return nil
+	})
+	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Logger: a.logger(slog.LevelWarn)})
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}
