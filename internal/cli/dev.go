@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,8 +94,7 @@ func (a *app) runSamples(ctx context.Context, store jq.Store) error {
 	var handlers jq.Handlers
 	handlers.Otherwise(func(_ context.Context, run *jq.Run) error {
 		fmt.Fprintf(a.std.err, "ran job %d, %s %s: attempt %d, token %d\n", run.ID, printable(run.Kind), printable(string(run.Payload)), run.Attempts, run.Token)
-		run.SetResult(run.Payload)
-		return nil
+		return run.SetResult(json.RawMessage(run.Payload))
 	})
 	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Logger: a.logger(slog.LevelWarn)})
 	if err != nil {

@@ -121,7 +121,10 @@ func TestREADMEShowsMakeRun(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	assert.Equal(t, http.StatusCreated, answer.StatusCode)
-	require.Eventually(t, func() bool { return w.stats("--server", url)[jq.Succeeded] >= 2 }, time.Minute, 20*time.Millisecond)
+	result := func() bool {
+		return strings.Contains(w.run("jobs", "show", "3", "--server", url), "\nresult:\n  {\"name\":\"you\"}\n")
+	}
+	require.Eventually(t, result, time.Minute, 20*time.Millisecond, "the worker runs job 3, with its payload as the result")
 	shownCommands := regexp.MustCompile(`  live (jobs .*)`).FindAllStringSubmatch(second.said, -1)
 	assert.Len(t, shownCommands, 2)
 	for _, args := range shownCommands {
