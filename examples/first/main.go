@@ -1,4 +1,4 @@
-// First enqueues one job and works it off. Ctrl-C ends it.
+// First enqueues one job and runs it. Ctrl-C stops it.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// Welcome is what the job is about; its kind finds the handler.
+// Welcome is the payload of the job. Its kind selects the handler.
 type Welcome struct{ Name string }
 
 func (Welcome) Kind() string { return "welcome" }
