@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// A queue is what is known of a queue beside its jobs. One of which there is nothing to tell is not kept.
+// A queue is what the store knows about a queue besides its jobs. A queue without any such fact has no row.
 type queue struct {
 	Jobs   int64
 	Paused bool
@@ -30,7 +30,7 @@ func (t *txn) saveQueue(name string, q queue) {
 	}
 }
 
-// countJobs notes that so many jobs have come to the queue, or gone.
+// countJobs adds to the number of jobs in the queue; a negative number means that jobs have left.
 func (t *txn) countJobs(name string, more int64) {
 	q := t.queue(name)
 	q.Jobs += more
@@ -51,7 +51,7 @@ func (s *Store) Queues(ctx context.Context) ([]jq.Queue, error) {
 	})
 }
 
-// SetPaused pauses a queue or lets it go on.
+// SetPaused pauses or resumes a queue.
 func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 	_, err := write(ctx, s, contract.CheckQueue(name), func(t *txn) struct{} {
 		q := t.queue(name)
@@ -68,7 +68,7 @@ func (s *Store) Policy(ctx context.Context, name string) (jq.Policy, error) {
 	return read(ctx, s, contract.CheckQueue(name), func(t *txn) jq.Policy { return t.queue(name).Policy })
 }
 
-// SetPolicy puts p in the place of the queue's policy.
+// SetPolicy replaces the queue's policy with p.
 func (s *Store) SetPolicy(ctx context.Context, name string, p jq.Policy) (jq.Policy, error) {
 	return write(ctx, s, cmp.Or(contract.CheckQueue(name), p.Check()), func(t *txn) jq.Policy {
 		q := t.queue(name)
@@ -86,7 +86,7 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p jq.Policy) (jq.Pol
 // Beat writes the worker's row.
 func (s *Store) Beat(ctx context.Context, w jq.Worker) error {
 	_, err := write(ctx, s, w.Check(), func(t *txn) struct{} {
-		var old []string // before any is removed
+		var old []string // collected before any is removed
 		for w := range t.workers(jq.WorkerFilter{}, "") {
 			if forgotten(w, t.now) {
 				old = append(old, w.Name)
@@ -133,7 +133,7 @@ func (s *Store) Workers(ctx context.Context, filter jq.WorkerFilter, page jq.Pag
 	})
 }
 
-// workers are those that match and come after a name, by name. None may be changed meanwhile.
+// workers yields the workers that match and come after a name, by name. Callers must not change any during the loop.
 func (t *txn) workers(filter jq.WorkerFilter, after string) iter.Seq[jq.Worker] {
 	return func(yield func(jq.Worker) bool) {
 		c := t.in(workers).Cursor()
@@ -150,7 +150,7 @@ func (t *txn) workers(filter jq.WorkerFilter, after string) iter.Seq[jq.Worker] 
 
 func forgotten(w jq.Worker, now time.Time) bool { return !w.BeatAt.Add(contract.WorkerLife).After(now) }
 
-// Fence begins a new epoch, above whose floor tokens and ids go on.
+// Fence starts a new epoch: new tokens and ids are above its floor.
 func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
 	return write(ctx, s, req.Check(), func(t *txn) int64 {
 		b := t.in(jobs)
@@ -162,7 +162,7 @@ func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
 		t.put(epochs, []byte(present), epoch)
 		t.fail(b.SetSequence(uint64(contract.Floor(epoch))))
 		if req.EndLeases {
-			var held []*job // before any is changed
+			var held []*job // collected before any is changed
 			for j := range t.rising(jq.Filter{}) {
 				if j.State == jq.InFlight {
 					held = append(held, j)

@@ -1,10 +1,10 @@
-// Package bbolt keeps jobs in one file of go.etcd.io/bbolt, for one process at a time. It is an example of a store that is
-// written outside jq: by the contract, with packages jq and contract, and proved by package jqtest.
+// Package bbolt keeps jobs in one file of go.etcd.io/bbolt, for one process at a time. It is an example of a store
+// outside jq: it imports only packages jq and contract, and package jqtest tests it.
 //
 //	store, err := bbolt.Open(ctx, "jobs.bolt", nil)
 //
-// A commit waits for the disk, unless [Options] say otherwise. The store has every ability but jq.Transactor: a caller's
-// transaction is one of SQL, and bbolt has none.
+// A commit waits for the disk, unless you set Options.NoSync. The store has every ability except jq.Transactor, which needs an SQL
+// transaction.
 package bbolt
 
 import (
@@ -30,14 +30,14 @@ var (
 	_ jq.Fencer       = (*Store)(nil)
 )
 
-// Options are what can be chosen; the zero value of each field means its default.
+// Options configures Open. Zero fields mean the default.
 type Options struct {
 	Clock    clock.Clock   // nil means the clock of the process
 	MaxLease time.Duration // no lease is longer; zero means an hour
-	Logger   *slog.Logger  // is told of a clock that goes back; nil means slog.Default()
-	NoSync   bool          // commits do not wait for the disk: for tests, or where the latest jobs may be lost with the power
+	Logger   *slog.Logger  // gets a line when the clock goes back; nil means slog.Default()
+	NoSync   bool          // commits do not wait for the disk: for tests, or if a power loss may lose the latest jobs
 
-	openFile func(path string, flag int, mode os.FileMode) (*os.File, error) // for a test whose file breaks
+	openFile func(path string, flag int, mode os.FileMode) (*os.File, error) // replaced by a test to make the file fail
 }
 
 // A Store keeps jobs in one file.
@@ -47,15 +47,15 @@ type Store struct {
 	hub    hub
 	closed atomic.Bool
 
-	// turn is the right to begin a call, held by whoever has put something in. A writer holds it until it has committed, a
-	// reader until it has its snapshot. A channel and no mutex, so that waiting for it ends with the caller's context.
+	// turn is the right to begin a call. A call holds it while its value is in the channel: a writer until it has committed, a
+	// reader until it has its snapshot. It is a channel, not a mutex, so that waiting ends with the caller's context.
 	turn chan struct{}
 
-	present  contract.Present // whoever has the turn may use it
+	present  contract.Present // guarded by turn
 	maxLease time.Duration
 }
 
-// Open opens the store in the file, and makes it if it is not there. Options may be nil.
+// Open opens the store in the file, and creates the file if it does not exist. Options may be nil.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	if options == nil {
 		options = &Options{}
@@ -93,10 +93,10 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}, nil
 }
 
-// lockPatience is how long Open waits for another process to let go of the file.
+// lockPatience is how long Open waits for another process to release the file.
 const lockPatience = time.Second
 
-// Close waits for the calls that have begun, and lets go of the file. Those that wait for their turn are refused.
+// Close waits for the calls that have begun, and releases the file. Calls that wait for their turn fail.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer s.leave()
@@ -110,14 +110,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter begins a call: it waits for its turn. A request that was refused gets none. After an error the turn is not held;
-// otherwise leave gives it back.
+// enter begins a call by waiting for its turn. An invalid request gets none. After an error the caller does not hold the turn;
+// otherwise it must call leave.
 func (s *Store) enter(ctx context.Context, refused error) error {
 	entered := false
 	select {
 	case s.turn <- struct{}{}:
 		entered = true
-	case <-ctx.Done(): // which admit finds out
+	case <-ctx.Done(): // admit reports it
 	}
 	err := s.admit(ctx, refused)
 	if err != nil && entered {
@@ -128,7 +128,7 @@ func (s *Store) enter(ctx context.Context, refused error) error {
 
 func (s *Store) leave() { <-s.turn }
 
-// admit says why a call can not begin.
+// admit returns the reason why a call cannot begin, or nil.
 func (s *Store) admit(ctx context.Context, refused error) error {
 	switch {
 	case s.closed.Load():
@@ -140,5 +140,5 @@ func (s *Store) admit(ctx context.Context, refused error) error {
 	}
 }
 
-// now is the time of a call, which has the turn.
+// now returns the time of a call. The caller must hold the turn.
 func (s *Store) now() time.Time { return s.present.Read(s.clock.Now) }

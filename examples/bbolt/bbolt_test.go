@@ -20,7 +20,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// What Go itself would allow here, because of the path of this module: a stranger's module could not do it.
+// Go would allow internal imports here, because of the path of this module, but not in anybody else's module.
 func TestNothingInternalIsImported(t *testing.T) {
 	paths, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func newStore(t *testing.T, options Options) (*Store, *clock.Mock) {
 	options.Clock, options.NoSync = clk, true
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "jobs.bolt"), &options)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() }) // of a file that a test may have closed
+	t.Cleanup(func() { _ = s.Close() }) // a test may have closed the file
 	return s, clk
 }
 
@@ -70,7 +70,7 @@ func TestAnotherFileIsNotTakenForOne(t *testing.T) {
 	assert.Equal(t, letter, after)
 }
 
-// The file is closed under the store's feet, so that bbolt can write nothing.
+// The test closes the file while the store is open, so that bbolt cannot write.
 func TestCommitThatFailsIsInDoubt(t *testing.T) {
 	var file *os.File
 	s, _ := newStore(t, Options{openFile: func(path string, flag int, mode os.FileMode) (f *os.File, err error) {
@@ -95,7 +95,7 @@ func TestCommitThatFailsIsInDoubt(t *testing.T) {
 	assert.Empty(t, none)
 }
 
-// The context ends between the work and the commit, where only the call itself can find it out.
+// The context ends between the work and the commit, where only the call itself can notice.
 func TestCallWhoseCallerIsGoneIsTakenBack(t *testing.T) {
 	s, _ := newStore(t, Options{})
 	enqueued, err := s.Enqueue(t.Context(), request(1))
@@ -132,7 +132,7 @@ func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
 	assert.Equal(t, jq.Ready, detail.State)
 }
 
-// TestNothingIsLeftBehind puts jobs through all that can happen to them and deletes them: then every bucket is empty.
+// TestNothingIsLeftBehind takes jobs through every transition and deletes them. Then every bucket must be empty.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s, clk := newStore(t, Options{})
 	for round := range 5 {
@@ -163,7 +163,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	require.NoError(t, s.Beat(t.Context(), jq.Worker{Name: "old"}))
 	clk.Add(contract.WorkerLife)
 	require.NoError(t, s.Beat(t.Context(), jq.Worker{Name: "w"}))
-	last, err := s.Enqueue(t.Context(), request(1)) // which forgets the keys that have ended
+	last, err := s.Enqueue(t.Context(), request(1)) // it deletes the keys that have ended
 	require.NoError(t, err)
 	_, err = s.Cancel(t.Context(), jq.Filter{IDs: []int64{last[0].ID}}, 1)
 	require.NoError(t, err)

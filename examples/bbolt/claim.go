@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// FetchAndClaim takes due jobs of one queue under leases for the worker.
+// FetchAndClaim leases due jobs of one queue to the worker.
 func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Job, error) {
 	return write(ctx, s, contract.CheckLease(req.Check(), req.TTL, s.maxLease), func(t *txn) []jq.Job {
 		if t.queue(req.Queue).Paused {
@@ -22,8 +22,8 @@ func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Jo
 	})
 }
 
-// choose returns the jobs to claim: retries up to the quota, then fresh jobs, then retries for what is left. The retries come
-// first.
+// choose returns the jobs to claim: retries up to the quota, then fresh jobs, then retries in the remaining places. The retries come
+// first in the answer.
 func (t *txn) choose(req jq.ClaimRequest) []*job {
 	r := t.due(req.Queue, retries, req.Limit)
 	f := t.due(req.Queue, fresh, req.Limit)
@@ -32,7 +32,7 @@ func (t *txn) choose(req jq.ClaimRequest) []*job {
 	return append(r, f...)
 }
 
-// due returns the first jobs of a lane that are due, the highest priority first, as many as fit into an answer.
+// due returns the first due jobs of a lane, the highest priority first, as many as fit into an answer.
 func (t *txn) due(queue string, l lane, limit int) []*job {
 	var found []*job
 	room := contract.MaxAnswerBytes

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 	jqtest.Run(t, a)
 }
 
-// newInstance makes an empty store in the folder. The cases ask what is kept, not whether the disk has it: no sync.
+// newInstance creates an empty store in the folder. The cases do not test loss of power, so commits need no sync.
 func newInstance(ctx context.Context, folder string, clk clock.Clock) (*jqtest.Instance, error) {
 	path := filepath.Join(folder, "jobs.bolt")
 	open := func(ctx context.Context) (*bbolt.Store, error) {

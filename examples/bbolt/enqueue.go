@@ -6,7 +6,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// Enqueue adds jobs, all or none of them.
+// Enqueue adds all of the jobs or none.
 func (s *Store) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 	return write(ctx, s, req.Check(), func(t *txn) []jq.Enqueued {
 		if len(req.Jobs) == 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// errDamaged says that the file holds what this package has not written.
+// errDamaged says that the file contains data that this package did not write.
 var errDamaged = errors.New("the file is damaged, restore it from a copy")
 
-// ours says in the words of the contract what an error within a call means, before anything was committed.
+// ours translates an error before the commit into the contract's.
 func ours(err error) error {
 	if errors.Is(err, jq.ErrInvalid) || errors.Is(err, jq.ErrNotFound) || errors.Is(err, jq.ErrConflict) {
 		return err
@@ -22,11 +22,11 @@ func ours(err error) error {
 
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", jq.ErrUnavailable, cause) }
 
-// inDoubt is for an error of the commit itself. Most of what can fail there fails before the page that makes the commit
-// count is written, but the error does not tell.
+// inDoubt translates an error of the commit itself. Most such errors occur before bbolt writes the page that makes the commit
+// count, but the error does not say so.
 func inDoubt(cause error) error { return fmt.Errorf("%w: %w", jq.ErrInDoubt, cause) }
 
-// openError says in one line why the file can not be opened, and what to do.
+// openError says in one line why the file cannot be opened, and what to do.
 func openError(path string, err error) error {
 	advice := ""
 	switch {

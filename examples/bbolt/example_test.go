@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ed332417/jq/examples/bbolt"
 )
 
-// Welcome is what the job is about.
+// Welcome is the payload of the job.
 type Welcome struct{ Name string }
 
 func (Welcome) Kind() string { return "welcome" }

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// Ack finishes jobs whose work is done.
+// Ack marks jobs as succeeded.
 func (s *Store) Ack(ctx context.Context, acks []jq.Ack) ([]jq.Outcome, error) {
 	return write(ctx, s, contract.CheckAcks(acks), func(t *txn) []jq.Outcome { return each(acks, t.ack) })
 }
@@ -18,14 +18,14 @@ func (s *Store) NAck(ctx context.Context, nacks []jq.NAck) ([]jq.Outcome, error)
 	return write(ctx, s, contract.CheckNAcks(nacks), func(t *txn) []jq.Outcome { return each(nacks, t.nack) })
 }
 
-// Extend is the heartbeat. No caller's transaction can lock a job here, so it is never busy.
+// Extend is the heartbeat. It never answers busy, because no caller's transaction can lock a job here.
 func (s *Store) Extend(ctx context.Context, held []jq.Lease, ttl time.Duration) ([]jq.Outcome, error) {
 	return write(ctx, s, contract.CheckLease(contract.CheckExtend(held, ttl), ttl, s.maxLease), func(t *txn) []jq.Outcome {
 		return each(held, func(l jq.Lease) jq.Outcome { return t.extend(l, ttl) })
 	})
 }
 
-// Save keeps checkpoints and progress.
+// Save stores checkpoints and progress.
 func (s *Store) Save(ctx context.Context, saves []jq.Save) ([]jq.Outcome, error) {
 	return write(ctx, s, contract.CheckSaves(saves), func(t *txn) []jq.Outcome { return each(saves, t.keep) })
 }
@@ -54,7 +54,7 @@ func (t *txn) keep(s jq.Save) jq.Outcome {
 	return t.under(s.Lease, func(r *contract.Record) jq.Outcome { return r.Save(s, s.Check()) })
 }
 
-// under applies an item to the record of its job. Only where the lease is in force can that change something.
+// under applies an item to the record of its job. It changes the job only if the lease is in force.
 func (t *txn) under(l jq.Lease, apply func(*contract.Record) jq.Outcome) jq.Outcome {
 	j := t.job(l.ID)
 	if j == nil {

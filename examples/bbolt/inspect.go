@@ -50,7 +50,7 @@ func (s *Store) List(ctx context.Context, filter jq.Filter, page jq.Page) (jq.Jo
 	})
 }
 
-// position checks a listing and says which id the page lies before.
+// position checks a listing and returns the id before which the page begins.
 func position(filter jq.Filter, page jq.Page) (before int64, err error) {
 	if err := filter.Check(); err != nil {
 		return 0, err
@@ -98,7 +98,7 @@ func (t *txn) count(c *jq.QueueCount, j *job) {
 	}
 }
 
-// rising lists the jobs that the filter can match, the oldest first. None may be changed meanwhile.
+// rising yields the jobs that the filter can match, the oldest first. Callers must not change any during the loop.
 func (t *txn) rising(f jq.Filter) iter.Seq[*job] {
 	if len(f.IDs) > 0 {
 		return t.named(slices.Sorted(slices.Values(f.IDs)))
@@ -113,7 +113,7 @@ func (t *txn) rising(f jq.Filter) iter.Seq[*job] {
 	}
 }
 
-// falling lists the jobs before an id that the filter can match, the newest first.
+// falling yields the jobs before an id that the filter can match, the newest first.
 func (t *txn) falling(f jq.Filter, bound int64) iter.Seq[*job] {
 	if len(f.IDs) > 0 {
 		ids := slices.DeleteFunc(slices.Sorted(slices.Values(f.IDs)), func(id int64) bool { return id >= bound })
@@ -130,7 +130,7 @@ func (t *txn) falling(f jq.Filter, bound int64) iter.Seq[*job] {
 	}
 }
 
-// named lists the jobs with the ids, which are sorted, each once.
+// named yields each job with one of the ids once. The ids are sorted.
 func (t *txn) named(ids []int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
 		for _, id := range slices.Compact(ids) {

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// A job is a row of the bucket of jobs. Its payload is kept apart, so that a heartbeat need not write it again.
+// A job is a row of the bucket jobs. Its payload is in another bucket, so that a heartbeat need not write it again.
 type job struct {
 	contract.Record
 
-	stood place // where the index has it
+	stood place // its current place in the index
 }
 
 // job returns the job with the id, or nil if there is none.
@@ -23,7 +23,7 @@ func (t *txn) job(id int64) *job {
 	return nil
 }
 
-// indexed returns the job that the key of an index ends with.
+// indexed returns the job whose id ends the key of an index.
 func (t *txn) indexed(key []byte) *job {
 	j := t.job(lastNumber(key))
 	if j == nil {
@@ -39,17 +39,17 @@ func (t *txn) decodeJob(raw []byte) *job {
 	return &j
 }
 
-// whole is the job for a caller, with its payload.
+// whole returns the job with its payload, for a caller.
 func (t *txn) whole(j *job) jq.Job {
 	row := j.Job
 	row.Payload = bytes.Clone(t.in(payloads).Get(number(j.ID)))
 	return row
 }
 
-// weight is how many bytes the job's documents have, the payload among them.
+// weight returns the size in bytes of the job's documents, including the payload.
 func (t *txn) weight(j *job) int { return j.Weight() + len(t.in(payloads).Get(number(j.ID))) }
 
-// add puts a new job into the store.
+// add stores a new job.
 func (t *txn) add(row jq.Job) {
 	t.putRaw(payloads, number(row.ID), row.Payload)
 	row.Payload = nil
@@ -57,7 +57,7 @@ func (t *txn) add(row jq.Job) {
 	t.save(&job{Record: contract.Record{Job: row}})
 }
 
-// save writes a job that has changed, and moves it to the place where it now belongs.
+// save writes a changed job, and moves it to its new place in the index.
 func (t *txn) save(j *job) {
 	to := placeOf(j.Job)
 	if to != j.stood && j.stood.in != "" {
@@ -81,7 +81,7 @@ func (t *txn) settle(j *job) {
 	t.save(j)
 }
 
-// drop takes a terminal job out of the store, with its history.
+// drop deletes a terminal job and its history.
 func (t *txn) drop(j *job) {
 	for _, key := range t.attemptKeys(j.ID) {
 		t.remove(attempts, key)
@@ -91,14 +91,14 @@ func (t *txn) drop(j *job) {
 	t.countJobs(j.Queue, -1)
 }
 
-// moveAttempt moves the latest attempt of a job that is about to forget it.
+// moveAttempt moves the latest attempt from the job's row into the history, before the row loses it.
 func (t *txn) moveAttempt(of contract.Record) {
 	if latest, kept := of.Latest(); kept {
 		t.put(attempts, pair(of.ID, latest.Token), latest)
 	}
 }
 
-// forgetAttempts makes room for another attempt of the job. It has no more of them than its token says, so that most need no counting.
+// forgetAttempts makes room for another attempt of the job. A job has at most as many attempts as its token, so most need no count.
 func (t *txn) forgetAttempts(j *job) {
 	if j.Token < contract.MaxAttemptsKept {
 		return
@@ -108,7 +108,7 @@ func (t *txn) forgetAttempts(j *job) {
 	}
 }
 
-// attemptKeys are the keys of the job's attempts, the oldest first.
+// attemptKeys returns the keys of the job's attempts, the oldest first.
 func (t *txn) attemptKeys(id int64) [][]byte {
 	var list [][]byte
 	c := t.in(attempts).Cursor()

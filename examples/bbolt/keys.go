@@ -7,20 +7,20 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// A holder is the job that holds a unique key: while it is live, or until its window ends, whatever becomes of it.
+// A holder is the job that holds a unique key: while it is live, or until its window ends, even if the job has ended.
 type holder struct {
 	ID    int64
 	Until time.Time // the end of the window; zero while the job is live
 }
 
-// An answer is what was said to a request with a key.
+// An answer is the stored answer to a request with a key.
 type answer struct {
 	Fingerprint [32]byte
 	Jobs        []jq.Enqueued
 	Until       time.Time
 }
 
-// holder returns who holds the unique key, if anybody does.
+// holder returns the holder of the unique key, or none.
 func (t *txn) holder(key string) (holder, bool) {
 	if key == "" {
 		return holder{}, false
@@ -39,14 +39,14 @@ func (t *txn) hold(j jq.Job) {
 	t.put(keys, []byte(j.UniqueKey), h)
 }
 
-// release takes the unique key from a job that is live no more. A key that is held for a window stays held.
+// release frees the unique key of a job that is no longer live. A key with a window stays held.
 func (t *txn) release(j *job) {
 	if j.UniqueKey != "" && j.UniqueFor == 0 {
 		t.remove(keys, []byte(j.UniqueKey))
 	}
 }
 
-// answered returns what was said to the request before, if it was. Another request under its key fails the call.
+// answered returns the stored answer to the request, if there is one. A different request under the same key fails the call.
 func (t *txn) answered(req jq.EnqueueRequest) ([]jq.Enqueued, bool) {
 	if req.RequestKey == "" {
 		return nil, false
@@ -61,7 +61,7 @@ func (t *txn) answered(req jq.EnqueueRequest) ([]jq.Enqueued, bool) {
 	return given.Jobs, true
 }
 
-// remember keeps an answer for a repeat of its request.
+// remember stores an answer for repeats of its request.
 func (t *txn) remember(req jq.EnqueueRequest, jobs []jq.Enqueued) {
 	if req.RequestKey == "" {
 		return
@@ -71,22 +71,22 @@ func (t *txn) remember(req jq.EnqueueRequest, jobs []jq.Enqueued) {
 	t.put(requests, []byte(req.RequestKey), answer{req.Fingerprint(), jobs, until})
 }
 
-// endOf is the key of the index of ends.
+// endOf returns the key in the index of ends.
 func endOf(until time.Time, b bucket, key string) []byte {
 	return append(append(moment(until), b[0]), key...)
 }
 
-// forgottenAtOnce is how many keys a call forgets at most. Those that have ended count for nothing, forgotten or not.
+// forgottenAtOnce is the most keys that one call deletes. An ended key has no effect, deleted or not.
 const forgottenAtOnce = 1000
 
-// forget clears away keys that have ended.
+// forget deletes keys that have ended.
 func (t *txn) forget() {
 	for _, end := range t.upTo(ends, nil, t.now, forgottenAtOnce) {
 		b, key := keys, end[9:]
 		if end[8] == requests[0] {
 			b = requests
 		}
-		// The key may have been taken anew since then. Both kinds of value say when they end.
+		// The key may have been taken again since then. Both kinds of value say when they end.
 		if value, ok := get[struct{ Until time.Time }](t, b, key); ok && !value.Until.IsZero() && !value.Until.After(t.now) {
 			t.remove(b, key)
 		}

@@ -10,26 +10,26 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// A bucket is a part of the file, whose keys are sorted byte by byte. Numbers and times in keys are written so that they
-// sort as they count. Values are JSON, but for payloads; the keys of an index have none.
+// A bucket is a part of the file; its keys are sorted byte by byte. Numbers and times in keys are encoded so that they
+// sort by value. Values are JSON, except payloads; the keys of an index have no value.
 type bucket string
 
 // The buckets, each with its key.
 const (
 	jobs     bucket = "jobs"     // id: the job, without its payload. The sequence of the bucket is the latest id
 	payloads bucket = "payloads" // id: the payload, which never changes
-	attempts bucket = "attempts" // id, token: an attempt that is not the latest, which stands with its job
-	waiting  bucket = "waiting"  // queue, NUL, lane, priority, due time, id: an index of jobs that can be claimed some day
+	attempts bucket = "attempts" // id, token: an attempt; the latest one is in the row of its job instead
+	waiting  bucket = "waiting"  // queue, NUL, lane, priority, due time, id: an index of jobs that can be claimed when they are due
 	leases   bucket = "leases"   // end, id: an index of jobs in flight
 	keys     bucket = "keys"     // unique key: its holder
-	requests bucket = "requests" // request key: what was answered
+	requests bucket = "requests" // request key: its answer
 	ends     bucket = "ends"     // time, keys or requests, key: an index of the two above, by when they end
 	queues   bucket = "queues"   // name: how many jobs it has, whether it is paused, and its policy
 	workers  bucket = "workers"  // name: the worker
-	epochs   bucket = "epochs"   // present: the epoch, missing before the first Fence
+	epochs   bucket = "epochs"   // present: the epoch; missing before the first Fence
 )
 
-// present is the one key of the bucket epochs.
+// present is the only key of the bucket epochs.
 const present = "present"
 
 func makeBuckets(db *bolt.DB) error {
@@ -43,21 +43,21 @@ func makeBuckets(db *bolt.DB) error {
 	})
 }
 
-// number is an id or a token in a key.
+// number encodes an id or a token for a key.
 func number(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// pair is two numbers in a key.
+// pair encodes two numbers for a key.
 func pair(a, b int64) []byte { return binary.BigEndian.AppendUint64(number(a), uint64(b)) }
 
-// lastNumber is the number at the end of a key.
+// lastNumber decodes the number at the end of a key.
 func lastNumber(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }
 
-// moment is a time in a key. Times before 1970 are negative numbers, so the sign is turned round.
+// moment encodes a time for a key. Times before 1970 are negative numbers, so it inverts the sign.
 func moment(t time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(t.UnixMicro())^1<<63)
 }
 
-// momentAt is the moment that begins where the key has that offset, as it was written by moment.
+// momentAt returns the encoded moment at the offset in the key.
 func momentAt(key []byte, offset int) string { return string(key[offset : offset+8]) }
 
 // A lane is one of the two ways to wait.
@@ -68,18 +68,18 @@ const (
 	fresh   lane = 'f'
 )
 
-// line is how the keys of those begin that wait in one queue, lane and priority; the higher priority is sorted first.
+// line returns the prefix of the keys of jobs that wait in one queue, lane and priority. A higher priority sorts first.
 func line(queue string, l lane, priority int) []byte {
 	return append([]byte(queue), 0, byte(l), byte(contract.MaxPriority-priority))
 }
 
-// A place is where a job stands in an index; the zero place is nowhere.
+// A place is the position of a job in an index. The zero place means none.
 type place struct {
 	in  bucket
 	key string
 }
 
-// placeOf is where the job belongs.
+// placeOf returns the place where the job belongs.
 func placeOf(j jq.Job) place {
 	at := append(moment(j.Next()), number(j.ID)...)
 	switch j.Phase() {

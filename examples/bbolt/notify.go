@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// Subscribe returns a channel of wake-ups for the queues. All that happens to the file happens in this process, which can
-// therefore tell.
+// Subscribe returns a channel of wake-ups for the queues. Only this process changes the file, so it knows about every
+// change.
 func (s *Store) Subscribe(ctx context.Context, names []string) (<-chan jq.Wakeup, error) {
 	var refused error
 	for _, name := range names {
@@ -24,9 +24,9 @@ func (s *Store) Subscribe(ctx context.Context, names []string) (<-chan jq.Wakeup
 	return s.hub.subscribe(ctx, names)
 }
 
-// A hub hands wake-ups to those who listen, and waits for none of them.
+// A hub sends wake-ups to listeners without waiting for them.
 type hub struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	closed    bool
 	listeners map[*listener]struct{}
 }
@@ -34,10 +34,10 @@ type hub struct {
 type listener struct {
 	names   []string // all queues if empty
 	wakeups chan jq.Wakeup
-	forget  func() bool // lets go of the listener's context
+	forget  func() bool // detaches the listener from its context
 }
 
-// unread is how many wake-ups a slow reader can leave waiting before it loses some.
+// unread is how many unread wake-ups a slow reader can have before it loses some.
 const unread = 64
 
 func (h *hub) subscribe(ctx context.Context, names []string) (<-chan jq.Wakeup, error) {
@@ -59,7 +59,7 @@ func (h *hub) subscribe(ctx context.Context, names []string) (<-chan jq.Wakeup, 
 	return l.wakeups, nil
 }
 
-// end closes the listener's channel, unless that has been done. The caller has the lock.
+// end closes the listener's channel once. The caller must hold the lock.
 func (h *hub) end(l *listener) {
 	if _, there := h.listeners[l]; there {
 		delete(h.listeners, l)
@@ -68,7 +68,7 @@ func (h *hub) end(l *listener) {
 	}
 }
 
-// tell wakes whoever listens to one of the queues.
+// tell wakes the listeners of the queues.
 func (h *hub) tell(queues map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

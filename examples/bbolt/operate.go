@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// Cancel ends jobs that are not terminal.
+// Cancel cancels jobs that are not terminal.
 func (s *Store) Cancel(ctx context.Context, filter jq.Filter, limit int) ([]jq.Outcome, error) {
 	return s.operate(ctx, filter, limit, func(j *job) bool { return !j.Terminal() }, (*txn).cancel)
 }
@@ -17,12 +17,12 @@ func (s *Store) Requeue(ctx context.Context, filter jq.Filter, limit int) ([]jq.
 	return s.operate(ctx, filter, limit, func(j *job) bool { return j.Terminal() }, (*txn).requeue)
 }
 
-// Delete removes terminal jobs with their history.
+// Delete removes terminal jobs and their history.
 func (s *Store) Delete(ctx context.Context, filter jq.Filter, limit int) ([]jq.Outcome, error) {
 	return s.operate(ctx, filter, limit, func(j *job) bool { return j.Terminal() }, (*txn).delete)
 }
 
-// operate applies an operation to the ids of the filter, or else to the first jobs that match it and can be changed.
+// operate applies an operation to the ids of the filter, or without ids to the first jobs that match it and can change.
 func (s *Store) operate(
 	ctx context.Context, f jq.Filter, limit int, can func(*job) bool, apply func(*txn, *job) jq.Outcome,
 ) ([]jq.Outcome, error) {
@@ -30,7 +30,7 @@ func (s *Store) operate(
 		if len(f.IDs) > 0 {
 			return t.operateOnIDs(f, apply)
 		}
-		var chosen []*job // before any is changed, so that none is met again as what it becomes
+		var chosen []*job // collected before any is changed, so that the loop does not meet a changed job again
 		for j := range t.rising(f) {
 			if can(j) && f.Matches(j.Job, t.now) {
 				chosen = append(chosen, j)

@@ -19,13 +19,13 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req jq.RecoverRequest)
 	})
 }
 
-// bringBack lets leases that a clock has given which was ahead run from now.
+// bringBack restarts, from now, the leases that a clock gave while it was ahead.
 func (s *Store) bringBack(t *txn, limit int) {
 	mark, must := s.present.MustLook()
 	if !must {
 		return
 	}
-	var ahead []*job // before any is changed, for a cursor does not bear that
+	var ahead []*job // collected before any is changed, because a change invalidates the cursor
 	c := t.in(leases).Cursor()
 	for key, _ := c.Last(); key != nil && len(ahead) < limit; key, _ = c.Prev() {
 		j := t.indexed(key)

@@ -10,8 +10,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A txn is a call under way, in its transaction of bbolt. It remembers its first error, and nothing of it is committed
-// then: its steps go on with nothing in hand rather than hand errors to each other.
+// A txn is a call in its bbolt transaction. It records its first error and then commits nothing. After an error, its steps
+// return zero values instead of passing errors to each other.
 type txn struct {
 	ctx     context.Context
 	tx      *bolt.Tx
@@ -22,7 +22,7 @@ type txn struct {
 	err     error
 }
 
-// read makes a call that changes nothing. Snapshot and now are taken together, so that now is not older than what is seen.
+// read runs a read-only call. It takes snapshot and now together, so that now is not older than the data.
 func read[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) (T, error) {
 	var none T
 	if err := s.enter(ctx, refused); err != nil {
@@ -34,7 +34,7 @@ func read[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) 
 	if err != nil {
 		return none, ours(err)
 	}
-	defer func() { _ = tx.Rollback() }() // which is how a reader ends
+	defer func() { _ = tx.Rollback() }() // a reader ends by rollback
 	t := begin(ctx, tx, now)
 	answer := do(t)
 	if t.err != nil {
@@ -43,8 +43,8 @@ func read[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) 
 	return answer, nil
 }
 
-// write makes a call that may change something. It is committed as a whole, if there is something to commit: a claim that
-// found no job does not wait for the disk.
+// write runs a call that may change something, and commits it as a whole if it did: a claim that found no job does not
+// wait for the disk.
 func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T) (T, error) {
 	var none T
 	if err := s.enter(ctx, refused); err != nil {
@@ -55,10 +55,10 @@ func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T)
 	if err != nil {
 		return none, ours(err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing after a commit
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	t := begin(ctx, tx, s.now())
 	answer := do(t)
-	t.look() // the last moment at which a claim whose caller is gone can be taken back
+	t.look() // the last chance to undo a claim whose caller is gone
 	if t.err != nil {
 		return none, t.err
 	}
@@ -78,14 +78,14 @@ func begin(ctx context.Context, tx *bolt.Tx, now time.Time) *txn {
 	return t
 }
 
-// fail notes what went wrong, unless something had before.
+// fail records the error, unless there is one already.
 func (t *txn) fail(err error) {
 	if err != nil && t.err == nil {
 		t.err = ours(err)
 	}
 }
 
-// look says whether the call should go on.
+// look fails the call if its context has ended, and reports whether the call may continue.
 func (t *txn) look() bool {
 	t.fail(t.ctx.Err())
 	return t.err == nil
@@ -93,7 +93,7 @@ func (t *txn) look() bool {
 
 func (t *txn) in(b bucket) *bolt.Bucket { return t.tx.Bucket([]byte(b)) }
 
-// get reads a value, and says whether there is one.
+// get reads a value and reports whether it exists.
 func get[T any](t *txn, b bucket, key []byte) (value T, ok bool) {
 	raw := t.in(b).Get(key)
 	if raw == nil {
@@ -126,7 +126,7 @@ func (t *txn) remove(b bucket, key []byte) {
 }
 
 // upTo returns copies of the first keys that begin with the prefix and whose next bytes, a moment, are no later than the
-// given one; at most limit of them. They are collected before anything is changed, for a cursor does not bear changes.
+// given one; at most limit of them. It collects them before the caller changes anything, because a change invalidates the cursor.
 func (t *txn) upTo(b bucket, prefix []byte, until time.Time, limit int) [][]byte {
 	var found [][]byte
 	last := string(moment(until))
@@ -140,7 +140,7 @@ func (t *txn) upTo(b bucket, prefix []byte, until time.Time, limit int) [][]byte
 	return found
 }
 
-// before moves the cursor to the last key that is smaller than the bound.
+// before moves the cursor to the last key below the bound.
 func before(c *bolt.Cursor, bound []byte) (key, value []byte) {
 	if key, _ := c.Seek(bound); key == nil {
 		return c.Last()

@@ -1,4 +1,4 @@
-// Fencing shows how a store outside the queue refuses a worker that has come back from the dead: it remembers the greatest
+// Fencing shows how an external system refuses the late write of a worker that lost its lease: it remembers the greatest
 // token that it has seen for each job.
 package main
 
@@ -19,7 +19,7 @@ type Charge struct{ Cents int }
 
 func (Charge) Kind() string { return "charge" }
 
-// A Ledger stands for any service that is not the queue's database.
+// A Ledger stands for any service outside the queue's database.
 type Ledger struct {
 	greatest map[int64]int64 // token by job
 	charged  map[int64]int   // cents by job
@@ -27,7 +27,7 @@ type Ledger struct {
 
 var errOld = errors.New("an older run: refused")
 
-// Charge sets what the job has charged, unless a younger run of the job was here before.
+// Charge records the charge of a job, unless a newer run of the job has called it before.
 func (l *Ledger) Charge(lease jq.Lease, cents int) error {
 	if lease.Token < l.greatest[lease.ID] {
 		return errOld
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// story lets worker A fall silent in the middle of a job, and wake up when worker B has done it. Time is simulated.
+// story stops worker A in the middle of a job, and lets it continue after worker B has run the job. Time is simulated.
 func story(ctx context.Context) error {
 	now := clock.NewMock()
 	store := jq.NewMemory(&jq.MemoryOptions{Clock: now})
@@ -74,7 +74,7 @@ func story(ctx context.Context) error {
 	return nil
 }
 
-// recoverAndRunAs does what any server does: it ends the leases that have run out, and claims what has become due.
+// recoverAndRunAs does what any server does: it recovers expired leases and claims due jobs.
 func recoverAndRunAs(ctx context.Context, worker string, store jq.Store, handlers *jq.Handlers, now *clock.Mock) error {
 	recovered, err := store.RecoverExpiredLeases(ctx, jq.RecoverRequest{Limit: 1})
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// The output of the program, compared when it is tested.
+// Example compares the output of the program.
 func Example() {
 	main()
 	// Output:

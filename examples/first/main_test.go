@@ -43,7 +43,7 @@ func TestReadmeShowsTheProgram(t *testing.T) {
 	assert.Contains(t, string(readme), "```go\n"+string(program)+"```\n", "copy the program into the README")
 }
 
-// build compiles the program with another line in the place of the one that opens the store, and its import.
+// build compiles the program with another line that opens the store, and the import for it.
 func build(t *testing.T, store, line string) string {
 	t.Helper()
 	text, err := os.ReadFile("main.go")

@@ -64,7 +64,7 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 	}
 }
 
-// Each program stands on one screen.
+// Each program fits on one screen.
 func TestProgramsAreShort(t *testing.T) {
 	for _, file := range []string{"producer.py", "worker.py", "producer.mjs", "worker.mjs"} {
 		text, err := os.ReadFile(file)

@@ -1,10 +1,10 @@
-// Enqueues a job over HTTP: node producer.mjs KIND [PAYLOAD]. No package is needed.
+// Enqueues a job over HTTP: node producer.mjs KIND [PAYLOAD]. It needs no packages.
 import { randomUUID } from "node:crypto";
 
 const server = process.env.JQ_SERVER ?? "http://127.0.0.1:7070";
 
 async function enqueue(jobs) {
-  // Whoever repeats the call under the same key, after an answer was lost, gets the first answer and no second job.
+  // If an answer is lost, a repeat with the same key returns the first answer and adds no second job.
   const headers = { "Content-Type": "application/json", "Idempotency-Key": randomUUID() };
   if (process.env.JQ_TOKEN) headers.Authorization = `Bearer ${process.env.JQ_TOKEN}`;
   for (let attempt = 0; attempt < 5; attempt++) {

@@ -1,4 +1,4 @@
-"""Enqueues a job over HTTP: python3 producer.py KIND [PAYLOAD]. The standard library is enough."""
+"""Enqueues a job over HTTP: python3 producer.py KIND [PAYLOAD]. It needs only the standard library."""
 
 import json
 import os
@@ -10,7 +10,7 @@ SERVER = os.environ.get("JQ_SERVER", "http://127.0.0.1:7070")
 
 
 def enqueue(jobs):
-    # Whoever repeats the call under the same key, after an answer was lost, gets the first answer and no second job.
+    # If an answer is lost, a repeat with the same key returns the first answer and adds no second job.
     headers = {"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())}
     if token := os.environ.get("JQ_TOKEN"):
         headers["Authorization"] = "Bearer " + token

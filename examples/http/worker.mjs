@@ -1,4 +1,4 @@
-// Runs jobs from a server over HTTP, until Ctrl-C: node worker.mjs. No package is needed.
+// Runs jobs from a server over HTTP, until Ctrl-C: node worker.mjs. It needs no packages.
 const server = process.env.JQ_SERVER ?? "http://127.0.0.1:7070";
 const worker = `node-${process.pid}`;
 const lease = 30; // seconds
@@ -15,7 +15,7 @@ async function handle(job) {
   return { echo: job.payload };
 }
 
-// keepAlive extends the lease while the job runs. Whoever lost it must not touch the world any more.
+// keepAlive extends the lease while the job runs. If the lease is lost, the worker must stop at once.
 function keepAlive(job) {
   return setInterval(async () => {
     const { results } = await post("/v1/extend", { jobs: [job], lease: `${lease}s` });

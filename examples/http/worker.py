@@ -1,4 +1,4 @@
-"""Runs jobs from a server over HTTP, until Ctrl-C: python3 worker.py. The standard library is enough."""
+"""Runs jobs from a server over HTTP, until Ctrl-C: python3 worker.py. It needs only the standard library."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def handle(job):
 
 
 def keep_alive(lease, done):
-    """Extends the lease while the job runs. Whoever lost it must not touch the world any more."""
+    """Extends the lease while the job runs. If the lease is lost, the worker must stop at once."""
     while not done.wait(LEASE / 3):
         [result] = post("/v1/extend", {"jobs": [lease], "lease": f"{LEASE}s"})["results"]
         if result["status"] not in ("ok", "busy"):
