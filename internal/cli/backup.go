@@ -14,10 +14,10 @@ import (
 func (a *app) backup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup FILE",
-		Short: "copy an SQLite store to a new file, while it is in use",
-		Long: "Copy a store in an SQLite file, as it is at one moment, to a new file. Servers and workers go on meanwhile, and need not\n" +
-			"be reached: the store's own file is enough. The copy is complete by itself; restore puts it in a store's place. A backup\n" +
-			"that was broken off leaves nothing under the name of FILE.",
+		Short: "copy an SQLite store to a new file while it is in use",
+		Long: "Copy an SQLite store to a new file, as it is at one moment. Servers and workers can keep running. The command reads the\n" +
+			"store's file and needs no server. The copy is one complete file; to use it, run restore. If the backup is interrupted, it\n" +
+			"does not create FILE.",
 		Args:    takes(1, 1, "a new file for the backup"),
 		Example: "  SELF backup jq-monday.db\n  SELF restore jq-monday.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,11 +47,12 @@ func (a *app) backup() *cobra.Command {
 func (a *app) restore() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE",
-		Short: "put a backup in the place of an SQLite store",
-		Long: "Put a backup in the place of a store in an SQLite file, of which there need be nothing left. Stop every process that uses\n" +
-			"the store first: while one has it open, nothing is changed. The restored store is fenced, so that no lease and no id of\n" +
-			"the lost time is given again; start workers afterwards. The file that was there is kept under the name that is printed.\n\n" +
-			"A restore that was broken off left either the store as it was or the restored one. Repeat it.",
+		Short: "replace an SQLite store with a backup",
+		Long: "Replace an SQLite store with a backup. The store itself may be missing. Stop every process that uses the store first: while\n" +
+			"a process has it open, the command fails and changes nothing. The restored store is fenced, so it never issues a lease\n" +
+			"token or an id again that was issued after the backup. Start workers afterwards. The command keeps the previous file and\n" +
+			"prints its name.\n\n" +
+			"If a restore is interrupted, the store is either unchanged or fully restored. Repeat the command.",
 		Args: takes(1, 1, "the file that backup has made"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.inFile("restored", "restore the dump or the copy by its own tools (pg_restore, psql), then run "+a.self+" fence before workers start")

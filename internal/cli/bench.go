@@ -30,33 +30,33 @@ func (a *app) bench() *cobra.Command {
 	var b benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "measure how fast a store is, and jq on it",
-		Long: "Measure a store under load. Each round has a queue of its own, leaves the jobs of others alone, and deletes its jobs at the\n" +
-			"end. It counts only if the store says afterwards that every job has ended as it should. Workloads:\n\n" +
+		Short: "measure the throughput and latency of a store",
+		Long: "Measure a store under load. Each round uses its own queue, does not touch other jobs, and deletes its jobs at the end. A\n" +
+			"round counts only if the store then shows that every job ended as expected. Workloads:\n\n" +
 			listOfWorkloads() + "\n" +
-			"Processor and memory are those of this process; what a database tells of its own costs may be for all who use it. The\n" +
-			"history of attempts is never switched off: its cost is in every figure. Machines are noisy, so that only ratios between\n" +
-			"rounds that were taken side by side say much.",
+			"The figures for CPU and memory are for this process. Figures that a database reports about itself may include its other\n" +
+			"clients. The store always records attempts, so every figure includes that cost. Machines are noisy: compare only rounds\n" +
+			"that you ran side by side, and only by their ratio.",
 		Args: takesNone(),
 		Example: "  SELF bench --store sqlite:bench.db --workload drain --rounds 5\n" +
 			"  SELF bench --store postgres://me@localhost/test --workload held-snapshot --duration 2m",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&b.Workload, "workload", bench.Continuous, "`NAME` of what to do")
-	f.IntVar(&b.Jobs, "jobs", 0, "so many jobs (default 50000; of backlog 1000000, of idle 1000)")
-	f.DurationVar(&b.Duration, "duration", 10*time.Second, "for so long, where the jobs are not counted")
-	f.IntVar(&b.Concurrency, "concurrency", 0, "so many handlers at once (default 100; of latency 10)")
-	f.IntVar(&b.Buffer, "buffer", 0, "so many jobs are claimed ahead of them; -1 for none (default 1000; of latency none)")
-	f.IntVar(&b.Producers, "producers", 0, "so many goroutines enqueue (default 4; of enqueue and latency 16)")
-	f.IntVar(&b.Batch, "batch", 0, "so many jobs a call of theirs, or a claim of backlog (default 100; of enqueue 1)")
-	f.IntVar(&b.Payload, "payload", 100, "so many bytes a payload")
-	f.Float64Var(&b.Rate, "rate", 100, "so many jobs a second, for latency")
-	f.IntVar(&b.rounds, "rounds", 1, "so many rounds: medians, with the least and the most")
-	f.BoolVar(&b.Keep, "keep", false, "leave the jobs in the store")
-	f.BoolVar(&b.asJSON, "json", false, "as JSON: an object a round, and one with the medians")
-	f.StringVar(&b.cpuprofile, "cpuprofile", "", "`FILE` for a profile of the processor during the last measurement, for go tool pprof")
-	f.StringVar(&b.memprofile, "memprofile", "", "`FILE` for a profile of all allocations, likewise")
+	f.StringVar(&b.Workload, "workload", bench.Continuous, "`NAME` of the workload")
+	f.IntVar(&b.Jobs, "jobs", 0, "number of jobs (default 50000; backlog: 1000000, idle: 1000)")
+	f.DurationVar(&b.Duration, "duration", 10*time.Second, "how long to run a workload that has no number of jobs")
+	f.IntVar(&b.Concurrency, "concurrency", 0, "number of concurrent handlers (default 100; latency: 10)")
+	f.IntVar(&b.Buffer, "buffer", 0, "number of jobs to claim ahead of the handlers; -1 for none (default 1000; latency: none)")
+	f.IntVar(&b.Producers, "producers", 0, "number of goroutines that enqueue (default 4; enqueue and latency: 16)")
+	f.IntVar(&b.Batch, "batch", 0, "number of jobs per enqueue call, or per claim of backlog (default 100; enqueue: 1)")
+	f.IntVar(&b.Payload, "payload", 100, "payload size in bytes")
+	f.Float64Var(&b.Rate, "rate", 100, "jobs per second to enqueue, for latency")
+	f.IntVar(&b.rounds, "rounds", 1, "number of rounds; several print the median, minimum and maximum")
+	f.BoolVar(&b.Keep, "keep", false, "keep the jobs in the store")
+	f.BoolVar(&b.asJSON, "json", false, "print JSON: one object for each round, and one with the medians")
+	f.StringVar(&b.cpuprofile, "cpuprofile", "", "`FILE` to write a CPU profile of the last measurement to, for go tool pprof")
+	f.StringVar(&b.memprofile, "memprofile", "", "`FILE` to write a profile of all allocations to, for go tool pprof")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := b.check(); err != nil {
 			return err

@@ -19,7 +19,7 @@ const environment = "environment"
 func fromEnvironment(flags *pflag.FlagSet, name string, variables ...string) {
 	f := flags.Lookup(name)
 	f.Annotations = map[string][]string{environment: variables}
-	f.Usage += " (or " + strings.Join(variables, ", ") + ")"
+	f.Usage += " (env " + strings.Join(variables, ", ") + ")"
 }
 
 // settle gives each flag that is not on the command line the value of the environment, or else of the file, which is its

@@ -35,13 +35,13 @@ func (a *app) demo() *cobra.Command {
 	var fast bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "watch a worker crash, its job recovered, and its late answer refused",
-		Long: "Watch, for about a minute, a worker crash, its job recovered and run by another one, and its late answer refused.\n" +
-			"It happens in a real store, in an SQLite file that is removed afterwards.",
+		Short: "watch a worker crash, its job run again, and its late write refused",
+		Long: "Watch a worker crash. Its lease expires, another worker runs its job, and the store refuses its late write. The demo takes\n" +
+			"about a minute. It uses a real store in an SQLite file, and removes the file at the end.",
 		Args:        takesNone(),
 		Annotations: map[string]string{storeless: ""},
 	}
-	cmd.Flags().BoolVar(&fast, "fast", false, "tell it without pauses, as when the output is no terminal")
+	cmd.Flags().BoolVar(&fast, "fast", false, "do not pause between steps; the default if the output is not a terminal")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		folder, err := os.MkdirTemp("", "jq-demo-")
 		if err != nil {

@@ -18,14 +18,14 @@ func (a *app) dev() *cobra.Command {
 	s := serveFlags{mode: "0600"}
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "try jq: run a server and a worker in one process",
-		Long: "Serve a store on this machine. A worker in the same process prints each job of the queue default and finishes it, with its\n" +
-			"payload as the result. Each start enqueues one sample job. Jobs stay in the store: the next start finds them.\n\n" +
-			"That worker takes every job of the queue. To run a worker of your own, use serve and work.",
+		Short: "run a server and a sample worker in one process, to try jq",
+		Long: "Serve a store on this machine and run a sample worker in the same process. The worker prints each job of the queue default\n" +
+			"and completes it, with its payload as the result. Each start enqueues one sample job. Jobs stay in the store between runs.\n\n" +
+			"The sample worker takes every job of the queue. To run your own worker, use serve and work instead.",
 		Args:    takesNone(),
 		Example: "  SELF dev\n  SELF dev --store sqlite:try.db --addr 127.0.0.1:8080",
 	}
-	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one")
+	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 picks a free port")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if _, socket, _ := socketPath(s.addr); socket || !s.local() {
 			return misuse("--addr %q: dev has no tokens and listens on this machine alone, as on 127.0.0.1:7070; use serve for others", s.addr)

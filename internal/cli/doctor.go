@@ -17,15 +17,17 @@ func (a *app) doctor() *cobra.Command {
 	var asJSON, repair bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "find what is wrong with a store, and say what to do; it fails if it finds something",
-		Long: "Look for leases that nobody recovers, queues without a worker, workers that fell silent, clocks that disagree, a schema\n" +
-			"behind the program, and, by the kind of store, for missing indexes, damaged files, transactions that hold back\n" +
-			"vacuum, dead rows, a large log, unsafe settings and too few connections. Nothing is changed, unless --repair says so: it\n" +
-			"brings back waiting jobs that were written by a clock that was ahead.",
+		Short: "find problems in a store and say how to fix them; fails if it finds any",
+		Long: "Find problems in a store and say how to fix them: expired leases that nobody recovers, queues without a worker, workers\n" +
+			"without a heartbeat, clocks that disagree, and a schema that is not this program's. Depending on the kind of store, also\n" +
+			"find missing indexes, damaged files, transactions that hold back vacuum, dead rows, a large log, unsafe settings and too\n" +
+			"few connections.\n\n" +
+			"The command changes nothing, unless you add --repair. It then corrects the times of waiting jobs that were written while a\n" +
+			"clock was ahead, so that they are no longer due too late.",
 		Args: takesNone(),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	cmd.Flags().BoolVar(&repair, "repair", false, "bring back waiting jobs that a clock has written which was ahead")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&repair, "repair", false, "correct the times of waiting jobs that were written while a clock was ahead")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		found, err := a.examine(cmd, repair)
 		if err != nil {

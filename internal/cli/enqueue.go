@@ -29,10 +29,10 @@ func (a *app) enqueue() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enqueue KIND [PAYLOAD]",
 		Short: "add one job, or many from JSON lines",
-		Long: "Add a job. The payload is a JSON document; - reads it from stdin, and without one it is null.\n\n" +
-			"With --lines add a job for each line of a file, or of stdin with --lines -. A line is a JSON object with kind and, if\n" +
-			"wanted, payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key, unique_for. Jobs are added\n" +
-			"up to 1,000 at a time, all or none of these.",
+		Long: "Add a job. The payload is a JSON document; - reads it from standard input. The default is null.\n\n" +
+			"With --lines, add one job for each line of a file, or of standard input with --lines -. A line is a JSON object. It must\n" +
+			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key and\n" +
+			"unique_for. The command adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
 		Example: "  SELF enqueue welcome '{\"name\":\"Ada\"}'\n" +
 			"  SELF enqueue report --queue slow --delay 1h --unique-key report-17\n" +
 			"  SELF enqueue --lines jobs.jsonl --request-key import-17",
@@ -67,18 +67,18 @@ const aTime = "2026-12-31T23:59:00Z"
 func (o *order) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.job.Queue, "queue", jq.DefaultQueue, "where the job waits")
-	f.IntVar(&o.job.Priority, "priority", 0, "-9 to 9, the higher goes first")
-	f.DurationVar(&o.job.Delay, "delay", 0, "due so much later: 90s, 1h30m")
-	f.StringVar(&o.runAt, "run-at", "", "due at this `TIME`: "+aTime)
-	f.IntVar(&o.job.MaxRetries, "max-retries", jq.DefaultMaxRetries, "how many runs may follow the first")
-	f.DurationVar(&o.job.Timeout, "timeout", 0, "how long a run may take; 0 leaves that to the worker")
-	f.StringVar(&o.job.UniqueKey, "unique-key", "", "no second job with this `KEY` while this one is live,")
-	f.DurationVar(&o.job.UniqueFor, "unique-for", 0, "or for so long")
-	f.StringArrayVar(&o.job.Tags, "tag", nil, "a `TAG` for people and filters; may be repeated")
-	f.StringVar(&o.requestKey, "request-key", "", "makes the command safe to repeat for a day, under the same `KEY`")
-	f.StringVar(&o.lines, "lines", "", "add a job for each JSON line of this `FILE`, or of stdin if it is -; --queue and\n--max-retries are then for lines without their own")
-	f.BoolVar(&o.asJSON, "json", false, "the answer as JSON; with --lines a line for each job")
+	f.StringVar(&o.job.Queue, "queue", jq.DefaultQueue, "`QUEUE` to add the job to")
+	f.IntVar(&o.job.Priority, "priority", 0, "priority from -9 to 9; higher values run first")
+	f.DurationVar(&o.job.Delay, "delay", 0, "how long to wait before the job is due, such as 90s or 1h30m")
+	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+aTime)
+	f.IntVar(&o.job.MaxRetries, "max-retries", jq.DefaultMaxRetries, "maximum number of retries after the first run")
+	f.DurationVar(&o.job.Timeout, "timeout", 0, "maximum time of one run; 0 means the worker's default")
+	f.StringVar(&o.job.UniqueKey, "unique-key", "", "unique `KEY`: until this job finishes, no second job with the same key is added")
+	f.DurationVar(&o.job.UniqueFor, "unique-for", 0, "hold the unique key for this long, instead of until the job finishes")
+	f.StringArrayVar(&o.job.Tags, "tag", nil, "`TAG` to find the job by; may be repeated")
+	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
+	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
 }
 
 // request is the job of the command line. It is checked before there is a store, so that nonsense makes none.

@@ -17,17 +17,17 @@ func (a *app) fence() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fence",
 		Short: "make a restored store safe to use",
-		Long: "Make a store safe that was restored from a backup, or that lost its latest changes in a failover. Tokens and ids go on\n" +
-			"above a new floor, 4,294,967,296 times the epoch that is printed, so that none of the lost time is given again. Jobs, their\n" +
-			"tokens and the leases in force stay as they are: workers may go on meanwhile.\n\n" +
-			"If workers have used a restored copy before it was fenced, leases of the lost time may fit: stop all workers, and add\n" +
-			"--all. It ends the leases in force too; their jobs are recovered when these expire. If the same backup is restored a\n" +
-			"second time, add --epoch with one more than was printed the first time.",
+		Long: "Fence a store after you restored it from a backup, or after a failover that lost its latest changes. New tokens and ids\n" +
+			"start above 4,294,967,296 times the epoch that the command prints, so the store never issues one of the lost period again.\n" +
+			"Jobs, their tokens and current leases stay as they are, and workers can keep running.\n\n" +
+			"If workers used the restored copy before you fenced it, leases of the lost period may match its own. Then stop all workers\n" +
+			"and add --all, which also ends the current leases; their jobs are recovered when the leases would have expired. If you\n" +
+			"restore the same backup a second time, add --epoch with one more than the epoch printed the first time.",
 		Args: takesNone(),
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "end the leases in force as well")
-	cmd.Flags().BoolVar(&force, "force", false, "with --all: also while workers live")
-	cmd.Flags().Int64Var(&epoch, "epoch", 0, "go to epoch `N` at least")
+	cmd.Flags().BoolVar(&all, "all", false, "also end the current leases")
+	cmd.Flags().BoolVar(&force, "force", false, "with --all: do so even while workers are alive")
+	cmd.Flags().Int64Var(&epoch, "epoch", 0, "raise the epoch to at least `N`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if force && !all {
 			return misuse("--force goes with --all only")

@@ -24,10 +24,10 @@ type filterFlags struct {
 
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.states, "state", nil, "in this `STATE`: ready, in_flight, retrying, succeeded, dead, cancelled, or\nfailed for retrying and dead; may be repeated")
-	flags.StringVar(&f.queue, "queue", "", "in this `QUEUE`")
-	flags.StringVar(&f.kind, "kind", "", "of this `KIND`")
-	flags.StringVar(&f.tag, "tag", "", "with this `TAG`")
+	flags.StringSliceVar(&f.states, "state", nil, "only jobs in `STATE`: ready, in_flight, retrying, succeeded, dead, cancelled, or\nfailed for both retrying and dead; may be repeated")
+	flags.StringVar(&f.queue, "queue", "", "only jobs in `QUEUE`")
+	flags.StringVar(&f.kind, "kind", "", "only jobs of `KIND`")
+	flags.StringVar(&f.tag, "tag", "", "only jobs with `TAG`")
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var states []string
 		for _, s := range append(contract.Phases(), jq.Failed) {
@@ -41,7 +41,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 }
 
 func (f *filterFlags) addOlderThan(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.olderThan, "older-than", 0, "finished so long ago, or longer: 24h")
+	cmd.Flags().DurationVar(&f.olderThan, "older-than", 0, "only jobs that finished at least this long ago, such as 24h")
 }
 
 // filter is what the flags choose.

@@ -49,22 +49,22 @@ func removing() operation {
 }
 
 func (a *app) jobsRequeue() *cobra.Command {
-	cmd := a.bulk(requeueing(), "make finished jobs ready again, by ids or by a filter")
-	cmd.Long = "Make finished jobs ready again, with no retries counted. By a filter only jobs that had finished before the command\n" +
-		"began, and --state must say which: a job that has succeeded would run once more."
+	cmd := a.bulk(requeueing(), "make finished jobs ready again, by id or by filter")
+	cmd.Long = "Make finished jobs ready again and reset their count of retries. With a filter, you must give --state, because jobs that\n" +
+		"have succeeded would run again. A filter leaves out jobs that finish after the command has started."
 	return cmd
 }
 
 func (a *app) jobsCancel() *cobra.Command {
-	cmd := a.bulk(cancelling(), "cancel jobs that have not finished, by ids or by a filter")
-	cmd.Long = "Cancel jobs that have not finished. A job that is running learns of it at its worker's next heartbeat; what it writes\n" +
-		"from now on is refused."
+	cmd := a.bulk(cancelling(), "cancel jobs that have not finished, by id or by filter")
+	cmd.Long = "Cancel jobs that have not finished. If a job is running, its worker learns of the cancellation with the next heartbeat and\n" +
+		"stops it. The store refuses everything the worker writes to the job from now on."
 	return cmd
 }
 
 func (a *app) jobsRm() *cobra.Command {
-	cmd := a.bulk(removing(), "remove finished jobs and their history, by ids or by a filter")
-	cmd.Long = "Remove finished jobs, with their history. This can not be undone."
+	cmd := a.bulk(removing(), "remove finished jobs and their history, by id or by filter")
+	cmd.Long = "Remove finished jobs and their history. You cannot undo this."
 	return cmd
 }
 
@@ -87,8 +87,8 @@ func (a *app) bulk(op operation, short string) *cobra.Command {
 	if op.verb != cancelling().verb { // what was finished can not be cancelled
 		sel.addOlderThan(cmd)
 	}
-	cmd.Flags().BoolVar(&sel.yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&sel.asJSON, "json", false, "the outcomes as JSON")
+	cmd.Flags().BoolVar(&sel.yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&sel.asJSON, "json", false, "print the outcomes as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := sel.choose(op, args)
 		if err != nil {

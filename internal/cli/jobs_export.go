@@ -30,16 +30,16 @@ func (a *app) jobsExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "write jobs as JSON lines, for an archive or another store",
-		Long: "Write jobs as JSON lines, the oldest first: a line holds everything that the store knows of its job, in the form of\n" +
-			"jobs show --json. Without a filter these are all jobs. Jobs that are enqueued meanwhile are left out, and so are the pauses\n" +
-			"and policies of queues: the command names the queues that have some.\n\n" +
-			"To move jobs to another store, stop the workers first, and then import the lines there. A job that somebody goes on\n" +
-			"working on here would be done twice.",
+		Long: "Write jobs as JSON lines, oldest first. A line holds everything the store knows about a job, in the form of\n" +
+			"jobs show --json. Without a filter, the command exports all jobs. It leaves out jobs that are enqueued during the export,\n" +
+			"and the pauses and policies of queues; it names the queues that have any.\n\n" +
+			"To move jobs to another store, stop the workers first, and then import the lines there. Jobs that workers continue here\n" +
+			"would run twice.",
 		Args:    takesNone(),
 		Example: "  SELF jobs export > jobs.jsonl\n  SELF jobs import jobs.jsonl --store postgres://user@host/database",
 	}
 	chosen.add(cmd)
-	cmd.Flags().BoolVar(&history, "history", false, "with the attempts of each job")
+	cmd.Flags().BoolVar(&history, "history", false, "include the attempts of each job")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		filter, err := chosen.filter()
 		if err != nil {
@@ -167,18 +167,18 @@ func (a *app) jobsImport() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "enqueue the jobs of an export that have not finished",
-		Long: "Enqueue the jobs of an export that are ready, retrying or in flight, in their order; - reads it from stdin. They get new\n" +
-			"ids, and keep queue, kind, payload, priority, tags, trace, the time when they are due, backoff, timeout, the retries that\n" +
-			"are left to them, and their unique keys: for as long as they live, or for what was left of their window at the export.\n\n" +
-			"Not carried over: jobs that have finished, attempts so far, leases, checkpoints and progress (the work begins anew), the\n" +
-			"latest error. The command tells how many these were. What the other store remembers beside its jobs stays behind as well:\n" +
-			"pauses and policies of queues, request keys, and unique keys that are held for a window by jobs that have finished. Set\n" +
-			"pauses and policies there before workers start.\n\n" +
-			"To repeat the command with the same lines within a day adds nothing twice.",
+		Short: "enqueue the unfinished jobs of an export",
+		Long: "Enqueue the jobs of an export that are ready, retrying or in flight, in the same order; - reads the export from standard\n" +
+			"input. The jobs get new ids. They keep queue, kind, payload, priority, tags, trace, due time, backoff, timeout and\n" +
+			"remaining retries. They also keep their unique keys: until they finish, or for the rest of their window.\n\n" +
+			"The command does not import finished jobs, past attempts, leases, checkpoints, progress and latest errors. It prints how\n" +
+			"many jobs had finished, were in flight, or had a checkpoint. Jobs with a checkpoint start from the beginning. The command\n" +
+			"also does not import pauses and policies of queues, request keys, and unique keys whose window outlasts a finished job.\n" +
+			"Set pauses and policies before you start workers.\n\n" +
+			"You can repeat the command: within a day, the same lines add nothing twice.",
 		Args: takes(1, 1, "the file with the lines, or - for stdin"),
 	}
-	cmd.Flags().StringVar(&key, "request-key", "", "import the same lines once more, under another `KEY`")
+	cmd.Flags().StringVar(&key, "request-key", "", "idempotency `KEY`; give another one to import the same lines again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		from, size, err := a.openLines(args[0])
 		if err != nil {

@@ -23,16 +23,16 @@ func (a *app) jobsLs() *cobra.Command {
 	var l listing
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "list jobs, the newest first",
+		Short: "list jobs, newest first",
 		Args:  takesNone(),
 		Example: "  SELF jobs ls --state dead\n" +
 			"  SELF jobs ls --queue mail --state retrying --all --json",
 	}
 	l.add(cmd)
-	cmd.Flags().StringVar(&l.worker, "worker", "", "claimed last by this `WORKER`")
-	cmd.Flags().IntVar(&l.limit, "limit", 50, "at most so many")
-	cmd.Flags().BoolVar(&l.all, "all", false, "all of them, however many")
-	cmd.Flags().BoolVar(&l.asJSON, "json", false, "as JSON")
+	cmd.Flags().StringVar(&l.worker, "worker", "", "only jobs that `WORKER` claimed last")
+	cmd.Flags().IntVar(&l.limit, "limit", 50, "maximum number of jobs to list")
+	cmd.Flags().BoolVar(&l.all, "all", false, "list all matching jobs, without a limit")
+	cmd.Flags().BoolVar(&l.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if l.limit < 1 {
 			return misuse("--limit must be 1 at least; --all has no limit")

@@ -18,10 +18,10 @@ func (a *app) jobsShow() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "show a job, its documents and its attempts",
+		Short: "show a job with its payload, result and attempts",
 		Args:  takes(1, 1, "a job, by its id"),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
 		if err != nil {

@@ -14,16 +14,16 @@ import (
 )
 
 func (a *app) migrate() *cobra.Command {
-	return a.group("migrate", "make or migrate the store's schema, or tell how far it is", a.migrateUp(), a.migrateStatus())
+	return a.group("migrate", "create or migrate the schema of a store, or show its version", a.migrateUp(), a.migrateStatus())
 }
 
 func (a *app) migrateUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "make the store, or bring it to the schema of this program",
-		Long: "Make the store, or bring it to the schema of this program. So do serve, work and enqueue; no other command makes or\n" +
-			"migrates anything. Deployments that give the right to one step alone use this one, and --no-migrate for the others.\n" +
-			"Any number of processes may do so at once.",
+		Short: "create a store, or migrate it to the schema of this program",
+		Long: "Create a store, or migrate it to the schema of this program. Commands that add or run jobs do this too, such as serve, work\n" +
+			"and enqueue. All others never create or migrate a store. If only one step of your deployment may change the schema, run\n" +
+			"this command there, and give --no-migrate to serve and work. Several processes may migrate one store at once.",
 		Args: takesNone(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -56,9 +56,9 @@ func (p *progress) migrating(step, of int) {
 func (a *app) migrateStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "tell how far the store is migrated, and change nothing; it fails if the store is behind", Args: takesNone(),
+		Use: "status", Short: "show the schema version, and fail if it is not this program's", Args: takesNone(),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := a.place()
 		if err != nil {

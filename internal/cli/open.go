@@ -123,7 +123,7 @@ const (
 
 // noMigrate is the flag of commands that run for long, and are started by deployments.
 func noMigrate(f *pflag.FlagSet, existing *bool) {
-	f.BoolVar(existing, "no-migrate", false, "open what is there: make and migrate nothing, and fail if the schema is another")
+	f.BoolVar(existing, "no-migrate", false, "do not create or migrate the store; fail if its schema is not this program's")
 }
 
 // busyTimeout is the flag of commands that run for long.
@@ -133,7 +133,7 @@ func (a *app) busyTimeout(f *pflag.FlagSet, more string) {
 
 // maxLease is the flag of commands that give leases, or bring back those of a clock that was ahead.
 func (a *app) maxLease(f *pflag.FlagSet) {
-	f.DurationVar(&a.longest, "max-lease", contract.DefaultMaxLease, "how long a lease may be; the same in all processes of a store")
+	f.DurationVar(&a.longest, "max-lease", contract.DefaultMaxLease, "the longest lease allowed; must be the same in all processes that use the store")
 }
 
 // fitBusyTimeout keeps heartbeats from waiting for long against the lease that they keep.

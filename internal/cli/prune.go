@@ -21,18 +21,18 @@ func (a *app) prune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "remove jobs that finished long ago",
-		Long: "Remove jobs that finished so long ago, with their history, in small batches that hold up nobody. How long ago is the policy\n" +
-			"of their queue, see queues set, unless a flag says it for all queues; 0 keeps them for ever. What is younger than an hour\n" +
-			"is not for prune but for jobs rm.",
+		Long: "Remove finished jobs and their history when the policy of their queue no longer keeps them (see queues set). A flag\n" +
+			"replaces the policies of all queues for one state. The command removes jobs in small batches, so other work continues.\n" +
+			"To remove jobs that finished less than an hour ago, use jobs rm.",
 		Args:    takesNone(),
 		Example: "  SELF prune\n  SELF prune --dead 720h",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.DurationVar(&succeeded, "succeeded", 0, "the age of jobs that have succeeded, in place of the policies; 0 keeps them")
-	f.DurationVar(&cancelled, "cancelled", 0, "the age of cancelled jobs, likewise")
-	f.DurationVar(&dead, "dead", 0, "the age of dead jobs, likewise")
-	f.BoolVar(&asJSON, "json", false, "as JSON")
+	f.DurationVar(&succeeded, "succeeded", 0, "remove jobs that succeeded this long ago, whatever the policies say; 0 keeps them")
+	f.DurationVar(&cancelled, "cancelled", 0, "remove jobs that were cancelled this long ago, whatever the policies say; 0 keeps them")
+	f.DurationVar(&dead, "dead", 0, "remove jobs that died this long ago, whatever the policies say; 0 keeps them")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		states := []*pruned{{state: jq.Succeeded, age: succeeded}, {state: jq.Cancelled, age: cancelled}, {state: jq.Dead, age: dead}}
 		for _, p := range states {

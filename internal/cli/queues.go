@@ -14,14 +14,14 @@ import (
 func (a *app) queues() *cobra.Command {
 	return a.group("queues", "list, pause and resume queues, and set their policies",
 		a.queuesLs(), a.queuesSet(),
-		a.setPaused("pause", "let nothing more be claimed from queues; what runs goes on", "paused", true),
-		a.setPaused("resume", "end the pause of queues", "resumed", false))
+		a.setPaused("pause", "stop new claims from queues; running jobs continue", "paused", true),
+		a.setPaused("resume", "allow claims from paused queues again", "resumed", false))
 }
 
 func (a *app) queuesLs() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "ls", Short: "list the queues that have a job, are paused, or have a policy", Args: takesNone()}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd := &cobra.Command{Use: "ls", Short: "list queues that have jobs, are paused or have a policy", Args: takesNone()}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			client := jq.NewClient(s, nil)
@@ -67,7 +67,7 @@ func (a *app) tableOfQueues(queues []jq.Queue, counts jq.Counts) error {
 func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: verb + " QUEUE...", Short: short, Args: takes(1, -1, "a queue")}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		for _, name := range names {
 			if err := contract.CheckQueue(name); err != nil {

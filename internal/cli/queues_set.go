@@ -26,19 +26,19 @@ func (a *app) queuesSet() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set QUEUE",
-		Short: "change the policy of a queue, and print it",
-		Long: "Change the policy of a queue, and print it. The policy is kept in the store, and whoever serves the queue goes by it. What no\n" +
-			"flag names stays as it is.\n\n" +
-			"AGE is a duration of at least an hour, such as 48h; keep, for jobs that stay until somebody removes them; or default.",
+		Short: "change the policy of a queue and print it",
+		Long: "Change the policy of a queue and print it. The store keeps the policy, and every process that serves the store applies it.\n" +
+			"Settings that you do not give stay as they are.\n\n" +
+			"AGE is a duration of at least one hour, such as 48h; or keep, to keep jobs until you remove them; or default.",
 		Args:    takes(1, 1, "a queue"),
 		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.Var(&p.succeeded, "retain-succeeded", "how long succeeded jobs are kept; default means "+keptFor(jq.DefaultRetainSucceeded))
-	f.Var(&p.cancelled, "retain-cancelled", "how long cancelled jobs are kept; default means "+keptFor(jq.DefaultRetainCancelled))
-	f.Var(&p.dead, "retain-dead", "how long dead jobs are kept; default means "+keptFor(jq.DefaultRetainDead))
-	f.BoolVar(&asJSON, "json", false, "as JSON")
+	f.Var(&p.succeeded, "retain-succeeded", "how long to keep succeeded jobs; default means "+keptFor(jq.DefaultRetainSucceeded))
+	f.Var(&p.cancelled, "retain-cancelled", "how long to keep cancelled jobs; default means "+keptFor(jq.DefaultRetainCancelled))
+	f.Var(&p.dead, "retain-dead", "how long to keep dead jobs; default means "+keptFor(jq.DefaultRetainDead))
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{flawOf(err)}

@@ -28,23 +28,23 @@ func (a *app) root() *cobra.Command {
 
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	commandBelow(root, "help").Short = "show how a command is used"
-	commandBelow(root, "completion").Short = "print what makes a shell complete the commands and flags"
+	commandBelow(root, "help").Short = "show help for a command"
+	commandBelow(root, "completion").Short = "generate a shell completion script"
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "sqlite:jq.db", "`URL` of the store: "+storeForms)
 	fromEnvironment(flags, "store", "JQ_STORE", "DATABASE_URL")
-	flags.StringVar(&a.server, "server", "", "`URL` of a jq server that has the store, in place of --store: http://127.0.0.1:7070,\nor unix:PATH for its socket on this machine")
+	flags.StringVar(&a.server, "server", "", "`URL` of a jq server to use instead of a store: http://127.0.0.1:7070,\nor unix:PATH for a socket on this machine")
 	fromEnvironment(flags, "server", "JQ_SERVER")
-	flags.StringVar(&a.bearer, "token", "", "`TOKEN` for that server; a command line is seen by others, the environment is not")
+	flags.StringVar(&a.bearer, "token", "", "`TOKEN` for the server; other users can read a command line, so prefer the environment")
 	fromEnvironment(flags, "token", "JQ_TOKEN")
-	flags.StringVar(&a.ca, "ca", "", "`FILE` with the certificates that vouch for that server, in place of the system's")
+	flags.StringVar(&a.ca, "ca", "", "`FILE` of CA certificates to verify the server with, instead of the system's")
 	fromEnvironment(flags, "ca", "JQ_CA")
-	flags.StringVar(&a.cert, "client-cert", "", "`FILE` with the certificate to show to that server")
+	flags.StringVar(&a.cert, "client-cert", "", "`FILE` of the client certificate to present to the server")
 	fromEnvironment(flags, "client-cert", "JQ_CLIENT_CERT")
-	flags.StringVar(&a.key, "client-key", "", "`FILE` with the key of that certificate")
+	flags.StringVar(&a.key, "client-key", "", "`FILE` of the private key of the client certificate")
 	fromEnvironment(flags, "client-key", "JQ_CLIENT_KEY")
-	flags.StringVar(&a.config, "config", "", "`FILE` with values for flags, in TOML: store = \"sqlite:jq.db\"; those of one command\nbelow its name, as [jobs.ls]")
+	flags.StringVar(&a.config, "config", "", "`FILE` of flag values in TOML, such as store = \"sqlite:jq.db\"; a table such as\n[jobs.ls] sets the flags of one command")
 	fromEnvironment(flags, "config", "JQ_CONFIG")
 	return root
 }
@@ -106,7 +106,7 @@ func (a *app) help(w io.Writer, cmd *cobra.Command) {
 	}
 	a.helpFlags(w, "Flags", local)
 	if _, without := cmd.Annotations[storeless]; !without {
-		a.helpFlags(w, "Flags of every command that needs a store", inherited)
+		a.helpFlags(w, "Flags of all commands that use a store", inherited)
 	}
 }
 

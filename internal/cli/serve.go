@@ -49,30 +49,32 @@ func (a *app) serve() *cobra.Command {
 	var s serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "serve a store over HTTP, and recover the jobs of dead workers",
-		Long: "Serve a store over HTTP, for programs in any language; /docs says how. It recovers jobs whose workers died and deletes\n" +
-			"what the policies of the queues keep no longer. Any number of servers may serve one store.\n\n" +
-			"Tokens and certificates are read anew when their files change, or at SIGHUP. No connection is lost by that, and no claim\n" +
-			"that waits, but those of tokens that were removed. A file that can not be used leaves what was read before in force.\n\n" +
-			"Without tokens whoever reaches the server may do everything: it then listens on this machine alone, unless --insecure\n" +
-			"says otherwise. It then takes calls by localhost, by addresses and by the host of --addr alone, unless --host gives other\n" +
-			"names: a web page could let its own name point to the server. With tokens any name is fine, unless --host is given.",
+		Short: "serve a store over HTTP and recover the jobs of dead workers",
+		Long: "Serve a store over HTTP, for programs in any language. The server documents its API at /docs. It recovers jobs whose\n" +
+			"workers died, and deletes finished jobs when the policy of their queue no longer keeps them. You can run several servers\n" +
+			"on one store.\n\n" +
+			"The server reloads tokens and certificates when their files change, and on SIGHUP. A reload ends no connection and no\n" +
+			"waiting claim, except those of removed tokens. If a file is invalid, the server keeps the values it read before.\n\n" +
+			"Without tokens, anyone who can reach the server may do anything. So it listens on this machine only, unless you add\n" +
+			"--insecure. It also accepts only requests for localhost, for IP addresses and for the host of --addr, because a web page\n" +
+			"could point its own name at the server (DNS rebinding); add other names with --host. With tokens it accepts requests for\n" +
+			"any name, unless you add --host.",
 		Args:    takesNone(),
 		Example: "  SELF serve --store sqlite:jobs.db\n  SELF serve --addr :7070 --tokens tokens --tls-cert cert.pem --tls-key key.pem",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 finds a free one; or unix:PATH for a socket of this machine")
-	f.StringVar(&s.mode, "socket-mode", "0600", "`MODE` of that socket: who may write to it may call the server")
-	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, as token new writes it")
-	f.StringVar(&s.audit, "audit", "", "`FILE` to append a line of JSON to for each call of an operator, opened anew at SIGHUP; - for standard error; else the log has them")
-	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate; with it the server speaks TLS")
-	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate")
-	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` with certificates; clients must show one that these vouch for, besides a token")
-	f.StringArrayVar(&s.hosts, "host", nil, "`NAME` or address by which this server may be called, without a port; may be repeated; others are refused")
+	f.StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on (port 0 picks a free port), or unix:PATH for a Unix socket")
+	f.StringVar(&s.mode, "socket-mode", "0600", "`MODE` of the Unix socket; users who can write to it can call the server")
+	f.StringVar(&s.tokens, "tokens", "", "`FILE` of tokens, created with token new")
+	f.StringVar(&s.audit, "audit", "", "`FILE` to append a JSON line to for each operator call, or - for standard error; reopened on\nSIGHUP (default: the server's log)")
+	f.StringVar(&s.cert, "tls-cert", "", "`FILE` of the server's certificate; enables TLS")
+	f.StringVar(&s.key, "tls-key", "", "`FILE` of the private key of the server's certificate")
+	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of CA certificates; clients must present a certificate that one of them signed, in addition\nto a token")
+	f.StringArrayVar(&s.hosts, "host", nil, "`NAME` or address, without a port, that requests may use for this server; may be repeated; the server\nrefuses requests for other names")
 	f.BoolVar(&s.insecure, "insecure", false, "listen on any address without tokens, or with tokens but without TLS")
-	f.Int64Var(&s.maxWaiting, "max-waiting", 0, "how many jobs of a queue may wait, about: who enqueues more is told to come back later; 0: any number")
-	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "the time between looks for expired leases; negative: never")
+	f.Int64Var(&s.maxWaiting, "max-waiting", 0, "approximate limit of waiting jobs per queue; above it, enqueue requests are refused and must be\nretried later; 0 means no limit")
+	f.DurationVar(&s.recoverEvery, "recover-every", 10*time.Second, "how often to recover expired leases; negative means never")
 	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)
 	a.busyTimeout(f, "")
 	a.maxLease(f)

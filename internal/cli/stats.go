@@ -15,10 +15,10 @@ func (a *app) stats() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "count jobs by queue and state, and say how long the oldest due job has waited",
+		Short: "count jobs by queue and state, and show how long the oldest due job has waited",
 		Args:  takesNone(),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			counts, err := s.Count(cmd.Context(), jq.Filter{})

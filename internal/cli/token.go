@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) token() *cobra.Command {
-	return a.group("token", "make, list and remove the tokens of those who use the server",
+	return a.group("token", "create, list, rotate and remove tokens for the server",
 		a.tokenNew(), a.tokenLs(), a.tokenRm(), a.tokenRotate())
 }
 
@@ -31,24 +31,24 @@ func (a *app) tokenNew() *cobra.Command {
 	var file, role, expires string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "make a token, and print it this once",
-		Long: "Make a token for NAME, print it, and add its hash to a file that serve reads by --tokens. The token itself is kept\n" +
-			"nowhere: who loses it gets another one. Several tokens may have one name. A server that runs reads the file anew.\n\n" +
-			"A producer enqueues, and looks at a job and its result; a worker claims and finishes jobs; a viewer reads, but neither\n" +
-			"payloads nor tokens of leases; an operator may do everything. A token can have several roles, and be for some queues\n" +
-			"alone: what is in others is then not there for it.",
+		Short: "create a token and print it once",
+		Long: "Create a token for NAME, print it, and add its hash to the file that you give to serve --tokens. Nothing stores the token\n" +
+			"itself: if you lose it, create another one. Several tokens may share a name. A running server reloads the file.\n\n" +
+			"A producer enqueues jobs, and reads a job and its result. A worker claims and finishes jobs. A viewer reads everything\n" +
+			"except payloads and lease tokens. An operator may do everything. A token can have several roles. With --queue, the token\n" +
+			"has access to matching queues only, and the server answers as if no others existed.",
 		Args: takes(1, 1, "who will have the token"),
 		Example: "  SELF token new reports-worker --role worker --expires 90d --file tokens\n" +
 			"  SELF token new mailer --role producer,worker --queue 'mail-*' --key-prefix mail/",
 		Annotations: map[string]string{storeless: ""},
 	}
 	f := cmd.Flags()
-	f.StringVar(&role, "role", "", "`ROLE`: producer, worker, viewer or operator, or several with commas")
-	f.StringArrayVar(&want.Queues, "queue", nil, "`NAME` of a queue that it is for, or the beginning of names with a * behind it; may be repeated; all if left out")
-	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` with which its unique keys and request keys must begin")
-	f.Int64Var(&want.MaxWaiting, "max-waiting", 0, "how many jobs of its queues may wait when it enqueues; 0: any number")
-	f.StringVar(&expires, "expires", "never", "`WHEN` it expires: after 90d or 36h, or at 2030-01-31T00:00:00Z")
-	fileOfTokens(f, &file, " to add its hash to; it is made if it is missing")
+	f.StringVar(&role, "role", "", "`ROLE`: producer, worker, viewer or operator, or several separated by commas")
+	f.StringArrayVar(&want.Queues, "queue", nil, "`NAME` of a queue that the token may use, or a prefix followed by *; may be repeated (default: all queues)")
+	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` that the unique keys and request keys of its calls must begin with")
+	f.Int64Var(&want.MaxWaiting, "max-waiting", 0, "limit of waiting jobs in its queues, above which its enqueue requests are refused; 0 means no limit")
+	f.StringVar(&expires, "expires", "never", "`WHEN` the token expires: after 90d or 36h, or at 2030-01-31T00:00:00Z")
+	fileOfTokens(f, &file, " to add the hash to; created if it is missing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if role == "" {
 			return misuse("say what the token is for by --role: producer, worker, viewer or operator")
@@ -111,10 +111,10 @@ func (a *app) tokenLs() *cobra.Command {
 	var file string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "ls", Short: "list the tokens of a file", Args: takesNone(), Annotations: map[string]string{storeless: ""},
+		Use: "ls", Short: "list the tokens in a file", Args: takesNone(), Annotations: map[string]string{storeless: ""},
 	}
 	fileOfTokens(cmd.Flags(), &file, "")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		tokens, err := parseTokens(file)
 		if err != nil {
@@ -165,9 +165,9 @@ func (a *app) tokenRm() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "rm NAME|ID",
-		Short: "remove all tokens of a name, or the one with an id",
-		Long: "Remove all tokens of a name, or the one with the id that token ls shows. A server that runs refuses them within\n" +
-			"seconds, and ends what waits for their sake.",
+		Short: "remove all tokens of a name, or the token with an id",
+		Long: "Remove all tokens of a name, or the token with an id that token ls shows. A running server refuses them within seconds and\n" +
+			"ends their waiting requests.",
 		Args:        takes(1, 1, "the tokens by their name, or one by its id"),
 		Annotations: map[string]string{storeless: ""},
 	}
@@ -219,16 +219,16 @@ func (a *app) tokenRotate() *cobra.Command {
 	var overlap time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
-		Short: "make another token of a name, and let the old ones expire",
-		Long: "Make another token that may do what those of NAME may do, and print it. The old ones expire after the overlap, in\n" +
-			"which you hand out the new one.",
+		Short: "replace the tokens of a name with a new one",
+		Long: "Create a token with the same rights as the tokens of NAME, and print it. The old tokens expire after the overlap, so that\n" +
+			"you have time to distribute the new one.",
 		Args:        takes(1, 1, "whose token it is"),
 		Example:     "  SELF token rotate reports-worker --overlap 24h --file tokens",
 		Annotations: map[string]string{storeless: ""},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&overlap, "overlap", 24*time.Hour, "for how long the old tokens are still taken")
-	f.StringVar(&expires, "expires", "never", "`WHEN` the new one expires: after 90d or 36h, or at 2030-01-31T00:00:00Z; it must be given\nwhere an old one expires")
+	f.DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old tokens stay valid")
+	f.StringVar(&expires, "expires", "never", "`WHEN` the new token expires: after 90d or 36h, or at 2030-01-31T00:00:00Z; you must give it\nif an old token expires")
 	fileOfTokens(f, &file, "")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		now := time.Now()

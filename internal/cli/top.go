@@ -17,10 +17,10 @@ func (a *app) top() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use: "top", Short: "watch queues and workers in the terminal", Args: takesNone(),
-		Long: "Watch queues and workers in the terminal, until q or Ctrl-C. \"done/s\" is how many jobs have ended a second since the\n" +
-			"look before; each look counts all jobs.",
+		Long: "Watch queues and workers in the terminal. Press q to quit. The column done/s shows how many jobs per second have finished\n" +
+			"since the previous refresh. Each refresh counts all jobs.",
 	}
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between looks")
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "time between refreshes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if every < 100*time.Millisecond {
 			return misuse("--every must be 100ms at least")

@@ -36,7 +36,7 @@ type workFlags struct {
 }
 
 // retainEvery tells of a flag that serve and work share.
-const retainEvery = "the time between deletions of jobs that queues set keeps no longer; negative: never"
+const retainEvery = "how often to delete jobs that the policy of their queue no longer keeps; negative means never"
 
 // Where the secrets of signatures come from: a flag would be seen by everybody on the machine. The old one signs too while receivers
 // learn the new one.
@@ -49,35 +49,37 @@ func (a *app) work() *cobra.Command {
 	var w workFlags
 	cmd := &cobra.Command{
 		Use:   "work",
-		Short: "run a program, or call a URL, for each job",
-		Long: "Claim jobs and run a program for each, or send each to a URL, until SIGINT or SIGTERM.\n\n" +
-			"--exec: the payload is the program's standard input; JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND, JQ_QUEUE and JQ_ATTEMPT are in\n" +
-			"its environment, and what gives access to the store is not: JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like.\n" +
-			"Exit code 0 means done, with the output as the result; 65 never to try again; 75 to put the job off; any other to try\n" +
-			"again, with the end of the standard error as the reason. Programs end with the lease of their job.\n\n" +
-			"--http: a POST of the payload, with Jq-Job-Id, Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt as headers. 2xx means\n" +
-			"done, with the body as the result; 410 never to try again; any other to try again. With " + webhookSecret + " in the\n" +
-			"environment, whsec_BASE64 or plain text, requests are signed by the convention of Standard Webhooks. To replace a secret,\n" +
-			"set " + oldWebhookSecret + " to the former one until all receivers know the new one.",
+		Short: "run a program or call a URL for each job",
+		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM.\n\n" +
+			"--exec: the program reads the payload from standard input. Its environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,\n" +
+			"JQ_QUEUE and JQ_ATTEMPT, but no credentials of the store: JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like are\n" +
+			"removed. Exit code 0 completes the job, with standard output as the result. 65 fails it without a retry, and 75 snoozes\n" +
+			"it. Any other code fails the attempt, with the end of standard error as the error, and the job is retried. When the lease\n" +
+			"of a job is lost, its program is stopped.\n\n" +
+			"--http: the worker POSTs the payload, with the headers Jq-Job-Id, Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt. A 2xx\n" +
+			"status completes the job, with the body as the result. 410 fails it without a retry. Any other status fails the attempt,\n" +
+			"and the job is retried. If you set " + webhookSecret + " (whsec_BASE64 or plain text), the worker signs requests as\n" +
+			"Standard Webhooks specifies. To rotate the secret, set " + oldWebhookSecret + " to the previous one until all\n" +
+			"receivers know the new one.",
 		Args:    takesNone(),
 		Example: "  SELF work --exec 'python3 worker.py'\n  SELF work --queue mail=20 --queue reports=2 --http https://example.com/jobs",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&w.exec, "exec", "", "`PROGRAM` to run for each job, with its arguments; no shell runs it")
+	f.StringVar(&w.exec, "exec", "", "`PROGRAM` to run for each job, with its arguments; runs without a shell")
 	f.StringVar(&w.webhook, "http", "", "`URL` to send each job to")
-	f.StringArrayVar(&w.queues, "queue", []string{jq.DefaultQueue + "=10"}, "`NAME=N`: work on this queue, on N jobs at once; may be repeated")
-	f.DurationVar(&w.lease, "lease", 30*time.Second, "how soon a job is given to others when this process dies")
-	f.DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long a run may take, for jobs that do not say so")
-	f.DurationVar(&w.drain, "drain", 30*time.Second, "how long running jobs are waited for at the end")
-	f.DurationVar(&w.retain, "retain-every", time.Minute, retainEvery+",\nas with --server, whose server does it, unless it is set")
-	f.DurationVar(&w.grace, "grace", 10*time.Second, "how long a program that was told to stop is waited for before it is killed")
-	f.DurationVar(&w.snooze, "snooze", time.Minute, "how long exit code 75 puts a job off")
-	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` that --http may reach although it is not public, as 10.0.0.0/8; may be repeated")
-	f.StringVar(&w.name, "name", "", "`NAME` among the workers (default host, process and a random part)")
-	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to their standard error")
+	f.StringArrayVar(&w.queues, "queue", []string{jq.DefaultQueue + "=10"}, "`NAME=N`: run up to N jobs of this queue at once; may be repeated")
+	f.DurationVar(&w.lease, "lease", 30*time.Second, "how long a lease lasts without a heartbeat; if this process dies, its jobs are recovered after that")
+	f.DurationVar(&w.timeout, "timeout", 15*time.Minute, "maximum run time of jobs that do not set their own")
+	f.DurationVar(&w.drain, "drain", 30*time.Second, "how long to wait for running jobs at shutdown")
+	f.DurationVar(&w.retain, "retain-every", time.Minute, retainEvery+";\nwith --server, the server does this unless you set the flag")
+	f.DurationVar(&w.grace, "grace", 10*time.Second, "how long to wait after SIGTERM before killing a program")
+	f.DurationVar(&w.snooze, "snooze", time.Minute, "how long exit code 75 delays a job")
+	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` of private addresses that --http may reach, such as 10.0.0.0/8; may be repeated")
+	f.StringVar(&w.name, "name", "", "`NAME` of this worker (default: host, process id and a random part)")
+	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to standard error")
 	a.maxLease(f)
-	a.busyTimeout(f, ";\na sixth of the lease at most, unless it is set")
+	a.busyTimeout(f, ";\nat most a sixth of the lease, unless you set the flag")
 	noMigrate(f, &w.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		level := slog.LevelInfo

@@ -13,9 +13,9 @@ import (
 func (a *app) workers() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "workers", Short: "list the workers of the last day, and which of them have fallen silent", Args: takesNone(),
+		Use: "workers", Short: "list the workers of the last day, and mark those without a heartbeat as stale", Args: takesNone(),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			workers, err := jq.NewClient(s, nil).Workers(cmd.Context())
