@@ -38,14 +38,14 @@ type workload struct {
 
 func workloads() map[string]workload {
 	return map[string]workload{
-		Enqueue:      {"producers add jobs, one a call or in batches", enqueueing, Options{Jobs: 50_000, Producers: 16, Batch: 1}},
-		Drain:        {"jobs that wait are worked off", draining, Options{Jobs: 50_000}},
-		Continuous:   {"producers and workers at once", continuing, Options{}},
-		Latency:      {"from the call of enqueue to the handler, at a fixed rate", waiting, Options{Producers: 16, Concurrency: 10, Buffer: -1}},
-		Backlog:      {"claims beside many jobs that wait, are scheduled, or have finished", piling, Options{Jobs: 1_000_000}},
-		HeldSnapshot: {"continuous, without and with a snapshot held open by another session", holding, Options{}},
+		Enqueue:      {"producers add jobs, one per call or in batches", enqueueing, Options{Jobs: 50_000, Producers: 16, Batch: 1}},
+		Drain:        {"workers run a backlog of jobs until none is left", draining, Options{Jobs: 50_000}},
+		Continuous:   {"producers add jobs while workers run them", continuing, Options{}},
+		Latency:      {"time from the enqueue call to the handler, at a fixed rate", waiting, Options{Producers: 16, Concurrency: 10, Buffer: -1}},
+		Backlog:      {"claims from a store with many waiting, scheduled or finished jobs", piling, Options{Jobs: 1_000_000}},
+		HeldSnapshot: {"continuous, without and with a snapshot that another session holds open", holding, Options{}},
 		HTTP:         {"continuous, directly and through a server on loopback", serving, Options{}},
-		Idle:         {"a worker with nothing to do, and the memory of jobs in flight", idling, Options{Jobs: 1_000}},
+		Idle:         {"cost of an idle worker, and memory of jobs in flight", idling, Options{Jobs: 1_000}},
 	}
 }
 

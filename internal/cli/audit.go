@@ -66,7 +66,7 @@ func (f *auditFile) Write(line []byte) (int, error) {
 	defer f.mu.Unlock()
 	n, err := f.file.Write(line)
 	if err != nil {
-		f.log.Error("jq: a line of the audit could not be written: make room, or send SIGHUP once the file can be opened", "error", err)
+		f.log.Error("jq: could not write to the audit file: free some space, or send SIGHUP once the file can be opened", "error", err)
 	}
 	return n, err
 }
@@ -82,7 +82,7 @@ func (f *auditFile) reopen(ctx context.Context) {
 			return
 		case <-f.told:
 			if err := f.open(); err != nil {
-				f.log.Error("jq: the audit goes on in the file that was open before", "error", oneLine(err))
+				f.log.Error("jq: could not reopen the audit file; still writing to the old one", "error", oneLine(err))
 			}
 		}
 	}

@@ -21,14 +21,14 @@ func (a *app) backup() *cobra.Command {
 		Args:    takes(1, 1, "a new file for the backup"),
 		Example: "  SELF backup jq-monday.db\n  SELF restore jq-monday.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.inFile("backed up", "make a dump of its schema (pg_dump --schema=jq) or a copy of the cluster (pg_basebackup)")
+			p, err := a.inFile("back up", "dump its schema (pg_dump --schema=jq) or copy the cluster (pg_basebackup)")
 			if err != nil {
 				return err
 			}
 			return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 				file, ok := s.(*sqlite.Store)
 				if !ok {
-					return errors.New("this store is in no file")
+					return errors.New("this store is not in a file")
 				}
 				if err := file.Backup(cmd.Context(), args[0]); err != nil {
 					return err
@@ -53,9 +53,9 @@ func (a *app) restore() *cobra.Command {
 			"token or an id again that was issued after the backup. Start workers afterwards. The command keeps the previous file and\n" +
 			"prints its name.\n\n" +
 			"If a restore is interrupted, the store is either unchanged or fully restored. Repeat the command.",
-		Args: takes(1, 1, "the file that backup has made"),
+		Args: takes(1, 1, "the file that backup created"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.inFile("restored", "restore the dump or the copy by its own tools (pg_restore, psql), then run "+a.self+" fence before workers start")
+			p, err := a.inFile("restore", "restore the dump or the copy with its own tools (pg_restore, psql), then run "+a.self+" fence before workers start")
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func (a *app) restore() *cobra.Command {
 			fmt.Fprintf(a.out, "restored %s from %s: %s, epoch %d; workers can start\n",
 				printable(p.shown), printable(args[0]), plural(done.Jobs), done.Epoch)
 			if done.Kept != "" {
-				fmt.Fprintf(a.out, "what was there is kept as %s: delete it when you do not need it\n", printable(done.Kept))
+				fmt.Fprintf(a.out, "kept the previous file as %s: delete it when you no longer need it\n", printable(done.Kept))
 			}
 			return nil
 		},
@@ -74,7 +74,7 @@ func (a *app) restore() *cobra.Command {
 }
 
 // inFile is the place of a store in a file, or what to do with another.
-func (a *app) inFile(done, postgres string) (place, error) {
+func (a *app) inFile(verb, postgres string) (place, error) {
 	p, err := a.place()
 	if err != nil {
 		return p, err
@@ -83,10 +83,10 @@ func (a *app) inFile(done, postgres string) (place, error) {
 	case "sqlite":
 		return p, nil
 	case "postgres":
-		return p, fmt.Errorf("a store in Postgres is %s with its database: %s", done, postgres)
+		return p, fmt.Errorf("this command cannot %s a Postgres store: %s", verb, postgres)
 	case "server":
-		return p, fmt.Errorf("a server's store is %s where it is: name that store by --store there", done)
+		return p, fmt.Errorf("this command cannot %s a store through its server: run it where the store is, and name the store with --store", verb)
 	default:
-		return p, fmt.Errorf("%s can not be %s: it holds jobs only until its process ends", p.shown, done)
+		return p, fmt.Errorf("this command cannot %s %s it keeps jobs only until its process ends", verb, p.shown)
 	}
 }

@@ -79,7 +79,7 @@ func listOfWorkloads() string {
 // check fills in the defaults of the workload.
 func (b *benchFlags) check() error {
 	if b.rounds < 1 {
-		return misuse("--rounds must be 1 at least")
+		return misuse("--rounds must be at least 1")
 	}
 	o, err := b.Filled()
 	if option, ok := errors.AsType[*bench.OptionError](err); ok {

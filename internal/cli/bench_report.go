@@ -30,7 +30,7 @@ func (a *app) tellRound(b *benchFlags, number int, r bench.Result) error {
 		fmt.Fprintf(a.out, "round %d of %d: %s\n", number, b.rounds, strings.Join(parts, ", "))
 	}
 	if b.Keep && !b.asJSON {
-		fmt.Fprintf(a.out, "kept the queues that begin with %s\n", r.Queue)
+		fmt.Fprintf(a.out, "kept the queues whose names begin with %s\n", r.Queue)
 	}
 	return a.out.Flush() // whoever waits for the rest can read this
 }

@@ -29,7 +29,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	if _, without := cmd.Annotations[storeless]; without {
 		if flags.Changed("store") || flags.Changed("config") {
-			return misuse("it uses no store of yours: leave --store and --config out")
+			return misuse("this command does not use your store: omit --store and --config")
 		}
 		return nil
 	}
@@ -68,7 +68,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 func (a *app) preset(f *pflag.Flag, source string, values []string) error {
 	for _, v := range values {
 		if err := f.Value.Set(v); err != nil {
-			return misuse("%s: the value for %s can not be used: %w", source, f.Name, plainValue(f, err))
+			return misuse("%s: invalid value for %s: %w", source, f.Name, plainValue(f, err))
 		}
 	}
 	a.sources[f.Name] = source
@@ -102,9 +102,9 @@ func parseConfig(root *cobra.Command, path, text string) (configFile, error) {
 	var tree map[string]any
 	if _, err := toml.Decode(text, &tree); err != nil {
 		if at, ok := errors.AsType[toml.ParseError](err); ok { // the rest of its text may quote a password
-			return nil, fmt.Errorf("%s, line %d: this is no TOML: want lines such as store = \"sqlite:jq.db\"", path, at.Position.Line)
+			return nil, fmt.Errorf("%s, line %d: invalid TOML: want lines such as store = \"sqlite:jq.db\"", path, at.Position.Line)
 		}
-		return nil, fmt.Errorf("%s is no TOML", path)
+		return nil, fmt.Errorf("%s is not valid TOML", path)
 	}
 	file := configFile{}
 	if err := file.add(root, "", tree); err != nil {
@@ -119,7 +119,7 @@ func (c configFile) add(cmd *cobra.Command, section string, tree map[string]any)
 		if table, ok := value.(map[string]any); ok {
 			below := commandBelow(cmd, key)
 			if below == nil {
-				return fmt.Errorf("there is no command [%s]", name)
+				return fmt.Errorf("unknown command [%s]", name)
 			}
 			if err := c.add(below, name, table); err != nil {
 				return err
@@ -127,7 +127,7 @@ func (c configFile) add(cmd *cobra.Command, section string, tree map[string]any)
 			continue
 		}
 		if !configurable(cmd, key) {
-			return fmt.Errorf("%s is no flag that a file can set", name)
+			return fmt.Errorf("%s is not a flag that a file can set", name)
 		}
 		values, err := texts(value)
 		if err != nil {

@@ -14,7 +14,7 @@ func (a *app) confirm(question string, yes bool) (bool, error) {
 		return true, nil
 	}
 	if !isTerminal(a.std.in) || !isTerminal(a.std.err) {
-		return false, misuse("this would %s: add --yes if that is meant", question)
+		return false, misuse("this would %s: add --yes to confirm", question)
 	}
 	return ask(a.in, a.std.err, question)
 }
@@ -30,6 +30,6 @@ func ask(in io.Reader, out io.Writer, question string) (bool, error) {
 	case "y", "yes":
 		return true, nil
 	}
-	fmt.Fprintln(out, "nothing was done")
+	fmt.Fprintln(out, "nothing was changed")
 	return false, nil
 }

@@ -132,7 +132,7 @@ func (s *story) lateAckByA(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("worker A", "is back from the dead and acks job %d under token %d: %s", outcome.ID, s.lost.Token, outcome.Status)
+	s.say("worker A", "wakes up and acks job %d under token %d: %s", outcome.ID, s.lost.Token, outcome.Status)
 	s.say("store", "keeps job %d as worker B left it: token %d, result %s", after.ID, after.Token, after.Result)
 	return cmp.Or(
 		expect("A's late Ack", outcome.Status, contract.StatusStale),
@@ -158,7 +158,7 @@ func (s *story) printJobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "\nThe jobs, the newest first:\n\n")
+	fmt.Fprintf(s.out, "\nThe jobs, newest first:\n\n")
 	table := newTable(s.out)
 	fmt.Fprintln(table, "  job\tstate\ttoken\tattempts\tretries\tresult")
 	for _, j := range page.Jobs {
@@ -172,7 +172,7 @@ func (s *story) printHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "\nThe history of job %d, which was lost and found:\n\n", job.ID)
+	fmt.Fprintf(s.out, "\nThe attempts of job %d:\n\n", job.ID)
 	table := newTable(s.out)
 	fmt.Fprintln(table, "  token\tworker\tfrom\tto\tending")
 	for _, a := range job.History {

@@ -28,7 +28,7 @@ func (a *app) dev() *cobra.Command {
 	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 picks a free port")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if _, socket, _ := socketPath(s.addr); socket || !s.local() {
-			return misuse("--addr %q: dev has no tokens and listens on this machine alone, as on 127.0.0.1:7070; use serve for others", s.addr)
+			return misuse("--addr %q: dev has no tokens, so it listens only on this machine, such as on 127.0.0.1:7070; use serve for other addresses", s.addr)
 		}
 		a.serves = true
 		return a.using(cmd.Context(), toFill, func(store jq.Store) error { return a.trying(cmd.Context(), store, &s) })
@@ -78,9 +78,9 @@ func (a *app) sample(ctx context.Context, url string) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	fmt.Fprintf(a.std.err, "serving on %s, with a worker for the queue default; Ctrl-C ends both\n", url)
+	fmt.Fprintf(a.std.err, "serving on %s, with a worker for the queue default; press Ctrl-C to stop\n", url)
 	if n := before.Total(); n > 0 {
-		fmt.Fprintf(a.std.err, "found %s of earlier runs\n", plural(n))
+		fmt.Fprintf(a.std.err, "found %s from earlier runs\n", plural(n))
 	}
 	fmt.Fprintf(a.std.err, "\nTry in a second terminal:\n"+
 		"  curl --json '{\"jobs\":[{\"kind\":\"hello\",\"payload\":{\"name\":\"you\"}}]}' %[1]s/v1/jobs\n"+

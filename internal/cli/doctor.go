@@ -50,7 +50,7 @@ func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err 
 			return nil, err
 		}
 		if schema.Version == 0 {
-			return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
+			return nil, fmt.Errorf("there is no store at %s: name another with --store, or create it with migrate up", p.shown)
 		}
 		if found := ofOtherAge(p, schema); len(found) > 0 {
 			return found, nil
@@ -72,11 +72,11 @@ func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err 
 func (a *app) repaired(ctx context.Context, s jq.Store) error {
 	repairer, ok := s.(jq.Repairer)
 	if !ok {
-		return errors.New("this store can not be repaired from here: for that of a server, name the store itself by --store")
+		return errors.New("this store cannot be repaired from here; if a server has it, name the store itself with --store")
 	}
 	moved, err := repairer.Repair(ctx)
 	if err == nil || moved > 0 {
-		fmt.Fprintf(a.std.err, "waiting jobs brought back that were written by a clock which was ahead: %d\n", moved)
+		fmt.Fprintf(a.std.err, "corrected the times of %s that were written while a clock was ahead\n", plural(int64(moved)))
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func ofOtherAge(p place, schema jq.Schema) []jq.Finding {
 	}
 	return []jq.Finding{{
 		Name:   "other_schema",
-		Detail: fmt.Sprintf("%s has schema %d, and this program knows %d", p.shown, schema.Version, schema.Newest),
+		Detail: fmt.Sprintf("%s has schema %d, but this program knows schema %d", p.shown, schema.Version, schema.Newest),
 		Advice: err.Error(),
 	}}
 }
@@ -110,7 +110,7 @@ func (a *app) tell(found []jq.Finding, asJSON bool) error {
 	case len(found) > 1:
 		return fmt.Errorf("%d findings", len(found))
 	case !asJSON:
-		fmt.Fprintln(a.out, "all is well")
+		fmt.Fprintln(a.out, "no problems found")
 	}
 	return nil
 }

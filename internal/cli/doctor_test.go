@@ -44,13 +44,13 @@ func TestDoctorFindsASchemaAheadOfTheProgram(t *testing.T) {
 			require.NoError(t, err)
 			code, out, errs = jqOn("doctor")
 			assert.Equal(t, exitFailed, code)
-			assert.Regexp(t, `^other_schema: .+ has schema 1000, and this program knows \d+\n`+
-				`    the store is ahead of this program: update the program\n$`, out)
+			assert.Regexp(t, `^other_schema: .+ has schema 1000, but this program knows schema \d+\n`+
+				`    the schema of the store is newer than this program: update the program\n$`, out)
 			assert.Equal(t, "jobq doctor: 1 finding\n", errs)
 			_, out, _ = jqOn("doctor", "--json")
 			assert.Contains(t, out, `{"findings":[{"name":"other_schema",`)
 			_, _, errs = jqOn("migrate", "status")
-			assert.Equal(t, "jobq migrate status: the store is ahead of this program: update the program\n", errs)
+			assert.Equal(t, "jobq migrate status: the schema of the store is newer than this program: update the program\n", errs)
 			_, _, errs = jqOn("stats")
 			assert.Contains(t, errs, "update the program", "who opens it")
 		})
@@ -63,7 +63,7 @@ func TestDoctorFindsASchemaBehindTheProgram(t *testing.T) {
 	assert.Empty(t, ofOtherAge(at, jq.Schema{Version: 3, Newest: 3}))
 	assert.Equal(t, []jq.Finding{{
 		Name:   "other_schema",
-		Detail: "sqlite:jq.db has schema 2, and this program knows 3",
-		Advice: "the store is behind this program: run migrate up",
+		Detail: "sqlite:jq.db has schema 2, but this program knows schema 3",
+		Advice: "the schema of the store is older than this program: run migrate up",
 	}}, ofOtherAge(at, jq.Schema{Version: 2, Newest: 3}))
 }

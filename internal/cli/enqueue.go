@@ -84,7 +84,7 @@ func (o *order) flags(cmd *cobra.Command) {
 // request is the job of the command line. It is checked before there is a store, so that nonsense makes none.
 func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if len(args) == 0 {
-		return jq.EnqueueRequest{}, misuse("name the kind of the job")
+		return jq.EnqueueRequest{}, misuse("missing argument: the kind of the job")
 	}
 	n := o.job
 	n.Kind, n.Payload = args[0], []byte("null")
@@ -94,14 +94,14 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if o.runAt != "" {
 		at, err := time.Parse(time.RFC3339, o.runAt)
 		if err != nil {
-			return jq.EnqueueRequest{}, misuse("--run-at %s is no time: want one such as %s", o.runAt, aTime)
+			return jq.EnqueueRequest{}, misuse("--run-at %s: want a time such as %s", o.runAt, aTime)
 		}
 		n.RunAt = at
 	}
 	if string(n.Payload) == "-" {
 		doc, err := readAtMost(a.in, contract.MaxDocBytes)
 		if err != nil {
-			return jq.EnqueueRequest{}, fmt.Errorf("reading the payload from stdin: %w", err)
+			return jq.EnqueueRequest{}, fmt.Errorf("reading the payload from standard input: %w", err)
 		}
 		n.Payload = doc
 	}
@@ -119,11 +119,11 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 func badPayload(doc []byte) error {
 	switch {
 	case len(doc) == 0:
-		return errors.New("the payload is empty: leave it out, or write a JSON document")
+		return errors.New("the payload is empty: omit it, or give a JSON document")
 	case doc[0] == '{' || doc[0] == '[' || doc[0] == '"':
-		return errors.New("the payload is no JSON: put it in single quotes, as '{\"name\":\"Ada\"}'")
+		return errors.New("the payload is not JSON: put it in single quotes, such as '{\"name\":\"Ada\"}'")
 	default:
-		return errors.New("the payload is no JSON: a text stands in double quotes within single ones, as '\"Ada\"'")
+		return errors.New("the payload is not JSON: put a string in double quotes inside single quotes, such as '\"Ada\"'")
 	}
 }
 
@@ -139,7 +139,7 @@ func flawOf(err error) error {
 func toldOf(e jq.Enqueued, n jq.NewJob) string {
 	switch {
 	case e.Duplicate && e.State == "":
-		return fmt.Sprintf("added nothing: job %d, which is no longer there, holds the unique key %s", e.ID, n.UniqueKey)
+		return fmt.Sprintf("added nothing: job %d, which was removed, still holds the unique key %s", e.ID, n.UniqueKey)
 	case e.Duplicate:
 		return fmt.Sprintf("added nothing: job %d, which is %s, holds the unique key %s", e.ID, e.State, n.UniqueKey)
 	default:
@@ -166,7 +166,7 @@ func surely(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueu
 		case tries > repeats, time.Since(begin) >= repeatFor, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
 			return nil, err
 		case lost && req.RequestKey == "":
-			return nil, fmt.Errorf("%w: look at jobs ls before you repeat it, or use --request-key", err)
+			return nil, fmt.Errorf("%w: check jobs ls before you repeat the command, or use --request-key", err)
 		}
 		if err := wait(ctx, pause); err != nil {
 			return nil, err

@@ -24,7 +24,7 @@ var ofLines = []string{"queue", "max-retries", "request-key", "lines", "json"}
 
 func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
 	if len(args) > 0 {
-		return misuse("unexpected argument %q: with --lines, kind and payload stand in the lines", args[0])
+		return misuse("unexpected argument %q: with --lines, put kind and payload in the lines", args[0])
 	}
 	if err := onlyFlags(cmd, ofLines); err != nil {
 		return err
@@ -61,7 +61,7 @@ func onlyFlags(cmd *cobra.Command, heeded []string) error {
 	for _, name := range changed(cmd) {
 		ofEvery := cmd.InheritedFlags().Lookup(name) != nil // such as --server
 		if !ofEvery && !slices.Contains(heeded, name) {
-			return misuse("--%s does not go with --lines: it stands in the lines", name)
+			return misuse("--%s cannot be combined with --lines: set it in the lines", name)
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 	}
 	text := "added " + plural(l.added)
 	if l.duplicates > 0 {
-		text += fmt.Sprintf("; nothing was added for %d more, whose unique key is held", l.duplicates)
+		text += fmt.Sprintf("; skipped %d whose unique key another job holds", l.duplicates)
 	}
 	_, err := fmt.Fprintln(l.app.out, text)
 	return err
@@ -218,9 +218,9 @@ func (l *load) send(ctx context.Context) error {
 func (l *load) soFar(err error) error {
 	switch inDoubt := errors.Is(err, jq.ErrInDoubt); {
 	case inDoubt:
-		return fmt.Errorf("%w; repeat the command%s, which adds nothing twice", err, l.again)
+		return fmt.Errorf("%w; repeat the command%s: it adds nothing twice", err, l.again)
 	case l.addedTo == 0:
 		return fmt.Errorf("%w; nothing was added", err)
 	}
-	return fmt.Errorf("%w; what stands up to line %d was added, and nothing after it", err, l.addedTo)
+	return fmt.Errorf("%w; the lines up to %d were added, and none after it", err, l.addedTo)
 }

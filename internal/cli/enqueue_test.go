@@ -149,7 +149,7 @@ func TestLinesSayWhereTheyStopped(t *testing.T) {
 	s := &shaky{Store: jqtest.NewStore(t)}
 	l, _ := loading(s, "")
 	assert.EqualError(t, l.run(t.Context(), strings.NewReader(lines+"{}\n")),
-		"line 1501: kind must not be empty; what stands up to line 1000 was added, and nothing after it")
+		"line 1501: kind must not be empty; the lines up to 1000 were added, and none after it")
 	assert.Equal(t, int64(1000), jobsIn(t, s))
 
 	closed := &shaky{Store: jqtest.NewStore(t)}
@@ -187,7 +187,7 @@ func TestLinesInDoubtSaidThatNothingWasAdded(t *testing.T) {
 		require.ErrorIs(t, err, jq.ErrInDoubt)
 		said, key, found := strings.Cut(err.Error(), " --request-key ")
 		require.True(t, found, err)
-		key, found = strings.CutSuffix(key, ", which adds nothing twice")
+		key, found = strings.CutSuffix(key, ": it adds nothing twice")
 		require.True(t, found, err)
 		assert.Equal(t, "line 1: jq: answer lost, the call may have been applied; repeat the command with", said)
 

@@ -30,7 +30,7 @@ func (a *app) fence() *cobra.Command {
 	cmd.Flags().Int64Var(&epoch, "epoch", 0, "raise the epoch to at least `N`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if force && !all {
-			return misuse("--force goes with --all only")
+			return misuse("--force requires --all")
 		}
 		p, err := a.place()
 		if err != nil {
@@ -39,7 +39,7 @@ func (a *app) fence() *cobra.Command {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			fencer, ok := s.(jq.Fencer)
 			if !ok {
-				return errors.New("this store can not be fenced")
+				return errors.New("this store does not support fencing")
 			}
 			if all && !force {
 				if err := a.noWorkers(cmd.Context(), s); err != nil {
@@ -77,6 +77,6 @@ func (a *app) noWorkers(ctx context.Context, s jq.Store) error {
 	if len(live) == 0 {
 		return nil
 	}
-	return fmt.Errorf("workers live: %s: stop them and wait until `%s workers` shows them as stale or no longer, or add --force to end the leases under them",
+	return fmt.Errorf("workers are alive: %s: stop them and wait until `%s workers` shows them as stale or not at all, or add --force to end their leases",
 		strings.Join(live, ", "), a.self)
 }

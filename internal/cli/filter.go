@@ -65,7 +65,7 @@ func parseIDs(args []string) ([]int64, error) {
 	for i, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id < 1 {
-			return nil, usageError{fmt.Errorf("%q is no id of a job: want a number as jobs ls shows it", arg)}
+			return nil, usageError{fmt.Errorf("%q is not the id of a job: want a number from jobs ls", arg)}
 		}
 		ids[i] = id
 	}

@@ -3,7 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 )
 
@@ -55,7 +55,7 @@ func (in *input) fill() error {
 func readAtMost(r io.Reader, limit int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(text) > limit {
-		return nil, errors.New("it is too long")
+		return nil, fmt.Errorf("longer than %d bytes", limit)
 	}
 	return text, err
 }

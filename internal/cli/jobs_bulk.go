@@ -35,7 +35,7 @@ func requeueing() operation {
 func cancelling() operation {
 	return operation{
 		verb: "cancel", does: "cancel", done: "cancelled", from: []jq.State{jq.Ready, jq.InFlight, jq.Retrying},
-		hint: "it has finished",
+		hint: "it has already finished",
 		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Cancel },
 	}
 }
@@ -112,18 +112,18 @@ func (sel *selection) choose(op operation, args []string) (jq.Filter, error) {
 	}
 	switch {
 	case len(args) > 0 && !filter.Empty():
-		return filter, misuse("name jobs by ids or by flags, not by both")
+		return filter, misuse("select jobs by id or by flags, not by both")
 	case len(args) > 0:
 		filter.IDs, err = parseIDs(args)
 		return filter, err
 	case filter.Empty():
-		return filter, misuse("say which jobs, by their ids or by flags such as --state %s", op.from[1])
+		return filter, misuse("no jobs selected: give ids, or flags such as --state %s", op.from[1])
 	case op.verb == requeueing().verb && len(filter.States) == 0:
-		return filter, misuse("say by --state which: dead, cancelled, or succeeded, which would run once more")
+		return filter, misuse("give --state dead, cancelled or succeeded; jobs that have succeeded would run again")
 	}
 	for _, s := range filter.States {
 		if !slices.Contains(op.from, s) && s != jq.Failed {
-			return filter, misuse("a job that is %s can not be %s: %s", s, op.done, op.hint)
+			return filter, misuse("a job that is %s cannot be %s: %s", s, op.done, op.hint)
 		}
 	}
 	return filter, nil
@@ -135,7 +135,7 @@ func (a *app) operateOnIDs(ctx context.Context, s jq.Store, op operation, ids []
 	for part := range slices.Chunk(ids, contract.MaxItems) {
 		some, err := op.call(s)(ctx, jq.Filter{IDs: part}, contract.MaxItems)
 		if err != nil {
-			return fmt.Errorf("%w (%d of %d jobs were tried)", err, len(outcomes), len(ids))
+			return fmt.Errorf("%w (tried %d of %d jobs)", err, len(outcomes), len(ids))
 		}
 		outcomes = append(outcomes, some...)
 	}
@@ -163,11 +163,11 @@ func told(op operation, o jq.Outcome) string {
 	case contract.StatusOK:
 		return op.done
 	case contract.StatusNotFound:
-		return "there is no such job, or no longer"
+		return "not found"
 	case contract.StatusWrongState:
-		return fmt.Sprintf("it is %s, and stays so: %s", phase, op.hint)
+		return fmt.Sprintf("stays %s: %s", phase, op.hint)
 	case contract.StatusDuplicate:
-		return "another job holds its unique key; it stays as it was" + behind(o.Reason)
+		return "unchanged, because another job holds its unique key" + behind(o.Reason)
 	default:
 		return string(o.Status) + behind(o.Reason)
 	}
@@ -204,7 +204,7 @@ func (a *app) operateOnMatches(ctx context.Context, s jq.Store, op operation, fi
 		if sel.asJSON {
 			return wire.Encode(a.out, wire.ResultsOf(nil))
 		}
-		_, err := fmt.Fprintf(a.out, "no job to be %s matches\n", op.done)
+		_, err := fmt.Fprintf(a.out, "no matching job can be %s\n", op.done)
 		return err
 	}
 	sure, err := a.confirm(fmt.Sprintf("%s %s (%s)", op.does, plural(count), split), sel.yes)

@@ -84,7 +84,7 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 		ids = append(ids, job.ID)
 	}
 	if redacted(e.store) {
-		return errors.New("the token does not show payloads, without which jobs can not be copied: use one of an operator")
+		return errors.New("your token may not read payloads, which an export needs: use the token of an operator")
 	}
 	slices.Reverse(ids)
 	for some := range slices.Chunk(ids, exportedAtOnce) {
@@ -96,7 +96,7 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 	e.bar.end()
 	fmt.Fprintf(e.app.std.err, "exported %s\n", plural(e.written))
 	if e.running > 0 {
-		fmt.Fprintf(e.app.std.err, "%d of them in flight: import them only if their workers have stopped\n", e.running)
+		fmt.Fprintf(e.app.std.err, "%s in flight: stop the workers before you import the lines\n", plural(e.running))
 	}
 	return e.tellSettings(ctx, filter.Queue)
 }
@@ -119,10 +119,10 @@ func (e *export) tellSettings(ctx context.Context, queue string) error {
 		}
 		name := printable(q.Name)
 		if q.Paused {
-			fmt.Fprintf(e.app.std.err, "queue %s is paused, which no line says: pause it in the other store before workers start\n", name)
+			fmt.Fprintf(e.app.std.err, "queue %s is paused, but the export does not say so: pause it in the other store before you start workers\n", name)
 		}
 		if q.Policy.Sets() {
-			fmt.Fprintf(e.app.std.err, "queue %s has a policy, which no line says: set it in the other store (queues set)\n", name)
+			fmt.Fprintf(e.app.std.err, "queue %s has a policy, but the export does not contain it: set it in the other store (queues set)\n", name)
 		}
 	}
 	return err
@@ -176,7 +176,7 @@ func (a *app) jobsImport() *cobra.Command {
 			"also does not import pauses and policies of queues, request keys, and unique keys whose window outlasts a finished job.\n" +
 			"Set pauses and policies before you start workers.\n\n" +
 			"You can repeat the command: within a day, the same lines add nothing twice.",
-		Args: takes(1, 1, "the file with the lines, or - for stdin"),
+		Args: takes(1, 1, "a file written by jobs export, or - for standard input"),
 	}
 	cmd.Flags().StringVar(&key, "request-key", "", "idempotency `KEY`; give another one to import the same lines again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -224,7 +224,7 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	}
 	j := e.Job.Store()
 	if j.State == "" {
-		return jq.NewJob{}, errors.New("state is missing: want a line as jobs export writes it, or use enqueue --lines")
+		return jq.NewJob{}, errors.New("state is missing: want a line written by jobs export; to add new jobs, use enqueue --lines")
 	}
 	_, _ = i.lines.Write(line) // a hash takes everything
 	if j.Terminal() {
@@ -269,9 +269,9 @@ func (i *imported) tell(out io.Writer) error {
 		n    int64
 		text string
 	}{
-		{i.running, "in flight at the export, and ready now"},
-		{i.checkpoints, "with a checkpoint, which is not carried over: the work begins anew"},
-		{i.finished, "finished, and left out"},
+		{i.running, "in flight at the export, ready now"},
+		{i.checkpoints, "with a checkpoint, which was not imported: they start from the beginning"},
+		{i.finished, "finished, not imported"},
 	} {
 		if line.n > 0 {
 			if _, err := fmt.Fprintf(out, "%s: %s\n", plural(line.n), line.text); err != nil {

@@ -35,7 +35,7 @@ func (a *app) jobsLs() *cobra.Command {
 	cmd.Flags().BoolVar(&l.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if l.limit < 1 {
-			return misuse("--limit must be 1 at least; --all has no limit")
+			return misuse("--limit must be at least 1; use --all for no limit")
 		}
 		filter, err := l.filter()
 		if err != nil {
@@ -60,7 +60,7 @@ func (a *app) list(cmd *cobra.Command, s jq.Store, filter jq.Filter, l listing) 
 			return err
 		}
 		if !l.all && shown == l.limit {
-			fmt.Fprintf(a.std.err, "there are more than these %d: --all shows every one, --limit more of them\n", shown)
+			fmt.Fprintf(a.std.err, "more than %d jobs match: use --limit or --all to list the others\n", shown)
 			break
 		}
 		if err := show(&job); err != nil {
@@ -81,7 +81,7 @@ func (a *app) tableOfJobs() func(*jq.Job) error {
 	return func(j *jq.Job) error {
 		switch {
 		case j == nil && lines == 0:
-			_, err := fmt.Fprintln(a.out, "no job matches")
+			_, err := fmt.Fprintln(a.out, "no jobs match")
 			return err
 		case j == nil:
 			return table.Flush()

@@ -19,7 +19,7 @@ func (a *app) jobsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "show a job with its payload, result and attempts",
-		Args:  takes(1, 1, "a job, by its id"),
+		Args:  takes(1, 1, "the id of a job"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -31,7 +31,7 @@ func (a *app) jobsShow() *cobra.Command {
 			job, err := s.Get(cmd.Context(), ids[0])
 			switch {
 			case errors.Is(err, jq.ErrNotFound):
-				return fmt.Errorf("there is no job %d, or no longer", ids[0])
+				return fmt.Errorf("job %d not found", ids[0])
 			case err != nil:
 				return err
 			case asJSON:
@@ -44,7 +44,7 @@ func (a *app) jobsShow() *cobra.Command {
 			}
 			a.showDocuments(job.Job)
 			if redacted(s) {
-				fmt.Fprintln(a.std.err, "payload, checkpoint and lease tokens are not shown to the role of this token")
+				fmt.Fprintln(a.std.err, "the role of your token does not allow you to read payloads, checkpoints and lease tokens")
 			}
 			return a.showHistory(job)
 		})
@@ -69,7 +69,7 @@ func (a *app) showJob(j jq.Job) error {
 	line("enqueued", moment(j.EnqueuedAt), true)
 	line("when", when(j), true)
 	line("attempts", j.Attempts, true)
-	line("retries", fmt.Sprintf("%d, at most %d", j.Retries, j.MaxRetries), true)
+	line("retries", fmt.Sprintf("%d of at most %d", j.Retries, j.MaxRetries), true)
 	line("backoff", backoffOf(j.Backoff), true)
 	line("timeout", span(j.Timeout), j.Timeout != 0)
 	line("token", j.Token, j.Token != 0)
@@ -79,9 +79,9 @@ func (a *app) showJob(j jq.Job) error {
 }
 
 func backoffOf(b jq.Backoff) string {
-	text := fmt.Sprintf("%v, doubled up to %v", b.Base, b.Cap)
+	text := fmt.Sprintf("%v, doubles up to %v", b.Base, b.Cap)
 	if b.Jitter > 0 {
-		text += fmt.Sprintf(", less up to %d %%", b.Jitter)
+		text += fmt.Sprintf(", minus up to %d %% jitter", b.Jitter)
 	}
 	return text
 }
@@ -113,12 +113,12 @@ func indented(text string) string {
 
 func (a *app) showHistory(j jq.JobDetail) error {
 	if len(j.History) == 0 {
-		_, err := fmt.Fprintln(a.out, "\nno attempt yet")
+		_, err := fmt.Fprintln(a.out, "\nno attempts yet")
 		return err
 	}
-	fmt.Fprintf(a.out, "\nattempts, the oldest first:\n")
+	fmt.Fprintf(a.out, "\nattempts, oldest first:\n")
 	if len(j.History) == contract.MaxAttemptsKept {
-		fmt.Fprintf(a.out, "  (only the latest %d are kept)\n", contract.MaxAttemptsKept)
+		fmt.Fprintf(a.out, "  (the store keeps only the latest %d)\n", contract.MaxAttemptsKept)
 	}
 	table := newTable(a.out)
 	row(table, "  token", "worker", "from", "to", "took", "ending", "error")

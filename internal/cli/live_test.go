@@ -205,7 +205,7 @@ func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
 		w.end(worker)
 		assert.Equal(w, map[jq.State]int64{jq.Ready: jobs}, w.stats("--store", store))
 		// D24: it was listed as stale for a day, and doctor failed.
-		assert.Equal(w, "no worker runs, and none has died within a day\n", w.run("workers", "--store", store))
+		assert.Equal(w, "no workers are running, and none died in the last day\n", w.run("workers", "--store", store))
 	})
 }
 

@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		err = a.helped
 	}
 	if flushed := a.out.Flush(); err == nil && flushed != nil {
-		err = fmt.Errorf("the output was lost: %w", flushed)
+		err = fmt.Errorf("writing the output: %w", flushed)
 	}
 	return a.report(ctx, cmd, err)
 }

@@ -82,9 +82,9 @@ func (a *app) migrateStatus() *cobra.Command {
 func otherAge(s jq.Schema) error {
 	switch {
 	case s.Version < s.Newest:
-		return errors.New("the store is behind this program: run migrate up")
+		return errors.New("the schema of the store is older than this program: run migrate up")
 	case s.Version > s.Newest:
-		return errors.New("the store is ahead of this program: update the program")
+		return errors.New("the schema of the store is newer than this program: update the program")
 	}
 	return nil
 }
@@ -97,6 +97,6 @@ func schemaAt(ctx context.Context, p place) (jq.Schema, error) {
 	case "postgres":
 		return postgres.SchemaVersion(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled})
 	default:
-		return jq.Schema{}, fmt.Errorf("%s has no schema of its own: name a store in a file or a database by --store", p.shown)
+		return jq.Schema{}, fmt.Errorf("%s has no schema: name an SQLite or Postgres store with --store", p.shown)
 	}
 }

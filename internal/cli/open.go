@@ -44,31 +44,31 @@ func parsePlace(text string) (place, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch scheme = strings.ToLower(scheme); {
 	case text == "":
-		return place{}, errors.New("it is empty: unset it, or name a store: " + wantForms)
+		return place{}, errors.New("the value is empty: unset it, or name a store; " + wantForms)
 	case !found:
-		return place{}, errors.New("this names no kind of store: " + wantForms)
+		return place{}, errors.New("not the URL of a store: " + wantForms)
 	case scheme == "memory" && rest == "":
 		return place{kind: "memory", shown: "memory:"}, nil
 	case scheme == "memory":
-		return place{}, errors.New("memory: has nothing behind it, for it keeps nothing")
+		return place{}, errors.New("memory: takes no path, because it has no file")
 	case scheme == "sqlite":
 		return parseFile(rest)
 	case scheme == "postgres" || scheme == "postgresql":
 		return parsePostgres(text)
 	case regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,20}$`).MatchString(scheme):
-		return place{}, fmt.Errorf("there is no store of the kind %q: %s", scheme, wantForms)
+		return place{}, fmt.Errorf("unknown kind of store %q: %s", scheme, wantForms)
 	}
-	return place{}, errors.New("this names no kind of store: " + wantForms)
+	return place{}, errors.New("not the URL of a store: " + wantForms)
 }
 
 func parseFile(path string) (place, error) {
 	switch {
 	case path == "":
-		return place{}, errors.New("name a file: sqlite:PATH")
+		return place{}, errors.New("the path is missing: want sqlite:PATH")
 	case strings.HasPrefix(path, "//"): // some read sqlite:///a as /a and others as a
 		return place{}, errors.New("write sqlite:PATH without //: sqlite:jobs.db, or sqlite:/var/lib/jobs.db")
 	case strings.ContainsRune(path, 0):
-		return place{}, errors.New("a path has no NUL in it")
+		return place{}, errors.New("the path contains a NUL byte")
 	}
 	return place{kind: "sqlite", path: path, shown: "sqlite:" + path}, nil
 }
@@ -76,14 +76,13 @@ func parseFile(path string) (place, error) {
 func parsePostgres(text string) (place, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return place{}, errors.New("this can not be read: want postgres://USER:PASSWORD@HOST/DATABASE, with what is special in a " +
-			"password as %XX")
+		return place{}, errors.New("invalid URL: want postgres://USER:PASSWORD@HOST/DATABASE; write special characters in the password as %XX")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	_, after, _ := strings.Cut(text, ":")
 	misplaced := !strings.HasPrefix(after, "//") || strings.Contains(u.Path, "@") || u.Fragment != "" // it may be a password
 	if err != nil || misplaced {
-		return place{}, errors.New("this can not be read: want postgres://USER@HOST/DATABASE?NAME=VALUE&NAME=VALUE")
+		return place{}, errors.New("invalid URL: want postgres://USER@HOST/DATABASE?NAME=VALUE&NAME=VALUE")
 	}
 	p := place{kind: "postgres", schema: query.Get("schema")}
 	switch pooled := query.Get("pooled"); pooled {
@@ -91,7 +90,7 @@ func parsePostgres(text string) (place, error) {
 	case "true":
 		p.pooled = true
 	default:
-		return place{}, errors.New("pooled is true or false")
+		return place{}, errors.New("pooled must be true or false")
 	}
 	shown := url.URL{Host: u.Host, Path: u.Path}
 	if u.User != nil {
@@ -110,7 +109,7 @@ func parsePostgres(text string) (place, error) {
 func shownStore(text string) string {
 	p, err := parsePlace(text)
 	if err != nil {
-		return "not readable"
+		return "an invalid URL"
 	}
 	return p.shown
 }
@@ -171,7 +170,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 		}
 		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer, TLS: secure})
 	case "memory":
-		fmt.Fprintln(a.std.err, "memory: holds jobs only until this command ends")
+		fmt.Fprintln(a.std.err, "memory: keeps jobs only until this command ends")
 		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest}), nil
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
@@ -215,9 +214,9 @@ func (a *app) atServer() (bool, error) {
 	case server != store:
 		return server, nil
 	case server:
-		return false, misuse("--store and --server exclude each other: name the store, or the server that has it")
+		return false, misuse("--store and --server cannot be combined: name either a store or a server")
 	case a.sources["server"] != "" && a.sources["store"] != "" && a.store != "":
-		return false, misuse("%s and %s are both set: unset one, or say --store or --server", a.sources["server"], a.sources["store"])
+		return false, misuse("%s and %s are both set: unset one, or use --store or --server", a.sources["server"], a.sources["store"])
 	}
 	return a.server != "", nil
 }
@@ -228,7 +227,7 @@ func parseServer(text string) (place, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
-		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query, or unix:PATH: a token goes into JQ_TOKEN")
+		return place{}, misuse("--server: want http://HOST:PORT or https://HOST without user, password or query, or unix:PATH; put a token in JQ_TOKEN")
 	}
 	return place{kind: "server", path: text, shown: text}, nil
 }
@@ -237,7 +236,7 @@ func parseServer(text string) (place, error) {
 // renewed.
 func (a *app) secure() (*tls.Config, error) {
 	if (a.cert == "") != (a.key == "") {
-		return nil, misuse("--client-cert and --client-key go together")
+		return nil, misuse("--client-cert and --client-key must be given together")
 	}
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	if a.ca != "" {
@@ -264,7 +263,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 		if _, err := sqlite.SchemaVersion(ctx, p.path); err != nil { // as where its log was left
 			return nil, err
 		}
-		return nil, fmt.Errorf("there is no store at %s: name another by --store, or make it by migrate up", p.shown)
+		return nil, fmt.Errorf("there is no store at %s: name another with --store, or create it with migrate up", p.shown)
 	}
 	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{
 		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
@@ -275,7 +274,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 		return nil, err
 	}
 	if missing {
-		fmt.Fprintf(a.std.err, "made the store %s\n", printable(p.shown))
+		fmt.Fprintf(a.std.err, "created the store %s\n", printable(p.shown))
 	}
 	return s, nil
 }

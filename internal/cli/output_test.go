@@ -86,7 +86,7 @@ func TestInputIsReadToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, text, string(got))
 	_, err = readAtMost(strings.NewReader(text), len(text)-1)
-	assert.ErrorContains(t, err, "too long")
+	assert.ErrorContains(t, err, "longer than 199999 bytes")
 }
 
 func TestSpansAreReadable(t *testing.T) {

@@ -43,7 +43,7 @@ func (a *app) prune() *cobra.Command {
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			if all, err := a.removeOld(cmd.Context(), s, states); err != nil {
-				return fmt.Errorf("%w; before that, %s removed", err, plural(all))
+				return fmt.Errorf("%w; removed %s before that", err, plural(all))
 			}
 			if asJSON {
 				return wire.Encode(a.out, removedJSON(states))
@@ -66,7 +66,7 @@ type pruned struct {
 
 func (p *pruned) check() error {
 	if p.age != 0 && p.age < contract.MinRetention {
-		return misuse("--%s must be %v at least, or 0 to keep them", p.state, contract.MinRetention)
+		return misuse("--%s must be at least %v, or 0 to keep the jobs", p.state, contract.MinRetention)
 	}
 	if err := (jq.Filter{FinishedFor: p.age}).Check(); err != nil {
 		return misuse("--%s: %w", p.state, flawOf(err))
@@ -129,7 +129,7 @@ func removedIn(states []*pruned) string {
 	for i, p := range states {
 		parts[i] = fmt.Sprintf("%d %s", p.removed, p.state)
 		if !p.let {
-			parts[i] += " (kept for ever)"
+			parts[i] += " (kept forever)"
 		}
 	}
 	return "removed " + strings.Join(parts, ", ")

@@ -44,7 +44,7 @@ func (a *app) queuesLs() *cobra.Command {
 
 func (a *app) tableOfQueues(queues []jq.Queue, counts jq.Counts) error {
 	if len(queues) == 0 {
-		_, err := fmt.Fprintln(a.out, "no queue has a job, is paused, or has a policy")
+		_, err := fmt.Fprintln(a.out, "no queue has jobs, is paused or has a policy")
 		return err
 	}
 	of := map[string]jq.QueueCount{}
@@ -77,7 +77,7 @@ func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			keeper, ok := s.(jq.QueueKeeper)
 			if !ok {
-				return errors.New("this store can not pause queues")
+				return errors.New("this store does not support pausing queues")
 			}
 			var queues []jq.Queue
 			for _, name := range names {

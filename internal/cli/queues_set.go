@@ -44,7 +44,7 @@ func (a *app) queuesSet() *cobra.Command {
 			return usageError{flawOf(err)}
 		}
 		if !p.succeeded.given && !p.cancelled.given && !p.dead.given {
-			return misuse("say what to set, as --retain-succeeded 48h")
+			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			policy, err := changedPolicy(cmd.Context(), jq.NewClient(s, nil), names[0], p.applied)

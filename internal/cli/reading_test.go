@@ -101,7 +101,7 @@ const unlike = `there is no store|run (jobq )?migrate up`
 func TestReadingCommandsMadeStoresInFiles(t *testing.T) {
 	t.Run("EmptyFolder", func(t *testing.T) {
 		folder := t.TempDir()
-		refusedEach(t, "sqlite:"+filepath.Join(folder, "jobs.db"), "there is no store at .*jobs.db|the store is behind this program: run migrate up")
+		refusedEach(t, "sqlite:"+filepath.Join(folder, "jobs.db"), "there is no store at .*jobs.db|the schema of the store is older than this program: run migrate up")
 		assert.Empty(t, files(t, folder))
 	})
 	for name, statements := range map[string][]string{
@@ -217,7 +217,7 @@ func TestEmptyVariableMeantAnotherStore(t *testing.T) {
 	}
 	s, stderr := std(map[string]string{"DATABASE_URL": ""})
 	assert.Equal(t, exitUsage, run(t.Context(), []string{"jobq", "enqueue", "mail"}, s))
-	assert.Equal(t, fmt.Sprintf("jobq enqueue: DATABASE_URL: it is empty: unset it, or name a store: %s; see jobq enqueue --help\n", wantForms), stderr.String())
+	assert.Equal(t, fmt.Sprintf("jobq enqueue: DATABASE_URL: the value is empty: unset it, or name a store; %s; see jobq enqueue --help\n", wantForms), stderr.String())
 	assert.Empty(t, files(t, folder))
 
 	s, stderr = std(map[string]string{"DATABASE_URL": ""})

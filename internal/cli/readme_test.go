@@ -76,7 +76,7 @@ func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 		case s.command == "./jobq serve":
 			p := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
 			url, _, _ = strings.Cut(p.ready, ";")
-			assert.Equal(t, "made the store sqlite:jq.db\nserving on http://127.0.0.1:7070; Ctrl-C ends it\n", s.prints)
+			assert.Equal(t, "created the store sqlite:jq.db\nserving on http://127.0.0.1:7070; press Ctrl-C to stop\n", s.prints)
 		case words[0] == "./jobq" && words[1] == "work":
 			p := w.start("working on", words[1:]...)
 			assert.Equal(t, s.prints, "working on"+p.ready+"\n")
@@ -113,7 +113,7 @@ func TestREADMEShowsMakeRun(t *testing.T) {
 	require.NoError(t, first.Process.Kill())
 
 	second := w.start("ran job 2", dev...)
-	assert.Contains(t, second.said, "\nfound 1 job of earlier runs\n")
+	assert.Contains(t, second.said, "\nfound 1 job from earlier runs\n")
 	url = regexp.MustCompile(`http://127.0.0.1:\d+`).FindString(second.said)
 	call := regexp.MustCompile(`curl --json '(.*)' (\S+)`).FindStringSubmatch(second.said)
 	require.Len(t, call, 3, second.said)
@@ -138,6 +138,6 @@ func TestDevListensOnThisMachineAlone(t *testing.T) {
 	for _, addr := range []string{":7070", "192.0.2.1:7070", "unix:jq.sock", "7070"} {
 		var stdout, stderr bytes.Buffer
 		assert.Equal(t, exitUsage, run(t.Context(), []string{"jobq", "dev", "--addr", addr}, quiet(&stdout, &stderr)))
-		assert.Contains(t, stderr.String(), "use serve for others")
+		assert.Contains(t, stderr.String(), "use serve for other addresses")
 	}
 }

@@ -24,10 +24,10 @@ func TestExportNeedsAnOperator(t *testing.T) {
 		assert.Equal(t, role == httpapi.Operator, bytes.Contains(out.Bytes(), []byte("ada")))
 		if role == httpapi.Viewer {
 			assert.Empty(t, out.String())
-			assert.Contains(t, stderr.String(), "jobs export: the token does not show payloads, without which jobs can not be copied: use one of an operator")
+			assert.Contains(t, stderr.String(), "jobs export: your token may not read payloads, which an export needs: use the token of an operator")
 		}
 		stderr.Reset()
 		assert.Equal(t, 0, run(t.Context(), []string{"jobq", "jobs", "show", "1", "--server", url, "--token", secret}, quiet(&out, &stderr)), stderr.String())
-		assert.Equal(t, role == httpapi.Viewer, bytes.Contains(stderr.Bytes(), []byte("not shown to the role of this token")))
+		assert.Equal(t, role == httpapi.Viewer, bytes.Contains(stderr.Bytes(), []byte("the role of your token does not allow you to read payloads")))
 	}
 }

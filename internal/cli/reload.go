@@ -72,7 +72,7 @@ type reloader struct {
 	all   []*watched
 }
 
-const filesRead = "jq: files were read"
+const filesRead = "jq: loaded files"
 
 // run looks at the files until the context ends, and at once when it is told to.
 func (r *reloader) run(ctx context.Context, told <-chan os.Signal) {
@@ -109,7 +109,7 @@ func (r *reloader) look(w *watched, now bool) (again bool) {
 	w.read = states
 	told, err := w.load()
 	if err != nil {
-		r.log.Error("jq: a file has changed and can not be used, what was read before stays in force", "error", oneLine(err))
+		r.log.Error("jq: a changed file is invalid; keeping the values that were read before", "error", oneLine(err))
 		return false
 	}
 	r.log.Info(filesRead, told...)

@@ -125,7 +125,7 @@ func TestFilesAreReadAnew(t *testing.T) {
 	assert.Empty(t, used, "it may still be written")
 	l.look(false)
 	assert.Equal(t, []int{2}, used)
-	assert.Contains(t, l.said(), `level=INFO msg="jq: files were read" file=`+file+" tokens=2\n")
+	assert.Contains(t, l.said(), `level=INFO msg="jq: loaded files" file=`+file+" tokens=2\n")
 
 	good, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -55,11 +55,11 @@ func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Comman
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			a.help(a.std.err, cmd)
-			return usageError{fmt.Errorf("name a command")}
+			return usageError{fmt.Errorf("a command is missing")}
 		}
-		err := fmt.Errorf("there is no command %q", args[0])
+		err := fmt.Errorf("unknown command %q", args[0])
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			err = fmt.Errorf("%w: is it %s?", err, strings.Join(near, " or "))
+			err = fmt.Errorf("%w (did you mean %s?)", err, strings.Join(near, " or "))
 		}
 		return usageError{err}
 	}
@@ -76,7 +76,7 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return misuse("name %s", what)
+			return misuse("missing argument: %s", what)
 		case most >= 0 && len(args) > most:
 			return misuse("unexpected argument %q", args[most])
 		}

@@ -33,10 +33,10 @@ type secrets struct {
 // secrets reads the files that the flags name.
 func (s *serveFlags) secrets() (*secrets, error) {
 	if (s.cert == "") != (s.key == "") {
-		return nil, misuse("--tls-cert and --tls-key go together")
+		return nil, misuse("--tls-cert and --tls-key must be given together")
 	}
 	if s.clientCA != "" && s.cert == "" {
-		return nil, misuse("--client-ca is for TLS: give --tls-cert and --tls-key too")
+		return nil, misuse("--client-ca requires TLS: add --tls-cert and --tls-key")
 	}
 	all := &secrets{}
 	if s.cert != "" {
@@ -57,7 +57,7 @@ func (s *serveFlags) secrets() (*secrets, error) {
 		}
 	}
 	if all.tokens != nil && all.tokens.Len() == 0 {
-		return nil, fmt.Errorf("%s has no token: make one by token new", s.tokens)
+		return nil, fmt.Errorf("%s contains no tokens: create one with token new", s.tokens)
 	}
 	return all, nil
 }
@@ -129,7 +129,7 @@ func authorities(file string) (*x509.CertPool, int, error) {
 		n++
 	}
 	if n == 0 {
-		return nil, 0, fmt.Errorf("%s has no certificate: want blocks that begin with -----BEGIN CERTIFICATE-----", file)
+		return nil, 0, fmt.Errorf("%s contains no certificate: want blocks that begin with -----BEGIN CERTIFICATE-----", file)
 	}
 	return pool, n, nil
 }
@@ -149,7 +149,7 @@ func (s *secrets) checkClient(state tls.ConnectionState) error {
 func (s *secrets) loadTokens(file string) ([]any, error) {
 	text, err := readSecret(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: make it by token new", err)
+		err = fmt.Errorf("%w: create it with token new", err)
 	}
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func readSecret(path string) (text []byte, err error) {
 		return nil, err
 	}
 	if len(text) > maxSecret {
-		return nil, fmt.Errorf("%s is larger than the %d bytes that such a file can have", path, maxSecret)
+		return nil, fmt.Errorf("%s is larger than %d bytes, the limit for such a file", path, maxSecret)
 	}
 	return text, nil
 }

@@ -31,7 +31,7 @@ func TestWhoMayHaveASecret(t *testing.T) {
 		{0o440, 0, ""}, {0o640, self, ""}, // as Kubernetes mounts secrets for a group
 		{0o644, self, "chmod 600 FILE"}, {0o604, 0, "chmod 600 FILE"}, {0o602, self, "chmod 600 FILE"}, {0o601, self, "chmod 600 FILE"},
 		{0o620, self, "chmod 600 FILE"}, {0o660, 0, "chmod 600 FILE"}, {0o777, self, "mode 0777"},
-		{0o600, somebody, "FILE belongs to user 1001, who can change it: chown 1000 FILE, and chmod 600 FILE"},
+		{0o600, somebody, "FILE belongs to user 1001, who can change it: run chown 1000 FILE and chmod 600 FILE"},
 	} {
 		err := secretFrom("FILE", one.mode, one.owner, self)
 		if one.says == "" {

@@ -25,9 +25,9 @@ func secretFrom(path string, mode fs.FileMode, owner, self int) error {
 	const wrong = 0o027
 	switch {
 	case owner != self && owner != 0:
-		return fmt.Errorf("%s belongs to user %d, who can change it: chown %d %s, and chmod 600 %s", path, owner, self, path, path)
+		return fmt.Errorf("%s belongs to user %d, who can change it: run chown %d %s and chmod 600 %s", path, owner, self, path, path)
 	case mode.Perm()&wrong != 0:
-		return fmt.Errorf("%s has the mode %04o, so that others can read or change it: chmod 600 %s", path, mode.Perm(), path)
+		return fmt.Errorf("%s has mode %04o, so other users can read or change it: run chmod 600 %s", path, mode.Perm(), path)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (a *app) serve() *cobra.Command {
 			return err
 		}
 		a.serves = true
-		s.ready = func(url string) { fmt.Fprintf(a.std.err, "serving on %s; Ctrl-C ends it\n", url) }
+		s.ready = func(url string) { fmt.Fprintf(a.std.err, "serving on %s; press Ctrl-C to stop\n", url) }
 		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
 			defer a.limitMemory(store)()
 			return a.serving(cmd.Context(), store, &s, secrets, a.logger(slog.LevelInfo))
@@ -106,21 +106,21 @@ func (s *serveFlags) check(tokens, certificates bool) error {
 	}
 	if _, is, err := socketPath(s.addr); is {
 		if certificates && err == nil {
-			return misuse("--addr %s needs no TLS, for nothing leaves this machine: leave --tls-cert and --tls-key out", s.addr)
+			return misuse("--addr %s needs no TLS, because nothing leaves this machine: omit --tls-cert and --tls-key", s.addr)
 		}
 		_, badMode := socketMode(s.mode)
 		return errors.Join(err, badMode)
 	}
 	if _, _, err := net.SplitHostPort(s.addr); err != nil {
-		return misuse("--addr %q: want HOST:PORT, :PORT for every address, or unix:PATH", s.addr)
+		return misuse("--addr %q: want HOST:PORT, :PORT for all addresses, or unix:PATH", s.addr)
 	}
 	switch {
 	case s.local() || s.insecure:
 		return nil
 	case !tokens:
-		return misuse("--addr %s reaches beyond this machine: give --tokens, made by token new, or say --insecure", s.addr)
+		return misuse("--addr %s lets other machines connect: add --tokens (see token new), or --insecure", s.addr)
 	case !certificates:
-		return misuse("--addr %s would carry tokens in the clear: give --tls-cert and --tls-key, or say --insecure if a proxy has them", s.addr)
+		return misuse("--addr %s would transmit tokens unencrypted: add --tls-cert and --tls-key, or --insecure if a proxy terminates TLS", s.addr)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (s *serveFlags) listen() (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: choose another address by --addr", err)
+		return nil, fmt.Errorf("%w: choose another address with --addr", err)
 	}
 	return listener, nil
 }

@@ -52,7 +52,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 }
 
 func inUse(path string) error {
-	return fmt.Errorf("another server listens on the socket %s: end it, or choose another path by --addr", path)
+	return fmt.Errorf("another server listens on the socket %s: stop it, or choose another path with --addr", path)
 }
 
 // deadSocket says why there may be no socket of ours at the path.
@@ -64,7 +64,7 @@ func deadSocket(path string) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSocket == 0:
-		return errors.New("there is another file of this name: choose another path by --addr")
+		return errors.New("there is another file of this name: choose another path with --addr")
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	switch {
@@ -117,7 +117,7 @@ func (l *socketListener) close() error {
 func socketPath(addr string) (path string, is bool, err error) {
 	path, is = strings.CutPrefix(addr, unixScheme)
 	if is && (path == "" || strings.HasPrefix(path, "//") || len(path) > maxSocketPath) {
-		return "", true, misuse("--addr %q: want unix:PATH, as unix:/run/jq.sock, of at most %d bytes", addr, maxSocketPath)
+		return "", true, misuse("--addr %q: want unix:PATH, such as unix:/run/jq.sock, of at most %d bytes", addr, maxSocketPath)
 	}
 	return path, is, nil
 }

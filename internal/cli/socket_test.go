@@ -20,7 +20,7 @@ func TestServerOnASocket(t *testing.T) {
 	w := newTown(t)
 	serve := []string{"serve", "--store", "sqlite:jobs.db", "--addr", "unix:jq.sock"}
 	first := w.start("serving on ", serve...)
-	assert.Equal(t, "unix:jq.sock; Ctrl-C ends it", first.ready)
+	assert.Equal(t, "unix:jq.sock; press Ctrl-C to stop", first.ready)
 	path := filepath.Join(w.folder, "jq.sock")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestServerOnASocket(t *testing.T) {
 	second := w.command(serve...)
 	said, err := second.CombinedOutput()
 	require.Error(t, err)
-	assert.Contains(t, string(said), "another server listens on the socket jq.sock: end it, or choose another path by --addr")
+	assert.Contains(t, string(said), "another server listens on the socket jq.sock: stop it, or choose another path with --addr")
 	assert.Contains(t, w.run("stats", "--server", "unix:jq.sock"), "default", "the first goes on")
 
 	require.NoError(t, first.Process.Kill())

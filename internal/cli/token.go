@@ -24,7 +24,7 @@ func fileOfTokens(f *pflag.FlagSet, file *string, more string) {
 	f.StringVar(file, "file", "tokens", "`FILE` of tokens"+more)
 }
 
-const wantExpiry = "want a duration such as 90d or 36h, or a time to come such as 2030-01-31T00:00:00Z"
+const wantExpiry = "want a duration such as 90d or 36h, or a future time such as 2030-01-31T00:00:00Z"
 
 func (a *app) tokenNew() *cobra.Command {
 	var want httpapi.Token
@@ -37,7 +37,7 @@ func (a *app) tokenNew() *cobra.Command {
 			"A producer enqueues jobs, and reads a job and its result. A worker claims and finishes jobs. A viewer reads everything\n" +
 			"except payloads and lease tokens. An operator may do everything. A token can have several roles. With --queue, the token\n" +
 			"has access to matching queues only, and the server answers as if no others existed.",
-		Args: takes(1, 1, "who will have the token"),
+		Args: takes(1, 1, "a name for the token"),
 		Example: "  SELF token new reports-worker --role worker --expires 90d --file tokens\n" +
 			"  SELF token new mailer --role producer,worker --queue 'mail-*' --key-prefix mail/",
 		Annotations: map[string]string{storeless: ""},
@@ -51,7 +51,7 @@ func (a *app) tokenNew() *cobra.Command {
 	fileOfTokens(f, &file, " to add the hash to; created if it is missing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if role == "" {
-			return misuse("say what the token is for by --role: producer, worker, viewer or operator")
+			return misuse("give --role: producer, worker, viewer or operator")
 		}
 		end, err := expiry(expires, time.Now())
 		if err != nil {
@@ -168,7 +168,7 @@ func (a *app) tokenRm() *cobra.Command {
 		Short: "remove all tokens of a name, or the token with an id",
 		Long: "Remove all tokens of a name, or the token with an id that token ls shows. A running server refuses them within seconds and\n" +
 			"ends their waiting requests.",
-		Args:        takes(1, 1, "the tokens by their name, or one by its id"),
+		Args:        takes(1, 1, "the name or id of a token"),
 		Annotations: map[string]string{storeless: ""},
 	}
 	fileOfTokens(cmd.Flags(), &file, "")
@@ -186,7 +186,7 @@ func (a *app) tokenRm() *cobra.Command {
 			fmt.Fprintf(a.out, "removed token %s of %s\n", idOf(t), printable(t.Name))
 		}
 		if len(stay) == 0 {
-			fmt.Fprintf(a.std.err, "%s has no token now: a server that runs lets nobody in, and none starts with it\n", printable(file))
+			fmt.Fprintf(a.std.err, "%s contains no tokens now: a running server refuses every request, and no server starts with it\n", printable(file))
 		}
 		return nil
 	}
@@ -211,7 +211,7 @@ func choose(tokens []httpapi.Token, name string) (chosen, others []httpapi.Token
 			return chosen, others, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("there is no token with the name or the id %q: see token ls", name)
+	return nil, nil, fmt.Errorf("there is no token with the name or id %q: see token ls", name)
 }
 
 func (a *app) tokenRotate() *cobra.Command {
@@ -222,7 +222,7 @@ func (a *app) tokenRotate() *cobra.Command {
 		Short: "replace the tokens of a name with a new one",
 		Long: "Create a token with the same rights as the tokens of NAME, and print it. The old tokens expire after the overlap, so that\n" +
 			"you have time to distribute the new one.",
-		Args:        takes(1, 1, "whose token it is"),
+		Args:        takes(1, 1, "the name of the tokens"),
 		Example:     "  SELF token rotate reports-worker --overlap 24h --file tokens",
 		Annotations: map[string]string{storeless: ""},
 	}
@@ -276,10 +276,10 @@ func (r rotation) renew(tokens []httpapi.Token) (string, httpapi.Token, error) {
 			continue
 		}
 		if old >= 0 && !t.SameRights(tokens[old]) {
-			return "", t, fmt.Errorf("the tokens of %s may do different things: make another one by token new, and remove the old ones by their ids", r.name)
+			return "", t, fmt.Errorf("the tokens of %s have different rights: create another with token new, and remove the old ones by id", r.name)
 		}
 		if !t.Expires.IsZero() && !t.Expired(r.now) && !r.given {
-			return "", t, misuse("a token of %s expires: say when the new one does by --expires, or --expires never", r.name)
+			return "", t, misuse("a token of %s expires: give --expires for the new token, or --expires never", r.name)
 		}
 		if t.Expires.IsZero() || t.Expires.After(r.ends) {
 			tokens[i].Expires = wire.Time{Time: r.ends.UTC().Truncate(time.Second)}
@@ -287,7 +287,7 @@ func (r rotation) renew(tokens []httpapi.Token) (string, httpapi.Token, error) {
 		old = i
 	}
 	if old < 0 {
-		return "", httpapi.Token{}, fmt.Errorf("there is no token of %s: make one by token new", r.name)
+		return "", httpapi.Token{}, fmt.Errorf("there is no token of %s: create one with token new", r.name)
 	}
 	entry := tokens[old]
 	entry.Expires = r.expires

@@ -19,7 +19,7 @@ import (
 func parseTokens(file string) (*httpapi.Tokens, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%w: make it by token new", err)
+		return nil, fmt.Errorf("%w: create it with token new", err)
 	}
 	return tokensIn(file, text)
 }
@@ -45,7 +45,7 @@ func changeTokens(ctx context.Context, file string, change func([]httpapi.Token)
 	defer cancel()
 	lock := flock.New(file+".lock", flock.SetPermissions(0o600))
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
-		return fmt.Errorf("%s is being changed by another command: %w", file, err)
+		return fmt.Errorf("another command is changing %s: %w", file, err)
 	}
 	defer func() { _ = lock.Close() }() // the lock ends with the process at the latest
 	tokens, err := parseTokens(file)

@@ -90,7 +90,7 @@ func TestRotation(t *testing.T) {
 
 	r.given = false
 	_, _, err = r.renew(before)
-	require.ErrorContains(t, err, "say when the new one does by --expires")
+	require.ErrorContains(t, err, "give --expires for the new token")
 }
 
 func TestExpiry(t *testing.T) {

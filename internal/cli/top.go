@@ -23,10 +23,10 @@ func (a *app) top() *cobra.Command {
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "time between refreshes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if every < 100*time.Millisecond {
-			return misuse("--every must be 100ms at least")
+			return misuse("--every must be at least 100ms")
 		}
 		if !isTerminal(a.std.out) || !isTerminal(a.std.in) {
-			return misuse("it needs a terminal: stats and workers print the same once")
+			return misuse("this command needs a terminal: stats and workers print the same data once")
 		}
 		p, err := a.place()
 		if err != nil {
@@ -121,9 +121,9 @@ func (s *screen) View() tea.View {
 // text is the screen, cut to the window.
 func (s *screen) text() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s   %s   every %v, q ends\n", printable(s.shown), moment(s.last.counts.Now), s.every)
+	fmt.Fprintf(&text, "%s   %s   every %v, press q to quit\n", printable(s.shown), moment(s.last.counts.Now), s.every)
 	if s.err != nil {
-		fmt.Fprintf(&text, "the latest look failed: %s\n", oneLine(s.err))
+		fmt.Fprintf(&text, "the latest refresh failed: %s\n", oneLine(s.err))
 	}
 	text.WriteByte('\n')
 	s.queues(&text)
@@ -143,7 +143,7 @@ func (s *screen) text() string {
 
 func (s *screen) queues(text *strings.Builder) {
 	if len(s.last.counts.Queues) == 0 {
-		text.WriteString("no queue has a job\n")
+		text.WriteString("no queue has jobs\n")
 		return
 	}
 	table := newTable(text)
@@ -174,7 +174,7 @@ func (s *screen) rate(q jq.QueueCount) string {
 
 func (s *screen) workers(text *strings.Builder) {
 	if len(s.last.workers) == 0 {
-		text.WriteString("no worker runs, and none has died within a day\n")
+		text.WriteString("no workers are running, and none died in the last day\n")
 		return
 	}
 	table := newTable(text)

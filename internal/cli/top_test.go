@@ -34,7 +34,7 @@ func (s *screen) refresh(t *testing.T) string {
 
 func TestTopShowsQueuesAndWorkers(t *testing.T) {
 	s, store, clk := newScreen(t)
-	assert.Equal(t, "memory:   2026-01-02T03:04:05Z   every 2s, q ends\n\nno queue has a job\n\nno worker runs, and none has died within a day", s.refresh(t))
+	assert.Equal(t, "memory:   2026-01-02T03:04:05Z   every 2s, press q to quit\n\nno queue has jobs\n\nno workers are running, and none died in the last day", s.refresh(t))
 
 	client := jq.NewClient(store, nil)
 	for range 4 {
@@ -52,7 +52,7 @@ func TestTopShowsQueuesAndWorkers(t *testing.T) {
 	s.refresh(t)
 	clk.Add(2 * time.Second)
 	assert.Equal(t, strings.TrimSpace(`
-memory:   2026-01-02T03:04:07Z   every 2s, q ends
+memory:   2026-01-02T03:04:07Z   every 2s, press q to quit
 
 queue  ready  due  oldest due  in flight  retrying  dead  done/s  paused
 mail   2      2    2s          1          0         0     0.5     yes
@@ -68,7 +68,7 @@ func TestTopGoesOnWhenALookFails(t *testing.T) {
 	s, store, _ := newScreen(t)
 	s.refresh(t)
 	require.NoError(t, store.Close())
-	assert.Contains(t, s.refresh(t), "the latest look failed: store closed\n\nno queue has a job")
+	assert.Contains(t, s.refresh(t), "the latest refresh failed: store closed\n\nno queue has jobs")
 }
 
 func TestTopEndsByItsKeys(t *testing.T) {

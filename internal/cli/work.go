@@ -106,7 +106,7 @@ func (a *app) work() *cobra.Command {
 				return misuseOfOption(err)
 			}
 			defer w.reaper.Start(log)()
-			fmt.Fprintf(a.std.err, "working on %s; Ctrl-C ends it\n", strings.Join(w.queues, ", "))
+			fmt.Fprintf(a.std.err, "working on %s; press Ctrl-C to stop\n", strings.Join(w.queues, ", "))
 			return server.Run(cmd.Context())
 		})
 	}
@@ -132,7 +132,7 @@ func (a *app) logger(level slog.Level) *slog.Logger {
 func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	switch {
 	case (w.exec == "") == (w.webhook == ""):
-		return nil, misuse("say what runs the jobs: either --exec or --http")
+		return nil, misuse("give either --exec or --http")
 	case w.exec != "":
 		h, err := outside.Program(w.exec, &outside.ProgramOptions{Snooze: w.snooze, Grace: w.grace, Reaper: &w.reaper, Logger: log})
 		return h, asMisuse("--exec", err)
@@ -145,7 +145,7 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	for _, text := range w.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, misuse("--allow %q: want addresses as 10.0.0.0/8 or fd00::/8", text)
+			return nil, misuse("--allow %q: want a CIDR such as 10.0.0.0/8 or fd00::/8", text)
 		}
 		o.Allow = append(o.Allow, prefix)
 	}
@@ -162,7 +162,7 @@ func (a *app) webhookSecrets() ([]outside.Secret, error) {
 			continue
 		}
 		if len(secrets) < i {
-			return nil, misuse("%s is set and %s is not: put the secret that is to stay in %[2]s", oldWebhookSecret, webhookSecret)
+			return nil, misuse("%s is set, but %s is not: put the current secret in %[2]s", oldWebhookSecret, webhookSecret)
 		}
 		secret, err := outside.ParseSecret(text)
 		if err != nil {
@@ -222,7 +222,7 @@ func parseQueues(list []string) (map[string]jq.QueueOptions, int, error) {
 		_, twice := queues[name]
 		switch {
 		case name == "" || err != nil || n < 1 || n > 10_000:
-			return nil, 0, misuse("--queue %q: want NAME=N, N being how many of its jobs run at once, 1 to 10000", text)
+			return nil, 0, misuse("--queue %q: want NAME=N, where N is how many of its jobs run at once, 1 to 10000", text)
 		case twice:
 			return nil, 0, misuse("--queue %q: the queue is named twice", text)
 		}

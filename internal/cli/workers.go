@@ -33,7 +33,7 @@ func (a *app) workers() *cobra.Command {
 
 func (a *app) tableOfWorkers(workers []jq.Worker) error {
 	if len(workers) == 0 {
-		_, err := fmt.Fprintln(a.out, "no worker runs, and none has died within a day")
+		_, err := fmt.Fprintln(a.out, "no workers are running, and none died in the last day")
 		return err
 	}
 	table := newTable(a.out)
