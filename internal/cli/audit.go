@@ -13,9 +13,9 @@ import (
 
 // An auditFile is where the lines of an audit go. It can be moved away, and is opened anew at SIGHUP. A nil one is no file.
 type auditFile struct {
-	path string
-	log  *slog.Logger   // hears what could not be written
-	told chan os.Signal // that it was moved
+	path    string
+	log     *slog.Logger   // hears what could not be written
+	hangups chan os.Signal // that it was moved
 
 	mu   sync.Mutex // guards file
 	file *os.File
@@ -30,11 +30,11 @@ func (a *app) audit(path string, log *slog.Logger) (*slog.Logger, *auditFile, er
 	case "-":
 		return slog.New(slog.NewJSONHandler(a.std.err, nil)), nil, nil
 	}
-	f := &auditFile{path: path, log: log, told: make(chan os.Signal, 1)}
+	f := &auditFile{path: path, log: log, hangups: make(chan os.Signal, 1)}
 	if err := f.open(); err != nil {
 		return nil, nil, err
 	}
-	signal.Notify(f.told, syscall.SIGHUP)
+	signal.Notify(f.hangups, syscall.SIGHUP)
 	return slog.New(slog.NewJSONHandler(f, nil)), f, nil
 }
 
@@ -80,7 +80,7 @@ func (f *auditFile) reopen(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.told:
+		case <-f.hangups:
 			if err := f.open(); err != nil {
 				f.log.Error("jq: could not reopen the audit file; still writing to the old one", "error", oneLine(err))
 			}
@@ -93,7 +93,7 @@ func (f *auditFile) Close() error {
 	if f == nil {
 		return nil
 	}
-	signal.Stop(f.told)
+	signal.Stop(f.hangups)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.file.Close()

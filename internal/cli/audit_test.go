@@ -20,7 +20,7 @@ import (
 
 // TestAuditFile: a server appends a line for each act, for its owner alone to read, and to a new file when the old one was moved away.
 func TestAuditFile(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	path := filepath.Join(w.folder, "audit.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("{}\n"), 0o600))
 	secret := strings.TrimSpace(w.run("token", "new", "the operator", "--role", "operator"))

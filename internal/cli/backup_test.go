@@ -20,7 +20,7 @@ import (
 )
 
 // failing runs a command that fails, and is what it said.
-func (w *town) failing(args ...string) string {
+func (w *sandbox) failing(args ...string) string {
 	w.Helper()
 	cmd := w.command(args...)
 	var stderr bytes.Buffer
@@ -31,7 +31,7 @@ func (w *town) failing(args ...string) string {
 
 // D10: the store of a running server is backed up by its file alone, and restored once the server has stopped.
 func TestBackupOfARunningServer(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
 	url, _, _ := strings.Cut(server.ready, ";")
 	for range 3 {
@@ -50,7 +50,7 @@ func TestBackupOfARunningServer(t *testing.T) {
 // D5: stats, doctor and their like hung beside a process that held the turn and the write lock. Enqueue names it.
 func TestReadingCommandsWaitForNobody(t *testing.T) {
 	t.Parallel()
-	w := newTown(t)
+	w := newSandbox(t)
 	w.run("enqueue", "a")
 	s, err := sqlite.Open(t.Context(), filepath.Join(w.folder, "jq.db"), nil)
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestBusyTimeoutFitsTheLease(t *testing.T) {
 
 // D10: what a quiet server has, a copy of its file has.
 func TestCopyOfAQuietServersFile(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
 	url, _, _ := strings.Cut(server.ready, ";")
 	for range 3 {
@@ -118,27 +118,27 @@ func TestImportedJobKeepsWhatIsLeft(t *testing.T) {
 	job := jq.Job{
 		State: jq.Failed, RunAt: at, RetryAt: at.Add(time.Hour), Retries: 3, MaxRetries: 5, UniqueKey: "u", EnqueuedAt: at.Add(-time.Minute),
 	}
-	n := liveAgain(job, at)
+	n := unfinishedJob(job, at)
 	assert.Equal(t, at.Add(time.Hour), n.RunAt)
 	assert.Equal(t, 2, n.MaxRetries, "the retries that are left")
 	assert.Equal(t, "u", n.UniqueKey)
 	assert.Zero(t, n.UniqueFor)
 
 	job.UniqueFor = 3 * time.Minute
-	n = liveAgain(job, at)
+	n = unfinishedJob(job, at)
 	assert.Equal(t, "u", n.UniqueKey)
 	assert.Equal(t, 2*time.Minute, n.UniqueFor, "what was left of the window at the export")
-	assert.Equal(t, 3*time.Minute, liveAgain(job, time.Time{}).UniqueFor, "a line without the time of its export")
+	assert.Equal(t, 3*time.Minute, unfinishedJob(job, time.Time{}).UniqueFor, "a line without the time of its export")
 
 	job.UniqueFor = time.Minute
-	n = liveAgain(job, at)
+	n = unfinishedJob(job, at)
 	assert.Empty(t, n.UniqueKey, "two live jobs may share a key whose window has ended")
 	assert.Zero(t, n.UniqueFor)
 }
 
 // The last call of an import came under the key of the one before it where it had a single line, and was refused.
 func TestImportOfOneJobMoreThanACallTakes(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(w.folder, name), []byte(text), 0o600))
 	}

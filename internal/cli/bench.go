@@ -108,7 +108,7 @@ func (a *app) measure(ctx context.Context, s jq.Store, b *benchFlags) error {
 			return err
 		}
 		rounds = append(rounds, result)
-		if err := a.tellRound(b, i, result); err != nil {
+		if err := a.printRound(b, i, result); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/bench"
 )
 
-// tellRound prints a round as soon as it is over: in full as JSON, and for people in a line, if there are several.
-func (a *app) tellRound(b *benchFlags, number int, r bench.Result) error {
+// printRound prints a round as soon as it is over: in full as JSON, and for people in a line, if there are several.
+func (a *app) printRound(b *benchFlags, number int, r bench.Result) error {
 	switch {
 	case b.asJSON:
 		if err := json.NewEncoder(a.out).Encode(struct {

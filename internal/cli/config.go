@@ -24,7 +24,7 @@ func fromEnvironment(flags *pflag.FlagSet, name string, variables ...string) {
 
 // settle gives each flag that is not on the command line the value of the environment, or else of the file, which is its
 // default from then on: help shows it.
-func (a *app) settle(cmd *cobra.Command) error {
+func (a *app) applyDefaults(cmd *cobra.Command) error {
 	a.called = cmd.CommandPath()
 	flags := cmd.Flags()
 	if _, without := cmd.Annotations[storeless]; without {

@@ -55,7 +55,7 @@ func (a *app) demo() *cobra.Command {
 			return err
 		}
 		s := &story{store: store, clock: clk, out: a.out, slow: !fast && isTerminal(a.std.out)}
-		told := s.tell(cmd.Context())
+		told := s.run(cmd.Context())
 		return cmp.Or(told, store.Close())
 	}
 	return cmd
@@ -74,7 +74,7 @@ type story struct {
 	last  []jq.Job // the others, as worker B claimed them
 }
 
-func (s *story) tell(ctx context.Context) error {
+func (s *story) run(ctx context.Context) error {
 	fmt.Fprintf(s.out, "Two workers, three jobs, one crash. The store is an SQLite file and time is simulated.\n\n")
 	steps := []struct {
 		after time.Duration // of simulated time

@@ -43,7 +43,7 @@ func TestDemoFailsOnAStoreThatBreaksItsContract(t *testing.T) {
 	for _, k := range cases {
 		t.Run(k.name, func(t *testing.T) {
 			s := newStory(k.with)
-			assert.ErrorContains(t, s.tell(t.Context()), k.want)
+			assert.ErrorContains(t, s.run(t.Context()), k.want)
 		})
 	}
 }
@@ -53,7 +53,7 @@ func TestDemoEndsWhenItIsInterrupted(t *testing.T) {
 	s.slow = true
 	ctx, cancel := context.WithCancel(t.Context())
 	s.store = interrupter{s.store, cancel}
-	assert.ErrorIs(t, s.tell(ctx), context.Canceled)
+	assert.ErrorIs(t, s.run(ctx), context.Canceled)
 }
 
 // interrupter is a store whose user presses Ctrl-C right after the first jobs are enqueued.

@@ -31,30 +31,30 @@ func (a *app) dev() *cobra.Command {
 			return misuse("--addr %q: dev has no tokens, so it listens only on this machine, such as on 127.0.0.1:7070; use serve for other addresses", s.addr)
 		}
 		a.serves = true
-		return a.using(cmd.Context(), toFill, func(store jq.Store) error { return a.trying(cmd.Context(), store, &s) })
+		return a.using(cmd.Context(), toFill, func(store jq.Store) error { return a.serveAndWork(cmd.Context(), store, &s) })
 	}
 	return cmd
 }
 
 // trying serves the store and runs its jobs until the context ends. The worker calls the server as any other worker does, so it ends
 // first.
-func (a *app) trying(ctx context.Context, store jq.Store, s *serveFlags) error {
+func (a *app) serveAndWork(ctx context.Context, store jq.Store, s *serveFlags) error {
 	ctx, endWork := context.WithCancel(ctx)
 	defer endWork()
 	serves, endServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer endServing()
 	var worker sync.WaitGroup
-	var worked error
+	var workErr error
 	s.ready = func(url string) {
 		worker.Go(func() {
 			defer endServing()
-			worked = a.sample(ctx, url)
+			workErr = a.sample(ctx, url)
 		})
 	}
 	err := a.serving(serves, store, s, &secrets{}, a.logger(slog.LevelWarn))
 	endWork()
 	worker.Wait()
-	return errors.Join(err, worked)
+	return errors.Join(err, workErr)
 }
 
 // A hello is the sample job.

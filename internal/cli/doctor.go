@@ -33,7 +33,7 @@ func (a *app) doctor() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.tell(found, asJSON)
+		return a.printFindings(found, asJSON)
 	}
 	return cmd
 }
@@ -52,7 +52,7 @@ func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err 
 		if schema.Version == 0 {
 			return nil, fmt.Errorf("there is no store at %s: name another with --store, or create it with migrate up", p.shown)
 		}
-		if found := ofOtherAge(p, schema); len(found) > 0 {
+		if found := schemaFinding(p, schema); len(found) > 0 {
 			return found, nil
 		}
 	}
@@ -81,9 +81,9 @@ func (a *app) repaired(ctx context.Context, s jq.Store) error {
 	return err
 }
 
-// ofOtherAge finds a store whose schema is not that of the program.
-func ofOtherAge(p place, schema jq.Schema) []jq.Finding {
-	err := otherAge(schema)
+// schemaFinding finds a store whose schema is not that of the program.
+func schemaFinding(p place, schema jq.Schema) []jq.Finding {
+	err := schemaMismatch(schema)
 	if err == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func ofOtherAge(p place, schema jq.Schema) []jq.Finding {
 	}}
 }
 
-func (a *app) tell(found []jq.Finding, asJSON bool) error {
+func (a *app) printFindings(found []jq.Finding, asJSON bool) error {
 	if asJSON {
 		if err := wire.Encode(a.out, wire.FindingsOf(found)); err != nil {
 			return err

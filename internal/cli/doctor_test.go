@@ -60,10 +60,10 @@ func TestDoctorFindsASchemaAheadOfTheProgram(t *testing.T) {
 // A store that is behind is one as well. No migration but the first exists so far, so there is none to take back.
 func TestDoctorFindsASchemaBehindTheProgram(t *testing.T) {
 	at := place{shown: "sqlite:jq.db"}
-	assert.Empty(t, ofOtherAge(at, jq.Schema{Version: 3, Newest: 3}))
+	assert.Empty(t, schemaFinding(at, jq.Schema{Version: 3, Newest: 3}))
 	assert.Equal(t, []jq.Finding{{
 		Name:   "other_schema",
 		Detail: "sqlite:jq.db has schema 2, but this program knows schema 3",
 		Advice: "the schema of the store is older than this program: run migrate up",
-	}}, ofOtherAge(at, jq.Schema{Version: 2, Newest: 3}))
+	}}, schemaFinding(at, jq.Schema{Version: 2, Newest: 3}))
 }

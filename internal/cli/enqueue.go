@@ -48,21 +48,21 @@ func (a *app) enqueue() *cobra.Command {
 			return err
 		}
 		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
-			added, err := surely(cmd.Context(), s, req)
+			added, err := enqueueRetrying(cmd.Context(), s, req)
 			switch {
 			case err != nil:
-				return flawOf(err)
+				return fieldError(err)
 			case o.asJSON:
 				return wire.Encode(a.out, wire.EnqueuedOf(added).Jobs[0])
 			}
-			_, err = fmt.Fprintln(a.out, printable(toldOf(added[0], req.Jobs[0])))
+			_, err = fmt.Fprintln(a.out, printable(enqueuedText(added[0], req.Jobs[0])))
 			return err
 		})
 	}
 	return cmd
 }
 
-const aTime = "2026-12-31T23:59:00Z"
+const exampleTime = "2026-12-31T23:59:00Z"
 
 func (o *order) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -70,7 +70,7 @@ func (o *order) flags(cmd *cobra.Command) {
 	f.StringVar(&o.job.Queue, "queue", jq.DefaultQueue, "`QUEUE` to add the job to")
 	f.IntVar(&o.job.Priority, "priority", 0, "priority from -9 to 9; higher values run first")
 	f.DurationVar(&o.job.Delay, "delay", 0, "how long to wait before the job is due, such as 90s or 1h30m")
-	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+aTime)
+	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
 	f.IntVar(&o.job.MaxRetries, "max-retries", jq.DefaultMaxRetries, "maximum number of retries after the first run")
 	f.DurationVar(&o.job.Timeout, "timeout", 0, "maximum time of one run; 0 means the worker's default")
 	f.StringVar(&o.job.UniqueKey, "unique-key", "", "unique `KEY`: until this job finishes, no second job with the same key is added")
@@ -94,7 +94,7 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if o.runAt != "" {
 		at, err := time.Parse(time.RFC3339, o.runAt)
 		if err != nil {
-			return jq.EnqueueRequest{}, misuse("--run-at %s: want a time such as %s", o.runAt, aTime)
+			return jq.EnqueueRequest{}, misuse("--run-at %s: want a time such as %s", o.runAt, exampleTime)
 		}
 		n.RunAt = at
 	}
@@ -110,7 +110,7 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	}
 	req := jq.EnqueueRequest{Jobs: []jq.NewJob{n}, RequestKey: o.requestKey}
 	if err := req.Check(); err != nil {
-		return req, usageError{flawOf(err)}
+		return req, usageError{fieldError(err)}
 	}
 	return req, nil
 }
@@ -127,16 +127,16 @@ func badPayload(doc []byte) error {
 	}
 }
 
-// flawOf names what is wrong with a request of one job.
-func flawOf(err error) error {
+// fieldError names what is wrong with a request of one job.
+func fieldError(err error) error {
 	if invalid, ok := errors.AsType[*jq.InvalidError](err); ok {
 		return fmt.Errorf("%s %s", invalid.Field, invalid.Rule)
 	}
 	return err
 }
 
-// toldOf is what became of the job, in words.
-func toldOf(e jq.Enqueued, n jq.NewJob) string {
+// enqueuedText is what became of the job, in words.
+func enqueuedText(e jq.Enqueued, n jq.NewJob) string {
 	switch {
 	case e.Duplicate && e.State == "":
 		return fmt.Sprintf("added nothing: job %d, which was removed, still holds the unique key %s", e.ID, n.UniqueKey)
@@ -148,14 +148,14 @@ func toldOf(e jq.Enqueued, n jq.NewJob) string {
 }
 
 const (
-	repeats     = 6
+	maxRepeats  = 6
 	firstRepeat = 100 * time.Millisecond    // doubled each time: six seconds in all
 	repeatFor   = sqlite.DefaultBusyTimeout // a try that has waited for another process is the last: nobody waits twice
 )
 
-// surely enqueues, and repeats what the store could not serve. Where the answer was lost it repeats only under a request key,
+// enqueueRetrying enqueues, and repeats what the store could not serve. Where the answer was lost it repeats only under a request key,
 // for without one the jobs might be added twice.
-func surely(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+func enqueueRetrying(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 	pause, begin := firstRepeat, time.Now()
 	for tries := 1; ; tries++ {
 		added, err := s.Enqueue(ctx, req)
@@ -163,7 +163,7 @@ func surely(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueu
 		switch {
 		case err == nil:
 			return added, nil
-		case tries > repeats, time.Since(begin) >= repeatFor, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
+		case tries > maxRepeats, time.Since(begin) >= repeatFor, ctx.Err() != nil, !lost && !errors.Is(err, jq.ErrUnavailable):
 			return nil, err
 		case lost && req.RequestKey == "":
 			return nil, fmt.Errorf("%w: check jobs ls before you repeat the command, or use --request-key", err)

@@ -19,14 +19,14 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// ofLines are the flags that go with --lines. The others would be about one job.
-var ofLines = []string{"queue", "max-retries", "request-key", "lines", "json"}
+// lineFlags are the flags that go with --lines. The others would be about one job.
+var lineFlags = []string{"queue", "max-retries", "request-key", "lines", "json"}
 
 func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
 	if len(args) > 0 {
 		return misuse("unexpected argument %q: with --lines, put kind and payload in the lines", args[0])
 	}
-	if err := onlyFlags(cmd, ofLines); err != nil {
+	if err := onlyFlags(cmd, lineFlags); err != nil {
 		return err
 	}
 	from, size, err := a.openLines(o.lines)
@@ -153,7 +153,7 @@ func (l *load) take(ctx context.Context, line []byte) error {
 		return fmt.Errorf("line %d: %w", l.line, err)
 	}
 	if err := (jq.EnqueueRequest{Jobs: []jq.NewJob{job}}).Check(); err != nil {
-		return fmt.Errorf("line %d: %w", l.line, flawOf(err))
+		return fmt.Errorf("line %d: %w", l.line, fieldError(err))
 	}
 	weight := len(line) + len(job.Queue) // what is written in JSON is never shorter than what it means
 	if len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes {
@@ -169,7 +169,7 @@ func (l *load) take(ctx context.Context, line []byte) error {
 func (l *load) parseNew(line []byte) (jq.NewJob, error) {
 	var written wire.NewJob
 	if err := wire.Decode(line, &written); err != nil {
-		return jq.NewJob{}, errors.New(strings.TrimPrefix(flawOf(err).Error(), "body "))
+		return jq.NewJob{}, errors.New(strings.TrimPrefix(fieldError(err).Error(), "body "))
 	}
 	return written.Store(l.defaults), nil
 }
@@ -181,12 +181,12 @@ func (l *load) send(ctx context.Context) error {
 		return nil
 	}
 	l.calls++
-	added, err := surely(ctx, l.store, jq.EnqueueRequest{Jobs: l.jobs, RequestKey: l.keyOf(l.calls)})
+	added, err := enqueueRetrying(ctx, l.store, jq.EnqueueRequest{Jobs: l.jobs, RequestKey: l.keyOf(l.calls)})
 	if err != nil {
 		first, last := l.lines[0], l.lines[len(l.lines)-1]
 		if invalid, ok := errors.AsType[*jq.InvalidError](err); ok && invalid.Item >= 0 {
 			first, last = l.lines[invalid.Item], l.lines[invalid.Item]
-			err = flawOf(err)
+			err = fieldError(err)
 		}
 		if first == last {
 			return fmt.Errorf("line %d: %w", first, err)

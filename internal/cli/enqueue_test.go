@@ -23,14 +23,14 @@ import (
 )
 
 // shaky is a store whose first answers are errors, some of them after the call was applied.
-type shaky struct {
+type flakyStore struct {
 	jq.Store
 	errs  []error
 	takes time.Duration // each of these
 	calls []jq.EnqueueRequest
 }
 
-func (s *shaky) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+func (s *flakyStore) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 	s.calls = append(s.calls, req)
 	if len(s.errs) == 0 {
 		return s.Store.Enqueue(ctx, req)
@@ -59,9 +59,9 @@ func jobsIn(t *testing.T, s jq.Store) int64 {
 
 func TestEnqueueIsRepeatedUnderItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shaky{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable, jq.ErrInDoubt, jq.ErrInDoubt}}
+		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable, jq.ErrInDoubt, jq.ErrInDoubt}}
 		began := time.Now()
-		added, err := surely(t.Context(), s, oneJob("key"))
+		added, err := enqueueRetrying(t.Context(), s, oneJob("key"))
 		require.NoError(t, err)
 		assert.Equal(t, []jq.Enqueued{{ID: 1, State: jq.Ready}}, added)
 		assert.Equal(t, int64(1), jobsIn(t, s), "jobs after two answers were lost")
@@ -70,8 +70,8 @@ func TestEnqueueIsRepeatedUnderItsKey(t *testing.T) {
 }
 
 func TestEnqueueWithoutKeyIsNotRepeatedWhenItsAnswerIsLost(t *testing.T) {
-	s := &shaky{Store: jqtest.NewStore(t), errs: []error{jq.ErrInDoubt}}
-	_, err := surely(t.Context(), s, oneJob(""))
+	s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrInDoubt}}
+	_, err := enqueueRetrying(t.Context(), s, oneJob(""))
 	require.ErrorIs(t, err, jq.ErrInDoubt)
 	assert.ErrorContains(t, err, "--request-key")
 	assert.Len(t, s.calls, 1)
@@ -79,28 +79,28 @@ func TestEnqueueWithoutKeyIsNotRepeatedWhenItsAnswerIsLost(t *testing.T) {
 
 func TestEnqueueGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shaky{Store: jqtest.NewStore(t), errs: make([]error, 100)}
+		s := &flakyStore{Store: jqtest.NewStore(t), errs: make([]error, 100)}
 		for i := range s.errs {
 			s.errs[i] = jq.ErrUnavailable
 		}
-		_, err := surely(t.Context(), s, oneJob("key"))
+		_, err := enqueueRetrying(t.Context(), s, oneJob("key"))
 		require.ErrorIs(t, err, jq.ErrUnavailable)
-		assert.Len(t, s.calls, 1+repeats)
+		assert.Len(t, s.calls, 1+maxRepeats)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = surely(ctx, s, oneJob("key"))
+		_, err = enqueueRetrying(ctx, s, oneJob("key"))
 		require.ErrorIs(t, err, jq.ErrUnavailable)
-		assert.Len(t, s.calls, 2+repeats, "nobody waits for a repeat any more")
+		assert.Len(t, s.calls, 2+maxRepeats, "nobody waits for a repeat any more")
 	})
 }
 
 // Beside a process that holds an SQLite file, each try lasts for as long as --busy-timeout is by default.
 func TestEnqueueWaitsForAnotherProcessOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shaky{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable}, takes: sqlite.DefaultBusyTimeout}
+		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable}, takes: sqlite.DefaultBusyTimeout}
 		began := time.Now()
-		_, err := surely(t.Context(), s, oneJob("key"))
+		_, err := enqueueRetrying(t.Context(), s, oneJob("key"))
 		require.ErrorIs(t, err, jq.ErrUnavailable)
 		assert.Len(t, s.calls, 1)
 		assert.Equal(t, 5*time.Second, time.Since(began))
@@ -115,7 +115,7 @@ func loading(s jq.Store, key string) (*load, *bytes.Buffer) {
 }
 
 func TestLinesGoInCallsOfTheContract(t *testing.T) {
-	s := &shaky{Store: jqtest.NewStore(t)}
+	s := &flakyStore{Store: jqtest.NewStore(t)}
 	l, out := loading(s, "import")
 	require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", 2001))))
 	require.NoError(t, l.app.out.Flush())
@@ -130,7 +130,7 @@ func TestLinesGoInCallsOfTheContract(t *testing.T) {
 }
 
 func TestHeavyLinesGoInMoreCalls(t *testing.T) {
-	s := &shaky{Store: jqtest.NewStore(t)}
+	s := &flakyStore{Store: jqtest.NewStore(t)}
 	l, _ := loading(s, "")
 	heavy := fmt.Sprintf(`{"kind":"k","payload":"%s"}`+"\n", strings.Repeat("x", 1<<20-2))
 	require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(heavy, 9))))
@@ -146,18 +146,18 @@ func TestHeavyLinesGoInMoreCalls(t *testing.T) {
 
 func TestLinesSayWhereTheyStopped(t *testing.T) {
 	lines := strings.Repeat(`{"kind":"k"}`+"\n", 1500)
-	s := &shaky{Store: jqtest.NewStore(t)}
+	s := &flakyStore{Store: jqtest.NewStore(t)}
 	l, _ := loading(s, "")
 	assert.EqualError(t, l.run(t.Context(), strings.NewReader(lines+"{}\n")),
 		"line 1501: kind must not be empty; the lines up to 1000 were added, and none after it")
 	assert.Equal(t, int64(1000), jobsIn(t, s))
 
-	closed := &shaky{Store: jqtest.NewStore(t)}
+	closed := &flakyStore{Store: jqtest.NewStore(t)}
 	require.NoError(t, closed.Close())
 	l, _ = loading(closed, "")
 	assert.EqualError(t, l.run(t.Context(), strings.NewReader(lines)), "lines 1 to 1000: jq: store closed; nothing was added")
 
-	other := &shaky{Store: jqtest.NewStore(t)}
+	other := &flakyStore{Store: jqtest.NewStore(t)}
 	_, err := other.Enqueue(t.Context(), oneJob("import/1"))
 	require.NoError(t, err)
 	l, _ = loading(other, "import")
@@ -167,7 +167,7 @@ func TestLinesSayWhereTheyStopped(t *testing.T) {
 // A lost answer in the middle of a load adds no job twice.
 func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shaky{Store: jqtest.NewStore(t), errs: []error{jq.ErrInDoubt, jq.ErrUnavailable, jq.ErrInDoubt}}
+		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrInDoubt, jq.ErrUnavailable, jq.ErrInDoubt}}
 		l, _ := loading(s, "")
 		require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", 1500))))
 		assert.Equal(t, int64(1500), jobsIn(t, s))
@@ -178,7 +178,7 @@ func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
 // D29: an answer that was lost said "the call may have been applied" and "nothing was added" at once.
 func TestLinesInDoubtSaidThatNothingWasAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shaky{Store: jqtest.NewStore(t), errs: make([]error, 100)}
+		s := &flakyStore{Store: jqtest.NewStore(t), errs: make([]error, 100)}
 		for i := range s.errs {
 			s.errs[i] = jq.ErrInDoubt
 		}

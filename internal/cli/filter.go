@@ -54,7 +54,7 @@ func (f *filterFlags) filter() (jq.Filter, error) {
 		if invalid, ok := errors.AsType[*jq.InvalidError](err); ok && invalid.Field == "finished_for" {
 			return jq.Filter{}, misuse("--older-than %s", invalid.Rule)
 		}
-		return jq.Filter{}, usageError{flawOf(err)}
+		return jq.Filter{}, usageError{fieldError(err)}
 	}
 	return filter, nil
 }

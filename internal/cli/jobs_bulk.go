@@ -143,7 +143,7 @@ func (a *app) operateOnIDs(ctx context.Context, s jq.Store, op operation, ids []
 		return orJSON(wire.Encode(a.out, wire.ResultsOf(outcomes)), notDone(op, outcomes))
 	}
 	for _, o := range outcomes {
-		fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(told(op, o)))
+		fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(outcomeText(op, o)))
 	}
 	return notDone(op, outcomes)
 }
@@ -157,7 +157,7 @@ func orJSON(written, failed error) error {
 }
 
 // told is an outcome in words.
-func told(op operation, o jq.Outcome) string {
+func outcomeText(op operation, o jq.Outcome) string {
 	phase := contract.Job{State: o.State, RetryAt: o.Next}.Phase()
 	switch o.Status {
 	case contract.StatusOK:
@@ -167,13 +167,13 @@ func told(op operation, o jq.Outcome) string {
 	case contract.StatusWrongState:
 		return fmt.Sprintf("stays %s: %s", phase, op.hint)
 	case contract.StatusDuplicate:
-		return "unchanged, because another job holds its unique key" + behind(o.Reason)
+		return "unchanged, because another job holds its unique key" + withReason(o.Reason)
 	default:
-		return string(o.Status) + behind(o.Reason)
+		return string(o.Status) + withReason(o.Reason)
 	}
 }
 
-func behind(reason string) string {
+func withReason(reason string) string {
 	if reason == "" {
 		return ""
 	}
@@ -218,7 +218,7 @@ func (a *app) operateOnMatches(ctx context.Context, s jq.Store, op operation, fi
 	} else {
 		for _, o := range outcomes {
 			if o.Err() != nil {
-				fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(told(op, o)))
+				fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(outcomeText(op, o)))
 			}
 		}
 		fmt.Fprintf(a.out, "%s %s\n", plural(int64(done)), op.done)

@@ -98,7 +98,7 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 	if e.running > 0 {
 		fmt.Fprintf(e.app.std.err, "%s in flight: stop the workers before you import the lines\n", plural(e.running))
 	}
-	return e.tellSettings(ctx, filter.Queue)
+	return e.reportSettings(ctx, filter.Queue)
 }
 
 // redacted says whether jobs came without their documents.
@@ -107,8 +107,8 @@ func redacted(s jq.Store) bool {
 	return ok && r.Redacted()
 }
 
-// tellSettings names what the lines do not carry: the pauses and policies of the queue, or of all queues.
-func (e *export) tellSettings(ctx context.Context, queue string) error {
+// reportSettings names what the lines do not carry: the pauses and policies of the queue, or of all queues.
+func (e *export) reportSettings(ctx context.Context, queue string) error {
 	queues, err := jq.NewClient(e.store, nil).Queues(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
@@ -196,7 +196,7 @@ func (a *app) jobsImport() *cobra.Command {
 			if err := l.run(cmd.Context(), from); err != nil {
 				return err
 			}
-			return i.tell(a.out)
+			return i.printLeftOut(a.out)
 		})
 	}
 	return cmd
@@ -220,7 +220,7 @@ var errFinished = errors.New("the job has finished")
 func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	var e exported
 	if err := wire.Decode(line, &e); err != nil {
-		return jq.NewJob{}, fmt.Errorf("%s", strings.TrimPrefix(flawOf(err).Error(), "body "))
+		return jq.NewJob{}, fmt.Errorf("%s", strings.TrimPrefix(fieldError(err).Error(), "body "))
 	}
 	j := e.Job.Store()
 	if j.State == "" {
@@ -237,11 +237,11 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	if len(j.Checkpoint) > 0 {
 		i.checkpoints++
 	}
-	return liveAgain(j, e.ExportedAt.Time), nil
+	return unfinishedJob(j, e.ExportedAt.Time), nil
 }
 
-// liveAgain is the job as it is to be enqueued.
-func liveAgain(j jq.Job, at time.Time) jq.NewJob {
+// unfinishedJob is the job as it is to be enqueued.
+func unfinishedJob(j jq.Job, at time.Time) jq.NewJob {
 	n := jq.NewJob{
 		Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace, RunAt: j.RunAt,
 		MaxRetries: max(j.MaxRetries-j.Retries, 0), Backoff: j.Backoff, Timeout: j.Timeout, UniqueKey: j.UniqueKey,
@@ -264,7 +264,7 @@ func (i *imported) key(call int) string {
 	return fmt.Sprintf("import/%x/%d", i.lines.Sum(nil)[:16], call)
 }
 
-func (i *imported) tell(out io.Writer) error {
+func (i *imported) printLeftOut(out io.Writer) error {
 	for _, line := range []struct {
 		n    int64
 		text string

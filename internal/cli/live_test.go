@@ -26,21 +26,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A town is a folder in which real processes of the program run.
-type town struct {
+// A sandbox is a folder in which real processes of the program run.
+type sandbox struct {
 	*testing.T
 	folder string
 	env    []string
 	under  []string // the command that runs those of the town, if there is one
 }
 
-func newTown(t *testing.T) *town {
+func newSandbox(t *testing.T) *sandbox {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	folder := t.TempDir()
 	require.NoError(t, os.Symlink(self, filepath.Join(folder, "live"))) // TestMain goes by the name
-	w := &town{T: t, folder: folder}
+	w := &sandbox{T: t, folder: folder}
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "JQ_") && name != "DATABASE_URL" {
 			w.env = append(w.env, variable)
@@ -49,7 +49,7 @@ func newTown(t *testing.T) *town {
 	return w
 }
 
-func (w *town) command(args ...string) *exec.Cmd {
+func (w *sandbox) command(args ...string) *exec.Cmd {
 	line := append(append(append([]string{}, w.under...), filepath.Join(w.folder, "live")), args...)
 	cmd := exec.CommandContext(w.Context(), line[0], line[1:]...)
 	cmd.Dir, cmd.Env = w.folder, w.env
@@ -57,7 +57,7 @@ func (w *town) command(args ...string) *exec.Cmd {
 }
 
 // run runs a command to its end, and is what it printed.
-func (w *town) run(args ...string) string {
+func (w *sandbox) run(args ...string) string {
 	w.Helper()
 	cmd := w.command(args...)
 	var stderr bytes.Buffer
@@ -75,7 +75,7 @@ type process struct {
 }
 
 // start starts a process, and returns when it has said a line that begins so.
-func (w *town) start(ready string, args ...string) *process {
+func (w *sandbox) start(ready string, args ...string) *process {
 	w.Helper()
 	p := &process{Cmd: w.command(args...)}
 	said, err := p.StderrPipe()
@@ -102,7 +102,7 @@ func (w *town) start(ready string, args ...string) *process {
 }
 
 // get is the page at the address.
-func (w *town) get(url string) string {
+func (w *sandbox) get(url string) string {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
 	require.NoError(w, err)
@@ -115,7 +115,7 @@ func (w *town) get(url string) string {
 }
 
 // end tells the process to end, and waits until it has.
-func (w *town) end(p *process) {
+func (w *sandbox) end(p *process) {
 	w.Helper()
 	require.NoError(w, p.Process.Signal(syscall.SIGTERM))
 	state, err := p.Process.Wait()
@@ -124,7 +124,7 @@ func (w *town) end(p *process) {
 }
 
 // lines waits until a file has so many, and is all of them. Other processes write it, so that there is nothing to wait on.
-func (w *town) lines(file string, n int) []string {
+func (w *sandbox) lines(file string, n int) []string {
 	w.Helper()
 	var lines []string
 	require.Eventually(w, func() bool {
@@ -136,7 +136,7 @@ func (w *town) lines(file string, n int) []string {
 }
 
 // stats counts jobs by phase.
-func (w *town) stats(store ...string) map[jq.State]int64 {
+func (w *sandbox) stats(store ...string) map[jq.State]int64 {
 	w.Helper()
 	var counts wire.Counts
 	require.NoError(w, json.Unmarshal([]byte(w.run(append([]string{"stats", "--json"}, store...)...)), &counts))
@@ -145,18 +145,18 @@ func (w *town) stats(store ...string) map[jq.State]int64 {
 }
 
 // onStores runs the test on a file and on a database.
-func onStores(t *testing.T, test func(w *town, store string)) {
+func onStores(t *testing.T, test func(w *sandbox, store string)) {
 	t.Helper()
-	t.Run("SQLite", func(t *testing.T) { test(newTown(t), "sqlite:jobs.db") })
+	t.Run("SQLite", func(t *testing.T) { test(newSandbox(t), "sqlite:jobs.db") })
 	t.Run("Postgres", func(t *testing.T) {
 		_, url := database(t)
-		test(newTown(t), url)
+		test(newSandbox(t), url)
 	})
 }
 
 // A worker that is killed in the middle of a job is replaced: through a server, as programs far from the database work (R17).
 func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
-	onStores(t, func(w *town, store string) {
+	onStores(t, func(w *sandbox, store string) {
 		server := w.start("serving on ", "serve", "--store", store, "--addr", "127.0.0.1:0", "--recover-every", "50ms")
 		url, _, _ := strings.Cut(server.ready, ";")
 		assert.Equal(w, "added job 1 to queue default\n", w.run("enqueue", "slow", `{"a":1}`, "--server", url))
@@ -190,7 +190,7 @@ func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
 
 // A worker that is told to end gives back what it can not finish (R41).
 func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
-	onStores(t, func(w *town, store string) {
+	onStores(t, func(w *sandbox, store string) {
 		const jobs = 100
 		var lines bytes.Buffer
 		for i := range jobs {
@@ -211,7 +211,7 @@ func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
 
 // Any number of deployments may migrate at once (R54).
 func TestEightMigrateAtOnce(t *testing.T) {
-	onStores(t, func(w *town, store string) {
+	onStores(t, func(w *sandbox, store string) {
 		said := make([]string, 8)
 		var all sync.WaitGroup
 		for i := range said {

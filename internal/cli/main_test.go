@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite what the scripts in testdata ex
 // exits, which runs a program and expects an exit code.
 func TestMain(m *testing.M) {
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"jobq":  func() { os.Exit(steady()) },
+		"jobq":  func() { os.Exit(runNormalized()) },
 		"live":  Main,
 		"seed":  func() { os.Exit(seed(os.Args[1], os.Args[2:]...)) },
 		"exits": func() { os.Exit(exits(os.Args[1], os.Args[2:])) },
@@ -41,7 +41,7 @@ type withPostgres struct{ *testing.M }
 func (m withPostgres) Run() int { return pgtest.Main(m.M) }
 
 // What differs from one run to the next. Times keep their width, so that tables stay aligned; those of seeds are of 2020.
-var unsteady = []struct {
+var volatile = []struct {
 	what *regexp.Regexp
 	as   string
 }{
@@ -51,13 +51,13 @@ var unsteady = []struct {
 	{regexp.MustCompile(`the oldest for \d+s`), "the oldest for TIME"},
 }
 
-// steady is the program, with what it prints made the same on each run.
-func steady() int {
+// runNormalized is the program, with what it prints made the same on each run.
+func runNormalized() int {
 	var stdout, stderr bytes.Buffer
 	code := run(context.Background(), os.Args, streams{in: os.Stdin, out: &stdout, err: &stderr, env: os.LookupEnv})
 	for text, to := range map[*bytes.Buffer]io.Writer{&stdout: os.Stdout, &stderr: os.Stderr} {
 		all := text.String()
-		for _, u := range unsteady {
+		for _, u := range volatile {
 			all = u.what.ReplaceAllString(all, u.as)
 		}
 		fmt.Fprint(to, all)

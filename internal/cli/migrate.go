@@ -73,13 +73,13 @@ func (a *app) migrateStatus() *cobra.Command {
 		} else {
 			_, err = fmt.Fprintf(a.out, "%s has schema %d of %d\n", printable(p.shown), found.Version, found.Newest)
 		}
-		return errors.Join(err, otherAge(found))
+		return errors.Join(err, schemaMismatch(found))
 	}
 	return cmd
 }
 
-// otherAge says what is to be done where a store and this program are not of one age.
-func otherAge(s jq.Schema) error {
+// schemaMismatch says what is to be done where a store and this program are not of one age.
+func schemaMismatch(s jq.Schema) error {
 	switch {
 	case s.Version < s.Newest:
 		return errors.New("the schema of the store is older than this program: run migrate up")

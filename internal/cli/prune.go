@@ -69,7 +69,7 @@ func (p *pruned) check() error {
 		return misuse("--%s must be at least %v, or 0 to keep the jobs", p.state, contract.MinRetention)
 	}
 	if err := (jq.Filter{FinishedFor: p.age}).Check(); err != nil {
-		return misuse("--%s: %w", p.state, flawOf(err))
+		return misuse("--%s: %w", p.state, fieldError(err))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		for _, name := range names {
 			if err := contract.CheckQueue(name); err != nil {
-				return usageError{flawOf(err)}
+				return usageError{fieldError(err)}
 			}
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {

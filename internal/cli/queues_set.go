@@ -41,7 +41,7 @@ func (a *app) queuesSet() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := contract.CheckQueue(names[0]); err != nil {
-			return usageError{flawOf(err)}
+			return usageError{fieldError(err)}
 		}
 		if !p.succeeded.given && !p.cancelled.given && !p.dead.given {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")

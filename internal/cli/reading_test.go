@@ -181,25 +181,25 @@ func tables(t *testing.T, db *sql.DB) string {
 // D23: with whatever DATABASE_URL named, stats and its like made a schema in it, and a newer program's migrated it.
 func TestReadingCommandsMadeSchemas(t *testing.T) {
 	db, url := database(t)
-	look := func(want string) {
+	refused := func(want string) {
 		t.Helper()
 		before := tables(t, db)
 		refusedEach(t, url, want)
 		assert.Equal(t, before, tables(t, db))
 	}
-	look(unlike)
+	refused(unlike)
 	assert.NotContains(t, tables(t, db), "jq")
 
 	var stderr bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), []string{"jobq", "migrate", "up", "--store", url}, quiet(&stderr, &stderr)), stderr.String())
 	_, err := db.Exec(`INSERT INTO jq.migrations (version, name) VALUES (99, 'future')`)
 	require.NoError(t, err)
-	look("update the program")
+	refused("update the program")
 	_, err = db.Exec(`DELETE FROM jq.migrations WHERE version = 99`)
 	require.NoError(t, err)
 	_, err = db.Exec(`DELETE FROM jq.migrations WHERE version = (SELECT max(version) FROM jq.migrations)`)
 	require.NoError(t, err)
-	look(unlike)
+	refused(unlike)
 }
 
 // D23: an empty DATABASE_URL meant the default store, a file in whatever folder this was.

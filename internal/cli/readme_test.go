@@ -47,13 +47,13 @@ func stepsOf(t *testing.T, section string) []step {
 }
 
 // What is different each time.
-var passing = []struct{ what, as string }{
+var volatileText = []struct{ what, as string }{
 	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "2026-01-02T03:04:05Z"},
 	{`"lease_remaining":"(29\.\d+|30)s"`, `"lease_remaining":"29.9s"`},
 }
 
-func still(text string) string {
-	for _, p := range passing {
+func normalized(text string) string {
+	for _, p := range volatileText {
 		text = regexp.MustCompile(p.what).ReplaceAllString(text, p.as)
 	}
 	return text
@@ -63,7 +63,7 @@ var curl = regexp.MustCompile(`^curl --json '(.*)' localhost:7070(\S+)$`)
 
 // TestREADMEShowsWhatTheServerAnswers runs what the README shows, with a free port in place of 7070.
 func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	var url string
 	seen := 0
 	for _, s := range stepsOf(t, "In any language") {
@@ -83,14 +83,14 @@ func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 			require.Eventually(t, func() bool { return w.stats()[jq.Succeeded] == 1 }, time.Minute, 20*time.Millisecond)
 			w.end(p)
 		case words[0] == "./jobq":
-			assert.Equal(t, s.prints, still(w.run(words[1:]...)), s.command)
+			assert.Equal(t, s.prints, normalized(w.run(words[1:]...)), s.command)
 		case call != nil:
 			answer, err := http.Post(url+call[2], "application/json", strings.NewReader(call[1]))
 			require.NoError(t, err)
 			body, err := io.ReadAll(answer.Body)
 			require.NoError(t, err)
 			require.NoError(t, answer.Body.Close())
-			assert.Equal(t, s.prints, still(string(body)), s.command)
+			assert.Equal(t, s.prints, normalized(string(body)), s.command)
 		default:
 			t.Errorf("no test knows how to run %q", s.command)
 		}
@@ -101,7 +101,7 @@ func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 
 // TestREADMEShowsMakeRun kills what make run starts, and starts it again: it finds its data, and what it shows to try works.
 func TestREADMEShowsMakeRun(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	dev := []string{"dev", "--store", "sqlite:jq.db", "--addr", "127.0.0.1:0"}
 	first := w.start("ran job ", dev...)
 	url := regexp.MustCompile(`http://127.0.0.1:\d+`).FindString(first.said)

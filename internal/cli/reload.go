@@ -14,17 +14,17 @@ import (
 // How often files are looked at, and for how long one that has changed must stay as it is before it is read: whoever writes it may
 // not be done. Both together are a second.
 const (
-	lookEvery = time.Second - settle
-	settle    = 50 * time.Millisecond
+	pollEvery = time.Second - stableFor
+	stableFor = 50 * time.Millisecond
 )
 
 // A watched is what is read from files, and read anew when one of them has changed.
-type watched struct {
-	files []string
-	load  func() (told []any, err error) // what it tells goes into the log; an error means that nothing has changed
-	told  []any                          // at the first time
-	read  []fileState                    // of the files when they were read
-	seen  []fileState                    // of the files at the latest look
+type watchedFiles struct {
+	files  []string
+	load   func() (loaded []any, err error) // what it tells goes into the log; an error means that nothing has changed
+	loaded []any                            // at the first time
+	read   []fileState                      // of the files when they were read
+	seen   []fileState                      // of the files at the latest look
 }
 
 // A fileState tells one state of a file from another.
@@ -33,7 +33,7 @@ type fileState struct {
 	err  string
 }
 
-func (w *watched) states() []fileState {
+func (w *watchedFiles) states() []fileState {
 	var all []fileState
 	for _, file := range w.files {
 		info, err := os.Stat(file)
@@ -58,10 +58,10 @@ func (s fileState) same(other fileState) bool {
 func sameStates(one, other []fileState) bool { return slices.EqualFunc(one, other, fileState.same) }
 
 // first reads the files for the first time.
-func (w *watched) first() (err error) {
+func (w *watchedFiles) first() (err error) {
 	w.read = w.states()
 	w.seen = w.read
-	w.told, err = w.load()
+	w.loaded, err = w.load()
 	return err
 }
 
@@ -69,37 +69,37 @@ func (w *watched) first() (err error) {
 type reloader struct {
 	clock clock.Clock
 	log   *slog.Logger
-	all   []*watched
+	all   []*watchedFiles
 }
 
 const filesRead = "jq: loaded files"
 
 // run looks at the files until the context ends, and at once when it is told to.
-func (r *reloader) run(ctx context.Context, told <-chan os.Signal) {
+func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	for _, w := range r.all {
-		r.log.Info(filesRead, w.told...)
+		r.log.Info(filesRead, w.loaded...)
 	}
-	pause := lookEvery
+	pause := pollEvery
 	for {
 		now := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-told:
+		case <-hangups:
 			now = true
 		case <-r.clock.After(pause):
 		}
-		pause = lookEvery
+		pause = pollEvery
 		for _, w := range r.all {
-			if r.look(w, now) {
-				pause = settle
+			if r.check(w, now) {
+				pause = stableFor
 			}
 		}
 	}
 }
 
 // look reads the files if they have changed and are not being written any more, or now. It says whether they are still to be read.
-func (r *reloader) look(w *watched, now bool) (again bool) {
+func (r *reloader) check(w *watchedFiles, now bool) (again bool) {
 	states := w.states()
 	changed, settled := !sameStates(states, w.read), sameStates(states, w.seen)
 	w.seen = states
@@ -107,11 +107,11 @@ func (r *reloader) look(w *watched, now bool) (again bool) {
 		return changed
 	}
 	w.read = states
-	told, err := w.load()
+	loaded, err := w.load()
 	if err != nil {
 		r.log.Error("jq: a changed file is invalid; keeping the values that were read before", "error", oneLine(err))
 		return false
 	}
-	r.log.Info(filesRead, told...)
+	r.log.Info(filesRead, loaded...)
 	return false
 }

@@ -79,8 +79,8 @@ func (a *authority) pair(cert, key, name string, usage x509.ExtKeyUsage) {
 	require.NoError(a.t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), 0o600))
 }
 
-// A lookout is a reloader with a log, on a clock that stands still.
-type lookout struct {
+// A testReloader is a reloader with a log, on a clock that stands still.
+type testReloader struct {
 	*testing.T
 	clock *clock.Mock
 	log   bytes.Buffer
@@ -88,20 +88,20 @@ type lookout struct {
 }
 
 // look looks once at every file.
-func (l *lookout) look(now bool) {
+func (l *testReloader) check(now bool) {
 	for _, w := range l.r.all {
-		l.r.look(w, now)
+		l.r.check(w, now)
 	}
 }
 
-func newLookout(t *testing.T, s *secrets) *lookout {
-	l := &lookout{T: t, clock: clock.NewMock()}
+func newLookout(t *testing.T, s *secrets) *testReloader {
+	l := &testReloader{T: t, clock: clock.NewMock()}
 	l.r = reloader{clock: l.clock, log: slog.New(slog.NewTextHandler(&l.log, nil)), all: s.files}
 	return l
 }
 
 // said is what the log has heard since it was asked last.
-func (l *lookout) said() string {
+func (l *testReloader) said() string {
 	defer l.log.Reset()
 	return l.log.String()
 }
@@ -117,13 +117,13 @@ func TestFilesAreReadAnew(t *testing.T) {
 	var used []int
 	s.use = func(tokens *httpapi.Tokens) { used = append(used, tokens.Len()) }
 	l := newLookout(t, s)
-	l.look(false)
+	l.check(false)
 	assert.Empty(t, used, "nothing has changed")
 
 	tokenCommand(t, "new", "berta", "--role", "worker", "--file", file)
-	l.look(false)
+	l.check(false)
 	assert.Empty(t, used, "it may still be written")
-	l.look(false)
+	l.check(false)
 	assert.Equal(t, []int{2}, used)
 	assert.Contains(t, l.said(), `level=INFO msg="jq: loaded files" file=`+file+" tokens=2\n")
 
@@ -131,19 +131,19 @@ func TestFilesAreReadAnew(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte("jq_secret"), 0o600))
 	for range 5 {
-		l.look(false)
+		l.check(false)
 	}
 	said := l.said()
 	assert.Equal(t, 1, strings.Count(said, "\n"), said)
 	assert.Contains(t, said, "level=ERROR")
 	assert.Contains(t, said, "tokens, line 1: want")
 	assert.NotContains(t, said, "jq_secret")
-	l.look(true)
+	l.check(true)
 	assert.Contains(t, l.said(), "line 1: want", "who asks by SIGHUP hears it again")
 
 	require.NoError(t, os.Remove(file))
 	for range 5 {
-		l.look(false)
+		l.check(false)
 	}
 	said = l.said()
 	assert.Equal(t, 1, strings.Count(said, "\n"), said)
@@ -151,16 +151,16 @@ func TestFilesAreReadAnew(t *testing.T) {
 	assert.Equal(t, []int{2}, used, "what was read before stays")
 
 	require.NoError(t, os.WriteFile(file, good, 0o600))
-	l.look(true)
+	l.check(true)
 	assert.Equal(t, []int{2, 2}, used, "at once where somebody asks for it")
-	l.look(false)
-	l.look(false)
+	l.check(false)
+	l.check(false)
 	assert.Equal(t, []int{2, 2}, used, "and not once more")
 
 	tokenCommand(t, "rm", "anna", "--file", file)
 	tokenCommand(t, "rm", "berta", "--file", file)
-	l.look(false)
-	l.look(false)
+	l.check(false)
+	l.check(false)
 	assert.Equal(t, []int{2, 2, 0}, used, "the last token can be removed too")
 }
 
@@ -169,28 +169,28 @@ func TestFilesAreLookedAtEachSecond(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	loaded := make(chan string, 10)
-	w := &watched{files: []string{file}, load: func() ([]any, error) {
+	w := &watchedFiles{files: []string{file}, load: func() ([]any, error) {
 		text, err := os.ReadFile(file)
 		loaded <- string(text)
 		return nil, err
 	}}
 	require.NoError(t, w.first())
 	<-loaded
-	l := newLookout(t, &secrets{files: []*watched{w}})
+	l := newLookout(t, &secrets{files: []*watchedFiles{w}})
 	ctx, cancel := context.WithCancel(t.Context())
-	told := make(chan os.Signal)
+	hangups := make(chan os.Signal)
 	var running sync.WaitGroup
-	running.Go(func() { l.r.run(ctx, told) })
-	told <- syscall.SIGHUP
+	running.Go(func() { l.r.run(ctx, hangups) })
+	hangups <- syscall.SIGHUP
 	assert.Empty(t, <-loaded)
 	require.NoError(t, os.WriteFile(file, []byte("changed"), 0o600))
 	begun := l.clock.Now()
 	require.Eventually(t, func() bool {
-		l.clock.Add(settle)
+		l.clock.Add(stableFor)
 		return len(loaded) > 0
 	}, time.Minute, time.Millisecond, "the file is read anew")
 	assert.Equal(t, "changed", <-loaded)
-	assert.GreaterOrEqual(t, l.clock.Now().Sub(begun), lookEvery)
+	assert.GreaterOrEqual(t, l.clock.Now().Sub(begun), pollEvery)
 	cancel()
 	running.Wait()
 }
@@ -262,7 +262,7 @@ func nameAt(t testing.TB, addr string, pool *x509.CertPool) string {
 // Tokens and certificates change under twenty clients that hold connections and claims that wait. None of their calls fails, and no
 // connection is lost. The claim of a token that is removed ends, and its next call is refused.
 func TestReloadLosesNothing(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	ca := newAuthority(t)
 	cert, key := filepath.Join(w.folder, "cert.pem"), filepath.Join(w.folder, "key.pem")
 	ca.pair(cert, key, "before", x509.ExtKeyUsageServerAuth)
@@ -361,7 +361,7 @@ func TestReloadLosesNothing(t *testing.T) {
 
 // SIGHUP is no end, also where there is nothing to read anew.
 func TestHangUpEndsNoServer(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	server := w.start("serving on ", "serve", "--store", "sqlite:jobs.db", "--addr", "127.0.0.1:0")
 	url, _, _ := strings.Cut(server.ready, ";")
 	for range 3 {

@@ -21,10 +21,10 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.std.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		a.helped = a.settle(cmd)
+		a.helped = a.applyDefaults(cmd)
 		a.help(a.out, cmd)
 	})
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.settle(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applyDefaults(cmd) }
 
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -27,7 +27,7 @@ type secrets struct {
 	pair    atomic.Pointer[tls.Certificate]
 	clients atomic.Pointer[x509.CertPool] // who vouches for clients
 	use     func(*httpapi.Tokens)         // lets others take the place of the tokens; nil until the server is there
-	files   []*watched
+	files   []*watchedFiles
 }
 
 // secrets reads the files that the flags name.
@@ -63,14 +63,14 @@ func (s *serveFlags) secrets() (*secrets, error) {
 }
 
 func (s *secrets) watch(load func() ([]any, error), files ...string) {
-	s.files = append(s.files, &watched{files: files, load: load})
+	s.files = append(s.files, &watchedFiles{files: files, load: load})
 }
 
 // reload reads files anew that change, until the context ends, and at once when it is told to.
-func (s *secrets) reload(ctx context.Context, use func(*httpapi.Tokens), told <-chan os.Signal, log *slog.Logger) {
+func (s *secrets) reload(ctx context.Context, use func(*httpapi.Tokens), hangups <-chan os.Signal, log *slog.Logger) {
 	s.use = use
 	r := reloader{clock: clock.New(), log: log, all: s.files}
-	r.run(ctx, told)
+	r.run(ctx, hangups)
 }
 
 func (s *secrets) loadPair(files pair) ([]any, error) {

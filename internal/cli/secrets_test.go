@@ -52,18 +52,18 @@ func TestModeThatIsMendedIsAChange(t *testing.T) {
 	require.NoError(t, err)
 	l := newLookout(t, s)
 	require.NoError(t, os.Chmod(file, 0o644))
-	l.look(false)
-	l.look(false)
+	l.check(false)
+	l.check(false)
 	assert.Contains(t, l.said(), "chmod 600 "+file)
 	require.NoError(t, os.Chmod(file, 0o600))
-	l.look(false)
-	l.look(false)
+	l.check(false)
+	l.check(false)
 	assert.Contains(t, l.said(), "tokens=1")
 }
 
 // A server may ask for a certificate of each client. Which ones it takes changes with the file, also for connections that are resumed.
 func TestClientsShowCertificates(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	ours, theirs := newAuthority(t), newAuthority(t)
 	at := func(name string) string { return filepath.Join(w.folder, name) }
 	ours.pair(at("cert.pem"), at("key.pem"), "server", x509.ExtKeyUsageServerAuth)

@@ -15,9 +15,9 @@ import (
 
 // seed makes a store in which there is a job in every phase, at fixed times. With one more argument it adds workers, as of now.
 func seed(path string, more ...string) int {
-	do := sow
+	do := seedJobs
 	if len(more) > 0 {
-		do = sowWorkers
+		do = seedWorkers
 	}
 	if err := do(context.Background(), path); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,7 +28,7 @@ func seed(path string, more ...string) int {
 
 var seeded = time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func sow(ctx context.Context, path string) (err error) {
+func seedJobs(ctx context.Context, path string) (err error) {
 	clk := clock.NewMock()
 	clk.Set(seeded)
 	s, err := sqlite.Open(ctx, path, &sqlite.Options{Clock: clk})
@@ -40,7 +40,7 @@ func sow(ctx context.Context, path string) (err error) {
 			err = closed
 		}
 	}()
-	for _, do := range []func(context.Context, *sqlite.Store, *clock.Mock) error{sowMail, sowReports, sowOdd} {
+	for _, do := range []func(context.Context, *sqlite.Store, *clock.Mock) error{seedMail, seedReports, seedOdd} {
 		if err := do(ctx, s, clk); err != nil {
 			return err
 		}
@@ -48,8 +48,8 @@ func sow(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// sowWorkers: anna lives, berta has fallen silent.
-func sowWorkers(ctx context.Context, path string) error {
+// seedWorkers: anna lives, berta has fallen silent.
+func seedWorkers(ctx context.Context, path string) error {
 	s, err := sqlite.Open(ctx, path, nil)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func ready(queue, kind, payload string) jq.NewJob {
 	return jq.NewJob{Queue: queue, Kind: kind, Payload: []byte(payload), MaxRetries: 1, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
 }
 
-// sowMail: 1 has succeeded, 2 is retrying, 3 is dead after two attempts, 4 waits for its time.
-func sowMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
+// seedMail: 1 has succeeded, 2 is retrying, 3 is dead after two attempts, 4 waits for its time.
+func seedMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	jobs := []jq.NewJob{
 		ready("mail", "welcome", `{"name":"ada"}`), ready("mail", "welcome", `{"name":"grace"}`),
 		ready("mail", "welcome", `{"name":"edsger"}`), ready("mail", "digest", `{"to":["ada","grace"],"week":1}`),
@@ -100,8 +100,8 @@ func sowMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	return err
 }
 
-// sowReports: 5 is in flight, 6 is cancelled.
-func sowReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
+// seedReports: 5 is in flight, 6 is cancelled.
+func seedReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	if _, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: []jq.NewJob{ready("reports", "pdf", `[1,2]`), ready("reports", "pdf", `null`)}}); err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func sowReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	return err
 }
 
-// sowOdd: 7 has names that a terminal would obey, and is ready.
-func sowOdd(ctx context.Context, s *sqlite.Store, _ *clock.Mock) error {
+// seedOdd: 7 has names that a terminal would obey, and is ready.
+func seedOdd(ctx context.Context, s *sqlite.Store, _ *clock.Mock) error {
 	odd := ready("odd\tqueue", "\x1b[31mred\n", `"a\u001b[31m"`)
 	_, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: []jq.NewJob{odd}})
 	return err

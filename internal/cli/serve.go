@@ -151,9 +151,9 @@ func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 
 // serving serves until the context ends.
 func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets, log *slog.Logger) (err error) {
-	told := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
-	signal.Notify(told, syscall.SIGHUP)
-	defer signal.Stop(told)
+	hangups := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	audit, auditFile, err := a.audit(s.audit, log)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	}
 	answers, endAnswers := context.WithCancel(ctx)
 	var reloads sync.WaitGroup
-	reloads.Go(func() { secrets.reload(answers, api.SetTokens, told, log) })
+	reloads.Go(func() { secrets.reload(answers, api.SetTokens, hangups, log) })
 	reloads.Go(func() { auditFile.reopen(answers) })
 	defer reloads.Wait()
 	defer endAnswers()

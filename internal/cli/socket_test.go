@@ -17,7 +17,7 @@ import (
 // A server on a socket is for its owner alone, is called by every command, and leaves nothing behind but the lock. Its address is in use
 // as long as it lives, and is taken over when it was killed.
 func TestServerOnASocket(t *testing.T) {
-	w := newTown(t)
+	w := newSandbox(t)
 	serve := []string{"serve", "--store", "sqlite:jobs.db", "--addr", "unix:jq.sock"}
 	first := w.start("serving on ", serve...)
 	assert.Equal(t, "unix:jq.sock; press Ctrl-C to stop", first.ready)

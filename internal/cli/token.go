@@ -20,7 +20,7 @@ func (a *app) token() *cobra.Command {
 		a.tokenNew(), a.tokenLs(), a.tokenRm(), a.tokenRotate())
 }
 
-func fileOfTokens(f *pflag.FlagSet, file *string, more string) {
+func tokensFileFlag(f *pflag.FlagSet, file *string, more string) {
 	f.StringVar(file, "file", "tokens", "`FILE` of tokens"+more)
 }
 
@@ -48,7 +48,7 @@ func (a *app) tokenNew() *cobra.Command {
 	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` that the unique keys and request keys of its calls must begin with")
 	f.Int64Var(&want.MaxWaiting, "max-waiting", 0, "limit of waiting jobs in its queues, above which its enqueue requests are refused; 0 means no limit")
 	f.StringVar(&expires, "expires", "never", "`WHEN` the token expires: after 90d or 36h, or at 2030-01-31T00:00:00Z")
-	fileOfTokens(f, &file, " to add the hash to; created if it is missing")
+	tokensFileFlag(f, &file, " to add the hash to; created if it is missing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if role == "" {
 			return misuse("give --role: producer, worker, viewer or operator")
@@ -113,7 +113,7 @@ func (a *app) tokenLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "list the tokens in a file", Args: takesNone(), Annotations: map[string]string{storeless: ""},
 	}
-	fileOfTokens(cmd.Flags(), &file, "")
+	tokensFileFlag(cmd.Flags(), &file, "")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		tokens, err := parseTokens(file)
@@ -171,7 +171,7 @@ func (a *app) tokenRm() *cobra.Command {
 		Args:        takes(1, 1, "the name or id of a token"),
 		Annotations: map[string]string{storeless: ""},
 	}
-	fileOfTokens(cmd.Flags(), &file, "")
+	tokensFileFlag(cmd.Flags(), &file, "")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var gone, stay []httpapi.Token
 		err := changeTokens(cmd.Context(), file, func(tokens []httpapi.Token) ([]httpapi.Token, error) {
@@ -229,7 +229,7 @@ func (a *app) tokenRotate() *cobra.Command {
 	f := cmd.Flags()
 	f.DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old tokens stay valid")
 	f.StringVar(&expires, "expires", "never", "`WHEN` the new token expires: after 90d or 36h, or at 2030-01-31T00:00:00Z; you must give it\nif an old token expires")
-	fileOfTokens(f, &file, "")
+	tokensFileFlag(f, &file, "")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		now := time.Now()
 		end, err := expiry(expires, now)

@@ -32,8 +32,8 @@ func tokensIn(file string, text []byte) (*httpapi.Tokens, error) {
 	return tokens, nil
 }
 
-// turnOfTokens is for how long a command waits for others that change the same file.
-const turnOfTokens = 10 * time.Second
+// tokensLockTimeout is for how long a command waits for others that change the same file.
+const tokensLockTimeout = 10 * time.Second
 
 // changeTokens changes the tokens of a file, which is made if it is missing, and replaces the file at once: whoever reads it finds
 // it as it was before or as it is afterwards. Commands that change one file take turns.
@@ -41,7 +41,7 @@ func changeTokens(ctx context.Context, file string, change func([]httpapi.Token)
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target
 	}
-	ctx, cancel := context.WithTimeout(ctx, turnOfTokens)
+	ctx, cancel := context.WithTimeout(ctx, tokensLockTimeout)
 	defer cancel()
 	lock := flock.New(file+".lock", flock.SetPermissions(0o600))
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {

@@ -52,30 +52,30 @@ type screen struct {
 	every  time.Duration
 
 	width, height int
-	last, before  look
+	last, before  snapshot
 	err           error // why the latest look failed
 }
 
 // A look is what a store was like at one moment.
-type look struct {
+type snapshot struct {
 	counts  jq.Counts
 	paused  map[string]bool
 	workers []jq.Worker
 }
 
 // lookAgain says that it is time for the next one.
-type lookAgain struct{}
+type refreshDue struct{}
 
 // Init is part of tea.Model.
-func (s *screen) Init() tea.Cmd { return s.look }
+func (s *screen) Init() tea.Cmd { return s.snapshot }
 
 // look asks the store.
-func (s *screen) look() tea.Msg {
+func (s *screen) snapshot() tea.Msg {
 	counts, err := s.client.Count(s.ctx, jq.Filter{})
 	if err != nil {
 		return err
 	}
-	l := look{counts: counts, paused: map[string]bool{}}
+	l := snapshot{counts: counts, paused: map[string]bool{}}
 	queues, err := s.client.Queues(s.ctx)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -91,7 +91,7 @@ func (s *screen) look() tea.Msg {
 
 // Update is part of tea.Model.
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	later := tea.Tick(s.every, func(time.Time) tea.Msg { return lookAgain{} })
+	later := tea.Tick(s.every, func(time.Time) tea.Msg { return refreshDue{} })
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
 		if key := msg.String(); key == "q" || key == "ctrl+c" || key == "esc" {
@@ -99,9 +99,9 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case tea.WindowSizeMsg:
 		s.width, s.height = msg.Width, msg.Height
-	case lookAgain:
-		return s, s.look
-	case look:
+	case refreshDue:
+		return s, s.snapshot
+	case snapshot:
 		s.before, s.last, s.err = s.last, msg, nil
 		return s, later
 	case error:

@@ -27,7 +27,7 @@ func newScreen(t *testing.T) (*screen, jq.Store, *clock.Mock) {
 
 func (s *screen) refresh(t *testing.T) string {
 	t.Helper()
-	_, next := s.Update(s.look())
+	_, next := s.Update(s.snapshot())
 	require.NotNil(t, next, "it looks again")
 	return s.text()
 }

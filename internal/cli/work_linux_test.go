@@ -17,7 +17,7 @@ import (
 // M22: in a container work is process 1, which is given what programs leave behind, and has to wait for it.
 func TestWorkAsProcess1LeavesNoZombies(t *testing.T) {
 	const jobs = 20
-	w := newTown(t)
+	w := newSandbox(t)
 	w.under = []string{"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"}
 	if os.Geteuid() != 0 {
 		w.under = append(w.under, "--user", "--map-root-user")
@@ -37,7 +37,7 @@ func TestWorkAsProcess1LeavesNoZombies(t *testing.T) {
 }
 
 // childrenOf are those of the first thread of a process, zombies too.
-func childrenOf(w *town, pid string) []string {
+func childrenOf(w *sandbox, pid string) []string {
 	text, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	if err != nil {
 		w.Error(err)

@@ -44,7 +44,7 @@ func TestWorkLeavesDeletionToTheServer(t *testing.T) {
 		a := &app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}
 		cmd := commandBelow(a.root(), "work")
 		require.NoError(t, cmd.ParseFlags(strings.Fields(text)))
-		require.NoError(t, a.settle(cmd))
+		require.NoError(t, a.applyDefaults(cmd))
 		every, err := cmd.Flags().GetDuration("retain-every")
 		require.NoError(t, err)
 		assert.Equal(t, want, a.fitRetention(cmd, every), text)
