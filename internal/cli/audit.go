@@ -11,18 +11,18 @@ import (
 	"syscall"
 )
 
-// An auditFile is where the lines of an audit go. It can be moved away, and is opened anew at SIGHUP. A nil one is no file.
+// An auditFile appends audit lines to a file. It reopens the file on SIGHUP, so you can rotate it. A nil auditFile does nothing.
 type auditFile struct {
 	path    string
-	log     *slog.Logger   // hears what could not be written
-	hangups chan os.Signal // that it was moved
+	log     *slog.Logger // receives errors
+	hangups chan os.Signal
 
 	mu   sync.Mutex // guards file
 	file *os.File
 }
 
-// audit is the logger of what operators do, and the file behind it, if there is one. Without the flag there is none of both: the lines
-// go to the log of the server.
+// audit returns the logger for the calls of operators, and its file if there is one. Without the flag both are nil, and the
+// lines go to the server's log.
 func (a *app) audit(path string, log *slog.Logger) (*slog.Logger, *auditFile, error) {
 	switch path {
 	case "":
@@ -38,8 +38,8 @@ func (a *app) audit(path string, log *slog.Logger) (*slog.Logger, *auditFile, er
 	return slog.New(slog.NewJSONHandler(f, nil)), f, nil
 }
 
-// open opens the file at the path, and makes it where there is none. Only its owner may read it, unless somebody else has made it so
-// that its group may. Where that fails the lines go on to the file of before.
+// open opens or creates the file. Only the owner can read a new file; the group may read an existing one if its mode allows it.
+// If open fails, lines continue to go to the previous file.
 func (f *auditFile) open() error {
 	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -71,7 +71,7 @@ func (f *auditFile) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// reopen opens the file anew whenever it is told to, until the context ends.
+// reopen opens the file again on each SIGHUP, until the context ends.
 func (f *auditFile) reopen(ctx context.Context) {
 	if f == nil {
 		return

@@ -73,7 +73,7 @@ func (a *app) restore() *cobra.Command {
 	}
 }
 
-// inFile is the place of a store in a file, or what to do with another.
+// inFile returns the place of an SQLite store. For other stores it returns an error that says what to do instead.
 func (a *app) inFile(verb, postgres string) (place, error) {
 	p, err := a.place()
 	if err != nil {

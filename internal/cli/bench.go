@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/bench"
 )
 
-// benchFlags are those of bench.
+// benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
 	rounds     int
@@ -76,7 +76,7 @@ func listOfWorkloads() string {
 	return list.String()
 }
 
-// check fills in the defaults of the workload.
+// check checks the options and fills in the defaults of the workload.
 func (b *benchFlags) check() error {
 	if b.rounds < 1 {
 		return misuse("--rounds must be at least 1")
@@ -89,7 +89,7 @@ func (b *benchFlags) check() error {
 	return err
 }
 
-// measure runs the rounds, and prints what each has measured and what all have come to.
+// measure runs the rounds, and prints the figures of each round and a summary.
 func (a *app) measure(ctx context.Context, s jq.Store, b *benchFlags) error {
 	bar := a.progress()
 	if b.cpuprofile != "" {
@@ -123,7 +123,7 @@ func (a *app) measure(ctx context.Context, s jq.Store, b *benchFlags) error {
 	return a.tableOfFigures(bench.Summarize(rounds))
 }
 
-// profile lets each measurement write its profile over that of the one before, so that the last one is kept.
+// profile starts a CPU profile. Each measurement overwrites the profile of the previous one.
 func (b *benchFlags) profile() (stop func() error, err error) {
 	f, err := os.Create(b.cpuprofile)
 	if err != nil {
@@ -144,6 +144,6 @@ func (b *benchFlags) allocations() error {
 	if err != nil {
 		return err
 	}
-	runtime.GC() // what is in use is known as of the last one
+	runtime.GC() // the profile is as of the latest collection
 	return errors.Join(pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/bench"
 )
 
-// printRound prints a round as soon as it is over: in full as JSON, and for people in a line, if there are several.
+// printRound prints a round when it ends: all figures as JSON, or one line if there are several rounds.
 func (a *app) printRound(b *benchFlags, number int, r bench.Result) error {
 	switch {
 	case b.asJSON:
@@ -32,10 +32,10 @@ func (a *app) printRound(b *benchFlags, number int, r bench.Result) error {
 	if b.Keep && !b.asJSON {
 		fmt.Fprintf(a.out, "kept the queues whose names begin with %s\n", r.Queue)
 	}
-	return a.out.Flush() // whoever waits for the rest can read this
+	return a.out.Flush() // show the line before the next round starts
 }
 
-// headline is the figure of a part that matters most: the first percentile, or else the rate.
+// headline returns the most important figure of a part: the first percentile, or else the rate.
 func headline(p bench.Part) string {
 	for _, name := range []string{bench.P50, "claim p50", bench.Rate, "cpu", "memory"} {
 		if f, ok := p.Figure(name); ok {
@@ -45,7 +45,7 @@ func headline(p bench.Part) string {
 	return "-"
 }
 
-// tableOfFigures prints a line for each figure, and a column for each part.
+// tableOfFigures prints a table with a line for each figure and a column for each part.
 func (a *app) tableOfFigures(s bench.Summary) error {
 	table := newTable(a.out)
 	heads := []any{s.Workload}
@@ -77,7 +77,7 @@ func (a *app) tableOfFigures(s bench.Summary) error {
 	return table.Flush()
 }
 
-// between is the median of a figure, and where there are several rounds the least and the most.
+// between formats the median of a figure, with the minimum and maximum if there are several rounds.
 func between(f bench.Spread, rounds int) string {
 	if rounds == 1 {
 		return amount(f.Median)
@@ -85,7 +85,7 @@ func between(f bench.Spread, rounds int) string {
 	return fmt.Sprintf("%s (%s … %s)", amount(f.Median), amount(f.Min), amount(f.Max))
 }
 
-// amount is a number for people: three digits that count, or whole with its thousands apart.
+// amount formats a number with three significant digits, or as a whole number with commas.
 func amount(v float64) string {
 	if size := math.Abs(v); size < 999.5 {
 		digits := 0

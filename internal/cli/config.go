@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// environment is the annotation of a flag with the variables that stand for it, the first one first.
+// environment is the annotation of a flag with the variables that set it. The first variable takes precedence.
 const environment = "environment"
 
 func fromEnvironment(flags *pflag.FlagSet, name string, variables ...string) {
@@ -22,8 +22,8 @@ func fromEnvironment(flags *pflag.FlagSet, name string, variables ...string) {
 	f.Usage += " (env " + strings.Join(variables, ", ") + ")"
 }
 
-// settle gives each flag that is not on the command line the value of the environment, or else of the file, which is its
-// default from then on: help shows it.
+// applyDefaults sets each flag that is not on the command line from the environment or else from the configuration file. The
+// value becomes the flag's default, so help shows it.
 func (a *app) applyDefaults(cmd *cobra.Command) error {
 	a.called = cmd.CommandPath()
 	flags := cmd.Flags()
@@ -42,7 +42,8 @@ func (a *app) applyDefaults(cmd *cobra.Command) error {
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
 		for _, variable := range f.Annotations[environment] {
-			// An empty DATABASE_URL is one that was lost, and must not mean the default. Our own variables are emptied on purpose.
+			// An empty DATABASE_URL is probably a mistake and must not select the default store. Users empty our own variables on
+			// purpose.
 			if value, isSet := a.std.env(variable); value != "" || isSet && variable == "DATABASE_URL" {
 				set(f, variable, value)
 			}
@@ -55,7 +56,7 @@ func (a *app) applyDefaults(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	for _, section := range []string{sectionOf(cmd), ""} { // what stands below the command's name goes first
+	for _, section := range []string{sectionOf(cmd), ""} { // the command's own section takes precedence
 		for name, values := range file[section] {
 			if f := flags.Lookup(name); f != nil {
 				set(f, a.config, values...)
@@ -73,7 +74,7 @@ func (a *app) preset(f *pflag.Flag, source string, values []string) error {
 	}
 	a.sources[f.Name] = source
 	f.DefValue = f.Value.String()
-	switch f.Name { // there may be a password in it
+	switch f.Name { // the value may contain a secret
 	case "store":
 		f.DefValue = shownStore(a.store)
 	case "token":
@@ -82,11 +83,10 @@ func (a *app) preset(f *pflag.Flag, source string, values []string) error {
 	return nil
 }
 
-// A configFile has the values of flags by section and name. The section is a command such as jobs.ls, or empty for what every
-// command may take.
+// A configFile maps section and flag name to values. A section is a command such as jobs.ls, or empty for all commands.
 type configFile map[string]map[string][]string
 
-// readConfig reads the file and refuses what no command knows.
+// readConfig reads the file. It returns an error for an unknown command or flag.
 func readConfig(root *cobra.Command, path string) (configFile, error) {
 	text, err := os.ReadFile(path)
 	switch {
@@ -101,7 +101,7 @@ func readConfig(root *cobra.Command, path string) (configFile, error) {
 func parseConfig(root *cobra.Command, path, text string) (configFile, error) {
 	var tree map[string]any
 	if _, err := toml.Decode(text, &tree); err != nil {
-		if at, ok := errors.AsType[toml.ParseError](err); ok { // the rest of its text may quote a password
+		if at, ok := errors.AsType[toml.ParseError](err); ok { // the rest of its text may contain a password
 			return nil, fmt.Errorf("%s, line %d: invalid TOML: want lines such as store = \"sqlite:jq.db\"", path, at.Position.Line)
 		}
 		return nil, fmt.Errorf("%s is not valid TOML", path)
@@ -141,7 +141,7 @@ func (c configFile) add(cmd *cobra.Command, section string, tree map[string]any)
 	return nil
 }
 
-// configurable leaves out what makes sense on the command line alone. A yes and a force must be said each time.
+// configurable reports whether a file may set the flag. Users must confirm each time with --yes, --force and --repair.
 func configurable(cmd *cobra.Command, name string) bool {
 	switch name {
 	case "config", "help", "yes", "force", "repair":
@@ -150,7 +150,7 @@ func configurable(cmd *cobra.Command, name string) bool {
 	return cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
 }
 
-// texts are the values as they would stand on the command line.
+// texts returns the value as it would be written on the command line.
 func texts(value any) ([]string, error) {
 	switch v := value.(type) {
 	case string:
@@ -183,7 +183,7 @@ func commandBelow(cmd *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// sectionOf is the command's place in the tree: jobs.ls.
+// sectionOf returns the path of the command in the tree, such as jobs.ls.
 func sectionOf(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return ""
@@ -191,7 +191,7 @@ func sectionOf(cmd *cobra.Command) string {
 	return strings.TrimPrefix(sectionOf(cmd.Parent())+"."+cmd.Name(), ".")
 }
 
-// flagError puts the flag package's words for a bad value in plain ones.
+// flagError replaces the flag package's message for an invalid value with a plain one.
 func flagError(err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("--%s %s: %w", bad.GetFlag().Name, bad.GetValue(), plainValue(bad.GetFlag(), errors.Unwrap(bad)))
@@ -199,7 +199,7 @@ func flagError(err error) error {
 	return err
 }
 
-// plainValue says what the flag wants, in place of the functions that the error came through.
+// plainValue returns an error that says what value the flag wants.
 func plainValue(f *pflag.Flag, err error) error {
 	switch f.Value.Type() {
 	case "int":
@@ -212,7 +212,7 @@ func plainValue(f *pflag.Flag, err error) error {
 	return err
 }
 
-// changed are the names of the flags that stand on the command line.
+// changed returns the names of the flags on the command line.
 func changed(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().Visit(func(f *pflag.Flag) { names = append(names, f.Name) })

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// confirm asks before something that can not be undone. Where nobody can answer, it takes a yes said beforehand.
+// confirm asks the user before an action that cannot be undone. Without a terminal it requires yes.
 func (a *app) confirm(question string, yes bool) (bool, error) {
 	if yes {
 		return true, nil
@@ -23,7 +23,7 @@ func ask(in io.Reader, out io.Writer, question string) (bool, error) {
 	fmt.Fprintf(out, "%s? [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintln(out) // the question's line is not the error's
+		fmt.Fprintln(out) // the error starts on a new line
 		return false, err
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {

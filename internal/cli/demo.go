@@ -22,13 +22,13 @@ const (
 	demoBackoff = time.Second
 )
 
-// How long people wait between two steps: as long as the story does, within reason. All in all it is about a minute.
+// The limits of a real pause between two steps. In total the demo takes about a minute.
 const (
 	shortPause = 2500 * time.Millisecond // long enough to read a line
 	longPause  = 14 * time.Second
 )
 
-// demoStart is when the simulated time begins: a round hour, so that seconds are easy to follow.
+// demoStart is the start of the simulated time: a full hour, so that times are easy to compare.
 var demoStart = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func (a *app) demo() *cobra.Command {
@@ -61,23 +61,22 @@ func (a *app) demo() *cobra.Command {
 	return cmd
 }
 
-// A story is the demo under way. Each of its lines is an answer of the store, and an answer that does not fit the story
-// ends it with an error.
+// A story is the state of the demo. Each line shows an answer of the store. An unexpected answer ends the demo with an error.
 type story struct {
 	store jq.Store
 	clock *clock.Mock
-	out   *bufio.Writer // remembers a failed write until the next Flush
-	slow  bool          // with pauses of real time between steps
+	out   *bufio.Writer // reports a failed write on Flush
+	slow  bool          // pause in real time between steps
 
 	lost  jq.Job   // as worker A claimed it
-	again jq.Job   // the same, as worker B claimed it
-	last  []jq.Job // the others, as worker B claimed them
+	again jq.Job   // the same job, as worker B claimed it
+	last  []jq.Job // the other jobs, as worker B claimed them
 }
 
 func (s *story) run(ctx context.Context) error {
 	fmt.Fprintf(s.out, "Two workers, three jobs, one crash. The store is an SQLite file and time is simulated.\n\n")
 	steps := []struct {
-		after time.Duration // of simulated time
+		after time.Duration // simulated time
 		step  func(ctx context.Context) error
 	}{
 		{0, s.enqueue},
@@ -108,7 +107,7 @@ func (s *story) run(ctx context.Context) error {
 	return nil
 }
 
-// rest lets people read, and feel that time passes.
+// rest pauses between two steps, so that the user can read.
 func (s *story) rest(ctx context.Context, after time.Duration) error {
 	if !s.slow {
 		return wait(ctx, 0)
@@ -116,12 +115,12 @@ func (s *story) rest(ctx context.Context, after time.Duration) error {
 	return wait(ctx, min(max(after, shortPause), longPause))
 }
 
-// say prints what happened to whom, at the simulated time.
+// say prints a line with the simulated time and the actor.
 func (s *story) say(who, format string, args ...any) {
 	fmt.Fprintf(s.out, "%s  %-8s  %s\n", clockTime(s.clock.Now()), who, fmt.Sprintf(format, args...))
 }
 
-// expect is an error unless the store's answer is the one that the contract promises.
+// expect returns an error unless the store gave the answer that the contract requires.
 func expect[T comparable](what string, got, want T) error {
 	if got == want {
 		return nil
@@ -131,7 +130,7 @@ func expect[T comparable](what string, got, want T) error {
 
 func clockTime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
 
-// wait lets d of real time pass, unless the context ends.
+// wait sleeps for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -92,7 +92,7 @@ func (s *story) claimByB(ctx context.Context) error {
 	return cmp.Or(expect("first job claimed by B", s.again.ID, s.lost.ID), expect("token of B's lease", s.again.Token, 3))
 }
 
-// claim claims from the demo's queue and tells of each job.
+// claim claims jobs from the demo's queue and prints each one.
 func (s *story) claim(ctx context.Context, worker string, limit int) ([]jq.Job, error) {
 	jobs, err := s.store.FetchAndClaim(ctx, jq.ClaimRequest{
 		Queue: demoQueue, Limit: limit, RetryQuota: 1, Worker: worker, TTL: demoLease,
@@ -118,7 +118,7 @@ func (s *story) ackByB(ctx context.Context) error {
 	return nil
 }
 
-// lateAckByA is the point of the story: the store must refuse what A writes after it lost its lease.
+// lateAckByA is the point of the demo: the store must refuse a write of A after A lost its lease.
 func (s *story) lateAckByA(ctx context.Context) error {
 	before, err := s.store.Get(ctx, s.lost.ID)
 	if err != nil {

@@ -36,8 +36,7 @@ func (a *app) dev() *cobra.Command {
 	return cmd
 }
 
-// trying serves the store and runs its jobs until the context ends. The worker calls the server as any other worker does, so it ends
-// first.
+// serveAndWork serves the store and runs its jobs until the context ends. The worker is a client of the server, so it stops first.
 func (a *app) serveAndWork(ctx context.Context, store jq.Store, s *serveFlags) error {
 	ctx, endWork := context.WithCancel(ctx)
 	defer endWork()
@@ -57,15 +56,15 @@ func (a *app) serveAndWork(ctx context.Context, store jq.Store, s *serveFlags) e
 	return errors.Join(err, workErr)
 }
 
-// A hello is the sample job.
+// A hello is the payload of the sample job.
 type hello struct {
 	Name string `json:"name"`
 }
 
-// Kind finds the handler.
+// Kind returns the kind of the sample job.
 func (hello) Kind() string { return "hello" }
 
-// sample shows the server at the URL: it enqueues a job, prints what to try, and runs jobs until the context ends.
+// sample enqueues a sample job, prints commands to try, and runs jobs until the context ends.
 func (a *app) sample(ctx context.Context, url string) error {
 	store, err := remote.Open(ctx, url, nil)
 	if err != nil {
@@ -89,7 +88,7 @@ func (a *app) sample(ctx context.Context, url string) error {
 	return errors.Join(a.runSamples(ctx, store), store.Close())
 }
 
-// runSamples prints and finishes the jobs of the queue default.
+// runSamples runs a worker that prints and completes each job of the queue default.
 func (a *app) runSamples(ctx context.Context, store jq.Store) error {
 	var handlers jq.Handlers
 	handlers.Otherwise(func(_ context.Context, run *jq.Run) error {

@@ -38,7 +38,7 @@ func (a *app) doctor() *cobra.Command {
 	return cmd
 }
 
-// examine opens the store only if that does not migrate it.
+// examine looks for problems. It does not open a store whose schema differs from this program's.
 func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err error) {
 	p, err := a.place()
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err 
 	return found, err
 }
 
-// repaired brings back what can be, and says how much that was.
+// repaired corrects the times of waiting jobs and prints how many it corrected.
 func (a *app) repaired(ctx context.Context, s jq.Store) error {
 	repairer, ok := s.(jq.Repairer)
 	if !ok {
@@ -81,7 +81,7 @@ func (a *app) repaired(ctx context.Context, s jq.Store) error {
 	return err
 }
 
-// schemaFinding finds a store whose schema is not that of the program.
+// schemaFinding returns a finding if the schema of the store differs from this program's.
 func schemaFinding(p place, schema jq.Schema) []jq.Finding {
 	err := schemaMismatch(schema)
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// An order is what enqueue was asked for.
+// An order holds the flags of enqueue.
 type order struct {
 	job        jq.NewJob
 	runAt      string
@@ -81,7 +81,8 @@ func (o *order) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
 }
 
-// request is the job of the command line. It is checked before there is a store, so that nonsense makes none.
+// request returns the request for the job on the command line. It checks the job before the store is opened, so that an invalid
+// job does not create a store.
 func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if len(args) == 0 {
 		return jq.EnqueueRequest{}, misuse("missing argument: the kind of the job")
@@ -115,7 +116,7 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	return req, nil
 }
 
-// badPayload helps with what a shell makes of quotes.
+// badPayload returns an error that explains how to quote JSON in a shell.
 func badPayload(doc []byte) error {
 	switch {
 	case len(doc) == 0:
@@ -127,7 +128,7 @@ func badPayload(doc []byte) error {
 	}
 }
 
-// fieldError names what is wrong with a request of one job.
+// fieldError returns an error that names the invalid field of a job.
 func fieldError(err error) error {
 	if invalid, ok := errors.AsType[*jq.InvalidError](err); ok {
 		return fmt.Errorf("%s %s", invalid.Field, invalid.Rule)
@@ -135,7 +136,7 @@ func fieldError(err error) error {
 	return err
 }
 
-// enqueuedText is what became of the job, in words.
+// enqueuedText describes the answer for a job.
 func enqueuedText(e jq.Enqueued, n jq.NewJob) string {
 	switch {
 	case e.Duplicate && e.State == "":
@@ -149,12 +150,12 @@ func enqueuedText(e jq.Enqueued, n jq.NewJob) string {
 
 const (
 	maxRepeats  = 6
-	firstRepeat = 100 * time.Millisecond    // doubled each time: six seconds in all
-	repeatFor   = sqlite.DefaultBusyTimeout // a try that has waited for another process is the last: nobody waits twice
+	firstRepeat = 100 * time.Millisecond    // doubles each time: six seconds in total
+	repeatFor   = sqlite.DefaultBusyTimeout // do not repeat a call that already waited this long for another process
 )
 
-// enqueueRetrying enqueues, and repeats what the store could not serve. Where the answer was lost it repeats only under a request key,
-// for without one the jobs might be added twice.
+// enqueueRetrying enqueues, and repeats the call while the store is unavailable. If an answer was lost, it repeats the call only
+// with a request key, because without one it could add the jobs twice.
 func enqueueRetrying(ctx context.Context, s jq.Store, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 	pause, begin := firstRepeat, time.Now()
 	for tries := 1; ; tries++ {

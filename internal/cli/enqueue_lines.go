@@ -19,7 +19,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// lineFlags are the flags that go with --lines. The others would be about one job.
+// lineFlags are the flags that can be combined with --lines. The others apply to a single job.
 var lineFlags = []string{"queue", "max-retries", "request-key", "lines", "json"}
 
 func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
@@ -41,7 +41,7 @@ func (a *app) enqueueLines(cmd *cobra.Command, o order, args []string) error {
 	})
 }
 
-// openLines opens a file, or stdin where it is named -. The size is zero where it is not known.
+// openLines opens a file, or standard input if the name is -. The size is zero if unknown.
 func (a *app) openLines(name string) (from io.ReadCloser, size int64, err error) {
 	if name == "-" {
 		return io.NopCloser(a.in), 0, nil
@@ -56,10 +56,10 @@ func (a *app) openLines(name string) (from io.ReadCloser, size int64, err error)
 	return file, size, nil
 }
 
-// onlyFlags refuses flags of the command line that the way it is used does not heed.
+// onlyFlags returns an error for a flag on the command line that would have no effect with --lines.
 func onlyFlags(cmd *cobra.Command, heeded []string) error {
 	for _, name := range changed(cmd) {
-		ofEvery := cmd.InheritedFlags().Lookup(name) != nil // such as --server
+		ofEvery := cmd.InheritedFlags().Lookup(name) != nil // flags of all commands, such as --server
 		if !ofEvery && !slices.Contains(heeded, name) {
 			return misuse("--%s cannot be combined with --lines: set it in the lines", name)
 		}
@@ -67,29 +67,29 @@ func onlyFlags(cmd *cobra.Command, heeded []string) error {
 	return nil
 }
 
-// A load is many jobs on their way from lines to the store.
+// A load reads jobs from lines and enqueues them in batches.
 type load struct {
 	app      *app
 	store    jq.Store
 	defaults wire.Defaults
-	keyOf    func(call int) string                // the request key of a call
-	again    string                               // what makes the command one that adds nothing twice
-	parse    func(line []byte) (jq.NewJob, error) // errFinished leaves the line out
-	longest  int                                  // bytes of a line
+	keyOf    func(call int) string                // returns the request key of a call
+	again    string                               // the flag to add when repeating the command
+	parse    func(line []byte) (jq.NewJob, error) // returns errFinished to skip the line
+	longest  int                                  // maximum bytes of a line
 	asJSON   bool
 	bar      *progress
 
-	size  int64 // of the file, zero if that is not known
-	read  int64 // bytes of it
-	line  int   // the number of the latest line read
+	size  int64 // bytes of the file, zero if unknown
+	read  int64 // bytes read so far
+	line  int   // number of the latest line
 	calls int
 
-	jobs  []jq.NewJob // of the next call
-	lines []int       // where they stand
-	bytes int         // what they weigh at most
+	jobs  []jq.NewJob // the next batch
+	lines []int       // their line numbers
+	bytes int         // upper limit of their size
 
 	added, duplicates int64
-	addedTo           int // up to and with this line everything is in the store
+	addedTo           int // all lines up to and including this one are in the store
 }
 
 func newLoad(a *app, s jq.Store, o order, size int64) *load {
@@ -107,7 +107,7 @@ func newLoad(a *app, s jq.Store, o order, size int64) *load {
 	return l
 }
 
-// maxLine is how long a line may be: a payload, and plenty for what is around it.
+// maxLine is the maximum length of a line: a payload, and as much again for the other fields.
 const maxLine = 2 * contract.MaxDocBytes
 
 func (l *load) run(ctx context.Context, from io.Reader) error {
@@ -143,7 +143,7 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 	return err
 }
 
-// take puts a line with those of the next call, which goes off before it would be too large.
+// take adds a line to the batch. It first sends the batch if the line would make it too large.
 func (l *load) take(ctx context.Context, line []byte) error {
 	job, err := l.parse(line)
 	switch {
@@ -155,7 +155,7 @@ func (l *load) take(ctx context.Context, line []byte) error {
 	if err := (jq.EnqueueRequest{Jobs: []jq.NewJob{job}}).Check(); err != nil {
 		return fmt.Errorf("line %d: %w", l.line, fieldError(err))
 	}
-	weight := len(line) + len(job.Queue) // what is written in JSON is never shorter than what it means
+	weight := len(line) + len(job.Queue) // JSON is never shorter than the values it encodes
 	if len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes {
 		if err := l.send(ctx); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (l *load) take(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// parseNew reads a line about a new job.
+// parseNew parses a line for a new job.
 func (l *load) parseNew(line []byte) (jq.NewJob, error) {
 	var written wire.NewJob
 	if err := wire.Decode(line, &written); err != nil {
@@ -174,8 +174,8 @@ func (l *load) parseNew(line []byte) (jq.NewJob, error) {
 	return written.Store(l.defaults), nil
 }
 
-// send enqueues what was taken in one call. Its key makes it safe to repeat, here and by whoever repeats the command with the
-// same lines.
+// send enqueues the batch in one call. The request key makes it safe to repeat the call, and to repeat the command with the same
+// lines.
 func (l *load) send(ctx context.Context) error {
 	if len(l.jobs) == 0 {
 		return nil
@@ -214,7 +214,7 @@ func (l *load) send(ctx context.Context) error {
 	return nil
 }
 
-// soFar says with an error what was added before it, so that nobody has to guess where to go on.
+// soFar adds to an error which lines were added before it, so that you know where to continue.
 func (l *load) soFar(err error) error {
 	switch inDoubt := errors.Is(err, jq.ErrInDoubt); {
 	case inDoubt:

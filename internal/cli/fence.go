@@ -61,8 +61,8 @@ func (a *app) fence() *cobra.Command {
 	return cmd
 }
 
-// noWorkers says which workers live. One that claims from no queue holds no lease: a server is such a one, which may be that
-// through which this is asked.
+// noWorkers returns an error that names the workers that are alive. It ignores workers without queues, because they hold no
+// leases. A server is such a worker, possibly the one that this command uses.
 func (a *app) noWorkers(ctx context.Context, s jq.Store) error {
 	workers, err := jq.NewClient(s, nil).Workers(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// filterFlags choose jobs.
+// filterFlags select jobs.
 type filterFlags struct {
 	states    []string
 	queue     string
@@ -36,7 +36,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 		return states, cobra.ShellCompDirectiveNoFileComp
 	}
 	if err := cmd.RegisterFlagCompletionFunc("state", complete); err != nil {
-		panic(err) // the flag is there, five lines above
+		panic(err) // the flag was defined above
 	}
 }
 
@@ -44,7 +44,7 @@ func (f *filterFlags) addOlderThan(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.olderThan, "older-than", 0, "only jobs that finished at least this long ago, such as 24h")
 }
 
-// filter is what the flags choose.
+// filter returns the filter that the flags describe.
 func (f *filterFlags) filter() (jq.Filter, error) {
 	filter := jq.Filter{Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, FinishedFor: f.olderThan}
 	for _, s := range f.states {
@@ -59,7 +59,7 @@ func (f *filterFlags) filter() (jq.Filter, error) {
 	return filter, nil
 }
 
-// parseIDs reads the ids of jobs.
+// parseIDs parses the ids of jobs.
 func parseIDs(args []string) ([]int64, error) {
 	ids := make([]int64, len(args))
 	for i, arg := range args {

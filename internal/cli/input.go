@@ -7,16 +7,16 @@ import (
 	"io"
 )
 
-// input is a stream that stops when its context ends. A read of a terminal or a pipe can not be called back: one that is
-// under way then goes on until the process ends, which is soon, into a buffer of its own.
+// input is a stream that returns an error when its context ends. A blocked read of a terminal or a pipe cannot be cancelled, so
+// it continues into its own buffer until the process exits.
 type input struct {
 	ctx     context.Context
 	from    io.Reader
-	pending bytes.Buffer // read, and not yet handed on
+	pending bytes.Buffer // bytes read but not yet returned
 	failed  error
 }
 
-// Read is part of io.Reader.
+// Read implements io.Reader.
 func (in *input) Read(p []byte) (int, error) {
 	if in.pending.Len() == 0 && in.failed == nil {
 		if err := in.fill(); err != nil {
@@ -51,7 +51,7 @@ func (in *input) fill() error {
 	}
 }
 
-// readAtMost reads the whole stream, unless it is longer than limit.
+// readAtMost reads the whole stream. It returns an error if the stream is longer than limit.
 func readAtMost(r io.Reader, limit int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(text) > limit {

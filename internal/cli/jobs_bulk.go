@@ -14,13 +14,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// An operation is what people do to many jobs at once.
+// An operation changes many jobs at once.
 type operation struct {
 	verb string     // requeue
-	does string     // requeue, in a sentence
+	does string     // requeue, for sentences
 	done string     // requeued
-	from []jq.State // the phases that it leaves
-	hint string     // what to do with a job in another one
+	from []jq.State // the phases in which it applies to a job
+	hint string     // why it does not apply in other phases
 	call func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error)
 }
 
@@ -68,7 +68,7 @@ func (a *app) jobsRm() *cobra.Command {
 	return cmd
 }
 
-// A selection is the jobs that were named, and how.
+// A selection holds the flags of a bulk operation.
 type selection struct {
 	filterFlags
 	yes    bool
@@ -84,7 +84,7 @@ func (a *app) bulk(op operation, short string) *cobra.Command {
 		Example: fmt.Sprintf("  SELF jobs %s 17 18\n  SELF jobs %s --queue mail --state %s", op.verb, op.verb, op.from[1]),
 	}
 	sel.add(cmd)
-	if op.verb != cancelling().verb { // what was finished can not be cancelled
+	if op.verb != cancelling().verb { // finished jobs cannot be cancelled
 		sel.addOlderThan(cmd)
 	}
 	cmd.Flags().BoolVar(&sel.yes, "yes", false, "do not ask for confirmation")
@@ -104,7 +104,7 @@ func (a *app) bulk(op operation, short string) *cobra.Command {
 	return cmd
 }
 
-// choose makes a filter of ids or of flags, and refuses what could only be a mistake.
+// choose returns a filter from ids or from flags. It returns an error for a selection that is probably a mistake.
 func (sel *selection) choose(op operation, args []string) (jq.Filter, error) {
 	filter, err := sel.filter()
 	if err != nil {
@@ -129,7 +129,7 @@ func (sel *selection) choose(op operation, args []string) (jq.Filter, error) {
 	return filter, nil
 }
 
-// operateOnIDs says of each job what became of it.
+// operateOnIDs changes the jobs and prints the outcome of each.
 func (a *app) operateOnIDs(ctx context.Context, s jq.Store, op operation, ids []int64, asJSON bool) error {
 	var outcomes []jq.Outcome
 	for part := range slices.Chunk(ids, contract.MaxItems) {
@@ -148,7 +148,7 @@ func (a *app) operateOnIDs(ctx context.Context, s jq.Store, op operation, ids []
 	return notDone(op, outcomes)
 }
 
-// orJSON is the first error of the two.
+// orJSON returns the first error that is not nil.
 func orJSON(written, failed error) error {
 	if written != nil {
 		return written
@@ -156,7 +156,7 @@ func orJSON(written, failed error) error {
 	return failed
 }
 
-// told is an outcome in words.
+// outcomeText describes an outcome.
 func outcomeText(op operation, o jq.Outcome) string {
 	phase := contract.Job{State: o.State, RetryAt: o.Next}.Phase()
 	switch o.Status {
@@ -180,7 +180,7 @@ func withReason(reason string) string {
 	return ": " + reason
 }
 
-// notDone is an error if one of the jobs was left as it was.
+// notDone returns an error if any job was not changed.
 func notDone(op operation, outcomes []jq.Outcome) error {
 	left := 0
 	for _, o := range outcomes {
@@ -194,7 +194,7 @@ func notDone(op operation, outcomes []jq.Outcome) error {
 	return fmt.Errorf("%d of %s not %s", left, plural(int64(len(outcomes))), op.done)
 }
 
-// operateOnMatches counts, asks, and works in batches.
+// operateOnMatches counts the matching jobs, asks for confirmation, and changes the jobs in batches.
 func (a *app) operateOnMatches(ctx context.Context, s jq.Store, op operation, filter jq.Filter, sel selection) error {
 	began, count, split, err := matching(ctx, s, op, filter)
 	if err != nil {
@@ -236,7 +236,7 @@ func failures(outcomes []jq.Outcome) int {
 	return n
 }
 
-// matching counts the jobs that the operation would change, at the store's now.
+// matching counts the jobs that the operation would change, and returns the store's time of the count.
 func matching(ctx context.Context, s jq.Store, op operation, filter jq.Filter) (now time.Time, count int64, split string, err error) {
 	counts, err := s.Count(ctx, filter)
 	if err != nil {
@@ -256,8 +256,8 @@ func matching(ctx context.Context, s jq.Store, op operation, filter jq.Filter) (
 	return counts.Now, count, strings.Join(parts, ", "), nil
 }
 
-// inBatches works from the smallest id on. A requeued job may finish again while others are still to come, so that only those
-// are requeued that had finished before the command began.
+// inBatches changes the matching jobs in ascending order of their ids. A requeued job may finish again during the command, so it
+// requeues only jobs that had finished before the command began.
 func (a *app) inBatches(ctx context.Context, s jq.Store, op operation, filter jq.Filter, began time.Time, count int64) ([]jq.Outcome, error) {
 	const batch = 500
 	var outcomes []jq.Outcome

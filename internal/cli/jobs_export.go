@@ -17,11 +17,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// An exported job is one line of an export.
+// exported is one line of an export.
 type exported struct {
 	wire.Job
 	History    []wire.Attempt `json:"history,omitempty"`
-	ExportedAt wire.Time      `json:"exported_at"` // by the store's clock
+	ExportedAt wire.Time      `json:"exported_at"` // in the store's time
 }
 
 func (a *app) jobsExport() *cobra.Command {
@@ -54,8 +54,8 @@ func (a *app) jobsExport() *cobra.Command {
 	return cmd
 }
 
-// An export writes jobs of a store. Listings have the newest job first, an import needs the oldest first, so that jobs keep
-// their order: it learns the ids first.
+// An export writes the jobs of a store, oldest first, so that an import keeps their order. Listings return the newest job first,
+// so the export collects all ids before it writes.
 type export struct {
 	app     *app
 	store   jq.Store
@@ -67,11 +67,11 @@ type export struct {
 	running int64
 }
 
-// exportedAtOnce is how many jobs are read together: they may have four MiB each.
+// exportedAtOnce is the number of jobs to read at once. Each may be up to four MiB.
 const exportedAtOnce = 100
 
 func (e *export) run(ctx context.Context, filter jq.Filter) error {
-	counts, err := e.store.Count(ctx, jq.Filter{IDs: []int64{1}}) // of which only the time is wanted
+	counts, err := e.store.Count(ctx, jq.Filter{IDs: []int64{1}}) // only for the store's time
 	if err != nil {
 		return err
 	}
@@ -101,13 +101,13 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 	return e.reportSettings(ctx, filter.Queue)
 }
 
-// redacted says whether jobs came without their documents.
+// redacted reports whether the server left out the documents of jobs.
 func redacted(s jq.Store) bool {
 	r, ok := s.(interface{ Redacted() bool })
 	return ok && r.Redacted()
 }
 
-// reportSettings names what the lines do not carry: the pauses and policies of the queue, or of all queues.
+// reportSettings prints the pauses and policies of the queue, or of all queues, because the export does not contain them.
 func (e *export) reportSettings(ctx context.Context, queue string) error {
 	queues, err := jq.NewClient(e.store, nil).Queues(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -128,7 +128,7 @@ func (e *export) reportSettings(ctx context.Context, queue string) error {
 	return err
 }
 
-// write writes the jobs with the ids, those that still match.
+// write writes the jobs with these ids that still match.
 func (e *export) write(ctx context.Context, filter jq.Filter, ids []int64) error {
 	filter.IDs = ids
 	var found []jq.Job
@@ -143,7 +143,7 @@ func (e *export) write(ctx context.Context, filter jq.Filter, ids []int64) error
 		if e.history {
 			detail, err := e.store.Get(ctx, job.ID)
 			if errors.Is(err, jq.ErrNotFound) {
-				continue // it was removed meanwhile
+				continue // removed during the export
 			}
 			if err != nil {
 				return err
@@ -202,21 +202,21 @@ func (a *app) jobsImport() *cobra.Command {
 	return cmd
 }
 
-// longestExported is how long a line may be: four documents and a hundred errors, with every byte escaped.
+// longestExported is the maximum length of a line: four documents and a hundred errors, with every byte escaped.
 const longestExported = 64 << 20
 
-// imported is what an import has met.
+// imported counts what an import has read.
 type imported struct {
-	lines       hash.Hash // of all lines so far
+	lines       hash.Hash // hash of all lines so far
 	finished    int64
 	running     int64
 	checkpoints int64
 }
 
-// errFinished says that a line is about a job with which nothing is to be done.
+// errFinished means that the job of a line has finished and is skipped.
 var errFinished = errors.New("the job has finished")
 
-// parse reads a line. What it makes of it depends on the line alone, so that a repeat asks for the same.
+// parse parses a line. The result depends only on the line, so a repeated import sends identical requests.
 func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	var e exported
 	if err := wire.Decode(line, &e); err != nil {
@@ -226,7 +226,7 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	if j.State == "" {
 		return jq.NewJob{}, errors.New("state is missing: want a line written by jobs export; to add new jobs, use enqueue --lines")
 	}
-	_, _ = i.lines.Write(line) // a hash takes everything
+	_, _ = i.lines.Write(line) // a hash never fails
 	if j.Terminal() {
 		i.finished++
 		return jq.NewJob{}, errFinished
@@ -240,7 +240,7 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	return unfinishedJob(j, e.ExportedAt.Time), nil
 }
 
-// unfinishedJob is the job as it is to be enqueued.
+// unfinishedJob returns the new job to enqueue for an unfinished one.
 func unfinishedJob(j jq.Job, at time.Time) jq.NewJob {
 	n := jq.NewJob{
 		Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace, RunAt: j.RunAt,
@@ -252,14 +252,14 @@ func unfinishedJob(j jq.Job, at time.Time) jq.NewJob {
 	if n.UniqueFor = j.UniqueFor; n.UniqueFor > 0 && !at.IsZero() {
 		n.UniqueFor = j.EnqueuedAt.Add(j.UniqueFor).Sub(at)
 	}
-	if j.UniqueFor > 0 && n.UniqueFor <= 0 { // its window has ended, and others may hold the key
+	if j.UniqueFor > 0 && n.UniqueFor <= 0 { // the window has ended, and another job may hold the key
 		n.UniqueKey, n.UniqueFor = "", 0
 	}
 	return n
 }
 
-// key is the request key of the lines since the beginning. The line that did not fit into a call any more is among these
-// already: a last call for that line alone differs by its number only.
+// key returns the request key of a call, from a hash of all lines so far. The hash already includes the line that did not fit
+// into this call. If that line is the last one, its own call has the same hash and differs only by its number.
 func (i *imported) key(call int) string {
 	return fmt.Sprintf("import/%x/%d", i.lines.Sum(nil)[:16], call)
 }

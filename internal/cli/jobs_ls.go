@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A listing is what jobs ls was asked for.
+// A listing holds the flags of jobs ls.
 type listing struct {
 	filterFlags
 	limit  int
@@ -48,7 +48,7 @@ func (a *app) jobsLs() *cobra.Command {
 	return cmd
 }
 
-// list prints jobs as they come, so that no number of them is too many.
+// list prints each job as it is read, so memory does not limit the number of jobs.
 func (a *app) list(cmd *cobra.Command, s jq.Store, filter jq.Filter, l listing) error {
 	show := a.tableOfJobs()
 	if l.asJSON {
@@ -71,10 +71,10 @@ func (a *app) list(cmd *cobra.Command, s jq.Store, filter jq.Filter, l listing) 
 	return show(nil)
 }
 
-// linesAligned is how many lines of a table are aligned together.
+// linesAligned is the number of table lines that are aligned together.
 const linesAligned = 1000
 
-// tableOfJobs is given one job at a time, and nil after the last.
+// tableOfJobs returns a function that prints one job. Call it with nil after the last job.
 func (a *app) tableOfJobs() func(*jq.Job) error {
 	var table *tabwriter.Writer
 	lines := 0
@@ -99,7 +99,7 @@ func (a *app) tableOfJobs() func(*jq.Job) error {
 	}
 }
 
-// when says when something happens to the job next, or when the last thing did.
+// when returns the time of the job's next event, or when it finished.
 func when(j jq.Job) string {
 	switch at := moment(j.Next()); j.Phase() {
 	case jq.InFlight:
@@ -111,7 +111,7 @@ func when(j jq.Job) string {
 	}
 }
 
-// arrayOfJobs writes one JSON document, a job at a time; nil after the last.
+// arrayOfJobs returns a function that writes one job of a JSON document. Call it with nil after the last job.
 func (a *app) arrayOfJobs() func(*jq.Job) error {
 	before := `{"jobs":[` + "\n"
 	return func(j *jq.Job) error {

@@ -102,7 +102,7 @@ func (a *app) showDocuments(j jq.Job) {
 	}
 }
 
-// indented keeps the lines of a text, for a stack has many.
+// indented indents each line of the text, such as a stack trace.
 func indented(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -124,7 +124,7 @@ func (a *app) showHistory(j jq.JobDetail) error {
 	row(table, "  token", "worker", "from", "to", "took", "ending", "error")
 	for _, at := range j.History {
 		ending := cmp.Or(string(at.Ending), "running")
-		token := "-" // it is not shown to who asks
+		token := "-" // the caller may not see it
 		if at.Token != 0 {
 			token = strconv.FormatInt(at.Token, 10)
 		}

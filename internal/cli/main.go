@@ -1,4 +1,4 @@
-// Package cli is the command jobq, a file for each of its verbs. The programs are cmd/jobq and, under an older name, cmd/jq.
+// Package cli implements the command jobq, with one file per verb. cmd/jobq runs it, and so does cmd/jq, its older name.
 package cli
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes: fine, failed, and used in a way that the command does not know.
+// Exit codes.
 const (
 	exitOK     = 0
 	exitFailed = 1
-	exitUsage  = 2
+	exitUsage  = 2 // invalid arguments or flags
 )
 
-// Main runs the command that the arguments of the process name, and ends the process with its exit code.
+// Main runs the command in os.Args and exits with its exit code.
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // whoever asks twice does not want to wait
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}))
 }
 
-// streams are what a command reads from and writes to. Errors are printed by run alone.
+// streams are the inputs and outputs of a command. Only run prints errors.
 type streams struct {
 	in  io.Reader
 	out io.Writer
@@ -40,19 +40,19 @@ type streams struct {
 	env func(name string) (value string, isSet bool)
 }
 
-// An app is one call of the program.
+// An app is one run of the program.
 type app struct {
 	std  streams
-	path string        // of the program, as it was called
-	self string        // the last part of it: the name that help shows
-	out  *bufio.Writer // to std.out; its first error is found when run flushes it
-	in   io.Reader     // from std.in, until the context ends
+	path string        // os.Args[0]
+	self string        // the base name of path, for help
+	out  *bufio.Writer // writes to std.out; run flushes it and reports its first error
+	in   io.Reader     // reads from std.in until the context ends
 
-	called  string            // the command with those above it: jobq jobs ls
+	called  string            // the full name of the command, such as jobq jobs ls
 	busy    time.Duration     // the flag busy-timeout, zero for the default
 	longest time.Duration     // the flag max-lease, zero for the default
-	serves  bool              // others read through this process
-	bar     *progress         // of what opening the store takes, where a command shows it
+	serves  bool              // the process serves the store to other processes
+	bar     *progress         // shows migrations while the store opens; may be nil
 	store   string            // the flag
 	server  string            // the flag
 	bearer  string            // the flag token
@@ -60,12 +60,12 @@ type app struct {
 	cert    string            // the flag client-cert
 	key     string            // the flag client-key
 	config  string            // the flag
-	flagged map[string]bool   // which flags are on the command line, by name
-	sources map[string]string // where flags that are not on the command line have their values from, by name
-	helped  error             // what was wrong with the configuration when help was shown
+	flagged map[string]bool   // the names of the flags on the command line
+	sources map[string]string // flag name to the variable or file that set the flag
+	helped  error             // an error in the configuration, found while showing help
 }
 
-// run does what args ask for and returns the exit code. The first of args is the name that the program was called by.
+// run runs the command in args and returns the exit code. args[0] is the name of the program.
 func run(ctx context.Context, args []string, std streams) int {
 	a := &app{
 		std: std, path: args[0], self: filepath.Base(args[0]), out: bufio.NewWriter(std.out),
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	return a.report(ctx, cmd, err)
 }
 
-// report prints the error in one line and returns the exit code.
+// report prints the error on one line and returns the exit code.
 func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitOK
@@ -100,20 +100,20 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	return exitFailed
 }
 
-// A usageError says that the command was called in a way that it does not know.
+// A usageError reports invalid arguments or flags.
 type usageError struct{ error }
 
 func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// oneLine is the error's text without what a terminal would take for a command, and without the name of the library, for the
-// line begins with that of the program.
+// oneLine returns the text of the error on one line, with control characters escaped. It drops the library's prefix "jq: ",
+// because the line already begins with the name of the program.
 func oneLine(err error) string {
 	return printable(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "jq: "), ": jq: ", ": "))
 }
 
-// isTerminal says whether somebody may be watching: pauses, questions and bars are for people only.
+// isTerminal reports whether the stream is a terminal. Pauses, questions and progress bars are only for terminals.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))

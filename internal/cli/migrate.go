@@ -48,7 +48,7 @@ func (a *app) migrateUp() *cobra.Command {
 	return cmd
 }
 
-// migrating shows which step is being taken.
+// migrating shows the number of the current migration.
 func (p *progress) migrating(step, of int) {
 	p.show(int64(step-1), int64(of), "migration %d of %d", step, of)
 }
@@ -78,7 +78,7 @@ func (a *app) migrateStatus() *cobra.Command {
 	return cmd
 }
 
-// schemaMismatch says what is to be done where a store and this program are not of one age.
+// schemaMismatch returns an error that says what to do if the schema is older or newer than this program.
 func schemaMismatch(s jq.Schema) error {
 	switch {
 	case s.Version < s.Newest:
@@ -89,7 +89,7 @@ func schemaMismatch(s jq.Schema) error {
 	return nil
 }
 
-// schemaAt is how far the store at the place is migrated.
+// schemaAt returns the schema version of the store.
 func schemaAt(ctx context.Context, p place) (jq.Schema, error) {
 	switch p.kind {
 	case "sqlite":

@@ -25,21 +25,20 @@ import (
 
 const storeForms = "memory:, sqlite:PATH or\npostgres://USER@HOST/DATABASE[?schema=NAME&pooled=true]"
 
-// wantForms is storeForms for an error.
+// wantForms is storeForms for error messages.
 const wantForms = "want memory:, sqlite:PATH or postgres://USER@HOST/DATABASE"
 
-// A place is where a store is, as its URL says.
+// A place is the parsed URL of a store or server.
 type place struct {
 	kind   string // memory, sqlite, postgres or server
-	path   string // of the SQLite file, or the URL of the server
-	dsn    string // of the Postgres database: it may hold a password
-	schema string // in that database, empty for the default
-	pooled bool   // a proxy such as PgBouncer stands before that database
-	shown  string // the URL without a password
+	path   string // the SQLite file, or the URL of the server
+	dsn    string // the Postgres connection string; may contain a password
+	schema string // the Postgres schema, empty for the default
+	pooled bool   // connections go through a pooler such as PgBouncer
+	shown  string // the URL without its password
 }
 
-// parsePlace reads the URL of a store. Its errors do not quote the URL, for there may be a password anywhere in one that is
-// written wrongly.
+// parsePlace parses the URL of a store. Its errors do not quote the URL, because a malformed one may have a password anywhere.
 func parsePlace(text string) (place, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -65,7 +64,7 @@ func parseFile(path string) (place, error) {
 	switch {
 	case path == "":
 		return place{}, errors.New("the path is missing: want sqlite:PATH")
-	case strings.HasPrefix(path, "//"): // some read sqlite:///a as /a and others as a
+	case strings.HasPrefix(path, "//"): // some programs read sqlite:///a as /a, others as a
 		return place{}, errors.New("write sqlite:PATH without //: sqlite:jobs.db, or sqlite:/var/lib/jobs.db")
 	case strings.ContainsRune(path, 0):
 		return place{}, errors.New("the path contains a NUL byte")
@@ -105,7 +104,7 @@ func parsePostgres(text string) (place, error) {
 	return p, nil
 }
 
-// shownStore is the URL of a store as people may see it.
+// shownStore returns the URL of a store without its password.
 func shownStore(text string) string {
 	p, err := parsePlace(text)
 	if err != nil {
@@ -114,36 +113,36 @@ func shownStore(text string) string {
 	return p.shown
 }
 
-// How a command needs its store.
+// Whether opening a store may create or migrate it.
 const (
-	toRead = false // nothing is made or migrated
-	toFill = true  // it is made or migrated if need be
+	toRead = false
+	toFill = true
 )
 
-// noMigrate is the flag of commands that run for long, and are started by deployments.
+// noMigrate adds a flag to long-running commands, which deployments start.
 func noMigrate(f *pflag.FlagSet, existing *bool) {
 	f.BoolVar(existing, "no-migrate", false, "do not create or migrate the store; fail if its schema is not this program's")
 }
 
-// busyTimeout is the flag of commands that run for long.
+// busyTimeout adds a flag to long-running commands.
 func (a *app) busyTimeout(f *pflag.FlagSet, more string) {
 	f.DurationVar(&a.busy, "busy-timeout", sqlite.DefaultBusyTimeout, "how long a write to an SQLite file waits for other processes"+more)
 }
 
-// maxLease is the flag of commands that give leases, or bring back those of a clock that was ahead.
+// maxLease adds a flag to commands that grant leases, or recover leases that were granted while a clock was ahead.
 func (a *app) maxLease(f *pflag.FlagSet) {
 	f.DurationVar(&a.longest, "max-lease", contract.DefaultMaxLease, "the longest lease allowed; must be the same in all processes that use the store")
 }
 
-// fitBusyTimeout keeps heartbeats from waiting for long against the lease that they keep.
+// fitBusyTimeout limits the busy timeout to a sixth of the lease, so that a heartbeat does not wait until its lease expires.
 func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
 	if !cmd.Flags().Changed("busy-timeout") && a.sources["busy-timeout"] == "" {
 		a.busy = max(min(a.busy, lease/6), time.Millisecond)
 	}
 }
 
-// readTimeout is how long a listing or a count may take: of a command for longer than of a server, for somebody waits for it who has
-// asked for just that.
+// readTimeout is the limit for a listing or a count. A command has a longer limit than a server, because its user waits for
+// just this result.
 func (a *app) readTimeout() time.Duration {
 	if a.serves {
 		return 0 // the default of the store
@@ -187,7 +186,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	}
 }
 
-// place is where the store is, or what is wrong with its URL and who gave it.
+// place returns the place that the flags name. An error names the flag or variable with the invalid URL.
 func (a *app) place() (place, error) {
 	switch atServer, err := a.atServer(); {
 	case err != nil:
@@ -206,8 +205,8 @@ func (a *app) place() (place, error) {
 	return p, nil
 }
 
-// atServer says whether the store is that of a server. The command line goes before everything else, and of two places that are
-// equally near, either may be meant.
+// atServer reports whether the command uses a server. The command line takes precedence over the environment and the file. If
+// both a store and a server come from the same level, the choice is ambiguous and an error.
 func (a *app) atServer() (bool, error) {
 	server, store := a.flagged["server"], a.flagged["store"]
 	switch {
@@ -232,8 +231,8 @@ func parseServer(text string) (place, error) {
 	return place{kind: "server", path: text, shown: text}, nil
 }
 
-// secure says whom to trust, and which certificate to show: that of the files at the time of each connection, so that it can be
-// renewed.
+// secure returns the TLS configuration of a client. It reads the client certificate again for each connection, so you can renew
+// the files.
 func (a *app) secure() (*tls.Config, error) {
 	if (a.cert == "") != (a.key == "") {
 		return nil, misuse("--client-cert and --client-key must be given together")
@@ -260,7 +259,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	_, err := os.Stat(p.path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && !makes {
-		if _, err := sqlite.SchemaVersion(ctx, p.path); err != nil { // as where its log was left
+		if _, err := sqlite.SchemaVersion(ctx, p.path); err != nil { // such as a log without its file
 			return nil, err
 		}
 		return nil, fmt.Errorf("there is no store at %s: name another with --store, or create it with migrate up", p.shown)
@@ -279,7 +278,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	return s, nil
 }
 
-// using opens the store, hands it to do, and closes it.
+// using opens the store, calls do, and closes the store.
 func (a *app) using(ctx context.Context, makes bool, do func(s jq.Store) error) error {
 	s, err := a.open(ctx, makes)
 	if err != nil {

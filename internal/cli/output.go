@@ -16,7 +16,7 @@ import (
 
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
-// row writes one line of a table. Cells come from anywhere, so that they may hold what a terminal takes for a command.
+// row writes one line of a table. It escapes the cells, because they may contain control sequences for a terminal.
 func row(table io.Writer, cells ...any) {
 	for i, cell := range cells {
 		text := printable(fmt.Sprint(cell))
@@ -31,7 +31,7 @@ func row(table io.Writer, cells ...any) {
 	fmt.Fprintln(table)
 }
 
-// printable is the text in one line, with everything that is not to be seen written as in Go.
+// printable returns the text on one line, with nonprintable characters escaped as in Go.
 func printable(text string) string {
 	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(text, odd) {
@@ -41,7 +41,7 @@ func printable(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// cut is the first line of the text, and of that what fits a column.
+// cut returns the first line of the text, shortened to most characters.
 func cut(text string, most int) string {
 	first, _, more := strings.Cut(text, "\n")
 	if runes := []rune(first); len(runes) > most {
@@ -53,7 +53,7 @@ func cut(text string, most int) string {
 	return first
 }
 
-// moment is a time for people, in seconds. What is not set is empty.
+// moment formats a time with seconds. The zero time is empty.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -61,7 +61,7 @@ func moment(t time.Time) string {
 	return t.UTC().Truncate(time.Second).Format(time.RFC3339)
 }
 
-// span is a duration for people: not finer than a millisecond, nor than a second where it is longer than a minute.
+// span formats a duration, in milliseconds up to a minute and in seconds above.
 func span(d time.Duration) string {
 	if d > time.Minute {
 		return d.Truncate(time.Second).String()
@@ -69,7 +69,7 @@ func span(d time.Duration) string {
 	return d.Truncate(time.Millisecond).String()
 }
 
-// document is a JSON document for people: indented on a terminal, where it holds nothing that a terminal would obey either.
+// document formats a JSON document: on a terminal it is indented, and control characters are escaped.
 func (a *app) document(doc []byte) string {
 	if !isTerminal(a.std.out) {
 		return string(doc)
@@ -95,7 +95,7 @@ func pretty(doc []byte) string {
 	return safe.String()
 }
 
-// plural is a count of jobs in words.
+// plural formats a number of jobs.
 func plural(n int64) string {
 	if n == 1 {
 		return "1 job"

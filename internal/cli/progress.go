@@ -9,12 +9,12 @@ import (
 
 const (
 	barWidth = 30
-	barEvery = 100 * time.Millisecond // often enough to see it move
+	barEvery = 100 * time.Millisecond // redraw interval
 )
 
-// A progress is a line on a terminal that says how far long work is. Elsewhere it says nothing, nor does none at all.
+// A progress shows a progress bar on a terminal. On other streams, and if it is nil, it prints nothing.
 type progress struct {
-	to    io.Writer // nil where nobody watches
+	to    io.Writer // nil unless a terminal
 	drawn time.Time
 }
 
@@ -25,7 +25,7 @@ func (a *app) progress() *progress {
 	return &progress{to: a.std.err}
 }
 
-// show draws the bar. Without a whole, which may not be known, it is the text alone.
+// show draws the bar and the text. It omits the bar if whole is 0, which means unknown.
 func (p *progress) show(part, whole int64, format string, args ...any) {
 	if p == nil || p.to == nil || time.Since(p.drawn) < barEvery {
 		return
@@ -34,7 +34,7 @@ func (p *progress) show(part, whole int64, format string, args ...any) {
 	fmt.Fprintf(p.to, "\r\x1b[K%s%s", bar(part, whole), fmt.Sprintf(format, args...))
 }
 
-// end takes the line away.
+// end erases the line.
 func (p *progress) end() {
 	if p != nil && p.to != nil && !p.drawn.IsZero() {
 		fmt.Fprint(p.to, "\r\x1b[K")

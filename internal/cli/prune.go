@@ -55,12 +55,12 @@ func (a *app) prune() *cobra.Command {
 	return cmd
 }
 
-// A pruned is what becomes of the finished jobs of one state.
+// A pruned counts the jobs that were removed in one state.
 type pruned struct {
 	state   jq.State
-	flagged bool          // a flag says for how long they are kept
-	age     time.Duration // by the flag; 0 for ever
-	let     bool          // some of them are not kept for ever
+	flagged bool          // the flag for this state was given
+	age     time.Duration // from the flag; 0 keeps jobs forever
+	let     bool          // at least one queue does not keep its jobs forever
 	removed int64
 }
 
@@ -74,7 +74,7 @@ func (p *pruned) check() error {
 	return nil
 }
 
-// removeOld deletes as servers do, but that flags stand in for the policies.
+// removeOld deletes jobs as a server does, except that flags replace the policies.
 func (a *app) removeOld(ctx context.Context, s jq.Store, states []*pruned) (all int64, err error) {
 	of := map[jq.State]*pruned{}
 	for _, p := range states {
@@ -96,14 +96,14 @@ func (a *app) removeOld(ctx context.Context, s jq.Store, states []*pruned) (all 
 	return all, err
 }
 
-// policies are the queues with their policies, in which the flags stand.
+// policies returns the queues with their policies, with the flags applied.
 func policies(ctx context.Context, s jq.Store, states []*pruned) ([]jq.Queue, error) {
 	queues, err := jq.NewClient(s, nil).Queues(ctx)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
 	if len(queues) == 0 {
-		queues = []jq.Queue{{}} // which stands for all, where the store can not tell
+		queues = []jq.Queue{{}} // means all queues, if the store cannot list them
 	}
 	for i := range queues {
 		p := &queues[i].Policy

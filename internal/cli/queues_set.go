@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// policyFlags are those of queues set. What was not given stays as it is.
+// policyFlags are the flags of queues set. Settings whose flag is not given do not change.
 type policyFlags struct {
 	succeeded retentionFlag
 	cancelled retentionFlag
@@ -60,7 +60,7 @@ func (a *app) queuesSet() *cobra.Command {
 	return cmd
 }
 
-// applied is the policy with what the flags say.
+// applied returns the policy with the flags applied.
 func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	for flag, field := range map[*retentionFlag]*time.Duration{
 		&f.succeeded: &p.RetainSucceeded, &f.cancelled: &p.RetainCancelled, &f.dead: &p.RetainDead,
@@ -72,8 +72,8 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	return p
 }
 
-// changedPolicy changes the policy of the queue. Where others change it at the same time it begins anew, so that the changes of
-// both are kept.
+// changedPolicy changes the policy of the queue. If another client changes the policy at the same time, it reads the policy again
+// and retries, so that neither change is lost.
 func changedPolicy(ctx context.Context, client *jq.Client, queue string, change func(jq.Policy) jq.Policy) (jq.Policy, error) {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -109,7 +109,7 @@ func (a *app) showPolicy(queue string, p jq.Policy) error {
 type setting struct {
 	name  string
 	state jq.State
-	age   time.Duration // zero where it is not set
+	age   time.Duration // zero means the default
 }
 
 func settingsOf(p jq.Policy) []setting {
@@ -120,7 +120,7 @@ func settingsOf(p jq.Policy) []setting {
 	}
 }
 
-// policyInShort is what the policy sets, for a column.
+// policyInShort formats the settings of the policy that are not the default.
 func policyInShort(p jq.Policy) string {
 	var parts []string
 	for _, one := range settingsOf(p) {
@@ -138,19 +138,19 @@ func keptFor(age time.Duration) string {
 	return age.String()
 }
 
-// A retentionFlag is how long finished jobs are kept.
+// A retentionFlag parses how long to keep finished jobs.
 type retentionFlag struct {
 	given bool
-	age   time.Duration // zero for the default
+	age   time.Duration // zero means the default
 }
 
-// String is the value before it was given.
+// String implements pflag.Value. It is empty so that help shows no default.
 func (r *retentionFlag) String() string { return "" }
 
-// Type names the value in the help.
+// Type returns the name of the value in help.
 func (r *retentionFlag) Type() string { return "AGE" }
 
-// Set reads the value.
+// Set parses the value.
 func (r *retentionFlag) Set(text string) error {
 	r.given = true
 	switch text {

@@ -11,23 +11,23 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// How often files are looked at, and for how long one that has changed must stay as it is before it is read: whoever writes it may
-// not be done. Both together are a second.
+// pollEvery is the interval between checks of the files. After a change, a file must stay the same for stableFor before it is
+// read, because a writer may not be finished. Together they are one second.
 const (
 	pollEvery = time.Second - stableFor
 	stableFor = 50 * time.Millisecond
 )
 
-// A watched is what is read from files, and read anew when one of them has changed.
+// watchedFiles are files that are loaded together, again whenever one of them has changed.
 type watchedFiles struct {
 	files  []string
-	load   func() (loaded []any, err error) // what it tells goes into the log; an error means that nothing has changed
-	loaded []any                            // at the first time
-	read   []fileState                      // of the files when they were read
-	seen   []fileState                      // of the files at the latest look
+	load   func() (loaded []any, err error) // returns attributes for the log; on an error the previous values remain in use
+	loaded []any                            // attributes of the first load
+	read   []fileState                      // when the files were last loaded
+	seen   []fileState                      // at the latest check
 }
 
-// A fileState tells one state of a file from another.
+// A fileState identifies a version of a file.
 type fileState struct {
 	info fs.FileInfo
 	err  string
@@ -46,7 +46,7 @@ func (w *watchedFiles) states() []fileState {
 	return all
 }
 
-// same says whether nothing has changed, the rights included: they can be what was wrong.
+// same reports whether nothing has changed. It includes mode and owner, because a wrong mode can be why a load failed.
 func (s fileState) same(other fileState) bool {
 	if s.info == nil || other.info == nil {
 		return s.info == other.info && s.err == other.err
@@ -57,7 +57,7 @@ func (s fileState) same(other fileState) bool {
 
 func sameStates(one, other []fileState) bool { return slices.EqualFunc(one, other, fileState.same) }
 
-// first reads the files for the first time.
+// first loads the files for the first time.
 func (w *watchedFiles) first() (err error) {
 	w.read = w.states()
 	w.seen = w.read
@@ -65,7 +65,7 @@ func (w *watchedFiles) first() (err error) {
 	return err
 }
 
-// A reloader reads files anew that have changed.
+// A reloader loads files again when they have changed.
 type reloader struct {
 	clock clock.Clock
 	log   *slog.Logger
@@ -74,7 +74,7 @@ type reloader struct {
 
 const filesRead = "jq: loaded files"
 
-// run looks at the files until the context ends, and at once when it is told to.
+// run checks the files until the context ends. On a hangup it loads them at once.
 func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	for _, w := range r.all {
 		r.log.Info(filesRead, w.loaded...)
@@ -98,7 +98,7 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	}
 }
 
-// look reads the files if they have changed and are not being written any more, or now. It says whether they are still to be read.
+// check loads the files if now is set, or if they have changed and are stable. It reports whether a change is still to be loaded.
 func (r *reloader) check(w *watchedFiles, now bool) (again bool) {
 	states := w.states()
 	changed, settled := !sameStates(states, w.read), sameStates(states, w.seen)

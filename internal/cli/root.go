@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// root is the tree of commands, made anew for each call.
+// root returns a new tree of commands.
 func (a *app) root() *cobra.Command {
 	root := a.group(a.self, "A durable job queue.",
 		a.dev(), a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.workers(), a.stats(), a.top(),
@@ -49,7 +49,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// group is a command that only has others below it.
+// group returns a command that only contains subcommands.
 func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,10 +68,10 @@ func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Comman
 	return cmd
 }
 
-// storeless marks commands that have no use for a store that somebody named.
+// storeless is the annotation of commands that do not use the user's store.
 const storeless = "storeless"
 
-// takes is how many arguments a command takes, and what they are.
+// takes checks the number of arguments; most < 0 means no limit. what names the missing argument in the error.
 func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -86,7 +86,7 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 
 func takesNone() cobra.PositionalArgs { return takes(0, 0, "") }
 
-// help tells how a command is used, with the defaults in force.
+// help prints the help of a command, with defaults from the environment and the configuration file.
 func (a *app) help(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprintf(w, "%s\n\nUsage: %s\n", about(cmd), usageOf(cmd))
 	if cmd.HasAvailableSubCommands() {
@@ -110,7 +110,7 @@ func (a *app) help(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
-// about is what the command does, in sentences.
+// about returns the long description, or the short one as a sentence.
 func about(cmd *cobra.Command) string {
 	if cmd.Long != "" {
 		return strings.TrimSpace(cmd.Long)

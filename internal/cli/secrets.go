@@ -19,18 +19,18 @@ import (
 	"github.com/seed-ed332417/jq/internal/httpapi"
 )
 
-// Secrets are what a server reads from files, when it starts and whenever they change.
+// secrets are the tokens and certificates that a server loads from files at the start, and again when the files change.
 type secrets struct {
-	tokens *httpapi.Tokens // nil where whoever reaches the server may do everything
+	tokens *httpapi.Tokens // nil if anyone who reaches the server may do anything
 	tls    *tls.Config     // nil for a server without TLS
 
 	pair    atomic.Pointer[tls.Certificate]
-	clients atomic.Pointer[x509.CertPool] // who vouches for clients
-	use     func(*httpapi.Tokens)         // lets others take the place of the tokens; nil until the server is there
+	clients atomic.Pointer[x509.CertPool] // authorities that sign client certificates
+	use     func(*httpapi.Tokens)         // replaces the server's tokens; nil until the server exists
 	files   []*watchedFiles
 }
 
-// secrets reads the files that the flags name.
+// secrets loads the files that the flags name.
 func (s *serveFlags) secrets() (*secrets, error) {
 	if (s.cert == "") != (s.key == "") {
 		return nil, misuse("--tls-cert and --tls-key must be given together")
@@ -66,7 +66,7 @@ func (s *secrets) watch(load func() ([]any, error), files ...string) {
 	s.files = append(s.files, &watchedFiles{files: files, load: load})
 }
 
-// reload reads files anew that change, until the context ends, and at once when it is told to.
+// reload loads files again when they change, and at once on a hangup, until the context ends.
 func (s *secrets) reload(ctx context.Context, use func(*httpapi.Tokens), hangups <-chan os.Signal, log *slog.Logger) {
 	s.use = use
 	r := reloader{clock: clock.New(), log: log, all: s.files}
@@ -82,7 +82,7 @@ func (s *secrets) loadPair(files pair) ([]any, error) {
 	return []any{"certificate", read.Leaf.Subject.String(), "ends_at", read.Leaf.NotAfter.UTC().Format(time.RFC3339)}, nil
 }
 
-// A pair is the files of a certificate and its key, and the flags that have named them.
+// A pair names the files of a certificate and its key, and the flags that set them.
 type pair struct{ certFlag, cert, keyFlag, key string }
 
 func (p pair) read() (*tls.Certificate, error) {
@@ -110,7 +110,7 @@ func (s *secrets) loadClients(file string) ([]any, error) {
 	return []any{"file", file, "client_authorities", n}, nil
 }
 
-// authorities reads the certificates of those who vouch for others, and counts them.
+// authorities reads the CA certificates in a file and counts them.
 func authorities(file string) (*x509.CertPool, int, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -134,7 +134,7 @@ func authorities(file string) (*x509.CertPool, int, error) {
 	return pool, n, nil
 }
 
-// checkClient refuses a client whose certificate nobody vouches for any more. It is asked for connections that are resumed too.
+// checkClient verifies a client certificate against the current authorities. TLS also calls it for resumed connections.
 func (s *secrets) checkClient(state tls.ConnectionState) error {
 	between := x509.NewCertPool()
 	for _, cert := range state.PeerCertificates[1:] {
@@ -165,10 +165,10 @@ func (s *secrets) loadTokens(file string) ([]any, error) {
 	return []any{"file", file, "tokens", tokens.Len()}, nil
 }
 
-// maxSecret is how large a file of secrets can be: 10,000 tokens.
+// maxSecret is the maximum size of a file of secrets, enough for 10,000 tokens.
 const maxSecret = 4 << 20
 
-// readSecret reads a file of which others must not know, or which others must not change.
+// readSecret reads a file that other users must not read or change.
 func readSecret(path string) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -4,13 +4,13 @@ package cli
 
 import "os"
 
-// checkSecret knows nothing of rights here, which are no mode.
+// checkSecret checks nothing, because access rights are not file modes here.
 func checkSecret(*os.File) error { return nil }
 
-// keepOwner has nothing to do: a new file has the rights of its folder.
+// keepOwner does nothing: a new file inherits the access rights of its folder.
 func keepOwner(*os.File, os.FileInfo) error { return nil }
 
-// syncFolder has nothing to do: a folder can not be written to the disk by itself.
+// syncFolder does nothing: a folder cannot be synced here.
 func syncFolder(string) error { return nil }
 
 func sameOwner(_, _ os.FileInfo) bool { return true }

@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// checkSecret refuses a file that the wrong people can read or change.
+// checkSecret returns an error if other users can read or change the file.
 func checkSecret(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	return secretFrom(f.Name(), info.Mode(), int(info.Sys().(*syscall.Stat_t).Uid), os.Geteuid()) // as on every Unix
+	return secretFrom(f.Name(), info.Mode(), int(info.Sys().(*syscall.Stat_t).Uid), os.Geteuid())
 }
 
-// secretFrom refuses what others than the owner and the group can read, what others than the owner can write, and what belongs to
-// neither the user of this process nor root. The group may read: so Kubernetes hands out secrets, and administrators keys.
+// secretFrom returns an error unless the file belongs to the user of this process or to root, only its owner can write it, and
+// only its owner and group can read it. The group may read, because Kubernetes mounts secrets that way.
 func secretFrom(path string, mode fs.FileMode, owner, self int) error {
 	const wrong = 0o027
 	switch {
@@ -32,7 +32,7 @@ func secretFrom(path string, mode fs.FileMode, owner, self int) error {
 	return nil
 }
 
-// keepOwner gives the file to the owner of the one before it, if there was one.
+// keepOwner gives the file the owner of the file it replaces, if there was one.
 func keepOwner(f *os.File, before os.FileInfo) error {
 	if before == nil {
 		return nil
@@ -41,7 +41,7 @@ func keepOwner(f *os.File, before os.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	was, is := before.Sys().(*syscall.Stat_t), now.Sys().(*syscall.Stat_t) // as on every Unix
+	was, is := before.Sys().(*syscall.Stat_t), now.Sys().(*syscall.Stat_t)
 	if was.Uid == is.Uid && was.Gid == is.Gid {
 		return nil
 	}
@@ -51,7 +51,7 @@ func keepOwner(f *os.File, before os.FileInfo) error {
 	return nil
 }
 
-// syncFolder makes a name in the folder last.
+// syncFolder makes changes of names in the folder durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

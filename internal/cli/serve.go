@@ -25,10 +25,10 @@ import (
 	"github.com/seed-ed332417/jq/jqprom"
 )
 
-// serveFlags are those of serve.
+// serveFlags are the flags of serve.
 type serveFlags struct {
 	addr     string
-	mode     string // of the socket
+	mode     string // mode of the socket
 	tokens   string
 	audit    string
 	cert     string
@@ -42,7 +42,7 @@ type serveFlags struct {
 	recoverEvery time.Duration
 	retainEvery  time.Duration
 
-	ready func(url string) // is told once the server listens
+	ready func(url string) // is called once the server listens
 }
 
 func (a *app) serve() *cobra.Command {
@@ -97,7 +97,7 @@ func (a *app) serve() *cobra.Command {
 	return cmd
 }
 
-// check refuses to serve strangers.
+// check returns an error if other machines could reach the server without tokens or without TLS.
 func (s *serveFlags) check(tokens, certificates bool) error {
 	for _, host := range s.hosts {
 		if err := httpapi.CheckHost(host); err != nil {
@@ -125,7 +125,7 @@ func (s *serveFlags) check(tokens, certificates bool) error {
 	return nil
 }
 
-// local says whether only this machine reaches the server.
+// local reports whether only this machine can reach the server.
 func (s *serveFlags) local() bool {
 	if _, socket, _ := socketPath(s.addr); socket {
 		return true
@@ -135,7 +135,8 @@ func (s *serveFlags) local() bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// names are those by which the server may be called, and whether localhost and addresses are fine too. With neither any name is.
+// names returns the host names that requests may use, and whether they may also use localhost and IP addresses. If both are zero,
+// requests may use any name.
 func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 	switch host, _, _ := net.SplitHostPort(s.addr); {
 	case s.local():
@@ -151,7 +152,7 @@ func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 
 // serving serves until the context ends.
 func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets, log *slog.Logger) (err error) {
-	hangups := make(chan os.Signal, 1) // without anybody who is told, the signal would end the process in the middle of calls
+	hangups := make(chan os.Signal, 1) // always handle SIGHUP, which would otherwise kill the process
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	audit, auditFile, err := a.audit(s.audit, log)
@@ -192,7 +193,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	defer endKeeping()
 	kept := make(chan error, 1)
 	go func() {
-		defer endAnswers() // who may not recover must not look as if it did
+		defer endAnswers() // if the recovery fails, the server must stop too
 		kept <- keeper.Run(keeps)
 	}()
 	err = answering(answers, api, listener, secrets.tls, log, s.ready)
@@ -200,7 +201,7 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	return errors.Join(err, <-kept)
 }
 
-// metricsOf shows what was registered.
+// metricsOf returns the handler for the metrics of the queues that the caller may see.
 func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) http.Handler {
 	all := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(see func(queue string) bool) http.Handler {
@@ -211,13 +212,13 @@ func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) 
 	}
 }
 
-// memoryLimit is what the garbage collector of a server keeps to where nobody has set GOMEMLIMIT. Requests and answers have their
-// budget. Half as much again is for what they leave behind until it is collected, and as much for all else that a server keeps: 4,096
-// connections with TLS are 100 MiB, and events, held jobs and metrics are some. With half on top for what the collector does not
-// see, SQLite's pages and the program itself, a server stays below 512 MiB.
+// memoryLimit is the soft memory limit of a server, unless GOMEMLIMIT is set. It is 2.5 times the budget of requests and answers.
+// The first budget is for them, half a budget for their garbage until it is collected, and a whole one for the rest: 4,096 TLS
+// connections take 100 MiB, and events, claimed jobs and metrics take some more. The collector does not count SQLite's pages and
+// the program itself. With half a budget for those, a server stays below 512 MiB.
 const memoryLimit = httpapi.DefaultMaxBytes * 5 / 2
 
-// limitMemory sets the limit until the server ends, unless jobs are kept in memory, or somebody has set another.
+// limitMemory sets the memory limit until undo is called, unless the store keeps jobs in memory or GOMEMLIMIT is set.
 func (a *app) limitMemory(store jq.Store) (undo func()) {
 	_, inMemory := store.(*jq.MemoryStore)
 	if limit, _ := a.std.env("GOMEMLIMIT"); inMemory || limit != "" {
@@ -227,7 +228,7 @@ func (a *app) limitMemory(store jq.Store) (undo func()) {
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// listen begins to listen.
+// listen opens the listener of --addr.
 func (s *serveFlags) listen() (net.Listener, error) {
 	path, is, err := socketPath(s.addr)
 	if err != nil {
@@ -247,7 +248,7 @@ func (s *serveFlags) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// shownAddress is the URL of the server.
+// shownAddress returns the URL of the server.
 func shownAddress(listener net.Listener, secure *tls.Config) string {
 	if l, ok := listener.(*socketListener); ok {
 		return unixScheme + l.path
@@ -258,10 +259,10 @@ func shownAddress(listener net.Listener, secure *tls.Config) string {
 	return "http://" + listener.Addr().String()
 }
 
-// lastAnswers is how long the end waits for requests under way.
+// lastAnswers is how long shutdown waits for running requests.
 const lastAnswers = 30 * time.Second
 
-// answering answers requests until the context ends, and then those that were made.
+// answering answers requests until the context ends, and then waits for running requests.
 func answering(
 	ctx context.Context, api *httpapi.API, listener net.Listener, secure *tls.Config, log *slog.Logger, ready func(url string),
 ) error {
@@ -294,13 +295,13 @@ func answering(
 	return err
 }
 
-// recoveries tells of expired leases in the stream of events too.
+// recoveries publishes recovered leases as metrics and as events.
 type recoveries struct {
 	*jqprom.Metrics
 	api *httpapi.API
 }
 
-// Recovered is told of the expired leases that were ended.
+// Recovered implements the observer of the server.
 func (r recoveries) Recovered(leases []jq.Recovered) {
 	r.Metrics.Recovered(leases)
 	r.api.Publish(httpapi.RecoveredEvents(leases)...)

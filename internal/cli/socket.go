@@ -16,22 +16,23 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// unixScheme begins the address of a Unix socket.
+// unixScheme is the prefix of the address of a Unix socket.
 const unixScheme = "unix:"
 
-// maxSocketPath is what every system takes, less what a name for a moment needs beside it.
+// maxSocketPath is the limit of all systems, minus the length of the temporary name that bind uses.
 const maxSocketPath = 80
 
-// A socketListener listens on a Unix socket, and removes it at the end.
+// A socketListener listens on a Unix socket, and removes it on Close.
 type socketListener struct {
 	*net.UnixListener
 	path string
-	info fs.FileInfo  // of the socket
-	lock *flock.Flock // held as long as it listens
+	info fs.FileInfo  // identifies the socket
+	lock *flock.Flock // held while listening
 	end  func() error
 }
 
-// listenUnix listens on a socket that has the mode from its first moment on. The socket of a server that is dead is replaced.
+// listenUnix listens on a socket. The socket never has another mode than the given one. listenUnix replaces the socket of a dead
+// server.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	l := &socketListener{path: path, lock: flock.New(path+".lock", flock.SetPermissions(0o600))}
 	l.end = sync.OnceValue(l.close)
@@ -55,7 +56,7 @@ func inUse(path string) error {
 	return fmt.Errorf("another server listens on the socket %s: stop it, or choose another path with --addr", path)
 }
 
-// deadSocket says why there may be no socket of ours at the path.
+// deadSocket returns nil if the path is free or holds the socket of a dead server.
 func deadSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -76,13 +77,13 @@ func deadSocket(path string) error {
 	return err
 }
 
-// bind makes the socket in a folder that nobody else can enter, gives it its mode, and then its name.
+// bind creates the socket in a private folder, sets its mode, and then renames it to the path.
 func (l *socketListener) bind(mode fs.FileMode) error {
 	folder, err := os.MkdirTemp(filepath.Dir(l.path), ".jq-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // it is empty, unless what follows has failed
+	defer func() { _ = os.RemoveAll(folder) }() // empty, unless a later step failed
 	name := filepath.Join(folder, "s")
 	l.UnixListener, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
@@ -102,7 +103,7 @@ func (l *socketListener) bind(mode fs.FileMode) error {
 	return nil
 }
 
-// Close removes the socket, unless another file has taken its place, and ends the listening.
+// Close stops listening and removes the socket, unless another file has replaced it.
 func (l *socketListener) Close() error { return l.end() }
 
 func (l *socketListener) close() error {
@@ -113,7 +114,7 @@ func (l *socketListener) close() error {
 	return errors.Join(err, l.UnixListener.Close(), l.lock.Close())
 }
 
-// socketPath is the path in the address of a socket.
+// socketPath returns the path in the address of a Unix socket, and whether addr is one.
 func socketPath(addr string) (path string, is bool, err error) {
 	path, is = strings.CutPrefix(addr, unixScheme)
 	if is && (path == "" || strings.HasPrefix(path, "//") || len(path) > maxSocketPath) {
@@ -122,7 +123,7 @@ func socketPath(addr string) (path string, is bool, err error) {
 	return path, is, nil
 }
 
-// socketMode reads the mode of a socket.
+// socketMode parses the mode of a socket.
 func socketMode(text string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > 0o777 {

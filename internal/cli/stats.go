@@ -55,7 +55,7 @@ func (a *app) tableOfCounts(counts jq.Counts) error {
 	return table.Flush()
 }
 
-// sum is all queues as one.
+// sum adds up the counts of all queues.
 func sum(counts jq.Counts) jq.QueueCount {
 	all := jq.QueueCount{Queue: "all", Jobs: map[jq.State]int64{}}
 	for _, q := range counts.Queues {
@@ -70,7 +70,7 @@ func sum(counts jq.Counts) jq.QueueCount {
 	return all
 }
 
-// waited is since when the oldest job is due, and for how long that is.
+// waited formats the time when the oldest job became due, and how long ago that was.
 func waited(since, now time.Time) string {
 	if since.IsZero() {
 		return ""

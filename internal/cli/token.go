@@ -72,7 +72,7 @@ func (a *app) tokenNew() *cobra.Command {
 	return cmd
 }
 
-// expiry reads when a token expires.
+// expiry parses the value of --expires.
 func expiry(text string, now time.Time) (wire.Time, error) {
 	if text == "never" {
 		return wire.Time{}, nil
@@ -93,7 +93,7 @@ func expiry(text string, now time.Time) (wire.Time, error) {
 
 var days = regexp.MustCompile(`^[0-9]{1,5}d$`)
 
-// lengthInDays reads a duration, which may be a number of days of 24 hours.
+// lengthInDays parses a duration such as 36h, or a number of days such as 90d.
 func lengthInDays(text string) (time.Duration, error) {
 	if !days.MatchString(text) {
 		return time.ParseDuration(text)
@@ -102,7 +102,7 @@ func lengthInDays(text string) (time.Duration, error) {
 	return time.Duration(n) * 24 * time.Hour, err
 }
 
-// idLength is how many digits of a token's hash tell it from others.
+// idLength is how many digits of its hash identify a token.
 const idLength = 8
 
 func idOf(t httpapi.Token) string { return t.Hash[:idLength] }
@@ -193,7 +193,7 @@ func (a *app) tokenRm() *cobra.Command {
 	return cmd
 }
 
-// choose parts the tokens in those that have the name, or else the id, and the others.
+// choose splits the tokens into those with the name, or else with the id, and the others.
 func choose(tokens []httpapi.Token, name string) (chosen, others []httpapi.Token, err error) {
 	for _, is := range []func(httpapi.Token) bool{
 		func(t httpapi.Token) bool { return t.Name == name },
@@ -250,13 +250,13 @@ func (a *app) tokenRotate() *cobra.Command {
 	return cmd
 }
 
-// A rotation lets a new token take the place of those of a name.
+// A rotation replaces the tokens of a name with a new one.
 type rotation struct {
 	name    string
 	now     time.Time
-	ends    time.Time // of the old ones
-	expires wire.Time // of the new one
-	given   bool      // somebody has said when the new one expires
+	ends    time.Time // when the old tokens expire
+	expires wire.Time // when the new token expires
+	given   bool      // --expires was given
 }
 
 func (r rotation) in(ctx context.Context, file string) (secret string, err error) {
@@ -268,7 +268,7 @@ func (r rotation) in(ctx context.Context, file string) (secret string, err error
 	return secret, err
 }
 
-// renew shortens the lives of the old tokens and makes the new one.
+// renew sets the expiry of the old tokens and creates the new one.
 func (r rotation) renew(tokens []httpapi.Token) (string, httpapi.Token, error) {
 	old := -1
 	for i, t := range tokens {

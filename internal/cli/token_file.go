@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/httpapi"
 )
 
-// parseTokens reads a file of tokens.
+// parseTokens reads and parses a file of tokens.
 func parseTokens(file string) (*httpapi.Tokens, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -32,11 +32,11 @@ func tokensIn(file string, text []byte) (*httpapi.Tokens, error) {
 	return tokens, nil
 }
 
-// tokensLockTimeout is for how long a command waits for others that change the same file.
+// tokensLockTimeout is how long a command waits while another changes the same file.
 const tokensLockTimeout = 10 * time.Second
 
-// changeTokens changes the tokens of a file, which is made if it is missing, and replaces the file at once: whoever reads it finds
-// it as it was before or as it is afterwards. Commands that change one file take turns.
+// changeTokens changes the tokens in a file, and creates the file if it is missing. It replaces the file atomically: a reader sees
+// either the old or the new content. A lock serializes commands that change the same file.
 func changeTokens(ctx context.Context, file string, change func([]httpapi.Token) ([]httpapi.Token, error)) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target
@@ -47,7 +47,7 @@ func changeTokens(ctx context.Context, file string, change func([]httpapi.Token)
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return fmt.Errorf("another command is changing %s: %w", file, err)
 	}
-	defer func() { _ = lock.Close() }() // the lock ends with the process at the latest
+	defer func() { _ = lock.Close() }() // the lock also ends with the process
 	tokens, err := parseTokens(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		tokens, err = &httpapi.Tokens{}, nil
@@ -63,14 +63,13 @@ func changeTokens(ctx context.Context, file string, change func([]httpapi.Token)
 	for _, t := range changed {
 		text.Write(t.Line())
 	}
-	if _, err := tokensIn(file, text.Bytes()); err != nil { // the server would refuse it
+	if _, err := tokensIn(file, text.Bytes()); err != nil { // a server would refuse the file
 		return err
 	}
 	return replaceSecret(file, text.Bytes())
 }
 
-// replaceSecret lets a file with the text take the place of what is there. Only its owner may read it, and its group where that
-// could before.
+// replaceSecret replaces the file atomically. Only the owner can read the new file, and the group if it could read the old one.
 func replaceSecret(file string, text []byte) error {
 	mode := fs.FileMode(0o600)
 	before, err := os.Stat(file)

@@ -36,7 +36,7 @@ func (a *app) top() *cobra.Command {
 			screen := &screen{ctx: cmd.Context(), client: jq.NewClient(s, nil), shown: p.shown, every: every}
 			_, err := tea.NewProgram(screen, tea.WithContext(cmd.Context()), tea.WithInput(a.std.in), tea.WithOutput(a.std.out)).Run()
 			if errors.Is(err, tea.ErrProgramKilled) && cmd.Context().Err() != nil {
-				return nil // somebody has ended it otherwise than by q
+				return nil // a signal ended it
 			}
 			return err
 		})
@@ -44,7 +44,7 @@ func (a *app) top() *cobra.Command {
 	return cmd
 }
 
-// A screen shows the latest look at a store.
+// A screen shows the latest snapshot of a store.
 type screen struct {
 	ctx    context.Context
 	client *jq.Client
@@ -53,23 +53,23 @@ type screen struct {
 
 	width, height int
 	last, before  snapshot
-	err           error // why the latest look failed
+	err           error // of the latest refresh
 }
 
-// A look is what a store was like at one moment.
+// A snapshot is the state of a store at one moment.
 type snapshot struct {
 	counts  jq.Counts
 	paused  map[string]bool
 	workers []jq.Worker
 }
 
-// lookAgain says that it is time for the next one.
+// refreshDue is the message that starts the next refresh.
 type refreshDue struct{}
 
-// Init is part of tea.Model.
+// Init implements tea.Model.
 func (s *screen) Init() tea.Cmd { return s.snapshot }
 
-// look asks the store.
+// snapshot reads the store.
 func (s *screen) snapshot() tea.Msg {
 	counts, err := s.client.Count(s.ctx, jq.Filter{})
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *screen) snapshot() tea.Msg {
 	return l
 }
 
-// Update is part of tea.Model.
+// Update implements tea.Model.
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	later := tea.Tick(s.every, func(time.Time) tea.Msg { return refreshDue{} })
 	switch msg := msg.(type) {
@@ -105,20 +105,20 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		s.before, s.last, s.err = s.last, msg, nil
 		return s, later
 	case error:
-		s.err = msg // what was seen before stays, and is tried again
+		s.err = msg // keep the previous snapshot and try again
 		return s, later
 	}
 	return s, nil
 }
 
-// View is part of tea.Model.
+// View implements tea.Model.
 func (s *screen) View() tea.View {
 	v := tea.NewView(s.text())
 	v.AltScreen = true
 	return v
 }
 
-// text is the screen, cut to the window.
+// text returns the screen, cut to the window.
 func (s *screen) text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s   %s   every %v, press q to quit\n", printable(s.shown), moment(s.last.counts.Now), s.every)
@@ -158,10 +158,11 @@ func (s *screen) queues(text *strings.Builder) {
 		}
 		row(table, q.Queue, q.Jobs[jq.Ready], q.Due, oldest, q.Jobs[jq.InFlight], q.Jobs[jq.Retrying], q.Jobs[jq.Dead], s.rate(q), paused)
 	}
-	_ = table.Flush() // a Builder takes everything
+	_ = table.Flush() // a Builder never fails
 }
 
-// rate is how many jobs of the queue have ended a second since the look before. What was deleted meanwhile is missing in it.
+// rate returns how many jobs of the queue have finished per second since the previous snapshot. It misses jobs that were deleted in
+// between.
 func (s *screen) rate(q jq.QueueCount) string {
 	ended := func(q jq.QueueCount) int64 { return q.Jobs[jq.Succeeded] + q.Jobs[jq.Dead] + q.Jobs[jq.Cancelled] }
 	for _, earlier := range s.before.counts.Queues {
@@ -187,5 +188,5 @@ func (s *screen) workers(text *strings.Builder) {
 		row(table, w.Name, fmt.Sprintf("%d of %d", w.Running, w.Slots), strings.Join(w.Queues, ", "),
 			span(max(0, s.last.counts.Now.Sub(w.BeatAt)).Truncate(time.Second))+" ago", alive)
 	}
-	_ = table.Flush() // a Builder takes everything
+	_ = table.Flush() // a Builder never fails
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// stamp is the version of a release, set by the linker: a build outside of a module's tag knows no better.
+// stamp is the version of a release. The linker sets it, because a build from a working tree does not know its tag.
 var stamp string
 
 func (a *app) version() *cobra.Command {
@@ -30,7 +30,7 @@ func (a *app) version() *cobra.Command {
 	}
 }
 
-// describe is one line: the version, the commit where it is known, Go and the platform.
+// describe returns the version, the commit if known, the Go version and the platform.
 func describe(info *debug.BuildInfo) string {
 	settings := map[string]string{}
 	for _, s := range info.Settings {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/outside"
 )
 
-// workFlags are those of work.
+// workFlags are the flags of work.
 type workFlags struct {
 	queues  []string
 	exec    string
@@ -35,11 +35,11 @@ type workFlags struct {
 	reaper   outside.Reaper
 }
 
-// retainEvery tells of a flag that serve and work share.
+// retainEvery is the help of a flag that serve and work share.
 const retainEvery = "how often to delete jobs that the policy of their queue no longer keeps; negative means never"
 
-// Where the secrets of signatures come from: a flag would be seen by everybody on the machine. The old one signs too while receivers
-// learn the new one.
+// The variables of the webhook secrets. They are not flags, because other users of the machine can see a command line. Requests
+// carry a signature of each secret, so that you can rotate them.
 const (
 	webhookSecret    = "JQ_WEBHOOK_SECRET"
 	oldWebhookSecret = "JQ_WEBHOOK_SECRET_OLD"
@@ -113,22 +113,22 @@ func (a *app) work() *cobra.Command {
 	return cmd
 }
 
-// fitRetention leaves deletion to the server that has the store. An older one tells no policies, and may keep jobs for longer than
-// the defaults.
+// fitRetention turns deletion off if the store is behind a server, which does it. An older server does not return policies, so the
+// worker could delete jobs that the server must keep.
 func (a *app) fitRetention(cmd *cobra.Command, every time.Duration) time.Duration {
 	atServer, err := a.atServer()
 	if err != nil || !atServer || cmd.Flags().Changed("retain-every") || a.sources["retain-every"] != "" {
-		return every // opening the store tells of the error
+		return every // opening the store returns the error
 	}
 	return -time.Minute
 }
 
-// logger writes lines for people to the standard error.
+// logger returns a logger that writes text to standard error.
 func (a *app) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.std.err, &slog.HandlerOptions{Level: level}))
 }
 
-// handler is what runs the jobs.
+// handler returns the handler that runs a program or sends a request for each job.
 func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	switch {
 	case (w.exec == "") == (w.webhook == ""):
@@ -153,7 +153,7 @@ func (w *workFlags) handler(a *app, log *slog.Logger) (jq.HandlerFunc, error) {
 	return h, asMisuse("--http", err)
 }
 
-// webhookSecrets are those of the environment, the new one first. An empty variable is the same as none.
+// webhookSecrets returns the secrets in the environment, the new one first. An empty variable counts as unset.
 func (a *app) webhookSecrets() ([]outside.Secret, error) {
 	var secrets []outside.Secret
 	for i, name := range []string{webhookSecret, oldWebhookSecret} {
@@ -190,11 +190,11 @@ func (w *workFlags) options() (*jq.ServerOptions, error) {
 	}
 	return &jq.ServerOptions{
 		Name: w.name, Queues: queues, Slots: slots, Lease: w.lease, Timeout: w.timeout, DrainFor: w.drain, RetainEvery: w.retain,
-		AbandonAfter: w.grace + 5*time.Second, // a program that has to be killed is waited for
+		AbandonAfter: w.grace + 5*time.Second, // wait for a program that has to be killed
 	}, nil
 }
 
-// misuseOfOption names the flag in place of the library's option: --retain-every for RetainEvery.
+// misuseOfOption replaces the name of the library's option with the flag: --retain-every for RetainEvery.
 func misuseOfOption(err error) error {
 	option, ok := errors.AsType[*jq.OptionError](err)
 	if !ok {
@@ -210,7 +210,7 @@ func misuseOfOption(err error) error {
 	return misuse("-%s %s", flag.String(), option.Rule)
 }
 
-// parseQueues reads NAME=N, where the name may hold any =.
+// parseQueues parses NAME=N. The name may contain =.
 func parseQueues(list []string) (map[string]jq.QueueOptions, int, error) {
 	queues, slots := map[string]jq.QueueOptions{}, 0
 	for _, text := range list {
