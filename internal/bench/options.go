@@ -44,7 +44,7 @@ func (o Options) Filled() (Options, error) { return o.filled() }
 func (o Options) filled() (Options, error) {
 	w, ok := workloads()[o.Workload]
 	if !ok {
-		return o, &OptionError{"workload", fmt.Sprintf("%q is none: want one of %s", o.Workload, strings.Join(Workloads(), ", "))}
+		return o, &OptionError{"workload", fmt.Sprintf("%q is unknown: want one of %s", o.Workload, strings.Join(Workloads(), ", "))}
 	}
 	fill(&o.Jobs, w.defaults.Jobs)
 	fill(&o.Duration, 10*time.Second)

@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAuditFile: a server appends a line for each act, for its owner alone to read, and to a new file when the old one was moved away.
+// A server appends a line for each operator call to a file that only its owner can read. After the file was moved, it creates a new
+// one.
 func TestAuditFile(t *testing.T) {
 	w := newSandbox(t)
 	path := filepath.Join(w.folder, "audit.jsonl")
@@ -48,7 +49,7 @@ func TestAuditFile(t *testing.T) {
 		return names
 	}
 	pause("one")
-	assert.Equal(t, []any{nil, "one"}, queues(path), "what was there stays")
+	assert.Equal(t, []any{nil, "one"}, queues(path), "existing lines stay")
 	require.NoError(t, os.Rename(path, path+".1"))
 	pause("two")
 	assert.Equal(t, []any{nil, "one", "two"}, queues(path+".1"))
@@ -61,14 +62,14 @@ func TestAuditFile(t *testing.T) {
 			assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 			break
 		}
-		require.True(t, time.Now().Before(end), "the file is made anew")
+		require.True(t, time.Now().Before(end), "the server creates a new file")
 	}
 	assert.Equal(t, []any{"three"}, queues(path))
 	assert.Len(t, queues(path+".1"), 3+paused-1, "no line is lost")
 }
 
-// TestAuditFileThatCanNotBeOpened ends a server that starts. One that runs goes on with the file that it has.
-func TestAuditFileThatCanNotBeOpened(t *testing.T) {
+// If the audit file cannot be opened, a server does not start. A running server keeps writing to the file it has.
+func TestAuditFileCannotBeOpened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
 	var log bytes.Buffer
 	a := &app{std: quiet(&bytes.Buffer{}, &log)}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// failing runs a command that fails, and is what it said.
+// failing runs a command that must fail, and returns its standard error.
 func (w *sandbox) failing(args ...string) string {
 	w.Helper()
 	cmd := w.command(args...)
@@ -29,7 +29,7 @@ func (w *sandbox) failing(args ...string) string {
 	return stderr.String()
 }
 
-// D10: the store of a running server is backed up by its file alone, and restored once the server has stopped.
+// A backup of a running server's store needs only the store's file. A restore needs the server to stop.
 func TestBackupOfARunningServer(t *testing.T) {
 	w := newSandbox(t)
 	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
@@ -41,14 +41,14 @@ func TestBackupOfARunningServer(t *testing.T) {
 	w.run("enqueue", "b", "--server", url)
 	said := w.failing("restore", "copy.db")
 	assert.Regexp(t, `process \d+ \(\S+\) has the store \S+/jq.db open: stop every process that uses it, then restore`, said)
-	assert.Equal(t, map[jq.State]int64{jq.Ready: 4}, w.stats("--server", url), "the server goes on")
+	assert.Equal(t, map[jq.State]int64{jq.Ready: 4}, w.stats("--server", url), "the server keeps running")
 	w.end(server)
 	assert.Contains(t, w.run("restore", "copy.db"), "restored sqlite:jq.db from copy.db: 3 jobs, epoch 1; workers can start\n")
 	assert.Equal(t, map[jq.State]int64{jq.Ready: 3}, w.stats())
 }
 
-// D5: stats, doctor and their like hung beside a process that held the turn and the write lock. Enqueue names it.
-func TestReadingCommandsWaitForNobody(t *testing.T) {
+// Commands that only read do not wait for a process that holds the write lock. enqueue fails and names that process.
+func TestReadingCommandsDoNotWaitForLocks(t *testing.T) {
 	t.Parallel()
 	w := newSandbox(t)
 	w.run("enqueue", "a")
@@ -60,7 +60,7 @@ func TestReadingCommandsWaitForNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, held)
 	defer func() { require.NoError(t, lock.Close()) }()
-	tx, err := s.DB().BeginTx(t.Context(), nil) // which is immediate
+	tx, err := s.DB().BeginTx(t.Context(), nil) // takes the write lock
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback()) }()
 	for _, command := range []string{
@@ -68,13 +68,13 @@ func TestReadingCommandsWaitForNobody(t *testing.T) {
 	} {
 		w.run(strings.Fields(command)...)
 	}
-	assert.Contains(t, w.failing("doctor"), "doctor: 1 finding", "that nobody works on the job")
+	assert.Contains(t, w.failing("doctor"), "doctor: 1 finding", "the job has no worker")
 	begin := time.Now()
 	assert.Contains(t, w.failing("enqueue", "b"), fmt.Sprintf("process %d (", os.Getpid()))
-	assert.Less(t, time.Since(begin), 30*time.Second, "it repeats what the store could not serve, but not for long")
+	assert.Less(t, time.Since(begin), 30*time.Second, "enqueue retries while the store is unavailable, but not for long")
 }
 
-// A heartbeat that waits for others is answered long before its lease ends.
+// The busy timeout of a heartbeat is much shorter than its lease.
 func TestBusyTimeoutFitsTheLease(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"":                    5 * time.Second,
@@ -93,8 +93,8 @@ func TestBusyTimeoutFitsTheLease(t *testing.T) {
 	}
 }
 
-// D10: what a quiet server has, a copy of its file has.
-func TestCopyOfAQuietServersFile(t *testing.T) {
+// A plain copy of the file of an idle server contains all jobs.
+func TestCopyOfIdleServersFileIsComplete(t *testing.T) {
 	w := newSandbox(t)
 	server := w.start("serving on ", "serve", "--addr", "127.0.0.1:0")
 	url, _, _ := strings.Cut(server.ready, ";")
@@ -104,7 +104,7 @@ func TestCopyOfAQuietServersFile(t *testing.T) {
 	require.Eventually(t, func() bool {
 		log, err := os.Stat(filepath.Join(w.folder, "jq.db-wal"))
 		return err == nil && log.Size() == 0
-	}, time.Minute, 10*time.Millisecond, "the log is cut when the server is quiet")
+	}, time.Minute, 10*time.Millisecond, "an idle server truncates its log")
 	file, err := os.ReadFile(filepath.Join(w.folder, "jq.db"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "copy.db"), file, 0o600))
@@ -112,23 +112,23 @@ func TestCopyOfAQuietServersFile(t *testing.T) {
 	w.end(server)
 }
 
-// An import asks for the same however late it comes, and a window that has ended holds nobody back.
-func TestImportedJobKeepsWhatIsLeft(t *testing.T) {
+// An import sends the same request however late it runs. A key whose window has ended is not imported.
+func TestImportKeepsRemainingRetriesAndWindow(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	job := jq.Job{
 		State: jq.Failed, RunAt: at, RetryAt: at.Add(time.Hour), Retries: 3, MaxRetries: 5, UniqueKey: "u", EnqueuedAt: at.Add(-time.Minute),
 	}
 	n := unfinishedJob(job, at)
 	assert.Equal(t, at.Add(time.Hour), n.RunAt)
-	assert.Equal(t, 2, n.MaxRetries, "the retries that are left")
+	assert.Equal(t, 2, n.MaxRetries, "remaining retries")
 	assert.Equal(t, "u", n.UniqueKey)
 	assert.Zero(t, n.UniqueFor)
 
 	job.UniqueFor = 3 * time.Minute
 	n = unfinishedJob(job, at)
 	assert.Equal(t, "u", n.UniqueKey)
-	assert.Equal(t, 2*time.Minute, n.UniqueFor, "what was left of the window at the export")
-	assert.Equal(t, 3*time.Minute, unfinishedJob(job, time.Time{}).UniqueFor, "a line without the time of its export")
+	assert.Equal(t, 2*time.Minute, n.UniqueFor, "rest of the window at the export")
+	assert.Equal(t, 3*time.Minute, unfinishedJob(job, time.Time{}).UniqueFor, "a line without exported_at")
 
 	job.UniqueFor = time.Minute
 	n = unfinishedJob(job, at)
@@ -136,8 +136,8 @@ func TestImportedJobKeepsWhatIsLeft(t *testing.T) {
 	assert.Zero(t, n.UniqueFor)
 }
 
-// The last call of an import came under the key of the one before it where it had a single line, and was refused.
-func TestImportOfOneJobMoreThanACallTakes(t *testing.T) {
+// The last call of an import had the request key of the call before it if it had only one line, and was refused.
+func TestImportOfOneJobMoreThanABatch(t *testing.T) {
 	w := newSandbox(t)
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(w.folder, name), []byte(text), 0o600))

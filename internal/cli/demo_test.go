@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/contract"
 )
 
-// liar is a store that answers ok to every Ack, stale or not.
+// liar is a store that returns ok for every Ack, even a stale one.
 type liar struct{ jq.Store }
 
 func (l liar) Ack(ctx context.Context, acks []jq.Ack) ([]jq.Outcome, error) {

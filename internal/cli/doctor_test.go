@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/sqlite"
 )
 
-// A store that a newer program has migrated is a finding, and is neither opened nor changed.
+// doctor reports a store that a newer program has migrated, and neither opens nor changes it.
 func TestDoctorFindsASchemaAheadOfTheProgram(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jq.db")
 	onPostgres, base := database(t)
@@ -37,7 +37,7 @@ func TestDoctorFindsASchemaAheadOfTheProgram(t *testing.T) {
 			}
 			code, _, errs := jqOn("migrate", "up")
 			require.Equal(t, exitOK, code, errs)
-			_, out, _ := jqOn("doctor") // which finds that the Postgres of tests is unsafe
+			_, out, _ := jqOn("doctor") // reports that the test server of Postgres has unsafe settings
 			require.NotContains(t, out, "other_schema")
 
 			_, err := k.db().Exec(`INSERT INTO ` + k.migrations + ` (version, name) SELECT 1000, 'of the future'`)
@@ -52,12 +52,12 @@ func TestDoctorFindsASchemaAheadOfTheProgram(t *testing.T) {
 			_, _, errs = jqOn("migrate", "status")
 			assert.Equal(t, "jobq migrate status: the schema of the store is newer than this program: update the program\n", errs)
 			_, _, errs = jqOn("stats")
-			assert.Contains(t, errs, "update the program", "who opens it")
+			assert.Contains(t, errs, "update the program", "opening the store")
 		})
 	}
 }
 
-// A store that is behind is one as well. No migration but the first exists so far, so there is none to take back.
+// doctor also reports a store with an older schema.
 func TestDoctorFindsASchemaBehindTheProgram(t *testing.T) {
 	at := place{shown: "sqlite:jq.db"}
 	assert.Empty(t, schemaFinding(at, jq.Schema{Version: 3, Newest: 3}))

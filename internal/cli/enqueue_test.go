@@ -22,11 +22,11 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// shaky is a store whose first answers are errors, some of them after the call was applied.
+// A flakyStore returns errors for the first calls, and applies some of those calls.
 type flakyStore struct {
 	jq.Store
 	errs  []error
-	takes time.Duration // each of these
+	takes time.Duration // the time of each call
 	calls []jq.EnqueueRequest
 }
 
@@ -91,11 +91,11 @@ func TestEnqueueGivesUp(t *testing.T) {
 		cancel()
 		_, err = enqueueRetrying(ctx, s, oneJob("key"))
 		require.ErrorIs(t, err, jq.ErrUnavailable)
-		assert.Len(t, s.calls, 2+maxRepeats, "nobody waits for a repeat any more")
+		assert.Len(t, s.calls, 2+maxRepeats, "the call is not repeated again")
 	})
 }
 
-// Beside a process that holds an SQLite file, each try lasts for as long as --busy-timeout is by default.
+// While another process holds an SQLite file, each try takes as long as the default of --busy-timeout.
 func TestEnqueueWaitsForAnotherProcessOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrUnavailable}, takes: sqlite.DefaultBusyTimeout}
@@ -107,14 +107,14 @@ func TestEnqueueWaitsForAnotherProcessOnce(t *testing.T) {
 	})
 }
 
-// loading is a load of lines on the store, and what it prints.
+// loading returns a load into the store, and its output.
 func loading(s jq.Store, key string) (*load, *bytes.Buffer) {
 	var out bytes.Buffer
 	a := &app{std: quiet(&out, &out), out: bufio.NewWriter(&out)}
 	return newLoad(a, s, order{job: jq.NewJob{Queue: "q"}, requestKey: key}, 0), &out
 }
 
-func TestLinesGoInCallsOfTheContract(t *testing.T) {
+func TestLinesAreSentInBatches(t *testing.T) {
 	s := &flakyStore{Store: jqtest.NewStore(t)}
 	l, out := loading(s, "import")
 	require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", 2001))))
@@ -129,12 +129,12 @@ func TestLinesGoInCallsOfTheContract(t *testing.T) {
 	assert.Equal(t, []string{"import/1", "import/2", "import/3"}, keys)
 }
 
-func TestHeavyLinesGoInMoreCalls(t *testing.T) {
+func TestLargeLinesAreSentInMoreBatches(t *testing.T) {
 	s := &flakyStore{Store: jqtest.NewStore(t)}
 	l, _ := loading(s, "")
 	heavy := fmt.Sprintf(`{"kind":"k","payload":"%s"}`+"\n", strings.Repeat("x", 1<<20-2))
 	require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(heavy, 9))))
-	assert.Len(t, s.calls, 2, "nine payloads of a megabyte are more than a call takes")
+	assert.Len(t, s.calls, 2, "nine payloads of one megabyte exceed the limit of a call")
 	assert.Equal(t, int64(9), jobsIn(t, s))
 	assert.NotEqual(t, s.calls[0].RequestKey, s.calls[1].RequestKey)
 
@@ -144,7 +144,7 @@ func TestHeavyLinesGoInMoreCalls(t *testing.T) {
 		"line 2 is longer than 2097152 bytes; nothing was added")
 }
 
-func TestLinesSayWhereTheyStopped(t *testing.T) {
+func TestErrorSaysWhichLinesWereAdded(t *testing.T) {
 	lines := strings.Repeat(`{"kind":"k"}`+"\n", 1500)
 	s := &flakyStore{Store: jqtest.NewStore(t)}
 	l, _ := loading(s, "")
@@ -164,7 +164,7 @@ func TestLinesSayWhereTheyStopped(t *testing.T) {
 	assert.ErrorContains(t, l.run(t.Context(), strings.NewReader(lines)), "lines 1 to 1000: jq: invalid: request_key ")
 }
 
-// A lost answer in the middle of a load adds no job twice.
+// If an answer is lost in the middle of a load, no job is added twice.
 func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: []error{jq.ErrInDoubt, jq.ErrUnavailable, jq.ErrInDoubt}}
@@ -175,8 +175,8 @@ func TestLostAnswersOfLinesAddNothingTwice(t *testing.T) {
 	})
 }
 
-// D29: an answer that was lost said "the call may have been applied" and "nothing was added" at once.
-func TestLinesInDoubtSaidThatNothingWasAdded(t *testing.T) {
+// An error for a lost answer said both "the call may have been applied" and "nothing was added".
+func TestLinesInDoubtDoNotSayNothingWasAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &flakyStore{Store: jqtest.NewStore(t), errs: make([]error, 100)}
 		for i := range s.errs {
@@ -192,14 +192,14 @@ func TestLinesInDoubtSaidThatNothingWasAdded(t *testing.T) {
 		assert.Equal(t, "line 1: jq: answer lost, the call may have been applied; repeat the command with", said)
 
 		s.errs = nil
-		l, _ = loading(s, key) // as whoever repeats it
+		l, _ = loading(s, key) // repeat the command
 		require.NoError(t, l.run(t.Context(), strings.NewReader(`{"kind":"k"}`)))
 		assert.Equal(t, int64(1), jobsIn(t, s))
 	})
 }
 
-// D29: --lines was refused beside --server, with the reason that the server stood in the lines.
-func TestLinesWereRefusedForAServer(t *testing.T) {
+// --lines can be combined with --server.
+func TestLinesCanBeSentToAServer(t *testing.T) {
 	store := jqtest.NewStore(t)
 	url, secret := servedWith(t, store, httpapi.Producer)
 	var stdout, stderr bytes.Buffer
@@ -211,25 +211,25 @@ func TestLinesWereRefusedForAServer(t *testing.T) {
 	assert.Equal(t, int64(2), jobsIn(t, store))
 }
 
-// D29: work with a token that may not claim never ended.
-func TestWorkWithAViewersTokenNeverEnded(t *testing.T) {
+// work fails if its token may not claim.
+func TestWorkWithAViewersTokenFails(t *testing.T) {
 	url, secret := servedWith(t, jqtest.NewStore(t), httpapi.Viewer)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var stderr bytes.Buffer
 	args := []string{"jobq", "work", "--exec", "cat", "--server", url, "--token", secret}
 	require.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
-	require.NoError(t, ctx.Err(), "it ended by itself")
+	require.NoError(t, ctx.Err(), "the command ended on its own")
 	assert.Contains(t, stderr.String(), "\njobq work: the store does not let this server work: not permitted, nothing was applied: "+
 		"the token does not have the role for this: it is that of a viewer, and this is for: worker, operator; give another token (Options.Token, or JQ_TOKEN) (HTTP 403)\n")
 
 	args = []string{"jobq", "enqueue", "mail", "--server", url, "--token", secret}
 	began := time.Now()
 	require.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
-	assert.Less(t, time.Since(began), 5*time.Second, "it is not tried again")
+	assert.Less(t, time.Since(began), 5*time.Second, "the call is not repeated")
 }
 
-// servedWith is the store behind the HTTP API, and a token with the role.
+// servedWith serves the store over HTTP, and returns the URL and a token with the role.
 func servedWith(t *testing.T, s jq.Store, role httpapi.Role) (url, secret string) {
 	t.Helper()
 	secret, token, err := httpapi.NewToken(httpapi.Token{Name: "somebody", Role: role})

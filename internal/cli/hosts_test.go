@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNamesOfAServer: without tokens a server that others reach takes no name for its own but those that it was given.
-func TestNamesOfAServer(t *testing.T) {
+// Without tokens, a server that other machines can reach accepts only the host names it was given.
+func TestHostNamesOfServer(t *testing.T) {
 	given := []string{"jq.example"}
 	for _, c := range []struct {
 		addr     string

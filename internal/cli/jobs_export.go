@@ -119,10 +119,10 @@ func (e *export) reportSettings(ctx context.Context, queue string) error {
 		}
 		name := printable(q.Name)
 		if q.Paused {
-			fmt.Fprintf(e.app.std.err, "queue %s is paused, but the export does not say so: pause it in the other store before you start workers\n", name)
+			fmt.Fprintf(e.app.std.err, "queue %s is paused, which the export does not contain: pause it in the other store before you start workers\n", name)
 		}
 		if q.Policy.Sets() {
-			fmt.Fprintf(e.app.std.err, "queue %s has a policy, but the export does not contain it: set it in the other store (queues set)\n", name)
+			fmt.Fprintf(e.app.std.err, "queue %s has a policy, which the export does not contain: set it in the other store (queues set)\n", name)
 		}
 	}
 	return err

@@ -69,7 +69,7 @@ func (a *app) showJob(j jq.Job) error {
 	line("enqueued", moment(j.EnqueuedAt), true)
 	line("when", when(j), true)
 	line("attempts", j.Attempts, true)
-	line("retries", fmt.Sprintf("%d of at most %d", j.Retries, j.MaxRetries), true)
+	line("retries", fmt.Sprintf("%d (max %d)", j.Retries, j.MaxRetries), true)
 	line("backoff", backoffOf(j.Backoff), true)
 	line("timeout", span(j.Timeout), j.Timeout != 0)
 	line("token", j.Token, j.Token != 0)

@@ -26,12 +26,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A sandbox is a folder in which real processes of the program run.
+// A sandbox is a folder in which tests run the program as real processes.
 type sandbox struct {
 	*testing.T
 	folder string
 	env    []string
-	under  []string // the command that runs those of the town, if there is one
+	under  []string // a command that runs the program, if set
 }
 
 func newSandbox(t *testing.T) *sandbox {
@@ -39,7 +39,7 @@ func newSandbox(t *testing.T) *sandbox {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	folder := t.TempDir()
-	require.NoError(t, os.Symlink(self, filepath.Join(folder, "live"))) // TestMain goes by the name
+	require.NoError(t, os.Symlink(self, filepath.Join(folder, "live"))) // TestMain runs the program under this name
 	w := &sandbox{T: t, folder: folder}
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "JQ_") && name != "DATABASE_URL" {
@@ -56,7 +56,7 @@ func (w *sandbox) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command to its end, and is what it printed.
+// run runs a command and returns its standard output.
 func (w *sandbox) run(args ...string) string {
 	w.Helper()
 	cmd := w.command(args...)
@@ -67,14 +67,14 @@ func (w *sandbox) run(args ...string) string {
 	return string(out)
 }
 
-// A process goes on until it is ended.
+// A process runs until end or the cleanup stops it.
 type process struct {
 	*exec.Cmd
-	said  string // the lines before it was ready
-	ready string // the rest of the line that said so
+	said  string // the lines before the ready line
+	ready string // the rest of the ready line
 }
 
-// start starts a process, and returns when it has said a line that begins so.
+// start starts a process and waits for a line that begins with ready.
 func (w *sandbox) start(ready string, args ...string) *process {
 	w.Helper()
 	p := &process{Cmd: w.command(args...)}
@@ -94,14 +94,14 @@ func (w *sandbox) start(ready string, args ...string) *process {
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(io.Discard, said) })
 	w.Cleanup(func() {
-		_ = p.Process.Kill() // it may have ended
+		_ = p.Process.Kill() // it may have exited
 		reading.Wait()
 		_ = p.Wait()
 	})
 	return p
 }
 
-// get is the page at the address.
+// get returns the body at the URL.
 func (w *sandbox) get(url string) string {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
@@ -114,16 +114,16 @@ func (w *sandbox) get(url string) string {
 	return string(page)
 }
 
-// end tells the process to end, and waits until it has.
+// end sends SIGTERM and waits until the process has exited.
 func (w *sandbox) end(p *process) {
 	w.Helper()
 	require.NoError(w, p.Process.Signal(syscall.SIGTERM))
 	state, err := p.Process.Wait()
 	require.NoError(w, err)
-	assert.Equal(w, 0, state.ExitCode(), "%v was told to end", p.Args)
+	assert.Equal(w, 0, state.ExitCode(), "exit code of %v after SIGTERM", p.Args)
 }
 
-// lines waits until a file has so many, and is all of them. Other processes write it, so that there is nothing to wait on.
+// lines waits until a file has n lines and returns them all. It polls, because other processes write the file.
 func (w *sandbox) lines(file string, n int) []string {
 	w.Helper()
 	var lines []string
@@ -144,7 +144,7 @@ func (w *sandbox) stats(store ...string) map[jq.State]int64 {
 	return counts.Queues[0].Jobs
 }
 
-// onStores runs the test on a file and on a database.
+// onStores runs the test on SQLite and on Postgres.
 func onStores(t *testing.T, test func(w *sandbox, store string)) {
 	t.Helper()
 	t.Run("SQLite", func(t *testing.T) { test(newSandbox(t), "sqlite:jobs.db") })
@@ -154,8 +154,8 @@ func onStores(t *testing.T, test func(w *sandbox, store string)) {
 	})
 }
 
-// A worker that is killed in the middle of a job is replaced: through a server, as programs far from the database work (R17).
-func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
+// If a worker is killed during a job, another worker runs the job. Both workers use a server.
+func TestJobOfKilledWorkerRunsOnAnother(t *testing.T) {
 	onStores(t, func(w *sandbox, store string) {
 		server := w.start("serving on ", "serve", "--store", store, "--addr", "127.0.0.1:0", "--recover-every", "50ms")
 		url, _, _ := strings.Cut(server.ready, ";")
@@ -167,7 +167,7 @@ func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
 		require.NoError(w, first.Process.Kill())
 
 		second := w.start("working on", work...)
-		assert.Equal(w, []string{"1", "3"}, w.lines("runs", 2), "the recovery has taken token 2")
+		assert.Equal(w, []string{"1", "3"}, w.lines("runs", 2), "the recovery used token 2")
 		require.NoError(w, os.WriteFile(filepath.Join(w.folder, "go"), nil, 0o600))
 		require.Eventually(w, func() bool { return w.stats("--server", url)[jq.Succeeded] == 1 }, time.Minute, 50*time.Millisecond)
 		var job wire.JobDetail
@@ -188,8 +188,8 @@ func TestJobOfAKilledWorkerIsDoneByAnother(t *testing.T) {
 	})
 }
 
-// A worker that is told to end gives back what it can not finish (R41).
-func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
+// A worker that is stopped releases the jobs that it cannot finish.
+func TestStoppedWorkerLeavesNothingInFlight(t *testing.T) {
 	onStores(t, func(w *sandbox, store string) {
 		const jobs = 100
 		var lines bytes.Buffer
@@ -204,13 +204,13 @@ func TestToldWorkerLeavesNothingInFlight(t *testing.T) {
 		assert.Equal(w, map[jq.State]int64{jq.InFlight: jobs}, w.stats("--store", store))
 		w.end(worker)
 		assert.Equal(w, map[jq.State]int64{jq.Ready: jobs}, w.stats("--store", store))
-		// D24: it was listed as stale for a day, and doctor failed.
+		// A stopped worker was listed as stale for a day, and doctor failed.
 		assert.Equal(w, "no workers are running, and none died in the last day\n", w.run("workers", "--store", store))
 	})
 }
 
-// Any number of deployments may migrate at once (R54).
-func TestEightMigrateAtOnce(t *testing.T) {
+// Several processes may migrate a store at once.
+func TestConcurrentMigrations(t *testing.T) {
 	onStores(t, func(w *sandbox, store string) {
 		said := make([]string, 8)
 		var all sync.WaitGroup
@@ -221,7 +221,7 @@ func TestEightMigrateAtOnce(t *testing.T) {
 		var schema struct{ Newest int }
 		require.NoError(w, json.Unmarshal([]byte(w.run("migrate", "status", "--json", "--store", store)), &schema))
 		want := fmt.Sprintf(`^(migrated .* from schema \d+ to %[1]d|.* has schema %[1]d, the newest)\n$`, schema.Newest)
-		for _, text := range said { // one that begins between two steps of another goes on from there
+		for _, text := range said { // a process may start between two migrations of another
 			assert.Regexp(w, want, text)
 		}
 	})

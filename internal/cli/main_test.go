@@ -22,10 +22,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/race"
 )
 
-var update = flag.Bool("update", false, "rewrite what the scripts in testdata expect with what the commands print now")
+var update = flag.Bool("update", false, "update the expected output in testdata/script")
 
-// TestMain lets scripts run this binary as jobq, as live, which is the program as it is, as seed, which fills a store, and as
-// exits, which runs a program and expects an exit code.
+// TestMain makes this binary run as several commands for scripts: live is the program, jobq is the program with normalized output,
+// seed creates a store, and exits runs a program and checks its exit code.
 func TestMain(m *testing.M) {
 	testscript.Main(withPostgres{m}, map[string]func(){
 		"jobq":  func() { os.Exit(runNormalized()) },
@@ -35,12 +35,13 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// withPostgres clears away a server that a test has started.
+// withPostgres stops the Postgres server that a test has started.
 type withPostgres struct{ *testing.M }
 
 func (m withPostgres) Run() int { return pgtest.Main(m.M) }
 
-// What differs from one run to the next. Times keep their width, so that tables stay aligned; those of seeds are of 2020.
+// volatile is output that differs between runs. Replaced times keep their width, so that tables stay aligned. Times of 2020 come
+// from seed and stay.
 var volatile = []struct {
 	what *regexp.Regexp
 	as   string
@@ -51,7 +52,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`the oldest for \d+s`), "the oldest for TIME"},
 }
 
-// runNormalized is the program, with what it prints made the same on each run.
+// runNormalized runs the program and replaces the parts of its output that differ between runs.
 func runNormalized() int {
 	var stdout, stderr bytes.Buffer
 	code := run(context.Background(), os.Args, streams{in: os.Stdin, out: &stdout, err: &stderr, env: os.LookupEnv})
@@ -65,7 +66,7 @@ func runNormalized() int {
 	return code
 }
 
-// exits is 0 if the program exits as expected.
+// exits runs a program and returns 0 if the program exits with the wanted code.
 func exits(want string, args []string) int {
 	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -80,7 +81,7 @@ func exits(want string, args []string) int {
 // Each script compares whole outputs.
 func TestScripts(t *testing.T) {
 	if race.Enabled {
-		t.Skip("two hundred processes, one after the other, are left to the pass without the race detector")
+		t.Skip("the scripts run two hundred processes, which is too slow with the race detector")
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
@@ -91,7 +92,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// What the README shows is what the reader will see.
+// The README shows the output of the demo.
 func TestREADMEShowsTheDemo(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
@@ -100,11 +101,11 @@ func TestREADMEShowsTheDemo(t *testing.T) {
 	_, rest, found := strings.Cut(string(readme), "\n$ make demo\n")
 	require.True(t, found, "README.md has a block that begins with $ make demo")
 	block, _, found := strings.Cut(rest, "```\n")
-	require.True(t, found, "the block ends")
-	assert.Equal(t, story.String(), block, "the block in README.md, against what the demo tells")
+	require.True(t, found, "README.md ends the block")
+	assert.Equal(t, story.String(), block, "README.md shows another output than the demo prints")
 }
 
-// quiet are the streams of a call that nobody watches.
+// quiet returns streams without input, environment and terminal.
 func quiet(stdout, stderr io.Writer) streams {
 	return streams{in: strings.NewReader(""), out: stdout, err: stderr, env: func(string) (string, bool) { return "", false }}
 }
@@ -117,12 +118,12 @@ func TestInterruptedCommandFails(t *testing.T) {
 	assert.Equal(t, "jobq demo: interrupted\n", stderr.String())
 }
 
-// fullDisk takes nothing.
+// fullDisk is a writer that always fails.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestOutputThatIsLostIsAFailure(t *testing.T) {
+func TestFailedOutputIsAnError(t *testing.T) {
 	for _, args := range [][]string{
 		{"demo"}, {"version"}, {"help"}, {"stats", "--store", "memory:"}, {"jobs", "ls", "--json", "--store", "memory:"},
 		{"enqueue", "mail", "--store", "memory:"},

@@ -35,7 +35,7 @@ func TestPlacesOfStores(t *testing.T) {
 	}
 }
 
-// A URL of a store is read or refused, and no password is ever shown, wherever it stands.
+// parsePlace accepts or refuses any text, and never shows a password.
 func FuzzParsePlace(f *testing.F) {
 	for _, text := range []string{
 		"memory:", "sqlite:jq.db", "postgres://me:SECRET@host/db", "postgres://me:SECRET@host/db?schema=x&pooled=true",
@@ -57,7 +57,7 @@ func FuzzParsePlace(f *testing.F) {
 		if _, password, ok := strings.Cut(text, ":SECRET@"); ok && p.kind == "postgres" && !strings.Contains(password, "SECRET") {
 			assert.NotContains(t, p.shown, "SECRET")
 		}
-		if p.kind != "postgres" { // of which odd hosts are shown in another spelling
+		if p.kind != "postgres" { // unusual Postgres hosts are shown in another spelling
 			again, err := parsePlace(p.shown)
 			require.NoError(t, err, "what is shown is a URL too: %q", p.shown)
 			assert.Equal(t, p, again)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNothingPrintedIsObeyedByATerminal(t *testing.T) {
+func TestOutputEscapesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain – é 日本":    "plain – é 日本",
 		"a\tb\nc\x1b[2J":  `a\tb\nc\x1b[2J`,
@@ -36,14 +36,14 @@ func TestProgressIsForTerminals(t *testing.T) {
 	}
 	somebody := &progress{to: &out}
 	somebody.show(1, 2, "%d of %d", 1, 2)
-	somebody.show(2, 2, "too soon to be seen")
+	somebody.show(2, 2, "too soon to draw")
 	somebody.end()
 	assert.Equal(t, "\r\x1b[K[###############...............] 1 of 2\r\x1b[K", out.String())
-	assert.Empty(t, bar(5, 0), "the whole is not known")
-	assert.Equal(t, "["+strings.Repeat("#", barWidth)+"] ", bar(7, 5), "there came more than was counted")
+	assert.Empty(t, bar(5, 0), "an unknown total")
+	assert.Equal(t, "["+strings.Repeat("#", barWidth)+"] ", bar(7, 5), "more than the total")
 }
 
-func TestProgressOfMigrationsTellsOfTheStepUnderWay(t *testing.T) {
+func TestProgressShowsTheCurrentMigration(t *testing.T) {
 	var out bytes.Buffer
 	bar := &progress{to: &out}
 	bar.migrating(2, 3)
@@ -51,7 +51,7 @@ func TestProgressOfMigrationsTellsOfTheStepUnderWay(t *testing.T) {
 	assert.Equal(t, "\r\x1b[K[##########....................] migration 2 of 3\r\x1b[K", out.String())
 }
 
-func TestOnlyAYesIsAYes(t *testing.T) {
+func TestOnlyYesConfirms(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, " yes": true, "n\n": false, "\n": false, "": false, "yo\n": false} {
 		var out bytes.Buffer
 		sure, err := ask(strings.NewReader(answer), &out, "remove 3 jobs")
@@ -61,7 +61,7 @@ func TestOnlyAYesIsAYes(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a command that waits for somebody to type.
+// Ctrl-C ends a command that waits for input.
 func TestInputEndsWithItsContext(t *testing.T) {
 	from, to := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,7 +77,7 @@ func TestInputEndsWithItsContext(t *testing.T) {
 	cancel()
 	_, err = in.Read(text)
 	require.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, to.Close()) // ends the read that was under way
+	require.NoError(t, to.Close()) // ends the blocked read
 }
 
 func TestInputIsReadToItsEnd(t *testing.T) {

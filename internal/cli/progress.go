@@ -12,7 +12,7 @@ const (
 	barEvery = 100 * time.Millisecond // redraw interval
 )
 
-// A progress shows a progress bar on a terminal. On other streams, and if it is nil, it prints nothing.
+// A progress draws a progress bar on a terminal. On other streams, and if it is nil, it prints nothing.
 type progress struct {
 	to    io.Writer // nil unless a terminal
 	drawn time.Time

@@ -105,7 +105,7 @@ func (a *app) showPolicy(queue string, p jq.Policy) error {
 	return table.Flush()
 }
 
-// A setting is one field of a policy.
+// A setting is a field of a policy, with the state it applies to.
 type setting struct {
 	name  string
 	state jq.State

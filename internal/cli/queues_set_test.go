@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// Two who change different settings of one queue at the same time both find theirs kept.
-func TestBothChangesOfPolicyAreKept(t *testing.T) {
+// If two clients change different settings of a queue at the same time, neither change is lost.
+func TestConcurrentPolicyChangesAreKept(t *testing.T) {
 	store := jq.NewMemory(nil)
 	defer func() { require.NoError(t, store.Close()) }()
 	client := jq.NewClient(store, nil)
@@ -29,8 +29,8 @@ func TestBothChangesOfPolicyAreKept(t *testing.T) {
 	assert.Equal(t, 2, reads)
 }
 
-// Somebody who changes the policy without end keeps nobody waiting without end.
-func TestChangeOfPolicyGivesUp(t *testing.T) {
+// A policy change gives up if another client keeps changing the policy.
+func TestPolicyChangeGivesUp(t *testing.T) {
 	store := jq.NewMemory(nil)
 	defer func() { require.NoError(t, store.Close()) }()
 	client := jq.NewClient(store, nil)

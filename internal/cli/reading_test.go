@@ -17,13 +17,13 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// Commands that make and migrate a store, and those that use none of the user's.
+// Commands that create and migrate a store, and commands that do not use the user's store.
 var (
 	making    = []string{"dev", "serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
 	storeLess = []string{"demo", "conformance", "token new", "token ls", "token rm", "token rotate", "version", "help", "completion"}
 )
 
-// reading are all other commands, each with arguments that it takes.
+// reading holds all other commands, with valid arguments.
 var reading = map[string][]string{
 	"stats": nil, "workers": nil, "queues ls": nil, "queues pause": {"mail"}, "queues resume": {"mail"},
 	"queues set": {"mail", "--retain-dead", "keep"},
@@ -31,9 +31,9 @@ var reading = map[string][]string{
 	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": nil, "migrate status": nil,
 }
 
-// Every command is one of these, so that a new one is not forgotten here. No test has a terminal for top, which opens as stats
-// does. Backup and restore are for files alone, and have tests of their own.
-func TestEveryCommandReadsOrMakes(t *testing.T) {
+// Every command is in one of the lists, so a new command must be added. top is an exception: it needs a terminal, and opens the
+// store like stats. backup and restore work only with files and have their own tests.
+func TestEveryCommandReadsOrCreates(t *testing.T) {
 	known := slices.Concat(making, storeLess, []string{"top", "backup", "restore"})
 	for path := range reading {
 		known = append(known, path)
@@ -44,16 +44,16 @@ func TestEveryCommandReadsOrMakes(t *testing.T) {
 			known = slices.DeleteFunc(known, func(k string) bool { return k == path })
 			return
 		}
-		assert.True(t, cmd.HasSubCommands(), "%s neither reads nor makes", path)
+		assert.True(t, cmd.HasSubCommands(), "%s is in no list", path)
 		for _, below := range cmd.Commands() {
 			walk(below, strings.TrimSpace(path+" "+below.Name()))
 		}
 	}
 	walk((&app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}).root(), "")
-	assert.Empty(t, known, "commands that there are not")
+	assert.Empty(t, known, "the lists name commands that do not exist")
 }
 
-// refusedEach runs every reading command on the store, and finds that each is refused with words that say what to do.
+// refusedEach checks that every reading command fails on the store with an error that says what to do.
 func refusedEach(t *testing.T, store, want string) {
 	t.Helper()
 	for path, args := range reading {
@@ -61,15 +61,15 @@ func refusedEach(t *testing.T, store, want string) {
 		args := slices.Concat([]string{"jobq"}, strings.Fields(path), args, []string{"--store", store})
 		assert.Equal(t, exitFailed, run(t.Context(), args, quiet(&stdout, &stderr)), "%v: %s", args, stderr.String())
 		said := stderr.String()
-		if path == "doctor" || path == "migrate status" { // which tell on the output
+		if path == "doctor" || path == "migrate status" { // they report on standard output
 			said += stdout.String()
 		}
 		assert.Regexp(t, want, said, "%v", args)
-		assert.NotContains(t, stderr.String(), "store unavailable", "%v: to repeat it is no use", args)
+		assert.NotContains(t, stderr.String(), "store unavailable", "%v: a repeat would not help", args)
 	}
 }
 
-// files is every file of the folder, byte for byte.
+// files returns the content of every file in the folder.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -83,7 +83,7 @@ func files(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// do runs statements on a file as another program would.
+// do runs statements on an SQLite file, as another program would.
 func do(t *testing.T, path string, statements ...string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -97,8 +97,8 @@ func do(t *testing.T, path string, statements ...string) *sql.DB {
 
 const unlike = `there is no store|run (jobq )?migrate up`
 
-// D23: stats and its like made a store, or put tables into another program's file.
-func TestReadingCommandsMadeStoresInFiles(t *testing.T) {
+// Reading commands do not create a store, and do not add tables to another program's file.
+func TestReadingCommandsCreateNoFiles(t *testing.T) {
 	t.Run("EmptyFolder", func(t *testing.T) {
 		folder := t.TempDir()
 		refusedEach(t, "sqlite:"+filepath.Join(folder, "jobs.db"), "there is no store at .*jobs.db|the schema of the store is older than this program: run migrate up")
@@ -130,10 +130,10 @@ func TestReadingCommandsMadeStoresInFiles(t *testing.T) {
 			}
 		}
 		require.NoError(t, db.Close())
-		require.NotEmpty(t, before["app.db-wal"], "the log has what the file has not")
+		require.NotEmpty(t, before["app.db-wal"], "the log has changes that the file lacks")
 		refusedEach(t, "sqlite:"+filepath.Join(folder, "app.db"), unlike)
 		after := files(t, folder)
-		delete(after, "app.db-shm") // an index of the log, which holds nothing
+		delete(after, "app.db-shm") // an index of the log, without data of its own
 		assert.Equal(t, before, after)
 	})
 	for name, c := range map[string]struct{ statement, want string }{
@@ -161,7 +161,7 @@ func TestReadingCommandsMadeStoresInFiles(t *testing.T) {
 	}
 }
 
-// tables is every table of the database, and what stands in those of migrations.
+// tables lists every table of the database, and the recorded migrations.
 func tables(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	const all = `
@@ -178,8 +178,8 @@ func tables(t *testing.T, db *sql.DB) string {
 	return text + "; " + steps
 }
 
-// D23: with whatever DATABASE_URL named, stats and its like made a schema in it, and a newer program's migrated it.
-func TestReadingCommandsMadeSchemas(t *testing.T) {
+// Reading commands neither create nor migrate a schema in the database of DATABASE_URL.
+func TestReadingCommandsCreateNoSchemas(t *testing.T) {
 	db, url := database(t)
 	refused := func(want string) {
 		t.Helper()
@@ -202,8 +202,8 @@ func TestReadingCommandsMadeSchemas(t *testing.T) {
 	refused(unlike)
 }
 
-// D23: an empty DATABASE_URL meant the default store, a file in whatever folder this was.
-func TestEmptyVariableMeantAnotherStore(t *testing.T) {
+// An empty DATABASE_URL is an error. It does not select the default store, a file in the current folder.
+func TestEmptyDatabaseURLIsAnError(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
 	std := func(env map[string]string) (streams, *bytes.Buffer) {
@@ -221,13 +221,13 @@ func TestEmptyVariableMeantAnotherStore(t *testing.T) {
 	assert.Empty(t, files(t, folder))
 
 	s, stderr = std(map[string]string{"DATABASE_URL": ""})
-	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats", "--store", "memory:"}, s), "the command line goes first: %s", stderr)
+	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats", "--store", "memory:"}, s), "the command line takes precedence: %s", stderr)
 	s, stderr = std(map[string]string{"DATABASE_URL": "", "JQ_SERVER": "http://127.0.0.1:1"})
 	assert.Equal(t, exitFailed, run(t.Context(), []string{"jobq", "stats"}, s))
-	assert.NotContains(t, stderr.String(), "DATABASE_URL", "a server was named, and nobody asks for the store")
+	assert.NotContains(t, stderr.String(), "DATABASE_URL", "the command uses a server and ignores the store")
 
 	s, stderr = std(map[string]string{"DATABASE_URL": "", "JQ_STORE": "memory:"})
-	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats"}, s), "JQ_STORE goes first: %s", stderr)
+	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats"}, s), "JQ_STORE takes precedence: %s", stderr)
 	s, stderr = std(map[string]string{"DATABASE_URL": "memory:", "JQ_STORE": ""})
-	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats"}, s), "a container can not unset JQ_STORE, only empty it: %s", stderr)
+	assert.Equal(t, exitOK, run(t.Context(), []string{"jobq", "stats"}, s), "an empty JQ_STORE counts as unset: %s", stderr)
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// A step is a line of a console in the README, and what it prints there.
+// A step is a command in a console block of the README, and its output there.
 type step struct{ command, prints string }
 
-// stepsOf are those of one section.
+// stepsOf returns the steps in a section of the README.
 func stepsOf(t *testing.T, section string) []step {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
@@ -46,7 +46,7 @@ func stepsOf(t *testing.T, section string) []step {
 	return steps
 }
 
-// What is different each time.
+// volatileText is output that differs between runs.
 var volatileText = []struct{ what, as string }{
 	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "2026-01-02T03:04:05Z"},
 	{`"lease_remaining":"(29\.\d+|30)s"`, `"lease_remaining":"29.9s"`},
@@ -61,7 +61,7 @@ func normalized(text string) string {
 
 var curl = regexp.MustCompile(`^curl --json '(.*)' localhost:7070(\S+)$`)
 
-// TestREADMEShowsWhatTheServerAnswers runs what the README shows, with a free port in place of 7070.
+// TestREADMEShowsWhatTheServerAnswers runs the commands of the README, on a free port instead of 7070.
 func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 	w := newSandbox(t)
 	var url string
@@ -99,7 +99,8 @@ func TestREADMEShowsWhatTheServerAnswers(t *testing.T) {
 	assert.Equal(t, 10, seen, "steps of the README")
 }
 
-// TestREADMEShowsMakeRun kills what make run starts, and starts it again: it finds its data, and what it shows to try works.
+// TestREADMEShowsMakeRun starts the command of make run, kills it and starts it again. The second run finds the data, and the
+// commands that it suggests work.
 func TestREADMEShowsMakeRun(t *testing.T) {
 	w := newSandbox(t)
 	dev := []string{"dev", "--store", "sqlite:jq.db", "--addr", "127.0.0.1:0"}
@@ -131,10 +132,10 @@ func TestREADMEShowsMakeRun(t *testing.T) {
 		assert.Contains(t, w.run(strings.Fields(args[1])...), "hello", args[1])
 	}
 	w.end(second)
-	assert.NotContains(t, w.stats("--store", "sqlite:jq.db"), jq.Ready, "the worker has ended before the server")
+	assert.NotContains(t, w.stats("--store", "sqlite:jq.db"), jq.Ready, "the worker stops before the server")
 }
 
-func TestDevListensOnThisMachineAlone(t *testing.T) {
+func TestDevListensOnlyOnThisMachine(t *testing.T) {
 	for _, addr := range []string{":7070", "192.0.2.1:7070", "unix:jq.sock", "7070"} {
 		var stdout, stderr bytes.Buffer
 		assert.Equal(t, exitUsage, run(t.Context(), []string{"jobq", "dev", "--addr", addr}, quiet(&stdout, &stderr)))

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
-// A copy without payloads must not pass for a copy.
+// An export without payloads is an error, because it would look like a complete copy.
 func TestExportNeedsAnOperator(t *testing.T) {
 	s := jqtest.NewStore(t)
 	_, err := s.Enqueue(t.Context(), jq.EnqueueRequest{Jobs: []jq.NewJob{{Queue: "mail", Kind: "welcome", Payload: []byte(`{"name":"ada"}`)}}})

@@ -35,7 +35,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/httpapi"
 )
 
-// An authority signs certificates of the test.
+// An authority signs certificates for tests.
 type authority struct {
 	t    testing.TB
 	cert *x509.Certificate
@@ -63,7 +63,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// pair writes a certificate of the name, for a server or a client on this machine, and its key.
+// pair writes a certificate with the name, for a server or client on this machine, and its key.
 func (a *authority) pair(cert, key, name string, usage x509.ExtKeyUsage) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,7 @@ func (a *authority) pair(cert, key, name string, usage x509.ExtKeyUsage) {
 	require.NoError(a.t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), 0o600))
 }
 
-// A testReloader is a reloader with a log, on a clock that stands still.
+// A testReloader is a reloader with a log and a mock clock.
 type testReloader struct {
 	*testing.T
 	clock *clock.Mock
@@ -87,7 +87,7 @@ type testReloader struct {
 	r     reloader
 }
 
-// look looks once at every file.
+// check checks every file once.
 func (l *testReloader) check(now bool) {
 	for _, w := range l.r.all {
 		l.r.check(w, now)
@@ -100,15 +100,14 @@ func newLookout(t *testing.T, s *secrets) *testReloader {
 	return l
 }
 
-// said is what the log has heard since it was asked last.
+// said returns the log lines since the previous call.
 func (l *testReloader) said() string {
 	defer l.log.Reset()
 	return l.log.String()
 }
 
-// A file that has changed is read when it has stayed as it is from one look to the next. One that can not be used leaves everything as
-// it was, and is complained of once.
-func TestFilesAreReadAnew(t *testing.T) {
+// A changed file is loaded when two checks in a row see the same state. An invalid file changes nothing and is logged once.
+func TestChangedFilesAreReloaded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	tokenCommand(t, "new", "anna", "--role", "worker", "--file", file)
 	flags := serveFlags{tokens: file}
@@ -122,7 +121,7 @@ func TestFilesAreReadAnew(t *testing.T) {
 
 	tokenCommand(t, "new", "berta", "--role", "worker", "--file", file)
 	l.check(false)
-	assert.Empty(t, used, "it may still be written")
+	assert.Empty(t, used, "the file may still be changing")
 	l.check(false)
 	assert.Equal(t, []int{2}, used)
 	assert.Contains(t, l.said(), `level=INFO msg="jq: loaded files" file=`+file+" tokens=2\n")
@@ -139,7 +138,7 @@ func TestFilesAreReadAnew(t *testing.T) {
 	assert.Contains(t, said, "tokens, line 1: want")
 	assert.NotContains(t, said, "jq_secret")
 	l.check(true)
-	assert.Contains(t, l.said(), "line 1: want", "who asks by SIGHUP hears it again")
+	assert.Contains(t, l.said(), "line 1: want", "SIGHUP logs the error again")
 
 	require.NoError(t, os.Remove(file))
 	for range 5 {
@@ -148,14 +147,14 @@ func TestFilesAreReadAnew(t *testing.T) {
 	said = l.said()
 	assert.Equal(t, 1, strings.Count(said, "\n"), said)
 	assert.Contains(t, said, "no such file")
-	assert.Equal(t, []int{2}, used, "what was read before stays")
+	assert.Equal(t, []int{2}, used, "the previous values stay")
 
 	require.NoError(t, os.WriteFile(file, good, 0o600))
 	l.check(true)
-	assert.Equal(t, []int{2, 2}, used, "at once where somebody asks for it")
+	assert.Equal(t, []int{2, 2}, used, "SIGHUP loads the file at once")
 	l.check(false)
 	l.check(false)
-	assert.Equal(t, []int{2, 2}, used, "and not once more")
+	assert.Equal(t, []int{2, 2}, used, "the file is not loaded again")
 
 	tokenCommand(t, "rm", "anna", "--file", file)
 	tokenCommand(t, "rm", "berta", "--file", file)
@@ -164,8 +163,8 @@ func TestFilesAreReadAnew(t *testing.T) {
 	assert.Equal(t, []int{2, 2, 0}, used, "the last token can be removed too")
 }
 
-// The looks come each second, and soon after the first that has seen a change.
-func TestFilesAreLookedAtEachSecond(t *testing.T) {
+// Files are checked each second, and again soon after a check that found a change.
+func TestFilesAreCheckedEachSecond(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	loaded := make(chan string, 10)
@@ -188,18 +187,18 @@ func TestFilesAreLookedAtEachSecond(t *testing.T) {
 	require.Eventually(t, func() bool {
 		l.clock.Add(stableFor)
 		return len(loaded) > 0
-	}, time.Minute, time.Millisecond, "the file is read anew")
+	}, time.Minute, time.Millisecond, "the file is loaded again")
 	assert.Equal(t, "changed", <-loaded)
 	assert.GreaterOrEqual(t, l.clock.Now().Sub(begun), pollEvery)
 	cancel()
 	running.Wait()
 }
 
-// A caller is a client of a server with TLS, on connections that it keeps.
+// A caller is a TLS client with persistent connections.
 type caller struct {
 	client *http.Client
 	dials  atomic.Int32
-	lost   atomic.Int32 // connections that the server has ended
+	lost   atomic.Int32 // connections that the server has closed
 	url    string
 	token  string
 }
@@ -220,7 +219,7 @@ func newCaller(t testing.TB, url, token string, secure *tls.Config) *caller {
 	return c
 }
 
-// A keptConn counts when the other side ends it.
+// A keptConn counts when the server closes it.
 type keptConn struct {
 	net.Conn
 	lost *atomic.Int32
@@ -234,7 +233,7 @@ func (k keptConn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// ask makes a call, and is its status.
+// ask makes a request and returns its status.
 func (c *caller) ask(ctx context.Context, method, path, body string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
@@ -250,7 +249,7 @@ func (c *caller) ask(ctx context.Context, method, path, body string) (int, strin
 	return resp.StatusCode, string(text), errors.Join(err, resp.Body.Close())
 }
 
-// nameAt is the name in the certificate that a new connection meets.
+// nameAt returns the name in the server's certificate for a new connection.
 func nameAt(t testing.TB, addr string, pool *x509.CertPool) string {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool})
@@ -259,8 +258,8 @@ func nameAt(t testing.TB, addr string, pool *x509.CertPool) string {
 	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// Tokens and certificates change under twenty clients that hold connections and claims that wait. None of their calls fails, and no
-// connection is lost. The claim of a token that is removed ends, and its next call is refused.
+// Tokens and certificates change while twenty clients have open connections and waiting claims. No request fails and no connection is
+// closed, except that the waiting claim of a removed token ends and its next request is refused.
 func TestReloadLosesNothing(t *testing.T) {
 	w := newSandbox(t)
 	ca := newAuthority(t)
@@ -311,10 +310,10 @@ func TestReloadLosesNothing(t *testing.T) {
 		status, _, _ := gone.ask(ctx, "POST", "/v1/claim", `{"worker":"w","queues":["other"],"wait":"1m"}`)
 		ended <- status
 	}()
-	require.Eventually(t, func() bool { // the claim has a connection of its own
+	require.Eventually(t, func() bool { // the claim has its own connection
 		status, _, err := gone.ask(ctx, "GET", "/v1/queues", "")
 		return err == nil && status == 200 && gone.dials.Load() >= 2
-	}, time.Minute, 10*time.Millisecond, "the client that loses its token is served")
+	}, time.Minute, 10*time.Millisecond, "the server answers the client before its token is removed")
 
 	w.run("token", "rm", "gone")
 	removed := time.Now()
@@ -323,7 +322,7 @@ func TestReloadLosesNothing(t *testing.T) {
 		assert.Equal(t, 401, status)
 		t.Logf("the claim of the token ended %v after the command", time.Since(removed))
 	case <-time.After(30 * time.Second):
-		require.Fail(t, "the claim of a token that was removed goes on")
+		require.Fail(t, "the claim of the removed token did not end")
 	}
 	status, _, err := gone.ask(ctx, "GET", "/v1/queues", "")
 	require.NoError(t, err)
@@ -336,7 +335,7 @@ func TestReloadLosesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _, err := second.ask(ctx, "GET", "/v1/queues", "")
 		return err == nil && status == 200
-	}, time.Minute, 10*time.Millisecond, "the new token is known")
+	}, time.Minute, 10*time.Millisecond, "the server accepts the new token")
 	require.NoError(t, os.WriteFile(key, []byte("broken"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "tokens"), []byte("broken"), 0o600))
 	require.NoError(t, server.Process.Signal(syscall.SIGHUP))
@@ -354,13 +353,13 @@ func TestReloadLosesNothing(t *testing.T) {
 		assert.Fail(t, text)
 	}
 	for _, c := range callers {
-		assert.Zero(t, c.lost.Load(), "the server ends no connection")
+		assert.Zero(t, c.lost.Load(), "the server closes no connection")
 	}
 	w.end(server)
 }
 
-// SIGHUP is no end, also where there is nothing to read anew.
-func TestHangUpEndsNoServer(t *testing.T) {
+// SIGHUP does not end a server, even one without files to reload.
+func TestHangupDoesNotEndServer(t *testing.T) {
 	w := newSandbox(t)
 	server := w.start("serving on ", "serve", "--store", "sqlite:jobs.db", "--addr", "127.0.0.1:0")
 	url, _, _ := strings.Cut(server.ready, ";")

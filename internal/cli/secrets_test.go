@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who may have a file of secrets is decided by its mode and its owner.
-func TestWhoMayHaveASecret(t *testing.T) {
+// The mode and owner of a file of secrets decide whether it is accepted.
+func TestModesAndOwnersOfSecrets(t *testing.T) {
 	const self, somebody = 1000, 1001
 	for _, one := range []struct {
 		mode  fs.FileMode
@@ -43,8 +43,8 @@ func TestWhoMayHaveASecret(t *testing.T) {
 	require.Error(t, secretFrom("FILE", 0o600, self, 0), "root does not trust users")
 }
 
-// A file that has come into the wrong hands keeps what was read before, and mending its mode is a change.
-func TestModeThatIsMendedIsAChange(t *testing.T) {
+// If other users can read the file, the previous values stay. Correcting its mode reloads the file.
+func TestCorrectedModeReloadsTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	tokenCommand(t, "new", "anna", "--role", "worker", "--file", file)
 	flags := serveFlags{tokens: file}
@@ -61,8 +61,8 @@ func TestModeThatIsMendedIsAChange(t *testing.T) {
 	assert.Contains(t, l.said(), "tokens=1")
 }
 
-// A server may ask for a certificate of each client. Which ones it takes changes with the file, also for connections that are resumed.
-func TestClientsShowCertificates(t *testing.T) {
+// A server with --client-ca requires a client certificate. A change of the file applies to resumed connections too.
+func TestClientCertificates(t *testing.T) {
 	w := newSandbox(t)
 	ours, theirs := newAuthority(t), newAuthority(t)
 	at := func(name string) string { return filepath.Join(w.folder, name) }
@@ -86,7 +86,7 @@ func TestClientsShowCertificates(t *testing.T) {
 	said, err = stats("--ca", "ca.pem", "--client-cert", "ours.pem", "--client-key", "ours.key")
 	require.NoError(t, err, said)
 	said, err = stats("--ca", "ca.pem", "--client-cert", "cert.pem", "--client-key", "key.pem")
-	require.Error(t, err, "the certificate of a server is not that of a client: %s", said)
+	require.Error(t, err, "a server certificate is not a client certificate: %s", said)
 
 	w.env = append(w.env, "JQ_CA=ca.pem", "JQ_CLIENT_CERT=theirs.pem", "JQ_CLIENT_KEY=theirs.key")
 	said, err = stats()
@@ -96,7 +96,7 @@ func TestClientsShowCertificates(t *testing.T) {
 	require.NoError(t, err)
 	secure := &tls.Config{RootCAs: ours.pool(), Certificates: []tls.Certificate{shown}, ClientSessionCache: resumed}
 	host := strings.TrimPrefix(url, "https://")
-	greet := func() error { // TLS 1.3 says only in its first answer that a client is refused
+	greet := func() error { // with TLS 1.3, a client sees only at its first read that it was refused
 		conn, err := tls.Dial("tcp", host, secure)
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func TestClientsShowCertificates(t *testing.T) {
 	require.NoError(t, greet())
 	require.NoError(t, os.WriteFile(at("clients.pem"), theirs.pem, 0o600))
 	require.NoError(t, server.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { said, err = stats(); return err == nil }, time.Minute, 10*time.Millisecond, "the file is read anew")
+	require.Eventually(t, func() bool { said, err = stats(); return err == nil }, time.Minute, 10*time.Millisecond, "the file is loaded again")
 	require.Error(t, greet())
 	w.end(server)
 }

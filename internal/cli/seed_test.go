@@ -13,7 +13,8 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// seed makes a store in which there is a job in every phase, at fixed times. With one more argument it adds workers, as of now.
+// seed creates a store with a job in every phase, at fixed times. With another argument it adds workers instead, at the current
+// time.
 func seed(path string, more ...string) int {
 	do := seedJobs
 	if len(more) > 0 {
@@ -48,7 +49,7 @@ func seedJobs(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// seedWorkers: anna lives, berta has fallen silent.
+// seedWorkers adds anna, who is alive, and berta, who is stale.
 func seedWorkers(ctx context.Context, path string) error {
 	s, err := sqlite.Open(ctx, path, nil)
 	if err != nil {
@@ -69,7 +70,7 @@ func ready(queue, kind, payload string) jq.NewJob {
 	return jq.NewJob{Queue: queue, Kind: kind, Payload: []byte(payload), MaxRetries: 1, Backoff: jq.Backoff{Base: time.Minute, Cap: time.Hour}}
 }
 
-// seedMail: 1 has succeeded, 2 is retrying, 3 is dead after two attempts, 4 waits for its time.
+// seedMail adds jobs: 1 has succeeded, 2 is retrying, 3 is dead after two attempts, 4 is not due yet.
 func seedMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	jobs := []jq.NewJob{
 		ready("mail", "welcome", `{"name":"ada"}`), ready("mail", "welcome", `{"name":"grace"}`),
@@ -100,7 +101,7 @@ func seedMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	return err
 }
 
-// seedReports: 5 is in flight, 6 is cancelled.
+// seedReports adds jobs: 5 is in flight, 6 is cancelled.
 func seedReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	if _, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: []jq.NewJob{ready("reports", "pdf", `[1,2]`), ready("reports", "pdf", `null`)}}); err != nil {
 		return err
@@ -113,7 +114,7 @@ func seedReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 	return err
 }
 
-// seedOdd: 7 has names that a terminal would obey, and is ready.
+// seedOdd adds job 7, which is ready and has control characters in its names.
 func seedOdd(ctx context.Context, s *sqlite.Store, _ *clock.Mock) error {
 	odd := ready("odd\tqueue", "\x1b[31mred\n", `"a\u001b[31m"`)
 	_, err := s.Enqueue(ctx, jq.EnqueueRequest{Jobs: []jq.NewJob{odd}})

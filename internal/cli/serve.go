@@ -135,8 +135,8 @@ func (s *serveFlags) local() bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// names returns the host names that requests may use, and whether they may also use localhost and IP addresses. If both are zero,
-// requests may use any name.
+// names returns the host names that requests may use, and whether they may also use localhost and IP addresses. Requests may use
+// any name if hosts is empty and loopback is false.
 func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 	switch host, _, _ := net.SplitHostPort(s.addr); {
 	case s.local():
@@ -150,7 +150,7 @@ func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 	}
 }
 
-// serving serves until the context ends.
+// serving serves the store over HTTP until the context ends. Meanwhile it recovers expired leases and deletes old jobs.
 func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets, log *slog.Logger) (err error) {
 	hangups := make(chan os.Signal, 1) // always handle SIGHUP, which would otherwise kill the process
 	signal.Notify(hangups, syscall.SIGHUP)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// A server has a limit of memory, unless somebody has set another, or the jobs themselves are in memory.
+// A server sets a memory limit, unless GOMEMLIMIT is set or the store keeps jobs in memory.
 func TestServerLimitsItsMemory(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)

@@ -65,7 +65,7 @@ func deadSocket(path string) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSocket == 0:
-		return errors.New("there is another file of this name: choose another path with --addr")
+		return errors.New("the path exists and is not a socket: choose another path with --addr")
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server on a socket is for its owner alone, is called by every command, and leaves nothing behind but the lock. Its address is in use
-// as long as it lives, and is taken over when it was killed.
+// Only the owner can use a server's socket, and every command can call it. The server leaves only the lock file behind. Another
+// server cannot use the path while the first one runs, but can after it was killed.
 func TestServerOnASocket(t *testing.T) {
 	w := newSandbox(t)
 	serve := []string{"serve", "--store", "sqlite:jobs.db", "--addr", "unix:jq.sock"}
@@ -31,13 +31,13 @@ func TestServerOnASocket(t *testing.T) {
 	said, err := second.CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(said), "another server listens on the socket jq.sock: stop it, or choose another path with --addr")
-	assert.Contains(t, w.run("stats", "--server", "unix:jq.sock"), "default", "the first goes on")
+	assert.Contains(t, w.run("stats", "--server", "unix:jq.sock"), "default", "the first server keeps running")
 
 	require.NoError(t, first.Process.Kill())
 	_, err = first.Process.Wait()
 	require.NoError(t, err)
 	_, err = os.Stat(path)
-	require.NoError(t, err, "a server that was killed leaves its socket")
+	require.NoError(t, err, "a killed server leaves its socket")
 	third := w.start("serving on ", append(serve, "--socket-mode", "0660")...)
 	info, err = os.Stat(path)
 	require.NoError(t, err)
@@ -55,13 +55,13 @@ func TestServerOnASocket(t *testing.T) {
 	assert.Equal(t, []string{"jq.sock.lock"}, left)
 }
 
-// What is no socket of a dead server is left alone.
-func TestSocketTakesNothingAway(t *testing.T) {
+// A server replaces only the socket of a dead server.
+func TestSocketReplacesNoOtherFile(t *testing.T) {
 	folder := t.TempDir()
 	file, foreign := filepath.Join(folder, "file"), filepath.Join(folder, "foreign")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	_, err := listenUnix(file, 0o600)
-	require.ErrorContains(t, err, "there is another file of this name: choose another path")
+	require.ErrorContains(t, err, "the path exists and is not a socket: choose another path")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "precious", string(text))
@@ -69,7 +69,7 @@ func TestSocketTakesNothingAway(t *testing.T) {
 	other, err := net.Listen("unix", foreign)
 	require.NoError(t, err)
 	_, err = listenUnix(foreign, 0o600)
-	require.ErrorContains(t, err, "another server listens on the socket", "one that knows no lock")
+	require.ErrorContains(t, err, "another server listens on the socket", "a server without a lock file")
 	require.NoError(t, other.Close())
 
 	ours, err := listenUnix(foreign, 0o600)
@@ -77,8 +77,8 @@ func TestSocketTakesNothingAway(t *testing.T) {
 	require.NoError(t, os.Remove(foreign))
 	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
 	require.NoError(t, ours.Close())
-	assert.FileExists(t, foreign, "at the end too")
-	require.NoError(t, ours.Close(), "which may come twice")
+	assert.FileExists(t, foreign, "Close does not remove it either")
+	require.NoError(t, ours.Close(), "a second Close")
 
 	_, err = listenUnix(filepath.Join(folder, "missing", "s"), 0o600)
 	require.ErrorIs(t, err, fs.ErrNotExist)

@@ -16,15 +16,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// tokenCommand runs a command on a file of tokens.
+// tokenCommand runs a token command on a file.
 func tokenCommand(t *testing.T, args ...string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), append([]string{"jobq", "token"}, args...), quiet(&stdout, &stderr)), "%v: %s", args, stderr.String())
 }
 
-// Commands that change one file at once lose nothing of each other, and leave nothing behind but the lock.
-func TestTokensAreMadeAtOnce(t *testing.T) {
+// Concurrent commands on one file lose no changes, and leave only the lock file behind.
+func TestConcurrentTokenCommands(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "tokens")
 	var all sync.WaitGroup
@@ -42,8 +42,8 @@ func TestTokensAreMadeAtOnce(t *testing.T) {
 	assert.Equal(t, "tokens.lock", names[1].Name())
 }
 
-// A file that stands elsewhere is replaced there, and stays readable for its group alone.
-func TestFileOfTokensKeepsItsPlaceAndItsGroup(t *testing.T) {
+// A file behind a symbolic link is replaced in its own folder, and stays readable for its group.
+func TestTokenFileKeepsItsPathAndGroup(t *testing.T) {
 	folder := t.TempDir()
 	file, link := filepath.Join(folder, "real"), filepath.Join(folder, "link")
 	require.NoError(t, os.Symlink("real", link))
@@ -56,7 +56,7 @@ func TestFileOfTokensKeepsItsPlaceAndItsGroup(t *testing.T) {
 		after, err := os.Stat(file)
 		require.NoError(t, err)
 		assert.Equal(t, want, after.Mode(), "after %v", mode)
-		assert.False(t, os.SameFile(before, after), "it was replaced at once")
+		assert.False(t, os.SameFile(before, after), "the file was replaced atomically")
 		assert.NotZero(t, after.Size())
 	}
 	target, err := os.Readlink(link)
@@ -64,7 +64,7 @@ func TestFileOfTokensKeepsItsPlaceAndItsGroup(t *testing.T) {
 	assert.Equal(t, "real", target)
 }
 
-// A rotation makes a token that may do the same, and shortens the lives of the others.
+// A rotation creates a token with the same rights, and lets the old ones expire earlier.
 func TestRotation(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	token := func(name string, ends time.Duration) httpapi.Token {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// newScreen is one over a store in memory, on a clock of its own.
+// newScreen returns a screen over a store in memory with its own clock.
 func newScreen(t *testing.T) (*screen, jq.Store, *clock.Mock) {
 	t.Helper()
 	clk := clock.NewMock()
@@ -28,7 +28,7 @@ func newScreen(t *testing.T) (*screen, jq.Store, *clock.Mock) {
 func (s *screen) refresh(t *testing.T) string {
 	t.Helper()
 	_, next := s.Update(s.snapshot())
-	require.NotNil(t, next, "it looks again")
+	require.NotNil(t, next, "the next refresh is scheduled")
 	return s.text()
 }
 
@@ -64,20 +64,20 @@ anna    1 of 8   mail    2s ago     yes`), s.text())
 	assert.Equal(t, "memory:   \n\nqueue  rea", s.text())
 }
 
-func TestTopGoesOnWhenALookFails(t *testing.T) {
+func TestTopContinuesAfterAFailedRefresh(t *testing.T) {
 	s, store, _ := newScreen(t)
 	s.refresh(t)
 	require.NoError(t, store.Close())
 	assert.Contains(t, s.refresh(t), "the latest refresh failed: store closed\n\nno queue has jobs")
 }
 
-func TestTopEndsByItsKeys(t *testing.T) {
+func TestTopQuitsOnKeys(t *testing.T) {
 	for _, key := range []string{"q", "\x1b", "\x03"} {
 		s, _, _ := newScreen(t)
 		var out bytes.Buffer
 		in, press := io.Pipe()
 		go func() {
-			_, _ = press.Write([]byte(key)) // the program may have ended before it reads on
+			_, _ = press.Write([]byte(key)) // the program may have exited already
 		}()
 		_, err := tea.NewProgram(s, tea.WithInput(in), tea.WithOutput(&out), tea.WithWindowSize(80, 24)).Run()
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ func (a *app) version() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			info, ok := debug.ReadBuildInfo()
 			if !ok {
-				return errors.New("this binary does not say how it was built: build it with go build, in module mode")
+				return errors.New("this binary has no build information: build it with go build, in module mode")
 			}
 			_, err := fmt.Fprintln(a.out, describe(info))
 			return err

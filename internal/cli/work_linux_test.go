@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// M22: in a container work is process 1, which is given what programs leave behind, and has to wait for it.
+// In a container, work is process 1. It inherits the orphans of its programs and must reap them.
 func TestWorkAsProcess1LeavesNoZombies(t *testing.T) {
 	const jobs = 20
 	w := newSandbox(t)
@@ -23,7 +23,7 @@ func TestWorkAsProcess1LeavesNoZombies(t *testing.T) {
 		w.under = append(w.under, "--user", "--map-root-user")
 	}
 	if said, err := w.command("version").CombinedOutput(); err != nil {
-		t.Skipf("no process can be made process 1 of a namespace here: %s: %v: %s", strings.Join(w.under, " "), err, said)
+		t.Skipf("this system does not allow a new PID namespace: %s: %v: %s", strings.Join(w.under, " "), err, said)
 	}
 	require.NoError(w, os.WriteFile(filepath.Join(w.folder, "jobs"), bytes.Repeat([]byte(`{"kind":"k","payload":0}`+"\n"), jobs), 0o600))
 	w.run("enqueue", "--lines", "jobs")
@@ -36,7 +36,7 @@ func TestWorkAsProcess1LeavesNoZombies(t *testing.T) {
 	require.Eventually(w, func() bool { return len(childrenOf(w, first[0])) == 0 }, time.Minute, 10*time.Millisecond, "zombies stay")
 }
 
-// childrenOf are those of the first thread of a process, zombies too.
+// childrenOf returns the children of the first thread of a process, including zombies.
 func childrenOf(w *sandbox, pid string) []string {
 	text, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	if err != nil {

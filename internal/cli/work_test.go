@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// The grace is given to what runs the programs, which would have its own default, and the server waits longer than that.
+// --grace applies to programs instead of their default, and the server waits longer than that.
 func TestGraceReachesProgramsAndServer(t *testing.T) {
 	w := &workFlags{exec: "true", lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: 40 * time.Second, snooze: time.Second}
 	o, err := w.options()
@@ -27,12 +27,12 @@ func TestGraceReachesProgramsAndServer(t *testing.T) {
 	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 
-	w.grace = -time.Second // which options refuses before, and is seen by nobody else but the programs
+	w.grace = -time.Second // options would refuse this value; only the programs see it
 	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
 	assert.ErrorContains(t, err, "Grace")
 }
 
-// A worker behind a server that is older, or has retention of its own, deleted by the defaults what was to be kept there.
+// A worker behind a server deletes no jobs, because the server may keep jobs for longer than the defaults.
 func TestWorkLeavesDeletionToTheServer(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"":                                     time.Minute,
@@ -51,7 +51,7 @@ func TestWorkLeavesDeletionToTheServer(t *testing.T) {
 	}
 }
 
-// While a secret is replaced both sign, the new one first.
+// During a rotation, requests carry signatures of both secrets, the new one first.
 func TestWorkSignsWithTheNewSecretAndTheOldOne(t *testing.T) {
 	var signatures, seconds []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
