@@ -80,7 +80,7 @@ func TestJobsThatAreDueAgainOnAnotherServerAreFound(t *testing.T) {
 				require.Empty(t, claimN(t, s, 1))
 				require.Empty(t, recovery())
 				leases, _ := s.leases.get()
-				return s.trails.get("q").fresh.mark[levelOf(0)].at.After(past) && leases.at.After(past)
+				return s.cursors.get("q").fresh.mark[levelOf(0)].at.After(past) && leases.at.After(past)
 			}, time.Minute, time.Millisecond, "the marks do not move")
 
 			require.NoError(t, p.Pause(t.Context()))

@@ -18,26 +18,26 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
 	var c claim
 	with, hopeful := s.with.write, false
-	with.ahead = func() (first errand, only bool) {
-		c = claim{ClaimRequest: req, trail: s.trails.get(req.Queue), horizon: s.horizon.known()}
+	with.ahead = func() (first pipelinedCall, only bool) {
+		c = claim{ClaimRequest: req, cursor: s.cursors.get(req.Queue), horizon: s.horizon.known()}
 		if c.mustLook() {
 			first = c.firsts()
 		}
-		return first, c.trail.short && !c.trail.told && !hopeful
+		return first, c.cursor.short && !c.cursor.told && !hopeful
 	}
 	run := func(t *txn) ([]store.Job, error) { return c.run(t) }
 	jobs, err := call(ctx, s, invalid, with, run)
 	if hopeful = err == nil && c.missed; hopeful {
 		jobs, err = call(ctx, s, nil, with, run)
 	}
-	s.lookBehind()
+	s.checkInBackground()
 	switch {
 	case err == nil:
-		s.trails.change(req.Queue, c.trail, c.moveOn)
+		s.cursors.change(req.Queue, c.cursor, c.moveOn)
 	case len(c.leases) > 0:
-		s.trails.change(req.Queue, c.trail, func(t *trail) { t.looked = time.Time{} })
+		s.cursors.change(req.Queue, c.cursor, func(t *claimCursor) { t.looked = time.Time{} })
 		if errors.Is(err, store.ErrInDoubt) {
-			s.aside(func(ctx context.Context) { s.release(ctx, c) })
+			s.background(func(ctx context.Context) { s.release(ctx, c) })
 		}
 	}
 	return jobs, err
@@ -67,9 +67,9 @@ func (c *claim) undo(t *txn) ([]store.Outcome, error) {
 // A claim is one claim under way.
 type claim struct {
 	store.ClaimRequest
-	trail   trail     // where it began
-	horizon time.Time // what is due before it can be seen
-	stuck   bool      // the horizon stands still
+	cursor  claimCursor // where it began
+	horizon time.Time   // what is due before it can be seen
+	stuck   bool        // the horizon stands still
 
 	retries, fresh lane
 	seen           [2][levels]position // the first jobs from the marks on, of retries and of fresh ones
@@ -90,8 +90,8 @@ type lane struct {
 // run takes what is due, the retries first.
 func (c *claim) run(t *txn) ([]store.Job, error) {
 	horizon := t.horizon
-	if trail := t.s.trails.get(c.Queue); trail.age != c.trail.age { // forgotten, by this claim or another
-		c.trail, t.ahead, horizon = trail, false, t.s.horizon.known()
+	if cursor := t.s.cursors.get(c.Queue); cursor.age != c.cursor.age { // forgotten, by this claim or another
+		c.cursor, t.ahead, horizon = cursor, false, t.s.horizon.known()
 		if c.missed = t.whole; c.missed {
 			return nil, nil
 		}
@@ -99,7 +99,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 	if c.stuck = t.stuck; !t.ahead { // a look that was made before knows nothing of what has ended since
 		c.horizon = horizon
 	}
-	c.fresh.from, c.retries.from = c.trail.fresh.start(), c.trail.retries.start()
+	c.fresh.from, c.retries.from = c.cursor.fresh.start(), c.cursor.retries.start()
 	if t.ahead || c.mustLook() {
 		if err := c.look(t); err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 }
 
 // mustLook says that the claim has to begin at the marks.
-func (c *claim) mustLook() bool { return c.trail.short || time.Since(c.trail.looked) > lookEvery }
+func (c *claim) mustLook() bool { return c.cursor.short || time.Since(c.cursor.looked) > lookEvery }
 
 // take chooses the jobs, each lane filling what the other leaves.
 func (c *claim) take(t *txn) ([]*store.Record, error) {
@@ -251,7 +251,7 @@ func (c *claim) look(t *txn) error {
 	}
 	c.looked = true
 	c.retries, c.fresh = begin(c.seen[0], t.now), begin(c.seen[1], t.now)
-	t.s.trails.change(c.Queue, c.trail, func(kept *trail) {
+	t.s.cursors.change(c.Queue, c.cursor, func(kept *claimCursor) {
 		kept.retries.mark = moved(kept.retries.mark, c.seen[0], c.horizon)
 		kept.fresh.mark = moved(kept.fresh.mark, c.seen[1], c.horizon)
 		kept.looked, kept.told = time.Now(), false
@@ -261,12 +261,12 @@ func (c *claim) look(t *txn) error {
 
 // firsts asks for the first job of each level that is claimable from the mark on, due or not, also where an open transaction
 // holds it.
-func (c *claim) firsts() errand {
-	retries, fresh := lane{from: c.trail.retries.mark}, lane{from: c.trail.fresh.mark}
+func (c *claim) firsts() pipelinedCall {
+	retries, fresh := lane{from: c.cursor.retries.mark}, lane{from: c.cursor.fresh.mark}
 	retryLevels, retryTimes, retryIDs := retries.places()
 	freshLevels, freshTimes, freshIDs := fresh.places()
 	c.seen = [2][levels]position{}
-	return errand{func(rows *sql.Rows) error {
+	return pipelinedCall{func(rows *sql.Rows) error {
 		var number, priority int
 		var at sqlkit.Time
 		var id int64
@@ -390,7 +390,7 @@ func (c *claim) pass(j store.Job) {
 }
 
 // moveOn brings the cursors to where the claim has ended, once it is committed.
-func (c *claim) moveOn(t *trail) {
+func (c *claim) moveOn(t *claimCursor) {
 	t.short = c.short
 	for i := range levels {
 		t.fresh.cursor[i] = later(t.fresh.cursor[i], c.clip(c.fresh.last[i]))

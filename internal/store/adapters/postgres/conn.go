@@ -38,7 +38,7 @@ type opening struct {
 	prepares bool   // its statements are planned once in a session
 
 	// What else goes with it if it can, and whether nothing is expected to come after that. It may be nil.
-	ahead func() (first errand, only bool)
+	ahead func() (first pipelinedCall, only bool)
 }
 
 // A setting is one of the server's, for a session or a transaction of the store.
@@ -282,8 +282,8 @@ func (t *txn) start(with opening) error {
 	n := t.s.now
 	before := n.read(time.Time{}) // of an injected clock
 	t.sent = time.Now()
-	t.s.trips.transactions.Add(1)
-	t.s.trips.messages.Add(1)
+	t.s.roundTrips.transactions.Add(1)
+	t.s.roundTrips.messages.Add(1)
 	if err := sqlkit.EachOf(t.ctx, t.tx, scans, message); err != nil {
 		return err
 	}
@@ -301,23 +301,23 @@ func (t *txn) commit() error {
 	if t.final != "" {
 		text.WriteString(t.final + `; `)
 	}
-	now, later := t.s.herald.sort(t.woken)
+	now, later := t.s.limiter.sort(t.woken)
 	for _, queue := range now {
 		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, queue)) + `); `)
 	}
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
-	t.s.trips.messages.Add(1)
+	t.s.roundTrips.messages.Add(1)
 	t.session.warned = false
 	_, err := t.conn.ExecContext(ctx, text.String())
 	t.s.hub.Tell(t.woken...) // those in this process do not listen to their own store; it may be committed although there is an error
 	if err != nil {
-		t.s.herald.put(t.woken) // it may be committed; and what waited for it has not been told of
+		t.s.limiter.put(t.woken) // it may be committed; and what waited for it has not been told of
 		return err
 	}
 	t.open = false
-	t.s.herald.put(later)
+	t.s.limiter.put(later)
 	if t.number != 0 && (bool(t.session.warned) || ctx.Err() != nil) {
 		return errUnconfirmed
 	}
@@ -344,7 +344,7 @@ func (t *txn) end() {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.s.options.Timeout)
 		defer cancel()
-		t.s.trips.messages.Add(1)
+		t.s.roundTrips.messages.Add(1)
 		if _, err := t.conn.ExecContext(ctx, `ROLLBACK`); err != nil {
 			discard(t.conn)
 			if t.ctx.Err() == nil || t.silent {
@@ -363,8 +363,8 @@ func discard(conn *sqlx.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// aside runs something behind the calls, for as long as a call takes. A store that is closed waits for it.
-func (s *Store) aside(f func(ctx context.Context)) {
+// background runs something behind the calls, for as long as a call takes. A store that is closed waits for it.
+func (s *Store) background(f func(ctx context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sqlkit.Closed(s.closed) {

@@ -37,7 +37,7 @@ const (
 	stuckFor  = time.Second            // the horizon counts as standing still, in real time
 	slack     = 100 * time.Millisecond // by which the database's clock may be set back unnoticed
 	mostPairs = 64                     // moments that are remembered
-	mostTrail = 10_000                 // queues whose places are remembered
+	maxQueues = 10_000                 // queues whose places are remembered
 )
 
 // A position is a place in the index of one queue, lane and priority.
@@ -172,7 +172,7 @@ func (m *leaseMark) forget() {
 // forget drops every place that was remembered, and what was known of the transactions first.
 func (s *Store) forget() {
 	s.horizon.forget()
-	s.trails.forget()
+	s.cursors.forget()
 	s.leases.forget()
 }
 
@@ -183,8 +183,8 @@ func levelOf(priority int) int { return store.MaxPriority - priority }
 
 func priorityOf(level int) int { return store.MaxPriority - level }
 
-// A trail is what is remembered of the lanes of one queue.
-type trail struct {
+// A claimCursor is what is remembered of the lanes of one queue.
+type claimCursor struct {
 	fresh, retries places
 	looked         time.Time // from the marks, by the process's own monotonic clock
 	short          bool      // the latest claim found less than it asked for
@@ -206,27 +206,27 @@ func (p *places) start() (from [levels]position) {
 	return from
 }
 
-// Trails are those of all queues.
-type trails struct {
+// claimCursors are those of all queues.
+type claimCursors struct {
 	mu    sync.Mutex // guards what follows
-	queue map[string]*trail
+	queue map[string]*claimCursor
 	age   int
 }
 
-func newTrails() *trails { return &trails{queue: map[string]*trail{}} }
+func newClaimCursors() *claimCursors { return &claimCursors{queue: map[string]*claimCursor{}} }
 
-// get is a copy of the queue's trail.
-func (t *trails) get(queue string) trail {
+// get is a copy of the queue's cursor.
+func (t *claimCursors) get(queue string) claimCursor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if found, ok := t.queue[queue]; ok {
 		return *found
 	}
-	return trail{age: t.age}
+	return claimCursor{age: t.age}
 }
 
 // forget drops all of them, and what is under way as well.
-func (t *trails) forget() {
+func (t *claimCursors) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.queue)
@@ -234,10 +234,10 @@ func (t *trails) forget() {
 }
 
 // all are copies of them.
-func (t *trails) all() map[string]trail {
+func (t *claimCursors) all() map[string]claimCursor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make(map[string]trail, len(t.queue))
+	all := make(map[string]claimCursor, len(t.queue))
 	for queue, found := range t.queue {
 		all[queue] = *found
 	}
@@ -246,7 +246,7 @@ func (t *trails) all() map[string]trail {
 
 // bringBack moves a mark to a job that lies before it, although none should. What is under way counts for nothing then, since it
 // began from the old one.
-func (t *trails) bringBack(queue string, lane func(*trail) *places, level int, to position) {
+func (t *claimCursors) bringBack(queue string, lane func(*claimCursor) *places, level int, to position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found, ok := t.queue[queue]
@@ -263,7 +263,7 @@ func (t *trails) bringBack(queue string, lane func(*trail) *places, level int, t
 }
 
 // tell notes that jobs of the queues have become claimable.
-func (t *trails) tell(queues []string) {
+func (t *claimCursors) tell(queues []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, q := range queues {
@@ -274,7 +274,7 @@ func (t *trails) tell(queues []string) {
 }
 
 // change applies what a claim has learned that began with the given copy.
-func (t *trails) change(queue string, from trail, f func(*trail)) {
+func (t *claimCursors) change(queue string, from claimCursor, f func(*claimCursor)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if from.age != t.age {
@@ -282,10 +282,10 @@ func (t *trails) change(queue string, from trail, f func(*trail)) {
 	}
 	found, ok := t.queue[queue]
 	if !ok {
-		if len(t.queue) >= mostTrail {
+		if len(t.queue) >= maxQueues {
 			clear(t.queue)
 		}
-		found = &trail{age: t.age}
+		found = &claimCursor{age: t.age}
 		t.queue[queue] = found
 	}
 	f(found)

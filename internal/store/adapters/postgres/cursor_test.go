@@ -44,10 +44,10 @@ const bound = time.Second
 // claimAndLook claims, and tells whether the claim looked from the marks. One that is due to has to.
 func claimAndLook(t *testing.T, s *Store, limit int) (jobs []store.Job, looked bool) {
 	t.Helper()
-	before := s.trails.get("q").looked
+	before := s.cursors.get("q").looked
 	due := time.Since(before) > lookEvery
 	jobs = claimN(t, s, limit)
-	looked = s.trails.get("q").looked.After(before)
+	looked = s.cursors.get("q").looked.After(before)
 	require.True(t, looked || !due, "the last look was longer ago than it may be")
 	return jobs, looked
 }
@@ -79,7 +79,7 @@ func TestLateCommitIsFound(t *testing.T) {
 	late := enqueue(t, s.InTx(tx), 1)[0]
 	enqueue(t, s, 10_000)
 	claimN(t, s, 1000) // they overlap the transaction, and pass its job by
-	for began := time.Now(); time.Since(began) < stuckFor+100*time.Millisecond || s.trails.get("q").fresh.cursor[levelOf(0)].id <= late; {
+	for began := time.Now(); time.Since(began) < stuckFor+100*time.Millisecond || s.cursors.get("q").fresh.cursor[levelOf(0)].id <= late; {
 		claimN(t, s, 500)
 		enqueue(t, s, 500)
 	}
@@ -129,7 +129,7 @@ func claimOther(t *testing.T, s *Store) {
 // awaitMark makes claims until the mark of fresh jobs has come so far. Where it does not move, a test of it is about nothing.
 func awaitMark(t *testing.T, s *Store, to position, claim func()) {
 	t.Helper()
-	for began := time.Now(); s.trails.get("q").fresh.mark[levelOf(0)].before(to); claim() {
+	for began := time.Now(); s.cursors.get("q").fresh.mark[levelOf(0)].before(to); claim() {
 		require.Less(t, time.Since(began), time.Minute, "the mark does not move: some transaction is still open")
 	}
 }
@@ -143,7 +143,7 @@ func TestRolledBackClaimIsFound(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), s.sql(`UPDATE {schema}.jobs SET state = 'in_flight' WHERE id = $1`), ids[1])
 	require.NoError(t, err)
-	for looks := 0; looks < 2 || s.trails.get("q").fresh.cursor[levelOf(0)].id <= ids[1]; { // the marks move on meanwhile
+	for looks := 0; looks < 2 || s.cursors.get("q").fresh.cursor[levelOf(0)].id <= ids[1]; { // the marks move on meanwhile
 		jobs, looked := claimAndLook(t, s, 200)
 		for _, j := range jobs {
 			require.NotEqual(t, ids[1], j.ID)
@@ -221,7 +221,7 @@ func TestNothingHidesBehindAStepOfTheClock(t *testing.T) {
 				require.Empty(t, claimN(t, h.s, 1))
 				require.Empty(t, h.recovered(t, 0).take())
 				leases, _ := h.s.leases.get()
-				if want := (position{at: now.Add(-slack)}); h.s.trails.get("q").fresh.mark[levelOf(0)] == want && leases == want {
+				if want := (position{at: now.Add(-slack)}); h.s.cursors.get("q").fresh.mark[levelOf(0)] == want && leases == want {
 					break
 				}
 				require.Less(t, time.Since(began), time.Minute, "the marks do not come to the present")

@@ -13,8 +13,8 @@ import (
 // Enqueue is part of the contract.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	invalid := req.Check()
-	if invalid == nil && sociable(req) {
-		return s.enqueueTogether(ctx, req.Jobs)
+	if invalid == nil && batchable(req) {
+		return s.enqueueBatched(ctx, req.Jobs)
 	}
 	return write(ctx, s, invalid, func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
 }

@@ -226,7 +226,7 @@ func TestUndeliveredClaimIsReleased(t *testing.T) {
 		require.NoError(t, err)
 		lost.at, lost.leases = detail.History[0].StartedAt, append(lost.leases, j.Lease())
 	}
-	s.aside(func(ctx context.Context) { s.release(ctx, lost) })
+	s.background(func(ctx context.Context) { s.release(ctx, lost) })
 	s.running.Wait()
 	again := claimN(t, s, 5)
 	require.Len(t, again, 5)

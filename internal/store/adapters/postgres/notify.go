@@ -38,11 +38,11 @@ func (s *Store) channel() string { return "jq " + s.options.Schema }
 // listeners by then; it gives no name where they have to hear it as well.
 func told(by, queue string) string { return by + "/" + queue }
 
-// heraldEvery is how often a queue's wake-ups are sent, at most: two transactions that send any can not commit at once.
-const heraldEvery = 10 * time.Millisecond
+// notifyEvery is how often a queue's wake-ups are sent, at most: two transactions that send any can not commit at once.
+const notifyEvery = 10 * time.Millisecond
 
-// A herald decides when the server is to tell of a queue: at once, with the commit, or a little later for several.
-type herald struct {
+// A notifyLimiter decides when the server is to tell of a queue: at once, with the commit, or a little later for several.
+type notifyLimiter struct {
 	s *Store
 
 	mu      sync.Mutex           // guards what follows
@@ -50,21 +50,21 @@ type herald struct {
 	pending map[string]time.Time // when what is still to be told of was last committed
 }
 
-func newHerald(s *Store) *herald {
-	return &herald{s: s, latest: map[string]time.Time{}, pending: map[string]time.Time{}}
+func newNotifyLimiter(s *Store) *notifyLimiter {
+	return &notifyLimiter{s: s, latest: map[string]time.Time{}, pending: map[string]time.Time{}}
 }
 
 // sort says of which queues to tell with the commit, and of which afterwards.
-func (h *herald) sort(queues []string) (now, later []string) {
+func (h *notifyLimiter) sort(queues []string) (now, later []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, q := range queues {
-		if time.Since(h.latest[q]) < heraldEvery {
+		if time.Since(h.latest[q]) < notifyEvery {
 			later = append(later, q)
 			continue
 		}
 		now = append(now, q)
-		if len(h.latest) >= mostTrail {
+		if len(h.latest) >= maxQueues {
 			clear(h.latest)
 		}
 		h.latest[q] = time.Now()
@@ -73,7 +73,7 @@ func (h *herald) sort(queues []string) (now, later []string) {
 }
 
 // put tells of the queues in a while, unless a later commit does.
-func (h *herald) put(queues []string) {
+func (h *notifyLimiter) put(queues []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, q := range queues {
@@ -84,16 +84,16 @@ func (h *herald) put(queues []string) {
 	}
 }
 
-func (h *herald) later(queue string) {
-	time.AfterFunc(heraldEvery, func() {
+func (h *notifyLimiter) later(queue string) {
+	time.AfterFunc(notifyEvery, func() {
 		if h.due(queue) {
-			h.s.aside(func(ctx context.Context) { h.tell(ctx, queue) })
+			h.s.background(func(ctx context.Context) { h.tell(ctx, queue) })
 		}
 	})
 }
 
 // due says whether a queue that waits is to be told of now.
-func (h *herald) due(queue string) bool {
+func (h *notifyLimiter) due(queue string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	latest := h.latest[queue]
@@ -101,7 +101,7 @@ func (h *herald) due(queue string) bool {
 	case latest.After(h.pending[queue]): // a commit has told of all that waits
 		delete(h.pending, queue)
 		return false
-	case time.Since(latest) < heraldEvery: // a commit has told of a part just now, and the next one may tell of the rest
+	case time.Since(latest) < notifyEvery: // a commit has told of a part just now, and the next one may tell of the rest
 		h.later(queue)
 		return false
 	default:
@@ -111,9 +111,9 @@ func (h *herald) due(queue string) bool {
 	}
 }
 
-func (h *herald) tell(ctx context.Context, queue string) {
-	h.s.trips.transactions.Add(1)
-	h.s.trips.messages.Add(1)
+func (h *notifyLimiter) tell(ctx context.Context, queue string) {
+	h.s.roundTrips.transactions.Add(1)
+	h.s.roundTrips.messages.Add(1)
 	_, _ = h.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, h.s.channel(), told(h.s.name, queue)) // a wake-up may be lost
 }
 
@@ -162,7 +162,7 @@ func (h *hub) run() {
 
 // Tell is that of wake.Hub, and tells the claims to come.
 func (h *hub) Tell(queues ...string) {
-	h.s.trails.tell(queues)
+	h.s.cursors.tell(queues)
 	h.Hub.Tell(queues...)
 }
 

@@ -65,7 +65,7 @@ func TestCommitsTellOfWhatWaits(t *testing.T) {
 		{"told of a part, just now", -time.Hour, -2 * time.Hour, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHerald(&Store{closed: make(chan struct{})})
+			h := newNotifyLimiter(&Store{closed: make(chan struct{})})
 			close(h.s.closed) // it sends nothing
 			told := time.Now().Add(-c.told)
 			h.latest["q"], h.pending["q"] = told, time.Now().Add(-c.waiting)
@@ -92,9 +92,9 @@ func TestGatheredWakeUpsAreSent(t *testing.T) {
 	wakeups, err := other.Subscribe(t.Context(), queues)
 	require.NoError(t, err)
 	toldOf := func(queue string) time.Time {
-		own.herald.mu.Lock()
-		defer own.herald.mu.Unlock()
-		return own.herald.latest[queue]
+		own.limiter.mu.Lock()
+		defer own.limiter.mu.Unlock()
+		return own.limiter.latest[queue]
 	}
 	add := func(queue string) time.Time {
 		_, err := own.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: []byte(`1`)}}})
@@ -117,7 +117,7 @@ func TestGatheredWakeUpsAreSent(t *testing.T) {
 			gathered++
 		}
 	}
-	assert.Positive(t, gathered, "no second commit came within %v of the first", heraldEvery)
+	assert.Positive(t, gathered, "no second commit came within %v of the first", notifyEvery)
 }
 
 // A commit that fails has told nobody of what earlier ones have left to it.

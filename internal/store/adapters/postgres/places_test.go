@@ -12,13 +12,13 @@ import (
 
 // placesAlone is what a store remembers of its places, without the store.
 func placesAlone() *Store {
-	return &Store{horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}}
+	return &Store{horizon: &horizon{}, cursors: newClaimCursors(), leases: &leaseMark{}}
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // movedOn is what a claim writes that has looked.
-func movedOn(q *trail) {
+func movedOn(q *claimCursor) {
 	q.fresh.mark[0], q.fresh.cursor[0], q.looked = position{noon, 7}, position{noon, 8}, noon
 }
 
@@ -28,10 +28,10 @@ func TestForgottenPlacesStayForgotten(t *testing.T) {
 	s := placesAlone()
 	queues := []string{"a", "b", "c"}
 	for round := range int64(3) {
-		underWay := map[string]trail{}
+		underWay := map[string]claimCursor{}
 		for _, q := range queues {
-			s.trails.change(q, s.trails.get(q), movedOn)
-			underWay[q] = s.trails.get(q)
+			s.cursors.change(q, s.cursors.get(q), movedOn)
+			underWay[q] = s.cursors.get(q)
 			require.Equal(t, position{noon, 7}, underWay[q].fresh.mark[0], "round %d: what a claim of %s has learned is lost", round, q)
 		}
 		_, age := s.leases.get()
@@ -46,8 +46,8 @@ func TestForgottenPlacesStayForgotten(t *testing.T) {
 		s.forget()
 		for range 2 { // before and after what was under way ends
 			for _, q := range queues {
-				assert.Equal(t, trail{age: s.trails.age}, s.trails.get(q), "round %d, queue %s", round, q)
-				s.trails.change(q, underWay[q], movedOn)
+				assert.Equal(t, claimCursor{age: s.cursors.age}, s.cursors.get(q), "round %d, queue %s", round, q)
+				s.cursors.change(q, underWay[q], movedOn)
 			}
 			at, _ = s.leases.get()
 			assert.Zero(t, at)
@@ -64,20 +64,20 @@ func TestMarksThatWereBroughtBackStay(t *testing.T) {
 	t.Parallel()
 	s := placesAlone()
 	early := position{noon.Add(-time.Hour), 1}
-	underWay := map[string]trail{}
+	underWay := map[string]claimCursor{}
 	for _, q := range []string{"a", "b"} {
-		s.trails.change(q, s.trails.get(q), movedOn)
-		underWay[q] = s.trails.get(q)
+		s.cursors.change(q, s.cursors.get(q), movedOn)
+		underWay[q] = s.cursors.get(q)
 	}
 	_, age := s.leases.get()
 	s.leases.set(position{noon, 9}, age)
-	s.trails.bringBack("a", func(q *trail) *places { return &q.fresh }, 0, early)
+	s.cursors.bringBack("a", func(q *claimCursor) *places { return &q.fresh }, 0, early)
 	s.leases.bringBack(early)
 	for q := range underWay {
-		s.trails.change(q, underWay[q], func(q *trail) { q.fresh.mark[0], q.fresh.cursor[0] = position{noon, 10}, position{noon, 10} })
+		s.cursors.change(q, underWay[q], func(q *claimCursor) { q.fresh.mark[0], q.fresh.cursor[0] = position{noon, 10}, position{noon, 10} })
 	}
 	s.leases.set(position{noon, 10}, age)
-	a, b := s.trails.get("a"), s.trails.get("b")
+	a, b := s.cursors.get("a"), s.cursors.get("b")
 	assert.Equal(t, early, a.fresh.start()[0])
 	assert.True(t, a.told && a.looked.IsZero(), "the next claim looks")
 	assert.Equal(t, position{noon, 8}, b.fresh.start()[0])
@@ -88,8 +88,8 @@ func TestMarksThatWereBroughtBackStay(t *testing.T) {
 	at, _ = s.leases.get()
 	assert.Equal(t, position{noon, 11}, at)
 	for _, q := range []string{"a", "b"} {
-		s.trails.change(q, s.trails.get(q), func(q *trail) { q.fresh.mark[0] = position{noon, 11} })
-		assert.Equal(t, position{noon, 11}, s.trails.get(q).fresh.mark[0], "queue %s stands still", q)
+		s.cursors.change(q, s.cursors.get(q), func(q *claimCursor) { q.fresh.mark[0] = position{noon, 11} })
+		assert.Equal(t, position{noon, 11}, s.cursors.get(q).fresh.mark[0], "queue %s stands still", q)
 	}
 }
 
@@ -99,11 +99,11 @@ func TestTheHorizonIsForgottenFirst(t *testing.T) {
 	s := placesAlone()
 	s.horizon.note(noon, 1, 1, time.Now())
 	require.Equal(t, noon, s.horizon.known())
-	s.trails.mu.Lock()
+	s.cursors.mu.Lock()
 	done := make(chan struct{})
 	go func() { s.forget(); close(done) }()
 	assert.Eventually(t, func() bool { return s.horizon.known().IsZero() }, 10*time.Second, time.Millisecond, "places are forgotten first")
-	s.trails.mu.Unlock()
+	s.cursors.mu.Unlock()
 	<-done
 }
 
@@ -140,14 +140,14 @@ func TestCallsUnderWayWriteNoPlaceBack(t *testing.T) {
 			short.TTL = time.Microsecond
 			_, err := s.FetchAndClaim(t.Context(), short)
 			require.NoError(t, err)
-			inQueue(s, func(q *trail) { q.looked = time.Time{} })
+			inQueue(s, func(q *claimCursor) { q.looked = time.Time{} })
 
 			var meanwhile func()
 			wrapped(t, s, func(c connection) connection { return &slowConn{c, k.at, &meanwhile} })
 			meanwhile = s.forget
 			k.call(t, s)
 			require.Nil(t, meanwhile, "nothing was forgotten meanwhile")
-			assert.Empty(t, s.trails.all())
+			assert.Empty(t, s.cursors.all())
 			at, _ := s.leases.get()
 			assert.Zero(t, at)
 		})

@@ -44,19 +44,19 @@ var (
 
 // A Store keeps its jobs in one schema of a Postgres database.
 type Store struct {
-	options Options
-	schema  string // quoted
-	name    string // of this store among all that have the schema open
-	now     *now
-	hub     *hub
-	herald  *herald
-	horizon *horizon
-	trails  *trails
-	leases  *leaseMark
-	server  *server
-	sweeper *sweeper
-	crowd   gathering
-	trips   trips
+	options    Options
+	schema     string // quoted
+	name       string // of this store among all that have the schema open
+	now        *now
+	hub        *hub
+	limiter    *notifyLimiter
+	horizon    *horizon
+	cursors    *claimCursors
+	leases     *leaseMark
+	server     *server
+	sweeper    *sweeper
+	group      groupCommit
+	roundTrips roundTrips
 
 	db      *sqlx.DB // for the store's own transactions
 	beats   *sqlx.DB // for heartbeats
@@ -139,7 +139,7 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 		return nil, openError(s.options.Schema, err)
 	}
 	s.with = s.openings(s.options)
-	s.hub, s.herald = newHub(s), newHerald(s)
+	s.hub, s.limiter = newHub(s), newNotifyLimiter(s)
 	return s, nil
 }
 
@@ -164,7 +164,7 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
-		horizon: &horizon{}, trails: newTrails(), leases: &leaseMark{}, server: &server{},
+		horizon: &horizon{}, cursors: newClaimCursors(), leases: &leaseMark{}, server: &server{},
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
 	return s, s.connect(config)

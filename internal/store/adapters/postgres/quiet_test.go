@@ -22,9 +22,9 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := warm(t, Options{Clock: shown})
 	s.sweeper.pace(never)
-	s.herald.mu.Lock()
-	s.herald.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
-	s.herald.mu.Unlock()
+	s.limiter.mu.Lock()
+	s.limiter.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
+	s.limiter.mu.Unlock()
 	w := store.Worker{Name: "w", Host: "h", StaleAfter: time.Minute}
 	beat := func() { require.NoError(t, s.Beat(t.Context(), w)) }
 	recovered := func(want int) func() {

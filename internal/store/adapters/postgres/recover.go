@@ -12,10 +12,10 @@ import (
 // RecoverExpiredLeases is part of the contract. Where nothing has expired, which the look says that goes with the opening, that is
 // all. What a clock has given that was ahead is brought back in a transaction of its own, so that neither is lost with the other.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
-	defer s.lookBehind()
+	defer s.checkInBackground()
 	r := recovery{RecoverRequest: req}
 	with, hopeful := s.with.write, false
-	with.ahead = func() (first errand, only bool) {
+	with.ahead = func() (first pipelinedCall, only bool) {
 		r.from, r.age = s.leases.get()
 		r.horizon = s.horizon.known()
 		return r.first(), !hopeful
@@ -72,9 +72,9 @@ func (r *recovery) mayRecover(then time.Time) bool {
 }
 
 // first asks for the first lease from the mark on.
-func (r *recovery) first() errand {
+func (r *recovery) first() pipelinedCall {
 	r.seen = position{}
-	return errand{func(rows *sql.Rows) error {
+	return pipelinedCall{func(rows *sql.Rows) error {
 		var at sqlkit.Time
 		err := rows.Scan(&at, &r.seen.id)
 		r.seen.at = time.Time(at)
@@ -129,7 +129,7 @@ func (s *Store) bringBack(ctx context.Context, limit int) {
 		return
 	}
 	longest, some, n := int64(sqlkit.MicrosOf(s.options.MaxLease)), false, 0
-	err := s.single(ctx, s.with.get, errand{func(*sql.Rows) error { some = true; return nil }, leasedAhead + ` LIMIT 1`,
+	err := s.single(ctx, s.with.get, pipelinedCall{func(*sql.Rows) error { some = true; return nil }, leasedAhead + ` LIMIT 1`,
 		[]any{s.now.present.Latest().Add(store.MaxSetBack), longest}})
 	if err == nil && some {
 		n, err = write(ctx, s, nil, func(t *txn) (int, error) {

@@ -242,7 +242,7 @@ func passTheDead(t *testing.T, s *Store, m *meter, rounds int) {
 		require.NoError(t, err)
 	}
 	for range 2 { // looks that move the marks, which another one would find where they are
-		s.trails.change("q", s.trails.get("q"), func(kept *trail) { kept.looked = time.Time{} })
+		s.cursors.change("q", s.cursors.get("q"), func(kept *claimCursor) { kept.looked = time.Time{} })
 		claimN(t, s, 10)
 	}
 	lateClaim, lateAck := life()

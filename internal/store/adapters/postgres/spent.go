@@ -11,9 +11,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// trips count what the store has asked of the server: messages that were answered one by one, and the transactions that they
+// roundTrips count what the store has asked of the server: messages that were answered one by one, and the transactions that they
 // belong to.
-type trips struct{ messages, transactions atomic.Int64 }
+type roundTrips struct{ messages, transactions atomic.Int64 }
 
 // Spent counts what this store has asked of the server, and what the server has written: WAL for everybody, and for the schema
 // rows that updates and deletions have left dead, of which a part is cleared away without vacuum.
@@ -21,7 +21,7 @@ func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return nil, err
 	}
-	transactions, messages := s.trips.transactions.Load(), s.trips.messages.Load()
+	transactions, messages := s.roundTrips.transactions.Load(), s.roundTrips.messages.Load()
 	var written struct{ WAL, Dead, Hot int64 }
 	err := errors.Join(flush(ctx, s.db), flush(ctx, s.beats))
 	if err == nil {

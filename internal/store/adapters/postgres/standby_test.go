@@ -169,7 +169,7 @@ func hasKind(t *testing.T, s *Store, queue, kind string) {
 
 // shared are the calls of three callers whose jobs share one commit.
 func (c *cutOff) shared() []writing {
-	c.crowded.crowd.commits = commitsAtOnce
+	c.crowded.group.commits = commitsAtOnce
 	var all []writing
 	for i := range 3 {
 		all = append(all, writing{fmt.Sprint("enqueue together ", i), func(ctx context.Context) error {
@@ -184,18 +184,18 @@ func (c *cutOff) shared() []writing {
 func (c *cutOff) share(n int) {
 	c.Helper()
 	require.Eventually(c, func() bool {
-		c.crowded.crowd.mu.Lock()
-		defer c.crowded.crowd.mu.Unlock()
-		return len(c.crowded.crowd.waiting) == n
+		c.crowded.group.mu.Lock()
+		defer c.crowded.group.mu.Unlock()
+		return len(c.crowded.group.waiting) == n
 	}, time.Minute, time.Millisecond)
-	c.crowded.crowd.mu.Lock()
-	c.crowded.crowd.commits = 1
-	c.crowded.crowd.mu.Unlock()
-	c.crowded.goOn()
+	c.crowded.group.mu.Lock()
+	c.crowded.group.commits = 1
+	c.crowded.group.mu.Unlock()
+	c.crowded.commitWaiting()
 }
 
 // breakOff makes all calls at the same time, and breaks their commits off once all wait.
-func (c *cutOff) breakOff(calls []writing, commits, gathering int, do func(*cutOff, context.CancelFunc)) (errs []error) {
+func (c *cutOff) breakOff(calls []writing, commits, waiting int, do func(*cutOff, context.CancelFunc)) (errs []error) {
 	c.Helper()
 	ctx, end := context.WithCancel(c.Context())
 	defer end()
@@ -204,8 +204,8 @@ func (c *cutOff) breakOff(calls []writing, commits, gathering int, do func(*cutO
 	for i, one := range calls {
 		all.Go(func() { errs[i] = one.call(ctx) })
 	}
-	if gathering > 0 {
-		c.share(gathering)
+	if waiting > 0 {
+		c.share(waiting)
 	}
 	_, err := c.primary.WaitingCommits(c.Context(), commits)
 	require.NoError(c, err)

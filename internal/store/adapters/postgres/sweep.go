@@ -97,10 +97,10 @@ func (w *sweeper) end() {
 	w.busy = false
 }
 
-// lookBehind checks behind the calls, where that is due. Nobody misses what is hidden from a store that does not claim.
-func (s *Store) lookBehind() {
+// checkInBackground checks behind the calls, where that is due. Nobody misses what is hidden from a store that does not claim.
+func (s *Store) checkInBackground() {
 	if s.sweeper.begin() {
-		s.aside(func(ctx context.Context) {
+		s.background(func(ctx context.Context) {
 			defer s.sweeper.end()
 			_, _ = s.check(ctx) // the next one tries again
 		})
@@ -110,14 +110,14 @@ func (s *Store) lookBehind() {
 // check compares the heads with the marks, and sweeps if it has the turn.
 func (s *Store) check(ctx context.Context) (swept bool, err error) {
 	every, limit := s.sweeper.now()
-	marks := s.trails.all()
+	marks := s.cursors.all()
 	leases, _ := s.leases.get()
 	queues := []string{""}
 	for queue := range marks {
 		queues = append(queues, queue)
 	}
 	var stale []sweeping
-	err = s.single(ctx, s.with.write, errand{func(rows *sql.Rows) error {
+	err = s.single(ctx, s.with.write, pipelinedCall{func(rows *sql.Rows) error {
 		var h head
 		var of sweeping
 		if err := rows.Scan(&of.turn, &of.queue, &of.place, &h.queue, &h.state, &h.priority, (*sqlkit.Time)(&h.at), &h.id); err != nil {
@@ -197,16 +197,16 @@ type head struct {
 }
 
 // compare brings a mark back to the job if that lies before it. The marks are those from before the job was read.
-func (s *Store) compare(h head, marks map[string]trail, leases position) {
+func (s *Store) compare(h head, marks map[string]claimCursor, leases position) {
 	at, level := position{h.at, h.id}, levelOf(h.priority)
 	known := marks[h.queue]
 	switch {
 	case h.state == store.InFlight && at.before(leases):
 		s.leases.bringBack(at)
 	case h.state == store.Ready && at.before(known.fresh.mark[level]):
-		s.trails.bringBack(h.queue, func(t *trail) *places { return &t.fresh }, level, at)
+		s.cursors.bringBack(h.queue, func(t *claimCursor) *places { return &t.fresh }, level, at)
 	case h.state == store.Failed && at.before(known.retries.mark[level]):
-		s.trails.bringBack(h.queue, func(t *trail) *places { return &t.retries }, level, at)
+		s.cursors.bringBack(h.queue, func(t *claimCursor) *places { return &t.retries }, level, at)
 	default:
 		return
 	}
@@ -240,7 +240,7 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) erro
 		for i, one := range whole[:n] {
 			names[i] = one.queue
 		}
-		err := s.single(ctx, s.within(s.with.write, limit/5), errand{func(*sql.Rows) error { return nil }, sweepQuery, []any{arrayOfTexts(names)}})
+		err := s.single(ctx, s.within(s.with.write, limit/5), pipelinedCall{func(*sql.Rows) error { return nil }, sweepQuery, []any{arrayOfTexts(names)}})
 		switch {
 		case err == nil:
 			whole = whole[n:]
@@ -387,16 +387,16 @@ const (
 )
 
 // slice asks for the first job between the place and there.
-func (p place) slice(queue string, to position) errand {
+func (p place) slice(queue string, to position) pipelinedCall {
 	from := position{p.At, p.ID}
 	places := []any{from.text(), from.id, to.text(), to.id}
 	switch {
 	case queue == "":
-		return errand{query: sliceOfLeases, args: places}
+		return pipelinedCall{query: sliceOfLeases, args: places}
 	case p.Range < levels:
-		return errand{query: sliceOfRetries, args: append([]any{queue, priorityOf(p.Range)}, places...)}
+		return pipelinedCall{query: sliceOfRetries, args: append([]any{queue, priorityOf(p.Range)}, places...)}
 	default:
-		return errand{query: sliceOfFresh, args: append([]any{queue, priorityOf(p.Range - levels)}, places...)}
+		return pipelinedCall{query: sliceOfFresh, args: append([]any{queue, priorityOf(p.Range - levels)}, places...)}
 	}
 }
 
@@ -448,7 +448,7 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 	if done && !large { // it can be swept as a whole again
 		text = nil
 	}
-	return s.single(ctx, s.with.write, errand{func(*sql.Rows) error { return nil }, `
+	return s.single(ctx, s.with.write, pipelinedCall{func(*sql.Rows) error { return nil }, `
 		UPDATE {schema}.sweeps
 		SET swept_at = clock_timestamp(),
 			heads = CASE WHEN $4::boolean THEN found || $2::bigint[] ELSE heads END,
@@ -460,8 +460,8 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 }
 
 // single runs a statement in a transaction of its own: in one message, where it comes again in its session.
-func (s *Store) single(ctx context.Context, with opening, e errand) error {
-	with.ahead = func() (errand, bool) { return e, true }
+func (s *Store) single(ctx context.Context, with opening, e pipelinedCall) error {
+	with.ahead = func() (pipelinedCall, bool) { return e, true }
 	_, err := call(ctx, s, nil, with, func(t *txn) (struct{}, error) {
 		if t.ahead {
 			return struct{}{}, nil

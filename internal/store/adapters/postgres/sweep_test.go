@@ -49,7 +49,7 @@ func (h hidingPlace) pass(t *testing.T) (passed time.Time) {
 		require.NoError(t, err)
 		require.Empty(t, done)
 		leases, _ := h.s.leases.get()
-		if h.s.trails.get("q").fresh.mark[levelOf(0)].at.After(passed) && h.s.trails.get("q").retries.mark[levelOf(0)].at.After(passed) && leases.at.After(passed) {
+		if h.s.cursors.get("q").fresh.mark[levelOf(0)].at.After(passed) && h.s.cursors.get("q").retries.mark[levelOf(0)].at.After(passed) && leases.at.After(passed) {
 			return passed
 		}
 		require.Less(t, time.Since(began), time.Minute, "the marks do not move")
@@ -197,21 +197,21 @@ func TestASweepLeavesGoodMarksAlone(t *testing.T) {
 	first := claimN(t, s, 1)[0]
 	awaitHorizon(t, s, first.RunAt.Add(slack+store.Resolution))
 	for range 2 {
-		inQueue(s, func(q *trail) { q.looked = time.Time{} })
+		inQueue(s, func(q *claimCursor) { q.looked = time.Time{} })
 		claimN(t, s, 1)
 	}
-	require.Greater(t, s.trails.get("q").fresh.mark[levelOf(0)].id, first.ID, "the mark has not moved: the test is about nothing")
+	require.Greater(t, s.cursors.get("q").fresh.mark[levelOf(0)].id, first.ID, "the mark has not moved: the test is about nothing")
 	checked(t, s)
-	age := s.trails.get("q").age
+	age := s.cursors.get("q").age
 	for range 20 {
 		sweep()
 		jobs := claimN(t, s, 10)
 		require.NotEmpty(t, jobs)
-		inQueue(s, func(q *trail) { q.looked = time.Time{} })
+		inQueue(s, func(q *claimCursor) { q.looked = time.Time{} })
 		claimN(t, s, 1)
 		checked(t, s)
 	}
-	assert.Equal(t, age, s.trails.get("q").age, "a mark was brought back")
+	assert.Equal(t, age, s.cursors.get("q").age, "a mark was brought back")
 }
 
 // A sweep that takes too long goes on in slices, and comes to the end also where all jobs have one due time.

@@ -47,13 +47,13 @@ type txn struct {
 
 // exec runs a statement and returns how many rows it changed.
 func (t *txn) exec(query string, args ...any) (int, error) {
-	t.s.trips.messages.Add(1)
+	t.s.roundTrips.messages.Add(1)
 	return sqlkit.Exec(t.ctx, t.tx, t.s.sql(query), args...)
 }
 
 // each runs a query and calls scan for each row.
 func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
-	t.s.trips.messages.Add(1)
+	t.s.roundTrips.messages.Add(1)
 	return sqlkit.Each(t.ctx, t.tx, scan, t.s.sql(query), args...)
 }
 

@@ -31,10 +31,10 @@ func warm(t *testing.T, o Options) *Store {
 }
 
 // inQueue lets a test look at what is remembered of the queue q, or change it.
-func inQueue(s *Store, f func(*trail)) {
-	s.trails.mu.Lock()
-	defer s.trails.mu.Unlock()
-	f(s.trails.queue["q"])
+func inQueue(s *Store, f func(*claimCursor)) {
+	s.cursors.mu.Lock()
+	defer s.cursors.mu.Unlock()
+	f(s.cursors.queue["q"])
 }
 
 // Messages are counted, since each takes longer than what it is about.
@@ -42,9 +42,9 @@ func TestWhatGoesTogetherSavesMessages(t *testing.T) {
 	t.Parallel()
 	s := warm(t, Options{})
 	other := openStore(t, Options{Schema: s.options.Schema})
-	s.herald.mu.Lock()
-	s.herald.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
-	s.herald.mu.Unlock()
+	s.limiter.mu.Lock()
+	s.limiter.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
+	s.limiter.mu.Unlock()
 	some := func() { require.Len(t, claimN(t, s, 1), 1) }
 	none := func() { require.Empty(t, claimN(t, s, 1)) }
 	for _, call := range []struct {
@@ -54,7 +54,7 @@ func TestWhatGoesTogetherSavesMessages(t *testing.T) {
 		want   int64
 	}{
 		{"a claim that was told of jobs begins with a look, finds, and ends with its leases", func() { enqueue(t, s, 2) }, some, 3},
-		{"one after another needs no look", func() { inQueue(s, func(q *trail) { q.looked = time.Now().Add(time.Hour) }) }, some, 3},
+		{"one after another needs no look", func() { inQueue(s, func(q *claimCursor) { q.looked = time.Now().Add(time.Hour) }) }, some, 3},
 		{"one that finds neither fresh jobs nor retries looks then", nil, none, 5},
 		{"one after that looks, and has no more to say", nil, none, 1},
 		{"unless it sees something", func() { enqueue(t, other, 1) }, some, 4},
@@ -130,7 +130,7 @@ func TestALookThatCameTooEarlyIsMadeAnew(t *testing.T) {
 		})
 		shown.Set(noon)
 		enqueue(t, other, 1)
-		inQueue(s, func(q *trail) { q.told = told })
+		inQueue(s, func(q *claimCursor) { q.told = told })
 		assert.Len(t, claimN(t, s, 1), 1)
 	}
 }
@@ -142,7 +142,7 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 		s := warm(t, Options{})
 		other := openStore(t, Options{Schema: s.options.Schema})
 		enqueue(t, other, 2)
-		inQueue(s, func(q *trail) { q.told = told })
+		inQueue(s, func(q *claimCursor) { q.told = told })
 		change, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = change.ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE integer`))
@@ -204,7 +204,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 		enqueue(t, s.InTx(tx), 1)
 		shown.Add(time.Second)
 		claimOther(t, s)
-		inQueue(s, func(q *trail) { q.told = told })
+		inQueue(s, func(q *claimCursor) { q.told = told })
 		took := 0
 		meanwhile = func() {
 			require.Eventually(t, func() bool {
@@ -238,7 +238,7 @@ func TestALookWhosePlacesWereForgottenIsMadeAnew(t *testing.T) {
 			require.Empty(t, claimN(t, s, 1))
 		}
 		enqueue(t, other, 1)
-		inQueue(s, func(q *trail) {
+		inQueue(s, func(q *claimCursor) {
 			q.fresh.mark[levelOf(0)] = position{at: time.Now().Add(time.Hour)}
 			q.told = told
 		})
@@ -255,15 +255,15 @@ func TestALookThatFailsMovesNoMark(t *testing.T) {
 	other := openStore(t, Options{Schema: s.options.Schema})
 	enqueue(t, other, 1)
 	for _, told := range []bool{false, true} {
-		inQueue(s, func(q *trail) { q.told = told })
+		inQueue(s, func(q *claimCursor) { q.told = told })
 		change, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = change.ExecContext(t.Context(), s.sql(`LOCK TABLE {schema}.jobs`))
 		require.NoError(t, err)
-		before := s.trails.get("q")
+		before := s.cursors.get("q")
 		_, err = s.FetchAndClaim(t.Context(), claimOf(1))
 		assert.ErrorIs(t, err, store.ErrUnavailable)
-		assert.Equal(t, before, s.trails.get("q"))
+		assert.Equal(t, before, s.cursors.get("q"))
 		require.NoError(t, change.Rollback())
 	}
 	assert.Len(t, claimN(t, s, 1), 1)

@@ -38,7 +38,7 @@ func jammed(t *testing.T) *jam {
 	for i := range commitsAtOnce {
 		j.call(t.Context(), fmt.Sprint("first ", i))
 	}
-	j.until(func() bool { return s.crowd.commits == commitsAtOnce })
+	j.until(func() bool { return s.group.commits == commitsAtOnce })
 	return j
 }
 
@@ -52,12 +52,12 @@ func (j *jam) call(ctx context.Context, kind string) {
 	}()
 }
 
-// until waits for what is so under the gathering's lock.
+// until waits for what is so under the lock of the group commit.
 func (j *jam) until(holds func() bool) {
 	j.t.Helper()
 	require.Eventually(j.t, func() bool {
-		j.crowd.mu.Lock()
-		defer j.crowd.mu.Unlock()
+		j.group.mu.Lock()
+		defer j.group.mu.Unlock()
 		return holds()
 	}, time.Minute, time.Millisecond)
 }
@@ -75,7 +75,7 @@ func TestThoseWhoComeDuringACommitShareTheNext(t *testing.T) {
 	for i := range 20 {
 		j.call(t.Context(), fmt.Sprintf("later %02d", i))
 	}
-	j.until(func() bool { return len(j.crowd.waiting) == 20 })
+	j.until(func() bool { return len(j.group.waiting) == 20 })
 	require.NoError(t, j.lock.Rollback())
 	for _, done := range j.done {
 		assert.NoError(t, <-done)
@@ -83,7 +83,7 @@ func TestThoseWhoComeDuringACommitShareTheNext(t *testing.T) {
 	kinds, transactions := j.kinds()
 	assert.Len(t, kinds, commitsAtOnce+20)
 	assert.Equal(t, commitsAtOnce+1, transactions)
-	j.until(func() bool { return j.crowd.commits == 0 })
+	j.until(func() bool { return j.group.commits == 0 })
 }
 
 func TestWhoLeavesTheGatheringAddsNothing(t *testing.T) {
@@ -92,7 +92,7 @@ func TestWhoLeavesTheGatheringAddsNothing(t *testing.T) {
 	ctx, leave := context.WithCancelCause(t.Context())
 	j.call(ctx, "left")
 	j.call(t.Context(), "stayed")
-	j.until(func() bool { return len(j.crowd.waiting) == 2 })
+	j.until(func() bool { return len(j.group.waiting) == 2 })
 	leave(errors.New("changed my mind"))
 	err := <-j.done[commitsAtOnce]
 	require.ErrorIs(t, err, store.ErrUnavailable)
@@ -108,7 +108,7 @@ func TestWhoLeavesTheGatheringAddsNothing(t *testing.T) {
 func TestWhoLeavesInDoubtMayUseItsSlicesAgain(t *testing.T) {
 	t.Parallel()
 	s := alone(t)
-	s.crowd.commits = commitsAtOnce
+	s.group.commits = commitsAtOnce
 	only, err := s.db.Connx(t.Context())
 	require.NoError(t, err)
 
@@ -120,12 +120,12 @@ func TestWhoLeavesInDoubtMayUseItsSlicesAgain(t *testing.T) {
 		done <- err
 	}()
 	waiting := func() int {
-		s.crowd.mu.Lock()
-		defer s.crowd.mu.Unlock()
-		return len(s.crowd.waiting)
+		s.group.mu.Lock()
+		defer s.group.mu.Unlock()
+		return len(s.group.waiting)
 	}
 	require.Eventually(t, func() bool { return waiting() == 1 }, time.Minute, time.Millisecond)
-	s.goOn()
+	s.commitWaiting()
 	require.Eventually(t, func() bool { return waiting() == 0 }, time.Minute, time.Millisecond)
 	leave()
 	require.ErrorIs(t, <-done, store.ErrInDoubt)
@@ -149,7 +149,7 @@ func TestWhatIsRefusedTogetherIsTriedAlone(t *testing.T) {
 	for _, kind := range []string{"good", "bad", "fine"} {
 		j.call(t.Context(), kind)
 	}
-	j.until(func() bool { return len(j.crowd.waiting) == 3 })
+	j.until(func() bool { return len(j.group.waiting) == 3 })
 	_, err := j.lock.ExecContext(t.Context(), j.sql(`ALTER TABLE {schema}.jobs ADD CHECK (kind <> 'bad')`))
 	require.NoError(t, err)
 	require.NoError(t, j.lock.Commit())
@@ -168,7 +168,7 @@ func TestClosedStoreLetsNobodyWaitForACommit(t *testing.T) {
 	t.Parallel()
 	j := jammed(t)
 	j.call(t.Context(), "late")
-	j.until(func() bool { return len(j.crowd.waiting) == 1 })
+	j.until(func() bool { return len(j.group.waiting) == 1 })
 	closed := make(chan error, 1)
 	go func() { closed <- j.Close() }()
 	assert.ErrorIs(t, <-j.done[commitsAtOnce], store.ErrClosed)

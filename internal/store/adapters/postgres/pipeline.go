@@ -23,8 +23,8 @@ import (
 // What is executed by a name sees the tables as they were before it waited for their locks. If another session was changing a
 // table just then, it may see no row of it, and say nothing. So the transaction must have the locks already.
 
-// An errand is a statement that can go with others, or none.
-type errand struct {
+// A pipelinedCall is a statement that can go with others, or none.
+type pipelinedCall struct {
 	scan  sqlkit.Scan
 	query string
 	args  []any
@@ -32,7 +32,7 @@ type errand struct {
 
 // compose is the message that begins a transaction, and what reads the rows of its answer.
 func (t *txn) compose(with opening, times sqlkit.Scan) (message string, scans []sqlkit.Scan, err error) {
-	message, err = t.text(errand{query: with.ask})
+	message, err = t.text(pipelinedCall{query: with.ask})
 	if err != nil {
 		return "", nil, err
 	}
@@ -58,16 +58,16 @@ func (t *txn) compose(with opening, times sqlkit.Scan) (message string, scans []
 
 // last runs a statement after which nothing but the COMMIT comes, and with it, where it can. The transaction has the locks.
 func (t *txn) last(query string, args ...any) (err error) {
-	t.final, err = t.text(errand{query: query, args: args})
+	t.final, err = t.text(pipelinedCall{query: query, args: args})
 	if t.final == "" && err == nil {
 		_, err = t.exec(query, args...)
 	}
 	return err
 }
 
-// text is the errand as a part of a message. It is empty where the errand has to go by itself: in a caller's transaction, where
+// text is the call as a part of a message. It is empty where it has to go by itself: in a caller's transaction, where
 // nothing is prepared, and when it comes for the first time.
-func (t *txn) text(e errand) (string, error) {
+func (t *txn) text(e pipelinedCall) (string, error) {
 	if e.query == "" || t.session == nil {
 		return "", nil
 	}

@@ -1,0 +1,194 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Group commit.
+//
+// A small enqueue spends most of its time in its commit. So calls that arrive while a commit is under way wait, and share the next
+// transaction. A caller who is alone waits for nobody. Only calls without unique keys and request keys take part: they can not block
+// each other, and only the database itself can refuse them. If it refuses a batch, each of its calls is made alone.
+
+const (
+	commitsAtOnce  = 2   // one waits for the disk, the other for the processor
+	maxJobsBatched = 100 // of a call that takes part
+	maxBatchJobs   = store.MaxItems
+	maxBatchBytes  = store.MaxCallBytes // of payloads
+)
+
+// A groupCommit is the calls that wait for the next shared transaction.
+type groupCommit struct {
+	mu      sync.Mutex // guards what follows
+	commits int        // under way
+	waiting []*batchedCall
+}
+
+// A batchedCall is one of them.
+type batchedCall struct {
+	jobs   []store.NewJob // the caller's own may be others once it has left
+	bytes  int
+	answer chan answer // has room for it
+}
+
+type answer struct {
+	added []store.Enqueued
+	err   error
+	alone bool // the call has to be made alone: nothing was applied
+}
+
+// batchable reports whether the call may share a transaction.
+func batchable(req store.EnqueueRequest) bool {
+	return req.RequestKey == "" && len(req.Jobs) > 0 && len(req.Jobs) <= maxJobsBatched &&
+		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" })
+}
+
+// enqueueBatched adds the jobs in a transaction of their own while fewer than commitsAtOnce are under way, and otherwise in a shared one.
+func (s *Store) enqueueBatched(ctx context.Context, jobs []store.NewJob) ([]store.Enqueued, error) {
+	add := func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) }
+	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
+		return nil, err
+	}
+	p := s.group.join(jobs)
+	if p == nil {
+		defer s.commitWaiting()
+		return write(ctx, s, nil, add)
+	}
+	got, err := s.await(ctx, p)
+	switch {
+	case err != nil:
+		return nil, sqlkit.Because(ctx, s.closed, err)
+	case got.alone:
+		return write(ctx, s, nil, add)
+	default:
+		return got.added, sqlkit.Because(ctx, s.closed, got.err)
+	}
+}
+
+// await waits for the answer. When the caller's context ends, the call is withdrawn; if a batch has taken it already, await waits a
+// little longer, as for the answer to a commit.
+func (s *Store) await(ctx context.Context, p *batchedCall) (answer, error) {
+	select {
+	case got := <-p.answer:
+		return got, nil
+	case <-ctx.Done():
+	case <-s.closed:
+	}
+	if s.group.withdraw(p) {
+		return answer{}, fmt.Errorf("%w: the call was not begun", store.ErrUnavailable)
+	}
+	long, cancel := linger(ctx, lingering)
+	defer cancel()
+	select {
+	case got := <-p.answer:
+		return got, nil
+	case <-long.Done():
+		return answer{}, fmt.Errorf("%w: its caller did not wait for the answer", store.ErrInDoubt)
+	}
+}
+
+// commitWaiting commits the calls that wait, batch by batch, until no call waits.
+func (s *Store) commitWaiting() {
+	batch := s.group.next()
+	if batch == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sqlkit.Closed(s.closed) {
+		refuse(batch, answer{err: store.ErrClosed})
+		return
+	}
+	s.running.Go(func() {
+		for ; batch != nil; batch = s.group.next() {
+			s.commitBatch(batch)
+			runtime.Gosched() // those who have just got their answers may want the next transaction
+		}
+	})
+}
+
+// commitBatch adds the jobs of all calls in one transaction, which no caller's context can end.
+func (s *Store) commitBatch(batch []*batchedCall) {
+	var jobs []store.NewJob
+	for _, p := range batch {
+		jobs = append(jobs, p.jobs...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout+lingering)
+	defer cancel()
+	added, err := write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) })
+	if err != nil {
+		refused := errors.Is(err, store.ErrUnavailable) && codeOf(err) != ""
+		refuse(batch, answer{err: err, alone: refused && len(batch) > 1})
+		return
+	}
+	for _, p := range batch {
+		n := len(p.jobs)
+		p.answer <- answer{added: added[:n:n]}
+		added = added[n:]
+	}
+}
+
+func refuse(batch []*batchedCall, a answer) {
+	for _, p := range batch {
+		p.answer <- a
+	}
+}
+
+// join makes the call wait for a batch. It returns nil if the caller may commit by itself: that commit counts as under way until next
+// finds that no call waits.
+func (g *groupCommit) join(jobs []store.NewJob) *batchedCall {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.commits < commitsAtOnce {
+		g.commits++
+		return nil
+	}
+	p := &batchedCall{jobs: slices.Clone(jobs), answer: make(chan answer, 1)}
+	for i, n := range jobs {
+		p.jobs[i].Payload, p.jobs[i].Tags = bytes.Clone(n.Payload), slices.Clone(n.Tags)
+		p.bytes += len(n.Payload)
+	}
+	g.waiting = append(g.waiting, p)
+	return p
+}
+
+// withdraw removes a call, unless a batch has taken it.
+func (g *groupCommit) withdraw(p *batchedCall) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting, p)
+	if i < 0 {
+		return false
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	return true
+}
+
+// next takes the next batch: the first calls that wait, within the limits of one call. If none waits, it notes that a commit is over.
+func (g *groupCommit) next() []*batchedCall {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, jobs, bytes := 0, 0, 0
+	for ; n < len(g.waiting); n++ {
+		p := g.waiting[n]
+		if jobs, bytes = jobs+len(p.jobs), bytes+p.bytes; n > 0 && (jobs > maxBatchJobs || bytes > maxBatchBytes) {
+			break
+		}
+	}
+	if n == 0 {
+		g.commits--
+		return nil
+	}
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return batch
+}
