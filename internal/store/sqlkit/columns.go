@@ -4,87 +4,123 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Columns is one row of the table jobs, by the names of its columns.
-type Columns struct {
-	ID       int64  `db:"id"`
-	Queue    string `db:"queue"`
-	Kind     string `db:"kind"`
-	Payload  []byte `db:"payload"`
-	Priority int    `db:"priority"`
-	Tags     List   `db:"tags"`
-	Trace    string `db:"trace"`
+// A Column is one of the table jobs.
+type Column struct {
+	Name string
 
-	State   store.State `db:"state"`
-	RunAt   Time        `db:"run_at"`
-	RetryAt Time        `db:"retry_at"`
+	// Field is where a record has the value: a pointer to an int, an int64, a string, a state, an ending, a [Time], a [Micros], a [List],
+	// or a JSON document. Statements are scanned into it, and written from it.
+	Field func(e *store.Record) any
 
-	Attempts      int    `db:"attempts"`
-	Retries       int    `db:"retries"`
-	MaxRetries    int    `db:"max_retries"`
-	BackoffBase   Micros `db:"backoff_base"`
-	BackoffCap    Micros `db:"backoff_cap"`
-	BackoffJitter int    `db:"backoff_jitter"`
-	Timeout       Micros `db:"timeout"`
-
-	Token          int64  `db:"token"`
-	LeaseExpiresAt Time   `db:"lease_expires_at"`
-	LeaseFor       Micros `db:"lease_for"`
-	Worker         string `db:"worker"`
-
-	Checkpoint    []byte `db:"checkpoint"`
-	CheckpointSeq int64  `db:"checkpoint_seq"`
-	Progress      []byte `db:"progress"`
-	ProgressSeq   int64  `db:"progress_seq"`
-	Result        []byte `db:"result"`
-	Error         string `db:"error"`
-
-	UniqueKey string `db:"unique_key"`
-	UniqueFor Micros `db:"unique_for"`
-
-	EnqueuedAt Time `db:"enqueued_at"`
-	FinishedAt Time `db:"finished_at"`
-
-	FinishedBy store.FinishedBy `db:"finished_by"`
-	ClaimToken int64            `db:"claim_token"`
-	ClaimedAt  Time             `db:"claimed_at"`
-	EndedAt    Time             `db:"ended_at"`
-	Ending     store.Ending     `db:"ending"`
-
-	Epoch int64 `db:"epoch"` // of the store
+	uses Uses
 }
 
-// Record is the row as a job with what is kept beside it.
-func (c *Columns) Record() store.Record {
-	return store.Record{
-		Job: store.Job{
-			ID: c.ID, Queue: c.Queue, Kind: c.Kind, Payload: c.Payload, Priority: c.Priority, Tags: c.Tags, Trace: c.Trace,
-			State: c.State, RunAt: time.Time(c.RunAt), RetryAt: time.Time(c.RetryAt),
-			Attempts: c.Attempts, Retries: c.Retries, MaxRetries: c.MaxRetries, Timeout: c.Timeout.Duration(),
-			Backoff: store.Backoff{Base: c.BackoffBase.Duration(), Cap: c.BackoffCap.Duration(), Jitter: c.BackoffJitter},
-			Token:   c.Token, LeaseExpiresAt: time.Time(c.LeaseExpiresAt), Worker: c.Worker,
-			Checkpoint: c.Checkpoint, CheckpointSeq: c.CheckpointSeq, Progress: c.Progress, ProgressSeq: c.ProgressSeq,
-			Result: c.Result, Error: c.Error,
-			UniqueKey: c.UniqueKey, UniqueFor: c.UniqueFor.Duration(),
-			EnqueuedAt: time.Time(c.EnqueuedAt), FinishedAt: time.Time(c.FinishedAt),
-		},
-		Epoch: c.Epoch, FinishedBy: c.FinishedBy, ClaimToken: c.ClaimToken,
-		ClaimedAt: time.Time(c.ClaimedAt), EndedAt: time.Time(c.EndedAt), Ending: c.Ending, LeaseFor: c.LeaseFor.Duration(),
+// Uses are the statements in which a column stands, beside those that read all of them.
+type Uses int
+
+// The uses. What an insert gives all jobs alike, as their state, is left to its statement; and so is what a claim sets or knows.
+const (
+	Inserted Uses = 1 << iota // it is written when a job is added
+	Updated                   // operations may change it
+	Claimed                   // a claim reads it
+	Document                  // it may be large
+)
+
+// Columns are columns of the table jobs, in the order in which they stand in statements.
+type Columns []Column
+
+// All are all of them.
+var All = Columns{
+	{"id", func(e *store.Record) any { return &e.ID }, Claimed},
+	{"queue", func(e *store.Record) any { return &e.Queue }, Inserted},
+	{"kind", func(e *store.Record) any { return &e.Kind }, Inserted | Claimed},
+	{"priority", func(e *store.Record) any { return &e.Priority }, Inserted | Claimed},
+	{"state", func(e *store.Record) any { return &e.State }, Updated | Claimed},
+	{"run_at", func(e *store.Record) any { return (*Time)(&e.RunAt) }, Inserted | Updated | Claimed},
+	{"retry_at", func(e *store.Record) any { return (*Time)(&e.RetryAt) }, Updated | Claimed},
+	{"token", func(e *store.Record) any { return &e.Token }, Updated | Claimed},
+	{"lease_expires_at", func(e *store.Record) any { return (*Time)(&e.LeaseExpiresAt) }, Updated},
+	{"lease_for", func(e *store.Record) any { return (*Micros)(&e.LeaseFor) }, Updated},
+	{"worker", func(e *store.Record) any { return &e.Worker }, 0},
+	{"attempts", func(e *store.Record) any { return &e.Attempts }, Updated | Claimed},
+	{"retries", func(e *store.Record) any { return &e.Retries }, Updated | Claimed},
+	{"max_retries", func(e *store.Record) any { return &e.MaxRetries }, Inserted | Claimed},
+	{"backoff_base", func(e *store.Record) any { return (*Micros)(&e.Backoff.Base) }, Inserted | Claimed},
+	{"backoff_cap", func(e *store.Record) any { return (*Micros)(&e.Backoff.Cap) }, Inserted | Claimed},
+	{"backoff_jitter", func(e *store.Record) any { return &e.Backoff.Jitter }, Inserted | Claimed},
+	{"timeout", func(e *store.Record) any { return (*Micros)(&e.Timeout) }, Inserted | Claimed},
+	{"unique_key", func(e *store.Record) any { return &e.UniqueKey }, Inserted | Claimed},
+	{"unique_for", func(e *store.Record) any { return (*Micros)(&e.UniqueFor) }, Inserted | Claimed},
+	{"enqueued_at", func(e *store.Record) any { return (*Time)(&e.EnqueuedAt) }, Claimed},
+	{"finished_at", func(e *store.Record) any { return (*Time)(&e.FinishedAt) }, Updated},
+	{"finished_by", func(e *store.Record) any { return &e.FinishedBy }, Updated},
+	{"claim_token", func(e *store.Record) any { return &e.ClaimToken }, Updated | Claimed},
+	{"claimed_at", func(e *store.Record) any { return (*Time)(&e.ClaimedAt) }, Updated},
+	{"ended_at", func(e *store.Record) any { return (*Time)(&e.EndedAt) }, Updated},
+	{"ending", func(e *store.Record) any { return &e.Ending }, Updated},
+	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated},
+	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated},
+	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
+	{"tags", func(e *store.Record) any { return (*List)(&e.Tags) }, Inserted | Claimed},
+	{"error", func(e *store.Record) any { return &e.Error }, Updated | Claimed},
+	{"payload", func(e *store.Record) any { return &e.Payload }, Inserted | Claimed | Document},
+	{"checkpoint", func(e *store.Record) any { return &e.Checkpoint }, Updated | Claimed | Document},
+	{"progress", func(e *store.Record) any { return &e.Progress }, Updated | Claimed | Document},
+	{"result", func(e *store.Record) any { return &e.Result }, Updated | Claimed | Document},
+}
+
+// epoch is that of the store, which is read beside the columns of a job.
+var epoch = Column{"epoch", func(e *store.Record) any { return &e.Epoch }, 0}
+
+// For are those that stand in statements of the use.
+func (c Columns) For(use Uses) Columns {
+	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return one.uses&use == 0 })
+}
+
+// Without are those that do not have the use.
+func (c Columns) Without(use Uses) Columns {
+	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return one.uses&use != 0 })
+}
+
+// Except are the others than those of the names.
+func (c Columns) Except(names ...string) Columns {
+	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return slices.Contains(names, one.Name) })
+}
+
+// Each is a text for each column, in which {name} stands for its name and {n} for its number, joined by commas. The first number is given.
+func (c Columns) Each(text string, first int) string {
+	all := make([]string, len(c))
+	for i, one := range c {
+		all[i] = strings.NewReplacer(`{name}`, one.Name, `{n}`, fmt.Sprint(first+i)).Replace(text)
 	}
+	return strings.Join(all, `, `)
 }
 
-// Micros is a duration kept as microseconds.
-type Micros int64
+// Names are their names, separated by commas.
+func (c Columns) Names() string { return c.Each(`{name}`, 0) }
 
-// Duration is the duration.
-func (m Micros) Duration() time.Duration { return time.Duration(m) * time.Microsecond }
+// Micros reads a duration from a column of microseconds; NULL is none.
+type Micros time.Duration
 
-// MicrosOf truncates a duration to microseconds.
-func MicrosOf(d time.Duration) Micros { return Micros(d.Microseconds()) }
+// Scan reads the column.
+func (m *Micros) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*m = 0
+	case int64:
+		*m = Micros(time.Duration(v) * time.Microsecond)
+	default:
+		return fmt.Errorf("a duration can not be read from %T", src)
+	}
+	return nil
+}
 
 // Time reads a time from a column of times or of microseconds since 1970; NULL is the zero time.
 type Time time.Time
@@ -102,22 +138,6 @@ func (t *Time) Scan(src any) error {
 		return fmt.Errorf("a time can not be read from %T", src)
 	}
 	return nil
-}
-
-// Unix is the time as microseconds since 1970 for a column of integers, and NULL for the zero time.
-func Unix(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMicro()
-}
-
-// Stamp is the time for a column of times, and NULL for the zero time.
-func Stamp(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t
 }
 
 // List is a list of strings kept as a JSON array, and as NULL when it is empty.
@@ -145,12 +165,4 @@ func (l List) Value() (driver.Value, error) {
 	}
 	text, err := json.Marshal([]string(l))
 	return string(text), err
-}
-
-// Doc is a JSON document for a column of text, and NULL for none.
-func Doc(doc []byte) any {
-	if len(doc) == 0 {
-		return nil
-	}
-	return string(doc)
 }

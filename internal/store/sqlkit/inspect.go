@@ -39,11 +39,11 @@ func Counts(each Query, now time.Time, query string, args ...any) (store.Counts,
 		var queue string
 		var phase store.State
 		var jobs, due int64
-		var oldest Time
-		if err := rows.Scan(&queue, &phase, &jobs, &due, &oldest); err != nil {
+		var oldest time.Time
+		if err := rows.Scan(&queue, &phase, &jobs, &due, (*Time)(&oldest)); err != nil {
 			return err
 		}
-		counts.Queues = counted(counts.Queues, queue, phase, jobs, due, time.Time(oldest))
+		counts.Queues = counted(counts.Queues, queue, phase, jobs, due, oldest)
 		return nil
 	}, query, args...)
 	if err != nil {
@@ -71,9 +71,7 @@ func Due(each Query, now time.Time, query string, args ...any) (store.Due, error
 	due := store.Due{Now: now}
 	err := each(func(rows *sql.Rows) error {
 		var q store.QueueDue
-		var oldest Time
-		err := rows.Scan(&q.Queue, &oldest)
-		q.OldestDue = time.Time(oldest)
+		err := rows.Scan(&q.Queue, (*Time)(&q.OldestDue))
 		due.Queues = append(due.Queues, q)
 		return err
 	}, query, args...)

@@ -6,7 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -85,23 +85,23 @@ var errFull = errors.New("there is no room for the next row")
 // Fitting are the first rows of a query for columns of the table jobs, as many as there is room for. No other row is kept.
 func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record, error) {
 	var found []*store.Record
-	var c Columns
+	var row store.Record
 	var into []any
 	err := each(func(rows *sql.Rows) (err error) {
 		if into == nil {
-			if into, err = c.places(rows); err != nil {
+			if into, err = fieldsOf(&row, rows); err != nil {
 				return err
 			}
 		}
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		e := c.Record()
+		e := row
 		if room != nil && !room.Take(&e) {
 			return errFull
 		}
 		found = append(found, &e)
-		c.Tags = nil // the entry's now
+		row.Tags = nil // the record's now
 		return nil
 	}, query, args...)
 	if errors.Is(err, errFull) {
@@ -110,29 +110,28 @@ func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record
 	return found, err
 }
 
-// fields are the fields of Columns by the names of their columns.
-var fields = func() map[string]int {
-	found := map[string]int{}
-	for i, all := 0, reflect.TypeFor[Columns](); i < all.NumField(); i++ {
-		found[all.Field(i).Tag.Get("db")] = i
+// fields are where a record has the values of the columns, by their names.
+var fields = func() map[string]func(*store.Record) any {
+	found := map[string]func(*store.Record) any{}
+	for _, c := range slices.Concat(All, Columns{epoch}) {
+		found[c.Name] = c.Field
 	}
 	return found
 }()
 
-// places are where the columns of the rows are read to.
-func (c *Columns) places(rows *sql.Rows) ([]any, error) {
+// fieldsOf are where the record has the values of the columns of the rows.
+func fieldsOf(e *store.Record, rows *sql.Rows) ([]any, error) {
 	names, err := rows.Columns()
 	if err != nil {
 		return nil, err
 	}
-	all := reflect.ValueOf(c).Elem()
 	into := make([]any, len(names))
 	for i, name := range names {
 		field, known := fields[name]
 		if !known {
 			return nil, fmt.Errorf("the table jobs has no column %q", name)
 		}
-		into[i] = all.Field(field).Addr().Interface()
+		into[i] = field(e)
 	}
 	return into, nil
 }
@@ -142,9 +141,7 @@ func Attempts(each Query, query string, args ...any) ([]store.Attempt, error) {
 	var found []store.Attempt
 	err := each(func(rows *sql.Rows) error {
 		var a store.Attempt
-		var startedAt, endedAt Time
-		err := rows.Scan(&a.Token, &a.Worker, &startedAt, &endedAt, &a.Ending, &a.Error)
-		a.StartedAt, a.EndedAt = time.Time(startedAt), time.Time(endedAt)
+		err := rows.Scan(&a.Token, &a.Worker, (*Time)(&a.StartedAt), (*Time)(&a.EndedAt), &a.Ending, &a.Error)
 		found = append(found, a)
 		return err
 	}, query, args...)
@@ -185,17 +182,10 @@ func Policy(each Query, query string, args ...any) (store.Policy, error) {
 // scanPolicy reads retain_succeeded, retain_cancelled, retain_dead and version, behind other columns. What a policy does not set
 // is NULL.
 func scanPolicy(rows *sql.Rows, p *store.Policy, others ...any) error {
-	var succeeded, cancelled, dead, version sql.NullInt64
-	if err := rows.Scan(append(others, &succeeded, &cancelled, &dead, &version)...); err != nil {
-		return err
-	}
-	*p = store.Policy{
-		RetainSucceeded: Micros(succeeded.Int64).Duration(),
-		RetainCancelled: Micros(cancelled.Int64).Duration(),
-		RetainDead:      Micros(dead.Int64).Duration(),
-		Version:         version.Int64,
-	}
-	return nil
+	var version sql.NullInt64
+	err := rows.Scan(append(others, (*Micros)(&p.RetainSucceeded), (*Micros)(&p.RetainCancelled), (*Micros)(&p.RetainDead), &version)...)
+	p.Version = version.Int64
+	return err
 }
 
 // Setting is a duration of a policy for a column of microseconds, and NULL where it is not set.
@@ -203,7 +193,7 @@ func Setting(d time.Duration) any {
 	if d == 0 {
 		return nil
 	}
-	return int64(MicrosOf(d))
+	return d.Microseconds()
 }
 
 // Workers are a page of the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in this
@@ -241,11 +231,7 @@ func Workers(
 
 func scanWorker(rows *sql.Rows, now time.Time, follow *bool) (store.Worker, error) {
 	var w store.Worker
-	var queues List
-	var staleAfter Micros
-	var beatAt Time
-	err := rows.Scan(&w.Name, &w.Host, &w.PID, &queues, &w.Slots, &w.Running, &staleAfter, &beatAt, follow)
-	w.Queues, w.StaleAfter, w.BeatAt = queues, staleAfter.Duration(), time.Time(beatAt)
+	err := rows.Scan(&w.Name, &w.Host, &w.PID, (*List)(&w.Queues), &w.Slots, &w.Running, (*Micros)(&w.StaleAfter), (*Time)(&w.BeatAt), follow)
 	w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
 	return w, err
 }

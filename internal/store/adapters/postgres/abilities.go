@@ -6,8 +6,10 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -16,37 +18,23 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return read(ctx, s, nil, (*txn).queues)
 }
 
-// The names of the queues that have jobs of a sort, each found by one step from the name before it.
-const (
-	readyQueues = `
-		WITH RECURSIVE ready(name) AS (
-			SELECT min(queue) FROM {schema}.jobs WHERE state = 'ready'
+// queuesOf names the queues that have jobs of a sort, for each of which one step through an index is taken from the name before it.
+func queuesOf(jobs string) string {
+	return strings.ReplaceAll(`
+		WITH RECURSIVE found(name) AS (
+			SELECT min(queue) FROM {schema}.jobs WHERE {jobs}
 			UNION ALL
-			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE state = 'ready' AND queue > ready.name)
-			FROM ready
-			WHERE ready.name IS NOT NULL
+			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE {jobs} AND queue > found.name)
+			FROM found
+			WHERE found.name IS NOT NULL
 		)
-		SELECT name FROM ready WHERE name IS NOT NULL`
+		SELECT name FROM found WHERE name IS NOT NULL`, `{jobs}`, jobs)
+}
 
-	retryingQueues = `
-		WITH RECURSIVE retrying(name) AS (
-			SELECT min(queue) FROM {schema}.jobs WHERE state = 'failed' AND retry_at IS NOT NULL
-			UNION ALL
-			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE state = 'failed' AND retry_at IS NOT NULL AND queue > retrying.name)
-			FROM retrying
-			WHERE retrying.name IS NOT NULL
-		)
-		SELECT name FROM retrying WHERE name IS NOT NULL`
-
-	finishedQueues = `
-		WITH RECURSIVE finished(name) AS (
-			SELECT min(queue) FROM {schema}.jobs WHERE finished_at IS NOT NULL
-			UNION ALL
-			SELECT (SELECT min(queue) FROM {schema}.jobs WHERE finished_at IS NOT NULL AND queue > finished.name)
-			FROM finished
-			WHERE finished.name IS NOT NULL
-		)
-		SELECT name FROM finished WHERE name IS NOT NULL`
+var (
+	readyQueues    = queuesOf(lanes[cursor.Fresh].waits)
+	retryingQueues = queuesOf(lanes[cursor.Retries].waits)
+	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
 )
 
 // queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
@@ -175,7 +163,7 @@ func (t *txn) beat(w store.Worker) error {
 			running = excluded.running,
 			stale_after = excluded.stale_after,
 			beat_at = excluded.beat_at`,
-		w.Name, w.Host, w.PID, queues, w.Slots, w.Running, int64(sqlkit.MicrosOf(w.StaleAfter)), t.now,
+		w.Name, w.Host, w.PID, queues, w.Slots, w.Running, w.StaleAfter.Microseconds(), t.now,
 		t.now.Add(-store.WorkerLife))
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // The server behind PgBouncer comes back without what the store did last. Its connections go on, and no sweep helps: all jobs
@@ -79,8 +80,8 @@ func TestJobsThatAreDueAgainOnAnotherServerAreFound(t *testing.T) {
 			require.Eventually(t, func() bool {
 				require.Empty(t, claimN(t, s, 1))
 				require.Empty(t, recovery())
-				leases, _ := s.leases.get()
-				return s.cursors.get("q").fresh.mark[levelOf(0)].at.After(past) && leases.at.After(past)
+				leases := s.leases()
+				return s.cursors.Get("q").Lanes[cursor.Fresh].Mark[cursor.LevelOf(0)].At.After(past) && leases.At.After(past)
 			}, time.Minute, time.Millisecond, "the marks do not move")
 
 			require.NoError(t, p.Pause(t.Context()))

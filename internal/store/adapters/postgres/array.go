@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -72,6 +75,46 @@ func (a *array) string(s string) {
 	a.text = append(a.text, '"')
 }
 
+// field is the value of a column, by the pointer to where a record has it.
+func (a *array) field(value any) {
+	switch v := value.(type) {
+	case *int:
+		a.int(int64(*v))
+	case *int64:
+		a.int(*v)
+	case *string:
+		a.string(*v)
+	case *store.State:
+		a.string(string(*v))
+	case *store.FinishedBy:
+		a.string(string(*v))
+	case *store.Ending:
+		a.string(string(*v))
+	case *sqlkit.Time:
+		a.stamp(time.Time(*v))
+	case *sqlkit.Micros:
+		a.int(time.Duration(*v).Microseconds())
+	case *sqlkit.List:
+		a.list(*v)
+	case *[]byte:
+		a.doc(*v)
+	default:
+		panic(fmt.Sprintf("no column has a %T", value))
+	}
+}
+
+// typeOf is the type of the elements of the array of the field. The server casts them to that of the column.
+func typeOf(field any) string {
+	switch field.(type) {
+	case *int, *int64, *sqlkit.Micros:
+		return `bigint`
+	case *sqlkit.Time:
+		return `timestamptz`
+	default:
+		return `text`
+	}
+}
+
 // doc is a JSON document, or NULL for none.
 func (a *array) doc(doc []byte) {
 	if len(doc) == 0 {
@@ -81,6 +124,8 @@ func (a *array) doc(doc []byte) {
 	a.string(string(doc))
 }
 
+const stampFormat = "2006-01-02 15:04:05.999999Z07:00"
+
 // stamp is a time, or NULL for the zero time.
 func (a *array) stamp(t time.Time) {
 	if t.IsZero() {
@@ -89,16 +134,24 @@ func (a *array) stamp(t time.Time) {
 	}
 	a.next()
 	a.text = append(a.text, '"')
-	a.text = t.UTC().AppendFormat(a.text, "2006-01-02 15:04:05.999999Z07:00")
+	a.text = t.UTC().AppendFormat(a.text, stampFormat)
 	a.text = append(a.text, '"')
 }
 
-// place is where an index is entered.
-func (a *array) place(p position) {
+// place is the time of a position.
+func (a *array) place(p cursor.Position) {
 	a.next()
 	a.text = append(a.text, '"')
-	a.text = append(a.text, p.text()...)
+	a.text = append(a.text, placeText(p)...)
 	a.text = append(a.text, '"')
+}
+
+// placeText is the time of a position, for a statement.
+func placeText(p cursor.Position) string {
+	if p.At.IsZero() {
+		return "-infinity"
+	}
+	return p.At.UTC().Format(stampFormat)
 }
 
 // list is a list of strings as the JSON of [sqlkit.List], or NULL for none.

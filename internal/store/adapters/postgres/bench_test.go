@@ -129,7 +129,7 @@ func continuous(b *testing.B, s *Store, head bool) {
 		defer close(claimed)
 		for taken := 0; ctx.Err() == nil; {
 			if head {
-				s.cursors.forget()
+				s.cursors.Forget()
 			}
 			at := time.Now()
 			jobs, err := s.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: "q", Limit: size, Worker: "w", TTL: time.Minute})

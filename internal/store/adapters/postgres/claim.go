@@ -5,37 +5,29 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // FetchAndClaim is part of the contract. A claim whose answer to the commit was lost is released behind the call.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	defer s.checkInBackground()
 	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
-	var c claim
-	with, hopeful := s.with.write, false
-	with.ahead = func() (first pipelinedCall, only bool) {
-		c = claim{ClaimRequest: req, cursor: s.cursors.get(req.Queue), horizon: s.horizon.known()}
-		if c.mustLook() {
-			first = c.firsts()
-		}
-		return first, c.cursor.short && !c.cursor.told && !hopeful
-	}
-	run := func(t *txn) ([]store.Job, error) { return c.run(t) }
-	jobs, err := call(ctx, s, invalid, with, run)
-	if hopeful = err == nil && c.missed; hopeful {
-		jobs, err = call(ctx, s, nil, with, run)
-	}
-	s.checkInBackground()
+	c := &claim{ClaimRequest: req, s: s}
+	jobs, err := lookFirst(ctx, s, invalid, c)
 	switch {
 	case err == nil:
-		s.cursors.change(req.Queue, c.cursor, c.moveOn)
+		c.plan.Done(len(jobs) < req.Limit)
 	case len(c.leases) > 0:
-		s.cursors.change(req.Queue, c.cursor, func(t *claimCursor) { t.looked = time.Time{} })
+		c.plan.Failed()
 		if errors.Is(err, store.ErrInDoubt) {
 			s.background(func(ctx context.Context) { s.release(ctx, c) })
 		}
@@ -43,91 +35,63 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	return jobs, err
 }
 
-// release gives back what a lost claim may have taken. What fails is left to the end of the leases.
-func (s *Store) release(ctx context.Context, c claim) {
+// release gives back what a lost claim may have taken. If it fails, the leases run out.
+func (s *Store) release(ctx context.Context, c *claim) {
 	_, _ = once(ctx, s, s.with.write, c.undo)
-}
-
-// undo releases the leases that the claim itself has given. If it was not applied, the next claim gives leases with the same
-// tokens, but at another time or to another worker.
-func (c *claim) undo(t *txn) ([]store.Outcome, error) {
-	jobs, err := t.byLease(columns, c.leases)
-	if err != nil {
-		return nil, err
-	}
-	var nacks []store.NAck
-	for _, l := range c.leases {
-		if e := jobs[l.ID]; e != nil && e.Lease() == l && e.ClaimedAt.Equal(c.at) && e.Worker == c.Worker {
-			nacks = append(nacks, store.NAck{Lease: l, Form: store.Release})
-		}
-	}
-	return t.nack(nacks)
 }
 
 // A claim is one claim under way.
 type claim struct {
 	store.ClaimRequest
-	cursor  claimCursor // where it began
-	horizon time.Time   // what is due before it can be seen
-	stuck   bool        // the horizon stands still
-
-	retries, fresh lane
-	seen           [2][levels]position // the first jobs from the marks on, of retries and of fresh ones
-	looked         bool                // at them
-	missed         bool                // something may be due, but the transaction is over
-	short          bool                // there was less than asked for
-	at             time.Time           // when it gives leases
-	leases         []store.Lease
+	s      *Store
+	plan   *cursor.Plan
+	late   bool          // something may be due, but the transaction was over
+	at     time.Time     // when it gives leases
+	leases []store.Lease // that it gives
 }
 
-// A lane is one of the two from which jobs are claimed.
-type lane struct {
-	from [levels]position // where to begin
-	none [levels]bool     // nothing is due in the level
-	last [levels]position // behind what was taken
+// look is part of looker. Each transaction of a claim has a plan of its own.
+func (c *claim) look() (first pipelinedCall, expectsNothing bool) {
+	*c = claim{ClaimRequest: c.ClaimRequest, s: c.s, plan: c.s.cursors.Plan(c.Queue)}
+	if !c.plan.MustLook() {
+		return pipelinedCall{}, false
+	}
+	return c.firsts(), c.plan.ExpectsNothing()
 }
 
-// run takes what is due, the retries first.
+// missed is part of looker.
+func (c *claim) missed() bool { return c.late }
+
+// run takes what is due. If that is less than asked for, it looks from the marks, and takes once more what is due from there on. What it has
+// taken before is among that: this transaction has locked the rows.
 func (c *claim) run(t *txn) ([]store.Job, error) {
-	horizon := t.horizon
-	if cursor := t.s.cursors.get(c.Queue); cursor.age != c.cursor.age { // forgotten, by this claim or another
-		c.cursor, t.ahead, horizon = cursor, false, t.s.horizon.known()
-		if c.missed = t.whole; c.missed {
-			return nil, nil
-		}
-	}
-	if c.stuck = t.stuck; !t.ahead { // a look that was made before knows nothing of what has ended since
-		c.horizon = horizon
-	}
-	c.fresh.from, c.retries.from = c.cursor.fresh.start(), c.cursor.retries.start()
-	if t.ahead || c.mustLook() {
-		if err := c.look(t); err != nil {
-			return nil, err
-		}
-	}
-	if t.whole {
-		c.short, c.missed = true, !c.retries.empty() || !c.fresh.empty()
+	answered := c.plan.Open(t.horizon, t.ahead)
+	if c.late = t.over() && !answered; c.late {
 		return nil, nil
 	}
-	chosen, err := c.take(t)
-	if err != nil {
-		return nil, err
-	}
-	if c.short = len(chosen) < c.Limit; c.short && !c.looked {
-		// What was taken so far is taken once more: its rows are locked by this transaction.
-		if err := c.look(t); err != nil {
+	for looks := answered || c.plan.MustLook(); ; looks = true {
+		if looks && !answered {
+			first := c.firsts()
+			if err := t.each(first.scan, first.query, first.args...); err != nil {
+				return nil, err
+			}
+		}
+		if looks {
+			c.plan.Looked(t.now)
+		}
+		if t.over() {
+			c.late = !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh)
+			return nil, nil
+		}
+		chosen, err := c.take(t)
+		if err != nil {
 			return nil, err
 		}
-		if chosen, err = c.take(t); err != nil {
-			return nil, err
+		if looks || len(chosen) == c.Limit {
+			return c.lease(t, chosen)
 		}
-		c.short = len(chosen) < c.Limit
 	}
-	return c.lease(t, chosen)
 }
-
-// mustLook says that the claim has to begin at the marks.
-func (c *claim) mustLook() bool { return c.cursor.short || time.Since(c.cursor.looked) > lookEvery }
 
 // take chooses the jobs, each lane filling what the other leaves.
 func (c *claim) take(t *txn) ([]*store.Record, error) {
@@ -135,7 +99,7 @@ func (c *claim) take(t *txn) ([]*store.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if room := c.Limit - len(fresh); len(retries) == c.RetryQuota && room > len(retries) && !c.retries.empty() {
+	if room := c.Limit - len(fresh); len(retries) == c.RetryQuota && room > len(retries) && !c.plan.Empty(cursor.Retries) {
 		if retries, _, err = c.due(t, room, 0); err != nil {
 			return nil, err
 		}
@@ -146,7 +110,7 @@ func (c *claim) take(t *txn) ([]*store.Record, error) {
 // due locks the first due jobs: retries up to a quota, then fresh ones up to the limit for both. In each lane a level is one
 // range of its index: what is not yet due lies behind what is, and is never walked over.
 func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, err error) {
-	if c.retries.empty() && c.fresh.empty() {
+	if c.plan.Empty(cursor.Retries) && c.plan.Empty(cursor.Fresh) {
 		return nil, nil, nil
 	}
 	weigh := max(quota, limit) > few
@@ -158,7 +122,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, e
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
 	})
 	for _, e := range found {
-		if e.State == store.Failed {
+		if laneOf(e) == cursor.Retries {
 			retries = append(retries, e)
 		} else {
 			fresh = append(fresh, e)
@@ -179,53 +143,57 @@ func tooHeavy(found []*store.Record) bool {
 	return weight > store.MaxAnswerBytes
 }
 
-// The columns of a waiting job that a claim does not set anew or know before: a third fewer to read.
-const claimColumns = `
-	jobs.id, jobs.kind, jobs.priority, jobs.state, jobs.run_at, jobs.retry_at, jobs.token, jobs.attempts, jobs.retries,
-	jobs.max_retries, jobs.backoff_base, jobs.backoff_cap, jobs.backoff_jitter, jobs.timeout, jobs.unique_key, jobs.unique_for,
-	jobs.enqueued_at, jobs.claim_token, jobs.trace, jobs.tags, jobs.error, jobs.payload, jobs.checkpoint, jobs.progress, jobs.result`
+// The columns of a waiting job that a claim does not set or know: a third fewer to read.
+var claimColumns = selected(sqlkit.All.For(sqlkit.Claimed))
 
-// find locks jobs of both lanes, in no order between them.
-func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
-	retryLevels, retryTimes, retryIDs := c.retries.places()
-	freshLevels, freshTimes, freshIDs := c.fresh.places()
-	return t.records(`
-		WITH retries AS MATERIALIZED (`+lightEnough(weigh, `
+// A lane of jobs that wait is one range in an index for each queue and priority.
+type lane struct{ waits, due string }
+
+// lanes are the conditions of the indexes, and the times by which these are ordered.
+var lanes = [cursor.Lanes]lane{
+	cursor.Retries: {`jobs.state = 'failed' AND jobs.retry_at IS NOT NULL`, `jobs.retry_at`},
+	cursor.Fresh:   {`jobs.state = 'ready'`, `jobs.run_at`},
+}
+
+// sql is a text about jobs that wait as one about those of the lane.
+func (l lane) sql(text string) string {
+	return strings.NewReplacer(`{waits}`, l.waits, `{due}`, l.due).Replace(text)
+}
+
+// findOf makes the query that locks due jobs of both lanes, in no order between them.
+func findOf(weigh bool) string {
+	find := func(of cursor.Lane, places, limit, room string) string {
+		return lightEnough(weigh, lanes[of].sql(`
 			SELECT`+claimColumns+`
-			FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[]) AS place (priority, due_at, id)
+			FROM `+places+`
 			CROSS JOIN LATERAL (
 				SELECT *
 				FROM {schema}.jobs
-				WHERE jobs.state = 'failed' AND jobs.retry_at IS NOT NULL
-					AND jobs.queue = $1 AND jobs.priority = place.priority
-					AND (jobs.retry_at, jobs.id) >= (place.due_at, place.id) AND jobs.retry_at <= $2
-				ORDER BY jobs.retry_at, jobs.id
-				LIMIT $9
+				WHERE {waits} AND jobs.queue = $1 AND jobs.priority = place.priority
+					AND ({due}, jobs.id) >= (place.due_at, place.id) AND {due} <= $2
+				ORDER BY {due}, jobs.id
+				LIMIT `+limit+`
 				FOR UPDATE SKIP LOCKED
 			) AS jobs
 			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
-			LIMIT $9`)+`
+			LIMIT `+room))
+	}
+	return `
+		WITH retries AS MATERIALIZED (` + find(cursor.Retries, placesAt(3), `$9`, `$9`) + `
 		),
-		fresh AS MATERIALIZED (`+lightEnough(weigh, `
-			SELECT`+claimColumns+`
-			FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) AS place (priority, due_at, id)
-			CROSS JOIN LATERAL (
-				SELECT *
-				FROM {schema}.jobs
-				WHERE jobs.state = 'ready'
-					AND jobs.queue = $1 AND jobs.priority = place.priority
-					AND (jobs.run_at, jobs.id) >= (place.due_at, place.id) AND jobs.run_at <= $2
-				ORDER BY jobs.run_at, jobs.id
-				LIMIT $10
-				FOR UPDATE SKIP LOCKED
-			) AS jobs
-			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
-			LIMIT greatest($10 - (SELECT count(*) FROM retries), 0)`)+`
+		fresh AS MATERIALIZED (` + find(cursor.Fresh, placesAt(6), `$10`, `greatest($10 - (SELECT count(*) FROM retries), 0)`) + `
 		)
-		SELECT`+claimColumns+`,`+presentEpoch+` FROM retries AS jobs
+		SELECT` + claimColumns + `,` + presentEpoch + ` FROM retries AS jobs
 		UNION ALL
-		SELECT`+claimColumns+`,`+presentEpoch+` FROM fresh AS jobs`,
-		c.Queue, t.now, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs, quota, limit)
+		SELECT` + claimColumns + `,` + presentEpoch + ` FROM fresh AS jobs`
+}
+
+var findQuery = map[bool]string{false: findOf(false), true: findOf(true)}
+
+// find locks due jobs of both lanes, in no order between them.
+func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
+	args := append(append([]any{c.Queue, t.now}, places(c.plan.Starts(cursor.Retries))...), places(c.plan.Starts(cursor.Fresh))...)
+	return t.records(findQuery[weigh], append(args, quota, limit)...)
 }
 
 // lightEnough are the first rows of a query, in its order, as long as their documents weigh no more than an answer can hold. The
@@ -241,104 +209,51 @@ func lightEnough(weigh bool, query string) string {
 			WHERE heaped <= ` + strconv.Itoa(store.MaxAnswerBytes)
 }
 
-// look begins at the marks, and moves them to the first jobs.
-func (c *claim) look(t *txn) error {
-	if !t.ahead {
-		first := c.firsts()
-		if err := t.each(first.scan, first.query, first.args...); err != nil {
-			return err
-		}
-	}
-	c.looked = true
-	c.retries, c.fresh = begin(c.seen[0], t.now), begin(c.seen[1], t.now)
-	t.s.cursors.change(c.Queue, c.cursor, func(kept *claimCursor) {
-		kept.retries.mark = moved(kept.retries.mark, c.seen[0], c.horizon)
-		kept.fresh.mark = moved(kept.fresh.mark, c.seen[1], c.horizon)
-		kept.looked, kept.told = time.Now(), false
-	})
-	return nil
+// placesAt is the table of the three arrays that [places] makes, which begin at the argument of that number.
+func placesAt(n int) string {
+	return fmt.Sprintf(`unnest($%d::smallint[], $%d::timestamptz[], $%d::bigint[]) AS place (priority, due_at, id)`, n, n+1, n+2)
 }
 
-// firsts asks for the first job of each level that is claimable from the mark on, due or not, also where an open transaction
-// holds it.
+// places are positions by priority, as arguments of a statement.
+func places(all iter.Seq2[int, cursor.Position]) []any {
+	var priorities, times, ids array
+	for priority, from := range all {
+		priorities.int(int64(priority))
+		times.place(from)
+		ids.int(from.ID)
+	}
+	return []any{priorities.String(), times.String(), ids.String()}
+}
+
+// firsts asks for the first job of each level that is claimable from the mark on, due or not, also where an open transaction holds it.
 func (c *claim) firsts() pipelinedCall {
-	retries, fresh := lane{from: c.cursor.retries.mark}, lane{from: c.cursor.fresh.mark}
-	retryLevels, retryTimes, retryIDs := retries.places()
-	freshLevels, freshTimes, freshIDs := fresh.places()
-	c.seen = [2][levels]position{}
+	args := append(append([]any{c.Queue}, places(c.plan.Marks(cursor.Retries))...), places(c.plan.Marks(cursor.Fresh))...)
 	return pipelinedCall{func(rows *sql.Rows) error {
-		var number, priority int
-		var at sqlkit.Time
-		var id int64
-		err := rows.Scan(&number, &priority, &at, &id)
-		c.seen[number][levelOf(priority)] = position{time.Time(at), id}
+		var lane cursor.Lane
+		var priority int
+		var first cursor.Position
+		err := rows.Scan(&lane, &priority, (*sqlkit.Time)(&first.At), &first.ID)
+		c.plan.Saw(lane, priority, first)
 		return err
-	}, `
-		SELECT 0, place.priority, first.retry_at, first.id
-		FROM unnest($2::smallint[], $3::timestamptz[], $4::bigint[]) AS place (priority, due_at, id)
-		CROSS JOIN LATERAL (
-			SELECT jobs.retry_at, jobs.id
-			FROM {schema}.jobs
-			WHERE jobs.state = 'failed' AND jobs.retry_at IS NOT NULL
-				AND jobs.queue = $1 AND jobs.priority = place.priority
-				AND (jobs.retry_at, jobs.id) >= (place.due_at, place.id)
-			ORDER BY jobs.retry_at, jobs.id
-			LIMIT 1
-		) AS first
-		UNION ALL
-		SELECT 1, place.priority, first.run_at, first.id
-		FROM unnest($5::smallint[], $6::timestamptz[], $7::bigint[]) AS place (priority, due_at, id)
-		CROSS JOIN LATERAL (
-			SELECT jobs.run_at, jobs.id
-			FROM {schema}.jobs
-			WHERE jobs.state = 'ready'
-				AND jobs.queue = $1 AND jobs.priority = place.priority
-				AND (jobs.run_at, jobs.id) >= (place.due_at, place.id)
-			ORDER BY jobs.run_at, jobs.id
-			LIMIT 1
-		) AS first`,
-		[]any{c.Queue, retryLevels, retryTimes, retryIDs, freshLevels, freshTimes, freshIDs}}
+	}, firstsQuery, args}
 }
 
-// begin is the lane from the first jobs that are due in it.
-func begin(seen [levels]position, now time.Time) lane {
-	l := lane{from: seen}
-	for i, first := range seen {
-		l.none[i] = first == position{} || first.at.After(now)
-	}
-	return l
-}
+var firstsQuery = lanes[cursor.Retries].sql(`
+	SELECT 0, place.priority, first.due_at, first.id
+	FROM `+placesAt(2)+firstOfPlace) + `
+	UNION ALL` + lanes[cursor.Fresh].sql(`
+	SELECT 1, place.priority, first.due_at, first.id
+	FROM `+placesAt(5)+firstOfPlace)
 
-// moved are the marks after a look that has seen the first jobs, none in a level being the zero position.
-func moved(marks, seen [levels]position, horizon time.Time) [levels]position {
-	if horizon.IsZero() {
-		return marks
-	}
-	limit := position{at: horizon.Add(-slack)}
-	for i, first := range seen {
-		if first == (position{}) {
-			first = limit
-		}
-		marks[i] = later(marks[i], earlier(first, limit))
-	}
-	return marks
-}
-
-// places are where to begin, for a statement.
-func (l *lane) places() (priorities, times, ids string) {
-	var p, t, i array
-	for level, from := range l.from {
-		if l.none[level] {
-			continue
-		}
-		p.int(int64(priorityOf(level)))
-		t.place(from)
-		i.int(from.id)
-	}
-	return p.String(), t.String(), i.String()
-}
-
-func (l *lane) empty() bool { return !slices.Contains(l.none[:], false) }
+const firstOfPlace = `
+	CROSS JOIN LATERAL (
+		SELECT {due} AS due_at, jobs.id
+		FROM {schema}.jobs
+		WHERE {waits} AND jobs.queue = $1 AND jobs.priority = place.priority
+			AND ({due}, jobs.id) >= (place.due_at, place.id)
+		ORDER BY {due}, jobs.id
+		LIMIT 1
+	) AS first`
 
 // lease gives the worker a lease on each of the jobs.
 func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
@@ -352,7 +267,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	jobs := make([]store.Job, len(chosen))
 	ids := make([]int64, len(chosen))
 	for i, e := range chosen {
-		c.pass(e.Job)
+		c.plan.Took(laneOf(e), e.Priority, cursor.Position{At: e.Next(), ID: e.ID})
 		e.Queue = c.Queue
 		e.Claim(c.ClaimRequest, t.now)
 		jobs[i], ids[i] = e.Job, e.ID
@@ -375,65 +290,30 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 			ended_at = NULL,
 			ending = ''
 		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), int64(sqlkit.MicrosOf(chosen[0].LeaseFor)))
+		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds())
 	return jobs, err
 }
 
-// pass notes that the job, which is claimable, is behind where the claim has ended.
-func (c *claim) pass(j store.Job) {
-	l := &c.fresh
-	if j.State == store.Failed {
-		l = &c.retries
+// laneOf is the lane in which a job waits.
+func laneOf(e *store.Record) cursor.Lane {
+	if e.State == store.Failed {
+		return cursor.Retries
 	}
-	level := levelOf(j.Priority)
-	l.last[level] = later(l.last[level], position{j.Next(), j.ID + 1})
+	return cursor.Fresh
 }
 
-// moveOn brings the cursors to where the claim has ended, once it is committed.
-func (c *claim) moveOn(t *claimCursor) {
-	t.short = c.short
-	for i := range levels {
-		t.fresh.cursor[i] = later(t.fresh.cursor[i], c.clip(c.fresh.last[i]))
-		t.retries.cursor[i] = later(t.retries.cursor[i], c.clip(c.retries.last[i]))
+// undo releases the leases that the claim itself has given. If it was not applied, the next claim gives leases with the same
+// tokens, but at another time or to another worker.
+func (c *claim) undo(t *txn) ([]store.Outcome, error) {
+	jobs, err := t.byLease(withoutDocuments, c.leases)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// clip keeps a cursor from going beyond the horizon, unless that stands still.
-func (c *claim) clip(p position) position {
-	if c.stuck {
-		return p
-	}
-	return earlier(p, position{at: c.horizon})
-}
-
-// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
-// they are too many.
-func (t *txn) moveAttempts(records []*store.Record) error {
-	moving, crowded := sqlkit.Crowding(records)
-	if len(moving) > 0 {
-		_, err := t.exec(`
-			INSERT INTO {schema}.attempts (job_id, token, worker, started_at, ended_at, ending, error)
-			SELECT id, claim_token, worker, claimed_at, ended_at, ending,
-				CASE WHEN ending IN ('failed', 'expired') THEN error ELSE '' END
-			FROM {schema}.jobs
-			WHERE id = ANY ($1::bigint[])`,
-			arrayOf(moving))
-		if err != nil {
-			return err
+	var nacks []store.NAck
+	for _, l := range c.leases {
+		if e := jobs[l.ID]; e != nil && e.Lease() == l && e.ClaimedAt.Equal(c.at) && e.Worker == c.Worker {
+			nacks = append(nacks, store.NAck{Lease: l, Form: store.Release})
 		}
 	}
-	if len(crowded) == 0 {
-		return nil
-	}
-	_, err := t.exec(`
-		DELETE FROM {schema}.attempts
-		WHERE job_id = ANY ($1::bigint[])
-			AND token < (
-				SELECT later.token
-				FROM {schema}.attempts AS later
-				WHERE later.job_id = attempts.job_id
-				ORDER BY later.token DESC
-				LIMIT 1 OFFSET $2::bigint - 2)`,
-		arrayOf(crowded), store.MaxAttemptsKept)
-	return err
+	return t.nack(nacks)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // A store checks for longer than an hour: the row of the leases is wanted anew by who has the turn.
@@ -35,20 +36,20 @@ func TestCallsInCallersTransactionsForgetNothing(t *testing.T) {
 	s.sweeper.pace(never)
 	enqueue(t, s, 1)
 	require.Len(t, claimN(t, s, 1), 1)
-	_, before := s.leases.get()
+	before := s.cursors.Get(cursor.Leases).Age
 	tx, err := s.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	enqueue(t, s.InTx(tx), 1)
 	enqueue(t, s.InTx(tx), 1)
-	_, after := s.leases.get()
+	after := s.cursors.Get(cursor.Leases).Age
 	assert.Equal(t, before, after, "all places are forgotten by the second call in a transaction")
 	enqueue(t, s, 1)
 	enqueue(t, s.InTx(tx), 1)
-	_, after = s.leases.get()
+	after = s.cursors.Get(cursor.Leases).Age
 	assert.Equal(t, before, after, "all places are forgotten by a call in a transaction that is older than another")
 	require.NoError(t, tx.Commit())
 	enqueue(t, s, 1)
-	_, after = s.leases.get()
+	after = s.cursors.Get(cursor.Leases).Age
 	assert.Equal(t, before, after)
 }
 

@@ -107,56 +107,6 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	return answers, t.hold(fresh)
 }
 
-// insert adds the jobs in their order, and gives them their ids.
-func (t *txn) insert(jobs []store.Job) error {
-	if len(jobs) == 0 {
-		return nil
-	}
-	var queues, kinds, priorities, runAts, maxRetries, bases, caps, jitters, timeouts, keys, windows, traces, tags, payloads array
-	for _, j := range jobs {
-		queues.string(j.Queue)
-		kinds.string(j.Kind)
-		priorities.int(int64(j.Priority))
-		runAts.stamp(j.RunAt)
-		maxRetries.int(int64(j.MaxRetries))
-		bases.int(int64(sqlkit.MicrosOf(j.Backoff.Base)))
-		caps.int(int64(sqlkit.MicrosOf(j.Backoff.Cap)))
-		jitters.int(int64(j.Backoff.Jitter))
-		timeouts.int(int64(sqlkit.MicrosOf(j.Timeout)))
-		keys.string(j.UniqueKey)
-		windows.int(int64(sqlkit.MicrosOf(j.UniqueFor)))
-		traces.string(j.Trace)
-		tags.list(j.Tags)
-		payloads.doc(j.Payload)
-		t.wakeFor(j)
-	}
-	place := 0
-	return t.each(func(rows *sql.Rows) error {
-		place++
-		return rows.Scan(&jobs[place-1].ID)
-	}, `
-		INSERT INTO {schema}.jobs (
-			queue, kind, priority, state, run_at,
-			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-			unique_key, unique_for, trace, tags, payload, enqueued_at)
-		SELECT queue, kind, priority, 'ready', run_at,
-			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-			unique_key, unique_for, trace, tags, payload, $15
-		FROM unnest(
-			$1::text[], $2::text[], $3::smallint[], $4::timestamptz[],
-			$5::integer[], $6::bigint[], $7::bigint[], $8::smallint[], $9::bigint[],
-			$10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[]
-		) WITH ORDINALITY AS new (
-			queue, kind, priority, run_at,
-			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-			unique_key, unique_for, trace, tags, payload, place)
-		ORDER BY place
-		RETURNING id`,
-		queues.String(), kinds.String(), priorities.String(), runAts.String(),
-		maxRetries.String(), bases.String(), caps.String(), jitters.String(), timeouts.String(),
-		keys.String(), windows.String(), traces.String(), tags.String(), payloads.String(), t.now)
-}
-
 // A holder is the job that holds a unique key.
 type holder struct {
 	id    int64
@@ -173,11 +123,11 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 	err := t.each(func(rows *sql.Rows) error {
 		var key string
 		var id sql.NullInt64
-		var until sqlkit.Time
-		if err := rows.Scan(&key, &id, &until); err != nil || !id.Valid {
+		var window time.Time
+		if err := rows.Scan(&key, &id, (*sqlkit.Time)(&window)); err != nil || !id.Valid {
 			return err
 		}
-		switch window := time.Time(until); {
+		switch {
 		case window.IsZero():
 			jobs[id.Int64] = key
 		case window.After(t.now):

@@ -220,7 +220,7 @@ func TestUndeliveredClaimIsReleased(t *testing.T) {
 	s := openStore(t, Options{})
 	enqueue(t, s, 5)
 	held := claimN(t, s, 5)
-	lost := claim{ClaimRequest: claimOf(5)}
+	lost := &claim{ClaimRequest: claimOf(5)}
 	for _, j := range held {
 		detail, err := s.Get(t.Context(), j.ID)
 		require.NoError(t, err)

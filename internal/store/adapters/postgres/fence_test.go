@@ -45,7 +45,7 @@ func openTxn(t *testing.T, s *Store) *txn {
 	t.Helper()
 	open, err := s.begin(t.Context(), s.with.write)
 	require.NoError(t, err)
-	t.Cleanup(open.end)
+	t.Cleanup(func() { open.end(nil) })
 	return open
 }
 
@@ -58,7 +58,7 @@ func TestFenceWaitsForWhoHasReadTheEpoch(t *testing.T) {
 	require.NoError(t, err)
 
 	open := openTxn(t, s)
-	c := claim{ClaimRequest: claimOf(1)}
+	c := claim{ClaimRequest: claimOf(1), s: s, plan: s.cursors.Plan("q")}
 	jobs, err := c.run(open)
 	require.NoError(t, err)
 	require.Len(t, jobs, 1)

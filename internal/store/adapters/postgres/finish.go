@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -67,7 +66,7 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 }
 
 func (t *txn) nack(nacks []store.NAck) ([]store.Outcome, error) {
-	return onLeases(t, columns, nacks, sqlkit.NAcking(t.now, t.strict))
+	return onLeases(t, withoutDocuments, nacks, sqlkit.NAcking(t.now, t.strict))
 }
 
 // Extend is part of the contract.
@@ -100,7 +99,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 			lease_for = $4
 		FROM held
 		WHERE jobs.id = ANY (ARRAY[held.id])`,
-		ids, tokens, until, int64(sqlkit.MicrosOf(length)))
+		ids, tokens, until, length.Microseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +145,7 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 		return nil, err
 	}
 	free := sqlkit.Keyed(records)
-	others, err := t.others(columns, held, free)
+	others, err := t.others(withoutDocuments, held, free)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +167,7 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 			changed = append(changed, e)
 		}
 	}
-	return outcomes, t.update(columns, changed)
+	return outcomes, t.update(withoutDocuments, changed)
 }
 
 // Save is part of the contract.
@@ -197,7 +196,7 @@ func leases(held []store.Lease) (ids, tokens string) {
 }
 
 // onLeases locks the jobs of the leases, applies the items to them, and writes the jobs that have changed.
-func onLeases[T any](t *txn, wanted string, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
+func onLeases[T any](t *txn, wanted rowText, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
 	jobs, err := t.byLease(wanted, v.Leases(items))
 	if err != nil {
 		return nil, err
@@ -210,60 +209,4 @@ func onLeases[T any](t *txn, wanted string, items []T, v sqlkit.Verb[T]) ([]stor
 		t.wakeFor(e.Job)
 	}
 	return outcomes, t.update(wanted, changed)
-}
-
-// byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever
-// else has locked them. A lease with another token is overtaken for good: it holds up nobody, and no claim passes its job by.
-func (t *txn) byLease(wanted string, held []store.Lease) (map[int64]*store.Record, error) {
-	if len(held) == 0 {
-		return nil, nil
-	}
-	ordered := slices.Clone(held)
-	inOrder(ordered)
-	ids, tokens := leases(ordered)
-	for {
-		records, err := t.records(`
-			SELECT`+wanted+`
-			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
-			CROSS JOIN LATERAL (
-				SELECT *
-				FROM {schema}.jobs
-				WHERE jobs.id = lease.id AND jobs.token = lease.token
-				FOR UPDATE
-			) AS jobs`,
-			ids, tokens)
-		if err != nil {
-			return nil, err
-		}
-		found := sqlkit.Keyed(records)
-		others, err := t.others(wanted, held, found)
-		if err != nil {
-			return nil, err
-		}
-		reached := func(l store.Lease) bool { return others[l.ID] != nil && others[l.ID].Token == l.Token }
-		if slices.ContainsFunc(held, reached) {
-			continue // a lease that nobody had been given came true meanwhile
-		}
-		maps.Copy(found, others)
-		return found, nil
-	}
-}
-
-// others loads the jobs of the leases that are not among the found ones, as they are, without a lock.
-func (t *txn) others(wanted string, held []store.Lease, found map[int64]*store.Record) (map[int64]*store.Record, error) {
-	var missing []int64
-	for _, l := range held {
-		if found[l.ID] == nil {
-			missing = append(missing, l.ID)
-		}
-	}
-	if len(missing) == 0 {
-		return nil, nil
-	}
-	records, err := t.records(`
-		SELECT`+wanted+`
-		FROM {schema}.jobs
-		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(missing))
-	return sqlkit.Keyed(records), err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // TestNothingStaysHidden lets transactions of callers end in any order while time passes and others claim, and then wants every
@@ -63,8 +64,8 @@ func TestNothingStaysHidden(t *testing.T) {
 		}
 		require.Zero(t, countIn(t, s, store.Ready), "jobs stay hidden in round %d of seed %d", round, seed)
 		passed := shown.Now()
-		awaitMark(t, s, position{passed, 0}, func() {
-			shown.Add(slack)
+		awaitMark(t, s, cursor.Position{At: passed, ID: 0}, func() {
+			shown.Add(cursor.Slack)
 			require.Empty(t, claimN(t, s, 1))
 		})
 	}

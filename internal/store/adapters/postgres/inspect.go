@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -14,7 +15,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 
 func (t *txn) get(id int64) (store.JobDetail, error) {
 	found, err := t.records(`
-		SELECT`+withDocuments+`
+		SELECT`+withDocuments.columns+`
 		FROM {schema}.jobs
 		WHERE id = $1`,
 		id)
@@ -44,22 +45,22 @@ func (t *txn) earlier(id int64) ([]store.Attempt, error) {
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
 	before, invalid := sqlkit.CheckPage(filter, page)
-	leases, _ := s.leases.get() // before there is a snapshot
+	leases := s.leases() // before there is a snapshot
 	return call(ctx, s, invalid, s.with.page, func(t *txn) (store.JobPage, error) { return t.list(filter, page, before, leases) })
 }
 
 // list looks first at the ids where the page begins, which is nearly always enough.
-func (t *txn) list(filter store.Filter, page store.Page, before int64, leases position) (store.JobPage, error) {
+func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cursor.Position) (store.JobPage, error) {
 	q := t.find(filter, page.Limit+1, ifAny)
 	q.falling, q.leases = true, leases
 	if page.Cursor != "" {
 		q.before = before
 	}
 	room := sqlkit.NewRoom()
-	found, err := t.first(q, q.near, room)
+	found, err := t.firstJobs(q, q.near, room)
 	if err == nil && len(found) < q.limit && !room.Full && !q.everywhere() {
 		room = sqlkit.NewRoom()
-		found, err = t.first(q, q.ids, room)
+		found, err = t.firstJobs(q, q.ids, room)
 	}
 	if err != nil {
 		return store.JobPage{}, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // TestLostClaimsAreFoundAgain lets a server lose, with its life, claims that it had answered, as it may where
@@ -26,7 +27,7 @@ func TestLostClaimsAreFoundAgain(t *testing.T) {
 			require.Len(t, claimN(t, s, 100), 100)
 		}
 		last := time.Now()
-		awaitMark(t, s, position{last, 1}, func() { require.Empty(t, claimN(t, s, 100)) }) // the next claims begin behind the jobs
+		awaitMark(t, s, cursor.Position{At: last, ID: 1}, func() { require.Empty(t, claimN(t, s, 100)) }) // the next claims begin behind the jobs
 		require.NoError(t, c.KillSession(t.Context(), pids[0]))
 		_, err := safe.db.ExecContext(t.Context(), `SELECT pg_sleep(60)`)
 		require.Error(t, err, "it dies")
@@ -60,7 +61,7 @@ func TestLateReleaseSparesTheNextClaim(t *testing.T) {
 
 	held := claimN(t, s, 5)
 	require.Len(t, held, 5)
-	lost := claim{ClaimRequest: claimOf(5), at: before}
+	lost := &claim{ClaimRequest: claimOf(5), at: before}
 	for _, j := range held {
 		require.Equal(t, int64(1), j.Token, "the first claim was not applied")
 		lost.leases = append(lost.leases, j.Lease())

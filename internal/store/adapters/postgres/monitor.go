@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -34,58 +35,36 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 	return read(ctx, s, nil, (*txn).oldestDue)
 }
 
-// The first job of each queue and priority, in the order in which claims take them: each is found by one step through the index from
-// the one before it, however many jobs lie between.
-const (
-	readyHeads = `
-		WITH RECURSIVE heads AS (
-			(SELECT queue, priority, run_at AS due_at
-			FROM {schema}.jobs
-			WHERE state = 'ready'
-			ORDER BY queue, priority, run_at
-			LIMIT 1)
-			UNION ALL
-			SELECT next.*
-			FROM heads
-			CROSS JOIN LATERAL (
-				SELECT queue, priority, run_at
-				FROM {schema}.jobs
-				WHERE state = 'ready' AND (queue, priority) > (heads.queue, heads.priority)
-				ORDER BY queue, priority, run_at
-				LIMIT 1) AS next
-		)
-		SELECT queue, due_at FROM heads`
+// oldestDue reads the first job of each queue and priority, in the order in which claims take them. Each is found by one step through the
+// index from the one before it, however many jobs lie between.
+func (t *txn) oldestDue() (store.Due, error) { return sqlkit.Due(t.each, t.now, oldestDueQuery, t.now) }
 
-	retryingHeads = `
-		WITH RECURSIVE heads AS (
-			(SELECT queue, priority, retry_at AS due_at
-			FROM {schema}.jobs
-			WHERE state = 'failed' AND retry_at IS NOT NULL
-			ORDER BY queue, priority, retry_at
-			LIMIT 1)
-			UNION ALL
-			SELECT next.*
-			FROM heads
-			CROSS JOIN LATERAL (
-				SELECT queue, priority, retry_at
-				FROM {schema}.jobs
-				WHERE state = 'failed' AND retry_at IS NOT NULL AND (queue, priority) > (heads.queue, heads.priority)
-				ORDER BY queue, priority, retry_at
-				LIMIT 1) AS next
-		)
-		SELECT queue, due_at FROM heads`
-)
+var oldestDueQuery = `
+	SELECT queue, min(due_at)
+	FROM (
+		SELECT * FROM (` + lanes[cursor.Fresh].sql(headsQuery) + `) AS ready
+		UNION ALL
+		SELECT * FROM (` + lanes[cursor.Retries].sql(headsQuery) + `) AS retrying
+	) AS heads
+	WHERE due_at <= $1
+	GROUP BY queue
+	ORDER BY queue`
 
-func (t *txn) oldestDue() (store.Due, error) {
-	return sqlkit.Due(t.each, t.now, `
-		SELECT queue, min(due_at)
-		FROM (
-			SELECT * FROM (`+readyHeads+`) AS ready
-			UNION ALL
-			SELECT * FROM (`+retryingHeads+`) AS retrying
-		) AS heads
-		WHERE due_at <= $1
-		GROUP BY queue
-		ORDER BY queue`,
-		t.now)
-}
+const headsQuery = `
+	WITH RECURSIVE heads AS (
+		(SELECT queue, priority, {due} AS due_at
+		FROM {schema}.jobs
+		WHERE {waits}
+		ORDER BY queue, priority, {due}
+		LIMIT 1)
+		UNION ALL
+		SELECT next.*
+		FROM heads
+		CROSS JOIN LATERAL (
+			SELECT queue, priority, {due}
+			FROM {schema}.jobs
+			WHERE {waits} AND (queue, priority) > (heads.queue, heads.priority)
+			ORDER BY queue, priority, {due}
+			LIMIT 1) AS next
+	)
+	SELECT queue, due_at FROM heads`

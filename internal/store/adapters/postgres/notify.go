@@ -9,6 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 	"github.com/seed-ed332417/jq/internal/store/wake"
 )
@@ -64,7 +65,7 @@ func (h *notifyLimiter) sort(queues []string) (now, later []string) {
 			continue
 		}
 		now = append(now, q)
-		if len(h.latest) >= maxQueues {
+		if len(h.latest) >= cursor.MaxQueues {
 			clear(h.latest)
 		}
 		h.latest[q] = time.Now()
@@ -162,7 +163,7 @@ func (h *hub) run() {
 
 // Tell is that of wake.Hub, and tells the claims to come.
 func (h *hub) Tell(queues ...string) {
-	h.s.cursors.tell(queues)
+	h.s.cursors.Tell(queues)
 	h.Hub.Tell(queues...)
 }
 

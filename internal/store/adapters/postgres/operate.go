@@ -27,7 +27,7 @@ func (c *cancelling) apply(t *txn, e *store.Record) store.Outcome {
 	return o
 }
 
-func (c *cancelling) end(t *txn) error { return t.update(columns, c.changed) }
+func (c *cancelling) end(t *txn) error { return t.update(withoutDocuments, c.changed) }
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
@@ -84,7 +84,7 @@ func (r *requeueing) end(t *txn) error {
 	if err := t.update(withDocuments, r.cleared); err != nil {
 		return err
 	}
-	return t.update(columns, r.others)
+	return t.update(withoutDocuments, r.others)
 }
 
 // Delete is part of the contract.
@@ -176,7 +176,7 @@ func (t *txn) operateNamed(filter store.Filter, do operation) ([]store.Outcome, 
 
 func (t *txn) operateMatching(filter store.Filter, limit int, can condition, do operation) ([]store.Outcome, error) {
 	q := t.find(filter, limit, can)
-	q.leases, _ = t.s.leases.get()
+	q.leases = t.s.leases()
 	found, err := t.lock(q)
 	if err != nil {
 		return nil, err
@@ -189,16 +189,4 @@ func (t *txn) operateMatching(filter store.Filter, limit int, can condition, do 
 		outcomes[i] = do.apply(t, e)
 	}
 	return outcomes, do.end(t)
-}
-
-// byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
-func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
-	records, err := t.records(`
-		SELECT`+columns+`,`+presentEpoch+`
-		FROM {schema}.jobs
-		WHERE id = ANY ($1::bigint[])
-		ORDER BY id
-		FOR UPDATE`,
-		arrayOf(ids))
-	return sqlkit.Keyed(records), err
 }

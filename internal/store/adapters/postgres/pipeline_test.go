@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // warm is a store with one connection, which has prepared what calls about a few jobs need.
@@ -31,10 +32,8 @@ func warm(t *testing.T, o Options) *Store {
 }
 
 // inQueue lets a test look at what is remembered of the queue q, or change it.
-func inQueue(s *Store, f func(*claimCursor)) {
-	s.cursors.mu.Lock()
-	defer s.cursors.mu.Unlock()
-	f(s.cursors.queue["q"])
+func inQueue(s *Store, f func(*cursor.Queue)) {
+	s.cursors.Change("q", s.cursors.Get("q"), f)
 }
 
 // Messages are counted, since each takes longer than what it is about.
@@ -54,7 +53,7 @@ func TestWhatGoesTogetherSavesMessages(t *testing.T) {
 		want   int64
 	}{
 		{"a claim that was told of jobs begins with a look, finds, and ends with its leases", func() { enqueue(t, s, 2) }, some, 3},
-		{"one after another needs no look", func() { inQueue(s, func(q *claimCursor) { q.looked = time.Now().Add(time.Hour) }) }, some, 3},
+		{"one after another needs no look", func() { inQueue(s, func(q *cursor.Queue) { q.Looked = time.Now().Add(time.Hour) }) }, some, 3},
 		{"one that finds neither fresh jobs nor retries looks then", nil, none, 5},
 		{"one after that looks, and has no more to say", nil, none, 1},
 		{"unless it sees something", func() { enqueue(t, other, 1) }, some, 4},
@@ -124,13 +123,13 @@ func TestALookThatCameTooEarlyIsMadeAnew(t *testing.T) {
 		shown.Set(noon)
 		s := openStore(t, Options{Clock: shown, MaxConns: 1})
 		other := openStore(t, Options{Clock: shown, Schema: s.options.Schema})
-		awaitMark(t, s, position{noon.Add(store.Resolution), 0}, func() {
+		awaitMark(t, s, cursor.Position{At: noon.Add(store.Resolution), ID: 0}, func() {
 			shown.Add(time.Second)
 			require.Empty(t, claimN(t, s, 1))
 		})
 		shown.Set(noon)
 		enqueue(t, other, 1)
-		inQueue(s, func(q *claimCursor) { q.told = told })
+		inQueue(s, func(q *cursor.Queue) { q.Told = told })
 		assert.Len(t, claimN(t, s, 1), 1)
 	}
 }
@@ -142,7 +141,7 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 		s := warm(t, Options{})
 		other := openStore(t, Options{Schema: s.options.Schema})
 		enqueue(t, other, 2)
-		inQueue(s, func(q *claimCursor) { q.told = told })
+		inQueue(s, func(q *cursor.Queue) { q.Told = told })
 		change, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = change.ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE integer`))
@@ -204,7 +203,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 		enqueue(t, s.InTx(tx), 1)
 		shown.Add(time.Second)
 		claimOther(t, s)
-		inQueue(s, func(q *claimCursor) { q.told = told })
+		inQueue(s, func(q *cursor.Queue) { q.Told = told })
 		took := 0
 		meanwhile = func() {
 			require.Eventually(t, func() bool {
@@ -238,11 +237,11 @@ func TestALookWhosePlacesWereForgottenIsMadeAnew(t *testing.T) {
 			require.Empty(t, claimN(t, s, 1))
 		}
 		enqueue(t, other, 1)
-		inQueue(s, func(q *claimCursor) {
-			q.fresh.mark[levelOf(0)] = position{at: time.Now().Add(time.Hour)}
-			q.told = told
+		inQueue(s, func(q *cursor.Queue) {
+			q.Lanes[cursor.Fresh].Mark[cursor.LevelOf(0)] = cursor.Position{At: time.Now().Add(time.Hour)}
+			q.Told = told
 		})
-		meanwhile = s.forget
+		meanwhile = s.cursors.Forget
 		assert.Len(t, claimN(t, s, 1), 1)
 		require.Nil(t, meanwhile, "no look has gone with an opening")
 	}
@@ -255,15 +254,15 @@ func TestALookThatFailsMovesNoMark(t *testing.T) {
 	other := openStore(t, Options{Schema: s.options.Schema})
 	enqueue(t, other, 1)
 	for _, told := range []bool{false, true} {
-		inQueue(s, func(q *claimCursor) { q.told = told })
+		inQueue(s, func(q *cursor.Queue) { q.Told = told })
 		change, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = change.ExecContext(t.Context(), s.sql(`LOCK TABLE {schema}.jobs`))
 		require.NoError(t, err)
-		before := s.cursors.get("q")
+		before := s.cursors.Get("q")
 		_, err = s.FetchAndClaim(t.Context(), claimOf(1))
 		assert.ErrorIs(t, err, store.ErrUnavailable)
-		assert.Equal(t, before, s.cursors.get("q"))
+		assert.Equal(t, before, s.cursors.Get("q"))
 		require.NoError(t, change.Rollback())
 	}
 	assert.Len(t, claimN(t, s, 1), 1)

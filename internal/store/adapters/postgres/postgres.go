@@ -2,7 +2,7 @@
 //
 // Each call is one short transaction with time-outs of its own. Sessions keep nothing of a call but its prepared statements, and
 // where Options.Pooled says that a transaction-pooling proxy stands in between, not even these. Claims skip what others hold, and
-// remember where they were: see cursor.go.
+// remember where they were: see package cursor.
 package postgres
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -50,9 +51,7 @@ type Store struct {
 	now        *now
 	hub        *hub
 	limiter    *notifyLimiter
-	horizon    *horizon
-	cursors    *claimCursors
-	leases     *leaseMark
+	cursors    *cursor.Cursors
 	server     *server
 	sweeper    *sweeper
 	group      groupCommit
@@ -164,7 +163,7 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
-		horizon: &horizon{}, cursors: newClaimCursors(), leases: &leaseMark{}, server: &server{},
+		cursors: cursor.New(), server: &server{},
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
 	return s, s.connect(config)

@@ -96,9 +96,7 @@ func TestTheHorizonLearnsFromAnOpeningBeforeAnyOtherMessage(t *testing.T) {
 	s := openStore(t, Options{})
 	var latest []time.Time
 	spied(t, s, "pg_control_system", func(string) {
-		s.horizon.mu.Lock()
-		defer s.horizon.mu.Unlock()
-		latest = append(latest, s.horizon.latest)
+		latest = append(latest, s.cursors.Latest())
 	})
 	s.server.mu.Lock()
 	s.server.since = time.Time{} // so that it asks

@@ -20,7 +20,7 @@ func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
 	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, Read: func(id int64) store.Record {
 		found, err := read(t.Context(), s, nil, func(t *txn) ([]*store.Record, error) {
 			return t.records(`
-				SELECT`+withDocuments+`,`+presentEpoch+`
+				SELECT`+withDocuments.columns+`,`+presentEpoch+`
 				FROM {schema}.jobs
 				WHERE id = $1`,
 				id)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // A crowd is jobs of one sort. Their times lie so far from now as these intervals say, each a microsecond behind the one before.
@@ -111,7 +112,7 @@ func measuredCalls() []measured {
 	}
 	fromHead := func(call func(context.Context, *Store) (int, error)) func(context.Context, *Store) (int, error) {
 		return func(ctx context.Context, s *Store) (int, error) {
-			s.forget()
+			s.cursors.Forget()
 			return call(ctx, s)
 		}
 	}
@@ -242,11 +243,11 @@ func passTheDead(t *testing.T, s *Store, m *meter, rounds int) {
 		require.NoError(t, err)
 	}
 	for range 2 { // looks that move the marks, which another one would find where they are
-		s.cursors.change("q", s.cursors.get("q"), func(kept *claimCursor) { kept.looked = time.Time{} })
+		s.cursors.Change("q", s.cursors.Get("q"), func(kept *cursor.Queue) { kept.Looked = time.Time{} })
 		claimN(t, s, 10)
 	}
 	lateClaim, lateAck := life()
-	s.forget()
+	s.cursors.Forget()
 	head, _ := life()
 	figures.Print(t, "A claim of 100 visits %d pages at first, %d after %d jobs under a held snapshot, and %d from the head; an ack %d and %d",
 		claim.pages, lateClaim.pages, 1000*rounds, head.pages, ack.pages, lateAck.pages)

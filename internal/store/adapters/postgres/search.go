@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
@@ -24,9 +25,9 @@ type search struct {
 	filter        store.Filter
 	can           condition
 	now           time.Time
-	phases        []store.State // in which a job can match
-	leases        position      // no lease that can be seen ends earlier
-	after, before int64         // the ids in between
+	phases        []store.State   // in which a job can match
+	leases        cursor.Position // no lease that can be seen ends earlier
+	after, before int64           // the ids in between
 	falling       bool
 	limit         int
 }
@@ -65,12 +66,12 @@ func stateOf(phase store.State) store.State {
 	return phase
 }
 
-// first are the first jobs among the ids that a query finds, as many as there is room for. Of those that find none, the server
+// firstJobs are the first jobs among the ids that a query finds, as many as there is room for. Of those that find none, the server
 // sends only one.
-func (t *txn) first(q *search, ids func(*where) string, room *sqlkit.Room) ([]*store.Record, error) {
+func (t *txn) firstJobs(q *search, ids func(*where) string, room *sqlkit.Room) ([]*store.Record, error) {
 	w := &where{}
 	return sqlkit.Fitting(t.each, room, `
-		SELECT`+withDocuments+`
+		SELECT`+withDocuments.columns+`
 		FROM (
 			SELECT *, sum(`+weight+`) OVER (`+q.order(`id`)+` ROWS UNBOUNDED PRECEDING) - (`+weight+`) AS before
 			FROM (
@@ -184,9 +185,9 @@ func (q *search) ranges(w *where) string {
 	for _, phase := range q.phases {
 		switch phase {
 		case store.Ready:
-			ranges = append(ranges, q.live(w, readyQueues, `state = 'ready'`))
+			ranges = append(ranges, q.live(w, readyQueues, lanes[cursor.Fresh].waits))
 		case store.Retrying:
-			ranges = append(ranges, q.live(w, retryingQueues, `state = 'failed' AND retry_at IS NOT NULL`))
+			ranges = append(ranges, q.live(w, retryingQueues, lanes[cursor.Retries].waits))
 		case store.InFlight:
 			ranges = append(ranges, q.leased(w))
 		default:
@@ -239,7 +240,7 @@ func (q *search) leased(w *where) string {
 			SELECT id
 			FROM {schema}.jobs
 			WHERE state = 'in_flight'
-				AND (lease_expires_at, id) >= (` + w.arg(q.leases.text()) + `::text::timestamptz, ` + w.arg(q.leases.id) + `)
+				AND (lease_expires_at, id) >= (` + w.arg(placeText(q.leases)) + `::text::timestamptz, ` + w.arg(q.leases.ID) + `)
 				` + w.also(store.Filter{Queue: q.filter.Queue, Queues: q.filter.Queues}, q.now) + q.rest(w) + `
 			OFFSET 0
 		) AS leased

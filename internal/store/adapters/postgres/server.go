@@ -133,37 +133,37 @@ func (s *server) asks() bool {
 // recognise acts upon what the opening shows, before the transaction does anything else. One that writes nothing more, or nothing
 // at all, changes nothing.
 func (t *txn) recognise() error {
-	number := t.number
-	if t.numbered { // it is older than the question
+	number := t.shown.number
+	if t.shown.numbered { // it is older than the question
 		number = 0
 	}
-	sight := t.s.server.note(t.since, number, t.sent)
+	sight := t.s.server.note(t.shown.since, number, t.shown.sent)
 	if sight == replaced {
 		return errReplaced
 	}
-	if t.number == 0 {
+	if t.shown.number == 0 {
 		return nil
 	}
 	if sight != known {
-		t.s.forget()
+		t.s.cursors.Forget()
 	}
 	t.learn()
 	switch {
-	case sight != stranger, t.whole:
+	case sight != stranger, t.over():
 		return nil
 	case !t.s.server.asks():
-		t.s.server.meet(t.since)
+		t.s.server.meet(t.shown.since)
 		return nil
 	}
 	who, noted, _, err := t.identities()
 	if err == nil {
-		err = t.s.server.see(who, t.since)
+		err = t.s.server.see(who, t.shown.since)
 	}
 	switch {
 	case err != nil:
 		return err
 	case noted == who:
-		t.s.server.meet(t.since)
+		t.s.server.meet(t.shown.since)
 		return nil
 	case noted == identity{}:
 		return t.introduce(who)
@@ -174,7 +174,7 @@ func (t *txn) recognise() error {
 			return err
 		}
 		if noted == who {
-			t.s.server.meet(t.since)
+			t.s.server.meet(t.shown.since)
 			return nil
 		}
 	}
@@ -193,10 +193,7 @@ func (t *txn) learn() {
 	if t.conn == nil {
 		return
 	}
-	var setBack bool
-	if t.horizon, t.stuck, setBack = t.s.horizon.note(t.asOf, t.xmin, t.number, t.sent); setBack {
-		t.s.forget()
-	}
+	t.horizon = t.s.cursors.Learn(t.shown.asOf, t.shown.xmin, t.shown.number, t.shown.sent)
 }
 
 // errAdopted is the end of a transaction that has raised the epoch. The call goes on in another one.

@@ -3,11 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql/driver"
-	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -26,31 +22,6 @@ type session struct {
 	named    map[string]string    // the names of those that texts execute, empty for one that came once
 	names    int                  // that were given
 	warned   warning
-}
-
-// atStart are the settings of a session. A prepared statement is planned at once for whatever its arguments will be.
-func (o Options) atStart() []setting {
-	return append(o.settings(), setting{"plan_cache_mode", planMode})
-}
-
-const planMode = "force_generic_plan"
-
-// startup are they for the server. What a DSN has in its options comes before them, and counts for nothing then.
-func (o Options) startup() string {
-	var text strings.Builder
-	for _, one := range o.atStart() {
-		fmt.Fprintf(&text, " -c %s=%s", one.name, one.value)
-	}
-	return text.String()
-}
-
-// others are the settings that stand in a DSN by their own names, without those of the session, over which they would win.
-func (o Options) others(given map[string]string) map[string]string {
-	left := maps.Clone(given)
-	maps.DeleteFunc(left, func(name, _ string) bool {
-		return slices.ContainsFunc(o.atStart(), func(one setting) bool { return strings.EqualFold(one.name, name) })
-	})
-	return left
 }
 
 // A connection is what the driver's connections can do.

@@ -92,9 +92,9 @@ func (f *silentServer) fails(within time.Duration, call func() error, wants ...e
 // forgets is fails, after which claims begin at the heads: it may be another server that speaks next.
 func (f *silentServer) forgets(within time.Duration, call func() error, wants ...error) {
 	f.Helper()
-	before := f.s.cursors.get("q").age
+	before := f.s.cursors.Get("q").Age
 	f.fails(within, call, wants...)
-	assert.Greater(f, f.s.cursors.get("q").age, before)
+	assert.Greater(f, f.s.cursors.Get("q").Age, before)
 }
 
 func (f *silentServer) enqueue(ctx context.Context) error {

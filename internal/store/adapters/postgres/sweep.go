@@ -6,15 +6,17 @@ import (
 	"encoding/json"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // Sweeps.
 //
-// A mark is exact as long as the database does what cursor.go counts on. Where it was changed behind the store's back, and no
+// A mark is exact as long as the database does what package cursor counts on. Where it was changed behind the store's back, and no
 // sign shows it, a job that is due may lie before the mark: another store enqueued it while the clock was set back, or somebody
 // wrote the row by hand. A sweep finds it. It reads each index from the head and keeps the first job of each queue, lane and
 // priority, whatever the marks say: the heads. Every store compares the heads with its own marks. A job that is waiting now, and
@@ -40,26 +42,25 @@ const (
 
 // A sweeper decides when its store checks.
 type sweeper struct {
+	most atomic.Int32 // queues in one statement
+
 	mu      sync.Mutex    // guards what follows
 	every   time.Duration // how old a sweep gets
 	limit   time.Duration // for how long a turn may keep the server busy
-	most    int           // queues in one statement
 	busy    bool
 	checked time.Time // by the process's own monotonic clock
 }
 
 func newSweeper() *sweeper {
-	return &sweeper{every: sweepEvery, limit: sweepEvery / 120, most: mostSwept, checked: time.Now()}
+	w := &sweeper{every: sweepEvery, limit: sweepEvery / 120, checked: time.Now()}
+	w.learn(mostSwept)
+	return w
 }
 
-// now is how old a sweep gets, and for how long a turn may keep the server busy.
-func (w *sweeper) now() (every, limit time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.every, w.limit
-}
+// learn changes how many queues a statement sweeps, for the next turn too.
+func (w *sweeper) learn(most int) { w.most.Store(int32(max(1, min(most, mostSwept)))) }
 
-// begin says whether a check is due, which ends by end.
+// begin reports whether a check is due, which ends by end.
 func (w *sweeper) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,34 +71,21 @@ func (w *sweeper) begin() bool {
 	return true
 }
 
-// atOnce is how many queues a statement can sweep.
-func (w *sweeper) atOnce() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.most
-}
-
-// learn changes it, for the next turn too.
-func (w *sweeper) learn(most int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.most = max(1, min(most, mostSwept))
-}
-
-// pace changes how old a sweep gets.
-func (w *sweeper) pace(every time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.every = every
-}
-
 func (w *sweeper) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = false
 }
 
-// checkInBackground checks behind the calls, where that is due. Nobody misses what is hidden from a store that does not claim.
+// times are how old a sweep gets, and for how long a turn may keep the server busy.
+func (w *sweeper) times() (every, limit time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.every, w.limit
+}
+
+// checkInBackground checks behind the calls, where that is due. A store that does not claim needs no check: nobody misses what is hidden
+// from it.
 func (s *Store) checkInBackground() {
 	if s.sweeper.begin() {
 		s.background(func(ctx context.Context) {
@@ -109,12 +97,13 @@ func (s *Store) checkInBackground() {
 
 // check compares the heads with the marks, and sweeps if it has the turn.
 func (s *Store) check(ctx context.Context) (swept bool, err error) {
-	every, limit := s.sweeper.now()
-	marks := s.cursors.all()
-	leases, _ := s.leases.get()
-	queues := []string{""}
-	for queue := range marks {
-		queues = append(queues, queue)
+	every, limit := s.sweeper.times()
+	before := s.cursors.All()
+	queues := []string{cursor.Leases}
+	for queue := range before {
+		if queue != cursor.Leases {
+			queues = append(queues, queue)
+		}
 	}
 	var stale []sweeping
 	err = s.single(ctx, s.with.write, pipelinedCall{func(rows *sql.Rows) error {
@@ -126,14 +115,14 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 		if of.turn {
 			stale = append(stale, of)
 		} else {
-			s.compare(h, marks, leases)
+			s.compare(h, before)
 		}
 		return nil
 	}, checkQuery, []any{arrayOfTexts(queues), (every / 2).Seconds(), (every * 5 / 6).Seconds(), forgetSweep.Seconds()}})
 	if err != nil || len(stale) == 0 {
 		return false, err
 	}
-	return true, s.sweep(ctx, stale, time.Now().Add(limit))
+	return true, s.sweep(ctx, stale, limit)
 }
 
 // The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind. The row of the leases is wanted by
@@ -197,20 +186,17 @@ type head struct {
 }
 
 // compare brings a mark back to the job if that lies before it. The marks are those from before the job was read.
-func (s *Store) compare(h head, marks map[string]claimCursor, leases position) {
-	at, level := position{h.at, h.id}, levelOf(h.priority)
-	known := marks[h.queue]
-	switch {
-	case h.state == store.InFlight && at.before(leases):
-		s.leases.bringBack(at)
-	case h.state == store.Ready && at.before(known.fresh.mark[level]):
-		s.cursors.bringBack(h.queue, func(t *claimCursor) *places { return &t.fresh }, level, at)
-	case h.state == store.Failed && at.before(known.retries.mark[level]):
-		s.cursors.bringBack(h.queue, func(t *claimCursor) *places { return &t.retries }, level, at)
-	default:
-		return
+func (s *Store) compare(h head, before map[string]cursor.Queue) {
+	queue, lane, priority := h.queue, cursor.Fresh, h.priority
+	switch h.state {
+	case store.InFlight:
+		queue, priority = cursor.Leases, store.MaxPriority
+	case store.Failed:
+		lane = cursor.Retries
 	}
-	s.hub.Tell(h.queue)
+	if s.cursors.Correct(before, queue, lane, priority, cursor.Position{At: h.at, ID: h.id}) {
+		s.hub.Tell(h.queue)
+	}
 }
 
 // A sweeping is what a turn has to do for one queue.
@@ -220,27 +206,22 @@ type sweeping struct {
 	place string
 }
 
-// sweep does as much as it can until then: half of the time is for queues as a whole, many at a time, and the rest for one of
-// those that take too long.
-func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) error {
-	var whole []sweeping
+// sweep does as much as the limit allows: half of the time is for queues as a whole, many at a time, and the rest for one of those that take
+// too long.
+func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) error {
+	began := time.Now()
+	var whole []string
 	slow := map[string]bool{}
 	for _, one := range all {
 		if one.place == "" {
-			whole = append(whole, one)
+			whole = append(whole, one.queue)
 		} else {
 			slow[one.queue] = true
 		}
 	}
-	_, limit := s.sweeper.now()
-	half := until.Add(-limit / 2)
-	for len(whole) > 0 && time.Now().Before(half) {
-		n := min(s.sweeper.atOnce(), len(whole))
-		names := make([]string, n)
-		for i, one := range whole[:n] {
-			names[i] = one.queue
-		}
-		err := s.single(ctx, s.within(s.with.write, limit/5), pipelinedCall{func(*sql.Rows) error { return nil }, sweepQuery, []any{arrayOfTexts(names)}})
+	for len(whole) > 0 && time.Since(began) < limit/2 {
+		n := min(int(s.sweeper.most.Load()), len(whole))
+		err := s.single(ctx, s.within(s.with.write, limit/5), pipelinedCall{ignored, sweepQuery, []any{arrayOfTexts(whole[:n])}})
 		switch {
 		case err == nil:
 			whole = whole[n:]
@@ -250,17 +231,20 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, until time.Time) erro
 		case n > 1:
 			s.sweeper.learn(n / 4)
 		default:
-			slow[whole[0].queue] = true
+			slow[whole[0]] = true
 			whole = whole[1:]
 		}
 	}
 	for _, one := range all { // the one that was swept the longest time ago; the next one has the next turn
 		if slow[one.queue] {
-			return s.sweepSlices(ctx, one, until)
+			return s.sweepSlices(ctx, one, limit, began.Add(limit))
 		}
 	}
 	return nil
 }
+
+// ignored are the rows of a statement that has one only so that it can go with an opening.
+func ignored(*sql.Rows) error { return nil }
 
 // within lets no statement take longer: a turn has room for several that are cancelled.
 func (s *Store) within(with opening, most time.Duration) opening {
@@ -269,7 +253,7 @@ func (s *Store) within(with opening, most time.Duration) opening {
 }
 
 // sweepQuery reads the heads of queues from the beginning.
-const sweepQuery = `
+var sweepQuery = `
 	INSERT INTO {schema}.sweeps (queue, wanted_at, swept_at, heads)
 	SELECT wanted.queue, clock_timestamp(), clock_timestamp(), CASE wanted.queue WHEN '' THEN ARRAY(
 			SELECT id
@@ -277,26 +261,8 @@ const sweepQuery = `
 			WHERE state = 'in_flight'
 			ORDER BY lease_expires_at, id
 			LIMIT 1)
-		ELSE ARRAY(
-			SELECT first.id
-			FROM generate_series(-9, 9) AS level (priority)
-			CROSS JOIN LATERAL (
-				SELECT id
-				FROM {schema}.jobs
-				WHERE state = 'failed' AND retry_at IS NOT NULL AND queue = wanted.queue AND jobs.priority = level.priority
-				ORDER BY retry_at, id
-				LIMIT 1
-			) AS first
-			UNION ALL
-			SELECT first.id
-			FROM generate_series(-9, 9) AS level (priority)
-			CROSS JOIN LATERAL (
-				SELECT id
-				FROM {schema}.jobs
-				WHERE state = 'ready' AND queue = wanted.queue AND jobs.priority = level.priority
-				ORDER BY run_at, id
-				LIMIT 1
-			) AS first)
+		ELSE ARRAY(` + lanes[cursor.Retries].sql(headsOfQueue) + `
+			UNION ALL` + lanes[cursor.Fresh].sql(headsOfQueue) + `)
 		END
 	FROM unnest($1::text[]) AS wanted (queue)
 	ORDER BY wanted.queue
@@ -306,6 +272,17 @@ const sweepQuery = `
 		found = '{}',
 		place = ''
 	RETURNING 1`
+
+const headsOfQueue = `
+			SELECT first.id
+			FROM generate_series(-9, 9) AS level (priority)
+			CROSS JOIN LATERAL (
+				SELECT jobs.id
+				FROM {schema}.jobs
+				WHERE {waits} AND jobs.queue = wanted.queue AND jobs.priority = level.priority
+				ORDER BY {due}, jobs.id
+				LIMIT 1
+			) AS first`
 
 // A place is how far a sweep in slices has come in a queue.
 type place struct {
@@ -317,28 +294,28 @@ type place struct {
 }
 
 // to is where the next slice ends, which is not beyond the horizon.
-func (p place) to(horizon time.Time) position {
+func (p place) to(horizon time.Time) cursor.Position {
 	switch {
 	case p.ByID && p.ID < math.MaxInt64-p.Step:
-		return position{p.At, p.ID + p.Step}
+		return cursor.Position{At: p.At, ID: p.ID + p.Step}
 	case p.ByID:
-		return position{p.At.Add(store.Resolution), 0}
+		return cursor.Position{At: p.At.Add(store.Resolution)}
 	case p.Step == 0:
-		return position{horizon, 0}
+		return cursor.Position{At: horizon}
 	default:
-		return earlier(position{time.UnixMicro(p.At.UnixMicro() + p.Step), 0}, position{horizon, 0})
+		return cursor.Earlier(cursor.Position{At: time.UnixMicro(p.At.UnixMicro() + p.Step)}, cursor.Position{At: horizon})
 	}
 }
 
 // passed is the place when the slice is done, which was empty.
-func (p place) passed(to position, horizon time.Time, quick bool) place {
-	if !to.at.Before(horizon) {
+func (p place) passed(to cursor.Position, horizon time.Time, quick bool) place {
+	if !to.At.Before(horizon) {
 		return p.next()
 	}
-	if p.ByID && to.at.After(p.At) {
+	if p.ByID && to.At.After(p.At) {
 		p.ByID, p.Step = false, 1
 	}
-	if p.At, p.ID = to.at, to.id; quick {
+	if p.At, p.ID = to.At, to.ID; quick {
 		p.Step *= 2
 	}
 	return p
@@ -361,55 +338,51 @@ func (p place) tooLong(horizon time.Time) place {
 // next is the beginning of the next range.
 func (p place) next() place { return place{Range: p.Range + 1} }
 
-// The ranges of a queue, or of the leases.
+// The queries for the first job of a slice of the leases, or of a range of a queue: one for each level of its retries, then of its fresh jobs.
+var (
+	sliceOfLeases = lane{`state = 'in_flight'`, `lease_expires_at`}.sql(sliceQuery)
+	sliceOfRange  = [cursor.Lanes]string{
+		cursor.Retries: lanes[cursor.Retries].sql(sliceQueryOfQueue), cursor.Fresh: lanes[cursor.Fresh].sql(sliceQueryOfQueue),
+	}
+)
+
 const (
-	sliceOfRetries = `
+	sliceQuery = `
 		SELECT id
 		FROM {schema}.jobs
-		WHERE state = 'failed' AND retry_at IS NOT NULL AND queue = $1 AND priority = $2
-			AND (retry_at, id) >= ($3::text::timestamptz, $4::bigint) AND (retry_at, id) < ($5::text::timestamptz, $6::bigint)
-		ORDER BY retry_at, id
+		WHERE {waits} AND ({due}, id) >= ($1::text::timestamptz, $2::bigint) AND ({due}, id) < ($3::text::timestamptz, $4::bigint)
+		ORDER BY {due}, id
 		LIMIT 1`
-	sliceOfFresh = `
+	sliceQueryOfQueue = `
 		SELECT id
 		FROM {schema}.jobs
-		WHERE state = 'ready' AND queue = $1 AND priority = $2
-			AND (run_at, id) >= ($3::text::timestamptz, $4::bigint) AND (run_at, id) < ($5::text::timestamptz, $6::bigint)
-		ORDER BY run_at, id
-		LIMIT 1`
-	sliceOfLeases = `
-		SELECT id
-		FROM {schema}.jobs
-		WHERE state = 'in_flight'
-			AND (lease_expires_at, id) >= ($1::text::timestamptz, $2::bigint) AND (lease_expires_at, id) < ($3::text::timestamptz, $4::bigint)
-		ORDER BY lease_expires_at, id
+		WHERE {waits} AND ({due}, id) >= ($1::text::timestamptz, $2::bigint) AND ({due}, id) < ($3::text::timestamptz, $4::bigint)
+			AND queue = $5 AND priority = $6
+		ORDER BY {due}, id
 		LIMIT 1`
 )
 
 // slice asks for the first job between the place and there.
-func (p place) slice(queue string, to position) pipelinedCall {
-	from := position{p.At, p.ID}
-	places := []any{from.text(), from.id, to.text(), to.id}
-	switch {
-	case queue == "":
-		return pipelinedCall{query: sliceOfLeases, args: places}
-	case p.Range < levels:
-		return pipelinedCall{query: sliceOfRetries, args: append([]any{queue, priorityOf(p.Range)}, places...)}
-	default:
-		return pipelinedCall{query: sliceOfFresh, args: append([]any{queue, priorityOf(p.Range - levels)}, places...)}
+func (p place) slice(queue string, to cursor.Position) pipelinedCall {
+	from := cursor.Position{At: p.At, ID: p.ID}
+	c := pipelinedCall{query: sliceOfLeases, args: []any{placeText(from), from.ID, placeText(to), to.ID}}
+	if queue != cursor.Leases {
+		c.query = sliceOfRange[p.Range/cursor.Levels]
+		c.args = append(c.args, queue, cursor.PriorityOf(p.Range%cursor.Levels))
 	}
+	return c
 }
 
 // ranges is how many the queue has.
 func ranges(queue string) int {
-	if queue == "" {
+	if queue == cursor.Leases {
 		return 1
 	}
-	return 2 * levels
+	return int(cursor.Lanes) * cursor.Levels
 }
 
 // sweepSlices goes on where an earlier turn has come to, and writes down where the next one goes on.
-func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) error {
+func (s *Store) sweepSlices(ctx context.Context, of sweeping, limit time.Duration, until time.Time) error {
 	var p place
 	if of.place != "" {
 		if err := json.Unmarshal([]byte(of.place), &p); err != nil {
@@ -417,7 +390,6 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 		}
 	}
 	horizon := s.now.present.Latest().Add(time.Minute) // no mark is beyond it
-	_, limit := s.sweeper.now()
 	var found []int64
 	large := p != place{} // it takes more than one turn
 	for p.Range < ranges(of.queue) && time.Now().Before(until) {
@@ -448,7 +420,7 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 	if done && !large { // it can be swept as a whole again
 		text = nil
 	}
-	return s.single(ctx, s.with.write, pipelinedCall{func(*sql.Rows) error { return nil }, `
+	return s.single(ctx, s.with.write, pipelinedCall{ignored, `
 		UPDATE {schema}.sweeps
 		SET swept_at = clock_timestamp(),
 			heads = CASE WHEN $4::boolean THEN found || $2::bigint[] ELSE heads END,
@@ -457,16 +429,4 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, until time.Time) e
 		WHERE queue = $1
 		RETURNING 1`,
 		[]any{of.queue, arrayOf(found), string(text), done}})
-}
-
-// single runs a statement in a transaction of its own: in one message, where it comes again in its session.
-func (s *Store) single(ctx context.Context, with opening, e pipelinedCall) error {
-	with.ahead = func() (pipelinedCall, bool) { return e, true }
-	_, err := call(ctx, s, nil, with, func(t *txn) (struct{}, error) {
-		if t.ahead {
-			return struct{}{}, nil
-		}
-		return struct{}{}, t.each(e.scan, e.query, e.args...)
-	})
-	return err
 }

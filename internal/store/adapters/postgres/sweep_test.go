@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 const (
@@ -48,8 +49,8 @@ func (h hidingPlace) pass(t *testing.T) (passed time.Time) {
 		done, err := h.s.RecoverExpiredLeases(t.Context(), store.RecoverRequest{Limit: 1})
 		require.NoError(t, err)
 		require.Empty(t, done)
-		leases, _ := h.s.leases.get()
-		if h.s.cursors.get("q").fresh.mark[levelOf(0)].at.After(passed) && h.s.cursors.get("q").retries.mark[levelOf(0)].at.After(passed) && leases.at.After(passed) {
+		leases := h.s.leases()
+		if h.s.cursors.Get("q").Lanes[cursor.Fresh].Mark[cursor.LevelOf(0)].At.After(passed) && h.s.cursors.Get("q").Lanes[cursor.Retries].Mark[cursor.LevelOf(0)].At.After(passed) && leases.At.After(passed) {
 			return passed
 		}
 		require.Less(t, time.Since(began), time.Minute, "the marks do not move")
@@ -195,23 +196,23 @@ func TestASweepLeavesGoodMarksAlone(t *testing.T) {
 		require.True(t, checked(t, s))
 	}
 	first := claimN(t, s, 1)[0]
-	awaitHorizon(t, s, first.RunAt.Add(slack+store.Resolution))
+	awaitHorizon(t, s, first.RunAt.Add(cursor.Slack+store.Resolution))
 	for range 2 {
-		inQueue(s, func(q *claimCursor) { q.looked = time.Time{} })
+		inQueue(s, func(q *cursor.Queue) { q.Looked = time.Time{} })
 		claimN(t, s, 1)
 	}
-	require.Greater(t, s.cursors.get("q").fresh.mark[levelOf(0)].id, first.ID, "the mark has not moved: the test is about nothing")
+	require.Greater(t, s.cursors.Get("q").Lanes[cursor.Fresh].Mark[cursor.LevelOf(0)].ID, first.ID, "the mark has not moved: the test is about nothing")
 	checked(t, s)
-	age := s.cursors.get("q").age
+	age := s.cursors.Get("q").Age
 	for range 20 {
 		sweep()
 		jobs := claimN(t, s, 10)
 		require.NotEmpty(t, jobs)
-		inQueue(s, func(q *claimCursor) { q.looked = time.Time{} })
+		inQueue(s, func(q *cursor.Queue) { q.Looked = time.Time{} })
 		claimN(t, s, 1)
 		checked(t, s)
 	}
-	assert.Equal(t, age, s.cursors.get("q").age, "a mark was brought back")
+	assert.Equal(t, age, s.cursors.Get("q").Age, "a mark was brought back")
 }
 
 // A sweep that takes too long goes on in slices, and comes to the end also where all jobs have one due time.
@@ -220,14 +221,14 @@ func TestSlicesComeToTheEnd(t *testing.T) {
 	horizon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	moment := horizon.Add(-time.Hour)
 	const lives = 3_000_000 // the one entry that is alive: the ids below are dead entries at one moment
-	cost := func(from, to position) (entries int64) {
-		if !from.at.After(moment) && to.at.After(moment) || from.at.Equal(moment) && to.at.Equal(moment) {
+	cost := func(from, to cursor.Position) (entries int64) {
+		if !from.At.After(moment) && to.At.After(moment) || from.At.Equal(moment) && to.At.Equal(moment) {
 			low, high := int64(0), int64(lives)
-			if from.at.Equal(moment) {
-				low = min(from.id, lives)
+			if from.At.Equal(moment) {
+				low = min(from.ID, lives)
 			}
-			if to.at.Equal(moment) {
-				high = min(to.id, lives)
+			if to.At.Equal(moment) {
+				high = min(to.ID, lives)
 			}
 			return high - low
 		}
@@ -237,13 +238,13 @@ func TestSlicesComeToTheEnd(t *testing.T) {
 	for ; p.Range == 0; slices++ {
 		require.Less(t, slices, 10_000)
 		to := p.to(horizon)
-		from := position{p.At, p.ID}
-		require.True(t, from.before(to), "a slice is not empty: %+v", p)
+		from := cursor.Position{At: p.At, ID: p.ID}
+		require.True(t, from.Before(to), "a slice is not empty: %+v", p)
 		switch entries := cost(from, to); {
 		case entries > 50_000:
 			cancelled++
 			p = p.tooLong(horizon)
-		case from.before(position{moment, lives}) && position{moment, lives}.before(to):
+		case from.Before(cursor.Position{At: moment, ID: lives}) && cursor.Position{At: moment, ID: lives}.Before(to):
 			p = p.next()
 		default:
 			p = p.passed(to, horizon, entries < 10_000)
@@ -291,4 +292,11 @@ func TestSlicesFindWhatHidesBehindTheDead(t *testing.T) {
 	require.Empty(t, h.claimed(t, id).take(), "it is still hidden")
 	checked(t, h.s)
 	assert.Equal(t, []int64{id}, h.claimed(t, id).take())
+}
+
+// pace changes how old a sweep gets.
+func (w *sweeper) pace(every time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.every = every
 }

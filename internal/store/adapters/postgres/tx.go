@@ -65,9 +65,9 @@ func (t *txn) join() error {
 		return sqlkit.FailedTx(err)
 	case err != nil:
 		return err
-	case t.database != t.s.database:
-		return sqlkit.OtherTx(t.s.database, t.database)
-	case t.numbered:
+	case t.shown.database != t.s.database:
+		return sqlkit.OtherTx(t.s.database, t.shown.database)
+	case t.shown.numbered:
 		return t.recognise()
 	}
 	var number int64
@@ -76,7 +76,7 @@ func (t *txn) join() error {
 	switch {
 	case err != nil:
 		return err
-	case number != t.number:
+	case number != t.shown.number:
 		return store.NotInTx(t.tx)
 	}
 	return t.recognise()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -14,37 +15,23 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return read(ctx, s, nil, (*txn).queues)
 }
 
-// The names of the queues that have jobs of a sort, each found by one step from the name before it.
-const (
-	readyQueues = `
-		WITH RECURSIVE ready(name) AS (
-			SELECT min(queue) FROM jobs WHERE state = 'ready'
+// queuesOf names the queues that have jobs of a sort, for each of which one step through an index is taken from the name before it.
+func queuesOf(jobs string) string {
+	return strings.ReplaceAll(`
+		WITH RECURSIVE found(name) AS (
+			SELECT min(queue) FROM jobs WHERE {jobs}
 			UNION ALL
-			SELECT (SELECT min(queue) FROM jobs WHERE state = 'ready' AND queue > ready.name)
-			FROM ready
-			WHERE ready.name IS NOT NULL
+			SELECT (SELECT min(queue) FROM jobs WHERE {jobs} AND queue > found.name)
+			FROM found
+			WHERE found.name IS NOT NULL
 		)
-		SELECT name FROM ready WHERE name IS NOT NULL`
+		SELECT name FROM found WHERE name IS NOT NULL`, `{jobs}`, jobs)
+}
 
-	retryingQueues = `
-		WITH RECURSIVE retrying(name) AS (
-			SELECT min(queue) FROM jobs WHERE state = 'failed' AND retry_at IS NOT NULL
-			UNION ALL
-			SELECT (SELECT min(queue) FROM jobs WHERE state = 'failed' AND retry_at IS NOT NULL AND queue > retrying.name)
-			FROM retrying
-			WHERE retrying.name IS NOT NULL
-		)
-		SELECT name FROM retrying WHERE name IS NOT NULL`
-
-	finishedQueues = `
-		WITH RECURSIVE finished(name) AS (
-			SELECT min(queue) FROM jobs WHERE finished_at IS NOT NULL
-			UNION ALL
-			SELECT (SELECT min(queue) FROM jobs WHERE finished_at IS NOT NULL AND queue > finished.name)
-			FROM finished
-			WHERE finished.name IS NOT NULL
-		)
-		SELECT name FROM finished WHERE name IS NOT NULL`
+var (
+	readyQueues    = queuesOf(`state = 'ready'`)
+	retryingQueues = queuesOf(`state = 'failed' AND retry_at IS NOT NULL`)
+	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
 )
 
 // queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
@@ -139,7 +126,7 @@ func (t *txn) beat(w store.Worker) error {
 	_, err = t.exec(`
 		INSERT OR REPLACE INTO workers (name, host, pid, queues, slots, running, stale_after, beat_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		w.Name, w.Host, w.PID, sqlkit.List(w.Queues), w.Slots, w.Running, int64(sqlkit.MicrosOf(w.StaleAfter)), t.now.UnixMicro())
+		w.Name, w.Host, w.PID, sqlkit.List(w.Queues), w.Slots, w.Running, w.StaleAfter.Microseconds(), t.now.UnixMicro())
 	return err
 }
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -45,47 +46,36 @@ func (t *txn) paused(queue string) (paused bool, err error) {
 	return paused, err
 }
 
-// A lane is one of the two from which jobs are claimed. Each has its index, in which a priority is one range: what is not
-// yet due lies behind what is, and is never walked over.
+// A lane is one of the two indexes from which jobs are claimed. In each, a priority is one range: what is not yet due lies behind what is,
+// and is never walked over.
 type lane struct {
 	level string // the highest priority below one that has jobs
 	due   string // the due jobs of one priority, in order
 }
 
-var freshLane = lane{
-	level: `
-		SELECT priority
-		FROM jobs
-		WHERE state = 'ready' AND queue = ? AND priority < ?
-		ORDER BY priority DESC
-		LIMIT 1`,
-	due: `
-		SELECT` + claimColumns + `
-		FROM jobs
-		WHERE state = 'ready' AND queue = ? AND priority = ? AND run_at <= ?
-		ORDER BY run_at, id
-		LIMIT ?`,
-}
+var (
+	retryLane = laneOf(`state = 'failed' AND retry_at IS NOT NULL`, `retry_at`)
+	freshLane = laneOf(`state = 'ready'`, `run_at`)
+)
 
-var retryLane = lane{
-	level: `
-		SELECT priority
-		FROM jobs
-		WHERE state = 'failed' AND retry_at IS NOT NULL AND queue = ? AND priority < ?
-		ORDER BY priority DESC
-		LIMIT 1`,
-	due: `
-		SELECT` + claimColumns + `
-		FROM jobs
-		WHERE state = 'failed' AND retry_at IS NOT NULL AND queue = ? AND priority = ? AND retry_at <= ?
-		ORDER BY retry_at, id
-		LIMIT ?`,
+// laneOf is the lane of the jobs that wait, in the words of its index, which orders them by a time.
+func laneOf(waits, due string) lane {
+	text := strings.NewReplacer(`{waits}`, waits, `{due}`, due)
+	return lane{
+		level: text.Replace(`
+			SELECT priority
+			FROM jobs
+			WHERE {waits} AND queue = ? AND priority < ?
+			ORDER BY priority DESC
+			LIMIT 1`),
+		due: text.Replace(`
+			SELECT` + claimColumns + `
+			FROM jobs
+			WHERE {waits} AND queue = ? AND priority = ? AND {due} <= ?
+			ORDER BY {due}, id
+			LIMIT ?`),
+	}
 }
-
-// The columns of a waiting job that a claim does not set anew or know before: a third fewer to read.
-const claimColumns = `
-	id, kind, priority, run_at, token, attempts, retries, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-	unique_key, unique_for, enqueued_at, claim_token, trace, tags, error, payload, checkpoint, progress,` + presentEpoch
 
 // due are the first jobs of the lane, from the highest priority down, as many as there is room for.
 func (t *txn) due(l lane, queue string, limit int) ([]*store.Record, error) {
@@ -147,39 +137,6 @@ func (t *txn) lease(chosen []*store.Record, req store.ClaimRequest) ([]store.Job
 			ending = ''
 		WHERE id IN (SELECT value FROM json_each(?1))`,
 		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro(), store.Floor(chosen[0].Epoch),
-		int64(sqlkit.MicrosOf(chosen[0].LeaseFor)))
+		chosen[0].LeaseFor.Microseconds())
 	return jobs, err
-}
-
-// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
-// they are too many.
-func (t *txn) moveAttempts(records []*store.Record) error {
-	moving, crowded := sqlkit.Crowding(records)
-	if len(moving) > 0 {
-		_, err := t.exec(`
-			INSERT INTO attempts (job_id, token, worker, started_at, ended_at, ending, error)
-			SELECT id, claim_token, worker, claimed_at, ended_at, ending, iif(ending IN ('failed', 'expired'), error, '')
-			FROM jobs
-			WHERE id IN (SELECT value FROM json_each(?))`,
-			list(moving))
-		if err != nil {
-			return err
-		}
-	}
-	for _, id := range crowded {
-		_, err := t.exec(`
-			DELETE FROM attempts
-			WHERE job_id = ?1
-				AND token < (
-					SELECT token
-					FROM attempts
-					WHERE job_id = ?1
-					ORDER BY token DESC
-					LIMIT 1 OFFSET ?2)`,
-			id, store.MaxAttemptsKept-2) // one place is for the attempt that begins
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

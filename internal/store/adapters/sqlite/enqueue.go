@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"slices"
-	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -93,46 +91,6 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 		}
 	}
 	return answers, nil
-}
-
-// The jobs of one statement: many at once are inserted in half the time.
-var insertSizes = []int{50, 5, 1}
-
-var insertJobs = map[int]string{50: insertOf(50), 5: insertOf(5), 1: insertOf(1)}
-
-func insertOf(n int) string {
-	const row = `('ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	return `
-		INSERT INTO jobs (
-			state, queue, kind, priority, run_at, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-			unique_key, unique_for, enqueued_at, trace, tags, payload)
-		VALUES ` + strings.Repeat(row+`, `, n-1) + row
-}
-
-// insert adds the jobs and gives them their ids, which follow one another.
-func (t *txn) insert(rows []*store.Job) error {
-	for left := rows; len(left) > 0; {
-		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
-		args := make([]any, 0, 15*size)
-		for _, j := range left[:size] {
-			args = append(args, j.Queue, j.Kind, j.Priority, j.RunAt.UnixMicro(), j.MaxRetries,
-				j.Backoff.Base.Microseconds(), j.Backoff.Cap.Microseconds(), j.Backoff.Jitter, j.Timeout.Microseconds(),
-				j.UniqueKey, j.UniqueFor.Microseconds(), j.EnqueuedAt.UnixMicro(), j.Trace, sqlkit.List(j.Tags), string(j.Payload))
-		}
-		result, err := t.tx.ExecContext(t.ctx, insertJobs[size], args...)
-		if err != nil {
-			return err
-		}
-		last, err := result.LastInsertId()
-		if err != nil {
-			return err
-		}
-		for i, j := range left[:size] {
-			j.ID = last - int64(size-1-i)
-		}
-		left = left[size:]
-	}
-	return t.openWindows(rows)
 }
 
 // A holder is the job that holds a unique key.

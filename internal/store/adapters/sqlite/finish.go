@@ -88,7 +88,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 			lease_for = ?3
 		FROM json_each(?1) AS lease
 		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.state = 'in_flight'`,
-		leases(held), until.UnixMicro(), int64(sqlkit.MicrosOf(length)))
+		leases(held), until.UnixMicro(), length.Microseconds())
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -32,69 +33,48 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 	return read(ctx, s, nil, (*txn).oldestDue)
 }
 
-// The first job of each queue and priority, in the order in which claims take them. Each is found by one step through the index from
-// the one before it, however many jobs lie between: a comparison of both columns at once would read all that are left of a queue.
-const (
-	readyHeads = `
-		ready(id) AS (
+// headsOf makes the table of that name, of the ids of the first jobs of each queue and priority, in the order in which claims take them. Each
+// is found by one step through the index from the one before it, however many jobs lie between: a comparison of both columns at once would
+// read all that are left of a queue.
+func headsOf(name, index, waits, due string) string {
+	return strings.NewReplacer(`{name}`, name, `{index}`, index, `{waits}`, waits, `{due}`, due).Replace(`
+		{name}(id) AS (
 			SELECT (
 				SELECT id
-				FROM jobs INDEXED BY jobs_ready
-				WHERE state = 'ready'
-				ORDER BY queue, priority, run_at
+				FROM jobs INDEXED BY {index}
+				WHERE {waits}
+				ORDER BY queue, priority, {due}
 				LIMIT 1)
 			UNION ALL
 			SELECT coalesce((
-				SELECT next.id
-				FROM jobs AS next INDEXED BY jobs_ready
-				WHERE next.state = 'ready' AND next.queue = head.queue AND next.priority > head.priority
-				ORDER BY next.priority, next.run_at
+				SELECT jobs.id
+				FROM jobs INDEXED BY {index}
+				WHERE {waits} AND jobs.queue = head.queue AND jobs.priority > head.priority
+				ORDER BY jobs.priority, {due}
 				LIMIT 1), (
-				SELECT next.id
-				FROM jobs AS next INDEXED BY jobs_ready
-				WHERE next.state = 'ready' AND next.queue > head.queue
-				ORDER BY next.queue, next.priority, next.run_at
+				SELECT jobs.id
+				FROM jobs INDEXED BY {index}
+				WHERE {waits} AND jobs.queue > head.queue
+				ORDER BY jobs.queue, jobs.priority, {due}
 				LIMIT 1))
-			FROM ready
-			JOIN jobs AS head ON head.id = ready.id
-		)`
+			FROM {name}
+			JOIN jobs AS head ON head.id = {name}.id
+		)`)
+}
 
-	retryingHeads = `
-		retrying(id) AS (
-			SELECT (
-				SELECT id
-				FROM jobs INDEXED BY jobs_retrying
-				WHERE state = 'failed' AND retry_at IS NOT NULL
-				ORDER BY queue, priority, retry_at
-				LIMIT 1)
-			UNION ALL
-			SELECT coalesce((
-				SELECT next.id
-				FROM jobs AS next INDEXED BY jobs_retrying
-				WHERE next.state = 'failed' AND next.retry_at IS NOT NULL AND next.queue = head.queue AND next.priority > head.priority
-				ORDER BY next.priority, next.retry_at
-				LIMIT 1), (
-				SELECT next.id
-				FROM jobs AS next INDEXED BY jobs_retrying
-				WHERE next.state = 'failed' AND next.retry_at IS NOT NULL AND next.queue > head.queue
-				ORDER BY next.queue, next.priority, next.retry_at
-				LIMIT 1))
-			FROM retrying
-			JOIN jobs AS head ON head.id = retrying.id
-		)`
-)
+var oldestDueQuery = `
+	WITH RECURSIVE` + headsOf(`ready`, `jobs_ready`, `jobs.state = 'ready'`, `jobs.run_at`) + `,` +
+	headsOf(`retrying`, `jobs_retrying`, `jobs.state = 'failed' AND jobs.retry_at IS NOT NULL`, `jobs.retry_at`) + `
+	SELECT queue, min(due_at)
+	FROM (
+		SELECT queue, run_at AS due_at FROM ready JOIN jobs USING (id)
+		UNION ALL
+		SELECT queue, retry_at FROM retrying JOIN jobs USING (id)
+	)
+	WHERE due_at <= ?
+	GROUP BY queue
+	ORDER BY queue`
 
 func (t *txn) oldestDue() (store.Due, error) {
-	return sqlkit.Due(t.each, t.now, `
-		WITH RECURSIVE`+readyHeads+`,`+retryingHeads+`
-		SELECT queue, min(due_at)
-		FROM (
-			SELECT queue, run_at AS due_at FROM ready JOIN jobs USING (id)
-			UNION ALL
-			SELECT queue, retry_at FROM retrying JOIN jobs USING (id)
-		)
-		WHERE due_at <= ?
-		GROUP BY queue
-		ORDER BY queue`,
-		t.now.UnixMicro())
+	return sqlkit.Due(t.each, t.now, oldestDueQuery, t.now.UnixMicro())
 }

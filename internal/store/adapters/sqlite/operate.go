@@ -124,16 +124,3 @@ func (t *txn) operateMatching(
 	}
 	return outcomes, nil
 }
-
-// byID loads the jobs that there are.
-func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	records, err := t.records(`
-		SELECT`+columns+`,`+presentEpoch+`
-		FROM jobs
-		WHERE id IN (SELECT value FROM json_each(?))`,
-		list(ids))
-	return sqlkit.Keyed(records), err
-}

@@ -54,14 +54,3 @@ func list[T int64 | string | store.State](values []T) string {
 	text, _ := json.Marshal(values) // numbers and valid strings: cannot fail
 	return string(text)
 }
-
-// For who raises tokens.
-const presentEpoch = `
-	(SELECT epoch FROM fence) AS epoch`
-
-// Every column of the table jobs.
-const columns = `
-	id, queue, kind, priority, state, run_at, retry_at, token, lease_expires_at, coalesce(lease_for, 0) AS lease_for, worker,
-	attempts, retries, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
-	unique_key, unique_for, enqueued_at, finished_at, finished_by, claim_token, claimed_at, ended_at, ending,
-	checkpoint_seq, progress_seq, trace, tags, error, payload, checkpoint, progress, result`

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,13 +13,6 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/wake"
-)
-
-// A commit takes calls until it has one of these, so that the next one, a heartbeat above all, waits for no more.
-const (
-	maxBatchCalls = 512
-	maxBatchItems = 2 * store.MaxItems
-	maxBatchBytes = store.MaxCallBytes
 )
 
 // A writer is the goroutine that writes. While one commit is under way the next calls gather; each is atomic in the shared
@@ -44,39 +36,15 @@ type writer struct {
 	commits   atomic.Int64 // how many there were
 	abandoned bool         // the lock of the file is still waited for, by a goroutine that will close it
 
-	mu      sync.Mutex // guards what follows
-	urgent  []*call
-	waiting []*call
-	closed  bool
-
-	wake chan struct{} // something waits
-	quit chan struct{}
-	done chan struct{}
-}
-
-// A call is one caller's work.
-type call struct {
-	run    func(*txn) error
-	load   load
-	since  time.Time // when it was put in line
-	taken  bool      // guarded by the writer's mutex
-	answer chan error
-
-	err   error    // of this call alone
-	woken []string // the queues in which it makes jobs claimable
-}
-
-// A load is how heavy a call is, and whether it goes first.
-type load struct {
-	items  int
-	bytes  int
-	urgent bool
+	queue *queue
+	quit  chan struct{}
+	done  chan struct{}
 }
 
 func newWriter(ctx context.Context, s *Store, patience time.Duration) *writer {
 	w := &writer{
 		ctx: ctx, db: s.callers, place: s.place, afresh: s.afresh, turns: s.turn, now: s.now, hub: s.hub, patience: patience,
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		queue: newQueue(), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
 	return w
@@ -86,98 +54,23 @@ func newWriter(ctx context.Context, s *Store, patience time.Duration) *writer {
 // taken up withdraws it; afterwards the answer is a commit away, and is waited for.
 func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
 	c := &call{run: run, load: l, since: time.Now(), answer: make(chan error, 1)}
-	if !w.enqueue(c) {
+	if !w.queue.put(c) {
 		return store.ErrClosed
 	}
 	select {
 	case err := <-c.answer:
 		return err
 	case <-ctx.Done():
-		if w.withdraw(c) {
+		if w.queue.withdraw(c) {
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 		}
 		return <-c.answer
 	}
 }
 
-func (w *writer) enqueue(c *call) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed:
-		return false
-	case c.load.urgent:
-		w.urgent = append(w.urgent, c)
-	default:
-		w.waiting = append(w.waiting, c)
-	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// withdraw takes the call back, unless it was taken up.
-func (w *writer) withdraw(c *call) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c.taken {
-		return false
-	}
-	isIt := func(other *call) bool { return other == c }
-	w.urgent = deleteOne(w.urgent, isIt)
-	w.waiting = deleteOne(w.waiting, isIt)
-	return true
-}
-
-func deleteOne(calls []*call, is func(*call) bool) []*call {
-	for i, c := range calls {
-		if is(c) {
-			return append(calls[:i:i], calls[i+1:]...)
-		}
-	}
-	return calls
-}
-
-// take is the next batch, the urgent calls first.
-func (w *writer) take() []*call {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var batch []*call
-	var sum load
-	for _, line := range []*[]*call{&w.urgent, &w.waiting} {
-		for len(*line) > 0 {
-			c := (*line)[0]
-			sum.items, sum.bytes = sum.items+c.load.items, sum.bytes+c.load.bytes
-			full := len(batch) == maxBatchCalls || sum.items > maxBatchItems || sum.bytes > maxBatchBytes
-			if full && len(batch) > 0 {
-				return batch
-			}
-			c.taken = true
-			batch = append(batch, c)
-			(*line)[0] = nil
-			*line = (*line)[1:]
-		}
-	}
-	return batch
-}
-
-// idle says that no call waits.
-func (w *writer) idle() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.urgent)+len(w.waiting) == 0
-}
-
-// close fails what was not taken up, and waits for what was.
+// close refuses the calls that wait, and waits for those that were taken up.
 func (w *writer) close() error {
-	w.mu.Lock()
-	w.closed = true
-	left := append(w.urgent, w.waiting...)
-	w.urgent, w.waiting = nil, nil
-	w.mu.Unlock()
-	for _, c := range left {
+	for _, c := range w.queue.close() {
 		c.answer <- store.ErrClosed
 	}
 	close(w.quit)
@@ -197,13 +90,13 @@ func (w *writer) loop() {
 		select {
 		case <-w.quit:
 			return
-		case <-w.wake:
+		case <-w.queue.wake:
 		case <-look.C:
 			w.lookAround()
 			w.tidy()
 			continue
 		}
-		for !w.idle() {
+		for !w.queue.empty() {
 			w.turn()
 		}
 	}
@@ -217,11 +110,11 @@ func (w *writer) turn() {
 	defer w.turns.release()
 	if err := w.begin(); err != nil {
 		if codeOf(err) != codeBusy {
-			w.settle(w.take(), ours(err))
+			w.settle(w.queue.take(), ours(err))
 		}
 		return
 	}
-	batch := w.take()
+	batch := w.queue.take()
 	if len(batch) == 0 { // all withdrawn
 		w.rollback()
 		return
@@ -358,25 +251,14 @@ func (w *writer) lockFile() bool {
 	}
 }
 
-// expire refuses the calls that have waited for others for as long as a call may: since they were put in line, or since others
-// have kept this process from writing if that is later. who says who the others are.
+// expire refuses the calls that have waited for others for as long as a call may: since they were put in the queue, or since others have
+// kept this process from writing if that is later. who says who the others are.
 func (w *writer) expire(blocked time.Time, who func() string) {
 	before := time.Now().Add(-w.patience)
 	if blocked.After(before) {
 		return
 	}
-	w.mu.Lock()
-	var expired []*call
-	for _, line := range []*[]*call{&w.urgent, &w.waiting} {
-		for len(*line) > 0 && (*line)[0].since.Before(before) {
-			expired = append(expired, (*line)[0])
-			(*line)[0].taken = true
-			(*line)[0] = nil
-			*line = (*line)[1:]
-		}
-	}
-	w.mu.Unlock()
-	if len(expired) > 0 {
+	if expired := w.queue.takeOlder(before); len(expired) > 0 {
 		w.settle(expired, fmt.Errorf("%w: %s", store.ErrUnavailable, who()))
 	}
 }
@@ -454,7 +336,7 @@ func (w *writer) tryBegin() error {
 			return err
 		case <-time.After(time.Duration(rand.Int64N(int64(2 * time.Millisecond)))):
 		}
-		if w.idle() {
+		if w.queue.empty() {
 			return err
 		}
 	}

@@ -24,9 +24,9 @@ func hold(t *testing.T, s *Store) *sqlx.Tx {
 }
 
 func (w *writer) inLine() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.urgent) + len(w.waiting)
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	return len(w.queue.lines[0]) + len(w.queue.lines[1])
 }
 
 // A heartbeat that waits for a transaction extends from the time at which it comes through.
@@ -162,15 +162,15 @@ func TestBadCallSparesItsNeighbours(t *testing.T) {
 }
 
 func TestHeartbeatsGoFirstAndBatchesAreBounded(t *testing.T) {
-	w := &writer{wake: make(chan struct{}, 1)}
+	q := newQueue()
 	for range 5 {
-		require.True(t, w.enqueue(&call{load: load{items: store.MaxItems}}))
+		require.True(t, q.put(&call{load: load{items: store.MaxItems}}))
 	}
-	require.True(t, w.enqueue(&call{load: load{items: 1, bytes: store.MaxCallBytes}}))
+	require.True(t, q.put(&call{load: load{items: 1, bytes: store.MaxCallBytes}}))
 	beat := &call{load: load{items: 10, urgent: true}}
-	require.True(t, w.enqueue(beat))
+	require.True(t, q.put(beat))
 	var sizes []int
-	for batch := w.take(); len(batch) > 0; batch = w.take() {
+	for batch := q.take(); len(batch) > 0; batch = q.take() {
 		if len(sizes) == 0 {
 			assert.Same(t, beat, batch[0], "the heartbeat is the first of the first batch")
 		}

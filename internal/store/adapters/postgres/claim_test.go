@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 func enqueue(t *testing.T, w store.Writer, n int) []int64 {
@@ -44,10 +45,10 @@ const bound = time.Second
 // claimAndLook claims, and tells whether the claim looked from the marks. One that is due to has to.
 func claimAndLook(t *testing.T, s *Store, limit int) (jobs []store.Job, looked bool) {
 	t.Helper()
-	before := s.cursors.get("q").looked
-	due := time.Since(before) > lookEvery
+	before := s.cursors.Get("q").Looked
+	due := time.Since(before) > cursor.LookEvery
 	jobs = claimN(t, s, limit)
-	looked = s.cursors.get("q").looked.After(before)
+	looked = s.cursors.Get("q").Looked.After(before)
 	require.True(t, looked || !due, "the last look was longer ago than it may be")
 	return jobs, looked
 }
@@ -56,7 +57,7 @@ func claimAndLook(t *testing.T, s *Store, limit int) (jobs []store.Job, looked b
 // from the marks takes it, at the latest.
 func claimedByALook(t *testing.T, s *Store, want int64) {
 	t.Helper()
-	require.Less(t, lookEvery, bound)
+	require.Less(t, cursor.LookEvery, bound)
 	began := time.Now()
 	for {
 		jobs, looked := claimAndLook(t, s, 1)
@@ -79,7 +80,7 @@ func TestLateCommitIsFound(t *testing.T) {
 	late := enqueue(t, s.InTx(tx), 1)[0]
 	enqueue(t, s, 10_000)
 	claimN(t, s, 1000) // they overlap the transaction, and pass its job by
-	for began := time.Now(); time.Since(began) < stuckFor+100*time.Millisecond || s.cursors.get("q").fresh.cursor[levelOf(0)].id <= late; {
+	for began := time.Now(); time.Since(began) < cursor.StuckFor+100*time.Millisecond || s.cursors.Get("q").Lanes[cursor.Fresh].Cursor[cursor.LevelOf(0)].ID <= late; {
 		claimN(t, s, 500)
 		enqueue(t, s, 500)
 	}
@@ -105,13 +106,13 @@ func TestLoneWriterIsWaitedFor(t *testing.T) {
 	jobs := claimN(t, s, 1)
 	require.Len(t, jobs, 1)
 	assert.Equal(t, late, jobs[0].ID)
-	awaitMark(t, s, position{shown.Now().Add(-slack), 0}, func() { claimN(t, s, 1) }) // it was the writer that held it back
+	awaitMark(t, s, cursor.Position{At: shown.Now().Add(-cursor.Slack), ID: 0}, func() { claimN(t, s, 1) }) // it was the writer that held it back
 }
 
 // awaitHorizon claims from another queue until the horizon has come so far.
 func awaitHorizon(t *testing.T, s *Store, to time.Time) {
 	t.Helper()
-	for began := time.Now(); s.horizon.known().Before(to); claimOther(t, s) {
+	for began := time.Now(); s.cursors.Horizon().Before(to); claimOther(t, s) {
 		require.Less(t, time.Since(began), time.Minute, "the horizon does not move: some transaction is still open")
 	}
 }
@@ -127,9 +128,9 @@ func claimOther(t *testing.T, s *Store) {
 }
 
 // awaitMark makes claims until the mark of fresh jobs has come so far. Where it does not move, a test of it is about nothing.
-func awaitMark(t *testing.T, s *Store, to position, claim func()) {
+func awaitMark(t *testing.T, s *Store, to cursor.Position, claim func()) {
 	t.Helper()
-	for began := time.Now(); s.cursors.get("q").fresh.mark[levelOf(0)].before(to); claim() {
+	for began := time.Now(); s.cursors.Get("q").Lanes[cursor.Fresh].Mark[cursor.LevelOf(0)].Before(to); claim() {
 		require.Less(t, time.Since(began), time.Minute, "the mark does not move: some transaction is still open")
 	}
 }
@@ -143,7 +144,7 @@ func TestRolledBackClaimIsFound(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), s.sql(`UPDATE {schema}.jobs SET state = 'in_flight' WHERE id = $1`), ids[1])
 	require.NoError(t, err)
-	for looks := 0; looks < 2 || s.cursors.get("q").fresh.cursor[levelOf(0)].id <= ids[1]; { // the marks move on meanwhile
+	for looks := 0; looks < 2 || s.cursors.Get("q").Lanes[cursor.Fresh].Cursor[cursor.LevelOf(0)].ID <= ids[1]; { // the marks move on meanwhile
 		jobs, looked := claimAndLook(t, s, 200)
 		for _, j := range jobs {
 			require.NotEqual(t, ids[1], j.ID)
@@ -157,62 +158,11 @@ func TestRolledBackClaimIsFound(t *testing.T) {
 	claimedByALook(t, s, ids[1])
 }
 
-// TestClockSetBack: places are forgotten, and nothing stays hidden behind them.
-func TestClockSetBack(t *testing.T) {
-	h := &horizon{}
-	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	_, _, back := h.note(noon, 10, 10, time.Now())
-	assert.False(t, back)
-	past, _, _ := h.note(noon.Add(time.Second), 11, 12, time.Now())
-	assert.Equal(t, noon, past)
-	_, _, back = h.note(noon, 12, 12, time.Now())
-	assert.True(t, back, "a second back, asked after the later answer")
-	past, _, back = h.note(noon, 12, 12, time.Now().Add(-time.Hour))
-	assert.False(t, back)
-	assert.True(t, past.IsZero(), "what was known before is forgotten")
-}
-
-// A step back of the clock either is noticed, and then nothing is known of the time before, or is so small that marks lie behind it:
-// what is due after the step is never hidden. An answer that comes late is no step.
-func TestStepsOfTheClockHideNothing(t *testing.T) {
-	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for by, noticed := range map[time.Duration]bool{
-		0: false, store.Resolution: false, slack / 2: false, slack: false, slack + store.Resolution: true, time.Second: true,
-		store.MaxSetBack: true, store.MaxSetBack + store.Resolution: true, time.Hour: true,
-	} {
-		h := &horizon{}
-		early := time.Now()
-		for i := range int64(5) {
-			h.note(noon.Add(time.Duration(i)*time.Second), 10, 10+i, time.Now())
-		}
-		latest := noon.Add(4 * time.Second)
-		_, _, back := h.note(latest.Add(-by), 10, 20, early)
-		require.False(t, back, "%v: it was asked before the latest answer", by)
-		assert.Equal(t, noon, h.known())
-
-		after := latest.Add(-by)
-		past, _, back := h.note(after, 1000, 1000, time.Now())
-		assert.Equal(t, noticed, back, "a step of %v", by)
-		if noticed {
-			assert.Zero(t, past)
-			past, _, back = h.note(after, 2000, 2000, time.Now())
-			assert.Zero(t, past, "what was read before a step of %v is still counted on", by)
-			assert.False(t, back, "a step of %v is noticed twice", by)
-			past, _, _ = h.note(after.Add(store.Resolution), 3000, 3000, time.Now())
-			assert.Equal(t, after.Add(store.Resolution), past, "the horizon stands still after a step of %v", by)
-			continue
-		}
-		mark := moved([levels]position{}, [levels]position{}, past)[0]
-		assert.Equal(t, latest.Add(-slack), mark.at, "after a step of %v", by)
-		assert.False(t, position{after, 1}.before(mark), "a job that is due after a step of %v is hidden", by)
-	}
-}
-
 // The same with a server, for claims and for recovery, whichever comes first: another store enqueues a job and gives a lease when the
 // clock was set back, and this one finds both at once.
 func TestNothingHidesBehindAStepOfTheClock(t *testing.T) {
 	t.Parallel()
-	for _, by := range []time.Duration{slack / 2, slack, slack + 2*store.Resolution, store.MaxSetBack, store.MaxSetBack + 2*store.Resolution} {
+	for _, by := range []time.Duration{cursor.Slack / 2, cursor.Slack, cursor.Slack + 2*store.Resolution, store.MaxSetBack, store.MaxSetBack + 2*store.Resolution} {
 		for _, recoverFirst := range []bool{false, true} {
 			h := newHidingPlace(t)
 			h.pass(t)
@@ -220,8 +170,8 @@ func TestNothingHidesBehindAStepOfTheClock(t *testing.T) {
 			for began := time.Now(); ; {
 				require.Empty(t, claimN(t, h.s, 1))
 				require.Empty(t, h.recovered(t, 0).take())
-				leases, _ := h.s.leases.get()
-				if want := (position{at: now.Add(-slack)}); h.s.cursors.get("q").fresh.mark[levelOf(0)] == want && leases == want {
+				leases := h.s.leases()
+				if want := (cursor.Position{At: now.Add(-cursor.Slack)}); h.s.cursors.Get("q").Lanes[cursor.Fresh].Mark[cursor.LevelOf(0)] == want && leases == want {
 					break
 				}
 				require.Less(t, time.Since(began), time.Minute, "the marks do not come to the present")
@@ -245,19 +195,4 @@ func TestNothingHidesBehindAStepOfTheClock(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestHorizonWaitsForWriters: a moment is past only when every transaction that was open then has ended.
-func TestHorizonWaitsForWriters(t *testing.T) {
-	h := &horizon{}
-	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for i := range int64(1000) { // an open transaction with number 5 keeps xmin there
-		past, _, _ := h.note(noon.Add(time.Duration(i)*time.Millisecond), 5, 10+i, time.Now())
-		assert.True(t, past.IsZero())
-	}
-	assert.LessOrEqual(t, len(h.pairs), mostPairs+1)
-	past, stuck, _ := h.note(noon.Add(time.Second), 1010, 1010, time.Now())
-	assert.False(t, stuck)
-	assert.False(t, past.After(noon.Add(time.Second)))
-	assert.True(t, past.After(noon.Add(900*time.Millisecond)), "past: %v", past)
 }

@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// write runs a call that changes something in a transaction of its own.
+func write[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
+	return call(ctx, s, invalid, s.with.write, run)
+}
+
+// read runs a short call that changes nothing on one snapshot of the database.
+func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
+	return call(ctx, s, invalid, s.with.brief, run)
+}
+
+func call[T any](ctx context.Context, s *Store, invalid error, with opening, run func(t *txn) (T, error)) (T, error) {
+	var none T
+	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {
+		return none, err
+	}
+	for try := 1; ; try++ {
+		answer, err := once(ctx, s, with, run)
+		switch {
+		case err == nil:
+			return answer, nil
+		case !passing(err) || try >= s.tries(err) || !pause(ctx, try):
+			return none, sqlkit.Because(ctx, s.closed, err)
+		}
+	}
+}
+
+// mostTries is how often a call is tried that conflicts with another.
+const mostTries = 10
+
+// tries is how often a call is tried that has failed with the error. Each connection may have stale plans, and is then used no more.
+func (s *Store) tries(err error) int {
+	if stalePlan(err) {
+		return mostTries + max(s.options.MaxConns, s.options.Readers)
+	}
+	return mostTries
+}
+
+// pause waits a little, longer after each try, and says whether the context still goes on.
+func pause(ctx context.Context, try int) bool {
+	return rest(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
+}
+
+// rest waits, and says whether the context still goes on.
+func rest(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once runs the call in one transaction. An error comes with nothing applied, or is ErrInDoubt.
+func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (T, error)) (answer T, err error) {
+	var none T
+	t, err := s.begin(ctx, with)
+	if err != nil {
+		return none, ours(err)
+	}
+	defer func() { t.end(err) }()
+	if answer, err = run(t); err != nil {
+		if err = t.reason(err); with.limit > 0 && codeOf(err) == codeCancelled && ctx.Err() == nil {
+			return none, &store.OverlongError{Limit: with.limit}
+		}
+		return none, ours(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return none, ours(err)
+	}
+	if t.open {
+		switch err := t.commit(); {
+		case errors.Is(err, errUnconfirmed):
+			return none, sqlkit.InDoubt(err, advice)
+		case err != nil:
+			return none, committed(t.reason(err))
+		}
+	}
+	return answer, nil
+}
+
+// lingering is how long to wait for the answer to a commit after the caller has left.
+const lingering = time.Second
+
+// linger is a context that ends a while after the other one.
+func linger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(d, cancel)
+		context.AfterFunc(longer, func() { late.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
+// background runs something behind the calls, for as long as a call takes. A store that is closed waits for it.
+func (s *Store) background(f func(ctx context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sqlkit.Closed(s.closed) {
+		return
+	}
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
+		defer cancel()
+		f(ctx)
+	})
+}

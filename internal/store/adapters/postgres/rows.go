@@ -1,0 +1,225 @@
+package postgres
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// rowText is how a part of the columns of the table jobs is read and written. Most operations decide without the documents, which may be
+// large, and leave them alone.
+type rowText struct {
+	columns string         // for a SELECT
+	updated sqlkit.Columns // what operations change
+	update  string
+}
+
+var (
+	withDocuments    = textOf(sqlkit.All)
+	withoutDocuments = textOf(sqlkit.All.Without(sqlkit.Document))
+)
+
+func textOf(all sqlkit.Columns) rowText {
+	updated := slices.Concat(all[:1], all.For(sqlkit.Updated))
+	return rowText{selected(all), updated, `
+		UPDATE {schema}.jobs
+		SET ` + updated[1:].Each(`{name} = new.{name}`, 0) + `
+		FROM unnest(` + arrays(updated, 1) + `) AS new (` + updated.Names() + `)
+		WHERE jobs.id = ANY (ARRAY[new.id])`}
+}
+
+// columns are those that most operations read.
+var columns = withoutDocuments.columns
+
+// selected are the columns for a SELECT.
+func selected(all sqlkit.Columns) string { return ` ` + all.Each(`jobs.{name}`, 0) }
+
+const (
+	// presentEpoch is for calls that raise tokens. It is read by the statement that locks the jobs: see fence.
+	presentEpoch = `
+	(SELECT epoch FROM {schema}.fence WHERE one) AS epoch`
+
+	weight = `octet_length(jobs.payload) + coalesce(octet_length(jobs.checkpoint), 0)
+		+ coalesce(octet_length(jobs.progress), 0) + coalesce(octet_length(jobs.result), 0)`
+)
+
+// byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
+func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
+	records, err := t.records(`
+		SELECT`+columns+`,`+presentEpoch+`
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])
+		ORDER BY id
+		FOR UPDATE`,
+		arrayOf(ids))
+	return sqlkit.Keyed(records), err
+}
+
+// byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever
+// else has locked them. A lease with another token is overtaken for good: it holds up nobody, and no claim passes its job by.
+func (t *txn) byLease(wanted rowText, held []store.Lease) (map[int64]*store.Record, error) {
+	if len(held) == 0 {
+		return nil, nil
+	}
+	ordered := slices.Clone(held)
+	inOrder(ordered)
+	ids, tokens := leases(ordered)
+	for {
+		records, err := t.records(`
+			SELECT`+wanted.columns+`
+			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
+			CROSS JOIN LATERAL (
+				SELECT *
+				FROM {schema}.jobs
+				WHERE jobs.id = lease.id AND jobs.token = lease.token
+				FOR UPDATE
+			) AS jobs`,
+			ids, tokens)
+		if err != nil {
+			return nil, err
+		}
+		found := sqlkit.Keyed(records)
+		others, err := t.others(wanted, held, found)
+		if err != nil {
+			return nil, err
+		}
+		reached := func(l store.Lease) bool { return others[l.ID] != nil && others[l.ID].Token == l.Token }
+		if slices.ContainsFunc(held, reached) {
+			continue // a lease that nobody had been given came true meanwhile
+		}
+		maps.Copy(found, others)
+		return found, nil
+	}
+}
+
+// others loads the jobs of the leases that are not among the found ones, as they are, without a lock.
+func (t *txn) others(wanted rowText, held []store.Lease, found map[int64]*store.Record) (map[int64]*store.Record, error) {
+	var missing []int64
+	for _, l := range held {
+		if found[l.ID] == nil {
+			missing = append(missing, l.ID)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	records, err := t.records(`
+		SELECT`+wanted.columns+`
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])`,
+		arrayOf(missing))
+	return sqlkit.Keyed(records), err
+}
+
+// update writes what operations change of the jobs. A job may stand twice.
+func (t *txn) update(text rowText, jobs []*store.Record) error {
+	var values rowArrays
+	written := make(map[int64]bool, len(jobs))
+	for _, e := range jobs {
+		if !written[e.ID] {
+			written[e.ID] = true
+			values.add(text.updated, e)
+		}
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	_, err := t.exec(text.update, values.args()...)
+	return err
+}
+
+// insert adds the jobs in their order, and gives them their ids.
+func (t *txn) insert(jobs []store.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	var values rowArrays
+	var e store.Record
+	for _, e.Job = range jobs {
+		values.add(inserted, &e)
+		t.wakeFor(e.Job)
+	}
+	next := 0
+	return t.each(func(rows *sql.Rows) error {
+		next++
+		return rows.Scan(&jobs[next-1].ID)
+	}, insertQuery, append(values.args(), t.now)...)
+}
+
+var inserted = sqlkit.All.For(sqlkit.Inserted)
+
+var insertQuery = `
+	INSERT INTO {schema}.jobs (state, enqueued_at, ` + inserted.Names() + `)
+	SELECT 'ready', $` + strconv.Itoa(len(inserted)+1) + `, ` + inserted.Names() + `
+	FROM unnest(` + arrays(inserted, 1) + `) WITH ORDINALITY AS new (` + inserted.Names() + `, place)
+	ORDER BY place
+	RETURNING id`
+
+// rowArrays are the values of rows, an array for each column.
+type rowArrays []array
+
+func (r *rowArrays) add(columns sqlkit.Columns, e *store.Record) {
+	if *r == nil {
+		*r = make(rowArrays, len(columns))
+	}
+	for i, c := range columns {
+		(*r)[i].field(c.Field(e))
+	}
+}
+
+// args are the arrays as arguments of a statement.
+func (r rowArrays) args() []any {
+	args := make([]any, len(r), len(r)+1)
+	for i := range r {
+		args[i] = r[i].String()
+	}
+	return args
+}
+
+// arrays are the arguments that rowArrays make, from the one of that number on.
+func arrays(columns sqlkit.Columns, first int) string {
+	var e store.Record
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = fmt.Sprintf(`$%d::%s[]`, first+i, typeOf(c.Field(&e)))
+	}
+	return strings.Join(all, `, `)
+}
+
+// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
+// they are too many.
+func (t *txn) moveAttempts(records []*store.Record) error {
+	moving, crowded := sqlkit.Crowding(records)
+	if len(moving) > 0 {
+		_, err := t.exec(`
+			INSERT INTO {schema}.attempts (job_id, token, worker, started_at, ended_at, ending, error)
+			SELECT id, claim_token, worker, claimed_at, ended_at, ending,
+				CASE WHEN ending IN ('failed', 'expired') THEN error ELSE '' END
+			FROM {schema}.jobs
+			WHERE id = ANY ($1::bigint[])`,
+			arrayOf(moving))
+		if err != nil {
+			return err
+		}
+	}
+	if len(crowded) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		DELETE FROM {schema}.attempts
+		WHERE job_id = ANY ($1::bigint[])
+			AND token < (
+				SELECT later.token
+				FROM {schema}.attempts AS later
+				WHERE later.job_id = attempts.job_id
+				ORDER BY later.token DESC
+				LIMIT 1 OFFSET $2::bigint - 2)`,
+		arrayOf(crowded), store.MaxAttemptsKept)
+	return err
+}

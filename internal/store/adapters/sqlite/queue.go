@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// A queue is the calls that wait for the writer, the urgent ones first.
+type queue struct {
+	mu     sync.Mutex // guards what follows
+	lines  [2][]*call // urgent and not
+	closed bool
+
+	wake chan struct{} // some call may wait
+}
+
+// A call is one caller's work.
+type call struct {
+	run    func(*txn) error
+	load   load
+	since  time.Time // when it was put in the queue
+	answer chan error
+
+	err   error    // of this call alone
+	woken []string // the queues in which it makes jobs claimable
+}
+
+// A load is how heavy a call is, and whether it goes first.
+type load struct {
+	items  int
+	bytes  int
+	urgent bool
+}
+
+// A commit takes calls until it has one of these, so that the next one, a heartbeat above all, waits for no more.
+const (
+	maxBatchCalls = 512
+	maxBatchItems = 2 * store.MaxItems
+	maxBatchBytes = store.MaxCallBytes
+)
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// put adds the call. It returns false if the queue was closed.
+func (q *queue) put(c *call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	line := &q.lines[1]
+	if c.load.urgent {
+		line = &q.lines[0]
+	}
+	*line = append(*line, c)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// withdraw removes the call. It returns false if the call was taken.
+func (q *queue) withdraw(c *call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, line := range q.lines {
+		if at := slices.Index(line, c); at >= 0 {
+			q.lines[i] = slices.Delete(line, at, at+1)
+			return true
+		}
+	}
+	return false
+}
+
+// take takes the next batch.
+func (q *queue) take() (batch []*call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var sum load
+	fits := func(c *call) bool {
+		sum.items, sum.bytes = sum.items+c.load.items, sum.bytes+c.load.bytes
+		return len(batch) == 0 || len(batch) < maxBatchCalls && sum.items <= maxBatchItems && sum.bytes <= maxBatchBytes
+	}
+	for i := 0; i < len(q.lines) && q.takeFrom(i, &batch, fits); i++ {
+	}
+	return batch
+}
+
+// takeOlder takes the calls that were put in before the time.
+func (q *queue) takeOlder(than time.Time) (taken []*call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.lines {
+		q.takeFrom(i, &taken, func(c *call) bool { return c.since.Before(than) })
+	}
+	return taken
+}
+
+// takeFrom takes the first calls of a line that are wanted, and reports whether these were all.
+func (q *queue) takeFrom(i int, taken *[]*call, wanted func(*call) bool) (all bool) {
+	for len(q.lines[i]) > 0 {
+		c := q.lines[i][0]
+		if !wanted(c) {
+			return false
+		}
+		*taken = append(*taken, c)
+		q.lines[i][0] = nil
+		q.lines[i] = q.lines[i][1:]
+	}
+	return true
+}
+
+// empty reports whether no call waits.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.lines[0])+len(q.lines[1]) == 0
+}
+
+// close takes all calls, and lets no other in.
+func (q *queue) close() []*call {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	left := slices.Concat(q.lines[0], q.lines[1])
+	q.lines = [2][]*call{}
+	return left
+}

@@ -1,0 +1,163 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// columns are all of the table jobs.
+var columns = ` ` + sqlkit.All.Names()
+
+// claimColumns are those of a waiting job that a claim does not set or know: a third fewer to read.
+var claimColumns = ` ` + sqlkit.All.For(sqlkit.Claimed).Except("state", "retry_at", "result").Names() + `,` + presentEpoch
+
+// presentEpoch is for calls that raise tokens.
+const presentEpoch = `
+	(SELECT epoch FROM fence) AS epoch`
+
+// byID loads the jobs that there are.
+func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	records, err := t.records(`
+		SELECT`+columns+`,`+presentEpoch+`
+		FROM jobs
+		WHERE id IN (SELECT value FROM json_each(?))`,
+		list(ids))
+	return sqlkit.Keyed(records), err
+}
+
+var updated = sqlkit.All.For(sqlkit.Updated)
+
+var updateQuery = `
+	UPDATE jobs
+	SET ` + updated.Each(`{name} = ?`, 0) + `
+	WHERE id = ?`
+
+// update writes what operations change of a job.
+func (t *txn) update(e *store.Record) error {
+	_, err := t.exec(updateQuery, append(values(make([]any, 0, len(updated)+1), updated, e), e.ID)...)
+	return err
+}
+
+// insert adds the jobs and gives them their ids, which follow one another.
+func (t *txn) insert(rows []*store.Job) error {
+	var e store.Record
+	for left := rows; len(left) > 0; {
+		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
+		args := make([]any, 0, (len(inserted)+1)*size)
+		for _, j := range left[:size] {
+			e.Job = *j
+			args = values(append(args, t.now.UnixMicro()), inserted, &e)
+		}
+		result, err := t.tx.ExecContext(t.ctx, insertJobs[size], args...)
+		if err != nil {
+			return err
+		}
+		last, err := result.LastInsertId()
+		if err != nil {
+			return err
+		}
+		for i, j := range left[:size] {
+			j.ID = last - int64(size-1-i)
+		}
+		left = left[size:]
+	}
+	return t.openWindows(rows)
+}
+
+var inserted = sqlkit.All.For(sqlkit.Inserted)
+
+// The jobs of one statement: many at once are inserted in half the time.
+var insertSizes = []int{50, 5, 1}
+
+var insertJobs = map[int]string{50: insertOf(50), 5: insertOf(5), 1: insertOf(1)}
+
+func insertOf(n int) string {
+	row := `('ready', ?, ` + inserted.Each(`?`, 0) + `)`
+	return `
+		INSERT INTO jobs (state, enqueued_at, ` + inserted.Names() + `)
+		VALUES ` + strings.Repeat(row+`, `, n-1) + row
+}
+
+// values appends those of the columns, as arguments of a statement.
+func values(args []any, columns sqlkit.Columns, e *store.Record) []any {
+	for _, c := range columns {
+		args = append(args, value(c.Field(e)))
+	}
+	return args
+}
+
+// value is that of a column, by the pointer to where a record has it. Times are microseconds since 1970, and durations microseconds. NULL is
+// the zero time, and no document.
+func value(field any) any {
+	switch v := field.(type) {
+	case *int:
+		return *v
+	case *int64:
+		return *v
+	case *string:
+		return *v
+	case *store.State:
+		return string(*v)
+	case *store.FinishedBy:
+		return string(*v)
+	case *store.Ending:
+		return string(*v)
+	case *sqlkit.Time:
+		if at := time.Time(*v); !at.IsZero() {
+			return at.UnixMicro()
+		}
+		return nil
+	case *sqlkit.Micros:
+		return time.Duration(*v).Microseconds()
+	case *sqlkit.List:
+		return *v
+	case *[]byte:
+		if len(*v) > 0 {
+			return string(*v)
+		}
+		return nil
+	default:
+		panic(fmt.Sprintf("no column has a %T", field))
+	}
+}
+
+// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
+// they are too many.
+func (t *txn) moveAttempts(records []*store.Record) error {
+	moving, crowded := sqlkit.Crowding(records)
+	if len(moving) > 0 {
+		_, err := t.exec(`
+			INSERT INTO attempts (job_id, token, worker, started_at, ended_at, ending, error)
+			SELECT id, claim_token, worker, claimed_at, ended_at, ending, iif(ending IN ('failed', 'expired'), error, '')
+			FROM jobs
+			WHERE id IN (SELECT value FROM json_each(?))`,
+			list(moving))
+		if err != nil {
+			return err
+		}
+	}
+	for _, id := range crowded {
+		_, err := t.exec(`
+			DELETE FROM attempts
+			WHERE job_id = ?1
+				AND token < (
+					SELECT token
+					FROM attempts
+					WHERE job_id = ?1
+					ORDER BY token DESC
+					LIMIT 1 OFFSET ?2)`,
+			id, store.MaxAttemptsKept-2) // one place is for the attempt that begins
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
