@@ -26,6 +26,7 @@ var targets = []target{
 	{"internal/store/adapters/memory", []string{"internal/store/adapters/memory"}},
 	{"internal/store/adapters/sqlite", []string{"internal/store/adapters/sqlite"}},
 	{"internal/store/adapters/postgres", []string{"internal/store/adapters/postgres"}},
+	{"internal/store/adapters/postgres/cursor", []string{"internal/store/adapters/postgres/cursor"}},
 	{"internal/store/adapters/remote", []string{"internal/store/adapters/remote"}},
 	{"internal/server", []string{"internal/server"}},
 	{"internal/httpapi", []string{"internal/httpapi"}},

@@ -116,3 +116,22 @@ func Repeats(held []store.Lease) bool {
 	}
 	return len(seen) < len(held)
 }
+
+// Succeeded are the leases of the acks, and what they are answered if every lease holds.
+func Succeeded(acks []store.Ack) (held []store.Lease, outcomes []store.Outcome) {
+	held, outcomes = make([]store.Lease, len(acks)), make([]store.Outcome, len(acks))
+	for i, a := range acks {
+		held[i] = a.Lease
+		outcomes[i] = store.Outcome{ID: a.ID, Status: store.StatusOK, State: store.Succeeded, Token: a.Token}
+	}
+	return held, outcomes
+}
+
+// Extended are the answers to the leases if every one holds.
+func Extended(held []store.Lease, until time.Time) []store.Outcome {
+	outcomes := make([]store.Outcome, len(held))
+	for i, l := range held {
+		outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusOK, State: store.InFlight, Token: l.Token, Next: until}
+	}
+	return outcomes
+}

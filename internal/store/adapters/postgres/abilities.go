@@ -71,7 +71,7 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 			SET paused = excluded.paused`,
 			queue, paused)
 		if !paused {
-			t.wake(queue)
+			t.woken.Add(queue)
 		}
 		return struct{}{}, err
 	})
@@ -90,12 +90,13 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 }
 
 func (t *txn) policy(queue string) (store.Policy, error) {
-	return sqlkit.Policy(t.each, `
-		SELECT retain_succeeded, retain_cancelled, retain_dead, version
-		FROM {schema}.policies
-		WHERE name = $1`,
-		queue)
+	return sqlkit.Policy(t.each, policyQuery, queue)
 }
+
+const policyQuery = `
+	SELECT retain_succeeded, retain_cancelled, retain_dead, version
+	FROM {schema}.policies
+	WHERE name = $1`
 
 // setPolicy makes the row first, so that there is one to lock: whoever sets the same policy waits for it. A refusal takes the
 // row back.
@@ -108,12 +109,7 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 	if err != nil {
 		return store.Policy{}, err
 	}
-	current, err := sqlkit.Policy(t.each, `
-		SELECT retain_succeeded, retain_cancelled, retain_dead, version
-		FROM {schema}.policies
-		WHERE name = $1
-		FOR UPDATE`,
-		queue)
+	current, err := sqlkit.Policy(t.each, policyQuery+` FOR UPDATE`, queue)
 	if err != nil {
 		return store.Policy{}, err
 	}

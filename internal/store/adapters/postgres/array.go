@@ -15,9 +15,18 @@ import (
 // is cast where it is used: $1::bigint[].
 type array struct{ text []byte }
 
+// roomFor is an empty array with room for so many values of so many bytes each.
+func roomFor(values, bytes int) array { return array{make([]byte, 0, values*(bytes+1)+2)} }
+
+// The bytes of most numbers, and of times.
+const (
+	numberBytes = 10
+	stampBytes  = 31
+)
+
 // arrayOf is the array of the numbers.
 func arrayOf(numbers []int64) string {
-	var a array
+	a := roomFor(len(numbers), numberBytes)
 	for _, n := range numbers {
 		a.int(n)
 	}

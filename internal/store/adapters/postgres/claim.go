@@ -192,7 +192,9 @@ var findQuery = map[bool]string{false: findOf(false), true: findOf(true)}
 
 // find locks due jobs of both lanes, in no order between them.
 func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
-	args := append(append([]any{c.Queue, t.now}, places(c.plan.Starts(cursor.Retries))...), places(c.plan.Starts(cursor.Fresh))...)
+	args := append(make([]any, 0, 10), c.Queue, t.now)
+	args = places(args, c.plan.Starts(cursor.Retries))
+	args = places(args, c.plan.Starts(cursor.Fresh))
 	return t.records(findQuery[weigh], append(args, quota, limit)...)
 }
 
@@ -214,20 +216,22 @@ func placesAt(n int) string {
 	return fmt.Sprintf(`unnest($%d::smallint[], $%d::timestamptz[], $%d::bigint[]) AS place (priority, due_at, id)`, n, n+1, n+2)
 }
 
-// places are positions by priority, as arguments of a statement.
-func places(all iter.Seq2[int, cursor.Position]) []any {
-	var priorities, times, ids array
+// places appends positions by priority, as arguments of a statement.
+func places(args []any, all iter.Seq2[int, cursor.Position]) []any {
+	priorities, times, ids := roomFor(cursor.Levels, 2), roomFor(cursor.Levels, stampBytes), roomFor(cursor.Levels, numberBytes)
 	for priority, from := range all {
 		priorities.int(int64(priority))
 		times.place(from)
 		ids.int(from.ID)
 	}
-	return []any{priorities.String(), times.String(), ids.String()}
+	return append(args, priorities.String(), times.String(), ids.String())
 }
 
 // firsts asks for the first job of each level that is claimable from the mark on, due or not, also where an open transaction holds it.
 func (c *claim) firsts() pipelinedCall {
-	args := append(append([]any{c.Queue}, places(c.plan.Marks(cursor.Retries))...), places(c.plan.Marks(cursor.Fresh))...)
+	args := append(make([]any, 0, 7), c.Queue)
+	args = places(args, c.plan.Marks(cursor.Retries))
+	args = places(args, c.plan.Marks(cursor.Fresh))
 	return pipelinedCall{func(rows *sql.Rows) error {
 		var lane cursor.Lane
 		var priority int

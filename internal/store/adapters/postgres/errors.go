@@ -111,40 +111,32 @@ func passing(err error) bool {
 
 const sayPooled = "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)"
 
+// advices are what to do, by code.
+var advices = map[string]string{
+	codeLockTimeout:   "another transaction holds the rows for too long: ",
+	codeCancelled:     "the statement took too long: ",
+	codeWrongPassword: "the server refuses the user or the password: ",
+	codeWrongUser:     "the server refuses the user or the password: ",
+	codeNoSetting:     "the server does not know a setting in the DSN, leave it out: ",
+	codeNoDatabase:    "the database does not exist, create it first: ",
+	codeNoRight:       "the user lacks a right: ",
+	codeNoTable:       "the schema is gone: ",
+	codeReadOnly:      "the server is read-only, perhaps a standby: ",
+	codeFull:          "the server's disk is full: ",
+	codeTooMany:       "the server has no connection left, use fewer (MaxConns): ",
+	codeNotNow:        "the server is starting or stopping, try again soon: ",
+	codeProtocol:      sayPooled + ": ",
+}
+
 // advice is what to do, for errors that people meet.
 func advice(err error) string {
-	switch codeOf(err) {
-	case codeLockTimeout:
-		return "another transaction holds the rows for too long: "
-	case codeCancelled:
-		return "the statement took too long: "
-	case codeWrongPassword, codeWrongUser:
-		return "the server refuses the user or the password: "
-	case codeNoSetting:
-		return "the server does not know a setting in the DSN, leave it out: "
-	case codeNoDatabase:
-		return "the database does not exist, create it first: "
-	case codeNoRight:
-		return "the user lacks a right: "
-	case codeNoTable:
-		return "the schema is gone: "
-	case codeReadOnly:
-		if madeReadOnly(err) {
-			return "transactions may only read here, see default_transaction_read_only of the user and of the database: "
-		}
-		return "the server is read-only, perhaps a standby: "
-	case codeFull:
-		return "the server's disk is full: "
-	case codeTooMany:
-		return "the server has no connection left, use fewer (MaxConns): "
-	case codeNotNow:
-		return "the server is starting or stopping, try again soon: "
-	case codeProtocol:
-		return sayPooled + ": "
-	case "":
+	switch code := codeOf(err); {
+	case code == "":
 		return adviceOnConnection(err)
+	case madeReadOnly(err):
+		return "transactions may only read here, see default_transaction_read_only of the user and of the database: "
 	default:
-		return ""
+		return advices[code]
 	}
 }
 

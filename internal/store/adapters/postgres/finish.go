@@ -19,16 +19,14 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 // their ids: the index of leases still has those that were finished since the last vacuum, and an open snapshot keeps them
 // there, so the state is asked for in words that are not the index's.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
-	held := make([]store.Lease, len(acks))
-	outcomes := make([]store.Outcome, len(acks))
-	kept := make(map[int64][]byte, len(acks))
-	for i, a := range acks {
-		held[i], kept[a.ID] = a.Lease, a.Result
-		outcomes[i] = store.Outcome{ID: a.ID, Status: store.StatusOK, State: store.Succeeded, Token: a.Token}
-	}
+	held, outcomes := sqlkit.Succeeded(acks)
 	refused := func(a store.Ack) bool { return a.Refused() != nil }
 	if t.strict || slices.ContainsFunc(acks, refused) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
+	}
+	kept := make(map[int64][]byte, len(acks))
+	for _, a := range acks {
+		kept[a.ID] = a.Result
 	}
 	inOrder(held)
 	ids, tokens := leases(held)
@@ -106,11 +104,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 	if n < len(held) {
 		return t.extendEach(held, ttl) // those that were extended just now are extended to the same end
 	}
-	outcomes := make([]store.Outcome, len(held))
-	for i, l := range held {
-		outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusOK, State: store.InFlight, Token: l.Token, Next: until}
-	}
-	return outcomes, nil
+	return sqlkit.Extended(held, until), nil
 }
 
 // extendEach decides job by job. The store's own transactions are over soon, and are given a moment; for a caller's, which
@@ -130,22 +124,7 @@ const longestBusy = 16 * time.Millisecond
 
 // extendUnlocked extends what nobody else has locked. It may be repeated.
 func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	ids, tokens := leases(held)
-	records, err := t.records(`
-		SELECT`+columns+`
-		FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
-		CROSS JOIN LATERAL (
-			SELECT *
-			FROM {schema}.jobs
-			WHERE jobs.id = lease.id AND jobs.token = lease.token
-			FOR UPDATE SKIP LOCKED
-		) AS jobs`,
-		ids, tokens)
-	if err != nil {
-		return nil, err
-	}
-	free := sqlkit.Keyed(records)
-	others, err := t.others(withoutDocuments, held, free)
+	free, others, err := t.lockLeases(withoutDocuments, held, `FOR UPDATE SKIP LOCKED`)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +166,7 @@ func inOrder(held []store.Lease) {
 
 // leases are the ids and the tokens, for a statement.
 func leases(held []store.Lease) (ids, tokens string) {
-	var i, t array
+	i, t := roomFor(len(held), numberBytes), roomFor(len(held), numberBytes)
 	for _, l := range held {
 		i.int(l.ID)
 		t.int(l.Token)
@@ -206,7 +185,7 @@ func onLeases[T any](t *txn, wanted rowText, items []T, v sqlkit.Verb[T]) ([]sto
 		return nil, err
 	}
 	for _, e := range changed {
-		t.wakeFor(e.Job)
+		t.woken.AddFor(e.Job, t.now)
 	}
 	return outcomes, t.update(wanted, changed)
 }

@@ -51,8 +51,8 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 
 // list looks first at the ids where the page begins, which is nearly always enough.
 func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cursor.Position) (store.JobPage, error) {
-	q := t.find(filter, page.Limit+1, ifAny)
-	q.falling, q.leases = true, leases
+	q := t.find(filter, page.Limit+1, ifAny, leases)
+	q.falling = true
 	if page.Cursor != "" {
 		q.before = before
 	}

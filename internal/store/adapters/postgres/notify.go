@@ -56,66 +56,66 @@ func newNotifyLimiter(s *Store) *notifyLimiter {
 }
 
 // sort says of which queues to tell with the commit, and of which afterwards.
-func (h *notifyLimiter) sort(queues []string) (now, later []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (l *notifyLimiter) sort(queues []string) (now, later []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, q := range queues {
-		if time.Since(h.latest[q]) < notifyEvery {
+		if time.Since(l.latest[q]) < notifyEvery {
 			later = append(later, q)
 			continue
 		}
 		now = append(now, q)
-		if len(h.latest) >= cursor.MaxQueues {
-			clear(h.latest)
+		if len(l.latest) >= cursor.MaxQueues {
+			clear(l.latest)
 		}
-		h.latest[q] = time.Now()
+		l.latest[q] = time.Now()
 	}
 	return now, later
 }
 
 // put tells of the queues in a while, unless a later commit does.
-func (h *notifyLimiter) put(queues []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (l *notifyLimiter) put(queues []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, q := range queues {
-		if _, waits := h.pending[q]; !waits {
-			h.later(q)
+		if _, waits := l.pending[q]; !waits {
+			l.later(q)
 		}
-		h.pending[q] = time.Now()
+		l.pending[q] = time.Now()
 	}
 }
 
-func (h *notifyLimiter) later(queue string) {
+func (l *notifyLimiter) later(queue string) {
 	time.AfterFunc(notifyEvery, func() {
-		if h.due(queue) {
-			h.s.background(func(ctx context.Context) { h.tell(ctx, queue) })
+		if l.due(queue) {
+			l.s.background(func(ctx context.Context) { l.tell(ctx, queue) })
 		}
 	})
 }
 
 // due says whether a queue that waits is to be told of now.
-func (h *notifyLimiter) due(queue string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	latest := h.latest[queue]
+func (l *notifyLimiter) due(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	latest := l.latest[queue]
 	switch {
-	case latest.After(h.pending[queue]): // a commit has told of all that waits
-		delete(h.pending, queue)
+	case latest.After(l.pending[queue]): // a commit has told of all that waits
+		delete(l.pending, queue)
 		return false
 	case time.Since(latest) < notifyEvery: // a commit has told of a part just now, and the next one may tell of the rest
-		h.later(queue)
+		l.later(queue)
 		return false
 	default:
-		delete(h.pending, queue)
-		h.latest[queue] = time.Now()
+		delete(l.pending, queue)
+		l.latest[queue] = time.Now()
 		return true
 	}
 }
 
-func (h *notifyLimiter) tell(ctx context.Context, queue string) {
-	h.s.roundTrips.transactions.Add(1)
-	h.s.roundTrips.messages.Add(1)
-	_, _ = h.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, h.s.channel(), told(h.s.name, queue)) // a wake-up may be lost
+func (l *notifyLimiter) tell(ctx context.Context, queue string) {
+	l.s.roundTrips.transactions.Add(1)
+	l.s.roundTrips.messages.Add(1)
+	_, _ = l.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, l.s.channel(), told(l.s.name, queue)) // a wake-up may be lost
 }
 
 // A hub hands wake-ups to those who listen. One goroutine gets them from the server, from the first subscription on.

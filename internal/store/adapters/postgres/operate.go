@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -66,7 +64,7 @@ func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
 	} else {
 		r.others = append(r.others, e)
 	}
-	t.wakeFor(e.Job)
+	t.woken.AddFor(e.Job, t.now)
 	if e.UniqueKey != "" && e.UniqueFor == 0 {
 		r.holders[e.UniqueKey] = holder{e.ID, e.State}
 		r.holding = append(r.holding, e.Job)
@@ -152,41 +150,33 @@ func (s *Store) operate(
 	ctx context.Context, filter store.Filter, limit int, can condition, start func() operation,
 ) ([]store.Outcome, error) {
 	return call(ctx, s, filter.CheckBulk(limit), s.with.bulk, func(t *txn) ([]store.Outcome, error) {
-		if len(filter.IDs) > 0 {
-			return t.operateNamed(filter, start())
-		}
-		return t.operateMatching(filter, limit, can, start())
+		return t.operate(filter, limit, can, start())
 	})
 }
 
-func (t *txn) operateNamed(filter store.Filter, do operation) ([]store.Outcome, error) {
-	jobs, err := t.byID(filter.IDs)
+func (t *txn) operate(filter store.Filter, limit int, can condition, do operation) (outcomes []store.Outcome, err error) {
+	var found []*store.Record
+	if len(filter.IDs) > 0 {
+		found, err = t.byID(filter.IDs)
+	} else {
+		found, err = t.lock(t.find(filter, limit, can, t.s.leases()))
+	}
+	if err == nil {
+		err = do.begin(t, found)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := do.begin(t, slices.Collect(maps.Values(jobs))); err != nil {
-		return nil, err
+	if len(filter.IDs) > 0 {
+		outcomes, err = sqlkit.DoNamed(filter, sqlkit.Keyed(found), t.now, func(e *store.Record) (store.Outcome, error) { return do.apply(t, e), nil })
+	} else {
+		outcomes = make([]store.Outcome, len(found))
+		for i, e := range found {
+			outcomes[i] = do.apply(t, e)
+		}
 	}
-	outcomes, err := sqlkit.DoNamed(filter, jobs, t.now, func(e *store.Record) (store.Outcome, error) { return do.apply(t, e), nil })
 	if err != nil {
 		return nil, err
-	}
-	return outcomes, do.end(t)
-}
-
-func (t *txn) operateMatching(filter store.Filter, limit int, can condition, do operation) ([]store.Outcome, error) {
-	q := t.find(filter, limit, can)
-	q.leases = t.s.leases()
-	found, err := t.lock(q)
-	if err != nil {
-		return nil, err
-	}
-	if err := do.begin(t, found); err != nil {
-		return nil, err
-	}
-	outcomes := make([]store.Outcome, len(found))
-	for i, e := range found {
-		outcomes[i] = do.apply(t, e)
 	}
 	return outcomes, do.end(t)
 }

@@ -6,6 +6,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -75,7 +76,7 @@ type Store struct {
 	running sync.WaitGroup // what goes on behind calls
 }
 
-// Options are what can be chosen. The zero value of each field means its default.
+// Options configures Open. Zero fields mean the default.
 type Options struct {
 	// Schema is the name of the schema, which is made if it is missing: by default "jq".
 	Schema string
@@ -204,30 +205,14 @@ func (o *Options) filled() (Options, error) {
 	if o != nil {
 		full = *o
 	}
-	if full.Schema == "" {
-		full.Schema = "jq"
-	}
-	if full.MaxConns == 0 {
-		full.MaxConns = 16
-	}
-	if full.Readers == 0 {
-		full.Readers = 4
-	}
-	if full.ReadTimeout == 0 {
-		full.ReadTimeout = 10 * time.Second
-	}
-	if full.Timeout == 0 {
-		full.Timeout = 8 * time.Second
-	}
-	if full.LockTimeout == 0 {
-		full.LockTimeout = 5 * time.Second
-	}
-	if full.Logger == nil {
-		full.Logger = slog.Default()
-	}
-	if full.MaxLease == 0 {
-		full.MaxLease = store.DefaultMaxLease
-	}
+	full.Schema = cmp.Or(full.Schema, "jq")
+	full.MaxConns = cmp.Or(full.MaxConns, 16)
+	full.Readers = cmp.Or(full.Readers, 4)
+	full.ReadTimeout = cmp.Or(full.ReadTimeout, 10*time.Second)
+	full.Timeout = cmp.Or(full.Timeout, 8*time.Second)
+	full.LockTimeout = cmp.Or(full.LockTimeout, 5*time.Second)
+	full.Logger = cmp.Or(full.Logger, slog.Default())
+	full.MaxLease = cmp.Or(full.MaxLease, store.DefaultMaxLease)
 	if err := store.CheckMaxLease(full.MaxLease); err != nil {
 		return full, err
 	}
@@ -332,51 +317,43 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	const patience = `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
-		SET LOCAL client_min_messages = warning`
-	const onlyReads = `
-		SELECT set_config('transaction_read_only', current_setting('default_transaction_read_only'), TRUE)` // the driver begins READ WRITE
-	const lock = `
-		SELECT pg_advisory_xact_lock(hashtextextended('jq ' || $1, 0))`
-	const known = `
-		SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1),
-			EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations')`
-	const table = `
-		CREATE TABLE {schema}.migrations (
-			version integer PRIMARY KEY,
-			name text NOT NULL
-		)`
-	err = func() error {
-		if _, err := tx.ExecContext(ctx, patience); err != nil { // a large table takes as long as it takes
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, onlyReads); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, lock, s.options.Schema); err != nil {
-			return err
-		}
-		var schema, migrated bool
-		if err := tx.QueryRowContext(ctx, known, s.options.Schema).Scan(&schema, &migrated); err != nil {
-			return err
-		}
-		if !schema {
-			if _, err := tx.ExecContext(ctx, s.sql(`CREATE SCHEMA {schema}`)); err != nil {
-				return err
-			}
-		}
-		if !migrated {
-			if _, err := tx.ExecContext(ctx, s.sql(table)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}()
-	if err != nil {
+	if err := s.lockSchema(ctx, tx); err != nil {
 		_ = tx.Rollback()
 		return nil, err
 	}
 	return tx, nil
+}
+
+// lockSchema keeps other migrators out until the transaction ends, and makes the schema and its table of migrations where there is none. A
+// large table takes as long as it takes. The driver begins READ WRITE, also where the default is to only read.
+func (s *Store) lockSchema(ctx context.Context, tx *sqlx.Tx) error {
+	var found struct{ Schema, Migrated bool }
+	_, err := tx.ExecContext(ctx, `
+		SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+		SET LOCAL client_min_messages = warning;
+		SELECT set_config('transaction_read_only', current_setting('default_transaction_read_only'), TRUE)`)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `
+			SELECT pg_advisory_xact_lock(hashtextextended('jq ' || $1, 0))`,
+			s.options.Schema)
+	}
+	if err == nil {
+		err = tx.GetContext(ctx, &found, `
+			SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1) AS schema,
+				EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations') AS migrated`,
+			s.options.Schema)
+	}
+	if err == nil && !found.Schema {
+		_, err = tx.ExecContext(ctx, s.sql(`CREATE SCHEMA {schema}`))
+	}
+	if err == nil && !found.Migrated {
+		_, err = tx.ExecContext(ctx, s.sql(`
+			CREATE TABLE {schema}.migrations (
+				version integer PRIMARY KEY,
+				name text NOT NULL
+			)`))
+	}
+	return err
 }
 
 // sql is the statement for this store's schema. What callers give never becomes a part of a statement that is planned.

@@ -97,7 +97,7 @@ func (t *txn) recover(expired time.Time, limit int, mark cursor.Position) ([]sto
 	recovered := make([]store.Recovered, len(found))
 	for i, e := range found {
 		recovered[i] = e.Recover(t.now)
-		t.wakeFor(e.Job)
+		t.woken.AddFor(e.Job, t.now)
 	}
 	return recovered, t.update(withoutDocuments, found)
 }

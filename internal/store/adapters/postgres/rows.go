@@ -50,42 +50,26 @@ const (
 )
 
 // byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
-func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
-	records, err := t.records(`
+func (t *txn) byID(ids []int64) ([]*store.Record, error) {
+	return t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])
 		ORDER BY id
 		FOR UPDATE`,
 		arrayOf(ids))
-	return sqlkit.Keyed(records), err
 }
 
-// byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever
-// else has locked them. A lease with another token is overtaken for good: it holds up nobody, and no claim passes its job by.
+// byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever else has locked
+// them. A lease with another token is overtaken for good: it holds up nobody, and no claim skips its job.
 func (t *txn) byLease(wanted rowText, held []store.Lease) (map[int64]*store.Record, error) {
 	if len(held) == 0 {
 		return nil, nil
 	}
 	ordered := slices.Clone(held)
 	inOrder(ordered)
-	ids, tokens := leases(ordered)
 	for {
-		records, err := t.records(`
-			SELECT`+wanted.columns+`
-			FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
-			CROSS JOIN LATERAL (
-				SELECT *
-				FROM {schema}.jobs
-				WHERE jobs.id = lease.id AND jobs.token = lease.token
-				FOR UPDATE
-			) AS jobs`,
-			ids, tokens)
-		if err != nil {
-			return nil, err
-		}
-		found := sqlkit.Keyed(records)
-		others, err := t.others(wanted, held, found)
+		found, others, err := t.lockLeases(wanted, ordered, `FOR UPDATE`)
 		if err != nil {
 			return nil, err
 		}
@@ -98,28 +82,43 @@ func (t *txn) byLease(wanted rowText, held []store.Lease) (map[int64]*store.Reco
 	}
 }
 
-// others loads the jobs of the leases that are not among the found ones, as they are, without a lock.
-func (t *txn) others(wanted rowText, held []store.Lease, found map[int64]*store.Record) (map[int64]*store.Record, error) {
+// lockLeases loads the jobs of the leases: those that have the token and that the lock lets it have, and the others as they are.
+func (t *txn) lockLeases(wanted rowText, held []store.Lease, lock string) (locked, others map[int64]*store.Record, err error) {
+	ids, tokens := leases(held)
+	records, err := t.records(`
+		SELECT`+wanted.columns+`
+		FROM unnest($1::bigint[], $2::bigint[]) AS lease (id, token)
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM {schema}.jobs
+			WHERE jobs.id = lease.id AND jobs.token = lease.token
+			`+lock+`
+		) AS jobs`,
+		ids, tokens)
+	if err != nil {
+		return nil, nil, err
+	}
+	locked = sqlkit.Keyed(records)
 	var missing []int64
 	for _, l := range held {
-		if found[l.ID] == nil {
+		if locked[l.ID] == nil {
 			missing = append(missing, l.ID)
 		}
 	}
 	if len(missing) == 0 {
-		return nil, nil
+		return locked, nil, nil
 	}
-	records, err := t.records(`
+	records, err = t.records(`
 		SELECT`+wanted.columns+`
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(missing))
-	return sqlkit.Keyed(records), err
+	return locked, sqlkit.Keyed(records), err
 }
 
 // update writes what operations change of the jobs. A job may stand twice.
 func (t *txn) update(text rowText, jobs []*store.Record) error {
-	var values rowArrays
+	values := newRowArrays(text.updated, len(jobs))
 	written := make(map[int64]bool, len(jobs))
 	for _, e := range jobs {
 		if !written[e.ID] {
@@ -139,11 +138,11 @@ func (t *txn) insert(jobs []store.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	var values rowArrays
+	values := newRowArrays(inserted, len(jobs))
 	var e store.Record
 	for _, e.Job = range jobs {
 		values.add(inserted, &e)
-		t.wakeFor(e.Job)
+		t.woken.AddFor(e.Job, t.now)
 	}
 	next := 0
 	return t.each(func(rows *sql.Rows) error {
@@ -164,12 +163,20 @@ var insertQuery = `
 // rowArrays are the values of rows, an array for each column.
 type rowArrays []array
 
-func (r *rowArrays) add(columns sqlkit.Columns, e *store.Record) {
-	if *r == nil {
-		*r = make(rowArrays, len(columns))
+// newRowArrays have room for so many rows in one piece of memory.
+func newRowArrays(columns sqlkit.Columns, rows int) rowArrays {
+	r := make(rowArrays, len(columns))
+	room := rows*numberBytes + 2
+	all := make([]byte, len(columns)*room)
+	for i := range r {
+		r[i].text = all[i*room : i*room : (i+1)*room]
 	}
+	return r
+}
+
+func (r rowArrays) add(columns sqlkit.Columns, e *store.Record) {
 	for i, c := range columns {
-		(*r)[i].field(c.Field(e))
+		r[i].field(c.Field(e))
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 
 // A search looks for the first jobs of a filter, by rising or by falling id.
 //
-// They may lie behind any number of others, so the way along all ids is taken only for a bit. Every phase has an index that
-// leads from a queue to its jobs by id: a search takes the first ones of each queue and phase that the filter allows, and of
-// these the first ones. What costs time is then how many queues there are, and not how many jobs.
+// They may lie behind any number of others, so a search walks along all ids only for a short while. Every phase has an index from each queue to
+// its jobs by id. The search takes the first jobs of each queue and phase that the filter allows, and the first ones of these. So its time
+// grows with the number of queues, and not with the number of jobs.
 //
-// A range is asked for as queue = ANY (ARRAY[name]) in the order queue, id. With a plain queue = name, the order would be
-// that of the primary key as well, and the statistics of a table that was small or empty could mislead the server to it.
+// A range is asked for as queue = ANY (ARRAY[name]) in the order queue, id. With a plain queue = name, the primary key would have that order
+// as well, and the statistics of a table that was small or empty could mislead the planner to use it.
 type search struct {
 	filter        store.Filter
 	can           condition
@@ -42,8 +42,8 @@ const (
 )
 
 // find is the search for jobs that match the filter and the condition, by rising id.
-func (t *txn) find(f store.Filter, limit int, can condition) *search {
-	q := &search{filter: f, can: can, now: t.now, after: f.After, before: math.MaxInt64, limit: limit}
+func (t *txn) find(f store.Filter, limit int, can condition, leases cursor.Position) *search {
+	q := &search{filter: f, can: can, now: t.now, leases: leases, after: f.After, before: math.MaxInt64, limit: limit}
 	for _, phase := range store.Phases {
 		state := stateOf(phase)
 		asked := len(f.States) == 0 || slices.Contains(f.States, phase) || slices.Contains(f.States, state)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 )
 
 // TestSearchFindsTheFirst compares pages and bulk calls with a look at every job, over all ways that a search can go.
@@ -58,7 +59,7 @@ func TestSearchFindsTheFirst(t *testing.T) {
 		f, limit := anyFilter(random, all), 1+random.IntN(300)
 		within(func(tn *txn) {
 			for _, can := range []condition{ifAny, ifLive, ifTerminal} {
-				found, err := tn.lock(tn.find(f, limit, can))
+				found, err := tn.lock(tn.find(f, limit, can, cursor.Position{}))
 				require.NoError(t, err)
 				require.Equal(t, firstOf(all, f, tn.now, limit, can), idsOf(found), "jobs of %+v, %q, at most %d", f, can, limit)
 			}

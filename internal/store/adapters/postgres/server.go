@@ -47,13 +47,14 @@ func (i identity) after(other identity) int64 {
 
 // A server is what a store knows of the one that it writes to.
 type server struct {
-	mu      sync.Mutex  // guards what follows
-	since   time.Time   // it runs; zero as long as none was met
-	who     identity    // zero where it can not be known
-	left    []time.Time // since when those ran that were replaced
-	number  int64       // the greatest of a transaction
-	told    time.Time   // when it was, by the process's own monotonic clock
-	unasked bool        // servers of this kind do not say who they are
+	unasked bool // servers of this kind do not say who they are; set before the store is open
+
+	mu     sync.Mutex  // guards what follows
+	since  time.Time   // it runs; zero as long as none was met
+	who    identity    // zero where it can not be known
+	left   []time.Time // since when those ran that were replaced
+	number int64       // the greatest of a transaction
+	told   time.Time   // when it was, by the process's own monotonic clock
 }
 
 // mostLeft is how many servers are remembered that were replaced.
@@ -123,13 +124,6 @@ func (s *server) leave(since time.Time) {
 	}
 }
 
-// asks says whether servers can be asked who they are.
-func (s *server) asks() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.unasked
-}
-
 // recognise acts upon what the opening shows, before the transaction does anything else. One that writes nothing more, or nothing
 // at all, changes nothing.
 func (t *txn) recognise() error {
@@ -147,11 +141,13 @@ func (t *txn) recognise() error {
 	if sight != known {
 		t.s.cursors.Forget()
 	}
-	t.learn()
+	if t.conn != nil { // before any other message: what answers later than another opening proves nothing any more
+		t.horizon = t.s.cursors.Learn(t.shown.asOf, t.shown.xmin, t.shown.number, t.shown.sent)
+	}
 	switch {
 	case sight != stranger, t.over():
 		return nil
-	case !t.s.server.asks():
+	case t.s.server.unasked:
 		t.s.server.meet(t.shown.since)
 		return nil
 	}
@@ -185,15 +181,6 @@ func (t *txn) recognise() error {
 		return err
 	}
 	return errAdopted // the next transaction sees it committed, and meets the server
-}
-
-// learn notes what the opening tells of the horizon, and of a clock that was set back. That is before any other message: what answers
-// later than another opening proves nothing any more. A caller's transaction is older than the question.
-func (t *txn) learn() {
-	if t.conn == nil {
-		return
-	}
-	t.horizon = t.s.cursors.Learn(t.shown.asOf, t.shown.xmin, t.shown.number, t.shown.sent)
 }
 
 // errAdopted is the end of a transaction that has raised the epoch. The call goes on in another one.
@@ -266,7 +253,10 @@ func (t *txn) adopt(who identity) error {
 	if err != nil {
 		return err
 	}
-	t.adopted(noted, who, epoch)
+	t.s.options.Logger.WarnContext(t.ctx, "the database is another one now: the epoch was raised, so that no lease is given twice; "+
+		"see whether it has lost anything",
+		"schema", t.s.options.Schema, "epoch", epoch,
+		"system_before", noted.system, "timeline_before", noted.timeline, "system", who.system, "timeline", who.timeline)
 	_, err = t.exec(`
 		UPDATE {schema}.fence
 		SET system = $1,
@@ -276,12 +266,4 @@ func (t *txn) adopt(who identity) error {
 		WHERE one`,
 		who.system, who.timeline)
 	return err
-}
-
-// adopted tells of it in the log.
-func (t *txn) adopted(from, to identity, epoch int64) {
-	t.s.options.Logger.WarnContext(t.ctx, "the database is another one now: the epoch was raised, so that no lease is given twice; "+
-		"see whether it has lost anything",
-		"schema", t.s.options.Schema, "epoch", epoch,
-		"system_before", from.system, "timeline_before", from.timeline, "system", to.system, "timeline", to.timeline)
 }

@@ -16,22 +16,21 @@ import (
 
 // Sweeps.
 //
-// A mark is exact as long as the database does what package cursor counts on. Where it was changed behind the store's back, and no
-// sign shows it, a job that is due may lie before the mark: another store enqueued it while the clock was set back, or somebody
-// wrote the row by hand. A sweep finds it. It reads each index from the head and keeps the first job of each queue, lane and
-// priority, whatever the marks say: the heads. Every store compares the heads with its own marks. A job that is waiting now, and
-// lies before where the mark was before the question was asked, proves the mark wrong, so the mark goes back to it. A job that
-// was merely claimed since the sweep proves nothing and costs nothing.
+// A mark is exact as long as the database does what package cursor relies on. If somebody changed it behind the store's back, and no sign
+// shows it, a job that is due may lie before the mark: another store enqueued it while the clock was set back, or somebody wrote the row by
+// hand. A sweep finds it. It reads each index from the head and keeps the first job of each queue, lane and priority, whatever the marks
+// say: the heads. Every store compares the heads with its own marks. If a job waits now and lies before the mark as it was before the
+// question was asked, the mark is wrong, and goes back to the job. A job that was merely claimed since the sweep proves nothing and costs
+// nothing.
 //
-// The stores of a schema share the work. Each of them checks every so often, in one message: it tells which queues it claims
-// from, reads the heads, and asks for the turn. Who has the turn sweeps what nobody has swept of late, for a hundredth of the
-// time until the next turn. It holds no lock and no transaction meanwhile, so it works through a transaction pooler, and nobody
-// waits if it dies.
+// The stores of a schema share the work. Each of them checks every so often, in one message: it tells which queues it claims from, reads the
+// heads, and asks for the turn. The store that has the turn sweeps what no store has swept of late, for a hundredth of the time until the
+// next turn. It holds no lock and no transaction meanwhile, so it works through a transaction pooler, and nobody waits if it dies.
 //
-// While another session holds a snapshot, millions of dead entries can stand before the first job, and no LIMIT counts them. A
-// sweep of a queue that takes too long is cancelled, and goes on in slices, as do those that follow: ranges of due times, or of ids within one moment,
-// which shrink when one takes too long and grow when it does not. The row of the queue has the place where the next turn goes on.
-// A round then takes as long as it takes, by a hundredth of a core.
+// While another session holds a snapshot, millions of dead entries can stand before the first job, and LIMIT does not count them. A sweep of
+// a queue that takes too long is cancelled. It and those that follow go on in slices: ranges of due times, or of ids within one moment, which
+// shrink when one takes too long and grow when it does not. The row of the queue keeps the place where the next turn goes on. A round then
+// takes as long as it takes, at a hundredth of a core.
 
 const (
 	sweepEvery  = 12 * time.Second     // how old a sweep gets, in real time
@@ -338,39 +337,33 @@ func (p place) tooLong(horizon time.Time) place {
 // next is the beginning of the next range.
 func (p place) next() place { return place{Range: p.Range + 1} }
 
-// The queries for the first job of a slice of the leases, or of a range of a queue: one for each level of its retries, then of its fresh jobs.
+// sliceOf makes the query for the first job of a slice.
+func sliceOf(l lane, more string) string {
+	return l.sql(`
+		SELECT id
+		FROM {schema}.jobs
+		WHERE {waits} AND ({due}, id) >= ($1::text::timestamptz, $2::bigint) AND ({due}, id) < ($3::text::timestamptz, $4::bigint)` + more + `
+		ORDER BY {due}, id
+		LIMIT 1`)
+}
+
 var (
-	sliceOfLeases = lane{`state = 'in_flight'`, `lease_expires_at`}.sql(sliceQuery)
-	sliceOfRange  = [cursor.Lanes]string{
-		cursor.Retries: lanes[cursor.Retries].sql(sliceQueryOfQueue), cursor.Fresh: lanes[cursor.Fresh].sql(sliceQueryOfQueue),
-	}
+	sliceOfLeases  = sliceOf(lane{`state = 'in_flight'`, `lease_expires_at`}, ``)
+	sliceOfRetries = sliceOf(lanes[cursor.Retries], ` AND queue = $5 AND priority = $6`)
+	sliceOfFresh   = sliceOf(lanes[cursor.Fresh], ` AND queue = $5 AND priority = $6`)
 )
 
-const (
-	sliceQuery = `
-		SELECT id
-		FROM {schema}.jobs
-		WHERE {waits} AND ({due}, id) >= ($1::text::timestamptz, $2::bigint) AND ({due}, id) < ($3::text::timestamptz, $4::bigint)
-		ORDER BY {due}, id
-		LIMIT 1`
-	sliceQueryOfQueue = `
-		SELECT id
-		FROM {schema}.jobs
-		WHERE {waits} AND ({due}, id) >= ($1::text::timestamptz, $2::bigint) AND ({due}, id) < ($3::text::timestamptz, $4::bigint)
-			AND queue = $5 AND priority = $6
-		ORDER BY {due}, id
-		LIMIT 1`
-)
-
-// slice asks for the first job between the place and there.
+// slice asks for the first job between the place and there. The ranges of a queue are the levels of its retries, then of its fresh jobs.
 func (p place) slice(queue string, to cursor.Position) pipelinedCall {
-	from := cursor.Position{At: p.At, ID: p.ID}
-	c := pipelinedCall{query: sliceOfLeases, args: []any{placeText(from), from.ID, placeText(to), to.ID}}
-	if queue != cursor.Leases {
-		c.query = sliceOfRange[p.Range/cursor.Levels]
-		c.args = append(c.args, queue, cursor.PriorityOf(p.Range%cursor.Levels))
+	args := []any{placeText(cursor.Position{At: p.At}), p.ID, placeText(to), to.ID, queue, cursor.PriorityOf(p.Range % cursor.Levels)}
+	switch {
+	case queue == cursor.Leases:
+		return pipelinedCall{query: sliceOfLeases, args: args[:4]}
+	case p.Range < cursor.Levels:
+		return pipelinedCall{query: sliceOfRetries, args: args}
+	default:
+		return pipelinedCall{query: sliceOfFresh, args: args}
 	}
-	return c
 }
 
 // ranges is how many the queue has.

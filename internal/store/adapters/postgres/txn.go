@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +23,8 @@ type txn struct {
 	s      *Store
 	tx     store.Tx
 	now    time.Time
-	strict bool     // a lease that does not hold is an error
-	woken  []string // the queues in which jobs became claimable at once
+	strict bool         // a lease that does not hold is an error
+	woken  sqlkit.Woken // the queues in which jobs became claimable at once
 
 	shown   shown          // by the opening
 	horizon cursor.Horizon // as it was known when the opening was answered
@@ -169,7 +168,7 @@ func (t *txn) end(err error) {
 			}
 		}
 	}
-	if stalePlan(err) || codeOf(err) == codeReadOnly || errors.Is(err, errReplaced) {
+	if err != nil && (stalePlan(err) || codeOf(err) == codeReadOnly || errors.Is(err, errReplaced)) {
 		discard(t.conn)
 	}
 	t.cancel()
@@ -201,18 +200,4 @@ func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) e
 // records runs a query for columns of the table jobs.
 func (t *txn) records(query string, args ...any) ([]*store.Record, error) {
 	return sqlkit.Records(t.each, query, args...)
-}
-
-// wake notes that jobs of the queue have become claimable.
-func (t *txn) wake(queue string) {
-	if !slices.Contains(t.woken, queue) {
-		t.woken = append(t.woken, queue)
-	}
-}
-
-// wakeFor notes it if the job is due now.
-func (t *txn) wakeFor(j store.Job) {
-	if j.Claimable(t.now) {
-		t.wake(j.Queue)
-	}
 }

@@ -66,7 +66,7 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 			VALUES (?, ?)`,
 			queue, paused)
 		if !paused {
-			t.wake(queue)
+			t.woken.Add(queue)
 		}
 		return struct{}{}, err
 	})

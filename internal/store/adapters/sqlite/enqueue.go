@@ -87,7 +87,7 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	for i, row := range mine {
 		if row != nil {
 			answers[i].ID, answers[i].State = row.ID, row.State
-			t.wakeFor(*row)
+			t.woken.AddFor(*row, t.now)
 		}
 	}
 	return answers, nil

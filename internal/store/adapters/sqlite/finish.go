@@ -21,12 +21,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 
 // ack tries first what is nearly always so: every lease holds and no result is to be kept or refused.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
-	held := make([]store.Lease, len(acks))
-	outcomes := make([]store.Outcome, len(acks))
-	for i, a := range acks {
-		held[i] = a.Lease
-		outcomes[i] = store.Outcome{ID: a.ID, Status: store.StatusOK, State: store.Succeeded, Token: a.Token}
-	}
+	held, outcomes := sqlkit.Succeeded(acks)
 	hasResult := func(a store.Ack) bool { return len(a.Result) > 0 }
 	if t.strict || slices.ContainsFunc(acks, hasResult) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
@@ -95,11 +90,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 	if n < len(held) {
 		return t.extendEach(held, ttl) // those that were extended just now are extended to the same end
 	}
-	outcomes := make([]store.Outcome, len(held))
-	for i, l := range held {
-		outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusOK, State: store.InFlight, Token: l.Token, Next: until}
-	}
-	return outcomes, nil
+	return sqlkit.Extended(held, until), nil
 }
 
 // extendEach decides job by job.
@@ -155,7 +146,7 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 		if err := t.update(e); err != nil {
 			return nil, err
 		}
-		t.wakeFor(e.Job)
+		t.woken.AddFor(e.Job, t.now)
 	}
 	return outcomes, nil
 }

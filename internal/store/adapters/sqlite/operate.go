@@ -41,7 +41,7 @@ func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
 	if err := t.moveAttempts([]*store.Record{&before}); err != nil {
 		return store.Outcome{}, err
 	}
-	t.wakeFor(e.Job)
+	t.woken.AddFor(e.Job, t.now)
 	return o, t.update(e)
 }
 

@@ -35,7 +35,7 @@ type load struct {
 	urgent bool
 }
 
-// A commit takes calls until it has one of these, so that the next one, a heartbeat above all, waits for no more.
+// A batch ends at the first of these limits, so that the calls behind it, heartbeats above all, do not wait longer.
 const (
 	maxBatchCalls = 512
 	maxBatchItems = 2 * store.MaxItems
@@ -85,7 +85,10 @@ func (q *queue) take() (batch []*call) {
 		sum.items, sum.bytes = sum.items+c.load.items, sum.bytes+c.load.bytes
 		return len(batch) == 0 || len(batch) < maxBatchCalls && sum.items <= maxBatchItems && sum.bytes <= maxBatchBytes
 	}
-	for i := 0; i < len(q.lines) && q.takeFrom(i, &batch, fits); i++ {
+	for i := range q.lines {
+		if !q.takeFrom(i, &batch, fits) {
+			break
+		}
 	}
 	return batch
 }

@@ -39,7 +39,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 		if err := t.update(e); err != nil {
 			return nil, err
 		}
-		t.wakeFor(e.Job)
+		t.woken.AddFor(e.Job, t.now)
 	}
 	return recovered, nil
 }

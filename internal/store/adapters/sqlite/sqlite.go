@@ -6,6 +6,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -62,7 +63,7 @@ type Store struct {
 	closed  chan struct{}
 }
 
-// Options are what can be chosen. The zero value of each field means its default.
+// Options configures Open. Zero fields mean the default.
 type Options struct {
 	// Clock is where the store takes its time from: by default the clock of the process.
 	Clock clock.Clock
@@ -170,21 +171,11 @@ func (o *Options) filled() (Options, error) {
 	if full.Clock == nil {
 		full.Clock = clock.New()
 	}
-	if full.Readers == 0 {
-		full.Readers = max(runtime.NumCPU()/2, 2)
-	}
-	if full.ReadTimeout == 0 {
-		full.ReadTimeout = 10 * time.Second
-	}
-	if full.BusyTimeout == 0 {
-		full.BusyTimeout = DefaultBusyTimeout
-	}
-	if full.Name == "" {
-		full.Name = programName()
-	}
-	if full.MaxLease == 0 {
-		full.MaxLease = store.DefaultMaxLease
-	}
+	full.Readers = cmp.Or(full.Readers, max(runtime.NumCPU()/2, 2))
+	full.ReadTimeout = cmp.Or(full.ReadTimeout, 10*time.Second)
+	full.BusyTimeout = cmp.Or(full.BusyTimeout, DefaultBusyTimeout)
+	full.Name = cmp.Or(full.Name, programName())
+	full.MaxLease = cmp.Or(full.MaxLease, store.DefaultMaxLease)
 	if err := store.CheckMaxLease(full.MaxLease); err != nil {
 		return full, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -16,8 +15,8 @@ type txn struct {
 	ctx    context.Context
 	tx     store.Tx
 	now    time.Time
-	strict bool     // a lease that does not hold is an error
-	woken  []string // the queues in which jobs became claimable at once
+	strict bool         // a lease that does not hold is an error
+	woken  sqlkit.Woken // the queues in which jobs became claimable at once
 }
 
 // exec runs a statement and returns how many rows it changed.
@@ -33,20 +32,6 @@ func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) e
 // records runs a query for columns of the table jobs.
 func (t *txn) records(query string, args ...any) ([]*store.Record, error) {
 	return sqlkit.Records(t.each, query, args...)
-}
-
-// wake notes that jobs of the queue have become claimable.
-func (t *txn) wake(queue string) {
-	if !slices.Contains(t.woken, queue) {
-		t.woken = append(t.woken, queue)
-	}
-}
-
-// wakeFor notes it if the job is due now.
-func (t *txn) wakeFor(j store.Job) {
-	if j.Claimable(t.now) {
-		t.wake(j.Queue)
-	}
 }
 
 // list is the values as a JSON array, for json_each.

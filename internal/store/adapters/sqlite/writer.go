@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
-// A writer is the goroutine that writes. While one commit is under way the next calls gather; each is atomic in the shared
+// A writer is the goroutine that writes. It commits the calls in its queue in batches (group commit). Each call is atomic in the shared
 // transaction, and none depends on the context of another.
 type writer struct {
 	ctx    context.Context // never ends: a commit is no caller's

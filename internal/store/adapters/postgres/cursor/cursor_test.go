@@ -90,7 +90,10 @@ func TestMarksThatWereBroughtBackStay(t *testing.T) {
 		all, underWay := []string{"a", "b", Leases}, map[string]*Plan{}
 		for _, q := range all {
 			underWay[q] = look(c, q, mark)
+			underWay[q].Took(Fresh, top, mark)
+			underWay[q].Done(false)
 			require.Equal(t, mark, markOf(c, q))
+			require.Equal(t, Position{mark.At, 8}, startOf(c, q))
 		}
 		before := c.All()
 		require.False(t, c.Correct(before, corrected, Fresh, top, mark), "the job is not before the mark")
@@ -103,13 +106,13 @@ func TestMarksThatWereBroughtBackStay(t *testing.T) {
 			p.Done(false)
 		}
 		for _, q := range all {
-			want := mark
+			want, start := mark, Position{mark.At, 8}
 			if q == corrected {
-				want = early
+				want, start = early, early
 				assert.True(t, c.Get(q).Told && c.Get(q).Looked.IsZero(), "the next claim looks")
 			}
 			assert.Equal(t, want, markOf(c, q))
-			assert.Equal(t, want, startOf(c, q))
+			assert.Equal(t, start, startOf(c, q))
 			later := Position{noon.Add(-time.Second), 11}
 			look(c, q, later)
 			assert.Equal(t, later, markOf(c, q), "queue %q stands still", q)

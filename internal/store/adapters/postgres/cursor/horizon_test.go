@@ -30,6 +30,17 @@ func TestClockSetBack(t *testing.T) {
 	assert.True(t, past.IsZero(), "what was known before is forgotten")
 }
 
+// After a step back of the clock, no position can be trusted.
+func TestAStepOfTheClockForgetsPositions(t *testing.T) {
+	c := New()
+	pass(c, noon)
+	look(c, "q", Position{noon.Add(-time.Minute), 7})
+	require.NotZero(t, markOf(c, "q"))
+	assert.Zero(t, c.Learn(noon.Add(-time.Second), 2_000, 2_000, time.Now()))
+	assert.Zero(t, markOf(c, "q"))
+	assert.Equal(t, noon.Add(-time.Second), c.Latest())
+}
+
 // A step back of the clock either is noticed, and then nothing is known of the time before, or is so small that marks lie behind it:
 // what is due after the step is never hidden. An answer that comes late is no step.
 func TestStepsOfTheClockHideNothing(t *testing.T) {
