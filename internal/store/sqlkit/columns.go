@@ -15,7 +15,7 @@ import (
 type Column struct {
 	Name string
 
-	// Field is where a record has the value: a pointer to an int, an int64, a string, a state, an ending, a [Time], a [Micros], a [List],
+	// Field is where a record has the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List],
 	// or a JSON document. Statements are scanned into it, and written from it.
 	Field func(e *store.Record) any
 
@@ -42,7 +42,7 @@ var All = Columns{
 	{"queue", func(e *store.Record) any { return &e.Queue }, Inserted},
 	{"kind", func(e *store.Record) any { return &e.Kind }, Inserted | Claimed},
 	{"priority", func(e *store.Record) any { return &e.Priority }, Inserted | Claimed},
-	{"state", func(e *store.Record) any { return &e.State }, Updated | Claimed},
+	{"state", func(e *store.Record) any { return (*string)(&e.State) }, Updated | Claimed},
 	{"run_at", func(e *store.Record) any { return (*Time)(&e.RunAt) }, Inserted | Updated | Claimed},
 	{"retry_at", func(e *store.Record) any { return (*Time)(&e.RetryAt) }, Updated | Claimed},
 	{"token", func(e *store.Record) any { return &e.Token }, Updated | Claimed},
@@ -60,11 +60,11 @@ var All = Columns{
 	{"unique_for", func(e *store.Record) any { return (*Micros)(&e.UniqueFor) }, Inserted | Claimed},
 	{"enqueued_at", func(e *store.Record) any { return (*Time)(&e.EnqueuedAt) }, Claimed},
 	{"finished_at", func(e *store.Record) any { return (*Time)(&e.FinishedAt) }, Updated},
-	{"finished_by", func(e *store.Record) any { return &e.FinishedBy }, Updated},
+	{"finished_by", func(e *store.Record) any { return (*string)(&e.FinishedBy) }, Updated},
 	{"claim_token", func(e *store.Record) any { return &e.ClaimToken }, Updated | Claimed},
 	{"claimed_at", func(e *store.Record) any { return (*Time)(&e.ClaimedAt) }, Updated},
 	{"ended_at", func(e *store.Record) any { return (*Time)(&e.EndedAt) }, Updated},
-	{"ending", func(e *store.Record) any { return &e.Ending }, Updated},
+	{"ending", func(e *store.Record) any { return (*string)(&e.Ending) }, Updated},
 	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated},
 	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},

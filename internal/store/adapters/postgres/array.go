@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
@@ -93,12 +92,6 @@ func (a *array) field(value any) {
 		a.int(*v)
 	case *string:
 		a.string(*v)
-	case *store.State:
-		a.string(string(*v))
-	case *store.FinishedBy:
-		a.string(string(*v))
-	case *store.Ending:
-		a.string(string(*v))
 	case *sqlkit.Time:
 		a.stamp(time.Time(*v))
 	case *sqlkit.Micros:

@@ -134,13 +134,10 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, e
 // few is how many jobs are read before they are weighed. To let the server weigh them would slow down small claims.
 const few = 16
 
-// tooHeavy says that the jobs may be more than there is room for, in either lane.
+// tooHeavy reports whether the jobs may be more than there is room for, in either lane.
 func tooHeavy(found []*store.Record) bool {
-	weight := 0
-	for _, e := range found {
-		weight += e.Weight()
-	}
-	return weight > store.MaxAnswerBytes
+	room := sqlkit.NewRoom()
+	return slices.ContainsFunc(found, func(e *store.Record) bool { return !room.Take(e) })
 }
 
 // The columns of a waiting job that a claim does not set or know: a third fewer to read.

@@ -23,7 +23,10 @@ func SchemaVersion(ctx context.Context, dsn string, options *Options) (store.Sch
 	}
 	defer s.disconnect()
 	found, err := s.schemaVersion(ctx)
-	return found, s.closedBy(err)
+	if err != nil {
+		err = openError(s.options.Schema, err)
+	}
+	return found, err
 }
 
 // schemaVersion leaves everything as it is. Other programs have tables of migrations too: those of a store have the names of
@@ -48,14 +51,6 @@ func (s *Store) schemaVersion(ctx context.Context) (store.Schema, error) {
 		WHERE EXISTS (SELECT 1 FROM {schema}.migrations WHERE version = 1 AND name = $1)`),
 		steps[0].Name)
 	return found, err
-}
-
-// closedBy is the error as that of an opening that failed.
-func (s *Store) closedBy(err error) error {
-	if err == nil {
-		return nil
-	}
-	return openError(s.options.Schema, err)
 }
 
 // alarming is from when on something is worth a finding.

@@ -151,11 +151,9 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 
 // Save is part of the contract.
 func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
-	return write(ctx, s, store.CheckSaves(saves), func(t *txn) ([]store.Outcome, error) { return t.save(saves) })
-}
-
-func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
-	return onLeases(t, withDocuments, saves, sqlkit.Saving())
+	return write(ctx, s, store.CheckSaves(saves), func(t *txn) ([]store.Outcome, error) {
+		return onLeases(t, withDocuments, saves, sqlkit.Saving())
+	})
 }
 
 // inOrder sorts the leases by the ids of their jobs: a statement that goes through them one by one locks the jobs in that

@@ -347,23 +347,20 @@ func sliceOf(l lane, more string) string {
 		LIMIT 1`)
 }
 
+const ofLevel = ` AND queue = $5 AND priority = $6`
+
 var (
-	sliceOfLeases  = sliceOf(lane{`state = 'in_flight'`, `lease_expires_at`}, ``)
-	sliceOfRetries = sliceOf(lanes[cursor.Retries], ` AND queue = $5 AND priority = $6`)
-	sliceOfFresh   = sliceOf(lanes[cursor.Fresh], ` AND queue = $5 AND priority = $6`)
+	sliceOfLeases = sliceOf(lane{`state = 'in_flight'`, `lease_expires_at`}, ``)
+	sliceOfLane   = [cursor.Lanes]string{sliceOf(lanes[cursor.Retries], ofLevel), sliceOf(lanes[cursor.Fresh], ofLevel)}
 )
 
 // slice asks for the first job between the place and there. The ranges of a queue are the levels of its retries, then of its fresh jobs.
 func (p place) slice(queue string, to cursor.Position) pipelinedCall {
 	args := []any{placeText(cursor.Position{At: p.At}), p.ID, placeText(to), to.ID, queue, cursor.PriorityOf(p.Range % cursor.Levels)}
-	switch {
-	case queue == cursor.Leases:
+	if queue == cursor.Leases {
 		return pipelinedCall{query: sliceOfLeases, args: args[:4]}
-	case p.Range < cursor.Levels:
-		return pipelinedCall{query: sliceOfRetries, args: args}
-	default:
-		return pipelinedCall{query: sliceOfFresh, args: args}
 	}
+	return pipelinedCall{query: sliceOfLane[p.Range/cursor.Levels], args: args}
 }
 
 // ranges is how many the queue has.

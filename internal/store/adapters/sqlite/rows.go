@@ -104,12 +104,6 @@ func value(field any) any {
 		return *v
 	case *string:
 		return *v
-	case *store.State:
-		return string(*v)
-	case *store.FinishedBy:
-		return string(*v)
-	case *store.Ending:
-		return string(*v)
 	case *sqlkit.Time:
 		if at := time.Time(*v); !at.IsZero() {
 			return at.UnixMicro()

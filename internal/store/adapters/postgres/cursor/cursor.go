@@ -30,9 +30,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+// Durations are real time.
 const (
-	LookEvery = 500 * time.Millisecond // a claim begins at the mark, in real time
-	StuckFor  = time.Second            // the horizon counts as standing still, in real time
+	LookEvery = 500 * time.Millisecond // a claim begins with a look
+	StuckFor  = time.Second            // after which a horizon counts as standing still
 	Slack     = 100 * time.Millisecond // by which the database's clock may be set back unnoticed
 	MaxQueues = 10_000                 // whose positions are remembered
 )
