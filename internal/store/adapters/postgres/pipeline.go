@@ -42,11 +42,11 @@ type looker[T any] interface {
 // lookFirst runs a call whose look goes with the opening of its transaction. If nothing is expected, so does the COMMIT, and the call costs
 // one round trip. If the look finds something all the same, the call runs again, in a transaction that stays open.
 func lookFirst[T any](ctx context.Context, s *Store, invalid error, l looker[T]) (answer T, err error) {
-	for hopeful := false; ; hopeful = true {
+	for again := false; ; again = true {
 		with := s.with.write
 		with.first = func() (pipelinedCall, bool) {
 			first, expectsNothing := l.look()
-			return first, expectsNothing && !hopeful
+			return first, expectsNothing && !again
 		}
 		if answer, err = call(ctx, s, invalid, with, l.run); err != nil || !l.missed() {
 			return answer, err
