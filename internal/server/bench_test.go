@@ -67,7 +67,7 @@ func (c *counter) Ended(store.Job, store.Ending, store.State, time.Duration) {
 func BenchmarkBook(b *testing.B) {
 	o, err := Options{Slots: 100, Buffer: 900}.filled()
 	require.NoError(b, err)
-	h, now := newHeld(o), time.Now()
+	h, now := newBook(o), time.Now()
 	runs := make([]*Run, 1000)
 	for i := range runs {
 		runs[i] = newRun(b.Context(), nil, store.Job{ID: int64(i), Token: 1, Queue: DefaultQueue}, time.Minute)
@@ -78,7 +78,7 @@ func BenchmarkBook(b *testing.B) {
 			r.stage = buffered
 		}
 		for _, r := range h.take(runs, now.Add(time.Minute), now) {
-			for ; r != nil; r = h.next(r, verdict{write: ack}, now) {
+			for ; r != nil; r = h.next(r, verdict{op: ack}, now) {
 			}
 		}
 		h.written(h.takeEnded(now))

@@ -15,7 +15,7 @@ import (
 // A clerk plays everybody who writes into the book, one step at a time, and sees whether it stays right.
 type clerk struct {
 	*rapid.T
-	h        *held
+	h        *book
 	now      time.Time
 	claimed  int64
 	live     []*Run         // those whose handlers run, as far as the clerk knows
@@ -48,7 +48,7 @@ func (c *clerk) started(runs []*Run) {
 	}
 }
 
-func (c *clerk) stops(stops []stop) {
+func (c *clerk) stops(stops []cancellation) {
 	for _, st := range stops {
 		if st.cause == nil {
 			if c.givenUp[st.run]++; c.givenUp[st.run] > 1 {
@@ -91,7 +91,7 @@ func (c *clerk) Return(t *rapid.T) {
 		t.Skip("nothing runs")
 	}
 	c.live = slices.DeleteFunc(c.live, func(other *Run) bool { return other == r })
-	v := rapid.SampledFrom([]verdict{{}, {write: ack}, release(), fail("no luck")}).Draw(t, "verdict")
+	v := rapid.SampledFrom([]verdict{{}, {op: ack}, release(), fail("no luck")}).Draw(t, "verdict")
 	if next := c.h.next(r, unlessFinished(r, v), c.now); next != nil {
 		c.started([]*Run{next})
 	}
@@ -122,7 +122,7 @@ func (c *clerk) Save(t *rapid.T) {
 	if !ok {
 		t.Skip("nothing runs")
 	}
-	c.stops(c.h.lost(r, store.Outcome{Status: store.StatusStale}, c.now))
+	c.stops(c.h.writeRefused(r, store.Outcome{Status: store.StatusStale}, c.now))
 }
 
 // Time passes, and the watch looks when it said that it would.
@@ -180,10 +180,10 @@ func (c *clerk) Stop(t *rapid.T) {
 	case rapid.IntRange(0, 9).Draw(t, "whether") > 0:
 		t.Skip("not yet")
 	case c.stopped:
-		c.stops(c.h.stopAll(ErrDrained, c.now))
+		c.stops(c.h.cancelRunning(ErrDrained, c.now))
 	default:
 		c.stopped = true
-		c.h.stop(c.now)
+		c.h.drain(c.now)
 	}
 }
 
@@ -235,7 +235,7 @@ func (c *clerk) finish() {
 		}
 		r := c.live[0]
 		c.live = c.live[1:]
-		if next := c.h.next(r, verdict{write: ack}, c.now); next != nil {
+		if next := c.h.next(r, verdict{op: ack}, c.now); next != nil {
 			c.started([]*Run{next})
 		}
 	}

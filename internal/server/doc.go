@@ -6,13 +6,12 @@
 //	    ▼                                                         │
 //	  fetch ──▶ buffer ──▶ slots, each runs a handler ──▶ ended ──┴─ commit
 //	              └───────────────────┴──────────────────────┘
-//	                        held: beat extends, watch cancels
+//	                     lease book: beat extends, watch cancels
 //
-// Each box is a loop of its own, and so are recovery, retention and the registry of workers. What they share is the book of
-// the held leases, in held.go. A job is held from its claim until the store has answered for its end; while it is held, beat
-// extends its lease. Watch looks after the time by which a handler has to be told to stop: its own timeout, and the end of
-// its lease where the store has not been heard of.
+// Each box is a loop of its own, and so are recovery, retention and the registry of workers. They share the lease book, in book.go. A job
+// is in the book from its claim until the store has answered for its end; for so long beat extends its lease. Watch cancels a handler when
+// its timeout ends, or when its lease may have expired because the store did not answer.
 //
-// No loop can hold up another one: a beat waits for no result to be written, and recovery for no slot to be free. Every
-// goroutine is waited for when the server stops, but for handlers that never return.
+// No loop holds up another one: a beat waits for no result to be written, and recovery for no free slot. A server that stops waits for every
+// goroutine, except handlers that never return.
 package server

@@ -15,10 +15,10 @@ func (s *Server) fetchLoop() {
 		return
 	}
 	for s.work.Err() == nil {
-		room := s.held.room()
+		room := s.book.room()
 		next, found, rest := order{}, false, time.Time{}
 		if room > 0 {
-			next, found, rest = s.lanes.next(room, s.held.inQueue, s.clock.Now())
+			next, found, rest = s.scheduler.next(room, s.book.inQueue, s.clock.Now())
 		}
 		if !found {
 			s.awaitWork(rest)
@@ -38,7 +38,7 @@ func (s *Server) awaitWork(rest time.Time) {
 	}
 	select {
 	case <-s.work.Done():
-	case <-s.held.fetch:
+	case <-s.book.fetch:
 	case <-due:
 	}
 }
@@ -47,28 +47,28 @@ func (s *Server) awaitWork(rest time.Time) {
 func (s *Server) fetch(o order) {
 	sent := s.clock.Now()
 	ctx, cancel := s.call(s.o.Lease)
-	req := store.ClaimRequest{Queue: o.queue, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease}
+	req := store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease}
 	jobs, err := s.store.FetchAndClaim(ctx, req)
 	cancel()
-	s.heard(sent, err)
+	s.noteAnswer(sent, err)
 	now := s.clock.Now()
 	if err != nil {
-		s.lanes.refused(o, now)
-		s.complain("claim", err)
-		s.turnedAway(err)
+		s.scheduler.refused(o, now)
+		s.logFailure("claim", err)
+		s.stopIfDenied(err)
 		return
 	}
-	s.contact.permitted("claim")
-	s.lanes.claimed(o, len(jobs), req.MayLeave(jobs), now)
+	s.health.permitted("claim")
+	s.scheduler.claimed(o, len(jobs), req.MayLeave(jobs), now)
 	if len(jobs) == 0 {
 		return
 	}
-	s.o.Observer.Claimed(o.queue, len(jobs))
+	s.o.Observer.Claimed(o.name, len(jobs))
 	runs := make([]*Run, len(jobs))
 	for i, job := range jobs {
 		runs[i] = newRun(s.base, s, job, s.o.Timeout)
 	}
-	s.launch(s.held.take(runs, sent.Add(s.o.Lease), now))
+	s.launch(s.book.take(runs, sent.Add(s.o.Lease), now))
 }
 
 // listenLoop takes the store's wake-ups, where it has any. They are a help only: without them queues are looked at after
@@ -80,17 +80,17 @@ func (s *Server) listenLoop() {
 	}
 	least := min(s.o.Poll, DefaultPoll)
 	for wait := least; ; {
-		wakeups, err := notifier.Subscribe(s.work, s.lanes.queues())
+		wakeups, err := notifier.Subscribe(s.work, s.scheduler.names())
 		if err == nil {
 			wait = least
-			s.lanes.wake("") // what was missed meanwhile
-			s.held.fetch.send()
+			s.scheduler.wake("") // what was missed meanwhile
+			s.book.fetch.send()
 			for w := range wakeups {
-				s.lanes.wake(w.Queue)
-				s.held.fetch.send()
+				s.scheduler.wake(w.Queue)
+				s.book.fetch.send()
 			}
 		} else {
-			s.complain("subscribe", err)
+			s.logFailure("subscribe", err)
 		}
 		if !s.sleep(s.work, spread(wait)) {
 			return

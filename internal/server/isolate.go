@@ -19,56 +19,39 @@ const (
 	longestRefusal = time.Hour             // from when on its refusals count also where no others are written
 )
 
-// write sends until the store has answered: to repeat is safe. It is over early when the server ends.
-func (s *Server) write(w write, runs []*Run) {
-	for wait := firstRetry; len(runs) > 0 && s.life.Err() == nil; wait = min(2*wait, s.o.Beat) {
-		err := s.attempt(w, runs)
-		if err == nil {
+// retry repeats a failed call until the store has answered: to repeat is safe. It returns early when the server ends.
+func (s *Server) retry(op writeOp, runs []*Run, err error) {
+	s.logFailure(string(op), err)
+	s.sleep(s.life, firstRetry) // most failures pass
+	for wait := min(2*firstRetry, s.o.Beat); len(runs) > 0 && s.life.Err() == nil; wait = min(2*wait, s.o.Beat) {
+		if err = s.attempt(op, runs); err == nil {
 			return
 		}
-		s.complain(string(w), err)
-		if wait == firstRetry {
-			s.sleep(s.life, wait) // most failures pass
-			continue
-		}
-		open, there := s.unlocked(runs)
-		switch {
+		s.logFailure(string(op), err)
+		switch open, there := s.unlocked(runs); {
 		case !there:
 			s.sleep(s.life, wait)
 		case len(open) < len(runs):
 			runs = open
 		default:
-			s.isolate(w, runs, err)
+			s.isolate(op, runs, err)
 			return
 		}
 	}
 }
 
-// attempt sends once.
-func (s *Server) attempt(w write, runs []*Run) error {
-	outcomes, err := s.send(w, runs)
-	if err != nil {
-		return err
-	}
-	s.heard(s.clock.Now(), nil)
-	s.contact.permitted(string(w))
-	s.wrote[w]++
-	s.written(w, runs, outcomes)
-	return nil
-}
-
 // isolate writes the halves of what could not be written as a whole, and their halves, down to the runs at fault.
-func (s *Server) isolate(w write, runs []*Run, err error) {
+func (s *Server) isolate(op writeOp, runs []*Run, err error) {
 	type part struct {
 		runs []*Run
 		err  error // of the try, or nil before it
 	}
-	parts, before := []part{{runs, err}}, s.wrote[w]
+	parts, before := []part{{runs, err}}, s.wrote[op]
 	for failures := 0; len(parts) > 0; {
 		p := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
 		if p.err == nil && failures < mostFailures {
-			if p.err = s.attempt(w, p.runs); p.err == nil {
+			if p.err = s.attempt(op, p.runs); p.err == nil {
 				failures = 0
 				continue
 			}
@@ -98,7 +81,7 @@ func (s *Server) writeAgain(runs []*Run) {
 	for len(open) > 0 && failures < mostFailures && s.life.Err() == nil {
 		r := open[0]
 		open = open[1:]
-		if err := s.attempt(r.verdict.write, []*Run{r}); err != nil {
+		if err := s.attempt(r.verdict.op, []*Run{r}); err != nil {
 			failed[r] = err
 			failures++
 		} else {
@@ -107,7 +90,7 @@ func (s *Server) writeAgain(runs []*Run) {
 	}
 	s.putOff(open...) // before those that have had their turn
 	for r, err := range failed {
-		s.unwritable(r, err, before[r.verdict.write])
+		s.unwritable(r, err, before[r.verdict.op])
 	}
 }
 
@@ -119,7 +102,7 @@ func (s *Server) unlocked(runs []*Run) (open []*Run, there bool) {
 	ctx, cancel := s.call(s.o.Beat)
 	defer cancel()
 	outcomes, err := s.extend(ctx, runs)
-	if s.heard(sent, err); err != nil {
+	if s.noteAnswer(sent, err); err != nil {
 		return nil, false
 	}
 	var done []*Run
@@ -128,13 +111,13 @@ func (s *Server) unlocked(runs []*Run) (open []*Run, there bool) {
 		case store.StatusBusy:
 			s.putOff(r)
 		case store.StatusFinished:
-			s.report(r.verdict.write, r, outcomes[i])
+			s.report(r.verdict.op, r, outcomes[i])
 			done = append(done, r)
 		default:
 			open = append(open, r)
 		}
 	}
-	s.held.written(done)
+	s.book.written(done)
 	return open, true
 }
 
@@ -143,7 +126,7 @@ func (s *Server) unlocked(runs []*Run) (open []*Run, there bool) {
 func (s *Server) putOff(runs ...*Run) {
 	now := s.clock.Now()
 	for _, r := range runs {
-		s.held.putOff(r, now.Add(min(firstRetry<<min(r.tries, 10), s.o.Beat)))
+		s.book.putOff(r, now.Add(min(firstRetry<<min(r.tries, 10), s.o.Beat)))
 	}
 }
 
@@ -151,13 +134,13 @@ func (s *Server) putOff(runs ...*Run) {
 // invalid, it is tried again, until it was refused often enough while others were written, or after so long that there may be
 // no others; then the job fails with a reason that says so. If not even that can be written, the lease is left to run out.
 func (s *Server) unwritable(r *Run, err error, before int) {
-	log := s.log.With("op", r.verdict.write, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "error", err)
+	log := s.log.With("op", r.verdict.op, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "error", err)
 	now := s.clock.Now()
 	switch {
 	case r.refused == 0:
 		r.refused, r.refusedAt, r.wroteThen = 1, now, before
 		log.Warn("jq: a result can not be written yet")
-	case r.verdict.substitute || s.wrote[r.verdict.write] > r.wroteThen || now.Sub(r.refusedAt) >= longestRefusal:
+	case r.verdict.substitute || s.wrote[r.verdict.op] > r.wroteThen || now.Sub(r.refusedAt) >= longestRefusal:
 		r.refused++
 	}
 	switch {
@@ -165,10 +148,10 @@ func (s *Server) unwritable(r *Run, err error, before int) {
 		s.putOff(r)
 	case r.verdict.substitute:
 		log.Error("jq: not even a failure can be written; the job is left until its lease has run out")
-		s.held.written([]*Run{r})
+		s.book.written([]*Run{r})
 	default:
 		log.Error("jq: a result can not be written; its job fails instead")
-		s.held.rewrite(r, substitute(r.verdict, err))
+		s.book.rewrite(r, substitute(r.verdict, err))
 	}
 }
 

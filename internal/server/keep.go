@@ -36,7 +36,7 @@ func (s *Server) retain() {
 		},
 	})
 	if err != nil {
-		s.complain("policies", err)
+		s.logFailure("policies", err)
 	}
 	for _, p := range order {
 		what := []any{"count", deleted[p], "state", p.State, "finished_for", p.Age}
@@ -61,7 +61,7 @@ func (s *Server) policies() ([]store.Queue, error) {
 	if errors.Is(err, errors.ErrUnsupported) { // it is a store elsewhere that can not
 		return nil, nil
 	}
-	s.heard(sent, err)
+	s.noteAnswer(sent, err)
 	return queues, err
 }
 
@@ -71,11 +71,11 @@ func (s *Server) prune(filter store.Filter, limit int) []store.Outcome {
 	ctx, cancel := s.callWhileWorking(s.o.Lease)
 	defer cancel()
 	outcomes, err := s.store.Delete(ctx, filter, limit)
-	if s.heard(sent, err); err != nil {
-		s.complain("delete", err)
+	if s.noteAnswer(sent, err); err != nil {
+		s.logFailure("delete", err)
 		return nil
 	}
-	s.contact.permitted("delete")
+	s.health.permitted("delete")
 	return outcomes
 }
 
@@ -85,7 +85,7 @@ func (s *Server) registerLoop() {
 	for wait := time.Duration(0); s.sleep(s.life, wait); {
 		began := s.clock.Now()
 		s.register()
-		if s.held.stats().Buffered > 0 {
+		if s.book.stats().Buffered > 0 {
 			s.releasePaused()
 		}
 		wait = s.o.Beat - s.clock.Since(began)
@@ -98,16 +98,16 @@ func (s *Server) register() {
 		return
 	}
 	host, _ := os.Hostname() // shown if it is known
-	st := s.held.stats()
+	st := s.book.stats()
 	sent := s.clock.Now()
 	ctx, cancel := s.clock.WithTimeout(s.last, s.o.Beat)
 	err := registry.Beat(ctx, store.Worker{
-		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: s.lanes.queues(),
+		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: s.scheduler.names(),
 		Slots: st.Slots, Running: st.Running, StaleAfter: min(3*s.o.Beat, store.MaxDuration),
 	})
 	cancel()
-	if s.heard(sent, err); err != nil {
-		s.complain("register", err)
+	if s.noteAnswer(sent, err); err != nil {
+		s.logFailure("register", err)
 	}
 }
 
@@ -117,7 +117,7 @@ const longestLeave = 2 * time.Second
 // deregister says that this worker has ended, so that nobody takes it for one that died. A store that is away is not waited for.
 func (s *Server) deregister() {
 	registry, ok := s.store.(store.Registry)
-	if !ok || s.contact.lost() {
+	if !ok || s.health.unavailable() {
 		return
 	}
 	ctx, cancel := s.clock.WithTimeout(s.base, longestLeave)
@@ -137,8 +137,8 @@ func (s *Server) releasePaused() {
 	ctx, cancel := s.callWhileWorking(s.o.Beat)
 	queues, err := keeper.Queues(ctx)
 	cancel()
-	if s.heard(sent, err); err != nil {
-		s.complain("queues", err)
+	if s.noteAnswer(sent, err); err != nil {
+		s.logFailure("queues", err)
 		return
 	}
 	paused := map[string]bool{}
@@ -148,6 +148,6 @@ func (s *Server) releasePaused() {
 		}
 	}
 	if len(paused) > 0 {
-		s.held.release(paused, s.clock.Now())
+		s.book.release(paused, s.clock.Now())
 	}
 }

@@ -40,7 +40,7 @@ func (r *Run) judged(h Handler) (v verdict) {
 func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) (store.Outcome, error) {
 	var outcomes []store.Outcome
 	var err error
-	switch v.write {
+	switch v.op {
 	case ack:
 		outcomes, err = s.Ack(ctx, []store.Ack{{Lease: lease, Result: v.result}})
 	case nack:
@@ -52,7 +52,7 @@ func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) 
 		return store.Outcome{}, err
 	}
 	switch o := outcomes[0]; {
-	case v.write == confirm && o.Status == store.StatusOK: // it is still in flight
+	case v.op == confirm && o.Status == store.StatusOK: // it is still in flight
 		return v.otherwise.writeTo(ctx, s, lease)
 	case o.Status == store.StatusInvalid:
 		return substitute(v, o.Err()).writeTo(ctx, s, lease)
@@ -64,5 +64,5 @@ func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) 
 // lone keeps a run that no server holds.
 type lone struct{ store store.Store }
 
-func (l lone) contract() store.Store                  { return l.store }
-func (l lone) lost(r *Run, _ string, o store.Outcome) { r.cancel(lossOf(o)) }
+func (l lone) backend() store.Store                           { return l.store }
+func (l lone) writeRefused(r *Run, _ string, o store.Outcome) { r.cancel(causeOf(o)) }

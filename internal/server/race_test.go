@@ -94,7 +94,7 @@ func TestEverythingAtTheSameMoment(t *testing.T) {
 			}, l)
 			for range 12 {
 				w.wait(10 * time.Second)
-				require.NoError(w, s.held.broken(time.Now()))
+				require.NoError(w, s.book.broken(time.Now()))
 				mu.Lock()
 				id, what := ids[r.IntN(len(ids))], r.IntN(3)
 				mu.Unlock()
@@ -107,12 +107,12 @@ func TestEverythingAtTheSameMoment(t *testing.T) {
 				default:
 					l.back()
 				}
-				require.NoError(w, s.held.broken(time.Now()))
+				require.NoError(w, s.book.broken(time.Now()))
 			}
 			l.back()
 			_ = s.Stop(w.Context()) // an error if handlers ignore it: they are let go below
 			w.wait(5 * time.Minute)
-			require.NoError(w, s.held.broken(time.Now()))
+			require.NoError(w, s.book.broken(time.Now()))
 			assert.Empty(w, l.wrong, "seed %d", seed)
 			assert.Equal(w, 0, s.Stats().Running+s.Stats().Abandoned+s.Stats().Buffered, "seed %d", seed)
 			for id, n := range runs {

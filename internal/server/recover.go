@@ -36,18 +36,18 @@ func spread(d time.Duration) time.Duration {
 func (s *Server) recovered() bool {
 	for waited := false; ; {
 		s.lookAtClocks()
-		doubtful := s.contact.lost() || s.contact.spareLeft(s.clock.Now()) < s.o.Beat/2
+		doubtful := s.health.unavailable() || s.health.spareLeft(s.clock.Now()) < s.o.Beat/2
 		if doubtful && !s.probe() {
 			return false
 		}
-		if left := s.contact.patienceLeft(waited, s.clock.Now()); left > 0 {
+		if left := s.health.recoveryDelay(waited, s.clock.Now()); left > 0 {
 			if waited = true; !s.sleep(s.work, left) {
 				return false
 			}
 			continue
 		}
 		request := store.RecoverRequest{Limit: s.o.RecoverLimit, Grace: s.o.RecoverGrace}
-		list, err := s.recoverBatch(request, s.contact.spareLeft(s.clock.Now()))
+		list, err := s.recoverBatch(request, s.health.spareLeft(s.clock.Now()))
 		switch {
 		case err != nil:
 			return false
@@ -59,14 +59,14 @@ func (s *Server) recovered() bool {
 
 func (s *Server) lookAtClocks() {
 	now := s.clock.Now()
-	if s.contact.jumped(now.Round(0), now.Sub(s.contact.began), now) { // the wall alone, and the monotonic clock
+	if s.health.jumped(now.Round(0), now.Sub(s.health.began), now) { // the wall alone, and the monotonic clock
 		s.log.Warn("jq: the clock has jumped; recovery waits", "for", s.o.Beat)
 	}
 }
 
 // probe sees whether the store answers, by a recovery that finds nothing.
 func (s *Server) probe() bool {
-	_, err := s.recoverBatch(store.RecoverRequest{Limit: 1, Grace: store.MaxDuration}, s.contact.spare)
+	_, err := s.recoverBatch(store.RecoverRequest{Limit: 1, Grace: store.MaxDuration}, s.health.spare)
 	return err == nil
 }
 
@@ -77,12 +77,12 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 	ctx, cancel := s.callWhileWorking(atMost)
 	list, err := s.store.RecoverExpiredLeases(ctx, req)
 	cancel()
-	if s.heard(sent, err); err != nil {
-		s.complain("recover", err)
-		s.turnedAway(err)
+	if s.noteAnswer(sent, err); err != nil {
+		s.logFailure("recover", err)
+		s.stopIfDenied(err)
 		return nil, err
 	}
-	s.contact.permitted("recover")
+	s.health.permitted("recover")
 	if len(list) > 0 {
 		s.o.Observer.Recovered(list)
 		s.failures.recovered(list)

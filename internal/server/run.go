@@ -28,7 +28,7 @@ type Run struct {
 	resultMu sync.Mutex // guards result
 	result   []byte
 
-	// What follows is guarded by the lock of held.
+	// The book's lock guards what follows.
 	place      int // on the roster, from one on; zero if it is not there
 	stage      stage
 	startedAt  time.Time // zero if it has not run
@@ -61,8 +61,8 @@ const (
 
 // A keeper is what a run needs of whoever holds it.
 type keeper interface {
-	contract() store.Store
-	lost(r *Run, op string, outcome store.Outcome) // a write was refused for its lease
+	backend() store.Store
+	writeRefused(r *Run, op string, outcome store.Outcome) // a write was refused for its lease
 }
 
 type runKey struct{}
@@ -102,21 +102,21 @@ func (r *Run) finalResult() []byte {
 // Save writes a checkpoint, a progress or both at once.
 func (r *Run) Save(ctx context.Context, checkpoint, progress []byte) error {
 	save := store.Save{Lease: r.Lease(), Seq: r.seq.Add(1), Checkpoint: checkpoint, Progress: progress}
-	outcomes, err := r.keeper.contract().Save(ctx, []store.Save{save})
+	outcomes, err := r.keeper.backend().Save(ctx, []store.Save{save})
 	if err != nil {
 		return err
 	}
 	o := outcomes[0]
 	refused := o.Status == store.StatusStale || o.Status == store.StatusNotFound
 	if refused && !r.inTx.Load() { // else its own end came before, and nothing is lost
-		r.keeper.lost(r, "save", o)
+		r.keeper.writeRefused(r, "save", o)
 	}
 	return o.Err()
 }
 
 // FinishTx acks the job in the caller's transaction, so that its effect and its end stand or fall together.
 func (r *Run) FinishTx(ctx context.Context, tx store.Tx) error {
-	transactor, ok := r.keeper.contract().(store.Transactor)
+	transactor, ok := r.keeper.backend().(store.Transactor)
 	if !ok {
 		return errors.New("jq: the store can not write in a caller's transaction")
 	}
@@ -132,3 +132,16 @@ func (r *Run) stopCause() error { return r.ctx.cause() }
 
 // cancel tells the handler to stop.
 func (r *Run) cancel(cause error) { r.ctx.cancel(cause) }
+
+// deadline returns when the watch has to look at a running handler. A handler that has finished its job in a transaction needs no heartbeat:
+// as long as the transaction is open, nobody else can get the job, and the store can only answer busy. The caller holds the book's lock.
+func (r *Run) deadline() time.Time {
+	switch {
+	case r.cause != nil:
+		return r.abandonAt
+	case r.settled || r.inTx.Load() || r.stopAt().Before(r.leaseUntil):
+		return r.stopAt()
+	default:
+		return r.leaseUntil
+	}
+}

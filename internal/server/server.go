@@ -25,11 +25,11 @@ type Server struct {
 	clock  clock.Clock
 	log    *slog.Logger
 
-	held     *held
-	lanes    *lanes
-	contact  *contact
-	failures *failures
-	wrote    map[write]int // how many writes the committer has brought to the store, by their sort: it alone asks
+	book      *book
+	scheduler *scheduler
+	health    *health
+	failures  *failures
+	wrote     map[writeOp]int // how many writes the committer has brought to the store, by their sort: it alone asks
 
 	life    context.Context // ends when nothing is left to be written
 	endLife context.CancelFunc
@@ -71,7 +71,7 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 	log := o.Logger.With("worker", o.Name)
 	return &Server{
 		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailures(log, o.Clock),
-		held: newHeld(o), lanes: newLanes(o), contact: newContact(o), wrote: map[write]int{},
+		book: newBook(o), scheduler: newScheduler(o), health: newHealth(o), wrote: map[writeOp]int{},
 		drained: make(chan struct{}), fetched: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
 }
@@ -160,26 +160,26 @@ func (s *Server) hastenLocked() {
 	}
 }
 
-// noticeClosed stops the server if the error says that its store was closed: nothing can be read or written ever again.
-func (s *Server) noticeClosed(err error) bool {
+// stopIfClosed stops the server if the error says that its store was closed: nothing can be read or written ever again.
+func (s *Server) stopIfClosed(err error) bool {
 	if !errors.Is(err, store.ErrClosed) {
 		return false
 	}
-	if s.life.Err() == nil && s.loseStore() {
+	if s.life.Err() == nil && s.storeClosed() {
 		s.log.Error("jq: the store was closed under the server, which stops")
 	}
 	return true
 }
 
-// loseStore begins the way down without a store, and says whether this is the first to be heard of it.
-func (s *Server) loseStore() bool {
+// storeClosed begins the way down without a store, and says whether this is the first to be heard of it.
+func (s *Server) storeClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.closed = true
-	s.held.storeClosed()
+	s.book.storeClosed()
 	s.hastenLocked()
 	if s.phase == started {
 		s.phase = stopping
@@ -188,14 +188,14 @@ func (s *Server) loseStore() bool {
 	return true
 }
 
-// turnedAway stops a server that its store has never let work, because of its rights or of its options, such as a lease longer
+// stopIfDenied stops a server that its store has never let work, because of its rights or of its options, such as a lease longer
 // than the store gives: it would ask for ever. One that could work before goes on: what was taken from it may be given back.
-func (s *Server) turnedAway(err error) {
+func (s *Server) stopIfDenied(err error) {
 	works := "claim"
 	if len(s.o.Queues) == 0 {
 		works = "recover"
 	}
-	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.contact.right(works).given {
+	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.health.right(works).given {
 		return
 	}
 	s.mu.Lock()
@@ -210,16 +210,16 @@ func (s *Server) turnedAway(err error) {
 // shutDown is the way down, step by step. A claim that was under way is waited for like a handler: its jobs are given back.
 func (s *Server) shutDown() {
 	s.endWork()
-	s.held.stop(s.clock.Now())
-	if !s.settle(s.o.DrainFor, s.hurry) {
-		s.stop(s.held.stopAll(ErrDrained, s.clock.Now()), "")
-		s.settle(s.o.AbandonAfter+lastWrites, nil) // to return or be given up, and then to be written
+	s.book.drain(s.clock.Now())
+	if !s.awaitRest(s.o.DrainFor, s.hurry) {
+		s.cancelHandlers(s.book.cancelRunning(ErrDrained, s.clock.Now()), "")
+		s.awaitRest(s.o.AbandonAfter+lastWrites, nil) // to return or be given up, and then to be written
 	}
 	s.endLife()
 	s.awaitLoops()
 	s.failures.close()
 	s.mu.Lock()
-	s.stopErr = leftBehind(s.held.stats())
+	s.stopErr = leftBehind(s.book.stats())
 	clean := s.stopErr == nil && !s.closed
 	switch {
 	case s.closed:
@@ -239,7 +239,7 @@ func (s *Server) shutDown() {
 func (s *Server) awaitLoops() {
 	timer := s.clock.AfterFunc(longestLeave, s.endLast)
 	defer timer.Stop()
-	if s.contact.lost() { // there will be no leave
+	if s.health.unavailable() { // there will be no leave
 		s.endLast()
 	}
 	s.loops.Wait()
@@ -267,15 +267,15 @@ func closedEarly(left error) error {
 	return err
 }
 
-// settle waits until the server has come to rest, at most for so long or until it must hurry, and says whether it has.
-func (s *Server) settle(atMost time.Duration, hurry <-chan struct{}) bool {
+// awaitRest waits until the server has come to rest, at most for so long or until it must hurry, and says whether it has.
+func (s *Server) awaitRest(atMost time.Duration, hurry <-chan struct{}) bool {
 	timer := s.clock.Timer(atMost)
 	defer timer.Stop()
-	for fetched := s.fetched; fetched != nil || !s.held.atRest(); {
+	for fetched := s.fetched; fetched != nil || !s.book.atRest(); {
 		select {
 		case <-fetched:
 			fetched = nil
-		case <-s.held.rest:
+		case <-s.book.rest:
 		case <-hurry:
 			return false
 		case <-timer.C:
@@ -300,7 +300,7 @@ func (s *Server) Ready() error {
 	case <-s.drained:
 	default:
 		if phase == started {
-			return cmp.Or(s.contact.err(), errors.New("jq: not ready: expired leases were not recovered yet"))
+			return cmp.Or(s.health.err(), errors.New("jq: not ready: expired leases were not recovered yet"))
 		}
 	}
 	switch {
@@ -308,16 +308,16 @@ func (s *Server) Ready() error {
 		return errors.New("jq: not ready: not started")
 	case phase == stopping:
 		return errors.New("jq: not ready: stopping")
-	case s.held.stuck():
+	case s.book.stuck():
 		return errors.New("jq: not ready: too many handlers did not return in time; restart the process")
-	case s.held.full(s.clock.Now(), s.o.Beat):
+	case s.book.full(s.clock.Now(), s.o.Beat):
 		return errors.New("jq: not ready: too many results could not be written yet; see the log")
 	}
-	return s.contact.err()
+	return s.health.err()
 }
 
 // Stats is what the server holds now.
-func (s *Server) Stats() Stats { return s.held.stats() }
+func (s *Server) Stats() Stats { return s.book.stats() }
 
 // sleep waits for so long, and is false when the context has ended.
 func (s *Server) sleep(ctx context.Context, d time.Duration) bool {

@@ -38,7 +38,7 @@ func (w *Wish) Unwrap() error { return w.Err }
 
 // A verdict is what is to be written of a run that has ended.
 type verdict struct {
-	write      write
+	op         writeOp
 	result     []byte     // with ack
 	form       store.Form // with nack
 	delay      time.Duration
@@ -48,32 +48,32 @@ type verdict struct {
 	panicked   bool     // the reason is a line, and the stack below it
 }
 
-// A write is the call by which a verdict reaches the store, in the words of the log.
-type write string
+// A writeOp is the call by which a verdict reaches the store, in the words of the log.
+type writeOp string
 
 const (
-	nothing write = "" // the lease is gone, or is left to run out
-	ack     write = "ack"
-	nack    write = "nack"
-	confirm write = "confirm" // the handler has finished the job in a transaction of its own: see whether it was committed
+	nothing writeOp = "" // the lease is gone, or is left to run out
+	ack     writeOp = "ack"
+	nack    writeOp = "nack"
+	confirm writeOp = "confirm" // the handler has finished the job in a transaction of its own: see whether it was committed
 )
 
 func fail(reason string) verdict {
-	return verdict{write: nack, form: store.Fail, reason: store.CleanError(reason)} // cut here: no need to hold the rest
+	return verdict{op: nack, form: store.Fail, reason: store.CleanError(reason)} // cut here: no need to hold the rest
 }
 
-func release() verdict { return verdict{write: nack, form: store.Release} }
+func release() verdict { return verdict{op: nack, form: store.Release} }
 
 // unlessFinished is the verdict, for the case that the handler has not finished the job in a transaction of its own.
 func unlessFinished(r *Run, v verdict) verdict {
-	if !r.inTx.Load() || v.write == nothing {
+	if !r.inTx.Load() || v.op == nothing {
 		return v
 	}
 	otherwise := v // a copy of its own: only this way pays for it
-	if v.write == ack {
+	if v.op == ack {
 		otherwise = fail("its handler finished it in a transaction that was not committed")
 	}
-	return verdict{write: confirm, otherwise: &otherwise}
+	return verdict{op: confirm, otherwise: &otherwise}
 }
 
 // judge makes of a handler's return what is to be written. The cause is why its context was cancelled, or nil.
@@ -87,10 +87,10 @@ func judge(r *Run, err, cause error) verdict {
 	case (errors.Is(cause, ErrDrained) || errors.Is(cause, ErrLeaseUnknown)) && interrupted:
 		return release() // it is not the job's fault
 	case err == nil:
-		return verdict{write: ack, result: r.finalResult()}
+		return verdict{op: ack, result: r.finalResult()}
 	}
 	if wish, ok := errors.AsType[*Wish](err); ok {
-		return verdict{write: nack, form: wish.Form, delay: wish.Delay, reason: wishReason(wish, err)}
+		return verdict{op: nack, form: wish.Form, delay: wish.Delay, reason: wishReason(wish, err)}
 	}
 	return fail(err.Error())
 }
@@ -127,7 +127,7 @@ func timedOut(r *Run, err error) string {
 // ending is how the attempt ends when the store accepts the verdict.
 func (v verdict) ending() store.Ending {
 	switch {
-	case v.write == ack, v.write == confirm:
+	case v.op == ack, v.op == confirm:
 		return store.EndSucceeded
 	case v.form == store.Snooze:
 		return store.EndSnoozed

@@ -22,7 +22,7 @@ func (s *Server) slot(r *Run) {
 	defer func() {
 		if !alive {
 			v := unlessFinished(r, fail("handler ended its goroutine (runtime.Goexit)"))
-			if r = s.held.next(r, v, s.clock.Now()); r != nil {
+			if r = s.book.next(r, v, s.clock.Now()); r != nil {
 				go s.slot(r)
 			}
 		}
@@ -31,7 +31,7 @@ func (s *Server) slot(r *Run) {
 		alive = false
 		v := s.perform(r)
 		alive = true
-		r = s.held.next(r, v, s.clock.Now())
+		r = s.book.next(r, v, s.clock.Now())
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *Server) unknown(r *Run) verdict {
 		return fail("no handler for kind " + r.Kind)
 	}
 	log.Warn("jq: no handler for this kind here; the job is left to other servers", "again_in", delay)
-	return verdict{write: nack, form: store.Snooze, delay: delay}
+	return verdict{op: nack, form: store.Snooze, delay: delay}
 }
 
 // unknownSince is for how long the job has been put off again and again because nobody knew its kind. A handler may snooze as
@@ -76,7 +76,7 @@ func (s *Server) unknownSince(r *Run, delay time.Duration) time.Duration {
 	ctx, cancel := s.clock.WithTimeout(&r.ctx, s.o.Lease)
 	defer cancel()
 	detail, err := s.store.Get(ctx, r.ID)
-	if s.heard(sent, err); err != nil {
+	if s.noteAnswer(sent, err); err != nil {
 		return 0
 	}
 	delay = delay.Truncate(store.Resolution)

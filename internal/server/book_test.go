@@ -13,7 +13,7 @@ import (
 )
 
 // broken is what does not add up in the book.
-func (h *held) broken(now time.Time) error {
+func (h *book) broken(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	stages, queues := map[stage]int{}, map[string]int{}
@@ -78,7 +78,7 @@ func TestBookAddsUp(t *testing.T) {
 		}.filled()
 		require.NoError(rt, err)
 		c := &clerk{
-			T: rt, h: newHeld(o), now: dawn,
+			T: rt, h: newBook(o), now: dawn,
 			starts: map[*Run]int{}, told: map[*Run]int{}, givenUp: map[*Run]int{}, written: map[*Run]bool{},
 		}
 		c.waitings = c.waiting()

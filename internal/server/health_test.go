@@ -18,7 +18,7 @@ import (
 const (
 	wentAway = "jq: the store does not answer"
 	cameBack = "jq: the store answers again"
-	noAnswer = "jq: a call found no answer, although the store answers others"
+	noAnswer = "jq: store call timed out; other calls succeed"
 )
 
 // The ways of a store to be away.
@@ -178,7 +178,7 @@ func TestContactIsKnownByTheLatestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := Options{}.filled()
 		require.NoError(t, err)
-		c := newContact(o)
+		c := newHealth(o)
 		began := time.Now()
 		at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
 		lost := store.ErrUnavailable
@@ -202,15 +202,15 @@ func TestContactIsKnownByTheLatestCall(t *testing.T) {
 		} {
 			changed := c.note(at(call.sent), call.err != nil, call.err, at(call.ended))
 			assert.Equal(t, call.changed, changed, "%+v", call)
-			assert.Equal(t, call.away, c.lost(), "%+v", call)
+			assert.Equal(t, call.away, c.unavailable(), "%+v", call)
 			assert.Equal(t, call.away, c.err() != nil, "%+v", call)
 			if call.patience > 0 {
-				assert.Equal(t, at(call.patience).Sub(at(call.ended)), c.patienceLeft(false, at(call.ended)), "%+v", call)
+				assert.Equal(t, at(call.patience).Sub(at(call.ended)), c.recoveryDelay(false, at(call.ended)), "%+v", call)
 			}
 			if call.graver > 0 {
-				assert.Equal(t, at(call.graver).Sub(at(call.ended)), c.patienceLeft(true, at(call.ended)), "%+v", call)
+				assert.Equal(t, at(call.graver).Sub(at(call.ended)), c.recoveryDelay(true, at(call.ended)), "%+v", call)
 			} else {
-				assert.LessOrEqual(t, c.patienceLeft(true, at(call.ended)), time.Duration(0), "%+v", call)
+				assert.LessOrEqual(t, c.recoveryDelay(true, at(call.ended)), time.Duration(0), "%+v", call)
 			}
 		}
 	})

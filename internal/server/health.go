@@ -10,21 +10,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// contact knows whether the store answers, and for how long recovery has to wait where it did not: for a beat, in which
+// health knows whether the store answers, and for how long recovery has to wait where it did not: for a beat, in which
 // workers that are alive extend their leases. The same after a clock has jumped.
-type contact struct {
+type health struct {
 	beat  time.Duration
 	spare time.Duration // for which leases that are extended at every beat outlast an outage
 	began time.Time
 
 	rights sync.Map // of right, by the call; written under mu, read without
 
-	mu       sync.Mutex // guards what follows
-	failure  error      // the latest, or nil if the store answers
-	answered time.Time  // when it last did
-	patience time.Time  // recovery waits until then
-	graver   time.Time  // and until then because leases of the living may have run out
-	walls    drift
+	mu               sync.Mutex // guards what follows
+	failure          error      // the latest, or nil if the store answers
+	answered         time.Time  // when it last did
+	recoverAt        time.Time  // recovery waits until then
+	recoverAtSoonest time.Time  // and until then because leases of the living may have run out
+	walls            drift
 }
 
 // A right is what is known of whether the store permits a call.
@@ -33,23 +33,23 @@ type right struct {
 	denial error // nil unless it is denied now
 }
 
-func newContact(o Options) *contact {
+func newHealth(o Options) *health {
 	now := o.Clock.Now()
 	spare := max(o.Lease-o.Beat, o.Beat)
-	return &contact{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}}
+	return &health{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}}
 }
 
-// heard notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too, but
+// noteAnswer notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too, but
 // a denial: whoever may do nothing extends nothing, like in an outage, and recovery must wait for the living after it.
-func (s *Server) heard(sent time.Time, err error) {
-	if s.noticeClosed(err) || errors.Is(err, store.ErrDenied) {
+func (s *Server) noteAnswer(sent time.Time, err error) {
+	if s.stopIfClosed(err) || errors.Is(err, store.ErrDenied) {
 		return
 	}
 	lost := away(err)
 	if lost && (s.life.Err() != nil || errors.Is(err, context.Canceled)) {
 		return // it was this server that ended the call
 	}
-	switch changed := s.contact.note(sent, lost, err, s.clock.Now()); {
+	switch changed := s.health.note(sent, lost, err, s.clock.Now()); {
 	case changed && lost:
 		s.log.Error("jq: the store does not answer", "error", err)
 	case changed:
@@ -64,7 +64,7 @@ func away(err error) bool {
 
 // note says whether the store's being there has changed. A call that fails after a later one was answered tells nothing new:
 // it may have hung since before the store came back, or on something else than the store.
-func (c *contact) note(sent time.Time, lost bool, err error, now time.Time) bool {
+func (c *health) note(sent time.Time, lost bool, err error, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed := lost != (c.failure != nil)
@@ -76,18 +76,18 @@ func (c *contact) note(sent time.Time, lost bool, err error, now time.Time) bool
 		c.failure = err
 		return changed
 	case changed:
-		c.failure, c.patience = nil, now.Add(c.beat)
+		c.failure, c.recoverAt = nil, now.Add(c.beat)
 	}
 	if changed && silent > c.beat/2 || silent > c.spare { // the latter is an outage that nobody has noticed
-		c.patience = now.Add(c.beat)
-		c.graver = c.patience
+		c.recoverAt = now.Add(c.beat)
+		c.recoverAtSoonest = c.recoverAt
 	}
 	c.answered = now
 	return changed
 }
 
 // denied notes that the store does not permit a call, and says whether that is new.
-func (c *contact) denied(op string, err error) bool {
+func (c *health) denied(op string, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.right(op)
@@ -96,7 +96,7 @@ func (c *contact) denied(op string, err error) bool {
 }
 
 // permitted notes that the store permits a call, so that the next denial of it is told of.
-func (c *contact) permitted(op string) {
+func (c *health) permitted(op string) {
 	if r := c.right(op); r.given && r.denial == nil {
 		return // as nearly always
 	}
@@ -106,50 +106,50 @@ func (c *contact) permitted(op string) {
 }
 
 // right is what is known so far.
-func (c *contact) right(op string) right {
+func (c *health) right(op string) right {
 	known, _ := c.rights.Load(op)
 	r, _ := known.(right)
 	return r
 }
 
 // jumped says whether a clock was set since the last look, and makes recovery wait if so.
-func (c *contact) jumped(wall time.Time, passed time.Duration, now time.Time) bool {
+func (c *health) jumped(wall time.Time, passed time.Duration, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	jumped := c.walls.jumped(wall, passed, c.beat)
 	if jumped {
-		c.patience = now.Add(c.beat)
-		c.graver = c.patience
+		c.recoverAt = now.Add(c.beat)
+		c.recoverAtSoonest = c.recoverAt
 	}
 	return jumped
 }
 
-// patienceLeft is for how much longer recovery has to wait. Whoever has waited once waits again only for what is graver:
+// recoveryDelay is for how much longer recovery has to wait. Whoever has waited once waits again only for what is graver:
 // otherwise a store that fails every now and then would put recovery off for ever.
-func (c *contact) patienceLeft(again bool, now time.Time) time.Duration {
+func (c *health) recoveryDelay(again bool, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if again {
-		return c.graver.Sub(now)
+		return c.recoverAtSoonest.Sub(now)
 	}
-	return c.patience.Sub(now)
+	return c.recoverAt.Sub(now)
 }
 
 // spareLeft is for how much longer no lease of the living can have run out, even if nobody has reached the store since it last
 // answered here.
-func (c *contact) spareLeft(now time.Time) time.Duration {
+func (c *health) spareLeft(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spare - now.Sub(c.answered)
 }
 
-func (c *contact) lost() bool {
+func (c *health) unavailable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failure != nil
 }
 
-func (c *contact) err() error {
+func (c *health) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failure != nil {
@@ -184,17 +184,17 @@ func (s *Server) callWhileWorking(atMost time.Duration) (context.Context, contex
 	return s.clock.WithTimeout(s.work, atMost)
 }
 
-// complain logs a failed call, unless it is one of many in an outage, which was told of, or the server's own end.
-func (s *Server) complain(op string, err error) {
+// logFailure logs a failed call, unless it is one of many in an outage, which was told of, or the server's own end.
+func (s *Server) logFailure(op string, err error) {
 	switch {
-	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.noticeClosed(err):
+	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.stopIfClosed(err):
 	case errors.Is(err, store.ErrDenied):
-		if s.contact.denied(op, err) {
+		if s.health.denied(op, err) {
 			s.log.Warn("jq: the store does not permit a call", "op", op, "error", err)
 		}
 	case !away(err):
 		s.log.Error("jq: the store refuses a call", "op", op, "error", err)
-	case !s.contact.lost():
-		s.log.Warn("jq: a call found no answer, although the store answers others", "op", op, "error", err)
+	case !s.health.unavailable():
+		s.log.Warn("jq: store call timed out; other calls succeed", "op", op, "error", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // A field is lanes whose queues have as many jobs as a test likes, and a server with room for so many. Nothing in it runs.
 type field struct {
 	*testing.T
-	*lanes
+	*scheduler
 	now   time.Time
 	jobs  map[string]int // that can be claimed
 	got   map[string]int
@@ -25,7 +25,7 @@ func newField(t *testing.T, queues map[string]QueueOptions) *field {
 	t.Helper()
 	o, err := Options{Queues: queues}.filled()
 	require.NoError(t, err)
-	return &field{T: t, lanes: newLanes(o), now: time.Unix(0, 0), jobs: map[string]int{}, got: map[string]int{}}
+	return &field{T: t, scheduler: newScheduler(o), now: time.Unix(0, 0), jobs: map[string]int{}, got: map[string]int{}}
 }
 
 // claim makes one claim with so much room, and is false if all queues rest.
@@ -37,9 +37,9 @@ func (f *field) claim(room int) (order, bool) {
 	f.calls++
 	fits := 1 <= o.limit && o.limit <= room && 0 <= o.quota && o.quota <= o.limit
 	require.True(f, fits, "limit %d, quota %d, room %d", o.limit, o.quota, room)
-	jobs := min(o.limit, f.jobs[o.queue])
-	f.jobs[o.queue] -= jobs
-	f.got[o.queue] += jobs
+	jobs := min(o.limit, f.jobs[o.name])
+	f.jobs[o.name] -= jobs
+	f.got[o.name] += jobs
 	f.claimed(o, jobs, jobs == o.limit, f.now)
 	return o, true
 }
@@ -124,7 +124,7 @@ func TestQueueThatHadNoSlotGetsNoBurst(t *testing.T) {
 	full := func(queue string) int { return map[string]int{"b": 5}[queue] }
 	for range 10_000 {
 		o, _, _ := f.next(1, full, f.now)
-		require.Equal(t, "a", o.queue)
+		require.Equal(t, "a", o.name)
 		f.claimed(o, 1, o.limit == 1, f.now)
 	}
 	f.jobs = map[string]int{"a": plenty, "b": plenty}
@@ -140,8 +140,8 @@ func TestSharesDoNotDrift(t *testing.T) {
 	f.claimed(o, 1, o.limit == 1, f.now)
 	const years = 1e11 // at a thousand jobs a second, three
 	f.pass += years
-	for _, lane := range f.lanes.lanes {
-		lane.pass += years
+	for _, q := range f.scheduler.all {
+		q.pass += years
 	}
 	f.claimJobs(100*(mostWeight+1), 1)
 	assert.InDelta(t, 100, f.got["b"], 2)
@@ -167,7 +167,7 @@ func TestNoClaimAsksForMoreThanACallMay(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {Weight: mostWeight}, "b": {}})
 	for _, room := range []int{999, 1000, 1001, 2 * mostHeld} {
 		o, _, _ := f.next(room, func(string) int { return 0 }, f.now)
-		require.NoError(t, store.ClaimRequest{Queue: o.queue, Limit: o.limit, RetryQuota: o.quota, Worker: "w", TTL: time.Second}.Check())
+		require.NoError(t, store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: "w", TTL: time.Second}.Check())
 	}
 }
 
@@ -234,10 +234,10 @@ func TestWakeUpIsForItsQueue(t *testing.T) {
 	f.wake("b")
 	o, found := f.claim(10)
 	require.True(t, found)
-	assert.Equal(t, "b", o.queue)
+	assert.Equal(t, "b", o.name)
 	require.True(t, rested())
 	f.wake("")
-	assert.Len(t, map[string]bool{first(f.claim(10)).queue: true, first(f.claim(10)).queue: true}, 2)
+	assert.Len(t, map[string]bool{first(f.claim(10)).name: true, first(f.claim(10)).name: true}, 2)
 }
 
 func first(o order, _ bool) order { return o }
@@ -247,16 +247,16 @@ func TestFailedClaimRests(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
 	none := func(string) int { return 0 }
 	o, _, _ := f.next(1, none, f.now)
-	require.Equal(t, "a", o.queue)
-	before := *o.lane
+	require.Equal(t, "a", o.name)
+	before := *o.queue
 	f.wake("a")
 	f.refused(o, f.now)
 	f.wake("a")
 	before.pause, before.rest, before.woken, before.failed = o.pause, o.rest, true, true
-	assert.Equal(t, before, *o.lane, "neither the share nor the pass has changed")
+	assert.Equal(t, before, *o.queue, "neither the share nor the pass has changed")
 	o, found, _ := f.next(1, none, f.now)
 	require.True(t, found)
-	assert.Equal(t, "b", o.queue, "the others go on")
+	assert.Equal(t, "b", o.name, "the others go on")
 	f.refused(o, f.now)
 	_, found, rest := f.next(1, none, f.now)
 	assert.False(t, found)
