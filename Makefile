@@ -1,4 +1,4 @@
-.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs mutants chaos soak release clean
+.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs mutants kills chaos soak release clean
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ soak: ## run each store for an hour, with kills and a held snapshot: samples, pl
 
 mutants: ## plant faults in the code and list those that the tests miss, 40 minutes; continues where it stopped. FLAGS='-n 3 -packages internal/wire' for less
 	@mkdir -p .cache && go run ./internal/mutants -json .cache/mutants.json $(FLAGS)
+
+kills: ## print which cases of the suite fail which broken stores, ten minutes
+	@go test ./internal/conformance -run '^TestKills$$' -kills -timeout 30m -count 1 -v
 
 release: ## build the program for each system into dist, with the version stamped
 	@scripts/release

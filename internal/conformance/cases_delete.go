@@ -8,22 +8,22 @@ import (
 )
 
 var deleteCases = []Case{
-	{"Delete/RemovesTerminalJobsWithTheirHistory", []int{46, 61}, "Delete removes terminal jobs with their history.", deleteRemovesTerminalJobs},
-	{"Delete/EmptyFilterIsRefused", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.refusesAnEmptyFilter(c) }},
-	{"Delete/LimitsAreKept", []int{3}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.keepsItsLimits(c) }},
-	{"Delete/AnswersEachIDInOrderWhateverTheLimit", []int{28}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.answersEachID(c) }},
-	{"Delete/IDsAreChosenByTheRestOfTheFilterToo", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.heedsTheRestOfTheFilter(c) }},
-	{"Delete/FirstOnesByRisingID", []int{61}, "Filter, limit and order are as for Cancel.", func(c *C) { deleting.goesByRisingID(c) }},
-	{"Delete/PatternsChooseQueues", []int{61}, "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { deleting.heedsQueues(c) }},
-	{"Delete/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", deleteIDsAreNeverUsedAgain},
-	{"Delete/OldLeaseFitsNoNewJob", []int{26, 70}, "Ids are never used again.", deleteOldLeaseFitsNoNewJob},
-	{"Delete/GoneIsTheOutcome", []int{61}, "ok the job is gone;", deleteGoneIsTheOutcome},
-	{"Delete/LiveJobIsWrongState", []int{46, 61}, "wrong_state the job is not terminal;", deleteLiveJobIsWrongState},
-	{"Delete/TwiceIsNotFound", []int{26, 71}, "not_found there is no such job, or no longer.", deleteTwiceIsNotFound},
-	{"Delete/ByAgeIsExact", []int{61}, "finished so long ago, or longer", deleteByAgeIsExact},
-	{"Delete/PrunesByStateAndAge", []int{61}, "Delete removes terminal jobs with their history. Filter, limit and order are as for Cancel.", deletePrunesByStateAndAge},
-	{"Delete/FreesNothingThatAWindowHolds", []int{2}, "of that job at that moment; empty if it holds its key beyond its deletion", deleteFreesNothingThatAWindowHolds},
-	{"Delete/ManyCallersDeleteEachJobOnce", []int{67}, "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { deleting.changesEachOnce(c, store.StatusNotFound) }},
+	{"Delete/RemovesTerminalJobsWithTheirHistory", "Delete removes terminal jobs with their history.", deleteRemovesTerminalJobs},
+	{"Delete/EmptyFilterIsRefused", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.refusesAnEmptyFilter(c) }},
+	{"Delete/LimitsAreKept", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.keepsItsLimits(c) }},
+	{"Delete/AnswersEachIDInOrderWhateverTheLimit", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.answersEachID(c) }},
+	{"Delete/IDsAreChosenByTheRestOfTheFilterToo", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.heedsTheRestOfTheFilter(c) }},
+	{"Delete/FirstOnesByRisingID", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.goesByRisingID(c) }},
+	{"Delete/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { deleting.heedsQueues(c) }},
+	{"Delete/IDsAreNeverUsedAgain", "Ids are never used again.", deleteIDsAreNeverUsedAgain},
+	{"Delete/OldLeaseFitsNoNewJob", "Ids are never used again.", deleteOldLeaseFitsNoNewJob},
+	{"Delete/GoneIsTheOutcome", "ok the job is gone;", deleteGoneIsTheOutcome},
+	{"Delete/LiveJobIsWrongState", "wrong_state the job is not terminal;", deleteLiveJobIsWrongState},
+	{"Delete/TwiceIsNotFound", "not_found there is no such job, or no longer.", deleteTwiceIsNotFound},
+	{"Delete/ByAgeIsExact", "finished so long ago, or longer", deleteByAgeIsExact},
+	{"Delete/PrunesByStateAndAge", "Delete removes terminal jobs with their history. Filter, limit and order are as for Cancel.", deletePrunesByStateAndAge},
+	{"Delete/FreesNothingThatAWindowHolds", "of that job at that moment; empty if it holds its key beyond its deletion", deleteFreesNothingThatAWindowHolds},
+	{"Delete/ManyCallersDeleteEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { deleting.changesEachOnce(c, store.StatusNotFound) }},
 }
 
 func deleteRemovesTerminalJobs(c *C) {

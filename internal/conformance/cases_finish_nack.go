@@ -17,22 +17,22 @@ const (
 )
 
 var finishNAckCases = []Case{
-	{"Finish/EachFormOfNAckChangesWhatTheTableSays", []int{31, 43, 46}, "NAck ends leases without success.", finishFormsOfNAck},
-	{"Finish/TheHoldersOwnTransitionsLeaveTheToken", []int{46}, "The token stays.", finishTokenStays},
-	{"Finish/FailWaitsTheBackoff", []int{29, 30}, sentenceFailing, finishFailWaitsTheBackoff},
-	{"Finish/AfterWaitsExactlyTheGivenDelay", []int{31}, sentenceFailing, finishAfterWaits},
-	{"Finish/BeyondMaxRetriesTheJobIsDead", []int{13, 31}, sentenceFailing, finishBeyondMaxRetries},
-	{"Finish/NeverIsDeadWhateverRetriesAreLeft", []int{31}, sentenceFailing, finishNever},
-	{"Finish/SnoozeHidesTheJobForExactlyTheDelay", []int{31, 43}, sentenceSnooze, finishSnoozeHides},
-	{"Finish/ReleaseTakesTheAttemptBackAndUsesUpNoRetry", []int{43}, sentenceRelease, finishReleaseUsesUpNothing},
-	{"Finish/SnoozeUsesUpNoRetry", []int{31, 43}, "Snooze and Release do not.", finishSnoozeUsesUpNothing},
-	{"Finish/ErrorsAreMendedAndCut", []int{3}, sentenceErrorText, finishErrorsAreMended},
-	{"Finish/OnlyFailuresKeepAnError", []int{43}, sentenceFailing, finishOnlyFailuresKeepAnError},
-	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", []int{3, 28}, sentenceNAckInvalid, finishInvalidItem},
-	{"Finish/InvalidItemIsInvalidWhateverItsLease", []int{28}, "An invalid item is invalid whatever its lease.", finishInvalidWhateverItsLease},
-	{"Finish/DelayAtItsLimits", []int{3}, "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999.", finishDelayLimits},
-	{"Finish/DelayIsTruncatedToAMicrosecond", []int{7}, "times and durations that come in are truncated to it", finishDelayIsTruncated},
-	{"Finish/NAckKeepsToTheLimitsOfACall", []int{3}, sentenceCallLimit, finishNAckLimits},
+	{"Finish/EachFormOfNAckChangesWhatTheTableSays", "NAck ends leases without success.", finishFormsOfNAck},
+	{"Finish/TheHoldersOwnTransitionsLeaveTheToken", "The token stays.", finishTokenStays},
+	{"Finish/FailWaitsTheBackoff", sentenceFailing, finishFailWaitsTheBackoff},
+	{"Finish/AfterWaitsExactlyTheGivenDelay", sentenceFailing, finishAfterWaits},
+	{"Finish/BeyondMaxRetriesTheJobIsDead", sentenceFailing, finishBeyondMaxRetries},
+	{"Finish/NeverIsDeadWhateverRetriesAreLeft", sentenceFailing, finishNever},
+	{"Finish/SnoozeHidesTheJobForExactlyTheDelay", sentenceSnooze, finishSnoozeHides},
+	{"Finish/ReleaseTakesTheAttemptBackAndUsesUpNoRetry", sentenceRelease, finishReleaseUsesUpNothing},
+	{"Finish/SnoozeUsesUpNoRetry", "Snooze and Release do not.", finishSnoozeUsesUpNothing},
+	{"Finish/ErrorsAreMendedAndCut", sentenceErrorText, finishErrorsAreMended},
+	{"Finish/OnlyFailuresKeepAnError", sentenceFailing, finishOnlyFailuresKeepAnError},
+	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", sentenceNAckInvalid, finishInvalidItem},
+	{"Finish/InvalidItemIsInvalidWhateverItsLease", "An invalid item is invalid whatever its lease.", finishInvalidWhateverItsLease},
+	{"Finish/DelayAtItsLimits", "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999.", finishDelayLimits},
+	{"Finish/DelayIsTruncatedToAMicrosecond", "times and durations that come in are truncated to it", finishDelayIsTruncated},
+	{"Finish/NAckKeepsToTheLimitsOfACall", sentenceCallLimit, finishNAckLimits},
 }
 
 func finishInvalidWhateverItsLease(c *C) {

@@ -13,20 +13,20 @@ const (
 )
 
 var finishRepeatCases = []Case{
-	{"Finish/TheSameAgainIsOKAndChangesNothing", []int{27}, sentenceSameAgain, finishTheSameAgain},
-	{"Finish/RepeatedAckKeepsTheFirstResult", []int{27}, sentenceAckOK, finishRepeatedAck},
-	{"Finish/RepeatedNAckKeepsTheFirstErrorAndDelay", []int{27}, "ok the job was in flight under this token, or had been ended under it in the same way before;", finishRepeatedNAck},
-	{"Finish/NothingIsCountedOrTakenBackTwice", []int{27}, "To repeat a NAck is safe: nothing is counted or taken back twice.", finishNothingCountsTwice},
-	{"Finish/AnotherWayOfFinishingAnswersStale", []int{27}, sentenceSameAgain, finishAnotherWay},
-	{"Finish/FailNeverAndAfterAreOneWay", []int{27}, "Fail, Never and After are one way of ending.", finishOneWayOfFailing},
-	{"Finish/AnAckWhoseResultWasRefusedIsRememberedAsAck", []int{3, 27}, "It was finished by Ack all the same.", finishRefusedIsRemembered},
-	{"Finish/HoldsUntilTheNextClaim", []int{27}, sentenceHolds, finishHoldsUntilClaim},
-	{"Finish/HoldsUntilCancel", []int{27}, sentenceHolds, finishHoldsUntilCancel},
-	{"Finish/HoldsUntilRequeue", []int{27}, sentenceHolds, finishHoldsUntilRequeue},
-	{"Finish/HoldsUntilDeletion", []int{26, 27}, sentenceHolds, finishHoldsUntilDeletion},
-	{"Finish/HoldsThroughTimeAndRefusedCalls", []int{27}, sentenceHolds, finishHoldsThroughRefusals},
-	{"Finish/AJobNotInFlightWithTheLeasesTokenWasFinishedByItsHolder", []int{27}, "A job that is not in flight and still has the token of a lease was finished by the holder of that lease.", finishOnlyTheHolderLeavesTheToken},
-	{"Finish/RepeatsAtOnceCountOnce", []int{27, 67}, "To repeat a NAck is safe: nothing is counted or taken back twice.", finishRepeatsAtOnce},
+	{"Finish/TheSameAgainIsOKAndChangesNothing", sentenceSameAgain, finishTheSameAgain},
+	{"Finish/RepeatedAckKeepsTheFirstResult", sentenceAckOK, finishRepeatedAck},
+	{"Finish/RepeatedNAckKeepsTheFirstErrorAndDelay", "ok the job was in flight under this token, or had been ended under it in the same way before;", finishRepeatedNAck},
+	{"Finish/NothingIsCountedOrTakenBackTwice", "To repeat a NAck is safe: nothing is counted or taken back twice.", finishNothingCountsTwice},
+	{"Finish/AnotherWayOfFinishingAnswersStale", sentenceSameAgain, finishAnotherWay},
+	{"Finish/FailNeverAndAfterAreOneWay", "Fail, Never and After are one way of ending.", finishOneWayOfFailing},
+	{"Finish/AnAckWhoseResultWasRefusedIsRememberedAsAck", "It was finished by Ack all the same.", finishRefusedIsRemembered},
+	{"Finish/HoldsUntilTheNextClaim", sentenceHolds, finishHoldsUntilClaim},
+	{"Finish/HoldsUntilCancel", sentenceHolds, finishHoldsUntilCancel},
+	{"Finish/HoldsUntilRequeue", sentenceHolds, finishHoldsUntilRequeue},
+	{"Finish/HoldsUntilDeletion", sentenceHolds, finishHoldsUntilDeletion},
+	{"Finish/HoldsThroughTimeAndRefusedCalls", sentenceHolds, finishHoldsThroughRefusals},
+	{"Finish/AJobNotInFlightWithTheLeasesTokenWasFinishedByItsHolder", "A job that is not in flight and still has the token of a lease was finished by the holder of that lease.", finishOnlyTheHolderLeavesTheToken},
+	{"Finish/RepeatsAtOnceCountOnce", "To repeat a NAck is safe: nothing is counted or taken back twice.", finishRepeatsAtOnce},
 }
 
 // again checks that the operation, repeated, answers with the status and leaves the job as it is.

@@ -18,7 +18,6 @@ func matrixOf(table []store.Transition) []Case {
 	for _, t := range table {
 		cases = append(cases, Case{
 			Name:     "Matrix/" + strings.ToUpper(string(t.Op[:1])) + string(t.Op[1:]),
-			Rules:    []int{14, 31, 43, 46},
 			Sentence: "Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is.",
 			Run:      func(c *C) { matrixRow(c, t) },
 		})

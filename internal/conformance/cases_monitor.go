@@ -10,11 +10,11 @@ import (
 const sentenceOldestDue = "OldestDue returns the queues from which a claim could take a job now, were no queue paused, by name, byte by byte."
 
 var monitorCases = []Case{
-	{"Monitor/PingAnswers", []int{71}, "Ping says whether the store answers, and has what this program keeps in it.", monitorPingAnswers},
-	{"Monitor/QueuesWithAJobThatIsDue", []int{47}, sentenceOldestDue, monitorQueuesWithAJobThatIsDue},
-	{"Monitor/PausedQueuesAreListed", []int{47}, sentenceOldestDue, monitorPausedQueuesAreListed},
-	{"Monitor/TheEarliestDueTime", []int{47}, "Each comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
-	{"Monitor/EndedContextIsUnavailable", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", monitorEndedContextIsUnavailable},
+	{"Monitor/PingAnswers", "Ping says whether the store answers, and has what this program keeps in it.", monitorPingAnswers},
+	{"Monitor/QueuesWithAJobThatIsDue", sentenceOldestDue, monitorQueuesWithAJobThatIsDue},
+	{"Monitor/PausedQueuesAreListed", sentenceOldestDue, monitorPausedQueuesAreListed},
+	{"Monitor/TheEarliestDueTime", "Each comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
+	{"Monitor/EndedContextIsUnavailable", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", monitorEndedContextIsUnavailable},
 }
 
 func (c *C) monitor() store.Monitor {

@@ -9,20 +9,20 @@ import (
 )
 
 var notifyCases = []Case{
-	{"Notify/WakesItsQueues", nil, "Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.", notifyWakesItsQueues},
-	{"Notify/WakesForEveryQueueWhereNoneIsNamed", nil, "Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.", notifyWakesForEveryQueue},
-	{"Notify/FollowsEachCommitThatMakesAJobClaimable", nil, "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsEachCommit},
-	{"Notify/FollowsTheEndOfAPause", []int{59}, "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsTheEndOfAPause},
-	{"Notify/FollowsTheCommitOfACallersTransaction", []int{66}, "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsTheCommitOfATx},
-	{"Notify/ReplacesNoPoll", nil, "It may be late, be lost or come for nothing, so it replaces no poll.", notifyReplacesNoPoll},
-	{"Notify/SlowReaderHoldsUpNobody", []int{72}, "A reader that is slow loses wake-ups and holds up nobody.", notifySlowReaderHoldsUpNobody},
-	{"Notify/ChannelIsClosedWhenTheContextEnds", nil, "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheContext},
-	{"Notify/ChannelIsClosedWhenTheStoreIs", nil, "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheStore},
-	{"Notify/ManySubscribersComeAndGo", nil, "The channel is closed when the context ends or the store is closed.", notifyManySubscribers},
-	{"Notify/KeepsNoSlice", nil, "A store keeps no slice that it was given and hands out none that it keeps.", notifyKeepsNoSlice},
-	{"Notify/NamesHaveLimits", []int{3}, "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", notifyNamesHaveLimits},
-	{"Notify/EndedContextSubscribesNobody", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", notifyEndedContextSubscribesNobody},
-	{"Notify/ClosedStoreSaysSo", []int{71}, "Every later call is ErrClosed.", notifyClosedStoreSaysSo},
+	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.", notifyWakesItsQueues},
+	{"Notify/WakesForEveryQueueWhereNoneIsNamed", "Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.", notifyWakesForEveryQueue},
+	{"Notify/FollowsEachCommitThatMakesAJobClaimable", "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsEachCommit},
+	{"Notify/FollowsTheEndOfAPause", "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsTheEndOfAPause},
+	{"Notify/FollowsTheCommitOfACallersTransaction", "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsTheCommitOfATx},
+	{"Notify/ReplacesNoPoll", "It may be late, be lost or come for nothing, so it replaces no poll.", notifyReplacesNoPoll},
+	{"Notify/SlowReaderHoldsUpNobody", "A reader that is slow loses wake-ups and holds up nobody.", notifySlowReaderHoldsUpNobody},
+	{"Notify/ChannelIsClosedWhenTheContextEnds", "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheContext},
+	{"Notify/ChannelIsClosedWhenTheStoreIs", "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheStore},
+	{"Notify/ManySubscribersComeAndGo", "The channel is closed when the context ends or the store is closed.", notifyManySubscribers},
+	{"Notify/KeepsNoSlice", "A store keeps no slice that it was given and hands out none that it keeps.", notifyKeepsNoSlice},
+	{"Notify/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", notifyNamesHaveLimits},
+	{"Notify/EndedContextSubscribesNobody", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", notifyEndedContextSubscribesNobody},
+	{"Notify/ClosedStoreSaysSo", "Every later call is ErrClosed.", notifyClosedStoreSaysSo},
 }
 
 // Wake-ups come in real time and may be lost: a healthy store is given so many tries, each so long.

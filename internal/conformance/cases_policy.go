@@ -11,22 +11,22 @@ import (
 )
 
 var policyCases = []Case{
-	{"Policy/NeverSetIsVersionZero", []int{61}, "Where none was ever set, it sets nothing and its version is 0.", policyNeverSetIsVersionZero},
-	{"Policy/SetAsAWhole", []int{61}, "SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with the next version.", policySetAsAWhole},
-	{"Policy/IsOfItsQueue", []int{61}, "Policy returns the policy of the queue.", policyIsOfItsQueue},
-	{"Policy/OtherVersionIsConflict", []int{61}, "The version of p is that of the policy to replace: 0 where none was ever set. If another one stands there, the error is ErrConflict and nothing changed.", policyOtherVersionIsConflict},
-	{"Policy/OneOfManyAtOnceIsSet", []int{61}, "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
-	{"Policy/OutlivesItsJobs", []int{61}, "A policy can be set before its queue has a job, and stays when the last one is gone.", policyOutlivesItsJobs},
-	{"Policy/VersionsNeverBeginAgain", []int{61}, "Versions never begin again, also where a policy sets nothing any more.", policyVersionsNeverBeginAgain},
-	{"Policy/RepeatIsSafe", []int{61, 71}, "To repeat a SetPolicy is safe: it answers the same and changes nothing, or is ErrConflict if others have set the policy since.", policyRepeatIsSafe},
-	{"Policy/ListedWithItsQueue", []int{61}, "Each comes with its policy.", policyListedWithItsQueue},
-	{"Policy/ChangesNoJob", []int{61}, "It changes no job: servers read from the policies for how long finished jobs are kept, and delete the others.", policyChangesNoJob},
-	{"Policy/FenceLeavesIt", []int{61, 70}, "Nothing else changes: a lease in force goes on being good, and how a lease was ended is remembered.", policyFenceLeavesIt},
-	{"Policy/RetentionsHaveLimits", []int{3, 61}, "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
-	{"Policy/DurationsAreTruncated", []int{61}, "times and durations that come in are truncated to it", policyDurationsAreTruncated},
-	{"Policy/NamesHaveLimits", []int{3}, "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", policyNamesHaveLimits},
-	{"Policy/EndedContextAppliesNothing", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", policyEndedContextAppliesNothing},
-	{"Policy/ClosedStoreSaysSo", []int{71}, "Every later call is ErrClosed.", policyClosedStoreSaysSo},
+	{"Policy/NeverSetIsVersionZero", "Where none was ever set, it sets nothing and its version is 0.", policyNeverSetIsVersionZero},
+	{"Policy/SetAsAWhole", "SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with the next version.", policySetAsAWhole},
+	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.", policyIsOfItsQueue},
+	{"Policy/OtherVersionIsConflict", "The version of p is that of the policy to replace: 0 where none was ever set. If another one stands there, the error is ErrConflict and nothing changed.", policyOtherVersionIsConflict},
+	{"Policy/OneOfManyAtOnceIsSet", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
+	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and stays when the last one is gone.", policyOutlivesItsJobs},
+	{"Policy/VersionsNeverBeginAgain", "Versions never begin again, also where a policy sets nothing any more.", policyVersionsNeverBeginAgain},
+	{"Policy/RepeatIsSafe", "To repeat a SetPolicy is safe: it answers the same and changes nothing, or is ErrConflict if others have set the policy since.", policyRepeatIsSafe},
+	{"Policy/ListedWithItsQueue", "Each comes with its policy.", policyListedWithItsQueue},
+	{"Policy/ChangesNoJob", "It changes no job: servers read from the policies for how long finished jobs are kept, and delete the others.", policyChangesNoJob},
+	{"Policy/FenceLeavesIt", "Nothing else changes: a lease in force goes on being good, and how a lease was ended is remembered.", policyFenceLeavesIt},
+	{"Policy/RetentionsHaveLimits", "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
+	{"Policy/DurationsAreTruncated", "times and durations that come in are truncated to it", policyDurationsAreTruncated},
+	{"Policy/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", policyNamesHaveLimits},
+	{"Policy/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", policyEndedContextAppliesNothing},
+	{"Policy/ClosedStoreSaysSo", "Every later call is ErrClosed.", policyClosedStoreSaysSo},
 }
 
 func (c *C) policyKeeper() store.PolicyKeeper {

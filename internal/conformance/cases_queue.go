@@ -12,19 +12,19 @@ import (
 )
 
 var queueCases = []Case{
-	{"Queue/ListedByNameByteByByte", nil, "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedByNameByteByByte},
-	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", []int{59}, "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
-	{"Queue/PausedQueueGivesNothing", []int{6, 59}, "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
-	{"Queue/NothingIsTakenAfterPauseReturned", []int{6, 59}, "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
-	{"Queue/ClaimTakesOnlyFromItsQueue", []int{6}, "A claim takes only from its queue.", queueClaimTakesOnlyFromItsQueue},
-	{"Queue/EnqueueingFinishingAndRecoveryGoOn", []int{59}, "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.", queueEnqueueingFinishingAndRecoveryGoOn},
-	{"Queue/PauseStopsNoRecovery", []int{59}, "A pause does not stop recovery.", queuePauseStopsNoRecovery},
-	{"Queue/PausedBeforeItHasAJob", []int{59}, "A queue can be paused before it has a job.", queuePausedBeforeItHasAJob},
-	{"Queue/PauseAndResumeTwice", []int{59, 71}, "To repeat a pause is safe.", queuePauseAndResumeTwice},
-	{"Queue/DueDoesNotHeedThePause", nil, "Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.", queueDueDoesNotHeedThePause},
-	{"Queue/NamesHaveLimits", []int{3}, "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", queueNamesHaveLimits},
-	{"Queue/EndedContextAppliesNothing", []int{71}, "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", queueEndedContextAppliesNothing},
-	{"Queue/ClosedStoreSaysSo", []int{71}, "Every later call is ErrClosed.", queueClosedStoreSaysSo},
+	{"Queue/ListedByNameByteByByte", "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedByNameByteByByte},
+	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
+	{"Queue/PausedQueueGivesNothing", "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
+	{"Queue/NothingIsTakenAfterPauseReturned", "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
+	{"Queue/ClaimTakesOnlyFromItsQueue", "A claim takes only from its queue.", queueClaimTakesOnlyFromItsQueue},
+	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.", queueEnqueueingFinishingAndRecoveryGoOn},
+	{"Queue/PauseStopsNoRecovery", "A pause does not stop recovery.", queuePauseStopsNoRecovery},
+	{"Queue/PausedBeforeItHasAJob", "A queue can be paused before it has a job.", queuePausedBeforeItHasAJob},
+	{"Queue/PauseAndResumeTwice", "To repeat a pause is safe.", queuePauseAndResumeTwice},
+	{"Queue/DueDoesNotHeedThePause", "Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.", queueDueDoesNotHeedThePause},
+	{"Queue/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", queueNamesHaveLimits},
+	{"Queue/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", queueEndedContextAppliesNothing},
+	{"Queue/ClosedStoreSaysSo", "Every later call is ErrClosed.", queueClosedStoreSaysSo},
 }
 
 func (c *C) queueKeeper() store.QueueKeeper {

@@ -16,12 +16,12 @@ const (
 )
 
 var recoverAheadCases = []Case{
-	{"Ahead/LeaseOfAClockThatWasAheadRunsFromNow", []int{17}, sentenceRunsAnew, aheadRunsFromNow},
-	{"Ahead/HolderGoesOn", []int{17, 20}, sentenceRunsAnew, aheadHolderGoesOn},
-	{"Ahead/ExtendedLeaseToo", []int{17}, "Leases are brought back by recovery.", aheadExtended},
-	{"Ahead/ByWhenItWasGivenToTheMicrosecond", []int{17}, sentenceAhead, aheadToTheMicrosecond},
-	{"Ahead/LimitAndOrder", []int{17}, sentenceMostAhead, aheadLimit},
-	{"Ahead/LongestLease", []int{11}, sentenceMaxLease, aheadLongestLease},
+	{"Ahead/LeaseOfAClockThatWasAheadRunsFromNow", sentenceRunsAnew, aheadRunsFromNow},
+	{"Ahead/HolderGoesOn", sentenceRunsAnew, aheadHolderGoesOn},
+	{"Ahead/ExtendedLeaseToo", "Leases are brought back by recovery.", aheadExtended},
+	{"Ahead/ByWhenItWasGivenToTheMicrosecond", sentenceAhead, aheadToTheMicrosecond},
+	{"Ahead/LimitAndOrder", sentenceMostAhead, aheadLimit},
+	{"Ahead/LongestLease", sentenceMaxLease, aheadLongestLease},
 }
 
 // ahead claims a job for the ttl while the clock is ahead by the jump.

@@ -10,19 +10,19 @@ import (
 )
 
 var reopenCases = []Case{
-	{"Reopen/JobsAndHistorySurvive", []int{1, 44}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenJobsAndHistorySurvive},
-	{"Reopen/LeasesSurvive", []int{1, 20, 21}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenLeasesSurvive},
-	{"Reopen/WaysOfFinishingAreRemembered", []int{27}, "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale.", reopenWaysOfFinishingAreRemembered},
-	{"Reopen/NumbersOfSavesSurvive", []int{64}, "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way.", reopenNumbersOfSavesSurvive},
-	{"Reopen/UniqueKeysSurvive", []int{2}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", reopenUniqueKeysSurvive},
-	{"Reopen/RequestKeysSurvive", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", reopenRequestKeysSurvive},
-	{"Reopen/PausesSurvive", []int{59}, "A claim that begins after its queue was paused takes nothing.", reopenPausesSurvive},
-	{"Reopen/PoliciesSurvive", []int{61}, "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenPoliciesSurvive},
-	{"Reopen/IDsAreNeverUsedAgain", []int{70}, "Ids are never used again.", reopenIDsAreNeverUsedAgain},
-	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", []int{17}, sentenceLooks, reopenAhead},
-	{"Reopen/FenceSurvives", []int{70}, sentenceFloor, reopenFenceSurvives},
-	{"Reopen/ExpiredLeasesAreRecovered", []int{17}, "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", reopenExpiredLeasesAreRecovered},
-	{"Reopen/AnsweredCallsSurviveAClosingStore", []int{1, 71}, "Calls under way are finished or fail.", reopenAnsweredCallsSurvive},
+	{"Reopen/JobsAndHistorySurvive", "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenJobsAndHistorySurvive},
+	{"Reopen/LeasesSurvive", "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenLeasesSurvive},
+	{"Reopen/WaysOfFinishingAreRemembered", "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale.", reopenWaysOfFinishingAreRemembered},
+	{"Reopen/NumbersOfSavesSurvive", "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way.", reopenNumbersOfSavesSurvive},
+	{"Reopen/UniqueKeysSurvive", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", reopenUniqueKeysSurvive},
+	{"Reopen/RequestKeysSurvive", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", reopenRequestKeysSurvive},
+	{"Reopen/PausesSurvive", "A claim that begins after its queue was paused takes nothing.", reopenPausesSurvive},
+	{"Reopen/PoliciesSurvive", "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenPoliciesSurvive},
+	{"Reopen/IDsAreNeverUsedAgain", "Ids are never used again.", reopenIDsAreNeverUsedAgain},
+	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", sentenceLooks, reopenAhead},
+	{"Reopen/FenceSurvives", sentenceFloor, reopenFenceSurvives},
+	{"Reopen/ExpiredLeasesAreRecovered", "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", reopenExpiredLeasesAreRecovered},
+	{"Reopen/AnsweredCallsSurviveAClosingStore", "Calls under way are finished or fail.", reopenAnsweredCallsSurvive},
 }
 
 // reopen closes the store and goes on with what it has kept.

@@ -10,19 +10,19 @@ import (
 )
 
 var requestKeyCases = []Case{
-	{"RequestKey/RepeatReturnsTheFirstAnswer", []int{69, 71}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRepeatReturnsTheFirstAnswer},
-	{"RequestKey/RememberedAfterItsJobsAreGone", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedAfterItsJobsAreGone},
-	{"RequestKey/RememberedForADayToTheTick", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedForADayToTheTick},
-	{"RequestKey/FirstAnswerKeepsItsDuplicates", []int{2, 69, 73}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyFirstAnswerKeepsItsDuplicates},
-	{"RequestKey/ConcurrentFirstCallsAddOneSet", []int{69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyConcurrentFirstCallsAddOneSet},
-	{"RequestKey/OtherJobsUnderTheKeyAreRefused", []int{69}, "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyOtherJobsUnderTheKeyAreRefused},
-	{"RequestKey/AnotherTraceIsTheSameRequest", []int{69}, "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyAnotherTrace},
-	{"RequestKey/SameMomentInAnotherZoneIsTheSameRequest", []int{69}, "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", requestKeySameMomentInAnotherZone},
-	{"RequestKey/ConcurrentOtherJobsOneWins", []int{69}, "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyConcurrentOtherJobsOneWins},
-	{"RequestKey/RefusedRequestKeepsNoKey", []int{1, 69}, "Enqueue adds jobs, all or none of them, and answers for each in order.", requestKeyRefusedRequestKeepsNoKey},
-	{"RequestKey/WithoutOneARepeatAddsMore", []int{69, 71}, "Without a key, a repeat adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
-	{"RequestKey/IsNoUniqueKey", []int{2, 69}, "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyIsNoUniqueKey},
-	{"RequestKey/LimitsAreKept", []int{3}, "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", requestKeyLimitsAreKept},
+	{"RequestKey/RepeatReturnsTheFirstAnswer", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRepeatReturnsTheFirstAnswer},
+	{"RequestKey/RememberedAfterItsJobsAreGone", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedAfterItsJobsAreGone},
+	{"RequestKey/RememberedForADayToTheTick", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedForADayToTheTick},
+	{"RequestKey/FirstAnswerKeepsItsDuplicates", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyFirstAnswerKeepsItsDuplicates},
+	{"RequestKey/ConcurrentFirstCallsAddOneSet", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyConcurrentFirstCallsAddOneSet},
+	{"RequestKey/OtherJobsUnderTheKeyAreRefused", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyOtherJobsUnderTheKeyAreRefused},
+	{"RequestKey/AnotherTraceIsTheSameRequest", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyAnotherTrace},
+	{"RequestKey/SameMomentInAnotherZoneIsTheSameRequest", "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", requestKeySameMomentInAnotherZone},
+	{"RequestKey/ConcurrentOtherJobsOneWins", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyConcurrentOtherJobsOneWins},
+	{"RequestKey/RefusedRequestKeepsNoKey", "Enqueue adds jobs, all or none of them, and answers for each in order.", requestKeyRefusedRequestKeepsNoKey},
+	{"RequestKey/WithoutOneARepeatAddsMore", "Without a key, a repeat adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
+	{"RequestKey/IsNoUniqueKey", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyIsNoUniqueKey},
+	{"RequestKey/LimitsAreKept", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", requestKeyLimitsAreKept},
 }
 
 // request is an Enqueue of three jobs under the key.

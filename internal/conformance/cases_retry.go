@@ -8,18 +8,18 @@ import (
 )
 
 var retryCases = []Case{
-	{"Retry/BackoffDoublesUpToItsCap", []int{30}, "NAck ends leases without success. Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryBackoffDoubles},
-	{"Retry/JitterIsExact", []int{30}, "It is exact: the same job and number always wait equally long, so that rows can be compared between stores.", retryJitterIsExact},
-	{"Retry/BackoffNeverOverflows", []int{30}, "never longer", retryNeverOverflows},
-	{"Retry/BackoffBeginsAnewAfterRequeue", []int{30, 47}, "Requeue makes terminal jobs ready again: due now, with no retries counted.", retryBeginsAnew},
-	{"Retry/FailAndExpiryMakeEqualRows", []int{29}, "Failed is the one retry policy: the job as it is after failing at now, by NAck and by an expired lease alike.", retryEqualRows},
-	{"Retry/EveryFailureCountsOnTheSameRow", []int{13, 29}, "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryOneCount},
-	{"Retry/MaxRetriesAreRunsAfterTheFirst", []int{13, 29}, "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryMaxRetries},
-	{"Retry/FailChangesTheRowAsTheTableSays", []int{29, 46}, "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryFailingForms},
-	{"Retry/AfterWaitsExactlyTheGivenDelay", []int{31}, "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryAfterIsExact},
-	{"Retry/NeverIsDeadWhateverIsLeft", []int{31}, "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryNeverIsDead},
-	{"Retry/SnoozeIsNoFailure", []int{31, 43}, "Snooze makes the job ready again after the delay.", retrySnooze},
-	{"Retry/ReleaseTakesTheAttemptBack", []int{43}, "Release makes it ready at once and takes the attempt back. The token stays.", retryRelease},
+	{"Retry/BackoffDoublesUpToItsCap", "NAck ends leases without success. Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryBackoffDoubles},
+	{"Retry/JitterIsExact", "It is exact: the same job and number always wait equally long, so that rows can be compared between stores.", retryJitterIsExact},
+	{"Retry/BackoffNeverOverflows", "never longer", retryNeverOverflows},
+	{"Retry/BackoffBeginsAnewAfterRequeue", "Requeue makes terminal jobs ready again: due now, with no retries counted.", retryBeginsAnew},
+	{"Retry/FailAndExpiryMakeEqualRows", "Failed is the one retry policy: the job as it is after failing at now, by NAck and by an expired lease alike.", retryEqualRows},
+	{"Retry/EveryFailureCountsOnTheSameRow", "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryOneCount},
+	{"Retry/MaxRetriesAreRunsAfterTheFirst", "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryMaxRetries},
+	{"Retry/FailChangesTheRowAsTheTableSays", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryFailingForms},
+	{"Retry/AfterWaitsExactlyTheGivenDelay", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryAfterIsExact},
+	{"Retry/NeverIsDeadWhateverIsLeft", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryNeverIsDead},
+	{"Retry/SnoozeIsNoFailure", "Snooze makes the job ready again after the delay.", retrySnooze},
+	{"Retry/ReleaseTakesTheAttemptBack", "Release makes it ready at once and takes the attempt back. The token stays.", retryRelease},
 }
 
 func retryBackoffDoubles(c *C) {

@@ -8,22 +8,22 @@ import (
 )
 
 var uniqueCases = []Case{
-	{"Unique/FiftyAtOnceBecomeOne", []int{2, 67}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueFiftyAtOnce},
-	{"Unique/CallsWithTheSameKeysInAnyOrderAgree", []int{2, 67}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeysInAnyOrder},
-	{"Unique/KeyIsItsOwnScope", []int{2}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeyIsItsOwnScope},
-	{"Unique/LiveJobHoldsItsKey", []int{2}, "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
-	{"Unique/KeyIsFreeOnceTheJobHasEnded", []int{2}, "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
-	{"Unique/NextJobIsTheHolderFromThen", []int{2}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueNextHolder},
-	{"Unique/WindowOutlivesTheJob", []int{2}, "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowOutlives},
-	{"Unique/WindowEndsWhileTheJobLives", []int{2}, "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowEndsFirst},
-	{"Unique/WindowEndsToTheMicrosecond", []int{2}, "A window ends when now reaches it.", uniqueWindowIsExact},
-	{"Unique/WindowSlidesFromTheEnqueue", []int{2}, "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowSlides},
-	{"Unique/WindowAndLiveScopeShareTheKey", []int{2}, "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueScopesShareTheKey},
-	{"Unique/DuplicateChangesNothing", []int{2}, "A job whose key is held is a duplicate: it is not added, the answer has the id of the holder, and no other item is touched by it.", uniqueDuplicateChangesNothing},
-	{"Unique/OneHeldKeySpoilsNoOtherItemOfTheBatch", []int{2, 28}, "A job whose key is held is a duplicate: it is not added, the answer has the id of the holder, and no other item is touched by it.", uniqueHeldKeySpoilsNothing},
-	{"Unique/DuplicatesInsideOneCall", []int{2}, "That goes for two items of one call as well.", uniqueInsideOneCall},
-	{"Unique/JobsWithoutAKeyAreNoDuplicates", []int{2}, "Without a key, a repeat adds the jobs once more.", uniqueWithoutKey},
-	{"Unique/RefusedCallTakesNoKey", []int{1, 2}, "Enqueue adds jobs, all or none of them, and answers for each in order.", uniqueRefusedCall},
+	{"Unique/FiftyAtOnceBecomeOne", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueFiftyAtOnce},
+	{"Unique/CallsWithTheSameKeysInAnyOrderAgree", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeysInAnyOrder},
+	{"Unique/KeyIsItsOwnScope", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeyIsItsOwnScope},
+	{"Unique/LiveJobHoldsItsKey", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
+	{"Unique/KeyIsFreeOnceTheJobHasEnded", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
+	{"Unique/NextJobIsTheHolderFromThen", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueNextHolder},
+	{"Unique/WindowOutlivesTheJob", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowOutlives},
+	{"Unique/WindowEndsWhileTheJobLives", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowEndsFirst},
+	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches it.", uniqueWindowIsExact},
+	{"Unique/WindowSlidesFromTheEnqueue", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowSlides},
+	{"Unique/WindowAndLiveScopeShareTheKey", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueScopesShareTheKey},
+	{"Unique/DuplicateChangesNothing", "A job whose key is held is a duplicate: it is not added, the answer has the id of the holder, and no other item is touched by it.", uniqueDuplicateChangesNothing},
+	{"Unique/OneHeldKeySpoilsNoOtherItemOfTheBatch", "A job whose key is held is a duplicate: it is not added, the answer has the id of the holder, and no other item is touched by it.", uniqueHeldKeySpoilsNothing},
+	{"Unique/DuplicatesInsideOneCall", "That goes for two items of one call as well.", uniqueInsideOneCall},
+	{"Unique/JobsWithoutAKeyAreNoDuplicates", "Without a key, a repeat adds the jobs once more.", uniqueWithoutKey},
+	{"Unique/RefusedCallTakesNoKey", "Enqueue adds jobs, all or none of them, and answers for each in order.", uniqueRefusedCall},
 }
 
 // keyed is a plain job with a unique key.

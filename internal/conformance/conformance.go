@@ -46,21 +46,56 @@ type Instance struct {
 // A Case checks one sentence of the contract.
 type Case struct {
 	Name     string // a claim: Claim/ExpiredLeaseIsOffered
-	Rules    []int  // the numbers of the rules of docs/contract.md that it proves
 	Sentence string // word by word as it stands in package store
 	Run      func(c *C)
 }
 
-// Cases returns the whole suite.
+// A Group is the cases of one topic.
+type Group struct {
+	Name  string // the first part of the names of its cases
+	About string
+	Cases []Case
+}
+
+// Groups returns the whole suite in the order in which to make a new adapter pass: each group needs only what the groups before
+// it are about. The first case of a group is the simplest.
+func Groups() []Group {
+	return []Group{
+		{"Enqueue", "jobs are added, all or none, and kept as they were given", enqueueCases},
+		{"Claim", "which jobs a claim takes, in which order, and what becomes of them", claimCases},
+		{"Finish", "Ack and NAck end a lease, once", finishCases},
+		{"Retry", "backoff, the limit of retries, and the forms of NAck", retryCases},
+		{"Extend", "a heartbeat prolongs a lease in force, and revives nothing", extendCases},
+		{"Recover", "expired leases end, and their jobs are tried again", recoverCases},
+		{"Stale", "a lease that was lost writes nothing", staleCases},
+		{"Matrix", "every operation in every phase", matrixCases},
+		{"Save", "checkpoints and progress", saveCases},
+		{"History", "every attempt can be read back", historyCases},
+		{"Time", "one clock, to the microsecond, that never goes back by little", timeCases},
+		{"Ahead", "jobs and leases written by a clock that was ahead", recoverAheadCases},
+		{"Unique", "one job holds a unique key", uniqueCases},
+		{"RequestKey", "an Enqueue that can be repeated", requestKeyCases},
+		{"Inspect", "Get, List and Count", inspectCases},
+		{"Cancel", "live jobs are ended from outside", cancelCases},
+		{"Requeue", "jobs that have ended run again", requeueCases},
+		{"Delete", "jobs that have ended are removed", deleteCases},
+		{"Queue", "queues are listed and paused", queueCases},
+		{"Policy", "what a queue keeps for how long", policyCases},
+		{"Registry", "the list of workers", registryCases},
+		{"Monitor", "what probes and metrics ask", monitorCases},
+		{"Fence", "a store restored from a backup", fenceCases},
+		{"Reopen", "what a store keeps when it is closed", reopenCases},
+		{"Fault", "what an error says about the call, and how to repeat it", faultCases},
+		{"Tx", "writes in a caller's transaction", txCases},
+		{"Notify", "wake-ups", notifyCases},
+	}
+}
+
+// Cases returns every case, in the order of [Groups].
 func Cases() []Case {
 	var all []Case
-	for _, group := range [][]Case{
-		enqueueCases, uniqueCases, claimCases, recoverCases, retryCases, timeCases,
-		finishCases, extendCases, saveCases, staleCases, historyCases, matrixCases,
-		inspectCases, cancelCases, requeueCases, deleteCases,
-		recoverAheadCases, queueCases, policyCases, registryCases, monitorCases, fenceCases, notifyCases, txCases, requestKeyCases, faultCases, reopenCases,
-	} {
-		all = append(all, group...)
+	for _, g := range Groups() {
+		all = append(all, g.Cases...)
 	}
 	return all
 }

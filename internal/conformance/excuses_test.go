@@ -1,68 +1,5 @@
 package conformance_test
 
-// rules are those that the suite can prove, in a few words each. The numbers are the ones that cases name.
-var rules = map[int]string{
-	1:  "Enqueue is atomic and committed before it returns; jobs survive a restart; an invalid item is named by its index",
-	2:  "a unique key admits one live job, or one per window that slides from the enqueue; a duplicate spoils nothing",
-	3:  "limits on every field and call; documents are kept byte for byte; errors are mended and cut; a refused result fails the job for good",
-	4:  "a claim does what the table says, atomically, and returns the row as stored",
-	5:  "no job is handed out twice with one token",
-	6:  "a claim takes only from its queue, and nothing from a paused one",
-	7:  "claimable exactly as in the table, to the microsecond",
-	8:  "within a lane: higher priority, then earlier due time, then enqueue order",
-	9:  "two lanes: retries up to the quota, fresh jobs for the rest, each fills what the other leaves",
-	11: "recovery touches only expired leases, at most its limit, the oldest expiry first",
-	12: "recovery changes exactly what the table says",
-	13: "past MaxRetries a job is dead",
-	14: "recovery leaves attempts as they are",
-	15: "what is committed and claimable is found by some claim within a fixed bound",
-	16: "recovery is idempotent, and the counts of recoverers at the same time sum exactly",
-	17: "a job whose worker crashed is recovered, claimable after its backoff, and finished by another worker",
-	20: "a stale Ack is refused, the row unchanged",
-	21: "so is a stale NAck, Snooze, Release, Extend and Save",
-	22: "a lease is stale from recovery, cancel and requeue on, before any new claim",
-	23: "the same worker's name does not help an older token",
-	24: "an Ack after expiry and before recovery is accepted, and recovery then finds nothing",
-	25: "a late Extend never revives a job that is not in flight",
-	26: "not_found is not stale",
-	27: "the same way of finishing again is ok and changes nothing, another way is stale",
-	28: "one bad item spoils no other; a job that stands twice in a call is handled in order",
-	29: "NAck and expiry share one policy and count from the stored row",
-	30: "backoff is exponential up to a cap, exact, and never overflows",
-	31: "a handler can say never, after exactly d, or snooze",
-	32: "beats hold a long job; when they stop it is recovered once",
-	43: "release and snooze do what the table says",
-	44: "every attempt can be read back with worker, times, ending and error; the latest 100 are kept",
-	45: "the worker's name blocks nothing",
-	46: "every operation in every state does what the table says",
-	47: "dead jobs can be listed, counted and requeued, one or by filter, item by item",
-	50: "the list of workers shows stale ones and affects nothing",
-	56: "the suite runs on any adapter, and broken stores fail it",
-	57: "random sequences agree with a reference model; a failure shrinks and replays",
-	58: "delayed jobs stay hidden until due",
-	59: "a pause stops claims; recovery and finishing go on",
-	60: "cancel does what the table says, and fences what runs",
-	61: "terminal jobs can be deleted by state and age, in bounded batches; a policy of their queue, changed by its version, says when",
-	62: "workers, servers and the database are killed at random, and every job ends as it may",
-	64: "checkpoints survive whatever ended the attempt",
-	66: "enqueue and strict finish inside the caller's own transaction",
-	67: "concurrent histories are linearizable per job and per unique key",
-	69: "a repeated Enqueue with the same request key returns the first answer for 24 hours",
-	70: "ids are never used again; after Fence, ids and tokens go on above a new floor",
-	71: "errors say what is known, and each method says how to repeat",
-	72: "a context ends its own call's waiting, never a neighbour's call",
-	73: "look-ups, repeats and uniqueness see live and finished jobs as one",
-	74: "pages skip and repeat nothing that was there before the first",
-}
-
-// provedElsewhere are rules whose proof is not a case but a test of the whole suite.
-var provedElsewhere = map[int]string{
-	56: "the mutants: `go test ./internal/conformance -run Mutants`",
-	57: "random sequences: `jqtest.Run`, part Random",
-	62: "chaos: `go test ./internal/chaos`; the same in a simulated world: `go test ./internal/server -run Simulation`",
-	67: "concurrent histories: `jqtest.Run`, part Linear",
-}
-
 // unproved are the sentences of the contract that have no case, each with the reason.
 var unproved = map[string]string{
 	"Package store is the contract between jq and the place where its jobs are kept.":                                                                                                     saysWhat,
@@ -102,8 +39,7 @@ const saysWhat = "says what the thing is, and promises nothing"
 const contractHead = `# The contract and its proof
 
 The contract itself is the package documentation of ` + "`internal/store`" + `: read it with ` + "`go doc -all ./internal/store`" + `. This page is
-made from the code (` + "`go test ./internal/conformance -run Rules -update`" + `) and shows the table of transitions, and which case of the
-suite proves which rule. Run one case on the memory adapter with ` + "`go test ./internal/store/adapters/memory -run 'Conformance/Cases/NAME'`" + `.
+made from the code (` + "`go test ./internal/conformance -run Contract -update`" + `) and shows the table of transitions, and the cases of the suite.
 
 ## Transitions
 
@@ -113,10 +49,13 @@ Every operation leaves a job in any other phase as it is. Fail, never, after, sn
 |---|---|---|---|---|---|---|---|
 `
 
-const rulesHead = `
-## Rules and cases
+const groupsHead = `
+## Cases
 
-| Rule | In a few words | Proved by |
+If you write an adapter, make the groups pass in this order: each needs only what the groups above it are about. Run one group or one case with
+` + "`go test -run 'Conformance/Cases/Enqueue'`" + `. A failed case prints the sentence of the contract that was broken, the line of the case, and the calls that it made.
+
+| Group | About | Cases |
 |---|---|---|
 `
 
