@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -27,57 +28,32 @@ const (
 	ttl    = 30 * time.Second
 )
 
-// C is a running case: its store, its clock, and its findings. Fatalf, and every helper that calls it, ends the goroutine
-// it is called from, so a case that starts goroutines does so by Parallel.
+// C is a running case: where it reports, its store, and its clock. Fatalf, and every helper that calls it, ends the goroutine it is
+// called from, so a case that starts goroutines does so by Parallel.
 type C struct {
+	testing.TB
 	Ctx   context.Context
-	Store store.Store
+	Store store.Store // its calls are kept for the log; for its abilities see ability
 	Clock *clock.Mock
 
 	instance *Instance
-
-	mu     sync.Mutex // guards what follows
-	failed bool
-	log    []string
+	calls    calls
 }
 
-// Errorf records a finding and goes on.
-func (c *C) Errorf(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed = true
-	c.log = append(c.log, caller()+": "+fmt.Sprintf(format, args...))
+// use goes on with the store.
+func (c *C) use(s store.Store) {
+	c.instance.Store = s
+	c.Store = &Faulty{Store: s, Seen: c.calls.add}
 }
 
-// Fatalf records a finding and ends the case.
-func (c *C) Fatalf(format string, args ...any) {
-	c.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-// Logf records a line to read when the case fails, or figures to print.
-func (c *C) Logf(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.log = append(c.log, fmt.Sprintf(format, args...))
-}
-
-func (c *C) verdict() (failed bool, log []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed, append([]string(nil), c.log...)
-}
-
-// caller is the line of the case that a finding comes from: the first one outside this file.
-func caller() string {
-	pcs := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
-	for {
-		frame, more := frames.Next()
-		if name := filepath.Base(frame.File); name != "c.go" || !more {
-			return fmt.Sprintf("%s:%d", name, frame.Line)
-		}
+// ability is what the store can do beyond the core.
+func ability[A any](c *C) A {
+	c.Helper()
+	able, ok := c.instance.Store.(A)
+	if !ok {
+		c.Fatalf("the store is no %s: exclude the case with a reason", strings.TrimPrefix(fmt.Sprintf("%T", (*A)(nil)), "*"))
 	}
+	return able
 }
 
 // alike is how values are compared: nil and empty are one, and documents are compared whole, for some are of a megabyte.
@@ -88,6 +64,7 @@ var alike = cmp.Options{
 
 // Equal checks that got is want; what says of what, with its input.
 func (c *C) Equal(got, want any, what string, args ...any) {
+	c.Helper()
 	if !cmp.Equal(want, got, alike) {
 		c.Errorf("%s: got %s, want %s; %s", fmt.Sprintf(what, args...), short(got), short(want), difference(got, want))
 	}
@@ -112,6 +89,7 @@ func short(v any) string {
 
 // True checks a condition.
 func (c *C) True(ok bool, what string, args ...any) {
+	c.Helper()
 	if !ok {
 		c.Errorf("not true: %s", fmt.Sprintf(what, args...))
 	}
@@ -119,6 +97,7 @@ func (c *C) True(ok bool, what string, args ...any) {
 
 // OK ends the case unless err is nil.
 func (c *C) OK(err error, what string, args ...any) {
+	c.Helper()
 	if err != nil {
 		c.Fatalf("%s: %v", fmt.Sprintf(what, args...), err)
 	}
@@ -126,6 +105,7 @@ func (c *C) OK(err error, what string, args ...any) {
 
 // ErrorIs checks that err is of the kind wanted.
 func (c *C) ErrorIs(err, want error, what string, args ...any) {
+	c.Helper()
 	if !errors.Is(err, want) {
 		c.Errorf("%s: got error %v, want one that is %v", fmt.Sprintf(what, args...), err, want)
 	}
@@ -144,7 +124,7 @@ func (c *C) Parallel(n int, f func(i int)) {
 		})
 	}
 	done.Wait()
-	if failed, _ := c.verdict(); failed {
+	if c.Failed() {
 		runtime.Goexit()
 	}
 }
@@ -179,6 +159,7 @@ func plainBut(change func(*store.NewJob)) store.NewJob {
 
 // Enqueue adds jobs and returns their ids.
 func (c *C) Enqueue(jobs ...store.NewJob) []int64 {
+	c.Helper()
 	answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: jobs})
 	c.OK(err, "Enqueue of %d jobs", len(jobs))
 	if len(answers) != len(jobs) {
@@ -192,10 +173,14 @@ func (c *C) Enqueue(jobs ...store.NewJob) []int64 {
 }
 
 // EnqueueOne adds a plain job and returns its id.
-func (c *C) EnqueueOne() int64 { return c.Enqueue(plain())[0] }
+func (c *C) EnqueueOne() int64 {
+	c.Helper()
+	return c.Enqueue(plain())[0]
+}
 
 // EnqueueN adds n plain jobs and returns their ids.
 func (c *C) EnqueueN(n int) []int64 {
+	c.Helper()
 	var ids []int64
 	for n > 0 {
 		batch := make([]store.NewJob, min(n, store.MaxItems))
@@ -214,10 +199,14 @@ func claimOf(limit int) store.ClaimRequest {
 }
 
 // Claim claims up to limit jobs of the queue, with no retry quota.
-func (c *C) Claim(limit int) []store.Job { return c.ClaimBy(claimOf(limit)) }
+func (c *C) Claim(limit int) []store.Job {
+	c.Helper()
+	return c.ClaimBy(claimOf(limit))
+}
 
 // ClaimBy claims as the request says.
 func (c *C) ClaimBy(req store.ClaimRequest) []store.Job {
+	c.Helper()
 	jobs, err := c.Store.FetchAndClaim(c.Ctx, req)
 	c.OK(err, "FetchAndClaim %+v", req)
 	return jobs
@@ -225,6 +214,7 @@ func (c *C) ClaimBy(req store.ClaimRequest) []store.Job {
 
 // ClaimOne claims one job, and ends the case if there is none.
 func (c *C) ClaimOne() store.Job {
+	c.Helper()
 	jobs := c.Claim(1)
 	if len(jobs) != 1 {
 		c.Fatalf("FetchAndClaim with limit 1: got %d jobs, want 1", len(jobs))
@@ -234,6 +224,7 @@ func (c *C) ClaimOne() store.Job {
 
 // ClaimAnew ends the lease by expiry, and claims the job once more after its backoff.
 func (c *C) ClaimAnew(lost store.Job) store.Job {
+	c.Helper()
 	c.Advance(ttl)
 	c.Recover(store.MaxItems)
 	c.Advance(time.Hour)
@@ -248,6 +239,7 @@ func (c *C) ClaimAnew(lost store.Job) store.Job {
 
 // Recover ends up to limit expired leases.
 func (c *C) Recover(limit int) []store.Recovered {
+	c.Helper()
 	recovered, err := c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: limit})
 	c.OK(err, "RecoverExpiredLeases with limit %d", limit)
 	return recovered
@@ -255,16 +247,21 @@ func (c *C) Recover(limit int) []store.Recovered {
 
 // Get returns the job with its history.
 func (c *C) Get(id int64) store.JobDetail {
+	c.Helper()
 	detail, err := c.Store.Get(c.Ctx, id)
 	c.OK(err, "Get %d", id)
 	return detail
 }
 
 // All returns every job, the newest first.
-func (c *C) All() []store.Job { return c.List(store.Filter{}, 100) }
+func (c *C) All() []store.Job {
+	c.Helper()
+	return c.List(store.Filter{}, 100)
+}
 
 // List returns every job that matches, read in pages of the size.
 func (c *C) List(filter store.Filter, size int) []store.Job {
+	c.Helper()
 	var jobs []store.Job
 	for page := (store.Page{Limit: size}); ; {
 		part, err := c.Store.List(c.Ctx, filter, page)
@@ -282,6 +279,7 @@ func (c *C) List(filter store.Filter, size int) []store.Job {
 
 // One returns the only outcome of a call on one item.
 func (c *C) One(outcomes []store.Outcome, err error) store.Outcome {
+	c.Helper()
 	c.OK(err, "a call on one item")
 	if len(outcomes) != 1 {
 		c.Fatalf("a call on one item: got %d outcomes: %+v", len(outcomes), outcomes)
@@ -291,32 +289,45 @@ func (c *C) One(outcomes []store.Outcome, err error) store.Outcome {
 
 // Ack finishes under the lease.
 func (c *C) Ack(l store.Lease) store.Outcome {
+	c.Helper()
 	return c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: l}}))
 }
 
 // NAck ends the lease in the form.
 func (c *C) NAck(l store.Lease, form store.Form, delay time.Duration, reason string) store.Outcome {
+	c.Helper()
 	return c.One(c.Store.NAck(c.Ctx, []store.NAck{{Lease: l, Form: form, Delay: delay, Error: reason}}))
 }
 
 // Extend extends the lease by the usual time.
 func (c *C) Extend(l store.Lease) store.Outcome {
+	c.Helper()
 	return c.One(c.Store.Extend(c.Ctx, []store.Lease{l}, ttl))
 }
 
 // SaveCheckpoint keeps a checkpoint under the lease.
 func (c *C) SaveCheckpoint(l store.Lease, seq int64, doc string) store.Outcome {
+	c.Helper()
 	return c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: l, Seq: seq, Checkpoint: []byte(doc)}}))
 }
 
 // Cancel cancels one job by its id.
-func (c *C) Cancel(id int64) store.Outcome { return c.One(c.Store.Cancel(c.Ctx, only(id), 1)) }
+func (c *C) Cancel(id int64) store.Outcome {
+	c.Helper()
+	return c.One(c.Store.Cancel(c.Ctx, only(id), 1))
+}
 
 // Requeue requeues one job by its id.
-func (c *C) Requeue(id int64) store.Outcome { return c.One(c.Store.Requeue(c.Ctx, only(id), 1)) }
+func (c *C) Requeue(id int64) store.Outcome {
+	c.Helper()
+	return c.One(c.Store.Requeue(c.Ctx, only(id), 1))
+}
 
 // Delete deletes one job by its id.
-func (c *C) Delete(id int64) store.Outcome { return c.One(c.Store.Delete(c.Ctx, only(id), 1)) }
+func (c *C) Delete(id int64) store.Outcome {
+	c.Helper()
+	return c.One(c.Store.Delete(c.Ctx, only(id), 1))
+}
 
 func only(ids ...int64) store.Filter { return store.Filter{IDs: ids} }
 
@@ -341,6 +352,7 @@ func ids(jobs []store.Job) []int64 {
 // JobIn brings a new job of the queue into the phase and returns it as it then is. Other jobs of the queue must not be
 // claimable.
 func (c *C) JobIn(phase store.State) store.JobDetail {
+	c.Helper()
 	id := c.EnqueueOne()
 	switch phase {
 	case store.Ready:

@@ -36,13 +36,7 @@ var fenceCases = []Case{
 	{"Fence/ClosedStoreSaysSo", "Every later call is ErrClosed.", fenceClosedStoreSaysSo},
 }
 
-func (c *C) fencer() store.Fencer {
-	fencer, ok := c.Store.(store.Fencer)
-	if !ok {
-		c.Fatalf("the store is no Fencer: exclude the case with a reason")
-	}
-	return fencer
-}
+func (c *C) fencer() store.Fencer { return ability[store.Fencer](c) }
 
 // fence raises the epoch, and returns the first token, and the first id, of the new one.
 func (c *C) fence(req store.FenceRequest) int64 {

@@ -17,13 +17,7 @@ var monitorCases = []Case{
 	{"Monitor/EndedContextIsUnavailable", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", monitorEndedContextIsUnavailable},
 }
 
-func (c *C) monitor() store.Monitor {
-	monitor, ok := c.Store.(store.Monitor)
-	if !ok {
-		c.Fatalf("the store is no Monitor: exclude the case with a reason")
-	}
-	return monitor
-}
+func (c *C) monitor() store.Monitor { return ability[store.Monitor](c) }
 
 func (c *C) oldestDue() store.Due {
 	due, err := c.monitor().OldestDue(c.Ctx)

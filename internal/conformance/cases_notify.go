@@ -31,13 +31,7 @@ const (
 	wakePatience = time.Second
 )
 
-func (c *C) notifier() store.Notifier {
-	notifier, ok := c.Store.(store.Notifier)
-	if !ok {
-		c.Fatalf("the store is no Notifier: exclude the case with a reason")
-	}
-	return notifier
-}
+func (c *C) notifier() store.Notifier { return ability[store.Notifier](c) }
 
 func (c *C) subscribe(ctx context.Context, queues ...string) <-chan store.Wakeup {
 	wakeups, err := c.notifier().Subscribe(ctx, queues)

@@ -29,13 +29,7 @@ var policyCases = []Case{
 	{"Policy/ClosedStoreSaysSo", "Every later call is ErrClosed.", policyClosedStoreSaysSo},
 }
 
-func (c *C) policyKeeper() store.PolicyKeeper {
-	keeper, ok := c.Store.(store.PolicyKeeper)
-	if !ok {
-		c.Fatalf("the store is no PolicyKeeper: exclude the case with a reason")
-	}
-	return keeper
-}
+func (c *C) policyKeeper() store.PolicyKeeper { return ability[store.PolicyKeeper](c) }
 
 func (c *C) policy(name string) store.Policy {
 	p, err := c.policyKeeper().Policy(c.Ctx, name)

@@ -27,13 +27,7 @@ var queueCases = []Case{
 	{"Queue/ClosedStoreSaysSo", "Every later call is ErrClosed.", queueClosedStoreSaysSo},
 }
 
-func (c *C) queueKeeper() store.QueueKeeper {
-	keeper, ok := c.Store.(store.QueueKeeper)
-	if !ok {
-		c.Fatalf("the store is no QueueKeeper: exclude the case with a reason")
-	}
-	return keeper
-}
+func (c *C) queueKeeper() store.QueueKeeper { return ability[store.QueueKeeper](c) }
 
 func (c *C) queues() []store.Queue {
 	queues, err := c.queueKeeper().Queues(c.Ctx)

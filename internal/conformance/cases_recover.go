@@ -228,10 +228,7 @@ func recoverAfterLateAck(c *C) {
 }
 
 func recoverIgnoresPause(c *C) {
-	keeper, ok := c.Store.(store.QueueKeeper)
-	if !ok {
-		c.Fatalf("the store is no QueueKeeper: exclude the case with a reason")
-	}
+	keeper := ability[store.QueueKeeper](c)
 	held := c.JobIn(store.InFlight)
 	c.OK(keeper.SetPaused(c.Ctx, queue, true), "pausing the queue")
 	c.Advance(ttl)

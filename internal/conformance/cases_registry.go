@@ -32,13 +32,7 @@ var registryCases = []Case{
 	{"Registry/ClosedStoreSaysSo", "Every later call is ErrClosed.", registryClosedStoreSaysSo},
 }
 
-func (c *C) registry() store.Registry {
-	registry, ok := c.Store.(store.Registry)
-	if !ok {
-		c.Fatalf("the store is no Registry: exclude the case with a reason")
-	}
-	return registry
-}
+func (c *C) registry() store.Registry { return ability[store.Registry](c) }
 
 func (c *C) beat(w store.Worker) { c.OK(c.registry().Beat(c.Ctx, w), "Beat %+v", w) }
 

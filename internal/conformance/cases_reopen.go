@@ -32,7 +32,7 @@ func (c *C) reopen() {
 	}
 	s, err := c.instance.Reopen(c.Ctx)
 	c.OK(err, "opening the store again")
-	c.Store = s
+	c.use(s)
 }
 
 func reopenJobsAndHistorySurvive(c *C) {
@@ -258,5 +258,5 @@ func (c *C) reopening(call func(s store.Store, i, n int) error) {
 			c.Errorf("opening the store again: %v", err)
 		}
 	})
-	c.Store = again
+	c.use(again)
 }

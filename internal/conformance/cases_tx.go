@@ -57,11 +57,16 @@ type txCase struct {
 // inTx opens a transaction for f, and rolls it back unless f has ended it.
 func (c *C) inTx(f func(t *txCase)) { c.inTxUnder(c.Ctx, f) }
 
-func (c *C) inTxUnder(ctx context.Context, f func(t *txCase)) {
-	transactor, ok := c.Store.(store.Transactor)
-	if !ok || c.instance.DB == nil {
-		c.Fatalf("the store is no Transactor: exclude the case with a reason")
+// transactor is the store as one, with a pool to open transactions from.
+func (c *C) transactor() store.Transactor {
+	if c.instance.DB == nil {
+		c.Fatalf("the instance has no DB to open transactions from: exclude the case with a reason")
 	}
+	return ability[store.Transactor](c)
+}
+
+func (c *C) inTxUnder(ctx context.Context, f func(t *txCase)) {
+	transactor := c.transactor()
 	tx, err := c.instance.DB.BeginTx(ctx, nil)
 	c.OK(err, "BeginTx")
 	defer func() { _ = tx.Rollback() }() // after an end of its own it says so, which is well

@@ -33,10 +33,7 @@ type embedded struct{ *sql.Tx }
 
 // inNone calls f with everything that is no open transaction.
 func (c *C) inNone(f func(what string, w store.Writer)) {
-	transactor, ok := c.Store.(store.Transactor)
-	if !ok || c.instance.DB == nil {
-		c.Fatalf("the store is no Transactor: exclude the case with a reason")
-	}
+	transactor := c.transactor()
 	conn, err := c.instance.DB.Conn(c.Ctx)
 	c.OK(err, "a connection")
 	defer func() { _ = conn.Close() }() // whose pool the store may have closed
@@ -121,7 +118,7 @@ func txWrappedOneIsTaken(c *C) {
 			held := c.JobIn(store.InFlight)
 			before := c.everything()
 			c.inTx(func(t *txCase) {
-				t.w = c.Store.(store.Transactor).InTx(wrap(t.tx))
+				t.w = c.transactor().InTx(wrap(t.tx))
 				t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: fmt.Sprint(what, commit)})
 				c.Equal(t.ack(held.Lease()).Status, store.StatusOK, "Ack in a transaction in %s", what)
 				t.end(commit)

@@ -1,7 +1,8 @@
 // Package conformance is the executable contract: cases that each quote one sentence of package store and check it on any
 // adapter, driven by a fake clock.
 //
-// A case is a function over [C] and not over *testing.T, so that the suite runs inside a test and from a command alike.
+// A case is a function over [C], which is a testing.TB: that of a test, so that a finding shows the case's own line, or that of a
+// command, which keeps what was found.
 // Each case has a fresh store; after each, an audit checks what must hold of every store at every time.
 package conformance
 
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -112,15 +114,31 @@ type Result struct {
 // patience is how long a case may take in real time before it counts as hung.
 const patience = 3 * time.Minute
 
-// Run runs one case on a fresh store of the adapter.
+// Run runs one case on a fresh store of the adapter, outside go test.
 func Run(ctx context.Context, a Adapter, k Case) Result {
-	if reason, ok := a.excludes(k.Name); ok {
+	if reason, ok := a.Excludes(k.Name); ok {
 		return Result{Excluded: reason}
 	}
-	started := time.Now()
+	started, r := time.Now(), &record{}
+	hung := prove(ctx, r, a, k)
+	return Result{Failed: r.Failed(), Hung: hung, Log: r.lines(), Took: time.Since(started)}
+}
+
+// Test runs one case on a fresh store of the adapter in a test.
+func Test(t *testing.T, a Adapter, k Case) {
+	t.Helper()
+	if reason, ok := a.Excludes(k.Name); ok {
+		t.Skipf("excluded by the adapter: %s", reason)
+	}
+	prove(t.Context(), t, a, k)
+}
+
+// prove runs the case and says whether it hung: whether it did not end before patience did.
+func prove(ctx context.Context, tb testing.TB, a Adapter, k Case) (hung bool) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c := &C{Ctx: ctx, Clock: clock.NewMock()}
+	c := &C{TB: tb, Ctx: ctx, Clock: clock.NewMock()}
 	c.Clock.Set(epoch)
 
 	done := make(chan struct{})
@@ -128,26 +146,29 @@ func Run(ctx context.Context, a Adapter, k Case) Result {
 		defer close(done)
 		c.run(a, k)
 	}()
-	hung := false
 	select {
 	case <-done:
 		hung = ctx.Err() != nil
 	case <-ctx.Done():
+		hung = true
 		select { // the context's end should have freed whatever waited for the store
 		case <-done:
 		case <-time.After(patience / 10):
-			c.Errorf("did not end, nor when its context did:\n%s", stacks())
+			tb.Errorf("did not end, nor when its context did:\n%s", stacks())
 		}
-		hung = true
 	}
-	failed, log := c.verdict()
-	if failed || hung {
-		log = append([]string{fmt.Sprintf("the contract says: %q", k.Sentence)}, log...)
+	if hung && !tb.Failed() {
+		tb.Errorf("ended only with its context: %v", context.Cause(ctx))
 	}
-	return Result{Failed: failed || hung, Hung: hung, Log: log, Took: time.Since(started)}
+	if tb.Failed() {
+		tb.Logf("the contract says: %q", k.Sentence)
+		c.calls.show(tb)
+	}
+	return hung
 }
 
-func (a Adapter) excludes(name string) (reason string, ok bool) {
+// Excludes gives the adapter's reason for leaving the case out.
+func (a Adapter) Excludes(name string) (reason string, ok bool) {
 	for pattern, reason := range a.Exclude {
 		if pattern == name || strings.HasSuffix(pattern, "/") && strings.HasPrefix(name, pattern) {
 			return reason, true
@@ -163,11 +184,12 @@ func (c *C) run(a Adapter, k Case) {
 		c.Errorf("opening a fresh store: %v", err)
 		return
 	}
-	c.instance, c.Store = instance, instance.Store
+	c.instance = instance
+	c.use(instance.Store)
 	defer c.remove()
 	defer c.catch()
 	k.Run(c)
-	if failed, _ := c.verdict(); !failed {
+	if !c.Failed() {
 		c.audit()
 	}
 }
@@ -195,7 +217,7 @@ func (a Adapter) CheckExclusions() error {
 			return fmt.Errorf("the exclusion of %s gives no reason", pattern)
 		}
 		one := Adapter{Exclude: map[string]string{pattern: reason}}
-		if !slices.ContainsFunc(Cases(), func(k Case) bool { _, ok := one.excludes(k.Name); return ok }) {
+		if !slices.ContainsFunc(Cases(), func(k Case) bool { _, ok := one.Excludes(k.Name); return ok }) {
 			return fmt.Errorf("the exclusion of %s names no case", pattern)
 		}
 	}

@@ -19,87 +19,94 @@ const (
 	Lose                // the call reaches the store, and its answer is lost: ErrInDoubt
 )
 
-// Faulty is a store whose calls fail as decided. It shows nothing of the abilities of the store behind it.
+// Faulty is a store whose calls fail as decided, and are seen. It shows nothing of the abilities of the store behind it.
 type Faulty struct {
 	Store store.Store
 
-	// Decide is asked at every call but Close, with the name of the method, from the goroutine of the caller.
+	// Decide is asked at every call but Close, with the name of the method, from the goroutine of the caller. Nil lets all pass.
 	Decide func(method string) Fault
+
+	// Seen is told of every call that has passed, unless it is nil.
+	Seen func(method string, request, answer any, err error)
 }
 
 var _ store.Store = (*Faulty)(nil)
 
 // Enqueue is that of the store behind, with faults.
 func (f *Faulty) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	return through(f, "Enqueue", func() ([]store.Enqueued, error) { return f.Store.Enqueue(ctx, req) })
+	return through(f, "Enqueue", req, func() ([]store.Enqueued, error) { return f.Store.Enqueue(ctx, req) })
 }
 
 // FetchAndClaim is that of the store behind, with faults.
 func (f *Faulty) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
-	return through(f, "FetchAndClaim", func() ([]store.Job, error) { return f.Store.FetchAndClaim(ctx, req) })
+	return through(f, "FetchAndClaim", req, func() ([]store.Job, error) { return f.Store.FetchAndClaim(ctx, req) })
 }
 
 // Ack is that of the store behind, with faults.
 func (f *Faulty) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
-	return through(f, "Ack", func() ([]store.Outcome, error) { return f.Store.Ack(ctx, acks) })
+	return through(f, "Ack", acks, func() ([]store.Outcome, error) { return f.Store.Ack(ctx, acks) })
 }
 
 // NAck is that of the store behind, with faults.
 func (f *Faulty) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
-	return through(f, "NAck", func() ([]store.Outcome, error) { return f.Store.NAck(ctx, nacks) })
+	return through(f, "NAck", nacks, func() ([]store.Outcome, error) { return f.Store.NAck(ctx, nacks) })
 }
 
 // Extend is that of the store behind, with faults.
 func (f *Faulty) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	return through(f, "Extend", func() ([]store.Outcome, error) { return f.Store.Extend(ctx, leases, ttl) })
+	return through(f, "Extend", []any{leases, ttl}, func() ([]store.Outcome, error) { return f.Store.Extend(ctx, leases, ttl) })
 }
 
 // Save is that of the store behind, with faults.
 func (f *Faulty) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
-	return through(f, "Save", func() ([]store.Outcome, error) { return f.Store.Save(ctx, saves) })
+	return through(f, "Save", saves, func() ([]store.Outcome, error) { return f.Store.Save(ctx, saves) })
 }
 
 // RecoverExpiredLeases is that of the store behind, with faults.
 func (f *Faulty) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
-	return through(f, "RecoverExpiredLeases", func() ([]store.Recovered, error) { return f.Store.RecoverExpiredLeases(ctx, req) })
+	return through(f, "RecoverExpiredLeases", req, func() ([]store.Recovered, error) { return f.Store.RecoverExpiredLeases(ctx, req) })
 }
 
 // Get is that of the store behind, with faults.
 func (f *Faulty) Get(ctx context.Context, id int64) (store.JobDetail, error) {
-	return through(f, "Get", func() (store.JobDetail, error) { return f.Store.Get(ctx, id) })
+	return through(f, "Get", id, func() (store.JobDetail, error) { return f.Store.Get(ctx, id) })
 }
 
 // List is that of the store behind, with faults.
 func (f *Faulty) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	return through(f, "List", func() (store.JobPage, error) { return f.Store.List(ctx, filter, page) })
+	return through(f, "List", []any{filter, page}, func() (store.JobPage, error) { return f.Store.List(ctx, filter, page) })
 }
 
 // Count is that of the store behind, with faults.
 func (f *Faulty) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	return through(f, "Count", func() (store.Counts, error) { return f.Store.Count(ctx, filter) })
+	return through(f, "Count", filter, func() (store.Counts, error) { return f.Store.Count(ctx, filter) })
 }
 
 // Cancel is that of the store behind, with faults.
 func (f *Faulty) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return through(f, "Cancel", func() ([]store.Outcome, error) { return f.Store.Cancel(ctx, filter, limit) })
+	return through(f, "Cancel", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Cancel(ctx, filter, limit) })
 }
 
 // Requeue is that of the store behind, with faults.
 func (f *Faulty) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return through(f, "Requeue", func() ([]store.Outcome, error) { return f.Store.Requeue(ctx, filter, limit) })
+	return through(f, "Requeue", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Requeue(ctx, filter, limit) })
 }
 
 // Delete is that of the store behind, with faults.
 func (f *Faulty) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return through(f, "Delete", func() ([]store.Outcome, error) { return f.Store.Delete(ctx, filter, limit) })
+	return through(f, "Delete", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Delete(ctx, filter, limit) })
 }
 
 // Close closes the store behind.
 func (f *Faulty) Close() error { return f.Store.Close() }
 
-func through[T any](f *Faulty, method string, call func() (T, error)) (T, error) {
+func through[T any](f *Faulty, method string, request any, call func() (T, error)) (T, error) {
 	var none T
-	switch f.Decide(method) {
+	fault := Pass
+	if f.Decide != nil {
+		fault = f.Decide(method)
+	}
+	switch fault {
 	case Refuse:
 		return none, fmt.Errorf("%s was refused: %w", method, store.ErrUnavailable)
 	case Lose:
@@ -108,6 +115,10 @@ func through[T any](f *Faulty, method string, call func() (T, error)) (T, error)
 		}
 		return none, fmt.Errorf("the answer of %s was lost: %w", method, store.ErrInDoubt)
 	default:
-		return call()
+		answer, err := call()
+		if f.Seen != nil {
+			f.Seen(method, request, answer, err)
+		}
+		return answer, err
 	}
 }

@@ -9,28 +9,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/conformance/model"
 )
 
-var kills = flag.Bool("kills", false, "run every case against every broken store, and print which case fails which")
+var kills = flag.String("kills", "", "print which cases fail which broken stores: those of its group, or all, which takes an hour")
 
-// TestKills prints the matrix of cases and broken stores (make kills). The slow cases meet only the stores that fewer than two
-// quick ones fail, which is enough to tell which case is the only one. A case that fails no broken store alone can go, unless it
-// is the first page of its topic, or the model lacks the ability that it is about.
+// TestKills prints the matrix of cases and broken stores (make kills). A case that fails no broken store alone can
+// go, unless it is the first page of its topic, or the model lacks the ability that it is about.
 func TestKills(t *testing.T) {
-	if !*kills {
+	if *kills == "" {
 		t.Skip("takes minutes, and proves nothing that TestMutantsAreKilled does not: make kills")
-	}
-	var quick, slow []conformance.Case
-	for _, k := range conformance.Cases() {
-		if conformance.Run(t.Context(), broken(), k).Took < 20*time.Millisecond {
-			quick = append(quick, k)
-		} else {
-			slow = append(slow, k)
-		}
 	}
 	killers := map[model.Fault][]string{}
 	var mu sync.Mutex
@@ -38,9 +28,11 @@ func TestKills(t *testing.T) {
 		for _, m := range model.Faults() {
 			t.Run(string(m.Fault), func(t *testing.T) {
 				t.Parallel()
-				names := failing(t, m.Fault, quick)
-				if len(names) < 2 {
-					names = append(names, failing(t, m.Fault, slow)...)
+				var names []string
+				for _, k := range conformance.Cases() {
+					if (*kills == "all" || strings.HasPrefix(k.Name, m.Group+"/")) && conformance.Run(t.Context(), broken(m.Fault), k).Failed {
+						names = append(names, k.Name)
+					}
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -49,18 +41,6 @@ func TestKills(t *testing.T) {
 		}
 	})
 	printKills(os.Stdout, killers)
-}
-
-// failing are the cases that the broken store fails.
-func failing(t *testing.T, fault model.Fault, cases []conformance.Case) []string {
-	t.Helper()
-	var names []string
-	for _, k := range cases {
-		if conformance.Run(t.Context(), broken(fault), k).Failed {
-			names = append(names, k.Name)
-		}
-	}
-	return names
 }
 
 func printKills(w io.Writer, killers map[model.Fault][]string) {
