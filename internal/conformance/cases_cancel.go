@@ -9,8 +9,6 @@ import (
 
 var cancelCases = []Case{
 	{"Cancel/EndsEveryLiveJob", "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelEndsEveryLiveJob},
-	{"Cancel/FencesTheHolder", "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelFencesTheHolder},
-	{"Cancel/ExpiredLeaseIsCancelledAndNotRecovered", "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", cancelExpiredLeaseIsCancelledAndNotRecovered},
 	{"Cancel/EmptyFilterIsRefused", "An empty filter is ErrInvalid.", func(c *C) { cancelling.refusesAnEmptyFilter(c) }},
 	{"Cancel/LimitsAreKept", "A call has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside.", func(c *C) { cancelling.keepsItsLimits(c) }},
 	{"Cancel/AnswersEachIDInOrderWhateverTheLimit", "With IDs, the answer has one outcome per id, in their order, whatever the limit; a job that does not match the rest of the filter is not_found.", func(c *C) { cancelling.answersEachID(c) }},
@@ -19,10 +17,7 @@ var cancelCases = []Case{
 	{"Cancel/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { cancelling.heedsQueues(c) }},
 	{"Cancel/AfterContinues", "Continue with After.", cancelAfterContinues},
 	{"Cancel/EveryFieldOfTheFilterChooses", "the first ones that match and can be changed, by rising id, at most limit.", cancelEveryFieldOfTheFilterChooses},
-	{"Cancel/AgainIsOKAndChangesNothing", "ok the job is cancelled now, or was before;", cancelAgainIsOKAndChangesNothing},
 	{"Cancel/TwiceInOneCallIsOnce", "Where a call takes several items, outcomes are positional, one per item, as if the items were applied in order.", cancelTwiceInOneCallIsOnce},
-	{"Cancel/FinishedJobIsWrongState", "wrong_state it has succeeded or is dead;", cancelFinishedJobIsWrongState},
-	{"Cancel/NoJobIsNotFound", "not_found there is no such job, or no longer.", cancelNoJobIsNotFound},
 	{"Cancel/FencedNotStopped", "A cancelled job is fenced, not stopped: its handler learns of it at its next Extend, and until then may run beside a new job with the same unique key.", cancelFencedNotStopped},
 	{"Cancel/ManyCallersCancelEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", cancelManyCallersCancelEachJobOnce},
 	{"Cancel/RacingAckIsDecidedOnce", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", cancelRacingAckIsDecidedOnce},
@@ -54,34 +49,6 @@ func cancelEndsEveryLiveJob(c *C) {
 	c.Advance(time.Hour)
 	c.Equal(ids(c.Claim(10)), []int64{}, "claimed of cancelled jobs")
 	c.Equal(c.Recover(10), []store.Recovered{}, "recovered of cancelled jobs")
-}
-
-func cancelFencesTheHolder(c *C) {
-	c.EnqueueOne()
-	held := c.ClaimOne()
-	l := held.Lease()
-	c.Cancel(held.ID)
-	c.changesNothing("writing under the lease of a cancelled job", func() {
-		c.Equal(c.Ack(l).Status, store.StatusStale, "Ack")
-		for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
-			c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s", form)
-		}
-		c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save")
-		c.Equal(c.Extend(l).Status, store.StatusCancelled, "Extend")
-		newest := c.Get(held.ID).Job.Lease()
-		c.Equal(c.Ack(newest).Status, store.StatusStale, "Ack under the token that nobody holds")
-	})
-}
-
-func cancelExpiredLeaseIsCancelledAndNotRecovered(c *C) {
-	before := c.JobIn(store.InFlight)
-	c.Advance(ttl + time.Second)
-
-	c.Equal(c.Cancel(before.ID).Status, store.StatusOK, "Cancel of an expired lease")
-
-	want := cancelledNow(before, c.Now())
-	c.Equal(c.Recover(10), []store.Recovered{}, "recovered after Cancel")
-	c.Equal(c.Get(before.ID), want, "the cancelled job")
 }
 
 func cancelAfterContinues(c *C) {
@@ -118,19 +85,6 @@ func cancelEveryFieldOfTheFilterChooses(c *C) {
 	}
 }
 
-func cancelAgainIsOKAndChangesNothing(c *C) {
-	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
-		id := c.JobIn(phase).ID
-		first := c.Cancel(id)
-		c.Advance(time.Second)
-		c.changesNothing("Cancel of a cancelled job", func() {
-			c.Equal(c.Cancel(id), first, "the second outcome")
-			outcomes := cancelling.on(c, store.Filter{Queue: queue}, 10)
-			c.Equal(outcomes, []store.Outcome{}, "outcomes without ids, of jobs that can not be changed")
-		})
-	}
-}
-
 func cancelTwiceInOneCallIsOnce(c *C) {
 	before := c.JobIn(store.InFlight)
 	outcomes := cancelling.on(c, only(before.ID, noJob, before.ID), 10)
@@ -139,23 +93,6 @@ func cancelTwiceInOneCallIsOnce(c *C) {
 	ok := store.OutcomeOf(want.Job, store.StatusOK)
 	c.Equal(outcomes, []store.Outcome{ok, {ID: noJob, Status: store.StatusNotFound}, ok}, "outcomes of a job that stands twice")
 	c.Equal(c.Get(before.ID), want, "the cancelled job")
-}
-
-func cancelFinishedJobIsWrongState(c *C) {
-	for _, phase := range []store.State{store.Succeeded, store.Dead} {
-		before := c.JobIn(phase)
-		c.changesNothing("Cancel of a finished job", func() {
-			c.Equal(c.Cancel(before.ID), store.OutcomeOf(before.Job, store.StatusWrongState), "Cancel of a %s job", phase)
-		})
-	}
-}
-
-func cancelNoJobIsNotFound(c *C) {
-	gone := c.JobIn(store.Cancelled).ID
-	c.Delete(gone)
-	for _, id := range []int64{gone, noJob, 0, -1} {
-		c.Equal(c.Cancel(id), store.Outcome{ID: id, Status: store.StatusNotFound}, "Cancel of no job")
-	}
 }
 
 func cancelFencedNotStopped(c *C) {

@@ -12,8 +12,6 @@ var claimCases = []Case{
 	{"Claim/RetryKeepsWhatItHadReached", "Its checkpoint, progress, retries and error stay.", claimRetryKeepsWhatItHadReached},
 	{"Claim/DelayedJobIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimDelayedJobIsHiddenUntilDue},
 	{"Claim/RetryIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimRetryIsHiddenUntilDue},
-	{"Claim/DeadAndFinishedJobsAreNeverClaimed", "A dead job is never claimed.", claimNeverDeadOrFinished},
-	{"Claim/ExpiredLeaseIsNotClaimableBeforeItsRecovery", "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases.", claimExpiredLeaseIsNotClaimable},
 	{"Claim/TakesOnlyFromItsQueue", "A claim takes only from its queue.", claimOnlyFromItsQueue},
 	{"Claim/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", claimRefusedBeyond},
 	{"Claim/EachLimitIsGrantedExactly", "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999.", claimGrantedAtLimit},
@@ -98,35 +96,6 @@ func claimRetryIsHiddenUntilDue(c *C) {
 		c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when the job is due after ending %d", round)
 		c.NAck(c.Get(id).Lease(), store.Release, 0, "")
 	}
-}
-
-func claimNeverDeadOrFinished(c *C) {
-	before := map[int64]store.JobDetail{}
-	for _, phase := range []store.State{store.Succeeded, store.Dead, store.Cancelled} {
-		d := c.JobIn(phase)
-		before[d.ID] = d
-	}
-	spent := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = 0 }))[0]
-	c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
-	before[spent] = c.Get(spent)
-	for _, wait := range []time.Duration{0, time.Second, time.Hour, 87_600 * time.Hour} {
-		c.Advance(wait)
-		for quota := range 2 {
-			c.Equal(c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 10, RetryQuota: 10 * quota, Worker: worker, TTL: ttl}), []store.Job{}, "claimed of jobs that have ended, %v later", wait)
-		}
-	}
-	for id, d := range before {
-		c.Equal(c.Get(id), d, "a job that has ended, after claims")
-	}
-}
-
-func claimExpiredLeaseIsNotClaimable(c *C) {
-	before := c.JobIn(store.InFlight)
-	for _, wait := range []time.Duration{0, ttl - store.Resolution, store.Resolution, store.Resolution, time.Hour} {
-		c.Advance(wait)
-		c.Equal(c.Claim(10), []store.Job{}, "claimed of a job in flight, %v after its claim", c.Now().Sub(before.History[0].StartedAt))
-	}
-	c.Equal(c.Get(before.ID), before, "the job in flight")
 }
 
 func claimOnlyFromItsQueue(c *C) {

@@ -17,11 +17,7 @@ var deleteCases = []Case{
 	{"Delete/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { deleting.heedsQueues(c) }},
 	{"Delete/IDsAreNeverUsedAgain", "Ids are never used again.", deleteIDsAreNeverUsedAgain},
 	{"Delete/OldLeaseFitsNoNewJob", "Ids are never used again.", deleteOldLeaseFitsNoNewJob},
-	{"Delete/GoneIsTheOutcome", "ok the job is gone;", deleteGoneIsTheOutcome},
-	{"Delete/LiveJobIsWrongState", "wrong_state the job is not terminal;", deleteLiveJobIsWrongState},
-	{"Delete/TwiceIsNotFound", "not_found there is no such job, or no longer.", deleteTwiceIsNotFound},
 	{"Delete/ByAgeIsExact", "finished so long ago, or longer", deleteByAgeIsExact},
-	{"Delete/PrunesByStateAndAge", "Delete removes terminal jobs with their history. Filter, limit and order are as for Cancel.", deletePrunesByStateAndAge},
 	{"Delete/FreesNothingThatAWindowHolds", "of that job at that moment; empty if it holds its key beyond its deletion", deleteFreesNothingThatAWindowHolds},
 	{"Delete/ManyCallersDeleteEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { deleting.changesEachOnce(c, store.StatusNotFound) }},
 }
@@ -74,37 +70,6 @@ func deleteOldLeaseFitsNoNewJob(c *C) {
 	})
 }
 
-func deleteGoneIsTheOutcome(c *C) {
-	var list []int64
-	for _, phase := range terminalPhases {
-		list = append(list, c.JobIn(phase).ID)
-	}
-	c.Equal(deleting.on(c, store.Filter{Queue: queue}, 10), deleting.done(c, list...), "outcomes of every terminal phase")
-	c.Equal(c.All(), []store.Job{}, "all jobs")
-}
-
-func deleteLiveJobIsWrongState(c *C) {
-	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
-		before := c.JobIn(phase)
-		c.changesNothing("Delete of a live job", func() {
-			c.Equal(c.Delete(before.ID), store.OutcomeOf(before.Job, store.StatusWrongState), "Delete of a job that is %s", phase)
-			c.Equal(deleting.on(c, store.Filter{Queue: queue}, 10), []store.Outcome{}, "outcomes by filter")
-		})
-	}
-}
-
-func deleteTwiceIsNotFound(c *C) {
-	id := c.JobIn(store.Dead).ID
-	c.JobIn(store.Succeeded)
-	missing := store.Outcome{ID: id, Status: store.StatusNotFound}
-	outcomes := deleting.on(c, only(id, id), 10)
-	c.Equal(outcomes, []store.Outcome{{ID: id, Status: store.StatusOK}, missing}, "outcomes of a job that stands twice")
-	c.changesNothing("a repeat", func() {
-		c.Equal(c.Delete(id), missing, "Delete once more")
-		c.Equal(c.Delete(noJob), store.Outcome{ID: noJob, Status: store.StatusNotFound}, "Delete of no job")
-	})
-}
-
 func deleteByAgeIsExact(c *C) {
 	for _, phase := range terminalPhases {
 		id := c.JobIn(phase).ID
@@ -115,39 +80,6 @@ func deleteByAgeIsExact(c *C) {
 		c.Advance(store.Resolution)
 		c.Equal(deleting.on(c, filter, 10), deleting.done(c, id), "a %s job of that age", phase)
 	}
-}
-
-// Retention as a server runs it: each state has its own age, in batches, and the dead are kept.
-func deletePrunesByStateAndAge(c *C) {
-	young := map[store.State][]int64{}
-	old := map[store.State][]int64{}
-	for _, phase := range terminalPhases {
-		old[phase] = c.manyIn(phase, 5)
-	}
-	c.Advance(24 * time.Hour)
-	for _, phase := range terminalPhases {
-		young[phase] = c.manyIn(phase, 2)
-	}
-	prune := func(state store.State, age time.Duration) []int64 {
-		var gone []int64
-		for {
-			outcomes := deleting.on(c, store.Filter{States: []store.State{state}, FinishedFor: age}, 2)
-			for _, o := range outcomes {
-				gone = append(gone, o.ID)
-			}
-			if len(outcomes) < 2 {
-				return gone
-			}
-		}
-	}
-	c.Equal(prune(store.Succeeded, 24*time.Hour), old[store.Succeeded], "succeeded jobs older than a day")
-	c.Equal(prune(store.Cancelled, 7*24*time.Hour), []int64(nil), "cancelled jobs older than a week")
-	c.Advance(6 * 24 * time.Hour)
-	c.Equal(prune(store.Cancelled, 7*24*time.Hour), old[store.Cancelled], "cancelled jobs older than a week")
-
-	kept := slices.Concat(old[store.Dead], young[store.Succeeded], young[store.Dead], young[store.Cancelled])
-	slices.Reverse(kept)
-	c.Equal(ids(c.All()), kept, "what is kept")
 }
 
 func deleteFreesNothingThatAWindowHolds(c *C) {

@@ -7,32 +7,23 @@ import (
 )
 
 const (
-	sentenceExtend        = "Extend is the heartbeat: the lease of each job runs until now plus ttl, also where that is earlier than before."
-	sentenceExtendLate    = "A lease that has run out but was not recovered yet can be extended."
-	sentenceNeverRevives  = "Extend never brings back a job that is not in flight."
-	sentenceExtendStale   = "stale the lease was ended by someone else;"
-	sentenceExtendDone    = "finished the holder of this lease has finished the job;"
-	sentenceExtendTTL     = "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999."
-	sentenceCancelledFine = "cancelled the job is cancelled, whatever the token;"
+	sentenceExtend       = "Extend is the heartbeat: the lease of each job runs until now plus ttl, also where that is earlier than before."
+	sentenceExtendLate   = "A lease that has run out but was not recovered yet can be extended."
+	sentenceNeverRevives = "Extend never brings back a job that is not in flight."
+	sentenceExtendDone   = "finished the holder of this lease has finished the job;"
+	sentenceExtendTTL    = "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999."
 )
 
 var extendCases = []Case{
 	{"Extend/LeaseRunsUntilNowPlusTTLAndNothingElseChanges", sentenceExtend, extendRunsUntilNowPlusTTL},
-	{"Extend/AnswersWithTheEndOfTheLease", "ok the job is in flight under this token; Next is the end of its lease;", extendAnswersWithTheEnd},
 	{"Extend/ShortensALeaseToo", sentenceExtend, extendShortens},
 	{"Extend/HoldsTheLeaseAgainstRecoveryToTheMicrosecond", "A claim gives a lease: the right to finish the job, until LeaseExpiresAt.", extendHoldsAgainstRecovery},
 	{"Extend/LateButUnrecoveredIsExtended", sentenceExtendLate, extendLate},
-	{"Extend/LateHeartbeatRevivesNoFinishedJob", sentenceNeverRevives, extendRevivesNoFinishedJob},
-	{"Extend/LateHeartbeatRevivesNoRecoveredJob", sentenceNeverRevives, extendRevivesNoRecoveredJob},
 	{"Extend/FinishedByItsHolderInAnyWay", sentenceExtendDone, extendFinished},
-	{"Extend/CancelledWhateverTheToken", sentenceCancelledFine, extendCancelled},
-	{"Extend/CancelledAndRequeuedIsStale", sentenceExtendStale, extendRequeued},
-	{"Extend/OverALaterHolderIsStaleWhateverThatOneDoes", sentenceExtendStale, extendOverALaterHolder},
 	{"Extend/ItemsAreHandledInOrderAndSpoilNoOther", sentencePositional, extendInOrder},
 	{"Extend/TTLAtItsLimits", sentenceExtendTTL, extendTTLLimits},
 	{"Extend/TTLIsTruncatedToAMicrosecond", "times and durations that come in are truncated to it", extendTTLIsTruncated},
 	{"Extend/KeepsToTheLimitOfItems", sentenceCallLimit, extendItemLimit},
-	{"Extend/ToRepeatIsSafe", "To repeat an Extend is safe.", extendRepeated},
 	{"Extend/NeverUndoesAFinishAtTheSameTime", sentenceNeverRevives, extendAgainstFinishing},
 }
 
@@ -43,12 +34,6 @@ func extendRunsUntilNowPlusTTL(c *C) {
 		c.Extend(before.Lease())
 		c.Equal(c.Get(before.ID), becomes(store.OpExtend, before, c.Now()), "the job, after a heartbeat %v after the one before", wait)
 	}
-}
-
-func extendAnswersWithTheEnd(c *C) {
-	before := holding(c, queue, 1)[0]
-	want := store.Outcome{ID: before.ID, Status: store.StatusOK, State: store.InFlight, Token: before.Token, Next: c.Now().Add(ttl)}
-	c.Equal(c.Extend(before.Lease()), want, "the outcome")
 }
 
 // extendShortens gives a lease of half a minute a second only, and it ends after that second.
@@ -92,32 +77,6 @@ func extendLate(c *C) {
 	}
 }
 
-// extendRevivesNoFinishedJob sends heartbeats at once, when the lease would have ended, and long after.
-func extendRevivesNoFinishedJob(c *C) {
-	for _, op := range finishOps {
-		held := holding(c, string(op), 1)[0]
-		underLease(c, op, held.Lease())
-		done := c.Get(held.ID)
-		for _, wait := range []time.Duration{0, ttl, time.Hour} {
-			c.Advance(wait)
-			c.Extend(held.Lease())
-			c.Equal(c.Get(held.ID), done, "the job that was finished by %s, after a heartbeat %v later", op, wait)
-		}
-	}
-}
-
-func extendRevivesNoRecoveredJob(c *C) {
-	for _, most := range []int{0, 1} {
-		id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = most }))[0]
-		held := c.ClaimOne()
-		c.Advance(ttl)
-		c.Recover(1)
-		recovered := c.Get(id)
-		c.Equal(c.Extend(held.Lease()), store.OutcomeOf(recovered.Job, store.StatusStale), "a heartbeat for a job that is %s", recovered.Phase())
-		c.Equal(c.Get(id), recovered, "the job that was recovered, after a heartbeat")
-	}
-}
-
 func extendFinished(c *C) {
 	for _, op := range finishOps {
 		done := finishedBy(c, op, string(op))
@@ -126,40 +85,6 @@ func extendFinished(c *C) {
 	held := holding(c, queue, 1)[0]
 	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte("{")}}))
 	again(c, store.OpExtend, c.Get(held.ID), held.Lease(), store.StatusFinished, "after an Ack whose result was refused")
-}
-
-func extendCancelled(c *C) {
-	held := holding(c, queue, 1)[0]
-	c.Cancel(held.ID)
-	fresh := c.EnqueueOne()
-	c.Cancel(fresh)
-	for _, id := range []int64{held.ID, fresh} {
-		cancelled := c.Get(id)
-		for token := range cancelled.Token + 2 {
-			again(c, store.OpExtend, cancelled, store.Lease{ID: id, Token: token}, store.StatusCancelled, "of a cancelled job")
-		}
-	}
-}
-
-func extendRequeued(c *C) {
-	held := holding(c, queue, 1)[0]
-	c.Cancel(held.ID)
-	c.Requeue(held.ID)
-	again(c, store.OpExtend, c.Get(held.ID), held.Lease(), store.StatusStale, "after cancel and requeue")
-	c.ClaimOne()
-	again(c, store.OpExtend, c.Get(held.ID), held.Lease(), store.StatusStale, "after cancel, requeue and claim")
-}
-
-func extendOverALaterHolder(c *C) {
-	for _, op := range finishOps {
-		first := holding(c, string(op), 1)[0]
-		c.NAck(first.Lease(), store.Release, 0, "")
-		c.ClaimBy(store.ClaimRequest{Queue: string(op), Limit: 1, Worker: "another", TTL: ttl})
-		second := c.Get(first.ID)
-		again(c, store.OpExtend, second, first.Lease(), store.StatusStale, "while another holds the job")
-		underLease(c, op, second.Lease())
-		again(c, store.OpExtend, c.Get(first.ID), first.Lease(), store.StatusStale, "after another's "+string(op))
-	}
 }
 
 func extendInOrder(c *C) {
@@ -219,15 +144,6 @@ func extendItemLimit(c *C) {
 	c.OK(err, "Extend of 1,000 leases")
 	c.Equal(len(outcomes), store.MaxItems, "outcomes of Extend of 1,000 leases")
 	c.Equal(c.Get(before.ID), becomes(store.OpExtend, before, c.Now()), "the job, after Extend of 1,000 leases")
-}
-
-func extendRepeated(c *C) {
-	before := holding(c, queue, 1)[0]
-	want := becomes(store.OpExtend, before, c.Now())
-	for range 3 {
-		c.Equal(c.Extend(before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome, each time")
-		c.Equal(c.Get(before.ID), want, "the job, each time")
-	}
 }
 
 // extendAgainstFinishing has heartbeats come while each job is finished: it must not be in flight afterwards.

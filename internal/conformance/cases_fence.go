@@ -22,7 +22,6 @@ var fenceCases = []Case{
 	{"Fence/EveryRaisedTokenIsAboveTheFloor", sentenceFloor, fenceTokensAboveTheFloor},
 	{"Fence/NewIDsAreAboveTheFloor", sentenceFloor, fenceIDsAboveTheFloor},
 	{"Fence/NoLostPairIsGivenAgain", "So no pair of id and token that was given and lost is given again.", fenceNoLostPair},
-	{"Fence/EmptyStoreToo", sentenceFloor, fenceEmptyStoreToo},
 	{"Fence/LeasesInForceGoOn", sentenceFenceOnly, fenceLeasesGoOn},
 	{"Fence/NothingElseChanges", sentenceFenceOnly, fenceNothingElseChanges},
 	{"Fence/WindowsOutliveTheirJobsStill", sentenceFenceOnly, fenceWindowsOutliveTheirJobs},
@@ -30,7 +29,6 @@ var fenceCases = []Case{
 	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
 	{"Fence/EndLeasesFencesTheHolders", sentenceEndLeases, fenceFencesTheHolders},
 	{"Fence/EndLeasesLeavesThemToRecovery", sentenceEndLeases, fenceJobsInFlightAreRecovered},
-	{"Fence/LeaseIsGoodUntilSomebodyEndsIt", sentenceExpiredOK, fenceLeaseIsGoodUntilSomebodyEndsIt},
 	{"Fence/EpochHasALimit", "An epoch above MaxEpoch is ErrInvalid.", fenceEpochHasALimit},
 	{"Fence/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", fenceEndedContextAppliesNothing},
 	{"Fence/ClosedStoreSaysSo", "Every later call is ErrClosed.", fenceClosedStoreSaysSo},
@@ -146,14 +144,6 @@ func fenceNoLostPair(c *C) {
 	c.Equal(c.Ack(lost.Lease()).Status, store.StatusStale, "Ack under a lease of the lost time")
 }
 
-func fenceEmptyStoreToo(c *C) {
-	last := c.JobIn(store.Succeeded).ID
-	c.Delete(last)
-	first := c.fence(store.FenceRequest{})
-	next := c.EnqueueOne()
-	c.True(next >= first, "the next id is %d after %d, which was deleted before Fence", next, last)
-}
-
 func fenceLeasesGoOn(c *C) {
 	before := c.oneOfEach()
 	c.fence(store.FenceRequest{})
@@ -259,24 +249,6 @@ func fenceJobsInFlightAreRecovered(c *C) {
 	attempt := before.History[0]
 	attempt.EndedAt, attempt.Ending, attempt.Error = c.Now(), store.EndExpired, want.Error
 	c.Equal(c.Get(want.ID), store.JobDetail{Job: want, History: []store.Attempt{attempt}}, "the recovered job")
-}
-
-func fenceLeaseIsGoodUntilSomebodyEndsIt(c *C) {
-	for name, end := range map[string]func(id int64){
-		"RecoverExpiredLeases": func(int64) { c.Recover(10) },
-		"Cancel":               func(id int64) { c.Cancel(id) },
-		"Fence with EndLeases": func(int64) { c.fence(store.FenceRequest{EndLeases: true}) },
-	} {
-		l := c.JobIn(store.InFlight).Lease()
-		c.Advance(ttl + time.Second)
-		c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusOK, "Save after expiry, before %s", name)
-		end(l.ID)
-		c.changesNothing("writing after "+name, func() {
-			c.Equal(c.SaveCheckpoint(l, 2, `2`).Status, store.StatusStale, "Save after %s", name)
-			c.Equal(c.Ack(l).Status, store.StatusStale, "Ack after %s", name)
-		})
-		c.Cancel(l.ID)
-	}
 }
 
 func fenceEpochHasALimit(c *C) {

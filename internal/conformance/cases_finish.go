@@ -22,8 +22,6 @@ var finishCases = slices.Concat(finishAckCases, finishNAckCases, finishRepeatCas
 
 var finishAckCases = []Case{
 	{"Finish/AckMakesTheJobSucceeded", "Ack finishes jobs whose work is done: each becomes succeeded, its lease ends and its result is kept.", finishAckMakesTheJobSucceeded},
-	{"Finish/AckClearsTheErrorOfAnEarlierAttempt", "cleared by Ack and Requeue", finishAckClearsTheError},
-	{"Finish/AckWithoutAResultIsFine", "all but the payload may be left out", finishAckWithoutAResult},
 	{"Finish/ResultIsKeptByteForByte", sentenceDocuments, finishResultByteForByte},
 	{"Finish/ResultAtItsLimitIsKept", sentenceDocuments, finishResultAtItsLimit},
 	{"Finish/RefusedResultFailsTheJobForGood", sentenceRefused, finishRefusedResult},
@@ -63,28 +61,6 @@ func finishAckMakesTheJobSucceeded(c *C) {
 	c.Equal(c.Get(before.ID), want, "the job")
 	c.Advance(time.Hour)
 	c.Equal(len(c.Recover(10))+len(c.Claim(10)), 0, "leases to recover and jobs to claim, later")
-}
-
-func finishAckClearsTheError(c *C) {
-	first := c.JobIn(store.Retrying)
-	c.Equal(first.Error, "boom", "the error of the first attempt")
-	c.Advance(time.Second)
-	c.ClaimOne()
-	before := c.Get(first.ID)
-	c.Equal(before.Error, "boom", "the error while the second attempt runs")
-	c.One(underLeases(c, store.OpAck, before.Lease()), nil)
-	c.Equal(c.Get(first.ID), becomes(store.OpAck, before, c.Now()), "the job")
-}
-
-func finishAckWithoutAResult(c *C) {
-	jobs := holding(c, queue, 2)
-	_, err := c.Store.Ack(c.Ctx, []store.Ack{{Lease: jobs[0].Lease()}, {Lease: jobs[1].Lease(), Result: []byte{}}})
-	c.OK(err, "Ack without results")
-	for _, before := range jobs {
-		want := becomes(store.OpAck, before, c.Now())
-		want.Result = nil
-		c.Equal(c.Get(before.ID), want, "the job")
-	}
 }
 
 func finishResultByteForByte(c *C) {

@@ -7,23 +7,15 @@ import (
 )
 
 const (
-	sentenceSameAgain = "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale."
 	sentenceRemembers = "The store remembers how: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release."
 	sentenceHolds     = "This holds until the next claim, cancel, requeue or deletion."
 )
 
 var finishRepeatCases = []Case{
-	{"Finish/TheSameAgainIsOKAndChangesNothing", sentenceSameAgain, finishTheSameAgain},
 	{"Finish/RepeatedAckKeepsTheFirstResult", sentenceAckOK, finishRepeatedAck},
 	{"Finish/RepeatedNAckKeepsTheFirstErrorAndDelay", "ok the job was in flight under this token, or had been ended under it in the same way before;", finishRepeatedNAck},
 	{"Finish/NothingIsCountedOrTakenBackTwice", "To repeat a NAck is safe: nothing is counted or taken back twice.", finishNothingCountsTwice},
-	{"Finish/AnotherWayOfFinishingAnswersStale", sentenceSameAgain, finishAnotherWay},
-	{"Finish/FailNeverAndAfterAreOneWay", "Fail, Never and After are one way of ending.", finishOneWayOfFailing},
 	{"Finish/AnAckWhoseResultWasRefusedIsRememberedAsAck", "It was finished by Ack all the same.", finishRefusedIsRemembered},
-	{"Finish/HoldsUntilTheNextClaim", sentenceHolds, finishHoldsUntilClaim},
-	{"Finish/HoldsUntilCancel", sentenceHolds, finishHoldsUntilCancel},
-	{"Finish/HoldsUntilRequeue", sentenceHolds, finishHoldsUntilRequeue},
-	{"Finish/HoldsUntilDeletion", sentenceHolds, finishHoldsUntilDeletion},
 	{"Finish/HoldsThroughTimeAndRefusedCalls", sentenceHolds, finishHoldsThroughRefusals},
 	{"Finish/AJobNotInFlightWithTheLeasesTokenWasFinishedByItsHolder", "A job that is not in flight and still has the token of a lease was finished by the holder of that lease.", finishOnlyTheHolderLeavesTheToken},
 	{"Finish/RepeatsAtOnceCountOnce", "To repeat a NAck is safe: nothing is counted or taken back twice.", finishRepeatsAtOnce},
@@ -41,15 +33,6 @@ func finishedBy(c *C, op store.Op, name string) store.JobDetail {
 	underLease(c, op, held.Lease())
 	c.Advance(time.Hour)
 	return c.Get(held.ID)
-}
-
-func finishTheSameAgain(c *C) {
-	for _, op := range finishOps {
-		done := finishedBy(c, op, string(op))
-		for range 2 {
-			again(c, op, done, done.Lease(), store.StatusOK, "repeated")
-		}
-	}
 }
 
 func finishRepeatedAck(c *C) {
@@ -88,28 +71,6 @@ func finishNothingCountsTwice(c *C) {
 	}
 }
 
-func finishAnotherWay(c *C) {
-	for _, first := range finishOps {
-		done := finishedBy(c, first, string(first))
-		for _, second := range finishOps {
-			if wayOf(first) != wayOf(second) {
-				again(c, second, done, done.Lease(), store.StatusStale, "after "+string(first))
-			}
-		}
-		again(c, first, done, done.Lease(), store.StatusOK, "after other ways were refused")
-	}
-}
-
-func finishOneWayOfFailing(c *C) {
-	failing := []store.Op{store.OpFail, store.OpNever, store.OpAfter}
-	for _, first := range failing {
-		done := finishedBy(c, first, string(first))
-		for _, second := range failing {
-			again(c, second, done, done.Lease(), store.StatusOK, "after "+string(first))
-		}
-	}
-}
-
 func finishRefusedIsRemembered(c *C) {
 	held := holding(c, queue, 1)[0]
 	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte(`{`)}}))
@@ -122,47 +83,6 @@ func finishRefusedIsRemembered(c *C) {
 		again(c, op, done, done.Lease(), store.StatusStale, "after an Ack whose result was refused")
 	}
 	c.Equal(c.Get(held.ID), done, "the job")
-}
-
-func finishHoldsUntilClaim(c *C) {
-	for _, op := range []store.Op{store.OpFail, store.OpAfter, store.OpSnooze, store.OpRelease} {
-		done := finishedBy(c, op, string(op))
-		again(c, op, done, done.Lease(), store.StatusOK, "while the job is due")
-		c.ClaimBy(store.ClaimRequest{Queue: done.Queue, Limit: 1, Worker: worker, TTL: ttl})
-		claimed := c.Get(done.ID)
-		c.Equal(claimed.Token, done.Token+1, "the token after the next claim")
-		again(c, op, claimed, done.Lease(), store.StatusStale, "after the next claim")
-	}
-}
-
-func finishHoldsUntilCancel(c *C) {
-	for _, op := range []store.Op{store.OpFail, store.OpAfter, store.OpSnooze, store.OpRelease} {
-		done := finishedBy(c, op, string(op))
-		c.Cancel(done.ID)
-		cancelled := c.Get(done.ID)
-		for _, l := range []store.Lease{done.Lease(), cancelled.Lease()} {
-			again(c, op, cancelled, l, store.StatusStale, "after cancel")
-		}
-	}
-}
-
-func finishHoldsUntilRequeue(c *C) {
-	for _, op := range []store.Op{store.OpAck, store.OpNever} {
-		done := finishedBy(c, op, string(op))
-		c.Requeue(done.ID)
-		requeued := c.Get(done.ID)
-		for _, l := range []store.Lease{done.Lease(), requeued.Lease()} {
-			again(c, op, requeued, l, store.StatusStale, "after requeue")
-		}
-	}
-}
-
-func finishHoldsUntilDeletion(c *C) {
-	for _, op := range []store.Op{store.OpAck, store.OpNever} {
-		done := finishedBy(c, op, string(op))
-		c.Delete(done.ID)
-		c.Equal(underLease(c, op, done.Lease()), store.Outcome{ID: done.ID, Status: store.StatusNotFound}, "%s after deletion", op)
-	}
 }
 
 // finishHoldsThroughRefusals does all that is refused, and lets days pass, between a way of finishing and its repeat.

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,16 +15,11 @@ const (
 
 var historyCases = []Case{
 	{"History/JobNeverClaimedHasNone", "Every claim is an attempt", historyOfAJobNeverClaimed},
-	{"History/ClaimBeginsAnAttemptThatRuns", sentenceAttempt, historyBeginsWithTheClaim},
-	{"History/EachEndingIsWrittenWithItsChange", sentenceAttempt, historyOfEndings},
 	{"History/ErrorIsWhyTheAttemptFailed", "why it failed", historyOfErrors},
 	{"History/OldestFirstEachWithItsOwnWorkerAndTimes", "Get returns the job and its history, the oldest attempt first, or ErrNotFound.", historyOldestFirst},
-	{"History/ReleasedClaimStays", "A released claim stays in the history although it does not count.", historyKeepsReleasedClaims},
 	{"History/LatestHundredAreKept", sentenceKept, historyKeepsTheLatest},
 	{"History/ShortHistoryIsNotCutForALongOne", sentenceKept, historyOfEachJob},
 	{"History/RepeatAfterACutHistoryIsStillKnown", sentenceRemembers, historyCutForgetsNoEnding},
-	{"History/ChangesOutsideAnAttemptWriteNone", sentenceAttempt, historyOutsideAttempts},
-	{"History/SurvivesRequeue", "The token grows and attempts stay.", historySurvivesRequeue},
 	{"History/HandsOutNoSliceItKeeps", sentenceNoSlice, historyHandsOutNoSlice},
 	{"History/ReadersSeeNoChangeWithoutItsAttempt", sentenceAttempt, historyInOneSnapshot},
 }
@@ -46,51 +40,6 @@ func historyOfAJobNeverClaimed(c *C) {
 	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a job cancelled before any claim")
 	c.Requeue(id)
 	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a job requeued before any claim")
-}
-
-func historyBeginsWithTheClaim(c *C) {
-	id := c.EnqueueOne()
-	c.Advance(time.Minute)
-	j := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: "ännä 1", TTL: ttl})[0]
-	want := store.Attempt{Token: j.Token, Worker: "ännä 1", StartedAt: c.Now()}
-	c.Equal(attempt(c, id), want, "the attempt")
-	c.Advance(time.Second)
-	underLease(c, store.OpExtend, j.Lease())
-	underLease(c, store.OpSave, j.Lease())
-	c.Equal(attempt(c, id), want, "the attempt, after a heartbeat and a save")
-}
-
-// historyOfEndings ends attempts seven seconds after their claim, but for the one that expires: it ends when it is recovered.
-func historyOfEndings(c *C) {
-	for _, e := range []struct {
-		op     store.Op
-		ending store.Ending
-		reason string
-	}{
-		{store.OpAck, store.EndSucceeded, ""}, {store.OpFail, store.EndFailed, failReason}, {store.OpNever, store.EndFailed, failReason},
-		{store.OpAfter, store.EndFailed, failReason}, {store.OpSnooze, store.EndSnoozed, ""}, {store.OpRelease, store.EndReleased, ""},
-		{store.OpCancel, store.EndCancelled, ""}, {store.OpRecover, store.EndExpired, store.LeaseExpired.Reason}, {stepRefuse, store.EndFailed, "refused"},
-	} {
-		before := holding(c, string(e.op), 1)[0]
-		started := before.History[0].StartedAt
-		c.Advance(6 * time.Second)
-		switch e.op {
-		case store.OpCancel:
-			c.Cancel(before.ID)
-		case store.OpRecover:
-			c.Advance(time.Hour)
-			c.Recover(1)
-		case stepRefuse:
-			c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: before.Lease(), Result: []byte("{")}}))
-			e.reason = c.Get(before.ID).Error
-		default:
-			underLease(c, e.op, before.Lease())
-		}
-		want := store.Attempt{Token: before.Token, Worker: worker, StartedAt: started, EndedAt: c.Now(), Ending: e.ending, Error: e.reason}
-		c.Equal(attempt(c, before.ID), want, "the attempt that was ended by %s", e.op)
-		c.Advance(time.Hour)
-		c.Equal(attempt(c, before.ID), want, "the attempt that was ended by %s, an hour later", e.op)
-	}
 }
 
 // historyOfErrors fails twice and then succeeds: each attempt keeps its own error, whatever becomes of the job's.
@@ -137,20 +86,6 @@ func historyOldestFirst(c *C) {
 	c.ErrorIs(err, store.ErrNotFound, "Get of a job that is not there")
 }
 
-func historyKeepsReleasedClaims(c *C) {
-	id := c.EnqueueOne()
-	for range 3 {
-		underLease(c, store.OpRelease, c.ClaimOne().Lease())
-	}
-	got := c.Get(id)
-	c.Equal(got.Attempts, 0, "attempts of a job that was released each time")
-	var endings []store.Ending
-	for _, a := range got.History {
-		endings = append(endings, a.Ending)
-	}
-	c.Equal(endings, []store.Ending{store.EndReleased, store.EndReleased, store.EndReleased}, "the endings in the history")
-}
-
 // worn is a job that has been claimed and released so often.
 func worn(c *C, times int) int64 {
 	id := c.EnqueueOne()
@@ -187,32 +122,6 @@ func historyCutForgetsNoEnding(c *C) {
 	before := c.Get(worn(c, store.MaxAttemptsKept+1))
 	again(c, store.OpRelease, before, before.Lease(), store.StatusOK, "repeated")
 	again(c, store.OpAck, before, before.Lease(), store.StatusStale, "after release")
-}
-
-// historyOutsideAttempts does what happens between attempts, and all that is refused.
-func historyOutsideAttempts(c *C) {
-	done := finishedBy(c, store.OpFail, queue)
-	for _, op := range leaseOps {
-		underLease(c, op, done.Lease())
-	}
-	c.Recover(1)
-	c.Delete(done.ID)
-	c.Equal(c.Get(done.ID).History, done.History, "the history, after repeats and refusals")
-	c.Cancel(done.ID)
-	c.Equal(c.Get(done.ID).History, done.History, "the history, after cancel of a job that waits")
-}
-
-func historySurvivesRequeue(c *C) {
-	for _, op := range []store.Op{store.OpAck, store.OpNever} {
-		done := finishedBy(c, op, string(op))
-		c.Requeue(done.ID)
-		c.Equal(c.Get(done.ID).History, done.History, "the history, after requeue")
-		c.ClaimBy(store.ClaimRequest{Queue: string(op), Limit: 1, Worker: worker, TTL: ttl})
-		got := c.Get(done.ID)
-		next := store.Attempt{Token: done.Token + 2, Worker: worker, StartedAt: c.Now()}
-		c.Equal(got.History, append(slices.Clone(done.History), next), "the history, after requeue and claim")
-		c.Equal(got.Attempts, 2, "attempts, over a requeue")
-	}
 }
 
 func historyHandsOutNoSlice(c *C) {

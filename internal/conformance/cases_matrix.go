@@ -13,12 +13,29 @@ import (
 // transitions, so that a row that changes there changes the suite.
 var matrixCases = matrixOf(store.Transitions)
 
+const sentenceTable = "Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is."
+
+// matrixSentences are what a case proves beside the table.
+var matrixSentences = map[store.Op][]string{
+	store.OpClaim:   {"A dead job is never claimed."},
+	store.OpFail:    {"Fail, Never and After are one way of ending."},
+	store.OpRelease: {"A released claim stays in the history although it does not count."},
+	store.OpExtend: {
+		"ok the job is in flight under this token; Next is the end of its lease;", "cancelled the job is cancelled, whatever the token;",
+		"stale the lease was ended by someone else;",
+	},
+	store.OpSave:    {"ok the job is in flight under this token;", "stale it is not;"},
+	store.OpCancel:  {"ok the job is cancelled now, or was before;", "wrong_state it has succeeded or is dead;"},
+	store.OpRequeue: {"ok the job is ready now;", "wrong_state the job is not terminal;"},
+	store.OpDelete:  {"ok the job is gone;", "wrong_state the job is not terminal;"},
+}
+
 func matrixOf(table []store.Transition) []Case {
 	var cases []Case
 	for _, t := range table {
 		cases = append(cases, Case{
 			Name:     "Matrix/" + strings.ToUpper(string(t.Op[:1])) + string(t.Op[1:]),
-			Sentence: "Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is.",
+			Sentence: strings.Join(append(matrixSentences[t.Op], sentenceTable, "not_found there is no such job, or no longer."), "\n"),
 			Run:      func(c *C) { matrixRow(c, t) },
 		})
 	}

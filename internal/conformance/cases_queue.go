@@ -16,12 +16,10 @@ var queueCases = []Case{
 	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
 	{"Queue/PausedQueueGivesNothing", "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
 	{"Queue/NothingIsTakenAfterPauseReturned", "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
-	{"Queue/ClaimTakesOnlyFromItsQueue", "A claim takes only from its queue.", queueClaimTakesOnlyFromItsQueue},
 	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.", queueEnqueueingFinishingAndRecoveryGoOn},
 	{"Queue/PauseStopsNoRecovery", "A pause does not stop recovery.", queuePauseStopsNoRecovery},
 	{"Queue/PausedBeforeItHasAJob", "A queue can be paused before it has a job.", queuePausedBeforeItHasAJob},
 	{"Queue/PauseAndResumeTwice", "To repeat a pause is safe.", queuePauseAndResumeTwice},
-	{"Queue/DueDoesNotHeedThePause", "Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.", queueDueDoesNotHeedThePause},
 	{"Queue/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", queueNamesHaveLimits},
 	{"Queue/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", queueEndedContextAppliesNothing},
 	{"Queue/ClosedStoreSaysSo", "Every later call is ErrClosed.", queueClosedStoreSaysSo},
@@ -163,20 +161,6 @@ func (c *C) pauseAndResume(keeper store.QueueKeeper, pause, within *atomic.Int64
 	}
 }
 
-func queueClaimTakesOnlyFromItsQueue(c *C) {
-	mine := map[string][]int64{}
-	for range 2 {
-		for _, name := range trickyNames {
-			mine[name] = append(mine[name], c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))...)
-		}
-	}
-	for _, name := range trickyNames {
-		req := claimOf(10)
-		req.Queue = name
-		c.Equal(ids(c.ClaimBy(req)), mine[name], "claimed from the queue %q", name)
-	}
-}
-
 func queueEnqueueingFinishingAndRecoveryGoOn(c *C) {
 	c.EnqueueN(6)
 	held := c.Claim(6)
@@ -231,16 +215,6 @@ func queuePauseAndResumeTwice(c *C) {
 	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed after two pauses and one resume")
 	c.setPaused(queue, false)
 	c.Equal(c.queues(), []store.Queue{{Name: queue}}, "queues after two resumes")
-}
-
-func queueDueDoesNotHeedThePause(c *C) {
-	c.EnqueueN(2)
-	c.setPaused(queue, true)
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
-	c.Equal(counts, store.Counts{Now: c.Now(), Queues: []store.QueueCount{
-		{Queue: queue, Jobs: map[store.State]int64{store.Ready: 2}, Due: 2, OldestDue: c.Now()},
-	}}, "counts of a paused queue")
 }
 
 func queueNamesHaveLimits(c *C) {

@@ -10,23 +10,13 @@ import (
 
 var recoverCases = []Case{
 	{"Recover/ChangesTheRowAsTheTableSays", "Each fails as by NAck, with the reason \"lease expired\", and with a new token; attempts stay as they are.", recoverChangesTheRow},
-	{"Recover/LeavesEveryOtherJobAsItIs", "Only jobs in flight whose lease expired at or before now minus Grace are touched.", recoverLeavesOthers},
-	{"Recover/ExpiredMeansAtOrBeforeNow", "Due means at or before now; expired means LeaseExpiresAt at or before now.", recoverExpiredIsAtOrBefore},
 	{"Recover/GraceIsExact", "Only jobs in flight whose lease expired at or before now minus Grace are touched.", recoverGraceIsExact},
 	{"Recover/AtMostLimit", "RecoverExpiredLeases ends leases that have expired, at most Limit of them, the oldest expiry first, then the smaller id.", recoverAtMostLimit},
 	{"Recover/OldestExpiryFirstThenSmallerID", "RecoverExpiredLeases ends leases that have expired, at most Limit of them, the oldest expiry first, then the smaller id.", recoverOldestFirst},
 	{"Recover/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", recoverRefusedBeyond},
-	{"Recover/CrashLoopsEnd", "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", recoverCrashLoopsEnd},
-	{"Recover/JobsOfDeadWorkersAreRetriedNotFailed", "Each fails as by NAck, with the reason \"lease expired\", and with a new token; attempts stay as they are.", recoverRetriesJobsOfDeadWorkers},
-	{"Recover/JobOfAnUnknownKindIsRecoveredLikeAnyOther", "Each fails as by NAck, with the reason \"lease expired\", and with a new token; attempts stay as they are.", recoverUnknownKind},
-	{"Recover/NoOrphanIsLeftHoweverItWasClaimed", "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases.", recoverNoOrphan},
 	{"Recover/CrashedJobIsFinishedByAnotherWorker", "The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not the job's own is one that was overtaken: what is written with it is refused as stale.", recoverThenAnotherWorker},
 	{"Recover/RecoverersAtTheSameTimeShareTheLeases", "Each expired lease is recovered once, also by callers that recover at the same time.", recoverersShare},
-	{"Recover/RepeatFindsNothing", "To repeat a recovery is safe.", recoverRepeatFindsNothing},
-	{"Recover/BeatsHoldALongJob", "Extend is the heartbeat: the lease of each job runs until now plus ttl, also where that is earlier than before.", recoverBeatsHold},
-	{"Recover/LateAckLeavesNothingToRecover", "A lease that has run out but was not recovered yet is still good.", recoverAfterLateAck},
 	{"Recover/RaceWithAHeartbeatHasOneWinner", "A lease that has run out but was not recovered yet can be extended.", recoverRacesHeartbeat},
-	{"Recover/PauseStopsNoRecovery", "A pause does not stop recovery.", recoverIgnoresPause},
 }
 
 // recoveredAs is the answer for a job that was recovered and now stands as it does.
@@ -73,47 +63,6 @@ func recoverChangesTheRow(c *C) {
 			c.Advance(time.Minute)
 		}
 	}
-}
-
-// recoverLeavesOthers has a job in every phase, all of them older than the lease that has expired.
-func recoverLeavesOthers(c *C) {
-	var others []store.JobDetail
-	for _, phase := range []store.State{store.Succeeded, store.Dead, store.Cancelled, store.Retrying} {
-		others = append(others, c.JobIn(phase))
-	}
-	finished := c.EnqueueN(3)
-	c.Claim(3)
-	for i, end := range []func(store.Lease){
-		func(l store.Lease) { c.Ack(l) },
-		func(l store.Lease) { c.NAck(l, store.Snooze, 0, "") },
-		func(l store.Lease) { c.NAck(l, store.Release, 0, "") },
-	} {
-		end(c.Get(finished[i]).Lease())
-		others = append(others, c.Get(finished[i]))
-	}
-	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "lives" }))
-	live := c.ClaimBy(store.ClaimRequest{Queue: "lives", Limit: 1, Worker: worker, TTL: time.Hour})[0]
-	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "lost" }))
-	lost := c.ClaimBy(store.ClaimRequest{Queue: "lost", Limit: 1, Worker: worker, TTL: time.Minute})[0]
-	others = append(others, c.Get(live.ID), c.JobIn(store.Ready))
-	c.Advance(time.Hour - store.Resolution)
-
-	recovered := c.Recover(store.MaxItems)
-
-	c.Equal(recovered, []store.Recovered{recoveredAs(c.Get(lost.ID).Job)}, "recovered beside jobs in every phase")
-	for _, before := range others {
-		c.Equal(c.Get(before.ID), before, "a job that is %s, after a recovery", before.Phase())
-	}
-}
-
-func recoverExpiredIsAtOrBefore(c *C) {
-	held := c.JobIn(store.InFlight)
-	c.Advance(ttl - store.Resolution)
-	c.Equal(c.Recover(10), []store.Recovered{}, "recovered one tick before the lease expires")
-	c.Equal(c.Get(held.ID), held, "the job one tick before its lease expires")
-	c.Advance(store.Resolution)
-	c.Equal(len(c.Recover(10)), 1, "how many were recovered at the moment when the lease expires")
-	c.Equal(c.Get(held.ID), expired(held, c.Now()), "the job")
 }
 
 func recoverGraceIsExact(c *C) {
@@ -197,41 +146,4 @@ func recoverRefusedBeyond(c *C) {
 	}
 	c.Equal(c.Get(held.ID), held, "the job that refused calls could have recovered")
 	c.Equal(len(c.Recover(1000)), 1, "how many were recovered with limit 1,000")
-}
-
-func recoverRepeatFindsNothing(c *C) {
-	enqueued := c.EnqueueN(3)
-	c.Claim(3)
-	c.Advance(ttl)
-	c.Equal(len(c.Recover(10)), 3, "how many were recovered")
-	var before []store.JobDetail
-	for _, id := range enqueued {
-		before = append(before, c.Get(id))
-	}
-	for _, wait := range []time.Duration{0, time.Second, time.Hour} {
-		c.Advance(wait)
-		c.Equal(c.Recover(10), []store.Recovered{}, "recovered once more, %v later", wait)
-		for i, id := range enqueued {
-			c.Equal(c.Get(id), before[i], "a recovered job, after one more recovery")
-		}
-	}
-}
-
-func recoverAfterLateAck(c *C) {
-	held := c.JobIn(store.InFlight)
-	c.Advance(ttl + time.Hour)
-	c.Equal(c.Ack(held.Lease()).Status, store.StatusOK, "a late Ack")
-	done := c.Get(held.ID)
-	c.Equal(done.State, store.Succeeded, "the state after a late Ack")
-	c.Equal(c.Recover(10), []store.Recovered{}, "recovered after a late Ack")
-	c.Equal(c.Get(held.ID), done, "the job after a recovery")
-}
-
-func recoverIgnoresPause(c *C) {
-	keeper := ability[store.QueueKeeper](c)
-	held := c.JobIn(store.InFlight)
-	c.OK(keeper.SetPaused(c.Ctx, queue, true), "pausing the queue")
-	c.Advance(ttl)
-	c.Equal(len(c.Recover(10)), 1, "how many were recovered in a paused queue")
-	c.Equal(c.Get(held.ID), expired(held, c.Now()), "the job of a paused queue")
 }

@@ -11,8 +11,6 @@ import (
 var requeueCases = []Case{
 	{"Requeue/MakesTerminalJobsReadyAgain", "Requeue makes terminal jobs ready again: due now, with no retries counted.", requeueMakesTerminalJobsReadyAgain},
 	{"Requeue/ClearsErrorAndResultKeepsCheckpointUnlessSucceeded", "The token grows and attempts stay. Error and result are cleared; checkpoint and progress stay, unless the job had succeeded: then they go too, with their numbers.", requeueClearsErrorAndResult},
-	{"Requeue/CountsRetriesAnew", "Requeue makes terminal jobs ready again: due now, with no retries counted.", requeueCountsRetriesAnew},
-	{"Requeue/FencesTheOldHolder", "The token grows and attempts stay.", requeueFencesTheOldHolder},
 	{"Requeue/EmptyFilterIsRefused", "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.refusesAnEmptyFilter(c) }},
 	{"Requeue/LimitsAreKept", "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.keepsItsLimits(c) }},
 	{"Requeue/AnswersEachIDInOrderWhateverTheLimit", "Filter, limit and order are as for Cancel.", func(c *C) { requeueing.answersEachID(c) }},
@@ -28,10 +26,6 @@ var requeueCases = []Case{
 	{"Requeue/DuplicatesCountForTheLimit", "Without IDs, duplicates are among the outcomes and count for the limit.", requeueDuplicatesCountForTheLimit},
 	{"Requeue/NoJobTwiceInACall", "A call requeues no job twice.", requeueNoJobTwiceInACall},
 	{"Requeue/NoJobTwiceInACallBesideItsWorker", "A call requeues no job twice.", requeueNoJobTwiceBesideItsWorker},
-	{"Requeue/ReadyIsTheOutcome", "ok the job is ready now;", requeueReadyIsTheOutcome},
-	{"Requeue/LiveJobIsWrongState", "wrong_state the job is not terminal;", requeueLiveJobIsWrongState},
-	{"Requeue/NoJobIsNotFound", "not_found there is no such job, or no longer.", requeueNoJobIsNotFound},
-	{"Requeue/RepeatRunsAFinishedJobOnceMore", "To repeat after a lost answer is safe as long as the jobs can not have finished in between: then they would run once more.", requeueRepeatRunsAFinishedJobOnceMore},
 	{"Requeue/ManyCallersRequeueEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { requeueing.changesEachOnce(c, store.StatusWrongState) }},
 	{"Requeue/RacingEnqueueOfItsKeyIsDecidedOnce", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", requeueRacingEnqueueIsDecidedOnce},
 }
@@ -93,43 +87,6 @@ func requeueClearsErrorAndResult(c *C) {
 	}
 }
 
-func requeueCountsRetriesAnew(c *C) {
-	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = 1 }))[0]
-	for round := range 3 {
-		c.NAck(c.ClaimOne().Lease(), store.After, 0, "boom")
-		c.Equal(c.Get(id).Phase(), store.Retrying, "round %d: after the first failure", round)
-		c.NAck(c.ClaimOne().Lease(), store.After, 0, "boom")
-		c.Equal(c.Get(id).Phase(), store.Dead, "round %d: after the second failure", round)
-		c.Requeue(id)
-	}
-	c.Equal(c.Get(id).Attempts, 6, "attempts over three rounds")
-}
-
-func requeueFencesTheOldHolder(c *C) {
-	for _, phase := range terminalPhases {
-		id := c.EnqueueOne()
-		l := c.ClaimOne().Lease()
-		switch phase {
-		case store.Succeeded:
-			c.Ack(l)
-		case store.Dead:
-			c.NAck(l, store.Never, 0, "boom")
-		case store.Cancelled:
-			c.Cancel(id)
-		}
-		c.Requeue(id)
-		c.changesNothing("writing under the lease of before Requeue", func() {
-			c.Equal(c.Ack(l).Status, store.StatusStale, "Ack after %s and Requeue", phase)
-			for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
-				c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s after %s and Requeue", form, phase)
-			}
-			c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save after %s and Requeue", phase)
-			c.Equal(c.Extend(l).Status, store.StatusStale, "Extend after %s and Requeue", phase)
-		})
-		c.Cancel(id)
-	}
-}
-
 func requeueNoJobTwiceInACall(c *C) {
 	before := c.JobIn(store.Dead)
 	outcomes := requeueing.on(c, only(before.ID, before.ID), 10)
@@ -177,40 +134,4 @@ func (c *C) killOne() {
 			c.Errorf("NAck: %v", err)
 		}
 	}
-}
-
-func requeueReadyIsTheOutcome(c *C) {
-	list := []int64{c.JobIn(store.Cancelled).ID, c.JobIn(store.Succeeded).ID, c.JobIn(store.Dead).ID}
-	outcomes := requeueing.on(c, store.Filter{Queue: queue}, 10)
-	c.Equal(outcomes, requeueing.done(c, list...), "outcomes of every terminal phase")
-	c.Equal(ids(c.Claim(10)), list, "claimed after it")
-}
-
-func requeueLiveJobIsWrongState(c *C) {
-	for _, phase := range []store.State{store.InFlight, store.Retrying, store.Ready} {
-		before := c.JobIn(phase)
-		c.Advance(time.Millisecond)
-		c.changesNothing("Requeue of a live job", func() {
-			c.Equal(c.Requeue(before.ID), store.OutcomeOf(before.Job, store.StatusWrongState), "Requeue of a job that is %s", phase)
-			c.Equal(requeueing.on(c, store.Filter{Queue: queue}, 10), []store.Outcome{}, "outcomes by filter")
-		})
-	}
-}
-
-func requeueNoJobIsNotFound(c *C) {
-	gone := c.JobIn(store.Dead).ID
-	c.Delete(gone)
-	for _, id := range []int64{gone, noJob, 0, -1} {
-		c.Equal(c.Requeue(id), store.Outcome{ID: id, Status: store.StatusNotFound}, "Requeue of no job")
-	}
-}
-
-func requeueRepeatRunsAFinishedJobOnceMore(c *C) {
-	id := c.JobIn(store.Dead).ID
-	c.Requeue(id)
-	c.changesNothing("a repeat", func() { c.Equal(c.Requeue(id).Status, store.StatusWrongState, "the repeat") })
-	c.Ack(c.ClaimOne().Lease())
-	before := c.Get(id)
-	c.Equal(c.Requeue(id).Status, store.StatusOK, "the repeat after the job has finished")
-	c.Equal(c.Get(id), requeuedNow(before, c.Now()), "the job that will run once more")
 }

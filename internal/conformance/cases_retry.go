@@ -11,13 +11,9 @@ var retryCases = []Case{
 	{"Retry/BackoffDoublesUpToItsCap", "NAck ends leases without success. Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryBackoffDoubles},
 	{"Retry/JitterIsExact", "It is exact: the same job and number always wait equally long, so that rows can be compared between stores.", retryJitterIsExact},
 	{"Retry/BackoffNeverOverflows", "never longer", retryNeverOverflows},
-	{"Retry/BackoffBeginsAnewAfterRequeue", "Requeue makes terminal jobs ready again: due now, with no retries counted.", retryBeginsAnew},
-	{"Retry/FailAndExpiryMakeEqualRows", "Failed is the one retry policy: the job as it is after failing at now, by NAck and by an expired lease alike.", retryEqualRows},
 	{"Retry/EveryFailureCountsOnTheSameRow", "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryOneCount},
 	{"Retry/MaxRetriesAreRunsAfterTheFirst", "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryMaxRetries},
-	{"Retry/FailChangesTheRowAsTheTableSays", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryFailingForms},
 	{"Retry/AfterWaitsExactlyTheGivenDelay", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryAfterIsExact},
-	{"Retry/NeverIsDeadWhateverIsLeft", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryNeverIsDead},
 	{"Retry/SnoozeIsNoFailure", "Snooze makes the job ready again after the delay.", retrySnooze},
 	{"Retry/ReleaseTakesTheAttemptBack", "Release makes it ready at once and takes the attempt back. The token stays.", retryRelease},
 }
@@ -125,40 +121,6 @@ func retryNeverOverflows(c *C) {
 		}
 		c.Advance(store.MaxDuration)
 	}
-}
-
-func retryBeginsAnew(c *C) {
-	id := c.EnqueueOne()
-	for range 2 {
-		for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-			c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
-			c.Equal(c.Get(id).RetryAt, c.Now().Add(wait), "when the job is due again")
-			c.Advance(wait)
-		}
-		c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
-		c.Equal(c.Get(id).Phase(), store.Dead, "the phase after four failures")
-		c.Requeue(id)
-	}
-}
-
-// retryEqualRows fails one of two twins by NAck at the moment when the other one's lease is recovered, until both are dead.
-func retryEqualRows(c *C) {
-	twin := plainBut(func(n *store.NewJob) { n.Backoff.Cap = 3 * time.Second })
-	enqueued := c.Enqueue(twin, twin)
-	for round := range twin.MaxRetries + 1 {
-		held := c.Claim(2)
-		c.Equal(ids(held), enqueued, "both twins, in round %d", round)
-		c.Advance(ttl)
-		c.NAck(held[0].Lease(), store.Fail, 0, store.LeaseExpired.Reason)
-		c.Equal(len(c.Recover(10)), 1, "how many were recovered in round %d", round)
-		failed, lost := c.Get(enqueued[0]).Job, c.Get(enqueued[1]).Job
-		c.Equal(lost.Token-failed.Token, int64(round)+1, "how much further the token of the recovered job is, in round %d", round)
-		lost.ID, lost.Token = failed.ID, failed.Token
-		c.Equal(lost, failed, "the recovered job against its twin, in round %d", round)
-		c.Equal(failed.Retries, round+1, "retries in round %d", round)
-		c.Advance(time.Minute)
-	}
-	c.Equal(c.Get(enqueued[1]).Phase(), store.Dead, "the phase in the end")
 }
 
 func retryOneCount(c *C) {

@@ -23,28 +23,6 @@ func (c *C) becameBy(form store.Form, delay time.Duration, reason string, want s
 	c.Equal(c.Get(want.ID), want, "the job after NAck %s", form)
 }
 
-func retryFailingForms(c *C) {
-	for _, form := range []store.Form{store.Fail, store.After, store.Never} {
-		for _, maxRetries := range []int{0, 1} {
-			delay := map[store.Form]time.Duration{store.After: 7 * time.Second}[form]
-			c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries, n.Backoff.Base = maxRetries, 3*time.Second }))
-			held := c.ClaimOne()
-			c.SaveCheckpoint(held.Lease(), 2, `"kept"`)
-			c.Advance(time.Second)
-
-			want := ended(c.Get(held.ID), store.EndFailed, "boom", c.Now())
-			want.State, want.Error, want.Retries = store.Failed, "boom", 1
-			if form == store.Never || maxRetries == 0 {
-				want.FinishedAt = c.Now()
-			} else {
-				want.RetryAt = c.Now().Add(map[store.Form]time.Duration{store.Fail: 3 * time.Second, store.After: delay}[form])
-			}
-			c.becameBy(form, delay, "boom", want)
-			c.Cancel(held.ID)
-		}
-	}
-}
-
 func retryAfterIsExact(c *C) {
 	for _, delay := range []time.Duration{0, store.Resolution, time.Second, 59 * time.Minute, store.MaxDuration} {
 		id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Backoff.Jitter = 50 }))[0]
@@ -59,18 +37,6 @@ func retryAfterIsExact(c *C) {
 		}
 		c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when a delay of %v is over", delay)
 	}
-}
-
-func retryNeverIsDead(c *C) {
-	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = store.MaxRetryLimit }))[0]
-	c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "first")
-	c.Advance(time.Hour)
-	c.ClaimOne()
-	want := ended(c.Get(id), store.EndFailed, "gave up", c.Now())
-	want.State, want.Error, want.Retries, want.FinishedAt = store.Failed, "gave up", 2, c.Now()
-	c.becameBy(store.Never, 0, "gave up", want)
-	c.Advance(store.MaxDuration)
-	c.Equal(c.Claim(10), []store.Job{}, "claimed of a job that failed for good")
 }
 
 func retrySnooze(c *C) {

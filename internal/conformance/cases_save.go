@@ -11,7 +11,6 @@ import (
 const (
 	sentenceSave        = "Save keeps a checkpoint, a progress or both for each job that is in flight under the token."
 	sentenceSaveNumber  = "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way."
-	sentenceSaveStale   = "stale it is not;"
 	sentenceSaveInvalid = "invalid a document or the number breaks a limit, as Reason says in the words of Check; nothing of this item was kept;"
 	sentenceSurvives    = "A checkpoint survives whatever ended the attempt."
 )
@@ -24,16 +23,11 @@ var saveCases = []Case{
 	{"Save/CountsNumbersOnlyOfWhatWasWritten", sentenceSaveNumber, saveNumbersOfWhatWasWritten},
 	{"Save/CountsNumbersAnewWithEachLease", "its number within the lease", saveNumbersOfEachLease},
 	{"Save/GreatestNumberWinsAmongSavesAtOnce", sentenceSaveNumber, saveAtOnce},
-	{"Save/InFlightUnderTheTokenIsOKAlsoLate", "ok the job is in flight under this token;", saveLate},
-	{"Save/FinishedByItsHolderIsStale", sentenceSaveStale, saveAfterFinishing},
-	{"Save/GoneIsNotFound", sentenceNoSuchJob, saveGone},
 	{"Save/InvalidItemIsNotKeptAndSpoilsNoOther", sentenceSaveInvalid, saveInvalid},
 	{"Save/DocumentsAtTheirLimitAreKeptByteForByte", sentenceDocuments, saveAtTheLimit},
 	{"Save/KeepsToTheLimitsOfACall", sentenceCallLimit, saveCallLimits},
 	{"Save/ItemsAreHandledInOrder", sentencePositional, saveInOrder},
 	{"Save/SurvivesWhateverEndedTheAttempt", sentenceSurvives, saveSurvivesEndings},
-	{"Save/ReachesTheNextAttempt", "Its checkpoint, progress, retries and error stay.", saveReachesTheNextAttempt},
-	{"Save/ToRepeatIsSafe", "To repeat a Save is safe.", saveRepeated},
 	{"Save/KeepsAndHandsOutNoSlice", sentenceNoSlice, saveKeepsNoSlice},
 }
 
@@ -169,31 +163,6 @@ func saveAtOnce(c *C) {
 	c.Equal(c.Get(l.ID), want, "the job, after the save with the greatest number")
 }
 
-func saveLate(c *C) {
-	before := inFlightAnew(c)
-	for _, late := range []time.Duration{0, time.Hour} {
-		c.Advance(before.LeaseExpiresAt.Add(late).Sub(c.Now()))
-		c.Equal(underLease(c, store.OpSave, before.Lease()).Status, store.StatusOK, "a save %v after the lease's end", late)
-		c.Equal(c.Get(before.ID), becomes(store.OpSave, before, c.Now()), "the job, saved %v after its lease's end", late)
-	}
-	c.Equal(len(c.Recover(1)), 1, "recovered: a save is no heartbeat")
-}
-
-func saveAfterFinishing(c *C) {
-	for _, op := range finishOps {
-		done := finishedBy(c, op, string(op))
-		again(c, store.OpSave, done, done.Lease(), store.StatusStale, "after "+string(op))
-	}
-}
-
-func saveGone(c *C) {
-	done := c.JobIn(store.Succeeded)
-	c.Delete(done.ID)
-	for _, l := range []store.Lease{done.Lease(), notThere(0)} {
-		c.Equal(save(c, l, 1, "1", "1"), store.Outcome{ID: l.ID, Status: store.StatusNotFound}, "a save for a job that is not there")
-	}
-}
-
 func saveInvalid(c *C) {
 	bad := []store.Save{{Seq: -1, Checkpoint: []byte("1"), Progress: []byte("1")}, {Seq: math.MinInt64}}
 	for _, doc := range brokenDocuments() {
@@ -273,14 +242,6 @@ func saveInOrder(c *C) {
 		store.StatusOK, store.StatusOK, store.StatusNotFound, store.StatusOK, store.StatusInvalid, store.StatusStale,
 	}, "the statuses")
 	c.Equal(c.Get(l.ID), want, "the job")
-}
-
-func saveRepeated(c *C) {
-	before := inFlightAnew(c)
-	for range 3 {
-		underLease(c, store.OpSave, before.Lease())
-		c.Equal(c.Get(before.ID), becomes(store.OpSave, before, c.Now()), "the job, each time")
-	}
 }
 
 func saveKeepsNoSlice(c *C) {

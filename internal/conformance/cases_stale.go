@@ -13,7 +13,6 @@ const (
 	sentenceExpiredOK  = "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases."
 	sentenceWholeCall  = "A call takes effect as a whole, at one moment between its start and its return, or not at all."
 	sentenceAckStale   = "stale the lease was ended by someone else, or by its holder in another way; nothing changed;"
-	sentenceNoSuchJob  = "not_found there is no such job, or no longer."
 	sentenceOneBadItem = "One bad item spoils no other."
 	sentencePositional = "Where a call takes several items, outcomes are positional, one per item, as if the items were applied in order."
 )
@@ -27,13 +26,10 @@ var staleCases = []Case{
 	{"Stale/FromRequeueOn", sentenceToken, staleAfter(staleCancelledAndRequeued)},
 	{"Stale/FromTheClaimAfterRequeueOn", sentenceToken, staleAfter(staleRequeuedAndClaimed)},
 	{"Stale/AfterTheNewHolderHasFinished", sentenceAckStale, staleAfter(staleFinishedByTheNextHolder)},
-	{"Stale/StaleFailKillsNoWaitingRetry", sentenceAckStale, staleAfter(staleRetryWaits)},
-	{"Stale/StaleHeartbeatAndProgressAreNotWritten", "stale it is not;", staleHeartbeatAndProgress},
 	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", sentenceNoName, staleTokensNeverComeBack},
 	{"Stale/TokensNeverHandedOutAreStale", "Of a job that is not in flight its own token is stale, unless the holder of that lease finished the job.", staleForgedTokens},
 	{"Stale/TokenOfAnotherJobIsStale", "The lease is named by the job's id and its token.", staleTokenOfAnotherJob},
 	{"Stale/WorkerNameBlocksNothing", sentenceNoName, staleWorkerNameBlocksNothing},
-	{"Stale/NotFoundIsNotStale", sentenceNoSuchJob, staleNotFound},
 	{"Stale/OneStaleItemSpoilsNoOther", sentenceOneBadItem, staleItemAmongOthers},
 	{"Stale/RescueOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleRescueRace},
 	{"Stale/CancelOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleCancelRace},
@@ -94,30 +90,6 @@ func staleFinishedByTheNextHolder(c *C, held store.Job) {
 		c.Advance(time.Second)
 		refuses(c, held.Lease(), leaseOps...)
 	}
-}
-
-// staleRetryWaits has the job wait for its retry after another worker failed: the first worker's own failing must not count.
-func staleRetryWaits(c *C, held store.Job) {
-	anew := c.ClaimAnew(held)
-	c.NAck(anew.Lease(), store.Fail, 0, "the second worker's reason")
-	c.Equal(c.Get(held.ID).Phase(), store.Retrying, "the job that the second worker failed")
-}
-
-func staleHeartbeatAndProgress(c *C) {
-	held := holding(c, queue, 1)[0]
-	lost := held.Lease()
-	anew := c.ClaimAnew(held.Job)
-	c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: anew.Lease(), Seq: 1, Checkpoint: []byte(`"new run"`), Progress: []byte(`"10 %"`)}}))
-	refuses(c, lost, store.OpExtend, store.OpSave)
-
-	c.NAck(anew.Lease(), store.Snooze, 0, "")
-	refuses(c, lost, store.OpExtend, store.OpSave)
-	refuses(c, anew.Lease(), store.OpSave) // in order, but no longer in flight
-
-	third := c.ClaimOne()
-	before := c.Get(third.ID)
-	c.Equal(underLease(c, store.OpSave, third.Lease()).Status, store.StatusOK, "the save of the holder in force")
-	c.Equal(c.Get(third.ID), becomes(store.OpSave, before, c.Now()), "the job, after the save of its holder")
 }
 
 // staleTokensNeverComeBack goes through all that gives attempts back or begins anew, and keeps every lease on the way.
@@ -197,19 +169,6 @@ func staleWorkerNameBlocksNothing(c *C) {
 			c.Cancel(id)
 		}
 	}
-}
-
-func staleNotFound(c *C) {
-	done := holding(c, queue, 1)[0]
-	c.Ack(done.Lease())
-	c.Delete(done.ID)
-	for _, id := range []int64{done.ID, done.ID + 1000, 0, -1} {
-		for _, op := range leaseOps {
-			l := store.Lease{ID: id, Token: done.Token}
-			c.Equal(underLease(c, op, l), store.Outcome{ID: id, Status: store.StatusNotFound}, "%s on job %d, which is not there", op, id)
-		}
-	}
-	c.Equal(c.All(), []store.Job{}, "jobs that came into being by what was done to none")
 }
 
 func staleItemAmongOthers(c *C) {

@@ -13,7 +13,6 @@ var uniqueCases = []Case{
 	{"Unique/KeyIsItsOwnScope", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeyIsItsOwnScope},
 	{"Unique/LiveJobHoldsItsKey", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
 	{"Unique/KeyIsFreeOnceTheJobHasEnded", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
-	{"Unique/NextJobIsTheHolderFromThen", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueNextHolder},
 	{"Unique/WindowOutlivesTheJob", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowOutlives},
 	{"Unique/WindowEndsWhileTheJobLives", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowEndsFirst},
 	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches it.", uniqueWindowIsExact},
@@ -168,18 +167,6 @@ func uniqueFreeOnceEnded(c *C) {
 		c.Cancel(next)
 		c.Cancel(c.free(keyed(what, 0), "the job before was cancelled while it was ready"))
 	}
-}
-
-func uniqueNextHolder(c *C) {
-	var last int64
-	for i := range 4 {
-		id := c.free(keyed("key", 0), "job %d, the ones before have ended", i)
-		c.True(id > last, "the next holder has another id: %d after %d", id, last)
-		c.held(keyed("key", 0), id, store.Ready, "by job %d", i)
-		c.Ack(c.ClaimOne().Lease())
-		last = id
-	}
-	c.Equal(len(c.List(store.Filter{UniqueKey: "key"}, 10)), 4, "how many jobs had the key")
 }
 
 func uniqueDuplicateChangesNothing(c *C) {

@@ -48,7 +48,7 @@ type Instance struct {
 // A Case checks one sentence of the contract.
 type Case struct {
 	Name     string // a claim: Claim/ExpiredLeaseIsOffered
-	Sentence string // word by word as it stands in package store
+	Sentence string // word by word as it stands in package store; several stand on a line each
 	Run      func(c *C)
 }
 
