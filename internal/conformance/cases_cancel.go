@@ -17,7 +17,6 @@ var cancelCases = []Case{
 	{"Cancel/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { cancelling.heedsQueues(c) }},
 	{"Cancel/AfterContinues", "Continue with After.", cancelAfterContinues},
 	{"Cancel/EveryFieldOfTheFilterChooses", "the first ones that match and can be changed, by rising id, at most limit.", cancelEveryFieldOfTheFilterChooses},
-	{"Cancel/TwiceInOneCallIsOnce", "Where a call takes several items, outcomes are positional, one per item, as if the items were applied in order.", cancelTwiceInOneCallIsOnce},
 	{"Cancel/FencedNotStopped", "A cancelled job is fenced, not stopped: its handler learns of it at its next Extend, and until then may run beside a new job with the same unique key.", cancelFencedNotStopped},
 	{"Cancel/ManyCallersCancelEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", cancelManyCallersCancelEachJobOnce},
 	{"Cancel/RacingAckIsDecidedOnce", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", cancelRacingAckIsDecidedOnce},
@@ -83,16 +82,6 @@ func cancelEveryFieldOfTheFilterChooses(c *C) {
 		}
 		cancelling.on(c, store.Filter{After: crowd.ids[0] - 1, States: store.Phases}, 100)
 	}
-}
-
-func cancelTwiceInOneCallIsOnce(c *C) {
-	before := c.JobIn(store.InFlight)
-	outcomes := cancelling.on(c, only(before.ID, noJob, before.ID), 10)
-
-	want := cancelledNow(before, c.Now())
-	ok := store.OutcomeOf(want.Job, store.StatusOK)
-	c.Equal(outcomes, []store.Outcome{ok, {ID: noJob, Status: store.StatusNotFound}, ok}, "outcomes of a job that stands twice")
-	c.Equal(c.Get(before.ID), want, "the cancelled job")
 }
 
 func cancelFencedNotStopped(c *C) {

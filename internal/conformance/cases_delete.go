@@ -16,7 +16,6 @@ var deleteCases = []Case{
 	{"Delete/FirstOnesByRisingID", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.goesByRisingID(c) }},
 	{"Delete/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { deleting.heedsQueues(c) }},
 	{"Delete/IDsAreNeverUsedAgain", "Ids are never used again.", deleteIDsAreNeverUsedAgain},
-	{"Delete/OldLeaseFitsNoNewJob", "Ids are never used again.", deleteOldLeaseFitsNoNewJob},
 	{"Delete/ByAgeIsExact", "finished so long ago, or longer", deleteByAgeIsExact},
 	{"Delete/FreesNothingThatAWindowHolds", "of that job at that moment; empty if it holds its key beyond its deletion", deleteFreesNothingThatAWindowHolds},
 	{"Delete/ManyCallersDeleteEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { deleting.changesEachOnce(c, store.StatusNotFound) }},
@@ -51,23 +50,6 @@ func deleteIDsAreNeverUsedAgain(c *C) {
 			c.Delete(highest) // only the newest is gone
 		}
 	}
-}
-
-// The table of a database may give the id of the last row again: then the token of its first lease would fit the new job.
-func deleteOldLeaseFitsNoNewJob(c *C) {
-	l := c.JobIn(store.Succeeded).Lease()
-	c.Delete(l.ID)
-	running := c.JobIn(store.InFlight)
-	c.Equal(running.Token, l.Token, "the token of the new job's first lease")
-	c.changesNothing("writing under the lease of a deleted job", func() {
-		missing := store.Outcome{ID: l.ID, Status: store.StatusNotFound}
-		c.Equal(c.Ack(l), missing, "Ack")
-		for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
-			c.Equal(c.NAck(l, form, 0, "late"), missing, "NAck %s", form)
-		}
-		c.Equal(c.Extend(l), missing, "Extend")
-		c.Equal(c.SaveCheckpoint(l, 1, `1`), missing, "Save")
-	})
 }
 
 func deleteByAgeIsExact(c *C) {

@@ -27,7 +27,6 @@ var fenceCases = []Case{
 	{"Fence/WindowsOutliveTheirJobsStill", sentenceFenceOnly, fenceWindowsOutliveTheirJobs},
 	{"Fence/HowLeasesWereEndedIsRemembered", sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
 	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
-	{"Fence/EndLeasesFencesTheHolders", sentenceEndLeases, fenceFencesTheHolders},
 	{"Fence/EndLeasesLeavesThemToRecovery", sentenceEndLeases, fenceJobsInFlightAreRecovered},
 	{"Fence/EpochHasALimit", "An epoch above MaxEpoch is ErrInvalid.", fenceEpochHasALimit},
 	{"Fence/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", fenceEndedContextAppliesNothing},
@@ -208,28 +207,6 @@ func fenceEndsLeases(c *C) {
 	first = c.fence(store.FenceRequest{EndLeases: true})
 	for _, j := range c.everything() {
 		c.Equal(j.Token >= first, j.State == store.InFlight, "a %s job is raised once more", j.Phase())
-	}
-}
-
-func fenceFencesTheHolders(c *C) {
-	held := holding(c, queue, 2)
-	first := c.fence(store.FenceRequest{EndLeases: true})
-	c.changesNothing("writing under leases of before Fence", func() {
-		for _, j := range held {
-			l := j.Lease()
-			c.Equal(c.Ack(l).Status, store.StatusStale, "Ack")
-			for _, form := range []store.Form{store.Fail, store.Never, store.After, store.Snooze, store.Release} {
-				c.Equal(c.NAck(l, form, 0, "late").Status, store.StatusStale, "NAck %s", form)
-			}
-			c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusStale, "Save")
-			c.Equal(c.Extend(l).Status, store.StatusStale, "Extend")
-		}
-	})
-	c.Advance(ttl)
-	c.Equal(len(c.Recover(10)), 2, "recovered when the leases expire")
-	c.Advance(time.Hour)
-	for _, j := range c.Claim(10) {
-		c.Equal(j.Token, first+2, "the token of the next claim")
 	}
 }
 

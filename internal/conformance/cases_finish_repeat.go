@@ -14,8 +14,6 @@ const (
 var finishRepeatCases = []Case{
 	{"Finish/RepeatedAckKeepsTheFirstResult", sentenceAckOK, finishRepeatedAck},
 	{"Finish/RepeatedNAckKeepsTheFirstErrorAndDelay", "ok the job was in flight under this token, or had been ended under it in the same way before;", finishRepeatedNAck},
-	{"Finish/NothingIsCountedOrTakenBackTwice", "To repeat a NAck is safe: nothing is counted or taken back twice.", finishNothingCountsTwice},
-	{"Finish/AnAckWhoseResultWasRefusedIsRememberedAsAck", "It was finished by Ack all the same.", finishRefusedIsRemembered},
 	{"Finish/HoldsThroughTimeAndRefusedCalls", sentenceHolds, finishHoldsThroughRefusals},
 	{"Finish/AJobNotInFlightWithTheLeasesTokenWasFinishedByItsHolder", "A job that is not in flight and still has the token of a lease was finished by the holder of that lease.", finishOnlyTheHolderLeavesTheToken},
 	{"Finish/RepeatsAtOnceCountOnce", "To repeat a NAck is safe: nothing is counted or taken back twice.", finishRepeatsAtOnce},
@@ -56,33 +54,6 @@ func finishRepeatedNAck(c *C) {
 		c.Equal(got, store.OutcomeOf(done.Job, store.StatusOK), "%s repeated with another reason and delay", op)
 		c.Equal(c.Get(done.ID), done, "the job, after %s repeated with another reason and delay", op)
 	}
-}
-
-// finishNothingCountsTwice repeats after attempts and retries have been counted before, so that a second count shows.
-func finishNothingCountsTwice(c *C) {
-	for _, op := range finishOps {
-		first := finishedBy(c, store.OpFail, string(op))
-		c.ClaimBy(store.ClaimRequest{Queue: first.Queue, Limit: 1, Worker: worker, TTL: ttl})
-		held := c.Get(first.ID)
-		for range 3 {
-			underLease(c, op, held.Lease())
-		}
-		c.Equal(c.Get(first.ID), becomes(op, held, c.Now()), "the job, after %s three times", op)
-	}
-}
-
-func finishRefusedIsRemembered(c *C) {
-	held := holding(c, queue, 1)[0]
-	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte(`{`)}}))
-	done := c.Get(held.ID)
-	c.Equal(done.Phase(), store.Dead, "the phase of a job whose result was refused")
-	c.Advance(time.Hour)
-	again(c, store.OpAck, done, done.Lease(), store.StatusOK, "with a good result, after a refused one")
-	c.Equal(c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held.Lease(), Result: []byte(`{`)}})).Status, store.StatusOK, "the same Ack again")
-	for _, op := range finishOps[1:] {
-		again(c, op, done, done.Lease(), store.StatusStale, "after an Ack whose result was refused")
-	}
-	c.Equal(c.Get(held.ID), done, "the job")
 }
 
 // finishHoldsThroughRefusals does all that is refused, and lets days pass, between a way of finishing and its repeat.

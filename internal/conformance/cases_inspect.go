@@ -16,9 +16,7 @@ var inspectCases = []Case{
 	{"Inspect/NamesMatchAsAWhole", "A Filter chooses jobs: those that match every field that is set.", inspectNamesMatchAsAWhole},
 	{"Inspect/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", inspectPatternsChooseQueues},
 	{"Inspect/FinishedForIsExact", "finished so long ago, or longer", inspectFinishedForIsExact},
-	{"Inspect/FailedHasTwoFaces", "Retrying and dead are the two faces of the state failed: a retrying job has a RetryAt, a dead one has none.", inspectFailedHasTwoFaces},
 	{"Inspect/EmptyFilterMeansEveryJob", "An empty filter means every job.", inspectEmptyFilterMeansEveryJob},
-	{"Inspect/NothingMatchesIsNoError", "Where nothing matches, the answer is empty and there is no error.", inspectNothingMatchesIsNoError},
 	{"Inspect/PagesOfEverySizeJoinUp", "Next is empty after the last page.", inspectPagesOfEverySizeJoinUp},
 	{"Inspect/PagesSkipAndRepeatNothing", "A page skips and repeats nothing that was committed before the first page was read and whose match did not change.", inspectPagesSkipAndRepeatNothing},
 	{"Inspect/PagesOfChosenIDsSkipAndRepeatNothing", "A page skips and repeats nothing that was committed before the first page was read and whose match did not change.", inspectPagesOfChosenIDs},
@@ -175,53 +173,11 @@ func inspectFinishedForIsExact(c *C) {
 	c.Equal(len(c.List(store.Filter{FinishedFor: store.Resolution}, 10)), 3, "jobs that were finished at all")
 }
 
-func inspectFailedHasTwoFaces(c *C) {
-	dead, retrying := c.JobIn(store.Dead), c.JobIn(store.Retrying)
-	c.Equal([]store.State{dead.State, retrying.State}, []store.State{store.Failed, store.Failed}, "the states as they are kept")
-	c.Equal(dead.RetryAt, time.Time{}, "RetryAt of the dead job")
-	c.Equal(retrying.RetryAt, c.Now().Add(time.Second), "RetryAt of the retrying job")
-
-	for _, k := range []struct {
-		states []store.State
-		want   []int64
-	}{
-		{[]store.State{store.Failed}, []int64{retrying.ID, dead.ID}},
-		{[]store.State{store.Retrying}, []int64{retrying.ID}},
-		{[]store.State{store.Dead}, []int64{dead.ID}},
-		{[]store.State{store.Dead, store.Failed}, []int64{retrying.ID, dead.ID}},
-		{[]store.State{store.Dead, store.Ready}, []int64{dead.ID}},
-	} {
-		c.Equal(ids(c.List(store.Filter{States: k.states}, 10)), k.want, "jobs in %v", k.states)
-	}
-}
-
 func inspectEmptyFilterMeansEveryJob(c *C) {
 	crowd := c.crowd()
 	everyone := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	c.Equal(ids(c.List(store.Filter{}, 3)), crowd.newestFirst(everyone), "List without a filter")
 	c.Equal(c.countOf(store.Filter{}), crowd.counts(everyone), "Count without a filter")
-}
-
-func inspectNothingMatchesIsNoError(c *C) {
-	empty := func() {
-		for _, filter := range []store.Filter{{}, {Queue: queue}, {States: []store.State{store.Dead}}, only(noJob)} {
-			page, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 10})
-			c.OK(err, "List %+v", filter)
-			c.Equal(page, store.JobPage{}, "List %+v", filter)
-			counts, err := c.Store.Count(c.Ctx, filter)
-			c.OK(err, "Count %+v", filter)
-			c.Equal(counts, store.Counts{Now: c.Now()}, "Count %+v", filter)
-		}
-		bulkFilter := store.Filter{Queue: queue}
-		for _, b := range []bulk{cancelling, requeueing, deleting} {
-			c.Equal(b.on(c, bulkFilter, 10), []store.Outcome{}, "outcomes where nothing matches")
-		}
-		c.Equal(ids(c.Claim(10)), []int64{}, "claimed where there is nothing")
-		c.Equal(c.Recover(10), []store.Recovered{}, "recovered where there is nothing")
-	}
-	empty()
-	c.Delete(c.JobIn(store.Succeeded).ID)
-	empty()
 }
 
 func inspectCountsByQueueAndPhase(c *C) {

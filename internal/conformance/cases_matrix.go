@@ -17,8 +17,12 @@ const sentenceTable = "Transitions is the table of legal transitions: every oper
 
 // matrixSentences are what a case proves beside the table.
 var matrixSentences = map[store.Op][]string{
-	store.OpClaim:   {"A dead job is never claimed."},
-	store.OpFail:    {"Fail, Never and After are one way of ending."},
+	store.OpClaim: {"A dead job is never claimed."},
+	store.OpAck:   {"It was finished by Ack all the same."},
+	store.OpFail: {
+		"Fail, Never and After are one way of ending.",
+		"Retrying and dead are the two faces of the state failed: a retrying job has a RetryAt, a dead one has none.",
+	},
 	store.OpRelease: {"A released claim stays in the history although it does not count."},
 	store.OpExtend: {
 		"ok the job is in flight under this token; Next is the end of its lease;", "cancelled the job is cancelled, whatever the token;",

@@ -16,8 +16,7 @@ var queueCases = []Case{
 	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
 	{"Queue/PausedQueueGivesNothing", "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
 	{"Queue/NothingIsTakenAfterPauseReturned", "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
-	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.", queueEnqueueingFinishingAndRecoveryGoOn},
-	{"Queue/PauseStopsNoRecovery", "A pause does not stop recovery.", queuePauseStopsNoRecovery},
+	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.\nA pause does not stop recovery.", queueEnqueueingFinishingAndRecoveryGoOn},
 	{"Queue/PausedBeforeItHasAJob", "A queue can be paused before it has a job.", queuePausedBeforeItHasAJob},
 	{"Queue/PauseAndResumeTwice", "To repeat a pause is safe.", queuePauseAndResumeTwice},
 	{"Queue/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", queueNamesHaveLimits},
@@ -182,19 +181,6 @@ func queueEnqueueingFinishingAndRecoveryGoOn(c *C) {
 	c.Equal(c.Cancel(held[0].ID).Status, store.StatusOK, "Cancel in a paused queue")
 	c.Equal(c.Delete(held[0].ID).Status, store.StatusOK, "Delete in a paused queue")
 	c.Equal(ids(c.Claim(10)), []int64{}, "claimed after all that")
-}
-
-func queuePauseStopsNoRecovery(c *C) {
-	before := c.JobIn(store.InFlight)
-	c.setPaused(queue, true)
-	c.Advance(ttl)
-
-	want := before.Failed(store.LeaseExpired, c.Now())
-	want.Token++
-	c.Equal(c.Recover(10), []store.Recovered{{
-		ID: want.ID, Queue: queue, Kind: want.Kind, Worker: worker, State: store.Failed, Token: want.Token, Next: want.RetryAt,
-	}}, "recovered in a paused queue")
-	c.Equal(c.Get(want.ID).Job, want, "the recovered job")
 }
 
 func queuePausedBeforeItHasAJob(c *C) {

@@ -21,7 +21,6 @@ var requestKeyCases = []Case{
 	{"RequestKey/ConcurrentOtherJobsOneWins", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyConcurrentOtherJobsOneWins},
 	{"RequestKey/RefusedRequestKeepsNoKey", "Enqueue adds jobs, all or none of them, and answers for each in order.", requestKeyRefusedRequestKeepsNoKey},
 	{"RequestKey/WithoutOneARepeatAddsMore", "Without a key, a repeat adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
-	{"RequestKey/IsNoUniqueKey", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyIsNoUniqueKey},
 	{"RequestKey/LimitsAreKept", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", requestKeyLimitsAreKept},
 }
 
@@ -212,18 +211,6 @@ func requestKeyWithoutOneARepeatAddsMore(c *C) {
 	first, second := c.asked(request("")), c.asked(request(""))
 	c.True(second[0].ID > first[2].ID, "the repeat added jobs: %+v after %+v", second, first)
 	c.Equal(len(c.All()), 6, "jobs after two calls without a key")
-}
-
-// Neither another request key nor a unique key of the same letters is the same key.
-func requestKeyIsNoUniqueKey(c *C) {
-	c.asked(request("key"))
-	c.asked(request("Key"))
-	c.asked(request("key "))
-	c.Equal(len(c.All()), 9, "jobs under three keys")
-	unique := plainBut(func(n *store.NewJob) { n.UniqueKey = "key" })
-	first := c.Enqueue(unique)[0]
-	answers := c.asked(store.EnqueueRequest{Jobs: []store.NewJob{unique}, RequestKey: "fourth"})
-	c.Equal(answers, []store.Enqueued{{ID: first, State: store.Ready, Duplicate: true}}, "a duplicate under a new request key")
 }
 
 func requestKeyLimitsAreKept(c *C) {

@@ -14,7 +14,6 @@ var uniqueCases = []Case{
 	{"Unique/LiveJobHoldsItsKey", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
 	{"Unique/KeyIsFreeOnceTheJobHasEnded", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
 	{"Unique/WindowOutlivesTheJob", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowOutlives},
-	{"Unique/WindowEndsWhileTheJobLives", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowEndsFirst},
 	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches it.", uniqueWindowIsExact},
 	{"Unique/WindowSlidesFromTheEnqueue", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowSlides},
 	{"Unique/WindowAndLiveScopeShareTheKey", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueScopesShareTheKey},

@@ -25,17 +25,6 @@ func uniqueWindowOutlives(c *C) {
 	}
 }
 
-func uniqueWindowEndsFirst(c *C) {
-	first := c.free(keyed("key", time.Minute), "the first job")
-	c.Advance(time.Minute)
-	second := c.free(keyed("key", time.Minute), "the window has ended, the job is ready")
-	c.held(keyed("key", 0), second, store.Ready, "by the second job")
-	c.Equal(ids(c.Claim(10)), []int64{first, second}, "both jobs run")
-	c.Advance(time.Minute)
-	third := c.free(keyed("key", 0), "the windows have ended, both jobs are in flight")
-	c.held(keyed("key", 0), third, store.Ready, "by the third job")
-}
-
 func uniqueWindowIsExact(c *C) {
 	id := c.free(keyed("key", time.Minute), "the first job")
 	c.Ack(c.ClaimOne().Lease())
