@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"sync"
@@ -96,10 +97,16 @@ func (l *calls) show(tb testing.TB) {
 	tb.Logf("the calls on the store, from the %d. of %d:", first+1, l.made)
 	for i := first; i < l.made; i++ {
 		made := l.last[i%callsKept]
-		answer := short(made.answer)
+		answer := brief(made.answer)
 		if made.err != nil {
 			answer = made.err.Error()
 		}
-		tb.Logf("  %s %s: %s", made.method, short(made.request), answer)
+		tb.Logf("  %s %s: %s", made.method, brief(made.request), answer)
 	}
 }
+
+// zeroField is a field that is not set, as %+v writes it.
+var zeroField = regexp.MustCompile(`\b[A-Za-z]+:(0001-01-01 00:00:00 \+0000 UTC|0s|0|\[\]|\{\}|false)?( |(\}))`)
+
+// brief is a request or an answer without the fields that are not set.
+func brief(v any) string { return short(zeroField.ReplaceAllString(fmt.Sprintf("%+v", v), "$3")) }
