@@ -24,15 +24,6 @@ var historyCases = []Case{
 	{"History/ReadersSeeNoChangeWithoutItsAttempt", sentenceAttempt, historyInOneSnapshot},
 }
 
-// attempt is the only attempt of a job.
-func attempt(c *C, id int64) store.Attempt {
-	history := c.Get(id).History
-	if len(history) != 1 {
-		c.Fatalf("the history of a job that was claimed once: got %d attempts: %+v", len(history), history)
-	}
-	return history[0]
-}
-
 func historyOfAJobNeverClaimed(c *C) {
 	id := c.EnqueueOne()
 	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a ready job")
