@@ -61,6 +61,10 @@
 //
 // # The contract
 //
-// What every store promises stands in the package of the contract: go doc github.com/seed-ed332417/jq/internal/store. The
-// types here are the same ones under names that any module can use.
+// The promises of every store are the documentation of one package: go doc github.com/seed-ed332417/jq/internal/store. Package
+// contract has its types for authors of stores. The types that applications need have the same names here.
+//
+// Jobs, queues and the other types look in JSON as in the HTTP API.
 package jq
+
+//go:generate go run ./internal/apidoc

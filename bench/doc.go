@@ -1,7 +1,7 @@
-// Command bench measures jq beside its peers: all in one run, in turns, on the same machine and the same servers.
+// Command bench measures jq and its peers: all in one run, in turns, on the same machine and the same servers.
 //
 //	go run . --peers jq-postgres,river --scenarios drain,continuous --rounds 3
 //
-// Every run has an empty store, and counts only if the store has the end of every job afterwards. Figures of different machines,
-// or of different runs of this command, say nothing beside each other: what counts are ratios in one run.
+// Every run has an empty store, and counts only if the store afterwards has the end of every job. Do not compare figures of
+// different machines, or of different runs of this command: only the ratios within one run mean something.
 package main

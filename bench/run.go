@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	return nil
 }
 
-// measure plays the rounds, or takes those of an earlier time.
+// measure runs the rounds, or reads those of an earlier run.
 func measure(ctx context.Context, o options) (r *report.Report, err error) {
 	if o.from != "" {
 		return report.Read(o.from)
@@ -75,7 +75,8 @@ func measure(ctx context.Context, o options) (r *report.Report, err error) {
 	return r, nil
 }
 
-// measureAlone puts what is about jq alone into its file. What was not measured now stays as it was there.
+// measureAlone measures goals about jq alone and writes them to their file. Goals that were not measured stay as they are
+// there.
 func measureAlone(ctx context.Context, o options) (err error) {
 	known, err := report.ReadGoals(o.more)
 	if err != nil {

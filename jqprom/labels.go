@@ -2,24 +2,24 @@ package jqprom
 
 import "sync"
 
-// other stands for the queues and kinds that came when there were too many already. Each would cost memory for as long as the process
-// lives, and whoever may enqueue invents them at will.
+// other is the label for queues and kinds that come after the limit is reached. Every label costs memory for the life of the
+// process, and anyone who may enqueue can invent names.
 const other = "(other)"
 
-// labels are the queues and kinds that have metrics of their own: the first that came.
+// labels decides which queues and kinds have metrics of their own: the first ones seen.
 type labels struct {
 	most int
 
-	mu     sync.RWMutex // guards what follows
+	mu     sync.RWMutex // guards queues and pairs
 	queues map[string]bool
-	pairs  map[[2]string]bool // of a queue and a kind
+	pairs  map[[2]string]bool // a queue and a kind
 }
 
 func newLabels(most int) *labels {
 	return &labels{most: most, queues: map[string]bool{}, pairs: map[[2]string]bool{}}
 }
 
-// queue is what to call the queue.
+// queue returns the label for the queue.
 func (l *labels) queue(name string) string {
 	if admit(l, l.queues, name) {
 		return name
@@ -27,7 +27,7 @@ func (l *labels) queue(name string) string {
 	return other
 }
 
-// pair is what to call a queue and a kind in it.
+// pair returns the labels for a queue and a kind in it.
 func (l *labels) pair(queue, kind string) (string, string) {
 	if admit(l, l.pairs, [2]string{queue, kind}) {
 		return queue, kind
@@ -35,7 +35,7 @@ func (l *labels) pair(queue, kind string) (string, string) {
 	return other, other
 }
 
-// admit says whether one is among the known, or can become one of them.
+// admit reports whether one is already in known, or adds it if there is room.
 func admit[K comparable](l *labels, known map[K]bool, one K) bool {
 	l.mu.RLock()
 	there, full := known[one], len(known) >= l.most

@@ -12,28 +12,28 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// A Want describes jobs that are to have been enqueued. What is zero is not looked at.
+// A Want describes jobs that should have been enqueued. Zero fields match every job.
 type Want struct {
-	// Payload must be equal as JSON, and of the same kind.
+	// Payload must be equal to the job's payload as JSON, and of the same kind.
 	Payload jq.Payload
-	// Kind is for jobs whose payload does not matter.
+	// Kind is for jobs whose payload does not matter. It is ignored if Payload is set.
 	Kind string
 
 	Queue     string
-	Delay     time.Duration // between its enqueueing and when it became due
+	Delay     time.Duration // from enqueueing to the time it is due
 	UniqueKey string
-	Tags      []string // among the job's
+	Tags      []string // the job must have all of these
 
-	// Priority must be equal where it is set: new(3).
+	// Priority must be the job's priority, if it is set: new(3).
 	Priority *int
-	// Where is whatever else is to be true.
+	// Where must return true for the job, if it is set.
 	Where func(jq.Job) bool
 	// Times is how many such jobs there must be. Zero means one or more.
 	Times int
 }
 
-// RequireEnqueued fails the test unless jobs as wanted are in the store, in whatever state, and returns them in the order of
-// their enqueueing.
+// RequireEnqueued fails the test unless the store has jobs that match want, in any state. It returns them in the order in which
+// they were enqueued.
 func RequireEnqueued(t testing.TB, s jq.Store, want Want) []jq.Job {
 	t.Helper()
 	found, others := search(t, s, want)
@@ -51,7 +51,7 @@ func RequireEnqueued(t testing.TB, s jq.Store, want Want) []jq.Job {
 	return jobs
 }
 
-// RefuteEnqueued fails the test if jobs as described are in the store.
+// RefuteEnqueued fails the test if the store has a job that matches want.
 func RefuteEnqueued(t testing.TB, s jq.Store, want Want) {
 	t.Helper()
 	if found, _ := search(t, s, want); len(found) > 0 {
@@ -59,7 +59,7 @@ func RefuteEnqueued(t testing.TB, s jq.Store, want Want) {
 	}
 }
 
-// A candidate is a job, and why it is not what was wanted.
+// A candidate is a job with the reasons why it does not match.
 type candidate struct {
 	jq.Job
 	misses []string
@@ -94,7 +94,7 @@ func search(t testing.TB, s jq.Store, want Want) (found, others []candidate) {
 	return found, others
 }
 
-// misses says in what the job is not as wanted.
+// misses lists how the job differs from want.
 func (w Want) misses(j jq.Job) ([]string, error) {
 	var misses []string
 	differs := func(format string, args ...any) { misses = append(misses, fmt.Sprintf(format, args...)) }
@@ -139,7 +139,7 @@ func (w Want) kind() string {
 	return w.Kind
 }
 
-// samePayload compares documents by what they say, not by their spaces.
+// samePayload compares two documents as JSON, ignoring white space.
 func samePayload(want jq.Payload, got []byte) (bool, error) {
 	doc, err := json.Marshal(want)
 	if raw, ok := want.(jq.Raw); ok {
@@ -158,7 +158,7 @@ func samePayload(want jq.Payload, got []byte) (bool, error) {
 	return bytes.Equal(a.Bytes(), b.Bytes()), nil
 }
 
-// String is what is wanted, as a part of a sentence.
+// String describes the wanted job, as part of a sentence.
 func (w Want) String() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -198,7 +198,7 @@ func (w Want) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// lines puts each thing on a line of its own under a heading, if there is any.
+// lines returns the heading and each thing on a line of its own, or nothing if there are no things.
 func lines[T fmt.Stringer](heading string, things []T) string {
 	if len(things) == 0 {
 		return ""

@@ -1,20 +1,20 @@
-// Package jqtest is for tests: of applications that enqueue and handle jobs, and of stores that keep them.
+// Package jqtest helps to test applications that enqueue and handle jobs, and stores that keep them.
 //
-// A test of an application has a store in memory whose clock it moves itself. It asserts what was enqueued, and runs that in its
-// own goroutine, with all the retries and delays that are to come:
+// In a test of an application, NewStore makes a store in memory whose clock the test moves. The test asserts which jobs were
+// enqueued, and runs them in its own goroutine, with all their retries and delays:
 //
 //	store := jqtest.NewStore(t)
 //	signUp(jq.NewClient(store, nil), "Ada")
 //	jqtest.RequireEnqueued(t, store, jqtest.Want{Payload: Welcome{Name: "Ada"}})
 //	ran := jqtest.Drain(t, store, &handlers, nil)
 //
-// A test of a store runs the conformance suite of jq, against any adapter, also one outside this module:
+// A test of a store runs the conformance suite of jq against an adapter, which may belong to another module:
 //
 //	func TestConformance(t *testing.T) {
 //		jqtest.Run(t, jqtest.Adapter{New: newInstance})
 //	}
 //
-// A case that fails prints the sentence of the contract that was broken, and the calls that it made.
+// A case that fails prints the sentence of the contract that the store breaks, and the calls that the case made.
 package jqtest
 
 import (
@@ -29,15 +29,45 @@ import (
 )
 
 // An Adapter is a kind of store, as the suite sees it.
+//
+// Its fields:
+//
+//	// New makes an empty store that takes its time from clk.
+//	New func(ctx context.Context, clk clock.Clock) (*Instance, error)
+//
+//	// Exclude names cases, or groups of cases as "Tx/", that do not hold for this adapter, each with the reason. What is
+//	// not named here must pass: a missing ability is no excuse.
+//	Exclude map[string]string
+//
+// Its methods:
+//
+//	// Excludes gives the adapter's reason for leaving the case out.
+//	func (Adapter) Excludes(name string) (reason string, ok bool)
+//	// CheckExclusions refuses exclusions that name no case, or give no reason.
+//	func (Adapter) CheckExclusions() error
 type Adapter = conformance.Adapter
 
 // An Instance is one store under test.
+//
+// Its fields:
+//
+//	// Store is empty, and takes its time from the clock that New was given.
+//	Store contract.Store
+//
+//	// DB opens callers' transactions for a store that is a Transactor.
+//	DB *sql.DB
+//
+//	// Reopen closes the store and opens it again on what it has kept; nil for a store that keeps nothing.
+//	Reopen func(ctx context.Context) (contract.Store, error)
+//
+//	// Remove closes the store and takes away what it has kept; nil if Store.Close does.
+//	Remove func() error
 type Instance = conformance.Instance
 
-// Run proves the adapter: every case of the contract, each on a fresh store; random sequences of all operations against a
-// reference model; and concurrent histories that must be linearizable. The parts can be run one by one, where all of them
-// take too long. Under the race detector, which makes everything many times slower, there are fewer histories, and no random
-// sequences: run the suite without it too.
+// Run tests the adapter: every case of the contract, each on a fresh store; random sequences of all operations against a
+// reference model; and concurrent histories that must be linearizable. If all of it takes too long, run the parts one by one.
+// The race detector makes everything many times slower, so with it Run checks fewer histories and no random sequences: run the
+// suite without it too.
 func Run(t *testing.T, a Adapter) {
 	histories := 300
 	if race.Enabled {
@@ -53,7 +83,7 @@ func Run(t *testing.T, a Adapter) {
 	t.Run("Linear", func(t *testing.T) { Linear(t, a, histories) })
 }
 
-// Cases runs every case of the contract that the adapter does not exclude, several at once.
+// Cases runs every case of the contract that the adapter does not exclude, several at the same time.
 func Cases(t *testing.T, a Adapter) {
 	if err := a.CheckExclusions(); err != nil {
 		t.Fatal(err)
@@ -75,13 +105,13 @@ func Cases(t *testing.T, a Adapter) {
 	}
 }
 
-// Random plays random sequences of all operations and compares the store with a reference model after each.
+// Random runs random sequences of all operations, and compares the store with a reference model after each one.
 func Random(t *testing.T, a Adapter) { random.Run(t, a) }
 
-// perStore is how many histories share a store: making one takes a database longer than a history.
+// perStore is how many histories share a store: with a database, making a store takes longer than a history.
 const perStore = 10
 
-// Linear records so many concurrent histories and checks that they are linearizable.
+// Linear records this many concurrent histories and checks that they are linearizable.
 func Linear(t *testing.T, a Adapter, histories int) {
 	report, err := linear.Check(t.Context(), a, linear.Options{Histories: histories, PerStore: perStore})
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// Epoch is when the time of a test's store begins: a round hour, so that times are easy to read.
+// Epoch is the time at which a new test store starts. It is a full hour, so that times are easy to read.
 var Epoch = time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
 
-// A Store keeps jobs in memory, on a clock that moves only when the test says so.
+// A Store keeps jobs in memory. Its clock moves only when the test moves it.
 type Store struct {
 	*jq.MemoryStore
 	Clock *clock.Mock
 }
 
-// NewStore returns an empty store whose time is Epoch. It is closed when the test ends.
+// NewStore returns an empty store whose time is Epoch. The store is closed when the test ends.
 func NewStore(t testing.TB) *Store {
 	t.Helper()
 	clk := clock.NewMock()
@@ -32,5 +32,5 @@ func NewStore(t testing.TB) *Store {
 	return s
 }
 
-// Advance lets time pass. What it makes due is run by the next Drain.
+// Advance moves the clock. The next Drain runs the jobs that are due by then.
 func (s *Store) Advance(d time.Duration) { s.Clock.Add(d) }

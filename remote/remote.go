@@ -1,10 +1,10 @@
-// Package remote opens the job store of a jq server, over HTTP: for programs that are far from the database, or are not to know
-// it.
+// Package remote opens the job store of a jq server over HTTP. Use it in programs that are far from the database, or that must
+// not have access to it.
 //
 //	s, err := remote.Open(ctx, "https://jobs.example.org", &remote.Options{Token: token})
 //
-// The store is as durable as that of the server. It has every ability but callers' transactions, which do not travel; of the
-// others it has those that the server's store has.
+// The store is as durable as the server's own store, and has the same abilities, except callers' transactions: those need a
+// connection to the database.
 package remote
 
 import (
@@ -14,13 +14,45 @@ import (
 )
 
 // A Store keeps jobs in a jq server. It is a jq.Store.
+//
+// Its methods beyond the contract:
+//
+//	// Redacted reports whether the server has left documents out of jobs, because the token's role may not see
+//	// them.
+//	func (*Store) Redacted() bool
 type Store = remote.Store
 
-// Options are what can be chosen; nil means every default.
+// Options configures Open. Zero fields mean the default.
+//
+// Its fields:
+//
+//	// Token identifies the caller to the server. A server that is configured without tokens needs none.
+//	Token string
+//
+//	// Timeout ends a request if the server does not answer in this time, or stops in the middle of its answer: by default 10
+//	// seconds. It should be well below the time of leases. An Enqueue may take several requests.
+//	Timeout time.Duration
+//
+//	// TLS has the root certificates to trust, and the certificate to present: by default the system's roots, and no
+//	// certificate. It configures the store's own transport, so leave it out if you set Transport. The version is never below
+//	// TLS 1.2.
+//	TLS *tls.Config
+//
+//	// Transport makes the requests. It must not retry requests by itself. The default has its own connections, uses the proxy
+//	// from the environment, and speaks HTTP/1.1 over TLS 1.2 or later.
+//	Transport http.RoundTripper
+//
+//	// Logger gets a line when wake-ups stop and when they resume, and a warning if the token is sent without encryption: by
+//	// default slog.Default().
+//	Logger *slog.Logger
+//
+//	// Clock measures time-outs and pauses: by default the clock of the process. The time of jobs is the server's.
+//	Clock clock.Clock
 type Options = remote.Options
 
-// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070, https://example.org/jq or, for a Unix
-// socket, unix:/run/jq.sock, after asking it whether it is there. A token belongs into the options, not into the URL.
+// Open connects to the jq server at the URL, and fails if the server does not answer. The URL is like http://127.0.0.1:7070,
+// https://example.org/jq or, for a Unix socket, unix:/run/jq.sock. Put a token into the options, not into the URL. Options may
+// be nil.
 func Open(ctx context.Context, baseURL string, options *Options) (*Store, error) {
 	return remote.Open(ctx, baseURL, options)
 }

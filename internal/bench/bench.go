@@ -1,10 +1,10 @@
-// Package bench measures what a store and the runtime on it can do, by the calls that applications make.
+// Package bench measures a store, and the runtime on it, through the calls that applications make.
 //
-// A run has a queue of its own, takes nothing from other queues, and deletes its jobs at the end. It counts only if the store
-// says afterwards that each job has ended as it should: otherwise it is an error that names what is missing. Which database it
-// is, nothing here asks: what a store can tell of its costs it tells as a [store.Accountant].
+// A run has its own queue and deletes its jobs at the end. It counts only if the store then reports that each job has ended as
+// it should; otherwise it returns an error that says what is missing. The package does not know which database it measures; a
+// store that can report its costs is a [store.Accountant].
 //
-// The history of attempts can not be switched off, so that what it costs is in every figure, and in none alone.
+// Users cannot turn the history of attempts off, so every figure includes its cost.
 package bench
 
 import (
@@ -29,7 +29,7 @@ const (
 	Idle         = "idle"
 )
 
-// A workload runs once, and says what it has measured.
+// A workload runs once and returns what it has measured.
 type workload struct {
 	about    string
 	run      func(ctx context.Context, r *run) ([]Part, error)
@@ -49,14 +49,14 @@ func workloads() map[string]workload {
 	}
 }
 
-// Workloads are the names of all workloads.
+// Workloads returns the names of all workloads.
 func Workloads() []string { return slices.Sorted(maps.Keys(workloads())) }
 
-// About is what a workload does, in a line.
+// About describes a workload in one line.
 func About(name string) string { return workloads()[name].about }
 
-// Run runs one round of a workload on the store, and returns what it has measured. It deletes its jobs also when it fails or
-// the context ends, unless it is to keep them.
+// Run runs one round of a workload on the store and returns what it has measured. It deletes its jobs even if it fails or the
+// context ends, unless Options.Keep is set.
 func Run(ctx context.Context, s jq.Store, options Options) (result Result, err error) {
 	o, err := options.filled()
 	if err != nil {

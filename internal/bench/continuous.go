@@ -10,14 +10,14 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// continuing measures the whole way of a job at a steady rate.
+// continuing measures the whole life of a job at a steady rate.
 func continuing(ctx context.Context, r *run) ([]Part, error) {
 	part, err := r.continuous(ctx, "continuous")
 	return []Part{part}, err
 }
 
-// continuous enqueues and works at once, with so many jobs waiting that neither has to wait for the other. What is counted is
-// what the store has accepted as ended within the time; the rest is worked off, and looked for as well.
+// continuous enqueues and works at the same time, with enough waiting jobs that neither waits for the other. It counts the jobs
+// whose end the store accepts within the time. The rest is worked off, and verified as well.
 func (r *run) continuous(ctx context.Context, name string) (part Part, err error) {
 	t := newTally()
 	t.lend(r.backlog()/r.o.Batch+r.o.Producers, r.o.Batch)
@@ -46,16 +46,16 @@ func (r *run) continuous(ctx context.Context, name string) (part Part, err error
 	return Part{Name: name, Figures: figures}, r.verify(ctx, map[jq.State]int64{jq.Succeeded: p.sent.Load()})
 }
 
-// backlog is how many jobs may wait: enough for some claims and calls ahead.
+// backlog returns how many jobs may wait: enough for a few claims and calls ahead.
 func (r *run) backlog() int {
 	return max(2*(r.o.Concurrency+max(0, r.o.Buffer)), 2*r.o.Batch*r.o.Producers)
 }
 
-// borrow says how many jobs the next call enqueues: as many as a credit is for, or none when it is over.
+// borrow returns how many jobs the next call enqueues: one credit's worth, or none when over is closed.
 func (t *tally) borrow(ctx context.Context, over <-chan struct{}) func() int {
 	return func() int {
 		select {
-		case <-over: // also where there is credit
+		case <-over: // even if there is credit
 			return 0
 		default:
 		}
@@ -69,11 +69,11 @@ func (t *tally) borrow(ctx context.Context, over <-chan struct{}) func() int {
 	}
 }
 
-// Producers enqueue in the background.
+// producers enqueue in the background.
 type producers struct {
 	sent  atomic.Int64
 	ended chan struct{}
-	err   error // once they have ended
+	err   error // set once they have ended
 }
 
 func (r *run) producing(ctx context.Context, next func() int) *producers {
@@ -85,7 +85,7 @@ func (r *run) producing(ctx context.Context, next func() int) *producers {
 	return p
 }
 
-// meanwhile measures for the duration of the run what goes on, unless that ends before.
+// meanwhile measures for the duration of the run, or until ended is closed.
 func (r *run) meanwhile(ctx context.Context, progress func() Progress, count func() int64, ended <-chan struct{}) ([]Figure, error) {
 	m, err := r.measure(ctx, count, progress)
 	if err != nil {
@@ -103,5 +103,5 @@ func (r *run) meanwhile(ctx context.Context, progress func() Progress, count fun
 	return nil, cmp.Or(ctx.Err(), errEarly)
 }
 
-// errEarly stands for the error of what has ended, where that has none.
+// errEarly is the error of producers that have ended early without one.
 var errEarly = errors.New("the producers have ended early")

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// cpuTime is what this process has spent of all processors, in its own code and in the system's.
+// cpuTime returns how much CPU time this process has used, in its own code and in the system.
 func cpuTime() time.Duration {
 	var created, exited, system, user windows.Filetime
 	if windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &system, &user) != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// holding measures the whole way of a job without and with a snapshot that another session holds open meanwhile.
+// holding measures the whole life of a job, without and with a snapshot that another session holds open.
 func holding(ctx context.Context, r *run) (parts []Part, err error) {
 	holder, ok := r.store.(store.SnapshotHolder)
 	if !ok {
@@ -27,14 +27,14 @@ func holding(ctx context.Context, r *run) (parts []Part, err error) {
 	return []Part{free, versus(held, free)}, err
 }
 
-// apart is a part on a queue of its own, of which nothing is left for the next one.
+// apart measures a part on its own queue and deletes the jobs before the next part.
 func (r *run) apart(ctx context.Context, name string) (part Part, err error) {
 	other := r.beside(name)
 	defer func() { err = errors.Join(err, other.remove(ctx)) }()
 	return other.continuous(ctx, name)
 }
 
-// versus is the part with its rate as a share of the other's.
+// versus adds the part's rate as a share of the other's.
 func versus(part, other Part) Part {
 	mine, _ := part.Figure(Rate)
 	others, _ := other.Figure(Rate)

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ed332417/jq/remote"
 )
 
-// serving measures the whole way of a job on the store itself, and on the same store through a server on loopback: producers
-// and workers are on the other side of HTTP, in this process.
+// serving measures the whole life of a job on the store itself, and on the same store through a server on loopback. Producers
+// and workers use HTTP, in this process.
 func serving(ctx context.Context, r *run) (parts []Part, err error) {
 	direct, err := r.apart(ctx, "direct")
 	if err != nil {
@@ -28,7 +28,7 @@ func serving(ctx context.Context, r *run) (parts []Part, err error) {
 	return []Part{direct, versus(through, direct)}, err
 }
 
-// throughServer starts a server on the store, and opens the store that it serves.
+// throughServer starts a server on the store and opens a remote store on it.
 func throughServer(ctx context.Context, s jq.Store) (far jq.Store, end func() error, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	api, err := httpapi.New(s, &httpapi.Options{Loopback: true, Logger: quiet})

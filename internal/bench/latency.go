@@ -11,9 +11,8 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// waiting measures for how long a job waits that meets free workers: from the start of the call that enqueues it until the
-// first line of its handler. Jobs are enqueued at their times, however long others take. The first tenth opens connections and
-// is left out.
+// waiting measures how long a job waits for a free worker: from the start of the call that enqueues it to the first line of its
+// handler. Jobs are enqueued at fixed times, however long other calls take. The first tenth opens connections and is left out.
 func waiting(ctx context.Context, r *run) (parts []Part, err error) {
 	j := newJourneys(int(r.o.Rate * r.o.Duration.Seconds()))
 	t := newTally()
@@ -47,11 +46,11 @@ func waiting(ctx context.Context, r *run) (parts []Part, err error) {
 	return []Part{{Name: "latency", Figures: figures}}, r.verify(ctx, map[jq.State]int64{jq.Succeeded: int64(len(j.left))})
 }
 
-// journeys are when each job left its producer and arrived at its handler. Its number is in its payload.
+// journeys records when each job left its producer and arrived at its handler. The payload has the job's number.
 type journeys struct {
 	began         time.Time
-	left, arrived []atomic.Int64 // nanoseconds since then
-	late          atomic.Int64   // how many were enqueued later than they should have been, for want of producers
+	left, arrived []atomic.Int64 // nanoseconds since began
+	late          atomic.Int64   // how many were enqueued late, because all producers were busy
 }
 
 func newJourneys(jobs int) *journeys {
@@ -60,7 +59,7 @@ func newJourneys(jobs int) *journeys {
 
 func (j *journeys) now() int64 { return int64(time.Since(j.began)) }
 
-// arrive is the handler. A job that runs a second time has arrived already.
+// arrive is the handler. It ignores the second run of a job.
 func (j *journeys) arrive(_ context.Context, run *jq.Run) error {
 	now := j.now()
 	var payload struct{ Number int }
@@ -71,7 +70,7 @@ func (j *journeys) arrive(_ context.Context, run *jq.Run) error {
 	return nil
 }
 
-// tolerated is by how much a call may begin late and still be on time: so exact are timers on a busy machine.
+// tolerated is how late a call may begin and still count as on time: timers on a busy machine are no more exact.
 const tolerated = 10 * time.Millisecond
 
 // send enqueues every job at its time.
@@ -102,7 +101,7 @@ func (r *run) send(ctx context.Context, j *journeys) error {
 	return group.Wait()
 }
 
-// sleep waits, unless the context ends before.
+// sleep waits, unless the context ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -9,22 +9,22 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A meter measures what jobs cost between its start and its stop: time, processor, allocations, and what the store says of its
-// own costs.
+// A meter measures what jobs cost between its start and its stop: time, CPU, allocations, and what the store reports of its own
+// costs.
 type meter struct {
 	run   *run
 	count func() int64 // how many jobs are done
 	pace  *pace
 
 	began, at expense
-	first     int64 // how many were done when it began
+	first     int64 // how many were done at the start
 	jobs      int64 // how many were done since
 	store     []store.Cost
 	unprofile func() error
 	profiled  error
 }
 
-// An expense is what the process has spent.
+// An expense is what the process has used.
 type expense struct {
 	time    time.Time
 	cpu     time.Duration
@@ -38,14 +38,14 @@ func spent() expense {
 	return expense{time.Now(), cpuTime(), m.Mallocs, m.TotalAlloc}
 }
 
-// measure begins to measure, and to tell of progress.
+// measure begins to measure and to report progress.
 func (r *run) measure(ctx context.Context, count func() int64, progress func() Progress) (*meter, error) {
 	m := &meter{run: r, count: count, first: count()}
 	var err error
 	if m.store, err = r.spent(ctx); err != nil {
 		return nil, err
 	}
-	runtime.GC() // of what was before
+	runtime.GC() // of earlier garbage
 	if m.unprofile, err = r.o.Profile(); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (r *run) measure(ctx context.Context, count func() int64, progress func() P
 	return m, nil
 }
 
-// stop ends the measurement, and returns the figures.
+// stop ends the measurement and returns the figures.
 func (m *meter) stop(ctx context.Context) ([]Figure, error) {
 	m.halt()
 	figures := []Figure{
@@ -75,7 +75,7 @@ func (m *meter) stop(ctx context.Context) ([]Figure, error) {
 	return figures, err
 }
 
-// perSecond ends the measurement, and returns what time has cost rather than jobs.
+// perSecond ends the measurement and returns costs per second, not per job.
 func (m *meter) perSecond(ctx context.Context) ([]Figure, error) {
 	m.halt()
 	seconds := m.at.time.Sub(m.began.time).Seconds()
@@ -91,7 +91,7 @@ func (m *meter) perSecond(ctx context.Context) ([]Figure, error) {
 	return figures, err
 }
 
-// costs are those of the store since the measurement began.
+// costs returns the store's costs since the measurement began.
 func (m *meter) costs(ctx context.Context) ([]store.Cost, error) {
 	if m.profiled != nil {
 		return nil, m.profiled
@@ -106,7 +106,7 @@ func (m *meter) costs(ctx context.Context) ([]store.Cost, error) {
 	return after, nil
 }
 
-// halt ends the measurement. To halt twice is fine.
+// halt ends the measurement. It may be called twice.
 func (m *meter) halt() {
 	if !m.at.time.IsZero() {
 		return
@@ -125,7 +125,7 @@ func (m *meter) perJob() []Figure {
 	}
 }
 
-// spent is what the store has cost its database so far, if it can tell.
+// spent returns what the store has cost its database so far, if it can tell.
 func (r *run) spent(ctx context.Context) ([]store.Cost, error) {
 	accountant, ok := r.counted.(store.Accountant)
 	if !ok {
@@ -134,10 +134,10 @@ func (r *run) spent(ctx context.Context) ([]store.Cost, error) {
 	return accountant.Spent(ctx)
 }
 
-// A pace is how many jobs were done at which time.
+// A pace records how many jobs were done at which time.
 type pace struct {
 	began time.Time
-	end   func() // nothing is noted afterwards
+	end   func() // stops recording
 	marks []mark
 }
 
@@ -148,10 +148,10 @@ type mark struct {
 
 func (p *pace) note(done int64) { p.marks = append(p.marks, mark{time.Since(p.began), done}) }
 
-// leastMarks are what tells thirds apart.
+// leastMarks is how many marks are needed to distinguish thirds.
 const leastMarks = 9
 
-// figures are the rates of the three thirds of the time, and of the last against the first.
+// figures returns the rates in the three thirds of the time, and the ratio of the last to the first.
 func (p *pace) figures(end time.Time, jobs int64) []Figure {
 	if len(p.marks) < leastMarks {
 		return nil
@@ -168,7 +168,7 @@ func (p *pace) figures(end time.Time, jobs int64) []Figure {
 	return figures
 }
 
-// doneAt is how many were done by that time, between the marks as on a straight line.
+// doneAt returns how many jobs were done at that time, interpolating linearly between the marks.
 func doneAt(marks []mark, at time.Duration) float64 {
 	var before mark
 	for _, m := range marks {

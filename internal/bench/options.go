@@ -9,36 +9,36 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Options say what to run. What is zero has a default, by workload: the least and the most that can be stand in check.
+// Options says what to run. Zero fields have defaults, which depend on the workload. check has their limits.
 type Options struct {
 	Workload    string
-	Jobs        int           // enqueue, drain, backlog and idle: so many
-	Duration    time.Duration // continuous, held-snapshot, http, latency and idle: for so long, each part
-	Concurrency int           // handlers at once
-	Buffer      int           // jobs claimed ahead of them; negative: none
+	Jobs        int           // for enqueue, drain, backlog and idle
+	Duration    time.Duration // for continuous, held-snapshot, http, latency and idle: of each part
+	Concurrency int           // concurrent handlers
+	Buffer      int           // jobs claimed ahead of them; negative means none
 	Producers   int           // goroutines that enqueue
-	Batch       int           // jobs a call of theirs, and a claim of backlog
-	Payload     int           // bytes a job
-	Rate        float64       // latency: jobs a second
+	Batch       int           // jobs in each of their calls, and in each claim of backlog
+	Payload     int           // bytes per job
+	Rate        float64       // for latency: jobs per second
 	Keep        bool          // leave the jobs in the store
 
-	// Progress is told now and then how far the run is. It is called by one goroutine at a time.
+	// Progress is called now and then, by one goroutine at a time.
 	Progress func(Progress)
 
-	// Profile is called when a measurement begins, and stop when it ends: what comes before and after is not of interest.
+	// Profile is called when a measurement begins, and stop when it ends, so that a profile covers nothing else.
 	Profile func() (stop func() error, err error)
 
-	beside int // backlog: so many jobs wait in each scene
+	beside int // for backlog: how many jobs wait in each scene
 }
 
-// Progress is how far a run is.
+// Progress is how far a run has come.
 type Progress struct {
 	Doing string
 	Jobs  int64   // done so far
-	Part  float64 // of what is to be done: 0 to 1, and negative where that is not known
+	Part  float64 // from 0 to 1, or negative if unknown
 }
 
-// Filled is the options with the defaults of the workload, or an [OptionError].
+// Filled returns the options with the workload's defaults, or an [OptionError].
 func (o Options) Filled() (Options, error) { return o.filled() }
 
 func (o Options) filled() (Options, error) {
@@ -75,7 +75,7 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// An OptionError says which option can not be as it is, and why.
+// An OptionError says which option is invalid, and why.
 type OptionError struct {
 	Option string
 	Rule   string
@@ -111,13 +111,13 @@ func (o Options) check() error {
 	return nil
 }
 
-// reserve is for what a call has beside its payloads.
+// reserve is the size of a call without its payloads.
 const reserve = 1 << 20
 
-// most is how many jobs a call takes, whatever their payloads.
+// most returns how many jobs fit into one call, with these payloads.
 func (o Options) most() int { return min(store.MaxItems, (store.MaxCallBytes-reserve)/o.Payload) }
 
-// document is a payload with a number in it, as long as that.
+// document returns a payload of that size with a number in it.
 func document(number, size int) []byte {
 	const frame = `{"number":%d,"text":"%s"}`
 	bare := fmt.Sprintf(frame, number, "")

@@ -11,20 +11,20 @@ type Result struct {
 	Parts    []Part `json:"parts"`
 }
 
-// A Part is one thing that was measured, beside others of the same round.
+// A Part is one of the things that a round has measured.
 type Part struct {
 	Name    string   `json:"name"`
 	Figures []Figure `json:"figures"`
 }
 
-// A Figure is a number with its name. Figures of one name have one unit.
+// A Figure is a named number. Figures with the same name have the same unit.
 type Figure struct {
 	Name  string  `json:"name"`
 	Unit  string  `json:"unit"`
 	Value float64 `json:"value"`
 }
 
-// Names of figures that others ask for.
+// Names of figures that other packages use.
 const (
 	Rate = "rate"
 	P50  = "p50"
@@ -33,7 +33,7 @@ const (
 	Max  = "max"
 )
 
-// Figure is the figure of that name, and whether there is one.
+// Figure returns the figure with that name, and whether there is one.
 func (p Part) Figure(name string) (Figure, bool) {
 	at := slices.IndexFunc(p.Figures, func(f Figure) bool { return f.Name == name })
 	if at < 0 {
@@ -42,7 +42,7 @@ func (p Part) Figure(name string) (Figure, bool) {
 	return p.Figures[at], true
 }
 
-// A Summary is what several rounds have come to.
+// A Summary summarizes several rounds.
 type Summary struct {
 	Workload string        `json:"workload"`
 	Rounds   int           `json:"rounds"`
@@ -64,7 +64,7 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// Summarize brings the rounds of one workload together. A figure that a round lacks is taken from the others.
+// Summarize summarizes the rounds of one workload. If a round lacks a figure, it uses the other rounds.
 func Summarize(rounds []Result) Summary {
 	if len(rounds) == 0 {
 		return Summary{}
@@ -80,7 +80,7 @@ func Summarize(rounds []Result) Summary {
 	return s
 }
 
-// names are those of all figures of the part, as they first appear.
+// names returns the names of the part's figures, in the order in which they first appear.
 func names(rounds []Result, part int) []string {
 	var all []string
 	for _, r := range rounds {
@@ -107,7 +107,7 @@ func spread(rounds []Result, part int, name string) Spread {
 	return s
 }
 
-// median is that of values in order.
+// median returns the median of sorted values.
 func median(values []float64) float64 {
 	middle := len(values) / 2
 	if len(values)%2 == 1 {

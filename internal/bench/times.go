@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// times are how long something took, each time. They are kept as they are: percentiles are exact.
+// times are how long something took. It keeps every value, so percentiles are exact.
 type times struct {
 	mu  sync.Mutex // guards all
 	all []time.Duration
@@ -18,7 +18,7 @@ func (t *times) add(took time.Duration) {
 	t.all = append(t.all, took)
 }
 
-// figures are percentiles in milliseconds; what they are of stands before each name.
+// figures returns percentiles in milliseconds. of is a prefix for each name.
 func (t *times) figures(of string) []Figure {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,7 +36,7 @@ func (t *times) figures(of string) []Figure {
 	return figures
 }
 
-// percentile is the smallest of the values in order that is no less than such a part of them.
+// percentile returns the smallest sorted value that at least that part of them does not exceed.
 func percentile(values []time.Duration, part float64) time.Duration {
 	rank := int(part * float64(len(values)))
 	if float64(rank) < part*float64(len(values)) {

@@ -1,4 +1,4 @@
-// Package figures lets tests say what they tried, so that a run of the whole suite can end with the sum of it.
+// Package figures lets tests report what they tried, so that a run of the whole suite can end with a summary.
 package figures
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/seed-ed332417/jq/internal/race"
 )
 
-// The environment variables that name the files to which figures and counts are added.
+// The environment variables with the names of the files for figures and counts.
 const (
 	file   = "JQ_FIGURES"
 	counts = "JQ_COUNTS"
 )
 
-// A logger is the part of testing.T that is needed here.
+// A logger is the part of testing.T that this package needs.
 type logger interface {
 	Helper()
 	Logf(format string, args ...any)
 	Errorf(format string, args ...any)
 }
 
-// Print logs a figure of the test, and adds it to the file named by JQ_FIGURES if that is set.
+// Print logs a figure of the test, and adds it to the file in JQ_FIGURES if that is set.
 func Print(t logger, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -40,7 +40,7 @@ func Print(t logger, format string, args ...any) {
 	}
 }
 
-// Lost is the count that must stay 0: what was acknowledged and is not there.
+// Lost is the count of acknowledged things that are gone. It must stay 0.
 const Lost = "lost"
 
 // A count is one line of the file of counts.
@@ -49,7 +49,7 @@ type count struct {
 	N    int    `json:"n"`
 }
 
-// Count adds to a count of what the test tried or found, in the file named by JQ_COUNTS if that is set. make chaos sums them up.
+// Count adds to a count of what the test tried or found, in the file in JQ_COUNTS if that is set. make chaos sums them up.
 func Count(t logger, what string, n int) {
 	t.Helper()
 	name := os.Getenv(counts)
@@ -65,10 +65,10 @@ func Count(t logger, what string, n int) {
 	}
 }
 
-// CountsInto is the setting of the environment by which tests add their counts to the file.
+// CountsInto returns the environment setting that makes tests add their counts to the file.
 func CountsInto(name string) string { return counts + "=" + name }
 
-// Counts are the sums of the counts in the file, by what they count. A file that is not there has none.
+// Counts returns the sums of the counts in the file, by name. A missing file has none.
 func Counts(name string) (map[string]int, error) {
 	sums := map[string]int{}
 	f, err := os.Open(name)
@@ -90,7 +90,7 @@ func Counts(name string) (map[string]int, error) {
 	return sums, lines.Err()
 }
 
-// pass tells the run under the race detector from the one without, where both have figures of one test.
+// pass distinguishes the run with the race detector from the one without it, for tests with figures in both.
 func pass() string {
 	if race.Enabled {
 		return " (race)"
@@ -98,7 +98,7 @@ func pass() string {
 	return ""
 }
 
-// folder is the name of the package under test, in whose folder go test runs it.
+// folder returns the name of the package under test: go test runs it in that folder.
 func folder() string {
 	path, err := os.Getwd()
 	if err != nil {
@@ -107,7 +107,7 @@ func folder() string {
 	return filepath.Base(path)
 }
 
-// appendLine writes in one piece, for packages are tested at the same time.
+// appendLine writes the line at once, because packages are tested concurrently.
 func appendLine(name, line string) error {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {

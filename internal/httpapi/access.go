@@ -11,19 +11,19 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// is says whether the bearer has one of the roles. Without tokens there is no bearer, and everybody may do everything.
+// is reports whether the bearer has one of the roles. Without tokens there is no bearer, and everybody may do everything.
 func (b *bearer) is(roles ...Role) bool {
 	return b == nil || slices.ContainsFunc(roles, func(r Role) bool { return slices.Contains(b.roles, r) })
 }
 
-// limited says whether the bearer sees a part of the store alone.
+// limited reports whether the bearer sees only a part of the store.
 func (b *bearer) limited() bool { return b != nil && (len(b.Queues) > 0 || b.KeyPrefix != "") }
 
-// sees says whether the queue is the bearer's.
+// sees reports whether the bearer may see the queue.
 func (b *bearer) sees(queue string) bool { return b == nil || store.QueueMatches(b.Queues, queue) }
 
-// tells says whether the bearer may hear of the event. Of which queue a job is, the server does not know where it was claimed or is
-// changed by its id elsewhere. What operators do is told to operators who see all.
+// tells reports whether the bearer may get the event. The queue of a job is unknown if the job was claimed, or is changed by
+// its id, through another server. Audit events are for operators without limits.
 func (b *bearer) tells(e Event) bool {
 	if e.act != nil {
 		return b.is(Operator) && !b.limited()
@@ -31,7 +31,7 @@ func (b *bearer) tells(e Event) bool {
 	return b == nil || len(b.Queues) == 0 || e.Queue != "" && b.sees(e.Queue)
 }
 
-// needs refuses queues that are not the bearer's.
+// needs refuses queues that the bearer may not use.
 func (b *bearer) needs(field string, queues ...string) error {
 	for _, q := range queues {
 		if !b.sees(q) {
@@ -41,7 +41,7 @@ func (b *bearer) needs(field string, queues ...string) error {
 	return nil
 }
 
-// needsKey refuses keys that are not the bearer's. What is empty is no key.
+// needsKey refuses a key that the bearer may not use. An empty key means no key.
 func (b *bearer) needsKey(field, key string) error {
 	if key == "" || strings.HasPrefix(key, b.KeyPrefix) {
 		return nil
@@ -49,7 +49,7 @@ func (b *bearer) needsKey(field, key string) error {
 	return notYours(field, fmt.Sprintf("the token is for keys that begin with %q", b.KeyPrefix))
 }
 
-// needsAll refuses jobs for queues and under keys that are not the bearer's.
+// needsAll refuses a request with queues or keys that the bearer may not use.
 func (b *bearer) needsAll(req store.EnqueueRequest) error {
 	if !b.limited() {
 		return nil
@@ -76,9 +76,9 @@ func notYours(field, rule string) error {
 	return f
 }
 
-// atItem says which item of a call an error is about.
+// atItem adds to the error which item of the call it is about.
 func atItem(err error, item int) error {
-	if f, ok := err.(wire.Fail); ok { //nolint:errorlint // it was just made
+	if f, ok := err.(wire.Fail); ok { //nolint:errorlint // notYours has just made it
 		f.Item = &item
 		return f
 	}
@@ -87,7 +87,7 @@ func atItem(err error, item int) error {
 
 type bearerKey struct{}
 
-// with is the request of a bearer who sees a part of the store. Others need no note of who they are.
+// with adds the bearer to the request's context, if the bearer is limited.
 func (b *bearer) with(r *http.Request) *http.Request {
 	if !b.limited() {
 		return r
@@ -95,7 +95,7 @@ func (b *bearer) with(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), bearerKey{}, b))
 }
 
-// as is the store as whoever makes the call may use it.
+// as returns the store, or a view of it if the caller is limited.
 func (a *API) as(ctx context.Context) store.Store {
 	if b, ok := ctx.Value(bearerKey{}).(*bearer); ok {
 		return &view{api: a, of: a.store, bearer: b}
@@ -103,8 +103,8 @@ func (a *API) as(ctx context.Context) store.Store {
 	return a.store
 }
 
-// redact takes out of an answer what its reader does not need. Documents can hold secrets of the people whose jobs they are, and with
-// the token of a lease its job can be finished: both are for who works on the job, and for operators. A producer waits for results.
+// redact removes from an answer what its reader does not need. Documents can hold personal data, and anyone with the token of
+// a lease can finish its job, so only workers and operators get them. A producer also gets results.
 func (b *bearer) redact(answer any) any {
 	if b.is(Operator) {
 		return answer

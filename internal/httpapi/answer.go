@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// answer writes what was asked for. An error means that it did not reach the client, and nothing can be said any more.
+// answer writes the answer. An error means that the client did not get it, and that no other answer can be sent.
 func (a *API) answer(w *exchange, status int, body any) error {
 	return a.write(w, status, wire.JSON, body)
 }
@@ -27,7 +27,7 @@ func (a *API) write(w *exchange, status int, kind string, body any) error {
 	return a.send(w, status, kind, text)
 }
 
-// send writes what was encoded.
+// send writes an encoded answer.
 func (a *API) send(w *exchange, status int, kind string, text []byte) error {
 	text = append(text, '\n')
 	a.allow(w)
@@ -40,12 +40,13 @@ func (a *API) send(w *exchange, status int, kind string, text []byte) error {
 	return nil
 }
 
-// allow gives the client time to read what is written next.
+// allow gives the client WriteTimeout to read the next write.
 func (a *API) allow(w *exchange) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.options.WriteTimeout)) // where there is a connection
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.options.WriteTimeout)) // ignore the error: tests have no connection
 }
 
-// unhurried takes that limit away where nothing is written for a while: HTTP/2 ends a stream by it, waiting or not.
+// unhurried removes that deadline while nothing is written. Otherwise HTTP/2 would end the stream at the deadline even if
+// there is nothing to write.
 func (a *API) unhurried(w *exchange) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
@@ -55,13 +56,13 @@ func done(w *exchange) error {
 	return nil
 }
 
-// unsent says that the answer has begun and could not be finished.
+// unsent is the error of an answer that could not be sent completely.
 type unsent struct{ err error }
 
 func (u *unsent) Error() string { return "jq: answer not sent: " + u.err.Error() }
 func (u *unsent) Unwrap() error { return u.err }
 
-// Problems that are none of the store's.
+// The problems that the API itself finds.
 var (
 	noSuchCall      = problem("no_such_call", "there is no such call", http.StatusNotFound, "look at /docs")
 	noSuchMethod    = problem("no_such_method", "this call has another method", http.StatusMethodNotAllowed, "the Allow header has those that it takes")
@@ -112,10 +113,11 @@ func (a *API) fail(w *exchange, r *http.Request, err error) {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	}
-	_ = a.write(w, f.Status, wire.Problem, f) // who is not there to read it does not miss it
+	_ = a.write(w, f.Status, wire.Problem, f) // an error means that the client has left
 }
 
-// failOf is the error for the client. What failed inside is for the log: it may name hosts and accounts.
+// failOf converts the error for the client. Details of internal errors go only to the log, because they may name hosts and
+// accounts.
 func (a *API) failOf(r *http.Request, err error) wire.Fail {
 	if f, ok := errors.AsType[wire.Fail](err); ok {
 		return f
@@ -143,7 +145,7 @@ func (a *API) failOf(r *http.Request, err error) wire.Fail {
 	return f
 }
 
-// ourWords are the fields of the contract that have another name here.
+// ourWords maps fields of the contract to their names in the API.
 var ourWords = map[string]string{"ttl": "lease", "leases": "jobs", "acks": "jobs", "nacks": "jobs", "saves": "jobs"}
 
 func inOurWords(e *store.InvalidError) error {
@@ -153,7 +155,7 @@ func inOurWords(e *store.InvalidError) error {
 	return e
 }
 
-// named says the field otherwise, in a call where it has another name.
+// named renames the field of an InvalidError, for a call in which the field has another name.
 func named(err error, field, here string) error {
 	if invalid, ok := errors.AsType[*store.InvalidError](err); ok && invalid.Field == field {
 		return &store.InvalidError{Item: invalid.Item, Field: here, Rule: invalid.Rule}
@@ -161,7 +163,7 @@ func named(err error, field, here string) error {
 	return err
 }
 
-// rescue answers for a handler that has panicked. Of the call it is not known what was applied.
+// rescue answers for a handler that has panicked. Nobody knows what the call has applied.
 func (a *API) rescue(w *exchange, r *http.Request) {
 	switch v := recover(); v {
 	case nil:
@@ -175,7 +177,7 @@ func (a *API) rescue(w *exchange, r *http.Request) {
 			w.act.Problem = "panic"
 		}
 		if err := a.write(w, f.Status, wire.Problem, f); err != nil {
-			panic(http.ErrAbortHandler) // something was written before: the client must not take it for an answer
+			panic(http.ErrAbortHandler) // part of an answer was written: the client must not take it for a complete one
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// An API answers requests from a store. It is an [http.Handler].
+// An API serves a store over HTTP. It is an [http.Handler].
 type API struct {
 	store    store.Store
 	options  Options
@@ -28,7 +28,7 @@ type API struct {
 	defaults wire.Defaults
 	mux      *http.ServeMux
 	origins  *http.CrossOriginProtection
-	page     func() ([]byte, error) // of documentation
+	page     func() ([]byte, error) // renders the documentation
 
 	lanes   lanes
 	turns   turns
@@ -39,83 +39,89 @@ type API struct {
 	held    *holdings
 	byQueue quotas
 	byToken quotas
-	all     *share // of whoever calls
+	all     *share // the share of all callers together
 	bearers *bearers
 
 	sessions sessions
 	refusals refusals
 
-	life    context.Context // of all that lasts longer than a call
+	life    context.Context // the context of everything that lasts longer than a call
 	end     context.CancelFunc
-	mu      sync.Mutex // guards closed, and keeps running from growing while it is waited for
+	mu      sync.Mutex // guards closed, and running.Add against running.Wait
 	closed  bool
 	running sync.WaitGroup
 }
 
-// Options are what can be chosen. The zero value of each field means its default.
+// Options configures New. Zero fields mean the default.
 type Options struct {
-	// Tokens say who may do what, until SetTokens brings others. Without any, whoever reaches the API may do everything.
+	// Tokens are the tokens that the API accepts, until SetTokens replaces them. Without tokens, anyone who can reach the API
+	// may do everything.
 	Tokens *Tokens
 
-	// Hosts are the names and addresses, without ports, by which this server may be called. Requests by other names are refused: the
-	// page of another site can let its own name point here, and is no stranger then. With none, every name is fine.
+	// Hosts are the names and addresses of this server, without ports. A request with another Host header is refused: a web
+	// site can make its own name resolve to this server, and its pages then count as pages of this server. Without Hosts,
+	// every name is accepted.
 	Hosts []string
 
-	// Loopback lets localhost and addresses in besides Hosts, and without Hosts nothing else. It is for a server without tokens.
+	// Loopback also accepts localhost and IP addresses as names of this server, and no other name that is not in Hosts. It is
+	// for a server without tokens.
 	Loopback bool
 
-	// Logger hears of what goes wrong here: by default slog.Default().
+	// Logger gets the errors of the API: by default slog.Default().
 	Logger *slog.Logger
 
-	// Audit has a line for each call of an operator, and of each that a token may not make: who, from where, what, how many jobs were
-	// changed, and the answer's status. By default they go to Logger, with the attribute audit=true.
+	// Audit gets a line for each operator call, and for each call that the token does not allow: who called, from where, what
+	// was requested, how many jobs were changed, and the status of the answer. By default the lines go to Logger, with the
+	// attribute audit=true.
 	Audit *slog.Logger
 
-	// Clock measures waiting, pauses and time-outs of the store: by default that of the process. It is not the store's time.
+	// Clock measures waits, pauses and time-outs: by default the clock of the process. It is not the clock of the store.
 	Clock clock.Clock
 
-	// Metrics is the handler of GET /metrics, for a token that may see some queues alone: see is nil for all others. Without it
-	// there are none.
+	// Metrics returns the handler of GET /metrics. For a token that is limited to some queues, see reports which queues it
+	// may see; for all others, see is nil. Without Metrics, the API has no metrics.
 	Metrics func(see func(queue string) bool) http.Handler
 
-	// Counter is told what was done to jobs. Without it nothing is counted.
+	// Counter counts what calls do to jobs. Without it nothing is counted.
 	Counter Counter
 
-	// RetryShare is which part of the claims that name no quota goes to retries, while fresh jobs wait: by default 0.2. A
-	// negative one leaves retries what fresh jobs do not take.
+	// RetryShare is the part of each claim that may be retries while fresh jobs wait, for claims that set no quota: by
+	// default 0.2. If it is negative, claims return retries only if there are not enough fresh jobs.
 	RetryShare float64
 
-	// MaxWaiting is how many claims can wait for jobs at once: by default 1,000. MaxStreams is the same for streams of events. The
-	// tokens of one name may have half of them, and of what follows, so that they leave something to others.
+	// MaxWaiting is how many claims can wait for jobs at once, and MaxStreams how many streams of events can be open: by
+	// default 1,000 each. All tokens with the same name together can use half of each limit, here and below, so that others
+	// are still served.
 	MaxWaiting int
 	MaxStreams int
 
-	// MaxBytes is how much memory requests and answers may take up at once, about: by default DefaultMaxBytes. Whoever finds too little left
-	// is told to come back later; a call that needs more than there is at all is served when it comes alone. An eighth is
-	// kept for small calls.
+	// MaxBytes is about how much memory requests and answers may use at once: by default DefaultMaxBytes. If too little is
+	// left for a call, it is refused and the client should retry later. A call that needs more than MaxBytes is served if it
+	// is the only one. An eighth is reserved for small calls.
 	MaxBytes int64
 
-	// MaxWaitingJobs is how many jobs of one queue may be ready or retrying, about: those who enqueue more are told to come back later. By
-	// default any number. A token can have a bound of its own.
+	// MaxWaitingJobs is about how many jobs of one queue may be ready or retrying. An Enqueue beyond that is refused, and the
+	// client should retry later. By default there is no limit. A token can have a limit of its own.
 	MaxWaitingJobs int64
 
-	// MaxReads is how many listings and counts are read from the store at once, and how many of what is read quickly, beside them: by
-	// default 4. Others wait for them.
+	// MaxReads is how many listings and counts run on the store at once: by default 4. As many quick reads run beside them.
+	// Other reads wait for their turn.
 	MaxReads int
 
-	// CallTimeout ends a call of the store: by default after 30 seconds. WriteTimeout ends an answer that its client does not
+	// CallTimeout ends a call to the store: by default after 30 seconds. WriteTimeout ends an answer that the client does not
 	// read: by default after 30 seconds.
 	CallTimeout  time.Duration
 	WriteTimeout time.Duration
 
-	// PollPause is how often a queue that claims wait for is looked at, for wake-ups can get lost: by default every second.
+	// PollPause is how often the API looks for jobs in queues with waiting claims, because wake-ups can get lost: by default
+	// every second.
 	PollPause time.Duration
 
-	// KeepEvents is how many events can be read again by who comes back: by default the latest 10,000.
+	// KeepEvents is how many events are kept for clients that reconnect: by default the latest 10,000.
 	KeepEvents int
 }
 
-// DefaultMaxBytes is how much memory requests and answers may take up at once where the options do not say: 128 MiB.
+// DefaultMaxBytes is the default of Options.MaxBytes: 128 MiB.
 const DefaultMaxBytes = 128 << 20
 
 // New returns an API over the store. Options may be nil. Close it before the store.
@@ -196,8 +202,8 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// Close ends claims that wait, which are answered, and streams. It returns when they have ended. Later requests are refused. To
-// close twice is fine.
+// Close ends waiting claims, which get an empty answer, and streams. It returns when they have ended. Later requests are
+// refused. Calling Close again does nothing.
 func (a *API) Close() error {
 	a.mu.Lock()
 	a.closed = true
@@ -208,7 +214,7 @@ func (a *API) Close() error {
 	return nil
 }
 
-// lasting begins something that Close waits for, unless the API was closed.
+// lasting registers something that Close waits for. It fails if the API was closed.
 func (a *API) lasting() (done func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,12 +225,12 @@ func (a *API) lasting() (done func(), err error) {
 	return a.running.Done, nil
 }
 
-// within is the context of one call of the store.
+// within returns the context for one call to the store.
 func (a *API) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return a.clock.WithTimeout(ctx, a.options.CallTimeout)
 }
 
-// A room has a number of places.
+// A room is a semaphore with a number of places.
 type room chan struct{}
 
 func newRoom(places int) room { return make(room, places) }
@@ -238,7 +244,7 @@ func (r room) enter() bool {
 	}
 }
 
-// wait enters as soon as there is a place, in the order of those who wait.
+// wait waits for a place and takes it. Callers get places in the order in which they wait.
 func (r room) wait(ctx context.Context) error {
 	select {
 	case r <- struct{}{}:

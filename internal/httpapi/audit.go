@@ -18,41 +18,42 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// An effect says what a call does, and with it whether the audit has a line of it.
+// An effect says what a call does, and so whether it is audited.
 type effect int
 
 const (
 	reads    effect = iota + 1 // it changes nothing
-	works                      // what producers and workers do all the time: metrics count it
-	operates                   // each call has a line in the audit
+	works                      // a frequent call of producers or workers, which metrics count
+	operates                   // each call is audited
 )
 
-// An act is a call that the audit tells of: who made it, what was asked for, and how it ended. It holds no secret: of a token it has the
-// name, and of a body what the handler has noted.
+// An act is the audit record of a call: who made it, what it requested, and how it ended. It holds no secrets: a token is
+// recorded by its name, and a body only if the handler has noted it.
 type act struct {
-	Name      string          `json:"name,omitempty"` // of the token
-	Address   string          `json:"address"`        // of the connection
+	Name      string          `json:"name,omitempty"` // the name of the token
+	Address   string          `json:"address"`        // the remote address of the connection
 	Operation string          `json:"operation"`
 	Queue     string          `json:"queue,omitempty"`
 	Worker    string          `json:"worker,omitempty"`
-	Job       string          `json:"job,omitempty"` // as it stands in the path
+	Job       string          `json:"job,omitempty"` // the id as it is in the path
 	Request   json.RawMessage `json:"request,omitempty"`
-	Changed   *int            `json:"changed,omitempty"` // jobs, where it is known
+	Changed   *int            `json:"changed,omitempty"` // the number of jobs, if known
 	Status    int             `json:"status"`
 	Problem   string          `json:"problem,omitempty"`
-	Detail    string          `json:"detail,omitempty"` // of what the token is not for
+	Detail    string          `json:"detail,omitempty"` // why the token does not allow the call
 }
 
-// Requests of more bytes are left out: of the line, and of the event, for a ring keeps many.
+// The maximum sizes of a request in a line of the audit, and in an event. Events have less, because a ring keeps many of
+// them.
 const (
 	maxAuditedRequest = 64 << 10
 	maxToldRequest    = 1 << 10
 )
 
-// known says whether it is known who calls: whoever is not writes no lines.
+// known reports whether the caller is known. Unknown callers can not write to the audit.
 func (a *API) known(x *exchange) bool { return x.bearer != nil || !a.bearers.needed() }
 
-// begin notes who calls, and what for.
+// begin starts the audit record of a call.
 func (a *API) begin(x *exchange, r *http.Request) {
 	one := &act{Address: addressOf(r), Operation: x.to.name, Job: short(r.PathValue("id"))}
 	if x.bearer != nil {
@@ -66,7 +67,7 @@ func (a *API) begin(x *exchange, r *http.Request) {
 	x.act, x.audit = one, a.audit
 }
 
-// short is a name as a line can have it. One that is longer names nothing.
+// short shortens a name for the audit. A name that is too long is invalid anyway.
 func short(name string) string {
 	if len(name) > store.MaxNameBytes {
 		return strings.ToValidUTF8(name[:store.MaxNameBytes], "") + "…"
@@ -74,7 +75,7 @@ func short(name string) string {
 	return name
 }
 
-// addressOf is that of the connection. Headers that name another one can be written by anybody.
+// addressOf returns the address of the connection. It ignores headers with other addresses, because any client can set them.
 func addressOf(r *http.Request) string {
 	if _, err := netip.ParseAddrPort(r.RemoteAddr); err != nil {
 		return "unix"
@@ -82,7 +83,7 @@ func addressOf(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// noteRequest puts what was asked for into the line.
+// noteRequest records the request in the audit.
 func (x *exchange) noteRequest(req any) {
 	if x.act == nil {
 		return
@@ -101,7 +102,7 @@ func bounded(text json.RawMessage, most int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"left_out_bytes":%d}`, len(text)))
 }
 
-// noteChanged puts the number of changed jobs into the line.
+// noteChanged records the number of changed jobs in the audit.
 func (x *exchange) noteChanged(outcomes []store.Outcome) {
 	if x.act == nil {
 		return
@@ -115,7 +116,7 @@ func (x *exchange) noteChanged(outcomes []store.Outcome) {
 	x.act.Changed = &n
 }
 
-// WriteHeader leaves the line of the audit before the client can know of the answer.
+// WriteHeader writes the line of the audit before the client gets the answer.
 func (x *exchange) WriteHeader(status int) {
 	if x.act != nil && x.act.Status == 0 {
 		x.act.Status = status
@@ -124,7 +125,7 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// audit writes the line, and tells those who listen.
+// audit writes the line to the log, and publishes it as an event.
 func (a *API) audit(one act) {
 	attrs := []slog.Attr{slog.String("address", one.Address), slog.String("operation", one.Operation), slog.Int("status", one.Status)}
 	for _, text := range []slog.Attr{
@@ -146,7 +147,8 @@ func (a *API) audit(one act) {
 	a.Publish(Event{act: &one})
 }
 
-// refused counts who is not let in, and logs it at a bounded rate. What a known bearer may not do stands in the audit.
+// refused counts requests that are refused for lack of rights, and logs them at a bounded rate. Refused calls of known tokens
+// are in the audit instead.
 func (a *API) refused(x *exchange, r *http.Request, f wire.Fail) {
 	switch f.Status {
 	case http.StatusUnauthorized:
@@ -166,7 +168,7 @@ func (a *API) refused(x *exchange, r *http.Request, f wire.Fail) {
 	a.refusals.log(networkOf(r), attrs)
 }
 
-// networkOf is the address of the connection, or the network that one customer of a provider has; none for a socket of this machine.
+// networkOf returns the network of the connection's address, as network does. It is zero for a Unix socket.
 func networkOf(r *http.Request) netip.Prefix {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -175,16 +177,17 @@ func networkOf(r *http.Request) netip.Prefix {
 	return network(from.Addr())
 }
 
-// maxRefusals is how many lines about refused requests there are in a second.
+// maxRefusals is how many lines about refused requests are logged in a second.
 const maxRefusals = 10
 
-// Refusals are lines about requests that were refused: in each second one of each network, and ten in all. It remembers as many.
+// refusals logs refused requests: at most one line a second for each network, and maxRefusals in all. It counts the lines
+// that it leaves out.
 type refusals struct {
 	clock clock.Clock
 	to    *slog.Logger
 
-	mu      sync.Mutex // guards what follows
-	told    []refusal  // of the latest second
+	mu      sync.Mutex // guards the fields below
+	told    []refusal  // the refusals of the latest second
 	leftOut int
 }
 
@@ -211,14 +214,14 @@ func (r *refusals) log(from netip.Prefix, attrs []any) {
 	r.to.Warn(requestRefused, attrs...)
 }
 
-// forget drops what is older than a second, or was written by a clock that went back.
+// forget drops refusals that are older than a second, or in the future because the clock went back.
 func (r *refusals) forget() (now time.Time) {
 	now = r.clock.Now()
 	r.told = slices.DeleteFunc(r.told, func(one refusal) bool { return now.Sub(one.at) >= time.Second || one.at.After(now) })
 	return now
 }
 
-// tell says how many lines were left out, if there are any.
+// tell logs how many lines were left out, if any.
 func (r *refusals) tell() {
 	r.mu.Lock()
 	left := r.leftOut
@@ -229,7 +232,7 @@ func (r *refusals) tell() {
 	}
 }
 
-// statusOf is that of a problem, or 0.
+// statusOf returns the status of a problem, or 0 for another error.
 func statusOf(err error) int {
 	f, _ := errors.AsType[wire.Fail](err)
 	return f.Status

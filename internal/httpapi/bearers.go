@@ -11,27 +11,27 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// Bearers are those who have the tokens that an API knows now.
+// bearers holds the tokens that the API accepts now.
 type bearers struct {
 	clock clock.Clock
 	room  func() *share
 
-	now    atomic.Pointer[[]*bearer] // nil where no tokens are needed
-	mu     sync.Mutex                // lets one list at a time take the place of another, and guards shares
-	shares map[string]*share         // by name. They stay: whoever comes back finds what is in use still
+	now    atomic.Pointer[[]*bearer] // nil if no token is needed
+	mu     sync.Mutex                // guards shares, and serializes set
+	shares map[string]*share         // by the name of the tokens; never removed, so that a name that returns has the share that its old calls still use
 }
 
-// A bearer has one token. It does not change: another one takes its place.
+// A bearer is the holder of one token. It is immutable: set makes new ones.
 type bearer struct {
 	known
-	share *share          // of all tokens of the name
-	life  context.Context // of what lasts longer than a call
+	share *share          // shared by all tokens of the same name
+	life  context.Context // the context of claims that wait, streams and sessions
 	end   context.CancelCauseFunc
 }
 
-// SetTokens lets other tokens take the place of those that the API knows: from then on each request needs one of them. Claims that
-// wait and streams of tokens that are not among them, or may do other things now, end. Those of all others go on. An empty list
-// lets nobody in.
+// SetTokens replaces the tokens that the API accepts. From then on every request needs one of them. Waiting claims and
+// streams end if their token is not in the list, or has other rights now; all others continue. With an empty list every
+// request is refused.
 func (a *API) SetTokens(tokens *Tokens) { a.bearers.set(tokens) }
 
 func (b *bearers) set(tokens *Tokens) {
@@ -63,7 +63,7 @@ func (b *bearers) set(tokens *Tokens) {
 	b.endExpired()
 }
 
-// endExpired ends what lasts of tokens that have expired meanwhile.
+// endExpired ends the waiting claims, streams and sessions of tokens that have expired.
 func (b *bearers) endExpired() {
 	now := b.clock.Now()
 	for _, one := range b.all() {
@@ -73,7 +73,7 @@ func (b *bearers) endExpired() {
 	}
 }
 
-// needed says whether there are tokens, and be it an empty list of them.
+// needed reports whether requests need a token. An empty list of tokens counts as well.
 func (b *bearers) needed() bool { return b.now.Load() != nil }
 
 func (b *bearers) all() []*bearer {
@@ -83,7 +83,8 @@ func (b *bearers) all() []*bearer {
 	return nil
 }
 
-// find is who has the secret, or nil. It takes equally long wherever the token stands, and however much of it is right.
+// find returns the bearer with this secret, or nil. The time it takes does not depend on the position of the token, nor on
+// how much of the secret is right.
 func (b *bearers) find(secret string) (found *bearer) {
 	sum := sha256.Sum256([]byte(secret))
 	for _, one := range b.all() {
@@ -94,7 +95,7 @@ func (b *bearers) find(secret string) (found *bearer) {
 	return found
 }
 
-// refusal says why the token is not taken any more. One that has expired stays so, also where the clock goes back.
+// refusal returns why the token is no longer valid, or nil. An expired token stays expired even if the clock goes back.
 func (b *bearers) refusal(one *bearer) error {
 	if one.Expired(b.clock.Now()) {
 		return expired(one.Token)
@@ -108,7 +109,7 @@ func expired(t Token) error {
 	return f
 }
 
-// revoked is closed when what lasts has to end, because the token is not taken any more.
+// revoked returns a channel that is closed when the token is no longer valid. Waiting claims and streams must end then.
 func (x *exchange) revoked() <-chan struct{} {
 	if x.bearer == nil {
 		return nil
@@ -116,7 +117,7 @@ func (x *exchange) revoked() <-chan struct{} {
 	return x.bearer.life.Done()
 }
 
-// refusal says why what lasts has to end, if it has to.
+// refusal returns why the token is no longer valid, or nil.
 func (x *exchange) refusal() error {
 	if x.bearer == nil {
 		return nil

@@ -27,7 +27,7 @@ type book struct {
 	told   *jsonschema.Compiler // for answers: what is not documented is refused
 	routes *http.ServeMux       // of the documented paths
 
-	mu      sync.Mutex // guards what follows, and the compilers
+	mu      sync.Mutex // guards the fields below
 	seen    map[string]bool
 	schemas map[string]*jsonschema.Schema
 }

@@ -8,21 +8,22 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// What a request or an answer takes up for each byte of its text: the text itself, what is decoded from it or was encoded into
-// it, and what the driver of a database makes of that.
+// The memory that a request or an answer uses for each byte of its text: the text itself, the values decoded from it or
+// encoded into it, and the copies of the database driver.
 const (
 	asRequest = 4
 	asAnswer  = 2
 )
 
-// A budget is how many bytes requests and answers take up at once. It has no queue: whoever gets nothing comes back later.
+// A budget limits how many bytes requests and answers use at once. It has no queue: a call that gets nothing is refused, and
+// the client should retry later.
 type budget struct {
 	most int64
 	used atomic.Int64
 }
 
-// limit is how many of the bytes a call may get. Large ones, which can take their time, leave an eighth to small ones: to heartbeats,
-// without which leases end.
+// limit returns the limit for a small or a large call. Large calls leave an eighth to small ones, above all to heartbeats:
+// without those, leases expire.
 func (b *budget) limit(large bool) int64 {
 	if large {
 		return b.most - b.most/8
@@ -42,24 +43,26 @@ func (b *budget) take(n int64, large bool) bool {
 	}
 }
 
-// spared says whether whoever has this budget takes up so little of it that the others' calls are no reason to refuse more: they can be
-// small too, and many. It is 1 MiB of the budget of a server by default, for each name of tokens.
+// spared reports whether this budget is used so little that its calls are served even if others have used up the whole
+// budget. Otherwise many small calls of others could shut it out. With the default MaxBytes it is 1 MiB for each name of
+// tokens.
 func (b *budget) spared() bool { return b.used.Load() <= b.most/64 }
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// A share is what some may take up at once: all who call, or the bearers of all tokens of one name.
+// A share limits what callers use at once: all callers together, or the bearers of all tokens with one name.
 type share struct {
 	bytes   budget
-	claimed atomic.Int64 // the room that the latest answer to a claim took
-	listed  atomic.Int64 // likewise to a listing
-	reads   room         // of listings and counts
-	briefs  room         // of what is read quickly
-	polls   room         // of claims that wait
+	claimed atomic.Int64 // the memory of the latest answer to a claim
+	listed  atomic.Int64 // the memory of the latest answer to a listing
+	reads   room         // running listings and counts
+	briefs  room         // running quick reads
+	polls   room         // waiting claims
 	streams room
 }
 
-// newShare is that of all, or its n-th part: one name leaves something to the others.
+// newShare returns the share of all callers (n is 1), or the n-th part of it for one name, so that a name leaves something to
+// the others.
 func newShare(o Options, n int) *share {
 	part := func(places int) room { return newRoom((places + n - 1) / n) }
 	return &share{
@@ -68,24 +71,24 @@ func newShare(o Options, n int) *share {
 	}
 }
 
-// An exchange is a request with its answer, and what both take up until the answer is written.
+// An exchange is a request with its answer, and the memory that both use until the answer is written.
 type exchange struct {
 	http.ResponseWriter
 	to     route
-	bearer *bearer // nil until the token is known, and where there are no tokens
+	bearer *bearer // nil until the token is known, or if there are no tokens
 	all    *share
-	own    *share // of the token: that of all until it is known, and where there are no tokens
+	own    *share // the share of the token; equal to all until the token is known, or if there are no tokens
 	taken  int64
-	likely int64         // of them for an answer that is not known yet
-	latest *atomic.Int64 // what the latest answer of its kind took, nil where that is not kept
-	act    *act          // for the audit, nil where it has no line of the call
-	audit  func(act)     // writes it
+	likely int64         // the part of taken that expect has reserved for the answer
+	latest *atomic.Int64 // the memory of the latest answer of this kind; nil if that is not kept
+	act    *act          // the audit record; nil if the call is not audited
+	audit  func(act)     // writes the audit record
 }
 
 // Unwrap is for http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// shares are those that the exchange takes from, the narrower one first.
+// shares returns the shares that the exchange takes from, the narrower one first.
 func (x *exchange) shares() []*share {
 	if x.own == x.all {
 		return []*share{x.all}
@@ -93,8 +96,9 @@ func (x *exchange) shares() []*share {
 	return []*share{x.own, x.all}
 }
 
-// take reserves bytes, or says by whom they are used up. Whoever needs more than there are gets all of them, so that it is let
-// through when it comes alone.
+// take reserves bytes. It fails with tooMuch if the token's calls have used up its share, and with busy if all callers
+// together have used up theirs. A call that needs more than the limit gets the whole limit, so that it is served if it is the
+// only one.
 func (x *exchange) take(n int64) error {
 	large := x.taken+n > firstRead*asRequest
 	n = min(n, x.own.bytes.limit(large)-x.taken)
@@ -118,7 +122,7 @@ func (x *exchange) take(n int64) error {
 	return nil
 }
 
-// end gives back what was taken.
+// end gives back all reserved bytes.
 func (x *exchange) end() {
 	x.give(x.taken)
 	x.likely = 0
@@ -131,20 +135,21 @@ func (x *exchange) give(n int64) {
 	x.taken -= n
 }
 
-// expect takes the room that an answer with jobs is likely to need, as much as the latest one, before the store is asked. Whoever reads
-// none of his answers would else have the store lease large jobs, only to release them since there is no room to answer.
+// expect reserves memory for an answer with jobs before the store is asked: as much as the latest such answer needed.
+// Otherwise a client that does not read its answers would make the store lease large jobs, only to release them because there
+// is no memory for the answer.
 func (x *exchange) expect(latest *atomic.Int64) error {
 	before, likely := x.taken, latest.Load()
 	x.latest = latest
 	if err := x.take(likely); err != nil {
-		latest.Store(likely / 2) // by and by less is expected, and the store is asked again
+		latest.Store(likely / 2) // expect less each time, so that the store is asked again at last
 		return err
 	}
 	x.likely = x.taken - before
 	return nil
 }
 
-// know takes the room that an answer needs in place of what it was likely to need.
+// know corrects the reservation of expect to what the answer needs.
 func (x *exchange) know(needs int64) error {
 	if needs >= x.likely {
 		return x.take(needs - x.likely)
@@ -154,7 +159,7 @@ func (x *exchange) know(needs int64) error {
 	return nil
 }
 
-// enter takes places for as long as something lasts, if there are any.
+// enter takes a place in the room of each share. It fails if one of them is full.
 func (x *exchange) enter(of func(*share) room) (leave func(), ok bool) {
 	shares := x.shares()
 	for i, s := range shares {
@@ -172,8 +177,8 @@ func leaveAll(shares []*share, of func(*share) room) {
 	}
 }
 
-// gather lets a few readings at a time, of those that take such places, ask the store, and encode what it answers. It returns when its
-// turn has come and the text is there, or the context has ended.
+// gather waits for a place in the room of each share, reads from the store, and encodes the answer. It fails if the context
+// ends before.
 func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(context.Context) (any, error)) ([]byte, error) {
 	for _, s := range x.shares() {
 		if err := of(s).wait(ctx); err != nil {
@@ -188,7 +193,7 @@ func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(c
 	return x.encode(x.bearer.redact(answer))
 }
 
-// encode writes an answer that there is room for. Where it is known how large it gets, the room is taken before it is written.
+// encode reserves memory for the answer and encodes it. If the size is known in advance, it reserves first.
 func (x *exchange) encode(answer any) ([]byte, error) {
 	jobs, ok := answer.(wire.Jobs)
 	if !ok {
@@ -208,12 +213,12 @@ func (x *exchange) encode(answer any) ([]byte, error) {
 	return wire.Marshal(jobs)
 }
 
-// show answers with a listing or a count.
+// show answers a listing or a count.
 func (a *API) show(x *exchange, r *http.Request, read func(context.Context) (any, error)) error {
 	return a.shown(x, r, func(s *share) room { return s.reads }, read)
 }
 
-// showBrief answers with what is read quickly, and does not wait for listings and counts.
+// showBrief answers a quick read. It does not wait for listings and counts.
 func (a *API) showBrief(x *exchange, r *http.Request, read func(context.Context) (any, error)) error {
 	return a.shown(x, r, func(s *share) room { return s.briefs }, read)
 }

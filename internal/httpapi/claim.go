@@ -17,14 +17,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// What a claim that leaves it out means, and the longest that one can wait.
+// Defaults and limits of a claim.
 const (
 	defaultLease = 30 * time.Second
 	maxWait      = time.Minute
 	maxQueues    = 100
 )
 
-// claim takes jobs for the client, and waits for the first one if it asks for that. Jobs of a client who is gone are given back.
+// claim claims jobs for the client. If the client asks for that, it waits for the first job. If the client has left, it gives
+// the jobs back.
 func (a *API) claim(w *exchange, r *http.Request) error {
 	req, err := decode[wire.Claim](w, r)
 	if err != nil {
@@ -52,13 +53,13 @@ func (a *API) claim(w *exchange, r *http.Request) error {
 	return a.deliver(w, r, jobs)
 }
 
-// deliver answers with the jobs, or gives them back.
+// deliver sends the jobs to the client, or gives them back if it can not.
 func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
 	text, jobs, err := a.fitting(w, r, jobs)
 	if err != nil {
 		return err
 	}
-	err = r.Context().Err() // a client that vanishes is noticed here: its connection takes what is written
+	err = r.Context().Err() // only the context tells that the client has left: writing to the connection still succeeds
 	if err == nil {
 		err = a.send(w, http.StatusOK, wire.JSON, text)
 		if err == nil && len(jobs) > 0 {
@@ -68,14 +69,14 @@ func (a *API) deliver(w *exchange, r *http.Request, jobs []wire.Job) error {
 		}
 	}
 	if err != nil {
-		_ = a.giveBack(r, jobs) // there is nobody to be told
+		_ = a.giveBack(r, jobs) // the client has left, so nobody can get the error
 		return &unsent{err}
 	}
 	return nil
 }
 
-// fitting is the answer with as many of the jobs as there is room for. The others are given back. Where none fits, the claim was
-// not applied, unless they can not be given back.
+// fitting encodes as many of the jobs as there is memory for, and gives the others back. If none fits, it returns the error,
+// which says that nothing was applied. If some jobs could not be given back, the claim is in doubt.
 func (a *API) fitting(w *exchange, r *http.Request, jobs []wire.Job) ([]byte, []wire.Job, error) {
 	var kept error
 	for {
@@ -88,14 +89,14 @@ func (a *API) fitting(w *exchange, r *http.Request, jobs []wire.Job) ([]byte, []
 		switch jobs = jobs[:half]; {
 		case half > 0:
 		case kept != nil:
-			return nil, nil, fmt.Errorf("%w: the jobs of a claim that there is no room to answer: %v", store.ErrInDoubt, kept) //nolint:errorlint // it is another call's
+			return nil, nil, fmt.Errorf("%w: the jobs of a claim that there is no room to answer: %v", store.ErrInDoubt, kept) //nolint:errorlint // the error of another call
 		default:
 			return nil, nil, err
 		}
 	}
 }
 
-// giveBack releases jobs that reach nobody. What can not be released comes back when the leases end.
+// giveBack releases jobs that the client did not get. If that fails, they return when their leases expire.
 func (a *API) giveBack(r *http.Request, jobs []wire.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -113,11 +114,11 @@ func (a *API) giveBack(r *http.Request, jobs []wire.Job) error {
 	return err
 }
 
-// A claim as it was asked for, with its defaults.
+// A claim is a request for jobs, with defaults filled in.
 type claim struct {
 	queues []string
-	each   store.ClaimRequest // of one queue, with limit and quota of all
-	shared bool               // the quota is the server's affair
+	each   store.ClaimRequest // the request for one queue, with the limit and the quota of the whole claim
+	shared bool               // the server chooses the retry quota
 	wait   time.Duration
 }
 
@@ -152,7 +153,7 @@ func (a *API) asked(req wire.Claim) (claim, error) {
 	return c, nil
 }
 
-// await takes jobs as soon as there are any, within the time that the client is ready to wait.
+// await claims jobs. If there are none, it waits for them as long as the client asked for.
 func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
 	if err := w.expect(&w.own.claimed); err != nil {
 		return nil, err
@@ -160,25 +161,25 @@ func (a *API) await(w *exchange, r *http.Request, c claim) ([]wire.Job, error) {
 	if c.wait == 0 {
 		return a.take(c)
 	}
-	me := a.waiters.join(c.queues) // before the first look, so that nothing happens unseen in between
+	me := a.waiters.join(c.queues) // join before the first claim, so that no wake-up is missed after it
 	defer a.waiters.leave(me)
 	jobs, err := a.take(c)
 	if err != nil || len(jobs) > 0 {
 		return jobs, err
 	}
-	late := a.clock.Timer(c.wait) // before it counts as one that waits
+	late := a.clock.Timer(c.wait) // start the timer before the claim counts as waiting
 	defer late.Stop()
 	leave, ok := w.enter(func(s *share) room { return s.polls })
 	if !ok {
 		return nil, noRoom
 	}
 	defer leave()
-	w.end() // what it asks for was decoded, into little
+	w.end() // the decoded request is small
 	return a.sleep(r.Context(), w, c, me, late)
 }
 
 func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late *clock.Timer) ([]wire.Job, error) {
-	none := []wire.Job{} // which is written as an empty list
+	none := []wire.Job{} // encoded as an empty list
 	for {
 		select {
 		case <-w.revoked():
@@ -203,7 +204,7 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 				return nil, err
 			}
 			if len(jobs) > 0 {
-				a.waiters.tell(queue) // there may be more
+				a.waiters.tell(queue) // there may be more jobs
 				return jobs, nil
 			}
 			w.end()
@@ -211,9 +212,9 @@ func (a *API) sleep(ctx context.Context, w *exchange, c claim, me *waiter, late 
 	}
 }
 
-// take claims from the queues, each time beginning with another one, until there are as many jobs as were asked for, or enough
-// bytes for an answer. An error counts only where nothing was claimed before it. The
-// store is asked on a context of its own: when the client vanishes in between, it is known what to give back.
+// take claims from the queues until it has enough jobs, or enough bytes for an answer. Each call begins with another queue.
+// An error after jobs were claimed is only logged. The store call does not end with the client's context: if the client
+// leaves in the middle, the API must know which jobs to give back.
 func (a *API) take(c claim) ([]wire.Job, error) {
 	jobs := []wire.Job{}
 	events := []Event{}
@@ -262,11 +263,11 @@ func (a *API) fetch(req store.ClaimRequest, shared bool) ([]store.Job, error) {
 	return jobs, err
 }
 
-// Turns say with which of several queues to begin.
+// turns chooses the queue that a claim of several queues begins with.
 type turns struct {
 	seed   maphash.Seed
 	mu     sync.Mutex     // guards begins
-	begins map[uint64]int // by a hash of the names, for those can be long; where two are one, they take turns together
+	begins map[uint64]int // by a hash of the names, which can be long; after a collision two lists take turns together
 }
 
 func (t *turns) next(queues []string) int {

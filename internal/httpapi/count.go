@@ -7,26 +7,26 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Counter is told what was done to jobs through the API, after it was committed. It is called from many goroutines, and must not
-// block. What a caller repeats may be told twice.
+// A Counter counts what calls of the API do to jobs, after it was committed. Its methods are called from many goroutines, and
+// must not block. A repeated call may be counted twice.
 type Counter interface {
-	// Added is told of each job that was enqueued, duplicates apart.
+	// Added counts one new job. Duplicates are not counted.
 	Added(queue, kind string)
-	// Claimed is told how many jobs of a queue were claimed.
+	// Claimed counts the claimed jobs of a queue.
 	Claimed(queue string, jobs int)
-	// Finished is told of each lease that its holder has ended: succeeded, retrying, dead, snoozed or released. Queue and kind are
-	// empty where the job was claimed elsewhere, or long ago.
+	// Finished counts a lease that its holder has ended: succeeded, retrying, dead, snoozed or released. Queue and kind are
+	// empty if the job was claimed elsewhere, or long ago.
 	Finished(queue, kind, outcome string)
-	// Recovered is told of the expired leases that were ended.
+	// Recovered counts expired leases that were ended.
 	Recovered(leases []store.Recovered)
-	// StaleWrite is told of each write that was refused because its lease was lost, by its operation: ack, nack, extend or save.
+	// StaleWrite counts a write that was refused because its lease was lost. Op is ack, nack, extend or save.
 	StaleWrite(op string)
-	// Refused is told of each request that was refused because of who has made it: unauthorized, without a token that is known, or
-	// forbidden.
+	// Refused counts a request that was refused for lack of rights. The reason is unauthorized, if the token is missing or
+	// unknown, or forbidden.
 	Refused(reason string)
 }
 
-// uncounted is the counter of who wants none.
+// uncounted is the Counter that counts nothing.
 type uncounted struct{}
 
 func (uncounted) Added(string, string)            {}
@@ -36,25 +36,25 @@ func (uncounted) Recovered([]store.Recovered)     {}
 func (uncounted) StaleWrite(string)               {}
 func (uncounted) Refused(string)                  {}
 
-// maxHeld is of how many leases it is remembered what their jobs are. Beyond that the oldest are forgotten.
+// maxHeld is how many leases holdings remember. Beyond that they forget the oldest.
 const maxHeld = 1 << 16
 
-// Holdings remember of which queue and kind the claimed jobs are, for who finishes a job names its lease alone, and to ask the
-// store would be one more call. A lease stays after its end, so that a repeated call is told apart.
+// holdings remember the queue and the kind of claimed jobs. A call that finishes a job only has its lease, and asking the
+// store would cost another call. A lease stays in them after its end, so that a repeated call is not counted twice.
 type holdings struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	most   int
 	of     map[store.Lease]holding
-	leases []store.Lease // a ring of those in the map, in the order of their claims
-	next   int           // where the oldest stands, once the ring is full
+	leases []store.Lease // a ring of the keys of the map, in the order of the claims
+	next   int           // the index of the oldest, once the ring is full
 }
 
 type holding struct {
-	job   unique.Handle[sort] // of which there are few
+	job   unique.Handle[sort] // there are few different ones
 	ended bool
 }
 
-// A sort of jobs is what counts do not tell apart.
+// A sort is a queue and a kind: counts do not distinguish jobs any further.
 type sort struct{ queue, kind string }
 
 func newHoldings(most int) *holdings { return &holdings{most: most, of: map[store.Lease]holding{}} }
@@ -75,7 +75,7 @@ func (h *holdings) add(jobs []store.Job) {
 	}
 }
 
-// queue is that of the job of the lease, if it is known.
+// queue returns the queue of the lease's job, if it is known.
 func (h *holdings) queue(l store.Lease) (string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,8 @@ func (h *holdings) queue(l store.Lease) (string, bool) {
 	return held.job.Value().queue, true
 }
 
-// end is of which sort the job of the lease is, if that is known, and whether the lease was ended here before.
+// end marks the lease as ended. It returns the sort of its job, if that is known, and whether the lease was already ended
+// here.
 func (h *holdings) end(l store.Lease) (of sort, again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

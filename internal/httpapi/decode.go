@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// body makes a handler of what takes a body and gives an answer.
+// body returns a handler that decodes a body, calls do, and sends its answer.
 func body[Request, Answer any](do func(a *API, ctx context.Context, req Request) (Answer, error)) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
 		req, err := decode[Request](w, r)
@@ -33,7 +33,7 @@ func body[Request, Answer any](do func(a *API, ctx context.Context, req Request)
 	}
 }
 
-// reading makes a handler of what takes a body and reads from the store.
+// reading returns a handler that decodes a body and reads from the store.
 func reading[Request, Answer any](do func(a *API, ctx context.Context, req Request) (Answer, error)) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
 		req, err := decode[Request](w, r)
@@ -56,7 +56,7 @@ func decode[Request any](w *exchange, r *http.Request) (req Request, err error) 
 	return req, wire.Decode(text, &req)
 }
 
-// longest is how many bytes the body of a request may have. Those with documents can be large.
+// longest returns the maximum size of a request's body. Bodies with documents can be large.
 func longest(req any) int64 {
 	switch req.(type) {
 	case wire.Enqueue, wire.Acks, wire.NAcks, wire.Checkpoints:
@@ -65,7 +65,7 @@ func longest(req any) int64 {
 	return wire.MaxBrief
 }
 
-// decodeAny reads the body of a request that may have one. An empty one is none, whether or not its length was told.
+// decodeAny reads an optional body. An empty body counts as none, with or without a Content-Length.
 func decodeAny[Request any](w *exchange, r *http.Request) (req Request, err error) {
 	text, err := readBody(w, r, longest(req))
 	if err != nil || len(text) == 0 {
@@ -77,13 +77,13 @@ func decodeAny[Request any](w *exchange, r *http.Request) (req Request, err erro
 	return req, wire.Decode(text, &req)
 }
 
-// isJSON says that the body has the type, which a page of another site can leave out, but not set.
+// isJSON reports whether the Content-Type is JSON. A page of another site can not send that type without permission.
 func isJSON(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && kind == wire.JSON
 }
 
-// forName makes a handler of what is done for the name in the path. It takes no body and gives no answer.
+// forName returns a handler that calls do with the name in the path. It takes no body and sends no content.
 func forName[Ability any](field string, do func(of Ability, ctx context.Context, name string) error) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
 		ability, err := able[Ability](r.Context(), a)
@@ -102,7 +102,7 @@ func forName[Ability any](field string, do func(of Ability, ctx context.Context,
 	}
 }
 
-// nothing reads the body of a request that needs none. An empty object is none.
+// nothing reads the body of a request that needs none. It accepts an empty object.
 func nothing(w *exchange, r *http.Request) error {
 	text, err := readBody(w, r, wire.MaxBrief)
 	if err != nil || len(text) == 0 {
@@ -111,11 +111,11 @@ func nothing(w *exchange, r *http.Request) error {
 	return wire.Decode(text, &struct{}{})
 }
 
-// readBody takes up more of the budget the more there is to read: what a client announces and does not send costs others nothing.
+// readBody reserves memory as the body arrives, so that a body that is announced but not sent costs other clients nothing.
 func readBody(w *exchange, r *http.Request, most int64) ([]byte, error) {
 	tooLarge := &largeError{refuse("body", fmt.Sprintf("must have at most %d bytes", most))}
 	if r.ContentLength > most {
-		if r.Header.Get("Expect") != "" { // to read would be to tell the client to send it
+		if r.Header.Get("Expect") != "" { // reading would tell the client to send the body
 			return nil, tooLarge
 		}
 		return nil, discard(w, r, tooLarge)
@@ -124,7 +124,7 @@ func readBody(w *exchange, r *http.Request, most int64) ([]byte, error) {
 	var text []byte
 	for size := firstRead; ; size *= 2 {
 		if r.ContentLength >= 0 {
-			size = min(size, int(r.ContentLength)+1) // one more, to find the end
+			size = min(size, int(r.ContentLength)+1) // one more byte, to see the end
 		}
 		if err := w.take(int64(size-cap(text)) * asRequest); err != nil {
 			return nil, discard(w, r, err)
@@ -144,12 +144,12 @@ func readBody(w *exchange, r *http.Request, most int64) ([]byte, error) {
 	}
 }
 
-// fillUp reads until there is no more room. Unlike io.ReadFull, it tells the end of a body from one that is broken off.
+// fillUp reads until text is full. Unlike io.ReadFull, it distinguishes the end of a body from a broken one.
 func fillUp(text *[]byte, from io.Reader) error {
 	for len(*text) < cap(*text) {
 		n, err := from.Read((*text)[len(*text):cap(*text)])
 		*text = (*text)[:len(*text)+n]
-		runtime.Gosched() // bodies that arrive as fast as they are read would keep the processors from small calls, 10 ms at a time
+		runtime.Gosched() // let other goroutines run: a fast body would delay small calls by 10 ms at a time
 		if err != nil {
 			return err
 		}
@@ -157,17 +157,17 @@ func fillUp(text *[]byte, from io.Reader) error {
 	return nil
 }
 
-// firstRead is what a body takes up at first: most have less.
+// firstRead is the first buffer for a body: most bodies are smaller.
 const firstRead = 16 << 10
 
-// discard reads what is refused without keeping it, up to a bound: a client that still writes hears no answer.
+// discard reads a refused body and throws it away, up to a limit: a client that is still writing would not read the answer.
 func discard(w *exchange, r *http.Request, why error) error {
 	w.end()
-	_, _ = io.CopyN(yielding{}, r.Body, 2*wire.MaxBody) // if the client is gone, so is its answer
+	_, _ = io.CopyN(yielding{}, r.Body, 2*wire.MaxBody) // an error means that the client has left
 	return why
 }
 
-// number reads an id in a path or a limit in a query: one number, one text.
+// number reads an id in a path, or a limit in a query. Each number has only one text.
 func number(field, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != text {
@@ -176,7 +176,7 @@ func number(field, text string) (int64, error) {
 	return n, nil
 }
 
-// query reads the parameters of a listing of jobs.
+// query reads the query parameters of a listing of jobs.
 func query(raw string) (store.Filter, store.Page, error) {
 	var f store.Filter
 	texts := map[string]*string{"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey}
@@ -184,14 +184,15 @@ func query(raw string) (store.Filter, store.Page, error) {
 	return f, page, err
 }
 
-// workerQuery reads the parameters of a listing of workers.
+// workerQuery reads the query parameters of a listing of workers.
 func workerQuery(raw string) (store.WorkerFilter, store.Page, error) {
 	var f store.WorkerFilter
 	page, err := parameters(raw, map[string]*string{"name": &f.Name}, nil)
 	return f, page, err
 }
 
-// parameters reads those of any listing: its own ones into the texts and, if there are any, the states, and what page is asked for.
+// parameters reads the query parameters of a listing: the page, the listing's own parameters into texts, and the states if
+// they are not nil.
 func parameters(raw string, texts map[string]*string, states *[]store.State) (store.Page, error) {
 	page := store.Page{Limit: 100}
 	values, err := url.ParseQuery(raw)
@@ -203,7 +204,7 @@ func parameters(raw string, texts map[string]*string, states *[]store.State) (st
 	for name := range values {
 		names = append(names, name)
 	}
-	slices.Sort(names) // so that the same mistake is answered in the same way
+	slices.Sort(names) // in order, so that the same request always gets the same error
 	for _, name := range names {
 		if err := parameter(name, values[name], texts, states, &page); err != nil {
 			return page, err
@@ -247,12 +248,12 @@ func limitOr(limit *int, otherwise int) int {
 
 func refuse(field, rule string) error { return &store.InvalidError{Item: -1, Field: field, Rule: rule} }
 
-// A largeError says that a body has more bytes than are read.
+// A largeError says that a body is larger than its limit.
 type largeError struct{ error }
 
 func (e *largeError) Unwrap() error { return e.error }
 
-// Yielding throws away what is written, and lets others go first.
+// yielding discards what is written to it, and lets other goroutines run.
 type yielding struct{}
 
 func (yielding) Write(p []byte) (int, error) {

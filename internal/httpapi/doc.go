@@ -1,10 +1,10 @@
-// Package httpapi serves a store of jobs over HTTP: to programs in any language, to the store that works over it, and to people.
+// Package httpapi serves a job store over HTTP: to programs in any language, to the remote store, and to people.
 //
-// Every call stands in one table, with its method, its path and who may make it. What it takes and gives are the forms of package
-// wire. What goes wrong is answered by a problem document of RFC 9457. The document of OpenAPI that the API serves is held to the
-// table, and to what really goes over the wire, by every test of this package.
+// One table has every call, with its method, its path and the roles that may make it. Package wire defines the requests and
+// answers. Errors are problem documents as in RFC 9457. Every test of this package checks that the table, and every request
+// and answer it makes, match the OpenAPI document that the API serves.
 //
-// A claim may wait for its first job. Those that wait share one subscription to the store's wake-ups and one poll, and hand them
-// on from one to the next: an enqueued job wakes one claim, not all of them. What was claimed for a client that has vanished is
-// released.
+// A claim may wait for its first job. All waiting claims share one subscription to the store's wake-ups, and one poll. A
+// wake-up goes to one claim, which passes it on if it has found a job: so an enqueued job wakes one claim, not all of them.
+// If the client of a claim has left, its jobs are released.
 package httpapi

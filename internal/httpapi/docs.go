@@ -3,7 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed" // of what is served as it stands
+	_ "embed" // embeds the files that are served unchanged
 	"encoding/base64"
 	"encoding/json"
 	"html/template"
@@ -28,7 +28,7 @@ func (a *API) openapi(w *exchange, _ *http.Request) error {
 	return a.file(w, wire.JSON, openapiText)
 }
 
-// docs shows the document as a page. Whatever a browser could load or run is forbidden, but its own style.
+// docs serves the document as a page. The page may load and run nothing but its own style.
 func (a *API) docs(w *exchange, _ *http.Request) error {
 	page, err := a.page()
 	if err != nil {
@@ -51,14 +51,14 @@ func (a *API) file(w *exchange, kind string, text []byte) error {
 	return nil
 }
 
-// home sends people to the page. The place is relative, so that it is right below any path of a proxy.
+// home redirects to the page. The location is relative, so that it is right behind a proxy with any path.
 func (a *API) home(w *exchange, _ *http.Request) error {
 	w.Header().Set("Location", "docs")
 	w.WriteHeader(http.StatusFound)
 	return nil
 }
 
-// The part of the document that is shown.
+// The parts of the document that the page shows.
 type (
 	document struct {
 		Info struct {
@@ -92,7 +92,7 @@ type (
 	}
 )
 
-// What the template is given.
+// The data of the template.
 type (
 	docsPage struct {
 		Style       template.CSS
@@ -112,7 +112,7 @@ type (
 	schemaDoc struct{ Name, Text string }
 )
 
-// renderDocs makes the page, in the order of the table.
+// renderDocs renders the page. Calls are in the order of the table.
 func renderDocs() ([]byte, error) {
 	var doc document
 	if err := json.Unmarshal(openapiText, &doc); err != nil {

@@ -11,23 +11,23 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// An Event is something that this server did to a job, told after it was committed. What another process does to the same store
-// is not among them. Where calls overlap their events may come in another order: a job can be claimed before it is told that it was
+// An Event is a change of a job that this server has committed. Changes by other processes are not events here. Events of
+// concurrent calls may come in another order than the changes: a job can be reported as claimed before it is reported as
 // enqueued.
 type Event struct {
 	Job   wire.ID `json:"job"`
-	Queue string  `json:"queue,omitempty"` // where the server knows it
+	Queue string  `json:"queue,omitempty"` // empty if the server does not know it
 	Event string  `json:"event"`
 
-	act *act // what the audit tells; nothing else is told then
+	act *act // set if this is an event of the audit, and not of a job
 }
 
-// What is done to jobs. A call that is repeated may be told twice.
+// The values of Event.Event. A repeated call may cause a second event.
 const (
 	WasEnqueued  = "enqueued"
 	WasClaimed   = "claimed"
 	WasSucceeded = "succeeded"
-	WasRetrying  = "retrying" // it has failed, and will be tried again
+	WasRetrying  = "retrying" // it has failed, and will be retried
 	WasDead      = "dead"     // it has failed for good
 	WasSnoozed   = "snoozed"
 	WasReleased  = "released"
@@ -37,7 +37,7 @@ const (
 	WasDeleted   = "deleted"
 )
 
-// RecoveredEvents are what to publish of a recovery: that the lease was ended, and that the job is dead where it is.
+// RecoveredEvents returns the events of a recovery: each lease that was ended, and each job that is dead now.
 func RecoveredEvents(recovered []store.Recovered) []Event {
 	var events []Event
 	for _, r := range recovered {
@@ -49,12 +49,12 @@ func RecoveredEvents(recovered []store.Recovered) []Event {
 	return events
 }
 
-// Publish tells those who listen what was done to jobs, outside of the API as well: by the recovery of its process. It waits for
-// nobody.
+// Publish sends events to all streams. Use it also for changes outside of the API, such as recovery by its process. It never
+// waits.
 func (a *API) Publish(events ...Event) { a.ring.add(events) }
 
-// events streams what is published. Who comes back with the id of the last event goes on behind it; who has been away for too
-// long, or reads too slowly, is told to reset: to read the jobs anew.
+// events streams the published events. A client that reconnects with the id of its last event continues after it. A client
+// that was away for too long, or reads too slowly, gets a reset event: it must read the jobs again.
 func (a *API) events(w *exchange, r *http.Request) error {
 	s, err := a.stream(w, r)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *API) events(w *exchange, r *http.Request) error {
 	}
 	at, resumed := a.ring.resume(r.Header.Get("Last-Event-ID"))
 	if resumed {
-		s.line("id: " + a.ring.id(at) + "\n\n") // for who is cut off before the first event
+		s.line("id: " + a.ring.id(at) + "\n\n") // so that a client can resume even before its first event
 	} else {
 		s.event(a.ring.id(at), "reset", struct{}{})
 	}
@@ -86,7 +86,7 @@ func (a *API) events(w *exchange, r *http.Request) error {
 	}
 }
 
-// tell adds those of the events that the bearer may see, and says how many.
+// tell adds the events that the bearer may see, and returns how many.
 func (s *stream) tell(events []*told) (n int) {
 	size := 0
 	for _, e := range events {
@@ -102,13 +102,13 @@ func (s *stream) tell(events []*told) (n int) {
 	return n
 }
 
-// A told event is one with what streams say of it, which is written once, however many listen.
+// A told event has its encoded text, so that it is encoded once for all streams.
 type told struct {
 	Event
-	text []byte // nil until somebody listens
+	text []byte // nil until a stream needs it
 }
 
-// tell writes the text of the event.
+// tell encodes the event.
 func (e *told) tell(id string) {
 	if e.act != nil {
 		e.text = frame(id, "audit", e.act)
@@ -117,13 +117,14 @@ func (e *told) tell(id string) {
 	}
 }
 
-// A ring keeps the latest events. Each has a number, and the ring a name, so that those of another process are told apart.
+// A ring keeps the latest events. Each event has a number, and the ring has a name, so that ids of another process are
+// recognized.
 type ring struct {
 	name string
 
 	mu     sync.Mutex
-	kept   []*told // event n stands at n % len(kept)
-	last   uint64  // number of the latest, 0 before the first
+	kept   []*told // event n is at n % len(kept)
+	last   uint64  // the number of the latest event, 0 before the first
 	listen chan struct{}
 }
 
@@ -147,7 +148,8 @@ func (r *ring) add(events []Event) {
 
 func (r *ring) id(n uint64) string { return r.name + "-" + strconv.FormatUint(n, 10) }
 
-// resume is the number behind which to go on: where there is no id, the latest. It fails where the ring has lost what followed.
+// resume returns the number of the event to continue after. Without an id, that is the latest. It fails if the ring no longer
+// has the events after the id.
 func (r *ring) resume(id string) (at uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,11 +164,11 @@ func (r *ring) resume(id string) (at uint64, ok bool) {
 	return at, true
 }
 
-// maxBurst is how many events are sent before the connection is looked at again.
+// maxBurst is how many events a stream sends before it checks its connection again.
 const maxBurst = 100
 
-// since are events behind a number, with the number of the last of them. Where some were lost it is that of the latest. More is
-// closed when there are others.
+// since returns events after a number, and the number of the last of them. If some of them are lost, it returns the number of
+// the latest event instead. More is closed when there are new events.
 func (r *ring) since(at uint64) (events []*told, next uint64, more <-chan struct{}, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

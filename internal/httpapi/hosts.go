@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// CheckHost says what is wrong with a name in Options.Hosts.
+// CheckHost checks a name for Options.Hosts.
 func CheckHost(name string) error {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return nil
@@ -20,7 +20,7 @@ func CheckHost(name string) error {
 	return nil
 }
 
-// hostOf is the name by which the request calls the server.
+// hostOf returns the host name in the request, without the port.
 func hostOf(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -33,8 +33,8 @@ func plainHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// checkHost refuses a request that calls the server by a name which is none of its own. A page whose name was made to point here is no
-// stranger to a browser: the name is all that tells.
+// checkHost refuses a request with a host name that is not this server's. If a web site makes its name resolve to this
+// server, its pages look to a browser like pages of this server: only the Host header shows the difference.
 func (a *API) checkHost(r *http.Request) error {
 	if len(a.options.Hosts) == 0 && !a.options.Loopback {
 		return nil

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Limits are what an HTTP server grants its clients. The zero value of each field means its default.
+// Limits configures NewServer and Limit. Zero fields mean the default.
 type Limits struct {
-	HeaderTimeout  time.Duration // for the head of a request: by default 10 seconds
-	ReadTimeout    time.Duration // for a whole request: by default 30 seconds
-	WriteTimeout   time.Duration // for an answer, unless the API says otherwise: by default a minute
-	IdleTimeout    time.Duration // between two requests: by default two minutes
-	MaxHeaderBytes int           // of a head: by default 16 KiB
-	MaxConnections int           // at once: by default 4,096; more have to wait
-	MaxPerAddress  int           // of them, from one address, or one network of 64 bits: by default half; more are closed at once
-	Logger         *slog.Logger  // of what clients do wrong, at level debug: by default slog.Default()
+	HeaderTimeout  time.Duration // to read the headers of a request: by default 10 seconds
+	ReadTimeout    time.Duration // to read a whole request: by default 30 seconds
+	WriteTimeout   time.Duration // to write an answer, unless the API sets another time: by default a minute
+	IdleTimeout    time.Duration // to wait for the next request: by default two minutes
+	MaxHeaderBytes int           // of the headers of a request: by default 16 KiB
+	MaxConnections int           // open at once: by default 4,096; further ones wait
+	MaxPerAddress  int           // of them from one IPv4 address or one IPv6 /64 network: by default half; further ones are closed at once
+	Logger         *slog.Logger  // for errors of clients, at level debug: by default slog.Default()
 }
 
-// NewServer returns a server for the handler that bears with clients which are slow, hang or vanish. It speaks TLS where there is
-// a configuration of it, of version 1.2 at least. Limits and secure may be nil.
+// NewServer returns a server that tolerates clients that are slow, hang or disconnect. With a TLS configuration it uses TLS,
+// version 1.2 or later. Limits and secure may be nil.
 //
-// Serve it on [Limit] of a listener: by ServeTLS without files where there is a configuration, else by Serve. To stop it, close the
-// API first, for claims wait in it; then Shutdown.
+// Serve it on the listener that [Limit] returns: with ServeTLS and no files if you use TLS, otherwise with Serve. To stop it,
+// close the API first, because claims wait in it. Then call Shutdown.
 func NewServer(h http.Handler, limits *Limits, secure *tls.Config) (*http.Server, error) {
 	l, err := limits.filled()
 	if err != nil {
@@ -67,8 +67,8 @@ func (l *Limits) filled() (Limits, error) {
 	return full, nil
 }
 
-// Limit is the listener with the limits of connections: one more is accepted when another was closed, and one address leaves some to
-// others.
+// Limit returns the listener with limits on its connections. At the limit it accepts the next connection when another one is
+// closed. One address can not use up all connections.
 func Limit(l net.Listener, limits *Limits) (net.Listener, error) {
 	full, err := limits.filled()
 	if err != nil {
@@ -84,13 +84,13 @@ type limited struct {
 	places room
 	once   sync.Once
 	closed chan struct{}
-	most   int // of one origin
+	most   int // connections of one origin
 
 	mu   sync.Mutex // guards from
 	from map[netip.Prefix]int
 }
 
-// Accept waits for a place, then for a connection of whoever has not too many.
+// Accept waits for a free place, and then for a connection whose origin does not have too many.
 func (l *limited) Accept() (net.Conn, error) {
 	select {
 	case l.places <- struct{}{}:
@@ -110,11 +110,11 @@ func (l *limited) Accept() (net.Conn, error) {
 				l.places.leave()
 			})}, nil
 		}
-		_ = c.Close() // whoever it is hears of nothing else
+		_ = c.Close() // the client gets no other answer
 	}
 }
 
-// origin is the address, or the network that one customer of a provider has. What is no address of the internet has none.
+// origin returns the network of an internet address. It is zero for other addresses.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -129,11 +129,11 @@ func network(ip netip.Addr) netip.Prefix {
 	if ip.Is6() {
 		bits = 64
 	}
-	network, _ := ip.Prefix(bits) // which are not too many
+	network, _ := ip.Prefix(bits) // bits is never too large
 	return network
 }
 
-// count adds to the connections of an origin, unless there are too many.
+// count changes the number of connections of an origin. It refuses to exceed the limit.
 func (l *limited) count(from netip.Prefix, n int) bool {
 	if !from.IsValid() {
 		return true
@@ -152,19 +152,19 @@ func (l *limited) count(from netip.Prefix, n int) bool {
 	return true
 }
 
-// Close closes the listener. Connections stay as they are.
+// Close closes the listener. It does not close connections.
 func (l *limited) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-// A place is a connection that others may wait for.
+// A place is a connection that takes one of the limited places.
 type place struct {
 	net.Conn
 	leave func()
 }
 
-// Close closes the connection, and lets the next one in.
+// Close closes the connection and frees its place.
 func (p *place) Close() error {
 	defer p.leave()
 	return p.Conn.Close()

@@ -9,19 +9,19 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A quota bounds how many jobs wait: those of one queue, or those that a token sees. It goes by the latest count and by what was added
-// here since; other servers of the store add unseen until the next count. A count is made when the latest one is old, and sooner where
-// there seems to be no room, but at most once a second.
+// A quota limits how many jobs wait: those of one queue, or those that a token sees. It uses the latest count and the jobs
+// that were added here since. Jobs that other servers add are noticed at the next count. It counts again when the latest
+// count is old, and earlier if there seems to be no room, but at most once a second.
 type quota struct {
 	most   int64
 	filter store.Filter
 
-	turn  room // for one who counts
+	turn  room // held by the call that counts
 	known int64
-	at    time.Time // of the count, zero before the first
+	at    time.Time // the time of the count; zero before the first one
 }
 
-// How old a count may be: where there is room, and where there seems to be none.
+// How old a count may be if there is room, and if there seems to be none.
 const (
 	oldCount = 10 * time.Second
 	newCount = time.Second
@@ -32,8 +32,8 @@ func newQuota(most int64, filter store.Filter) *quota {
 	return &quota{most: most, filter: filter, turn: newRoom(1)}
 }
 
-// admit takes room for so many jobs, or says that there is none. Where the store can not count in time, it lets them in: the
-// quota is there to protect the store, and not to take it away.
+// admit reserves room for the jobs, or refuses them. If the store can not count in time, it admits them: the quota should
+// protect the store, not make it unavailable.
 func (q *quota) admit(ctx context.Context, a *API, jobs int) error {
 	if err := q.turn.wait(ctx); err != nil {
 		return err
@@ -58,14 +58,13 @@ func (q *quota) admit(ctx context.Context, a *API, jobs int) error {
 	return nil
 }
 
-// Quotas are those of the queues by their names, or those of the tokens. All are forgotten when there are too many, and counted
-// anew.
+// quotas holds the quotas of queues, or of tokens, by name. If there are too many, all are forgotten and counted again.
 type quotas struct {
 	mu  sync.Mutex
 	all map[string]*quota
 }
 
-// maxQuotas is how many are remembered: names cost nothing to those who send them.
+// maxQuotas is how many quotas are kept: clients can send any number of names.
 const maxQuotas = 4096
 
 func (q *quotas) of(name string, most int64, filter store.Filter) *quota {
@@ -82,8 +81,8 @@ func (q *quotas) of(name string, most int64, filter store.Filter) *quota {
 	return one
 }
 
-// hasRoom refuses jobs beyond the quotas of their queues and of the token. What would be refused anyway takes up no room, and learns
-// nothing of it.
+// hasRoom refuses jobs beyond the quotas of their queues and of the token. It first refuses requests that would be refused
+// anyway, so that they reserve nothing and learn nothing about the quotas.
 func (a *API) hasRoom(ctx context.Context, b *bearer, req store.EnqueueRequest) error {
 	ofToken := b != nil && b.MaxWaiting > 0
 	if !ofToken && a.options.MaxWaitingJobs == 0 {

@@ -11,24 +11,24 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// readyWithin is how soon the store must answer to count as ready, whatever else it does.
+// readyWithin is how quickly the store must answer to count as ready.
 const readyWithin = time.Second
 
-// A check asks the store once whether it answers. Anybody may ask for one, so whoever comes meanwhile shares it: the store has one at a
-// time. The next one asks anew, for an answer that is kept says nothing of now.
+// A check asks the store once whether it answers. Anyone may call /readyz, so concurrent calls share one check. Later calls
+// make a new one, because an old answer says nothing about now.
 type check struct {
-	done   chan struct{} // closed when what follows is there
+	done   chan struct{} // closed when the fields below are set
 	health wire.Health
 	err    error
 }
 
-// checks let one run at a time.
+// checks runs one check at a time.
 type checks struct {
 	mu      sync.Mutex // guards running
 	running *check
 }
 
-// ready says that the store answers, and names what people must look at all the same. Anybody may ask, so it names no more than that.
+// ready answers whether the store works, with the names of warnings. It gives no details, because anyone may call it.
 func (a *API) ready(w *exchange, r *http.Request) error {
 	asked, err := a.check()
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *API) ready(w *exchange, r *http.Request) error {
 	return a.answer(w, http.StatusOK, asked.health)
 }
 
-// check is the one that runs, begun if there is none.
+// check returns the running check, or starts one.
 func (a *API) check() (*check, error) {
 	a.checks.mu.Lock()
 	defer a.checks.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *API) check() (*check, error) {
 	return c, nil
 }
 
-// health is that of the store. Where only its warnings can not be told, it is ready without them.
+// health returns the health of the store. If only reading the warnings fails, the store counts as ready without warnings.
 func (a *API) health(ctx context.Context) (wire.Health, error) {
 	if err := store.Ping(ctx, a.store); err != nil {
 		return wire.Health{}, err

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A handler answers one request, or returns why it can not.
+// A handler answers one request, or returns an error.
 type handler func(a *API, w *exchange, r *http.Request) error
 
 // A route is one call of the API.
 type route struct {
-	name   string // its operationId in the book
+	name   string // its operationId in the OpenAPI document
 	method string
 	path   string
-	roles  []Role // who may call it, besides an operator, who may do everything; none of them where anybody may
+	roles  []Role // the roles that may call it besides operators; nil if no token is needed
 	effect effect
 	handle handler
 }
 
-// everyRole are the roles of whoever may call it, or none where anybody may.
+// everyRole returns all roles that may call it, or nil if no token is needed.
 func (r route) everyRole() []Role {
 	if r.roles == nil {
 		return nil
@@ -32,7 +32,7 @@ func (r route) everyRole() []Role {
 	return append(slices.Clip(r.roles), Operator)
 }
 
-// pathRelease is for people: a store gives jobs back by a NAck.
+// pathRelease is for people: the remote store releases jobs with a NAck.
 const pathRelease = "/v1/release"
 
 var (
@@ -41,11 +41,11 @@ var (
 	workers   = []Role{Worker}
 	operators = []Role{}
 	readers   = []Role{Viewer}
-	askers    = []Role{Viewer, Producer} // about one job
+	askers    = []Role{Viewer, Producer} // may read a single job
 	everybody = []Role{Viewer, Producer, Worker}
 )
 
-// table has every call.
+// table lists every call.
 func table() []route {
 	const name = "{name}"
 	return []route{
@@ -100,7 +100,7 @@ func (a *API) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range table() {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
-			x := w.(*exchange) // ServeHTTP hands over no other
+			x := w.(*exchange) // ServeHTTP passes nothing else
 			x.to = r
 			err := a.admit(x, req)
 			if r.effect == operates && (err == nil && a.known(x) || x.bearer != nil && statusOf(err) == http.StatusForbidden) {
@@ -126,7 +126,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	if escaped := r.URL.EscapedPath(); escaped != clean(escaped) { // which the mux would answer by sending the client elsewhere
+	if escaped := r.URL.EscapedPath(); escaped != clean(escaped) { // the mux would answer with a redirect
 		a.fail(x, r, noSuchCall)
 		return
 	}
@@ -148,7 +148,7 @@ func clean(escaped string) string {
 	return cleaned
 }
 
-// stray is what to say of a request that fits no route: the path may have others.
+// stray returns the problem for a request without a route: no such call, or a wrong method.
 func (a *API) stray(w http.ResponseWriter, r *http.Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {

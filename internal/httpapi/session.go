@@ -19,15 +19,15 @@ import (
 
 const pathSession = "/v1/session"
 
-// A session stands for a token in a browser, which must not keep the token itself. Its cookie is sent by the browser alone, out of reach of
-// scripts. So that no other page can use it, each call but GET and HEAD must repeat what only a page of this server can have read: the
-// X-CSRF-Token.
+// A session stands for a token in a browser, which must not store the token itself. Scripts can not read the cookie. To
+// protect sessions from other sites, each call except GET and HEAD must send the X-CSRF-Token, which only pages of this
+// server can read.
 const (
 	sessionCookie    = "jq_session"
 	csrfHeader       = "X-Csrf-Token"
 	maxSession       = 12 * time.Hour
-	maxSessions      = 4096 // of all tokens
-	maxTokenSessions = 16   // of one; another one ends the oldest
+	maxSessions      = 4096 // sessions of all tokens together
+	maxTokenSessions = 16   // sessions of one token; one more ends the oldest
 )
 
 type (
@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// Sessions are those of an API. They end with its process.
+// sessions holds the sessions of an API. They end with the process.
 type sessions struct {
 	clock   clock.Clock
 	bearers *bearers
@@ -53,18 +53,19 @@ type sessions struct {
 	all map[[sha256.Size]byte]*session
 }
 
-// A session is kept by the hash of its id: whoever reads the memory of the server can not use it.
+// A session is stored under the hash of its id, so that nobody who reads the server's memory can use it.
 type session struct {
-	token       string // the hash of it
+	token       string // the hash of the token
 	begun, ends time.Time
-	life        context.Context // which the token's has to outlast
+	life        context.Context // derived from the life of the token
 	end         context.CancelCauseFunc
 }
 
-// open begins a session of the token. The id is always a new one, whatever the browser has sent: nobody can have planted it there.
+// open begins a session of the token. The id is always new, whatever the browser has sent, so that nobody can have planted
+// it.
 func (s *sessions) open(b *bearer) (id string, ends time.Time, err error) {
 	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // it never fails
+	_, _ = rand.Read(secret[:]) // never fails
 	id = base64.RawURLEncoding.EncodeToString(secret[:])
 	s.sweep()
 	s.mu.Lock()
@@ -83,7 +84,7 @@ func (s *sessions) open(b *bearer) (id string, ends time.Time, err error) {
 	return id, one.ends, nil
 }
 
-// makeRoom ends the oldest session of the token, if it has as many as it can have.
+// makeRoom ends the oldest session of the token if the token has the maximum number.
 func (s *sessions) makeRoom(token string) {
 	n := 0
 	var oldest [sha256.Size]byte
@@ -114,7 +115,7 @@ func (s *sessions) close(id string) {
 	s.remove(sha256.Sum256([]byte(id)))
 }
 
-// sweep ends sessions whose time is over, and forgets those whose token was removed.
+// sweep ends sessions that have expired or whose token was removed.
 func (s *sessions) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +127,8 @@ func (s *sessions) sweep() {
 	}
 }
 
-// find is the bearer as whom the session is let in, or nil. Its life may be over, like that of any bearer. What the token may do now is
-// asked of the tokens that are known now.
+// find returns the bearer of the session, or nil. The rights are those that the token has now. As for any bearer, the life of
+// the result may have ended.
 func (s *sessions) find(id string) *bearer {
 	s.mu.Lock()
 	one := s.all[sha256.Sum256([]byte(id))]
@@ -143,13 +144,14 @@ func (s *sessions) find(id string) *bearer {
 	return &bearer{known: all[at].known, share: all[at].share, life: one.life, end: one.end}
 }
 
-// csrfOf is what calls of the session repeat. It tells nothing of the id.
+// csrfOf returns the CSRF token of the session. It does not reveal the id.
 func csrfOf(id string) string {
 	sum := sha256.Sum256([]byte("csrf:" + id))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// cookieName is that of the cookie. Under TLS browsers take it from this very host alone, not from its neighbours.
+// cookieName returns the name of the cookie. With TLS it has the prefix __Host-: browsers accept such a cookie only from this
+// very host, not from a subdomain or a parent domain.
 func cookieName(r *http.Request) string {
 	if r.TLS != nil {
 		return "__Host-" + sessionCookie
@@ -157,7 +159,8 @@ func cookieName(r *http.Request) string {
 	return sessionCookie
 }
 
-// cookieOf is the id that the browser has sent. Of two, one was planted there by a neighbour: then there is none.
+// cookieOf returns the session id that the browser has sent. If there are two cookies, another host has planted one of them,
+// so it accepts neither.
 func cookieOf(r *http.Request) string {
 	if sent := r.CookiesNamed(cookieName(r)); len(sent) == 1 {
 		return sent[0].Value
@@ -168,14 +171,14 @@ func cookieOf(r *http.Request) string {
 func setCookie(w http.ResponseWriter, r *http.Request, id string, age time.Duration) {
 	seconds := int(age / time.Second)
 	if id == "" || seconds == 0 {
-		seconds = -1 // which removes it
+		seconds = -1 // removes the cookie
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName(r), Value: id, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 }
 
-// bearerOf is who makes the request: by a token, or by the cookie of a session where there is none.
+// bearerOf returns who makes the request, by its token or else by the cookie of a session.
 func (a *API) bearerOf(r *http.Request) (*bearer, error) {
 	if r.Header.Get("Authorization") == "" {
 		if id := cookieOf(r); id != "" {
@@ -195,7 +198,7 @@ func (a *API) bearerOf(r *http.Request) (*bearer, error) {
 	return nil, noToken
 }
 
-// checkCSRF refuses what the page of another site may have sent with the cookie of a session.
+// checkCSRF refuses a request with a session cookie that a page of another site may have sent.
 func checkCSRF(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Header.Get("Authorization") != "" {
 		return nil
@@ -206,7 +209,7 @@ func checkCSRF(r *http.Request) error {
 	return nil
 }
 
-// login begins a session. The one that the browser had before ends.
+// login begins a session, and ends the session that the browser had before.
 func (a *API) login(w *exchange, r *http.Request) error {
 	req, err := decode[loginRequest](w, r)
 	if err != nil {
@@ -234,7 +237,7 @@ func (a *API) login(w *exchange, r *http.Request) error {
 	return done(w)
 }
 
-// session tells what the token or the session may do.
+// session answers what the token or the session may do.
 func (a *API) session(w *exchange, r *http.Request) error {
 	if w.bearer == nil {
 		return noSessions
@@ -248,7 +251,7 @@ func (a *API) session(w *exchange, r *http.Request) error {
 	return a.answer(w, http.StatusOK, answer)
 }
 
-// logout ends the session, if it is one.
+// logout ends the session, if the request belongs to one.
 func (a *API) logout(w *exchange, r *http.Request) error {
 	if err := nothing(w, r); err != nil {
 		return err

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Lanes share the claims of each queue between fresh jobs and retries, also where each claim takes a single job: what is less than
-// a job is carried over to the next.
+// lanes divides the claims of each queue between fresh jobs and retries. It carries fractions of a job over to the next
+// claim, so that the shares are right even if each claim takes a single job.
 type lanes struct {
-	part  float64 // of each claim, for retries
+	part  float64 // the part of each claim that may be retries
 	mu    sync.Mutex
 	carry map[string]float64 // by queue
 }
 
-// maxLanes is for how many queues something is carried over: names cost nothing to those who send them.
+// maxLanes is how many queues it carries fractions for: clients can send any number of names.
 const maxLanes = 4096
 
-// take is how many of the next claim may be retries.
+// take returns how many jobs of the next claim may be retries.
 func (l *lanes) take(queue string, limit int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -24,12 +24,13 @@ func (l *lanes) take(queue string, limit int) int {
 		l.carry = map[string]float64{}
 	}
 	owed := l.carry[queue] + l.part*float64(limit)
-	quota := max(0, min(limit, int(math.Floor(owed+1e-9)))) // a fifth five times over is one
+	quota := max(0, min(limit, int(math.Floor(owed+1e-9)))) // floating point: five times a fifth must be one
 	l.carry[queue] = owed - float64(quota)
 	return quota
 }
 
-// untake is for a claim that was not filled: it left nobody waiting, and nothing is owed for it.
+// untake undoes take for a claim that got fewer jobs than its limit: then no retry was left waiting, and nothing is owed to
+// the next claim.
 func (l *lanes) untake(queue string, limit, quota int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

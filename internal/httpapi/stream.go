@@ -12,20 +12,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// signOfLife is how often a stream says something: proxies cut what is silent, and a client that is gone is noticed by it.
+// signOfLife is how often a stream sends at least a comment. Proxies cut silent connections, and a failed write shows that
+// the client has left.
 const signOfLife = 15 * time.Second
 
-// A stream is an answer of server-sent events.
+// A stream is an answer with server-sent events.
 type stream struct {
 	api    *API
 	w      *exchange
-	ctx    context.Context // ends with the client, with its token or with the API
-	text   bytes.Buffer    // what is to be sent
+	ctx    context.Context // ends when the client leaves, the token is no longer valid, or the API is closed
+	text   bytes.Buffer    // what send will write
 	silent *clock.Timer
 	ends   []func()
 }
 
-// stream begins one, with a line that tells the client that it is there.
+// stream begins a stream with a comment, so that the client knows that it is open.
 func (a *API) stream(w *exchange, r *http.Request) (*stream, error) {
 	done, err := a.lasting()
 	if err != nil {
@@ -36,7 +37,7 @@ func (a *API) stream(w *exchange, r *http.Request) (*stream, error) {
 		done()
 		return nil, noRoom
 	}
-	w.end() // what it asks for was decoded, into little
+	w.end() // the decoded request is small
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(a.life, cancel)
 	s := &stream{api: a, w: w, ctx: ctx, silent: a.clock.Timer(signOfLife)}
@@ -46,7 +47,7 @@ func (a *API) stream(w *exchange, r *http.Request) (*stream, error) {
 	}
 	s.ends = append(s.ends, func() { stop() }, cancel, func() { s.silent.Stop() }, leave, done)
 	w.Header().Set("Content-Type", wire.Events)
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
+	w.Header().Set("X-Accel-Buffering", "no") // proxies must not buffer it
 	w.WriteHeader(http.StatusOK)
 	s.line(": jq\n\n")
 	return s, nil
@@ -58,19 +59,19 @@ func (s *stream) close() {
 	}
 }
 
-// sign adds a comment, which says nothing but that the stream is alive.
+// sign adds a comment, which only shows that the stream is alive.
 func (s *stream) sign() { s.line(": \n\n") }
 
 func (s *stream) line(text string) { s.text.WriteString(text) }
 
-// event adds one.
+// event adds an event.
 func (s *stream) event(id, name string, data any) { s.text.Write(frame(id, name, data)) }
 
-// frame is an event as a stream has it. Its data has no line ends: it is JSON.
+// frame encodes an event. Its data is JSON, so it has no line breaks.
 func frame(id, name string, data any) []byte {
 	text, err := wire.Marshal(data)
 	if err != nil {
-		panic(err) // ours can always be written
+		panic(err) // our own types can always be encoded
 	}
 	if id != "" {
 		id = "id: " + id + "\n"
@@ -78,7 +79,7 @@ func frame(id, name string, data any) []byte {
 	return fmt.Appendf(nil, "%sevent: %s\ndata: %s\n\n", id, name, text)
 }
 
-// send writes what was added, and says whether the stream goes on.
+// send writes what was added. It returns false if the stream must end.
 func (s *stream) send() bool {
 	if s.ctx.Err() != nil {
 		return false
@@ -92,10 +93,10 @@ func (s *stream) send() bool {
 		default:
 		}
 	}
-	s.silent.Reset(signOfLife) // before the client can read: from then on, it counts the silence too
+	s.silent.Reset(signOfLife) // before the write: after it, the client measures the silence too
 	s.api.allow(s.w)
 	_, err := s.w.Write(s.text.Bytes())
-	s.text = bytes.Buffer{} // one of the largest size for each stream would be much
+	s.text = bytes.Buffer{} // do not keep a large buffer for each stream
 	if err != nil || http.NewResponseController(s.w).Flush() != nil {
 		return false
 	}
@@ -103,7 +104,7 @@ func (s *stream) send() bool {
 	return true
 }
 
-// wait returns when there may be more to send: a sign of life at least. It says whether the stream goes on.
+// wait waits for more events, or until a comment is due. It returns false if the stream must end.
 func (s *stream) wait(more <-chan struct{}) bool {
 	select {
 	case <-s.ctx.Done():
@@ -115,16 +116,17 @@ func (s *stream) wait(more <-chan struct{}) bool {
 	return true
 }
 
-// What a stream leaves to calls, for each stream that there is: so much before it is looked at again, and so much for each event that it
-// was told. It is about ten times what a stream takes up, so that all of them take a tenth of a processor, however much happens: of 500
-// streams each sends up to ten times a second, and is told 200 events a second. Where more happens, they lose some, and are told to reset.
+// The pause of a stream after it has sent something, multiplied by the number of streams: lingerEach, or lingerEvent for each
+// event that it has sent if that is more. This is about ten times the processor time that a stream needs, so all streams
+// together use a tenth of a processor, however much happens. With 500 streams, each sends up to ten times a second, and 200
+// events a second. If more happens, streams lose events, and get a reset.
 const (
 	lingerEach  = 200 * time.Microsecond
 	lingerEvent = 10 * time.Microsecond
-	fewStreams  = 10 // which are told at once
+	fewStreams  = 10 // with no more than this, streams do not pause
 )
 
-// linger lets events gather where many listen. It says whether the stream goes on.
+// linger pauses the stream if there are many, so that events are sent together. It returns false if the stream must end.
 func (s *stream) linger(told int) bool {
 	n := len(s.api.all.streams)
 	if n <= fewStreams {

@@ -20,37 +20,37 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A Role says what the bearer of a token may do. A token can have several.
+// A Role says what the bearer of a token may do. A token can have several roles.
 type Role string
 
 // The roles. An operator may do everything.
 const (
-	Producer Role = "producer" // enqueue, and look at a job
+	Producer Role = "producer" // enqueue, and read a single job
 	Worker   Role = "worker"   // claim, finish and recover jobs
 	Operator Role = "operator"
-	Viewer   Role = "viewer" // read, but no documents and no tokens of leases
+	Viewer   Role = "viewer" // read everything except documents and lease tokens
 )
 
-// Roles are all of them.
+// roles lists all roles.
 var roles = []Role{Producer, Worker, Operator, Viewer}
 
-// A Token is one line of the file of tokens: all that a server knows of it. The token itself is known to its bearer alone.
+// A Token is one line of the token file: all that a server knows about a token. Only its bearer has the secret.
 type Token struct {
 	Name string `json:"name"`
-	Role Role   `json:"role"`   // or several, with commas
-	Hash string `json:"sha256"` // of the token, in hexadecimal
+	Role Role   `json:"role"`   // or several, separated by commas
+	Hash string `json:"sha256"` // of the secret, in hexadecimal
 
-	// Expires is when the server begins to refuse it; without it, never.
+	// Expires is when the token expires. A zero time means never.
 	Expires wire.Time `json:"expires,omitzero"`
 
-	Queues    []string `json:"queues,omitempty"`     // patterns, as in a filter, of those that it is for; none for all
-	KeyPrefix string   `json:"key_prefix,omitempty"` // of the unique keys and request keys that it may use
+	Queues    []string `json:"queues,omitempty"`     // the queues that it may use, as patterns like those of a filter; empty means all
+	KeyPrefix string   `json:"key_prefix,omitempty"` // the prefix of the unique keys and request keys that it may use
 
-	// MaxWaiting is how many jobs that it sees may be ready or retrying when it enqueues, about; 0 is any number.
+	// MaxWaiting is about how many jobs may be ready or retrying in its queues when it enqueues. 0 means no limit.
 	MaxWaiting int64 `json:"max_waiting,omitempty"`
 }
 
-// split are the roles of the token.
+// split returns the roles of the token.
 func (t Token) split() []Role {
 	var all []Role
 	for name := range strings.SplitSeq(string(t.Role), ",") {
@@ -59,28 +59,29 @@ func (t Token) split() []Role {
 	return all
 }
 
-// Expired says whether the server refuses the token at that time.
+// Expired reports whether the token has expired at that time.
 func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires.Time) }
 
-// Line is the token as a line of the file, with its end.
+// Line returns the token as a line of the file, with the newline.
 func (t Token) Line() []byte {
 	text, err := wire.Marshal(t)
 	if err != nil {
-		panic(err) // strings and a time can always be written
+		panic(err) // strings and a time can always be encoded
 	}
 	return append(text, '\n')
 }
 
-// SameRights says whether the two tokens differ in nothing but their secrets and their ends.
+// SameRights reports whether the two tokens differ only in their secrets and expiry times.
 func (t Token) SameRights(other Token) bool {
 	other.Hash, other.Expires = t.Hash, t.Expires
 	return bytes.Equal(t.Line(), other.Line())
 }
 
-// NewToken makes a token that is named, may do and ends as t: the secret, to be shown once, and what to keep of it.
+// NewToken makes a token with the name, the rights and the expiry time of t. It returns the secret, which must be shown once,
+// and the Token to store.
 func NewToken(t Token) (string, Token, error) {
 	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // it never fails
+	_, _ = rand.Read(secret[:]) // never fails
 	text := "jq_" + base64.RawURLEncoding.EncodeToString(secret[:])
 	sum := sha256.Sum256([]byte(text))
 	t.Hash = hex.EncodeToString(sum[:])
@@ -110,7 +111,7 @@ func (t Token) check() error {
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// Tokens are those of a file. Several may have one name, so that one can take the place of another without a gap.
+// Tokens holds the tokens of a file. Several may have the same name, so that one can replace another without a gap.
 type Tokens struct{ known []known }
 
 type known struct {
@@ -119,11 +120,11 @@ type known struct {
 	roles []Role
 }
 
-// maxLine is how long a line of the file can be.
+// maxLine is the maximum length of a line of the file.
 const maxLine = 4 << 10
 
-// ReadTokens reads a file of tokens: a line of JSON for each. Blank lines are passed over. Errors name the line, and quote nothing
-// of it: somebody may have put a secret there.
+// ReadTokens reads a token file, which has a line of JSON for each token. It skips blank lines. Errors name the line but do
+// not quote it, because somebody may have put a secret there.
 func ReadTokens(r io.Reader) (*Tokens, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxLine), maxLine)
@@ -158,7 +159,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	return &tokens, nil
 }
 
-// Len is how many there are.
+// Len returns the number of tokens.
 func (t *Tokens) Len() int {
 	if t == nil {
 		return 0
@@ -166,7 +167,7 @@ func (t *Tokens) Len() int {
 	return len(t.known)
 }
 
-// All are the tokens in the order of the file.
+// All returns the tokens in the order of the file.
 func (t *Tokens) All() []Token {
 	var all []Token
 	for _, k := range t.known {
@@ -175,7 +176,7 @@ func (t *Tokens) All() []Token {
 	return all
 }
 
-// admit says why the request may not be made, and notes whose share of the server it uses.
+// admit returns why the request must be refused, or nil. It stores the bearer and the share in the exchange.
 func (a *API) admit(x *exchange, r *http.Request) error {
 	if err := a.origins.Check(r); err != nil {
 		return noOrigin

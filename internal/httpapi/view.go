@@ -10,16 +10,17 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A view is the store as a bearer sees it whose token is for some queues or keys. What it does not see is as if it were not there;
-// what it names and may not use is refused. Every method stands here and none is inherited: what the contract gains is not open until
-// somebody has thought of it.
+// A view is the store as a limited bearer sees it. Jobs and queues that the bearer may not see do not exist in it. A call
+// that names a queue or a key that the bearer may not use is refused. The view embeds no store, so a method that is new in
+// the contract stays closed until somebody adds it here.
 type view struct {
 	api    *API
 	of     store.Store
 	bearer *bearer
 }
 
-// Enqueue refuses foreign queues and keys. The holder of a unique key is not told to who does not see its queue.
+// Enqueue refuses foreign queues and keys. It hides the id of the job that holds a unique key if the bearer may not see that
+// job.
 func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	if err := v.bearer.needsAll(req); err != nil {
 		return nil, err
@@ -40,14 +41,14 @@ func (v *view) hideHolders(ctx context.Context, added []store.Enqueued) []store.
 	}
 	seen, err := v.seen(ctx, holders)
 	for i, e := range added {
-		if e.Duplicate && (err != nil || !seen[e.ID]) { // the jobs are added: that a look has failed is no reason to say otherwise
+		if e.Duplicate && (err != nil || !seen[e.ID]) { // the jobs are added, so a failed lookup must not fail the call
 			added[i] = store.Enqueued{Duplicate: true}
 		}
 	}
 	return added
 }
 
-// seen says which of the jobs the bearer sees. It asks the store once where all of them are.
+// seen returns which of the jobs the bearer may see. If that is all of them, it takes a single call to the store.
 func (v *view) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
 	seen := map[int64]bool{}
 	slices.Sort(ids)
@@ -87,35 +88,35 @@ func (v *view) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]sto
 	return v.of.FetchAndClaim(ctx, req)
 }
 
-// Ack is for jobs that the bearer sees.
+// Ack finishes only jobs that the bearer may see.
 func (v *view) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
 	return ofOwn(ctx, v, acks, func(a store.Ack) store.Lease { return a.Lease }, v.of.Ack)
 }
 
-// NAck is for jobs that the bearer sees.
+// NAck ends only leases of jobs that the bearer may see.
 func (v *view) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
 	return ofOwn(ctx, v, nacks, func(n store.NAck) store.Lease { return n.Lease }, v.of.NAck)
 }
 
-// Extend is for jobs that the bearer sees.
+// Extend renews only leases of jobs that the bearer may see.
 func (v *view) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	return ofOwn(ctx, v, leases, func(l store.Lease) store.Lease { return l }, func(ctx context.Context, own []store.Lease) ([]store.Outcome, error) {
 		return v.of.Extend(ctx, own, ttl)
 	})
 }
 
-// Save is for jobs that the bearer sees.
+// Save works only for jobs that the bearer may see.
 func (v *view) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
 	return ofOwn(ctx, v, saves, func(s store.Save) store.Lease { return s.Lease }, v.of.Save)
 }
 
-// ofOwn does what is to be done to the jobs that the bearer sees. The others are not found. Of leases that were given here the queue is
-// known; about the rest the store is asked once.
+// ofOwn calls do with the items whose jobs the bearer may see. The others are not found. The queues of leases that this
+// server has given are known; for the rest it asks the store once.
 func ofOwn[Item any](
 	ctx context.Context, v *view, items []Item, leaseOf func(Item) store.Lease, do func(context.Context, []Item) ([]store.Outcome, error),
 ) ([]store.Outcome, error) {
 	if len(items) > store.MaxItems {
-		return do(ctx, items) // which is refused
+		return do(ctx, items) // do refuses it
 	}
 	known := map[int64]bool{}
 	var unknown []int64
@@ -154,7 +155,7 @@ func ofOwn[Item any](
 	return outcomes, nil
 }
 
-// inItsPlace is the error with the number that its item has in the whole call.
+// inItsPlace gives the item of the error its index in the whole call.
 func inItsPlace(err error, at []int) error {
 	if invalid, ok := err.(*store.InvalidError); ok && invalid.Item >= 0 { //nolint:errorlint // a copy is returned
 		return &store.InvalidError{Item: at[invalid.Item], Field: invalid.Field, Rule: invalid.Rule}
@@ -162,7 +163,8 @@ func inItsPlace(err error, at []int) error {
 	return err
 }
 
-// RecoverExpiredLeases serves all, and tells of the bearer's queues. Those who see the others hear of them here, for nobody else tells.
+// RecoverExpiredLeases recovers leases of all queues, and returns those of the bearer's queues. It publishes and counts the
+// others here, because nothing else does.
 func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	recovered, err := v.of.RecoverExpiredLeases(ctx, req)
 	var own, foreign []store.Recovered
@@ -177,7 +179,7 @@ func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return own, err
 }
 
-// Get finds what the bearer sees.
+// Get finds only jobs that the bearer may see.
 func (v *view) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	detail, err := v.of.Get(ctx, id)
 	if err == nil && !v.bearer.sees(detail.Queue) {
@@ -186,7 +188,7 @@ func (v *view) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return detail, err
 }
 
-// List lists what the bearer sees.
+// List lists only jobs that the bearer may see.
 func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
 	filter, err := v.narrow(filter)
 	if err != nil {
@@ -195,7 +197,7 @@ func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (
 	return v.of.List(ctx, filter, page)
 }
 
-// Count counts what the bearer sees.
+// Count counts only jobs that the bearer may see.
 func (v *view) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
 	filter, err := v.narrow(filter)
 	if err != nil {
@@ -204,12 +206,13 @@ func (v *view) Count(ctx context.Context, filter store.Filter) (store.Counts, er
 	return v.of.Count(ctx, filter)
 }
 
-// Cancel is for jobs that the bearer sees.
+// Cancel works only on jobs that the bearer may see.
 func (v *view) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return v.bulk(ctx, v.of.Cancel, filter, limit)
 }
 
-// Requeue is for jobs that the bearer sees. Who holds a unique key is not told to who may not see that job.
+// Requeue works only on jobs that the bearer may see. It hides which job holds a unique key, since the bearer may not see
+// that job.
 func (v *view) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	outcomes, err := v.bulk(ctx, v.of.Requeue, filter, limit)
 	for i := range outcomes {
@@ -220,12 +223,13 @@ func (v *view) Requeue(ctx context.Context, filter store.Filter, limit int) ([]s
 	return outcomes, err
 }
 
-// Delete is for jobs that the bearer sees.
+// Delete works only on jobs that the bearer may see.
 func (v *view) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return v.bulk(ctx, v.of.Delete, filter, limit)
 }
 
-// bulk does not take the bearer's queues for a choice: an empty filter is refused all the same.
+// bulk narrows the filter to the bearer's queues. An empty filter is still refused: the bearer's queues do not count as a
+// choice.
 func (v *view) bulk(
 	ctx context.Context, do func(context.Context, store.Filter, int) ([]store.Outcome, error), filter store.Filter, limit int,
 ) ([]store.Outcome, error) {
@@ -239,7 +243,7 @@ func (v *view) bulk(
 	return do(ctx, filter, limit)
 }
 
-// narrow leaves of a filter what the bearer sees. One that is invalid is refused before, for it may not be any more.
+// narrow restricts a filter to the bearer's queues. It checks the filter first, because a narrowed one may look valid.
 func (v *view) narrow(f store.Filter) (store.Filter, error) {
 	if err := f.Check(); err != nil {
 		return f, err
@@ -249,12 +253,12 @@ func (v *view) narrow(f store.Filter) (store.Filter, error) {
 	}
 	f.Queues = both(f.Queues, v.bearer.Queues)
 	if len(f.Queues) == 0 {
-		f.Queues, f.After = v.bearer.Queues, math.MaxInt64 // no job
+		f.Queues, f.After = v.bearer.Queues, math.MaxInt64 // matches no job
 	}
 	return f, nil
 }
 
-// both are patterns for the queues that match one of each. No patterns are all queues.
+// both returns patterns for the queues that match a pattern of each list. An empty list means all queues.
 func both(some, others []string) []string {
 	if len(some) == 0 {
 		return others
@@ -274,16 +278,16 @@ func both(some, others []string) []string {
 	return slices.Compact(out)
 }
 
-// within says whether every queue that matches the pattern matches the other one too.
+// within reports whether every queue that matches the pattern also matches the other one.
 func within(pattern, other string) bool {
 	begin, open := strings.CutSuffix(other, "*")
 	return pattern == other || open && strings.HasPrefix(strings.TrimSuffix(pattern, "*"), begin)
 }
 
-// Close is not for a view: the store is everybody's.
+// Close does nothing: other callers use the same store.
 func (v *view) Close() error { return nil }
 
-// Queues are the bearer's.
+// Queues lists only the bearer's queues.
 func (v *view) Queues(ctx context.Context) ([]store.Queue, error) {
 	queues, err := v.of.(store.QueueKeeper).Queues(ctx)
 	return slices.DeleteFunc(queues, func(q store.Queue) bool { return !v.bearer.sees(q.Name) }), err
@@ -313,7 +317,7 @@ func (v *view) SetPolicy(ctx context.Context, queue string, p store.Policy) (sto
 	return v.of.(store.PolicyKeeper).SetPolicy(ctx, queue, p)
 }
 
-// Beat refuses foreign queues, and the name of a worker that is not the bearer's. One without queues would be nobody's.
+// Beat refuses foreign queues, a worker without queues, and the name of a worker that also serves foreign queues.
 func (v *view) Beat(ctx context.Context, w store.Worker) error {
 	if err := v.bearer.needs("queues", w.Queues...); err != nil {
 		return err
@@ -327,7 +331,7 @@ func (v *view) Beat(ctx context.Context, w store.Worker) error {
 	return v.of.(store.Registry).Beat(ctx, w)
 }
 
-// Leave refuses the name of a worker that is not the bearer's.
+// Leave refuses the name of a worker that also serves foreign queues.
 func (v *view) Leave(ctx context.Context, name string) error {
 	if err := v.needsWorker(ctx, name); err != nil {
 		return err
@@ -336,7 +340,7 @@ func (v *view) Leave(ctx context.Context, name string) error {
 }
 
 func (v *view) needsWorker(ctx context.Context, name string) error {
-	if err := (store.Worker{Name: name}).Check(); err != nil { // without a name it would be every worker
+	if err := (store.Worker{Name: name}).Check(); err != nil { // without a name the filter below would match every worker
 		return err
 	}
 	found, err := v.of.(store.Registry).Workers(ctx, store.WorkerFilter{Name: name}, store.Page{Limit: 1})
@@ -353,15 +357,15 @@ func (v *view) seesWorker(w store.Worker) bool {
 	return len(v.bearer.Queues) == 0 || slices.ContainsFunc(w.Queues, v.bearer.sees)
 }
 
-// ownsWorker says whether the worker serves nobody else.
+// ownsWorker reports whether the worker only serves queues that the bearer may see.
 func (v *view) ownsWorker(w store.Worker) bool {
 	foreign := func(queue string) bool { return !v.bearer.sees(queue) }
 	return v.seesWorker(w) && !slices.ContainsFunc(w.Queues, foreign)
 }
 
-// Workers are those that work on the bearer's queues, and on which of them. The others take no place on a page, and its cursor has the
-// name of one that the bearer sees: however many others lie between, the store is read on, a page at a time, for as long as a call may
-// last.
+// Workers lists the workers of the bearer's queues, each only with those queues. Other workers take no place on a page, and
+// the cursor is the name of a worker that the bearer sees. So it reads the store page by page, for as long as the call may
+// last, however many other workers are in between.
 func (v *view) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
 	if _, err := filter.Position(page); err != nil {
 		return store.WorkerPage{}, err
@@ -390,22 +394,22 @@ func (v *view) Workers(ctx context.Context, filter store.WorkerFilter, page stor
 	}
 }
 
-// Ping is for everybody.
+// Ping has no limits.
 func (v *view) Ping(ctx context.Context) error { return v.of.(store.Monitor).Ping(ctx) }
 
-// OldestDue tells of the bearer's queues.
+// OldestDue returns only the bearer's queues.
 func (v *view) OldestDue(ctx context.Context) (store.Due, error) {
 	due, err := v.of.(store.Monitor).OldestDue(ctx)
 	due.Queues = slices.DeleteFunc(due.Queues, func(q store.QueueDue) bool { return !v.bearer.sees(q.Queue) })
 	return due, err
 }
 
-// Fence concerns every queue.
+// Fence is refused, because it affects every queue.
 func (v *view) Fence(context.Context, store.FenceRequest) (int64, error) {
 	return 0, notYours("", "to fence the store is for a token without queues and keys of its own")
 }
 
-// Subscribe tells of the bearer's queues.
+// Subscribe sends only wake-ups of the bearer's queues.
 func (v *view) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
 	if err := v.bearer.needs("queues", queues...); err != nil {
 		return nil, err
@@ -415,7 +419,7 @@ func (v *view) Subscribe(ctx context.Context, queues []string) (<-chan store.Wak
 		return all, err
 	}
 	own := make(chan store.Wakeup)
-	go func() { // which ends with the context, as the other one does
+	go func() { // ends when the context ends
 		defer close(own)
 		for w := range all {
 			if !v.bearer.sees(w.Queue) {

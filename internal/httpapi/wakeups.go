@@ -14,11 +14,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// Waiters are the claims that wait. A wake-up for a queue goes to one of them, who hands it on when it has found something: so a
-// job that is enqueued costs one claim, however many wait, and a hundred jobs wake as many as they feed.
+// waiters holds the waiting claims. A wake-up for a queue goes to one of them, which passes it on if it has found a job. So
+// one enqueued job costs one claim however many wait, and a hundred jobs wake as many claims as they can serve.
 type waiters struct {
 	mu      sync.Mutex
-	byQueue map[string][]*waiter // the next to be woken first
+	byQueue map[string][]*waiter // in the order in which they will be woken
 }
 
 type waiter struct {
@@ -39,7 +39,7 @@ func (w *waiters) join(queues []string) *waiter {
 	return one
 }
 
-// leave hands on a wake-up that the waiter has not looked at.
+// leave removes the waiter, and passes on a wake-up that it has not used.
 func (w *waiters) leave(one *waiter) {
 	w.mu.Lock()
 	for _, q := range one.queues {
@@ -56,7 +56,7 @@ func (w *waiters) leave(one *waiter) {
 	}
 }
 
-// tell wakes the waiter whose turn it is, of those who are not awake.
+// tell wakes the next waiter that is not awake yet.
 func (w *waiters) tell(queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,8 +84,8 @@ func (w *waiters) tellAll() {
 	}
 }
 
-// poll looks at the queues that are waited for, and for tokens that have expired, for as long as the API lives: jobs become due
-// without a wake-up, and wake-ups get lost. The pause varies, so that servers do not come together.
+// poll regularly wakes waiting claims, and ends expired tokens and sessions, until the API is closed. It is needed because
+// jobs become due without a wake-up, and wake-ups get lost. The pause varies, so that servers do not poll at the same time.
 func (a *API) poll() {
 	for {
 		select {
@@ -104,7 +104,7 @@ func (a *API) vary(pause time.Duration) time.Duration {
 	return pause - time.Duration(rand.Int64N(int64(pause)/5+1))
 }
 
-// listen hands the store's wake-ups to the waiters. Where the store can not tell, the poll alone has to do.
+// listen passes the store's wake-ups to the waiters. If the store has no wake-ups, the poll has to suffice.
 func (a *API) listen(n store.Notifier) {
 	for a.life.Err() == nil {
 		wakeups, err := n.Subscribe(a.life, nil)
@@ -125,7 +125,7 @@ func (a *API) listen(n store.Notifier) {
 	}
 }
 
-// wakeups streams those of the store.
+// wakeups streams the store's wake-ups.
 func (a *API) wakeups(w *exchange, r *http.Request) error {
 	notifier, err := able[store.Notifier](r.Context(), a)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *API) wakeups(w *exchange, r *http.Request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	wakeups, err := notifier.Subscribe(ctx, req.Queues) // first: the stream's first line says that nothing is missed any more
+	wakeups, err := notifier.Subscribe(ctx, req.Queues) // subscribe before the stream begins: its first line says that no wake-up is missed from now on
 	if err != nil {
 		return named(err, "queue", "queues")
 	}

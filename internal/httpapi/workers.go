@@ -23,7 +23,7 @@ func (a *API) workers(w *exchange, r *http.Request) error {
 	})
 }
 
-// beat takes what a worker says of itself. The path has its name, and the store sets when that was.
+// beat stores what a worker reports about itself. The name is in the path, and the store sets the time.
 func (a *API) beat(w *exchange, r *http.Request) error {
 	registry, err := able[store.Registry](r.Context(), a)
 	if err != nil {

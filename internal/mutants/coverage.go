@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A unit is a test that can be run by itself, and what it reaches of a target.
+// A unit is a test that can run by itself, and the lines of a target that it reaches.
 type unit struct {
 	Folder  string            `json:"folder"`
 	Name    string            `json:"name"` // TestX, or TestX/Y
@@ -26,7 +26,7 @@ type unit struct {
 // A span is the lines of a block.
 type span struct{ From, To int }
 
-// reaches says whether the unit runs the line of the mutation. Of what stands outside of functions nobody knows.
+// reaches reports whether the unit runs the line of the mutation. For code outside of functions this is unknown.
 func (u unit) reaches(m mutation) bool {
 	if m.outside {
 		return true
@@ -34,7 +34,7 @@ func (u unit) reaches(m mutation) bool {
 	return slices.ContainsFunc(u.Reaches[m.File], func(s span) bool { return s.From <= m.Line && m.Line <= s.To })
 }
 
-// pattern is the unit for -test.run.
+// pattern returns the unit's name for -test.run.
 func (u unit) pattern() string {
 	parts := strings.Split(u.Name, "/")
 	for i, part := range parts {
@@ -43,10 +43,10 @@ func (u unit) pattern() string {
 	return strings.Join(parts, "/")
 }
 
-// long is how long a test may take before its subtests are run each by itself.
+// long is how long a test may take before its subtests run separately.
 const long = 5 * time.Second
 
-// measure runs the tests of the folder one by one, and finds out what they reach of the target, and how long they take.
+// measure runs the tests of the folder one by one, and finds out what they reach of the target and how long they take.
 func (s *session) measure(ctx context.Context, t target, folder string) ([]unit, error) {
 	binary := filepath.Join(s.scratch, "coverage.test")
 	if output, err := s.build(ctx, folder, binary, "", "-coverpkg="+s.importPath(t.folder)); err != nil {
@@ -70,7 +70,7 @@ func (s *session) measure(ctx context.Context, t target, folder string) ([]unit,
 	return units, nil
 }
 
-// split runs a test, and if it takes long its subtests one by one in its place.
+// split runs a test or, if it takes long, its subtests one by one.
 func (s *session) split(ctx context.Context, folder, binary, name string) ([]unit, error) {
 	whole, subtests, err := s.reach(ctx, folder, binary, name)
 	switch {
@@ -98,7 +98,7 @@ func (s *session) split(ctx context.Context, folder, binary, name string) ([]uni
 
 var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)$`)
 
-// subtests are the next elements of the names that were run below the test.
+// subtests returns the next name elements of the subtests that the test has run.
 func subtests(name string, output []byte) []string {
 	var found []string
 	for _, line := range begun.FindAllSubmatch(output, -1) {
@@ -111,7 +111,7 @@ func subtests(name string, output []byte) []string {
 	return found
 }
 
-// reach runs one test. One that fails by itself, or takes too long, has no name: it is left out, and said.
+// reach runs one test. If the test fails or takes too long, reach says so and returns a unit without a name.
 func (s *session) reach(ctx context.Context, folder, binary, name string) (unit, []string, error) {
 	profile := filepath.Join(s.scratch, "profile")
 	if err := os.RemoveAll(profile); err != nil {
@@ -138,7 +138,7 @@ func (s *session) reach(ctx context.Context, folder, binary, name string) (unit,
 	return u, subtests(name, output), err
 }
 
-// reached are the blocks of a profile that were run, by file.
+// reached returns the executed blocks of a profile, by file.
 func (s *session) reached(profile []byte) (map[string][]span, error) {
 	found := map[string][]span{}
 	lines := bufio.NewScanner(bytes.NewReader(profile))

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A mutation is one fault: the bytes of a file from one offset to another become a text.
+// A mutation is one fault: it replaces the bytes of a file between two offsets by a text.
 type mutation struct {
 	File    string `json:"file"` // from the root of the module
 	Line    int    `json:"line"`
@@ -23,26 +23,26 @@ type mutation struct {
 	start   int
 	end     int
 	text    string
-	outside bool // of all functions, where coverage says nothing
+	outside bool // outside of all functions, where there is no coverage
 }
 
-// id names the mutation among all of the same sources.
+// id identifies the mutation among all of the same sources.
 func (m mutation) id() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %s", m.File, m.start, m.end, m.text))
 	return fmt.Sprintf("%x", sum[:8])
 }
 
-// apply is the file with the fault.
+// apply returns the file with the fault.
 func (m mutation) apply(source []byte) []byte {
 	return append(append(bytes.Clone(source[:m.start]), m.text...), source[m.end:]...)
 }
 
-// A finder collects what can be mutated in a file.
+// A finder collects the possible mutations of a file.
 type finder struct {
 	file   string
 	source []byte
 	tokens *token.File
-	path   []ast.Node // from the file to where it is
+	path   []ast.Node // from the file to the present node
 	found  []mutation
 }
 
@@ -99,7 +99,7 @@ func (f *finder) visit(n ast.Node) {
 	}
 }
 
-// replace notes a mutation.
+// replace adds a mutation.
 func (f *finder) replace(kind string, from, to token.Pos, text string) {
 	f.edit(kind, f.tokens.Offset(from), f.tokens.Offset(to), text)
 }
@@ -125,7 +125,7 @@ func (f *finder) text(n ast.Node) string {
 	return string(f.source[f.tokens.Offset(n.Pos()):f.tokens.Offset(n.End())])
 }
 
-// lineAt is the line around the offset, without the space around it.
+// lineAt returns the line around the offset, trimmed.
 func lineAt(source []byte, offset int) string {
 	from := bytes.LastIndexByte(source[:offset], '\n') + 1
 	to := len(source)
@@ -135,7 +135,7 @@ func lineAt(source []byte, offset int) string {
 	return strings.TrimSpace(string(source[from:to]))
 }
 
-// operators are what each one becomes, and the kind of fault.
+// operators maps each operator to its replacement and the kind of fault.
 var operators = map[token.Token]struct{ text, kind string }{
 	token.LSS: {"<=", "move a boundary"}, token.LEQ: {"<", "move a boundary"},
 	token.GTR: {">=", "move a boundary"}, token.GEQ: {">", "move a boundary"},
@@ -161,7 +161,7 @@ func (f *finder) literal(n *ast.BasicLit) {
 	}
 }
 
-// In SQL the same faults are made as in Go, and locks are left out.
+// SQL gets the same faults as Go, and loses locks.
 var (
 	isSQL = regexp.MustCompile(`\b(SELECT|UPDATE|DELETE FROM|INSERT INTO)\b`)
 	inSQL = []struct {
@@ -189,7 +189,7 @@ func (f *finder) statement(n *ast.BasicLit) {
 	}
 }
 
-// durations are what each unit becomes: much longer, or much shorter.
+// durations maps each unit to its replacement: much longer, or much shorter.
 var durations = map[string]string{
 	"Microsecond": "Millisecond", "Millisecond": "Second", "Second": "Minute", "Minute": "Second", "Hour": "Minute",
 }
@@ -205,7 +205,7 @@ func isPanic(call *ast.CallExpr) bool {
 	return ok && name.Name == "panic"
 }
 
-// assignment loses what is assigned.
+// assignment removes an assignment.
 func (f *finder) assignment(n *ast.AssignStmt) {
 	if n.Tok == token.DEFINE {
 		return
@@ -220,7 +220,7 @@ func (f *finder) assignment(n *ast.AssignStmt) {
 	f.replace("remove an assignment", n.Lhs[0].Pos(), n.Rhs[0].Pos(), strings.Join(blanks, ", ")+" = ")
 }
 
-// result returns no error where there is one.
+// result returns nil in place of an error.
 func (f *finder) result(n *ast.ReturnStmt) {
 	if len(n.Results) == 0 || !f.returnsError() {
 		return
@@ -233,7 +233,7 @@ func (f *finder) result(n *ast.ReturnStmt) {
 	}
 }
 
-// returnsError says whether the innermost function has an error as its last result.
+// returnsError reports whether the innermost function has an error as its last result.
 func (f *finder) returnsError() bool {
 	for _, n := range slices.Backward(f.path) {
 		var kind *ast.FuncType
@@ -254,7 +254,7 @@ func (f *finder) returnsError() bool {
 	return false
 }
 
-// locks leaves out a lock that is held until the end of a block. Without its other half it would only crash.
+// locks removes a lock together with its deferred unlock. Removing only one of them would just crash.
 func (f *finder) locks(block *ast.BlockStmt) {
 	for i := range len(block.List) - 1 {
 		lock, isCall := block.List[i].(*ast.ExprStmt)

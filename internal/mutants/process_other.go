@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// grouped lets the end of the context end the command.
+// grouped ends the command when the context ends.
 func grouped(*exec.Cmd) {}

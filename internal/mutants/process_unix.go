@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// grouped lets the end of the context end the command with all that it has started.
+// grouped ends the command with all that it has started when the context ends.
 func grouped(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// What becomes of a mutant.
+// The possible outcomes of a mutant.
 const (
 	killed     = "killed"
 	hung       = "hung"       // the tests did not end in time, which somebody would notice too
 	survived   = "survived"   // all tests pass
 	unreached  = "unreached"  // no test runs the line
-	uncompiled = "uncompiled" // it is no Go
-	equivalent = "equivalent" // somebody has said why no test can notice
+	uncompiled = "uncompiled" // does not compile
+	equivalent = "equivalent" // somebody has explained why no test can notice
 )
 
-// A result is what became of a mutant.
+// A result is the outcome of a mutant.
 type result struct {
 	mutation
 	Folder  string        `json:"folder"` // of its target
@@ -34,7 +34,7 @@ type result struct {
 	Took    time.Duration `json:"took"`
 }
 
-// counts says whether it is one of the mutants that were wanted.
+// counts reports whether the mutant counts towards the wanted number.
 func (r result) counts() bool { return r.Outcome != uncompiled && r.Outcome != equivalent }
 
 func (r result) by() string {
@@ -44,7 +44,7 @@ func (r result) by() string {
 	return " (" + r.By + ")"
 }
 
-// A state is what is known of the mutants of one seed and one state of the sources.
+// A state is what is known about the mutants of one seed and one state of the sources.
 type state struct {
 	path    string
 	Results map[string]result `json:"results"`
@@ -64,7 +64,7 @@ func readState(path string) (state, error) {
 
 func (s state) write() error { return writeJSON(s.path, s) }
 
-// writeJSON replaces the file as a whole, so that it is never read half written.
+// writeJSON replaces the file in one step, so that nobody reads half of it.
 func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "\t")
 	if err != nil {
@@ -79,7 +79,7 @@ func writeJSON(path string, value any) error {
 	return os.Rename(path+".new", path)
 }
 
-// excuses is where the mutants stand that no test can notice: the file, the line before and after, and why, on four lines.
+// excuses is the list of mutants that no test can notice, with four lines each: the file, the line before and after, and why.
 const excuses = "internal/mutants/equivalent.txt"
 
 // An excuse says why a mutant need not be killed.
@@ -95,7 +95,7 @@ func readExcuses(path string) ([]excuse, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // only read
 	var all []excuse
 	var block []string
 	lines := bufio.NewScanner(f)
@@ -116,11 +116,11 @@ func readExcuses(path string) ([]excuse, error) {
 	return all, lines.Err()
 }
 
-// A summary is what became of the mutants of a package.
+// A summary is the outcome of the mutants of a package.
 type summary struct {
 	Package    string   `json:"package"`
 	Drawn      int      `json:"drawn"`
-	Killed     int      `json:"killed"` // those that hung among them
+	Killed     int      `json:"killed"` // including those that hung
 	Hung       int      `json:"hung"`
 	Equivalent int      `json:"equivalent"`
 	Left       []result `json:"left"` // survived or unreached
@@ -128,7 +128,7 @@ type summary struct {
 
 func (s summary) share() float64 { return 100 * float64(s.Killed) / float64(max(s.Drawn, 1)) }
 
-// report prints the share that was killed of each package, and every mutant that was not.
+// report prints the share of killed mutants of each package, and every mutant that was not killed.
 func (s *session) report() error {
 	var all []summary
 	total := summary{Package: "all"}

@@ -10,13 +10,14 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// longestWait is for how long a receiver can put a retry off: a wrong number must not make a job wait for years.
+// longestWait is the longest time by which a receiver can delay a retry, so that a wrong number can not make a job wait for
+// years.
 const longestWait = 24 * time.Hour
 
-// refused makes an error of an answer that is none of success.
+// refused returns the error for an answer that is not a success.
 func (w *webhook) refused(run *jq.Run, answer *http.Response) error {
 	body := &head{limit: keptOfAnswers}
-	_, _ = io.Copy(body, io.LimitReader(answer.Body, keptOfAnswers+1)) // what has come is better than nothing
+	_, _ = io.Copy(body, io.LimitReader(answer.Body, keptOfAnswers+1)) // after an error, use the part that was read
 	status := strconv.Itoa(answer.StatusCode)
 	if text := http.StatusText(answer.StatusCode); text != "" {
 		status += " " + text
@@ -33,7 +34,8 @@ func (w *webhook) refused(run *jq.Run, answer *http.Response) error {
 		return jq.Never(err)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		wait := retryAfter(answer.Header.Get("Retry-After"), w.o.Clock.Now())
-		// The receiver says how long to wait at least. If it says at once, all retries would be used up at once.
+		// Retry-After is the least time to wait. If the receiver sends 0, the job's own backoff must still apply, or all
+		// retries would be used up at once.
 		if wait > run.Backoff.Delay(run.ID, run.Retries+1) {
 			return jq.RetryAfter(wait, err)
 		}
@@ -41,7 +43,7 @@ func (w *webhook) refused(run *jq.Run, answer *http.Response) error {
 	return err
 }
 
-// retryAfter reads how long to wait, in seconds or until a date. What can not be read is nothing.
+// retryAfter reads a time to wait, which is a number of seconds or a date. If it can read neither, the time is 0.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return time.Duration(min(seconds, uint64(longestWait/time.Second))) * time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// environment is what the program gets to know of its job, beside what it inherits.
+// environment returns the environment of the program: the inherited variables without secrets, and variables about the job.
 func environment(inherited []string, run *jq.Run) []string {
 	var env []string
 	for _, variable := range inherited {
@@ -29,20 +29,21 @@ func environment(inherited []string, run *jq.Run) []string {
 	return env
 }
 
-// opensStore are the variables, besides jq's own, that lead to the database of the store or give access to it: those of libpq, some
-// of which the driver refuses today. What a connection has to fulfil, as PGSSLMODE, stays: without it a program's own connections
-// would be less safe.
+// opensStore has the variables, besides jq's own, that name the store's database or give access to it. They are those of libpq,
+// although the driver rejects some of them today. Variables that set requirements for a connection, such as PGSSLMODE, are not
+// among them: without them, the program's own connections would be less safe.
 var opensStore = map[string]bool{
 	"DATABASE_URL": true,
 	"PGHOST":       true, "PGHOSTADDR": true, "PGPORT": true, "PGDATABASE": true,
 	"PGUSER": true, "PGPASSWORD": true, "PGPASSFILE": true,
-	"PGSERVICE": true, "PGSERVICEFILE": true, "PGSYSCONFDIR": true, // whose file may hold a password
+	"PGSERVICE": true, "PGSERVICEFILE": true, "PGSYSCONFDIR": true, // a service file may have a password
 	"PGSSLCERT": true, "PGSSLKEY": true, "PGSSLPASSWORD": true,
 }
 
-// withoutSecrets is the variable as a program may see it, if it may. All of jq's own settings are kept back, so that a new one
-// with a secret in it does not have to be thought of here; but the address of the server is of use to who enqueues more jobs.
-// Whoever reads names of variables without regard to case, as Windows does, finds no more.
+// withoutSecrets returns the variable as the program may see it, or false if the program must not see it. It removes all
+// settings of jq, so that nobody has to remember this place when a new setting has a secret. Only the address of the server
+// stays, without user and password, because a program may enqueue more jobs. Names are compared without regard to case, because
+// Windows does so too.
 func withoutSecrets(variable string) (string, bool) {
 	name, value, _ := strings.Cut(variable, "=")
 	switch name = strings.ToUpper(name); {
@@ -53,13 +54,13 @@ func withoutSecrets(variable string) (string, bool) {
 		return "", false
 	case opensStore[name]:
 		return "", false
-	case name == "TRACEPARENT", name == "TRACESTATE": // of whoever started the worker, not of who enqueued the job
+	case name == "TRACEPARENT", name == "TRACESTATE": // this is the trace of whoever started the worker, not of the job
 		return "", false
 	}
 	return variable, true
 }
 
-// withoutUser is the address without a user and a password, and false if they can not be told from the rest.
+// withoutUser returns the address without user and password, or false if it can not find them for certain.
 func withoutUser(address string) (string, bool) {
 	u, err := url.Parse(address)
 	if err != nil {

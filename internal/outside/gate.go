@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// A gate lets connections go to public addresses, and to those that are allowed.
+// A gate allows connections to public addresses and to the addresses in allow.
 type gate struct{ allow []netip.Prefix }
 
-// A reserve is a part of the addresses that is not public.
+// A reserve is a range of addresses that are not public.
 type reserve struct {
 	prefix netip.Prefix
 	name   string
 }
 
-// reserves are what the registries of special addresses (RFC 6890) keep from being reached by everybody. Of IPv6 only 2000::/3 is
-// given out, so that the rest needs no list.
+// reserves lists the ranges that the registries of special addresses (RFC 6890) exclude from global use. Of IPv6, only 2000::/3
+// is assigned, so the list has only the exceptions within it, and the ranges that have a name.
 var reserves = [...]reserve{
 	{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
@@ -39,9 +39,9 @@ var reserves = [...]reserve{
 	{netip.MustParsePrefix("fc00::/7"), "a private address"},
 	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
-	{netip.MustParsePrefix("2001::/23"), "a reserved address"}, // Teredo is among them
+	{netip.MustParsePrefix("2001::/23"), "a reserved address"}, // includes Teredo
 	{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
-	{netip.MustParsePrefix("2002::/16"), "the address of a relay"}, // 6to4, with an address of IPv4 in it
+	{netip.MustParsePrefix("2002::/16"), "the address of a relay"}, // 6to4, which contains an IPv4 address
 	{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
 }
 
@@ -50,7 +50,7 @@ var (
 	nat64    = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// control is called for each connection before it is made, when the name has become an address.
+// control checks each connection before it is made, after the name was resolved.
 func (g gate) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -59,7 +59,7 @@ func (g gate) control(_, address string, _ syscall.RawConn) error {
 	return g.check(to.Addr())
 }
 
-// admit refuses a host that can be told not to be public without asking anybody.
+// admit refuses a host that is known not to be public without resolving it.
 func (g gate) admit(host string) error {
 	if name := strings.TrimSuffix(strings.ToLower(host), "."); name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		err := g.check(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
@@ -74,15 +74,15 @@ func (g gate) admit(host string) error {
 	return nil
 }
 
-// check says why nothing is sent to the address.
+// check returns the reason why nothing may be sent to the address, or nil.
 func (g gate) check(addr netip.Addr) error {
-	addr = addr.WithZone("").Unmap() // a prefix contains no address that has a zone
+	addr = addr.WithZone("").Unmap() // a prefix never contains an address with a zone
 	for _, prefix := range g.allow {
 		if prefix.Contains(addr) {
 			return nil
 		}
 	}
-	if nat64.Contains(addr) { // there a translator sends on to the address in the last four bytes
+	if nat64.Contains(addr) { // a translator forwards to the IPv4 address in the last four bytes
 		bytes := addr.As16()
 		return g.check(netip.AddrFrom4([4]byte(bytes[12:])))
 	}

@@ -1,17 +1,17 @@
-// Package outside lets workers that are not written in Go do the work of jobs: a program that is run for each of them, or a
-// web server that is sent each of them. What it returns is a handler like any other, so that the server around it keeps the
-// lease alive, ends the run when it has to, and writes how it ended.
+// Package outside runs jobs with workers that are not written in Go: it starts a program for each job, or sends each job to a
+// web server. Both are handlers like any other. So the server around the handler keeps the lease alive, ends the run when it
+// must, and records how the run ended.
 //
 // # Results
 //
-// What a program writes to its standard output, and what a web server answers, is the result of the job: a JSON document as
-// it is, any other text as a JSON string without the ends of line behind it, and nothing at all as no result. More than 1 MiB
-// fails the job for good, for the work is done and would be done again.
+// The result of the job is what a program writes to its standard output, or what a web server answers. A JSON document is kept
+// as it is. Any other text becomes a JSON string, without the line ends behind it. An empty text is no result. If the result is
+// larger than 1 MiB, the job is dead: its work is done, and a retry would do it again.
 //
 // # Checkpoints
 //
-// A checkpoint is not handed over, because it may be longer than what a variable of the environment or a header can hold. Who
-// saves one does so by way of the HTTP API, with the token of the lease, and reads it there.
+// A program or a web server does not get the checkpoint of its job, because the checkpoint may be too long for an environment
+// variable or a header. To save and read a checkpoint, use the HTTP API with the token of the lease.
 package outside
 
 import (
@@ -25,10 +25,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// resultRoom is how much of a result is read. What is more than the limit are ends of line, which are no part of it.
+// resultRoom is how many bytes of a result are read. The two bytes above the limit are for line ends, which are not part of the
+// result.
 const resultRoom = store.MaxDocBytes + 2
 
-// keepResult makes what was written the result of the run.
+// keepResult sets the written text as the result of the run.
 func keepResult(run *jq.Run, written *head) error {
 	doc := document(written.bytes)
 	if written.cut || len(doc) > store.MaxDocBytes {
@@ -41,7 +42,7 @@ func keepResult(run *jq.Run, written *head) error {
 	return run.SetResult(json.RawMessage(doc))
 }
 
-// document is the text as JSON.
+// document returns the text as JSON.
 func document(text []byte) []byte {
 	trimmed := bytes.TrimSpace(text)
 	if len(trimmed) == 0 || utf8.Valid(trimmed) && json.Valid(trimmed) {
@@ -50,11 +51,11 @@ func document(text []byte) []byte {
 	var doc bytes.Buffer
 	encoder := json.NewEncoder(&doc)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(string(bytes.TrimRight(text, "\r\n"))) // a string can always be encoded, and a buffer written
+	_ = encoder.Encode(string(bytes.TrimRight(text, "\r\n"))) // encoding a string and writing to a buffer never fail
 	return bytes.TrimSpace(doc.Bytes())
 }
 
-// checkDuration says what is wrong with an option, by its name.
+// checkDuration returns an error with the option's name if the duration is out of range.
 func checkDuration(name string, d time.Duration) error {
 	if d < 0 || d > store.MaxDuration {
 		return fmt.Errorf("jq: %s must be 0 to %v, not %v", name, store.MaxDuration, d)

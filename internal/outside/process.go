@@ -13,37 +13,37 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// A process is a program under way, with whatever it has started.
+// A process is a running program and everything that it has started.
 type process struct {
-	group  *os.Process // the program itself, whose id is that of the group
+	group  *os.Process // the program; its id is also the id of its group
 	reaper *Reaper
-	pipes  []io.Closer // our ends
+	pipes  []io.Closer // this side's ends of the pipes
 	ended  chan struct{}
-	silent chan struct{}  // closed when nobody is left who holds the output
-	feed   sync.WaitGroup // of the input
+	silent chan struct{}  // closed when no process holds the output any more
+	feed   sync.WaitGroup // the goroutine that writes the input
 
-	// What follows is written before ended is closed.
-	state *os.ProcessState // nil if the program is still to be waited for
+	// The fields below are written before ended is closed.
+	state *os.ProcessState // nil if nobody has waited for the program yet
 	err   error
 }
 
-// An end is how a program came to its end.
+// An end says how a program ended.
 type end struct {
 	state   *os.ProcessState
 	err     error // why the state is not known
-	stopped bool  // it was told to
-	escaped bool  // somebody holds its output who is not in its group
+	stopped bool  // the program was told to stop
+	escaped bool  // a process outside the group holds the output
 }
 
-// lastWords is for how long the output of those who were killed is waited for.
+// lastWords is how long to wait for the rest of the output after the group was killed.
 const lastWords = time.Second
 
-// start runs the command. Its process group and pipes are those of the process; attend has to follow.
+// start starts the command in its own process group, with pipes for its input and output. The caller must then call attend.
 func start(cmd *exec.Cmd, reaper *Reaper, input []byte, stdout, stderr io.Writer) (*process, error) {
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	errs, errErrs := cmd.StderrPipe()
-	cmd.Err = errors.Join(errIn, errOut, errErrs) // with which Start starts nothing, and closes the pipes that there are
+	cmd.Err = errors.Join(errIn, errOut, errErrs) // with an error in Err, Start starts nothing and closes the pipes
 	apart(cmd)
 	if err := reaper.start(cmd); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func start(cmd *exec.Cmd, reaper *Reaper, input []byte, stdout, stderr io.Writer
 		ended: make(chan struct{}), silent: make(chan struct{}),
 	}
 	p.feed.Go(func() {
-		_, _ = io.Copy(in, bytes.NewReader(input)) // a program need not read all that it is given
+		_, _ = io.Copy(in, bytes.NewReader(input)) // the program may stop reading early
 		_ = in.Close()
 	})
 	var listen sync.WaitGroup
@@ -71,7 +71,7 @@ func start(cmd *exec.Cmd, reaper *Reaper, input []byte, stdout, stderr io.Writer
 	return p, nil
 }
 
-// attend waits for the program, tells it to stop when the context ends, and returns when nothing is left of it.
+// attend waits for the program, and tells it to stop when the context ends. It returns when the program and its group are gone.
 func (p *process) attend(ctx context.Context, clk clock.Clock, grace time.Duration) end {
 	var e end
 	select {
@@ -79,7 +79,7 @@ func (p *process) attend(ctx context.Context, clk clock.Clock, grace time.Durati
 	case <-ctx.Done():
 		e.stopped = !closed(p.ended)
 	}
-	within := clk.Timer(grace) // before the signal, so that the grace has begun for who has heard it
+	within := clk.Timer(grace) // started before the signal, so that the grace has begun when the program gets the signal
 	if !closed(p.ended) || !closed(p.silent) {
 		terminate(p.group)
 		p.gone(within.C)
@@ -92,7 +92,7 @@ func (p *process) attend(ctx context.Context, clk clock.Clock, grace time.Durati
 	e.escaped = !p.gone(after.C)
 	after.Stop()
 	for _, pipe := range p.pipes {
-		_ = pipe.Close() // which ends the goroutines that still use it
+		_ = pipe.Close() // this ends the goroutines that still use the pipe
 	}
 	<-p.silent
 	p.feed.Wait()
@@ -104,7 +104,7 @@ func (p *process) attend(ctx context.Context, clk clock.Clock, grace time.Durati
 	return e
 }
 
-// gone waits until the program has ended and nobody holds its output, and is false if the time is over before.
+// gone waits until the program has ended and no process holds its output. It returns false if the time is over before.
 func (p *process) gone(over <-chan time.Time) bool {
 	for _, sign := range []chan struct{}{p.ended, p.silent} {
 		select {

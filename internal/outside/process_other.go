@@ -7,14 +7,14 @@ import (
 	"os/exec"
 )
 
-// apart does nothing: there are no process groups here.
+// apart does nothing, because this system has no process groups.
 func apart(*exec.Cmd) {}
 
-// terminate kills the program, which can not be asked.
+// terminate kills the program, because this system can not ask it to end.
 func terminate(program *os.Process) { _ = program.Kill() }
 
 // kill kills the program, but not what it has started.
 func kill(program *os.Process) { _ = program.Kill() }
 
-// await returns when the program has ended.
+// await waits until the program has ended.
 func await(program *os.Process) (*os.ProcessState, error) { return program.Wait() }

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// apart lets the command have a process group of its own. There is no way here to let it die with this process.
+// apart gives the command its own process group. This system can not make it die with this process.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// await returns when the program has ended. From then on its number can be given to another one, whose group would get the
-// signal that is sent next; but numbers are given out in turn, so that it takes all of them to be used up meanwhile.
+// await waits until the program has ended. From then on, another process may get its id, and that process's group would get the
+// next signal. This is unlikely: the system assigns ids in turn, so it would have to use up all of them in between.
 func await(program *os.Process) (*os.ProcessState, error) { return program.Wait() }

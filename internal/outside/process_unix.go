@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// terminate asks everybody in the group to end. That there is nobody left is no error.
+// terminate sends SIGTERM to the group. It is no error if the group is empty.
 func terminate(group *os.Process) { _ = syscall.Kill(-group.Pid, syscall.SIGTERM) }
 
-// kill ends everybody in the group.
+// kill sends SIGKILL to the group.
 func kill(group *os.Process) { _ = syscall.Kill(-group.Pid, syscall.SIGKILL) }

@@ -18,54 +18,57 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// ProgramOptions are what can be chosen. The zero value of each field means its default, which is said first.
+// ProgramOptions configures Program. Zero fields mean the default.
 type ProgramOptions struct {
-	// Snooze is for how long a job is put off whose program asks for it. Default: 1 minute.
+	// Snooze is how long a job is put off if its program asks for it. Default: 1 minute.
 	Snooze time.Duration
-	// Grace is for how long a program is waited for that was told to stop, before it is killed. The server has to wait for
-	// longer: [jq.ServerOptions.AbandonAfter]. Default: 10 seconds.
+	// Grace is how long to wait for a program after it was told to stop, before it is killed. The server must wait longer: see
+	// [jq.AbandonOptions]. Default: 10 seconds.
 	Grace time.Duration
-	// Env is what programs inherit, less jq's own settings and what gives access to its store. Default: the environment of this process.
+	// Env is the environment that programs inherit, without jq's own settings and without variables that give access to its
+	// store. Default: the environment of this process.
 	Env []string
 
-	// Reaper is told of programs, so that it does not take their ends. Default: there is none.
+	// Reaper is told of every program, so that it does not wait for programs itself. Default: none.
 	Reaper *Reaper
 
-	// Clock moves the grace. Default: the clock of the process.
+	// Clock measures the grace. Default: the clock of the process.
 	Clock clock.Clock
-	// Logger is told what programs write to their standard error, line by line, at level debug. Default: slog.Default().
+	// Logger logs each line that programs write to their standard error, at level debug. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// What a program says by its exit code, as in sysexits.h.
+// The exit codes with a meaning, as in sysexits.h.
 const (
-	exitNever  = 65 // EX_DATAERR: the payload is wrong, and will be
+	exitNever  = 65 // EX_DATAERR: the payload is wrong, so a retry does not help
 	exitSnooze = 75 // EX_TEMPFAIL: not now
 )
 
-// keptOfErrors is how much of the standard error is kept with a failure, from its end, where programs say why they end.
+// keptOfErrors is how many bytes of the end of the standard error are kept with a failure. Programs say there why they end.
 const keptOfErrors = 8 << 10
 
-// Program is a handler that runs a program for each job. The payload is its standard input; JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,
-// JQ_QUEUE and JQ_ATTEMPT are in its environment, TRACEPARENT too if the job has a trace. Jq's own settings are not, nor are
-// DATABASE_URL and the PG* variables that lead to a database or give access to it. Of JQ_SERVER the address is left, without user
-// and password. How the program ends decides what becomes of the job:
+// Program returns a handler that runs a program for each job. The program reads the payload from its standard input. Its
+// environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND, JQ_QUEUE and JQ_ATTEMPT, and TRACEPARENT if the job has a trace. It does
+// not have jq's own settings, DATABASE_URL, or the PG* variables that name a database or give access to it. JQ_SERVER stays,
+// without user and password. How the program ends decides what becomes of the job:
 //
 //	exit 0     succeeded, with its standard output as the result
 //	exit 65    dead
 //	exit 75    put off for [ProgramOptions.Snooze]
 //	otherwise  failed with the end of its standard error, and tried again if retries are left
 //
-// The program is in a process group of its own. When the context ends the group gets SIGTERM, and SIGKILL after the grace. From
-// then on exit 0, 65 and 75 mean what they always do; any other end counts as that of the run, not of the job: a server that
-// stops gives the job back. When the program has ended, what it has started ends as well: who still holds its output gets
-// SIGTERM and then SIGKILL likewise, anybody else SIGKILL at once. Only who leaves the group, as a daemon does, lives on.
+// The program runs in its own process group. When the context ends, the group gets SIGTERM, and SIGKILL after the grace. After
+// that, exit 0, 65 and 75 keep their meaning, and any other exit counts as the end of the run and not as a failure of the job:
+// a server that stops gives the job back. When the program has ended, the processes that it has started end too: if one still
+// holds its output, the group gets SIGTERM first and SIGKILL after the grace; otherwise it gets SIGKILL at once. Only a process
+// that leaves the group, as a daemon does, lives on.
 //
-// If this process is killed, the program is killed with it on Linux, unless it has changed its user; what it has started itself
-// is not, nor is anything elsewhere. Where there are no process groups, which is on Windows, a program that has to stop is
-// killed at once, and alone.
+// If this process is killed, Linux kills the program too, unless the program has changed its user. Linux does not kill the
+// processes that the program has started, and other systems kill nothing. On a system without process groups, such as Windows,
+// a program that must stop is killed at once, without the processes that it has started.
 //
-// The line is split into words as by a shell, but no shell runs it. It is an error now if there is no such program.
+// The line is split into words as a shell splits them, but no shell runs it. Program returns an error if the named program does
+// not exist.
 func Program(line string, options *ProgramOptions) (jq.HandlerFunc, error) {
 	p := &program{}
 	if options != nil {
@@ -103,8 +106,8 @@ func (p *program) handle(ctx context.Context, run *jq.Run) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// Linux takes the thread that starts a program for its parent, and kills the program when the thread ends, which is when a
-	// goroutine ends that was locked to it. So this one keeps its thread to itself until the program has ended.
+	// Linux treats the thread that starts a program as its parent, and kills the program when that thread ends. A thread ends
+	// when a goroutine that is locked to it ends. So this goroutine keeps its thread until the program has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -129,7 +132,7 @@ func (p *program) handle(ctx context.Context, run *jq.Run) error {
 	return p.judge(ctx, run, e, output, errs)
 }
 
-// judge makes of the end of the program what is returned for the job.
+// judge returns the handler's error for the way in which the program ended.
 func (p *program) judge(ctx context.Context, run *jq.Run, e end, output *head, errs *tail) error {
 	switch e.state.ExitCode() {
 	case 0:

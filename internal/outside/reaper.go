@@ -5,17 +5,18 @@ import (
 	"sync"
 )
 
-// A Reaper waits for orphans: processes that programs have started and left behind. The system gives them to process 1, where they
-// stay as zombies, each with a number that nobody else can get, until they are waited for. In a container process 1 may be jq.
+// A Reaper waits for orphans: processes that a program has started and left behind. The system makes them children of process
+// 1. When they end, they stay zombies, and keep their process ids, until process 1 waits for them. In a container, process 1
+// may be jq.
 //
-// It takes the end of no program that it is told of by [ProgramOptions.Reaper], for the program's handler waits for that. The zero value
+// A Reaper does not wait for the programs that it knows by [ProgramOptions.Reaper], because their handlers do. The zero value
 // is ready to use.
 type Reaper struct {
-	starting sync.RWMutex // held for reading from before a program starts until it is known
-	programs sync.Map     // by their process ids
+	starting sync.RWMutex // read-locked from before a program starts until programs has it
+	programs sync.Map     // by process id
 }
 
-// start starts the command and knows its process from then on, however soon it ends.
+// start starts the command. The reaper knows the process from then on, even if it ends at once.
 func (r *Reaper) start(cmd *exec.Cmd) error {
 	if r == nil {
 		return cmd.Start()
@@ -29,7 +30,7 @@ func (r *Reaper) start(cmd *exec.Cmd) error {
 	return err
 }
 
-// waited forgets the program, which has been waited for: its number may be that of an orphan from now on.
+// waited forgets a program after its handler has waited for it. From now on, an orphan may get its process id.
 func (r *Reaper) waited(pid int) {
 	if r != nil {
 		r.programs.Delete(pid)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start waits for orphans until stop is called, if this is process 1. No other process is given any, unless it asks for them.
+// Start waits for orphans until stop is called, if this is process 1. Other processes get no orphans unless they ask for them.
 func (r *Reaper) Start(log *slog.Logger) (stop func()) {
 	if os.Getpid() != 1 {
 		return func() {}
@@ -20,7 +20,7 @@ func (r *Reaper) Start(log *slog.Logger) (stop func()) {
 	return r.begin(log)
 }
 
-// begin waits for orphans, whichever process this is.
+// begin is Start for any process.
 func (r *Reaper) begin(log *slog.Logger) (stop func()) {
 	children, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(children, unix.SIGCHLD)
@@ -46,28 +46,29 @@ func (r *Reaper) begin(log *slog.Logger) (stop func()) {
 	}
 }
 
-// reap waits for each orphan that has ended. waitid can tell of any child that has, but it names the same one until that one is waited
-// for, so a program that ended would hide the orphans behind it. Hence the list of children. A list that is read while children leave
-// may lack one, which is found when the next child ends.
+// reap waits for each orphan that has ended. It needs the list of children, because waitid can not skip a child: it keeps
+// naming the same ended child until somebody waits for it, so an ended program would hide the orphans behind it. If children
+// end while the list is read, the list may lack one. reap finds that one when the next child ends.
 func (r *Reaper) reap() error {
 	pids, err := children()
 	if err != nil {
 		return err
 	}
-	r.starting.Lock() // so that each child in the list that is not among the programs is an orphan
+	r.starting.Lock() // no program is just starting, so every listed child that is not in programs is an orphan
 	defer r.starting.Unlock()
 	for _, pid := range pids {
 		if _, program := r.programs.Load(pid); !program {
-			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // that it still runs, or is no child any more, is fine
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // it is fine if the child still runs, or is gone
 		}
 	}
 	return nil
 }
 
-// children are those of the first thread: it is there as long as a program in Go runs, and the system gives it all orphans.
+// children returns the children of the first thread. This thread lives as long as the Go program runs, and the system gives all
+// orphans to it.
 func children() ([]int, error) {
 	pid := os.Getpid()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", pid)) // which is not there if /proc is that of other processes
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", pid)) // missing if /proc belongs to another process namespace
 	if err != nil {
 		return nil, err
 	}

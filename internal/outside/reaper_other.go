@@ -4,5 +4,5 @@ package outside
 
 import "log/slog"
 
-// Start does nothing: containers run on Linux.
+// Start does nothing on this system, because containers run on Linux.
 func (r *Reaper) Start(*slog.Logger) (stop func()) { return func() {} }

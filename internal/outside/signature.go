@@ -16,7 +16,8 @@ import (
 // A Secret signs requests.
 type Secret struct{ key []byte }
 
-// ParseSecret reads a secret: whsec_ and the key in base64, or any other text, which is the key as it stands. Errors do not tell it.
+// ParseSecret reads a secret: whsec_ and the key in base64, or any other text, which is the key itself. Its errors do not
+// contain the secret.
 func ParseSecret(text string) (Secret, error) {
 	encoded, isEncoded := strings.CutPrefix(text, "whsec_")
 	if !isEncoded {
@@ -32,7 +33,7 @@ func ParseSecret(text string) (Secret, error) {
 	return Secret{key}, nil
 }
 
-// sign fills the headers by which a receiver knows who has sent the request, and when.
+// sign sets the headers from which a receiver can verify who sent the request, and when.
 func sign(secrets []Secret, now time.Time, h http.Header, run *jq.Run) {
 	if len(secrets) == 0 {
 		return
@@ -50,7 +51,8 @@ func sign(secrets []Secret, now time.Time, h http.Header, run *jq.Run) {
 	h.Set("webhook-signature", strings.Join(signatures, " "))
 }
 
-// deliveryID is what the signature covers besides the time and the payload. It holds no full stop, which ends it where it is signed.
+// deliveryID returns the header webhook-id, which the signature covers besides the time and the payload. It must not contain a
+// full stop, because a full stop ends it in the signed text.
 func deliveryID(run *jq.Run) string {
 	kind := strings.ReplaceAll(escaped(run.Kind), ".", "%2E")
 	return strconv.FormatInt(run.ID, 10) + "-" + strconv.FormatInt(run.Token, 10) + "-" + kind

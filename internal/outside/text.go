@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// A head keeps the beginning of what is written to it and takes the rest, so that the writer is never held up.
+// A head keeps the beginning of what is written to it and discards the rest. It never makes the writer wait.
 type head struct {
 	limit int
 	bytes []byte
@@ -20,7 +20,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was kept, as valid UTF-8 that says whether it was cut.
+// text returns the kept part as valid UTF-8, with a mark if the rest was cut off.
 func (h *head) text() string {
 	if !h.cut {
 		return clean(h.bytes)
@@ -44,7 +44,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was kept, as valid UTF-8 that says whether it was cut.
+// text returns the kept part as valid UTF-8, with a mark if the rest was cut off.
 func (t *tail) text() string {
 	if !t.cut {
 		return clean(t.bytes)
@@ -56,15 +56,15 @@ func (t *tail) text() string {
 	return "(cut) … " + clean(t.bytes[from:])
 }
 
-// clean is the text for people: valid UTF-8 without blanks around it.
+// clean returns the text as valid UTF-8 without surrounding blanks, to be read by people.
 func clean(text []byte) string {
 	return strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
 }
 
-// longestLine is how much of a line is logged.
+// longestLine is how much of a line is logged, in bytes.
 const longestLine = 1 << 10
 
-// lines tells of what is written to it line by line.
+// lines calls tell for each line that is written to it.
 type lines struct {
 	tell func(line string)
 	line head
@@ -75,7 +75,7 @@ func newLines(tell func(line string)) *lines { return &lines{tell, head{limit: l
 func (l *lines) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
-		_, _ = l.line.Write(line) // it takes everything
+		_, _ = l.line.Write(line) // a head accepts everything
 		if !ended {
 			return len(p), nil
 		}
@@ -84,7 +84,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush tells of a line that has no end.
+// flush calls tell for the line that was written so far, unless it is empty.
 func (l *lines) flush() {
 	if text := l.line.text(); text != "" {
 		l.tell(text)

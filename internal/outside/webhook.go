@@ -19,47 +19,49 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// WebhookOptions are what can be chosen. The zero value of each field means its default, which is said first.
+// WebhookOptions configures Webhook. Zero fields mean the default.
 type WebhookOptions struct {
-	// Allow are addresses that may be sent to although they are not public. Default: none.
+	// Allow lists addresses to which requests may be sent although they are not public. Default: none.
 	Allow []netip.Prefix
-	// Header is sent with every request, for example an Authorization. Default: none.
+	// Header is sent with every request, for example Authorization. Default: none.
 	Header http.Header
-	// Secrets sign every request, each with a signature of its own. Two of them replace one: see [Webhook]. Default: no signature.
+	// Secrets sign every request: each secret adds one signature. Give two secrets while you replace one: see [Webhook].
+	// Default: no signature.
 	Secrets []Secret
 
-	// Clock tells the time of signatures, and how long it is until a date. Default: the clock of the process.
+	// Clock dates the signatures, and is compared with a date in Retry-After. Default: the clock of the process.
 	Clock clock.Clock
 }
 
-// keptOfAnswers is how much of an answer is kept with a failure, from its beginning.
+// keptOfAnswers is how many bytes of the beginning of an answer are kept with a failure.
 const keptOfAnswers = 2 << 10
 
-// Webhook is a handler that sends each job to the URL: a POST whose body is the payload, with the headers Jq-Job-Id,
-// Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt, and traceparent if the job has a trace. In names, what is not visible ASCII is
-// percent-encoded. The answer decides what becomes of the job:
+// Webhook returns a handler that sends each job to the URL: a POST whose body is the payload, with the headers Jq-Job-Id,
+// Jq-Lease-Token, Jq-Kind, Jq-Queue and Jq-Attempt, and traceparent if the job has a trace. In kind and queue, every byte that
+// is not visible ASCII, and every %, is percent-encoded. The answer decides what becomes of the job:
 //
 //	2xx        succeeded, with the body as the result
 //	410        dead
 //	429, 503   with Retry-After: tried again then, or after the job's backoff if that is longer, if retries are left
 //	otherwise  failed with the status and the beginning of the body, and tried again if retries are left
 //
-// Only 410 says for good that nobody wants the job. Any other status, 400, 404 and 422 too, may as well come from a proxy or from
-// a deployment that is half done, and a later one may know better. Redirects are not followed.
+// Only 410 says for certain that nobody wants the job. Any other status, including 400, 404 and 422, may come from a proxy or
+// from an incomplete deployment, and a later request may succeed. Redirects are not followed.
 //
-// With a secret each request is signed by the convention of Standard Webhooks. The header webhook-id is JOB-TOKEN-KIND: the id of
-// the job, the token of the lease, and the kind as in Jq-Kind with its full stops percent-encoded too. So it is the same in repeats
-// of one request, and another one in each run of the job. webhook-timestamp is the time of sending in seconds since 1970.
-// webhook-signature is v1, a comma and the base64 of the HMAC-SHA256 with the secret of id.timestamp.body. With several secrets
-// there are as many signatures, parted by spaces, in the order of the secrets: the sender signs with the new secret and the former
-// one until all receivers know the new one. The other headers are not signed.
+// With a secret, each request is signed by the convention of Standard Webhooks. The header webhook-id is JOB-TOKEN-KIND: the id
+// of the job, the token of the lease, and the kind as in Jq-Kind with its full stops percent-encoded too. So it stays the same
+// when one request is repeated, and differs between the runs of a job. The header webhook-timestamp is the time of sending in
+// seconds since 1970. The header webhook-signature is v1, a comma and the base64 of the HMAC-SHA256 with the secret of
+// id.timestamp.body. With several secrets there is one signature per secret, in the order of the secrets, separated by spaces.
+// To replace a secret, sign with the new one and the old one until all receivers know the new one. The other headers are not
+// signed.
 //
-// Whoever can write the URL, or answer for its name, must not reach into the network of this process: addresses that are not
-// public are refused when a connection is made, after the name was resolved, unless they are allowed. No proxy is used. An
-// address that stands in the URL itself is refused now.
+// Somebody who can write the URL, or control the DNS of its host, must not reach the network of this process. So Webhook
+// refuses a URL whose host is an address that is not public, and each connection is refused if the name resolves to such an
+// address, unless Allow has the address. No proxy is used.
 //
-// The end of the context breaks the request off. The receiver may go on with it, and should let a greater token of the same job
-// stop it.
+// If the context ends, the request is broken off. The receiver may still be working on it, and should stop when it gets a
+// request for the same job with a greater token.
 func Webhook(address string, options *WebhookOptions) (jq.HandlerFunc, error) {
 	w := &webhook{}
 	if options != nil {
@@ -85,7 +87,7 @@ func Webhook(address string, options *WebhookOptions) (jq.HandlerFunc, error) {
 	return w.handle, nil
 }
 
-// webhookURL is the address as a URL that can be sent to. What is wrong is said without the address, which may hold a secret.
+// webhookURL parses the address. Its errors do not contain the address, which may have a secret.
 func webhookURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -100,7 +102,7 @@ func webhookURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// client sends requests to where the gate lets it.
+// client returns an HTTP client that connects only where the gate allows it.
 func (g gate) client() *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control}
 	return &http.Client{
@@ -108,9 +110,9 @@ func (g gate) client() *http.Client {
 			DialContext:            dialer.DialContext,
 			TLSHandshakeTimeout:    10 * time.Second,
 			ForceAttemptHTTP2:      true,
-			DisableCompression:     true, // so that the limit is that of what is kept
+			DisableCompression:     true, // so that limits apply to the bytes that are kept
 			MaxIdleConnsPerHost:    100,
-			IdleConnTimeout:        3 * time.Second, // less than web servers allow: none closes a connection that is about to be used
+			IdleConnTimeout:        3 * time.Second, // shorter than the time-outs of web servers, so that they do not close a connection that is about to be used
 			MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -151,7 +153,7 @@ func (w *webhook) send(ctx context.Context, run *jq.Run) error {
 	return w.refused(run, answer)
 }
 
-// failed is the error of a request without its URL, which may hold a secret.
+// failed returns the error of a request without its URL, which may have a secret.
 func (w *webhook) failed(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
@@ -159,7 +161,7 @@ func (w *webhook) failed(err error) error {
 	return fmt.Errorf("webhook %s: %w", w.url.Host, err)
 }
 
-// describe fills the headers of a request.
+// describe sets the headers of a request.
 func (w *webhook) describe(h http.Header, run *jq.Run) {
 	for name, values := range w.o.Header {
 		h[http.CanonicalHeaderKey(name)] = values
@@ -177,7 +179,7 @@ func (w *webhook) describe(h http.Header, run *jq.Run) {
 	sign(w.o.Secrets, w.o.Clock.Now(), h, run)
 }
 
-// escaped is the name as a header can hold it.
+// escaped returns the name as a header can carry it.
 func escaped(name string) string {
 	var text strings.Builder
 	for _, b := range []byte(name) {
@@ -190,7 +192,7 @@ func escaped(name string) string {
 	return text.String()
 }
 
-// accept makes the answer the result. If it breaks off it is not known what it would have been.
+// accept sets the answer as the result. If the answer breaks off, the run fails, because the result is not known.
 func (w *webhook) accept(run *jq.Run, answer *http.Response) error {
 	body := &head{limit: resultRoom}
 	if _, err := io.Copy(body, io.LimitReader(answer.Body, resultRoom+1)); err != nil {

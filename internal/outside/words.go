@@ -8,9 +8,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// split makes words of a command line as a shell does: blanks part them, quotes and backslashes keep them together. There is
-// no shell to do anything else. Where the line asks for one, by a pipe or a variable, it is refused, because the program would be
-// given the signs themselves.
+// split splits a command line into words as a shell does: blanks separate words, and quotes and backslashes keep them together.
+// It does nothing else that a shell does. It refuses a line that needs a shell, for a pipe or a variable, because the program
+// would get the characters themselves.
 func split(line string) ([]string, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(line), "")
 	if err != nil {
@@ -44,7 +44,7 @@ func needsShell(line, what string) error {
 	return fmt.Errorf("jq: the command line %q has %s: no shell reads it, so ask for one, as in sh -c '…'", line, what)
 }
 
-// simple is the one command that the line consists of.
+// simple returns the command of the line, or false if the line is more than one simple command.
 func simple(stmts []*syntax.Stmt) (*syntax.CallExpr, bool) {
 	s := stmts[0]
 	if len(stmts) > 1 || s.Negated || s.Background || s.Coprocess || len(s.Redirs) > 0 || s.Semicolon.IsValid() {
@@ -54,13 +54,13 @@ func simple(stmts []*syntax.Stmt) (*syntax.CallExpr, bool) {
 	return call, ok
 }
 
-// What a backslash takes the meaning from, where it does so of some signs only.
+// The characters that a backslash escapes.
 const (
-	unquoted = "" // any sign
+	unquoted = "" // any character
 	doubled  = "\\\"$`"
 )
 
-// literal is the text of a word without its quotes, and false if it is not known before a shell has run.
+// literal returns the text of a word without its quotes, or false if only a shell can tell the text.
 func literal(parts []syntax.WordPart, escapable string) (string, bool) {
 	var text strings.Builder
 	for _, part := range parts {

@@ -16,8 +16,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// bouncerConfig pools by transaction: no session outlives one. Few servers stand behind many clients, so that they mix. A server
-// that refused is tried again soon, as where failover is meant.
+// bouncerConfig makes PgBouncer pool by transaction, with few servers behind many clients, so that clients share sessions. It
+// retries a server that has refused after a second, as a setup for failover does.
 const bouncerConfig = `[databases]
 * = host=%s port=%d user=%s%s
 
@@ -36,8 +36,8 @@ logfile = %s
 pidfile = %s
 `
 
-// Bouncer starts PgBouncer in front of the server, and returns the DSN that leads through it. It ends with the test. Of what a
-// session starts with, it also drops what is named.
+// Bouncer starts PgBouncer in front of the server and returns the DSN that leads through it. It ends with the test. drops names
+// startup parameters that PgBouncer drops.
 func Bouncer(t T, dsn string, drops ...string) string {
 	t.Helper()
 	return NewPooler(t, dsn, drops...).DSN
@@ -45,16 +45,16 @@ func Bouncer(t T, dsn string, drops ...string) string {
 
 // A Pooler is a running PgBouncer.
 //
-// An operator who exchanges the server behind it calls Pause, PointAt, Resume: callers wait meanwhile, and no connection of theirs
-// breaks. After the death of the server PointAt alone does.
+// To replace the server behind it, an operator calls Pause, PointAt, Resume: callers wait meanwhile, and keep their
+// connections. If the server is dead, PointAt alone is enough.
 type Pooler struct {
-	DSN string // leads through it
+	DSN string // leads through PgBouncer
 
 	folder string
 	drops  []string
-	ended  chan struct{} // closed when it is not started again
+	ended  chan struct{} // closed when it will not be restarted
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	process *os.Process
 	over    bool
 	anew    int
@@ -92,11 +92,11 @@ func NewPooler(t T, dsn string, drops ...string) *Pooler {
 	return p
 }
 
-// mostRestarts is from when on something else is wrong.
+// mostRestarts is how many restarts can be normal.
 const mostRestarts = 100
 
-// start runs PgBouncer, and starts it again when it ends, as a system does that looks after its services: version 1.18 ends itself
-// when a client that asked it to cancel something leaves at the wrong moment.
+// start runs PgBouncer and restarts it when it ends, as a service manager does: version 1.18 exits if a client that has sent a
+// cancel request leaves at the wrong moment.
 func (p *Pooler) start(program string) error {
 	begin := func() (*exec.Cmd, error) {
 		p.mu.Lock()
@@ -140,7 +140,7 @@ func (p *Pooler) stop() {
 	<-p.ended
 }
 
-// Restarts is how often it has ended by itself, and was started again.
+// Restarts returns how often PgBouncer has exited and was restarted.
 func (p *Pooler) Restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *Pooler) Restarts() int {
 
 func (p *Pooler) file() string { return filepath.Join(p.folder, "ini") }
 
-// configure writes the file that leads to the server.
+// configure writes the configuration that leads to the server.
 func (p *Pooler) configure(dsn string) (pq.Config, error) {
 	config, err := pq.NewConfig(dsn)
 	if err != nil {
@@ -164,17 +164,17 @@ func (p *Pooler) configure(dsn string) (pq.Config, error) {
 	if err := os.WriteFile(p.file(), []byte(text), 0o644); err != nil {
 		return config, err
 	}
-	return config, handOver(p.file()) // a strict umask lets nobody else read it
+	return config, handOver(p.file()) // a strict umask prevents others from reading it
 }
 
-// Pause returns when no transaction is under way, and the connections to the server are closed. Callers wait until Resume.
+// Pause returns when no transaction is running and the connections to the server are closed. Callers wait until Resume.
 func (p *Pooler) Pause(ctx context.Context) error { return p.order(ctx, "PAUSE") }
 
-// Resume lets callers go on after Pause.
+// Resume lets callers continue after Pause.
 func (p *Pooler) Resume(ctx context.Context) error { return p.order(ctx, "RESUME") }
 
-// PointAt leads to another server from now on, which has a database of the same name. A connection to the old server ends after
-// the transaction that it is in.
+// PointAt directs new transactions to another server, which has a database of the same name. A connection to the old server
+// ends after its present transaction.
 func (p *Pooler) PointAt(ctx context.Context, dsn string) error {
 	if _, err := p.configure(dsn); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (p *Pooler) PointAt(ctx context.Context, dsn string) error {
 	return p.order(ctx, "RELOAD")
 }
 
-// order tells it something on its console, which everybody may use.
+// order runs a command on PgBouncer's console, which everybody may use.
 func (p *Pooler) order(ctx context.Context, what string) error {
 	db, err := sql.Open("postgres", fmt.Sprintf("host=%s port=6432 user=postgres dbname=pgbouncer sslmode=disable", p.folder))
 	if err != nil {
@@ -195,7 +195,7 @@ func (p *Pooler) order(ctx context.Context, what string) error {
 	return errors.Join(err, db.Close())
 }
 
-// bouncer is the program, installed if need be.
+// bouncer returns the path of the program, and installs it if necessary.
 func bouncer() (string, error) {
 	return found(context.Background(), "pgbouncer", "install PgBouncer", func() (string, bool) {
 		for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
@@ -207,7 +207,7 @@ func bouncer() (string, error) {
 	})
 }
 
-// answers waits until somebody accepts connections there.
+// answers waits until the socket accepts connections.
 func answers(socket string) error {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()

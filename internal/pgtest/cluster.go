@@ -15,10 +15,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// A Cluster is a Postgres server in a folder of its own.
+// A Cluster is a Postgres server with its own folder.
 type Cluster struct {
 	DSN string // through a socket in the folder
-	TCP string // over the network, if the options say so
+	TCP string // over the network, if the options allow it
 
 	options Options
 	folder  string
@@ -26,12 +26,12 @@ type Cluster struct {
 	port    int
 	lock    *flock.Flock // held while the owner lives
 	primary *Cluster     // of a standby
-	crashed bool         // by Crash: what its processes held, the next start of the server lets go of
+	crashed bool         // by Crash: the next start of the server frees what its processes held
 }
 
 const prefix = "jq-pgtest-"
 
-// parent is where the folders stand: the path of a socket must be short.
+// parent returns the folder for the clusters' folders: the path of a socket must be short.
 func parent() string {
 	if _, err := os.Stat("/tmp"); err == nil {
 		return "/tmp"
@@ -39,10 +39,10 @@ func parent() string {
 	return os.TempDir()
 }
 
-// Start clears away what killed owners have left, and starts a cluster.
+// Start removes what killed owners have left, and starts a cluster.
 func Start(ctx context.Context, o Options) (*Cluster, error) { return begin(ctx, o, (*Cluster).initdb) }
 
-// begin starts a cluster whose data are made so.
+// begin starts a cluster whose data fill has made.
 func begin(ctx context.Context, o Options, fill func(*Cluster, context.Context) error) (*Cluster, error) {
 	bin, err := binaries(ctx)
 	if err != nil {
@@ -77,24 +77,24 @@ func (c *Cluster) start(ctx context.Context, fill func(*Cluster, context.Context
 	return c.Revive(ctx)
 }
 
-// initdb makes the data of a server that has none yet.
+// initdb creates the data of a new server.
 func (c *Cluster) initdb(ctx context.Context) error {
 	args := []string{"--pgdata", c.data(), "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"}
 	return c.run(ctx, "initdb", append(args, c.options.initdb(c)...)...)
 }
 
-// Kill ends the server's processes at once: nobody is asked, and nothing more is written.
+// Kill ends the server's processes at once, without a checkpoint.
 func (c *Cluster) Kill(ctx context.Context) error {
 	return c.run(ctx, "pg_ctl", "stop", "--wait", "--silent", "--mode", "immediate", "--pgdata", c.data())
 }
 
-// KillSession ends one of the server's processes, as a system does that is out of memory. The server then ends all others,
-// and starts anew by itself.
+// KillSession kills one of the server's processes, as a system that is out of memory does. The server then ends all others and
+// restarts by itself.
 func (c *Cluster) KillSession(ctx context.Context, pid int) error {
 	return c.run(ctx, "pg_ctl", "kill", "KILL", strconv.Itoa(pid))
 }
 
-// Revive starts the server on the data that it has left, and waits until it answers.
+// Revive starts the server on its existing data and waits until it answers.
 func (c *Cluster) Revive(ctx context.Context) error {
 	err := c.run(ctx, "pg_ctl", "start", "--wait", "--silent", "--pgdata", c.data(), "--log", filepath.Join(c.folder, "log"),
 		"--options", "-c "+strings.Join(c.options.settings(c), " -c "))
@@ -104,7 +104,7 @@ func (c *Cluster) Revive(ctx context.Context) error {
 	return err
 }
 
-// Running says whether the server is there, or about to be.
+// Running reports whether the server is running or starting.
 func (c *Cluster) Running() bool {
 	_, err := os.Stat(filepath.Join(c.data(), "postmaster.pid"))
 	return err == nil && !c.crashed
@@ -114,7 +114,7 @@ func (c *Cluster) Running() bool {
 func (c *Cluster) Stop() error {
 	var err error
 	if c.crashed {
-		err = c.Revive(context.Background()) // its shared memory would stay
+		err = c.Revive(context.Background()) // frees its shared memory
 	}
 	if c.Running() {
 		err = errors.Join(err, c.Kill(context.Background()))
@@ -122,12 +122,12 @@ func (c *Cluster) Stop() error {
 	return errors.Join(err, unmount(c.disk()), c.lock.Close(), os.RemoveAll(c.folder))
 }
 
-// run runs one of the server's programs, which all refuse to be run by root.
+// run runs one of the server's programs, all of which refuse to run as root.
 func (c *Cluster) run(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.folder
 	asOther(cmd)
-	out, err := os.CreateTemp("", "jq-pgtest-out-") // a pipe would be held open by the server
+	out, err := os.CreateTemp("", "jq-pgtest-out-") // the server would hold a pipe open
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func clearStale(bin string) {
 	for _, folder := range folders {
 		owner := filepath.Join(folder, "owner")
 		if info, err := os.Stat(owner); err != nil || time.Since(info.ModTime()) < time.Minute {
-			continue // it is none, or its owner may be about to lock the file
+			continue // not a cluster, or its owner may be about to lock the file
 		}
 		lock := flock.New(owner)
 		if free, err := lock.TryLock(); err != nil || !free {
@@ -157,7 +157,7 @@ func clearStale(bin string) {
 	}
 }
 
-// binaries is the folder of the server's programs: on the PATH, in Debian's folders by version, or installed just now.
+// binaries returns the folder of the server's programs: from the PATH, from Debian's folders by version, or newly installed.
 func binaries(ctx context.Context) (string, error) {
 	return found(ctx, "postgresql", "install the Postgres server (initdb, pg_ctl), or set "+Variable+" to a DSN", find)
 }
@@ -176,7 +176,7 @@ func find() (string, bool) {
 	return filepath.Dir(newest), true
 }
 
-// found is what find finds, if need be after the package was installed. What else can be done about it is for the error.
+// found returns the result of find, if necessary after installing the package. otherwise is advice for the error.
 func found(ctx context.Context, name, otherwise string, find func() (string, bool)) (string, error) {
 	if path, ok := find(); ok {
 		return path, nil
@@ -190,8 +190,8 @@ func found(ctx context.Context, name, otherwise string, find func() (string, boo
 	return "", fmt.Errorf("%s has none of the programs that tests need: %s", name, otherwise)
 }
 
-// install installs a package where that needs nobody's leave: on Debian, as root. Processes that miss it at the same time
-// take turns, since apt makes nobody wait. The distribution's own cluster is not wanted.
+// install installs a package if nobody's permission is needed: on Debian, as root. Processes that need it at the same time take
+// turns, because apt does not wait. It prevents the distribution from creating its own cluster.
 func install(ctx context.Context, name, otherwise string, find func() (string, bool)) error {
 	if _, err := os.Stat("/etc/debian_version"); err != nil || os.Getuid() != 0 {
 		return fmt.Errorf("%s is missing for tests: %s", name, otherwise)
@@ -214,7 +214,7 @@ func install(ctx context.Context, name, otherwise string, find func() (string, b
 		}
 	}
 	fmt.Fprintln(os.Stderr, "installing "+name+", which the tests need")
-	stale := aptGet(ctx, "update", "-qq") // one source that is away may not be the one that is needed
+	stale := aptGet(ctx, "update", "-qq") // this may fail because of a source that is not needed
 	if err := aptGet(ctx, "install", "-qq", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", name); err != nil {
 		return errors.Join(err, stale)
 	}

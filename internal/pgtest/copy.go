@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// copied is where Keep puts the data.
+// copied returns the folder into which Keep copies the data.
 func (c *Cluster) copied() string { return filepath.Join(c.folder, "copied") }
 
-// Keep stops the server, copies its data as they are, and starts it again.
+// Keep stops the server, copies its data, and starts it again.
 func (c *Cluster) Keep(ctx context.Context) error {
 	return c.exchange(ctx, func() error { return c.copy(ctx, c.data(), c.copied()) })
 }
 
-// PutBack stops the server, and starts it on the data that Keep has copied: what was committed since then is lost, and the server
-// does not know.
+// PutBack stops the server and starts it on the data that Keep has copied. Later commits are lost, and the server does not know
+// it.
 func (c *Cluster) PutBack(ctx context.Context) error {
 	return c.exchange(ctx, func() error {
 		if err := os.RemoveAll(c.data()); err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// ErrNoDisk says that a small disk can not be had here: to mount one takes Linux and its root.
+// ErrNoDisk says that this system cannot mount a small disk: that takes root on Linux.
 var ErrNoDisk = errors.New("no small disk can be mounted here")
 
-// disk is where a cluster's disk is mounted. The folder is there only if the cluster has one.
+// disk returns where the cluster's disk is mounted. The folder exists only if the cluster has a disk.
 func (c *Cluster) disk() string { return filepath.Join(c.folder, "disk") }
 
 func (c *Cluster) data() string {
@@ -22,16 +22,16 @@ func (c *Cluster) data() string {
 	return filepath.Join(c.folder, "data")
 }
 
-// ballast is a file that takes up room on the disk.
+// ballast is a file that fills the disk.
 func (c *Cluster) ballast() string { return filepath.Join(c.disk(), "ballast") }
 
-// Fill leaves no room on the cluster's disk.
+// Fill fills the cluster's disk.
 func (c *Cluster) Fill() error {
 	f, err := os.OpenFile(c.ballast(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	for size := 1 << 20; size > 0; { // a write that does not fit as a whole may be done in part
+	for size := 1 << 20; size > 0; { // a write that does not fit may be partial
 		n, err := f.Write(make([]byte, size))
 		if err != nil && n == 0 {
 			size /= 2
@@ -43,7 +43,7 @@ func (c *Cluster) Fill() error {
 // Free undoes Fill.
 func (c *Cluster) Free() error { return os.Remove(c.ballast()) }
 
-// mount puts a disk of so many bytes, which lies in memory, into a new folder.
+// mount mounts a disk of that size, kept in memory, on a new folder.
 func mount(folder string, size int) error {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
@@ -55,7 +55,7 @@ func mount(folder string, size int) error {
 	return handOver(folder)
 }
 
-// unmount takes the disk away, if there is one.
+// unmount unmounts the disk, if there is one.
 func unmount(folder string) error {
 	if _, err := os.Stat(folder); err != nil {
 		return nil

@@ -10,21 +10,20 @@ import (
 	"strings"
 )
 
-// Options are what a cluster can be started with. The zero value is a fast one, which loses what it was told when it is
-// killed and trusts everybody.
+// Options configures a cluster. The zero value is a fast server that trusts everybody and loses commits when it is killed.
 type Options struct {
 	Durable  bool     // a commit is synced to the disk before it is answered
-	Password string   // what the server asks for, by scram-sha-256
-	Network  bool     // it listens on 127.0.0.1 too
-	Disk     int      // the bytes of a disk of its own, with nothing else on it: see [ErrNoDisk]
-	Settings []string // more of the server's settings, as name=value: the last one counts
+	Password string   // required by the server, with scram-sha-256
+	Network  bool     // listens on 127.0.0.1 too
+	Disk     int      // the size in bytes of a disk of its own: see [ErrNoDisk]
+	Settings []string // further server settings, as name=value: the last one counts
 }
 
-// The ports to choose from lie below those from which systems take the ports of callers: somebody who calls a server that is
-// away can not be given its port.
+// The ports lie below those that systems give to clients. Otherwise a client that dials a stopped server could get that
+// server's port.
 const firstPort, lastPort = 20_000, 30_000
 
-// prepare makes what initdb needs.
+// prepare prepares what initdb needs.
 func (o Options) prepare(c *Cluster) error {
 	c.port = 5432
 	if o.Network {
@@ -50,7 +49,7 @@ func (o Options) prepare(c *Cluster) error {
 
 func (c *Cluster) passwordFile() string { return filepath.Join(c.folder, "password") }
 
-// FreePort is one on which nobody listens.
+// FreePort returns a port on which nobody listens.
 func FreePort() (port int, err error) {
 	for range 100 {
 		port = firstPort + rand.IntN(lastPort-firstPort)
@@ -62,7 +61,7 @@ func FreePort() (port int, err error) {
 	return 0, fmt.Errorf("no free port for a server: %w", err)
 }
 
-// initdb is how its arguments differ.
+// initdb returns the options' arguments for initdb.
 func (o Options) initdb(c *Cluster) []string {
 	args := []string{"--auth", "trust"}
 	if o.Password != "" {
@@ -74,12 +73,12 @@ func (o Options) initdb(c *Cluster) []string {
 	return args
 }
 
-// settings are the server's.
+// settings returns the server's settings.
 func (o Options) settings(c *Cluster) []string {
 	all := []string{
 		"unix_socket_directories=" + c.folder, "port=" + strconv.Itoa(c.port), "listen_addresses=",
 		"max_connections=200", "max_wal_size=2GB", "shared_buffers=128MB",
-		"timezone=Asia/Kathmandu", // as a server of anybody's may have: what comes out is in UTC all the same
+		"timezone=Asia/Kathmandu", // results must be in UTC whatever the server's zone is
 	}
 	if o.Network {
 		all = append(all, "listen_addresses=127.0.0.1")
@@ -90,7 +89,7 @@ func (o Options) settings(c *Cluster) []string {
 	return append(all, o.Settings...)
 }
 
-// dsns are the ways to the server.
+// dsns returns the DSNs of the server.
 func (o Options) dsns(c *Cluster) (socket, network string) {
 	rest := fmt.Sprintf(" port=%d user=postgres dbname=postgres sslmode=disable", c.port)
 	if o.Password != "" {
@@ -103,7 +102,7 @@ func (o Options) dsns(c *Cluster) (socket, network string) {
 	return socket, network
 }
 
-// quoted is the value as a DSN of key=value takes it.
+// quoted quotes the value for a key=value DSN.
 func quoted(value string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
 }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// other is the user that stands in for root, whom the servers refuse.
+// other returns the user that runs the servers for root, whom they refuse.
 func other() (uid, gid int, err error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		found, err := user.Lookup(name)
@@ -27,7 +27,7 @@ func other() (uid, gid int, err error) {
 	return 0, 0, fmt.Errorf("root can not run servers for tests, and there is no user postgres or nobody to do so")
 }
 
-// asOther lets the command be run by another user, if this one is root.
+// asOther makes another user run the command, if this one is root.
 func asOther(cmd *exec.Cmd) {
 	if os.Getuid() != 0 {
 		return

@@ -1,8 +1,8 @@
-// Package pgtest finds a Postgres server for tests, or starts one that is thrown away.
+// Package pgtest finds a Postgres server for tests, or starts a temporary one.
 //
-// JQ_TEST_POSTGRES, a DSN, names a server that is there already. Without it, a cluster is started from the installed binaries
-// in a folder of its own: by the command with-postgres for many packages, else by each test process for itself. A cluster
-// whose owner was killed is cleared away by the next one that starts.
+// JQ_TEST_POSTGRES, a DSN, names an existing server. Without it, pgtest starts a cluster from the installed binaries in a
+// folder of its own: the command with-postgres starts one for many packages; otherwise each test process starts its own. When a
+// cluster starts, it removes those whose owner was killed.
 package pgtest
 
 import (
@@ -20,20 +20,20 @@ import (
 // Variable is the environment variable that names the server.
 const Variable = "JQ_TEST_POSTGRES"
 
-// T is the part of testing.TB that is needed here, so that the command links no testing.
+// T is the part of testing.TB that this package needs, so that the command does not link testing.
 type T interface {
 	Helper()
 	Fatal(args ...any)
 	Cleanup(f func())
 }
 
-// cluster is the one of this process, started when a test first asks for it.
+// cluster is the cluster of this process, started when a test first asks for it.
 var cluster struct {
 	sync.Mutex
 	*Cluster
 }
 
-// DSN names the server of the tests.
+// DSN returns the DSN of the tests' server.
 func DSN(t T) string {
 	t.Helper()
 	if dsn := os.Getenv(Variable); dsn != "" {
@@ -51,13 +51,13 @@ func DSN(t T) string {
 	return cluster.DSN
 }
 
-// Tests are those of a package for who looks after them further, as goleak does: their Run is [Main].
+// Tests wraps a testing.M for others that run the tests, like goleak: its Run is [Main].
 type Tests struct{ M interface{ Run() int } }
 
 // Run is Main.
 func (t Tests) Run() int { return Main(t.M) }
 
-// Main runs the tests of a package, and clears away what they have started. It belongs in TestMain.
+// Main runs the tests of a package and removes what they have started. Call it in TestMain.
 func Main(m interface{ Run() int }) int {
 	code := m.Run()
 	cluster.Lock()
@@ -73,7 +73,7 @@ func Main(m interface{ Run() int }) int {
 
 var schemas atomic.Int64
 
-// Schema is a name that no other test uses, of a schema that is dropped when the test ends.
+// Schema returns a schema name that no other test uses. The schema is dropped when the test ends.
 func Schema(t T, dsn string) string {
 	t.Helper()
 	name := NewSchema()
@@ -85,12 +85,12 @@ func Schema(t T, dsn string) string {
 	return name
 }
 
-// NewSchema is a name that no other test uses.
+// NewSchema returns a name that no other test uses.
 func NewSchema() string {
 	return fmt.Sprintf("jq %d-%x-%d", os.Getpid(), time.Now().UnixNano(), schemas.Add(1))
 }
 
-// Drop drops the schema, if it is there.
+// Drop drops the schema if it exists.
 func Drop(dsn, schema string) error {
 	db, err := sql.Open("postgres", dsn)
 	if err != nil {

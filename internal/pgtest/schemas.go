@@ -9,8 +9,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Schemas are those of stores that come and go by the hundred. To make the tables and to drop them takes the server several times
-// as long as a usual case: who is done with a schema empties it, and the next one has it again.
+// Schemas reuses schemas for stores that come and go by the hundred. Creating and dropping the tables takes the server several
+// times as long as a usual case, so a schema is emptied and used again.
 type Schemas struct {
 	db *sql.DB
 
@@ -18,7 +18,7 @@ type Schemas struct {
 	free []string
 }
 
-// NewSchemas has none yet. Those that were given back are dropped when the test ends.
+// NewSchemas returns an empty pool. It drops the returned schemas when the test ends.
 func NewSchemas(t T, dsn string) *Schemas {
 	t.Helper()
 	db, err := sql.Open("postgres", dsn)
@@ -42,7 +42,7 @@ func (s *Schemas) drop() error {
 	return errors.Join(append(errs, s.db.Close())...)
 }
 
-// Take is the name of a schema that is not there, or whose tables are empty, for one store.
+// Take returns the name of a schema that does not exist or whose tables are empty, for one store.
 func (s *Schemas) Take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Schemas) Take() string {
 	return NewSchema()
 }
 
-// Return empties the schema of a store that was closed, for the next one.
+// Return empties the schema of a closed store for the next one.
 func (s *Schemas) Return(name string) error {
 	if err := empty(s.db, name); err != nil {
 		return fmt.Errorf("emptying the schema %q: %w", name, err)
@@ -65,8 +65,8 @@ func (s *Schemas) Return(name string) error {
 	return nil
 }
 
-// empty leaves of the schema what a store makes of it that is opened for the first time: the tables, and the list of its
-// migrations. It asks the server which there are, so that none is forgotten. The next id is the first one again.
+// empty restores the schema to its state after the first opening: empty tables, and the list of migrations. It asks the server
+// for the tables, so that none is forgotten, and restarts the sequences.
 func empty(db *sql.DB, schema string) error {
 	_, err := db.Exec(fmt.Sprintf(`
 		DO $$

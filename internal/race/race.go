@@ -1,3 +1,3 @@
-// Package race tells tests whether the race detector runs. It makes a program several times slower, and one that reads JSON or
-// is SQLite in Go many times: what looks for no race is then left to a run without it.
+// Package race tells tests whether the race detector is on. It slows a program down several times, and code that parses JSON or
+// runs SQLite in Go many times. Tests that look for no race can then leave such work to a run without the detector.
 package race

@@ -1,5 +1,5 @@
-// Package retention deletes the finished jobs that the policies of their queues keep no longer. Servers do so again and again,
-// and people by the command prune.
+// Package retention deletes finished jobs as the retention policies of their queues say. Servers do so regularly, and people
+// with the command prune.
 package retention
 
 import (
@@ -9,26 +9,26 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Batch is how many jobs one call deletes at most, so that it holds up nobody.
+// Batch is how many jobs one call deletes at most, so that it blocks nobody for long.
 const Batch = 500
 
-// A Pruning is jobs of one state that finished so long ago that they are kept no longer.
+// A Pruning selects the jobs of one state that finished longer ago than Age.
 type Pruning struct {
 	Queue string // empty for all queues
 	State store.State
 	Age   time.Duration
 }
 
-// filter finds the jobs behind an id.
+// filter finds the jobs with ids above after.
 func (p Pruning) filter(after int64) store.Filter {
 	return store.Filter{Queue: p.Queue, States: []store.State{p.State}, FinishedFor: p.Age, After: after}
 }
 
-// States are those in which a job can be let go, in the order in which they are.
+// States are the states in which a job can be deleted, in the order of their deletion.
 func States() []store.State { return []store.State{store.Succeeded, store.Cancelled, store.Dead} }
 
-// prunings are what the policies of the queues keep no longer, where these are all queues that have a job. A state for which
-// all of them agree needs one pruning, however many queues there are.
+// prunings returns what the policies of the queues allow to delete. The queues are all queues that have a job, so a state for
+// which all policies agree needs only one pruning.
 func prunings(queues []store.Queue) []Pruning {
 	if len(queues) == 0 {
 		queues = []store.Queue{{}}
@@ -49,19 +49,19 @@ func prunings(queues []store.Queue) []Pruning {
 	return all
 }
 
-// Calls are what a run needs of a store.
+// Calls are the calls that Run makes.
 type Calls struct {
-	// List returns all queues that have a job, with their policies; none where the store can not tell, and keeps no policies.
+	// List returns all queues that have a job, with their policies. It returns none if the store keeps no policies.
 	List func() ([]store.Queue, error)
-	// Delete is that of the store, for one batch. An error ends the run.
+	// Delete deletes one batch from the store. An error ends the run.
 	Delete func(p Pruning, filter store.Filter, limit int) ([]store.Outcome, error)
 }
 
-// Run deletes in rounds, in each of them a batch of what each queue keeps no longer, until nothing is left. It lists the
-// policies anew before each round: once one was set, no more than a batch is deleted by the policy before. Each batch goes on
-// behind the one before it, for a database may still have to walk over what was deleted.
+// Run deletes in rounds, one batch for each pruning, until nothing is left. It lists the policies again before each round, so
+// that after a policy changes, at most one batch follows the old one. Each batch begins after the last id of the one before it,
+// because a database may still have to walk over deleted rows.
 func Run(c Calls) error {
-	var behind map[Pruning]int64 // those that may have more, with the last id that was deleted; nil in the first round
+	var behind map[Pruning]int64 // the prunings that may have more, with the last deleted id; nil in the first round
 	for behind == nil || len(behind) > 0 {
 		queues, err := c.List()
 		if err != nil {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A runContext is the context of a handler: that of the server, which has no end, with the run in it and an end of its own.
-// A handler that is done in a moment never looks at it, so that the context which can end is made when somebody asks for it.
+// A runContext is the context of a handler. It has the values of the server's context, which never ends, and an end of its own. Most
+// handlers return without looking at their context, so the context that can end is made when somebody asks for it.
 type runContext struct {
 	base context.Context
 	run  *Run
 
 	mu     sync.Mutex // guards what follows
-	reason error      // of the end, or nil
+	reason error      // why the context has ended, or nil
 	made   context.Context
 	end    context.CancelCauseFunc // of made
 }
 
-// cancel ends the context. Only the first end counts.
+// cancel ends the context. Only the first cause counts.
 func (c *runContext) cancel(cause error) {
 	c.mu.Lock()
 	if c.reason == nil {
@@ -32,14 +32,14 @@ func (c *runContext) cancel(cause error) {
 	}
 }
 
-// cause is why the context has ended, or nil.
+// cause returns why the context has ended, or nil.
 func (c *runContext) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reason
 }
 
-// ending is the context that can end.
+// ending returns the context that can end.
 func (c *runContext) ending() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,20 +52,20 @@ func (c *runContext) ending() context.Context {
 	return c.made
 }
 
-// Deadline is none: a timeout ends the context as everything else does.
+// Deadline returns no deadline: the server cancels the context when the timeout ends.
 func (c *runContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
-// String is for people who print a context: the fields are not theirs to read.
+// String is for code that prints a context. It must not read the fields, which are guarded.
 func (c *runContext) String() string { return fmt.Sprintf("%v.Job(%d)", c.base, c.run.ID) }
 
-// Done is closed when the handler has to stop.
+// Done is closed when the handler must return.
 func (c *runContext) Done() <-chan struct{} { return c.ending().Done() }
 
-// Err is not nil when the handler has to stop.
+// Err is not nil when the handler must return.
 func (c *runContext) Err() error { return c.ending().Err() }
 
-// Value finds the run. All other keys go to the context that can end: by one of its own, package context asks why it has ended
-// and what is to end with it.
+// Value returns the run for runKey. Other keys go to the context that can end, because package context uses keys of its own to find causes
+// and children.
 func (c *runContext) Value(key any) any {
 	if key == (runKey{}) {
 		return c.run

@@ -22,7 +22,7 @@ func newContext() *runContext {
 	return &newRun(base, nil, store.Job{ID: 7}, time.Minute).ctx
 }
 
-// Whether somebody looks at a run's context before it ends or after, it is like one of package context.
+// Whether somebody looks at a run's context before or after it ends, it behaves like one of package context.
 func TestRunsContextEndsOnceWithItsFirstCause(t *testing.T) {
 	looks := map[string]func(context.Context){
 		"nobody": func(context.Context) {},
@@ -50,7 +50,7 @@ func TestRunsContextEndsOnceWithItsFirstCause(t *testing.T) {
 	}
 }
 
-// What hangs on a run's context ends with it and for its reason, and costs no goroutine until then.
+// A context derived from a run's context ends with it and for the same cause, and costs no goroutine until then.
 func TestChildrenEndWithTheRunsContext(t *testing.T) {
 	ctx, before := newContext(), runtime.NumGoroutine()
 	early, cancelEarly := context.WithTimeout(context.WithValue(ctx, nameKey{}, "Eve"), time.Hour)
@@ -66,7 +66,7 @@ func TestChildrenEndWithTheRunsContext(t *testing.T) {
 	assert.Equal(t, ErrLeaseLost, context.Cause(late))
 }
 
-// A child that ends by itself leaves the run's context alone.
+// A child that ends by itself does not end the run's context.
 func TestRunsContextOutlivesItsChildren(t *testing.T) {
 	ctx := newContext()
 	child, cancel := context.WithCancelCause(ctx)
@@ -76,7 +76,7 @@ func TestRunsContextOutlivesItsChildren(t *testing.T) {
 	require.NoError(t, context.Cause(ctx))
 }
 
-// Many may look while it ends, and all see the same.
+// Many goroutines may look at the context while it ends, and all see the same.
 func TestRunsContextIsForManyGoroutines(t *testing.T) {
 	for range 100 {
 		ctx, causes := newContext(), make(chan error, 4)
@@ -98,7 +98,7 @@ func TestRunsContextIsForManyGoroutines(t *testing.T) {
 	}
 }
 
-// Who prints a context, as doubles of tests do with what they were called with, reads nothing that changes.
+// Printing a context, as test doubles do with their arguments, reads no field that changes.
 func TestContextOfAHandlerIsPrintedByItsName(t *testing.T) {
 	r := newRun(context.Background(), nil, store.Job{ID: 7}, 0)
 	assert.Equal(t, "context.Background.Job(7)", fmt.Sprint(&r.ctx))

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Whoever may do nothing extends nothing, as in an outage: once the right is back, recovery gives the living their time.
+// A worker that the store denies extends no lease, as in an outage: once it is permitted again, recovery gives live workers time to
+// extend.
 func TestTheLivingExtendAfterADenialToo(t *testing.T) {
 	for range 20 { // servers are not in step
 		inWorld(t, func(w *world) {

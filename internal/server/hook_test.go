@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// A hook is one server's way to the store of its world, with all its abilities. It counts the calls, and a test says what
-// comes before each of them: an error is the answer, and the store is not asked.
+// A hook is one server's access to the store of its world, with all its abilities. It counts the calls. A test can set a function to run
+// before each call; if that returns an error, the error is the answer and the store is not called.
 type hook struct {
 	*memory.Store
 
@@ -22,22 +22,22 @@ type hook struct {
 
 func (w *world) hook() *hook { return &hook{Store: w.store, counts: map[string]int{}} }
 
-// plain is the hook without any ability beyond the core.
+// plain returns the hook without any ability beyond the core.
 func (h *hook) plain() store.Store { return struct{ store.Store }{h} }
 
-// every lets this come before each call from now on.
+// every runs the function before each call from now on.
 func (h *hook) every(before func(ctx context.Context, method string) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.before = before
 }
 
-// refuse answers every call at once with an error: nobody listens there.
+// refuse answers every call at once with an error, like a closed port.
 func (h *hook) refuse() {
 	h.every(func(context.Context, string) error { return fmt.Errorf("connection refused: %w", store.ErrUnavailable) })
 }
 
-// swallow answers no call at all: what is sent is lost on the way.
+// swallow answers no call: what is sent gets lost on the way.
 func (h *hook) swallow() {
 	h.every(func(ctx context.Context, _ string) error {
 		<-ctx.Done()
@@ -45,7 +45,7 @@ func (h *hook) swallow() {
 	})
 }
 
-// delay lets every call take so long before it reaches the store.
+// delay makes every call take so long before it reaches the store.
 func (h *hook) delay(d time.Duration) {
 	h.every(func(ctx context.Context, _ string) error { return travel(ctx, d) })
 }
@@ -65,7 +65,7 @@ func travel(ctx context.Context, d time.Duration) error {
 // let lets every call through again.
 func (h *hook) let() { h.every(nil) }
 
-// count is how often the method was called, or any method if it has no name.
+// count returns how often the method was called, or any method if the name is empty.
 func (h *hook) count(method string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +79,7 @@ func (h *hook) count(method string) int {
 	return all
 }
 
-// passed is the call, unless something else comes before it.
+// passed makes the call, unless the function before it returns an error.
 func passed[T any](ctx context.Context, h *hook, method string, call func() (T, error)) (T, error) {
 	h.mu.Lock()
 	h.counts[method]++

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A checkpoint is there for the next attempt, whatever ended the one that saved it: R64. Later saves win.
+// The next attempt finds the checkpoint, whatever ended the attempt that saved it: R64. Later saves win.
 func TestCheckpointReachesTheNextAttempt(t *testing.T) {
 	ends := map[string]func() error{
 		"an error": func() error { return errors.New("no luck") },
@@ -51,7 +51,7 @@ func TestCheckpointReachesTheNextAttempt(t *testing.T) {
 	}
 }
 
-// Saves of many goroutines have numbers of their own: the last one to be numbered is the one that stays.
+// Saves by many goroutines have their own numbers: the save with the highest number stays.
 func TestSavesOfManyGoroutines(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["many"] = func(ctx context.Context, r *Run) error {
@@ -72,8 +72,8 @@ func TestSavesOfManyGoroutines(t *testing.T) {
 	})
 }
 
-// A save that is refused for its lease tells the handler at once that it lost it, by the error and by the context. One loss
-// is one warning: R21, R48.
+// A save that is refused because of its lease tells the handler at once, by the error and by the context. One loss is one warning: R21,
+// R48.
 func TestRefusedSaveCancelsTheHandler(t *testing.T) {
 	cases := map[string]struct {
 		end   func(w *world, id int64) error
@@ -128,7 +128,7 @@ func TestRefusedSaveCancelsTheHandler(t *testing.T) {
 	}
 }
 
-// A document that can not be kept is an error of the save, and no more.
+// A document that cannot be stored is an error of the save, and nothing else.
 func TestInvalidSaveIsAnErrorOnly(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var invalid error

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// A world is a store in memory and a server on it, in a bubble of virtual time.
+// A world is a memory store and a server on it, in a bubble of virtual time.
 type world struct {
 	*testing.T
 	store    *memory.Store
@@ -32,7 +32,7 @@ func (w *world) fence() {
 	require.NoError(w, err)
 }
 
-// inWorld runs the test on virtual time.
+// inWorld runs the test in virtual time.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-// start starts a server on the store, or on another one that stands before it.
+// start starts a server on the store, or on another one that wraps it.
 func (w *world) start(o Options, on ...store.Store) *Server {
 	w.Helper()
 	s := w.server(o, on...)
@@ -70,7 +70,7 @@ func (w *world) stop(s *Server) {
 	require.NoError(w, s.Stop(w.Context()))
 }
 
-// enqueue adds jobs of the kind, after a change to each.
+// enqueue adds jobs of the kind, after changing each.
 func (w *world) enqueue(n int, kind string, change ...func(*store.NewJob)) []int64 {
 	w.Helper()
 	req := store.EnqueueRequest{Jobs: make([]store.NewJob, n)}
@@ -92,7 +92,7 @@ func (w *world) enqueue(n int, kind string, change ...func(*store.NewJob)) []int
 	return ids
 }
 
-// job is the job as it stands, with its history.
+// job returns the job as it is, with its history.
 func (w *world) job(id int64) store.JobDetail {
 	w.Helper()
 	j, err := w.store.Get(w.Context(), id)
@@ -124,7 +124,7 @@ func (l *logs) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// said is how often the message was logged.
+// said returns how often the message was logged.
 func (l *logs) said(message string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

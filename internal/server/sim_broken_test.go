@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// A breakage is something that is wrong on purpose: the store, what a server sends and hears, or the outside.
+// A breakage is something that is wrong on purpose: in the store, in what a server sends and receives, or outside.
 type breakage struct {
 	name  string
 	found string // what the simulation has to say of it
@@ -41,7 +41,7 @@ var breakages = []breakage{
 	{name: "OutsideIgnoresTokens", found: "the latest effect outside", blindOutside: true},
 }
 
-// mostSeeds is by how many seeds a breakage has to be found.
+// mostSeeds is the number of seeds within which a breakage must be found.
 const mostSeeds = 400
 
 func TestSimulationFindsWhatIsBroken(t *testing.T) {
@@ -86,7 +86,7 @@ func (s nackOfAnyToken) NAck(ctx context.Context, nacks []store.NAck) ([]store.O
 	return s.Store.NAck(ctx, nacks)
 }
 
-// currentLease is that of the job as it stands.
+// currentLease returns the lease that the job has now.
 func currentLease(s *memory.Store, l store.Lease) store.Lease {
 	detail, err := s.Get(context.Background(), l.ID)
 	if err != nil {
@@ -95,7 +95,7 @@ func currentLease(s *memory.Store, l store.Lease) store.Lease {
 	return detail.Lease()
 }
 
-// claimTwice hands out the latest job with each next claim once more.
+// claimTwice returns the latest job once more with each next claim.
 type claimTwice struct {
 	*memory.Store
 	latest []store.Job // guarded by the witness
@@ -129,7 +129,7 @@ func (s forgetful) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]sto
 	return s.Store.Enqueue(ctx, req)
 }
 
-// swapped keeps the first result of a call for all.
+// swapped keeps the first result of a call for all jobs.
 type swapped struct{ *memory.Store }
 
 func (s swapped) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
@@ -140,7 +140,7 @@ func (s swapped) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, er
 	return s.Store.Ack(ctx, acks)
 }
 
-// saveless says that it has saved what it has not.
+// saveless claims to have saved what it has not.
 type saveless struct{ *memory.Store }
 
 func (s saveless) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
@@ -183,7 +183,7 @@ func (l deafToLoss) Extend(ctx context.Context, leases []store.Lease, ttl time.D
 	return allOK(leases), nil
 }
 
-// credulous takes an Ack whose answer was lost for done.
+// credulous takes an Ack without an answer for done.
 type credulous struct{ *link }
 
 func (l credulous) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
@@ -198,7 +198,7 @@ func (l credulous) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, 
 	return allOK(leases), nil
 }
 
-// keeping does not give back what has not begun.
+// keeping does not release buffered jobs.
 type keeping struct{ *link }
 
 func (l keeping) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {

@@ -64,13 +64,13 @@ func (l *link) Delete(ctx context.Context, filter store.Filter, limit int) ([]st
 	return through(ctx, l, "Delete", func(ctx context.Context) ([]store.Outcome, error) { return l.to.Delete(ctx, filter, limit) })
 }
 
-// linkKey is the key of the link in the context of a recovery, for the witness to see who recovers.
+// linkKey is the key of the link in the context of a recovery, so that the witness sees which server recovers.
 type linkKey struct{}
 
 // Close leaves the store open for the others.
 func (l *link) Close() error { return nil }
 
-// An ableLink shows the abilities of the store as well.
+// An ableLink also has the abilities of the store.
 type ableLink struct{ *link }
 
 var (
@@ -79,7 +79,7 @@ var (
 	_ store.Registry     = ableLink{}
 )
 
-// Subscribe loses some wake-ups, and all further ones when the connection breaks.
+// Subscribe loses some wake-ups, and all later ones when the connection breaks.
 func (l ableLink) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
 	return through(ctx, l.link, "Subscribe", func(context.Context) (<-chan store.Wakeup, error) {
 		ctx, end := context.WithCancel(ctx) // that of the reader, also where the call outlives it

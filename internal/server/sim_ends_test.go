@@ -7,9 +7,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// What the witness notes of the ends of leases, and of what people do to jobs.
+// What the witness records about the ends of leases, and about what people do to jobs.
 
-// Ack notes which runs have succeeded.
+// Ack records which runs have succeeded.
 func (w *witness) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +32,7 @@ func (w *witness) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, e
 	return outcomes, err
 }
 
-// NAck notes which runs have ended otherwise.
+// NAck records which runs have ended otherwise.
 func (w *witness) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *witness) nacked(n store.NAck, o store.Outcome) {
 	}
 }
 
-// failed notes one more retry. The lock is held.
+// failed records one more retry. The caller holds the lock.
 func (w *witness) failed(r *record, forGood bool, next time.Time) {
 	r.retries++
 	if r.state, r.due = store.Retrying, next; forGood || r.retries > r.plan.MaxRetries {
@@ -79,7 +79,7 @@ func (w *witness) failed(r *record, forGood bool, next time.Time) {
 	}
 }
 
-// RecoverExpiredLeases notes which leases were ended, and asks why they ran out.
+// RecoverExpiredLeases records which leases were ended, and asks why they expired.
 func (w *witness) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *witness) recovered(o store.Recovered, grace time.Duration, by *link) {
 	w.checkPatience(c, by)
 }
 
-// Cancel notes which jobs are cancelled.
+// Cancel records which jobs are cancelled.
 func (w *witness) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *witness) Cancel(ctx context.Context, filter store.Filter, limit int) ([
 	return outcomes, err
 }
 
-// Requeue notes which jobs begin anew.
+// Requeue records which jobs start again.
 func (w *witness) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,7 +2,7 @@ package server_test
 
 import "time"
 
-// A fault is what can go wrong, and what people do while it does. Each is counted, and has to occur.
+// A fault is what can go wrong, or what people do meanwhile. Each is counted, and must occur.
 type fault string
 
 // The faults of a single call.
@@ -34,7 +34,7 @@ var faults = []fault{
 	partitioned, storeDied, serverDied, serverStopped, queuePaused, jobCancelled, jobRequeued,
 }
 
-// A fate is what becomes of one call.
+// A fate is what happens to one call.
 type fate struct {
 	fault       fault
 	lasts       time.Duration
@@ -69,7 +69,7 @@ func (l *link) fate(method string) fate {
 	return f
 }
 
-// suffer notes what a call meets.
+// suffer records what happens to a call.
 func (l *link) suffer(method string, f fate) {
 	l.sim.count(f.fault)
 	l.sim.trace(0, l.name, method, string(f.fault), f.lasts)

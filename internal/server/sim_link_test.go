@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A span is a time in which something was wrong: with calls of one method, or with all.
+// A span is a time in which something was wrong: with calls of one method, or with all calls.
 type span struct {
 	method   string
 	from, to time.Time
@@ -20,8 +20,8 @@ type span struct {
 
 func (s span) overlaps(from, to time.Time) bool { return !s.from.After(to) && !s.to.Before(from) }
 
-// A link is the connection of one server, or of one person, to the store. What becomes of its nth call of a method depends on
-// the seed alone. The link of a process that died is cut for good.
+// A link is the connection of one server, or of one person, to the store. What happens to its nth call of a method depends on the seed
+// alone. The link of a process that died is cut for good.
 type link struct {
 	sim     *simulation
 	name    string
@@ -45,7 +45,7 @@ type failure struct {
 	method string
 }
 
-// A cut is a time in which the store can not be reached.
+// A cut is a time in which the store cannot be reached.
 type cut struct {
 	span
 	hang bool // calls hang, rather than being refused
@@ -74,10 +74,10 @@ func (l *link) cut(s span, hang bool) {
 	l.breaks = nil
 }
 
-// telling are the methods by which a server learns whether it has contact with the store.
+// telling are the methods by which a server learns whether the store is reachable.
 var telling = []string{"FetchAndClaim", "Ack", "NAck", "Extend", "Recover", "Get"}
 
-// severed is the cut that a call of the method meets now, if there is one.
+// severed returns the cut that a call of the method meets now, if there is one.
 func (l *link) severed(method string) (cut, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *link) severed(method string) (cut, bool) {
 	return cut{}, false
 }
 
-// trouble notes that a call takes so long, or that none is made for so long if it has no method.
+// trouble records that a call takes so long, or, without a method, that no call is made for so long.
 func (l *link) trouble(method string, lasts time.Duration) {
 	now := time.Now()
 	l.mu.Lock()
@@ -101,8 +101,8 @@ func (l *link) trouble(method string, lasts time.Duration) {
 	l.troubles = append(l.troubles, span{method, now, now.Add(lasts)})
 }
 
-// troubled says whether anything but quick failures went wrong in that time: with calls of the method, or with any if it is
-// empty. One span does not count.
+// troubled returns whether anything but quick failures went wrong in that time, for calls of the method, or of any if it is empty. One
+// span does not count.
 func (l *link) troubled(method string, from, to time.Time, but span) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *link) troubled(method string, from, to time.Time, but span) bool {
 	})
 }
 
-// hangsUntil is when the last call that hangs, or takes long, is over.
+// hangsUntil returns when the last call that hangs, or takes long, ends.
 func (l *link) hangsUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *link) hangsUntil() time.Time {
 	return last
 }
 
-// failed is how many calls of the method failed at once in that time, or of all methods.
+// failed returns how many calls of the method failed at once in that time, or of all methods.
 func (l *link) failed(method string, from, to time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,22 +137,22 @@ func (l *link) failed(method string, from, to time.Time) int {
 	return n
 }
 
-// hasMissed says that the server knows of the outage.
+// hasMissed returns whether the server knows of the outage.
 func (l *link) hasMissed(outage span) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.missed.After(outage.from)
 }
 
-// outlived says that the server was held up at that time only by a call that heeds no context: it has ended all else, its
-// heartbeats included.
+// outlived returns whether only a call that ignores its context held the server up at that time: everything else has ended, including
+// its heartbeats.
 func (l *link) outlived(at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.stopping.IsZero() && l.stopping.Before(at) && !l.deafUntil.Before(at)
 }
 
-// clean says that the store answered every call in that time.
+// clean returns whether the store answered every call in that time.
 func (l *link) clean(from, to time.Time) bool {
 	return !l.troubled("", from, to, span{}) && l.failed("", from, to) == 0
 }
@@ -164,7 +164,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// through takes a call to the store and its answer back, or whatever its fate is.
+// through takes a call to the store and its answer back, unless its fate is another one.
 func through[T any](ctx context.Context, l *link, method string, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	f := l.fate(method)
@@ -203,7 +203,7 @@ func through[T any](ctx context.Context, l *link, method string, call func(conte
 	return answer, err
 }
 
-// reach says why the store can not be reached now. Where calls hang, it says so when the context or the cut ends.
+// reach returns why the store cannot be reached now. If calls hang, it returns when the context or the cut ends.
 func (l *link) reach(ctx context.Context, method string) error {
 	c, gone := l.severed(method)
 	switch {
@@ -251,10 +251,10 @@ func unheeding[T any](ctx context.Context, f fate, call func(context.Context) (T
 	return answer, err
 }
 
-// broken is an error of the contract with what is known of its cause.
+// broken returns an error of the contract with what is known of its cause.
 func broken(sentinel, cause error) error { return fmt.Errorf("%w: %w", sentinel, cause) }
 
-// pause lets time pass. It is false if the context ended first.
+// pause lets time pass. It returns false if the context ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	if ctx.Err() != nil {
 		return false

@@ -43,7 +43,7 @@ type plan struct {
 	last  bool          // is enqueued when all the others have ended
 }
 
-// lastPlan is that of a job for a server that is left alone in the end.
+// lastPlan returns the plan of a job for a server that is left alone at the end.
 func lastPlan(queue string, n int) *plan {
 	return &plan{NewJob: store.NewJob{Queue: queue, Kind: quick, Payload: fmt.Appendf(nil, `{"n":%d}`, n)}, n: n, last: true}
 }
@@ -93,10 +93,10 @@ func (p *plan) String() string {
 		p.n, p.at, p.Kind, p.Queue, p.work, p.times, p.MaxRetries, p.Delay, p.Timeout, p.UniqueKey)
 }
 
-// wellBehaved says that the job may succeed in the end.
+// wellBehaved returns whether the job may succeed in the end.
 func (p *plan) wellBehaved() bool { return p.Kind != hopeless && p.Kind != never && p.Kind != garbled }
 
-// numberOf is the n of the job's payload: what names it before it has an id.
+// numberOf returns the n of the job's payload, which identifies the job before it has an id.
 func numberOf(payload []byte) int {
 	var doc struct{ N int }
 	if err := json.Unmarshal(payload, &doc); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Starting and stopping in any order, and from many goroutines, does what the words say.
+// Start and Stop in any order, and from many goroutines, do what their documentation says.
 func TestStartAndStopInAnyOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["second"] = work(time.Second)
@@ -45,7 +45,7 @@ func TestStartAndStopInAnyOrder(t *testing.T) {
 	})
 }
 
-// A start and a stop at the same time end in a server that is stopped.
+// A start and a stop at the same time end with a stopped server.
 func TestStartAndStopAtTheSameTime(t *testing.T) {
 	for range 50 {
 		inWorld(t, func(w *world) {

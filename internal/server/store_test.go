@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// A gate stands between a server and the store of its world: a test says which calls come through, and what they find.
-// The abilities beyond the core are those of the store.
+// A gate stands between a server and the store of its world: a test says which calls pass, and what happens to the others. Its abilities
+// beyond the core are those of the store.
 type gate struct {
 	*memory.Store
 
@@ -27,7 +27,7 @@ type gate struct {
 
 func (w *world) gate() *gate { return &gate{Store: w.store, calls: map[string]int{}} }
 
-// set changes the gate, also while calls go through it.
+// set changes the gate, even while calls pass.
 func (g *gate) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,7 +41,7 @@ func (g *gate) away() {
 	})
 }
 
-// back lets every call through again.
+// back lets every call pass again.
 func (g *gate) back() { g.set(func() { g.before = nil }) }
 
 // hang keeps the calls of a method waiting until their contexts end.
@@ -56,20 +56,20 @@ func (g *gate) hang(method string) {
 	})
 }
 
-// gone waits for the end of the context, as a call does that reaches nobody.
+// gone waits for the end of the context, like a call to an unreachable host.
 func gone(ctx context.Context) error {
 	<-ctx.Done()
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 }
 
-// count is how often the method was called.
+// count returns how often the method was called.
 func (g *gate) count(method string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.calls[method]
 }
 
-// pass counts the call, and is the error with which it ends here.
+// pass counts the call, and returns the error with which it ends here.
 func (g *gate) pass(ctx context.Context, method string) error {
 	g.mu.Lock()
 	g.calls[method]++
@@ -81,7 +81,7 @@ func (g *gate) pass(ctx context.Context, method string) error {
 	return before(ctx, method)
 }
 
-// instead is what stands for a method, or nil.
+// instead returns the replacement for a method, or nil.
 func instead[F any](g *gate, field *F) F {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,7 +156,7 @@ func (g *gate) Delete(ctx context.Context, filter store.Filter, limit int) ([]st
 	return g.Store.Delete(ctx, filter, limit)
 }
 
-// said is what the log has under the message: the attributes of each line.
+// said returns what the log has under the message: the attributes of each line.
 func (w *world) said(message string) []map[string]any {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -175,12 +175,12 @@ func (w *world) said(message string) []map[string]any {
 	return lines
 }
 
-// since is how much time has passed in the bubble, which begins at the same moment always.
+// since returns how much time has passed in the bubble, which always begins at the same moment.
 func (w *world) since() time.Duration { return time.Since(dawn) }
 
 var dawn = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// work is a handler that takes so long, or as long as its context lasts: then its error is the context's.
+// work returns a handler that takes so long, or until its context ends: then it returns the context's error.
 func work(d time.Duration) Handler {
 	return func(ctx context.Context, _ *Run) error {
 		timer := time.NewTimer(d)
@@ -194,7 +194,7 @@ func work(d time.Duration) Handler {
 	}
 }
 
-// deaf is a handler that takes so long and ignores its context.
+// deaf returns a handler that takes so long and ignores its context.
 func deaf(d time.Duration) Handler {
 	return func(context.Context, *Run) error {
 		<-time.NewTimer(d).C
@@ -208,7 +208,7 @@ type told struct {
 	after time.Duration
 }
 
-// listening is a handler that waits for the end of its context, notes why, and returns the error.
+// listening returns a handler that waits for the end of its context, records the cause, and returns the error.
 func listening(w *world, heard *told, err error) Handler {
 	return func(ctx context.Context, _ *Run) error {
 		began := w.since()

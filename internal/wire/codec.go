@@ -17,14 +17,14 @@ import (
 
 const maxCall = store.MaxCallBytes
 
-// Encode writes v as one line of JSON. Characters stand as they are: it is for programs, and no page.
+// Encode writes v as one line of JSON. It does not escape HTML: programs read the text, not browsers.
 func Encode(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// Marshal is what Encode writes, without the end of the line.
+// Marshal returns the text that Encode writes, without the newline.
 func Marshal(v any) ([]byte, error) {
 	if jobs, ok := v.(Jobs); ok {
 		return jobs.marshal()
@@ -36,15 +36,15 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// Decode reads a request: one JSON value with known fields. What is wrong with it is a [store.InvalidError] that names the
-// field, or "body" where it is no JSON at all.
+// Decode reads a request: one JSON value with known fields. Any mistake in it is a [store.InvalidError] that names the field,
+// or "body" if the text is not JSON.
 func Decode(body []byte, into any) error {
 	if !utf8.Valid(body) {
-		return refuse("body", "must be valid UTF-8") // the decoder would mend it in silence
+		return refuse("body", "must be valid UTF-8") // the decoder would silently replace invalid bytes
 	}
 	err := check(body, shapeOf(reflect.TypeOf(into).Elem()))
 	if errors.Is(err, errMalformed) {
-		into = &struct{}{} // what was not checked to its end is not decoded either, only explained
+		into = &struct{}{} // decode it only to explain the error, since the check did not reach the end
 	} else if err != nil {
 		return err
 	}
@@ -57,14 +57,14 @@ func Decode(body []byte, into any) error {
 	return nil
 }
 
-// explain puts the decoder's error in the words of the contract.
+// explain turns an error of the decoder into an InvalidError.
 func explain(err error, size int) error {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case size == 0:
 		return refuse("body", "must be a JSON object, and is empty")
-	case errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input": // it has no code of its own
+	case errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input": // the package has no other way to recognize it
 		return refuse("body", "must be JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return refuse("body", fmt.Sprintf("must be JSON: %v (byte %d)", syntax, syntax.Offset))
@@ -76,7 +76,7 @@ func explain(err error, size int) error {
 
 func field(m *json.UnmarshalTypeError) string {
 	parts := slices.DeleteFunc(strings.Split(m.Field, "."), func(part string) bool {
-		return part == "" || unicode.IsUpper(rune(part[0])) // a struct within a struct, of which the JSON shows nothing
+		return part == "" || unicode.IsUpper(rune(part[0])) // an embedded struct, which JSON does not show
 	})
 	if len(parts) == 0 {
 		return "body"
@@ -85,7 +85,7 @@ func field(m *json.UnmarshalTypeError) string {
 }
 
 func wanted(m *json.UnmarshalTypeError) string {
-	if strings.HasPrefix(m.Value, "a ") { // one of ours says what it wants
+	if strings.HasPrefix(m.Value, "a ") { // an error of mistake says what is wanted
 		return m.Value
 	}
 	switch kind := m.Type.Kind().String(); {

@@ -78,7 +78,7 @@ func TestDocumentsArriveByteForByte(t *testing.T) {
 	assert.NotContains(t, string(text), "_text", "the twin is for documents with blanks")
 }
 
-// Jobs are written into a text that has room for all of them, as the encoder would have written them.
+// Jobs.marshal writes the same text as the standard encoder.
 func TestJobsAreWrittenOneByOne(t *testing.T) {
 	large := []byte(`{"<&>": "` + strings.Repeat("x", 100_000) + `"}`)
 	job := wire.JobOf(filled[store.Job](t))
@@ -101,7 +101,7 @@ func TestJobsAreWrittenOneByOne(t *testing.T) {
 	}
 }
 
-// FuzzDecode shows that whatever is taken is written again as it was read, and that whatever is not names a field.
+// FuzzDecode checks that an accepted request is encoded again as it was read, and that the error for any other names a field.
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"jobs":[{"kind":"k","payload":{"a": 1},"queue":"q","delay":"1s"}]}`)
 	f.Add(`{"jobs":[{"kind":"k","payload_text":" 1","max_retries":0,"backoff":{"base":"1s"}}]}`)
@@ -120,7 +120,7 @@ func FuzzDecode(f *testing.F) {
 			job := n.Store(wire.Defaults{})
 			taken.Jobs, again.Jobs = append(taken.Jobs, job), append(again.Jobs, wire.NewJobOf(job))
 		}
-		if taken.Check() != nil { // no store takes it
+		if taken.Check() != nil { // every store refuses it
 			return
 		}
 		text, err := wire.Marshal(again)

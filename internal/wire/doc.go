@@ -1,22 +1,26 @@
-// Package wire is how requests and answers look between jq's HTTP API and those who speak to it: the words of the contract as
-// JSON. The API and the store that works over it share it, so that they can not disagree.
+// Package wire defines the JSON of requests and answers of jq's HTTP API. The API and the remote store both use it, so that
+// they can not disagree.
 //
-// Ids and tokens are strings, for many languages read numbers as floats. Durations are written as "1m30s", times as RFC 3339
-// in UTC. What is empty is left out. In a request a field that is not known is refused, in an answer it is passed over.
+// Ids and tokens are strings, because many languages read numbers as floats. Durations are written as "1m30s", times in UTC
+// as in RFC 3339. Empty fields are left out. A request with an unknown field is refused; unknown fields of an answer are
+// ignored.
 //
-// A document (payload, checkpoint, progress, result) stands in its place as JSON. Where blanks outside of strings make its
-// exact text another one, a twin has that text: payload beside payload_text. In requests the twin wins.
+// A document (payload, checkpoint, progress, result) is embedded as JSON. If its exact text has white space outside of
+// strings, a second field has that text: payload_text beside payload. In a request the text wins.
 package wire
 
-// What both sides need to know of a call before it is read.
+// Limits, headers and media types that the API and the remote store share.
 const (
-	// MaxBody is how large a body may be: what a call may weigh, twice for the twins of documents, and the words around it.
+	// MaxBody is the maximum size of a body: the maximum size of a call, twice because documents can be sent in two forms,
+	// and room for the rest of the JSON.
 	MaxBody = 2*maxCall + 1<<20
 
-	// MaxBrief is how large a body without documents may be: a thousand names, with each byte escaped, and the words around them.
+	// MaxBrief is the maximum size of a body without documents: a thousand names with every byte escaped, and room for the
+	// rest of the JSON.
 	MaxBrief = 2 << 20
 
-	// RequestKeyHeader makes a repeated POST of jobs return the first answer.
+	// RequestKeyHeader has the request key of a POST of jobs: if the request is repeated, the server returns its first
+	// answer.
 	RequestKeyHeader = "Idempotency-Key"
 
 	JSON    = "application/json"
@@ -24,7 +28,7 @@ const (
 	Events  = "text/event-stream"
 )
 
-// The calls that a store makes. People and dashboards have more of them.
+// The paths that the remote store calls. The API has more, for people and dashboards.
 const (
 	PathJobs       = "/v1/jobs"       // POST: enqueue
 	PathJob        = "/v1/jobs/"      // GET, with the id
@@ -46,5 +50,5 @@ const (
 	PathWorkers    = "/v1/workers"          // GET
 	PathWorker     = "/v1/workers/%s"       // PUT
 	PathReady      = "/readyz"              // GET
-	PathWakeups    = "/v1/wakeups"          // POST: answered by events
+	PathWakeups    = "/v1/wakeups"          // POST: the answer is a stream of events
 )

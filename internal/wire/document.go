@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 )
 
-// A document as it goes over the wire: as JSON, and its text where that is another one.
+// split returns the document as JSON, and its exact text if that differs.
 func split(doc []byte) (json.RawMessage, *string) {
 	if len(doc) == 0 {
 		return nil, nil
 	}
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, doc); err != nil { // no store has kept it; what is no JSON goes as text alone
+	if err := json.Compact(&compact, doc); err != nil { // not JSON, so no store has kept it: only the text is sent
 		text := string(doc)
 		return nil, &text
 	}
@@ -22,7 +22,7 @@ func split(doc []byte) (json.RawMessage, *string) {
 	return compact.Bytes(), &text
 }
 
-// join is the document that was split.
+// join returns the document that split was given.
 func join(doc json.RawMessage, text *string) []byte {
 	if text != nil {
 		return []byte(*text)

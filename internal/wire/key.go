@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// random is how request keys begin that nobody has chosen.
+// random is the prefix of generated request keys.
 const random = "remote-"
 
-// RandomKey is a request key for a call that was given none, so that it can be repeated.
+// RandomKey generates a request key for a call that has none, so that the call can be repeated.
 func RandomKey() string { return random + rand.Text() }
 
-// IsRandomKey says whether a key has the form of a random one, which nobody else can hit on.
+// IsRandomKey reports whether a key has the form of a generated one. Nobody else can guess such a key.
 func IsRandomKey(key string) bool {
 	text, is := strings.CutPrefix(key, random)
 	return is && len(text) == len(rand.Text()) && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
-// KeyHeader is a request key as the value of its header: what is no visible character of ASCII stands there as %XX, and so
-// does the percent sign, for a header can not carry every key.
+// KeyHeader encodes a request key as a header value, since a header can not carry every key. It writes every byte that is not
+// visible ASCII, and the percent sign, as %XX.
 func KeyHeader(key string) string {
 	var value strings.Builder
 	for i := range len(key) {
@@ -33,7 +33,7 @@ func KeyHeader(key string) string {
 	return value.String()
 }
 
-// KeyOf is the request key that stands in the header.
+// KeyOf decodes the request key from the header value.
 func KeyOf(value string) (string, error) {
 	key, err := url.PathUnescape(value)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Fail is an error as it goes over the wire: a problem document by RFC 9457.
+// A Fail is an error as the API sends it: a problem document as in RFC 9457.
 type Fail struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -16,10 +16,10 @@ type Fail struct {
 	Detail string `json:"detail,omitempty"`
 	Item   *int   `json:"item,omitempty"`  // which item of the call is invalid
 	Field  string `json:"field,omitempty"` // which field
-	Rule   string `json:"rule,omitempty"`  // what it must be
+	Rule   string `json:"rule,omitempty"`  // what the field must be
 }
 
-// Error is what went wrong, in one line.
+// Error describes the problem on one line.
 func (f Fail) Error() string {
 	if f.Detail == "" {
 		return f.Title
@@ -29,7 +29,7 @@ func (f Fail) Error() string {
 
 const urn = "urn:jq:"
 
-// The types of problems by which a server does not let a client through.
+// The problem types for requests that the server refuses before it calls the store.
 const (
 	Unauthorized = urn + "unauthorized"
 	TokenExpired = urn + "token_expired"
@@ -37,7 +37,7 @@ const (
 	Busy         = urn + "busy"
 )
 
-// A problem is one kind of Fail, and what it means to a store.
+// A problem is one type of Fail, with the error of the store that it stands for.
 type problem struct {
 	name   string
 	title  string
@@ -45,7 +45,7 @@ type problem struct {
 	err    error
 }
 
-// problems are tried in order. The last is for what has no name here: whoever reads it does not know what was applied.
+// problems are tried in order. The last one is for all other errors: its reader can not know whether the call was applied.
 var problems = []problem{
 	{"not_found", "no such job", http.StatusNotFound, store.ErrNotFound},
 	{"wrong_state", "not possible in the job's state", http.StatusConflict, store.ErrState},
@@ -54,12 +54,12 @@ var problems = []problem{
 	{"unsupported", "this store can not do that", http.StatusNotImplemented, errors.ErrUnsupported},
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},
-	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrDenied}, // to the server, whose fault is not the client's
-	{"busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},         // said by the API itself
+	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrDenied}, // the store denies access to the server, which is not the client's fault
+	{"busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},         // the API itself says so, not the store
 	{"in_doubt", "the store's answer was lost, the call may have been applied", http.StatusInternalServerError, store.ErrInDoubt},
 }
 
-// FailOf is the error for the wire.
+// FailOf converts an error of a store.
 func FailOf(err error) Fail {
 	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
 		return failOfInvalid(invalid)
@@ -85,7 +85,7 @@ func failOfInvalid(e *store.InvalidError) Fail {
 		Type: urn + "invalid", Title: "invalid", Status: http.StatusBadRequest,
 		Field: e.Field, Rule: e.Rule, Detail: e.Field + " " + e.Rule,
 	}
-	if e.Field == "call" { // it has too many bytes in all
+	if e.Field == "call" { // the whole call is too large
 		f.Status = http.StatusRequestEntityTooLarge
 	}
 	if e.Item >= 0 {
@@ -94,8 +94,7 @@ func failOfInvalid(e *store.InvalidError) Fail {
 	return f
 }
 
-// Err is the error that the store on the other side has returned, or nil where the problem is none of a store's: then it is
-// one between the two sides.
+// Err returns the error that the store on the other side has returned, or nil if the problem did not come from the store.
 func (f Fail) Err() error {
 	if f.Type == urn+"invalid" {
 		item := -1

@@ -7,12 +7,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// An Enqueue asks for jobs to be added, all or none of them. The request key stands in a header.
+// An Enqueue adds all of its jobs, or none. The request key is in a header.
 type Enqueue struct {
 	Jobs []NewJob `json:"jobs"`
 }
 
-// A NewJob is a job to enqueue. What is left out has the default of the library.
+// A NewJob is a job to enqueue. Fields that are left out have the defaults of the library.
 type NewJob struct {
 	Queue       *string         `json:"queue,omitempty"`
 	Kind        string          `json:"kind"`
@@ -30,7 +30,7 @@ type NewJob struct {
 	UniqueFor   Duration        `json:"unique_for,omitzero"`
 }
 
-// NewJobOf is the job for the wire, with nothing left to defaults.
+// NewJobOf converts a new job. It sets every field that has a default, even to zero.
 func NewJobOf(n store.NewJob) NewJob {
 	backoff := backoffOf(n.Backoff)
 	out := NewJob{
@@ -42,14 +42,14 @@ func NewJobOf(n store.NewJob) NewJob {
 	return out
 }
 
-// Defaults are what a NewJob leaves out. Without a payload it is null.
+// Defaults has the values for fields that a NewJob leaves out. A missing payload is null.
 type Defaults struct {
 	Queue      string
 	MaxRetries int
 	Backoff    store.Backoff
 }
 
-// Store is the job as the store gets it.
+// Store converts the job for the store.
 func (n NewJob) Store(d Defaults) store.NewJob {
 	out := store.NewJob{
 		Queue: d.Queue, Kind: n.Kind, Payload: join(n.Payload, n.PayloadText), Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
@@ -71,7 +71,7 @@ func (n NewJob) Store(d Defaults) store.NewJob {
 	return out
 }
 
-// A Claim asks for jobs. A store asks for one queue, with a retry quota and without waiting.
+// A Claim asks for jobs. The remote store names one queue, sets a retry quota, and does not wait.
 type Claim struct {
 	Queues     []string `json:"queues,omitempty"`
 	Worker     string   `json:"worker"`
@@ -81,16 +81,16 @@ type Claim struct {
 	RetryQuota *int     `json:"retry_quota,omitempty"`
 }
 
-// A Lease names one by the id of its job and its token.
+// A Lease identifies a lease by the job's id and the token.
 type Lease struct {
 	ID    ID `json:"id"`
 	Token ID `json:"token"`
 }
 
-// LeaseOf is the lease for the wire.
+// LeaseOf converts a lease.
 func LeaseOf(l store.Lease) Lease { return Lease{ID: ID(l.ID), Token: ID(l.Token)} }
 
-// Store is the lease as the store gets it.
+// Store converts the lease back.
 func (l Lease) Store() store.Lease { return store.Lease{ID: int64(l.ID), Token: int64(l.Token)} }
 
 // Acks finish jobs that have succeeded.
@@ -98,7 +98,7 @@ type Acks struct {
 	Jobs []Ack `json:"jobs"`
 }
 
-// An Ack finishes one job. A result that breaks a limit does not go over the wire: its fault does.
+// An Ack finishes one job. If the result breaks a limit, ResultFault says which, and the result itself is not sent.
 type Ack struct {
 	Lease
 	Result      json.RawMessage `json:"result,omitempty"`
@@ -106,7 +106,7 @@ type Ack struct {
 	ResultFault Fault           `json:"result_fault,omitempty"`
 }
 
-// A Fault says why a result can not be kept.
+// A Fault is the reason why the store will refuse a result.
 type Fault string
 
 // The faults.
@@ -115,13 +115,13 @@ const (
 	NotJSON Fault = "not_json"
 )
 
-// Examples of results with the faults, to be told to a store: it looks at these as it would have at the real ones.
+// Invalid results to pass to the store for each fault, so that the store refuses them as it would have refused the real ones.
 var (
 	tooLong = make([]byte, store.MaxDocBytes+1)
 	notJSON = []byte("?")
 )
 
-// AckOf is the Ack for the wire.
+// AckOf converts an Ack.
 func AckOf(a store.Ack) Ack {
 	out := Ack{Lease: LeaseOf(a.Lease)}
 	switch {
@@ -135,7 +135,7 @@ func AckOf(a store.Ack) Ack {
 	return out
 }
 
-// Store is the Ack as the store gets it.
+// Store converts the Ack back.
 func (a Ack) Store() (store.Ack, error) {
 	out := store.Ack{Lease: a.Lease.Store(), Result: join(a.Result, a.ResultText)}
 	switch a.ResultFault {
@@ -150,12 +150,12 @@ func (a Ack) Store() (store.Ack, error) {
 	return out, nil
 }
 
-// NAcks end leases without success.
+// NAcks ends leases without success.
 type NAcks struct {
 	Jobs []NAck `json:"jobs"`
 }
 
-// A NAck ends one lease. Without a form it is fail.
+// A NAck ends one lease. The default Form is fail.
 type NAck struct {
 	Lease
 	Form  store.Form `json:"form,omitempty"`
@@ -163,12 +163,12 @@ type NAck struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// NAckOf is the NAck for the wire.
+// NAckOf converts a NAck.
 func NAckOf(n store.NAck) NAck {
 	return NAck{Lease: LeaseOf(n.Lease), Form: n.Form, Delay: Duration(n.Delay), Error: store.CleanError(n.Error)}
 }
 
-// Store is the NAck as the store gets it.
+// Store converts the NAck back.
 func (n NAck) Store() store.NAck {
 	form := n.Form
 	if form == "" {
@@ -177,7 +177,7 @@ func (n NAck) Store() store.NAck {
 	return store.NAck{Lease: n.Lease.Store(), Form: form, Delay: timeOf(n.Delay), Error: n.Error}
 }
 
-// An Extend is a heartbeat.
+// An Extend renews leases.
 type Extend struct {
 	Jobs  []Lease  `json:"jobs"`
 	Lease Duration `json:"lease"`
@@ -188,12 +188,12 @@ type Releases struct {
 	Jobs []Lease `json:"jobs"`
 }
 
-// Checkpoints keep what handlers have reached.
+// Checkpoints saves the checkpoints and the progress of jobs.
 type Checkpoints struct {
 	Jobs []Checkpoint `json:"jobs"`
 }
 
-// A Checkpoint keeps a checkpoint, a progress or both of one job.
+// A Checkpoint saves the checkpoint, the progress, or both of one job.
 type Checkpoint struct {
 	Lease
 	Seq            int64           `json:"seq"`
@@ -203,7 +203,7 @@ type Checkpoint struct {
 	ProgressText   *string         `json:"progress_text,omitempty"`
 }
 
-// CheckpointOf is the save for the wire.
+// CheckpointOf converts a save.
 func CheckpointOf(s store.Save) Checkpoint {
 	out := Checkpoint{Lease: LeaseOf(s.Lease), Seq: s.Seq}
 	out.Checkpoint, out.CheckpointText = split(s.Checkpoint)
@@ -211,7 +211,7 @@ func CheckpointOf(s store.Save) Checkpoint {
 	return out
 }
 
-// Store is the save as the store gets it.
+// Store converts the save back.
 func (c Checkpoint) Store() store.Save {
 	return store.Save{
 		Lease: c.Lease.Store(), Seq: c.Seq,
@@ -219,13 +219,13 @@ func (c Checkpoint) Store() store.Save {
 	}
 }
 
-// A Recover asks for expired leases to be ended.
+// A Recover ends expired leases.
 type Recover struct {
 	Limit *int     `json:"limit,omitempty"`
 	Grace Duration `json:"grace,omitzero"`
 }
 
-// A Fence asks for a new epoch.
+// A Fence raises the epoch.
 type Fence struct {
 	EndLeases bool `json:"end_leases,omitempty"`
 	Epoch     ID   `json:"epoch,omitzero"`
@@ -245,7 +245,7 @@ type Filter struct {
 	FinishedFor Duration      `json:"finished_for,omitzero"`
 }
 
-// FilterOf is the filter for the wire.
+// FilterOf converts a filter.
 func FilterOf(f store.Filter) Filter {
 	return Filter{
 		IDs: IDs(f.IDs), After: ID(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
@@ -253,7 +253,7 @@ func FilterOf(f store.Filter) Filter {
 	}
 }
 
-// Store is the filter as the store gets it.
+// Store converts the filter back.
 func (f Filter) Store() store.Filter {
 	out := store.Filter{
 		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
@@ -265,14 +265,14 @@ func (f Filter) Store() store.Filter {
 	return out
 }
 
-// A List asks for one page.
+// A List asks for one page of jobs.
 type List struct {
 	Filter Filter `json:"filter,omitzero"`
 	Limit  *int   `json:"limit,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// A Count asks for numbers.
+// A Count asks how many jobs match.
 type Count struct {
 	Filter Filter `json:"filter,omitzero"`
 }
@@ -294,7 +294,7 @@ const (
 	Delete  Action = "delete"
 )
 
-// Wakeups ask to be told when a queue has something to claim: of these, or of all.
+// Wakeups asks for an event whenever one of the queues may have a job to claim. Without queues, it asks for all of them.
 type Wakeups struct {
 	Queues []string `json:"queues,omitempty"`
 }

@@ -12,24 +12,24 @@ import (
 // An ID is a number written as a string: the id of a job, or a token.
 type ID int64
 
-// MarshalText writes the number.
+// MarshalText writes the digits.
 func (i ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(i), 10), nil }
 
-// UnmarshalJSON reads the number from a string, and from nothing else.
+// UnmarshalJSON reads the number from a string. It refuses JSON numbers.
 func (i *ID) UnmarshalJSON(text []byte) error {
 	var digits string
 	if err := json.Unmarshal(text, &digits); err != nil {
 		return mistake(i, "a string with a number")
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || strconv.FormatInt(n, 10) != digits { // one number, one text
+	if err != nil || strconv.FormatInt(n, 10) != digits { // each number has only one text
 		return mistake(i, "a string with a number")
 	}
 	*i = ID(n)
 	return nil
 }
 
-// IDs are numbers as they go over the wire.
+// IDs converts numbers.
 func IDs(numbers []int64) []ID {
 	var ids []ID
 	for _, n := range numbers {
@@ -41,10 +41,10 @@ func IDs(numbers []int64) []ID {
 // A Duration is written as "1m30s".
 type Duration time.Duration
 
-// MarshalText writes the duration.
+// MarshalText writes the duration with its units.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalJSON reads a duration from a string, and from nothing else: a bare number would have no unit.
+// UnmarshalJSON reads a duration from a string. It refuses numbers, which would have no unit.
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	var written string
 	if err := json.Unmarshal(text, &written); err != nil {
@@ -58,13 +58,13 @@ func (d *Duration) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// A Retention is written like a Duration, or as "keep" where jobs are kept for ever.
+// A Retention is written like a Duration, or as "keep" if jobs are kept for ever.
 type Retention time.Duration
 
-// Keep is how a retention for ever is written.
+// Keep is the text of an unlimited retention.
 const Keep = "keep"
 
-// MarshalText writes the retention.
+// MarshalText writes the duration, or Keep.
 func (r Retention) MarshalText() ([]byte, error) {
 	if time.Duration(r) == store.KeepForEver {
 		return []byte(Keep), nil
@@ -72,7 +72,7 @@ func (r Retention) MarshalText() ([]byte, error) {
 	return Duration(r).MarshalText()
 }
 
-// UnmarshalJSON reads the retention. One that is not positive is refused here, for the store would take it for another.
+// UnmarshalJSON reads the retention. It must be positive: a store takes zero for the default.
 func (r *Retention) UnmarshalJSON(text []byte) error {
 	var written string
 	if err := json.Unmarshal(text, &written); err == nil && written == Keep {
@@ -87,10 +87,10 @@ func (r *Retention) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// A Time is written in UTC by RFC 3339.
+// A Time is written in UTC, as in RFC 3339.
 type Time struct{ time.Time }
 
-// MarshalJSON writes the time.
+// MarshalJSON writes the time in UTC.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`), nil
 }
@@ -109,7 +109,7 @@ func (t *Time) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// mistake is an error to which the decoder adds the name of the field.
+// mistake returns an error to which the decoder adds the name of the field.
 func mistake(into any, want string) error {
 	return &json.UnmarshalTypeError{Value: want, Type: reflect.TypeOf(into).Elem()}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A shape is what a value of a type looks like in JSON, as far as a request is checked before it is decoded. A list has items, an
-// object has fields, and any other value has neither.
+// A shape describes the JSON of a type, as far as check needs it. A list has items, an object has fields, and other values
+// have neither.
 type shape struct {
 	items  *shape
 	fields map[string]member
-	exact  bool // a document: its text stays as it is written
+	exact  bool // a document, whose text is not checked
 }
 
 type member struct {
 	*shape
 	name  string
 	index int
-	some  bool // an empty list is refused: its absence means everything, which whoever leaves it empty did not mean
+	some  bool // an empty list is refused: it would mean everything, like an absent one, and the caller hardly wants that
 }
 
 var (
@@ -57,18 +57,18 @@ func shapeOf(t reflect.Type) *shape {
 	return s
 }
 
-// errMalformed says that the text is no JSON. The decoder explains it better.
+// errMalformed says that the text is not JSON. The decoder has the better explanation.
 var errMalformed = errors.New("malformed")
 
-// A checker looks through a request before it is decoded, in one pass that allocates next to nothing. It refuses what would cost
-// the decoder much memory, a list that is longer than any may be, and what the decoder takes without a word: fields that are given twice
-// or are not known, a list that is null, half of a surrogate pair. A value of another kind than it should have is left to the decoder.
+// A checker scans a request before it is decoded, in one pass that allocates almost nothing. It refuses lists that are too
+// long, because decoding them would cost much memory. It also refuses mistakes that the decoder would accept silently:
+// repeated or unknown fields, null for a list, and half of a surrogate pair. It does not check types: the decoder does.
 type checker struct {
 	text []byte
 	at   int
 }
 
-// check says what is wrong with the request, or errMalformed.
+// check returns the first mistake in the request, or errMalformed.
 func check(text []byte, s *shape) error {
 	c := &checker{text: text}
 	if c.next() == 'n' {
@@ -83,7 +83,7 @@ func check(text []byte, s *shape) error {
 	return nil
 }
 
-// next is the next byte that is not blank, or 0 at the end.
+// next returns the next byte that is not white space, or 0 at the end.
 func (c *checker) next() byte {
 	for ; c.at < len(c.text); c.at++ {
 		if !blank(c.text[c.at]) {
@@ -148,7 +148,7 @@ func (c *checker) list(name string, s *shape) (items int, err error) {
 	return items, err
 }
 
-// each reads what stands between commas, up to the end of the list or the object that begins here.
+// each calls one for each element of the list or object that begins here.
 func (c *checker) each(end byte, one func() error) error {
 	c.at++
 	if c.next() == end {
@@ -171,13 +171,13 @@ func (c *checker) each(end byte, one func() error) error {
 	}
 }
 
-// member reads a name and its colon. Names are those of the API to the letter: the decoder would fold cases.
+// member reads a name and its colon. The case must match: the decoder would ignore it.
 func (c *checker) member(s *shape) (f member, err error) {
 	if c.next() != '"' {
 		return f, errMalformed
 	}
 	begin := c.at + 1
-	if err := c.string("body"); err != nil { // to its end, which is not the first quotation mark where that is escaped
+	if err := c.string("body"); err != nil { // an escaped quotation mark does not end the name
 		return f, err
 	}
 	name := c.text[begin : c.at-1]
@@ -196,7 +196,7 @@ func (c *checker) member(s *shape) (f member, err error) {
 	}
 }
 
-// string reads one whose text is taken as it is meant, and not as it is written.
+// string reads a string and checks its escapes.
 func (c *checker) string(name string) error {
 	for c.at++; c.at < len(c.text); c.at++ {
 		switch c.text[c.at] {
@@ -211,13 +211,13 @@ func (c *checker) string(name string) error {
 					return refuse(name, "must not have half of a surrogate pair")
 				}
 			}
-			c.at++ // what is escaped may be a quotation mark
+			c.at++ // skip the escaped character, which may be a quotation mark
 		}
 	}
 	return errMalformed
 }
 
-// unit is what \u and four digits stand for, or 0 where the text begins otherwise.
+// unit returns the UTF-16 unit that \u and four digits stand for, or 0 if the text does not begin like that.
 func unit(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0
@@ -229,7 +229,7 @@ func unit(text []byte) rune {
 	return rune(n)
 }
 
-// skip passes over a value, whatever it is.
+// skip reads past a value of any kind.
 func (c *checker) skip() error {
 	for depth, quoted := 0, false; c.at < len(c.text); c.at++ {
 		b := c.text[c.at]

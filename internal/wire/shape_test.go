@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// What the decoder would take in silence is refused.
+// Decode refuses mistakes that encoding/json accepts silently.
 func TestDecodeTakesNothingInSilence(t *testing.T) {
 	const bulk = `{"action":"delete","filter":{"queue":"a",`
 	for _, c := range []struct {
@@ -54,7 +54,8 @@ func TestDecodeTakesNothingInSilence(t *testing.T) {
 	}
 }
 
-// A body of the greatest length costs little, whatever it repeats: three at once have ended a server.
+// Decoding a body of the maximum size costs little memory, whatever it repeats. Three such bodies at once have ended a
+// server.
 func TestDecodingHasABound(t *testing.T) {
 	fill := func(open, one, end string) []byte {
 		return []byte(open + strings.Repeat(one, (wire.MaxBody-len(open)-len(end)-len(one))/len(one)) + strings.TrimSuffix(one, ",") + end)
@@ -85,7 +86,7 @@ func TestDecodingHasABound(t *testing.T) {
 	}
 }
 
-// FuzzShape: whatever is JSON is not taken for something else, and no list that is taken is longer than it may be.
+// FuzzShape checks that valid JSON is never called malformed, and that no accepted list is longer than the limit.
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{
 		`{"jobs":[{"kind":"k","payload":{"a": [1,"]"]},"queue":"q"}]}`, `{"a":{"b":[[],[{}],null,true,-1.5e3,"\\\"\u00e4"]}}`, ` [ ] `, `"\ud83d"`, `{"payload":1}`, `{"a\"b":1,"jobs":[]}`,

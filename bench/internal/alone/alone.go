@@ -1,4 +1,4 @@
-// Package alone measures what the table of goals says of jq alone: P8 to P12.
+// Package alone measures the goals that are about jq alone: P8 to P12.
 package alone
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// Options say what is measured, and how long that takes.
+// Options says what to measure, and for how long.
 type Options struct {
 	Goals    []string // P8 to P12
 	Rounds   int
-	Jobs     int           // P8: that lie beside those which are claimed, of the finished ten times as many
-	Duration time.Duration // of a part; of P12 sixty times as long
+	Jobs     int           // P8: how many other jobs the store has; ten times as many finished ones
+	Duration time.Duration // of a part; P12 takes sixty times as long
 	Progress io.Writer
 }
 
@@ -44,7 +44,7 @@ var measures = []struct {
 	{"P12", peer.Postgres, steady},
 }
 
-// Goals are all that can be measured.
+// Goals returns the ids of all goals that this package measures.
 func Goals() (ids []string) {
 	for _, m := range measures {
 		ids = append(ids, m.id)
@@ -52,7 +52,7 @@ func Goals() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// Run measures the goals in their order, each on the stores that it is about. After an error it returns those that are whole.
+// Run measures the goals in order, each on its stores. After an error it returns the finished ones.
 func Run(ctx context.Context, s *site.Site, o Options) (lines []report.Goal, err error) {
 	for _, id := range o.Goals {
 		var mine []report.Goal
@@ -80,7 +80,7 @@ type play struct {
 	store string
 }
 
-// rounds runs the workload several times, each time on a store of its own, which is thrown away with its jobs.
+// rounds runs the workload several times, each time on a new store, which it deletes afterwards.
 func (p *play) rounds(ctx context.Context, o bench.Options) (figures, error) {
 	o.Keep = true
 	var results []bench.Result
@@ -119,9 +119,9 @@ func (p *play) try(ctx context.Context) (*try, error) {
 	return &try{store: s, close: func() error { return errors.Join(s.Close(), remove()) }}, nil
 }
 
-// round keeps what one more round has measured.
+// round measures one more round and keeps its result.
 func (t *try) round(measure func() (bench.Result, error)) error {
-	debug.FreeOSMemory() // of what the run before has left
+	debug.FreeOSMemory() // from the previous run
 	result, err := measure()
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func figuresOf(s bench.Summary) figures {
 	return all
 }
 
-// get is a figure, which must be there.
+// get returns a figure, which must exist.
 func (f figures) get(part, name string) (float64, error) {
 	value, ok := f[[2]string{part, name}]
 	if !ok {
@@ -161,7 +161,7 @@ func (f figures) get(part, name string) (float64, error) {
 	return value, nil
 }
 
-// all are several figures, which must be there: part and name in turn.
+// all returns several figures, which must exist, by part and name.
 func (f figures) all(names ...[2]string) (values []float64, err error) {
 	for _, n := range names {
 		value, err := f.get(n[0], n[1])

@@ -10,11 +10,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/bench"
 )
 
-// crowd is how many times as many finished jobs lie beside a claim as others.
+// crowd is the ratio of finished jobs to the other jobs beside a claim.
 const crowd = 10
 
-// backlog is P8: a claim beside many jobs, against one beside few. Each scene has a store of its own and is set once; then all are
-// measured in turn.
+// backlog is P8: claims with many jobs in the store, compared with claims among few. Each scene has its own store and is set up
+// once; then all scenes are measured in turn.
 func backlog(ctx context.Context, p *play) (g report.Goal, err error) {
 	var piles []*pile
 	defer func() {
@@ -36,13 +36,13 @@ func backlog(ctx context.Context, p *play) (g report.Goal, err error) {
 				return report.Goal{}, err
 			}
 		}
-		slices.Reverse(piles) // what comes last in a round comes first in the next
+		slices.Reverse(piles) // the last of one round is the first of the next
 		fmt.Fprintf(p.Progress, "round %d of %d  backlog on %s\n", len(piles[0].results), p.Rounds, p.store)
 	}
 	return p.besideMany(ctx, piles)
 }
 
-// besideMany is the line of the goal, if all jobs have ended as they should.
+// besideMany returns the goal's line, if all jobs have ended as they should.
 func (p *play) besideMany(ctx context.Context, piles []*pile) (report.Goal, error) {
 	medians, jobs := map[string]float64{}, map[string]string{}
 	for _, one := range piles {

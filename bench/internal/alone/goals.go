@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/bench"
 )
 
-// http is P9: through a server on loopback, against the store itself.
+// http is P9: through a server on loopback, compared with the store itself.
 func http(ctx context.Context, p *play) (report.Goal, error) {
 	figures, err := p.rounds(ctx, bench.Options{
 		Workload: bench.HTTP, Duration: p.Duration, Concurrency: 1000, Buffer: 4000, Producers: 2, Batch: 1000,
@@ -33,7 +33,7 @@ func http(ctx context.Context, p *play) (report.Goal, error) {
 	}, nil
 }
 
-// idle is P10: a worker that has nothing to do, and jobs that wait in handlers.
+// idle is P10: a worker without work, and jobs that wait in handlers.
 func idle(ctx context.Context, p *play) (report.Goal, error) {
 	figures, err := p.rounds(ctx, bench.Options{Workload: bench.Idle, Duration: p.Duration})
 	if err != nil {
@@ -47,7 +47,7 @@ func idle(ctx context.Context, p *play) (report.Goal, error) {
 		Work:   p.store + ", idle worker: CPU of a core; memory of 1,000 jobs in flight",
 		Target: "< 1 %; ≤ 10 MiB", JQ: fmt.Sprintf("%.2f %%; %.1f MiB", v[0], v[1]),
 	}
-	if trips, err := figures.get("idle", "round trips"); err == nil { // of a store that tells
+	if trips, err := figures.get("idle", "round trips"); err == nil { // if the store counts them
 		g.Work, g.Target, g.JQ = g.Work+"; messages a second", g.Target+"; ≤ 2", fmt.Sprintf("%s; %.1f", g.JQ, trips)
 	}
 	return g, nil
@@ -74,7 +74,7 @@ func steady(ctx context.Context, p *play) (report.Goal, error) {
 
 var more = regexp.MustCompile(`BenchmarkHistory\S*\s.*\s(-?[0-9.]+) %-more`)
 
-// history is P11, which a benchmark of the adapter measures: from outside, the history can not be switched off.
+// history is P11, which a benchmark of the adapter measures, because users cannot turn the history off.
 func history(ctx context.Context, p *play) (g report.Goal, err error) {
 	place, remove, err := p.site.Place(ctx, peer.Peer{Store: p.store})
 	if err != nil {

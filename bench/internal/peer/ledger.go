@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// A Ledger remembers which jobs were begun. It is safe for use by many goroutines, and cheap beside the fastest queue.
+// A Ledger records which jobs have begun. It is safe for concurrent use, and cheap even compared with the fastest queue.
 type Ledger struct {
 	pages [maxPages]atomic.Pointer[page]
 	count atomic.Int64
 	again atomic.Int64
-	times []atomic.Int64 // when each job was begun, if that is asked for
+	times []atomic.Int64 // when each job began, if requested
 }
 
 const (
 	pageBits = 1 << 16
-	maxPages = 1 << 14 // a thousand million jobs
+	maxPages = 1 << 14 // enough for 1e9 jobs
 )
 
 type page [pageBits / 64]atomic.Uint64
 
-// NewLedger is an empty one. It keeps the times of the first so many jobs.
+// NewLedger returns an empty ledger. It records the times of the first jobs, as many as times says.
 func NewLedger(times int) *Ledger { return &Ledger{times: make([]atomic.Int64, times)} }
 
-// Begin notes that the job is begun. A number that can not be is a mistake of the peer's adapter.
+// Begin records that the job begins. It panics if the number is out of range, which is a bug in the peer's adapter.
 func (l *Ledger) Begin(number int64) {
 	if number < 0 || number >= maxPages*pageBits {
 		panic(fmt.Sprintf("a job has the number %d: numbers run from 0 to %d", number, maxPages*pageBits-1))
@@ -51,13 +51,13 @@ func (l *Ledger) page(number int64) *page {
 	return at.Load()
 }
 
-// Count is how many different jobs were begun.
+// Count returns how many different jobs have begun.
 func (l *Ledger) Count() int64 { return l.count.Load() }
 
-// Again is how often a job was begun once more.
+// Again returns how often a job has begun again.
 func (l *Ledger) Again() int64 { return l.again.Load() }
 
-// Began is when the job was begun, or zero.
+// Began returns when the job began, or the zero time.
 func (l *Ledger) Began(number int) time.Time {
 	if at := l.times[number].Load(); at != 0 {
 		return time.Unix(0, at)
@@ -65,7 +65,7 @@ func (l *Ledger) Began(number int) time.Time {
 	return time.Time{}
 }
 
-// Missing is the first of so many jobs that was not begun, or −1.
+// Missing returns the number of the first job below jobs that has not begun, or -1.
 func (l *Ledger) Missing(jobs int64) int64 {
 	for number := int64(0); number < jobs; number += 64 {
 		begun := l.page(number)[number%pageBits/64].Load()
@@ -76,7 +76,7 @@ func (l *Ledger) Missing(jobs int64) int64 {
 	return -1
 }
 
-// Await returns when so many different jobs were begun.
+// Await returns when that many different jobs have begun.
 func (l *Ledger) Await(ctx context.Context, jobs int64) error {
 	return Until(ctx, func() (bool, error) { return l.Count() >= jobs, nil })
 }

@@ -1,4 +1,4 @@
-// Package peer says what a queue has to do to be measured beside others.
+// Package peer defines what a queue must do to be measured.
 package peer
 
 import (
@@ -11,13 +11,13 @@ import (
 // A Peer is a queue on one kind of store.
 type Peer struct {
 	Name     string            // of the queue
-	Store    string            // one of the stores below
-	Version  string            // of the module or package, empty for what is in this repository
-	Handlers int               // how many run at once, where nobody says otherwise
-	Settings string            // in words, for people who compare
+	Store    string            // one of the constants below
+	Version  string            // of the module or package, empty for code in this repository
+	Handlers int               // how many run at once by default
+	Settings string            // a description, for people who compare
 	Keeps    bool              // finished jobs stay in the store
-	Node     bool              // it is a package of npm, which is installed first
-	Skips    map[string]string // scenarios that it can not play, and why
+	Node     bool              // an npm package, which must be installed first
+	Skips    map[string]string // the scenarios that it cannot run, and why
 	Open     func(ctx context.Context, p Place, started func(number int64)) (Queue, error)
 }
 
@@ -29,42 +29,42 @@ const (
 	Redis    = "redis"
 )
 
-// ID is how a peer is named on the command line and in files.
+// ID returns the peer's name on the command line and in files.
 func (p Peer) ID() string { return p.Name + "-" + p.Store }
 
-// A Place is where a peer finds an empty store.
+// A Place tells a peer where its empty store is.
 type Place struct {
 	DSN    string // of an empty Postgres database, as key=value
 	Folder string // an empty folder
 	Redis  string // the address of an empty Redis
-	Node   string // a folder in which the packages of npm are installed
+	Node   string // the folder of the installed npm packages
 }
 
-// A Queue is a peer at work. Its jobs are numbered from zero, and its handlers tell the function that was given to Open which
-// one they begin with. What Open has returned is closed once.
+// A Queue is a running peer. Its jobs are numbered from zero. When a handler begins a job, it passes the number to the function
+// that Open was given. Close is called once.
 type Queue interface {
-	// Enqueue adds jobs, and returns when all are stored.
+	// Enqueue adds jobs and returns when all are stored.
 	Enqueue(ctx context.Context, load Load) error
-	// Work begins to run so many handlers at once, and returns.
+	// Work starts that many concurrent handlers and returns.
 	Work(ctx context.Context, handlers int) error
-	// Count looks into the store.
+	// Count counts the jobs in the store.
 	Count(ctx context.Context) (Counts, error)
-	// Close ends the work, waits for it, and lets go of the store.
+	// Close stops the handlers, waits for them, and closes the store.
 	Close(ctx context.Context) error
 }
 
-// A Load is what is to be enqueued.
+// A Load says which jobs to enqueue, and how.
 type Load struct {
 	First   int64 // the number of the first job
 	Jobs    int
-	Callers int // goroutines that enqueue at once
-	Batch   int // jobs in one call
+	Callers int // concurrent goroutines
+	Batch   int // jobs per call
 }
 
-// Counts are the jobs that a store has.
+// Counts are the numbers of jobs in a store.
 type Counts struct {
 	Unfinished int64
-	Finished   int64 // zero where finished jobs are deleted
+	Finished   int64 // zero if finished jobs are deleted
 }
 
 // A Job is the payload, the same for every peer.
@@ -74,13 +74,13 @@ type Job struct {
 	Text   string `json:"text"`
 }
 
-// NewJob is the payload with that number.
+// NewJob returns the payload with that number.
 func NewJob(number int64) Job { return Job{Number: number, User: 12345, Text: "hello there"} }
 
-// Kind is the kind of job for those peers that ask the payload.
+// Kind returns the kind of job, for peers that ask the payload.
 func (Job) Kind() string { return "bench" }
 
-// Spread divides the load among its callers, and these call add batch by batch.
+// Spread divides the load among its callers. Each calls add once for every batch.
 func (l Load) Spread(ctx context.Context, add func(ctx context.Context, first int64, jobs int) error) error {
 	callers, ctx := errgroup.WithContext(ctx)
 	each, more := l.Jobs/l.Callers, l.Jobs%l.Callers

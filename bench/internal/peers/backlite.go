@@ -26,7 +26,7 @@ type backliteQueue struct {
 	works   bool
 }
 
-// backliteTask is the payload with what the queue wants to know of it.
+// backliteTask is the payload with its queue settings.
 type backliteTask struct{ peer.Job }
 
 func (backliteTask) Config() backlite.QueueConfig {
@@ -48,7 +48,7 @@ func openBacklite(_ context.Context, p peer.Place, started func(int64)) (peer.Qu
 	return q, nil
 }
 
-// renew makes the client anew: it has to know how many handlers there will be.
+// renew replaces the client: it must know the number of handlers when it is made.
 func (q *backliteQueue) renew(handlers int) error {
 	client, err := backlite.NewClient(backlite.ClientConfig{DB: q.db, NumWorkers: handlers, ReleaseAfter: 10 * time.Minute})
 	if err != nil {

@@ -23,7 +23,7 @@ func goqitePeers() []peer.Peer {
 	}}
 }
 
-// goqiteSchema is that of v0.4.0, which the module has in a file and not in a package.
+// goqiteSchema is the schema of v0.4.0. The module does not export it.
 const goqiteSchema = `
 	create table goqite (
 		id text primary key default ('m_' || lower(hex(randomblob(16)))),
@@ -56,7 +56,7 @@ func openGoqite(ctx context.Context, p peer.Place, started func(int64)) (peer.Qu
 	if _, err := db.ExecContext(ctx, goqiteSchema); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	// A job that is not deleted within the timeout would be run again.
+	// The queue runs a job again if it is not deleted within the timeout.
 	queue := goqite.New(goqite.NewOpts{DB: db, Name: "bench", Timeout: 10 * time.Minute})
 	return &goqiteQueue{db: db, queue: queue, started: started, stop: func() {}}, nil
 }

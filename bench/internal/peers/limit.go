@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 )
 
-// limits are queues that do nothing but the least that a queue has to do: no handlers in goroutines, no JSON, no retries, no
-// times. What they reach is the bound for what stands on the same store.
+// limits are queues that do only the minimum: no handlers in goroutines, no JSON, no retries, no times. Their figures are an
+// upper bound for queues on the same store.
 func limits() []peer.Peer {
 	none := map[string]string{"latency": "it wakes nobody"}
 	return []peer.Peer{
@@ -31,14 +31,14 @@ func limits() []peer.Peer {
 
 const limitBatch = 1000
 
-// A span is jobs that one caller enqueues, and waits for.
+// A span is a range of jobs that one caller enqueues and waits for.
 type span struct {
 	first int64
 	jobs  int
 	done  chan error
 }
 
-// add hands the span to the goroutine that commits it together with others, and waits.
+// add passes the span to the goroutine that commits spans together, and waits.
 func (s span) add(ctx context.Context, to chan<- span) error {
 	select {
 	case to <- s:
@@ -52,7 +52,7 @@ func newSpan(first int64, jobs int) span {
 	return span{first: first, jobs: jobs, done: make(chan error, 1)}
 }
 
-// gather adds those that wait already to the spans, up to a batch of jobs.
+// gather adds the waiting spans, up to a batch of jobs.
 func gather(spans []span, from <-chan span) []span {
 	jobs := 0
 	for _, s := range spans {
@@ -69,14 +69,14 @@ func gather(spans []span, from <-chan span) []span {
 	return spans
 }
 
-// answer tells all callers how it went.
+// answer sends the result to all callers.
 func answer(spans []span, err error) {
 	for _, s := range spans {
 		s.done <- err
 	}
 }
 
-// numbers are those of all jobs in the spans.
+// numbers returns the numbers of all jobs in the spans.
 func numbers(spans []span) []int64 {
 	var all []int64
 	for _, s := range spans {
@@ -87,10 +87,10 @@ func numbers(spans []span) []int64 {
 	return all
 }
 
-// A claim is a job that is about to be finished under its token.
+// A claim is a claimed job with its token.
 type claim struct{ id, token, number int64 }
 
-// A failure is the first error of goroutines that have nobody to return it to.
+// A failure is the first error of goroutines that cannot return one.
 type failure struct{ first atomic.Pointer[error] }
 
 func (f *failure) set(err error) {
@@ -106,10 +106,10 @@ func (f *failure) get() error {
 	return nil
 }
 
-// text is the rest of a payload, as long as that of the others.
+// text is a payload as long as those of the others.
 const text = `{"number":12345,"user":12345,"text":"hello there"}`
 
-// rows is "(?,?),(?,?)" with so many pairs.
+// rows returns "(?,?),(?,?)" with that many pairs.
 func rows(pairs int) string { return strings.TrimSuffix(strings.Repeat("(?,?),", pairs), ",") }
 
 func countStates(row *sql.Row) (peer.Counts, error) {

@@ -12,10 +12,10 @@ type limitMemory struct {
 	started func(int64)
 	work    sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	more   sync.Cond  // there are jobs, or the end
+	mu     sync.Mutex // guards the fields below
+	more   sync.Cond  // there are jobs, or the queue is closed
 	states []byte     // of each job: ready, claimed, done
-	next   int        // the first that may be ready
+	next   int        // the first job that may be ready
 	done   int64
 	over   bool
 }

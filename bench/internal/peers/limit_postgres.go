@@ -12,12 +12,12 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 )
 
-// limitPostgres is a pipeline of three goroutines, each with a connection. Rows stay where they are when they are finished.
+// limitPostgres is a pipeline of three goroutines, each with a connection. Finished rows stay in the table.
 type limitPostgres struct {
 	db      *sql.DB
 	started func(int64)
 	spans   chan span
-	wake    chan struct{} // something was committed
+	wake    chan struct{} // signals a commit
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	failed  failure
@@ -53,8 +53,8 @@ func (q *limitPostgres) Enqueue(ctx context.Context, load peer.Load) error {
 	})
 }
 
-// insert commits what callers wait for. It is the only one, so that rows are committed in the order of their ids, and a cursor
-// passes over none.
+// insert commits the jobs that callers wait for. It is the only goroutine that inserts, so rows are committed in the order of
+// their ids, and a cursor misses none.
 func (q *limitPostgres) insert(ctx context.Context) {
 	stmt, err := q.db.PrepareContext(ctx, `INSERT INTO jobs (number, payload) SELECT unnest($1::bigint[]), $2`)
 	q.failed.set(err)
@@ -131,7 +131,7 @@ func (q *limitPostgres) fetch(ctx context.Context, claimed chan<- []claim) error
 	return nil
 }
 
-// unlessOver is the error, unless it comes from the end of the work.
+// unlessOver returns the error, unless the work has ended.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -155,7 +155,7 @@ func scanClaims(rows *sql.Rows, err error) ([]claim, error) {
 	return claims, rows.Err()
 }
 
-// ack finishes what was claimed. It goes on until all of it is finished.
+// ack finishes the claimed jobs, and returns only after all of them.
 func (q *limitPostgres) ack(claimed <-chan []claim) error {
 	stmt, err := q.db.Prepare(`
 		UPDATE jobs
@@ -164,7 +164,7 @@ func (q *limitPostgres) ack(claimed <-chan []claim) error {
 		WHERE jobs.id = done.id AND jobs.token = done.token AND state = 1`)
 	for claims := range claimed {
 		if err != nil {
-			continue // so that the fetcher is not held up
+			continue // do not block the fetcher
 		}
 		ids, tokens := make([]int64, len(claims)), make([]int64, len(claims))
 		for i, c := range claims {

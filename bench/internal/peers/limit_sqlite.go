@@ -11,12 +11,12 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 )
 
-// limitSQLite is one goroutine that writes. Each of its transactions does all that there is to do.
+// limitSQLite is one goroutine that writes. Each of its transactions does everything that is pending.
 type limitSQLite struct {
 	db      *sql.DB
 	started func(int64)
 	spans   chan span
-	start   chan struct{} // a push, so that the writer sees that it shall work
+	start   chan struct{} // tells the writer to start working
 	working atomic.Bool
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
@@ -50,7 +50,7 @@ func openLimitSQLite(ctx context.Context, p peer.Place, started func(int64)) (pe
 	return q, nil
 }
 
-// openSQLite opens a file with a write-ahead log, by so many connections.
+// openSQLite opens a file in WAL mode with that many connections.
 func openSQLite(p peer.Place, synchronous string, connections int) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(p.Folder, "jobs.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)"+
 		"&_pragma=journal_mode(WAL)&_pragma=synchronous("+synchronous+")")
@@ -73,7 +73,7 @@ func (q *limitSQLite) Work(context.Context, int) error {
 	return nil
 }
 
-// write goes round as long as there is something to enqueue, to ack or to claim.
+// write repeats rounds while there is something to enqueue, to ack or to claim.
 func (q *limitSQLite) write(ctx context.Context) {
 	var claims []claim
 	for idle := true; ; {

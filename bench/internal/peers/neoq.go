@@ -27,7 +27,7 @@ func neoqPeers() []peer.Peer {
 	}}
 }
 
-// neoqQueue starts with its handlers, for it takes no jobs without. They wait behind a gate until they shall work.
+// neoqQueue starts with its handlers, because it accepts no jobs without them. They wait behind a gate until Work opens it.
 type neoqQueue struct {
 	queue          neoq.Neoq
 	started        func(int64)
@@ -76,7 +76,7 @@ func (q *neoqQueue) Enqueue(ctx context.Context, load peer.Load) error {
 	})
 }
 
-// Work lets the handlers work that wait already: how many there are was said when they were made.
+// Work opens the gate for the waiting handlers, whose number was set when they were made.
 func (q *neoqQueue) Work(context.Context, int) error {
 	q.open.Do(func() { close(q.gate) })
 	return nil

@@ -38,22 +38,22 @@ func nodePeers() []peer.Peer {
 	}
 }
 
-// nodeQueue is a peer in a process of its own, which is told what to do by lines of JSON.
+// nodeQueue is a peer in a separate process, controlled by lines of JSON.
 type nodeQueue struct {
 	db      *sql.DB
 	count   string // the query
 	process *exec.Cmd
 	started func(int64)
 	read    sync.WaitGroup
-	over    chan struct{} // nothing more will be answered
+	over    chan struct{} // closed when no more answers will come
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	to      io.WriteCloser
 	next    int
 	waiting map[int]chan error
 }
 
-// A nodeLine is what is said in either direction.
+// A nodeLine is a message in either direction.
 type nodeLine struct {
 	ID       int     `json:"id"`
 	Op       string  `json:"op,omitempty"`
@@ -92,7 +92,7 @@ func openNode(name, count string) func(ctx context.Context, p peer.Place, starte
 	}
 }
 
-// start waits until the process says that it is ready.
+// start waits until the process is ready.
 func (q *nodeQueue) start(ctx context.Context) (err error) {
 	if q.to, err = q.process.StdinPipe(); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (q *nodeQueue) listen(from io.Reader) {
 	for lines.Scan() {
 		var line nodeLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			continue // a package has printed something
+			continue // output of a package
 		}
 		if line.Started != nil {
 			for _, number := range line.Started {
@@ -143,7 +143,7 @@ func (q *nodeQueue) listen(from io.Reader) {
 	}
 }
 
-// ask sends the command, and waits for its answer.
+// ask sends the command and waits for its answer.
 func (q *nodeQueue) ask(ctx context.Context, command nodeLine) error {
 	asked := make(chan error, 1)
 	q.mu.Lock()
@@ -190,15 +190,15 @@ func (q *nodeQueue) Close(ctx context.Context) error {
 	return errors.Join(err, q.end(), q.db.Close())
 }
 
-// end ends the process: by the end of what it is told, and if that is not understood, at once.
+// end ends the process by closing its input, or kills it if that does not help.
 func (q *nodeQueue) end() error {
 	if err := q.to.Close(); err != nil {
 		return fmt.Errorf("ending node: %w", err)
 	}
 	if q.process.ProcessState == nil {
-		_ = q.process.Process.Kill() // it has stopped its queue already, or never will
+		_ = q.process.Process.Kill() // it has already stopped its queue, or never will
 	}
 	q.read.Wait()
-	_ = q.process.Wait() // says that it was killed
+	_ = q.process.Wait() // returns that it was killed
 	return nil
 }

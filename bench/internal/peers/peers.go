@@ -1,7 +1,7 @@
-// Package peers has jq, the queues it is measured against, and what was written by hand to see where the limit is.
+// Package peers has jq, the queues that it is compared with, and handwritten queues that show the limit.
 //
-// Each peer has the best settings that a careful user would take for speed without giving up what the peer promises. They stand
-// beside it, and are printed with the figures.
+// Each peer has the fastest settings that a careful user would choose without giving up the peer's guarantees. They are listed
+// with the peer and printed with the figures.
 package peers
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 )
 
-// All are the peers, those of a store beside each other.
+// All returns the peers, grouped by store.
 func All() []peer.Peer {
 	return slices.Concat(jqPeers(), limits(), river(), backlitePeers(), goqitePeers(), neoqPeers(), asynqPeers(),
 		nodePeers())

@@ -22,7 +22,7 @@ func river() []peer.Peer {
 	}}
 }
 
-// riverQueue is River on pgx. One client enqueues and works, made anew when the work begins.
+// riverQueue is River on pgx. One client enqueues and works; Work replaces it.
 type riverQueue struct {
 	pool    *pgxpool.Pool
 	workers *riverqueue.Workers

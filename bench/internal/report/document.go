@@ -26,7 +26,7 @@ func (r *Report) Document(path string, more []Goal) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// between replaces what stands between the marks.
+// between replaces the text between the marks.
 func between(text, name, part string) (string, error) {
 	begin, end := "<!-- bench "+name+" -->\n", "<!-- end "+name+" -->\n"
 	before, rest, found := strings.Cut(text, begin)

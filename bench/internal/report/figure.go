@@ -9,15 +9,15 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
 
-// A figure is what the rounds of a peer in a scenario come to. It is a rate, or waits.
+// A figure summarizes the rounds of a peer in a scenario: a rate, or waits.
 type figure struct {
-	runs             int // that count
+	runs             int // the valid runs
 	failed           int
 	median, low, top float64    // jobs per second, or the median wait in milliseconds
 	waits            [3]float64 // p50, p95 and p99: the median of each over the rounds
 }
 
-// figure sums up. A failed round counts for nothing but itself.
+// figure summarizes the rounds. A failed round is only counted as failed.
 func (r *Report) figure(peer, scenario string) figure {
 	var f figure
 	var values []float64
@@ -58,7 +58,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// String is the median and the spread, or the waits.
+// String returns the median and the spread, or the waits.
 func (f figure) String() string {
 	text := "–"
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
 
-// A Goal is a line of the table of goals, in words. What is empty is not known.
+// A Goal is a line of the table of goals, as text. Unknown cells are empty.
 type Goal struct {
 	ID     string `json:"goal"`
 	Work   string `json:"work"`
@@ -20,11 +20,11 @@ type Goal struct {
 	Ratio  string `json:"ratio"`
 }
 
-// A rule says which figures a goal is about.
+// A rule says which figures a goal compares.
 type rule struct {
 	id, work, target string
 	scenario, store  string
-	peer             string // whose figure stands beside jq's, empty for nobody's
+	peer             string // the peer to compare with, if any
 	ratio            func(jq, other, limit figure) string
 }
 
@@ -42,7 +42,7 @@ func toLimit(jq, _, limit figure) string {
 	return percent(jq.median/limit.median) + " of the limit"
 }
 
-// eachWait is how three percentiles stand to the peer's.
+// eachWait compares three percentiles with the peer's.
 func eachWait(jq, other, _ figure) string {
 	if other.runs == 0 {
 		return ""
@@ -66,7 +66,7 @@ var rules = []rule{
 	{"P7", "memory: end to end with goroutine handlers", "≥ 1 M/s, ≥ 5× neoq", rounds.Continuous, "memory", "neoq", toPeer},
 }
 
-// elsewhere are the goals that are about jq alone: they are measured apart, and bench/more.json has what came out.
+// elsewhere are the goals about jq alone: they are measured separately, and bench/more.json has the results.
 var elsewhere = []Goal{
 	{ID: "P8", Work: "cost of a claim with 1 M waiting, 1 M scheduled, 10 M finished", Target: "within 15 % of 50,000 waiting"},
 	{ID: "P9", Work: "through the HTTP API in batches", Target: "≥ 50 % of the same store used directly"},
@@ -75,7 +75,7 @@ var elsewhere = []Goal{
 	{ID: "P12", Work: "last third of a ten-minute run against its first", Target: "≥ 90 %"},
 }
 
-// goals are all lines. What was measured elsewhere replaces the lines of the same goal.
+// goals returns all lines. The goals in more replace those with the same id.
 func (r *Report) goals(more []Goal) []Goal {
 	var all []Goal
 	for _, rule := range rules {
@@ -117,7 +117,7 @@ func (r *Report) goal(rule rule) Goal {
 	return g
 }
 
-// heldByOwn is what a held snapshot leaves of the speed.
+// heldByOwn returns jq's rate under a held snapshot as a share of its normal rate.
 func (r *Report) heldByOwn() Goal {
 	g := Goal{ID: "P2", Work: "the same beside jq's own figure without it", Target: "≥ 90 % of its P1"}
 	held, free := r.figure(jq+"-postgres", rounds.LongHeld), r.figure(jq+"-postgres", rounds.Long)
@@ -127,7 +127,7 @@ func (r *Report) heldByOwn() Goal {
 	return g
 }
 
-// short is the median alone, or the waits.
+// short returns the median alone, or the waits.
 func (f figure) short() string {
 	switch {
 	case f.runs == 0:
@@ -138,7 +138,7 @@ func (f figure) short() string {
 	return Thousands(f.median)
 }
 
-// ReadGoals reads what was measured elsewhere.
+// ReadGoals reads the goals that were measured separately.
 func ReadGoals(path string) ([]Goal, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -151,16 +151,16 @@ func ReadGoals(path string) ([]Goal, error) {
 	return goals, nil
 }
 
-// WriteGoals writes them, for ReadGoals.
+// WriteGoals writes them for ReadGoals.
 func WriteGoals(path string, goals []Goal) error {
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false) // for people
+	out.SetEscapeHTML(false) // readable by people
 	out.SetIndent("", "\t")
 	if err := out.Encode(goals); err != nil {
 		return err
 	}
-	beside := path + ".new" // an hour's figures are not lost by a crash while they are written
+	beside := path + ".new" // written first, so that a crash does not lose an hour's figures
 	if err := os.WriteFile(beside, text.Bytes(), 0o644); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// A Machine is what figures depend on.
+// A Machine describes what figures depend on.
 type Machine struct {
 	System string `json:"system"`
 	Cores  int    `json:"cores"`
@@ -37,7 +37,7 @@ func thisMachine() Machine {
 	return m
 }
 
-// found is the first match in a file, or nothing where there is no such file.
+// found returns the first match in a file, or nothing if the file does not exist.
 func found(path, pattern string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

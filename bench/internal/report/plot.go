@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
 
-// Plot draws the figures: a panel for each store with the rates, and one with the waits. The ending of the file, .svg or .png,
-// says how.
+// Plot draws the figures: a panel of rates for each store, and one of waits. The extension of the file, .svg or .png, sets the
+// format.
 func (r *Report) Plot(path string) error {
 	panels, err := r.panels()
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *Report) Plot(path string) error {
 	return f.Close()
 }
 
-// A panel is a plot that needs some height.
+// A panel is a plot with the height that it needs.
 type panel struct {
 	*plot.Plot
 	height vg.Length
@@ -88,7 +88,7 @@ func (r *Report) panels() ([]panel, error) {
 	return all, nil
 }
 
-// rates has a line for each scenario, from the top, and a mark for each peer with its spread. The scale is logarithmic.
+// rates has a line for each scenario, from the top, and a mark with its spread for each peer. The scale is logarithmic.
 func (r *Report) rates(title string, peers []Peer) (panel, error) {
 	var scenarios []string
 	for _, s := range slices.Backward(rounds.Scenarios()) {
@@ -142,7 +142,7 @@ func (r *Report) waits() (panel, error) {
 
 const height = 11 * vg.Centimeter
 
-// roomy is the panel of a plot that is complete: no mark lies on the border, and none under the legend.
+// roomy returns the panel of a finished plot, with margins so that no mark lies on the border or under the legend.
 func roomy(p *plot.Plot) panel {
 	p.X.Min /= 1.3
 	p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.2)
@@ -159,7 +159,7 @@ func label(p Peer) string {
 // offset keeps the marks of one line apart.
 func offset(i, of int) float64 { return (float64(of-1)/2 - float64(i)) * 0.7 / float64(of) }
 
-// logarithmic is an empty plot, with names for its lines.
+// logarithmic returns an empty plot with a logarithmic scale and names for its lines.
 func logarithmic(title string, lines []string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
@@ -176,7 +176,7 @@ func logarithmic(title string, lines []string) *plot.Plot {
 	return p
 }
 
-// decades are marks at 1, 10, 100 and so on, with plain numbers, and little ones between them.
+// decades are ticks at 1, 10, 100 and so on, with plain numbers, and minor ticks between them.
 type decades struct{}
 
 func (decades) Ticks(low, top float64) []plot.Tick {
@@ -200,7 +200,7 @@ func (decades) Ticks(low, top float64) []plot.Tick {
 	return ticks
 }
 
-// A spread is points with errors to the left and the right.
+// A spread is points with error bars to the left and the right.
 type spread struct {
 	plotter.XYs
 	plotter.XErrors
@@ -211,7 +211,7 @@ func (s *spread) add(median, low, top, y float64) {
 	s.XErrors = append(s.XErrors, struct{ Low, High float64 }{low - median, top - median})
 }
 
-// colors are told apart by people who see few of them; shapes help.
+// Colour-blind people can distinguish these colors; the shapes help too.
 var (
 	colors = []color.Color{
 		color.RGBA{R: 213, G: 94, B: 0, A: 255}, color.RGBA{R: 0, G: 114, B: 178, A: 255}, color.RGBA{R: 0, G: 158, B: 115, A: 255},
@@ -222,7 +222,7 @@ var (
 	}
 )
 
-// draw puts the points into the plot, and into its legend. The limit is a grey cross, whoever stands beside it.
+// draw adds the points to the plot and its legend. The limit is always a grey cross.
 func (s *spread) draw(p *plot.Plot, name string, i int, of Peer) error {
 	if len(s.XYs) == 0 {
 		return nil

@@ -1,4 +1,4 @@
-// Package report tells people what was measured: as a table, a picture, and a document.
+// Package report presents the results: as a table, a plot, and a document.
 package report
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/site"
 )
 
-// A Report is all rounds, and under which circumstances they were played.
+// A Report is all rounds, and the circumstances under which they ran.
 type Report struct {
 	Date     string          `json:"date"`
 	Machine  Machine         `json:"machine"`
-	Servers  string          `json:"servers"` // how they are set
+	Servers  string          `json:"servers"` // their settings
 	Rounds   int             `json:"rounds"`
 	Jobs     int             `json:"jobs"`
 	Duration string          `json:"duration"`
-	Cut      bool            `json:"cut,omitempty"` // it was interrupted in the last round that it has
+	Cut      bool            `json:"cut,omitempty"` // it was interrupted during its last round
 	Peers    []Peer          `json:"peers"`
 	Results  []rounds.Result `json:"results"`
 }
 
-// A Peer is what people have to know to compare.
+// A Peer is what readers must know to compare.
 type Peer struct {
 	Name     string `json:"name"`
 	Store    string `json:"store"`
@@ -36,10 +36,10 @@ type Peer struct {
 	Keeps    bool   `json:"keeps"`
 }
 
-// ID is how results name the peer.
+// ID returns the peer's name in results.
 func (p Peer) ID() string { return p.Name + "-" + p.Store }
 
-// New is the report of the results.
+// New makes a report of the results.
 func New(o rounds.Options, results []rounds.Result) *Report {
 	r := &Report{
 		Date: time.Now().UTC().Format(time.DateOnly), Machine: thisMachine(), Servers: site.Settings,
@@ -47,7 +47,7 @@ func New(o rounds.Options, results []rounds.Result) *Report {
 	}
 	for _, p := range o.Peers {
 		if !slices.ContainsFunc(results, func(one rounds.Result) bool { return one.Peer == p.ID() }) {
-			continue // it is absent
+			continue // it could not be measured here
 		}
 		if o.Handlers > 0 {
 			p.Handlers = o.Handlers
@@ -79,17 +79,17 @@ func (r *Report) Write(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// Failed is those results that do not count.
+// Failed returns the results that do not count.
 func (r *Report) Failed() []rounds.Result {
 	return slices.DeleteFunc(slices.Clone(r.Results), func(one rounds.Result) bool { return one.Error == "" })
 }
 
-// stores are those that occur, in a fixed order.
+// stores returns the stores that occur, in a fixed order.
 func (r *Report) stores() []string {
 	return slices.DeleteFunc([]string{peer.Postgres, peer.SQLite, peer.Redis, peer.Memory}, func(store string) bool { return len(r.on(store)) == 0 })
 }
 
-// on is the peers on the store: jq first, the limit last.
+// on returns the peers on the store: jq first, the limit last.
 func (r *Report) on(store string) []Peer {
 	rank := func(p Peer) int {
 		switch p.Name {

@@ -11,13 +11,13 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
 
-// A table is a heading and rows of as many cells.
+// A table is a heading and rows with the same number of cells.
 type table struct {
 	title string
 	rows  [][]string
 }
 
-// tables are one for each store: a row for each scenario, a column for each peer.
+// tables returns one table for each store, with a row for each scenario and a column for each peer.
 func (r *Report) tables() []table {
 	var all []table
 	for _, store := range r.stores() {
@@ -37,7 +37,7 @@ func (r *Report) tables() []table {
 	return all
 }
 
-// row is the figures of a scenario, and whether there are any.
+// row returns the figures of a scenario, and whether there are any.
 func (r *Report) row(scenario string, peers []Peer) (row []string, played bool) {
 	row = []string{scenario}
 	for _, p := range peers {
@@ -48,7 +48,7 @@ func (r *Report) row(scenario string, peers []Peer) (row []string, played bool) 
 	return append(row, r.ratio(scenario, peers[0].Store)), played
 }
 
-// ratio is how jq stands to the best peer on the store, the limit aside.
+// ratio compares jq with the best peer on the store, except the limit.
 func (r *Report) ratio(scenario, store string) string {
 	ours, best := r.figure(jq+"-"+store, scenario), r.best(scenario, store)
 	if ours.runs == 0 || best.runs == 0 {
@@ -59,7 +59,7 @@ func (r *Report) ratio(scenario, store string) string {
 
 func times(ratio float64) string { return fmt.Sprintf("%.2f×", ratio) }
 
-// best is the figure of the best peer.
+// best returns the figure of the best peer.
 func (r *Report) best(scenario, store string) figure {
 	var figures []figure
 	for _, p := range r.on(store) {
@@ -77,7 +77,7 @@ func (r *Report) best(scenario, store string) figure {
 	return slices.MaxFunc(figures, byMedian)
 }
 
-// Print writes the tables, and what is to know about them, for a terminal.
+// Print writes the tables and their notes for a terminal.
 func (r *Report) Print(w io.Writer) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s; %d rounds: median (lowest–highest) of those in which the end of every job was checked.\n", r.Machine, r.Rounds)
@@ -108,7 +108,7 @@ func (p Peer) note() string {
 	return fmt.Sprintf("%s on %s: %s; handlers: %d; %s", name, p.Store, p.Settings, p.Handlers, after)
 }
 
-// aligned writes columns that are as wide as their widest cell: the first to the left, the others to the right.
+// aligned writes columns as wide as their widest cell: the first left-aligned, the others right-aligned.
 func (t table) aligned(b *strings.Builder) {
 	widths := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {
@@ -129,7 +129,7 @@ func (t table) aligned(b *strings.Builder) {
 	}
 }
 
-// markdown writes the same for a document.
+// markdown writes the table for a document.
 func (t table) markdown(b *strings.Builder) {
 	for i, row := range t.rows {
 		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))

@@ -1,4 +1,4 @@
-// Package rounds plays the scenarios with all peers in turn, several times over.
+// Package rounds runs the scenarios with all peers in turn, several times.
 package rounds
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/site"
 )
 
-// Options say what is measured.
+// Options says what to measure.
 type Options struct {
 	Peers     []peer.Peer
 	Scenarios []Scenario
 	Rounds    int
-	Jobs      int           // that are drained
+	Jobs      int           // jobs to drain
 	Duration  time.Duration // of the continuous scenarios; a fifth of it for enqueueing, a half for latency
-	Handlers  int           // for all peers; zero leaves it to each
+	Handlers  int           // for all peers; zero means each peer's own default
 	Progress  io.Writer
 }
 
@@ -34,22 +34,22 @@ type Result struct {
 	Seconds  float64   `json:"seconds"`
 	Rate     float64   `json:"rate,omitempty"`   // jobs per second
 	Tenths   []float64 `json:"tenths,omitempty"` // jobs begun per second in each tenth of the run
-	P50      float64   `json:"p50,omitempty"`    // milliseconds, as the next ones
+	P50      float64   `json:"p50,omitempty"`    // milliseconds, like the next ones
 	P95      float64   `json:"p95,omitempty"`
 	P99      float64   `json:"p99,omitempty"`
 	Max      float64   `json:"max,omitempty"`
-	Again    int64     `json:"again,omitempty"` // how often a job was begun once more
+	Again    int64     `json:"again,omitempty"` // how often a job began again
 	Error    string    `json:"error,omitempty"`
 }
 
-// Run plays everything. What a peer can not play, or can not play here, is said once and left out. If the context ends, so does
-// this, with that as its error and what was played until then.
+// Run runs everything. If a peer cannot run a scenario, or cannot run on this machine, Run says so once and leaves it out. If
+// the context ends, Run returns its error with the results so far.
 func Run(ctx context.Context, s *site.Site, o Options) ([]Result, error) {
 	var results []Result
 	absent := map[string]bool{}
 	for round := range o.Rounds {
 		peers := slices.Clone(o.Peers)
-		if round%2 == 1 { // so that nobody always follows the same one
+		if round%2 == 1 { // so that the order of the peers varies
 			slices.Reverse(peers)
 		}
 		for _, scenario := range o.Scenarios {
@@ -88,7 +88,7 @@ func (r Result) brief() string {
 	return fmt.Sprintf("p50 %.2f  p95 %.2f  p99 %.2f ms", r.P50, r.P95, r.P99)
 }
 
-// one plays a scenario once, on an empty store.
+// one runs a scenario once, on an empty store.
 func one(ctx context.Context, s *site.Site, p peer.Peer, scenario Scenario, o Options) (r Result, err error) {
 	o.Duration *= time.Duration(max(1, scenario.longer))
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute+2*o.Duration)
@@ -98,7 +98,7 @@ func one(ctx context.Context, s *site.Site, p peer.Peer, scenario Scenario, o Op
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	debug.FreeOSMemory() // of what the run before has left
+	debug.FreeOSMemory() // from the previous run
 	times := scenario.times(o)
 	ledger := peer.NewLedger(times)
 	q, err := p.Open(ctx, place, ledger.Begin)

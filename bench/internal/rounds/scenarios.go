@@ -18,8 +18,8 @@ type Scenario struct {
 	Name   string
 	Does   string // for people
 	play   func(ctx context.Context, p *play) (Result, error)
-	longer int      // times the duration, where that is not 1
-	only   []string // the peers that play it, where not all do
+	longer int      // times the duration, if not 1
+	only   []string // the peers that run it, if not all
 }
 
 // The names of the scenarios.
@@ -35,7 +35,7 @@ const (
 	LongHeld   = "long-held"
 )
 
-// Scenarios are all there are.
+// Scenarios returns all scenarios.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: Enqueue1, Does: "one caller enqueues one job a call", play: enqueue(1, 1)},
@@ -50,16 +50,16 @@ func Scenarios() []Scenario {
 	}
 }
 
-// lasting are the peers whose figures of long runs the goals set beside each other. With all of them it would take hours.
+// lasting are the peers whose long runs the goals compare. Long runs of all peers would take hours.
 var lasting = []string{"jq-postgres", "river-postgres"}
 
 const (
 	bulk    = 1000
-	backlog = 10_000 // jobs that may wait in the continuous scenarios
-	pace    = 100    // jobs a second for latency
+	backlog = 10_000 // how many jobs may wait in the continuous scenarios
+	pace    = 100    // jobs per second for latency
 )
 
-// Unfit says why the peer does not play this, or nothing.
+// Unfit returns why the peer does not run this scenario, or nothing.
 func (s Scenario) Unfit(p peer.Peer) string {
 	if s.Name == Held && p.Store != peer.Postgres {
 		return "it has no snapshots that others pay for"
@@ -70,7 +70,7 @@ func (s Scenario) Unfit(p peer.Peer) string {
 	return p.Skips[s.Name]
 }
 
-// times is how many jobs are timed: the first one, which warms up, and those of half the duration.
+// times returns how many jobs are timed: a first one, for warming up, and those of half the duration.
 func (s Scenario) times(o Options) int {
 	if s.Name != Latency {
 		return 0
@@ -85,13 +85,13 @@ type play struct {
 	place  peer.Place
 	queue  peer.Queue
 	ledger *peer.Ledger
-	times  int // jobs that are timed
+	times  int // how many jobs are timed
 }
 
-// enqueue adds jobs for a while.
+// enqueue adds jobs for the duration.
 func enqueue(callers, batch int) func(ctx context.Context, p *play) (Result, error) {
 	return func(ctx context.Context, p *play) (Result, error) {
-		warm := int64(callers) // connections are opened and statements prepared before the clock runs
+		warm := int64(callers) // warm-up: opens connections and prepares statements before the clock starts
 		if err := p.queue.Enqueue(ctx, peer.Load{Jobs: callers, Callers: callers, Batch: 1}); err != nil {
 			return Result{}, err
 		}
@@ -116,7 +116,7 @@ func enqueue(callers, batch int) func(ctx context.Context, p *play) (Result, err
 	}
 }
 
-// most is how many jobs there may be, as a multiple of those to drain, where they take up memory.
+// most returns the limit on the number of jobs, as a multiple of those to drain, if the store keeps them in memory.
 func (p *play) most(times int64) int64 {
 	if p.peer.Store == peer.Memory || p.peer.Store == peer.Redis {
 		return times * int64(p.Jobs)
@@ -128,7 +128,7 @@ func rate(jobs int64, took time.Duration) Result {
 	return Result{Jobs: jobs, Seconds: took.Seconds(), Rate: float64(jobs) / took.Seconds()}
 }
 
-// load is the fastest way that the peer has to enqueue many jobs.
+// load returns the peer's fastest way to enqueue many jobs.
 func (p *play) load(first int64, jobs int) peer.Load {
 	if p.peer.Skips[Bulk] != "" {
 		return peer.Load{First: first, Jobs: jobs, Callers: 16, Batch: 1}
@@ -144,11 +144,11 @@ func (p *play) work(ctx context.Context) error {
 	return p.queue.Work(ctx, handlers)
 }
 
-// drain works off what waits.
+// drain works off the waiting jobs.
 func drain(ctx context.Context, p *play) (Result, error) {
 	jobs := p.Jobs
 	if p.peer.Store == peer.Memory {
-		jobs *= 10 // else it is over before it has begun
+		jobs *= 10 // otherwise it is over too soon
 	}
 	if err := p.queue.Enqueue(ctx, p.load(0, jobs)); err != nil {
 		return Result{}, err
@@ -161,7 +161,7 @@ func drain(ctx context.Context, p *play) (Result, error) {
 	return rate(int64(jobs), time.Since(began)), err
 }
 
-// finish waits until the store has the end of every job, and checks that none was left out.
+// finish waits until the store has the end of every job, and checks that every job has run.
 func (p *play) finish(ctx context.Context, jobs int64) error {
 	if err := p.ledger.Await(ctx, jobs); err != nil {
 		return fmt.Errorf("%d of %d jobs were begun, and not number %d: %w", p.ledger.Count(), jobs, p.ledger.Missing(jobs), err)
@@ -194,7 +194,7 @@ func held(ctx context.Context, p *play) (Result, error) {
 	return r, err
 }
 
-// continuous lets two producers keep some jobs waiting, for the duration.
+// continuous keeps some jobs waiting with two producers, for the duration.
 func continuous(ctx context.Context, p *play) (Result, error) {
 	if err := p.work(ctx); err != nil {
 		return Result{}, err
@@ -215,7 +215,7 @@ func continuous(ctx context.Context, p *play) (Result, error) {
 	return r, err
 }
 
-// produce enqueues until the time is over, while few enough jobs wait.
+// produce enqueues while few enough jobs wait, until the time is over.
 func (p *play) produce(ctx context.Context, end time.Time, next *atomic.Int64) error {
 	for {
 		over := func() bool { return next.Load() > 0 && (!time.Now().Before(end) || next.Load() >= p.most(20)) }
@@ -230,7 +230,7 @@ func (p *play) produce(ctx context.Context, end time.Time, next *atomic.Int64) e
 	}
 }
 
-// tenths are the speeds in each tenth of the duration.
+// tenths returns the rates in each tenth of the duration.
 func (p *play) tenths(ctx context.Context, began time.Time) <-chan []float64 {
 	all := make(chan []float64, 1)
 	go func() {
@@ -254,7 +254,7 @@ func (p *play) tenths(ctx context.Context, began time.Time) <-chan []float64 {
 	return all
 }
 
-// latency enqueues at a steady pace that leaves everybody time.
+// latency enqueues at a steady pace, slow enough for every peer.
 func latency(ctx context.Context, p *play) (Result, error) {
 	if err := p.work(ctx); err != nil {
 		return Result{}, err
@@ -278,7 +278,7 @@ func latency(ctx context.Context, p *play) (Result, error) {
 		return r, err
 	}
 	waits := make([]float64, 0, len(called)-1)
-	for number := 1; number < len(called); number++ { // the first one was to warm up
+	for number := 1; number < len(called); number++ { // the first one was for warming up
 		waits = append(waits, float64(p.ledger.Began(number).Sub(called[number]))/1e6)
 	}
 	slices.Sort(waits)
@@ -286,7 +286,7 @@ func latency(ctx context.Context, p *play) (Result, error) {
 	return r, nil
 }
 
-// enqueueSteadily notes when it calls. A slow call does not put off the next one.
+// enqueueSteadily records when it calls. A slow call does not delay the next one.
 func (p *play) enqueueSteadily(ctx context.Context, called []time.Time) error {
 	calls, ctx := errgroup.WithContext(ctx)
 	tick := time.NewTicker(time.Second / pace)
@@ -294,14 +294,14 @@ func (p *play) enqueueSteadily(ctx context.Context, called []time.Time) error {
 	for number := 1; number < len(called) && ctx.Err() == nil; number++ {
 		<-tick.C
 		calls.Go(func() error {
-			called[number] = time.Now().Round(0) // the wall clock, as the ledger has it
+			called[number] = time.Now().Round(0) // wall clock, as in the ledger
 			return p.queue.Enqueue(ctx, peer.Load{First: int64(number), Jobs: 1, Callers: 1, Batch: 1})
 		})
 	}
 	return calls.Wait()
 }
 
-// quantile is the smallest of the sorted values that so many percent do not exceed.
+// quantile returns the smallest of the sorted values that at least that many percent do not exceed.
 func quantile(sorted []float64, percent int) float64 {
 	return sorted[max(0, (len(sorted)*percent+99)/100-1)]
 }

@@ -13,7 +13,7 @@ import (
 //go:embed npm
 var npm embed.FS
 
-// nodeFolder is where the packages of npm are installed, beside the script that drives them.
+// nodeFolder returns the folder with the installed npm packages and the script that drives them.
 func (s *Site) nodeFolder(ctx context.Context) (string, error) {
 	if s.node != "" {
 		return s.node, nil

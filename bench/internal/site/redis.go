@@ -14,13 +14,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/pgtest"
 )
 
-// redis is a server of ours.
+// redis is a server that this program has started.
 type redis struct {
 	addr    string
 	process *exec.Cmd
 }
 
-// emptyRedis is the address of a server with nothing in it.
+// emptyRedis returns the address of an empty server.
 func (s *Site) emptyRedis(ctx context.Context) (string, error) {
 	if s.redis == nil {
 		var err error
@@ -64,11 +64,11 @@ func startRedis(ctx context.Context, folder string) (*redis, error) {
 	return r, nil
 }
 
-// stop ends the server. What it has stored is of no use to anybody.
+// stop kills the server: nobody needs its data.
 func (r *redis) stop() error {
 	if err := r.process.Process.Kill(); err != nil {
 		return err
 	}
-	_ = r.process.Wait() // says that it was killed
+	_ = r.process.Wait() // returns that it was killed
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package site has the servers and folders that peers are measured on, all of them thrown away afterwards.
+// Package site provides the servers and folders for measuring, and deletes them afterwards.
 package site
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/pgtest"
 )
 
-// A Site starts what peers need when the first one needs it. It is used by one goroutine.
+// A Site starts servers on first use. Only one goroutine may use it.
 type Site struct {
 	folder   string
 	postgres *pgtest.Cluster
@@ -26,17 +26,17 @@ type Site struct {
 // settings are those of the Postgres server. Commits are synced to the disk.
 var settings = []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"}
 
-// Settings says how the servers are set, for people.
+// Settings describes the servers' settings, for people.
 const Settings = "Postgres with fsync, synchronous_commit, shared_buffers=512MB and max_wal_size=4GB, all else by default, through a " +
 	"Unix socket; Redis with appendfsync=everysec and no snapshots, over the loopback"
 
-// New is a site in a folder of its own.
+// New returns a site with its own folder.
 func New() (*Site, error) {
 	folder, err := os.MkdirTemp("", "jq-bench-")
 	return &Site{folder: folder}, err
 }
 
-// Close stops the servers, and removes the folder.
+// Close stops the servers and removes the folder.
 func (s *Site) Close() error {
 	var errs []error
 	if s.postgres != nil {
@@ -48,12 +48,12 @@ func (s *Site) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.folder))...)
 }
 
-// An Absence says that a peer can not be measured here, and why.
+// An Absence says why a peer cannot be measured here.
 type Absence struct{ Reason string }
 
 func (a *Absence) Error() string { return a.Reason }
 
-// Place makes an empty store for the peer. What it returns clears it away.
+// Place makes an empty store for the peer. remove deletes it.
 func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove func() error, err error) {
 	s.places++
 	remove = func() error { return nil }
@@ -74,8 +74,8 @@ func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove
 	return place, remove, err
 }
 
-// database makes a database of its own, so that nothing of another run lies in it. What is still to be written to the disk is
-// written before: it is not this run's to wait for.
+// database creates a database, so that no data of other runs is in it. It first writes a checkpoint, so that this run does not
+// wait for other runs' writes.
 func (s *Site) database(ctx context.Context) (dsn string, remove func() error, err error) {
 	if s.postgres == nil {
 		if s.postgres, err = pgtest.Start(ctx, pgtest.Options{Durable: true, Settings: settings}); err != nil {
@@ -110,7 +110,7 @@ func (s *Site) admin(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// Hold opens a session that holds a snapshot of the database, until it is closed.
+// Hold opens a session that holds a snapshot of the database until it is closed.
 func Hold(ctx context.Context, dsn string) (release func() error, err error) {
 	db, err := sql.Open("postgres", dsn)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// How large a panel is, in pixels, and what stands around its curve.
+// The size of a panel and its margins, in pixels.
 const (
 	columns     = 2
 	width       = 460
@@ -17,7 +17,7 @@ const (
 	title       = 34
 )
 
-// WriteSVG draws a panel for each figure, all from zero. The time for which a snapshot was held open is grey.
+// WriteSVG draws a panel for each figure, with axes from zero. The time in which a snapshot was held open is grey.
 func (r *Run) WriteSVG(path string) error {
 	rows := (len(r.Series) + columns - 1) / columns
 	var b strings.Builder
@@ -62,7 +62,7 @@ func (r *Run) panel(b *strings.Builder, s Series) {
 	b.WriteString("\"/>\n")
 }
 
-// clock is a time in minutes, or in seconds where it is short.
+// clock returns a time in minutes, or in seconds if it is short.
 func clock(seconds float64) string {
 	if seconds >= 180 {
 		return fmt.Sprintf("%.0f min", seconds/60)

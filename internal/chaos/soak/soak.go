@@ -1,4 +1,4 @@
-// Package soak judges and draws what was measured while a store worked for long.
+// Package soak judges and draws the measurements of a long run.
 package soak
 
 import (
@@ -18,25 +18,25 @@ type Series struct {
 	Bound  Bound
 }
 
-// A Bound is what the values of the last third may be.
+// A Bound limits the values of the last third.
 type Bound struct {
-	Times float64 // those of the reference, as medians; 0: anything
-	Plus  float64 // more than that, for the noise of small figures
-	// Late takes the first half of the last third for the reference, and its second half for what is judged. So it is with what grows
-	// under a snapshot and is not given back: it must only grow no more. Otherwise the reference is the first third.
+	Times float64 // a multiple of the reference median; 0 means no limit
+	Plus  float64 // an addition, for the noise of small figures
+	// Late compares the two halves of the last third: for figures that grow under a snapshot and do not shrink again, and so
+	// must only stop growing. Otherwise the reference is the first third.
 	Late  bool
-	Least bool // the values may not be lower than so: Times is below 1
+	Least bool // it is a lower limit: Times is below 1
 }
 
-// A Run is all that was measured of a store.
+// A Run is all measurements of a store.
 type Run struct {
 	Store  string
 	Times  []time.Duration // since the beginning
 	Series []Series
-	Held   [2]time.Duration // from when to when a snapshot was held open; equal: never
+	Held   [2]time.Duration // when a snapshot was held open, from and to; equal means never
 }
 
-// label is the name with the unit, if there is one.
+// label returns the name with the unit, if there is one.
 func (s Series) label() string {
 	if s.Unit == "" {
 		return s.Name
@@ -44,7 +44,7 @@ func (s Series) label() string {
 	return s.Name + " (" + s.Unit + ")"
 }
 
-// Judge is a line for each figure, and whether all keep their bounds.
+// Judge returns a line for each figure, and whether all keep their bounds.
 func (r *Run) Judge() (lines []string, ok bool) {
 	ok = true
 	for _, s := range r.Series {
@@ -81,7 +81,7 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// short is the number with three digits that count.
+// short returns the number with three significant digits.
 func short(v float64) string {
 	if v >= 100 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -1,5 +1,5 @@
-// Package sqlkit is what the SQL adapters share: rows and what is read from them, why calls are not begun or broken off, and
-// migrations. It writes no SQL, and knows no dialect.
+// Package sqlkit has the code that the SQL adapters share: it reads rows, admits calls, translates errors and applies
+// migrations. It contains no SQL of its own and does not depend on a dialect.
 package sqlkit
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Admit says why a call may not begin: its store was closed, its context has ended, or it was refused for what it asks.
+// Admit returns the reason why a call must not begin: its store was closed, its context has ended, or its request was refused.
+// It returns nil if the call may begin.
 func Admit(ctx context.Context, closed <-chan struct{}, refused error) error {
 	if Closed(closed) {
 		return store.ErrClosed
@@ -22,7 +23,7 @@ func Admit(ctx context.Context, closed <-chan struct{}, refused error) error {
 	return refused
 }
 
-// Closed says whether the store was closed, which closes the channel.
+// Closed reports whether the store was closed. Closing the store closes the channel.
 func Closed(closed <-chan struct{}) bool {
 	select {
 	case <-closed:
@@ -32,8 +33,8 @@ func Closed(closed <-chan struct{}) bool {
 	}
 }
 
-// Unapplied says in the words of the contract what an error means for a call of which nothing was committed. What is not in
-// those words yet is one of the driver, and gets advice on what to do.
+// Unapplied translates the error of a call that committed nothing. It returns an error of the contract unchanged. Any other
+// error comes from the driver: it becomes ErrUnavailable with advice on what to do.
 func Unapplied(err error, advice func(error) string) error {
 	if err == nil {
 		return nil
@@ -49,24 +50,24 @@ func Unapplied(err error, advice func(error) string) error {
 	return fmt.Errorf("%w: %s%w", store.ErrUnavailable, advice(err), oneLine{err})
 }
 
-// Denied says of a driver's error that the caller lacks a right, with advice on what to do.
+// Denied wraps a driver's error that means that the caller lacks a right, and adds advice on what to do.
 func Denied(err error, advice func(error) string) error {
 	return fmt.Errorf("%w: %s%w", store.ErrDenied, advice(err), oneLine{err})
 }
 
-// InDoubt says of a driver's error that the answer to a commit was lost, with advice on what to do.
+// InDoubt wraps a driver's error that means that the answer to a commit was lost, and adds advice on what to do.
 func InDoubt(err error, advice func(error) string) error {
 	return fmt.Errorf("%w: %s%w", store.ErrInDoubt, advice(err), oneLine{err})
 }
 
-// A oneLine is an error whose text may have several lines: a driver that tries several servers has one for each.
+// A oneLine prints an error on one line. A driver that tries several servers returns a text with one line for each.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
 func (e oneLine) Unwrap() error { return e.error }
 
-// Because is the error of a call with the reason why it was broken off: its store was closed, or its context has ended, of
-// which a driver may say only that something was interrupted. The error is in the words of the contract.
+// Because adds the reason why a call was broken off: its store was closed, or its context has ended. The driver may report
+// either only as an interruption. The error given must be one of the contract.
 func Because(ctx context.Context, closed <-chan struct{}, err error) error {
 	unavailable := errors.Is(err, store.ErrUnavailable)
 	if unavailable && Closed(closed) {
@@ -79,8 +80,9 @@ func Because(ctx context.Context, closed <-chan struct{}, err error) error {
 	return err
 }
 
-// NotOpened says in one line why the store that goes by the name can not be opened, and what to do. It is the error of the
-// contract that is given, or none where the opening fails again until somebody has changed what it names.
+// NotOpened returns an error of one line that says why the named store could not be opened, and what to do. It matches means,
+// an error of the contract. If means is nil, it matches none, because opening fails again until somebody changes what the text
+// names.
 func NotOpened(name string, means, err error, advice func(error) string) error {
 	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrMissing) {
 		return fmt.Errorf("jq: %s: %w", name, err)
@@ -91,7 +93,8 @@ func NotOpened(name string, means, err error, advice func(error) string) error {
 	return fmt.Errorf("%w: opening %s: %s%w", means, name, advice(err), saidBefore{oneLine{err}, means})
 }
 
-// A saidBefore is an error that may begin with the words of another, which stand before it already.
+// A saidBefore is an error that is printed after the text of another error, before. If its own text begins with that text too,
+// it leaves that out.
 type saidBefore struct{ err, before error }
 
 func (e saidBefore) Error() string { return strings.TrimPrefix(e.err.Error(), e.before.Error()+": ") }

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// CheckPage is where the page begins: before the id, if there is a cursor.
+// CheckPage checks the filter and the page. It returns the id before which the page begins, or 0 if the page has no cursor.
 func CheckPage(filter store.Filter, page store.Page) (before int64, err error) {
 	if err := filter.Check(); err != nil {
 		return 0, err
@@ -18,8 +18,8 @@ func CheckPage(filter store.Filter, page store.Page) (before int64, err error) {
 	return filter.Position(page.Cursor)
 }
 
-// PageOf is the page, of which one job more than it holds was asked for: if there is one, so is a next page. More says that there
-// are further ones that were too heavy for it.
+// PageOf returns the page. The query asked for one job more than the page may hold: if it found that job, there is a next page.
+// More says that the query left out further jobs because their documents were too large for this page.
 func PageOf(found []*store.Record, more bool, filter store.Filter, page store.Page) store.JobPage {
 	var answer store.JobPage
 	for _, e := range found[:min(page.Limit, len(found))] {
@@ -31,8 +31,8 @@ func PageOf(found []*store.Record, more bool, filter store.Filter, page store.Pa
 	return answer
 }
 
-// Counts are the rows of a query for queue, phase, how many jobs, how many of them due, and the earliest due time, in this
-// order and by queue, as they stand at now.
+// Counts runs a query and sums up its rows as of now. The rows have queue, phase, number of jobs, number of due jobs and
+// earliest due time, in this order, and are sorted by queue.
 func Counts(each Query, now time.Time, query string, args ...any) (store.Counts, error) {
 	counts := store.Counts{Now: now}
 	err := each(func(rows *sql.Rows) error {
@@ -52,7 +52,7 @@ func Counts(each Query, now time.Time, query string, args ...any) (store.Counts,
 	return counts, nil
 }
 
-// counted adds a row to the counts, which come by queue.
+// counted adds a row to the counts. The rows must come sorted by queue.
 func counted(queues []store.QueueCount, queue string, phase store.State, jobs, due int64, oldest time.Time) []store.QueueCount {
 	if n := len(queues); n == 0 || queues[n-1].Queue != queue {
 		queues = append(queues, store.QueueCount{Queue: queue, Jobs: map[store.State]int64{}})
@@ -66,7 +66,7 @@ func counted(queues []store.QueueCount, queue string, phase store.State, jobs, d
 	return queues
 }
 
-// Due reads rows of a queue and since when the first of its jobs is due.
+// Due runs a query whose rows have a queue and the earliest due time of its due jobs.
 func Due(each Query, now time.Time, query string, args ...any) (store.Due, error) {
 	due := store.Due{Now: now}
 	err := each(func(rows *sql.Rows) error {

@@ -15,17 +15,17 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Why a store can not be opened as it is. The same opening fails again until somebody has done what the text says.
+// The reasons why a store can not be opened as it is. Opening it fails again until somebody has done what the text says.
 var (
-	// ErrNewer says that the store was written by a newer version of the program.
+	// ErrNewer means that a newer version of the program wrote the store.
 	ErrNewer = errors.New("jq: the store's schema is newer than this program: update the program")
-	// ErrOlder says that the store was to be opened without migrating it, and needs that.
+	// ErrOlder means that the store needs a migration and was opened without one.
 	ErrOlder = errors.New("jq: the store's schema is older than this program: run jobq migrate up")
-	// ErrMissing says that a store was to be opened and none made, and there is none.
+	// ErrMissing means that the store does not exist, and that it was opened without creating it.
 	ErrMissing = errors.New("jq: there is no store: name another, or make one there by jobq migrate up")
 )
 
-// Current is nil if the schema is that of this program.
+// Current returns nil if the schema is the one of this program.
 func Current(s store.Schema) error {
 	switch {
 	case s.Version == 0:
@@ -38,7 +38,7 @@ func Current(s store.Schema) error {
 	return nil
 }
 
-// Served is nil if a program that is running can go on with the schema: with its own, and with one that a newer program has made.
+// Served returns nil if a running program can go on with the schema: its own, or one that a newer program has made.
 func Served(s store.Schema) error {
 	if err := Current(s); err != nil && !errors.Is(err, ErrNewer) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
@@ -53,7 +53,7 @@ type Migration struct {
 	SQL     string
 }
 
-// Migrations reads the steps in the folder migrations of the files, which must be numbered from 1 without a gap.
+// Migrations reads the steps in the folder migrations. Their files must be numbered from 1 without a gap.
 func Migrations(embedded fs.FS) ([]Migration, error) {
 	files, err := fs.Glob(embedded, "migrations/*.sql")
 	if err != nil {
@@ -76,7 +76,7 @@ func Migrations(embedded fs.FS) ([]Migration, error) {
 
 var indexes = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+) ON`)
 
-// Indexes are the names of those that the steps make.
+// Indexes returns the names of the indexes that the steps create.
 func Indexes(steps []Migration) []string {
 	var names []string
 	for _, step := range steps {
@@ -91,17 +91,17 @@ func Indexes(steps []Migration) []string {
 type Migrator struct {
 	Steps []Migration
 
-	// Begin starts a transaction that keeps other migrators out until it ends, and sees the table of migrations.
+	// Begin starts a transaction that can read the table of migrations and keeps other migrators out until it ends.
 	Begin func(ctx context.Context) (*sqlx.Tx, error)
 
 	Version string // a query: the greatest version applied, 0 if none
 	Record  string // a statement of two arguments: version and name
 
-	Before func(step, of int) // is told of each step before it is applied; may be nil
+	Before func(step, of int) // is called before each step is applied; may be nil
 }
 
-// Up applies what is missing, each step in a transaction of its own, and returns how many steps that were. Any number of
-// processes may do so at once.
+// Up applies the missing steps, each in its own transaction, and returns how many it applied. Any number of processes may call
+// it at the same time.
 func (m Migrator) Up(ctx context.Context) (int, error) {
 	for applied := 0; ; applied++ {
 		more, err := m.step(ctx)
@@ -111,13 +111,13 @@ func (m Migrator) Up(ctx context.Context) (int, error) {
 	}
 }
 
-// step applies the next missing step, if there is one.
+// step applies the next missing step, if any.
 func (m Migrator) step(ctx context.Context) (more bool, err error) {
 	tx, err := m.Begin(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	var version int
 	if err := tx.GetContext(ctx, &version, m.Version); err != nil {
 		return false, fmt.Errorf("reading the schema's version: %w", err)

@@ -9,12 +9,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Range is the queues between two names, both included, in the order of their bytes. Where both are the same, it is one queue.
+// A Range is the queues between two names, both included, in the order of their bytes. If both names are equal, it is one
+// queue.
 type Range struct {
 	Low, High string
 }
 
-// Ranges are the queues that the patterns of a filter choose, and none if that is every queue. No queue lies in two of them.
+// Ranges returns the queues that the patterns of a filter choose, or nil if they choose every queue. The ranges do not overlap.
 func Ranges(patterns []string) []Range {
 	var all []Range
 	for _, p := range patterns {
@@ -37,10 +38,11 @@ func Ranges(patterns []string) []Range {
 	return apart
 }
 
-// beyond is greater than every name. Whatever lies between a beginning and the same with it behind has that beginning.
+// beyond is greater than every name. So a name lies between a prefix and that prefix followed by beyond only if it has that
+// prefix.
 var beyond = strings.Repeat(string(utf8.MaxRune), store.MaxNameBytes/utf8.UTFMax+1)
 
-// holds says that every queue of the other range, whose Low is no smaller, is in this one.
+// holds reports whether every queue of the other range is in this one. The other range's Low must not be smaller.
 func (r Range) holds(other Range) bool {
 	return r == other || r.Low != r.High && strings.HasPrefix(other.Low, r.Low)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Keyed are the records by the ids of their jobs.
+// Keyed returns the records by the ids of their jobs.
 func Keyed(records []*store.Record) map[int64]*store.Record {
 	found := make(map[int64]*store.Record, len(records))
 	for _, e := range records {
@@ -15,13 +15,13 @@ func Keyed(records []*store.Record) map[int64]*store.Record {
 	return found
 }
 
-// DoNamed does something to the jobs that the filter names by id, as far as they are there and match the rest of it. What was
-// deleted has no state in its outcome, and is not found again.
+// DoNamed applies do to each job that the filter names by id, if the job exists and matches the rest of the filter. If do
+// deletes a job, its outcome has no state, and DoNamed does not find the job again.
 func DoNamed(
 	filter store.Filter, jobs map[int64]*store.Record, now time.Time, do func(*store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	rest := filter
-	rest.IDs = nil // to find an id among a thousand for each of a thousand jobs would take long
+	rest.IDs = nil // matching a thousand ids against each of a thousand jobs would be slow
 	outcomes := make([]store.Outcome, len(filter.IDs))
 	for i, id := range filter.IDs {
 		e, found := jobs[id]
@@ -40,15 +40,15 @@ func DoNamed(
 	return outcomes, nil
 }
 
-// Crowding are the jobs that need room for another attempt: those whose latest one is to move to the table of attempts, and
-// those that may have too many there.
+// Crowding returns the jobs that need room for another attempt: those whose latest attempt must move to the table of attempts,
+// and those that may then have too many attempts there.
 func Crowding(records []*store.Record) (moving, crowded []int64) {
 	for _, e := range records {
 		if _, kept := e.Latest(); !kept {
-			continue // none is added, and there were not too many before
+			continue // no attempt is added, and there were not too many before
 		}
 		moving = append(moving, e.ID)
-		if e.Token >= store.MaxAttemptsKept { // a claim has raised the token before it wrote an attempt
+		if e.Token >= store.MaxAttemptsKept { // each attempt began with a claim, which raised the token
 			crowded = append(crowded, e.ID)
 		}
 	}

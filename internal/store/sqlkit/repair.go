@@ -1,14 +1,15 @@
 package sqlkit
 
-// Repaired is what a part of a repair has looked at: jobs up to the last id, unless there were no more.
+// Repaired is the result of one part of a repair: it has looked at the jobs up to the id Last, and More says that there are
+// jobs behind it.
 type Repaired struct {
 	Moved int
 	Last  int64
 	More  bool
 }
 
-// Repair repairs part by part, each behind the last id of the one before, and returns how many jobs were moved. A part may be begun
-// anew from the same place.
+// Repair runs the parts of a repair one after another, each behind the last id of the one before, and returns how many jobs
+// were moved. A part may be repeated from the same id.
 func Repair(part func(after int64) (Repaired, error)) (moved int, err error) {
 	for p := (Repaired{More: true}); p.More; {
 		if p, err = part(p.Last); err != nil {

@@ -15,7 +15,7 @@ import (
 // A Scan reads a row.
 type Scan = func(rows *sql.Rows) error
 
-// A Query runs a query and calls scan for each row. It is [Each] with all but these filled in.
+// A Query runs a query and calls scan for each row. It is [Each] with the other arguments filled in.
 type Query func(scan Scan, query string, args ...any) error
 
 // Each runs a query and calls scan for each row.
@@ -23,7 +23,7 @@ func Each(ctx context.Context, tx store.Tx, scan Scan, query string, args ...any
 	return EachOf(ctx, tx, []Scan{scan}, query, args...)
 }
 
-// EachOf runs a text of several queries, and calls for the rows of each its scan.
+// EachOf runs a text of several queries. It calls the first scan for each row of the first query, and so on.
 func EachOf(ctx context.Context, tx store.Tx, scans []Scan, text string, args ...any) error {
 	rows, err := tx.QueryContext(ctx, text, args...)
 	if err != nil {
@@ -38,11 +38,11 @@ func EachOf(ctx context.Context, tx store.Tx, scans []Scan, text string, args ..
 			err = scan(rows)
 		}
 	}
-	closed := rows.Close() // and only then they tell whether all was well to the end
+	closed := rows.Close() // rows.Err is complete only after Close
 	return cmp.Or(err, rows.Err(), closed)
 }
 
-// errUnanswered is the end of a text that has fewer queries than it should.
+// errUnanswered means that the text has fewer queries than there are scans.
 var errUnanswered = errors.New("a query was not answered")
 
 // Exec runs a statement and returns how many rows it changed.
@@ -55,21 +55,22 @@ func Exec(ctx context.Context, tx store.Tx, query string, args ...any) (int, err
 	return int(n), err
 }
 
-// Records are the rows of a query for columns of the table jobs, by their names. What was not selected is zero.
+// Records returns the rows of a query for columns of the table jobs, which it finds by their names. Fields that the query does
+// not select are zero.
 func Records(each Query, query string, args ...any) ([]*store.Record, error) {
 	return Fitting(each, nil, query, args...)
 }
 
-// A Room is what is left of the bytes that the documents of an answer can have.
+// A Room counts how many bytes of documents an answer can still take.
 type Room struct {
 	left int
-	Full bool // a job found no room, and those that come after it find none either
+	Full bool // a job did not fit; no later job is let in either
 }
 
-// NewRoom is the room of an answer.
+// NewRoom returns the whole room of one answer.
 func NewRoom() *Room { return &Room{left: store.MaxAnswerBytes} }
 
-// Take lets a job in, if there is room for its documents.
+// Take takes the room for a job's documents, and reports whether there was enough.
 func (r *Room) Take(e *store.Record) bool {
 	weight := e.Weight()
 	r.Full = r.Full || weight > r.left
@@ -79,10 +80,11 @@ func (r *Room) Take(e *store.Record) bool {
 	return !r.Full
 }
 
-// errFull ends a query.
+// errFull stops a query early.
 var errFull = errors.New("there is no room for the next row")
 
-// Fitting are the first rows of a query for columns of the table jobs, as many as there is room for. No other row is kept.
+// Fitting returns the first rows of a query for columns of the table jobs, as many as the room has space for. It keeps no other
+// row in memory.
 func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record, error) {
 	var found []*store.Record
 	var row store.Record
@@ -101,7 +103,7 @@ func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record
 			return errFull
 		}
 		found = append(found, &e)
-		row.Tags = nil // the record's now
+		row.Tags = nil // it belongs to the record now
 		return nil
 	}, query, args...)
 	if errors.Is(err, errFull) {
@@ -110,7 +112,7 @@ func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record
 	return found, err
 }
 
-// fields are where a record has the values of the columns, by their names.
+// fields has, by the name of a column, where a record keeps its value.
 var fields = func() map[string]func(*store.Record) any {
 	found := map[string]func(*store.Record) any{}
 	for _, c := range slices.Concat(All, Columns{epoch}) {
@@ -119,7 +121,7 @@ var fields = func() map[string]func(*store.Record) any {
 	return found
 }()
 
-// fieldsOf are where the record has the values of the columns of the rows.
+// fieldsOf returns where the record keeps the columns of the rows.
 func fieldsOf(e *store.Record, rows *sql.Rows) ([]any, error) {
 	names, err := rows.Columns()
 	if err != nil {
@@ -136,7 +138,7 @@ func fieldsOf(e *store.Record, rows *sql.Rows) ([]any, error) {
 	return into, nil
 }
 
-// Attempts are the rows of a query for token, worker, started_at, ended_at, ending and error of attempts, in this order.
+// Attempts returns the rows of a query for token, worker, started_at, ended_at, ending and error of attempts, in this order.
 func Attempts(each Query, query string, args ...any) ([]store.Attempt, error) {
 	var found []store.Attempt
 	err := each(func(rows *sql.Rows) error {
@@ -148,7 +150,7 @@ func Attempts(each Query, query string, args ...any) ([]store.Attempt, error) {
 	return found, err
 }
 
-// Names are the rows of a query for one name.
+// Names returns the rows of a query for one name.
 func Names(each Query, query string, args ...any) ([]string, error) {
 	var found []string
 	err := each(func(rows *sql.Rows) error {
@@ -160,7 +162,7 @@ func Names(each Query, query string, args ...any) ([]string, error) {
 	return found, err
 }
 
-// Queues are the rows of a query for name and paused of queues, and the columns of their policies, in this order.
+// Queues returns the rows of a query for name and paused of queues and then the columns of their policies, in this order.
 func Queues(each Query, query string, args ...any) ([]store.Queue, error) {
 	var found []store.Queue
 	err := each(func(rows *sql.Rows) error {
@@ -172,15 +174,16 @@ func Queues(each Query, query string, args ...any) ([]store.Queue, error) {
 	return found, err
 }
 
-// Policy is the row of a query for the columns of a policy, and that of a queue whose policy was never set where there is none.
+// Policy returns the row of a query for the columns of a policy. If there is no row, it returns the policy of a queue whose
+// policy was never set.
 func Policy(each Query, query string, args ...any) (store.Policy, error) {
 	var p store.Policy
 	err := each(func(rows *sql.Rows) error { return scanPolicy(rows, &p) }, query, args...)
 	return p, err
 }
 
-// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead and version, behind other columns. What a policy does not set
-// is NULL.
+// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead and version, which follow the other columns. NULL means that
+// the policy does not set the column.
 func scanPolicy(rows *sql.Rows, p *store.Policy, others ...any) error {
 	var version sql.NullInt64
 	err := rows.Scan(append(others, (*Micros)(&p.RetainSucceeded), (*Micros)(&p.RetainCancelled), (*Micros)(&p.RetainDead), &version)...)
@@ -188,7 +191,7 @@ func scanPolicy(rows *sql.Rows, p *store.Policy, others ...any) error {
 	return err
 }
 
-// Setting is a duration of a policy for a column of microseconds, and NULL where it is not set.
+// Setting returns a duration of a policy for a column of microseconds, or NULL if it is not set.
 func Setting(d time.Duration) any {
 	if d == 0 {
 		return nil
@@ -196,9 +199,10 @@ func Setting(d time.Duration) any {
 	return d.Microseconds()
 }
 
-// Workers are a page of the rows of a query for name, host, pid, queues, slots, running, stale_after and beat_at of workers, in this
-// order, as they stand at now. The rows are those that match and come after a name, by name. Behind them a column says of each whether
-// others follow: where a query stops early all the same, it is made again for these. Of the rows that find no room, one is read.
+// Workers returns a page of workers as of now. The query returns the workers that match and come after a name, sorted by name,
+// with name, host, pid, queues, slots, running, stale_after and beat_at, in this order. One more column says whether workers
+// follow that the query did not return. If they do and the page has room, Workers runs the query again for them. It reads at
+// most one row that does not fit.
 func Workers(
 	each Query, now time.Time, filter store.WorkerFilter, page store.Page, after, query string, args func(after string) []any,
 ) (store.WorkerPage, error) {
@@ -212,7 +216,7 @@ func Workers(
 				return err
 			}
 			n := len(found.Workers)
-			if room -= w.Weight(); n == page.Limit || n > 0 && room < 0 { // the first has room, whoever wrote it
+			if room -= w.Weight(); n == page.Limit || n > 0 && room < 0 { // the first one always fits, even if another program wrote it
 				found.Next = filter.Cursor(after)
 				return errFull
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// CheckTx is [store.CheckTx], and knows sqlx as well.
+// CheckTx is [store.CheckTx] that also knows the types of sqlx.
 func CheckTx(tx store.Tx) error {
 	switch tx.(type) {
 	case *sqlx.DB, *sqlx.Conn:
@@ -18,12 +18,12 @@ func CheckTx(tx store.Tx) error {
 	}
 }
 
-// FailedTx refuses a transaction in which the database runs nothing any more, for an error that came before.
+// FailedTx refuses a transaction that has failed: the database runs nothing more in it. The error is the earlier failure.
 func FailedTx(err error) error {
 	return fmt.Errorf("%w: %w", badTx("must be an open transaction, and this one has failed: roll it back, and do all of it in another"), err)
 }
 
-// OtherTx refuses a transaction on another database than the store's.
+// OtherTx refuses a transaction on a database that is not the store's.
 func OtherTx(mine, other string) error {
 	return badTx(fmt.Sprintf("must be a transaction on the store's database, %s, and is one on %s", mine, other))
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Verb is what is done to jobs under leases, by items of the type.
+// A Verb is an operation on jobs under leases. T is the type of its items.
 type Verb[T any] struct {
-	lease func(T) (store.Lease, store.FinishedBy) // whose, and in which way the item would end it
+	lease func(T) (store.Lease, store.FinishedBy) // the item's lease, and the way in which the item ends it
 	apply func(*store.Record, T) store.Outcome
 
-	strict bool          // a lease that does not hold is an error, as is an item that breaks a limit
-	check  func(T) error // why the item of a strict call breaks a limit
+	strict bool          // an invalid item or a lease that does not hold is an error
+	check  func(T) error // the limit that an item of a strict call breaks
 }
 
-// Acking finishes jobs at now. A result that is refused is an error where the call is strict; elsewhere the job is dead by it.
+// Acking finishes jobs at now. If a result is refused, a strict call returns an error; any other call makes the job dead.
 func Acking(now time.Time, strict bool) Verb[store.Ack] {
 	return Verb[store.Ack]{
 		lease: func(a store.Ack) (store.Lease, store.FinishedBy) { return a.Lease, store.FinishedByAck },
@@ -33,7 +33,7 @@ func Acking(now time.Time, strict bool) Verb[store.Ack] {
 	}
 }
 
-// NAcking ends leases at now without success.
+// NAcking ends leases at now, without success.
 func NAcking(now time.Time, strict bool) Verb[store.NAck] {
 	return Verb[store.NAck]{
 		lease:  func(n store.NAck) (store.Lease, store.FinishedBy) { return n.Lease, n.FinishedBy() },
@@ -43,7 +43,7 @@ func NAcking(now time.Time, strict bool) Verb[store.NAck] {
 	}
 }
 
-// Extending lets leases run until now plus ttl.
+// Extending makes leases run until now plus ttl.
 func Extending(now time.Time, ttl time.Duration) Verb[store.Lease] {
 	return Verb[store.Lease]{
 		lease: func(l store.Lease) (store.Lease, store.FinishedBy) { return l, store.NotFinished },
@@ -51,7 +51,7 @@ func Extending(now time.Time, ttl time.Duration) Verb[store.Lease] {
 	}
 }
 
-// Saving keeps checkpoints and progress.
+// Saving saves checkpoints and progress.
 func Saving() Verb[store.Save] {
 	return Verb[store.Save]{
 		lease: func(v store.Save) (store.Lease, store.FinishedBy) { return v.Lease, store.NotFinished },
@@ -59,7 +59,7 @@ func Saving() Verb[store.Save] {
 	}
 }
 
-// Leases are those of the items, in their order.
+// Leases returns the leases of the items, in order.
 func (v Verb[T]) Leases(items []T) []store.Lease {
 	held := make([]store.Lease, len(items))
 	for i, item := range items {
@@ -68,8 +68,8 @@ func (v Verb[T]) Leases(items []T) []store.Lease {
 	return held
 }
 
-// Do applies the items one after another, each on what the ones before it have left of its job. It returns an outcome for each,
-// and the jobs that have changed, each once. It fails only where the call is strict, and then names the item.
+// Do applies the items in order. If several items concern one job, each sees the changes of the items before it. Do returns one
+// outcome per item, and each changed job once. It fails only if the call is strict, and the error then names the item.
 func (v Verb[T]) Do(items []T, jobs map[int64]*store.Record) (outcomes []store.Outcome, changed []*store.Record, err error) {
 	outcomes = make([]store.Outcome, len(items))
 	seen := make(map[*store.Record]struct{}, len(jobs))
@@ -90,7 +90,7 @@ func (v Verb[T]) Do(items []T, jobs map[int64]*store.Record) (outcomes []store.O
 	return outcomes, changed, nil
 }
 
-// doOne applies the item to its job, which is nil if there is none.
+// doOne applies the item to its job, which is nil if the job does not exist.
 func (v Verb[T]) doOne(e *store.Record, l store.Lease, by store.FinishedBy, item T) (store.Outcome, error) {
 	if v.strict {
 		if err := cmp.Or(v.check(item), e.MustHold(l, by)); err != nil {
@@ -100,7 +100,7 @@ func (v Verb[T]) doOne(e *store.Record, l store.Lease, by store.FinishedBy, item
 	return v.apply(e, item), nil
 }
 
-// ofItem names the item in an error that does not know it.
+// ofItem adds the item's index to an error.
 func ofItem(i int, err error) error {
 	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
 		return &store.InvalidError{Item: i, Field: invalid.Field, Rule: invalid.Rule}
@@ -108,7 +108,7 @@ func ofItem(i int, err error) error {
 	return fmt.Errorf("item %d: %w", i, err)
 }
 
-// Repeats says that a job stands twice among the leases: then one after another must be looked at.
+// Repeats reports whether a job appears twice among the leases. Then the items must be applied one after another.
 func Repeats(held []store.Lease) bool {
 	seen := make(map[int64]struct{}, len(held))
 	for _, l := range held {
@@ -117,7 +117,7 @@ func Repeats(held []store.Lease) bool {
 	return len(seen) < len(held)
 }
 
-// Succeeded are the leases of the acks, and what they are answered if every lease holds.
+// Succeeded returns the leases of the acks, and the outcomes of the acks if every lease holds.
 func Succeeded(acks []store.Ack) (held []store.Lease, outcomes []store.Outcome) {
 	held, outcomes = make([]store.Lease, len(acks)), make([]store.Outcome, len(acks))
 	for i, a := range acks {
@@ -127,7 +127,7 @@ func Succeeded(acks []store.Ack) (held []store.Lease, outcomes []store.Outcome) 
 	return held, outcomes
 }
 
-// Extended are the answers to the leases if every one holds.
+// Extended returns the outcomes of the leases if every lease holds.
 func Extended(held []store.Lease, until time.Time) []store.Outcome {
 	outcomes := make([]store.Outcome, len(held))
 	for i, l := range held {

@@ -1,5 +1,5 @@
-// Package wake hands wake-ups to those who listen in this process. Stores share it; where their wake-ups come from is their
-// own affair.
+// Package wake delivers wake-ups to the listeners in this process. Several stores share it. Each store decides for itself when
+// to send a wake-up.
 package wake
 
 import (
@@ -10,25 +10,26 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// pending is how many wake-ups a slow reader can leave unread before it loses some.
+// pending is how many wake-ups a slow subscriber can leave unread before it loses some.
 const pending = 64
 
-// A Hub hands wake-ups to listeners, and waits for none of them. The zero value is ready for use. Its methods may be called at
-// any time, from any goroutine.
+// A Hub delivers wake-ups to listeners and never waits for a listener. The zero value is ready for use. Any goroutine may call
+// its methods at any time.
 type Hub struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	closed    bool
 	listeners map[*listener]struct{}
 }
 
 type listener struct {
-	queues []string // none means all
+	queues []string // empty means every queue
 	out    chan store.Wakeup
-	stop   func() bool // forgets the context
+	stop   func() bool // stops watching the context
 }
 
-// Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named. It is closed when the context
-// ends or the hub is closed. The name of a queue that breaks a limit is ErrInvalid, and a hub that was closed ErrClosed.
+// Subscribe returns a channel of wake-ups for the named queues, or for every queue if none is named. The channel is closed when
+// the context ends or the hub is closed. Subscribe returns ErrInvalid for a queue name that breaks a limit, and ErrClosed after
+// Close.
 func (h *Hub) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
 	for _, q := range queues {
 		if err := store.CheckQueue(q); err != nil {
@@ -58,7 +59,7 @@ func (h *Hub) drop(l *listener) {
 	}
 }
 
-// Tell wakes whoever listens to one of the queues. A listener that has left too many wake-ups unread loses this one.
+// Tell wakes every listener of these queues. A listener that has left too many wake-ups unread loses this one.
 func (h *Hub) Tell(queues ...string) {
 	if len(queues) == 0 {
 		return
@@ -74,7 +75,8 @@ func (h *Hub) Tell(queues ...string) {
 	}
 }
 
-// TellNamed wakes every listener once for each queue that it has named, and says whether somebody has named none.
+// TellNamed wakes every listener once for each queue that it has named. It reports whether there is a listener that has named
+// no queue.
 func (h *Hub) TellNamed() (unnamed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,14 +96,14 @@ func (l *listener) tell(queue string) {
 	}
 }
 
-// Silent says that nobody listens.
+// Silent reports whether there are no listeners.
 func (h *Hub) Silent() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.listeners) == 0
 }
 
-// Close ends every subscription, and refuses new ones. To close twice is fine.
+// Close ends every subscription and refuses new ones. It is fine to call Close twice.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// A layer is tests of one sort of fault, which are run together.
+// A layer is a group of tests for one kind of fault, which run together.
 type layer struct {
 	name   string
 	folder string // of the package
-	tests  string // the pattern of their names
-	goal   string // the count that says how far it has come; runs are counted too
-	want   int    // of that
-	seeded bool   // the faults are drawn from a seed that can be named
-	with   string // a setting for the tests, name=value, where they need one
+	tests  string // a pattern for their names
+	goal   string // the count that measures progress; runs are counted too
+	want   int    // how much of it
+	seeded bool   // a seed determines the faults
+	with   string // an environment variable for the tests, name=value, if they need one
 }
 
 const (
@@ -22,7 +22,7 @@ const (
 	postgres = "internal/store/adapters/postgres"
 )
 
-// seedVariable names the seed to the tests that draw from one.
+// seedVariable passes the seed to the tests.
 const seedVariable = "JQ_CHAOS_SEED"
 
 // runs is the count that every layer has.
@@ -48,10 +48,10 @@ var layers = []layer{
 	{"attack on a server on Postgres", storms, "^TestAttackOnPostgres$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m"},
 }
 
-// again runs the layer once more, as often as its goal says.
+// again returns the command that runs the layer until its goal.
 func (l layer) again() string { return fmt.Sprintf(`make chaos FLAGS="-layers '%s'"`, l.name) }
 
-// command repeats one run of the layer.
+// command returns the command that repeats one run of the layer.
 func (l layer) command(seed uint64) string {
 	text := fmt.Sprintf("go test ./%s -count=1 -timeout %v -run '%s'", l.folder, longest, l.tests)
 	if name, value, ok := strings.Cut(l.with, "="); ok {

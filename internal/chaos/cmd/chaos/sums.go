@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A state is what all runs have tried so far, by the name of the layer.
+// A state holds the sums of all runs so far, by layer.
 type state struct {
 	path   string
 	Layers map[string]*sum `json:"layers"`
@@ -19,27 +19,27 @@ type state struct {
 
 // A sum is what the runs of one layer have tried.
 type sum struct {
-	Counts    map[string]int `json:"counts"` // of the whole runs, those that failed included
+	Counts    map[string]int `json:"counts"` // of complete runs, including failed ones
 	Took      time.Duration  `json:"took"`
 	Since     time.Time      `json:"since"`
 	Until     time.Time      `json:"until"`
-	Revisions []revision     `json:"revisions"` // in the order in which they were tried first
+	Revisions []revision     `json:"revisions"` // in the order of their first run
 	Failures  []failure      `json:"failures,omitempty"`
 }
 
-// A revision is a state of the sources, and how many runs it has had.
+// A revision is a state of the sources, and its number of runs.
 type revision struct {
 	Name string `json:"name"`
 	Runs int    `json:"runs"`
 }
 
-// A failure is a run that has found something. It stays in the sums when that is mended.
+// A failure is a run that has found something. It stays in the sums when the fault is fixed.
 type failure struct {
 	Revision string    `json:"revision"`
 	At       time.Time `json:"at"`
 	Log      string    `json:"log"` // a file beside the sums
 	Command  string    `json:"command"`
-	Lost     *int      `json:"lost,omitempty"` // nil: the test did not come to count it
+	Lost     *int      `json:"lost,omitempty"` // nil if the test did not count it
 }
 
 func readState(path string) (state, error) {
@@ -54,7 +54,7 @@ func readState(path string) (state, error) {
 	return s, json.Unmarshal(text, &s)
 }
 
-// write puts the state in the place of the old one as a whole: it may be ended at any moment.
+// write replaces the old state in one step, because the command may be ended at any moment.
 func (s state) write() error {
 	maps.DeleteFunc(s.Layers, func(_ string, of *sum) bool { return of.Counts[runs] == 0 })
 	text, err := json.MarshalIndent(s, "", "\t")
@@ -70,7 +70,7 @@ func (s state) write() error {
 	return os.Rename(s.path+".new", s.path)
 }
 
-// of is the sum of the layer, which may be empty.
+// of returns the sum of the layer, which may be empty.
 func (s state) of(l layer) *sum {
 	if s.Layers[l.name] == nil {
 		s.Layers[l.name] = &sum{Counts: map[string]int{}}
@@ -78,7 +78,7 @@ func (s state) of(l layer) *sum {
 	return s.Layers[l.name]
 }
 
-// add adds a whole run.
+// add adds a complete run.
 func (s *sum) add(rev string, counts map[string]int, began, ended time.Time) {
 	if s.Counts[runs] == 0 {
 		s.Since = began

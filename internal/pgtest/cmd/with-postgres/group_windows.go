@@ -2,5 +2,5 @@ package main
 
 import "os/exec"
 
-// together is for systems with groups of processes: here the command alone is ended.
+// together does nothing on systems without process groups: only the command itself is ended.
 func together(*exec.Cmd) {}

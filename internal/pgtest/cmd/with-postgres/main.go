@@ -1,5 +1,5 @@
-// Command with-postgres runs another command beside a Postgres server that is thrown away afterwards, named to it by
-// JQ_TEST_POSTGRES. Where that variable is set already, the command is just run. It can not read from the terminal.
+// Command with-postgres runs another command with a temporary Postgres server, whose DSN is in JQ_TEST_POSTGRES. If that
+// variable is already set, it only runs the command. The command cannot read from the terminal.
 package main
 
 import (

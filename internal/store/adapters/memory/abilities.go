@@ -25,10 +25,10 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return queues, nil
 }
 
-// Ping says whether the store is open. It waits for no transaction.
+// Ping returns an error if the store is closed. It does not wait for a transaction.
 func (s *Store) Ping(ctx context.Context) error { return s.refuse(ctx, nil) }
 
-// OldestDue returns the queues from which a claim could take a job, and since when the first of it is due.
+// OldestDue returns the queues from which a claim could take a job, each with the earliest due time of its jobs.
 func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 	now, err := s.enter(ctx, nil)
 	if err != nil {
@@ -44,7 +44,8 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 	return found, nil
 }
 
-// oldestDue is the earliest due time of the jobs that are due, which stand at the heads of the lines, and zero if there are none.
+// oldestDue returns the earliest due time of the queue's due jobs, or the zero time if no job is due. It only needs to look at
+// the head of each line.
 func (q *queue) oldestDue(now time.Time) time.Time {
 	var oldest time.Time
 	for _, l := range []*lane{&q.fresh, &q.retries} {
@@ -57,7 +58,7 @@ func (q *queue) oldestDue(now time.Time) time.Time {
 	return oldest
 }
 
-// SetPaused pauses a queue or lets it go on.
+// SetPaused pauses or resumes a queue.
 func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 	if _, err := s.enter(ctx, store.CheckQueue(name)); err != nil {
 		return err
@@ -84,14 +85,14 @@ func (s *Store) Policy(ctx context.Context, name string) (store.Policy, error) {
 	return store.Policy{}, nil
 }
 
-// SetPolicy puts p in the place of the queue's policy.
+// SetPolicy replaces the queue's policy by p.
 func (s *Store) SetPolicy(ctx context.Context, name string, p store.Policy) (store.Policy, error) {
 	if _, err := s.enter(ctx, cmp.Or(store.CheckQueue(name), p.Check())); err != nil {
 		return store.Policy{}, err
 	}
 	defer s.leave()
 	q := s.queue(name)
-	defer s.forgetIfIdle(q) // after a refusal
+	defer s.forgetIfIdle(q) // the queue may be new, and its policy refused
 	next, err := q.policy.Replace(p)
 	if err == nil {
 		q.policy = next
@@ -148,7 +149,7 @@ func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page sto
 	return found, nil
 }
 
-// workerNames are the names of the workers that match and come after a name, in the order of their bytes.
+// workerNames returns the names of the workers that match and come after a name, in the order of their bytes.
 func (s *Store) workerNames(filter store.WorkerFilter, after string) []string {
 	var names []string
 	if filter.Name != "" {
@@ -172,7 +173,7 @@ func (s *Store) forgetWorkers(now time.Time) {
 	})
 }
 
-// Fence begins a new epoch, above whose floor tokens and ids go on.
+// Fence begins a new epoch. Later tokens and ids are greater than the floor of that epoch.
 func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
 	if _, err := s.enter(ctx, req.Check()); err != nil {
 		return 0, err

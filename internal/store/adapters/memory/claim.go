@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// FetchAndClaim takes due jobs of one queue under leases for the worker.
+// FetchAndClaim claims due jobs of one queue and leases them to the worker.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	now, err := s.enter(ctx, store.CheckLease(req.Check(), req.TTL, s.maxLease))
 	if err != nil {
@@ -27,8 +27,8 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	return claimed, nil
 }
 
-// choose takes due jobs out of their lines: retries up to the quota, then fresh jobs, then retries for what is left. The
-// retries come first.
+// choose takes due jobs out of their lines: first retries up to the quota, then fresh jobs, then more retries if there are
+// places left. The answer lists the retries first.
 func (q *queue) choose(limit, quota int, now time.Time) []*job {
 	due := now.UnixMicro()
 	retryRoom, freshRoom := store.MaxAnswerBytes, store.MaxAnswerBytes
@@ -41,7 +41,7 @@ func (q *queue) choose(limit, quota int, now time.Time) []*job {
 	return append(retries, fresh...)
 }
 
-// take takes up to limit due jobs out of the lane, the highest priority first, as long as there is room for their documents.
+// take takes up to limit due jobs out of the lane, the highest priority first, as long as their documents fit into room.
 func (l *lane) take(limit int, room *int, due int64) []*job {
 	var taken []*job
 	for i := range l {
@@ -51,7 +51,7 @@ func (l *lane) take(limit int, room *int, due int64) []*job {
 				break
 			}
 			weight := j.Weight()
-			if weight > *room { // lighter ones behind it wait with it, or it would wait for ever
+			if weight > *room { // smaller jobs must not overtake it, or it could wait for ever
 				return taken
 			}
 			*room -= weight

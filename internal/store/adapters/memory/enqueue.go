@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Enqueue adds jobs, all or none of them.
+// Enqueue adds all of the jobs or none of them.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	prepared, refused := prepare(req)
 	now, err := s.enter(ctx, refused)

@@ -38,7 +38,7 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 	return outcomes, nil
 }
 
-// Extend is the heartbeat. It is never busy: it waits for an open transaction.
+// Extend is the heartbeat. It never answers busy, because it waits for an open transaction.
 func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	now, err := s.enter(ctx, store.CheckLease(store.CheckExtend(leases, ttl), ttl, s.maxLease))
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Store) save(save store.Save, refused error) store.Outcome {
 	return s.under(save.Lease, func(r *store.Record) store.Outcome { return r.Save(save, refused) })
 }
 
-// under applies an item to the record of its job. Only where the lease is in force can that change something.
+// under applies an item to the record of its job. The item can change the job only if the lease is in force.
 func (s *Store) under(l store.Lease, apply func(*store.Record) store.Outcome) store.Outcome {
 	j, r := s.find(l.ID)
 	held := r != nil && r.Holds(l)

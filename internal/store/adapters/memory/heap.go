@@ -1,7 +1,7 @@
 package memory
 
-// A heap gives the value with the earliest time, then the smallest id. Values learn where they stand, so that they can be
-// removed from anywhere.
+// A heap returns the value with the earliest time, and among equal times the one with the smallest id. Each value is told its
+// index, so that it can be removed from any place.
 type heap[T movable] struct {
 	items []item[T]
 }
@@ -11,10 +11,10 @@ type item[T any] struct {
 	value  T
 }
 
-// A movable value is told its index whenever that changes, and -1 when it is removed.
+// A movable value is told its index whenever the index changes, and -1 when it is removed.
 type movable interface{ moved(to int) }
 
-// first is the value with the earliest time, if that is not after the given one.
+// first returns the value with the earliest time, if that time is at or before until.
 func (h *heap[T]) first(until int64) (value T, ok bool) {
 	if len(h.items) == 0 || h.items[0].at > until {
 		return value, false
@@ -27,7 +27,7 @@ func (h *heap[T]) push(at, id int64, value T) {
 	h.up(len(h.items) - 1)
 }
 
-// remove takes the value at the index out.
+// remove removes the value at the index.
 func (h *heap[T]) remove(index int) {
 	h.items[index].value.moved(-1)
 	last := len(h.items) - 1
@@ -42,7 +42,7 @@ func (h *heap[T]) remove(index int) {
 	h.up(index)
 }
 
-// up lets the item at the index rise to its place.
+// up moves the item at the index towards the root until its parent comes before it.
 func (h *heap[T]) up(index int) {
 	rising := h.items[index]
 	for index > 0 {
@@ -56,7 +56,7 @@ func (h *heap[T]) up(index int) {
 	h.set(index, rising)
 }
 
-// down lets the item at the index sink to its place.
+// down moves the item at the index away from the root until it comes before its children.
 func (h *heap[T]) down(index int) {
 	sinking := h.items[index]
 	for {

@@ -8,11 +8,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A holder is the job that holds a unique key: while it is live, or until its window ends, whatever becomes of it.
+// A holder is the job that holds a unique key. It holds the key while it is live, or, with a window, until the window ends,
+// whatever becomes of the job.
 type holder struct {
 	key   string
 	id    int64
-	index int // in the heap of windows; negative if it is not there
+	index int // in the heap of windows; negative if it is not in it
 }
 
 func (h *holder) moved(to int) { h.index = to }
@@ -30,7 +31,7 @@ func (s *Store) hold(j *job) {
 	s.tx.onRollback(func() { s.dropHolder(h) })
 }
 
-// dropHolder ends the hold on a key, unless its window ended within the transaction that is rolled back.
+// dropHolder ends the hold on a key. If the window ended within the transaction that is rolled back, there is nothing to end.
 func (s *Store) dropHolder(h *holder) {
 	if s.keys[h.key] == h {
 		delete(s.keys, h.key)
@@ -40,7 +41,7 @@ func (s *Store) dropHolder(h *holder) {
 	}
 }
 
-// release takes the unique key from a job that is live no more. A key that is held for a window stays held.
+// release frees the unique key of a job that is no longer live. A key that is held for a window stays held.
 func (s *Store) release(j *job) {
 	if j.UniqueKey == "" || j.UniqueFor > 0 {
 		return
@@ -52,17 +53,17 @@ func (s *Store) release(j *job) {
 	}
 }
 
-// An answer is what was said to a request with a key.
+// An answer is what the store answered to a request with a key.
 type answer struct {
 	key         string
 	fingerprint [sha256.Size]byte
 	jobs        []store.Enqueued
-	index       int // in the heap of answers; negative if it is not there
+	index       int // in the heap of answers; negative if it is not in it
 }
 
 func (a *answer) moved(to int) { a.index = to }
 
-// keep remembers an answer for a repeat of its request.
+// keep keeps the answer for a repeat of the request.
 func (s *Store) keep(req prepared, jobs []store.Enqueued, now time.Time) {
 	a := &answer{key: req.RequestKey, fingerprint: req.fingerprint, jobs: slices.Clone(jobs), index: -1}
 	s.requests[a.key] = a
@@ -73,7 +74,7 @@ func (s *Store) keep(req prepared, jobs []store.Enqueued, now time.Time) {
 	s.tx.onRollback(func() { s.dropAnswer(a) })
 }
 
-// dropAnswer forgets an answer, unless it was forgotten within the transaction that is rolled back.
+// dropAnswer forgets an answer. If the answer was forgotten within the transaction that is rolled back, there is nothing to do.
 func (s *Store) dropAnswer(a *answer) {
 	if s.requests[a.key] == a {
 		delete(s.requests, a.key)
@@ -83,8 +84,8 @@ func (s *Store) dropAnswer(a *answer) {
 	}
 }
 
-// forget drops the keys whose time has ended, so that those that are left are in force. No rollback brings one back: its
-// time has ended.
+// forget drops the unique keys and request keys whose time has ended, so that all remaining ones are in force. A rollback does
+// not restore them, because their time has ended anyway.
 func (s *Store) forget(now time.Time) {
 	for {
 		h, ended := s.windows.first(now.UnixMicro())

@@ -1,8 +1,8 @@
-// Package memory keeps jobs in the memory of the process: for tests, for trying things out, and for work that may be lost
-// with its process. It is as durable as the process is, and the plainest reading of the contract in package store.
+// Package memory keeps jobs in the memory of the process: for tests, for trying jq out, and for work that may be lost with its
+// process. It keeps nothing once the process has ended.
 //
-// One lock guards everything, and one call holds it at a time. A caller's transaction keeps all other calls out from its
-// first write until its end, like the one writer of an SQLite file.
+// One lock guards everything, and one call holds it at a time. From its first write until its end, a caller's transaction keeps
+// all other calls out, as the only writer of an SQLite file does.
 package memory
 
 import (
@@ -29,47 +29,47 @@ var (
 	_ store.Fencer       = (*Store)(nil)
 )
 
-// Options are what a store can be told.
+// Options configures New. Zero fields mean the default.
 type Options struct {
-	Clock    clock.Clock   // nil means the clock of the process
-	MaxLease time.Duration // no lease is longer; zero means an hour
-	Logger   *slog.Logger  // is told of a clock that goes back; nil means slog.Default()
+	Clock    clock.Clock   // time of the store; nil means the clock of the process
+	MaxLease time.Duration // longest lease; zero means an hour
+	Logger   *slog.Logger  // gets a warning when the clock goes back; nil means slog.Default()
 }
 
-// A Store keeps jobs in memory. A claim finds at once whatever is committed and claimable.
+// A Store keeps jobs in memory. A claim finds every committed, claimable job at once.
 type Store struct {
 	clock    clock.Clock
 	present  store.Present
 	maxLease time.Duration
 
 	dbOnce sync.Once
-	db     *sql.DB // the stand-in that opens callers' transactions, opened when it is first asked for
+	db     *sql.DB // opens callers' transactions; made by the first call of DB
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	tx     *transaction // that keeps others out, or nil
-	last   time.Time    // the latest now
+	tx     *transaction // the transaction that keeps other calls out, or nil
+	last   time.Time    // now of the latest call
 
 	jobs    table
-	work    store.Record // of the job that a call is about: see record
+	work    store.Record // reused by every call: see record
 	lastID  int64
 	epoch   int64 // see Fence
 	queues  map[string]*queue
-	leases  line    // the jobs in flight, by the end of their leases
-	lengths lengths // of leases
+	leases  line    // the jobs in flight, by LeaseExpiresAt
+	lengths lengths // lengths of leases
 
-	keys     map[string]*holder // of unique keys
-	windows  heap[*holder]      // those that hold their key for a window, by its end
+	keys     map[string]*holder // by unique key
+	windows  heap[*holder]      // the holders with a window, by its end
 	requests map[string]*answer // by request key
-	answers  heap[*answer]      // the same, by when they are forgotten
+	answers  heap[*answer]      // the same answers, by the time when they are forgotten
 
 	workers map[string]store.Worker
 
 	hub   wake.Hub
-	woken []string // the queues to announce when the call, or the transaction, has its effect
+	woken []string // the queues to wake when the call or the transaction takes effect
 }
 
-// New returns an empty store. It panics if MaxLease is nothing that a lease can be.
+// New returns an empty store. It panics if MaxLease is not a valid length of a lease.
 func New(options Options) *Store {
 	clk := options.Clock
 	if clk == nil {
@@ -91,10 +91,10 @@ func New(options Options) *Store {
 	}
 }
 
-// Close forgets everything. A transaction that has written is rolled back.
+// Close drops every job. It rolls back a transaction that has written.
 func (s *Store) Close() error {
 	s.drop()
-	return s.DB().Close() // which may roll back, and needs the lock for it
+	return s.DB().Close() // without the lock, because a rollback takes it
 }
 
 func (s *Store) drop() {
@@ -113,9 +113,9 @@ func (s *Store) drop() {
 	s.requests, s.answers = nil, heap[*answer]{}
 }
 
-// enter begins a call: it waits for its turn and returns the call's now. A request that was refused gets no turn. After an
-// error the lock is not held; otherwise leave gives it back. Calls are short and are waited for as they come, but a
-// transaction lasts as long as its owner likes, so that waiting for one heeds the context.
+// enter begins a call: it waits for its turn and returns the call's now. It refuses a request at once if refused is not nil.
+// After an error the lock is not held; otherwise the caller must call leave. Calls are short, so waiting for them ignores the
+// context. A transaction lasts as long as its owner likes, so waiting for one ends with the context.
 func (s *Store) enter(ctx context.Context, refused error) (time.Time, error) {
 	for {
 		now, other, err := s.tryEnter(ctx, nil, refused)
@@ -129,8 +129,8 @@ func (s *Store) enter(ctx context.Context, refused error) (time.Time, error) {
 	}
 }
 
-// tryEnter is enter for a call within the transaction, or within none. It does not wait for another transaction: it
-// returns the one that keeps the call out. The call's own keeps others out from then on.
+// tryEnter is enter for a call within tx, or outside a transaction if tx is nil. It does not wait for another transaction, but
+// returns the one that keeps the call out. From then on tx keeps other calls out.
 func (s *Store) tryEnter(ctx context.Context, tx *transaction, refused error) (now time.Time, other *transaction, err error) {
 	s.mu.Lock()
 	if err := s.admit(ctx, refused); err != nil {
@@ -145,7 +145,7 @@ func (s *Store) tryEnter(ctx context.Context, tx *transaction, refused error) (n
 	return s.now(), nil, nil
 }
 
-// admit says why a call can not begin.
+// admit returns the reason why a call must not begin, or nil.
 func (s *Store) admit(ctx context.Context, refused error) error {
 	switch {
 	case s.closed:
@@ -157,7 +157,7 @@ func (s *Store) admit(ctx context.Context, refused error) error {
 	}
 }
 
-// refuse says why a call that was refused can not begin.
+// refuse is admit for a caller that does not hold the lock.
 func (s *Store) refuse(ctx context.Context, refused error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Store) leave() {
 	s.mu.Unlock()
 }
 
-// now is the time of a call.
+// now returns the time of a call.
 func (s *Store) now() time.Time {
 	s.last = s.present.Read(s.clock.Now)
 	return s.last

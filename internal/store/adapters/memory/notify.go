@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Subscribe returns a channel of wake-ups for the queues. It does not wait for an open transaction.
+// Subscribe is part of the contract. It does not wait for an open transaction.
 func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -17,7 +17,7 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 	return s.hub.Subscribe(ctx, queues)
 }
 
-// wake notes that a claim from the queue may find something once the call, or the transaction, has its effect.
+// wake notes that a claim from the queue may find a job once the call or the transaction takes effect.
 func (s *Store) wake(queue string) {
 	if s.tx == nil && s.hub.Silent() {
 		return
@@ -27,7 +27,7 @@ func (s *Store) wake(queue string) {
 	}
 }
 
-// announce tells the subscribers what was noted, those at least that keep up.
+// announce wakes the subscribers of the noted queues. A subscriber that has left too many wake-ups unread may lose some.
 func (s *Store) announce() {
 	s.hub.Tell(s.woken...)
 	s.woken = s.woken[:0]

@@ -6,9 +6,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// What takes long, reading documents and texts, is done here before a call takes its turn.
+// Reading documents and texts takes long, so the functions below do it before a call takes the lock.
 
-// A prepared request has been checked, and has its fingerprint if it has a key.
+// A prepared request has passed its checks, and has its fingerprint if it has a request key.
 type prepared struct {
 	store.EnqueueRequest
 	fingerprint [sha256.Size]byte
@@ -25,7 +25,7 @@ func prepare(req store.EnqueueRequest) (prepared, error) {
 	return p, nil
 }
 
-// refusedResults is why results are refused, by the index of their acks.
+// refusedResults returns why results are refused, by the index of their acks.
 func refusedResults(acks []store.Ack) map[int]*store.Failure {
 	var refusals map[int]*store.Failure
 	for i, a := range acks {
@@ -39,7 +39,7 @@ func refusedResults(acks []store.Ack) map[int]*store.Failure {
 	return refusals
 }
 
-// refusedSaves is why saves are refused, by their index.
+// refusedSaves returns why saves are refused, by their index.
 func refusedSaves(saves []store.Save) map[int]error {
 	var refusals map[int]error
 	for i, save := range saves {
@@ -53,7 +53,7 @@ func refusedSaves(saves []store.Save) map[int]error {
 	return refusals
 }
 
-// failuresOf is what the policy makes of each item; the forms that do not fail ignore theirs.
+// failuresOf applies the retry policy to each item. The forms that do not fail ignore the result.
 func failuresOf(nacks []store.NAck) []store.Failure {
 	failures := make([]store.Failure, len(nacks))
 	for i, n := range nacks {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// A table finds jobs by id and lists them in the order of their ids. Ids only grow, so that they lie close together: they
-// are kept in pages, and a page whose jobs are all gone is gone too.
+// A table finds jobs by id and lists them in the order of their ids. Ids only grow, so live ids lie close together. The table
+// keeps them in pages, and drops a page when its last job is removed.
 type table struct {
 	pages map[int64]*page
-	order []int64 // the numbers of the pages, rising
+	order []int64 // the numbers of the pages, in ascending order
 }
 
 const pageSize = 256
@@ -27,7 +27,7 @@ func (t *table) get(id int64) *job {
 	return p.jobs[id%pageSize]
 }
 
-// add puts in a job whose id is above all others.
+// add adds a job. Its id must be greater than all others.
 func (t *table) add(j *job) {
 	number := j.ID / pageSize
 	p := t.pages[number]
@@ -55,7 +55,7 @@ func (t *table) remove(id int64) {
 	}
 }
 
-// rising lists the jobs with an id greater than after, the smallest first.
+// rising lists the jobs with an id greater than after, in ascending order.
 func (t *table) rising(after int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
 		start, _ := slices.BinarySearch(t.order, max(after, 0)/pageSize)
@@ -69,7 +69,7 @@ func (t *table) rising(after int64) iter.Seq[*job] {
 	}
 }
 
-// falling lists the jobs with an id smaller than before, the greatest first.
+// falling lists the jobs with an id smaller than before, in descending order.
 func (t *table) falling(before int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
 		start, found := slices.BinarySearch(t.order, max(before, 0)/pageSize)

@@ -12,12 +12,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// InTx returns a Writer in a transaction of [Store.DB]. The transaction keeps all other calls of the store waiting from its
-// first write until its end. A call in it that fails has no effect. One that waits for another transaction ends with its
-// own.
+// InTx returns a Writer that writes in a transaction of [Store.DB]. From its first write until its end, the transaction blocks
+// all other calls of the store. A call that fails has no effect. A call that waits for another transaction stops waiting when
+// its own transaction ends.
 func (s *Store) InTx(tx store.Tx) store.Writer { return writer{s, tx} }
 
-// A writer sends its calls through the caller's transaction, and so reaches the store in the transaction's name.
+// A writer sends its calls through the caller's transaction, so that the store knows to which transaction they belong.
 type writer struct {
 	store *Store
 	tx    store.Tx
@@ -67,7 +67,7 @@ func (w writer) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 	})
 }
 
-// ofItem names the item in an error that does not know it.
+// ofItem adds the item's index to an error.
 func ofItem(i int, err error) error {
 	if refused, ok := errors.AsType[*store.InvalidError](err); ok {
 		refused.Item = i
@@ -75,23 +75,22 @@ func ofItem(i int, err error) error {
 	return err
 }
 
-// mustHold is an error unless the job is in flight under the lease.
+// mustHold returns an error unless the job is in flight under the lease.
 func (s *Store) mustHold(l store.Lease, by store.FinishedBy) error {
 	_, r := s.find(l.ID)
 	return r.MustHold(l, by)
 }
 
-// A call is what travels through the caller's transaction, as the argument of a statement that only this package's driver
-// understands.
+// A call travels through the caller's transaction as the argument of a statement that only this package's driver understands.
 type call struct {
 	store   *Store
 	refused error
 	run     func(now time.Time) error
 
-	served bool // it has reached the store; err is its answer
+	served bool // the call has reached the store, and err is its answer
 	err    error
-	tx     *transaction // the one it came through
-	other  *transaction // the one that keeps it out, or nil
+	tx     *transaction // the transaction that it came through
+	other  *transaction // the transaction that keeps it out, or nil
 }
 
 // send runs f in the writer's transaction.
@@ -110,8 +109,8 @@ func send[A any](ctx context.Context, w writer, refused error, f func(now time.T
 	return answer, nil
 }
 
-// sendThrough sends the call until no other transaction keeps it out. It waits between statements and not within one:
-// database/sql lets nobody end a transaction while a statement runs in it.
+// sendThrough sends the call until no other transaction keeps it out. It waits between statements, not within one, because
+// database/sql does not let anybody end a transaction while a statement runs in it.
 func (c *call) sendThrough(ctx context.Context, tx store.Tx) error {
 	for {
 		c.served, c.other = false, nil
@@ -127,7 +126,7 @@ func (c *call) sendThrough(ctx context.Context, tx store.Tx) error {
 	}
 }
 
-// outcome is the call's error, where err is the statement's.
+// outcome returns the call's error. Err is the error of the statement.
 func (c *call) outcome(ctx context.Context, err error) error {
 	switch {
 	case c.served && c.err != nil:
@@ -145,25 +144,26 @@ func (c *call) outcome(ctx context.Context, err error) error {
 	}
 }
 
-// foreignTx answers what did not come through an open transaction of the store's own database.
+// foreignTx is the error for a transaction that is not an open transaction of the store's own database.
 func foreignTx() error {
 	return &store.InvalidError{Item: -1, Field: "tx", Rule: "must be an open transaction of this store's DB()"}
 }
 
-// A transaction is what a caller's transaction is to the store. The store's lock guards it.
+// A transaction is the store's side of a caller's transaction. The store's lock guards it.
 type transaction struct {
 	store *Store
-	ctx   context.Context // whose end is the transaction's end
-	ended chan struct{}   // closed at its end, when others may go on
-	undo  []func()        // how to take back what was done, the first first
-	lost  bool            // the store was closed meanwhile
+	ctx   context.Context // when it ends, so does the transaction
+	ended chan struct{}   // closed at the end of the transaction, when others may go on
+	undo  []func()        // undoes the changes, in the order in which they were made
+	lost  bool            // the store was closed before the transaction ended
 }
 
 func (s *Store) begin(ctx context.Context) *transaction {
 	return &transaction{store: s, ctx: ctx, ended: make(chan struct{})}
 }
 
-// do runs a call in the transaction, unless another one keeps it out. If it fails, what it did is taken back, and no more.
+// do runs a call in the transaction, unless another transaction keeps it out. If the call fails, do undoes the changes of this
+// call only.
 func (t *transaction) do(ctx context.Context, c *call) error {
 	c.tx = t
 	refused := c.refused
@@ -184,7 +184,7 @@ func (t *transaction) do(ctx context.Context, c *call) error {
 	return nil
 }
 
-// onRollback notes how to take a change back.
+// onRollback keeps a function that undoes a change.
 func (t *transaction) onRollback(undo func()) { t.undo = append(t.undo, undo) }
 
 func (t *transaction) undoTo(mark int) {
@@ -194,7 +194,7 @@ func (t *transaction) undoTo(mark int) {
 	t.undo = t.undo[:mark]
 }
 
-// commit lets others see what was done.
+// commit makes the changes visible to other calls.
 func (t *transaction) commit() error {
 	s := t.store
 	s.mu.Lock()
@@ -210,19 +210,19 @@ func (t *transaction) commit() error {
 	return nil
 }
 
-// abandon takes back what was done, unless that was done already.
+// abandon undoes the changes, unless they were undone already.
 func (t *transaction) abandon() {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	switch {
 	case t.store.tx == t:
 		t.rollback()
-	case !t.lost: // it has not written
+	case !t.lost: // nothing was written
 		t.end()
 	}
 }
 
-// rollback is abandon under the lock, for a transaction that has written.
+// rollback is abandon for a transaction that has written. The caller holds the lock.
 func (t *transaction) rollback() {
 	t.undoTo(0)
 	t.store.woken = t.store.woken[:0]
@@ -230,7 +230,7 @@ func (t *transaction) rollback() {
 	t.end()
 }
 
-// end lets others go on, and a call that waits in the transaction give up.
+// end lets other calls go on, and makes a call that waits in this transaction give up.
 func (t *transaction) end() {
 	t.undo = nil
 	if t.store.tx == t {

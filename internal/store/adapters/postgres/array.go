@@ -10,20 +10,20 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// An array is a list of values in the way Postgres writes arrays as text. As such it is a plain string to every driver, and
-// is cast where it is used: $1::bigint[].
+// An array is a list of values as Postgres writes arrays in text. Every driver can send it as a plain string; the statement
+// casts it: $1::bigint[].
 type array struct{ text []byte }
 
-// roomFor is an empty array with room for so many values of so many bytes each.
+// roomFor returns an empty array with capacity for that many values of that many bytes each.
 func roomFor(values, bytes int) array { return array{make([]byte, 0, values*(bytes+1)+2)} }
 
-// The bytes of most numbers, and of times.
+// The size in bytes of most numbers, and of times.
 const (
 	numberBytes = 10
 	stampBytes  = 31
 )
 
-// arrayOf is the array of the numbers.
+// arrayOf returns an array of the numbers.
 func arrayOf(numbers []int64) string {
 	a := roomFor(len(numbers), numberBytes)
 	for _, n := range numbers {
@@ -32,7 +32,7 @@ func arrayOf(numbers []int64) string {
 	return a.String()
 }
 
-// arrayOfTexts is the array of the strings.
+// arrayOfTexts returns an array of the strings.
 func arrayOfTexts(list []string) string {
 	var a array
 	for _, s := range list {
@@ -41,7 +41,7 @@ func arrayOfTexts(list []string) string {
 	return a.String()
 }
 
-// String is the whole array.
+// String returns the whole array.
 func (a *array) String() string {
 	if len(a.text) == 0 {
 		return "{}"
@@ -83,7 +83,7 @@ func (a *array) string(s string) {
 	a.text = append(a.text, '"')
 }
 
-// field is the value of a column, by the pointer to where a record has it.
+// field appends the value of a column, given a pointer to the record's field.
 func (a *array) field(value any) {
 	switch v := value.(type) {
 	case *int:
@@ -105,7 +105,7 @@ func (a *array) field(value any) {
 	}
 }
 
-// typeOf is the type of the elements of the array of the field. The server casts them to that of the column.
+// typeOf returns the element type of the field's array. The server casts the elements to the column's type.
 func typeOf(field any) string {
 	switch field.(type) {
 	case *int, *int64, *sqlkit.Micros:
@@ -117,7 +117,7 @@ func typeOf(field any) string {
 	}
 }
 
-// doc is a JSON document, or NULL for none.
+// doc appends a JSON document, or NULL for none.
 func (a *array) doc(doc []byte) {
 	if len(doc) == 0 {
 		a.null()
@@ -128,7 +128,7 @@ func (a *array) doc(doc []byte) {
 
 const stampFormat = "2006-01-02 15:04:05.999999Z07:00"
 
-// stamp is a time, or NULL for the zero time.
+// stamp appends a time, or NULL for the zero time.
 func (a *array) stamp(t time.Time) {
 	if t.IsZero() {
 		a.null()
@@ -140,7 +140,7 @@ func (a *array) stamp(t time.Time) {
 	a.text = append(a.text, '"')
 }
 
-// place is the time of a position.
+// place appends the time of a position.
 func (a *array) place(p cursor.Position) {
 	a.next()
 	a.text = append(a.text, '"')
@@ -148,7 +148,7 @@ func (a *array) place(p cursor.Position) {
 	a.text = append(a.text, '"')
 }
 
-// placeText is the time of a position, for a statement.
+// placeText returns the time of a position, for a statement.
 func placeText(p cursor.Position) string {
 	if p.At.IsZero() {
 		return "-infinity"
@@ -156,7 +156,7 @@ func placeText(p cursor.Position) string {
 	return p.At.UTC().Format(stampFormat)
 }
 
-// list is a list of strings as the JSON of [sqlkit.List], or NULL for none.
+// list appends a list of strings as the JSON of [sqlkit.List], or NULL for none.
 func (a *array) list(list sqlkit.List) {
 	text, _ := list.Value() // valid strings: cannot fail
 	if text, ok := text.(string); ok {

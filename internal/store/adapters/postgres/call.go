@@ -10,12 +10,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// write runs a call that changes something in a transaction of its own.
+// write runs a call that changes something, in a transaction of its own.
 func write[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
 	return call(ctx, s, invalid, s.with.write, run)
 }
 
-// read runs a short call that changes nothing on one snapshot of the database.
+// read runs a short call that changes nothing, on one snapshot of the database.
 func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
 	return call(ctx, s, invalid, s.with.brief, run)
 }
@@ -36,10 +36,11 @@ func call[T any](ctx context.Context, s *Store, invalid error, with opening, run
 	}
 }
 
-// mostTries is how often a call is tried that conflicts with another.
+// mostTries is how often a call is tried if it conflicts with others.
 const mostTries = 10
 
-// tries is how often a call is tried that has failed with the error. Each connection may have stale plans, and is then used no more.
+// tries returns how often to try a call that failed with this error. Every connection may have stale plans; each is then
+// discarded.
 func (s *Store) tries(err error) int {
 	if stalePlan(err) {
 		return mostTries + max(s.options.MaxConns, s.options.Readers)
@@ -47,12 +48,12 @@ func (s *Store) tries(err error) int {
 	return mostTries
 }
 
-// pause waits a little, longer after each try, and says whether the context still goes on.
+// pause waits a little, longer after each try, and reports whether the context is still alive.
 func pause(ctx context.Context, try int) bool {
 	return rest(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
 }
 
-// rest waits, and says whether the context still goes on.
+// rest waits, and reports whether the context is still alive.
 func rest(ctx context.Context, d time.Duration) bool {
 	wait := time.NewTimer(d)
 	defer wait.Stop()
@@ -64,7 +65,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once runs the call in one transaction. An error comes with nothing applied, or is ErrInDoubt.
+// once runs the call in one transaction. If it returns an error, nothing was applied, unless the error is ErrInDoubt.
 func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (T, error)) (answer T, err error) {
 	var none T
 	t, err := s.begin(ctx, with)
@@ -95,7 +96,7 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 // lingering is how long to wait for the answer to a commit after the caller has left.
 const lingering = time.Second
 
-// linger is a context that ends a while after the other one.
+// linger returns a context that ends d after ctx.
 func linger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -108,7 +109,7 @@ func linger(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	}
 }
 
-// background runs something behind the calls, for as long as a call takes. A store that is closed waits for it.
+// background runs f in a goroutine, for at most the time of a call. Close waits for it.
 func (s *Store) background(f func(ctx context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

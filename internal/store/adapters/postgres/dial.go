@@ -10,18 +10,17 @@ import (
 	"github.com/lib/pq"
 )
 
-// patience is for how long a server is listened to that was asked to cancel what a call waits for.
+// patience is how long to keep listening to a server after asking it to cancel.
 const patience = time.Second
 
-// A connector opens connections that can be given up. The driver goes on waiting for the server when a context ends: it only
-// asks, over another connection, that the server cancel. A server that has fallen silent, or that no message reaches any
-// more, does not answer that either.
+// A connector opens connections that can be given up. When a context ends, the driver keeps waiting for the server; it only
+// asks it, over another connection, to cancel. A server that hangs or cannot be reached does not answer that either.
 type connector struct{ config pq.Config }
 
-// Driver is part of the interface.
+// Driver is part of driver.Connector.
 func (c connector) Driver() driver.Driver { return &pq.Driver{} }
 
-// Connect is part of the interface. The driver gives up a dial when the context ends, and here also what follows it.
+// Connect is part of driver.Connector. When the context ends, the driver gives up dialing; Connect also gives up the handshake.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	l := &line{}
 	opening, err := pq.NewConnectorConfig(c.config)
@@ -41,22 +40,22 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner := &confirmed{connection: conn.(connection)} // for migrations, which begin and commit by the driver
+	inner := &confirmed{connection: conn.(connection)} // for migrations, which begin and commit through the driver
 	inner.warned.listen(conn)
 	own := newSession(inner, l)
 	own.warned.listen(conn)
 	return own, nil
 }
 
-// A line is the connection under one of the driver's. Once it stands, the driver dials only in order to cancel.
+// A line is the network connection of a driver's connection. Once that is open, the driver dials only to cancel.
 type line struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	conn     net.Conn
 	standing bool
 	givenUp  bool
 }
 
-// DialContext is part of the driver's interface.
+// DialContext is part of pq.DialerContext.
 func (l *line) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	cancels := l.standing
@@ -78,12 +77,12 @@ func (l *line) DialContext(ctx context.Context, network, address string) (net.Co
 	return conn, nil
 }
 
-// Dial is part of the driver's interface, which prefers DialContext.
+// Dial is part of pq.Dialer; the driver prefers DialContext.
 func (l *line) Dial(network, address string) (net.Conn, error) {
 	return l.DialContext(context.Background(), network, address)
 }
 
-// DialTimeout is part of the driver's interface, which prefers DialContext.
+// DialTimeout is part of pq.Dialer; the driver prefers DialContext.
 func (l *line) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -96,7 +95,7 @@ func (l *line) stands() {
 	l.standing = true
 }
 
-// giveUp ends all waiting on the connection in a while.
+// giveUp sets a deadline for all waiting on the connection.
 func (l *line) giveUp(in time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +105,8 @@ func (l *line) giveUp(in time.Duration) {
 	}
 }
 
-// lasts says that nobody has given the connection up: one that was answers a call that comes soon, and breaks off its next.
+// lasts reports whether the connection has not been given up. One that was given up may still answer in time, but would fail
+// the next call.
 func (l *line) lasts() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,13 +19,12 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 	return write(ctx, s, invalid, func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
 }
 
-// enqueue adds the jobs, or answers as before if the request key is known.
+// enqueue adds the jobs. If the request key is known, it returns the first answer.
 func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
 	return sqlkit.Once(req, t.add, t.remembered, t.remember)
 }
 
-// remembered is the first request with the key. The key is locked, so that the same request at the same time waits for this
-// one.
+// remembered returns the first request with the key. It locks the key, so that a concurrent request with the same key waits.
 func (t *txn) remembered(key string) (first sqlkit.Request, known bool, err error) {
 	var fingerprint, answer sql.NullString
 	var createdAt time.Time
@@ -40,7 +39,7 @@ func (t *txn) remembered(key string) (first sqlkit.Request, known bool, err erro
 	return sqlkit.Request{Fingerprint: fingerprint.String, Answer: answer.String}, known, err
 }
 
-// remember keeps the request, and forgets some that are too old.
+// remember stores the request and deletes a few that are too old.
 func (t *txn) remember(key string, r sqlkit.Request) error {
 	_, err := t.exec(`
 		UPDATE {schema}.request_keys
@@ -65,7 +64,7 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 	return err
 }
 
-// add inserts what is no duplicate.
+// add inserts the jobs that are not duplicates.
 func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	var keys []string
 	for _, n := range jobs {
@@ -79,7 +78,7 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	}
 	answers := make([]store.Enqueued, len(jobs))
 	fresh := make([]store.Job, 0, len(jobs))
-	places := make([]int, len(jobs)) // of each job among the fresh ones, its own or that of the one that holds its key
+	places := make([]int, len(jobs)) // for each job, the index in fresh of its own row or of the one that holds its key
 	taken := map[string]int{}
 	for i, n := range jobs {
 		places[i] = len(fresh)
@@ -113,7 +112,7 @@ type holder struct {
 	state store.State // empty if the job is gone
 }
 
-// holders locks the keys, in their order, until the transaction ends, and returns who holds them now.
+// holders locks the keys, in order, until the transaction ends, and returns their present holders.
 func (t *txn) holders(keys []string) (map[string]holder, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -167,7 +166,7 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 	return found, err
 }
 
-// hold gives the keys, which are locked, to the jobs, and forgets some windows that have ended.
+// hold gives the locked keys to the jobs, and deletes a few windows that have ended.
 func (t *txn) hold(jobs []store.Job) error {
 	var keys, ids, untils array
 	windows := false

@@ -21,7 +21,7 @@ func (w *where) and(term string, arg any) {
 	w.terms = append(w.terms, strings.ReplaceAll(term, `$?`, w.arg(arg)))
 }
 
-// arg adds an argument, and returns its name in the statement.
+// arg adds an argument and returns its name in the statement.
 func (w *where) arg(arg any) string {
 	w.args = append(w.args, arg)
 	return `$` + strconv.Itoa(len(w.args))
@@ -36,14 +36,14 @@ func (w *where) text() string {
 			AND `)
 }
 
-// chosen is the filter as a condition on jobs.
+// chosen turns the filter into a condition on jobs.
 func chosen(f store.Filter, now time.Time) *where {
 	w := &where{}
 	w.choose(f, now)
 	return w
 }
 
-// also is the filter as further terms of a condition in the same statement.
+// also returns the filter as further terms of a condition in the same statement.
 func (w *where) also(f store.Filter, now time.Time) string {
 	inner := &where{args: w.args}
 	inner.choose(f, now)
@@ -89,7 +89,7 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	}
 }
 
-// inQueues is the condition that a queue lies in one of the ranges, each term of which an index on queues can serve.
+// inQueues returns the condition that a queue lies in one of the ranges. An index on queues can serve each term.
 func (w *where) inQueues(queue string, ranges []sqlkit.Range) string {
 	var names, terms []string
 	for _, r := range ranges {
@@ -105,7 +105,7 @@ func (w *where) inQueues(queue string, ranges []sqlkit.Range) string {
 	return `(` + strings.Join(terms, ` OR `) + `)`
 }
 
-// A stateTerm is how a condition asks for a state or a face of one, in the words of the indexes.
+// A stateTerm is the condition for a state or one of its phases, written as in the indexes.
 type stateTerm struct {
 	state store.State
 	term  string
@@ -121,7 +121,7 @@ var stateTerms = []stateTerm{
 	{store.Dead, `state = 'failed' AND retry_at IS NULL`},
 }
 
-// inStates is the condition that a job is in one of the states.
+// inStates returns the condition that a job is in one of the states.
 func inStates(states []store.State) string {
 	var terms []string
 	for _, s := range stateTerms {

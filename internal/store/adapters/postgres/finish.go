@@ -15,9 +15,9 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 	return write(ctx, s, store.CheckAcks(acks), func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
 }
 
-// ack tries first what is nearly always so: every lease holds and no result is refused. The statement must find its jobs by
-// their ids: the index of leases still has those that were finished since the last vacuum, and an open snapshot keeps them
-// there, so the state is asked for in words that are not the index's.
+// ack first tries the common case in one statement: every lease holds, and no result is refused. The statement must find its
+// jobs by id. The index of leases still contains jobs that have finished since the last vacuum, and an open snapshot keeps them
+// there. So the condition on the state is written in a way that does not match that index.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	held, outcomes := sqlkit.Succeeded(acks)
 	refused := func(a store.Ack) bool { return a.Refused() != nil }
@@ -50,10 +50,9 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if err != nil || n == len(acks) {
 		return outcomes, err
 	}
-	return t.ackEach(acks) // those that were finished just now are finished by the same Ack, and answered so
+	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
 }
 
-// ackEach decides job by job.
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
 	return onLeases(t, withDocuments, acks, sqlkit.Acking(t.now, t.strict))
 }
@@ -73,7 +72,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 	return call(ctx, s, invalid, s.with.beat, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
 }
 
-// extend tries first what is nearly always so: every lease holds, and no job is locked.
+// extend first tries the common case in one statement: every lease holds, and no job is locked.
 func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
@@ -102,13 +101,13 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 		return nil, err
 	}
 	if n < len(held) {
-		return t.extendEach(held, ttl) // those that were extended just now are extended to the same end
+		return t.extendEach(held, ttl) // extendEach extends the jobs of this statement again, to the same time
 	}
 	return sqlkit.Extended(held, until), nil
 }
 
-// extendEach decides job by job. The store's own transactions are over soon, and are given a moment; for a caller's, which
-// may last, nobody waits.
+// extendEach decides job by job. It waits a moment for rows that are locked: the store's own transactions end soon. A caller's
+// transaction may take long, so it does not wait for that.
 func (t *txn) extendEach(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		outcomes, err := t.extendUnlocked(held, ttl)
@@ -119,10 +118,10 @@ func (t *txn) extendEach(held []store.Lease, ttl time.Duration) ([]store.Outcome
 	}
 }
 
-// longestBusy is the last of the moments for which an Extend waits, each twice as long as the one before.
+// longestBusy is the last of an Extend's waits, each of which is twice the one before.
 const longestBusy = 16 * time.Millisecond
 
-// extendUnlocked extends what nobody else has locked. It may be repeated.
+// extendUnlocked extends the jobs that nobody else has locked. It may be repeated.
 func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	free, others, err := t.lockLeases(withoutDocuments, held, `FOR UPDATE SKIP LOCKED`)
 	if err != nil {
@@ -156,13 +155,12 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 	})
 }
 
-// inOrder sorts the leases by the ids of their jobs: a statement that goes through them one by one locks the jobs in that
-// order.
+// inOrder sorts the leases by job id, so that a statement that goes through them locks the jobs in that order.
 func inOrder(held []store.Lease) {
 	slices.SortFunc(held, func(a, b store.Lease) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// leases are the ids and the tokens, for a statement.
+// leases returns the ids and the tokens, for a statement.
 func leases(held []store.Lease) (ids, tokens string) {
 	i, t := roomFor(len(held), numberBytes), roomFor(len(held), numberBytes)
 	for _, l := range held {
@@ -172,7 +170,7 @@ func leases(held []store.Lease) (ids, tokens string) {
 	return i.String(), t.String()
 }
 
-// onLeases locks the jobs of the leases, applies the items to them, and writes the jobs that have changed.
+// onLeases locks the jobs of the leases, applies the items, and writes the jobs that have changed.
 func onLeases[T any](t *txn, wanted rowText, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
 	jobs, err := t.byLease(wanted, v.Leases(items))
 	if err != nil {

@@ -32,7 +32,7 @@ func (t *txn) get(id int64) (store.JobDetail, error) {
 	return found[0].Detail(earlier), nil
 }
 
-// earlier are the attempts before the one that stands in the job's row.
+// earlier returns the attempts before the one in the job's row.
 func (t *txn) earlier(id int64) ([]store.Attempt, error) {
 	return sqlkit.Attempts(t.each, `
 		SELECT token, worker, started_at, ended_at, ending, error
@@ -45,11 +45,11 @@ func (t *txn) earlier(id int64) ([]store.Attempt, error) {
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
 	before, invalid := sqlkit.CheckPage(filter, page)
-	leases := s.leases() // before there is a snapshot
+	leases := s.leases() // must be read before the snapshot is taken
 	return call(ctx, s, invalid, s.with.page, func(t *txn) (store.JobPage, error) { return t.list(filter, page, before, leases) })
 }
 
-// list looks first at the ids where the page begins, which is nearly always enough.
+// list first looks at the ids where the page begins, which is nearly always enough.
 func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cursor.Position) (store.JobPage, error) {
 	q := t.find(filter, page.Limit+1, ifAny, leases)
 	q.falling = true

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Ping is part of the contract. It has a connection of its own, and reads nothing that others lock for long. A schema that a newer
-// program has made is fine: this one goes on with it.
+// Ping is part of the contract. It has a connection of its own, and reads nothing that others lock for long. A newer schema is
+// fine: this program can work with it.
 func (s *Store) Ping(ctx context.Context) error {
 	steps, err := folder()
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 	return read(ctx, s, nil, (*txn).oldestDue)
 }
 
-// oldestDue reads the first job of each queue and priority, in the order in which claims take them. Each is found by one step through the
-// index from the one before it, however many jobs lie between.
+// oldestDue reads the first job of each queue and priority, in claim order. It takes one index step from each to the next,
+// however many jobs lie between.
 func (t *txn) oldestDue() (store.Due, error) { return sqlkit.Due(t.each, t.now, oldestDueQuery, t.now) }
 
 var oldestDueQuery = `

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
-// pollEvery is how often, in real time, the queues are looked at where nobody can listen.
+// pollEvery is how often, in real time, the store polls the queues if it cannot listen.
 const pollEvery = 500 * time.Millisecond
 
 // Subscribe is part of the contract.
@@ -32,30 +32,31 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 	return wakeups, nil
 }
 
-// channel is what the store's wake-ups are sent on: each schema has its own.
+// channel returns the name of the schema's notification channel.
 func (s *Store) channel() string { return "jq " + s.options.Schema }
 
-// told is what the server tells all who listen on the channel: of which queue, and by which store. That has told its own
-// listeners by then; it gives no name where they have to hear it as well.
+// told returns the payload of a notification: the queue, and the store that sends it. A store has already told its own
+// subscribers, so it ignores notifications with its own name. The name is left out if that store must hear the notification
+// too.
 func told(by, queue string) string { return by + "/" + queue }
 
-// notifyEvery is how often a queue's wake-ups are sent, at most: two transactions that send any can not commit at once.
+// notifyEvery limits how often a queue's notifications are sent: two transactions that notify cannot commit at once.
 const notifyEvery = 10 * time.Millisecond
 
-// A notifyLimiter decides when the server is to tell of a queue: at once, with the commit, or a little later for several.
+// A notifyLimiter decides when to notify about a queue: with the commit, or a little later for several commits.
 type notifyLimiter struct {
 	s *Store
 
-	mu      sync.Mutex           // guards what follows
-	latest  map[string]time.Time // when the server was last sent to tell of a queue
-	pending map[string]time.Time // when what is still to be told of was last committed
+	mu      sync.Mutex           // guards the fields below
+	latest  map[string]time.Time // when a notification about a queue was last sent
+	pending map[string]time.Time // when the latest commit that still needs a notification was
 }
 
 func newNotifyLimiter(s *Store) *notifyLimiter {
 	return &notifyLimiter{s: s, latest: map[string]time.Time{}, pending: map[string]time.Time{}}
 }
 
-// sort says of which queues to tell with the commit, and of which afterwards.
+// sort splits the queues into those to notify about with the commit, and afterwards.
 func (l *notifyLimiter) sort(queues []string) (now, later []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +74,7 @@ func (l *notifyLimiter) sort(queues []string) (now, later []string) {
 	return now, later
 }
 
-// put tells of the queues in a while, unless a later commit does.
+// put schedules notifications about the queues, unless a later commit sends them.
 func (l *notifyLimiter) put(queues []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,16 +94,16 @@ func (l *notifyLimiter) later(queue string) {
 	})
 }
 
-// due says whether a queue that waits is to be told of now.
+// due reports whether a pending notification must be sent now.
 func (l *notifyLimiter) due(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	latest := l.latest[queue]
 	switch {
-	case latest.After(l.pending[queue]): // a commit has told of all that waits
+	case latest.After(l.pending[queue]): // a later commit has sent the notification
 		delete(l.pending, queue)
 		return false
-	case time.Since(latest) < notifyEvery: // a commit has told of a part just now, and the next one may tell of the rest
+	case time.Since(latest) < notifyEvery: // a commit has just notified about a part, and the next one may do so for the rest
 		l.later(queue)
 		return false
 	default:
@@ -118,16 +119,16 @@ func (l *notifyLimiter) tell(ctx context.Context, queue string) {
 	_, _ = l.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, l.s.channel(), told(l.s.name, queue)) // a wake-up may be lost
 }
 
-// A hub hands wake-ups to those who listen. One goroutine gets them from the server, from the first subscription on.
+// A hub passes wake-ups to subscribers. One goroutine receives them from the server, from the first subscription on.
 type hub struct {
 	wake.Hub
 	s *Store
 
 	started   sync.Once
-	ctx       context.Context // ends when the store is closed, and with it the goroutine
+	ctx       context.Context // ends when the store is closed, which ends the goroutine
 	quit      func()
-	listening chan struct{} // closed when wake-ups come
-	done      chan struct{} // closed when none will come any more
+	listening chan struct{} // closed when wake-ups arrive
+	done      chan struct{} // closed when no more will arrive
 }
 
 func newHub(s *Store) *hub {
@@ -135,7 +136,7 @@ func newHub(s *Store) *hub {
 	return &hub{s: s, ctx: ctx, quit: quit, listening: make(chan struct{}), done: make(chan struct{})}
 }
 
-// ready waits until wake-ups come, but not long: none is promised.
+// ready waits until the store listens, but not long: wake-ups are not guaranteed.
 func (h *hub) ready(ctx context.Context) error {
 	h.started.Do(func() { go h.run() })
 	patience := time.NewTimer(time.Second)
@@ -161,34 +162,34 @@ func (h *hub) run() {
 	}
 }
 
-// Tell is that of wake.Hub, and tells the claims to come.
+// Tell is wake.Hub's Tell, and also notes for later claims that jobs are claimable.
 func (h *hub) Tell(queues ...string) {
 	h.s.cursors.Tell(queues)
 	h.Hub.Tell(queues...)
 }
 
-// Close is that of wake.Hub, and waits for the goroutine.
+// Close is wake.Hub's Close, and also waits for the goroutine.
 func (h *hub) Close() {
 	h.Hub.Close()
 	h.quit()
-	h.started.Do(func() { close(h.done) }) // where nobody has wanted wake-ups
+	h.started.Do(func() { close(h.done) }) // nobody has subscribed
 	<-h.done
 }
 
-// listen passes on what the server tells. While there was no connection, every queue may have been told of.
+// listen passes on the server's notifications. After a lost connection it wakes every queue, since it may have missed some.
 func (h *hub) listen() {
 	dsn := h.s.options.ListenDSN
 	server := pq.NewListener(dsn, 100*time.Millisecond, 10*time.Second, nil)
 	stop := context.AfterFunc(h.ctx, func() { _ = server.Close() })
 	defer func() {
 		stop()
-		_ = server.Close() // once more does no harm
+		_ = server.Close() // closing twice is harmless
 	}()
 	if err := server.Listen(h.s.channel()); err != nil {
 		return // the store was closed
 	}
 	close(h.listening)
-	h.lookAround() // who has subscribed may have waited for the server before it listened
+	h.lookAround() // notifications before Listen were missed
 	for {
 		select {
 		case <-h.ctx.Done():
@@ -200,7 +201,7 @@ func (h *hub) listen() {
 			case n == nil:
 				h.lookAround()
 			default:
-				if by, queue, _ := strings.Cut(n.Extra, "/"); by != h.s.name { // ours were told after the commit
+				if by, queue, _ := strings.Cut(n.Extra, "/"); by != h.s.name { // the store tells its own subscribers after the commit
 					h.Tell(queue)
 				}
 			}
@@ -208,7 +209,7 @@ func (h *hub) listen() {
 	}
 }
 
-// poll wakes everybody every so often, for nothing more often than not: a claim that finds nothing costs little.
+// poll wakes all subscribers regularly. Mostly there is nothing new, but a claim that finds nothing costs little.
 func (h *hub) poll() {
 	close(h.listening)
 	look := time.NewTicker(pollEvery)
@@ -225,7 +226,7 @@ func (h *hub) poll() {
 	}
 }
 
-// lookAround tells of every queue with waiting jobs.
+// lookAround wakes every queue that has waiting jobs.
 func (h *hub) lookAround() {
 	names, err := once(h.ctx, h.s, h.s.with.get, (*txn).waitingQueues)
 	if err == nil {

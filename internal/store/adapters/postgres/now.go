@@ -14,7 +14,7 @@ type now struct {
 	present store.Present
 }
 
-// get is the present, when the database's clock has shown so much to who asked at the time.
+// get returns the present. database is what the database's clock showed to a question that was sent at asked.
 func (n *now) get(database, asked time.Time) time.Time {
 	if n.clock != nil {
 		return n.present.Read(n.clock.Now)
@@ -22,7 +22,7 @@ func (n *now) get(database, asked time.Time) time.Time {
 	return n.present.Heard(database, asked)
 }
 
-// read is what the clock says, whatever it said before.
+// read returns the clock's time, which may have gone back.
 func (n *now) read(database time.Time) time.Time {
 	if n.clock != nil {
 		return store.Truncate(n.clock.Now())

@@ -15,31 +15,31 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Openings are the messages that begin the store's transactions. Each is answered with one row of five columns: the present, when the
-// message had arrived, the number of the first transaction that has not ended, that of this one, and since when the server runs.
+// Openings are the messages that begin the store's transactions. The answer is one row of five columns: the present, the time when the
+// message arrived, the lowest transaction number that has not ended, the number of this transaction, and the start time of the server.
 type openings struct {
-	write, beat, get  opening // for statements that come again and again
-	brief, probe      opening // likewise, of readings for others than the store itself
-	bulk, page, count opening // for statements made for a filter
-	caller            opening // for a caller's transaction, which has begun: see join
+	write, beat, get  opening // for statements that recur
+	brief, probe      opening // the same, for reads on behalf of others
+	bulk, page, count opening // for statements that are made for a filter
+	caller            opening // for a caller's transaction that has begun: see join
 }
 
-// An opening is how a transaction begins, and on whose connections.
+// An opening is how a transaction begins, and on which connections.
 type opening struct {
 	db       *sqlx.DB
-	limit    time.Duration // of the wait for a connection, and of a statement; 0 if they have no other limit than those of every call
+	limit    time.Duration // for a connection, and for a statement; 0 means only the limits of every call
 	begin    string
-	ask      string // for the row
-	prepares bool   // its statements are planned once in a session
+	ask      string // the query for the row
+	prepares bool   // sessions prepare its statements
 
-	// The first statement, asked for when the opening is sent, and whether nothing is expected to come after it. May be nil.
+	// The first statement, called for when the opening is sent, and whether no other is expected after it. May be nil.
 	first func() (c pipelinedCall, only bool)
 }
 
-// mostStatements is how many a reading with a limit has, beside its opening.
+// mostStatements is how many statements a read with a limit has, besides its opening.
 const mostStatements = 2
 
-// connect waits for a connection, for as long as the opening says.
+// connect waits for a connection, for at most the opening's limit.
 func (o opening) connect(ctx context.Context) (*sqlx.Conn, error) {
 	if o.limit == 0 {
 		return o.db.Connx(ctx)
@@ -53,24 +53,25 @@ func (o opening) connect(ctx context.Context) (*sqlx.Conn, error) {
 	return conn, err
 }
 
-// A setting is one of the server's, for a session or a transaction of the store.
+// A setting is a server setting for a session or a transaction of the store.
 type setting struct{ name, value string }
 
-// settings are those under which the store's statements are planned and run: time-outs, and plan nodes that are disabled.
+// settings are the time-outs and disabled plan nodes under which the store's statements run.
 //
-// Writers find rows by their ids, and searches for the first jobs of a sort go through an index in its order, whatever the statistics
-// say of a table that was small or empty when they were taken: with any other plan, the time grows with what was done before. If a
-// disabled plan node is the only choice, Postgres uses it at a huge cost estimate, which triggers JIT compilation. So jit is off.
+// Writers must find rows by id, and searches for first jobs must follow an index in its order. The statistics may be from a
+// time when the table was small or empty; with any other plan, the time would grow with the number of old rows. If a disabled
+// plan node is the only choice, Postgres uses it at a huge cost estimate, which triggers JIT compilation. So jit is off.
 //
-// Joins by an id say id = ANY (ARRAY[other.id]). For a plain id = other.id, the planner knows one more plan, a scan of the whole index. That
-// is as cheap as any while the table is small, and a prepared statement keeps it when the table has grown.
+// Joins by id are written as id = ANY (ARRAY[other.id]). For a plain id = other.id, the planner knows one more plan, a scan of
+// the whole index. While the table is small that plan is as cheap as any, and a prepared statement would keep it when the table
+// has grown.
 func (o Options) settings() []setting {
 	all := []setting{
 		{"statement_timeout", millis(o.Timeout)},
 		{"lock_timeout", millis(o.LockTimeout)},
 		{"idle_in_transaction_session_timeout", millis(o.Timeout)},
 		{"jit", "off"},
-		{"client_min_messages", "warning"}, // else nobody might tell of a commit that was not confirmed
+		{"client_min_messages", "warning"}, // otherwise the store might miss that a commit was not confirmed
 	}
 	for _, node := range slowNodes {
 		all = append(all, setting{node, "off"})
@@ -80,17 +81,17 @@ func (o Options) settings() []setting {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// slowNodes are the plan nodes that only a count may use, which needs every row.
+// slowNodes are the plan nodes that only a count may use, because it needs every row.
 var slowNodes = []string{
 	"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan", "enable_sort", "enable_incremental_sort",
 }
 
-// openings writes them out. Heartbeats have connections of their own, so that they wait behind no other call; so have the calls that only
-// read, so that no other call waits behind them, and Ping, which waits behind none. The store's own sessions have the settings. Through a
-// proxy, sessions are shared with everybody: each transaction brings the settings along, and prepares nothing.
+// openings builds the openings. Heartbeats have connections of their own, so that they wait for no other call. Reads have
+// others, so that no other call waits for them, and Ping has one. The store's own sessions have the settings. Through a proxy,
+// sessions are shared with everybody, so each transaction sets them again, and prepares nothing.
 //
-// A transaction that writes takes its number before it reads the clock. So no job that it makes due by that time can appear before a moment
-// at which every transaction with a lower number had ended (see package cursor).
+// A writing transaction takes its number before it reads the clock. So once every transaction with a lower number has ended, no
+// job that is due by that time can appear any more (see package cursor).
 func (s *Store) openings(o Options) openings {
 	var settings, free strings.Builder
 	if o.Pooled {
@@ -101,8 +102,8 @@ func (s *Store) openings(o Options) openings {
 	for _, node := range slowNodes {
 		fmt.Fprintf(&free, "SET LOCAL %s = on; ", node)
 	}
-	const each = `SET LOCAL plan_cache_mode = auto; `       // each statement is planned for its arguments
-	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; ` // not READ WRITE: who lets the user only read means us, too
+	const each = `SET LOCAL plan_cache_mode = auto; `       // plan each statement for its arguments
+	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; ` // without READ WRITE, so that a user's default of read-only applies to the store too
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
 	own := !o.Pooled
 	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
@@ -132,14 +133,14 @@ func (s *Store) openings(o Options) openings {
 	}
 }
 
-// atStart are the settings of a session. A prepared statement is planned at once for whatever its arguments will be.
+// atStart returns the settings of a session. Prepared statements get a generic plan at once.
 func (o Options) atStart() []setting {
 	return append(o.settings(), setting{"plan_cache_mode", planMode})
 }
 
 const planMode = "force_generic_plan"
 
-// startup are they for the server. What a DSN has in its options comes before them, and counts for nothing then.
+// startup returns the settings as server options. They follow the options of the DSN and so override them.
 func (o Options) startup() string {
 	var text strings.Builder
 	for _, one := range o.atStart() {
@@ -148,7 +149,7 @@ func (o Options) startup() string {
 	return text.String()
 }
 
-// others are the settings that stand in a DSN by their own names, without those of the session, over which they would win.
+// others returns the DSN's other settings, without those that would override the session's.
 func (o Options) others(given map[string]string) map[string]string {
 	left := maps.Clone(given)
 	maps.DeleteFunc(left, func(name, _ string) bool {

@@ -36,10 +36,10 @@ type requeueing struct {
 	holders         map[string]holder
 	holding         []store.Job
 	before          []*store.Record
-	cleared, others []*store.Record // those whose documents go, and those who keep theirs
+	cleared, others []*store.Record // the jobs that lose their documents, and those that keep them
 }
 
-// begin locks the keys that may be taken.
+// begin locks the unique keys that jobs may take.
 func (r *requeueing) begin(t *txn, jobs []*store.Record) (err error) {
 	var keys []string
 	for _, e := range jobs {
@@ -51,10 +51,10 @@ func (r *requeueing) begin(t *txn, jobs []*store.Record) (err error) {
 	return err
 }
 
-// apply decides one job after another: of two with one key, the first takes it.
+// apply decides job by job: of two jobs with one key, the first takes it.
 func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
 	before := *e
-	o := e.Requeue(r.holders[e.UniqueKey].id, t.now) // a job without a key finds nobody
+	o := e.Requeue(r.holders[e.UniqueKey].id, t.now) // a job without a key has no holder
 	if o.Status != store.StatusOK {
 		return o
 	}
@@ -109,7 +109,7 @@ func (d *deleting) apply(_ *txn, e *store.Record) store.Outcome {
 	return o
 }
 
-// end removes the jobs with their attempts. Windows outlive them.
+// end deletes the jobs with their attempts. Unique windows outlive the jobs.
 func (d *deleting) end(t *txn) error {
 	if len(d.ids) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (d *deleting) end(t *txn) error {
 	if err != nil || len(d.keys) == 0 {
 		return err
 	}
-	// A key that is locked is being taken by somebody, or will be.
+	// Skip locked keys: somebody is taking them.
 	_, err = t.exec(`
 		DELETE FROM {schema}.unique_keys
 		WHERE unique_key IN (
@@ -137,15 +137,14 @@ func (d *deleting) end(t *txn) error {
 	return err
 }
 
-// An operation does something to jobs that are locked: it decides on one after another, and writes at the end. What it has
-// deleted has no state in its outcome.
+// An operation changes locked jobs: apply decides on each, and end writes. The outcome of a deleted job has no state.
 type operation interface {
 	begin(t *txn, jobs []*store.Record) error
 	apply(t *txn, e *store.Record) store.Outcome
 	end(t *txn) error
 }
 
-// operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
+// operate applies an operation to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
 func (s *Store) operate(
 	ctx context.Context, filter store.Filter, limit int, can condition, start func() operation,
 ) ([]store.Outcome, error) {

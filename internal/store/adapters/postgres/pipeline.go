@@ -14,33 +14,35 @@ import (
 
 // Pipelining.
 //
-// A round trip to the server takes longer than most statements. So the look of a claim goes with the opening of its transaction, and the
-// leases that it gives with the COMMIT. Where nothing is expected, all goes in one message. If a statement in a message fails, the server
-// skips those behind it.
+// A round trip to the server takes longer than most statements. So a claim sends its look with the opening of its transaction,
+// and its UPDATE with the COMMIT. If it expects to find nothing, it sends everything in one message. If a statement in a
+// message fails, the server skips the rest.
 //
-// A message of several statements has no parameters. What it executes was prepared under a name, and its arguments are written out as
-// literals, from which the server makes what a parameter would be. Payloads are never written out: the texts of statements are shown to
-// whoever looks after the server, and stand in its log.
+// A message of several statements has no parameters. It executes prepared statements by name, with arguments written as
+// literals, from which the server makes the same values. Payloads are never written as literals, because the server shows the
+// texts of statements to its administrators and writes them to its log.
 //
-// A statement that is executed by its name sees the tables as they were before it waited for their locks. If another session was just
+// A statement that is executed by name sees the tables as they were before it waited for their locks. If another session was
+// just changing a table, the statement may silently see no row of it. So the transaction must already have the locks.
 // changing a table, it may see no row of it, and say nothing. So the transaction must have the locks already.
 
-// A pipelinedCall is a statement that can go with others in one message. The zero value is none.
+// A pipelinedCall is a statement that can share a message with others. The zero value is none.
 type pipelinedCall struct {
 	scan  sqlkit.Scan
 	query string
 	args  []any
 }
 
-// A looker is a call that begins with a look. Its transaction may be over by the time that it runs: see [txn.over].
+// A looker is a call that begins with a look. Its transaction may already be over when it runs: see [txn.over].
 type looker[T any] interface {
-	look() (first pipelinedCall, expectsNothing bool) // the look, asked for when the transaction begins
+	look() (first pipelinedCall, expectsNothing bool) // called when the transaction begins
 	run(t *txn) (T, error)
 	missed() bool // the look has found something, but its transaction was over
 }
 
-// lookFirst runs a call whose look goes with the opening of its transaction. If nothing is expected, so does the COMMIT, and the call costs
-// one round trip. If the look finds something all the same, the call runs again, in a transaction that stays open.
+// lookFirst runs a call that sends its look with the opening of its transaction. If the look is expected to find nothing, the
+// COMMIT goes with it too, and the call costs one round trip. If it finds something after all, the call runs again in a
+// transaction that stays open.
 func lookFirst[T any](ctx context.Context, s *Store, invalid error, l looker[T]) (answer T, err error) {
 	for again := false; ; again = true {
 		with := s.with.write
@@ -54,14 +56,14 @@ func lookFirst[T any](ctx context.Context, s *Store, invalid error, l looker[T])
 	}
 }
 
-// single runs a statement in a transaction of its own: in one message, once its session has prepared it.
+// single runs one statement in its own transaction. Once the session has prepared the statement, this takes one message.
 func (s *Store) single(ctx context.Context, with opening, only pipelinedCall) error {
 	with.first = func() (pipelinedCall, bool) { return only, true }
 	_, err := call(ctx, s, nil, with, func(t *txn) (struct{}, error) { return struct{}{}, t.first(only) })
 	return err
 }
 
-// first runs the statement, unless it went with the opening.
+// first runs the statement, unless it was sent with the opening.
 func (t *txn) first(c pipelinedCall) error {
 	if t.ahead {
 		return nil
@@ -69,7 +71,7 @@ func (t *txn) first(c pipelinedCall) error {
 	return t.each(c.scan, c.query, c.args...)
 }
 
-// compose is the message that begins a transaction, what reads the rows of its answers, and whether the transaction is over with it.
+// compose returns the message that begins a transaction, the scans of its answers, and whether it also ends the transaction.
 func (t *txn) compose(with opening, row sqlkit.Scan) (message string, scans []sqlkit.Scan, over bool, err error) {
 	ask, err := t.text(pipelinedCall{query: with.ask})
 	if err != nil {
@@ -91,7 +93,7 @@ func (t *txn) compose(with opening, row sqlkit.Scan) (message string, scans []sq
 	return message, append(scans, first.scan), only, nil
 }
 
-// last runs the statement after which nothing but the COMMIT comes, together with that if it can. The transaction has the locks.
+// last runs the last statement before the COMMIT, in one message with it if possible. The transaction must have the locks.
 func (t *txn) last(query string, args ...any) (err error) {
 	t.final, err = t.text(pipelinedCall{query: query, args: args})
 	if t.final == "" && err == nil {
@@ -100,8 +102,8 @@ func (t *txn) last(query string, args ...any) (err error) {
 	return err
 }
 
-// text is the statement as a part of a message. It is empty where the statement has to go by itself: in a caller's transaction, where
-// nothing is prepared, and when it comes for the first time.
+// text returns the statement as a part of a message. It is empty if the statement must be sent by itself: in a caller's
+// transaction, where nothing is prepared, and on its first use.
 func (t *txn) text(c pipelinedCall) (string, error) {
 	if c.query == "" || t.session == nil {
 		return "", nil
@@ -120,8 +122,7 @@ func (t *txn) text(c pipelinedCall) (string, error) {
 	return `EXECUTE ` + name + ` (` + strings.Join(args, `, `) + `)`, nil
 }
 
-// literal is the argument as it is written out. None has a zero byte, which the server would take for the end of the message: the contract
-// refuses it.
+// literal returns the argument as a literal. A zero byte would end the message, but the contract refuses texts with one.
 func literal(arg any) string {
 	switch v := arg.(type) {
 	case nil:

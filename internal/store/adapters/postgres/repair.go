@@ -12,13 +12,13 @@ import (
 // repaired is how many jobs a statement looks at.
 const repaired = 10_000
 
-// writtenAt is the latest that is known to have happened to a job which waits.
+// writtenAt is the time of the latest known event of a waiting job.
 const writtenAt = `
 	CASE WHEN state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
 
 const waits = `(state = 'ready' OR state = 'failed' AND retry_at IS NOT NULL)`
 
-// Repair is part of store.Repairer. What is moved is due no earlier than now, so that every mark stays exact.
+// Repair is part of store.Repairer. It moves no job to before now, so every mark stays exact.
 func (s *Store) Repair(ctx context.Context) (moved int, err error) {
 	return sqlkit.Repair(func(after int64) (sqlkit.Repaired, error) {
 		return call(ctx, s, nil, s.with.bulk, func(t *txn) (sqlkit.Repaired, error) { return t.repair(after) })
@@ -65,7 +65,7 @@ func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 	return part, err
 }
 
-// lookAtClock looks for what Repair would move.
+// lookAtClock looks for jobs that Repair would move.
 func (s *Store) lookAtClock(ctx context.Context, _ alarming) ([]store.Finding, error) {
 	return call(ctx, s, nil, s.with.count, func(t *txn) (found []store.Finding, err error) {
 		err = t.each(func(rows *sql.Rows) error {

@@ -13,26 +13,26 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// A search looks for the first jobs of a filter, by rising or by falling id.
+// A search looks for the first jobs of a filter, in ascending or descending order of ids.
 //
-// They may lie behind any number of others, so a search walks along all ids only for a short while. Every phase has an index from each queue to
-// its jobs by id. The search takes the first jobs of each queue and phase that the filter allows, and the first ones of these. So its time
-// grows with the number of queues, and not with the number of jobs.
+// Any number of other jobs may come before them, so a search walks along all ids only for a short while. Every phase has an
+// index from each queue to its jobs by id. The search takes the first jobs of each queue and phase that the filter allows, and
+// then the first ones of these. So its time grows with the number of queues, not of jobs.
 //
-// A range is asked for as queue = ANY (ARRAY[name]) in the order queue, id. With a plain queue = name, the primary key would have that order
-// as well, and the statistics of a table that was small or empty could mislead the planner to use it.
+// A range is queried as queue = ANY (ARRAY[name]) in the order queue, id. With a plain queue = name, the primary key would have
+// the right order too, and statistics from a small or empty table could lead the planner to use it.
 type search struct {
 	filter        store.Filter
 	can           condition
 	now           time.Time
 	phases        []store.State   // in which a job can match
-	leases        cursor.Position // no lease that can be seen ends earlier
+	leases        cursor.Position // no visible lease ends earlier
 	after, before int64           // the ids in between
 	falling       bool
 	limit         int
 }
 
-// A condition is what makes a job one that an operation can change.
+// A condition selects the jobs that an operation can change.
 type condition string
 
 const (
@@ -41,7 +41,7 @@ const (
 	ifTerminal condition = `finished_at IS NOT NULL`
 )
 
-// find is the search for jobs that match the filter and the condition, by rising id.
+// find returns a search for the jobs that match the filter and the condition, in ascending order of ids.
 func (t *txn) find(f store.Filter, limit int, can condition, leases cursor.Position) *search {
 	q := &search{filter: f, can: can, now: t.now, leases: leases, after: f.After, before: math.MaxInt64, limit: limit}
 	for _, phase := range store.Phases {
@@ -58,7 +58,7 @@ func (t *txn) find(f store.Filter, limit int, can condition, leases cursor.Posit
 	return q
 }
 
-// stateOf is the state whose face the phase is.
+// stateOf returns the state of a phase.
 func stateOf(phase store.State) store.State {
 	if phase == store.Retrying || phase == store.Dead {
 		return store.Failed
@@ -66,8 +66,8 @@ func stateOf(phase store.State) store.State {
 	return phase
 }
 
-// firstJobs are the first jobs among the ids that a query finds, as many as there is room for. Of those that find none, the server
-// sends only one.
+// firstJobs returns the first jobs among the ids that a query finds, as many as there is room for. The server sends at most one
+// job more than fits.
 func (t *txn) firstJobs(q *search, ids func(*where) string, room *sqlkit.Room) ([]*store.Record, error) {
 	w := &where{}
 	return sqlkit.Fitting(t.each, room, `
@@ -87,8 +87,7 @@ func (t *txn) firstJobs(q *search, ids func(*where) string, room *sqlkit.Room) (
 		w.args...)
 }
 
-// lock locks the first jobs, in the order of their ids. Where one of them has changed before it was locked, the first ones
-// are others now.
+// lock locks the first jobs, in the order of their ids. If one of them changed before it was locked, lock searches again.
 func (t *txn) lock(q *search) ([]*store.Record, error) {
 	for {
 		ids, err := t.firstIDs(q)
@@ -126,7 +125,7 @@ func (t *txn) firstIDs(q *search) ([]int64, error) {
 	return ids, err
 }
 
-// possible is the condition of the search as a further term.
+// possible returns the search's condition as a further term.
 func (q *search) possible() string {
 	if q.can == ifAny {
 		return ``
@@ -134,15 +133,15 @@ func (q *search) possible() string {
 	return ` AND ` + string(q.can)
 }
 
-// everywhere says that jobs of every queue and phase can match, so that no index is better than the primary key.
+// everywhere reports whether jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
 	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
 }
 
-// named says that the filter names its jobs, by id or by a key: an index leads to them, wherever they are.
+// named reports whether the filter names its jobs by id or by unique key, so that an index leads to them directly.
 func (q *search) named() bool { return len(q.filter.IDs) > 0 || q.filter.UniqueKey != "" }
 
-// near finds ids close to where the search begins, and all where no other way is better.
+// near returns a query for ids close to the beginning of the search, or for all ids if the primary key is the best index.
 func (q *search) near(w *where) string {
 	window := ``
 	if !q.everywhere() {
@@ -162,13 +161,13 @@ func (q *search) near(w *where) string {
 		LIMIT ` + w.arg(q.limit)
 }
 
-// ids finds ids among which the first ones are.
+// ids returns a query for ids that include the first ones.
 func (q *search) ids(w *where) string {
 	switch {
 	case len(q.phases) == 0:
 		return `SELECT id FROM {schema}.jobs WHERE FALSE`
 	case q.named():
-		return `SELECT id FROM {schema}.jobs WHERE ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + ` OFFSET 0` // in no order
+		return `SELECT id FROM {schema}.jobs WHERE ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + ` OFFSET 0` // OFFSET 0 keeps the planner from using the order by id
 	case q.everywhere():
 		return q.near(w)
 	case q.filter.FinishedFor != 0:
@@ -178,7 +177,7 @@ func (q *search) ids(w *where) string {
 	}
 }
 
-// ranges goes through the indexes of the phases.
+// ranges uses the indexes of the phases.
 func (q *search) ranges(w *where) string {
 	var ranges []string
 	var states []string
@@ -201,7 +200,7 @@ func (q *search) ranges(w *where) string {
 		UNION ALL`)
 }
 
-// live goes by jobs_ready_by_id or jobs_retrying_by_id.
+// live uses the index jobs_ready_by_id or jobs_retrying_by_id.
 func (q *search) live(w *where, queues, phase string) string {
 	return `
 		SELECT first.id
@@ -216,7 +215,7 @@ func (q *search) live(w *where, queues, phase string) string {
 		) AS first`
 }
 
-// finished goes by jobs_finished_by_id.
+// finished uses the index jobs_finished_by_id.
 func (q *search) finished(w *where, states, more string) string {
 	return `
 		SELECT first.id
@@ -232,7 +231,7 @@ func (q *search) finished(w *where, states, more string) string {
 		) AS first`
 }
 
-// leased goes by jobs_leased, through all jobs in flight: they are few, and in no order of ids.
+// leased uses the index jobs_leased and reads all jobs in flight: these are few, but not in the order of their ids.
 func (q *search) leased(w *where) string {
 	return `
 		SELECT id
@@ -247,11 +246,11 @@ func (q *search) leased(w *where) string {
 		WHERE ` + q.between(w)
 }
 
-// fewOld is up to how many jobs are sorted by id that were finished long enough ago.
+// fewOld is the largest number of old finished jobs that are sorted by id.
 const fewOld = 5000
 
-// old goes by jobs_finished, which knows at once that nothing or little is old enough. Where it is more, the way by id meets
-// it soon: what was finished long ago lies before what was finished lately.
+// old uses the index jobs_finished, which shows at once if no job, or few, are old enough. If there are more, a walk by id
+// finds them soon, since jobs that finished long ago have lower ids than those that finished lately.
 func (q *search) old(w *where) string {
 	var list []string
 	for _, phase := range q.phases {
@@ -280,7 +279,7 @@ func (q *search) old(w *where) string {
 		) AS more WHERE (SELECT count(*) FROM old) > ` + few
 }
 
-// names is the table of the queues to look into.
+// names returns the table of the queues to search.
 func (q *search) names(w *where, queues string) string {
 	names := `(` + queues + `) AS names (name)`
 	if q.filter.Queue != "" {
@@ -293,12 +292,12 @@ func (q *search) names(w *where, queues string) string {
 	return `(SELECT name FROM ` + names + ` WHERE ` + w.inQueues(`name`, ranges) + `) AS names`
 }
 
-// between is the condition that an id is one of those looked for.
+// between returns the condition that an id lies in the searched range.
 func (q *search) between(w *where) string {
 	return `id > ` + w.arg(q.after) + ` AND id < ` + w.arg(q.before)
 }
 
-// rest is what a range leaves to be asked of each job.
+// rest returns the conditions that no index serves.
 func (q *search) rest(w *where) string {
 	f := q.filter
 	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker}, q.now)

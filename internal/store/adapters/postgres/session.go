@@ -8,19 +8,19 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// mostPrepared is how many statements are kept in a session. The store has fewer that come again.
+// mostPrepared is how many statements a session keeps. The store has fewer that recur.
 const mostPrepared = 64
 
-// A session is a connection of the store's own that plans its statements once: for a call about one job, planning takes the
-// server several times as long as running. Nothing is prepared for a single use.
+// A session is one of the store's own connections, which prepares statements: for a call about one job, the server needs
+// several times as long to plan as to run. A statement is prepared on its second use.
 type session struct {
 	connection
 	line     *line
 	prepares bool                 // in the present transaction
-	seen     map[string]bool      // statements that came once
-	prepared map[string]statement // those that came again
-	named    map[string]string    // the names of those that texts execute, empty for one that came once
-	names    int                  // that were given
+	seen     map[string]bool      // statements used once
+	prepared map[string]statement // those used again
+	named    map[string]string    // the names of statements for EXECUTE, empty after one use
+	names    int                  // how many names were given
 	warned   warning
 }
 
@@ -50,7 +50,7 @@ func newSession(conn connection, l *line) *session {
 	}
 }
 
-// sessionOf is the session of the connection.
+// sessionOf returns the session of the connection.
 func sessionOf(conn *sqlx.Conn) (own *session, err error) {
 	err = conn.Raw(func(conn any) error {
 		own = conn.(*session)
@@ -59,7 +59,7 @@ func sessionOf(conn *sqlx.Conn) (own *session, err error) {
 	return own, err
 }
 
-// ResetSession is part of driver.SessionResetter: whoever is given the connection next has begun no transaction yet.
+// ResetSession is part of driver.SessionResetter. The next user of the connection has not begun a transaction.
 func (s *session) ResetSession(ctx context.Context) error {
 	s.prepares = false
 	return s.connection.ResetSession(ctx)
@@ -91,7 +91,7 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	}
 }
 
-// statement is the prepared one, or nil where the text is to be sent.
+// statement returns the prepared statement, or nil if the text must be sent.
 func (s *session) statement(ctx context.Context, query string, args []driver.NamedValue) (statement, error) {
 	if !s.prepares || len(args) == 0 {
 		return nil, nil
@@ -111,7 +111,7 @@ func (s *session) statement(ctx context.Context, query string, args []driver.Nam
 	return s.prepared[query], nil
 }
 
-// name is the name by which a text can execute the query, or empty where the query is to be sent by itself.
+// name returns the name for EXECUTE, or empty if the query must be sent by itself.
 func (s *session) name(ctx context.Context, query string) (string, error) {
 	if !s.prepares {
 		return "", nil
@@ -133,6 +133,6 @@ func (s *session) name(ctx context.Context, query string) (string, error) {
 	return name, nil
 }
 
-// IsValid is part of driver.Validator: a connection that is not is used no more. The driver sees no harm in one on which it has
-// cancelled a prepared statement.
+// IsValid is part of driver.Validator: the pool drops invalid connections. The driver considers a connection valid even after
+// cancelling a prepared statement on it.
 func (s *session) IsValid() bool { return s.line.lasts() && s.connection.IsValid() }

@@ -11,12 +11,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// roundTrips count what the store has asked of the server: messages that were answered one by one, and the transactions that they
-// belong to.
+// roundTrips counts the messages that the store has sent one by one, and the transactions that they belong to.
 type roundTrips struct{ messages, transactions atomic.Int64 }
 
-// Spent counts what this store has asked of the server, and what the server has written: WAL for everybody, and for the schema
-// rows that updates and deletions have left dead, of which a part is cleared away without vacuum.
+// Spent counts the transactions and round trips of this store, the WAL of the whole server, and the schema's rows that updates
+// and deletes have left dead. HOT updates' dead rows can be removed without vacuum.
 func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return nil, err
@@ -45,15 +44,15 @@ func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 	}, nil
 }
 
-// flush lets the sessions that are idle tell what they have counted, which they would otherwise do up to ten seconds later. A
-// server that is older than version 15 can not be asked to.
+// flush makes idle sessions report their statistics, which they would otherwise do up to ten seconds later. Servers before
+// version 15 cannot do this.
 func flush(ctx context.Context, db *sqlx.DB) error {
 	for range db.Stats().Idle {
 		conn, err := db.Connx(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = conn.Close() }() // when all have been asked: each is another one
+		defer func() { _ = conn.Close() }() // after all were asked, so that each is another one
 		if _, err := conn.ExecContext(ctx, `SELECT pg_stat_force_next_flush()`); err != nil && codeOf(err) != codeNoFunction {
 			return err
 		}
@@ -61,7 +60,7 @@ func flush(ctx context.Context, db *sqlx.DB) error {
 	return nil
 }
 
-// HoldSnapshot holds a snapshot of the whole database, from which vacuum has to keep all rows that it sees.
+// HoldSnapshot holds a snapshot of the whole database. Vacuum must keep all rows that it sees.
 func (s *Store) HoldSnapshot(ctx context.Context) (release func() error, err error) {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return nil, err

@@ -16,38 +16,39 @@ import (
 
 // Sweeps.
 //
-// A mark is exact as long as the database does what package cursor relies on. If somebody changed it behind the store's back, and no sign
-// shows it, a job that is due may lie before the mark: another store enqueued it while the clock was set back, or somebody wrote the row by
-// hand. A sweep finds it. It reads each index from the head and keeps the first job of each queue, lane and priority, whatever the marks
-// say: the heads. Every store compares the heads with its own marks. If a job waits now and lies before the mark as it was before the
-// question was asked, the mark is wrong, and goes back to the job. A job that was merely claimed since the sweep proves nothing and costs
-// nothing.
+// A mark is exact as long as the database behaves as package cursor requires. If somebody changes the database without any
+// sign, a due job may lie before the mark: another store enqueued it while the clock was set back, or somebody wrote the row by
+// hand. A sweep finds it. It reads each index from its beginning and stores the first job of each queue, lane and priority,
+// regardless of the marks. These are the heads. Every store compares the heads with its own marks. If a job waits now, and lies
+// before the mark as it was before the question was sent, the mark is wrong and moves back to the job. If a job was merely
+// claimed since the sweep, that proves nothing and costs nothing.
 //
-// The stores of a schema share the work. Each of them checks every so often, in one message: it tells which queues it claims from, reads the
-// heads, and asks for the turn. The store that has the turn sweeps what no store has swept of late, for a hundredth of the time until the
-// next turn. It holds no lock and no transaction meanwhile, so it works through a transaction pooler, and nobody waits if it dies.
+// The stores of a schema share the work. Each checks regularly, in one message: it reports the queues that it claims from,
+// reads the heads, and asks for the turn. The store that gets the turn sweeps what no store has swept lately, for a hundredth
+// of the time until the next turn. Meanwhile it holds no lock and no transaction. So sweeps work through a transaction pooler,
+// and nobody has to wait if the store dies.
 //
-// While another session holds a snapshot, millions of dead entries can stand before the first job, and LIMIT does not count them. A sweep of
-// a queue that takes too long is cancelled. It and those that follow go on in slices: ranges of due times, or of ids within one moment, which
-// shrink when one takes too long and grow when it does not. The row of the queue keeps the place where the next turn goes on. A round then
-// takes as long as it takes, at a hundredth of a core.
+// While another session holds a snapshot, millions of dead entries can precede the first job, and LIMIT does not count them. If
+// the sweep of a queue takes too long, it is cancelled and continues in slices: ranges of due times, or of ids within one
+// moment. A slice that takes too long makes the next one smaller, and a quick one makes it larger. The queue's row stores the
+// place where the next turn continues. A full round takes whatever time it needs, at a hundredth of a core.
 
 const (
-	sweepEvery  = 12 * time.Second     // how old a sweep gets, in real time
+	sweepEvery  = 12 * time.Second     // how old a sweep may get, in real time
 	mostSwept   = 100                  // queues in one statement
-	leastSlice  = 5 * time.Millisecond // for a statement, so that it can come to an end on a busy machine
-	forgetSweep = 24 * time.Hour       // when nobody claims from the queue any more
+	leastSlice  = 5 * time.Millisecond // the time for a statement, so that it can finish on a busy machine
+	forgetSweep = 24 * time.Hour       // after this time without claims, a queue is dropped
 )
 
 // A sweeper decides when its store checks.
 type sweeper struct {
 	most atomic.Int32 // queues in one statement
 
-	mu      sync.Mutex    // guards what follows
-	every   time.Duration // how old a sweep gets
-	limit   time.Duration // for how long a turn may keep the server busy
+	mu      sync.Mutex    // guards the fields below
+	every   time.Duration // how old a sweep may get
+	limit   time.Duration // how long a turn may keep the server busy
 	busy    bool
-	checked time.Time // by the process's own monotonic clock
+	checked time.Time // by the process's monotonic clock
 }
 
 func newSweeper() *sweeper {
@@ -56,10 +57,10 @@ func newSweeper() *sweeper {
 	return w
 }
 
-// learn changes how many queues a statement sweeps, for the next turn too.
+// learn sets how many queues one statement sweeps, also for the next turn.
 func (w *sweeper) learn(most int) { w.most.Store(int32(max(1, min(most, mostSwept)))) }
 
-// begin reports whether a check is due, which ends by end.
+// begin reports whether a check is due. The caller must then call end.
 func (w *sweeper) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,25 +77,25 @@ func (w *sweeper) end() {
 	w.busy = false
 }
 
-// times are how old a sweep gets, and for how long a turn may keep the server busy.
+// times returns how old a sweep may get, and how long a turn may keep the server busy.
 func (w *sweeper) times() (every, limit time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.every, w.limit
 }
 
-// checkInBackground checks behind the calls, where that is due. A store that does not claim needs no check: nobody misses what is hidden
-// from it.
+// checkInBackground starts a check if one is due. Only claims and recoveries call it: a store that does not claim does not need
+// it.
 func (s *Store) checkInBackground() {
 	if s.sweeper.begin() {
 		s.background(func(ctx context.Context) {
 			defer s.sweeper.end()
-			_, _ = s.check(ctx) // the next one tries again
+			_, _ = s.check(ctx) // the next check tries again
 		})
 	}
 }
 
-// check compares the heads with the marks, and sweeps if it has the turn.
+// check compares the heads with the marks, and sweeps if it gets the turn.
 func (s *Store) check(ctx context.Context) (swept bool, err error) {
 	every, limit := s.sweeper.times()
 	before := s.cursors.All()
@@ -124,9 +125,9 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 	return true, s.sweep(ctx, stale, limit)
 }
 
-// The database's clock decides here, and may jump: what is far ahead of it is as old as what is far behind. The row of the leases is wanted by
-// all, and never noted as such again: who has the turn writes it already, and a statement can not write a row twice. So it forgets
-// only queues that are none of its own; all stores name that row.
+// The database's clock decides here, and may jump, so a time far in the future counts as old too. All stores use the row of the
+// leases. A statement cannot write a row twice, and the store that has the turn already writes this one. So the upsert does not
+// refresh that row, and the statement deletes only rows of queues that are not its own.
 const checkQuery = `
 	WITH wanted AS MATERIALIZED (
 		SELECT unnest($1::text[]) AS queue
@@ -175,16 +176,16 @@ const checkQuery = `
 	JOIN {schema}.jobs ON jobs.id = ANY (ARRAY[head.id])
 	WHERE jobs.finished_at IS NULL`
 
-// A head is a job in flight, or one that waits, which a sweep has come upon first.
+// A head is the first job that a sweep has found: waiting, or in flight.
 type head struct {
 	queue    string
 	state    store.State
 	priority int
-	at       time.Time // it is due, or its lease ends
+	at       time.Time // when it is due, or when its lease ends
 	id       int64
 }
 
-// compare brings a mark back to the job if that lies before it. The marks are those from before the job was read.
+// compare moves a mark back to the job if the job lies before it. The marks are copies from before the job was read.
 func (s *Store) compare(h head, before map[string]cursor.Queue) {
 	queue, lane, priority := h.queue, cursor.Fresh, h.priority
 	switch h.state {
@@ -198,15 +199,15 @@ func (s *Store) compare(h head, before map[string]cursor.Queue) {
 	}
 }
 
-// A sweeping is what a turn has to do for one queue.
+// A sweeping is the work of a turn for one queue.
 type sweeping struct {
 	turn  bool
 	queue string
 	place string
 }
 
-// sweep does as much as the limit allows: half of the time is for queues as a whole, many at a time, and the rest for one of those that take
-// too long.
+// sweep does as much as the limit allows. Half of the time is for whole queues, many at a time, and the rest for one of the
+// queues that take too long.
 func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) error {
 	began := time.Now()
 	var whole []string
@@ -234,7 +235,7 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) 
 			whole = whole[1:]
 		}
 	}
-	for _, one := range all { // the one that was swept the longest time ago; the next one has the next turn
+	for _, one := range all { // sweep the one that has waited longest; the others follow in later turns
 		if slow[one.queue] {
 			return s.sweepSlices(ctx, one, limit, began.Add(limit))
 		}
@@ -242,10 +243,10 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) 
 	return nil
 }
 
-// ignored are the rows of a statement that has one only so that it can go with an opening.
+// ignored scans the row that a statement returns only so that it can be pipelined.
 func ignored(*sql.Rows) error { return nil }
 
-// within lets no statement take longer: a turn has room for several that are cancelled.
+// within limits each statement to that time: a turn has room for several that are cancelled.
 func (s *Store) within(with opening, most time.Duration) opening {
 	with.begin += `SET LOCAL statement_timeout = ` + millis(max(most, leastSlice)) + `; `
 	return with
@@ -285,14 +286,14 @@ const headsOfQueue = `
 
 // A place is how far a sweep in slices has come in a queue.
 type place struct {
-	Range int       // of those of the queue
-	At    time.Time // nothing before it waits, and nothing at it with a smaller id
+	Range int       // the index among the queue's ranges
+	At    time.Time // no job waits before it, nor at it with a smaller id
 	ID    int64
-	Step  int64 // how far the next slice goes: in microseconds, or by ids within the moment; 0 is to the end
+	Step  int64 // the size of the next slice: in microseconds, or in ids within the moment; 0 means to the end
 	ByID  bool
 }
 
-// to is where the next slice ends, which is not beyond the horizon.
+// to returns the end of the next slice, which is not beyond the horizon.
 func (p place) to(horizon time.Time) cursor.Position {
 	switch {
 	case p.ByID && p.ID < math.MaxInt64-p.Step:
@@ -306,7 +307,7 @@ func (p place) to(horizon time.Time) cursor.Position {
 	}
 }
 
-// passed is the place when the slice is done, which was empty.
+// passed returns the next place after an empty slice.
 func (p place) passed(to cursor.Position, horizon time.Time, quick bool) place {
 	if !to.At.Before(horizon) {
 		return p.next()
@@ -320,7 +321,7 @@ func (p place) passed(to cursor.Position, horizon time.Time, quick bool) place {
 	return p
 }
 
-// tooLong is the place when the slice was cancelled.
+// tooLong returns the next place after the slice was cancelled.
 func (p place) tooLong(horizon time.Time) place {
 	const part = 16
 	switch {
@@ -334,10 +335,10 @@ func (p place) tooLong(horizon time.Time) place {
 	return p
 }
 
-// next is the beginning of the next range.
+// next returns the beginning of the next range.
 func (p place) next() place { return place{Range: p.Range + 1} }
 
-// sliceOf makes the query for the first job of a slice.
+// sliceOf returns the query for the first job of a slice.
 func sliceOf(l lane, more string) string {
 	return l.sql(`
 		SELECT id
@@ -354,7 +355,8 @@ var (
 	sliceOfLane   = [cursor.Lanes]string{sliceOf(lanes[cursor.Retries], ofLevel), sliceOf(lanes[cursor.Fresh], ofLevel)}
 )
 
-// slice asks for the first job between the place and there. The ranges of a queue are the levels of its retries, then of its fresh jobs.
+// slice returns the query for the first job between the place and to. The ranges of a queue are the levels of its retries, then
+// of its fresh jobs.
 func (p place) slice(queue string, to cursor.Position) pipelinedCall {
 	args := []any{placeText(cursor.Position{At: p.At}), p.ID, placeText(to), to.ID, queue, cursor.PriorityOf(p.Range % cursor.Levels)}
 	if queue == cursor.Leases {
@@ -363,7 +365,7 @@ func (p place) slice(queue string, to cursor.Position) pipelinedCall {
 	return pipelinedCall{query: sliceOfLane[p.Range/cursor.Levels], args: args}
 }
 
-// ranges is how many the queue has.
+// ranges returns how many ranges the queue has.
 func ranges(queue string) int {
 	if queue == cursor.Leases {
 		return 1
@@ -371,7 +373,7 @@ func ranges(queue string) int {
 	return int(cursor.Lanes) * cursor.Levels
 }
 
-// sweepSlices goes on where an earlier turn has come to, and writes down where the next one goes on.
+// sweepSlices continues where an earlier turn stopped, and stores where the next one continues.
 func (s *Store) sweepSlices(ctx context.Context, of sweeping, limit time.Duration, until time.Time) error {
 	var p place
 	if of.place != "" {

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// InTx is part of the contract. The transaction may be one of [Store.DB], or of any other connection to the same database by
-// any driver for database/sql. Where it is not READ COMMITTED, it may fail as the database says, and is then to be begun anew.
-// Whether its COMMIT waited for a synchronous standby, those of [Store.DB] and of [ConfirmCommits] say.
+// InTx is part of the contract. The transaction may come from [Store.DB], or from any other connection to the same database,
+// with any driver for database/sql. If it is not READ COMMITTED, it may fail with a serialization error; you must then begin it
+// again. Only transactions of [Store.DB] and of [ConfirmCommits] report whether their COMMIT waited for a synchronous standby.
 func (s *Store) InTx(tx store.Tx) store.Writer { return &txWriter{s: s, tx: tx} }
 
 // A txWriter writes in a caller's transaction.
@@ -55,10 +55,10 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 	return answer, nil
 }
 
-// join learns what time it is, and makes sure that the caller's transaction is open, and on the store's database. One that had
-// its number before the statement that asks for it is open: a statement by itself has none. Else a second statement has the same
-// number or is another transaction. That now() is before statement_timestamp() proves nothing: drivers that send a statement in
-// parts begin its transaction with the first, and take its time at the last.
+// join reads the time, and makes sure that the caller's transaction is open and on the store's database. If it had a number
+// before this statement, it is open: a lone statement has none. Otherwise join asks a second time: the same number means an
+// open transaction. Comparing now() with statement_timestamp() would prove nothing: drivers that send a statement in parts
+// begin its transaction with the first part, and take its time at the last.
 func (t *txn) join() error {
 	switch err := t.start(t.s.with.caller); {
 	case codeOf(err) == codeFailedTx:
@@ -82,14 +82,14 @@ func (t *txn) join() error {
 	return t.recognise()
 }
 
-// notify tells those who listen, once the transaction is committed.
+// notify makes the server notify subscribers when the transaction commits.
 func (t *txn) notify() error {
 	if len(t.woken) == 0 {
 		return nil
 	}
 	all := make([]string, len(t.woken))
 	for i, queue := range t.woken {
-		all[i] = told("", queue) // when the caller commits, nobody here learns of it otherwise
+		all[i] = told("", queue) // this store does not learn otherwise that the caller has committed
 	}
 	_, err := t.exec(`
 		SELECT pg_notify($1, told)

@@ -23,26 +23,26 @@ type txn struct {
 	s      *Store
 	tx     store.Tx
 	now    time.Time
-	strict bool         // a lease that does not hold is an error
+	strict bool         // a stale lease is an error
 	woken  sqlkit.Woken // the queues in which jobs became claimable at once
 
-	shown   shown          // by the opening
-	horizon cursor.Horizon // as it was known when the opening was answered
+	shown   shown          // in the answer to the opening
+	horizon cursor.Horizon // as known when the opening was answered
 
-	// Of the store's own transactions alone.
+	// Only for the store's own transactions.
 	conn    *sqlx.Conn
 	session *session // of the connection
 	cancel  func()   // ends the context
-	open    bool     // it was begun, and has not been committed
-	ahead   bool     // the first statement went with the opening
-	final   string   // a statement that goes with the COMMIT
+	open    bool     // begun, and not committed yet
+	ahead   bool     // the first statement was sent with the opening
+	final   string   // a statement to send with the COMMIT
 }
 
-// over reports whether the COMMIT went with the opening: nothing can be done in the transaction any more.
+// over reports whether the COMMIT was sent with the opening, so that the transaction has already ended.
 func (t *txn) over() bool { return t.conn != nil && !t.open }
 
-// begin opens a transaction. A connection that has died in the pool costs nothing: begin takes another one, until it has tried as many as
-// there can be.
+// begin opens a transaction. If the pool returns a dead connection, begin tries another one, until it has tried as many as the
+// pool can have.
 func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 	for try := 0; ; try++ {
 		conn, err := with.connect(ctx)
@@ -69,20 +69,20 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 	}
 }
 
-// A shown is what the answer to an opening shows.
+// A shown is the answer to an opening.
 type shown struct {
-	sent   time.Time // when the opening was sent, by the process's own clock
-	asOf   time.Time // every transaction that has this one's number, or a higher one, reads a later time, or the same
-	number int64     // of this transaction, 0 if it can not write
+	sent   time.Time // when the opening was sent, by the process's clock
+	asOf   time.Time // transactions with this number or a higher one read this time or a later one
+	number int64     // of this transaction, 0 if it cannot write
 	xmin   int64     // every transaction with a lower number has ended
-	since  time.Time // the server runs
+	since  time.Time // when the server started
 
-	// Of a caller's transaction alone.
-	numbered bool   // it had its number before the call
-	database string // on which it is
+	// Only for a caller's transaction.
+	numbered bool   // it had a number before the call
+	database string // its database
 }
 
-// start sends the opening, and learns what time it is.
+// start sends the opening and reads the time.
 func (t *txn) start(with opening) error {
 	var database, arrived time.Time
 	row := []any{&database, &arrived, &t.shown.xmin, &t.shown.number, &t.shown.since}
@@ -109,8 +109,8 @@ func (t *txn) start(with opening) error {
 	return nil
 }
 
-// commit tells of jobs that have become claimable, and commits. From here on the caller's context no longer decides, so that the answer is
-// known if the server gives it in time.
+// commit notifies about claimable jobs and commits. From here on it ignores the caller's context for a while, so that the
+// result is known if the server answers in time.
 func (t *txn) commit() error {
 	var text strings.Builder
 	if t.final != "" {
@@ -126,9 +126,9 @@ func (t *txn) commit() error {
 	t.s.roundTrips.messages.Add(1)
 	t.session.warned = false
 	_, err := t.conn.ExecContext(ctx, text.String())
-	t.s.hub.Tell(t.woken...) // those in this process do not listen to their own store; it may be committed although there is an error
+	t.s.hub.Tell(t.woken...) // a store does not listen to its own notifications; even after an error the commit may have happened
 	if err != nil {
-		t.s.limiter.put(t.woken) // it may be committed; and what waited for it has not been told of
+		t.s.limiter.put(t.woken) // the commit may have happened, and pending notifications were not sent
 		return err
 	}
 	t.open = false
@@ -139,10 +139,10 @@ func (t *txn) commit() error {
 	return nil
 }
 
-// errSilent is the end of a transaction that the server should have ended long ago, by its time-outs.
+// errSilent is the error of a transaction that the server's time-outs should have ended long ago.
 var errSilent = errors.New("the server is silent")
 
-// reason is the error, or errSilent if it came because the transaction was out of time.
+// reason returns the error, or errSilent if the transaction ran out of time.
 func (t *txn) reason(err error) error {
 	if codeOf(err) == "" && errors.Is(context.Cause(t.ctx), errSilent) {
 		return errSilent
@@ -150,12 +150,12 @@ func (t *txn) reason(err error) error {
 	return err
 }
 
-// end gives the connection back, and rolls back what was not committed. The error is that of the transaction, if it has failed.
+// end rolls back an open transaction and returns the connection. err is the error of the transaction, if any.
 //
-// A connection in trouble is not used again: a statement was prepared for tables that are others now, or the server was replaced or takes no
-// writes, and another connection may lead to one that does. If the rollback fails too and it was not the caller who broke the transaction
-// off, the server may have died. If it answers before it syncs, or is another one now, it has forgotten claims: jobs are claimable again
-// that no claim would look for.
+// A connection in trouble is discarded: a table has changed since a statement was prepared, or the server was replaced or
+// accepts no writes; a new connection may lead to one that does. If the rollback fails too, and the caller did not cancel the
+// transaction, the server may have died. If it confirms commits before it syncs them, or is another server now, it has lost
+// claims, and jobs are claimable again behind the marks. So end forgets all positions.
 func (t *txn) end(err error) {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.s.options.Timeout)
@@ -175,7 +175,7 @@ func (t *txn) end(err error) {
 	_ = t.conn.Close()
 }
 
-// silent reports whether the server did not even answer when it was asked to cancel.
+// silent reports whether the server did not even answer a request to cancel.
 func (t *txn) silent(err error) bool {
 	var network *net.OpError
 	return errors.Is(context.Cause(t.ctx), errSilent) || errors.As(err, &network) && network.Timeout()

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// FetchAndClaim is part of the contract. Where the caller is gone before the answer, the claim goes on for a moment behind the
-// call, to be given back; where that moment was too short, the server sees that nobody is there.
+// FetchAndClaim is part of the contract. If the caller is gone before the answer comes, the claim goes on in the background for
+// a moment, so that its jobs can be released. If the answer comes later than that, the server sees that the client is gone.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	if err := s.admit(ctx, req.Check()); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	return jobs, s.because(ctx, err)
 }
 
-// claimedBy checks that all jobs are claimed as was asked.
+// claimedBy checks that every job is claimed as the request asks.
 func claimedBy(req store.ClaimRequest) func(wire.Jobs) error {
 	return func(answer wire.Jobs) error {
 		for _, j := range answer.Jobs {
@@ -83,7 +83,7 @@ func (s *Store) claim(ctx context.Context, c call, valid func(wire.Jobs) error) 
 	return nil, lost(errGone, whole, false)
 }
 
-// giveBack releases what was claimed for nobody. What can not be given back now returns by its leases.
+// giveBack releases jobs whose caller is gone. If that fails, the jobs come back when their leases expire.
 func (s *Store) giveBack(jobs []store.Job) {
 	if len(jobs) == 0 {
 		return
@@ -97,7 +97,7 @@ func (s *Store) giveBack(jobs []store.Job) {
 	late := s.clock.AfterFunc(afterlife, func() { cancel(errSilent) })
 	defer late.Stop()
 	c, ids, err := nackCall(nacks)
-	for n := 0; err == nil && n < 2; n++ { // a Release that was lost can be repeated
+	for n := 0; err == nil && n < 2; n++ { // it is safe to repeat a Release whose answer was lost
 		var answer wire.Results
 		failed := s.patiently(ctx, func() error {
 			return s.once(ctx, c, s.parcel(c), func(resp *http.Response) error { return decode(resp, c.most, &answer, outcomesFor(ids)) })

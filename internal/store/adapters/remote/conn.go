@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// newTransport has connections for one server, which may be at a socket. They are given up before a server would do so, for a request that meets the end
-// of its connection is in doubt.
+// newTransport returns a transport for one server, which may listen on a Unix socket. It closes idle connections before a
+// server would, because a request is in doubt if the server closes its connection.
 func newTransport(socket string, secure *tls.Config) *http.Transport {
 	if secure = secure.Clone(); secure == nil {
 		secure = &tls.Config{}
@@ -47,18 +47,18 @@ func newTransport(socket string, secure *tls.Config) *http.Transport {
 	}
 }
 
-// A call is one request, and what of its answer is known before.
+// A call is one request and what is known in advance about its answer.
 type call struct {
 	method string
 	path   string // escaped
 	query  string // escaped
-	body   []byte // nil where the call has none
+	body   []byte // nil if the call has none
 	key    string // the request key
-	reads  bool   // it changes nothing
-	most   int64  // how many bytes the answer can have
+	reads  bool   // the call changes nothing
+	most   int64  // greatest size of the answer in bytes
 }
 
-// post is a call with a body. It fails where the body is larger than a server reads.
+// post returns a call with a body. It fails if the body is larger than a server accepts.
 func post(path string, body any, most int64) (call, error) {
 	text, err := wire.Marshal(body)
 	if err != nil {
@@ -70,14 +70,14 @@ func post(path string, body any, most int64) (call, error) {
 	return call{method: http.MethodPost, path: path, body: text, most: most}, nil
 }
 
-// dropTwin leaves the document out where its text travels, which wins and is enough.
+// dropTwin leaves out a document if its text is sent too. The server uses the text.
 func dropTwin(doc *json.RawMessage, text *string) {
 	if text != nil {
 		*doc = nil
 	}
 }
 
-// request is the call as a request whose body can be taken back.
+// request returns the HTTP request of the call. Its body can be withdrawn.
 func (s *Store) request(ctx context.Context, c call, sent *parcel) (*http.Request, error) {
 	path, err := url.PathUnescape(c.path)
 	if err != nil {
@@ -99,14 +99,15 @@ func (s *Store) request(ctx context.Context, c call, sent *parcel) (*http.Reques
 	req.Header.Set("Content-Type", wire.JSON)
 	req.Body, req.ContentLength = sent.reader(), int64(len(c.body))
 	if c.key == "" {
-		// With it a transport begins anew where nothing was written to a connection that had ended. With a key it would also
-		// repeat what was written, and nobody would know that there was a first time.
+		// GetBody lets a transport start again if an idle connection had ended before anything was written to it. If the
+		// request had a key, a transport would also repeat a request that it has written, and the store would not learn of the
+		// first try.
 		req.GetBody = func() (io.ReadCloser, error) { return sent.reader(), nil }
 	}
 	return req.WithContext(ctx), nil
 }
 
-// once makes the call a single time and hands its answer to read. The error is in the words of the contract. Sent is what
+// once makes the call a single time and passes its answer to read. The error is one of the contract. After a failure, sent
 // knows whether the server may have got the request.
 func (s *Store) once(ctx context.Context, c call, sent *parcel, read func(*http.Response) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -127,12 +128,12 @@ func (s *Store) once(ctx context.Context, c call, sent *parcel, read func(*http.
 		return err
 	}
 	if ended := why(ctx); ended != nil {
-		err = ended // of which a transport says only that something was interrupted
+		err = ended // the transport reports it only as an interruption
 	}
 	return lost(err, sent.withdraw(), c.reads)
 }
 
-// Progress tells of each part of an answer: one that is long is waited for as long as it comes.
+// A progress calls more for each part of an answer, so that a long answer may take as long as its parts keep coming.
 type progress struct {
 	io.ReadCloser
 	more func()
@@ -146,7 +147,7 @@ func (p *progress) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// during is the context of a call that ends with the store.
+// during returns the context of a call. It also ends when the store is closed.
 func (s *Store) during(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(s.life, func() { cancel(errClosing) })
@@ -156,7 +157,7 @@ func (s *Store) during(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// ask makes the call and returns its answer. A call that only reads is made once more where the answer got lost.
+// ask makes the call and returns its answer. If the answer is lost and the call only reads, ask makes the call once more.
 func ask[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, error) {
 	during, cancel := s.during(ctx)
 	defer cancel()
@@ -180,14 +181,14 @@ func try[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, 
 	return answer, nil
 }
 
-// tell is ask for a call whose answer has nothing in it.
+// tell is ask for a call whose answer has no content.
 func tell(ctx context.Context, s *Store, c call) error {
 	during, cancel := s.during(ctx)
 	defer cancel()
 	return s.because(ctx, s.patiently(during, func() error { return s.once(during, c, s.parcel(c), nothing) }))
 }
 
-// patiently makes a call again that was sent away, when the server has said to come back.
+// patiently repeats a call that the server sent away, after the pause that the server asked for.
 func (s *Store) patiently(ctx context.Context, do func() error) error {
 	for n := 0; ; n++ {
 		err := do()
@@ -198,15 +199,15 @@ func (s *Store) patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// A parcel is the body of a request on its way. As long as not all of it was handed over, the server can not act on it, and it
+// A parcel is the body of a request that is being sent. Until all of it was handed over, the server can not act on it, and it
 // can be withdrawn.
 type parcel struct {
-	connected atomic.Bool // for a request without a body
+	connected atomic.Bool // used for a request without a body
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	data  []byte
-	whole bool // some reader has handed over all of it
-	ended bool // no reader hands over any more
+	whole bool // a reader has handed over all of it
+	ended bool // withdrawn: no reader hands over anything more
 }
 
 func (s *Store) parcel(c call) *parcel {
@@ -217,7 +218,7 @@ func (s *Store) parcel(c call) *parcel {
 
 func (p *parcel) gotConn(httptrace.GotConnInfo) { p.connected.Store(true) }
 
-// withdraw says whether the server may have got the request. If not, it never will.
+// withdraw withdraws the request. It reports whether the server may have got it already. If not, the server will never get it.
 func (p *parcel) withdraw() (whole bool) {
 	if p.data == nil {
 		return p.connected.Load()

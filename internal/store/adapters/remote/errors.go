@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Why this side breaks off a request.
+// The reasons why the client breaks off a request.
 var (
 	errSilent    = errors.New("the server is silent for too long")
 	errClosing   = errors.New("the store was closed")
@@ -22,8 +22,8 @@ var (
 	errWithdrawn = errors.New("the request was withdrawn")
 )
 
-// why is the reason for which the context of a request has ended, or nil. What its caller gives as a cause stays with the
-// caller: it may look like an error of a store.
+// why returns the reason why the context of a request has ended, or nil. It does not return the caller's own cause, which may
+// look like an error of a store.
 func why(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	for _, ours := range []error{errSilent, errClosing, errGone} {
@@ -34,19 +34,19 @@ func why(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// A lostCall is one without an answer of a jq server.
+// A lostCall is the error of a call that got no answer from a jq server.
 type lostCall struct {
 	means error // ErrUnavailable or ErrInDoubt
-	cut   bool  // on its way, and not for anything that lasts
+	cut   bool  // the connection was cut after the request was sent; asking again may help
 	text  string
 }
 
 func (e *lostCall) Error() string { return fmt.Sprintf("%v: %s", e.means, e.text) }
 
-// Unwrap shows nothing of the cause: a time-out of the network is none of the caller's context.
+// Unwrap hides the cause: a time-out of the network must not look like the end of the caller's context.
 func (e *lostCall) Unwrap() error { return e.means }
 
-// lost says in the words of the contract what a call without an answer means. Sent says that the server may have got it.
+// lost translates the error of a call that got no answer. Sent means that the server may have got the request.
 func lost(err error, sent, reads bool) error {
 	e := &lostCall{means: store.ErrUnavailable, cut: sent, text: advice(err) + strings.ReplaceAll(err.Error(), "\n", "; ")}
 	if sent && !reads {
@@ -63,7 +63,7 @@ func wasCut(err error) bool {
 	return ok && e.cut
 }
 
-// said says that the error is in the words of the contract.
+// said reports whether the error is one of the contract.
 func said(err error) bool {
 	for _, ours := range []error{
 		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrUnavailable,
@@ -76,7 +76,7 @@ func said(err error) bool {
 	return false
 }
 
-// because is the error of a call with the reason why it was broken off: the store was closed, or the caller's context has ended.
+// because adds the reason why a call was broken off: the store was closed, or the caller's context has ended.
 func (s *Store) because(ctx context.Context, err error) error {
 	unavailable := errors.Is(err, store.ErrUnavailable)
 	if unavailable && s.isClosed() {
@@ -89,12 +89,12 @@ func (s *Store) because(ctx context.Context, err error) error {
 	return err
 }
 
-// A stranger is an answer that no jq server gives.
+// A stranger is the error for an answer that does not come from a jq server.
 type stranger struct {
 	status int
-	kind   string // its media type
-	to     string // where it redirects
-	wrong  string // with what should be an answer
+	kind   string // media type
+	to     string // target of a redirect
+	wrong  string // what is wrong with it
 }
 
 func (e *stranger) Error() string {
@@ -111,7 +111,7 @@ func (e *stranger) Error() string {
 	return text
 }
 
-// advice is what to do, for errors that people meet.
+// advice returns what to do about an error, for the errors that users are likely to see.
 func advice(err error) string {
 	var odd *stranger
 	var host *net.DNSError
@@ -141,7 +141,7 @@ func advice(err error) string {
 	}
 }
 
-// openError says in one line why the store can not be opened, and what to do.
+// openError returns an error of one line that says why the store could not be opened, and what to do.
 func openError(where string, err error) error {
 	if errors.Is(err, store.ErrDenied) {
 		return fmt.Errorf("%w: opening %s: %s", store.ErrDenied, where, strings.TrimPrefix(err.Error(), store.ErrDenied.Error()+": "))

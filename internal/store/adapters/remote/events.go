@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// mostEvent is how long a line, and an event, can be.
+// mostEvent is the greatest size of a line and of an event, in bytes.
 const mostEvent = 16 << 10
 
 var errTooLong = errors.New("an event is longer than it can be")
 
-// An event is one of a stream of server-sent events, or a sign of life: then it has neither name nor data.
+// An event is one event of a stream of server-sent events. A keepalive is an event without name and data.
 type event struct{ name, data string }
 
-// events reads a stream of server-sent events, of which the lines end as those of a jq server do: by a line feed, and perhaps by
-// carriage returns before it.
+// events reads a stream of server-sent events. Its lines must end as a jq server ends them: with a line feed, optionally after
+// carriage returns.
 type events struct{ lines *bufio.Reader }
 
 func newEvents(r io.Reader) *events { return &events{bufio.NewReaderSize(r, mostEvent)} }
 
-// next is the next event or sign of life. An event that the stream's end cuts off is none.
+// next returns the next event or keepalive. It drops an event that is cut off by the end of the stream.
 func (e *events) next() (event, error) {
 	var got event
 	var data []string
@@ -40,7 +40,7 @@ func (e *events) next() (event, error) {
 		case line == "" && data != nil:
 			got.data = strings.Join(data, "\n")
 			return got, nil
-		case line == "": // what has no data is no event
+		case line == "": // a block without data is not an event
 			got.name = ""
 		case name == "" && data == nil && got.name == "":
 			return event{}, nil

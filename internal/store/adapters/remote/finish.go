@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// Ack is part of the contract. Of a result that is refused only the fault travels.
+// Ack is part of the contract. If a result is refused, only the reason is sent, not the result.
 func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
 	if err := s.admit(ctx, store.CheckAcks(acks)); err != nil || len(acks) == 0 {
 		return nil, err
@@ -21,7 +21,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 	return s.outcomes(ctx, wire.PathAck, body, ids)
 }
 
-// NAck is part of the contract. Items that break a limit are answered here.
+// NAck is part of the contract. Items that break a limit are answered here and not sent.
 func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
 	if err := s.admit(ctx, store.CheckNAcks(nacks)); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 	return s.outcomes(ctx, wire.PathExtend, body, ids)
 }
 
-// Save is part of the contract. Items that break a limit are answered here.
+// Save is part of the contract. Items that break a limit are answered here and not sent.
 func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
 	if err := s.admit(ctx, store.CheckSaves(saves)); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 	})
 }
 
-// sifted answers for the items that break a limit, and sends the others.
+// sifted answers the items that break a limit, and sends the others.
 func sifted[T any](items []T, check func(T) error, id func(T) int64, send func(fit []T) ([]store.Outcome, error)) ([]store.Outcome, error) {
 	outcomes := make([]store.Outcome, len(items))
 	var fit []T
@@ -97,7 +97,7 @@ func sifted[T any](items []T, check func(T) error, id func(T) int64, send func(f
 	return outcomes, nil
 }
 
-// outcomes makes a call that has an outcome for each job.
+// outcomes makes a call whose answer has one outcome per job.
 func (s *Store) outcomes(ctx context.Context, path string, body any, ids []int64) ([]store.Outcome, error) {
 	c, err := post(path, body, mostOf(len(ids)))
 	if err != nil {

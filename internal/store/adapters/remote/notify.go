@@ -16,16 +16,16 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// A server gives a sign of life every 15 seconds. Between two attempts to reach it again the pause doubles.
+// A server sends a keepalive every 15 seconds. The pause between attempts to reach it again doubles each time.
 const (
 	silence    = 45 * time.Second
 	shortPause = 100 * time.Millisecond
 	longPause  = 5 * time.Second
-	unread     = 64 // how many wake-ups a slow reader can leave unread before it loses some
+	unread     = 64 // wake-ups that a slow reader may leave unread before it loses some
 )
 
-// Subscribe is part of the contract. It returns when the server listens. Later the stream may break: then it is opened again,
-// and every queue may have been told of meanwhile.
+// Subscribe is part of the contract. It returns once the server listens. If the stream breaks later, the subscription opens
+// another one, and then wakes every queue of which it may have missed a wake-up.
 func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
 	if err := s.admit(ctx, checkQueues(queues)); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func checkQueues(queues []string) error {
 type subscription struct {
 	s      *Store
 	call   call
-	queues []string // none means all
+	queues []string // empty means every queue
 	out    chan store.Wakeup
 	ctx    context.Context
 	cancel func()
@@ -86,7 +86,7 @@ func (st *stream) close() {
 	_ = st.resp.Body.Close()
 }
 
-// run passes on wake-ups, from one stream after the other.
+// run passes on wake-ups from one stream after another.
 func (sub *subscription) run(st *stream) {
 	defer close(sub.out)
 	defer sub.cancel()
@@ -108,7 +108,7 @@ func (sub *subscription) run(st *stream) {
 	}
 }
 
-// open asks for a stream, and returns it when the server has given a sign of life.
+// open opens a stream and waits for the server's first event or keepalive.
 func (sub *subscription) open() (*stream, error) {
 	s := sub.s
 	st := &stream{since: s.clock.Now()}
@@ -144,7 +144,7 @@ func (sub *subscription) open() (*stream, error) {
 	return nil, lost(err, true, true)
 }
 
-// begins says what is wrong with an answer that should be a stream.
+// begins returns what is wrong with an answer that should be a stream, or nil.
 func begins(resp *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
@@ -157,7 +157,7 @@ func begins(resp *http.Response) error {
 	}
 }
 
-// next reads one event more, before which the server must not be silent for too long.
+// next reads one more event. The server must send it before the timer silent ends the stream.
 func (sub *subscription) next(st *stream) (err error) {
 	if st.latest, err = st.events.next(); err == nil {
 		st.silent.Reset(silence)
@@ -165,7 +165,7 @@ func (sub *subscription) next(st *stream) (err error) {
 	return err
 }
 
-// follow passes on what the stream tells, until it ends.
+// follow passes on the events of the stream until it ends.
 func (sub *subscription) follow(st *stream) error {
 	for {
 		if err := sub.pass(st.latest); err != nil {
@@ -181,7 +181,7 @@ func (sub *subscription) follow(st *stream) error {
 	}
 }
 
-// pass passes on what is a wake-up.
+// pass passes on an event if it is a wake-up.
 func (sub *subscription) pass(e event) error {
 	if e.name != "wakeup" {
 		return nil
@@ -198,7 +198,7 @@ func (sub *subscription) pass(e event) error {
 	return nil
 }
 
-// reopen tries to get another stream until there is one, or none is wanted any more: then it is nil.
+// reopen tries to open another stream until it succeeds. It returns nil if the subscription ends before that.
 func (sub *subscription) reopen(pause time.Duration) (*stream, time.Duration) {
 	for sub.s.pause(sub.ctx, pause/2+rand.N(pause/2)) {
 		pause = min(2*pause, longPause)
@@ -209,7 +209,8 @@ func (sub *subscription) reopen(pause time.Duration) (*stream, time.Duration) {
 	return nil, pause
 }
 
-// lookAround tells of every queue of which a wake-up may have been lost: of those that were named, or of all with jobs to claim.
+// lookAround wakes every queue of which a wake-up may have been lost: the queues of the subscription or, if it names none, all
+// queues that have due jobs.
 func (sub *subscription) lookAround() {
 	for _, q := range sub.queues {
 		sub.tell(q)
@@ -219,7 +220,7 @@ func (sub *subscription) lookAround() {
 	}
 	counts, err := sub.s.Count(sub.ctx, store.Filter{States: []store.State{store.Ready, store.Retrying}})
 	if err != nil {
-		return // a wake-up may be lost
+		return // wake-ups may be lost
 	}
 	for _, q := range counts.Queues {
 		if q.Due > 0 {
@@ -228,7 +229,7 @@ func (sub *subscription) lookAround() {
 	}
 }
 
-// tell wakes the reader, unless it has left too much unread.
+// tell wakes the reader, unless the reader has left too many wake-ups unread.
 func (sub *subscription) tell(queue string) {
 	select {
 	case sub.out <- store.Wakeup{Queue: queue}:

@@ -1,9 +1,9 @@
-// Package remote keeps jobs in a jq server, which it reaches over its HTTP API: a worker far from the database has the whole
-// contract but callers' transactions, for those do not travel.
+// Package remote keeps jobs in a jq server, which it calls over the server's HTTP API. It implements the whole contract except
+// callers' transactions, which need a connection to the database.
 //
-// A call is one request. What is wrong with it is found before it is sent, in the words that all stores have. A call whose answer
-// is lost is in doubt from the moment when the last byte of its request was handed to the connection: a server acts on whole
-// requests only. Enqueue alone is repeated here, for it always has a request key.
+// Each call is one request. The store checks a call before it sends the request, with the same errors as every other store.
+// A server acts only on complete requests. So a call without an answer is in doubt once the last byte of its request was written
+// to the connection, and not applied before that. Only Enqueue is retried here, because it always has a request key.
 package remote
 
 import (
@@ -37,53 +37,54 @@ var (
 // A Store keeps its jobs in a jq server.
 type Store struct {
 	options Options
-	base    *url.URL // what the server's paths are appended to
+	base    *url.URL // prefix of every path
 	log     *slog.Logger
 	clock   clock.Clock
-	own     *http.Transport // or nil, where the caller gave one
-	traced  bool            // the transport tells when a request gets its connection
+	own     *http.Transport // nil if the caller gave a transport
+	traced  bool            // the transport reports when a request gets its connection
 
 	closing sync.Once
 	closed  chan struct{}
-	life    context.Context // of calls: it ends with Close
+	life    context.Context // parent of every call; Close ends it
 	end     context.CancelCauseFunc
-	after   context.Context // of what goes on behind calls: it ends a moment later
+	after   context.Context // parent of the work in the background; it ends shortly after Close
 	abandon context.CancelCauseFunc
 
-	mu      sync.Mutex     // keeps what follows from growing while it is closed
-	running sync.WaitGroup // what goes on behind calls
+	mu      sync.Mutex     // guards running: Close must not miss work that is just being added
+	running sync.WaitGroup // the work in the background
 
 	redacted    atomic.Bool  // a job came without its documents
-	undelivered atomic.Int64 // claims that go on although their callers are gone
+	undelivered atomic.Int64 // claims that go on after their callers are gone
 }
 
-// Options are what can be chosen. The zero value of each field means its default.
+// Options configures Open. Zero fields mean the default.
 type Options struct {
-	// Token is what the server knows the caller by. A server that was told of no tokens wants none.
+	// Token identifies the caller to the server. A server that is configured without tokens needs none.
 	Token string
 
-	// Timeout ends a request when the server does not answer for so long, or stops in the middle of its answer: by default 10
+	// Timeout ends a request if the server does not answer in this time, or stops in the middle of its answer: by default 10
 	// seconds. It should be well below the time of leases. An Enqueue may take several requests.
 	Timeout time.Duration
 
-	// TLS says whom to trust, and which certificate to show: by default whom the system trusts, and none. It is for the transport of
-	// the store's own; nothing of it can lower the version below 1.2.
+	// TLS has the root certificates to trust, and the certificate to present: by default the system's roots, and no
+	// certificate. It configures the store's own transport, so leave it out if you set Transport. The version is never below
+	// TLS 1.2.
 	TLS *tls.Config
 
-	// Transport makes the requests: by default one with connections of its own, which uses the proxy that the environment
-	// names, and HTTP/1.1 over TLS 1.2 or later. It must not repeat requests by itself.
+	// Transport makes the requests. It must not retry requests by itself. The default has its own connections, uses the proxy
+	// from the environment, and speaks HTTP/1.1 over TLS 1.2 or later.
 	Transport http.RoundTripper
 
-	// Logger hears of wake-ups that stop and come back, and of a token that travels without encryption: by default
-	// slog.Default().
+	// Logger gets a line when wake-ups stop and when they resume, and a warning if the token is sent without encryption: by
+	// default slog.Default().
 	Logger *slog.Logger
 
-	// Clock measures time-outs and pauses: by default that of the process. It is not the store's time, which is the server's.
+	// Clock measures time-outs and pauses: by default the clock of the process. The time of jobs is the server's.
 	Clock clock.Clock
 }
 
-// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070, https://example.org/jq or, for a Unix socket,
-// unix:/run/jq.sock, after asking it whether it is there.
+// Open returns the store of the jq server at the URL, such as http://127.0.0.1:7070, https://example.org/jq or, for a Unix
+// socket, unix:/run/jq.sock. It first checks that the server answers.
 func Open(ctx context.Context, baseURL string, options *Options) (*Store, error) {
 	o, err := options.filled()
 	if err != nil {
@@ -139,10 +140,10 @@ func (o *Options) filled() (Options, error) {
 	return full, nil
 }
 
-// onSocket is the URL under which a server is called that listens on a Unix socket.
+// onSocket is the base URL of requests to a server on a Unix socket.
 var onSocket = url.URL{Scheme: "http", Host: "localhost"}
 
-// parse reads the URL of a server, which may be that of a Unix socket.
+// parse reads the URL of a server. If it names a Unix socket, parse also returns the path of the socket.
 func parse(text string) (base *url.URL, socket string, err error) {
 	path, is := strings.CutPrefix(text, "unix:")
 	switch {
@@ -156,7 +157,7 @@ func parse(text string) (base *url.URL, socket string, err error) {
 	return &at, path, nil
 }
 
-// shown is the URL as it was given.
+// shown returns the URL as the caller gave it.
 func shown(base *url.URL, socket string) string {
 	if socket != "" {
 		return "unix:" + socket
@@ -164,8 +165,7 @@ func shown(base *url.URL, socket string) string {
 	return base.String()
 }
 
-// parseHTTP reads a URL that leads over the network. Its errors do not quote it, for there may be a password anywhere in one that is
-// written wrongly.
+// parseHTTP reads an http or https URL. Its errors do not quote the URL, because a malformed URL may have a password anywhere.
 func parseHTTP(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -187,11 +187,11 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// afterlife is for how long, after its caller is gone or the store was closed, a claim is waited for and given back.
+// afterlife is how long a claim may go on after its caller is gone or the store was closed, until its jobs are released.
 const afterlife = 3 * time.Second
 
-// Close is part of the contract. What the server has claimed for callers who are gone is given back before, if that is done
-// soon.
+// Close is part of the contract. It waits up to afterlife until the jobs that the server claimed for callers who are gone are
+// released.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.mu.Lock()
@@ -209,7 +209,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// aside lets something go on behind calls, unless the store was closed. Close waits for it.
+// aside runs a function in the background, unless the store was closed. Close waits for it.
 func (s *Store) aside(run func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Store) isClosed() bool {
 	}
 }
 
-// admit says why a call may not begin.
+// admit returns the reason why a call must not begin, or nil.
 func (s *Store) admit(ctx context.Context, refused error) error {
 	if s.isClosed() {
 		return store.ErrClosed

@@ -15,7 +15,8 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return read(ctx, s, nil, (*txn).queues)
 }
 
-// queuesOf names the queues that have jobs of a sort, for each of which one step through an index is taken from the name before it.
+// queuesOf returns a query for the names of the queues that have matching jobs. It takes one index step from each name to the
+// next.
 func queuesOf(jobs string) string {
 	return strings.ReplaceAll(`
 		WITH RECURSIVE found(name) AS (
@@ -34,8 +35,8 @@ var (
 	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
 )
 
-// queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
-// in flight are few.
+// queues steps from name to name through the indexes, so its cost grows with the number of queues, not of jobs. Few jobs are in
+// flight, so those are read directly.
 func (t *txn) queues() ([]store.Queue, error) {
 	return sqlkit.Queues(t.each, `
 		WITH names(name) AS (
@@ -114,7 +115,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return err
 }
 
-// beat writes the worker's row, and forgets workers that have been silent for too long.
+// beat writes the worker's row and deletes workers that have been silent for too long.
 func (t *txn) beat(w store.Worker) error {
 	_, err := t.exec(`
 		DELETE FROM workers
@@ -148,7 +149,7 @@ func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page sto
 	return read(ctx, s, invalid, func(t *txn) (store.WorkerPage, error) { return t.workers(filter, page, after) })
 }
 
-// workers reads row by row, and no more of them than find room.
+// workers reads row by row and stops when the page is full.
 func (t *txn) workers(filter store.WorkerFilter, page store.Page, after string) (store.WorkerPage, error) {
 	named, name := ``, []any(nil)
 	if filter.Name != "" {
@@ -169,13 +170,13 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 	return write(ctx, s, req.Check(), load{items: store.MaxItems}, func(t *txn) (int64, error) {
 		epoch, err := t.fence(req)
 		if err == nil {
-			_ = s.turn.setEpoch(epoch) // as on a full disk: the file has it
+			_ = s.turn.setEpoch(epoch) // if this fails, as on a full disk, the store file still has the epoch
 		}
 		return epoch, err
 	})
 }
 
-// fence raises the epoch, the sequence of ids, and tokens where leases are to end. That sequence has no row before the first
+// fence raises the epoch and the id sequence and, if leases must end, their tokens. The sequence has no row before the first
 // job.
 func (t *txn) fence(req store.FenceRequest) (int64, error) {
 	var epoch, lastID int64

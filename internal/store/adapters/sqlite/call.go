@@ -23,12 +23,12 @@ func write[T any](ctx context.Context, s *Store, invalid error, l load, run func
 	return answer, nil
 }
 
-// read runs a short call that changes nothing on one snapshot of the file.
+// read runs a short call that changes nothing, on one snapshot of the file.
 func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
 	return readOn(ctx, s, s.briefs, invalid, run)
 }
 
-// readOn is read on one of these connections.
+// readOn is like read, but uses the given connections.
 func readOn[T any](ctx context.Context, s *Store, on *readers, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
 	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {

@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// SQLite carries the log of changes into the file once it has 16 MiB. Beyond that this store does so when nobody has written for
-// quietFor, so that a quiet store is all in its file, and when slow readers have let the log grow to largeLog. Then the log is
-// cut to nothing.
+// SQLite checkpoints the WAL into the file at 16 MiB. This store also checkpoints it when nobody has written for quietFor, so
+// that an idle store is all in its file, and when slow readers have let the WAL grow to largeLog. It then truncates the WAL.
 const (
 	quietFor     = time.Second
 	largeLog     = 64 << 20
-	waitForReads = 50 * time.Millisecond // before a large log, as long as other calls are held up
-	longestPause = time.Minute           // between two tries, while a reader needs the log
+	waitForReads = 50 * time.Millisecond // how long truncating a large WAL may block other calls
+	longestPause = time.Minute           // between two attempts, while a reader needs the WAL
 )
 
-// A logbook is what the writer has seen of the log.
+// A logbook is what the writer has seen of the WAL.
 type logbook struct {
 	size    int64
-	changed time.Time     // as the file system has it
-	since   time.Time     // since when it has been so, by the clock of this process
+	changed time.Time     // the modification time
+	since   time.Time     // when this state was first seen, by the clock of this process
 	again   time.Time     // when to try again
-	pause   time.Duration // after the next try that fails
+	pause   time.Duration // how long to wait after the next failed attempt
 }
 
-// tidy cuts the log if that is due and nobody is writing. What can not be done now is tried later: nothing depends on it.
+// tidy truncates the WAL if that is due and nobody is writing. If it fails, it tries again later: nothing depends on it.
 func (w *writer) tidy() {
 	log, err := os.Stat(w.place.real + "-wal")
 	if err != nil || log.Size() == 0 {
@@ -44,7 +43,7 @@ func (w *writer) tidy() {
 		return
 	}
 	if ok, err := w.turns.try(); !ok && err == nil {
-		return // whoever writes now is not quiet
+		return // another process is writing
 	}
 	defer w.turns.release()
 	wait := time.Duration(0)
@@ -57,7 +56,7 @@ func (w *writer) tidy() {
 	}
 }
 
-// cut carries the log into the file and cuts it to nothing, unless a reader still needs it after the wait.
+// cut checkpoints and truncates the WAL, unless a reader still needs it after the wait.
 func (w *writer) cut(wait time.Duration) bool {
 	if w.connect() != nil || w.inPlace() != nil {
 		return false

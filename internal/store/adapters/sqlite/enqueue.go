@@ -21,12 +21,12 @@ func weigh(req store.EnqueueRequest) load {
 	return l
 }
 
-// enqueue adds the jobs, or answers as before if the request key is known.
+// enqueue adds the jobs. If the request key is known, it returns the first answer.
 func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
 	return sqlkit.Once(req, t.add, t.remembered, t.remember)
 }
 
-// remembered is the first request with the key.
+// remembered returns the first request with the key.
 func (t *txn) remembered(key string) (first sqlkit.Request, known bool, err error) {
 	err = t.each(func(rows *sql.Rows) error {
 		known = true
@@ -39,7 +39,7 @@ func (t *txn) remembered(key string) (first sqlkit.Request, known bool, err erro
 	return first, known, err
 }
 
-// remember keeps the request, and forgets some that are too old.
+// remember stores the request and deletes a few that are too old.
 func (t *txn) remember(key string, r sqlkit.Request) error {
 	_, err := t.exec(`
 		DELETE FROM request_keys
@@ -60,14 +60,14 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 	return err
 }
 
-// add inserts what is no duplicate.
+// add inserts the jobs that are not duplicates.
 func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	holders, err := t.holders(jobs)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]*store.Job, 0, len(jobs))
-	mine := make([]*store.Job, len(jobs)) // the row of each item, or the new one that holds its key
+	mine := make([]*store.Job, len(jobs)) // the row of each item, or of the new job that holds its key
 	answers := make([]store.Enqueued, len(jobs))
 	for i, n := range jobs {
 		if h, held := holders[n.UniqueKey]; held {
@@ -97,10 +97,11 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 type holder struct {
 	id    int64
 	state store.State // empty if the job is gone
-	row   *store.Job  // a job of the same call: its id comes when it is inserted
+	row   *store.Job  // a job of the same call: it has no id before it is inserted
 }
 
-// holders are the holders of the jobs' unique keys: a window holds beyond its job, any other job while it is live.
+// holders returns the holders of the jobs' unique keys. A key with a window is held until the window ends, even if the job is
+// gone; any other key while its job is live.
 func (t *txn) holders(jobs []store.NewJob) (map[string]holder, error) {
 	var keys []string
 	for _, n := range jobs {
@@ -137,7 +138,7 @@ func (t *txn) holdersOf(keys []string) (map[string]holder, error) {
 	return found, err
 }
 
-// openWindows keeps the keys of the jobs that hold theirs for a window, and forgets some windows that have ended.
+// openWindows stores the keys of the jobs that have a unique window and deletes a few windows that have ended.
 func (t *txn) openWindows(jobs []*store.Job) error {
 	for _, j := range jobs {
 		if j.UniqueFor == 0 {

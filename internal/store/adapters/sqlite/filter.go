@@ -8,13 +8,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A where is what stands after FROM: the jobs, by which index they are found, and the conditions.
+// A where is the text after FROM: the table, its index, and the conditions.
 //
-// Jobs are asked for in the order of their ids, so by default they are walked in that order until there are enough. SQLite,
-// which knows nothing of how many there are, would sort all that an index offers; so the few indexes that are worth it are
-// named.
+// Jobs are read in the order of their ids, so by default SQLite walks them in that order until there are enough. SQLite has no
+// statistics here and would sort everything that an index offers, so only the few indexes that are worth it are named.
 type where struct {
-	index string // empty for the order of ids
+	index string // empty for the primary key
 	terms []string
 	args  []any
 }
@@ -37,7 +36,7 @@ func (w *where) text() string {
 			AND `)
 }
 
-// chosen is the filter as a condition on jobs.
+// chosen turns the filter into conditions on jobs.
 func chosen(f store.Filter, now time.Time) *where {
 	w := &where{}
 	if len(f.IDs) > 0 {
@@ -82,7 +81,7 @@ func chosen(f store.Filter, now time.Time) *where {
 	return w
 }
 
-// The conditions of the states, in the words of the indexes.
+// The conditions of the states, written as in the indexes.
 var stateTerms = map[store.State]string{
 	store.Ready:     `state = 'ready'`,
 	store.InFlight:  `state = 'in_flight'`,
@@ -93,7 +92,7 @@ var stateTerms = map[store.State]string{
 	store.Dead:      `state = 'failed' AND retry_at IS NULL`,
 }
 
-// The indexes of the states in which jobs are few.
+// The indexes of the states that few jobs are in.
 var stateIndexes = map[store.State]string{
 	store.InFlight: `jobs_leased`,
 	store.Retrying: `jobs_retrying`,
@@ -115,8 +114,8 @@ func (w *where) andStates(states []store.State) {
 	}
 }
 
-// andFinished is the condition that a job was finished at the time or before. The index begins with queue and state, so it
-// is asked for each of them.
+// andFinished adds the condition that a job finished at or before the time. The index begins with queue and state, so both are
+// listed.
 func (w *where) andFinished(states []store.State, by time.Time) {
 	terminal := []store.State{store.Succeeded, store.Failed, store.Cancelled}
 	if len(states) > 0 {

@@ -19,7 +19,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 	return write(ctx, s, store.CheckAcks(acks), l, func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
 }
 
-// ack tries first what is nearly always so: every lease holds and no result is to be kept or refused.
+// ack first tries the common case in one statement: every lease holds, and no result must be stored or refused.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	held, outcomes := sqlkit.Succeeded(acks)
 	hasResult := func(a store.Ack) bool { return len(a.Result) > 0 }
@@ -42,10 +42,9 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if err != nil || n == len(acks) {
 		return outcomes, err
 	}
-	return t.ackEach(acks) // those that were finished just now are finished by the same Ack, and answered so
+	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
 }
 
-// ackEach decides job by job.
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
 	return onLeases(t, acks, sqlkit.Acking(t.now, t.strict))
 }
@@ -70,7 +69,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 	return write(ctx, s, invalid, l, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
 }
 
-// extend tries first what is nearly always so: every lease holds.
+// extend first tries the common case in one statement: every lease holds.
 func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
@@ -88,12 +87,11 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 		return nil, err
 	}
 	if n < len(held) {
-		return t.extendEach(held, ttl) // those that were extended just now are extended to the same end
+		return t.extendEach(held, ttl) // extendEach extends the jobs of this statement again, to the same time
 	}
 	return sqlkit.Extended(held, until), nil
 }
 
-// extendEach decides job by job.
 func (t *txn) extendEach(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	return onLeases(t, held, sqlkit.Extending(t.now, ttl))
 }
@@ -111,7 +109,7 @@ func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
 	return onLeases(t, saves, sqlkit.Saving())
 }
 
-// leases are the leases as a JSON object from id to token, for json_each.
+// leases returns the leases as a JSON object from id to token, for json_each.
 func leases(held []store.Lease) string {
 	text := make([]byte, 0, 24*len(held)+2)
 	text = append(text, '{')
@@ -127,7 +125,7 @@ func leases(held []store.Lease) string {
 	return string(append(text, '}'))
 }
 
-// onLeases loads the jobs of the leases, applies the items to them, and writes the jobs that have changed.
+// onLeases loads the jobs of the leases, applies the items, and writes the jobs that have changed.
 func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, error) {
 	held := v.Leases(items)
 	ids := make([]int64, len(held))

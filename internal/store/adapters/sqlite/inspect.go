@@ -31,7 +31,7 @@ func (t *txn) get(id int64) (store.JobDetail, error) {
 	return found[0].Detail(earlier), nil
 }
 
-// earlier are the attempts before the one that stands in the job's row.
+// earlier returns the attempts before the one in the job's row.
 func (t *txn) earlier(id int64) ([]store.Attempt, error) {
 	return sqlkit.Attempts(t.each, `
 		SELECT token, worker, started_at, ended_at, ending, error

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Ping is part of the contract. It has a connection of its own. A schema that a newer program has made is fine: this one goes on with
-// it.
+// Ping is part of the contract. It has a connection of its own. A newer schema is fine: this program can work with it.
 func (s *Store) Ping(ctx context.Context) error {
 	steps, err := folder()
 	if err != nil {
@@ -33,9 +32,9 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 	return read(ctx, s, nil, (*txn).oldestDue)
 }
 
-// headsOf makes the table of that name, of the ids of the first jobs of each queue and priority, in the order in which claims take them. Each
-// is found by one step through the index from the one before it, however many jobs lie between: a comparison of both columns at once would
-// read all that are left of a queue.
+// headsOf returns a table expression with the id of the first job of each queue and priority, in claim order. It takes one
+// index step from each to the next, however many jobs lie between. Comparing both columns at once would read all the remaining
+// jobs of a queue.
 func headsOf(name, index, waits, due string) string {
 	return strings.NewReplacer(`{name}`, name, `{index}`, index, `{waits}`, waits, `{due}`, due).Replace(`
 		{name}(id) AS (

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// lookEvery is how often the writer looks, in real time, whether somebody else has written, while anybody listens.
+// lookEvery is how often, in real time, the writer checks for commits of others while there are subscribers.
 const lookEvery = 50 * time.Millisecond
 
 // Subscribe is part of the contract.
@@ -19,8 +19,8 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 	return s.hub.Subscribe(ctx, queues)
 }
 
-// lookAround tells of what others have committed: other processes, and callers' transactions. Which queue they wrote to is
-// not known, so every queue with waiting jobs is told of.
+// lookAround notifies subscribers about commits of other processes and of callers' transactions. SQLite does not say which
+// queue changed, so it wakes every queue that has waiting jobs.
 func (w *writer) lookAround() {
 	if w.hub.Silent() || w.connect() != nil {
 		return

@@ -8,12 +8,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// now is the store's time. What another process or an earlier one took for the present is not asked: one clock that was wrong
-// for a moment would stop the time of all.
+// now is the store's time. It ignores the time that other or earlier processes have seen: one wrong clock would stop the time
+// of all.
 type now struct {
 	clock   clock.Clock
 	present store.Present
 }
 
-// get is the present.
 func (n *now) get() time.Time { return n.present.Read(n.clock.Now) }

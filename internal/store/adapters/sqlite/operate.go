@@ -45,7 +45,7 @@ func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
 	return o, t.update(e)
 }
 
-// holderOf is the id of the job that holds the unique key of this one, or 0 if there is none.
+// holderOf returns the id of the job that holds this job's unique key, or 0.
 func (t *txn) holderOf(e *store.Record) (int64, error) {
 	if e.UniqueKey == "" || !e.Terminal() {
 		return 0, nil
@@ -59,7 +59,7 @@ func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]s
 	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, (*txn).delete)
 }
 
-// delete removes the job; its attempts go with it.
+// delete removes the job. Its attempts are deleted by a foreign key.
 func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 	o := e.Delete()
 	if o.Status != store.StatusOK {
@@ -75,7 +75,7 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 	return o, err
 }
 
-// operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
+// operate applies do to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
 func (s *Store) operate(
 	ctx context.Context, filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {

@@ -8,13 +8,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A queue is the calls that wait for the writer, the urgent ones first.
+// A queue holds the calls that wait for the writer, urgent ones first.
 type queue struct {
-	mu     sync.Mutex // guards what follows
-	lines  [2][]*call // urgent and not
+	mu     sync.Mutex // guards the fields below
+	lines  [2][]*call // urgent, and not
 	closed bool
 
-	wake chan struct{} // some call may wait
+	wake chan struct{} // receives after put
 }
 
 // A call is one caller's work.
@@ -28,14 +28,14 @@ type call struct {
 	woken []string // the queues in which it makes jobs claimable
 }
 
-// A load is how heavy a call is, and whether it goes first.
+// A load is the size of a call, and whether it goes first.
 type load struct {
 	items  int
 	bytes  int
 	urgent bool
 }
 
-// A batch ends at the first of these limits, so that the calls behind it, heartbeats above all, do not wait longer.
+// A batch ends at the first of these limits, so that later calls, heartbeats above all, do not wait longer.
 const (
 	maxBatchCalls = 512
 	maxBatchItems = 2 * store.MaxItems
@@ -44,7 +44,7 @@ const (
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// put adds the call. It returns false if the queue was closed.
+// put adds the call. It returns false if the queue is closed.
 func (q *queue) put(c *call) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *queue) put(c *call) bool {
 	return true
 }
 
-// withdraw removes the call. It returns false if the call was taken.
+// withdraw removes the call. It returns false if the writer has taken it.
 func (q *queue) withdraw(c *call) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,7 +76,7 @@ func (q *queue) withdraw(c *call) bool {
 	return false
 }
 
-// take takes the next batch.
+// take removes and returns the next batch.
 func (q *queue) take() (batch []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,7 +93,7 @@ func (q *queue) take() (batch []*call) {
 	return batch
 }
 
-// takeOlder takes the calls that were put in before the time.
+// takeOlder removes and returns the calls that were put in before the time.
 func (q *queue) takeOlder(than time.Time) (taken []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +103,7 @@ func (q *queue) takeOlder(than time.Time) (taken []*call) {
 	return taken
 }
 
-// takeFrom takes the first calls of a line that are wanted, and reports whether these were all.
+// takeFrom takes the first wanted calls of a line, and reports whether it took all.
 func (q *queue) takeFrom(i int, taken *[]*call, wanted func(*call) bool) (all bool) {
 	for len(q.lines[i]) > 0 {
 		c := q.lines[i][0]
@@ -124,7 +124,7 @@ func (q *queue) empty() bool {
 	return len(q.lines[0])+len(q.lines[1]) == 0
 }
 
-// close takes all calls, and lets no other in.
+// close removes and returns all calls. Later ones are refused.
 func (q *queue) close() []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()

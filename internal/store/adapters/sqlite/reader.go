@@ -10,12 +10,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// readers are connections that read, each with statements that it has prepared: to prepare them takes longer than most reads.
+// readers is a pool of connections for reading. Each keeps its prepared statements, because preparing takes longer than most
+// reads.
 type readers struct {
 	ctx   context.Context // never ends
 	db    *sqlx.DB
-	limit time.Duration  // of the wait for one of them, and of a call; 0 if there is none
-	free  chan *prepared // nil is one that is not connected yet
+	limit time.Duration  // for a connection, and for a call; 0 for none
+	free  chan *prepared // nil means not connected yet
 	quit  chan struct{}
 }
 
@@ -43,7 +44,7 @@ func (r *readers) do(ctx context.Context, run func(ctx context.Context, tx store
 	return err
 }
 
-// take waits for a connection that is free.
+// take waits for a free connection.
 func (r *readers) take(ctx context.Context) (*prepared, error) {
 	limited, cancel := r.limited(ctx)
 	defer cancel()
@@ -67,7 +68,7 @@ func (r *readers) limited(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, r.limit)
 }
 
-// snapshot returns the connection for the next call: nil if it is in doubt, as after a read that was broken off.
+// snapshot returns the connection for the next call, or nil if its state is unknown, as after an interrupted read.
 func (r *readers) snapshot(ctx context.Context, kept *prepared, run func(ctx context.Context, tx store.Tx) error) (*prepared, error) {
 	if kept == nil {
 		conn, err := r.db.Connx(ctx)
@@ -87,7 +88,7 @@ func (r *readers) snapshot(ctx context.Context, kept *prepared, run func(ctx con
 	return kept, err
 }
 
-// afresh closes the connections that are free.
+// afresh closes the idle connections.
 func (r *readers) afresh() {
 	for range cap(r.free) {
 		select {
@@ -102,7 +103,7 @@ func (r *readers) afresh() {
 	}
 }
 
-// close waits for the reads under way.
+// close waits for running reads.
 func (r *readers) close() {
 	close(r.quit)
 	for range cap(r.free) {

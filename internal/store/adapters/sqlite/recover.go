@@ -44,8 +44,8 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	return recovered, nil
 }
 
-// bringBack lets leases that a clock has given which was ahead run from now. Noted is to be called once that is
-// committed.
+// bringBack restarts leases that a fast clock has given too far into the future: they run from now. The caller must call noted
+// after the commit.
 func (t *txn) bringBack(limit int, s *Store) (noted func(), err error) {
 	looked, must := s.now.present.MustLook()
 	if !must {

@@ -12,7 +12,7 @@ import (
 // repaired is how many jobs a statement looks at.
 const repaired = 10_000
 
-// writtenAt is the latest that is known to have happened to a job which waits.
+// writtenAt is the time of the latest known event of a waiting job.
 const writtenAt = `
 	CASE WHEN state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
 
@@ -49,7 +49,7 @@ func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 	return part, err
 }
 
-// lookAtClock looks for what Repair would move.
+// lookAtClock looks for jobs that Repair would move.
 func (s *Store) lookAtClock(ctx context.Context, _ alarming) ([]store.Finding, error) {
 	return readOn(ctx, s, s.readers, nil, func(t *txn) (found []store.Finding, err error) {
 		err = t.each(func(rows *sql.Rows) error {

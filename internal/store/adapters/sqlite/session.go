@@ -10,8 +10,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// prepared is a connection that prepares each statement once. What filters are made of varies without end, so it keeps only
-// so many.
+// prepared is a connection that prepares each statement once. Filters make endless variants, so it keeps a limited number.
 type prepared struct {
 	*sqlx.Conn
 	statements map[string]*sql.Stmt
@@ -39,7 +38,7 @@ func (p *prepared) statement(ctx context.Context, query string) (*sql.Stmt, erro
 	return s, err
 }
 
-// ExecContext is that of a connection.
+// ExecContext is part of store.Tx.
 func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	s, err := p.statement(ctx, query)
 	if err != nil {
@@ -48,7 +47,7 @@ func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (
 	return s.ExecContext(ctx, args...)
 }
 
-// QueryContext is that of a connection.
+// QueryContext is part of store.Tx.
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	s, err := p.statement(ctx, query)
 	if err != nil {
@@ -57,11 +56,11 @@ func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) 
 	return s.QueryContext(ctx, args...)
 }
 
-// QueryRowContext is that of a connection.
+// QueryRowContext is part of store.Tx.
 func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	s, err := p.statement(ctx, query)
 	if err != nil {
-		return p.Conn.QueryRowContext(ctx, query, args...) // which has the same error
+		return p.Conn.QueryRowContext(ctx, query, args...) // returns the same error
 	}
 	return s.QueryRowContext(ctx, args...)
 }
@@ -73,7 +72,7 @@ func (p *prepared) forget() {
 	clear(p.statements)
 }
 
-// discard closes the connection, which is done or in trouble: the pool is not to hand it out again.
+// discard closes the connection for good; it does not go back to the pool.
 func (p *prepared) discard() {
 	p.forget()
 	_ = p.Raw(func(any) error { return driver.ErrBadConn })

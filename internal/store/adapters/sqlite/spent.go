@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Spent counts the commits of this store: each waits for the disk once, for all the calls that it is for.
+// Spent counts the commits of this store. Each commit syncs the disk once, for all the calls in its batch.
 func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return nil, err
@@ -17,7 +17,7 @@ func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 	return []store.Cost{{Name: "commits", Total: s.writer.commits.Load()}}, nil
 }
 
-// HoldSnapshot holds a snapshot of the file: meanwhile what is written after it stays in the log of changes, which grows.
+// HoldSnapshot keeps a read transaction open. Until release, SQLite cannot checkpoint later changes, so the WAL grows.
 func (s *Store) HoldSnapshot(ctx context.Context) (release func() error, err error) {
 	if err := sqlkit.Admit(ctx, s.closed, s.place.check()); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (s *Store) HoldSnapshot(ctx context.Context) (release func() error, err err
 	var tables int
 	_, err = conn.ExecContext(ctx, `BEGIN`)
 	if err == nil {
-		err = conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // the first look at the file takes the snapshot
+		err = conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // the first read takes the snapshot
 	}
 	if err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it may be in a transaction

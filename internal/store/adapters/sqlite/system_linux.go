@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify tells the file from any other that had or will have its name, and how many names it has. The number of a file is
-// given anew soon after the file was deleted, so its time of birth goes with it where the file system keeps one. The number of
-// the device is left out: it can be another one after the machine has started again.
+// identify returns an identity that no other file under this name had or will have, and the number of the file's names. Inode
+// numbers are soon reused, so the identity includes the time of birth if the file system keeps one. It leaves out the device
+// number, which can change when the machine restarts.
 func identify(path string) (identity string, names uint64, err error) {
 	var stat unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_NLINK, &stat)
@@ -39,16 +39,16 @@ func identify(path string) (identity string, names uint64, err error) {
 	return identity, uint64(stat.Nlink), nil
 }
 
-// writable says that this process may write to the path.
+// writable reports whether this process may write to the path.
 func writable(path string) bool {
 	return unix.Access(path, unix.W_OK) == nil
 }
 
-// A span of bytes of a file.
+// A span is a range of bytes in a file.
 type span struct{ from, to int64 }
 
-// lockedBy are the processes that the system names as holders of a lock on the file that overlaps the span: a write lock, or any.
-// The file is not opened.
+// lockedBy returns the processes that, according to the system, hold a lock on the file that overlaps the span: a write lock,
+// or any. It does not open the file.
 func lockedBy(path, kind string, only span, writeOnly bool) []int {
 	var stat unix.Stat_t
 	if unix.Stat(path, &stat) != nil {
@@ -65,7 +65,7 @@ func lockedBy(path, kind string, only span, writeOnly bool) []int {
 		// 1: POSIX  ADVISORY  WRITE 3825 fe:00:778396 120 120
 		f := strings.Fields(lines.Text())
 		if len(f) != 8 || f[1] != kind || writeOnly && f[3] != "WRITE" || f[5] != device {
-			continue // also those who wait, whose lines have an arrow
+			continue // also the lines of waiting processes, which have an arrow
 		}
 		pid, err := strconv.Atoi(f[4])
 		from, err2 := strconv.ParseInt(f[6], 10, 64)
@@ -80,7 +80,7 @@ func lockedBy(path, kind string, only span, writeOnly bool) []int {
 	return pids
 }
 
-// programOf is the name of the process's program.
+// programOf returns the name of the process's program.
 func programOf(pid int) string {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
@@ -89,7 +89,7 @@ func programOf(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-// isStopped says that the process was stopped, as by SIGSTOP.
+// isStopped reports whether the process was stopped, as by SIGSTOP.
 func isStopped(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -99,7 +99,7 @@ func isStopped(pid int) bool {
 	return strings.HasPrefix(after, "T") || strings.HasPrefix(after, "t")
 }
 
-// likeThat gives the file the owner and the bits of the one at the path, if there is one. Only root can give a file away.
+// likeThat gives the file the owner and mode of the one at the path, if that exists. Only root can change the owner.
 func likeThat(f *os.File, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -4,7 +4,8 @@ package sqlite
 
 import "os"
 
-// Only Linux tells files and holders of locks apart without opening the file, which would give up the process's own locks on it.
+// Only on Linux can this package identify files and lock holders without opening the file, which would release the process's
+// own locks on it.
 
 func identify(string) (identity string, names uint64, err error) { return "", 1, nil }
 

@@ -18,22 +18,23 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A turn is the lock by which processes take turns in writing, on a file beside the store's. Whoever has it writes lines into that
-// file: which file the store's is, its epoch, and who they are, so that others can say whom they wait for.
+// A turn is the lock on a file beside the store's, by which processes take turns in writing. The holder writes three lines into
+// the lock file: the identity of the store's file, its epoch, and who the holder is, so that others can name the process they
+// wait for.
 type turn struct {
 	path string
 	real string // the store's file
-	who  string // what this process calls itself
+	who  string // how this process calls itself
 
 	lock  *flock.Flock
-	notes *os.File    // the lock's file, for the lines; nil if it can not be written
+	notes *os.File    // the lock file, for the lines; nil if it cannot be written
 	inode os.FileInfo // of notes
-	known string      // the line about the store's file, as it stands there
+	known string      // the line about the store's file, as last written
 	held  []byte      // the line about this process, without the time
 }
 
-// Where the lines stand. The first byte is left to Windows, which keeps others from reading what is locked. The lines have a fixed
-// length, so that each is written at once.
+// The places of the lines. Windows prevents others from reading locked bytes, so the first byte is left for the lock. The lines
+// have a fixed length, so that each is written at once.
 const (
 	fileLineAt   = 1
 	fileLineLen  = 127
@@ -44,7 +45,7 @@ const (
 	fileLineMark = "file "
 	holdLineMark = "held "
 	epochMark    = "epoch "
-	anotherMark  = " another" // behind a file that took the place of the store's, until the epoch is raised
+	anotherMark  = " another" // follows the identity of a file that replaced the store's, until the epoch is raised
 )
 
 func newTurn(actual, name string) *turn {
@@ -64,7 +65,7 @@ func newTurn(actual, name string) *turn {
 	}
 }
 
-// try takes the turn if nobody has it.
+// try takes the turn if it is free.
 func (t *turn) try() (bool, error) {
 	ok, err := t.lock.TryLock()
 	if ok {
@@ -73,7 +74,7 @@ func (t *turn) try() (bool, error) {
 	return ok, err
 }
 
-// wait takes the turn, however long that takes.
+// wait takes the turn, without a time limit.
 func (t *turn) wait() error {
 	err := t.lock.Lock()
 	if err == nil {
@@ -82,7 +83,7 @@ func (t *turn) wait() error {
 	return err
 }
 
-// take waits for the turn for as long as a call does.
+// take waits for the turn for at most patience.
 func (t *turn) take(ctx context.Context, patience time.Duration) error {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -98,10 +99,8 @@ func (t *turn) take(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// release ends the turn.
 func (t *turn) release() { _ = t.lock.Unlock() }
 
-// close gives up the turn and the file.
 func (t *turn) close() error {
 	var err error
 	if t.notes != nil {
@@ -111,20 +110,20 @@ func (t *turn) close() error {
 	return errors.Join(t.lock.Close(), err)
 }
 
-// sign writes who has the turn. Where that can not be written, others learn less, and nothing else changes.
+// sign writes who has the turn. If it cannot, error messages say less, and nothing else changes.
 func (t *turn) sign() {
 	now, err := t.lock.Stat()
 	if err != nil {
 		return
 	}
-	if t.inode == nil || !os.SameFile(now, t.inode) { // the first turn, or the lock's file was deleted and made anew
+	if t.inode == nil || !os.SameFile(now, t.inode) { // the first turn, or somebody deleted the lock file and it was created again
 		if t.notes != nil {
 			_ = t.notes.Close()
 		}
 		t.notes, _ = os.OpenFile(t.path, os.O_RDWR, 0) // nil after an error
 		t.inode = now
 		if t.notes != nil && now.Size() == 0 {
-			_ = likeThat(t.notes, t.real) // whoever may use the file may take turns, also if root was the first to
+			_ = likeThat(t.notes, t.real) // whoever may use the file may take turns, even if root took the first one
 		}
 		known := t.known
 		t.known = ""
@@ -133,18 +132,19 @@ func (t *turn) sign() {
 		}
 	}
 	if t.notes != nil {
-		strconv.AppendInt(t.held[:len(holdLineMark)], time.Now().UnixMicro(), 10) // which has 16 digits until the year 2286
+		strconv.AppendInt(t.held[:len(holdLineMark)], time.Now().UnixMicro(), 10) // 16 digits until the year 2286
 		_, _ = t.notes.WriteAt(t.held, holdLineAt)
 	}
 }
 
-// stillAt says that the note is about the file at the path. The lock of another store may stand where that of this one was.
+// stillAt reports whether the note is about the file at the path. The lock file may have been replaced by that of another
+// store.
 func (t *turn) stillAt(note string) bool {
 	identity, _, err := identify(t.real)
 	return err == nil && identity == strings.TrimSuffix(note, anotherMark)
 }
 
-// lineOf is a line of the length: what is written at once is read as a whole.
+// lineOf pads or cuts the text to the length: a line that is written at once is read whole.
 func lineOf(length int, text string) []byte {
 	line := bytes.Repeat([]byte{' '}, length)
 	copy(line[:length-1], strings.Map(visible, text))
@@ -152,7 +152,7 @@ func lineOf(length int, text string) []byte {
 	return line
 }
 
-// visible keeps a line one line.
+// visible replaces unprintable characters, so that a line stays one line.
 func visible(r rune) rune {
 	if !unicode.IsPrint(r) {
 		return '?'
@@ -160,33 +160,33 @@ func visible(r rune) rune {
 	return r
 }
 
-// setFile notes which file the store's is. The caller has the turn.
+// setFile notes the identity of the store's file. The caller has the turn.
 func (t *turn) setFile(note string) error {
 	if note == "" || t.note() == note {
 		t.known = note
 		return nil
 	}
 	if t.notes == nil {
-		return nil // whoever can write there will
+		return nil // a process that can write there will do it
 	}
 	if _, err := t.notes.WriteAt(lineOf(fileLineLen, fileLineMark+note), fileLineAt); err != nil {
 		return fmt.Errorf("writing to %s: %w", t.path, err)
 	}
 	t.known = note
-	return t.notes.Sync() // or after a loss of power the store's own log would be refused
+	return t.notes.Sync() // without this, a power failure could make Open refuse the store's own WAL
 }
 
-// note is what setFile has written last, empty if that is not known. Nobody's turn is needed.
+// note returns the note that setFile last wrote, or empty if unknown. It does not need the turn.
 func (t *turn) note() string {
 	rest, _ := strings.CutPrefix(t.readLine(fileLineAt, fileLineLen, fileLineMark), fileLineMark)
 	return rest
 }
 
-// file is the identity of the file that the store had last.
+// file returns the identity of the file that the store had last.
 func (t *turn) file() string { return strings.TrimSuffix(t.note(), anotherMark) }
 
-// setEpoch notes the store's epoch, so that none is given again where a copy of before it takes the store's place. The caller has
-// the turn.
+// setEpoch notes the store's epoch, so that it is not given again after an older copy replaces the store. The caller has the
+// turn.
 func (t *turn) setEpoch(epoch int64) error {
 	if t.notes == nil || epoch <= t.epoch() {
 		return nil
@@ -195,7 +195,7 @@ func (t *turn) setEpoch(epoch int64) error {
 	return err
 }
 
-// epoch is the greatest that setEpoch has noted, 0 if none is known.
+// epoch returns the greatest epoch that setEpoch has noted, or 0.
 func (t *turn) epoch() int64 {
 	text, _ := strings.CutPrefix(t.readLine(epochLineAt, epochLineLen, epochMark), epochMark)
 	epoch, err := strconv.ParseInt(text, 10, 64)
@@ -218,7 +218,7 @@ func (t *turn) readLine(at int64, length int, mark string) string {
 	return strings.ToValidUTF8(strings.Map(visible, strings.TrimRight(string(line), " \n")), "?")
 }
 
-// holder is who has the turn, as they have written themselves.
+// holder returns who has the turn, as the holder itself has written.
 func (t *turn) holder() (pid int, since time.Time, who string) {
 	f := strings.SplitN(t.readLine(holdLineAt, holdLineLen, holdLineMark), " ", 4)
 	if len(f) != 4 {
@@ -232,26 +232,26 @@ func (t *turn) holder() (pid int, since time.Time, who string) {
 	return pid, time.UnixMicro(at), f[3]
 }
 
-// Where SQLite locks: the byte of the log's index that a writer of changes holds, and those of the file itself.
+// The bytes that SQLite locks: in the WAL's index for writing, and in the file itself.
 var (
 	logWriteLock = span{120, 120}
 	fileLocks    = span{0x40000000, 0x40000000 + 511}
 	wholeFile    = span{0, 1<<63 - 1}
 )
 
-// writers are the processes that hold SQLite's lock for writing.
+// writers returns the processes that hold SQLite's write lock.
 func writers(actual string) []int {
 	return append(lockedBy(actual+"-shm", "POSIX", logWriteLock, true), lockedBy(actual, "POSIX", fileLocks, true)...)
 }
 
-// blocker says who keeps this process from its turn. The process that has the turn may itself wait for somebody who writes without
+// blocker says who keeps this process from its turn. The process that has the turn may itself wait for one that writes without
 // taking turns.
 func (t *turn) blocker() string {
 	pid, since, who := t.holder()
 	sure := false
 	if locked := lockedBy(t.path, "FLOCK", wholeFile, true); len(locked) > 0 {
 		sure = true
-		if locked[0] != pid { // it has not come to writing its name, or could not
+		if locked[0] != pid { // it has not written its name yet, or could not
 			pid, since, who = locked[0], time.Time{}, programOf(locked[0])
 		}
 	}
@@ -270,7 +270,7 @@ func (t *turn) blocker() string {
 	return text + advise(pid, sure)
 }
 
-// stranger says who holds SQLite's lock for writing while this process has the turn.
+// stranger says who holds SQLite's write lock while this process has the turn.
 func (t *turn) stranger() string {
 	for _, pid := range writers(t.real) {
 		return t.writer(pid)
@@ -285,7 +285,7 @@ func (t *turn) writer(pid int) string {
 	return fmt.Sprintf("process %d (%s) holds the file's write lock", pid, programOf(pid)) + advise(pid, true)
 }
 
-// advise says what to do about a process. Sure is that the number is the process's number here, and not in another container.
+// advise says what to do about a process. sure means that the process id is valid here, and not from another container.
 func advise(pid int, sure bool) string {
 	state := "it may be stopped"
 	if sure && isStopped(pid) {
@@ -294,5 +294,5 @@ func advise(pid int, sure bool) string {
 	return fmt.Sprintf(", %s: let it go on (kill -CONT %d) or end it (kill -9 %d)", state, pid, pid)
 }
 
-// programName is what a process calls itself by default.
+// programName is the default for Options.Name.
 func programName() string { return filepath.Base(os.Args[0]) }

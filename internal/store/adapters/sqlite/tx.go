@@ -12,9 +12,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// InTx is part of the contract. The transaction is one of [Store.DB], or of any other connection to the same file whose
-// transactions are immediate (_txlock=immediate with this driver): one that begins by reading may fail when it comes to
-// write, and is then to be begun anew. It keeps every other writer waiting, the store itself included, until it ends.
+// InTx is part of the contract. The transaction must come from [Store.DB], or from any other connection to the same file whose
+// transactions are immediate (_txlock=immediate with this driver): a transaction that begins with a read may fail at its first
+// write, and you must then begin it again. It blocks every other writer, the store included, until it ends.
 func (s *Store) InTx(tx store.Tx) store.Writer { return &txWriter{s: s, tx: tx} }
 
 // A txWriter writes in a caller's transaction.
@@ -38,12 +38,12 @@ func (w *txWriter) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcom
 	return within(ctx, w, store.CheckNAcks(nacks), func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
 }
 
-// takeWriteLock writes nothing, and makes the transaction one that may write: what is read afterwards stays so until its end.
+// takeWriteLock changes nothing but takes the write lock, so that nobody changes what the transaction then reads.
 const takeWriteLock = `
 	DELETE FROM queues
 	WHERE FALSE`
 
-// within runs a call in the caller's transaction. Others notice its commit by the version of the file.
+// within runs a call in the caller's transaction. Other stores notice its commit by the data version of the file.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
 	if err := sqlkit.Admit(ctx, w.s.closed, cmp.Or(invalid, sqlkit.CheckTx(w.tx))); err != nil {
@@ -65,7 +65,7 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 	return answer, nil
 }
 
-// join makes sure that the caller's transaction is open, and on the store's file, before it takes the write lock.
+// join makes sure that the caller's transaction is open and on the store's file, then takes the write lock.
 func (t *txn) join(s *Store) error {
 	if err := t.mustBeOpen(); err != nil {
 		return err
@@ -80,10 +80,10 @@ func (t *txn) join(s *Store) error {
 	return nil
 }
 
-// mustBeOpen asks SQLite itself: a type around a pool has the methods of a transaction, and a *sql.Tx does not know that a full
-// disk, an OR ROLLBACK or a COMMIT in a text of the caller's has ended it. Temporary tables are never synced, so to set how they
-// are does nothing; but within a transaction SQLite refuses to set any such level, with the code of errors in a statement. A
-// BEGIN would ask as well, and leave a transaction open where there was none.
+// mustBeOpen asks SQLite itself, because Go cannot tell: a pool can be wrapped to look like a transaction, and a *sql.Tx does
+// not know that a full disk, an OR ROLLBACK or a COMMIT in the caller's SQL has ended it. The pragma has no effect, since
+// temporary tables are never synced; but SQLite refuses it within a transaction, with the code SQLITE_ERROR. A BEGIN would tell
+// as well, but would leave a transaction open if there was none.
 func (t *txn) mustBeOpen() error {
 	_, err := t.exec(`PRAGMA temp.synchronous = 1`)
 	switch code := codeOf(err); {
@@ -94,11 +94,11 @@ func (t *txn) mustBeOpen() error {
 	case code != 0 || t.ctx.Err() != nil || lost(err):
 		return err
 	default:
-		return nil // it is another driver's, whose codes have another type
+		return nil // another driver's error, whose codes have another type
 	}
 }
 
-// lost says that the statement did not reach SQLite.
+// lost reports whether the statement did not reach SQLite.
 func lost(err error) bool {
 	return errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn)
 }
@@ -119,7 +119,7 @@ func (t *txn) mustBeOn(p place) error {
 		return err
 	}
 	if file, err := os.Stat(path); err == nil && os.SameFile(file, p.file) {
-		return nil // it goes by another name
+		return nil // the same file under another name
 	}
 	return sqlkit.OtherTx(p.real, path)
 }

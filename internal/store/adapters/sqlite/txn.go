@@ -15,7 +15,7 @@ type txn struct {
 	ctx    context.Context
 	tx     store.Tx
 	now    time.Time
-	strict bool         // a lease that does not hold is an error
+	strict bool         // a stale lease is an error
 	woken  sqlkit.Woken // the queues in which jobs became claimable at once
 }
 
@@ -34,7 +34,7 @@ func (t *txn) records(query string, args ...any) ([]*store.Record, error) {
 	return sqlkit.Records(t.each, query, args...)
 }
 
-// list is the values as a JSON array, for json_each.
+// list returns the values as a JSON array, for json_each.
 func list[T int64 | string | store.State](values []T) string {
 	text, _ := json.Marshal(values) // numbers and valid strings: cannot fail
 	return string(text)

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
-// A writer is the goroutine that writes. It commits the calls in its queue in batches (group commit). Each call is atomic in the shared
-// transaction, and none depends on the context of another.
+// A writer is the goroutine that writes. It commits the queued calls in batches (group commit). Each call is atomic within the
+// shared transaction, and no call is affected by another's context.
 type writer struct {
-	ctx    context.Context // never ends: a commit is no caller's
+	ctx    context.Context // never ends: a commit belongs to no single caller
 	db     *sqlx.DB
 	place  place
-	afresh func() // gives up the store's other connections that nobody uses
+	afresh func() // closes the store's other idle connections
 	turns  *turn
 	now    *now
 	hub    *wake.Hub
@@ -29,12 +29,12 @@ type writer struct {
 	patience time.Duration // how long a call waits for other processes
 
 	log  logbook
-	kept *prepared // the connection that writes; nil before it is needed, and after trouble
-	side []place   // the files beside the store's that it writes to; none before they are known
-	seen int64     // its data version: another connection's commit changes it
+	kept *prepared // the connection that writes; nil before the first use, and after trouble
+	side []place   // the WAL and its index; nil before they are known
+	seen int64     // its data version, which changes when another connection commits
 
-	commits   atomic.Int64 // how many there were
-	abandoned bool         // the lock of the file is still waited for, by a goroutine that will close it
+	commits   atomic.Int64
+	abandoned bool // a goroutine still waits for the lock, and will close its file
 
 	queue *queue
 	quit  chan struct{}
@@ -50,8 +50,8 @@ func newWriter(ctx context.Context, s *Store, patience time.Duration) *writer {
 	return w
 }
 
-// do runs the call in the next transaction, and returns when that was committed. A context that ends before the call was
-// taken up withdraws it; afterwards the answer is a commit away, and is waited for.
+// do runs the call in the next transaction and returns after its commit. If the context ends before the writer has taken the
+// call, do withdraws it. After that it waits for the answer, which is only one commit away.
 func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
 	c := &call{run: run, load: l, since: time.Now(), answer: make(chan error, 1)}
 	if !w.queue.put(c) {
@@ -68,7 +68,7 @@ func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
 	}
 }
 
-// close refuses the calls that wait, and waits for those that were taken up.
+// close refuses waiting calls and waits for those that the writer has taken.
 func (w *writer) close() error {
 	for _, c := range w.queue.close() {
 		c.answer <- store.ErrClosed
@@ -102,7 +102,7 @@ func (w *writer) loop() {
 	}
 }
 
-// turn writes one batch, once it is this process's turn.
+// turn writes one batch, once this process has the turn.
 func (w *writer) turn() {
 	if !w.lockFile() {
 		return
@@ -122,7 +122,7 @@ func (w *writer) turn() {
 	if w.commit(batch) {
 		return
 	}
-	// One of them has spoiled the transaction for all: each alone finds which.
+	// One call has spoiled the transaction for all. Run each alone to find it.
 	w.makeRoom()
 	for _, c := range batch {
 		c.err, c.woken = nil, nil
@@ -134,8 +134,8 @@ func (w *writer) turn() {
 	}
 }
 
-// commit runs the calls in the transaction that has begun, and answers them. It says false, with nothing answered and
-// nothing applied, if the transaction was lost.
+// commit runs the calls in the open transaction and answers them. It returns false if the transaction was lost; then nothing is
+// applied, and no call is answered.
 func (w *writer) commit(batch []*call) bool {
 	t := &txn{ctx: w.ctx, tx: w.kept}
 	applied := 0
@@ -167,7 +167,7 @@ func (w *writer) commit(batch []*call) bool {
 	return true
 }
 
-// lost gives up the transaction, and keeps the reason for a call that was alone in it.
+// lost rolls back, and keeps the error if the batch is a single call.
 func (w *writer) lost(batch []*call, err error) bool {
 	w.rollback()
 	if len(batch) == 1 && batch[0].err == nil {
@@ -176,11 +176,11 @@ func (w *writer) lost(batch []*call, err error) bool {
 	return false
 }
 
-// runOne runs the call so that it is applied as a whole or not at all. An error is one of the transaction, not of the call.
+// runOne applies the call as a whole or not at all. A returned error concerns the transaction, not the call.
 func (w *writer) runOne(t *txn, c *call, shared bool) error {
 	if !shared {
 		c.err = run(t, c, w.now.get())
-		return nil // without any other call, nothing is committed after an error
+		return nil // the only call in its transaction: after an error nothing is committed
 	}
 	if _, err := t.tx.ExecContext(w.ctx, `SAVEPOINT one`); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (w *writer) runOne(t *txn, c *call, shared bool) error {
 	return err
 }
 
-// run runs the call. A panic is an error of the call: the writer lives on for the others.
+// run runs the call. A panic becomes the call's error, so that the writer can serve the others.
 func run(t *txn, c *call, now time.Time) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -207,7 +207,7 @@ func run(t *txn, c *call, now time.Time) (err error) {
 	return err
 }
 
-// settle answers the calls: each with its own error, or with the one of all.
+// settle answers the calls, each with its own error or else with the common one.
 func (w *writer) settle(batch []*call, err error) {
 	for _, c := range batch {
 		if err == nil && c.err == nil {
@@ -220,11 +220,11 @@ func (w *writer) settle(batch []*call, err error) {
 	}
 }
 
-// lockFile waits until no other process writes, and says false if the store was closed meanwhile. A process that holds the
-// lock and does not move could keep us for ever, so a goroutine waits for it, and gives the lock back if nobody wants it.
+// lockFile waits until no other process is writing. It returns false if the store is closed meanwhile. A stopped process could
+// hold the lock for ever, so a goroutine waits for it, and releases the lock if nobody needs it any more.
 func (w *writer) lockFile() bool {
 	if ok, err := w.turns.try(); ok || err != nil {
-		return true // where files can not be locked, SQLite's own lock must do
+		return true // if files cannot be locked, rely on SQLite's own lock
 	}
 	blocked := time.Now()
 	got := make(chan struct{})
@@ -251,8 +251,8 @@ func (w *writer) lockFile() bool {
 	}
 }
 
-// expire refuses the calls that have waited for others for as long as a call may: since they were put in the queue, or since others have
-// kept this process from writing if that is later. who says who the others are.
+// expire refuses the calls that have waited longer than patience. A call's wait begins when it was queued, or when other
+// processes began to block this one if that is later. who names the other processes.
 func (w *writer) expire(blocked time.Time, who func() string) {
 	before := time.Now().Add(-w.patience)
 	if blocked.After(before) {
@@ -263,8 +263,7 @@ func (w *writer) expire(blocked time.Time, who func() string) {
 	}
 }
 
-// begin starts a transaction that may write. A connection that can not is given up for a new one, for what was wrong may have
-// passed.
+// begin starts a write transaction. If the connection cannot, begin tries a new one: the cause may have passed.
 func (w *writer) begin() error {
 	err := w.tryBegin()
 	if err != nil && codeOf(err) != codeBusy {
@@ -281,8 +280,8 @@ func (w *writer) begin() error {
 	return err
 }
 
-// inPlace says that the file is where it was, and so are the log of changes and its index, without which a commit is lost when
-// the next process opens the file.
+// inPlace checks that the file is where it was, and so are the WAL and its index: without them, commits are lost when the next
+// process opens the file.
 func (w *writer) inPlace() error {
 	if err := w.place.check(); err != nil {
 		return err
@@ -311,8 +310,8 @@ func (w *writer) sideInPlace() error {
 	return nil
 }
 
-// makeRoom carries the log of changes into the file, so that it begins anew: on a full disk that may be room enough. What can
-// not be done the next commit says.
+// makeRoom checkpoints the WAL so that SQLite can reuse it: on a full disk that may be room enough. If it fails, the next
+// commit reports the error.
 func (w *writer) makeRoom() {
 	if w.connect() == nil {
 		var busy, pages, done int
@@ -320,7 +319,7 @@ func (w *writer) makeRoom() {
 	}
 }
 
-// tryBegin waits for whoever writes without the lock of the file, as callers' transactions do, for as long as a call waits.
+// tryBegin waits, as long as a call may, for those who write without the lock file, as callers' transactions do.
 func (w *writer) tryBegin() error {
 	if err := w.connect(); err != nil {
 		return err
@@ -342,7 +341,7 @@ func (w *writer) tryBegin() error {
 	}
 }
 
-// connect makes the connection that writes. It waits for locks by itself: SQLite would wait too long between two looks.
+// connect opens the connection that writes. It waits for locks itself, because SQLite pauses too long between attempts.
 func (w *writer) connect() error {
 	if w.kept != nil {
 		return nil
@@ -354,15 +353,15 @@ func (w *writer) connect() error {
 	if err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(w.ctx, `PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 0`); err != nil { // a backup has another mode
+	if _, err := conn.ExecContext(w.ctx, `PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 0`); err != nil { // a backup is not in WAL mode
 		return errors.Join(err, conn.Close())
 	}
 	w.kept = newPrepared(conn)
 	return nil
 }
 
-// disconnect forgets a connection that is done or in trouble. The next one may find other files beside the store's, unless
-// these were removed by somebody else.
+// disconnect drops a connection that is done or in trouble. If the files beside the store's are still in place, the next
+// connection may create new ones; if somebody removed them, it must not.
 func (w *writer) disconnect() {
 	if w.kept == nil {
 		return
@@ -374,8 +373,7 @@ func (w *writer) disconnect() {
 	w.kept = nil
 }
 
-// rollback ends a transaction that is not to be committed. SQLite may have ended it already; to be sure, the connection is
-// not used again if it can not be told.
+// rollback ends the transaction. SQLite may have ended it already; if ROLLBACK fails, rollback drops the connection to be sure.
 func (w *writer) rollback() {
 	if _, err := w.kept.ExecContext(w.ctx, `ROLLBACK`); err != nil {
 		w.disconnect()

@@ -1,4 +1,4 @@
-// Package child is what the commands for long runs need to run tests as processes.
+// Package child has what the commands for long runs need to run tests as processes.
 package child
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Revision names the sources in the folder, and says if they have changed since.
+// Revision returns the revision of the sources in the folder, and whether they have changed since.
 func Revision(ctx context.Context, root string) string {
 	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=, changed", "--exclude=*", "--abbrev=12")
 	cmd.Dir = root

@@ -4,5 +4,5 @@ package child
 
 import "os/exec"
 
-// Grouped lets the end of the context end the command.
+// Grouped ends the command when the context ends.
 func Grouped(*exec.Cmd) {}

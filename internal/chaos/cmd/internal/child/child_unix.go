@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// Grouped keeps the terminal's signals from the command, and lets the end of the context end it with all that it has started.
+// Grouped shields the command from the terminal's signals. When the context ends, it ends the command with all that it has
+// started.
 func Grouped(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

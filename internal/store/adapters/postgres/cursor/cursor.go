@@ -1,26 +1,27 @@
-// Package cursor remembers where claims and recoveries begin in the indexes of a store's jobs. It knows no SQL: a [Plan] says where to
-// begin, and is told what was found.
+// Package cursor remembers where claims and recoveries begin in the indexes of a store's jobs. It contains no SQL: a [Plan]
+// says where to begin, and learns what was found.
 //
-// A claim that walks its index from the head walks over the entries of all jobs taken since the last vacuum, and while some session holds
-// a snapshot open, of all since then: the walk grows without end. So a store remembers, for each queue, lane and priority, two positions
-// in the index. The mark is exact: nothing before it is claimable, or ever will be. The cursor is where the latest claim ended. Most claims
-// begin at the cursor. At least every [LookEvery], and after a claim that found too little, a claim begins with a look from the marks,
-// which moves them on.
+// A claim that walks its index from the head passes the entries of all jobs taken since the last vacuum. While some session
+// holds a snapshot open, vacuum cannot remove them, and the walk grows without end. So a store remembers two positions in the
+// index for each queue, lane and priority. The mark is exact: nothing before it is claimable, or ever will be. The cursor is
+// where the latest claim ended. Most claims begin at the cursor. At least every [LookEvery], and after a claim that found too
+// little, a claim begins with a look from the marks, which moves them forward.
 //
-// Why the mark is exact: a job becomes claimable by time at its due time, which is never before the now of the transaction that wrote it.
-// That transaction takes its number before it reads now. So once every transaction has ended that was numbered before some moment, nothing
-// due before that moment can appear any more. That moment is the horizon. To learn it, a transaction must take a number: the upper bound of
-// a snapshot is not the next number, but one behind the last that has ended, and may be that of a transaction which goes on. A mark moves
-// to the first job that is claimable from the old mark on, and never beyond the horizon as it was known before the look. A job that an open
-// transaction has claimed still counts as claimable, since that transaction may roll back.
+// Why the mark is exact: a job becomes claimable by time at its due time, which is never before the now of the transaction that
+// wrote it. That transaction takes its number before it reads now. So once all transactions that were numbered before some
+// moment have ended, no job that was due before that moment can appear any more. That moment is the horizon. To learn it, a
+// transaction must take a number itself: the upper bound of a snapshot is not the next number but the one after the last that
+// has ended, which may belong to a transaction that is still running. A look moves a mark to the first claimable job from the
+// old mark on, but never beyond the horizon as known before the look. A job that an open transaction has claimed still counts
+// as claimable, since that transaction may roll back.
 //
-// A cursor does not go beyond the horizon either, and then skips nothing, not even for a moment. Only while a transaction that writes
-// stays open for long, so that the horizon stands still, does the cursor go on without it. Jobs that then appear behind the cursor, and
-// jobs that a rolled-back claim of another store leaves behind it, wait for the next look.
+// A cursor does not pass the horizon either, and so skips nothing, not even for a moment. The exception is a horizon that
+// stands still because a writing transaction stays open for long: then the cursor moves on without it. Jobs that appear behind
+// the cursor in that time wait for the next look, and so do jobs that a rolled-back claim of another store leaves behind it.
 //
-// All this relies on numbers and times that only grow. A server that has come back without its latest transactions, after a failover or a
-// restore, has started at another time, or gives numbers that were given before: each transaction asks for both in its opening, and all
-// positions are forgotten at once. Sweeps find what shows no such sign.
+// All this relies on transaction numbers and times that only grow. After a failover or a restore, a server may have lost its
+// latest transactions. It then has another start time, or gives the same numbers again. The opening of each transaction asks
+// for both, and the store forgets all positions at once. Sweeps find the cases that show neither sign.
 package cursor
 
 import (
@@ -30,21 +31,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Durations are real time.
+// Durations are in real time.
 const (
 	LookEvery = 500 * time.Millisecond // a claim begins with a look
-	StuckFor  = time.Second            // after which a horizon counts as standing still
-	Slack     = 100 * time.Millisecond // by which the database's clock may be set back unnoticed
-	MaxQueues = 10_000                 // whose positions are remembered
+	StuckFor  = time.Second            // a horizon that has not moved for so long counts as stuck
+	Slack     = 100 * time.Millisecond // how far the database's clock may go back unnoticed
+	MaxQueues = 10_000                 // how many queues have positions
 )
 
-// Levels is how many priorities there are. Level 0 is the highest.
+// Levels is the number of priorities. Level 0 is the highest.
 const Levels = store.MaxPriority - store.MinPriority + 1
 
-// LevelOf is the level of a priority.
+// LevelOf returns the level of a priority.
 func LevelOf(priority int) int { return store.MaxPriority - priority }
 
-// PriorityOf is the priority of a level.
+// PriorityOf returns the priority of a level.
 func PriorityOf(level int) int { return store.MaxPriority - level }
 
 // A Lane is one of the two indexes from which jobs of a queue are claimed.
@@ -57,8 +58,8 @@ const (
 	Lanes
 )
 
-// Leases stands in the place of a queue for the leases of all queues, in the order in which they end. They have one lane and one level:
-// Fresh, and that of store.MaxPriority.
+// Leases is used in place of a queue for the leases of all queues, in the order in which they end. They have one lane and one
+// level: Fresh, and that of store.MaxPriority.
 const Leases = ""
 
 // A Position is a place in the index of one queue, lane and level.
@@ -72,7 +73,7 @@ func (p Position) Before(other Position) bool {
 	return p.At.Before(other.At) || p.At.Equal(other.At) && p.ID < other.ID
 }
 
-// Earlier is the first of both.
+// Earlier returns the earlier position.
 func Earlier(p, other Position) Position {
 	if other.Before(p) {
 		return other
@@ -80,7 +81,7 @@ func Earlier(p, other Position) Position {
 	return p
 }
 
-// Later is the last of both.
+// Later returns the later position.
 func Later(p, other Position) Position {
 	if p.Before(other) {
 		return other
@@ -88,31 +89,31 @@ func Later(p, other Position) Position {
 	return p
 }
 
-// A Queue is what is remembered of one queue.
+// A Queue is what the store remembers about one queue.
 type Queue struct {
 	Lanes  [Lanes]Positions
-	Looked time.Time // when a look was answered, by the process's own monotonic clock
+	Looked time.Time // when a look was last answered, by the process's monotonic clock
 	Short  bool      // the latest claim found less than it asked for
-	Told   bool      // jobs have become claimable since the latest look, as far as the store was told
-	Age    int       // how often positions were forgotten before
+	Told   bool      // the store has been notified of claimable jobs since the latest look
+	Age    int       // how often positions had been forgotten before
 }
 
 // Positions are those of one lane, by level.
 type Positions struct{ Mark, Cursor [Levels]Position }
 
-// Cursors are the positions of all queues, and of the leases.
+// Cursors holds the positions of all queues, and of the leases.
 type Cursors struct {
 	horizon horizon
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	queues map[string]*Queue
 	age    int
 }
 
-// New remembers nothing yet.
+// New returns empty Cursors.
 func New() *Cursors { return &Cursors{queues: map[string]*Queue{}} }
 
-// Get is a copy of what is remembered of the queue.
+// Get returns a copy of what is remembered about the queue.
 func (c *Cursors) Get(queue string) Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +123,7 @@ func (c *Cursors) Get(queue string) Queue {
 	return Queue{Age: c.age}
 }
 
-// All is a copy of what is remembered of each queue.
+// All returns copies of what is remembered about each queue.
 func (c *Cursors) All() map[string]Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +134,8 @@ func (c *Cursors) All() map[string]Queue {
 	return all
 }
 
-// Change applies what a call has learned that began with the given copy. It does nothing if positions were forgotten since.
+// Change applies what a call has learned. from is the copy that the call began with; if positions were forgotten since, Change
+// does nothing.
 func (c *Cursors) Change(queue string, from Queue, f func(*Queue)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +164,8 @@ func (c *Cursors) Tell(queues []string) {
 	}
 }
 
-// Forget drops all positions, and those that calls under way have learned. What is known of transactions goes first: a call that begins
-// in between would move a new mark by it.
+// Forget drops all positions, and makes running calls drop theirs. It clears the horizon first: otherwise a call that begins in
+// between could move a new mark by the old horizon.
 func (c *Cursors) Forget() {
 	c.horizon.forget()
 	c.mu.Lock()
@@ -172,8 +174,9 @@ func (c *Cursors) Forget() {
 	c.age++
 }
 
-// Correct brings the mark back to a claimable job, or to a lease, if the mark was behind it when the copy was made, which was before the
-// job was read. It reports whether that was so. What calls under way learn then counts for nothing, since they began at the old mark.
+// Correct moves the mark back to a claimable job, or to a lease, if the mark was already behind it in the copy, which was made
+// before the job was read. It reports whether that was so. It then discards what running calls learn, since they began at the
+// wrong mark.
 func (c *Cursors) Correct(before map[string]Queue, queue string, lane Lane, priority int, to Position) bool {
 	level := LevelOf(priority)
 	if known := before[queue]; !to.Before(known.Lanes[lane].Mark[level]) {

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// A Horizon is the moment before which every transaction has ended, as far as it is known.
+// A Horizon is the latest known moment before which every transaction has ended.
 type Horizon struct {
 	At    time.Time
-	Stuck bool // it stands still
+	Stuck bool // it has not moved for StuckFor
 }
 
-// maxMoments is how many are remembered.
+// maxMoments is how many moments are remembered.
 const maxMoments = 64
 
 type horizon struct {
-	mu      sync.Mutex // guards what follows
-	moments []moment   // not known to be past, the oldest first
-	past    time.Time  // every transaction that read a now before it has ended
+	mu      sync.Mutex // guards the fields below
+	moments []moment   // with transactions that may still run, oldest first
+	past    time.Time  // every transaction that read an earlier now has ended
 	latest  time.Time  // the latest moment seen
-	told    time.Time  // when it was, by the process's own monotonic clock
+	told    time.Time  // when it was seen, by the process's monotonic clock
 }
 
-// A moment says that transactions with that number, or a higher one, read that time, or a later one.
+// A moment says that transactions with this number or a higher one read this time or a later one.
 type moment struct {
 	at     time.Time
 	number int64
-	seen   time.Time // by the process's own monotonic clock
+	seen   time.Time // by the process's monotonic clock
 }
 
-// Learn learns from the opening of a transaction: it read the time at or a later one, has the number, and every transaction with a lower
-// number than xmin had ended. Sent is when the opening was sent, by the process's own clock. If the database's clock was set back, no
-// position can be trusted: all are forgotten.
+// Learn learns from the opening of a transaction. The transaction has this number and read the time at or a later one. Every
+// transaction with a number below xmin had ended. sent is when the opening was sent, by the process's clock. If the database's
+// clock went back, no position can be trusted, and Learn forgets them all.
 func (c *Cursors) Learn(at time.Time, xmin, number int64, sent time.Time) Horizon {
 	known, setBack := c.horizon.learn(at, xmin, number, sent)
 	if setBack {
@@ -40,10 +40,10 @@ func (c *Cursors) Learn(at time.Time, xmin, number int64, sent time.Time) Horizo
 	return known
 }
 
-// Horizon is the moment before which every transaction has ended.
+// Horizon returns the moment before which every transaction has ended.
 func (c *Cursors) Horizon() time.Time { return c.horizon.known() }
 
-// Latest is the latest moment that was learned.
+// Latest returns the latest moment learned.
 func (c *Cursors) Latest() time.Time {
 	c.horizon.mu.Lock()
 	defer c.horizon.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *horizon) learn(at time.Time, xmin, number int64, sent time.Time) (known
 	return Horizon{h.past, len(h.moments) > 0 && seen.Sub(h.moments[0].seen) > StuckFor}, false
 }
 
-// forget drops what is known of transactions, which may not be those of the server any more.
+// forget drops what is known about transactions, because the server may have lost them.
 func (h *horizon) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +85,7 @@ func (h *horizon) known() time.Time {
 	return h.past
 }
 
-// thin forgets every other moment.
+// thin drops every other moment.
 func (h *horizon) thin() {
 	var kept []moment
 	for i := 0; i < len(h.moments); i += 2 {

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// A Plan says where one claim begins, or one recovery, and keeps what it learns. One goroutine has it.
+// A Plan says where one claim or one recovery begins, and keeps what it learns. It belongs to one goroutine.
 type Plan struct {
 	cursors *Cursors
 	queue   string
-	kept    Queue   // as it was remembered when the plan was made
-	horizon Horizon // as it was known before the look
+	kept    Queue   // as remembered when the plan was made
+	horizon Horizon // as known before the look
 	lanes   [Lanes]lane
 }
 
-// A lane is what a claim does in one of them, by level.
+// A lane is what the claim does in one lane, by level.
 type lane struct {
 	from [Levels]Position // where it begins
 	seen [Levels]Position // the first job from the mark on, due or not
 	none [Levels]bool     // nothing is due in the level
-	last [Levels]Position // behind the last job that it took
+	last [Levels]Position // just after the last job that it took
 }
 
-// Plan is for a claim from the queue, or a recovery of [Leases].
+// Plan returns a plan for a claim from the queue, or for a recovery of [Leases].
 func (c *Cursors) Plan(queue string) *Plan {
 	p := &Plan{cursors: c, queue: queue}
 	p.make()
 	return p
 }
 
-// make begins the plan. The horizon comes last: the marks are to be no newer than it.
+// make begins the plan. It reads the horizon last: the marks must not be newer than it.
 func (p *Plan) make() {
 	p.kept, p.lanes = p.cursors.Get(p.queue), [Lanes]lane{}
 	p.horizon = Horizon{At: p.cursors.Horizon()}
@@ -42,9 +42,10 @@ func (p *Plan) make() {
 	}
 }
 
-// Open tells the plan what the opening of the transaction has shown, and whether the look went with it. It reports whether that look
-// counts. It does not if positions were forgotten since the plan was made, by this transaction or by another: the plan is made anew then.
-// A look that comes later may count on all that the opening has shown; one that went with it knows nothing of what has ended since.
+// Open tells the plan what the opening of the transaction has shown, and whether the look was sent with it. It reports whether
+// that look counts. It does not count if this or another transaction has made the store forget positions since the plan was
+// made; Open then makes the plan again. A look that is sent later may rely on all that the opening has shown. One that was sent
+// with the opening knows nothing about transactions that have ended since.
 func (p *Plan) Open(now Horizon, looked bool) bool {
 	if p.cursors.Get(p.queue).Age != p.kept.Age {
 		p.make()
@@ -56,18 +57,18 @@ func (p *Plan) Open(now Horizon, looked bool) bool {
 	return looked
 }
 
-// MustLook reports whether the claim has to begin with a look.
+// MustLook reports whether the claim must begin with a look.
 func (p *Plan) MustLook() bool { return p.kept.Short || time.Since(p.kept.Looked) > LookEvery }
 
-// ExpectsNothing reports whether the look will probably find nothing that is due.
+// ExpectsNothing reports whether the look will probably find nothing due.
 func (p *Plan) ExpectsNothing() bool { return p.kept.Short && !p.kept.Told }
 
-// Mark is where a look begins in a level.
+// Mark returns where a look begins in a level.
 func (p *Plan) Mark(lane Lane, priority int) Position {
 	return p.kept.Lanes[lane].Mark[LevelOf(priority)]
 }
 
-// Marks are where a look begins in each level of the lane, by priority.
+// Marks yields where a look begins in each level of the lane, by priority.
 func (p *Plan) Marks(lane Lane) iter.Seq2[int, Position] {
 	return func(yield func(int, Position) bool) {
 		for level, mark := range p.kept.Lanes[lane].Mark {
@@ -78,7 +79,7 @@ func (p *Plan) Marks(lane Lane) iter.Seq2[int, Position] {
 	}
 }
 
-// Starts are where the claim begins in each level of the lane in which something may be due, by priority.
+// Starts yields, by priority, where the claim begins in each level of the lane that may have something due.
 func (p *Plan) Starts(lane Lane) iter.Seq2[int, Position] {
 	return func(yield func(int, Position) bool) {
 		for level, from := range p.lanes[lane].from {
@@ -89,12 +90,12 @@ func (p *Plan) Starts(lane Lane) iter.Seq2[int, Position] {
 	}
 }
 
-// Saw notes the first job of a level from the mark on, due or not. Where it is not called, the look has found none.
+// Saw notes the first job of a level from the mark on, due or not. Levels without a call to Saw are empty.
 func (p *Plan) Saw(lane Lane, priority int, first Position) {
 	p.lanes[lane].seen[LevelOf(priority)] = first
 }
 
-// Looked ends the look, at now. The claim begins anew, at the first jobs that are due; and the marks move to the first jobs.
+// Looked ends the look, at now. It moves the marks to the first jobs, and the claim begins again at the first due jobs.
 func (p *Plan) Looked(now time.Time) {
 	for i := range p.lanes {
 		l := &p.lanes[i]
@@ -114,7 +115,7 @@ func (p *Plan) Looked(now time.Time) {
 	})
 }
 
-// moved are the marks after a look that has seen the first jobs, none in a level being the zero position.
+// moved returns the marks after a look that has seen these first jobs. An empty level has the zero position.
 func moved(marks, seen [Levels]Position, horizon time.Time) [Levels]Position {
 	if horizon.IsZero() {
 		return marks
@@ -138,7 +139,8 @@ func (p *Plan) Took(lane Lane, priority int, job Position) {
 	*last = Later(*last, Position{job.At, job.ID + 1})
 }
 
-// Done moves the cursors to where the claim has ended, once it is committed. Short is whether it found less than it asked for.
+// Done moves the cursors to where the claim ended. Call it after the commit. short says that the claim found less than it asked
+// for.
 func (p *Plan) Done(short bool) {
 	p.change(func(q *Queue) {
 		q.Short = short
@@ -153,7 +155,7 @@ func (p *Plan) Done(short bool) {
 	})
 }
 
-// Failed lets the next claim look: it is not known whether this one was committed.
+// Failed makes the next claim look, because this one may not have been committed.
 func (p *Plan) Failed() { p.change(func(q *Queue) { q.Looked = time.Time{} }) }
 
 func (p *Plan) change(f func(*Queue)) { p.cursors.Change(p.queue, p.kept, f) }
