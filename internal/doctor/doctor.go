@@ -1,4 +1,4 @@
-// Package doctor finds what is wrong with a store: what operators have to do something about.
+// Package doctor finds problems in a store that operators must fix.
 package doctor
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// From when on something is worth a finding.
+// The thresholds for a finding.
 const (
-	overdue  = time.Minute     // a lease that has expired for so long is recovered by nobody
-	starving = 5 * time.Minute // a job that is due for so long is wanted by nobody, or by too few
-	apart    = time.Second     // clocks that disagree by so much
+	overdue  = time.Minute     // a server should have recovered the lease by then
+	starving = 5 * time.Minute // a worker should have claimed the due job by then
+	apart    = time.Second     // the difference between two clocks
 )
 
-// Examine looks at the jobs, the queues and the workers of a store, and at what keeps them where the store can do that. Now is
-// the clock of this process.
+// Examine checks the jobs, queues and workers of a store. If the store is an Examiner, it also checks the database or the
+// file. Now is the clock of this process.
 func Examine(ctx context.Context, s store.Store, now func() time.Time) ([]store.Finding, error) {
 	before := now()
 	counts, err := s.Count(ctx, store.Filter{})
@@ -41,7 +41,7 @@ type examination struct {
 	ctx           context.Context
 	store         store.Store
 	counts        store.Counts
-	before, after time.Time // around the moment at which the store counted
+	before, after time.Time // the local time before and after the store counted
 	found         []store.Finding
 }
 
@@ -49,7 +49,8 @@ func (e *examination) add(name, advice, detail string, args ...any) {
 	e.found = append(e.found, store.Finding{Name: name, Detail: fmt.Sprintf(detail, args...), Advice: advice})
 }
 
-// clocks compares the store's with that of this process. The store's alone counts, but people read both.
+// clocks compares the store's clock with the clock of this process. Only the store's time matters to jobs, but people read
+// both.
 func (e *examination) clocks() error {
 	early, late := e.before.Sub(e.counts.Now), e.counts.Now.Sub(e.after)
 	if off := max(early, late); off > apart {
@@ -59,7 +60,7 @@ func (e *examination) clocks() error {
 	return nil
 }
 
-// leases looks for jobs whose workers died and that nobody gives to others.
+// leases finds expired leases that no server recovers.
 func (e *examination) leases() error {
 	var expired int64
 	var oldest store.Job
@@ -82,14 +83,14 @@ func (e *examination) leases() error {
 		}
 	}
 	if expired > 0 {
-		e.add("unrecovered_leases", "run a server: every serve and every worker recovers, unless it was told not to",
-			"the leases of %s in flight have expired, the oldest %v ago (job %d of worker %s): nobody recovers them",
+		e.add("unrecovered_leases", "run a server: every serve and every worker recovers leases unless told not to",
+			"the leases of %s in flight have expired, the oldest %v ago (job %d of worker %s): no server recovers them",
 			jobs(expired), e.counts.Now.Sub(oldest.LeaseExpiresAt).Round(time.Second), oldest.ID, oldest.Worker)
 	}
 	return nil
 }
 
-// queues looks for jobs that nobody runs, and why.
+// queues finds queues whose due jobs are not run, and the reason.
 func (e *examination) queues() error {
 	served, err := e.served()
 	if err != nil {
@@ -104,7 +105,7 @@ func (e *examination) queues() error {
 		switch {
 		case q.Due == 0:
 		case slices.Contains(paused, q.Queue):
-			e.add("paused_queue", "let it go on by queues resume, if the pause was not meant to last",
+			e.add("paused_queue", "resume it with queues resume, if the pause was not meant to last",
 				"the queue %s is paused, with %s waiting, the oldest for %v", q.Queue, jobs(q.Due), waited)
 		case served != nil && !served[q.Queue]:
 			e.add("no_worker", "start a worker for it",
@@ -117,7 +118,8 @@ func (e *examination) queues() error {
 	return nil
 }
 
-// served are the queues of living workers, of those with jobs that wait; it is nil where the store lists none. Workers who fell silent are findings.
+// served returns which queues with due jobs have a living worker, or nil if the store has no list of workers. It also reports
+// workers that fell silent.
 func (e *examination) served() (map[string]bool, error) {
 	registry, ok := e.store.(store.Registry)
 	if !ok {
@@ -133,7 +135,7 @@ func (e *examination) served() (map[string]bool, error) {
 			return
 		}
 		for _, q := range w.Queues {
-			if waiting[q] { // the others can be many, and nobody asks for them
+			if waiting[q] { // skip the others: there can be many, and nothing reads them
 				served[q] = true
 			}
 		}
@@ -142,8 +144,8 @@ func (e *examination) served() (map[string]bool, error) {
 		return nil, unlessUnsupported(err)
 	}
 	if len(silent) > 0 {
-		e.add("silent_workers", "look whether they crashed; they are forgotten a day after their last beat",
-			"silent for longer than they said, without a goodbye: %s", strings.Join(silent, ", "))
+		e.add("silent_workers", "check whether they crashed; the store forgets them a day after their last heartbeat",
+			"no heartbeat for longer than they announced, and no sign-off: %s", strings.Join(silent, ", "))
 	}
 	return served, nil
 }
@@ -166,7 +168,7 @@ func (e *examination) paused() ([]string, error) {
 	return paused, nil
 }
 
-// ground looks at the database or the file.
+// ground adds what the store itself finds in its database or file.
 func (e *examination) ground() error {
 	examiner, ok := e.store.(store.Examiner)
 	if !ok {
@@ -177,7 +179,7 @@ func (e *examination) ground() error {
 	return err
 }
 
-// unlessUnsupported is the error, unless it says that a store elsewhere lacks the ability.
+// unlessUnsupported returns err, or nil if it is errors.ErrUnsupported: a remote server's store may lack the ability.
 func unlessUnsupported(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// A patient is a store on a clock of its own.
+// A patient is the store to examine, with a clock that the test moves.
 type patient struct {
 	*testing.T
 	*memory.Store
@@ -40,7 +40,7 @@ func (p patient) beat(queue string) {
 	require.NoError(p, p.Beat(p.Context(), store.Worker{Name: "anna", Queues: []string{queue}, Slots: 1, StaleAfter: time.Minute}))
 }
 
-// findings are the names of what is found, with what was said.
+// findings returns the details of all findings by name.
 func (p patient) findings() map[string]string {
 	p.Helper()
 	found, err := doctor.Examine(p.Context(), p.Store, p.clock.Now)
@@ -53,7 +53,7 @@ func (p patient) findings() map[string]string {
 	return said
 }
 
-func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
+func TestHealthyStoreHasNoFindings(t *testing.T) {
 	p := newPatient(t)
 	assert.Empty(t, p.findings())
 	p.enqueue()
@@ -61,7 +61,7 @@ func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
 	assert.Empty(t, p.findings())
 }
 
-func TestLeasesThatNobodyRecovers(t *testing.T) {
+func TestUnrecoveredLeases(t *testing.T) {
 	p := newPatient(t)
 	p.enqueue()
 	_, err := p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "bob", TTL: 30 * time.Second})
@@ -70,7 +70,7 @@ func TestLeasesThatNobodyRecovers(t *testing.T) {
 	assert.Empty(t, p.findings(), "recovery may be on its way")
 	p.clock.Add(time.Microsecond)
 	assert.Equal(t, map[string]string{
-		"unrecovered_leases": "the leases of 1 job in flight have expired, the oldest 1m0s ago (job 1 of worker bob): nobody recovers them",
+		"unrecovered_leases": "the leases of 1 job in flight have expired, the oldest 1m0s ago (job 1 of worker bob): no server recovers them",
 	}, p.findings())
 }
 
@@ -83,14 +83,14 @@ func TestQueueWithoutAWorker(t *testing.T) {
 	}, p.findings())
 }
 
-func TestWorkerThatFellSilent(t *testing.T) {
+func TestSilentWorker(t *testing.T) {
 	p := newPatient(t)
 	p.beat("q")
 	p.clock.Add(time.Minute)
-	assert.Equal(t, map[string]string{"silent_workers": "silent for longer than they said, without a goodbye: anna"}, p.findings())
+	assert.Equal(t, map[string]string{"silent_workers": "no heartbeat for longer than they announced, and no sign-off: anna"}, p.findings())
 }
 
-func TestQueueThatIsSlow(t *testing.T) {
+func TestSlowQueue(t *testing.T) {
 	p := newPatient(t)
 	p.enqueue()
 	p.clock.Add(5 * time.Minute)
@@ -98,14 +98,14 @@ func TestQueueThatIsSlow(t *testing.T) {
 	assert.Equal(t, map[string]string{"slow_queue": "the queue q has 1 job waiting, the oldest for 5m0s"}, p.findings())
 }
 
-func TestQueueThatIsPaused(t *testing.T) {
+func TestPausedQueue(t *testing.T) {
 	p := newPatient(t)
 	p.enqueue()
 	require.NoError(t, p.SetPaused(t.Context(), "q", true))
 	assert.Equal(t, map[string]string{"paused_queue": "the queue q is paused, with 1 job waiting, the oldest for 0s"}, p.findings())
 }
 
-func TestClocksThatDisagree(t *testing.T) {
+func TestClockSkew(t *testing.T) {
 	for _, off := range []time.Duration{-2 * time.Second, 2 * time.Second} {
 		p := newPatient(t)
 		found, err := doctor.Examine(t.Context(), p.Store, func() time.Time { return p.clock.Now().Add(off) })

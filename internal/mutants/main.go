@@ -1,8 +1,8 @@
-// Command mutants plants faults in the code and looks whether the tests notice.
+// Command mutants plants faults in the code and checks whether the tests notice.
 //
-// It draws mutations by a seed, builds the tests with each of them through go's -overlay, so that the work tree is never
-// touched, and runs the tests that reach the changed line, the quickest first. It can be broken off and goes on where it was:
-// what is known is kept in .cache/mutants, under a sum of all sources and the seed.
+// It draws mutations by a seed, builds the tests with each of them through go's -overlay, so that the work tree stays
+// untouched, and runs the tests that reach the changed line, quickest first. You can interrupt it, and it continues where it
+// stopped: it keeps the results in .cache/mutants, under a checksum of all sources and the seed.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// targets are the packages that are mutated, each with those whose tests are about it.
+// targets are the packages to mutate, each with the packages whose tests cover it.
 var targets = []target{
 	{".", []string{"."}},
 	{"internal/store", []string{"internal/store", "internal/store/adapters/memory"}},
@@ -34,7 +34,7 @@ var targets = []target{
 	{"internal/cli", []string{"internal/cli"}},
 }
 
-// A target is a package that is mutated, and the packages whose tests are run. Both are folders of the module.
+// A target is a package to mutate, and the packages whose tests run. Both are folders of the module.
 type target struct {
 	folder string
 	tests  []string
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// options are what the command line says.
+// options is the parsed command line.
 type options struct {
 	root    string
 	targets []target
@@ -68,11 +68,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.root, "root", ".", "the folder of the module")
 	only := flags.String("packages", "", "mutate only these folders, separated by commas")
 	flags.IntVar(&o.each, "n", 10, "mutants for each package")
-	flags.Uint64Var(&o.seed, "seed", 1, "draws the mutants")
-	flags.DurationVar(&o.lasting, "for", 40*time.Minute, "stop after this time, and go on there next time")
+	flags.Uint64Var(&o.seed, "seed", 1, "the seed for drawing mutants")
+	flags.DurationVar(&o.lasting, "for", 40*time.Minute, "stop after this time; the next call continues")
 	flags.DurationVar(&o.longest, "longest", 20*time.Second, "leave out tests that take longer")
-	flags.DurationVar(&o.grace, "grace", 30*time.Second, "let tests take so much longer than four times as long as without the fault")
-	flags.StringVar(&o.json, "json", "", "write what was found to this file too")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "extra time for tests, beyond four times their time without the fault")
+	flags.StringVar(&o.json, "json", "", "also write the results to this file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return s.report()
 }
 
-// named is the target of a folder: one of the table, or a package that is tested by its own tests.
+// named returns the target of a folder: one of the table, or the package with its own tests.
 func named(folder string) target {
 	for _, t := range targets {
 		if t.folder == folder {

@@ -24,7 +24,7 @@ type session struct {
 	options
 	out     io.Writer
 	module  string // its path
-	scratch string // a folder for what is built
+	scratch string // a folder for binaries
 	until   time.Time
 	state   state
 	excused []excuse
@@ -59,7 +59,7 @@ func (s *session) importPath(folder string) string {
 	return s.module + "/" + folder
 }
 
-// all takes a mutant of each target in turn, until each has as many as are wanted or time is up.
+// all tries a mutant of each target in turn, until each target has as many as wanted or time is up.
 func (s *session) all(ctx context.Context) error {
 	lines := make([]*line, len(s.targets))
 	for i, t := range s.targets {
@@ -73,7 +73,7 @@ func (s *session) all(ctx context.Context) error {
 		more = false
 		for _, l := range lines {
 			if time.Now().After(s.until) {
-				fmt.Fprintln(s.out, "time is up: run it again, and it goes on from here")
+				fmt.Fprintln(s.out, "time is up: run it again to continue from here")
 				return nil
 			}
 			tried, err := s.next(ctx, l)
@@ -90,7 +90,7 @@ func (s *session) all(ctx context.Context) error {
 type line struct {
 	target
 	left  []mutation
-	units []unit // the quickest first; nil before they are needed
+	units []unit // quickest first; nil before they are needed
 	done  int
 }
 
@@ -113,12 +113,12 @@ func (s *session) line(ctx context.Context, t target) (*line, error) {
 		l.left = append(l.left, found...)
 	}
 	named := fnv.New64()
-	_, _ = io.WriteString(named, t.folder) // which never fails
+	_, _ = io.WriteString(named, t.folder) // never fails
 	rand.New(rand.NewPCG(s.seed, named.Sum64())).Shuffle(len(l.left), func(i, j int) { l.left[i], l.left[j] = l.left[j], l.left[i] })
 	return l, nil
 }
 
-// next tries one mutant that counts, or finds that there is none left or needed.
+// next tries one mutant that counts. It returns false if there is none left or none needed.
 func (s *session) next(ctx context.Context, l *line) (bool, error) {
 	for l.done < s.each && len(l.left) > 0 {
 		m := l.left[0]
@@ -144,7 +144,7 @@ func (s *session) next(ctx context.Context, l *line) (bool, error) {
 	return false, nil
 }
 
-// try plants the fault, and runs the tests that reach it.
+// try plants the fault and runs the tests that reach it.
 func (s *session) try(ctx context.Context, l *line, m mutation) (result, error) {
 	if slices.ContainsFunc(s.excused, func(e excuse) bool { return e.covers(m) }) {
 		return result{Outcome: equivalent}, nil
@@ -183,7 +183,7 @@ func (s *session) try(ctx context.Context, l *line, m mutation) (result, error) 
 	return result{Outcome: survived}, nil
 }
 
-// units measures the tests of the target, or reads what was measured of the same sources before.
+// units measures the tests of the target, or reads an earlier measurement of the same sources.
 func (s *session) units(ctx context.Context, l *line) error {
 	for _, folder := range l.tests {
 		both, err := sumOf(s.root, l.folder, folder)
@@ -196,7 +196,7 @@ func (s *session) units(ctx context.Context, l *line) error {
 			l.units = append(l.units, units...)
 			continue
 		}
-		fmt.Fprintf(s.out, "looking what the tests of %s reach of %s\n", folder, l.folder)
+		fmt.Fprintf(s.out, "measuring what the tests of %s reach in %s\n", folder, l.folder)
 		if units, err = s.measure(ctx, l.target, folder); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (s *session) units(ctx context.Context, l *line) error {
 	return nil
 }
 
-// together makes groups of tests that are run in one process: quick ones of the same folder.
+// together groups tests to run in one process: quick ones of the same folder.
 func together(units []unit) [][]unit {
 	const most = 10 * time.Second
 	var groups [][]unit
@@ -240,7 +240,7 @@ func together(units []unit) [][]unit {
 	return groups
 }
 
-// runGroup runs the tests with the fault. How long they may take depends on how long they took without it.
+// runGroup runs the tests with the fault. Their time limit depends on how long they took without it.
 func (s *session) runGroup(ctx context.Context, binary, overlay string, group []unit) (result, error) {
 	patterns := make([]string, len(group))
 	took := time.Duration(0)
@@ -269,7 +269,7 @@ func (s *session) runGroup(ctx context.Context, binary, overlay string, group []
 	return r, nil
 }
 
-// failed is the name of the test that has failed.
+// failed returns the name of the failed test.
 func failed(output []byte) string {
 	last := ""
 	for text := range strings.Lines(string(output)) {
@@ -292,7 +292,7 @@ func firstLine(output []byte) string {
 	return ""
 }
 
-// overlay writes the file with the fault, and what tells go to read it in place of the other one.
+// overlay writes the file with the fault, and the overlay file that makes go read it.
 func (s *session) overlay(m mutation) (string, error) {
 	path := filepath.Join(s.root, filepath.FromSlash(m.File))
 	source, err := os.ReadFile(path)
@@ -307,20 +307,21 @@ func (s *session) overlay(m mutation) (string, error) {
 	return overlay, writeJSON(overlay, map[string]map[string]string{"Replace": {path: faulty}})
 }
 
-// build makes the binary of a folder's tests.
+// build builds the binary of a folder's tests.
 func (s *session) build(ctx context.Context, folder, binary, overlay string, flags ...string) ([]byte, error) {
-	_ = os.Remove(binary) // of the build before
+	_ = os.Remove(binary) // of the previous build
 	return s.command(ctx, folder, overlay, "go", append([]string{"test", "-c", "-vet=off", "-o", binary}, append(flags, ".")...)...).CombinedOutput()
 }
 
-// test runs a binary where go test would.
+// test runs a binary in the folder in which go test would.
 func (s *session) test(ctx context.Context, folder, binary string, limit time.Duration, overlay string, flags ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return s.command(ctx, folder, overlay, binary, append(flags, "-test.timeout=0")...).CombinedOutput()
 }
 
-// command is one that ends with its context, together with what it starts. What it builds has the fault too.
+// command returns a command that ends with its context, together with all that it starts. Programs that it builds have the
+// fault too.
 func (s *session) command(ctx context.Context, folder, overlay, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(folder))
@@ -333,7 +334,7 @@ func (s *session) command(ctx context.Context, folder, overlay, name string, arg
 	return cmd
 }
 
-// sumOf names the state of all sources below the folders, without what is hidden.
+// sumOf returns a checksum of all sources below the folders, without hidden files.
 func sumOf(root string, folders ...string) (string, error) {
 	sum := sha256.New()
 	for _, folder := range folders {
@@ -349,7 +350,7 @@ func sumOf(root string, folders ...string) (string, error) {
 			text, err := os.ReadFile(path)
 			name, _ := filepath.Rel(root, path)
 			fmt.Fprintf(sum, "%s %d\n", name, len(text))
-			_, _ = io.Copy(sum, bytes.NewReader(text)) // neither of them fails
+			_, _ = io.Copy(sum, bytes.NewReader(text)) // neither fails
 			return err
 		})
 		if err != nil {

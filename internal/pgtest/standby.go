@@ -17,20 +17,21 @@ import (
 
 // Replication.
 //
-// [Cluster.Standby] starts a second server that streams from the first one. Commits do not wait for it until
-// [Cluster.Synchronous] says so. [Cluster.Detach] cuts it off from its primary and [Cluster.Attach] lets it stream again:
-// what the primary commits in between never reaches a standby that is promoted. A failover is Crash of the primary, then
+// [Cluster.Standby] starts a second server that streams from the first one. Commits do not wait for it until you call
+// [Cluster.Synchronous]. [Cluster.Detach] cuts it off from its primary, and [Cluster.Attach] lets it stream again; if the
+// standby is promoted in between, it lacks what the primary has committed meanwhile. A failover is Crash of the primary, then
 // Promote of the standby. Revive starts the old primary again, as a second server that knows nothing of the first.
 //
 // Options without Durable turn synchronous_commit off, and then no commit waits for a standby. Tests of synchronous replication
-// start their primary with Settings of synchronous_commit=on, or Durable.
+// must start their primary with synchronous_commit=on in Settings, or with Durable.
 
-// replicationBound is how long a server may take to follow an order of this file.
+// replicationBound limits how long a server may take to carry out a command of this file.
 const replicationBound = time.Minute
 
-// Standby starts a server that streams from this one, and returns when it does. The caller stops it, before or after its primary.
+// Standby starts a server that streams from this one, and returns once it streams. The caller must stop it, before or after its
+// primary.
 func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
-	if err := c.configure(ctx, "wal_keep_size", "1GB"); err != nil { // the log of as long as a test cuts the standby off
+	if err := c.configure(ctx, "wal_keep_size", "1GB"); err != nil { // enough WAL for the time that a test detaches the standby
 		return nil, err
 	}
 	s, err := begin(ctx, c.options, func(s *Cluster, ctx context.Context) error { return s.copyOf(ctx, c) })
@@ -43,31 +44,31 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	return s, nil
 }
 
-// copyOf makes the data a copy of the primary's, which goes on as its standby.
+// copyOf copies the primary's data for a standby.
 func (c *Cluster) copyOf(ctx context.Context, primary *Cluster) error {
 	if err := c.run(ctx, "pg_basebackup", "--dbname", primary.DSN, "--pgdata", c.data(), "--checkpoint", "fast", "--no-sync",
 		"--write-recovery-conf"); err != nil {
 		return err
 	}
 	c.primary = primary
-	// The copy has what ALTER SYSTEM has set on the primary: above all, for which standbys commits wait.
+	// The copy has the primary's ALTER SYSTEM settings, including the standbys that its commits wait for.
 	text := "primary_conninfo = " + confQuoted(c.conninfo()) + "\nwal_retrieve_retry_interval = 100ms\n"
 	return os.WriteFile(filepath.Join(c.data(), "postgresql.auto.conf"), []byte(text), 0o600)
 }
 
-// conninfo is how a standby reaches its primary.
+// conninfo returns how a standby reaches its primary.
 func (c *Cluster) conninfo() string {
 	return c.primary.DSN + " application_name=" + c.standbyName()
 }
 
-// standbyName is the name under which the primary knows the standby.
+// standbyName returns the name by which the primary knows the standby.
 func (c *Cluster) standbyName() string { return filepath.Base(c.folder) }
 
-// confQuoted is the value as the server's configuration files take it.
+// confQuoted quotes the value for the server's configuration files.
 func confQuoted(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
 
-// Synchronous says whether commits on this server wait until a standby has them. When it returns, the next commit obeys. A commit
-// that waits already goes on waiting until a standby comes, or replication is no longer synchronous.
+// Synchronous sets whether commits on this server wait until a standby has them. The setting holds for every commit after it
+// returns. A commit that is already waiting continues to wait until a standby connects or replication is no longer synchronous.
 func (c *Cluster) Synchronous(ctx context.Context, on bool) error {
 	names := ""
 	if on {
@@ -76,12 +77,12 @@ func (c *Cluster) Synchronous(ctx context.Context, on bool) error {
 	if err := c.configure(ctx, "synchronous_standby_names", names); err != nil {
 		return err
 	}
-	// Whether commits wait stands in shared memory, where the checkpointer writes it when it reads the configuration. A
-	// checkpoint may begin just before that, but not two.
+	// The checkpointer writes the setting into shared memory when it reads the configuration. One checkpoint may begin just
+	// before that, but not two.
 	return c.exec(ctx, `CHECKPOINT`, `CHECKPOINT`)
 }
 
-// Detach cuts a standby off from its primary. When it returns, the primary knows of no standby, and nothing more arrives.
+// Detach cuts a standby off from its primary. When it returns, the primary sees no standby, and nothing more arrives.
 func (c *Cluster) Detach(ctx context.Context) error {
 	if err := c.configure(ctx, "primary_conninfo", ""); err != nil {
 		return err
@@ -94,7 +95,7 @@ func (c *Cluster) Detach(ctx context.Context) error {
 		`SELECT count(*) = 0 FROM pg_stat_replication WHERE application_name = `+pq.QuoteLiteral(c.standbyName()))
 }
 
-// Attach undoes Detach, and returns when the standby has all that the primary had written.
+// Attach undoes Detach, and returns when the standby has everything that the primary had written.
 func (c *Cluster) Attach(ctx context.Context) error {
 	if err := c.configure(ctx, "primary_conninfo", c.conninfo()); err != nil {
 		return err
@@ -102,14 +103,14 @@ func (c *Cluster) Attach(ctx context.Context) error {
 	return c.CaughtUp(ctx)
 }
 
-// CaughtUp returns when a standby streams, and has replayed all that its primary has written until now. Where commits wait for
-// standbys, the primary then counts on this one.
+// CaughtUp returns when a standby streams and has replayed everything that its primary has written so far. If commits wait for
+// standbys, the primary then counts this one.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
 	var lsn string
 	if err := c.primary.get(ctx, &lsn, `SELECT pg_current_wal_insert_lsn()::text`); err != nil {
 		return err
 	}
-	// A standby receives what the primary has flushed. A commit flushes all before it, but only one that has written something.
+	// A standby receives only flushed WAL. A commit flushes everything before it, but only if it has written something itself.
 	if err := c.primary.exec(ctx, `
 		BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_logical_emit_message(true, 'pgtest', ''); COMMIT`); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (c *Cluster) Promote(ctx context.Context) error {
 	return c.run(ctx, "pg_ctl", "promote", "--wait", "--silent", "--pgdata", c.data())
 }
 
-// WaitingCommits returns when at least so many commits of clients wait for a standby at the same time, with the process ids of their
-// sessions. The server's own, as those of autovacuum, wait as well, and do not count.
+// WaitingCommits returns when at least n commits of clients wait for a standby at the same time, with the process ids of their
+// sessions. Commits of the server's own processes, such as autovacuum, do not count.
 func (c *Cluster) WaitingCommits(ctx context.Context, n int) (pids []int, err error) {
 	var found pq.Int64Array
 	err = c.poll(ctx, fmt.Sprintf("%d commits wait for a standby", n), func(db *sql.DB) (bool, error) {
@@ -143,8 +144,8 @@ func (c *Cluster) WaitingCommits(ctx context.Context, n int) (pids []int, err er
 	return pids, err
 }
 
-// Crash ends all of the server's processes by SIGKILL, as a machine does that loses its power: none of them says goodbye to
-// anybody, as the sessions of a server do that ends by [Cluster.Kill].
+// Crash kills all of the server's processes by SIGKILL, as a loss of power would. Unlike with [Cluster.Kill], no session says
+// goodbye to its client.
 func (c *Cluster) Crash(ctx context.Context) error {
 	first, err := c.process()
 	if err != nil {
@@ -155,7 +156,7 @@ func (c *Cluster) Crash(ctx context.Context) error {
 		return err
 	}
 	c.crashed = true
-	all := append([]int64{int64(first)}, others...) // the first one would start the others anew
+	all := append([]int64{int64(first)}, others...) // the first one would restart the others
 	for _, pid := range all {
 		process, err := os.FindProcess(int(pid))
 		if err == nil {
@@ -168,8 +169,8 @@ func (c *Cluster) Crash(ctx context.Context) error {
 	return gone(ctx, all)
 }
 
-// gone waits until the processes have ended, and been waited for: the server refuses to start while its old one is there. Those
-// of a server that nobody has killed end when they notice that the first one is gone.
+// gone waits until the processes have ended and were reaped: the server refuses to start while its old processes exist. Those
+// that were not killed end when they notice that the first one is gone.
 func gone(ctx context.Context, pids []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, replicationBound)
 	defer cancel()
@@ -191,7 +192,7 @@ func gone(ctx context.Context, pids []int64) error {
 	return nil
 }
 
-// process is the id of the server's first process.
+// process returns the id of the server's first process.
 func (c *Cluster) process() (int, error) {
 	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
 	if err != nil {
@@ -209,7 +210,7 @@ func (c *Cluster) configure(ctx context.Context, name, value string) error {
 	return c.until(ctx, name+" is "+value, `SELECT current_setting('`+name+`') = `+pq.QuoteLiteral(value))
 }
 
-// until waits until the query says so.
+// until waits until the query returns true.
 func (c *Cluster) until(ctx context.Context, what, query string) error {
 	return c.poll(ctx, what, func(db *sql.DB) (yes bool, err error) {
 		err = db.QueryRowContext(ctx, query).Scan(&yes)
@@ -217,7 +218,7 @@ func (c *Cluster) until(ctx context.Context, what, query string) error {
 	})
 }
 
-// poll asks again and again, each time in a new session, which has the configuration of that moment.
+// poll asks repeatedly, each time in a new session with the present configuration.
 func (c *Cluster) poll(ctx context.Context, what string, ask func(db *sql.DB) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, replicationBound)
 	defer cancel()
@@ -235,7 +236,7 @@ func (c *Cluster) poll(ctx context.Context, what string, ask func(db *sql.DB) (b
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("waited in vain for this, of the server in %s: %s", c.folder, what), err)
+			return errors.Join(fmt.Errorf("timed out waiting on the server in %s: %s", c.folder, what), err)
 		}
 	}
 }
