@@ -10,39 +10,39 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Client enqueues jobs, and looks after them. It is safe for use by many goroutines, holds nothing that has to be closed,
-// and needs no server in its process.
+// A Client enqueues jobs and manages them. It is safe for concurrent use, needs no Close, and needs no server in its process.
 type Client struct {
 	store      Store
 	defaults   EnqueueOptions
 	middleware []EnqueueMiddleware
 }
 
-// ClientOptions are what can be chosen; what is zero is the default.
+// ClientOptions configures NewClient. Zero fields mean the default.
 type ClientOptions struct {
-	// Defaults are for what neither the call nor the payload's own [Defaulter] says.
+	// Defaults apply to every job, unless the call or the payload's own [Defaulter] sets the option.
 	Defaults EnqueueOptions
-	// Middleware stands around every enqueueing, the first one outermost.
+	// Middleware wraps every enqueueing. The first one is outermost.
 	Middleware []EnqueueMiddleware
 }
 
-// An EnqueueFunc brings jobs to the store.
+// An EnqueueFunc adds jobs to the store. An [EnqueueMiddleware] wraps it.
 type EnqueueFunc func(ctx context.Context, req EnqueueRequest) ([]Enqueued, error)
 
-// An EnqueueMiddleware stands around enqueueing: it may change the request, count it, or refuse it with an error. It answers for
-// each job of the request, in their order.
+// An EnqueueMiddleware wraps enqueueing. It may change the request, count it, or refuse it with an error. It must return an
+// answer for each job of the request, in order.
 type EnqueueMiddleware func(next EnqueueFunc) EnqueueFunc
 
 type txKey struct{}
 
-// InTx says, of the context that a middleware is given, that the jobs are enqueued in a caller's transaction: whether they were
-// added is known when that has ended, and not to the middleware.
+// InTx takes the context that a middleware gets, and reports whether the jobs are enqueued in a caller's transaction. If they
+// are, a nil error does not mean that they were added: the end of the transaction decides that, and the middleware does not
+// learn it.
 func InTx(ctx context.Context) bool {
 	in, _ := ctx.Value(txKey{}).(bool)
 	return in
 }
 
-// inTx is the context for a middleware. The one of the caller may be that of another call's middleware.
+// inTx returns the context for middleware. The context of the caller may be that of another call's middleware.
 func inTx(ctx context.Context, in bool) context.Context {
 	if InTx(ctx) == in {
 		return ctx
@@ -50,7 +50,7 @@ func inTx(ctx context.Context, in bool) context.Context {
 	return context.WithValue(ctx, txKey{}, in)
 }
 
-// NewClient returns a client of the store. Options may be nil. A store or a middleware that is nil panics.
+// NewClient returns a client of the store. Options may be nil. It panics if the store or a middleware is nil.
 func NewClient(s Store, options *ClientOptions) *Client {
 	if s == nil {
 		panic("jq: a client needs a store: open one first")
@@ -65,21 +65,21 @@ func NewClient(s Store, options *ClientOptions) *Client {
 	return c
 }
 
-// Enqueue adds a job. When it returns nil the job is stored, as durably as the store is, or, if its unique key is held,
-// Duplicate is set and the ID is that of the holder. Options may be nil.
+// Enqueue adds a job. When it returns nil, the job is stored, as durably as its store keeps jobs. If another job holds the
+// unique key, nothing is added: Duplicate is set, and ID is that of the other job. Options may be nil.
 //
-// After ErrUnavailable nothing was added. After ErrInDoubt the job may have been added: to repeat the call is safe with a
-// RequestKey or a UniqueKey, and may add the job twice without.
+// After ErrUnavailable nothing was added. After ErrInDoubt the job may have been added. It is then safe to repeat the call if
+// it has a RequestKey or a UniqueKey; without them a repeat may add the job twice.
 func (c *Client) Enqueue(ctx context.Context, payload Payload, options *EnqueueOptions) (Enqueued, error) {
 	return c.one(inTx(ctx, false), c.store, payload, options)
 }
 
-// EnqueueTx is Enqueue in the caller's own SQL transaction: the job is there when the transaction is committed, and never if
-// it is rolled back. What is no open transaction, such as a *sql.DB, is ErrInvalid.
+// EnqueueTx is Enqueue in the caller's own SQL transaction: the job exists once you commit, and never if you roll back.
+// Anything but an open transaction, such as a *sql.DB, is refused with ErrInvalid.
 //
-// The Commit is yours, and so is its doubt. An error of Commit may mean that it was committed. Under synchronous replication of
-// Postgres, even a Commit without an error may be lost in a failover, if its wait for the standby was broken off: the transactions
-// of the store's DB, and those of postgres.ConfirmCommits, then return ErrInDoubt.
+// You commit, so you also handle a commit in doubt: after an error of Commit the transaction may have been committed. With
+// synchronous replication of Postgres, even a Commit without an error can be lost in a failover, if its wait for the standby
+// was broken off. Transactions of the store's DB, and those of postgres.ConfirmCommits, return ErrInDoubt in that case.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options *EnqueueOptions) (Enqueued, error) {
 	w, err := c.inTx(tx)
 	if err != nil {
@@ -88,26 +88,26 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, payload Payload, options 
 	return c.one(inTx(ctx, true), w, payload, options)
 }
 
-// An Item is one job among many.
+// An Item is a job for EnqueueMany.
 type Item struct {
 	Payload Payload
 	Options *EnqueueOptions // may be nil
 }
 
-// ManyOptions are about a call of EnqueueMany as a whole.
-type ManyOptions struct {
+// EnqueueManyOptions configures one call of EnqueueMany as a whole.
+type EnqueueManyOptions struct {
 	// RequestKey makes the call safe to repeat for a day.
 	RequestKey string
 }
 
-// EnqueueMany adds up to 1,000 jobs, all or none of them, and answers in their order. An item that is refused is named by its
-// index in an [InvalidError]. Duplicates are no errors: they are answered as such. Options may be nil.
-func (c *Client) EnqueueMany(ctx context.Context, items []Item, options *ManyOptions) ([]Enqueued, error) {
+// EnqueueMany adds up to 1,000 jobs, all or none of them, and answers in their order. If an item is refused, the [InvalidError]
+// has its index. A duplicate is not an error: its answer has Duplicate set. Options may be nil.
+func (c *Client) EnqueueMany(ctx context.Context, items []Item, options *EnqueueManyOptions) ([]Enqueued, error) {
 	return c.many(inTx(ctx, false), c.store, items, options)
 }
 
 // EnqueueManyTx is EnqueueMany in the caller's own SQL transaction.
-func (c *Client) EnqueueManyTx(ctx context.Context, tx Tx, items []Item, options *ManyOptions) ([]Enqueued, error) {
+func (c *Client) EnqueueManyTx(ctx context.Context, tx Tx, items []Item, options *EnqueueManyOptions) ([]Enqueued, error) {
 	w, err := c.inTx(tx)
 	if err != nil {
 		return nil, err
@@ -115,15 +115,15 @@ func (c *Client) EnqueueManyTx(ctx context.Context, tx Tx, items []Item, options
 	return c.many(inTx(ctx, true), w, items, options)
 }
 
-func (c *Client) inTx(tx Tx) (Writer, error) {
-	transactor, ok := c.store.(Transactor)
+func (c *Client) inTx(tx Tx) (store.Writer, error) {
+	transactor, ok := c.store.(store.Transactor)
 	if !ok {
 		return nil, missing("write in a caller's transaction")
 	}
 	return transactor.InTx(tx), nil
 }
 
-func (c *Client) one(ctx context.Context, w Writer, payload Payload, options *EnqueueOptions) (Enqueued, error) {
+func (c *Client) one(ctx context.Context, w store.Writer, payload Payload, options *EnqueueOptions) (Enqueued, error) {
 	var o EnqueueOptions
 	if options != nil {
 		o = *options
@@ -139,7 +139,7 @@ func (c *Client) one(ctx context.Context, w Writer, payload Payload, options *En
 	return added[0], nil
 }
 
-func (c *Client) many(ctx context.Context, w Writer, items []Item, options *ManyOptions) ([]Enqueued, error) {
+func (c *Client) many(ctx context.Context, w store.Writer, items []Item, options *EnqueueManyOptions) ([]Enqueued, error) {
 	req := EnqueueRequest{Jobs: make([]NewJob, len(items))}
 	if options != nil {
 		req.RequestKey = options.RequestKey
@@ -150,7 +150,7 @@ func (c *Client) many(ctx context.Context, w Writer, items []Item, options *Many
 			o = *item.Options
 		}
 		if o.RequestKey != "" {
-			return nil, &InvalidError{Item: i, Field: "request_key", Rule: "belongs to the call: set it in ManyOptions"}
+			return nil, &InvalidError{Item: i, Field: "request_key", Rule: "belongs to the call: set it in EnqueueManyOptions"}
 		}
 		job, err := newJob(i, item.Payload, o, c.defaults)
 		if err != nil {
@@ -161,26 +161,26 @@ func (c *Client) many(ctx context.Context, w Writer, items []Item, options *Many
 	return c.send(ctx, w, req)
 }
 
-func (c *Client) send(ctx context.Context, w Writer, req EnqueueRequest) ([]Enqueued, error) {
+func (c *Client) send(ctx context.Context, w store.Writer, req EnqueueRequest) ([]Enqueued, error) {
 	enqueue := EnqueueFunc(w.Enqueue)
 	for _, around := range slices.Backward(c.middleware) {
 		enqueue = around(enqueue)
 	}
 	added, err := enqueue(ctx, req)
 	if err == nil && len(added) != len(req.Jobs) {
-		return nil, fmt.Errorf("jq: %d jobs were to be enqueued, and the answer is for %d: a middleware has to answer for each", len(req.Jobs), len(added))
+		return nil, fmt.Errorf("jq: a middleware returned %d answers for %d jobs; it must answer for each", len(added), len(req.Jobs))
 	}
 	return added, err
 }
 
 func missing(what string) error {
-	return fmt.Errorf("jq: this store can not %s: %w", what, errors.ErrUnsupported)
+	return fmt.Errorf("jq: this store cannot %s: %w", what, errors.ErrUnsupported)
 }
 
 // Get returns a job with the history of its attempts, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, id int64) (JobDetail, error) { return c.store.Get(ctx, id) }
 
-// Jobs goes through the jobs that match, the newest first. It reads them page by page; an error is the last that it yields.
+// Jobs iterates over the jobs that match, the newest first. It reads them page by page. After an error it yields nothing more.
 func (c *Client) Jobs(ctx context.Context, filter Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		page := Page{Limit: 100}
@@ -212,19 +212,19 @@ func (c *Client) Count(ctx context.Context, filter Filter) (Counts, error) {
 	return c.store.Count(ctx, filter)
 }
 
-// Cancel ends a job that is not finished. If it is running, its handler's context is cancelled at the next heartbeat, and what
-// the handler writes from now on is refused. ErrState says that it has finished.
+// Cancel ends a job that has not finished. If the job is running, its handler's context is cancelled at the next heartbeat, and
+// writes of the handler are refused from now on. If the job has succeeded or is dead, the error is ErrState.
 func (c *Client) Cancel(ctx context.Context, id int64) error {
 	return single(c.store.Cancel(ctx, Filter{IDs: []int64{id}}, 1))
 }
 
-// Requeue makes a finished job ready again, with no retries counted. ErrState says that it has not finished, ErrDuplicate that
-// another job holds its unique key.
+// Requeue makes a finished job ready again, with no retries counted. If the job has not finished, the error is ErrState; if
+// another job holds its unique key, ErrDuplicate.
 func (c *Client) Requeue(ctx context.Context, id int64) error {
 	return single(c.store.Requeue(ctx, Filter{IDs: []int64{id}}, 1))
 }
 
-// Delete removes a finished job. ErrState says that it has not finished.
+// Delete removes a finished job. If the job has not finished, the error is ErrState.
 func (c *Client) Delete(ctx context.Context, id int64) error {
 	return single(c.store.Delete(ctx, Filter{IDs: []int64{id}}, 1))
 }
@@ -236,15 +236,15 @@ func single(outcomes []Outcome, err error) error {
 	return outcomes[0].Err()
 }
 
-// CancelAll cancels all jobs that match and are not finished, and returns how many those were. An empty filter is refused.
+// CancelAll cancels all jobs that match and have not finished, and returns their number. An empty filter is refused.
 func (c *Client) CancelAll(ctx context.Context, filter Filter) (int, error) {
 	return all(ctx, c.store.Cancel, filter)
 }
 
-// RequeueAll makes all finished jobs that match ready again, and returns how many those were: only such as had finished when
-// the call began. Jobs whose unique key another one holds stay as they are. An empty filter is refused.
+// RequeueAll makes all jobs ready again that match and had finished when the call began, and returns their number. A job whose
+// unique key is held by another one stays as it is. An empty filter is refused.
 func (c *Client) RequeueAll(ctx context.Context, filter Filter) (int, error) {
-	if err := filter.CheckBulk(1); err != nil { // the age that is added below would hide that the filter is empty
+	if err := filter.CheckBulk(1); err != nil { // the age added below would hide that the filter is empty
 		return 0, err
 	}
 	began, err := store.Now(ctx, c.store)
@@ -261,12 +261,12 @@ func (c *Client) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 	}, filter)
 }
 
-// DeleteAll removes all finished jobs that match, and returns how many those were. An empty filter is refused.
+// DeleteAll removes all finished jobs that match, and returns their number. An empty filter is refused.
 func (c *Client) DeleteAll(ctx context.Context, filter Filter) (int, error) {
 	return all(ctx, c.store.Delete, filter)
 }
 
-// all repeats a call on a filter until nothing is left to change, from the smallest id on.
+// all repeats a bulk call, from the smallest id on, until no job is left to change.
 func all(ctx context.Context, call func(context.Context, Filter, int) ([]Outcome, error), filter Filter) (int, error) {
 	const limit = 1000
 	changed := 0
@@ -287,7 +287,7 @@ func all(ctx context.Context, call func(context.Context, Filter, int) ([]Outcome
 	}
 }
 
-// Pause lets nothing more be claimed from the queue until [Client.Resume]. What runs goes on.
+// Pause stops claims from the queue until [Client.Resume]. Jobs that run go on.
 func (c *Client) Pause(ctx context.Context, queue string) error { return c.setPaused(ctx, queue, true) }
 
 // Resume ends a pause.
@@ -296,7 +296,7 @@ func (c *Client) Resume(ctx context.Context, queue string) error {
 }
 
 func (c *Client) setPaused(ctx context.Context, queue string, paused bool) error {
-	keeper, ok := c.store.(QueueKeeper)
+	keeper, ok := c.store.(store.QueueKeeper)
 	if !ok {
 		return missing("pause queues")
 	}
@@ -305,36 +305,36 @@ func (c *Client) setPaused(ctx context.Context, queue string, paused bool) error
 
 // Queues returns every queue that has a job, is paused, or has a policy that sets something.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
-	keeper, ok := c.store.(QueueKeeper)
+	keeper, ok := c.store.(store.QueueKeeper)
 	if !ok {
 		return nil, missing("list queues")
 	}
 	return keeper.Queues(ctx)
 }
 
-// Policy returns the policy of the queue: its settings, which hold for all who use the store. One that was never set sets
-// nothing, so that the defaults go for it, and has version 0.
+// Policy returns the policy of the queue. All servers of the store follow it. If none was ever set, it sets nothing, so the
+// defaults apply, and its version is 0.
 func (c *Client) Policy(ctx context.Context, queue string) (Policy, error) {
-	keeper, ok := c.store.(PolicyKeeper)
+	keeper, ok := c.store.(store.PolicyKeeper)
 	if !ok {
 		return Policy{}, missing("keep policies of queues")
 	}
 	return keeper.Policy(ctx, queue)
 }
 
-// SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with its new version. Change what
-// [Client.Policy] has returned: if others have changed it since, the error is [ErrConflict], and you read it again.
+// SetPolicy replaces the queue's policy as a whole, and returns it with its new version. Start from what [Client.Policy] has
+// returned: if somebody has changed the policy since, the error is ErrConflict, and you must read it again.
 func (c *Client) SetPolicy(ctx context.Context, queue string, p Policy) (Policy, error) {
-	keeper, ok := c.store.(PolicyKeeper)
+	keeper, ok := c.store.(store.PolicyKeeper)
 	if !ok {
 		return Policy{}, missing("keep policies of queues")
 	}
 	return keeper.SetPolicy(ctx, queue, p)
 }
 
-// Workers returns the servers that work on the store, and those that did within a day.
+// Workers returns the servers that work on the store, and those that have worked on it within the last day.
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
-	registry, ok := c.store.(Registry)
+	registry, ok := c.store.(store.Registry)
 	if !ok {
 		return nil, missing("list workers")
 	}

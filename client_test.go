@@ -154,7 +154,7 @@ func TestPayloadsAreKept(t *testing.T) {
 	require.ErrorAs(t, err, &invalid)
 	assert.Equal(t, "payload", invalid.Field)
 	_, err = client.Enqueue(t.Context(), unspeakable{}, nil)
-	assert.EqualError(t, err, `jq: invalid: item 0: payload of kind "unspeakable" is no JSON: json: unsupported type: chan int`)
+	assert.EqualError(t, err, `jq: invalid: item 0: payload of kind "unspeakable" is not JSON: json: unsupported type: chan int`)
 }
 
 type unspeakable struct{ C chan int }
@@ -182,7 +182,7 @@ func TestUniqueAndRequestKeysAreAnswered(t *testing.T) {
 func TestManyAreAddedAllOrNone(t *testing.T) {
 	s := jqtest.NewStore(t)
 	client := jq.NewClient(s, nil)
-	added, err := client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"Ada"}}, {Payload: report{1}, Options: &jq.EnqueueOptions{Queue: "here"}}}, &jq.ManyOptions{RequestKey: "r"})
+	added, err := client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"Ada"}}, {Payload: report{1}, Options: &jq.EnqueueOptions{Queue: "here"}}}, &jq.EnqueueManyOptions{RequestKey: "r"})
 	require.NoError(t, err)
 	assert.Equal(t, []jq.Enqueued{{ID: 1, State: jq.Ready}, {ID: 2, State: jq.Ready}}, added)
 	jqtest.RequireEnqueued(t, s, jqtest.Want{Payload: report{1}, Queue: "here", Times: 1})
@@ -194,8 +194,8 @@ func TestManyAreAddedAllOrNone(t *testing.T) {
 		"refused by the store": {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{Priority: new(10)}}, "jq: invalid: item 1: priority must be -9 to 9"},
 		"nil":                  {jq.Item{}, "jq: invalid: item 1: payload must not be nil: it names the kind of the job"},
 		"a pointer to nothing": {jq.Item{Payload: (*welcome)(nil)}, "jq: invalid: item 1: payload must not be nil"},
-		"a key of its own":     {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{RequestKey: "r"}}, "jq: invalid: item 1: request_key belongs to the call: set it in ManyOptions"},
-		"no JSON":              {jq.Item{Payload: unspeakable{}}, "jq: invalid: item 1: payload of kind \"unspeakable\" is no JSON"},
+		"a key of its own":     {jq.Item{Payload: welcome{"x"}, Options: &jq.EnqueueOptions{RequestKey: "r"}}, "jq: invalid: item 1: request_key belongs to the call: set it in EnqueueManyOptions"},
+		"no JSON":              {jq.Item{Payload: unspeakable{}}, "jq: invalid: item 1: payload of kind \"unspeakable\" is not JSON"},
 	} {
 		_, err := client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"fine"}}, bad.item}, nil)
 		require.ErrorContains(t, err, bad.text, name)
@@ -258,9 +258,9 @@ func TestEnqueueMiddlewareAnswersForEachJob(t *testing.T) {
 	}
 	client := jq.NewClient(jqtest.NewStore(t), &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{swallow}})
 	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
-	require.ErrorContains(t, err, "jq: 1 jobs were to be enqueued, and the answer is for 0: a middleware has to answer for each")
+	require.ErrorContains(t, err, "jq: a middleware returned 0 answers for 1 jobs; it must answer for each")
 	_, err = client.EnqueueMany(t.Context(), []jq.Item{{Payload: welcome{"Ada"}}}, nil)
-	require.ErrorContains(t, err, "the answer is for 0")
+	require.ErrorContains(t, err, "returned 0 answers")
 }
 
 // What can not work is refused when it is made.
@@ -277,10 +277,10 @@ func TestClientsAndServersNeedAStore(t *testing.T) {
 		require.EqualError(t, err, "jq: a server without handlers would run nothing: register some first")
 	}
 	h.Otherwise(func(context.Context, *jq.Run) error { return nil })
-	_, err = jq.NewServer(jqtest.NewStore(t), &h, &jq.ServerOptions{Lease: time.Second, Beat: 2 * time.Second})
+	_, err = jq.NewServer(jqtest.NewStore(t), &h, &jq.ServerOptions{Lease: jq.LeaseOptions{Duration: time.Second, Heartbeat: 2 * time.Second}})
 	option, ok := errors.AsType[*jq.OptionError](err)
 	require.True(t, ok, "%v", err)
-	assert.Equal(t, "Beat", option.Field)
+	assert.Equal(t, "Lease.Heartbeat", option.Field)
 }
 
 // core is a store with no ability beyond the contract's.
@@ -302,7 +302,7 @@ func TestMissingAbilitiesAreSaid(t *testing.T) {
 		"list workers":                    workersErr,
 	} {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "jq: this store can not "+what)
+		require.ErrorContains(t, err, "jq: this store cannot "+what)
 	}
 }
 

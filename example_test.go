@@ -259,7 +259,7 @@ func ExampleServer_Run() {
 	server := must(jq.NewServer(jq.NewMemory(nil), &handlers, &jq.ServerOptions{
 		Queues:   map[string]jq.QueueOptions{"mail": {Weight: 3}, "default": {}},
 		Slots:    50,
-		DrainFor: time.Minute,
+		Shutdown: jq.ShutdownOptions{DrainTimeout: time.Minute},
 	}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -13,34 +13,35 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A HandlerFunc does the work of a job. What it returns decides what becomes of the job:
+// A HandlerFunc does the work of a job. Its return value decides what happens to the job:
 //
-//	nil                  succeeded, with the result if one was set
-//	RetryAfter(d, err)   tried again after d, if retries are left
-//	Never(err)           dead
-//	Snooze(d)            ready again after d, and nothing counted
-//	any other error      tried again after the job's backoff, if retries are left; else dead
+//	nil                    it succeeds, with the result if you set one
+//	RetryAfter(d, err)     it is retried after d, if retries are left
+//	Never(err)             it is dead
+//	Snooze(d)              it is ready again after d, and no retry is counted
+//	SnoozeBecause(d, err)  the same as Snooze(d), and the history says why
+//	any other error        it is retried after its backoff, if retries are left; otherwise it is dead
 //
-// A panic is an error that carries the stack. The context is cancelled when the handler has to stop; context.Cause says why:
-// [ErrLeaseLost], [ErrLeaseUnknown], [ErrCancelled], [ErrTimeout] or [ErrDrained].
+// A panic counts as an error that carries the stack. The server cancels the context when the handler must return. context.Cause then says
+// why: [ErrLeaseLost], [ErrLeaseUnknown], [ErrCancelled], [ErrTimeout] or [ErrDrained].
 type HandlerFunc func(ctx context.Context, run *Run) error
 
-// A Middleware stands around handlers.
+// A Middleware wraps handlers.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// Handlers say what to do with which kind of job. The zero value is ready to use. They are filled first, and given to servers
-// then: a change after that panics, and so does a handler or a middleware that is nil.
+// Handlers have a handler for each kind of job. The zero value is ready to use. Register all handlers before you give Handlers
+// to a server: a later change panics, and so does a handler or a middleware that is nil.
 type Handlers struct {
 	mu         sync.Mutex // guards what follows
 	byKind     map[string]HandlerFunc
 	otherwise  HandlerFunc
 	middleware []Middleware
-	lookup     server.Lookup // what servers were given, or nil: then the filling goes on
+	lookup     server.Lookup // the table given to servers, or nil while handlers are registered
 }
 
-// Handle registers the handler of the payload's kind. A payload that can not be decoded is an error like any other: a newer
-// version of the program may know better. Registering a kind twice panics, and so does a type that does not know its kind
-// without a value, such as [Raw]: [Handlers.Func] is for those.
+// Handle registers the handler of the payload's kind. If a payload cannot be decoded, the run fails and is tried again like any
+// other: a newer version of the program may be able to decode it. Handle panics if the kind is registered already, or if the
+// type does not know its kind without a value, as [Raw] does not: use [Handlers.Func] for those.
 func Handle[P Payload](h *Handlers, handle func(ctx context.Context, run *Run, payload P) error) {
 	kind := kindOf[P]()
 	if handle == nil {
@@ -55,18 +56,18 @@ func Handle[P Payload](h *Handlers, handle func(ctx context.Context, run *Run, p
 	})
 }
 
-// Func registers the handler of a kind that is known by name only.
+// Func registers the handler of a kind by its name, for a payload whose type is not known.
 func (h *Handlers) Func(kind string, handle HandlerFunc) {
 	what := "kind " + kind
 	switch {
 	case kind == "":
-		panic("jq: a handler needs the kind that it is for; Otherwise registers one for all kinds that have none of their own")
+		panic("jq: Func needs a kind; Otherwise registers a handler for all kinds without one")
 	case handle == nil:
 		panic(noHandler(what))
 	}
 	h.change(what, func() {
 		if h.byKind[kind] != nil {
-			panic(fmt.Sprintf("jq: kind %q has a handler already", kind))
+			panic(fmt.Sprintf("jq: kind %q already has a handler", kind))
 		}
 		if h.byKind == nil {
 			h.byKind = map[string]HandlerFunc{}
@@ -75,7 +76,8 @@ func (h *Handlers) Func(kind string, handle HandlerFunc) {
 	})
 }
 
-// Otherwise registers the handler of all kinds that have none of their own. Without it they are left to other servers.
+// Otherwise registers the handler of all kinds that have no handler of their own. Without it, jobs of those kinds are left to
+// other servers.
 func (h *Handlers) Otherwise(handle HandlerFunc) {
 	if handle == nil {
 		panic(noHandler("Otherwise"))
@@ -85,7 +87,7 @@ func (h *Handlers) Otherwise(handle HandlerFunc) {
 
 func noHandler(what string) string { return "jq: " + what + ": the handler is nil" }
 
-// Use puts middleware around every handler, those registered before and after. The first one stands outermost.
+// Use wraps every handler in middleware, also handlers that were registered before. The first middleware is outermost.
 func (h *Handlers) Use(middleware ...Middleware) {
 	if slices.ContainsFunc(middleware, func(m Middleware) bool { return m == nil }) {
 		panic("jq: Use: a middleware is nil")
@@ -97,7 +99,7 @@ func (h *Handlers) change(what string, change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lookup != nil {
-		panic("jq: " + what + " comes too late: these handlers were given to a server")
+		panic("jq: " + what + " comes too late: a server already uses these handlers")
 	}
 	change()
 }
@@ -108,7 +110,7 @@ func (h *Handlers) empty() bool {
 	return len(h.byKind) == 0 && h.otherwise == nil
 }
 
-// seal ends the filling and is the table as servers use it, the same for all of them: middleware is put around a handler once.
+// seal ends the registration and returns the table for servers. All servers get the same table, so each handler is wrapped once.
 func (h *Handlers) seal() server.Lookup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +140,7 @@ func (h *Handlers) table() server.Lookup {
 func (h *Handlers) wrap(handle HandlerFunc) server.Handler {
 	for _, around := range slices.Backward(h.middleware) {
 		if handle = around(handle); handle == nil {
-			panic("jq: a middleware has returned no handler")
+			panic("jq: a middleware returned a nil handler")
 		}
 	}
 	return func(ctx context.Context, live *server.Run) error {
@@ -146,25 +148,26 @@ func (h *Handlers) wrap(handle HandlerFunc) server.Handler {
 	}
 }
 
-// RunJob runs one job that was claimed by other means than a server, in the caller's goroutine, and writes how it ended: for
-// tests, and for processes that are started for a single job. There is no heartbeat: the lease has to last. The job's timeout
-// and the end of the context tell the handler to stop; until it returns, RunJob waits for it. A kind without a handler is an error, and leaves the job to its lease.
+// RunJob runs one job that you have claimed without a server, in the caller's goroutine, and writes how it ended. It is for
+// tests, and for processes that are started for a single job. It sends no heartbeats, so the lease must be long enough. The
+// job's timeout and the end of the context tell the handler to stop, and RunJob waits until it returns. A job without a handler
+// is an error and stays in flight until its lease expires.
 func (h *Handlers) RunJob(ctx context.Context, s Store, job Job) (Outcome, error) {
 	return server.Once(ctx, s, h.seal(), job)
 }
 
-// A Run is one run of a job: the job as it was claimed, with its token, and what its handler can do besides returning.
+// A Run is one run of a job: the job as it was claimed, with its token, and the calls that its handler can make.
 //
-// The job is a copy. What a middleware changes in it, as one that decrypts payloads, the handlers inside see; the server goes by
-// what it has claimed.
+// The job is a copy. If a middleware changes it, for example to decrypt the payload, the handlers inside see the change, and
+// the server does not.
 type Run struct {
 	Job
 
 	live *server.Run
 }
 
-// RunFrom is the run whose handler was given the context, or nil. So a function deep down can ask for the token with which
-// a store outside the queue refuses an older run: RunFrom(ctx).Lease().
+// RunFrom returns the run whose handler got the context, or nil. With it, a function deep down can get the lease,
+// RunFrom(ctx).Lease(), and pass its token to a store outside the queue that refuses older runs.
 func RunFrom(ctx context.Context) *Run {
 	live := server.From(ctx)
 	if live == nil {
@@ -173,94 +176,99 @@ func RunFrom(ctx context.Context) *Run {
 	return &Run{Job: live.Job, live: live}
 }
 
-// Decode reads the payload.
+// Decode decodes the payload.
 func (r *Run) Decode(into any) error {
 	if err := json.Unmarshal(r.Payload, into); err != nil {
-		return fmt.Errorf("jq: the payload of kind %q is no %T: %w", r.Kind, into, err)
+		return fmt.Errorf("jq: the payload of kind %q does not decode into %T: %w", r.Kind, into, err)
 	}
 	return nil
 }
 
-// SetResult keeps the value, as JSON, as the job's result if the handler succeeds. More than 1 MiB of it fails the job for
+// SetResult sets the job's result, as JSON. It is kept if the handler succeeds. A result of more than 1 MiB fails the job for
 // good.
 func (r *Run) SetResult(v any) error {
 	doc, err := document(v)
 	if err != nil {
-		return fmt.Errorf("jq: the result is no JSON: %w", err)
+		return fmt.Errorf("jq: the result is not JSON: %w", err)
 	}
 	r.live.SetResult(doc)
 	return nil
 }
 
-// SaveCheckpoint keeps the value, as JSON, for the next attempt: [Run.LoadCheckpoint] reads it there. When it returns nil the
-// checkpoint is stored; ErrStaleLease says that the job is not this run's any more.
+// SaveCheckpoint stores the value, as JSON, for the next attempt, which reads it with [Run.LoadCheckpoint]. When it returns
+// nil, the checkpoint is stored. If another run may have the job by now, the error is ErrStaleLease.
 func (r *Run) SaveCheckpoint(ctx context.Context, v any) error {
 	doc, err := document(v)
 	if err != nil {
-		return fmt.Errorf("jq: the checkpoint is no JSON: %w", err)
+		return fmt.Errorf("jq: the checkpoint is not JSON: %w", err)
 	}
 	return r.live.Save(ctx, doc, nil)
 }
 
-// LoadCheckpoint reads what an earlier attempt has saved, and says whether there is anything.
+// LoadCheckpoint reads the latest checkpoint of an earlier attempt, and reports whether there is one.
 func (r *Run) LoadCheckpoint(into any) (bool, error) {
 	if len(r.Checkpoint) == 0 {
 		return false, nil
 	}
 	if err := json.Unmarshal(r.Checkpoint, into); err != nil {
-		return false, fmt.Errorf("jq: the checkpoint of job %d is no %T: %w", r.ID, into, err)
+		return false, fmt.Errorf("jq: the checkpoint of job %d does not decode into %T: %w", r.ID, into, err)
 	}
 	return true, nil
 }
 
-// SaveProgress keeps the value, as JSON, for people to see.
+// SaveProgress stores the value, as JSON, for people to see.
 func (r *Run) SaveProgress(ctx context.Context, v any) error {
 	doc, err := document(v)
 	if err != nil {
-		return fmt.Errorf("jq: the progress is no JSON: %w", err)
+		return fmt.Errorf("jq: the progress is not JSON: %w", err)
 	}
 	return r.live.Save(ctx, nil, doc)
 }
 
-// FinishTx finishes the job in the handler's own SQL transaction, with the result that was set before: so what the handler
-// writes and the end of the job stand or fall together, and it is done exactly once. If the lease was lost meanwhile the error
-// is ErrStaleLease, and the transaction must be rolled back. What is no open transaction, such as a *sql.DB, is ErrInvalid.
+// FinishTx finishes the job in the handler's own SQL transaction, with the result that was set before. So the handler's writes
+// and the end of the job are committed together, exactly once. If the lease was lost meanwhile, the error is ErrStaleLease, and
+// you must roll back. Anything but an open transaction, such as a *sql.DB, is refused with ErrInvalid.
 //
-// Finish last, then commit, then return nil. Until the commit the job is locked: its lease can not be extended, and nobody else
-// can get it, however long that takes; the timeout goes on. If the transaction was not committed in the end, the job fails
-// although the handler returned nil. What EnqueueTx says of the Commit holds here too.
+// Finish last, then commit, then return nil. Until the commit the job is locked: its lease cannot be extended, and no other
+// worker can get the job, however long that takes. The timeout still applies. If the transaction was not committed, the job
+// fails although the handler returned nil. A commit can be in doubt here as for [Client.EnqueueTx].
 func (r *Run) FinishTx(ctx context.Context, tx Tx) error { return r.live.FinishTx(ctx, tx) }
 
 // Why a handler's context was cancelled, by context.Cause.
 var (
-	// ErrLeaseLost says that the store has ended the lease: the job may be running elsewhere, and what this run writes is
-	// refused.
+	// ErrLeaseLost means that the store has ended the lease. The job may be running elsewhere, and the store refuses what this run writes.
 	ErrLeaseLost = server.ErrLeaseLost
-	// ErrLeaseUnknown says that the store was not heard of for a whole lease, so that the job may be running elsewhere. If
-	// the handler finishes all the same, its result is offered to the store.
+	// ErrLeaseUnknown means that the store did not answer for the length of the lease, so the job may be running elsewhere. If the handler
+	// still finishes, its result is offered to the store.
 	ErrLeaseUnknown = server.ErrLeaseUnknown
-	// ErrCancelled says that the job was cancelled.
+	// ErrCancelled means that the job was cancelled.
 	ErrCancelled = server.ErrCancelled
-	// ErrTimeout says that the run took longer than the job's timeout. Whatever the handler returns, the run has failed.
+	// ErrTimeout means that the run took longer than the job's timeout. The run has failed, whatever the handler returns.
 	ErrTimeout = server.ErrTimeout
-	// ErrDrained says that the server is stopping, and has waited for as long as it was told to, or that its store was closed.
+	// ErrDrained means that the server is stopping and its drain timeout is over, or that its store was closed.
 	ErrDrained = server.ErrDrained
 )
 
-// Never is an error that lets the job be tried no more: it is dead.
+// Never returns an error that makes the job dead: it is not retried.
 func Never(err error) error { return &server.Wish{Form: store.Never, Err: orUnknown(err)} }
 
-// RetryAfter is an error that lets the job be tried again after exactly d, if retries are left. A negative d means at once, as
-// time.Until says of a moment that has passed.
+// RetryAfter returns an error that retries the job after exactly d, if retries are left. A negative d, such as time.Until of a moment that
+// has passed, means at once.
 func RetryAfter(d time.Duration, err error) error {
 	return &server.Wish{Form: store.After, Delay: max(0, d), Err: orUnknown(err)}
 }
 
-// Snooze puts the job off: it is ready again after d, and this run does not count as a failure. A negative d means at once, as
-// time.Until says of a moment that has passed.
+// Snooze returns an error that makes the job ready again after d. The run does not count as a failure. A negative d, such as time.Until of
+// a moment that has passed, means at once.
 func Snooze(d time.Duration) error { return &server.Wish{Form: store.Snooze, Delay: max(0, d)} }
 
-// IsSnooze says whether the error is that of [Snooze]: middleware should not take it for a failure.
+// SnoozeBecause is [Snooze] with a reason. The job's history shows the reason with the run. The job's Error does not change, because it is
+// for failures.
+func SnoozeBecause(d time.Duration, err error) error {
+	return &server.Wish{Form: store.Snooze, Delay: max(0, d), Err: orUnknown(err)}
+}
+
+// IsSnooze returns whether the error is that of [Snooze] or [SnoozeBecause]. Middleware should not count it as a failure.
 func IsSnooze(err error) bool {
 	wish, ok := errors.AsType[*server.Wish](err)
 	return ok && wish.Form == store.Snooze

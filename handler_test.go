@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
@@ -51,6 +53,7 @@ func TestReturnDecidesWhatBecomesOfTheJob(t *testing.T) {
 		"after":             {jq.RetryAfter(time.Hour, away), jq.Retrying, "mail server away", time.Hour},
 		"wrapped":           {errors.Join(errors.New("outer"), jq.Never(away)), jq.Dead, "outer\nmail server away", 0},
 		"snooze":            {jq.Snooze(time.Hour), jq.Ready, "", time.Hour},
+		"snooze because":    {jq.SnoozeBecause(time.Hour, away), jq.Ready, "", time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := true
@@ -69,9 +72,29 @@ func TestReturnDecidesWhatBecomesOfTheJob(t *testing.T) {
 			}
 		})
 	}
-	assert.True(t, jq.IsSnooze(jq.Snooze(time.Second)))
+	assert.True(t, jq.IsSnooze(jq.Snooze(time.Second)) && jq.IsSnooze(jq.SnoozeBecause(time.Second, away)))
+	assert.ErrorIs(t, jq.SnoozeBecause(time.Second, away), away)
 	assert.False(t, jq.IsSnooze(jq.Never(away)) || jq.IsSnooze(nil))
 	assert.ErrorIs(t, jq.RetryAfter(time.Second, away), away)
+}
+
+// The reason of a snooze stands in the history, with what was wrapped around it, and is no error of the job.
+func TestSnoozeSaysWhy(t *testing.T) {
+	away := errors.New("mail server away")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{jq.Snooze(time.Hour), ""},
+		{fmt.Errorf("outer: %w", jq.Snooze(time.Hour)), ""},
+		{jq.SnoozeBecause(time.Hour, away), "mail server away"},
+		{fmt.Errorf("outer: %w", jq.SnoozeBecause(time.Hour, away)), "outer: mail server away"},
+		{jq.SnoozeBecause(time.Hour, nil), "no reason given"},
+	} {
+		detail := returning(t, c.err)
+		assert.Equal(t, c.want, detail.History[0].Error)
+		assert.Empty(t, detail.Error)
+	}
 }
 
 func TestImpossibleWishesFailAndSaySo(t *testing.T) {
@@ -93,26 +116,26 @@ func TestSnoozeThatIsOverAlreadyKilledTheJob(t *testing.T) {
 }
 
 // returning is a job with one retry after a run whose handler returned the error.
-func returning(t *testing.T, err error) jq.Job {
+func returning(t *testing.T, err error) jq.JobDetail {
 	t.Helper()
 	s := jqtest.NewStore(t)
 	added := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, &jq.EnqueueOptions{MaxRetries: new(1)})
 	var h jq.Handlers
 	jq.Handle(&h, func(context.Context, *jq.Run, welcome) error { return err })
-	jobs, claimErr := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
+	jobs, claimErr := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Minute})
 	require.NoError(t, claimErr)
 	require.Len(t, jobs, 1)
 	_, runErr := h.RunJob(t.Context(), s, jobs[0])
 	require.NoError(t, runErr)
 	after, getErr := s.Get(t.Context(), added.ID)
 	require.NoError(t, getErr)
-	return after.Job
+	return after
 }
 
 func TestPayloadThatDoesNotFitIsAnError(t *testing.T) {
 	ran := drained(t, jq.Raw{Name: "welcome", Document: json.RawMessage(`[1]`)}, &jq.EnqueueOptions{MaxRetries: new(0)},
 		handling(func(context.Context, *jq.Run, welcome) error { panic("not reached") }))
-	assert.Contains(t, ran[0].After.Error, `jq: the payload of kind "welcome" is no *jq_test.welcome: json: cannot unmarshal array`)
+	assert.Contains(t, ran[0].After.Error, `jq: the payload of kind "welcome" does not decode into *jq_test.welcome: json: cannot unmarshal array`)
 }
 
 func TestPanicIsAFailureWithItsStack(t *testing.T) {
@@ -134,7 +157,7 @@ func TestPointersArePayloadsToo(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "Ada", got)
 	_, err = jq.Result[int](ran[0].After)
-	require.ErrorContains(t, err, "jq: the result of job 1 is no int")
+	require.ErrorContains(t, err, "jq: the result of job 1 does not decode into int")
 	_, err = jq.Result[string](ran[0].Job)
 	require.EqualError(t, err, "jq: job 1 has no result: it is in_flight")
 }
@@ -168,16 +191,16 @@ func TestImpossibleHandlersAreRefused(t *testing.T) {
 		"jq: kind welcome: the handler is nil": func(h *jq.Handlers) { jq.Handle[welcome](h, nil) },
 		"jq: Otherwise: the handler is nil":    func(h *jq.Handlers) { h.Otherwise(nil) },
 		"jq: Use: a middleware is nil":         func(h *jq.Handlers) { h.Use(nil) },
-		"jq: a handler needs the kind that it is for; Otherwise registers one for all kinds that have none of their own": func(h *jq.Handlers) {
+		"jq: Func needs a kind; Otherwise registers a handler for all kinds without one": func(h *jq.Handlers) {
 			h.Func("", done)
 		},
-		"jq: jq.Raw does not know its kind without a value: register its handler by Func": func(h *jq.Handlers) {
+		"jq: jq.Raw needs a value to know its kind: register its handler by Func": func(h *jq.Handlers) {
 			jq.Handle(h, func(context.Context, *jq.Run, jq.Raw) error { return nil })
 		},
-		"jq: jq.Payload is no type of payload but many: register a handler for each kind": func(h *jq.Handlers) {
+		"jq: jq.Payload is an interface: register a handler for each kind": func(h *jq.Handlers) {
 			jq.Handle(h, func(context.Context, *jq.Run, jq.Payload) error { return nil })
 		},
-		"jq: a middleware has returned no handler": func(h *jq.Handlers) {
+		"jq: a middleware returned a nil handler": func(h *jq.Handlers) {
 			h.Use(func(jq.HandlerFunc) jq.HandlerFunc { return nil })
 			h.Func("x", done)
 			_, _ = jq.NewServer(jqtest.NewStore(t), h, nil)
@@ -191,7 +214,7 @@ func TestHandlersAreFilledFirst(t *testing.T) {
 	var h jq.Handlers
 	done := func(context.Context, *jq.Run) error { return nil }
 	h.Func("welcome", done)
-	assert.PanicsWithValue(t, `jq: kind "welcome" has a handler already`, func() { h.Func("welcome", done) })
+	assert.PanicsWithValue(t, `jq: kind "welcome" already has a handler`, func() { h.Func("welcome", done) })
 	_, err := jq.NewServer(jqtest.NewStore(t), &h, nil)
 	require.NoError(t, err)
 	_, err = jq.NewServer(jqtest.NewStore(t), &h, nil)
@@ -279,7 +302,7 @@ func TestJobIsFinishedInTheHandlersTransaction(t *testing.T) {
 		"committed":                    {true, nil, jq.Succeeded, ""},
 		"committed, then an error":     {true, errors.New("too late"), jq.Succeeded, ""},
 		"rolled back, and an error":    {false, errors.New("no"), jq.Dead, "no"},
-		"rolled back, and nil at last": {false, nil, jq.Dead, "its handler finished it in a transaction that was not committed"},
+		"rolled back, and nil at last": {false, nil, jq.Dead, "the handler finished the job in a transaction that was not committed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := jqtest.NewStore(t)
@@ -384,7 +407,7 @@ func TestRunJobKeepsTheTimeout(t *testing.T) {
 		s := jq.NewMemory(nil)
 		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, &jq.EnqueueOptions{Timeout: time.Minute, MaxRetries: new(0)})
 		require.NoError(t, err)
-		jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
+		jobs, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
 		require.NoError(t, err)
 		var h jq.Handlers
 		jq.Handle(&h, func(ctx context.Context, _ *jq.Run, _ welcome) error {
@@ -408,7 +431,7 @@ func TestRunJobThatIsCutShortIsReleased(t *testing.T) {
 	s := jq.NewMemory(nil)
 	_, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
 	require.NoError(t, err)
-	jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
+	jobs, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "default", Limit: 1, Worker: "w", TTL: time.Hour})
 	require.NoError(t, err)
 	ctx, end := context.WithCancel(t.Context())
 	var h jq.Handlers
@@ -434,7 +457,7 @@ func TestRunJobFromManyGoroutines(t *testing.T) {
 	const n = 20
 	_, err := jq.NewClient(s, nil).EnqueueMany(t.Context(), slices.Repeat([]jq.Item{{Payload: welcome{"Ada"}}}, n), nil)
 	require.NoError(t, err)
-	jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "default", Limit: n, Worker: "w", TTL: time.Hour})
+	jobs, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "default", Limit: n, Worker: "w", TTL: time.Hour})
 	require.NoError(t, err)
 	var built, ran atomic.Int64
 	var h jq.Handlers
@@ -459,9 +482,9 @@ func TestRunJobFromManyGoroutines(t *testing.T) {
 func TestResultThatIsNoJSONIsRefusedAtOnce(t *testing.T) {
 	ran := drained(t, welcome{"Ada"}, nil, handling(func(ctx context.Context, run *jq.Run, _ welcome) error {
 		for _, bad := range []any{json.RawMessage("{"), json.RawMessage(nil), make(chan int)} {
-			assert.ErrorContains(t, run.SetResult(bad), "jq: the result is no JSON")
-			assert.ErrorContains(t, run.SaveCheckpoint(ctx, bad), "jq: the checkpoint is no JSON")
-			assert.ErrorContains(t, run.SaveProgress(ctx, bad), "jq: the progress is no JSON")
+			assert.ErrorContains(t, run.SetResult(bad), "jq: the result is not JSON")
+			assert.ErrorContains(t, run.SaveCheckpoint(ctx, bad), "jq: the checkpoint is not JSON")
+			assert.ErrorContains(t, run.SaveProgress(ctx, bad), "jq: the progress is not JSON")
 		}
 		return run.SetResult(json.RawMessage(" [1] "))
 	}))

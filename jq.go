@@ -2,70 +2,436 @@ package jq
 
 import "github.com/seed-ed332417/jq/internal/store"
 
-// The contract, and the abilities beyond it.
-type (
-	Store          = store.Store
-	Writer         = store.Writer
-	Tx             = store.Tx
-	Transactor     = store.Transactor
-	Notifier       = store.Notifier
-	QueueKeeper    = store.QueueKeeper
-	PolicyKeeper   = store.PolicyKeeper
-	Registry       = store.Registry
-	Fencer         = store.Fencer
-	Monitor        = store.Monitor
-	Examiner       = store.Examiner
-	Warner         = store.Warner
-	Repairer       = store.Repairer
-	Accountant     = store.Accountant
-	SnapshotHolder = store.SnapshotHolder
-)
+// A Store keeps jobs. [NewMemory] returns one, and so does Open of the packages sqlite, postgres and remote. An application hands it to
+// [NewClient] and [NewServer], and closes it when both have ended.
+//
+// Package contract is for authors of stores. What each method promises is the contract: read it by
+//
+//	go doc github.com/seed-ed332417/jq/internal/store Store
+//
+// Its methods, with the first sentence of each:
+//
+//	contract.Writer
+//	// FetchAndClaim claims due jobs of one queue, leases each of them to the worker, and returns them as they are
+//	// stored.
+//	FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]Job, error)
+//	// Extend is the heartbeat: it makes the lease of each job run until now plus ttl, even if that is earlier
+//	// than before.
+//	Extend(ctx context.Context, leases []Lease, ttl time.Duration) ([]Outcome, error)
+//	// Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token.
+//	Save(ctx context.Context, saves []contract.Save) ([]Outcome, error)
+//	// RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.
+//	RecoverExpiredLeases(ctx context.Context, req contract.RecoverRequest) ([]Recovered, error)
+//	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
+//	Get(ctx context.Context, id int64) (JobDetail, error)
+//	// List returns the jobs that match, the newest first: in descending order of id.
+//	List(ctx context.Context, filter Filter, page Page) (JobPage, error)
+//	// Count counts the jobs that match, by queue and phase.
+//	Count(ctx context.Context, filter Filter) (Counts, error)
+//	// Cancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.
+//	Cancel(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
+//	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0.
+//	Requeue(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
+//	// Delete removes terminal jobs and their history.
+//	Delete(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
+//	// Close releases everything that the store holds.
+//	Close() error
+type Store = store.Store
+
+// A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are.
+//
+// Its methods, with the first sentence of each:
+//
+//	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+//	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+//	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+type Tx = store.Tx
 
 // Jobs and what surrounds them.
 type (
-	Job       = store.Job
+	// A Job is the current row of a job in the store. Its JSON is that of the HTTP API, like the JSON of the other types
+	// that have tags.
+	//
+	// Its fields:
+	//
+	//	ID       int64    // assigned by the store in the order of enqueueing, never used again
+	//	Queue    string   // the queue it belongs to
+	//	Kind     string   // selects the handler
+	//	Payload  []byte   // the JSON document that was enqueued
+	//	Priority int      // −9 to 9; a higher priority is claimed first
+	//	Tags     []string // labels for people and filters, as they were enqueued
+	//	Trace    string   // trace context of the call that enqueued it (W3C traceparent)
+	//
+	//	State   State     // see Phase for the two faces of Failed
+	//	RunAt   time.Time // when it became or becomes due as a ready job
+	//	RetryAt time.Time // when it is due again; set only while it is retrying
+	//
+	//	Attempts   int           // number of claims, without the released ones
+	//	Retries    int           // number of failures and expired leases since it was enqueued or requeued
+	//	MaxRetries int           // the job is dead if Retries exceeds it
+	//	Backoff    Backoff       // how long it waits before each retry
+	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
+	//
+	//	Token          int64     // token of the lease in force, or of the last transition
+	//	LeaseExpiresAt time.Time // when its lease expires; set only while it is in flight
+	//	ClaimedAt      time.Time // when it was claimed last; zero if it never was
+	//	Worker         string    // the worker that claimed it last; for people: no check uses it
+	//
+	//	Checkpoint    []byte // what the handler saved for the next attempt
+	//	CheckpointSeq int64  // the Seq with which it was saved within the lease
+	//	Progress      []byte // what the handler saved for people to read
+	//	ProgressSeq   int64  // the Seq with which it was saved within the lease
+	//	Result        []byte // what the handler returned; set if the job succeeded
+	//	Error         string // why the latest failed attempt failed; cleared by Ack and Requeue
+	//
+	//	UniqueKey string        // held while the job is live, or for UniqueFor
+	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
+	//
+	//	EnqueuedAt time.Time // by the store's clock, like every time here
+	//	FinishedAt time.Time // when it ended; set only in the terminal states
+	//
+	// Its methods:
+	//
+	//	// Phase returns the job's state, with Retrying or Dead in place of Failed.
+	//	func (Job) Phase() State
+	//	// Terminal reports whether the job has ended: it is succeeded, dead or cancelled.
+	//	func (Job) Terminal() bool
+	//	// Lease returns the job's id and its current token.
+	//	func (Job) Lease() Lease
+	//	// Next returns when the job becomes claimable or its lease expires: its due time, or the end of its lease.
+	//	func (Job) Next() time.Time
+	//	// Claimable reports whether a claim at now could take the job if its queue is not paused.
+	//	func (Job) Claimable(now time.Time) bool
+	//	// Weight returns the total size of the job's documents in bytes.
+	//	func (Job) Weight() int
+	//	// Failed returns the job after a failure at now.
+	//	func (Job) Failed(f contract.Failure, now time.Time) Job
+	Job = store.Job
+
+	// JobDetail is a job with its attempts, the oldest first.
+	//
+	// Its fields:
+	//
+	//	Job
+	//	History []Attempt // the oldest attempt first; the latest 100 are kept
 	JobDetail = store.JobDetail
-	State     = store.State
-	Lease     = store.Lease
-	Attempt   = store.Attempt
-	Ending    = store.Ending
-	Backoff   = store.Backoff
-	Failure   = store.Failure
-	Queue     = store.Queue
-	Policy    = store.Policy
-	Worker    = store.Worker
-	Wakeup    = store.Wakeup
-	Finding   = store.Finding
-	Cost      = store.Cost
-	Schema    = store.Schema
+
+	// A State says what may happen to a job.
+	//
+	// Its values:
+	//
+	//	Ready     = "ready"     // claimable once RunAt is due
+	//	InFlight  = "in_flight" // leased to a worker
+	//	Succeeded = "succeeded" // terminal
+	//	Failed    = "failed"    // retrying or dead, depending on RetryAt
+	//	Cancelled = "cancelled" // terminal
+	//	Retrying  = "retrying"  // failed with a RetryAt: claimable once RetryAt is due
+	//	Dead      = "dead"      // failed without a RetryAt: terminal
+	State = store.State
+
+	// A Lease is the right to finish a job, granted by a claim. It is stale as soon as the job has another token.
+	//
+	// Its fields:
+	//
+	//	ID    int64 // of the job
+	//	Token int64 // given by the claim
+	Lease = store.Lease
+
+	// An Attempt records one claim of a job.
+	//
+	// Its fields:
+	//
+	//	Token     int64     // token of its lease
+	//	Worker    string    // who claimed the job
+	//	StartedAt time.Time // when it was claimed
+	//	EndedAt   time.Time // zero while it runs
+	//	Ending    Ending    // how it ended
+	//	Error     string    // why it failed, or was put off
+	Attempt = store.Attempt
+
+	// An Ending is how an attempt ended.
+	//
+	// Its values:
+	//
+	//	NotEnded     = ""          // the job is in flight
+	//	EndSucceeded = "succeeded" // Ack
+	//	EndFailed    = "failed"    // NAck, and an Ack whose result is refused
+	//	EndSnoozed   = "snoozed"   // NAck with Snooze
+	//	EndReleased  = "released"  // NAck with Release
+	//	EndExpired   = "expired"   // RecoverExpiredLeases
+	//	EndCancelled = "cancelled" // Cancel
+	Ending = store.Ending
+
+	// A Backoff says how long a job waits before each retry. It is kept with the job, because the process that recovers a job
+	// may not know its kind.
+	//
+	// Its fields:
+	//
+	//	Base   time.Duration // wait before the first retry; it doubles for each further retry
+	//	Cap    time.Duration // the longest wait
+	//	Jitter int           // the wait is up to this many percent shorter, by a hash of the job's id and its retries
+	//
+	// Its methods:
+	//
+	//	// Delay returns how long the job waits before the retry with the given number; the first retry is number 1.
+	//	func (Backoff) Delay(id int64, retries int) time.Duration
+	Backoff = store.Backoff
+
+	// A Queue is a queue that has a job, is paused, or has a policy that sets something.
+	//
+	// Its fields:
+	//
+	//	Name   string // its name
+	//	Paused bool   // claims take nothing from it
+	//	Policy Policy // its settings
+	Queue = store.Queue
+
+	// A Policy holds the settings of one queue. A zero field is not set: its default applies. Compare two policies with ==.
+	//
+	// Its fields:
+	//
+	//	RetainSucceeded time.Duration // how long succeeded jobs are kept; by default DefaultRetainSucceeded
+	//	RetainCancelled time.Duration // how long cancelled jobs are kept; by default DefaultRetainCancelled
+	//	RetainDead      time.Duration // how long dead jobs are kept; by default DefaultRetainDead
+	//
+	//	Version int64 // 0 if the policy was never set; grows by one with each change
+	//
+	// Its methods:
+	//
+	//	// Sets reports whether the policy sets something.
+	//	func (Policy) Sets() bool
+	//	// Retention returns how long jobs in a terminal state are kept, by the policy or by default.
+	//	func (Policy) Retention(state State) time.Duration
+	//	// Check returns an *InvalidError if the policy breaks a limit.
+	//	func (Policy) Check() error
+	//	// Replace is SetPolicy for a queue whose policy is p: it returns the queue's new policy, or ErrConflict.
+	//	func (Policy) Replace(by Policy) (Policy, error)
+	Policy = store.Policy
+
+	// A Worker is what a worker process reports about itself, for people to read.
+	//
+	// Its fields:
+	//
+	//	Name       string        // who it is: one row for each name
+	//	Host       string        // where it runs
+	//	PID        int           // of its process
+	//	Queues     []string      // from which it claims
+	//	Slots      int           // how many jobs it can run at once
+	//	Running    int           // how many jobs it runs now
+	//	StaleAfter time.Duration // how long after its last beat it counts as stale
+	//	BeatAt     time.Time     // set by the store
+	//	Stale      bool          // set by the store
+	//
+	// Its methods:
+	//
+	//	// Check returns an *InvalidError if the worker breaks a limit.
+	//	func (Worker) Check() error
+	//	// Weight returns the total size of the names of the worker's queues in bytes.
+	//	func (Worker) Weight() int
+	Worker = store.Worker
 )
 
 // Requests and answers.
 type (
-	NewJob         = store.NewJob
+	// A NewJob is a job to enqueue. No field has a default: a zero field is taken as zero.
+	//
+	// Its fields:
+	//
+	//	Queue      string        // where it is to wait
+	//	Kind       string        // selects the handler
+	//	Payload    []byte        // a JSON document
+	//	Priority   int           // −9 to 9; a higher priority is claimed first
+	//	Tags       []string      // for people and filters
+	//	Trace      string        // the trace context of the caller (W3C traceparent)
+	//	RunAt      time.Time     // the due time, or at once if it is past; excludes Delay
+	//	Delay      time.Duration // how long from the store's now the job becomes due; excludes RunAt
+	//	MaxRetries int           // retries beyond it make the job dead
+	//	Backoff    Backoff       // how long it waits before each retry
+	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
+	//	UniqueKey  string        // keeps out a second job with the same key
+	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
+	//
+	// Its methods:
+	//
+	//	// Row returns the job as it is after it was enqueued at now with the id.
+	//	func (NewJob) Row(id int64, now time.Time) Job
+	NewJob = store.NewJob
+
+	// An EnqueueRequest holds the jobs of one Enqueue, which adds all of them or none.
+	//
+	// Its fields:
+	//
+	//	Jobs       []NewJob // up to 1,000
+	//	RequestKey string   // optional: makes the call safe to repeat for a day
+	//
+	// Its methods:
+	//
+	//	// Check returns an *InvalidError if the request breaks a limit.
+	//	func (EnqueueRequest) Check() error
+	//	// Fingerprint returns a hash of the request.
+	//	func (EnqueueRequest) Fingerprint() [sha256.Size]byte
+	//	// KeyUsed returns the error for a request whose key was used for other jobs.
+	//	func (EnqueueRequest) KeyUsed() error
 	EnqueueRequest = store.EnqueueRequest
-	Enqueued       = store.Enqueued
-	ClaimRequest   = store.ClaimRequest
-	Ack            = store.Ack
-	NAck           = store.NAck
-	Form           = store.Form
-	Save           = store.Save
-	Outcome        = store.Outcome
-	Status         = store.Status
-	RecoverRequest = store.RecoverRequest
-	FenceRequest   = store.FenceRequest
-	Recovered      = store.Recovered
-	Filter         = store.Filter
-	WorkerFilter   = store.WorkerFilter
-	Page           = store.Page
-	JobPage        = store.JobPage
-	WorkerPage     = store.WorkerPage
-	Counts         = store.Counts
-	Due            = store.Due
-	QueueDue       = store.QueueDue
-	QueueCount     = store.QueueCount
-	InvalidError   = store.InvalidError
-	OverlongError  = store.OverlongError
+
+	// Enqueued is the answer for one NewJob.
+	//
+	// Its fields:
+	//
+	//	ID        int64 // id of the new job, or of the job that holds the unique key
+	//	State     State // state of that job at that moment; empty if it was deleted and still holds its key
+	//	Duplicate bool  // true if nothing was enqueued because another job holds the unique key
+	Enqueued = store.Enqueued
+
+	// An Outcome is the result of one item of a call.
+	//
+	// Its fields:
+	//
+	//	ID     int64     // of the job
+	//	Status Status    // what became of the item
+	//	State  State     // state of the job after the item; empty if the job is gone or busy, or the item is invalid
+	//	Token  int64     // token of the job after the item; zero in the same cases
+	//	Next   time.Time // Job.Next after the item
+	//	Reason string    // for people: why the item is invalid, or which job holds the key
+	//
+	// Its methods:
+	//
+	//	// Err returns the status as an error, or nil for ok, finished and busy, with which nothing is lost.
+	//	func (Outcome) Err() error
+	Outcome = store.Outcome
+
+	// A Status says how one item of a call ended.
+	//
+	// Its values:
+	//
+	//	StatusOK         = "ok"
+	//	StatusStale      = "stale"       // the lease was ended by someone else, or by its holder in another way
+	//	StatusNotFound   = "not_found"   // the job does not exist, or no longer exists
+	//	StatusInvalid    = "invalid"     // the item breaks a limit
+	//	StatusWrongState = "wrong_state" // the operation is not possible in the job's state
+	//	StatusDuplicate  = "duplicate"   // Requeue: another job holds the unique key
+	Status = store.Status
+
+	// Recovered is one lease that was ended, and its job afterwards.
+	//
+	// Its fields:
+	//
+	//	ID     int64     // of the job
+	//	Queue  string    // of the job
+	//	Kind   string    // of the job
+	//	Worker string    // the worker that held the lease
+	//	State  State     // always Failed; dead if Next is zero
+	//	Token  int64     // the job's new token; the lost lease had a smaller one
+	//	Next   time.Time // when the job is due again
+	Recovered = store.Recovered
+
+	// A Filter selects the jobs that match every field that is set.
+	//
+	// Its fields:
+	//
+	//	IDs         []int64       // the id is one of these
+	//	After       int64         // the id is greater
+	//	Queue       string        // in this queue
+	//	Queues      []string      // the queue matches one of these: a name, or a prefix followed by *
+	//	Kind        string        // of this kind
+	//	Tag         string        // is one of the job's tags
+	//	Worker      string        // the worker that claimed it last
+	//	UniqueKey   string        // with this unique key
+	//	States      []State       // the state or the phase is one of these
+	//	FinishedFor time.Duration // finished at least this long ago
+	//
+	// Its methods:
+	//
+	//	// Empty reports whether no field is set; After does not count.
+	//	func (Filter) Empty() bool
+	//	// Matches reports whether the filter selects the job at now.
+	//	func (Filter) Matches(j Job, now time.Time) bool
+	//	// Cursor returns the cursor of the page that begins after the job with the id.
+	//	func (Filter) Cursor(id int64) string
+	//	// Position returns the id that the cursor carries: the page holds smaller ones.
+	//	func (Filter) Position(cursor string) (int64, error)
+	//	// Check returns an *InvalidError if the filter breaks a limit.
+	//	func (Filter) Check() error
+	//	// CheckBulk returns an *InvalidError if a call of Cancel, Requeue or Delete breaks a limit.
+	//	func (Filter) CheckBulk(limit int) error
+	Filter = store.Filter
+
+	// A Page asks for one page of a listing.
+	//
+	// Its fields:
+	//
+	//	Limit  int    // 1 to 1,000
+	//	Cursor string // empty for the first page, otherwise Next of the previous page
+	//
+	// Its methods:
+	//
+	//	// Check returns an *InvalidError if the page breaks a limit.
+	//	func (Page) Check() error
+	Page = store.Page
+
+	// A JobPage is one page of a listing, the newest job first.
+	//
+	// Its fields:
+	//
+	//	Jobs []Job  // the newest first
+	//	Next string // cursor of the next page; empty on the last page
+	JobPage = store.JobPage
+
+	// Counts is the answer of Count.
+	//
+	// Its fields:
+	//
+	//	Now    time.Time    // the store's now
+	//	Queues []QueueCount // queues with a matching job, in bytewise order of name
+	//
+	// Its methods:
+	//
+	//	// Total returns the number of jobs in all queues and phases.
+	//	func (Counts) Total() (sum int64)
+	Counts = store.Counts
+
+	// A QueueCount counts the matching jobs of one queue.
+	//
+	// Its fields:
+	//
+	//	Queue     string          // its name
+	//	Jobs      map[State]int64 // by phase; phases without jobs are left out
+	//	Due       int64           // how many a claim could take now if the queue were not paused
+	//	OldestDue time.Time       // earliest due time of those; zero if there are none
+	QueueCount = store.QueueCount
+
+	// An InvalidError says which field of a request breaks which rule.
+	//
+	// Its fields:
+	//
+	//	Item  int    // index of the item, or −1 for the call as a whole
+	//	Field string // name of the field in the contract: payload, queue, limit
+	//	Rule  string // what the field must be
+	//
+	// Its methods:
+	//
+	//	// Error returns one line: the item, the field and the rule.
+	//	func (*InvalidError) Error() string
+	//	// Is makes every InvalidError match ErrInvalid.
+	//	func (*InvalidError) Is(target error) bool
+	InvalidError = store.InvalidError
+
+	// An OverlongError says that a List or a Count took longer than the store allows. It matches ErrUnavailable.
+	//
+	// Its fields:
+	//
+	//	Limit  time.Duration // that was exceeded
+	//	Waited bool          // the call spent the time waiting for other readers
+	//
+	// Its methods:
+	//
+	//	// Error returns one line: the limit, and what to do.
+	//	func (*OverlongError) Error() string
+	//	// Advice says what took too long, and what to do about it.
+	//	func (*OverlongError) Advice() string
+	//	// Is makes every OverlongError match ErrUnavailable.
+	//	func (*OverlongError) Is(target error) bool
+	OverlongError = store.OverlongError
 )
 
 // The states of a job. Retrying and Dead are the two faces of Failed.
@@ -77,6 +443,27 @@ const (
 	Retrying  = store.Retrying
 	Dead      = store.Dead
 	Cancelled = store.Cancelled
+)
+
+// The endings of an [Attempt].
+const (
+	NotEnded     = store.NotEnded     // the job is in flight
+	EndSucceeded = store.EndSucceeded // the handler returned nil
+	EndFailed    = store.EndFailed    // the handler returned an error, or its result breaks a limit
+	EndSnoozed   = store.EndSnoozed   // the handler returned Snooze
+	EndReleased  = store.EndReleased  // the server gave the job back: the attempt does not count
+	EndExpired   = store.EndExpired   // the lease ran out
+	EndCancelled = store.EndCancelled // the job was cancelled
+)
+
+// The statuses of an [Outcome]. Package contract has those of heartbeats as well.
+const (
+	StatusOK         = store.StatusOK
+	StatusStale      = store.StatusStale      // the lease was ended by someone else, or by its holder in another way
+	StatusNotFound   = store.StatusNotFound   // there is no such job, or no longer
+	StatusInvalid    = store.StatusInvalid    // the item breaks a limit
+	StatusWrongState = store.StatusWrongState // the job is in a state that the operation does not leave
+	StatusDuplicate  = store.StatusDuplicate  // Requeue: another job holds the unique key
 )
 
 // KeepForEver is a retention of a [Policy], and the others are those of a queue whose policy does not set them.

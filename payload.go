@@ -10,86 +10,86 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Payload is what a job is about. Its type names the kind of the job, so that the compiler checks who enqueues and who
-// handles it; its value travels as JSON.
+// A Payload is the data of a job. Its type names the kind of the job, so that the compiler checks both the code that enqueues
+// and the handler. Its value is stored as JSON.
 //
 //	type Welcome struct{ Name string }
 //
 //	func (Welcome) Kind() string { return "welcome" }
 //
-// The kind is kept with the job for as long as the job lives: it should outlive the name of the type.
+// The kind is stored with the job, so do not change it when you rename the type.
 type Payload interface {
 	Kind() string
 }
 
-// A Defaulter is a payload with options of its own for each job of its kind: its queue, its retry policy.
+// A Defaulter is a payload that sets options for all jobs of its kind, such as a queue or a retry policy.
 type Defaulter interface {
 	Payload
 	Defaults() EnqueueOptions
 }
 
-// Raw is a payload whose kind is not known to the compiler. The document is JSON and is kept byte for byte.
+// Raw is a payload whose kind is known only when the program runs. The document is JSON and is kept byte for byte.
 type Raw struct {
 	Name     string // the kind
 	Document json.RawMessage
 }
 
-// Kind is the kind by name.
+// Kind returns the name.
 func (r Raw) Kind() string { return r.Name }
 
-// EnqueueOptions say how a job is to be run. What is zero is left to the payload's own [Defaulter], then to the client's
-// [ClientOptions], then to what is written here.
+// EnqueueOptions configures one job. For a field that is zero, the payload's own [Defaulter] is asked, then the client's
+// [ClientOptions], then the default that stands below applies. Where zero is not the default, set a pointer to it: new(0) means
+// a priority of 0, or no retries.
 //
-// Zero fields mean the default; new(0) is how to ask for a priority of 0 or for no retries where the default is another.
-//
-// A duration that is over already, as time.Until says of a moment that has passed, is no mistake: a negative Delay or Backoff
-// means no wait, and a Timeout or UniqueFor of less than a microsecond is a microsecond.
+// A duration that has run out is allowed, because time.Until returns one for a moment that has passed. A negative Delay or
+// Backoff means no wait, and a Timeout or UniqueFor of less than a microsecond means a microsecond.
 type EnqueueOptions struct {
-	// Queue is where the job waits: "default".
+	// Queue is the queue of the job. Default: "default".
 	Queue string
-	// Priority is −9 to 9; the higher goes first: 0, which is in the middle.
+	// Priority is −9 to 9. Jobs with a higher one go first. Default: 0.
 	Priority *int
-	// Tags are for people, and for filters.
+	// Tags are labels, for people and for filters.
 	Tags []string
 
-	// Delay makes the job due so much later by the store's clock, RunAt at a time; both together are refused.
+	// Delay makes the job due this long from now by the store's clock, RunAt at a time. If you set both, the call is refused.
+	// Default: due at once.
 	Delay time.Duration
 	RunAt time.Time
 
-	// MaxRetries is how many runs may follow the first: 20.
+	// MaxRetries is how many runs may follow the first. Default: 20.
 	MaxRetries *int
-	// Backoff is the wait before each retry: one second, doubled each time, up to an hour, less up to 10 %. What it leaves out is
-	// taken from that, field by field, so that the cap is no less than the base. A negative jitter means none.
+	// Backoff is the wait before each retry. Default: one second, doubled each time, up to an hour, less up to 10 %. Each field
+	// has its default where it is zero, but the cap is never below the base. A negative jitter means none.
 	Backoff Backoff
-	// Timeout is how long a run may take: what the server says, which is 15 minutes.
+	// Timeout is how long a run may take. Default: the server's Timeout, 15 minutes.
 	Timeout time.Duration
 
-	// UniqueKey keeps a second job with the same key out, whatever its queue and kind: while the first one is live, or
-	// for UniqueFor from its enqueueing. It is no mutual exclusion: when the first one was cancelled or has lost its lease,
-	// its handler may still run for a while.
+	// UniqueKey keeps out a second job with the same key, in any queue and of any kind: while the first one is live, or for
+	// UniqueFor from its enqueueing. It is not mutual exclusion: when the first one is cancelled or loses its lease, its
+	// handler may run on for a while.
 	UniqueKey string
 	UniqueFor time.Duration
 
-	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs
-	// to the call: for several jobs it stands in [ManyOptions], and among defaults it means nothing.
+	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a
+	// call: for several jobs set it in [EnqueueManyOptions]. In defaults it has no effect.
 	RequestKey string
 
-	// Trace is the W3C traceparent of whoever enqueues. A middleware sets it.
+	// Trace is the W3C traceparent of the caller. A middleware sets it.
 	Trace string
 }
 
-// What EnqueueOptions are where nobody says anything.
+// Defaults of [EnqueueOptions].
 const (
 	DefaultQueue      = "default"
 	DefaultMaxRetries = 20
 )
 
-// DefaultBackoff is one second, doubled each time, up to an hour, less up to 10 %.
+// DefaultBackoff is one second, doubled each time, up to an hour, shortened by up to 10 % at random.
 var DefaultBackoff = Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}
 
 var defaults = EnqueueOptions{Queue: DefaultQueue, Priority: new(0), MaxRetries: new(DefaultMaxRetries), Backoff: DefaultBackoff}
 
-// or is the options with what they leave out taken from others.
+// or returns the options, with zero fields taken from other.
 func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	if o.Delay == 0 && o.RunAt.IsZero() {
 		o.Delay, o.RunAt = other.Delay, other.RunAt
@@ -119,14 +119,14 @@ func orElse[T comparable](field *T, other T) {
 	}
 }
 
-// newJob is the job as it goes to the store. The item is its index in the call.
+// newJob returns the job as the store gets it. item is its index in the call.
 func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJob, error) {
 	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return NewJob{}, &InvalidError{Item: item, Field: "payload", Rule: "must not be nil: it names the kind of the job"}
 	}
 	doc, err := document(p)
 	if err != nil {
-		return NewJob{}, &InvalidError{Item: item, Field: "payload", Rule: fmt.Sprintf("of kind %q is no JSON: %v", p.Kind(), err)}
+		return NewJob{}, &InvalidError{Item: item, Field: "payload", Rule: fmt.Sprintf("of kind %q is not JSON: %v", p.Kind(), err)}
 	}
 	if d, ok := p.(Defaulter); ok {
 		o = o.or(d.Defaults())
@@ -146,7 +146,7 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 	}, nil
 }
 
-// leastOf keeps a duration that is over, or nearly, from becoming zero: that would mean a default, which is longer.
+// leastOf keeps a duration that has passed from becoming zero, which would mean a default that is longer.
 func leastOf(d time.Duration) time.Duration {
 	if d == 0 {
 		return 0
@@ -157,43 +157,43 @@ func leastOf(d time.Duration) time.Duration {
 func document(v any) ([]byte, error) {
 	switch raw := v.(type) {
 	case Raw:
-		return raw.Document, nil // the store refuses what is no JSON
+		return raw.Document, nil // the store checks that it is JSON
 	case *Raw:
 		return raw.Document, nil
 	case json.RawMessage:
 		if !json.Valid(raw) {
-			return nil, errors.New("it is a json.RawMessage of something else")
+			return nil, errors.New("invalid json.RawMessage")
 		}
 		return raw, nil
 	}
 	return json.Marshal(v)
 }
 
-// kindOf is the kind of a payload type, by a value of it that is not nil.
+// kindOf returns the kind of a payload type, by a non-nil value of it.
 func kindOf[P Payload]() string {
 	var p P
 	t := reflect.TypeFor[P]()
 	switch t.Kind() {
 	case reflect.Interface:
-		panic(fmt.Sprintf("jq: %v is no type of payload but many: register a handler for each kind", t))
+		panic(fmt.Sprintf("jq: %v is an interface: register a handler for each kind", t))
 	case reflect.Pointer:
 		p = reflect.New(t.Elem()).Interface().(P)
 	}
 	kind := p.Kind()
 	if kind == "" {
-		panic(fmt.Sprintf("jq: %v does not know its kind without a value: register its handler by Func", t))
+		panic(fmt.Sprintf("jq: %v needs a value to know its kind: register its handler by Func", t))
 	}
 	return kind
 }
 
-// Result is the result of a job that has succeeded.
+// Result returns the result of a job that has succeeded.
 func Result[T any](j Job) (T, error) {
 	var result T
 	if j.State != Succeeded {
 		return result, fmt.Errorf("jq: job %d has no result: it is %s", j.ID, j.Phase())
 	}
 	if err := json.Unmarshal(j.Result, &result); err != nil {
-		return result, fmt.Errorf("jq: the result of job %d is no %T: %w", j.ID, result, err)
+		return result, fmt.Errorf("jq: the result of job %d does not decode into %T: %w", j.ID, result, err)
 	}
 	return result, nil
 }

@@ -78,8 +78,11 @@ func worker(place string) error {
 		return run.SetResult(os.Getenv(workerName))
 	})
 	server, err := jq.NewServer(s, &handlers, &jq.ServerOptions{
-		Name: os.Getenv(workerName), Slots: 1, Lease: 2 * time.Second, RecoverEvery: 200 * time.Millisecond, Poll: 100 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(os.Stdout, nil)),
+		Name: os.Getenv(workerName), Slots: 1,
+		Claim:    jq.ClaimOptions{PollInterval: 100 * time.Millisecond},
+		Lease:    jq.LeaseOptions{Duration: 2 * time.Second},
+		Recovery: jq.RecoveryOptions{Interval: 200 * time.Millisecond},
+		Logger:   slog.New(slog.NewTextHandler(os.Stdout, nil)),
 	})
 	if err != nil {
 		return err

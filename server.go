@@ -3,121 +3,206 @@ package jq
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"time"
-
-	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/server"
 )
 
 // A Server claims jobs and runs their handlers. Any number of servers, in any number of processes, may work on one store.
 //
-// It keeps the lease of each job that it holds alive by heartbeats, writes down how runs ended, recovers the jobs of servers that
-// died, deletes what has been finished for long enough, and lists itself among the workers. It works once: to go on after
-// Stop, make another one.
+// It extends the leases of its jobs by heartbeats, writes how runs ended, recovers the jobs of servers that died, deletes finished jobs
+// that their policy no longer keeps, and registers itself as a worker. You can start it once: to continue after Stop, make another one.
 type Server struct{ inner *server.Server }
 
-// ServerOptions are what can be chosen. The zero value of each field means its default, which stands beside it.
-type ServerOptions struct {
-	// Name is shown among the workers, and with the jobs that this server claims. Default: host, process id and a random part.
-	Name string
-	// Queues are those to work on, 1,000 at most. Default: the queue "default".
-	Queues map[string]QueueOptions
+// ServerOptions configures a [Server]. A zero field means the default that its comment names.
+//
+// Its fields:
+//
+//	// Name identifies this server in the list of workers, and in the jobs that it claims. Default: the host name, the process id and a
+//	// random part.
+//	Name string
+//	// Queues names the queues that this server claims from, at most 1,000. An empty map that is not nil means none: such a server only
+//	// recovers expired leases and deletes old jobs. Default: the queue "default".
+//	Queues map[string]QueueOptions
+//	// Slots is how many handlers run at the same time. Default: 10.
+//	Slots int
+//	// Timeout is how long a handler may run, for jobs that set no timeout themselves. Default: 15 minutes.
+//	Timeout time.Duration
+//	// UnknownKindTimeout is how long this server leaves a job of a kind for which it has no handler to other servers, before the job
+//	// fails. Default: 1 hour.
+//	UnknownKindTimeout time.Duration
+//
+//	Claim     ClaimOptions     // how the server looks for jobs
+//	Lease     LeaseOptions     // how long a claimed job belongs to this server
+//	Abandon   AbandonOptions   // what happens to handlers that do not return
+//	Commit    CommitOptions    // how the server writes the results of handlers
+//	Recovery  RecoveryOptions  // how the server takes over the jobs of servers that died
+//	Retention RetentionOptions // how often the server deletes finished jobs
+//	Shutdown  ShutdownOptions  // how the server stops
+//
+//	// Clock drives the timers of the server. Due times and leases follow the clock of the store. Default: the system clock.
+//	Clock clock.Clock
+//	// Logger receives the server's log. Default: slog.Default().
+//	Logger *slog.Logger
+//	// Observer receives events, for metrics. Default: none.
+//	Observer Observer
+type ServerOptions = server.Options
 
-	// Slots is how many handlers run at once. Default: 10.
-	Slots int
-	// Buffer is how many jobs are claimed ahead of free slots. Default: none. With many short jobs it saves waiting for the
-	// store; with long ones it keeps jobs from other servers that could run them.
-	Buffer int
-	// RetryShare is the part of all claims that goes to retries while fresh jobs wait. Default: 0.2. Negative: none.
-	RetryShare float64
-	// Poll is the longest pause between two looks into a queue that was found empty. Default: 1 second. Stores that tell of
-	// new jobs are looked at right then.
-	Poll time.Duration
-
-	// Lease is for how long a job is ours without a heartbeat: after so long, the jobs of a dead process are recovered.
-	// Default: 30 seconds.
-	Lease time.Duration
-	// Beat is the time between heartbeats. Default: a third of the lease.
-	Beat time.Duration
-
-	// Timeout is how long a run may take, for jobs that do not say so themselves. Default: 15 minutes.
-	Timeout time.Duration
-	// AbandonAfter is for how long a handler is waited for that was told to stop. Then its slot is given to another job.
-	// Default: 10 seconds.
-	AbandonAfter time.Duration
-	// MaxAbandoned is how many slots are replaced like that. From then on Ready says that the process should be restarted.
-	// Default: as many as Slots. Negative: none.
-	MaxAbandoned int
-	// UnknownFor is for how long jobs of a kind without a handler are left to other servers before they fail. Default: 1 hour.
-	UnknownFor time.Duration
-
-	// CommitSize is how many ended runs are written without waiting for more. Default: 500.
-	CommitSize int
-	// CommitAfter is for how long an ended run waits for others, while there are others. Default: 5 milliseconds.
-	CommitAfter time.Duration
-	// MaxUncommitted is how many ended runs may wait to be written before nothing more is claimed. Default: twice Slots and
-	// Buffer, and 1000.
-	MaxUncommitted int
-
-	// RecoverEvery is the time between looks for expired leases. Default: 10 seconds. Negative: never, which leaves the
-	// jobs of dead processes to other servers.
-	RecoverEvery time.Duration
-	// RecoverGrace leaves leases alone for so long after they expired. Default: none.
-	RecoverGrace time.Duration
-	// RecoverLimit is how many are recovered by one call; a full one is followed by the next. Default: 100.
-	RecoverLimit int
-
-	// RetainEvery is the time between deletions of finished jobs. For how long they are kept is the policy of their queue in
-	// the store, which all servers go by: set it by [Client.SetPolicy]. Default: 1 minute. Negative: never, which leaves
-	// deletion to other servers.
-	RetainEvery time.Duration
-
-	// DrainFor is how long Stop waits for handlers before it tells them to stop. Default: 30 seconds.
-	DrainFor time.Duration
-
-	// Clock moves the server's timers. Default: the clock of the process. The time that counts for jobs is the store's.
-	Clock clock.Clock
-	// Logger is where the server says what people should know. Default: slog.Default().
-	Logger *slog.Logger
-	// Observer is told what the server does: for metrics.
-	Observer Observer
-}
-
-// QueueOptions say how much of a server one queue gets.
+// QueueOptions configures how much of a server one queue gets.
+//
+// Its fields:
+//
+//	// Weight is the queue's share of the claims while several queues have jobs, at most 1,000. Default: 1.
+//	Weight int
+//	// Slots is how many jobs of this queue the server holds at the same time, running or buffered. Default: no limit of its own.
+//	Slots int
 type QueueOptions = server.QueueOptions
 
-// An Observer is told what a server does: for metrics. Its methods are called often, by many goroutines, and must return at
-// once. The first panic of one is logged, and all are ignored. Embed [Unobserved] to implement some of them only.
-type Observer = interface {
-	// Claimed is told of each claim that found something.
-	Claimed(queue string, jobs int)
-	// Started is told of each handler that begins, and how long its job was due before, by the store's clock. The wait of a
-	// retry is not known and negative.
-	Started(job Job, waited time.Duration)
-	// Ended is told of each end of a run that the store has accepted, the phase of the job after it, and how long the
-	// handler ran.
-	Ended(job Job, ending Ending, phase State, ran time.Duration)
-	// Recovered is told of the expired leases that were ended.
-	Recovered(leases []Recovered)
-	// StaleWrite is told of each write that was refused because its lease was lost: ack, nack, extend, save or confirm.
-	StaleWrite(op string)
-	// BeatFailed is told of each heartbeat that did not reach the store.
-	BeatFailed()
-}
+// ClaimOptions configures how a server looks for jobs.
+//
+// Its fields:
+//
+//	// Buffer is how many jobs the server claims ahead of free slots. With many short jobs, a buffer saves waiting for the store. With
+//	// long jobs, it keeps jobs from other servers that could run them. Default: none.
+//	Buffer int
+//	// PollInterval is the longest pause between two looks into a queue that was empty. If the store announces new jobs, the server looks
+//	// at once. Default: 1 second.
+//	PollInterval time.Duration
+//	// RetryShare is the part of all claims that goes to retries while fresh jobs wait, at most 1. Negative: none. Default: 0.2.
+//	RetryShare float64
+type ClaimOptions = server.ClaimOptions
 
-// Unobserved ignores everything.
-type Unobserved = server.Unobserved
+// LeaseOptions configures the leases by which a server holds jobs.
+//
+// Its fields:
+//
+//	// Duration is how long a lease lasts without a heartbeat. When a server dies, its jobs are recovered after this time. Default: 30
+//	// seconds.
+//	Duration time.Duration
+//	// Heartbeat is the time between two heartbeats, each of which extends all leases of the server. It must be shorter than Duration.
+//	// Default: a third of Duration.
+//	Heartbeat time.Duration
+type LeaseOptions = server.LeaseOptions
+
+// AbandonOptions configures what a server does about handlers that do not return.
+//
+// Its fields:
+//
+//	// Timeout is how long to wait for a handler after its context is cancelled. Then the server abandons the handler and reuses its
+//	// slot. Default: 10 seconds.
+//	Timeout time.Duration
+//	// MaxHandlers is how many abandoned handlers may run beside the slots. Beyond that, an abandoned handler keeps its slot, and Ready
+//	// reports that the process should be restarted. Negative: none. Default: as many as Slots.
+//	MaxHandlers int
+type AbandonOptions = server.AbandonOptions
+
+// CommitOptions configures how a server writes the results of handlers.
+//
+// Its fields:
+//
+//	// Size is how many results the server collects before it writes them at once, at most 1,000. Default: 500.
+//	Size int
+//	// MaxDelay is how long a result waits for others, as long as other handlers run. Default: 5 milliseconds.
+//	MaxDelay time.Duration
+//	// MaxUncommitted is how many results may wait to be written. At this number the server claims no more jobs. Default: 1,000, and
+//	// twice the sum of Slots and Buffer.
+//	MaxUncommitted int
+type CommitOptions = server.CommitOptions
+
+// RecoveryOptions configures how a server recovers the jobs of servers that died.
+//
+// Its fields:
+//
+//	// Interval is the time between two searches for expired leases. Negative: never, which leaves the jobs of dead servers to other
+//	// servers. Default: 10 seconds.
+//	Interval time.Duration
+//	// Grace is how long a lease must have been expired before the server recovers it. Default: none.
+//	Grace time.Duration
+//	// Limit is how many leases one call of the store recovers, at most 1,000. After a full call the server makes the next one at once.
+//	// Default: 100.
+//	Limit int
+type RecoveryOptions = server.RecoveryOptions
+
+// RetentionOptions configures when a server deletes finished jobs. How long they are kept is the policy of their queue: see
+// [Client.SetPolicy].
+//
+// Its fields:
+//
+//	// Interval is the time between two deletions. Negative: never, which leaves deletion to other servers. Default: 1 minute.
+//	Interval time.Duration
+type RetentionOptions = server.RetentionOptions
+
+// ShutdownOptions configures how a server stops.
+//
+// Its fields:
+//
+//	// DrainTimeout is how long Stop waits for handlers before it cancels their contexts. Default: 30 seconds.
+//	DrainTimeout time.Duration
+type ShutdownOptions = server.ShutdownOptions
+
+// An Observer receives the events of a server, for metrics. The server calls its methods often and from many goroutines, so they must
+// return at once. If one panics, the server logs the first panic and ignores all of them. Embed [NopObserver] to implement only some of the
+// methods.
+//
+// Its methods:
+//
+//	// Claimed reports a claim that returned jobs.
+//	Claimed(queue string, jobs int)
+//	// Started reports that a handler begins, and how long its job had been due, by the store's clock. For a retry, waited is negative:
+//	// the store does not keep when it was due.
+//	Started(job Job, waited time.Duration)
+//	// Ended reports the end of a run that the store has accepted, the phase of the job after it, and how long the handler ran.
+//	Ended(job Job, ending Ending, phase State, ran time.Duration)
+//	// Recovered reports expired leases that the server ended.
+//	Recovered(leases []Recovered)
+//	// StaleWrite reports a write that the store refused because the lease was lost: ack, nack, extend, save or confirm.
+//	StaleWrite(op string)
+//	// BeatFailed reports a heartbeat that did not reach the store.
+//	BeatFailed()
+type Observer = server.Observer
+
+// NopObserver is an [Observer] that does nothing: embed it to implement some methods only.
+//
+// Its methods:
+//
+//	// Claimed does nothing.
+//	func (NopObserver) Claimed(string, int)
+//	// Started does nothing.
+//	func (NopObserver) Started(Job, time.Duration)
+//	// Ended does nothing.
+//	func (NopObserver) Ended(Job, Ending, State, time.Duration)
+//	// Recovered does nothing.
+//	func (NopObserver) Recovered([]Recovered)
+//	// StaleWrite does nothing.
+//	func (NopObserver) StaleWrite(string)
+//	// BeatFailed does nothing.
+//	func (NopObserver) BeatFailed()
+type NopObserver = server.NopObserver
 
 // Stats is what a server holds at one moment.
+//
+// Its fields:
+//
+//	Slots       int // how many handlers can run at the same time
+//	Running     int // occupied slots, including those that abandoned handlers still occupy
+//	Buffered    int // claimed, and not yet started
+//	Uncommitted int // ended, and not yet written
+//	Abandoned   int // abandoned handlers whose slots were reused
 type Stats = server.Stats
 
-// An OptionError says which of the ServerOptions can not be, and why.
+// An OptionError names an invalid field of [ServerOptions], and the rule that it breaks.
+//
+// Its fields:
+//
+//	Field string // the path of the option, such as Lease.Duration
+//	Rule  string // what the option must be
+//
+// Its methods:
+//
+//	func (*OptionError) Error() string
 type OptionError = server.OptionError
 
-// NewServer returns a server that is not started yet. It does not call the store. Options may be nil; what can not be is an
-// [OptionError].
+// NewServer returns a server that is not started yet. It does not call the store. Options may be nil. An invalid option returns an
+// [*OptionError].
 func NewServer(s Store, handlers *Handlers, options *ServerOptions) (*Server, error) {
 	switch {
 	case s == nil:
@@ -131,41 +216,41 @@ func NewServer(s Store, handlers *Handlers, options *ServerOptions) (*Server, er
 	if keeper := options.Queues != nil && len(options.Queues) == 0; handlers.empty() && !keeper {
 		return nil, errors.New("jq: a server without handlers would run nothing: register some first")
 	}
-	inner, err := server.New(s, handlers.seal(), server.Options(*options))
+	inner, err := server.New(s, handlers.seal(), *options)
 	if err != nil {
 		return nil, err
 	}
 	return &Server{inner}, nil
 }
 
-// Run starts the server, works until the context ends, and stops it as [Server.Stop] does. It returns as well when the server
-// has stopped otherwise: by Stop, or because its store was closed. Its error is then that of Stop.
+// Run starts the server, works until the context ends, and then stops the server like [Server.Stop]. It also returns when Stop was called
+// or the store was closed. It returns the error of Stop.
 //
 //	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 //	defer stop()
 //	err := srv.Run(ctx)
 func (s *Server) Run(ctx context.Context) error { return s.inner.Run(ctx) }
 
-// Start begins to work, and returns at once: a store that is not there yet is waited for, see [Server.Ready]. The values of
-// the context reach the handlers; its end stops nothing.
+// Start begins to work and returns at once, even if the store is not reachable yet: see [Server.Ready]. Handlers see the values of the
+// context; its end stops nothing.
 func (s *Server) Start(ctx context.Context) error { return s.inner.Start(ctx) }
 
-// Stop ends the server. It claims nothing more, gives back what has not begun, and lets handlers finish for DrainFor, or until
-// the context ends; then their contexts are cancelled, with [ErrDrained] as the cause. From then on a handler that returns nil
-// has succeeded, one that returns the context's error gives its job back, and one that returns another error has failed.
+// Stop ends the server. It claims no more jobs, releases those that have not started, and lets handlers finish for Shutdown.DrainTimeout or
+// until the context ends. Then it cancels their contexts, with [ErrDrained] as the cause. From then on, a handler that returns nil has
+// succeeded, one that returns the context's error releases its job, and one that returns another error has failed.
 //
-// Stop returns when everything is written, or can not be: the error says so, and those jobs run again when their leases have
-// expired. To stop twice, or before the start, is fine.
+// Stop returns when every result is written, or cannot be. Then its error says so, and those jobs run again when their leases expire. You
+// may stop a server twice, or before it starts.
 //
-// The store has to outlive the server: close it afterwards. A server whose store is closed stops by itself, in a hurry, and the
-// error of Stop and Run is ErrClosed.
+// Close the store after the server. If the store is closed first, the server stops without waiting for its handlers, and Stop and Run
+// return ErrClosed.
 func (s *Server) Stop(ctx context.Context) error { return s.inner.Stop(ctx) }
 
-// Ready is nil while the server works, and says otherwise why it does not: for a readiness probe.
+// Ready returns nil while the server works, and otherwise an error that says why it does not. Use it for a readiness probe.
 func (s *Server) Ready() error { return s.inner.Ready() }
 
-// Name is the name under which the server claims.
+// Name returns the name under which the server claims.
 func (s *Server) Name() string { return s.inner.Name() }
 
-// Stats is what the server holds now.
+// Stats returns what the server holds now.
 func (s *Server) Stats() Stats { return s.inner.Stats() }

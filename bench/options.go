@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
 
-// options are what the command line says.
+// options is the parsed command line.
 type options struct {
 	rounds.Options
 	json, plot           string // files to write
@@ -28,17 +28,17 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errors)
 	names := flags.String("peers", "", "measure only these, separated by commas: names, stores, or both as in jq-postgres")
-	scenarios := flags.String("scenarios", "", "play only these, separated by commas: "+strings.Join(scenarioNames(rounds.Scenarios()), ", "))
-	flags.IntVar(&o.Rounds, "rounds", 5, "play everything so often")
-	flags.IntVar(&o.Jobs, "jobs", 50_000, "so many jobs are drained")
+	scenarios := flags.String("scenarios", "", "run only these, separated by commas: "+strings.Join(scenarioNames(rounds.Scenarios()), ", "))
+	flags.IntVar(&o.Rounds, "rounds", 5, "how often to run everything")
+	flags.IntVar(&o.Jobs, "jobs", 50_000, "how many jobs to drain")
 	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "of the continuous scenarios; a fifth of it for each that enqueues, half of it for latency, twelve and twenty-four times as long for the long ones")
-	flags.IntVar(&o.Handlers, "handlers", 0, "let so many handlers run at once, instead of what is best for each peer")
+	flags.IntVar(&o.Handlers, "handlers", 0, "how many handlers run at once, instead of what is best for each peer")
 	flags.StringVar(&o.json, "json", "", "write all rounds to this file")
 	flags.StringVar(&o.plot, "plot", "", "draw the figures into this file: .svg or .png")
-	flags.StringVar(&o.from, "from", "", "measure nothing, take the rounds from this file that --json has written")
-	flags.StringVar(&o.document, "document", "", "put the tables into this file, between its marks")
-	flags.BoolVar(&o.alone, "alone", false, "measure what the goals say of jq alone, and put it into the file of --more: "+
-		"twenty times --jobs lie beside claims, or two hundred times if finished, and the long run takes a hundred and twenty times --duration")
+	flags.StringVar(&o.from, "from", "", "measure nothing; read the rounds from this file that --json has written")
+	flags.StringVar(&o.document, "document", "", "write the tables into this file, between its marks")
+	flags.BoolVar(&o.alone, "alone", false, "measure the goals about jq alone, and write them to the file of --more: "+
+		"claims run beside twenty times --jobs, or two hundred times if finished, and the long run takes a hundred and twenty times --duration")
 	goals := flags.String("goals", "", "with --alone: measure only these, separated by commas: "+strings.Join(alone.Goals(), ", "))
 	flags.StringVar(&o.more, "more", "more.json", "with --alone and --document: the file of goals that are about jq alone")
 	if err := flags.Parse(args); err != nil {
@@ -69,7 +69,7 @@ func parse(args []string, errors io.Writer) (options, error) {
 	return o, nil
 }
 
-// choose is those of all that the list names, in their own order; all of them if it names none.
+// choose returns the items that the list names, in the order of all. An empty list means all.
 func choose[T any](list string, all []T, names func(T) []string) ([]T, error) {
 	if list == "" {
 		return all, nil

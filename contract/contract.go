@@ -1,14 +1,16 @@
-// Package contract is for authors of stores: what the contract says in code, beside the types that package jq has.
+// Package contract is for authors of stores. It has all types, errors and limits of the contract, and the code that every store
+// should share. Package jqtest tests a store. You need no other package of jq.
 //
-// The contract itself is prose, above the methods of [Store]: read it by
+// The contract itself is the documentation of [Store] and its package. Read it with
 //
 //	go doc -all github.com/seed-ed332417/jq/internal/store
 //
-// which works in any module that requires jq. What is here is what all stores must do in the same way, and therefore do by the
-// same code: the life of a job is [Record], which a store keeps in its own way; what breaks a limit is refused, error texts are mended,
-// times are truncated. Requests have methods for that as well, among them [NewJob.Row], [Ack.Refused], [NAck.Failure], [Policy.Replace]
-// and the Check of each.
-// Package jqtest then proves the store, and examples/bbolt is one that was written like this, from start to end.
+// which works in any module that requires jq.
+//
+// A store keeps each job as a [Record], whose methods are the life of a job. Shared code also checks requests, cleans error
+// texts and truncates times, so that all stores refuse the same requests with the same messages. Requests have methods for that
+// as well, among them [NewJob.Row], [Ack.Refused], [NAck.Failure], [Policy.Replace] and the Check of each. The folder
+// examples/bbolt has a complete store that was written with this package.
 package contract
 
 import (
@@ -18,30 +20,47 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Types that the comments here speak of, under their names in package jq.
-type (
-	Store   = store.Store
-	NewJob  = store.NewJob
-	Job     = store.Job
-	Ack     = store.Ack
-	NAck    = store.NAck
-	Policy  = store.Policy
-	Present = store.Present
+// The errors, by errors.Is.
+var (
+	ErrInvalid         = store.ErrInvalid         // a request breaks a limit: the error is an InvalidError
+	ErrNotFound        = store.ErrNotFound        // the job does not exist, or no longer exists
+	ErrState           = store.ErrState           // not possible in the job's state
+	ErrDuplicate       = store.ErrDuplicate       // another job holds the unique key
+	ErrConflict        = store.ErrConflict        // the policy was changed since it was read
+	ErrStaleLease      = store.ErrStaleLease      // the lease was ended by someone else, or by its holder in another way
+	ErrAlreadyFinished = store.ErrAlreadyFinished // in a transaction: the holder has finished the job before
+	ErrUnavailable     = store.ErrUnavailable     // the store could not serve the call, and nothing was applied
+	ErrDenied          = store.ErrDenied          // the caller may not do this, and nothing was applied
+	ErrInDoubt         = store.ErrInDoubt         // the answer was lost: applied as a whole, or not at all
+	ErrClosed          = store.ErrClosed          // the store was closed, and nothing was applied
 )
 
-// A Record is a job as a store keeps it, with the life of a job as its methods. FinishedBy is how a holder has ended its lease.
-type (
-	Record     = store.Record
-	FinishedBy = store.FinishedBy
-)
-
-// The ways in which a holder ends its lease. Fail, Never and After are one.
+// The ways in which a holder ends its lease. Fail, Never and After count as one.
 const (
-	NotFinished       = store.NotFinished // not by its holder
+	NotFinished       = store.NotFinished // not ended by its holder
 	FinishedByAck     = store.FinishedByAck
 	FinishedByFail    = store.FinishedByFail
 	FinishedBySnooze  = store.FinishedBySnooze
 	FinishedByRelease = store.FinishedByRelease
+)
+
+// The states of a job. Retrying and Dead are the two faces of Failed.
+const (
+	Ready     = store.Ready
+	InFlight  = store.InFlight
+	Succeeded = store.Succeeded
+	Failed    = store.Failed
+	Retrying  = store.Retrying
+	Dead      = store.Dead
+	Cancelled = store.Cancelled
+)
+
+// KeepForEver is a retention of a [Policy], and the others are those of a queue whose policy does not set them.
+const (
+	KeepForEver            = store.KeepForEver
+	DefaultRetainSucceeded = store.DefaultRetainSucceeded
+	DefaultRetainCancelled = store.DefaultRetainCancelled
+	DefaultRetainDead      = store.DefaultRetainDead
 )
 
 // The limits.
@@ -82,7 +101,7 @@ const (
 
 // The endings of an attempt, each with the call that writes it.
 const (
-	Running      = store.Running      // not ended: the job is in flight
+	NotEnded     = store.NotEnded     // the job is in flight
 	EndSucceeded = store.EndSucceeded // Ack
 	EndFailed    = store.EndFailed    // NAck, and an Ack whose result is refused
 	EndSnoozed   = store.EndSnoozed   // NAck with Snooze
@@ -95,103 +114,113 @@ const (
 const (
 	StatusOK         = store.StatusOK
 	StatusStale      = store.StatusStale      // the lease was ended by someone else, or by its holder in another way
-	StatusNotFound   = store.StatusNotFound   // there is no such job, or no longer
+	StatusNotFound   = store.StatusNotFound   // the job does not exist, or no longer exists
 	StatusInvalid    = store.StatusInvalid    // the item breaks a limit
-	StatusBusy       = store.StatusBusy       // Extend: the job is locked right now, neither extended nor lost
+	StatusBusy       = store.StatusBusy       // Extend: the job is locked right now; its lease was neither extended nor lost
 	StatusFinished   = store.StatusFinished   // Extend: the holder has finished the job
 	StatusCancelled  = store.StatusCancelled  // Extend: the job is cancelled
-	StatusWrongState = store.StatusWrongState // the job is in a state that the operation does not leave
+	StatusWrongState = store.StatusWrongState // the operation is not possible in the job's state
 	StatusDuplicate  = store.StatusDuplicate  // Requeue: another job holds the unique key
 )
 
-// NextToken returns the token of a job after a change that raises it, in the epoch that the latest Fence has set.
+// NextToken returns the token that a job gets when a change raises it. The epoch is that of the latest Fence.
 func NextToken(token, epoch int64) int64 { return store.NextToken(token, epoch) }
 
-// Floor returns the last token, and the last id, below the epoch. Ids of new jobs go on from there.
+// Floor returns the last token, and the last id, before the epoch. Ids of new jobs are greater.
 func Floor(epoch int64) int64 { return store.Floor(epoch) }
 
-// Phases returns all that a job can be, with both faces of Failed in its place.
-func Phases() []store.State { return append([]store.State(nil), store.Phases...) }
+// Phases returns every phase that a job can have: the states, with Retrying and Dead in place of Failed.
+func Phases() []State { return append([]State(nil), store.Phases...) }
 
 // LeaseExpired returns the failure of a job whose lease ran out.
-func LeaseExpired() store.Failure { return store.LeaseExpired }
+func LeaseExpired() Failure { return store.LeaseExpired }
 
-// MaxTime returns the first moment that is too late.
+// MaxTime returns the first time that a store refuses as too late.
 func MaxTime() time.Time { return store.MaxTime }
 
-// Truncate brings a time to the resolution of the contract, in UTC. The zero time stays what it is.
+// Truncate rounds a time down to the resolution of the contract, in UTC. The zero time stays zero.
 func Truncate(t time.Time) time.Time { return store.Truncate(t) }
 
-// CleanError makes an error text fit to be kept: valid UTF-8 without NUL, cut to its limit, and saying that it was.
+// CleanError makes an error text fit to store: it replaces NUL and invalid UTF-8, and cuts the text to its limit with a note
+// that it was cut.
 func CleanError(text string) string { return store.CleanError(text) }
 
-// EachWorker calls see for every worker, by name. It reads one page at a time.
-func EachWorker(ctx context.Context, of store.Registry, see func(store.Worker)) error {
+// EachWorker calls see for every worker, in the order of their names. It reads one page at a time.
+func EachWorker(ctx context.Context, of Registry, see func(Worker)) error {
 	return store.EachWorker(ctx, of, see)
 }
 
-// AllWorkers returns every worker, by name.
-func AllWorkers(ctx context.Context, of store.Registry) ([]store.Worker, error) {
+// AllWorkers returns every worker, in the order of their names.
+func AllWorkers(ctx context.Context, of Registry) ([]Worker, error) {
 	return store.AllWorkers(ctx, of)
 }
 
-// OutcomeOf returns the outcome with the status for a job as it now stands.
-func OutcomeOf(j Job, status store.Status) store.Outcome { return store.OutcomeOf(j, status) }
+// PhaseOf returns what [Job.Phase] does, without copying the job.
+func PhaseOf(j *Job) State { return store.PhaseOf(j) }
 
-// CheckExtend says what is wrong with a call of Extend, as an InvalidError.
-func CheckExtend(leases []store.Lease, ttl time.Duration) error {
+// TerminalOf returns what [Job.Terminal] does, without copying the job.
+func TerminalOf(j *Job) bool { return store.TerminalOf(j) }
+
+// NextOf returns what [Job.Next] does, without copying the job.
+func NextOf(j *Job) time.Time { return store.NextOf(j) }
+
+// OutcomeOf returns an outcome with the status and with the present state, token and time of the job.
+func OutcomeOf(j Job, status Status) Outcome { return store.OutcomeOf(j, status) }
+
+// CheckExtend returns an InvalidError if a call of Extend breaks a limit.
+func CheckExtend(leases []Lease, ttl time.Duration) error {
 	return store.CheckExtend(leases, ttl)
 }
 
-// CheckLease says what is wrong with the length of a lease in a store with that MaxLease. A request that is refused already
-// stays so.
+// CheckLease returns an InvalidError if the lease is longer than the MaxLease of the store. If the request is refused already,
+// it returns that error.
 func CheckLease(refused error, ttl, longest time.Duration) error {
 	return store.CheckLease(refused, ttl, longest)
 }
 
-// WrittenAhead is the finding that a Repairer repairs.
-func WrittenAhead(jobs int, most time.Duration) store.Finding { return store.WrittenAhead(jobs, most) }
+// WrittenAhead returns the finding about jobs that a Repairer repairs.
+func WrittenAhead(jobs int, most time.Duration) Finding { return store.WrittenAhead(jobs, most) }
 
-// CheckMaxLease says what is wrong with the setting.
+// CheckMaxLease returns an error if a store cannot have this MaxLease.
 func CheckMaxLease(longest time.Duration) error { return store.CheckMaxLease(longest) }
 
-// Ahead says of a lease of the length, which ends at the given time, whether a clock has given it that was ahead of now, and
-// when it ends if it runs from now.
-func Ahead(end time.Time, length, longest time.Duration, now time.Time) (time.Time, bool) {
-	return store.Ahead(end, length, longest, now)
+// LeaseAhead reports whether a clock that was ahead of now has given the lease with this end and length. If so, it returns when
+// the lease ends if it runs from now.
+func LeaseAhead(end time.Time, length, longest time.Duration, now time.Time) (time.Time, bool) {
+	return store.LeaseAhead(end, length, longest, now)
 }
 
-// CheckAcks says what is wrong with a call of Ack as a whole. A result that is refused counts for nothing here: see
+// CheckAcks returns an InvalidError if a call of Ack breaks a limit as a whole. A refused result does not count here: see
 // [Ack.Refused].
 func CheckAcks(acks []Ack) error { return store.CheckAcks(acks) }
 
-// CheckNAcks says what is wrong with a call of NAck as a whole; [NAck.Check] says it of an item.
+// CheckNAcks returns an InvalidError if a call of NAck breaks a limit as a whole. [NAck.Check] checks an item.
 func CheckNAcks(nacks []NAck) error { return store.CheckNAcks(nacks) }
 
-// CheckSaves says what is wrong with a call of Save as a whole; Save.Check says it of an item.
-func CheckSaves(saves []store.Save) error { return store.CheckSaves(saves) }
+// CheckSaves returns an InvalidError if a call of Save breaks a limit as a whole. [Save.Check] checks an item.
+func CheckSaves(saves []Save) error { return store.CheckSaves(saves) }
 
-// CheckTx refuses what by its type alone is no open transaction. Of everything else the store must ask the database, before it
-// writes, and refuse with NotInTx what is in none.
-func CheckTx(tx store.Tx) error { return store.CheckTx(tx) }
+// CheckTx refuses nil, and types that cannot be an open transaction. Before it writes, the store must also ask the database
+// whether tx is in a transaction, and refuse it with [NotInTx] if it is not.
+func CheckTx(tx Tx) error { return store.CheckTx(tx) }
 
-// NotInTx refuses what has run a statement outside of a transaction.
-func NotInTx(tx store.Tx) error { return store.NotInTx(tx) }
+// NotInTx returns the error for a tx whose statement has run outside of a transaction.
+func NotInTx(tx Tx) error { return store.NotInTx(tx) }
 
-// TxError is an error of database/sql in the words of the contract, where it says that the transaction has ended.
+// TxError translates the errors of database/sql that say that the transaction has ended. It returns other errors as they are.
 func TxError(err error) error { return store.TxError(err) }
 
-// CheckQueue says what is wrong with the name of a queue.
+// CheckQueue returns an InvalidError if the name cannot be that of a queue.
 func CheckQueue(name string) error { return store.CheckQueue(name) }
 
-// QueueMatches says whether the queue is one of those that the patterns of a filter choose. No patterns choose every queue.
+// QueueMatches reports whether one of the patterns of a filter matches the queue. No patterns match every queue.
 func QueueMatches(patterns []string, queue string) bool { return store.QueueMatches(patterns, queue) }
 
-// Ping asks a store whether it answers, also one that is no Monitor.
+// Ping asks a store whether it answers, also a store that is not a Monitor.
 func Ping(ctx context.Context, s Store) error { return store.Ping(ctx, s) }
 
-// Now asks a store for its time.
+// Now returns the time of the store.
 func Now(ctx context.Context, s Store) (time.Time, error) { return store.Now(ctx, s) }
 
-// Missing names the abilities beyond the core that the store does not have.
+// Missing returns the names of the abilities that the store does not have.
 func Missing(s Store) []string { return store.Missing(s) }

@@ -1,11 +1,12 @@
-// Package jqotel shows jobs to OpenTelemetry, by its conventions for messaging.
+// Package jqotel records OpenTelemetry traces and metrics of jobs, by the semantic conventions for messaging.
 //
 //	telemetry, err := jqotel.New(nil)
 //	client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{telemetry.Enqueue}})
 //	handlers.Use(telemetry.Handle)
 //
-// An enqueueing is a span of its own; its context travels with each job, and the span of each run links to it. A run begins a
-// trace of its own, because it may begin days later, and more than once; [Options] can make it a child instead.
+// Each Enqueue is a span. The context of that span is stored with each of its jobs, and the span of each run links to it. A run
+// starts its own trace, because it may start days later, and more than once. With [Options].ChildSpans, the span of a run is a
+// child of the Enqueue's span instead.
 package jqotel
 
 import (
@@ -26,16 +27,17 @@ import (
 
 const scope = "github.com/seed-ed332417/jq/jqotel"
 
-// Options are what can be chosen; the zero value of each field means its default.
+// Options configures New. Zero fields mean the default.
 type Options struct {
-	// TracerProvider and MeterProvider are by default those of package otel.
+	// TracerProvider and MeterProvider default to the global ones of package otel.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Child makes the span of a run a child of the enqueueing's span. Default: a span that links to it.
-	Child bool
+	// ChildSpans makes the span of each run a child of the span that enqueued its job. By default, the span of a run starts its
+	// own trace and links to that span.
+	ChildSpans bool
 }
 
-// Telemetry is a pair of middlewares.
+// Telemetry has a middleware for clients, Enqueue, and a middleware for handlers, Handle.
 type Telemetry struct {
 	tracer trace.Tracer
 	child  bool
@@ -59,7 +61,7 @@ func New(options *Options) (*Telemetry, error) {
 		o.MeterProvider = otel.GetMeterProvider()
 	}
 	meter := o.MeterProvider.Meter(scope)
-	t := &Telemetry{tracer: o.TracerProvider.Tracer(scope), child: o.Child}
+	t := &Telemetry{tracer: o.TracerProvider.Tracer(scope), child: o.ChildSpans}
 	var errs [4]error
 	t.sent, errs[0] = meter.Int64Counter("messaging.client.sent.messages",
 		metric.WithUnit("{message}"), metric.WithDescription("Jobs that were enqueued, or could not be."))
@@ -72,7 +74,7 @@ func New(options *Options) (*Telemetry, error) {
 	return t, errors.Join(errs[:]...)
 }
 
-// What follows are the names of the conventions.
+// The attribute names of the messaging conventions, and of jq.
 var (
 	system = attribute.String("messaging.system", "jq")
 
@@ -88,7 +90,7 @@ var (
 	jobToken   = attribute.Key("jq.job.token")
 )
 
-// Enqueue makes a span of each enqueueing, and writes its context into the jobs that have none.
+// Enqueue makes a span of each enqueueing, and stores its context in the jobs that have no trace yet.
 func (t *Telemetry) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 		began := time.Now()
@@ -125,7 +127,7 @@ func onlyQueue(jobs []jq.NewJob) (string, bool) {
 	return jobs[0].Queue, true
 }
 
-// traced is the request with the context of its span in each job. The caller's jobs stay as they are.
+// traced returns a copy of the request in which every job has a trace: its own, or the context of the current span.
 func traced(ctx context.Context, req jq.EnqueueRequest) jq.EnqueueRequest {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
@@ -141,7 +143,7 @@ func traced(ctx context.Context, req jq.EnqueueRequest) jq.EnqueueRequest {
 	return req
 }
 
-// Handle makes a span of each run, and puts it into the handler's context.
+// Handle is the middleware for handlers. It makes a span for each run and puts it into the handler's context.
 func (t *Telemetry) Handle(next jq.HandlerFunc) jq.HandlerFunc {
 	return func(ctx context.Context, run *jq.Run) (err error) {
 		began := time.Now()
@@ -153,7 +155,7 @@ func (t *Telemetry) Handle(next jq.HandlerFunc) jq.HandlerFunc {
 			trace.WithAttributes(messageID.String(strconv.FormatInt(run.ID, 10)), jobAttempt.Int(run.Attempts), jobToken.Int64(run.Token)))...)
 		returned := false
 		defer func() {
-			if !returned { // a panic, which goes on
+			if !returned { // the handler panicked, and the panic continues
 				err = errPanic
 			}
 			if err != nil && !jq.IsSnooze(err) {
@@ -172,7 +174,7 @@ func (t *Telemetry) Handle(next jq.HandlerFunc) jq.HandlerFunc {
 
 var errPanic = errors.New("the handler panicked")
 
-// enqueueing is the context of the span that has enqueued the job, if it travels with it and is sound.
+// enqueueing returns the context of the span that enqueued the job. It is invalid if the job has none, or a malformed one.
 func enqueueing(run *jq.Run) trace.SpanContext {
 	carrier := propagation.MapCarrier{"traceparent": run.Trace}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
@@ -196,7 +198,7 @@ func (t *Telemetry) links(run *jq.Run) []trace.SpanStartOption {
 	return options
 }
 
-// fails marks the span, and is the error as a label: one of few words.
+// fails records the error in the span, and returns it as a label with few possible values.
 func fails(span trace.Span, err error) attribute.KeyValue {
 	label := errorType.String(labelOf(err))
 	span.SetStatus(codes.Error, err.Error())

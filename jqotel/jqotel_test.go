@@ -42,7 +42,7 @@ func newBench(t *testing.T, child bool) *bench {
 	b := &bench{T: t, store: jqtest.NewStore(t), spans: tracetest.NewInMemoryExporter(), metrics: sdkmetric.NewManualReader()}
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSyncer(b.spans))
 	telemetry, err := jqotel.New(&jqotel.Options{
-		TracerProvider: traces, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(b.metrics)), Child: child,
+		TracerProvider: traces, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(b.metrics)), ChildSpans: child,
 	})
 	require.NoError(t, err)
 	b.tracer = traces.Tracer("test")

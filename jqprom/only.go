@@ -7,8 +7,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Only gathers from g what has no queue, or one that may be seen. It is for those who are shown some queues alone.
-func Only(g prometheus.Gatherer, may func(queue string) bool) prometheus.Gatherer {
+// OnlyQueues returns a gatherer for a caller who may see only some queues. It gathers from g the metrics of the queues for
+// which may returns true, and the metrics that belong to no queue.
+func OnlyQueues(g prometheus.Gatherer, may func(queue string) bool) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		families, err := g.Gather()
 		for _, f := range families {

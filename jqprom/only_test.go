@@ -20,7 +20,7 @@ func TestOnlyShowsSomeQueues(t *testing.T) {
 	jobs.WithLabelValues("ready", "billing").Set(2)
 	foreign.WithLabelValues("billing").Set(3)
 	for range 2 { // what is left out once is not lost
-		got, err := jqprom.Only(registry, func(queue string) bool { return queue == "mail" }).Gather()
+		got, err := jqprom.OnlyQueues(registry, func(queue string) bool { return queue == "mail" }).Gather()
 		require.NoError(t, err)
 		require.Len(t, got, 2)
 		assert.Equal(t, "jobs", got[0].GetName())

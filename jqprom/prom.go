@@ -1,4 +1,4 @@
-// Package jqprom shows a queue to Prometheus.
+// Package jqprom provides Prometheus metrics of clients, servers and the store.
 //
 //	metrics := jqprom.New(store, nil)
 //	prometheus.MustRegister(metrics)
@@ -6,10 +6,11 @@
 //	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Observer: metrics})
 //	metrics.Watch(server)
 //
-// Counters and histograms tell what this process has done; jq_jobs and jq_queue_oldest_ready_seconds are read from the store,
-// and are the same from whichever process they are scraped. The oldest ready job is found anew for each scrape, through an index of
-// the store; to count many jobs takes long, so jq_jobs may be older than the scrape: see jq_jobs_age_seconds. Alert on the oldest ready job rather than on the depth of a queue:
-// a deep queue that moves is fine.
+// Counters and histograms cover this process. The metrics jq_jobs and jq_queue_oldest_ready_seconds are read from the store, so
+// they are the same in every process that you scrape. Each scrape looks up the oldest ready job through an index of the store.
+// Counting many jobs takes long, so jq_jobs may be older than the scrape: see jq_jobs_age_seconds.
+//
+// Alert on the oldest ready job, not on the depth of a queue: a deep queue whose jobs keep moving is fine.
 package jqprom
 
 import (
@@ -21,11 +22,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
-// Metrics are what Prometheus collects. They observe servers, and stand around enqueueing.
+// Metrics is a collector for Prometheus, an observer for servers, and a middleware for clients.
 type Metrics struct {
-	jq.Unobserved
+	jq.NopObserver
 
 	store  *reading
 	labels *labels
@@ -50,23 +52,24 @@ var (
 	_ prometheus.Collector = (*Metrics)(nil)
 )
 
-// Options are what can be chosen; the zero value of each field means its default.
+// Options configures New. Zero fields mean the default.
 type Options struct {
-	// Timeout is how long a scrape waits for the store, and up to a quarter of it for a count: one that takes longer goes on, and a
-	// later scrape shows it. Default: 2 seconds.
+	// Timeout is how long a scrape waits for the store. It waits for a count up to a quarter of this time. A count that takes
+	// longer goes on, and a later scrape shows it. Default: 2 seconds.
 	Timeout time.Duration
-	// MaxAge is for how long the counts of jobs are shown again, so that many scrapers cost the store one count. Where that takes
-	// long, they are shown for nine times as long as it took. Default: 5 seconds.
-	MaxAge time.Duration
-	// WaitBuckets and RunBuckets are the bounds of the histograms, in seconds.
+	// MaxCountAge is how long counts of jobs are reused, so that many scrapers cost the store one count. If a count took long,
+	// it is reused for nine times as long as it took. Default: 5 seconds.
+	MaxCountAge time.Duration
+	// WaitBuckets and RunBuckets are the bounds of the histograms, in seconds. Defaults: DefaultWaitBuckets and
+	// DefaultRunBuckets.
 	WaitBuckets []float64
 	RunBuckets  []float64
-	// MaxLabels is how many queues, and how many pairs of a queue and a kind, have metrics of their own: the first that come. Those
-	// beyond share the label "(other)". Default: 1,000.
+	// MaxLabels is how many queues, and how many pairs of a queue and a kind, have their own metrics. The first ones get them,
+	// and all others share the label "(other)". Default: 1,000.
 	MaxLabels int
 }
 
-// The defaults of the bounds, in seconds: from a millisecond to an hour, and from a millisecond to a quarter of one.
+// The default bounds of the histograms, in seconds: from one millisecond to one hour, and from one millisecond to 15 minutes.
 var (
 	DefaultWaitBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 	DefaultRunBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900}
@@ -78,11 +81,11 @@ func New(s jq.Store, options *Options) *Metrics {
 	if options != nil {
 		o = *options
 	}
-	if o.Timeout <= 0 { // with a negative one no scrape could be answered
+	if o.Timeout <= 0 { // a negative timeout would fail every scrape
 		o.Timeout = 2 * time.Second
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = 5 * time.Second
+	if o.MaxCountAge == 0 {
+		o.MaxCountAge = 5 * time.Second
 	}
 	if o.WaitBuckets == nil {
 		o.WaitBuckets = DefaultWaitBuckets
@@ -100,7 +103,7 @@ func New(s jq.Store, options *Options) *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"queue", "kind"})
 	}
 	return &Metrics{
-		store:        &reading{store: s, timeout: o.Timeout, maxAge: o.MaxAge},
+		store:        &reading{store: s, timeout: o.Timeout, maxAge: o.MaxCountAge},
 		labels:       newLabels(o.MaxLabels),
 		enqueued:     counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates and those in callers' transactions apart.", "queue", "kind"),
 		enqueuedInTx: counter("jq_jobs_enqueued_in_tx_total", "Jobs that were enqueued in callers' transactions, of which some may have been rolled back.", "queue", "kind"),
@@ -117,15 +120,15 @@ func New(s jq.Store, options *Options) *Metrics {
 	}
 }
 
-// Watch shows the slots of the server as well.
+// Watch adds the server's slots to the metrics.
 func (m *Metrics) Watch(s *jq.Server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.servers = append(m.servers, s)
 }
 
-// Enqueue is the middleware that counts what a client adds. What it adds in callers' transactions is counted apart: these may be
-// rolled back.
+// Enqueue is the middleware that counts the jobs that a client adds. Jobs in a caller's transaction have their own counter,
+// because the transaction may be rolled back.
 func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 		added, err := next(ctx, req)
@@ -142,7 +145,7 @@ func (m *Metrics) Enqueue(next jq.EnqueueFunc) jq.EnqueueFunc {
 	}
 }
 
-// Added counts a job that was added without the middleware: over HTTP.
+// Added counts a job that was added without the middleware, over HTTP.
 func (m *Metrics) Added(queue, kind string) {
 	m.enqueued.WithLabelValues(m.labels.pair(queue, kind)).Inc()
 }
@@ -152,7 +155,7 @@ func (m *Metrics) Claimed(queue string, jobs int) {
 	m.claimed.WithLabelValues(m.labels.queue(queue)).Add(float64(jobs))
 }
 
-// Started measures how long the job has waited.
+// Started measures how long the job waited.
 func (m *Metrics) Started(j jq.Job, waited time.Duration) {
 	if waited >= 0 {
 		m.wait.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Observe(waited.Seconds())
@@ -169,7 +172,7 @@ func (m *Metrics) Ended(j jq.Job, ending jq.Ending, phase jq.State, ran time.Dur
 	m.run.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Observe(ran.Seconds())
 }
 
-// Finished counts a run that has ended elsewhere, in a worker that has told so over HTTP: how long it took is not known.
+// Finished counts a run that a worker has reported over HTTP. Its duration is not known here.
 func (m *Metrics) Finished(queue, kind, outcome string) {
 	queue, kind = m.labels.pair(queue, kind)
 	m.finished.WithLabelValues(queue, kind, outcome).Inc()
@@ -192,7 +195,7 @@ func (m *Metrics) StaleWrite(op string) { m.stale.WithLabelValues(op).Inc() }
 // Refused counts requests that a server has refused.
 func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc() }
 
-// BeatFailed counts heartbeats that were lost.
+// BeatFailed counts heartbeats that did not reach the store.
 func (m *Metrics) BeatFailed() { m.beats.Inc() }
 
 var (
@@ -217,7 +220,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect gathers them. What the store does not tell in time is left out. Counts are the latest there are, with their age.
+// Collect gathers the metrics. It leaves out what the store does not answer in time. Job counts are the latest known ones,
+// with their age.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.own() {
 		c.Collect(ch)
@@ -238,10 +242,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Close ends what the metrics are asking the store, and waits for it. Close them before the store, when nobody collects them any more.
+// Close cancels the pending calls to the store and waits for them. Unregister the metrics first, then close them, then the
+// store.
 func (m *Metrics) Close() { m.store.end() }
 
-// collectJobs shows each queue, and the jobs of those beyond the limit of labels as one.
+// collectJobs sends the job counts of each queue. Queues beyond the label limit share one set of counts.
 func (m *Metrics) collectJobs(ch chan<- prometheus.Metric, counts jq.Counts) {
 	shown := map[string][len(counted)]int64{}
 	for _, q := range counts.Queues {
@@ -259,9 +264,9 @@ func (m *Metrics) collectJobs(ch chan<- prometheus.Metric, counts jq.Counts) {
 	}
 }
 
-// collectDue shows each queue, and those beyond the limit of labels as one: for how long the oldest job of them has been due. A queue
-// that has jobs, and none that is due, has 0.
-func (m *Metrics) collectDue(ch chan<- prometheus.Metric, due jq.Due, counts jq.Counts) {
+// collectDue sends how long the oldest due job of each queue has been due. Queues beyond the label limit share one value. A
+// queue that has jobs but no due one has 0.
+func (m *Metrics) collectDue(ch chan<- prometheus.Metric, due contract.Due, counts jq.Counts) {
 	shown := map[string]float64{}
 	for _, q := range counts.Queues {
 		shown[m.labels.queue(q.Queue)] = 0
@@ -294,6 +299,6 @@ func (m *Metrics) collectSlots(ch chan<- prometheus.Metric) {
 	}
 }
 
-// counted are the states that are shown. What has succeeded or was cancelled is left out: there is much of it, it only waits for
-// its deletion, and to count it costs the more the longer it is kept.
+// counted lists the states that the metrics show. Succeeded and cancelled jobs are left out: there are many of them, they
+// only wait to be deleted, and counting them costs more the longer they are kept.
 var counted = [...]jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}

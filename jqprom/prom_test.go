@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/jqprom"
 )
 
@@ -159,9 +160,9 @@ func (w *watched) Ping(ctx context.Context) error {
 	return cmp.Or(w.meet(ctx), w.MemoryStore.Ping(ctx))
 }
 
-func (w *watched) OldestDue(ctx context.Context) (jq.Due, error) {
+func (w *watched) OldestDue(ctx context.Context) (contract.Due, error) {
 	if err := w.meet(ctx); err != nil {
-		return jq.Due{}, err
+		return contract.Due{}, err
 	}
 	return w.MemoryStore.OldestDue(ctx)
 }
@@ -190,7 +191,7 @@ func never(ctx context.Context) error {
 func TestScrapesShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil)}
-		m := jqprom.New(store, &jqprom.Options{MaxAge: time.Minute})
+		m := jqprom.New(store, &jqprom.Options{MaxCountAge: time.Minute})
 		for range 10 {
 			scraped(t, m)
 			wait(5 * time.Second)
@@ -256,7 +257,7 @@ func TestAnswersForOtherJobsAreNotCounted(t *testing.T) {
 	}
 	client := jq.NewClient(store, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{m.Enqueue, twice}})
 	_, err := client.Enqueue(t.Context(), welcome{"Ada"}, nil)
-	require.ErrorContains(t, err, "the answer is for 2")
+	require.ErrorContains(t, err, "returned 2 answers")
 	assert.Equal(t, "jq_jobs_enqueued_total{kind=welcome,queue=default} 1\n", scraped(t, m, "jq_jobs_enqueued_total"))
 	require.NoError(t, store.Close())
 }
@@ -342,7 +343,7 @@ func TestLongCountsRest(t *testing.T) {
 			<-time.After(time.Second)
 			return nil
 		}}
-		m := jqprom.New(store, &jqprom.Options{MaxAge: time.Second})
+		m := jqprom.New(store, &jqprom.Options{MaxCountAge: time.Second})
 		for range 100 {
 			scraped(t, m)
 		}

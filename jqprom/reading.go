@@ -10,39 +10,39 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A reading is what the store says of itself. Each question is under way once at a time, however many scrapes there are: those that
-// come meanwhile share its answer. A scrape waits for the short ones. A count of many jobs takes long, so it goes on behind the
-// scrapes, which show the last one with its age.
+// A reading asks the store for the values of a scrape. Each question has at most one call in progress, and concurrent scrapes
+// share its answer. A scrape waits for the short calls. Counting many jobs takes long, so a count continues in the
+// background, and scrapes show the last one with its age.
 type reading struct {
 	store           jq.Store
 	timeout, maxAge time.Duration
 
 	ping   question[struct{}]
-	due    question[jq.Due]
+	due    question[store.Due]
 	counts question[jq.Counts]
 }
 
-// An answer is that to a question.
+// An answer is the result of one call for a question.
 type answer[A any] struct {
 	value A
 	err   error
-	began time.Time // when it was asked: the answer is no older; zero where there is none
+	began time.Time // when the call began: the answer is no older than that; zero if there is none
 }
 
 func (a answer[A]) known() bool { return !a.began.IsZero() }
 
-// A question is one to the store.
+// A question is a call to the store whose answer scrapes share.
 type question[A any] struct {
-	mu      sync.Mutex         // guards what follows
-	running chan struct{}      // closed when the present one is answered; nil if there is none
-	stop    context.CancelFunc // ends it
+	mu      sync.Mutex         // guards the fields below
+	running chan struct{}      // closed when the current call returns; nil if there is none
+	stop    context.CancelFunc // cancels the current call
 	latest  answer[A]
-	good    answer[A] // the latest without an error
-	rest    time.Time // before then it is not asked again
+	good    answer[A] // the latest answer without an error
+	rest    time.Time // no new call before this time
 }
 
-// ask begins to ask, unless that is under way or its answer is still good, and says when there is one. Life is for how long the store
-// may take. After an answer it rests for pause, which may depend on how long that took.
+// ask starts a call unless one is in progress or the last answer is recent enough. The channel it returns is closed when the
+// answer is there. The call is cancelled after life. The next call may start after pause, which gets how long this one took.
 func (q *question[A]) ask(life time.Duration, do func(context.Context) (A, error), pause func(took time.Duration) time.Duration) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,14 +72,14 @@ func (q *question[A]) ask(life time.Duration, do func(context.Context) (A, error
 	return done
 }
 
-// answers are the latest, and the latest without an error.
+// answers returns the latest answer, and the latest one without an error.
 func (q *question[A]) answers() (latest, good answer[A]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.latest, q.good
 }
 
-// end ends what is under way, and waits for it.
+// end cancels the current call and waits for it.
 func (q *question[A]) end() {
 	q.mu.Lock()
 	running := q.running
@@ -93,20 +93,22 @@ func (q *question[A]) end() {
 }
 
 const (
-	// countLife is for how long a count may go on. Stores have limits of their own.
+	// countLife limits how long a count may run. Stores have limits of their own.
 	countLife = time.Minute
-	// countRest is for how many times as long as a count took the next one waits, so that counting is a tenth of the time at most.
+	// countRest makes the next count wait nine times as long as the last one took, so that counting takes at most a tenth of
+	// the time.
 	countRest = 9
 )
 
-// A sight is what a scrape shows of the store.
+// A sight is what one scrape shows of the store.
 type sight struct {
 	up     bool
-	due    *jq.Due           // nil where that is not known now
-	counts answer[jq.Counts] // the latest there are
+	due    *store.Due        // nil if not known now
+	counts answer[jq.Counts] // the latest known
 }
 
-// read asks the store. It returns when the short questions are answered or their time is up. A count that is quick is waited for, too.
+// read asks the store. It returns when the short calls are answered or have timed out. It waits a little for a count as well,
+// and so gets the quick ones.
 func (r *reading) read() sight {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
@@ -152,12 +154,12 @@ func ended(ctx context.Context, what <-chan struct{}) bool {
 	}
 }
 
-// dueOf is what a count tells of a store that is no Monitor. It is as old as that.
-func dueOf(counts jq.Counts) *jq.Due {
-	due := jq.Due{Now: counts.Now}
+// dueOf takes the due times from a count, for a store that is not a Monitor. They are as old as the count.
+func dueOf(counts jq.Counts) *store.Due {
+	due := store.Due{Now: counts.Now}
 	for _, q := range counts.Queues {
 		if !q.OldestDue.IsZero() {
-			due.Queues = append(due.Queues, jq.QueueDue{Queue: q.Queue, OldestDue: q.OldestDue})
+			due.Queues = append(due.Queues, store.QueueDue{Queue: q.Queue, OldestDue: q.OldestDue})
 		}
 	}
 	return &due
@@ -167,14 +169,14 @@ func again(time.Duration) time.Duration { return 0 }
 
 func (r *reading) restOfCount(took time.Duration) time.Duration { return max(r.maxAge, countRest*took) }
 
-func (r *reading) oldestDue(ctx context.Context) (jq.Due, error) {
-	if monitor, ok := r.store.(jq.Monitor); ok {
+func (r *reading) oldestDue(ctx context.Context) (store.Due, error) {
+	if monitor, ok := r.store.(store.Monitor); ok {
 		return monitor.OldestDue(ctx)
 	}
-	return jq.Due{}, errors.ErrUnsupported
+	return store.Due{}, errors.ErrUnsupported
 }
 
-// end ends what is under way, and waits for it.
+// end cancels all current calls and waits for them.
 func (r *reading) end() {
 	r.ping.end()
 	r.due.end()

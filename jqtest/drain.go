@@ -10,26 +10,27 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
-// DrainOptions are what can be chosen; the zero value of each field means its default.
+// DrainOptions configures Drain. Zero fields mean the default.
 type DrainOptions struct {
-	// Queues are those to be drained. Default: all of them.
+	// Queues lists the queues to drain. Default: every queue.
 	Queues []string
-	// Until is how far the clock may be moved. Default: as far as it takes.
+	// Until is the time up to which Drain may move the clock. Default: no limit.
 	Until time.Time
-	// MaxRuns is after how many runs the test fails, because something comes back for ever. Default: 1000.
+	// MaxRuns is the number of runs after which the test fails, because some job keeps coming back. Default: 1000.
 	MaxRuns int
 }
 
-// A Ran is one run of a drain.
+// A Ran is one run that Drain made.
 type Ran struct {
-	jq.Job           // as it was claimed
-	After  jq.Job    // as it was after the run
+	jq.Job           // the job as it was claimed
+	After  jq.Job    // the job after the run
 	At     time.Time // when it ran
 }
 
-// String is one line: what ran, and what became of it.
+// String describes the run on one line: which job ran, and the state it ended in.
 func (r Ran) String() string {
 	text := fmt.Sprintf("%s  job %d, %s %s, attempt %d: %s", r.At.Format(time.DateTime), r.ID, r.Kind, r.Payload, r.Attempts, r.After.Phase())
 	if r.After.Error != "" {
@@ -41,9 +42,9 @@ func (r Ran) String() string {
 
 const drainLease = time.Hour
 
-// Drain runs the jobs of the store with the handlers, one after the other in the test's goroutine, until none is left that
-// could be run. Delays and backoffs are not waited for: the store's clock is moved to the next due job. Jobs of paused queues
-// stay. A kind without a handler fails the test, and so does a drain that comes to no end. Options may be nil.
+// Drain runs the jobs of the store with the handlers, one after another in the test's goroutine, until no job is left that
+// could run. It does not wait for delays and backoffs: it moves the store's clock to the next due job. It leaves out jobs of
+// paused queues. The test fails if a kind has no handler, or if the drain does not end. Options may be nil.
 func Drain(t testing.TB, s *Store, handlers *jq.Handlers, options *DrainOptions) []Ran {
 	t.Helper()
 	d := &drain{store: s, client: jq.NewClient(s, nil), handlers: handlers}
@@ -57,7 +58,7 @@ func Drain(t testing.TB, s *Store, handlers *jq.Handlers, options *DrainOptions)
 	return d.ran
 }
 
-// A drain under way.
+// A drain is one call of Drain.
 type drain struct {
 	store    *Store
 	client   *jq.Client
@@ -87,7 +88,7 @@ func (d *drain) run(ctx context.Context) error {
 	}
 }
 
-// queues are those to be drained, which are not paused.
+// queues returns the queues to drain that are not paused.
 func (d *drain) queues(ctx context.Context) ([]string, error) {
 	known, err := d.client.Queues(ctx)
 	if err != nil {
@@ -102,10 +103,10 @@ func (d *drain) queues(ctx context.Context) ([]string, error) {
 	return queues, nil
 }
 
-// round runs one job of each queue that has one which is due.
+// round runs one due job of each queue that has one.
 func (d *drain) round(ctx context.Context, queues []string) (found bool, err error) {
 	for _, queue := range queues {
-		jobs, err := d.store.FetchAndClaim(ctx, jq.ClaimRequest{Queue: queue, Limit: 1, Worker: "drain", TTL: drainLease})
+		jobs, err := d.store.FetchAndClaim(ctx, contract.ClaimRequest{Queue: queue, Limit: 1, Worker: "drain", TTL: drainLease})
 		if err != nil {
 			return false, err
 		}
@@ -135,7 +136,7 @@ func (d *drain) one(ctx context.Context, job jq.Job) error {
 	return nil
 }
 
-// nextDue is when the next job of the queues becomes due, and zero if none does.
+// nextDue returns when the next job of the queues becomes due, or zero if none will.
 func (d *drain) nextDue(ctx context.Context, queues []string) (time.Time, error) {
 	var next time.Time
 	for job, err := range d.client.Jobs(ctx, jq.Filter{States: []jq.State{jq.Ready, jq.Retrying}}) {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/remote"
 	"github.com/seed-ed332417/jq/sqlite"
@@ -63,8 +64,11 @@ func hang(url string) error {
 // options are those of a server which never polls: it hears of new jobs, or not at all.
 func options(lease time.Duration) *jq.ServerOptions {
 	return &jq.ServerOptions{
-		Poll: time.Hour, Lease: lease, RecoverEvery: 100 * time.Millisecond, DrainFor: time.Second,
-		Logger: slog.New(slog.DiscardHandler),
+		Claim:    jq.ClaimOptions{PollInterval: time.Hour},
+		Lease:    jq.LeaseOptions{Duration: lease},
+		Recovery: jq.RecoveryOptions{Interval: 100 * time.Millisecond},
+		Shutdown: jq.ShutdownOptions{DrainTimeout: time.Second},
+		Logger:   slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -181,7 +185,7 @@ func TestJobsOfAKilledWorkerAreRecovered(t *testing.T) {
 	assert.Equal(t, added.ID, job.ID)
 	assert.EqualValues(t, 3, job.Token, "claimed, recovered and claimed again")
 	assert.Equal(t, 1, job.Retries)
-	outcomes, err := worker.Ack(t.Context(), []jq.Ack{{Lease: jq.Lease{ID: added.ID, Token: 1}}})
+	outcomes, err := worker.Ack(t.Context(), []contract.Ack{{Lease: jq.Lease{ID: added.ID, Token: 1}}})
 	require.NoError(t, err)
 	assert.ErrorIs(t, outcomes[0].Err(), jq.ErrStaleLease, "what the dead worker would write")
 	require.Eventually(t, func() bool {

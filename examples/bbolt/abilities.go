@@ -6,7 +6,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
@@ -14,7 +13,7 @@ import (
 type queue struct {
 	Jobs   int64
 	Paused bool
-	Policy jq.Policy
+	Policy contract.Policy
 }
 
 func (t *txn) queue(name string) queue {
@@ -38,13 +37,13 @@ func (t *txn) countJobs(name string, more int64) {
 }
 
 // Queues returns every queue that has a job, is paused, or has a policy that sets something.
-func (s *Store) Queues(ctx context.Context) ([]jq.Queue, error) {
-	return read(ctx, s, nil, func(t *txn) []jq.Queue {
-		var list []jq.Queue
+func (s *Store) Queues(ctx context.Context) ([]contract.Queue, error) {
+	return read(ctx, s, nil, func(t *txn) []contract.Queue {
+		var list []contract.Queue
 		c := t.in(queues).Cursor()
 		for name, raw := c.First(); name != nil; name, raw = c.Next() {
 			if q := decode[queue](t, queues, raw); q.Jobs > 0 || q.Paused || q.Policy.Sets() {
-				list = append(list, jq.Queue{Name: string(name), Paused: q.Paused, Policy: q.Policy})
+				list = append(list, contract.Queue{Name: string(name), Paused: q.Paused, Policy: q.Policy})
 			}
 		}
 		return list
@@ -64,18 +63,18 @@ func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 }
 
 // Policy returns the policy of the queue.
-func (s *Store) Policy(ctx context.Context, name string) (jq.Policy, error) {
-	return read(ctx, s, contract.CheckQueue(name), func(t *txn) jq.Policy { return t.queue(name).Policy })
+func (s *Store) Policy(ctx context.Context, name string) (contract.Policy, error) {
+	return read(ctx, s, contract.CheckQueue(name), func(t *txn) contract.Policy { return t.queue(name).Policy })
 }
 
 // SetPolicy replaces the queue's policy with p.
-func (s *Store) SetPolicy(ctx context.Context, name string, p jq.Policy) (jq.Policy, error) {
-	return write(ctx, s, cmp.Or(contract.CheckQueue(name), p.Check()), func(t *txn) jq.Policy {
+func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (contract.Policy, error) {
+	return write(ctx, s, cmp.Or(contract.CheckQueue(name), p.Check()), func(t *txn) contract.Policy {
 		q := t.queue(name)
 		next, err := q.Policy.Replace(p)
 		if err != nil {
 			t.fail(err)
-			return jq.Policy{}
+			return contract.Policy{}
 		}
 		q.Policy = next
 		t.saveQueue(name, q)
@@ -84,10 +83,10 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p jq.Policy) (jq.Pol
 }
 
 // Beat writes the worker's row.
-func (s *Store) Beat(ctx context.Context, w jq.Worker) error {
+func (s *Store) Beat(ctx context.Context, w contract.Worker) error {
 	_, err := write(ctx, s, w.Check(), func(t *txn) struct{} {
 		var old []string // collected before any is removed
-		for w := range t.workers(jq.WorkerFilter{}, "") {
+		for w := range t.workers(contract.WorkerFilter{}, "") {
 			if forgotten(w, t.now) {
 				old = append(old, w.Name)
 			}
@@ -105,7 +104,7 @@ func (s *Store) Beat(ctx context.Context, w jq.Worker) error {
 
 // Leave removes the worker's row.
 func (s *Store) Leave(ctx context.Context, name string) error {
-	_, err := write(ctx, s, jq.Worker{Name: name}.Check(), func(t *txn) struct{} {
+	_, err := write(ctx, s, contract.Worker{Name: name}.Check(), func(t *txn) struct{} {
 		t.remove(workers, []byte(name))
 		return struct{}{}
 	})
@@ -113,10 +112,10 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 }
 
 // Workers returns the workers that match, by name.
-func (s *Store) Workers(ctx context.Context, filter jq.WorkerFilter, page jq.Page) (jq.WorkerPage, error) {
+func (s *Store) Workers(ctx context.Context, filter contract.WorkerFilter, page contract.Page) (contract.WorkerPage, error) {
 	after, refused := filter.Position(page)
-	return read(ctx, s, refused, func(t *txn) jq.WorkerPage {
-		var found jq.WorkerPage
+	return read(ctx, s, refused, func(t *txn) contract.WorkerPage {
+		var found contract.WorkerPage
 		room := contract.MaxPageNames
 		for w := range t.workers(filter, after) {
 			if forgotten(w, t.now) {
@@ -134,24 +133,26 @@ func (s *Store) Workers(ctx context.Context, filter jq.WorkerFilter, page jq.Pag
 }
 
 // workers yields the workers that match and come after a name, by name. Callers must not change any during the loop.
-func (t *txn) workers(filter jq.WorkerFilter, after string) iter.Seq[jq.Worker] {
-	return func(yield func(jq.Worker) bool) {
+func (t *txn) workers(filter contract.WorkerFilter, after string) iter.Seq[contract.Worker] {
+	return func(yield func(contract.Worker) bool) {
 		c := t.in(workers).Cursor()
 		for name, raw := c.Seek([]byte(cmp.Or(filter.Name, after))); name != nil && t.look(); name, raw = c.Next() {
 			switch {
 			case filter.Name != "" && string(name) != filter.Name:
 				return
-			case string(name) > after && !yield(decode[jq.Worker](t, workers, raw)):
+			case string(name) > after && !yield(decode[contract.Worker](t, workers, raw)):
 				return
 			}
 		}
 	}
 }
 
-func forgotten(w jq.Worker, now time.Time) bool { return !w.BeatAt.Add(contract.WorkerLife).After(now) }
+func forgotten(w contract.Worker, now time.Time) bool {
+	return !w.BeatAt.Add(contract.WorkerLife).After(now)
+}
 
 // Fence starts a new epoch: new tokens and ids are above its floor.
-func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
+func (s *Store) Fence(ctx context.Context, req contract.FenceRequest) (int64, error) {
 	return write(ctx, s, req.Check(), func(t *txn) int64 {
 		b := t.in(jobs)
 		epoch, err := req.Raised(t.epoch, int64(b.Sequence()))
@@ -163,8 +164,8 @@ func (s *Store) Fence(ctx context.Context, req jq.FenceRequest) (int64, error) {
 		t.fail(b.SetSequence(uint64(contract.Floor(epoch))))
 		if req.EndLeases {
 			var held []*job // collected before any is changed
-			for j := range t.rising(jq.Filter{}) {
-				if j.State == jq.InFlight {
+			for j := range t.rising(contract.Filter{}) {
+				if j.State == contract.InFlight {
 					held = append(held, j)
 				}
 			}

@@ -1,9 +1,9 @@
 // Package bbolt keeps jobs in one file of go.etcd.io/bbolt, for one process at a time. It is an example of a store
-// outside jq: it imports only packages jq and contract, and package jqtest tests it.
+// outside jq: it imports only package contract, and package jqtest tests it.
 //
 //	store, err := bbolt.Open(ctx, "jobs.bolt", nil)
 //
-// A commit waits for the disk, unless you set Options.NoSync. The store has every ability except jq.Transactor, which needs an SQL
+// A commit waits for the disk, unless you set Options.NoSync. The store has every ability except contract.Transactor, which needs an SQL
 // transaction.
 package bbolt
 
@@ -18,16 +18,15 @@ import (
 	"github.com/benbjohnson/clock"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
 var (
-	_ jq.Store        = (*Store)(nil)
-	_ jq.Notifier     = (*Store)(nil)
-	_ jq.PolicyKeeper = (*Store)(nil)
-	_ jq.Registry     = (*Store)(nil)
-	_ jq.Fencer       = (*Store)(nil)
+	_ contract.Store        = (*Store)(nil)
+	_ contract.Notifier     = (*Store)(nil)
+	_ contract.PolicyKeeper = (*Store)(nil)
+	_ contract.Registry     = (*Store)(nil)
+	_ contract.Fencer       = (*Store)(nil)
 )
 
 // Options configures Open. Zero fields mean the default.
@@ -132,7 +131,7 @@ func (s *Store) leave() { <-s.turn }
 func (s *Store) admit(ctx context.Context, refused error) error {
 	switch {
 	case s.closed.Load():
-		return jq.ErrClosed
+		return contract.ErrClosed
 	case ctx.Err() != nil:
 		return unavailable(ctx.Err())
 	default:

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
@@ -45,10 +44,10 @@ func newStore(t *testing.T, options Options) (*Store, *clock.Mock) {
 	return s, clk
 }
 
-func request(n int) jq.EnqueueRequest {
-	var req jq.EnqueueRequest
+func request(n int) contract.EnqueueRequest {
+	var req contract.EnqueueRequest
 	for i := range n {
-		req.Jobs = append(req.Jobs, jq.NewJob{Queue: fmt.Sprint("q", i%2), Kind: "k", Payload: []byte(`{}`), Priority: i % 3})
+		req.Jobs = append(req.Jobs, contract.NewJob{Queue: fmt.Sprint("q", i%2), Kind: "k", Payload: []byte(`{}`), Priority: i % 3})
 	}
 	return req
 }
@@ -83,14 +82,14 @@ func TestCommitThatFailsIsInDoubt(t *testing.T) {
 
 	for range 2 {
 		_, err = s.Enqueue(t.Context(), request(5))
-		assert.ErrorIs(t, err, jq.ErrInDoubt)
-		assert.NotErrorIs(t, err, jq.ErrUnavailable)
+		assert.ErrorIs(t, err, contract.ErrInDoubt)
+		assert.NotErrorIs(t, err, contract.ErrUnavailable)
 		assert.ErrorContains(t, err, "file already closed")
-		page, err := s.List(t.Context(), jq.Filter{}, jq.Page{Limit: 10})
+		page, err := s.List(t.Context(), contract.Filter{}, contract.Page{Limit: 10})
 		assert.NoError(t, err)
 		assert.Len(t, page.Jobs, 1)
 	}
-	none, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "another", Limit: 1, Worker: "w", TTL: time.Minute})
+	none, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "another", Limit: 1, Worker: "w", TTL: time.Minute})
 	assert.NoError(t, err, "a claim that finds nothing has nothing to commit")
 	assert.Empty(t, none)
 }
@@ -101,15 +100,15 @@ func TestCallWhoseCallerIsGoneIsTakenBack(t *testing.T) {
 	enqueued, err := s.Enqueue(t.Context(), request(1))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = write(ctx, s, nil, func(c *txn) jq.Outcome {
+	_, err = write(ctx, s, nil, func(c *txn) contract.Outcome {
 		defer cancel()
 		return c.cancel(c.job(enqueued[0].ID))
 	})
-	assert.ErrorIs(t, err, jq.ErrUnavailable)
+	assert.ErrorIs(t, err, contract.ErrUnavailable)
 	assert.ErrorIs(t, err, context.Canceled)
 	detail, err := s.Get(t.Context(), enqueued[0].ID)
 	assert.NoError(t, err)
-	assert.Equal(t, jq.Ready, detail.State)
+	assert.Equal(t, contract.Ready, detail.State)
 }
 
 func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
@@ -123,13 +122,13 @@ func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
 	}
 	for _, what := range []string{"an unreadable row", "a missing row"} {
 		require.NoError(t, s.db.Update(damages[what]))
-		_, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "q0", Limit: 1, Worker: "w", TTL: time.Minute})
-		assert.ErrorIs(t, err, jq.ErrUnavailable, what)
+		_, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q0", Limit: 1, Worker: "w", TTL: time.Minute})
+		assert.ErrorIs(t, err, contract.ErrUnavailable, what)
 		assert.ErrorContains(t, err, "the file is damaged, restore it from a copy: ", what)
 	}
 	detail, err := s.Get(t.Context(), enqueued[1].ID)
 	assert.NoError(t, err)
-	assert.Equal(t, jq.Ready, detail.State)
+	assert.Equal(t, contract.Ready, detail.State)
 }
 
 // TestNothingIsLeftBehind takes jobs through every transition and deletes them. Then every bucket must be empty.
@@ -145,29 +144,29 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		_, err := s.Enqueue(t.Context(), req)
 		require.NoError(t, err)
-		jobs, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "q0", Limit: 15, Worker: "w", TTL: time.Minute})
+		jobs, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q0", Limit: 15, Worker: "w", TTL: time.Minute})
 		require.NoError(t, err)
 		require.Len(t, jobs, 15)
 		endAll(t, s, jobs)
 		clk.Add(time.Minute)
-		recovered, err := s.RecoverExpiredLeases(t.Context(), jq.RecoverRequest{Limit: 100})
+		recovered, err := s.RecoverExpiredLeases(t.Context(), contract.RecoverRequest{Limit: 100})
 		require.NoError(t, err)
 		assert.Len(t, recovered, 2)
-		all := jq.Filter{States: contract.Phases()}
+		all := contract.Filter{States: contract.Phases()}
 		_, err = s.Cancel(t.Context(), all, 100)
 		require.NoError(t, err)
 		deleted, err := s.Delete(t.Context(), all, 100)
 		require.NoError(t, err)
 		require.Len(t, deleted, len(req.Jobs))
 	}
-	require.NoError(t, s.Beat(t.Context(), jq.Worker{Name: "old"}))
+	require.NoError(t, s.Beat(t.Context(), contract.Worker{Name: "old"}))
 	clk.Add(contract.WorkerLife)
-	require.NoError(t, s.Beat(t.Context(), jq.Worker{Name: "w"}))
+	require.NoError(t, s.Beat(t.Context(), contract.Worker{Name: "w"}))
 	last, err := s.Enqueue(t.Context(), request(1)) // it deletes the keys that have ended
 	require.NoError(t, err)
-	_, err = s.Cancel(t.Context(), jq.Filter{IDs: []int64{last[0].ID}}, 1)
+	_, err = s.Cancel(t.Context(), contract.Filter{IDs: []int64{last[0].ID}}, 1)
 	require.NoError(t, err)
-	_, err = s.Delete(t.Context(), jq.Filter{IDs: []int64{last[0].ID}}, 1)
+	_, err = s.Delete(t.Context(), contract.Filter{IDs: []int64{last[0].ID}}, 1)
 	require.NoError(t, err)
 
 	left := map[string]int{}
@@ -184,16 +183,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 // endAll ends the leases in every way, and lets some expire.
-func endAll(t *testing.T, s *Store, jobs []jq.Job) {
+func endAll(t *testing.T, s *Store, jobs []contract.Job) {
 	t.Helper()
-	forms := []jq.Form{contract.Fail, contract.Never, contract.Snooze, contract.Release}
+	forms := []contract.Form{contract.Fail, contract.Never, contract.Snooze, contract.Release}
 	for i, j := range jobs {
 		var err error
 		switch {
 		case i%7 < 4:
-			_, err = s.NAck(t.Context(), []jq.NAck{{Lease: j.Lease(), Form: forms[i%7]}})
+			_, err = s.NAck(t.Context(), []contract.NAck{{Lease: j.Lease(), Form: forms[i%7]}})
 		case i%7 < 6:
-			_, err = s.Ack(t.Context(), []jq.Ack{{Lease: j.Lease(), Result: []byte(`1`)}})
+			_, err = s.Ack(t.Context(), []contract.Ack{{Lease: j.Lease(), Result: []byte(`1`)}})
 		}
 		require.NoError(t, err)
 	}

@@ -3,17 +3,16 @@ package bbolt
 import (
 	"context"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
 // FetchAndClaim leases due jobs of one queue to the worker.
-func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Job, error) {
-	return write(ctx, s, contract.CheckLease(req.Check(), req.TTL, s.maxLease), func(t *txn) []jq.Job {
+func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]contract.Job, error) {
+	return write(ctx, s, contract.CheckLease(req.Check(), req.TTL, s.maxLease), func(t *txn) []contract.Job {
 		if t.queue(req.Queue).Paused {
 			return nil
 		}
-		var claimed []jq.Job
+		var claimed []contract.Job
 		for _, j := range t.choose(req) {
 			t.claim(j, req)
 			claimed = append(claimed, t.whole(j))
@@ -24,7 +23,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Jo
 
 // choose returns the jobs to claim: retries up to the quota, then fresh jobs, then retries in the remaining places. The retries come
 // first in the answer.
-func (t *txn) choose(req jq.ClaimRequest) []*job {
+func (t *txn) choose(req contract.ClaimRequest) []*job {
 	r := t.due(req.Queue, retries, req.Limit)
 	f := t.due(req.Queue, fresh, req.Limit)
 	f = f[:min(len(f), req.Limit-min(len(r), req.RetryQuota))]
@@ -48,7 +47,7 @@ func (t *txn) due(queue string, l lane, limit int) []*job {
 	return found
 }
 
-func (t *txn) claim(j *job, req jq.ClaimRequest) {
+func (t *txn) claim(j *job, req contract.ClaimRequest) {
 	t.moveAttempt(j.Record)
 	t.forgetAttempts(j)
 	j.Claim(req, t.now)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/examples/bbolt"
 	"github.com/seed-ed332417/jq/jqtest"
 )
@@ -37,7 +37,7 @@ func newInstance(ctx context.Context, folder string, clk clock.Clock) (*jqtest.I
 	}
 	return &jqtest.Instance{
 		Store: s,
-		Reopen: func(ctx context.Context) (jq.Store, error) {
+		Reopen: func(ctx context.Context) (contract.Store, error) {
 			if err := s.Close(); err != nil {
 				return nil, err
 			}

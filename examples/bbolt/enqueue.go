@@ -3,12 +3,12 @@ package bbolt
 import (
 	"context"
 
-	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // Enqueue adds all of the jobs or none.
-func (s *Store) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
-	return write(ctx, s, req.Check(), func(t *txn) []jq.Enqueued {
+func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]contract.Enqueued, error) {
+	return write(ctx, s, req.Check(), func(t *txn) []contract.Enqueued {
 		if len(req.Jobs) == 0 {
 			return nil
 		}
@@ -16,7 +16,7 @@ func (s *Store) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueu
 		if given, ok := t.answered(req); ok {
 			return given
 		}
-		answers := make([]jq.Enqueued, len(req.Jobs))
+		answers := make([]contract.Enqueued, len(req.Jobs))
 		for i, n := range req.Jobs {
 			answers[i] = t.enqueue(n)
 		}
@@ -25,9 +25,9 @@ func (s *Store) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueu
 	})
 }
 
-func (t *txn) enqueue(n jq.NewJob) jq.Enqueued {
+func (t *txn) enqueue(n contract.NewJob) contract.Enqueued {
 	if h, held := t.holder(n.UniqueKey); held {
-		duplicate := jq.Enqueued{ID: h.ID, Duplicate: true}
+		duplicate := contract.Enqueued{ID: h.ID, Duplicate: true}
 		if j := t.job(h.ID); j != nil {
 			duplicate.State = j.State
 		}
@@ -40,5 +40,5 @@ func (t *txn) enqueue(n jq.NewJob) jq.Enqueued {
 	if row.UniqueKey != "" {
 		t.hold(row)
 	}
-	return jq.Enqueued{ID: row.ID, State: row.State}
+	return contract.Enqueued{ID: row.ID, State: row.State}
 }

@@ -6,7 +6,7 @@ import (
 
 	bolterrors "go.etcd.io/bbolt/errors"
 
-	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // errDamaged says that the file contains data that this package did not write.
@@ -14,17 +14,17 @@ var errDamaged = errors.New("the file is damaged, restore it from a copy")
 
 // ours translates an error before the commit into the contract's.
 func ours(err error) error {
-	if errors.Is(err, jq.ErrInvalid) || errors.Is(err, jq.ErrNotFound) || errors.Is(err, jq.ErrConflict) {
+	if errors.Is(err, contract.ErrInvalid) || errors.Is(err, contract.ErrNotFound) || errors.Is(err, contract.ErrConflict) {
 		return err
 	}
 	return unavailable(err)
 }
 
-func unavailable(cause error) error { return fmt.Errorf("%w: %w", jq.ErrUnavailable, cause) }
+func unavailable(cause error) error { return fmt.Errorf("%w: %w", contract.ErrUnavailable, cause) }
 
 // inDoubt translates an error of the commit itself. Most such errors occur before bbolt writes the page that makes the commit
 // count, but the error does not say so.
-func inDoubt(cause error) error { return fmt.Errorf("%w: %w", jq.ErrInDoubt, cause) }
+func inDoubt(cause error) error { return fmt.Errorf("%w: %w", contract.ErrInDoubt, cause) }
 
 // openError says in one line why the file cannot be opened, and what to do.
 func openError(path string, err error) error {

@@ -7,21 +7,20 @@ import (
 	"math"
 	"slices"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
 // Get returns the job and its history.
-func (s *Store) Get(ctx context.Context, id int64) (jq.JobDetail, error) {
-	return read(ctx, s, nil, func(t *txn) jq.JobDetail {
+func (s *Store) Get(ctx context.Context, id int64) (contract.JobDetail, error) {
+	return read(ctx, s, nil, func(t *txn) contract.JobDetail {
 		j := t.job(id)
 		if j == nil {
-			t.fail(jq.ErrNotFound)
-			return jq.JobDetail{}
+			t.fail(contract.ErrNotFound)
+			return contract.JobDetail{}
 		}
-		var earlier []jq.Attempt
+		var earlier []contract.Attempt
 		for _, key := range t.attemptKeys(id) {
-			attempt, _ := get[jq.Attempt](t, attempts, key)
+			attempt, _ := get[contract.Attempt](t, attempts, key)
 			earlier = append(earlier, attempt)
 		}
 		detail := j.Detail(earlier)
@@ -31,10 +30,10 @@ func (s *Store) Get(ctx context.Context, id int64) (jq.JobDetail, error) {
 }
 
 // List returns the jobs that match, the newest first.
-func (s *Store) List(ctx context.Context, filter jq.Filter, page jq.Page) (jq.JobPage, error) {
+func (s *Store) List(ctx context.Context, filter contract.Filter, page contract.Page) (contract.JobPage, error) {
 	before, refused := position(filter, page)
-	return read(ctx, s, refused, func(t *txn) jq.JobPage {
-		var found jq.JobPage
+	return read(ctx, s, refused, func(t *txn) contract.JobPage {
+		var found contract.JobPage
 		room := contract.MaxAnswerBytes
 		for j := range t.falling(filter, before) {
 			if !filter.Matches(j.Job, t.now) {
@@ -51,7 +50,7 @@ func (s *Store) List(ctx context.Context, filter jq.Filter, page jq.Page) (jq.Jo
 }
 
 // position checks a listing and returns the id before which the page begins.
-func position(filter jq.Filter, page jq.Page) (before int64, err error) {
+func position(filter contract.Filter, page contract.Page) (before int64, err error) {
 	if err := filter.Check(); err != nil {
 		return 0, err
 	}
@@ -65,21 +64,21 @@ func position(filter jq.Filter, page jq.Page) (before int64, err error) {
 }
 
 // Count counts the jobs that match, by reading all of them.
-func (s *Store) Count(ctx context.Context, filter jq.Filter) (jq.Counts, error) {
-	return read(ctx, s, filter.Check(), func(t *txn) jq.Counts {
-		counts := map[string]*jq.QueueCount{}
+func (s *Store) Count(ctx context.Context, filter contract.Filter) (contract.Counts, error) {
+	return read(ctx, s, filter.Check(), func(t *txn) contract.Counts {
+		counts := map[string]*contract.QueueCount{}
 		for j := range t.rising(filter) {
 			if !filter.Matches(j.Job, t.now) {
 				continue
 			}
 			c := counts[j.Queue]
 			if c == nil {
-				c = &jq.QueueCount{Queue: j.Queue, Jobs: map[jq.State]int64{}}
+				c = &contract.QueueCount{Queue: j.Queue, Jobs: map[contract.State]int64{}}
 				counts[j.Queue] = c
 			}
 			t.count(c, j)
 		}
-		result := jq.Counts{Now: t.now}
+		result := contract.Counts{Now: t.now}
 		for _, name := range slices.Sorted(maps.Keys(counts)) {
 			result.Queues = append(result.Queues, *counts[name])
 		}
@@ -87,7 +86,7 @@ func (s *Store) Count(ctx context.Context, filter jq.Filter) (jq.Counts, error) 
 	})
 }
 
-func (t *txn) count(c *jq.QueueCount, j *job) {
+func (t *txn) count(c *contract.QueueCount, j *job) {
 	c.Jobs[j.Phase()]++
 	if !j.Claimable(t.now) {
 		return
@@ -99,7 +98,7 @@ func (t *txn) count(c *jq.QueueCount, j *job) {
 }
 
 // rising yields the jobs that the filter can match, the oldest first. Callers must not change any during the loop.
-func (t *txn) rising(f jq.Filter) iter.Seq[*job] {
+func (t *txn) rising(f contract.Filter) iter.Seq[*job] {
 	if len(f.IDs) > 0 {
 		return t.named(slices.Sorted(slices.Values(f.IDs)))
 	}
@@ -114,7 +113,7 @@ func (t *txn) rising(f jq.Filter) iter.Seq[*job] {
 }
 
 // falling yields the jobs before an id that the filter can match, the newest first.
-func (t *txn) falling(f jq.Filter, bound int64) iter.Seq[*job] {
+func (t *txn) falling(f contract.Filter, bound int64) iter.Seq[*job] {
 	if len(f.IDs) > 0 {
 		ids := slices.DeleteFunc(slices.Sorted(slices.Values(f.IDs)), func(id int64) bool { return id >= bound })
 		slices.Reverse(ids)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
@@ -40,7 +39,7 @@ func (t *txn) decodeJob(raw []byte) *job {
 }
 
 // whole returns the job with its payload, for a caller.
-func (t *txn) whole(j *job) jq.Job {
+func (t *txn) whole(j *job) contract.Job {
 	row := j.Job
 	row.Payload = bytes.Clone(t.in(payloads).Get(number(j.ID)))
 	return row
@@ -50,7 +49,7 @@ func (t *txn) whole(j *job) jq.Job {
 func (t *txn) weight(j *job) int { return j.Weight() + len(t.in(payloads).Get(number(j.ID))) }
 
 // add stores a new job.
-func (t *txn) add(row jq.Job) {
+func (t *txn) add(row contract.Job) {
 	t.putRaw(payloads, number(row.ID), row.Payload)
 	row.Payload = nil
 	t.countJobs(row.Queue, 1)

@@ -3,7 +3,6 @@ package bbolt
 import (
 	"time"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
@@ -16,7 +15,7 @@ type holder struct {
 // An answer is the stored answer to a request with a key.
 type answer struct {
 	Fingerprint [32]byte
-	Jobs        []jq.Enqueued
+	Jobs        []contract.Enqueued
 	Until       time.Time
 }
 
@@ -30,7 +29,7 @@ func (t *txn) holder(key string) (holder, bool) {
 }
 
 // hold gives the job its unique key, which must be free.
-func (t *txn) hold(j jq.Job) {
+func (t *txn) hold(j contract.Job) {
 	h := holder{ID: j.ID}
 	if j.UniqueFor > 0 {
 		h.Until = j.EnqueuedAt.Add(j.UniqueFor)
@@ -47,7 +46,7 @@ func (t *txn) release(j *job) {
 }
 
 // answered returns the stored answer to the request, if there is one. A different request under the same key fails the call.
-func (t *txn) answered(req jq.EnqueueRequest) ([]jq.Enqueued, bool) {
+func (t *txn) answered(req contract.EnqueueRequest) ([]contract.Enqueued, bool) {
 	if req.RequestKey == "" {
 		return nil, false
 	}
@@ -62,7 +61,7 @@ func (t *txn) answered(req jq.EnqueueRequest) ([]jq.Enqueued, bool) {
 }
 
 // remember stores an answer for repeats of its request.
-func (t *txn) remember(req jq.EnqueueRequest, jobs []jq.Enqueued) {
+func (t *txn) remember(req contract.EnqueueRequest, jobs []contract.Enqueued) {
 	if req.RequestKey == "" {
 		return
 	}

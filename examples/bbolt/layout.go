@@ -6,7 +6,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
@@ -80,14 +79,14 @@ type place struct {
 }
 
 // placeOf returns the place where the job belongs.
-func placeOf(j jq.Job) place {
+func placeOf(j contract.Job) place {
 	at := append(moment(j.Next()), number(j.ID)...)
 	switch j.Phase() {
-	case jq.Ready:
+	case contract.Ready:
 		return place{waiting, string(append(line(j.Queue, fresh, j.Priority), at...))}
-	case jq.Retrying:
+	case contract.Retrying:
 		return place{waiting, string(append(line(j.Queue, retries, j.Priority), at...))}
-	case jq.InFlight:
+	case contract.InFlight:
 		return place{leases, string(at)}
 	default:
 		return place{}

@@ -5,13 +5,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
 // Subscribe returns a channel of wake-ups for the queues. Only this process changes the file, so it knows about every
 // change.
-func (s *Store) Subscribe(ctx context.Context, names []string) (<-chan jq.Wakeup, error) {
+func (s *Store) Subscribe(ctx context.Context, names []string) (<-chan contract.Wakeup, error) {
 	var refused error
 	for _, name := range names {
 		if err := contract.CheckQueue(name); err != nil {
@@ -33,23 +32,23 @@ type hub struct {
 
 type listener struct {
 	names   []string // all queues if empty
-	wakeups chan jq.Wakeup
+	wakeups chan contract.Wakeup
 	forget  func() bool // detaches the listener from its context
 }
 
 // unread is how many unread wake-ups a slow reader can have before it loses some.
 const unread = 64
 
-func (h *hub) subscribe(ctx context.Context, names []string) (<-chan jq.Wakeup, error) {
+func (h *hub) subscribe(ctx context.Context, names []string) (<-chan contract.Wakeup, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, jq.ErrClosed
+		return nil, contract.ErrClosed
 	}
 	if h.listeners == nil {
 		h.listeners = map[*listener]struct{}{}
 	}
-	l := &listener{names: slices.Clone(names), wakeups: make(chan jq.Wakeup, unread)}
+	l := &listener{names: slices.Clone(names), wakeups: make(chan contract.Wakeup, unread)}
 	h.listeners[l] = struct{}{}
 	l.forget = context.AfterFunc(ctx, func() {
 		h.mu.Lock()
@@ -75,13 +74,13 @@ func (h *hub) tell(queues map[string]bool) {
 	for l := range h.listeners {
 		for queue, woken := range queues {
 			if woken && (len(l.names) == 0 || slices.Contains(l.names, queue)) {
-				l.offer(jq.Wakeup{Queue: queue})
+				l.offer(contract.Wakeup{Queue: queue})
 			}
 		}
 	}
 }
 
-func (l *listener) offer(w jq.Wakeup) {
+func (l *listener) offer(w contract.Wakeup) {
 	select {
 	case l.wakeups <- w:
 	default:

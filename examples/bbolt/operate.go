@@ -3,30 +3,29 @@ package bbolt
 import (
 	"context"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
 // Cancel cancels jobs that are not terminal.
-func (s *Store) Cancel(ctx context.Context, filter jq.Filter, limit int) ([]jq.Outcome, error) {
+func (s *Store) Cancel(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
 	return s.operate(ctx, filter, limit, func(j *job) bool { return !j.Terminal() }, (*txn).cancel)
 }
 
 // Requeue makes terminal jobs ready again.
-func (s *Store) Requeue(ctx context.Context, filter jq.Filter, limit int) ([]jq.Outcome, error) {
+func (s *Store) Requeue(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
 	return s.operate(ctx, filter, limit, func(j *job) bool { return j.Terminal() }, (*txn).requeue)
 }
 
 // Delete removes terminal jobs and their history.
-func (s *Store) Delete(ctx context.Context, filter jq.Filter, limit int) ([]jq.Outcome, error) {
+func (s *Store) Delete(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
 	return s.operate(ctx, filter, limit, func(j *job) bool { return j.Terminal() }, (*txn).delete)
 }
 
 // operate applies an operation to the ids of the filter, or without ids to the first jobs that match it and can change.
 func (s *Store) operate(
-	ctx context.Context, f jq.Filter, limit int, can func(*job) bool, apply func(*txn, *job) jq.Outcome,
-) ([]jq.Outcome, error) {
-	return write(ctx, s, f.CheckBulk(limit), func(t *txn) []jq.Outcome {
+	ctx context.Context, f contract.Filter, limit int, can func(*job) bool, apply func(*txn, *job) contract.Outcome,
+) ([]contract.Outcome, error) {
+	return write(ctx, s, f.CheckBulk(limit), func(t *txn) []contract.Outcome {
 		if len(f.IDs) > 0 {
 			return t.operateOnIDs(f, apply)
 		}
@@ -39,23 +38,23 @@ func (s *Store) operate(
 				break
 			}
 		}
-		return each(chosen, func(j *job) jq.Outcome { return apply(t, j) })
+		return each(chosen, func(j *job) contract.Outcome { return apply(t, j) })
 	})
 }
 
-func (t *txn) operateOnIDs(f jq.Filter, apply func(*txn, *job) jq.Outcome) []jq.Outcome {
+func (t *txn) operateOnIDs(f contract.Filter, apply func(*txn, *job) contract.Outcome) []contract.Outcome {
 	rest := f
 	rest.IDs = nil
-	return each(f.IDs, func(id int64) jq.Outcome {
+	return each(f.IDs, func(id int64) contract.Outcome {
 		j := t.job(id)
 		if j == nil || !rest.Matches(j.Job, t.now) {
-			return jq.Outcome{ID: id, Status: contract.StatusNotFound}
+			return contract.Outcome{ID: id, Status: contract.StatusNotFound}
 		}
 		return apply(t, j)
 	})
 }
 
-func (t *txn) cancel(j *job) jq.Outcome {
+func (t *txn) cancel(j *job) contract.Outcome {
 	live := !j.Terminal()
 	o := j.Cancel(t.now)
 	if live {
@@ -64,7 +63,7 @@ func (t *txn) cancel(j *job) jq.Outcome {
 	return o
 }
 
-func (t *txn) requeue(j *job) jq.Outcome {
+func (t *txn) requeue(j *job) contract.Outcome {
 	var holder int64
 	if h, held := t.holder(j.UniqueKey); held {
 		holder = h.ID
@@ -82,7 +81,7 @@ func (t *txn) requeue(j *job) jq.Outcome {
 	return o
 }
 
-func (t *txn) delete(j *job) jq.Outcome {
+func (t *txn) delete(j *job) contract.Outcome {
 	o := j.Delete()
 	if o.Status == contract.StatusOK {
 		t.drop(j)

@@ -3,15 +3,14 @@ package bbolt
 import (
 	"context"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 )
 
 // RecoverExpiredLeases ends leases that have expired, the oldest first.
-func (s *Store) RecoverExpiredLeases(ctx context.Context, req jq.RecoverRequest) ([]jq.Recovered, error) {
-	return write(ctx, s, req.Check(), func(t *txn) []jq.Recovered {
+func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRequest) ([]contract.Recovered, error) {
+	return write(ctx, s, req.Check(), func(t *txn) []contract.Recovered {
 		s.bringBack(t, req.Limit)
-		var recovered []jq.Recovered
+		var recovered []contract.Recovered
 		for _, key := range t.upTo(leases, nil, t.now.Add(-req.Grace.Truncate(contract.Resolution)), req.Limit) {
 			recovered = append(recovered, t.recover(t.indexed(key)))
 		}
@@ -29,7 +28,7 @@ func (s *Store) bringBack(t *txn, limit int) {
 	c := t.in(leases).Cursor()
 	for key, _ := c.Last(); key != nil && len(ahead) < limit; key, _ = c.Prev() {
 		j := t.indexed(key)
-		if _, is := contract.Ahead(j.LeaseExpiresAt, j.LeaseFor, s.maxLease, t.now); is {
+		if _, is := contract.LeaseAhead(j.LeaseExpiresAt, j.LeaseFor, s.maxLease, t.now); is {
 			ahead = append(ahead, j)
 		}
 	}
@@ -42,7 +41,7 @@ func (s *Store) bringBack(t *txn, limit int) {
 	}
 }
 
-func (t *txn) recover(j *job) jq.Recovered {
+func (t *txn) recover(j *job) contract.Recovered {
 	recovered := j.Recover(t.now)
 	t.settle(j)
 	return recovered

@@ -12,6 +12,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // Charge is a payment that must not be made twice.
@@ -76,7 +77,7 @@ func story(ctx context.Context) error {
 
 // recoverAndRunAs does what any server does: it recovers expired leases and claims due jobs.
 func recoverAndRunAs(ctx context.Context, worker string, store jq.Store, handlers *jq.Handlers, now *clock.Mock) error {
-	recovered, err := store.RecoverExpiredLeases(ctx, jq.RecoverRequest{Limit: 1})
+	recovered, err := store.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func recoverAndRunAs(ctx context.Context, worker string, store jq.Store, handler
 }
 
 func runAs(ctx context.Context, worker string, store jq.Store, handlers *jq.Handlers) error {
-	jobs, err := store.FetchAndClaim(ctx, jq.ClaimRequest{Queue: "default", Limit: 1, Worker: worker, TTL: 30 * time.Second})
+	jobs, err := store.FetchAndClaim(ctx, contract.ClaimRequest{Queue: "default", Limit: 1, Worker: worker, TTL: 30 * time.Second})
 	if err != nil {
 		return err
 	}

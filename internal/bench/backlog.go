@@ -19,16 +19,17 @@ const (
 	Finished  = "finished"
 )
 
-// Scenes are the names of all scenes.
+// Scenes returns the names of all scenes.
 func Scenes() []string { return []string{Few, Waiting, Scheduled, Finished} }
 
-// A scene is what lies in the queue while claims are measured.
+// A scene is the content of the queue while claims are measured.
 type scene struct {
 	name                         string
 	waiting, scheduled, finished int
 }
 
-// scene has few waiting jobs, or many; or few with many that are scheduled for later at the highest priority, or have finished.
+// scene returns a scene with few waiting jobs, with many, or with few and many others that are scheduled at the highest
+// priority or finished.
 func (o Options) scene(name string) scene {
 	s := scene{name: name, waiting: o.beside}
 	switch name {
@@ -42,7 +43,7 @@ func (o Options) scene(name string) scene {
 	return s
 }
 
-// piling measures claims in one scene after the other. What they cost should be the same.
+// piling measures claims in one scene after the other. They should all cost the same.
 func piling(ctx context.Context, r *run) ([]Part, error) {
 	parts := make([]Part, len(Scenes()))
 	for i, name := range Scenes() {
@@ -62,7 +63,7 @@ func piling(ctx context.Context, r *run) ([]Part, error) {
 	return parts, nil
 }
 
-// play sets the scene, measures, and clears it away.
+// play sets the scene up, measures, and removes its jobs.
 func (r *run) play(ctx context.Context, s scene) (figures []Figure, err error) {
 	defer func() { err = errors.Join(err, r.remove(ctx)) }()
 	p := &Pile{run: r, scene: s}
@@ -75,14 +76,14 @@ func (r *run) play(ctx context.Context, s scene) (figures []Figure, err error) {
 	return figures, p.Verify(ctx)
 }
 
-// A Pile is a scene that stays, to be measured several times in turn with others.
+// A Pile is a scene that stays, so that it can be measured several times in turn with others.
 type Pile struct {
 	run   *run
 	scene scene
-	taken int // of what waited
+	taken int // how many of the waiting jobs
 }
 
-// NewPile sets a scene. Its jobs are left in the store.
+// NewPile sets up a scene. Its jobs stay in the store.
 func NewPile(ctx context.Context, s jq.Store, options Options, scene string) (*Pile, error) {
 	options.Workload = Backlog
 	o, err := options.filled()
@@ -103,7 +104,7 @@ func (p *Pile) set(ctx context.Context) error {
 	return p.run.fill(ctx, p.scene.waiting, nil)
 }
 
-// Measure is one round, after which as many jobs wait as before.
+// Measure measures one round. Afterwards as many jobs wait as before.
 func (p *Pile) Measure(ctx context.Context) (Result, error) {
 	before := p.taken
 	figures, err := p.claims(ctx)
@@ -116,7 +117,7 @@ func (p *Pile) Measure(ctx context.Context) (Result, error) {
 	return result, p.run.fill(ctx, taken, nil)
 }
 
-// Verify asks the store what became of the jobs of all rounds.
+// Verify checks in the store how the jobs of all rounds have ended.
 func (p *Pile) Verify(ctx context.Context) error {
 	return p.run.verify(ctx, map[jq.State]int64{
 		jq.Ready:     int64(p.scene.waiting + p.scene.scheduled - p.taken),
@@ -124,10 +125,10 @@ func (p *Pile) Verify(ctx context.Context) error {
 	})
 }
 
-// mostClaims are enough for a steady median, and leave most of what waits.
+// mostClaims gives a steady median and leaves most of the jobs waiting.
 const mostClaims = 200
 
-// claims claims and acks a part of what waits.
+// claims claims and acks a part of the waiting jobs.
 func (p *Pile) claims(ctx context.Context) ([]Figure, error) {
 	r := p.run
 	batch := min(r.o.Batch, r.o.beside/2)
@@ -163,7 +164,7 @@ func (p *Pile) claims(ctx context.Context) ([]Figure, error) {
 	return append(append(claim.figures("claim "), both.figures("claim and ack ")...), figures...), nil
 }
 
-// finish brings so many finished jobs into the store, a call after the other: no claim overlaps another, and each finds its jobs.
+// finish puts finished jobs into the store, one call after the other, so that claims do not overlap and each finds its jobs.
 func (r *run) finish(ctx context.Context, jobs int) error {
 	next, done := upTo(jobs, r.o.most()), atomic.Int64{}
 	defer r.telling(ofJobs("finishing jobs", done.Load, int64(jobs)))()
@@ -187,16 +188,16 @@ func (r *run) finish(ctx context.Context, jobs int) error {
 	return nil
 }
 
-// claim takes jobs without a server.
+// claim claims jobs without a server.
 func (r *run) claim(ctx context.Context, limit int) ([]jq.Job, error) {
-	return r.store.FetchAndClaim(ctx, jq.ClaimRequest{Queue: r.queue, Limit: limit, Worker: r.queue, TTL: time.Hour})
+	return r.store.FetchAndClaim(ctx, store.ClaimRequest{Queue: r.queue, Limit: limit, Worker: r.queue, TTL: time.Hour})
 }
 
-// ack finishes what was claimed.
+// ack finishes claimed jobs.
 func (r *run) ack(ctx context.Context, jobs []jq.Job) error {
-	acks := make([]jq.Ack, len(jobs))
+	acks := make([]store.Ack, len(jobs))
 	for i, j := range jobs {
-		acks[i] = jq.Ack{Lease: j.Lease()}
+		acks[i] = store.Ack{Lease: j.Lease()}
 	}
 	outcomes, err := r.store.Ack(ctx, acks)
 	if err != nil {

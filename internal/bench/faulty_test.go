@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // A breaker cuts something off after so many calls that write.
@@ -26,7 +27,7 @@ func (b *breaker) Enqueue(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqu
 	return b.Store.Enqueue(ctx, req)
 }
 
-func (b *breaker) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Job, error) {
+func (b *breaker) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]jq.Job, error) {
 	b.count()
 	return b.Store.FetchAndClaim(ctx, req)
 }
@@ -65,7 +66,7 @@ type forgetter struct {
 
 func forgetting(s jq.Store) jq.Store { return &forgetter{Store: s} }
 
-func (f *forgetter) Ack(ctx context.Context, acks []jq.Ack) ([]jq.Outcome, error) {
+func (f *forgetter) Ack(ctx context.Context, acks []contract.Ack) ([]jq.Outcome, error) {
 	if f.calls.Add(1) > 1 {
 		return f.Store.Ack(ctx, acks)
 	}
@@ -82,7 +83,7 @@ type hider struct {
 
 func hiding(s jq.Store) jq.Store { return &hider{Store: s} }
 
-func (h *hider) FetchAndClaim(ctx context.Context, req jq.ClaimRequest) ([]jq.Job, error) {
+func (h *hider) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]jq.Job, error) {
 	jobs, err := h.Store.FetchAndClaim(ctx, req)
 	if len(jobs) > 0 && h.calls.Add(1) == 1 {
 		jobs = jobs[:len(jobs)-1]

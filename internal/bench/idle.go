@@ -12,9 +12,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// idling measures what a worker costs that has nothing to do, and then how much memory jobs take while they are in flight.
+// idling measures what an idle worker costs, and then how much memory jobs in flight take.
 //
-// The worker is one as they all are: it stands in the list of workers afterwards, for a day.
+// It is a normal worker, so it stays in the list of workers for a day.
 func idling(ctx context.Context, r *run) (parts []Part, err error) {
 	r = r.beside("flight")
 	r.o.Concurrency, r.o.Buffer = r.o.Jobs, 0
@@ -46,7 +46,7 @@ func idling(ctx context.Context, r *run) (parts []Part, err error) {
 	return []Part{{"idle", idle}, {"in flight", flight}}, r.verify(ctx, map[jq.State]int64{jq.Succeeded: int64(r.o.Jobs)})
 }
 
-// idle measures for the duration of the run what goes on without jobs, once the worker has settled.
+// idle measures for the duration of the run without jobs, once the worker has settled.
 func (r *run) idle(ctx context.Context) ([]Figure, error) {
 	if err := sleep(ctx, min(time.Second, r.o.Duration/10)); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (r *run) idle(ctx context.Context) ([]Figure, error) {
 	return m.perSecond(ctx)
 }
 
-// flight is the memory of jobs in flight, the stacks of their handlers included. On a store in memory that of the jobs
-// themselves is part of it.
+// flight measures the memory of jobs in flight, including the stacks of their handlers. In the memory store it includes the
+// jobs themselves.
 func (r *run) flight(ctx context.Context, g *gate) ([]Figure, error) {
 	defer g.release()
 	before := memory()
@@ -81,18 +81,18 @@ func (r *run) flight(ctx context.Context, g *gate) ([]Figure, error) {
 	}, nil
 }
 
-// memory is what is in use of the heap and the stacks.
+// memory returns the memory in use by the heap and the stacks.
 func memory() uint64 {
 	runtime.GC()
-	runtime.GC() // what pools have kept goes with the second
+	runtime.GC() // the second one frees what pools have kept
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
 }
 
-// farewell keeps the worker that has stopped from being taken for one that fell silent.
+// farewell removes the stopped worker, so that nobody takes it for one that has failed.
 func (r *run) farewell(ctx context.Context) error {
-	registry, ok := r.store.(jq.Registry)
+	registry, ok := r.store.(store.Registry)
 	if !ok {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (r *run) farewell(ctx context.Context) error {
 type gate struct {
 	room    int64
 	waiting atomic.Int64
-	full    chan struct{} // closed when as many wait as there is room for
+	full    chan struct{} // closed when that many are waiting
 	open    chan struct{}
 	release func()
 }

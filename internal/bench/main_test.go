@@ -57,7 +57,7 @@ func stranger(t *testing.T, s jq.Store) (alone func()) {
 	t.Helper()
 	added, err := jq.NewClient(s, nil).Enqueue(t.Context(), jq.Raw{Name: kind, Document: []byte("{}")}, nil)
 	require.NoError(t, err)
-	claimed, err := s.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: jq.DefaultQueue, Limit: 1, Worker: "w", TTL: time.Microsecond})
+	claimed, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: jq.DefaultQueue, Limit: 1, Worker: "w", TTL: time.Microsecond})
 	require.NoError(t, err)
 	require.Len(t, claimed, 1)
 	return func() {
@@ -69,7 +69,7 @@ func stranger(t *testing.T, s jq.Store) (alone func()) {
 		job, err := s.Get(t.Context(), added.ID)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, job.Token, "the job of somebody else was touched")
-		workers, err := store.AllWorkers(t.Context(), s.(jq.Registry))
+		workers, err := store.AllWorkers(t.Context(), s.(store.Registry))
 		require.NoError(t, err)
 		for _, w := range workers {
 			assert.Equal(t, "bench", w.Name, "only the worker of idle stands in the list")

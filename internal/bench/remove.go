@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// remove deletes the jobs of the run, also when its context has ended.
+// remove deletes the jobs of the run, even if its context has ended.
 func (r *run) remove(ctx context.Context) error {
 	if r.o.Keep {
 		return nil
@@ -25,12 +25,12 @@ func (r *run) remove(ctx context.Context) error {
 		err = each(ctx, r.store.Delete, jq.Filter{Queue: r.queue, After: after}, &done)
 	}
 	if err != nil {
-		return fmt.Errorf("jobs of the queue %s are left, remove them by jobs cancel and jobs rm: %w", r.queue, err)
+		return fmt.Errorf("jobs are left in the queue %s, remove them with jobs cancel and jobs rm: %w", r.queue, err)
 	}
 	return nil
 }
 
-// each repeats a call on a filter until nothing is left to change, and counts what it has changed.
+// each repeats a call on a filter until nothing is left to change, and counts the changes.
 func each(ctx context.Context, call func(context.Context, jq.Filter, int) ([]jq.Outcome, error), filter jq.Filter, done *atomic.Int64) error {
 	for {
 		outcomes, err := call(ctx, filter, portion)
@@ -45,14 +45,14 @@ func each(ctx context.Context, call func(context.Context, jq.Filter, int) ([]jq.
 	}
 }
 
-// portion is how many jobs are listed or deleted by one call.
+// portion is how many jobs one call lists or deletes.
 const portion = 1000
 
-// ids know where the jobs of a run begin. What earlier runs have left dead lies before them, and need not be walked over.
+// ids records where the ids of a run begin, so that calls skip the dead rows of earlier runs.
 type ids struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	first int64      // or 0
-	doubt bool       // a call has failed, which may have added jobs all the same
+	doubt bool       // a call has failed, but may have added jobs
 }
 
 // note is middleware.
@@ -73,7 +73,7 @@ func (i *ids) note(next jq.EnqueueFunc) jq.EnqueueFunc {
 	}
 }
 
-// before is an id that is smaller than all of the run's.
+// before returns an id that is smaller than all of the run's.
 func (i *ids) before() int64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// kind is that of all jobs here.
+// kind is the kind of all jobs here.
 const kind = "bench"
 
 // A run is one round on one queue.
 type run struct {
 	o       Options
 	queue   string
-	store   jq.Store // that is worked on
-	counted jq.Store // whose costs are counted: the same, or what it leads to
+	store   jq.Store // the store under test
+	counted jq.Store // the store whose costs are counted: the same, or the one behind it
 	payload jq.Raw
 	ids     *ids
 }
@@ -36,14 +36,14 @@ func newRun(s jq.Store, o Options) *run {
 	}
 }
 
-// over is the run by way of another store, which leads to the same.
+// over returns the run on another store that leads to the same jobs.
 func (r *run) over(s jq.Store) *run {
 	other := *r
 	other.store = s
 	return &other
 }
 
-// beside is the run on another queue.
+// beside returns the run on another queue.
 func (r *run) beside(name string) *run {
 	other := *r
 	other.queue, other.ids = other.queue+"-"+name, &ids{}
@@ -56,8 +56,8 @@ func (r *run) client() *jq.Client {
 	})
 }
 
-// produce lets producers enqueue as many jobs a call as next says, a batch at most, until it says none. Each call that was made is told to
-// made, with how long it took.
+// produce lets producers enqueue. next says how many jobs each call has, at most a batch, and none at the end. made is called
+// after each call, with the time that it took.
 func (r *run) produce(ctx context.Context, producers int, next func() int, made func(jobs int, took time.Duration)) error {
 	client := r.client()
 	group, ctx := errgroup.WithContext(ctx)
@@ -77,7 +77,7 @@ func (r *run) produce(ctx context.Context, producers int, next func() int, made 
 	return group.Wait()
 }
 
-// items are so many jobs of one payload.
+// items returns n jobs with the same payload.
 func (r *run) items(n int, options *jq.EnqueueOptions) []jq.Item {
 	return slices.Repeat([]jq.Item{{Payload: r.payload, Options: options}}, n)
 }
@@ -91,7 +91,7 @@ func enqueue(ctx context.Context, client *jq.Client, items []jq.Item) error {
 	return err
 }
 
-// upTo hands out so many jobs, in portions.
+// upTo hands out jobs in portions, until none is left.
 func upTo(jobs, portion int) func() int {
 	var taken atomic.Int64
 	return func() int {
@@ -100,10 +100,10 @@ func upTo(jobs, portion int) func() int {
 	}
 }
 
-// fillers is how many goroutines fill a queue, of which no figure tells.
+// fillers is how many goroutines fill a queue, which no figure includes.
 const fillers = 2
 
-// fill enqueues jobs in large calls, before anything is measured.
+// fill enqueues jobs in large calls, before the measurement.
 func (r *run) fill(ctx context.Context, jobs int, options *jq.EnqueueOptions) error {
 	next, done := upTo(jobs, r.o.most()), atomic.Int64{}
 	client := r.client()
@@ -123,10 +123,10 @@ func (r *run) fill(ctx context.Context, jobs int, options *jq.EnqueueOptions) er
 	return group.Wait()
 }
 
-// often is how often progress is told of.
+// often is the interval between reports of progress.
 const often = 100 * time.Millisecond
 
-// ofJobs is progress by jobs, of so many where that is known.
+// ofJobs is progress by jobs, out of whole if that is known.
 func ofJobs(doing string, done func() int64, whole int64) func() Progress {
 	return func() Progress {
 		p := Progress{Doing: doing, Jobs: done(), Part: -1}
@@ -143,12 +143,12 @@ func ofTime(doing string, done func() int64, whole time.Duration) func() Progres
 	return func() Progress { return Progress{doing, done(), min(1, float64(time.Since(began))/float64(whole))} }
 }
 
-// telling tells of progress until the function that it returns has been called.
+// telling reports progress until end is called.
 func (r *run) telling(progress func() Progress) (end func()) {
 	return every(often, func() { r.o.Progress(progress()) })
 }
 
-// every calls a function every so often, until the function that it returns has been called. That one may be called twice.
+// every calls do regularly until end is called. end may be called twice.
 func every(pause time.Duration, do func()) (end func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -170,11 +170,11 @@ func every(pause time.Duration, do func()) (end func()) {
 	})
 }
 
-// verify asks the store what became of the jobs: it must hold so many in each state, and no others.
+// verify checks that the store has exactly these numbers of jobs in each state.
 func (r *run) verify(ctx context.Context, want map[jq.State]int64) error {
 	held, err := r.held(ctx)
 	if err != nil {
-		return fmt.Errorf("what became of the jobs is not known: %w", err)
+		return fmt.Errorf("cannot verify the jobs: %w", err)
 	}
 	var wrong []string
 	for _, state := range []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Succeeded, jq.Dead, jq.Cancelled} {
@@ -202,8 +202,8 @@ func total(jobs map[jq.State]int64) (sum int64) {
 	return sum
 }
 
-// held is how many jobs of the run the store has in each state. Stores limit the time of a call, which is too short to count
-// many millions: those are gone through.
+// held returns how many jobs of the run the store has in each state. Stores limit the time of a call, which is too short to
+// count many millions; held then counts page by page.
 func (r *run) held(ctx context.Context) (map[jq.State]int64, error) {
 	counts, err := r.store.Count(ctx, jq.Filter{Queue: r.queue})
 	switch {
@@ -235,7 +235,7 @@ func (r *run) goThrough(ctx context.Context) (map[jq.State]int64, error) {
 	}
 }
 
-// live is how many jobs of the run may still change.
+// live returns how many jobs of the run may still change.
 func (r *run) live(ctx context.Context) (int64, error) {
 	held, err := r.held(ctx)
 	return held[jq.Ready] + held[jq.InFlight] + held[jq.Retrying], err

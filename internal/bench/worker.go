@@ -21,11 +21,11 @@ type worker struct {
 	server *jq.Server
 }
 
-// never is so long ago that no lease and no finished job of anybody is older: the server looks for them, as every server does,
-// and finds none.
+// never is longer than any lease or retention: the server looks for expired leases and old jobs, as every server does, but
+// finds none.
 const never = store.MaxDuration
 
-// work makes a worker, which is not started yet.
+// work returns a worker that is not started yet.
 func (r *run) work(handle jq.HandlerFunc, t *tally) (*worker, error) {
 	return r.workAs(unlisted(r.store), r.queue, handle, t)
 }
@@ -34,8 +34,8 @@ func (r *run) workAs(s jq.Store, name string, handle jq.HandlerFunc, t *tally) (
 	var handlers jq.Handlers
 	handlers.Func(kind, handle)
 	server, err := jq.NewServer(s, &handlers, &jq.ServerOptions{
-		Name: name, Queues: map[string]jq.QueueOptions{r.queue: {}}, Slots: r.o.Concurrency, Buffer: max(0, r.o.Buffer),
-		RecoverGrace: never, RetainEvery: -1,
+		Name: name, Queues: map[string]jq.QueueOptions{r.queue: {}}, Slots: r.o.Concurrency, Claim: jq.ClaimOptions{Buffer: max(0, r.o.Buffer)},
+		Recovery: jq.RecoveryOptions{Grace: never}, Retention: jq.RetentionOptions{Interval: -1},
 		Logger: slog.New(slog.DiscardHandler), Observer: t,
 	})
 	if err != nil {
@@ -47,28 +47,28 @@ func (r *run) workAs(s jq.Store, name string, handle jq.HandlerFunc, t *tally) (
 // nothing is the handler of most workloads.
 func nothing(context.Context, *jq.Run) error { return nil }
 
-// unlisted is the store without its list of workers, where the row of a run that is over would stand for a day.
+// unlisted hides the store's list of workers, where the row of a finished run would stay for a day.
 func unlisted(s jq.Store) jq.Store {
 	type bare struct{ jq.Store }
-	if notifier, ok := s.(jq.Notifier); ok {
+	if notifier, ok := s.(store.Notifier); ok {
 		return struct {
 			bare
-			jq.Notifier
+			store.Notifier
 		}{bare{s}, notifier}
 	}
 	return bare{s}
 }
 
-// stop stops the server, whatever has become of the context.
+// stop stops the server, even if the context has ended.
 func (w *worker) stop(ctx context.Context) error { return w.server.Stop(context.WithoutCancel(ctx)) }
 
-// How long is waited while nothing happens: before a look at what the store holds, and until that is given up.
+// How long to wait while nothing happens: before looking into the store, and before giving up.
 const (
 	still = time.Second
 	stuck = time.Minute
 )
 
-// await waits until so many jobs have succeeded, or nothing is left that could: what is missing then is found by verify.
+// await waits until that many jobs have succeeded, or none is left that could. verify then finds those that are missing.
 func (w *worker) await(ctx context.Context, jobs int64) error {
 	all := w.expect(jobs)
 	look := time.NewTicker(still)
@@ -98,13 +98,13 @@ func (w *worker) await(ctx context.Context, jobs int64) error {
 
 // A tally counts the successes that the store has accepted.
 type tally struct {
-	jq.Unobserved
+	jq.NopObserver
 	succeeded atomic.Int64
 	wanted    atomic.Int64
 	once      sync.Once
-	all       chan struct{} // closed when as many have succeeded as are wanted
+	all       chan struct{} // closed when as many have succeeded as wanted
 
-	of      int64         // jobs a credit
+	of      int64         // jobs per credit
 	credits chan struct{} // or nil
 }
 
@@ -114,8 +114,8 @@ func newTally() *tally {
 	return t
 }
 
-// lend gives producers so many credits, of so many jobs each, and gives one back for as many successes: so what waits is
-// bounded.
+// lend gives producers that many credits for of jobs each, and returns one for every of successes. This limits how many jobs
+// wait.
 func (t *tally) lend(credits, of int) {
 	t.of, t.credits = int64(of), make(chan struct{}, credits)
 	for range credits {
@@ -123,7 +123,7 @@ func (t *tally) lend(credits, of int) {
 	}
 }
 
-// expect is closed when so many jobs have succeeded.
+// expect returns a channel that is closed when that many jobs have succeeded.
 func (t *tally) expect(jobs int64) <-chan struct{} {
 	t.wanted.Store(jobs)
 	t.reached(t.succeeded.Load())
@@ -136,7 +136,7 @@ func (t *tally) reached(jobs int64) {
 	}
 }
 
-// Ended is told of each end of a run.
+// Ended is part of jq.Observer.
 func (t *tally) Ended(_ jq.Job, _ jq.Ending, phase jq.State, _ time.Duration) {
 	if phase != jq.Succeeded {
 		return
@@ -151,5 +151,5 @@ func (t *tally) Ended(_ jq.Job, _ jq.Ending, phase jq.State, _ time.Duration) {
 	}
 }
 
-// stopped joins the error of a run with that of its worker's end.
+// stopped stops the worker and joins its error to err.
 func stopped(ctx context.Context, w *worker, err *error) { *err = errors.Join(*err, w.stop(ctx)) }

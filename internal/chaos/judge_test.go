@@ -164,7 +164,7 @@ func (j *judge) checkTokens(row jq.JobDetail) {
 			retries++
 		case store.EndReleased:
 			attempts--
-		case store.Running:
+		case store.NotEnded:
 			j.ledger.problem("attempt %d of job %d has no end", i, row.ID)
 		}
 		if i > 0 && a.StartedAt.Before(row.History[i-1].EndedAt) {

@@ -60,7 +60,7 @@ func (p *producer) call(ctx context.Context, call int) error {
 	for i, one := range plans {
 		items[i] = one.item()
 	}
-	options := &jq.ManyOptions{RequestKey: requestKey(call)}
+	options := &jq.EnqueueManyOptions{RequestKey: requestKey(call)}
 	if p.soak {
 		options = nil // the store keeps request keys for a day: it would grow by them
 	}

@@ -64,7 +64,7 @@ const effects = `
 
 // A worker runs jobs, and tells the ledger of each.
 type worker struct {
-	jq.Unobserved
+	jq.NopObserver
 	role
 	link  *link
 	store jq.Store
@@ -87,8 +87,12 @@ func work(ctx context.Context, r role, l *link) error {
 func workIn(ctx context.Context, r role, l *link, s jq.Store) error {
 	w := &worker{role: r, link: l, store: s}
 	server, err := jq.NewServer(s, w.handlers(), &jq.ServerOptions{
-		Name: r.name, Slots: slots, Buffer: 1, Poll: 100 * time.Millisecond, Lease: leaseTime, RecoverEvery: recoverEvery,
-		RetryShare: 0.5, DrainFor: time.Second, Observer: w, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Name: r.name, Slots: slots,
+		Claim:    jq.ClaimOptions{Buffer: 1, PollInterval: 100 * time.Millisecond, RetryShare: 0.5},
+		Lease:    jq.LeaseOptions{Duration: leaseTime},
+		Recovery: jq.RecoveryOptions{Interval: recoverEvery},
+		Shutdown: jq.ShutdownOptions{DrainTimeout: time.Second},
+		Observer: w, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/conformance/model"
 	"github.com/seed-ed332417/jq/internal/pgtest"
@@ -69,7 +70,7 @@ func TestConformanceOfTooFewHistoriesFails(t *testing.T) {
 // An idler never has a job to give: nothing can be wrong with what it does, and nothing is proved by it.
 type idler struct{ jq.Store }
 
-func (idler) FetchAndClaim(context.Context, jq.ClaimRequest) ([]jq.Job, error) { return nil, nil }
+func (idler) FetchAndClaim(context.Context, contract.ClaimRequest) ([]jq.Job, error) { return nil, nil }
 
 func TestConformanceEndsWhenItIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

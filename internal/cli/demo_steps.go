@@ -54,7 +54,7 @@ func (s *story) crashOfA(ctx context.Context) error {
 }
 
 func (s *story) recoverTooEarly(ctx context.Context) error {
-	recovered, err := s.store.RecoverExpiredLeases(ctx, jq.RecoverRequest{Limit: 10})
+	recovered, err := s.store.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: 10})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *story) recoverTooEarly(ctx context.Context) error {
 }
 
 func (s *story) recoverLease(ctx context.Context) error {
-	recovered, err := s.store.RecoverExpiredLeases(ctx, jq.RecoverRequest{Limit: 10})
+	recovered, err := s.store.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: 10})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *story) claimByB(ctx context.Context) error {
 
 // claim claims jobs from the demo's queue and prints each one.
 func (s *story) claim(ctx context.Context, worker string, limit int) ([]jq.Job, error) {
-	jobs, err := s.store.FetchAndClaim(ctx, jq.ClaimRequest{
+	jobs, err := s.store.FetchAndClaim(ctx, contract.ClaimRequest{
 		Queue: demoQueue, Limit: limit, RetryQuota: 1, Worker: worker, TTL: demoLease,
 	})
 	for _, j := range jobs {
@@ -141,7 +141,7 @@ func (s *story) lateAckByA(ctx context.Context) error {
 }
 
 func (s *story) ack(ctx context.Context, worker string, j jq.Job) (jq.Outcome, error) {
-	outcomes, err := s.store.Ack(ctx, []jq.Ack{{Lease: j.Lease(), Result: resultOf(worker)}})
+	outcomes, err := s.store.Ack(ctx, []contract.Ack{{Lease: j.Lease(), Result: resultOf(worker)}})
 	if err != nil {
 		return jq.Outcome{}, err
 	}

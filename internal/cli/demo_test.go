@@ -16,7 +16,7 @@ import (
 // liar is a store that returns ok for every Ack, even a stale one.
 type liar struct{ jq.Store }
 
-func (l liar) Ack(ctx context.Context, acks []jq.Ack) ([]jq.Outcome, error) {
+func (l liar) Ack(ctx context.Context, acks []contract.Ack) ([]jq.Outcome, error) {
 	outcomes, err := l.Store.Ack(ctx, acks)
 	for i := range outcomes {
 		outcomes[i].Status = contract.StatusOK
@@ -27,7 +27,7 @@ func (l liar) Ack(ctx context.Context, acks []jq.Ack) ([]jq.Outcome, error) {
 // forgetful is a store whose recovery finds nothing.
 type forgetful struct{ jq.Store }
 
-func (forgetful) RecoverExpiredLeases(context.Context, jq.RecoverRequest) ([]jq.Recovered, error) {
+func (forgetful) RecoverExpiredLeases(context.Context, contract.RecoverRequest) ([]jq.Recovered, error) {
 	return nil, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/doctor"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -39,7 +40,7 @@ func (a *app) doctor() *cobra.Command {
 }
 
 // examine looks for problems. It does not open a store whose schema differs from this program's.
-func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err error) {
+func (a *app) examine(cmd *cobra.Command, repair bool) (found []contract.Finding, err error) {
 	p, err := a.place()
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (a *app) examine(cmd *cobra.Command, repair bool) (found []jq.Finding, err 
 
 // repaired corrects the times of waiting jobs and prints how many it corrected.
 func (a *app) repaired(ctx context.Context, s jq.Store) error {
-	repairer, ok := s.(jq.Repairer)
+	repairer, ok := s.(contract.Repairer)
 	if !ok {
 		return errors.New("this store cannot be repaired from here; if a server has it, name the store itself with --store")
 	}
@@ -82,21 +83,21 @@ func (a *app) repaired(ctx context.Context, s jq.Store) error {
 }
 
 // schemaFinding returns a finding if the schema of the store differs from this program's.
-func schemaFinding(p place, schema jq.Schema) []jq.Finding {
+func schemaFinding(p place, schema contract.Schema) []contract.Finding {
 	err := schemaMismatch(schema)
 	if err == nil {
 		return nil
 	}
-	return []jq.Finding{{
+	return []contract.Finding{{
 		Name:   "other_schema",
 		Detail: fmt.Sprintf("%s has schema %d, but this program knows schema %d", p.shown, schema.Version, schema.Newest),
 		Advice: err.Error(),
 	}}
 }
 
-func (a *app) printFindings(found []jq.Finding, asJSON bool) error {
+func (a *app) printFindings(found []contract.Finding, asJSON bool) error {
 	if asJSON {
-		if err := wire.Encode(a.out, wire.FindingsOf(found)); err != nil {
+		if err := wire.Encode(a.out, wire.Findings{Findings: wire.Listed(found)}); err != nil {
 			return err
 		}
 	} else {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/store/adapters/sqlite"
 )
 
@@ -60,10 +60,10 @@ func TestDoctorFindsASchemaAheadOfTheProgram(t *testing.T) {
 // doctor also reports a store with an older schema.
 func TestDoctorFindsASchemaBehindTheProgram(t *testing.T) {
 	at := place{shown: "sqlite:jq.db"}
-	assert.Empty(t, schemaFinding(at, jq.Schema{Version: 3, Newest: 3}))
-	assert.Equal(t, []jq.Finding{{
+	assert.Empty(t, schemaFinding(at, contract.Schema{Version: 3, Newest: 3}))
+	assert.Equal(t, []contract.Finding{{
 		Name:   "other_schema",
 		Detail: "sqlite:jq.db has schema 2, but this program knows schema 3",
 		Advice: "the schema of the store is older than this program: run migrate up",
-	}}, schemaFinding(at, jq.Schema{Version: 2, Newest: 3}))
+	}}, schemaFinding(at, contract.Schema{Version: 2, Newest: 3}))
 }

@@ -53,7 +53,7 @@ func (a *app) enqueue() *cobra.Command {
 			case err != nil:
 				return fieldError(err)
 			case o.asJSON:
-				return wire.Encode(a.out, wire.EnqueuedOf(added).Jobs[0])
+				return wire.Encode(a.out, added[0])
 			}
 			_, err = fmt.Fprintln(a.out, printable(enqueuedText(added[0], req.Jobs[0])))
 			return err

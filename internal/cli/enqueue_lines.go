@@ -206,7 +206,7 @@ func (l *load) send(ctx context.Context) error {
 	if !l.asJSON {
 		return nil
 	}
-	for _, e := range wire.EnqueuedOf(added).Jobs {
+	for _, e := range added {
 		if err := wire.Encode(l.app.out, e); err != nil {
 			return err
 		}

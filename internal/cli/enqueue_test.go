@@ -220,7 +220,7 @@ func TestWorkWithAViewersTokenFails(t *testing.T) {
 	args := []string{"jobq", "work", "--exec", "cat", "--server", url, "--token", secret}
 	require.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
 	require.NoError(t, ctx.Err(), "the command ended on its own")
-	assert.Contains(t, stderr.String(), "\njobq work: the store does not let this server work: not permitted, nothing was applied: "+
+	assert.Contains(t, stderr.String(), "\njobq work: the store does not permit this server to work: not permitted, nothing was applied: "+
 		"the token does not have the role for this: it is that of a viewer, and this is for: worker, operator; give another token (Options.Token, or JQ_TOKEN) (HTTP 403)\n")
 
 	args = []string{"jobq", "enqueue", "mail", "--server", url, "--token", secret}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 func (a *app) fence() *cobra.Command {
@@ -37,7 +38,7 @@ func (a *app) fence() *cobra.Command {
 			return err
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			fencer, ok := s.(jq.Fencer)
+			fencer, ok := s.(contract.Fencer)
 			if !ok {
 				return errors.New("this store does not support fencing")
 			}
@@ -46,7 +47,7 @@ func (a *app) fence() *cobra.Command {
 					return err
 				}
 			}
-			raised, err := fencer.Fence(cmd.Context(), jq.FenceRequest{EndLeases: all, Epoch: epoch})
+			raised, err := fencer.Fence(cmd.Context(), contract.FenceRequest{EndLeases: all, Epoch: epoch})
 			if err != nil {
 				return err
 			}

@@ -20,8 +20,8 @@ import (
 // exported is one line of an export.
 type exported struct {
 	wire.Job
-	History    []wire.Attempt `json:"history,omitempty"`
-	ExportedAt wire.Time      `json:"exported_at"` // in the store's time
+	History    []jq.Attempt `json:"history,omitempty"`
+	ExportedAt wire.Time    `json:"exported_at"` // in the store's time
 }
 
 func (a *app) jobsExport() *cobra.Command {

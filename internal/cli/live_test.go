@@ -138,7 +138,7 @@ func (w *sandbox) lines(file string, n int) []string {
 // stats counts jobs by phase.
 func (w *sandbox) stats(store ...string) map[jq.State]int64 {
 	w.Helper()
-	var counts wire.Counts
+	var counts jq.Counts
 	require.NoError(w, json.Unmarshal([]byte(w.run(append([]string{"stats", "--json"}, store...)...)), &counts))
 	require.Len(w, counts.Queues, 1)
 	return counts.Queues[0].Jobs

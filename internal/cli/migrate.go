@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/wire"
 	"github.com/seed-ed332417/jq/postgres"
 	"github.com/seed-ed332417/jq/sqlite"
@@ -79,7 +80,7 @@ func (a *app) migrateStatus() *cobra.Command {
 }
 
 // schemaMismatch returns an error that says what to do if the schema is older or newer than this program.
-func schemaMismatch(s jq.Schema) error {
+func schemaMismatch(s contract.Schema) error {
 	switch {
 	case s.Version < s.Newest:
 		return errors.New("the schema of the store is older than this program: run migrate up")
@@ -90,13 +91,13 @@ func schemaMismatch(s jq.Schema) error {
 }
 
 // schemaAt returns the schema version of the store.
-func schemaAt(ctx context.Context, p place) (jq.Schema, error) {
+func schemaAt(ctx context.Context, p place) (contract.Schema, error) {
 	switch p.kind {
 	case "sqlite":
 		return sqlite.SchemaVersion(ctx, p.path)
 	case "postgres":
 		return postgres.SchemaVersion(ctx, p.dsn, &postgres.Options{Schema: p.schema, Pooled: p.pooled})
 	default:
-		return jq.Schema{}, fmt.Errorf("%s has no schema: name an SQLite or Postgres store with --store", p.shown)
+		return contract.Schema{}, fmt.Errorf("%s has no schema: name an SQLite or Postgres store with --store", p.shown)
 	}
 }

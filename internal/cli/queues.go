@@ -30,7 +30,7 @@ func (a *app) queuesLs() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return wire.Encode(a.out, wire.QueuesOf(queues))
+				return wire.Encode(a.out, wire.Queues{Queues: wire.Listed(queues)})
 			}
 			counts, err := client.Count(cmd.Context(), jq.Filter{})
 			if err != nil {
@@ -75,7 +75,7 @@ func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 			}
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			keeper, ok := s.(jq.QueueKeeper)
+			keeper, ok := s.(contract.QueueKeeper)
 			if !ok {
 				return errors.New("this store does not support pausing queues")
 			}
@@ -89,7 +89,7 @@ func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 				}
 			}
 			if asJSON {
-				return wire.Encode(a.out, wire.QueuesOf(queues))
+				return wire.Encode(a.out, wire.Queues{Queues: wire.Listed(queues)})
 			}
 			return nil
 		})

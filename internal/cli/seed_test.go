@@ -83,18 +83,18 @@ func seedMail(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 		return err
 	}
 	clk.Add(time.Second)
-	claimed, err := s.FetchAndClaim(ctx, jq.ClaimRequest{Queue: "mail", Limit: 3, Worker: "anna", TTL: time.Minute})
+	claimed, err := s.FetchAndClaim(ctx, contract.ClaimRequest{Queue: "mail", Limit: 3, Worker: "anna", TTL: time.Minute})
 	if err != nil {
 		return err
 	}
-	if _, err := s.Save(ctx, []jq.Save{{Lease: claimed[1].Lease(), Seq: 1, Checkpoint: []byte(`{"page":2}`), Progress: []byte(`0.5`)}}); err != nil {
+	if _, err := s.Save(ctx, []contract.Save{{Lease: claimed[1].Lease(), Seq: 1, Checkpoint: []byte(`{"page":2}`), Progress: []byte(`0.5`)}}); err != nil {
 		return err
 	}
 	clk.Add(1500 * time.Millisecond)
-	if _, err := s.Ack(ctx, []jq.Ack{{Lease: claimed[0].Lease(), Result: []byte(`{"sent":true}`)}}); err != nil {
+	if _, err := s.Ack(ctx, []contract.Ack{{Lease: claimed[0].Lease(), Result: []byte(`{"sent":true}`)}}); err != nil {
 		return err
 	}
-	_, err = s.NAck(ctx, []jq.NAck{
+	_, err = s.NAck(ctx, []contract.NAck{
 		{Lease: claimed[1].Lease(), Form: contract.Fail, Error: "the mail server is away"},
 		{Lease: claimed[2].Lease(), Form: contract.Never, Error: "no such address\nstack: line 1\n\tline 2"},
 	})
@@ -107,7 +107,7 @@ func seedReports(ctx context.Context, s *sqlite.Store, clk *clock.Mock) error {
 		return err
 	}
 	clk.Add(time.Second)
-	if _, err := s.FetchAndClaim(ctx, jq.ClaimRequest{Queue: "reports", Limit: 1, Worker: "berta", TTL: time.Hour}); err != nil {
+	if _, err := s.FetchAndClaim(ctx, contract.ClaimRequest{Queue: "reports", Limit: 1, Worker: "berta", TTL: time.Hour}); err != nil {
 		return err
 	}
 	_, err := s.Cancel(ctx, jq.Filter{IDs: []int64{6}}, 1)

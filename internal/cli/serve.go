@@ -173,8 +173,10 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 		return err
 	}
 	keeper, err := jq.NewServer(store, nil, &jq.ServerOptions{
-		Queues: map[string]jq.QueueOptions{}, RecoverEvery: s.recoverEvery, RetainEvery: s.retainEvery,
-		Logger: log, Observer: recoveries{metrics, api},
+		Queues:    map[string]jq.QueueOptions{},
+		Recovery:  jq.RecoveryOptions{Interval: s.recoverEvery},
+		Retention: jq.RetentionOptions{Interval: s.retainEvery},
+		Logger:    log, Observer: recoveries{metrics, api},
 	})
 	if err != nil {
 		return errors.Join(misuseOfOption(err), api.Close())
@@ -208,7 +210,7 @@ func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) 
 		if see == nil {
 			return all
 		}
-		return promhttp.HandlerFor(jqprom.Only(registry, see), promhttp.HandlerOpts{})
+		return promhttp.HandlerFor(jqprom.OnlyQueues(registry, see), promhttp.HandlerOpts{})
 	}
 }
 

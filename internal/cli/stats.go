@@ -26,7 +26,7 @@ func (a *app) stats() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return wire.Encode(a.out, wire.CountsOf(counts))
+				return wire.Encode(a.out, counts)
 			}
 			return a.tableOfCounts(counts)
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // newScreen returns a screen over a store in memory with its own clock.
@@ -41,14 +42,14 @@ func TestTopShowsQueuesAndWorkers(t *testing.T) {
 		_, err := client.Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte("1")}, &jq.EnqueueOptions{Queue: "mail"})
 		require.NoError(t, err)
 	}
-	require.NoError(t, store.(jq.Registry).Beat(t.Context(), jq.Worker{Name: "anna", Queues: []string{"mail"}, Slots: 8, Running: 1, StaleAfter: 3 * time.Second}))
-	jobs, err := store.FetchAndClaim(t.Context(), jq.ClaimRequest{Queue: "mail", Limit: 2, Worker: "anna", TTL: time.Minute})
+	require.NoError(t, store.(contract.Registry).Beat(t.Context(), jq.Worker{Name: "anna", Queues: []string{"mail"}, Slots: 8, Running: 1, StaleAfter: 3 * time.Second}))
+	jobs, err := store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "mail", Limit: 2, Worker: "anna", TTL: time.Minute})
 	require.NoError(t, err)
 	s.refresh(t)
 	clk.Add(2 * time.Second)
-	_, err = store.Ack(t.Context(), []jq.Ack{{Lease: jobs[0].Lease()}})
+	_, err = store.Ack(t.Context(), []contract.Ack{{Lease: jobs[0].Lease()}})
 	require.NoError(t, err)
-	require.NoError(t, store.(jq.QueueKeeper).SetPaused(t.Context(), "mail", true))
+	require.NoError(t, store.(contract.QueueKeeper).SetPaused(t.Context(), "mail", true))
 	s.refresh(t)
 	clk.Add(2 * time.Second)
 	assert.Equal(t, strings.TrimSpace(`

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -189,25 +188,40 @@ func (w *workFlags) options() (*jq.ServerOptions, error) {
 		return nil, misuse("--lease, --timeout, --drain, --grace and --snooze must be more than 0")
 	}
 	return &jq.ServerOptions{
-		Name: w.name, Queues: queues, Slots: slots, Lease: w.lease, Timeout: w.timeout, DrainFor: w.drain, RetainEvery: w.retain,
-		AbandonAfter: w.grace + 5*time.Second, // wait for a program that has to be killed
+		Name: w.name, Queues: queues, Slots: slots, Timeout: w.timeout,
+		Lease:     jq.LeaseOptions{Duration: w.lease},
+		Abandon:   jq.AbandonOptions{Timeout: w.grace + 5*time.Second}, // wait for a program that has to be killed
+		Retention: jq.RetentionOptions{Interval: w.retain},
+		Shutdown:  jq.ShutdownOptions{DrainTimeout: w.drain},
 	}, nil
 }
 
-// misuseOfOption replaces the name of the library's option with the flag: --retain-every for RetainEvery.
+// flagOfOption maps the library's options to the flags that set them.
+var flagOfOption = map[string]string{
+	"Name":                  "--name",
+	"Slots":                 "--queue",
+	"Timeout":               "--timeout",
+	"Lease.Duration":        "--lease",
+	"Abandon.Timeout":       "--grace",
+	"Recovery.Interval":     "--recover-every",
+	"Retention.Interval":    "--retain-every",
+	"Shutdown.DrainTimeout": "--drain",
+}
+
+// misuseOfOption replaces the name of the library's option with the flag: --retain-every for Retention.Interval.
 func misuseOfOption(err error) error {
 	option, ok := errors.AsType[*jq.OptionError](err)
 	if !ok {
 		return err
 	}
-	var flag strings.Builder
-	for _, r := range option.Field {
-		if unicode.IsUpper(r) {
-			flag.WriteByte('-')
-		}
-		flag.WriteRune(unicode.ToLower(r))
+	flag, ok := flagOfOption[option.Field]
+	switch {
+	case strings.HasPrefix(option.Field, "Queues"):
+		flag = "--queue"
+	case !ok:
+		return err
 	}
-	return misuse("-%s %s", flag.String(), option.Rule)
+	return misuse("%s %s", flag, option.Rule)
 }
 
 // parseQueues parses NAME=N. The name may contain =.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/jqtest"
 )
 
 // --grace applies to programs instead of their default, and the server waits longer than that.
@@ -23,13 +25,37 @@ func TestGraceReachesProgramsAndServer(t *testing.T) {
 	w := &workFlags{exec: "true", lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: 40 * time.Second, snooze: time.Second}
 	o, err := w.options()
 	require.NoError(t, err)
-	assert.Equal(t, 45*time.Second, o.AbandonAfter)
+	assert.Equal(t, 45*time.Second, o.Abandon.Timeout)
 	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 
 	w.grace = -time.Second // options would refuse this value; only the programs see it
 	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
 	assert.ErrorContains(t, err, "Grace")
+}
+
+// The error about an option that cannot be names the flag, and no option of the library that a flag sets lacks its flag.
+func TestOptionErrorsNameTheFlag(t *testing.T) {
+	tooLong := 20 * 365 * 24 * time.Hour
+	for flag, change := range map[string]func(w *workFlags){
+		"--name":         func(w *workFlags) { w.name = strings.Repeat("x", 256) },
+		"--queue":        func(w *workFlags) { w.queues = []string{strings.Repeat("x", 256) + "=1"} },
+		"--lease":        func(w *workFlags) { w.lease = tooLong },
+		"--timeout":      func(w *workFlags) { w.timeout = tooLong },
+		"--drain":        func(w *workFlags) { w.drain = tooLong },
+		"--grace":        func(w *workFlags) { w.grace = tooLong },
+		"--retain-every": func(w *workFlags) { w.retain = tooLong },
+	} {
+		w := &workFlags{lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: time.Second, snooze: time.Second}
+		change(w)
+		options, err := w.options()
+		require.NoError(t, err, flag)
+		var handlers jq.Handlers
+		handlers.Func("k", func(context.Context, *jq.Run) error { return nil })
+		_, err = jq.NewServer(jqtest.NewStore(t), &handlers, options)
+		require.Error(t, err, flag)
+		assert.Regexp(t, "^"+flag+" must ", misuseOfOption(err).Error())
+	}
 }
 
 // A worker behind a server deletes no jobs, because the server may keep jobs for longer than the defaults.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -23,7 +24,7 @@ func (a *app) workers() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return wire.Encode(a.out, wire.WorkersOf(jq.WorkerPage{Workers: workers}))
+				return wire.Encode(a.out, wire.WorkersOf(contract.WorkerPage{Workers: workers}))
 			}
 			return a.tableOfWorkers(workers)
 		})

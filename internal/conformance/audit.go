@@ -84,7 +84,8 @@ func brokenInvariants(d store.JobDetail) []string {
 	must(phase == store.Dead || phase == store.Cancelled || d.Retries <= d.MaxRetries, "retries are beyond the maximum and the job is %s", phase)
 	must(utf8.ValidString(d.Error) && len(d.Error) <= store.MaxErrorBytes, "the error is valid and within its limit")
 	for name, t := range map[string]time.Time{
-		"RunAt": d.RunAt, "RetryAt": d.RetryAt, "LeaseExpiresAt": d.LeaseExpiresAt, "EnqueuedAt": d.EnqueuedAt, "FinishedAt": d.FinishedAt,
+		"RunAt": d.RunAt, "RetryAt": d.RetryAt, "LeaseExpiresAt": d.LeaseExpiresAt, "ClaimedAt": d.ClaimedAt,
+		"EnqueuedAt": d.EnqueuedAt, "FinishedAt": d.FinishedAt,
 	} {
 		must(t.Location() == time.UTC, "%s is not in UTC", name)
 		must(t.Equal(t.Truncate(store.Resolution)), "%s is finer than a microsecond", name)
@@ -105,11 +106,18 @@ func brokenHistory(d store.JobDetail) []string {
 		if a.Token > d.Token {
 			broken = append(broken, "the history has a token that the job never had")
 		}
-		if running := a.Ending == store.Running; running != a.EndedAt.IsZero() {
+		if running := a.Ending == store.NotEnded; running != a.EndedAt.IsZero() {
 			broken = append(broken, "an attempt has an end if and only if it has an ending")
 		} else if running != (last && d.State == store.InFlight) {
 			broken = append(broken, "an attempt runs if and only if it is the last of a job in flight")
 		}
+	}
+	var claimedAt time.Time
+	if n := len(d.History); n > 0 {
+		claimedAt = d.History[n-1].StartedAt
+	}
+	if !d.ClaimedAt.Equal(claimedAt) {
+		broken = append(broken, "ClaimedAt is not when the latest attempt started")
 	}
 	if d.State == store.InFlight && len(d.History) == 0 {
 		broken = append(broken, "a job in flight has no attempt")

@@ -10,17 +10,35 @@ import (
 
 // A bulk is one of Cancel, Requeue and Delete, which choose their jobs in the same way.
 type bulk struct {
-	call func(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error)
-	from store.State // a phase that it leaves
-	to   store.State // the phase it leads to
-	not  store.State // a phase that it does not leave
+	op    store.Op
+	call  func(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error)
+	from  store.State  // a phase that it leaves
+	to    store.State  // the phase it leads to
+	not   store.State  // a phase that it does not leave
+	again store.Status // the outcome of a job that was just changed
 }
 
 var (
-	cancelling = bulk{store.Store.Cancel, store.InFlight, store.Cancelled, store.Succeeded}
-	requeueing = bulk{store.Store.Requeue, store.Dead, store.Ready, store.InFlight}
-	deleting   = bulk{store.Store.Delete, store.Succeeded, store.Gone, store.Retrying}
+	cancelling = bulk{store.OpCancel, store.Store.Cancel, store.InFlight, store.Cancelled, store.Succeeded, store.StatusOK}
+	requeueing = bulk{store.OpRequeue, store.Store.Requeue, store.Dead, store.Ready, store.InFlight, store.StatusWrongState}
+	deleting   = bulk{store.OpDelete, store.Store.Delete, store.Succeeded, store.Gone, store.Retrying, store.StatusNotFound}
 )
+
+// cases are those that Cancel, Requeue and Delete share. The contract says for Cancel what they prove.
+func (b bulk) cases(group string) []Case {
+	cases := []Case{
+		{"/AnswersEachIDInOrderWhateverTheLimit", "If the filter has IDs, the answer has one outcome per id, in the order of the filter's IDs, whatever the limit. A job that does not match the rest of the filter is not_found.", b.answersEachID},
+		{"/FirstOnesByRisingID", "If the filter has no IDs, the answer has one outcome per job that was changed: the first jobs that match and can be changed, in ascending order of id, and at most limit of them.\nTo continue, set the filter's After to the last id of the answer.", b.goesByRisingID},
+		{"/LimitsAreKept", "The call returns ErrInvalid for an empty filter.\nA call has at most 1,000 items. Its strings and documents, without the request key, have at most 8 MiB in all.", b.keepsItsLimits},
+		{"/PatternsChooseQueues", "the queue matches one of these: a name, or a prefix followed by *", b.heedsQueues},
+		{"/ManyCallersChangeEachJobOnce", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.", b.changesEachOnce},
+	}
+	for i := range cases {
+		cases[i].Name = group + cases[i].Name
+		cases[i].Sentence += "\nFilter, limit and order work as in Cancel."
+	}
+	return cases
+}
 
 // noJob is an id that no case reaches.
 const noJob = math.MaxInt64 / 2
@@ -72,34 +90,23 @@ func (c *C) changesNothing(what string, f func()) {
 	c.Equal(c.everything(), before, "all jobs after %s", what)
 }
 
-// refusesAnEmptyFilter: a filter with nothing but After would mean every job.
-func (b bulk) refusesAnEmptyFilter(c *C) {
-	first := c.JobIn(b.from).ID
-	c.JobIn(b.from)
-	c.changesNothing("empty filters", func() {
-		for _, filter := range []store.Filter{{}, {After: first - 1}, {IDs: []int64{}, States: []store.State{}}} {
-			outcomes, err := b.call(c.Store, c.Ctx, filter, 10)
-			c.ErrorIs(err, store.ErrInvalid, "an empty filter %+v", filter)
-			c.Equal(outcomes, []store.Outcome(nil), "outcomes for an empty filter %+v", filter)
-		}
-	})
-}
-
-// keepsItsLimits: the limit is 1 to 1,000, with ids too, of which there are at most 1,000.
+// keepsItsLimits: the limit is 1 to 1,000, with ids too, of which there are at most 1,000. A filter with nothing but After is
+// empty too: it would mean every job.
 func (b bulk) keepsItsLimits(c *C) {
 	id := c.JobIn(b.from).ID
 	c.changesNothing("calls beyond the limits", func() {
-		for _, limit := range []int{-1, 0, store.MaxItems + 1} {
-			for _, filter := range []store.Filter{only(id), {Queue: queue}} {
-				_, err := b.call(c.Store, c.Ctx, filter, limit)
-				c.ErrorIs(err, store.ErrInvalid, "limit %d with %+v", limit, filter)
-			}
+		refused := func(filter store.Filter, limit int) {
+			outcomes, err := b.call(c.Store, c.Ctx, filter, limit)
+			c.ErrorIs(err, store.ErrInvalid, "limit %d with filter %.200v", limit, filter)
+			c.Equal(outcomes, []store.Outcome(nil), "outcomes with limit %d and filter %.200v", limit, filter)
 		}
-		_, err := b.call(c.Store, c.Ctx, only(slices.Repeat([]int64{id}, store.MaxItems+1)...), 1)
-		c.ErrorIs(err, store.ErrInvalid, "1,001 ids")
-		for _, filter := range wrongFilters() {
-			_, err := b.call(c.Store, c.Ctx, filter, 1)
-			c.ErrorIs(err, store.ErrInvalid, "filter %+v", filter)
+		for _, limit := range []int{-1, 0, store.MaxItems + 1} {
+			refused(only(id), limit)
+			refused(store.Filter{Queue: queue}, limit)
+		}
+		wrong := append(wrongFilters(), only(slices.Repeat([]int64{id}, store.MaxItems+1)...))
+		for _, filter := range append(wrong, store.Filter{}, store.Filter{After: id - 1}, store.Filter{IDs: []int64{}, States: []store.State{}}) {
+			refused(filter, 1)
 		}
 	})
 	outcomes := b.on(c, only(slices.Repeat([]int64{id}, store.MaxItems)...), store.MaxItems)
@@ -107,11 +114,20 @@ func (b bulk) keepsItsLimits(c *C) {
 	c.Equal(outcomes[0], b.done(c, id)[0], "the first of 1,000 outcomes for one id")
 }
 
-// answersEachID: in the order of the ids, and whatever the limit.
+// answersEachID: in the order of the ids, and whatever the limit. An id chooses only with every other field that is set.
 func (b bulk) answersEachID(c *C) {
 	list := c.manyIn(b.from, 4)
 	other := c.JobIn(b.not).Job
 	bystander := c.Get(list[3])
+	for _, rest := range []store.Filter{
+		{Queue: "another"}, {Queues: []string{"another", "another*"}}, {Kind: "another"}, {Tag: "another"}, {After: list[0]},
+		{States: []store.State{b.not}}, {FinishedFor: store.Resolution},
+	} {
+		rest.IDs = list[:1]
+		c.changesNothing("ids that do not match the rest", func() {
+			c.Equal(b.on(c, rest, 10), []store.Outcome{{ID: list[0], Status: store.StatusNotFound}}, "outcomes of %+v", rest)
+		})
+	}
 
 	outcomes := b.on(c, only(list[2], noJob, list[0], other.ID, list[1]), 1)
 
@@ -122,26 +138,9 @@ func (b bulk) answersEachID(c *C) {
 	c.Equal(outcomes, want, "outcomes by id, with limit 1")
 	c.Equal(c.Get(other.ID).Job, other, "the job in the wrong state")
 	c.Equal(c.Get(bystander.ID), bystander, "the job that was not named")
-}
 
-// heedsTheRestOfTheFilter: an id chooses only with every other field that is set.
-func (b bulk) heedsTheRestOfTheFilter(c *C) {
-	list := c.manyIn(b.from, 2)
-	missed := func(filter store.Filter) {
-		c.changesNothing("ids that do not match the rest", func() {
-			c.Equal(b.on(c, filter, 10), []store.Outcome{{ID: list[0], Status: store.StatusNotFound}}, "outcomes of %+v", filter)
-		})
-	}
-	missed(store.Filter{IDs: list[:1], Queue: "another"})
-	missed(store.Filter{IDs: list[:1], Queues: []string{"another", "another*"}})
-	missed(store.Filter{IDs: list[:1], Kind: "another"})
-	missed(store.Filter{IDs: list[:1], Tag: "another"})
-	missed(store.Filter{IDs: list[:1], After: list[0]})
-	missed(store.Filter{IDs: list[:1], States: []store.State{b.not}})
-	missed(store.Filter{IDs: list[:1], FinishedFor: store.Resolution})
-
-	outcomes := b.on(c, store.Filter{IDs: []int64{list[1], list[0]}, Queue: queue, After: list[0], States: []store.State{b.from}}, 10)
-	want := append(b.done(c, list[1]), store.Outcome{ID: list[0], Status: store.StatusNotFound})
+	outcomes = b.on(c, store.Filter{IDs: []int64{list[3], list[0]}, Queue: queue, After: list[0], States: []store.State{b.from}}, 10)
+	want = append(b.done(c, list[3]), store.Outcome{ID: list[0], Status: store.StatusNotFound})
 	c.Equal(outcomes, want, "outcomes of ids of which one matches the rest")
 }
 
@@ -166,8 +165,11 @@ func (b bulk) goesByRisingID(c *C) {
 // choose every queue.
 func (b bulk) heedsQueues(c *C) {
 	list := map[string]int64{}
+	end := map[store.State]store.Op{store.Dead: store.OpNever, store.Succeeded: store.OpAck, store.InFlight: store.OpExtend}[b.from]
 	for _, name := range []string{"a_b", "ab", "aXb", "A_b", "a_", "b", "a_c"} {
-		list[name] = c.leaving(b.from, name)
+		held := holding(c, name, 1)[0]
+		takes(c, end, held, "in queue %s", name)
+		list[name] = held.ID
 	}
 	changes := func(filter store.Filter, limit int, names ...string) {
 		outcomes := b.on(c, filter, limit)
@@ -175,7 +177,7 @@ func (b bulk) heedsQueues(c *C) {
 		for _, name := range names {
 			want = append(want, list[name])
 		}
-		c.Equal(outcomes, append([]store.Outcome{}, b.done(c, want...)...), "outcomes of %+v, at most %d", filter, limit)
+		c.Equal(outcomes, b.done(c, want...), "outcomes of %+v, at most %d", filter, limit)
 	}
 	changes(store.Filter{Queues: []string{"a_*"}}, 1, "a_b")
 	changes(store.Filter{Queues: []string{"a_*", "a_c"}}, 10, "a_", "a_c")
@@ -190,39 +192,35 @@ func (b bulk) heedsQueues(c *C) {
 	changes(store.Filter{Queues: []string{"*"}}, 10, "A_b", "b")
 }
 
-// leaving is a new job of the queue in a phase that a bulk call leaves.
-func (c *C) leaving(phase store.State, name string) int64 {
-	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))[0]
-	l := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: 1, Worker: worker, TTL: ttl})[0].Lease()
-	switch phase {
-	case store.Dead:
-		c.NAck(l, store.Never, 0, "boom")
-	case store.Succeeded:
-		c.Ack(l)
-	}
-	return id
-}
-
-// changesEachOnce: calls at the same time share the jobs, and each is changed by one of them.
-func (b bulk) changesEachOnce(c *C, again store.Status) {
+// changesEachOnce: calls at the same time, by ids and by filter, share the jobs, and each is changed by one of them.
+func (b bulk) changesEachOnce(c *C) {
 	list := c.manyIn(b.from, 20)
+	before := map[int64]store.JobDetail{}
+	for _, d := range c.everything() {
+		before[d.ID] = d
+	}
 	answers := make([][]store.Outcome, 8)
 	c.Parallel(len(answers), func(i int) {
-		outcomes, err := b.call(c.Store, c.Ctx, only(list...), 1)
-		if err != nil {
-			c.Errorf("the call: %v", err)
+		filter := only(list...)
+		if i%2 == 1 {
+			filter = store.Filter{Queue: queue}
 		}
-		answers[i] = outcomes
+		answers[i] = b.on(c, filter, len(list))
 	})
-	for i, id := range list {
-		var got []store.Status
-		for _, outcomes := range answers {
-			got = append(got, outcomes[i].Status)
+	changed := map[int64]int{}
+	for _, o := range slices.Concat(answers...) {
+		if o.Status == store.StatusOK {
+			changed[o.ID]++
+			continue
 		}
-		slices.Sort(got)
-		want := slices.Repeat([]store.Status{again}, len(answers))
-		want[0] = store.StatusOK
-		slices.Sort(want)
-		c.Equal(got, want, "outcomes for job %d, by eight callers", id)
+		c.Equal(o.Status, b.again, "the outcome of job %d, which another caller has changed", o.ID)
+	}
+	for _, id := range list {
+		if b.again != store.StatusOK {
+			c.Equal(changed[id], 1, "how many of eight callers changed job %d", id)
+		}
+		if after, there := lookAt(c, id); there {
+			c.Equal(after, becomes(b.op, before[id], c.Now()), "job %d", id)
+		}
 	}
 }

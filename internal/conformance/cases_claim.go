@@ -8,92 +8,71 @@ import (
 )
 
 var claimCases = []Case{
-	{"Claim/ReturnsTheRowAsStored", "Each claimed job becomes in_flight: its token and its attempts grow by one, its lease runs until now plus TTL, its worker is the caller, its RetryAt is cleared, and the numbers of its saves begin at 0 again.", claimReturnsTheRowAsStored},
-	{"Claim/RetryKeepsWhatItHadReached", "Its checkpoint, progress, retries and error stay.", claimRetryKeepsWhatItHadReached},
-	{"Claim/DelayedJobIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimDelayedJobIsHiddenUntilDue},
-	{"Claim/RetryIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimRetryIsHiddenUntilDue},
-	{"Claim/TakesOnlyFromItsQueue", "A claim takes only from its queue.", claimOnlyFromItsQueue},
+	{"Claim/ReturnsTheRowAsStored", "Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves start again at 0.", claimReturnsTheRowAsStored},
+	{"Claim/RetryKeepsWhatItHadReached", "The job's checkpoint, progress, retries and error do not change.", claimRetryKeepsWhatItHadReached},
+	{"Claim/DelayedJobIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimHiddenUntilDue},
+	{"Claim/TakesOnlyFromItsQueue", "A claim takes jobs only from the queue that it names.", claimOnlyFromItsQueue},
 	{"Claim/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", claimRefusedBeyond},
-	{"Claim/EachLimitIsGrantedExactly", "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999.", claimGrantedAtLimit},
-	{"Claim/EmptyQueueAnswersAtOnce", "No method waits for work to appear; a call may wait for other calls and for open transactions, until its context ends.", claimEmptyQueue},
-	{"Claim/NothingMatchesIsNoError", "Where nothing matches, the answer is empty and there is no error.", claimEmptyQueue},
-	{"Claim/HandsOutNoSliceThatItKeeps", "A store keeps no slice that it was given and hands out none that it keeps.", claimHandsOutNoSlice},
-	{"Claim/HigherPriorityThenEarlierDueThenSmallerID", "Within each lane the higher priority goes first, then the earlier due time, then the smaller id.", claimOrderOfFresh},
-	{"Claim/RetriesStandInTheSameOrder", "Within each lane the higher priority goes first, then the earlier due time, then the smaller id.", claimOrderOfRetries},
+	{"Claim/EachLimitIsGrantedExactly", "A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999.", claimGrantedAtLimit},
+	{"Claim/NothingMatchesIsNoError", "If nothing matches, the call returns an empty answer and no error.\nNo method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.", claimEmptyQueue},
+	{"Claim/HandsOutNoSliceThatItKeeps", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", claimHandsOutNoSlice},
+	{"Claim/HigherPriorityThenEarlierDueThenSmallerID", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.", claimOrder},
 	{"Claim/WaitingJobOfHighPriorityHidesNothing", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due.", claimWaitingHidesNothing},
-	{"Claim/EachLaneFillsWhatTheOtherLeaves", "Up to RetryQuota retries are taken, then fresh jobs for the rest, and each lane fills what the other leaves.", claimLanes},
-	{"Claim/LaneEndsBeforeItWeighsTooMuch", "A lane ends before the first job with which its documents would weigh more than MaxAnswerBytes.", claimLaneEndsBeforeItWeighsTooMuch},
-	{"Claim/WhatWasTooMuchIsClaimedNext", "A lane ends before the first job with which its documents would weigh more than MaxAnswerBytes.", claimWhatWasTooMuchIsClaimedNext},
-	{"Claim/RetriesComeFirst", "The answer holds the retries first.", claimRetriesComeFirst},
-	{"Claim/SnoozedReleasedAndRequeuedJobsAreFresh", "There are two lanes: retries are the retrying jobs, fresh are the ready ones.", claimLaneIsTheState},
-	{"Claim/TakesAsManyAsThereAre", "A claim that overlaps no other call takes as many as there are, up to these limits.", claimTakesAsManyAsThereAre},
-	{"Claim/TwoClaimersNeverGetOneJob", "No job is handed out twice with one token.", claimTwoNeverGetOne},
-	{"Claim/NoTokenIsHandedOutTwice", "No job is handed out twice with one token.", claimNoTokenTwice},
-	{"Claim/NothingStaysHiddenAfterARace", "A claim that overlaps others may leave out jobs that they hold, but a job that is committed and claimable is found by some claim within a bound: at once, or within a second where the adapter says so.", claimNothingStaysHidden},
+	{"Claim/EachLaneFillsWhatTheOtherLeaves", "It takes up to RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that are left.\nThe answer lists the retries before the fresh jobs.", claimLanes},
+	{"Claim/LaneEndsBeforeItWeighsTooMuch", "A lane ends before the first job that would raise the total size of the lane's documents above MaxAnswerBytes.", claimLaneEndsBeforeItWeighsTooMuch},
+	{"Claim/WhatWasTooMuchIsClaimedNext", "A lane ends before the first job that would raise the total size of the lane's documents above MaxAnswerBytes.", claimWhatWasTooMuchIsClaimedNext},
+	{"Claim/SnoozedReleasedAndRequeuedJobsAreFresh", "A claim fills two lanes: retries, which are the retrying jobs, and fresh jobs, which are the ready ones.", claimLaneIsTheState},
+	{"Claim/TakesAsManyAsThereAre", "A claim that overlaps no other call takes every claimable job of its queue, up to these limits.", claimTakesAsManyAsThereAre},
+	{"Claim/NothingStaysHiddenAfterARace", "The store must not hand out a job twice with the same token.\nA claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", claimNothingStaysHidden},
 	{"Claim/IsSeenAsAWholeOrNotAtAll", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", claimIsSeenAsAWhole},
 }
 
 func claimReturnsTheRowAsStored(c *C) {
-	id := c.EnqueueOne()
-	before := c.Get(id).Job
+	want := c.Get(c.EnqueueOne()).Job
 	c.Advance(time.Second)
-
-	got := c.ClaimOne()
-
-	want := before
 	want.State, want.Token, want.Attempts, want.Worker = store.InFlight, 1, 1, worker
-	want.LeaseExpiresAt = c.Now().Add(ttl)
-	c.Equal(got, want, "the claimed job")
-	c.Equal(c.Get(id).Job, want, "the stored job")
+	want.ClaimedAt, want.LeaseExpiresAt = c.Now(), c.Now().Add(ttl)
+	c.Equal(c.ClaimOne(), want, "the claimed job")
+	c.Equal(c.Get(want.ID).Job, want, "the stored job")
 }
 
 func claimRetryKeepsWhatItHadReached(c *C) {
-	id := c.EnqueueOne()
-	held := c.ClaimOne().Lease()
-	saved := c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: held, Seq: 7, Checkpoint: []byte(`"page 3"`), Progress: []byte("0.5")}}))
-	c.Equal(saved.Status, store.StatusOK, "a save with number 7")
+	held := holding(c, queue, 1)[0].Lease()
 	c.NAck(held, store.Fail, 0, "boom")
-	before := c.Get(id)
-	c.Equal([]int64{before.CheckpointSeq, before.ProgressSeq}, []int64{7, 7}, "the numbers of the saves before the claim")
+	want := c.Get(held.ID)
+	c.Equal([]int64{want.CheckpointSeq, want.ProgressSeq}, []int64{3, 3}, "the numbers of the saves before the claim")
+	c.Equal([]any{want.Retries, want.Error, string(want.Checkpoint), string(want.Progress)}, []any{1, "boom", `"kept"`, `"seen"`}, "what stays")
 	c.Advance(time.Minute)
 
 	got := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: "other", TTL: time.Minute})
 
-	want := before.Job
 	want.State, want.Token, want.Attempts, want.Worker = store.InFlight, 2, 2, "other"
-	want.RetryAt, want.LeaseExpiresAt = time.Time{}, c.Now().Add(time.Minute)
+	want.RetryAt, want.ClaimedAt, want.LeaseExpiresAt = time.Time{}, c.Now(), c.Now().Add(time.Minute)
 	want.CheckpointSeq, want.ProgressSeq = 0, 0
-	c.Equal(got, []store.Job{want}, "the claimed retry")
-	history := append(before.History, store.Attempt{Token: 2, Worker: "other", StartedAt: c.Now()})
-	c.Equal(c.Get(id), store.JobDetail{Job: want, History: history}, "the stored retry")
-	c.Equal([]any{want.Retries, want.Error, string(want.Checkpoint), string(want.Progress)}, []any{1, "boom", `"page 3"`, "0.5"}, "what stays")
+	want.History = append(want.History, store.Attempt{Token: 2, Worker: "other", StartedAt: c.Now()})
+	c.Equal(got, []store.Job{want.Job}, "the claimed retry")
+	c.Equal(c.Get(held.ID), want, "the stored retry")
 }
 
-func claimDelayedJobIsHiddenUntilDue(c *C) {
+func claimHiddenUntilDue(c *C) {
 	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Minute }))[0]
-
-	c.Advance(time.Minute - store.Resolution)
-	c.Equal(ids(c.Claim(10)), []int64{}, "claimed one tick before the job is due")
-
-	c.Advance(store.Resolution)
-	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when the job is due")
-}
-
-func claimRetryIsHiddenUntilDue(c *C) {
-	id := c.EnqueueOne()
-	for round, end := range []func(held store.Job){
-		func(held store.Job) { c.NAck(held.Lease(), store.After, time.Minute, "boom") },
-		func(held store.Job) { c.NAck(held.Lease(), store.Snooze, time.Minute, "") },
-		func(held store.Job) { c.NAck(held.Lease(), store.Fail, 0, "boom") },
-		func(store.Job) { c.Advance(ttl); c.Recover(1) },
+	for _, waits := range []struct {
+		why   string
+		begin func() // what the job waits after
+	}{
+		{"a delayed job", func() {}},
+		{"a failure with a delay", func() { c.NAck(c.ClaimOne().Lease(), store.After, time.Minute, "boom") }},
+		{"a snooze", func() { c.NAck(c.ClaimOne().Lease(), store.Snooze, time.Minute, "") }},
+		{"a failure", func() { c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom") }},
+		{"an expired lease", func() { c.ClaimOne(); c.Advance(ttl); c.Recover(1) }},
 	} {
-		end(c.ClaimOne())
+		waits.begin()
 		wait := c.Get(id).Next().Sub(c.Now())
-		c.True(wait > store.Resolution, "there is a wait after ending %d: %v", round, wait)
+		c.True(wait > store.Resolution, "there is a wait of %v: %s", wait, waits.why)
 		c.Advance(wait - store.Resolution)
-		c.Equal(ids(c.Claim(10)), []int64{}, "claimed one tick before the job is due after ending %d", round)
+		c.Equal(ids(c.Claim(10)), []int64{}, "claimed one tick before the job is due: %s", waits.why)
 		c.Advance(store.Resolution)
-		c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when the job is due after ending %d", round)
+		c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when the job is due: %s", waits.why)
 		c.NAck(c.Get(id).Lease(), store.Release, 0, "")
 	}
 }
@@ -107,10 +86,9 @@ func claimOnlyFromItsQueue(c *C) {
 	}
 	enqueued := c.Enqueue(jobs...)
 	half := len(strangeNames)
-	c.Equal(ids(c.ClaimBy(store.ClaimRequest{Queue: "nobody's", Limit: 1000, Worker: worker, TTL: ttl})), []int64{}, "claimed from a queue without jobs")
+	c.Equal(ids(c.claimFrom("nobody's", 1000, 0)), []int64{}, "claimed from a queue without jobs")
 	for i, name := range strangeNames {
-		got := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: 1000, Worker: worker, TTL: ttl})
-		c.Equal(ids(got), []int64{enqueued[i], enqueued[half+i]}, "claimed from queue %q", name)
+		c.Equal(ids(c.claimFrom(name, 1000, 0)), []int64{enqueued[i], enqueued[half+i]}, "claimed from queue %q", name)
 	}
 }
 
@@ -156,7 +134,7 @@ func claimGrantedAtLimit(c *C) {
 			id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))[0]
 			want := c.Get(id).Job
 			want.State, want.Token, want.Attempts, want.Worker = store.InFlight, 1, 1, name
-			want.LeaseExpiresAt = c.Now().Add(lease)
+			want.ClaimedAt, want.LeaseExpiresAt = c.Now(), c.Now().Add(lease)
 			got := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: 1000, RetryQuota: 1000, Worker: name, TTL: lease})
 			c.Equal(got, []store.Job{want}, "claimed with a lease of %v", lease)
 			c.Equal(c.Get(id).Job, want, "the stored job")
@@ -179,20 +157,30 @@ func claimEmptyQueue(c *C) {
 // claimHandsOutNoSlice spells out what it expects: a row that was read before could share the slice that is spoiled.
 func claimHandsOutNoSlice(c *C) {
 	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Payload, n.Tags = []byte(`{"a":1}`), []string{"t1", "t2"} }))[0]
-	held := c.ClaimOne()
-	c.SaveCheckpoint(held.Lease(), 1, `"saved"`)
-	c.NAck(held.Lease(), store.Release, 0, "")
-
-	for range 2 {
-		j := c.ClaimOne()
-		c.Equal([]string{string(j.Payload), string(j.Checkpoint)}, []string{`{"a":1}`, `"saved"`}, "the documents of the claimed job")
-		c.Equal(j.Tags, []string{"t1", "t2"}, "the tags of the claimed job")
-		spoil(j.Payload)
-		spoil(j.Checkpoint)
+	underLease(c, store.OpSave, c.ClaimOne().Lease())
+	c.NAck(c.Get(id).Lease(), store.Release, 0, "")
+	spoiled := func(j store.Job, where string) {
+		documents := []string{string(j.Payload), string(j.Checkpoint), string(j.Progress)}
+		c.Equal(documents, []string{`{"a":1}`, savedDoc, savedDoc}, "the documents %s", where)
+		c.Equal(j.Tags, []string{"t1", "t2"}, "the tags %s", where)
+		for _, doc := range [][]byte{j.Payload, j.Checkpoint, j.Progress, j.Result} {
+			spoil(doc)
+		}
 		clear(j.Tags)
+	}
+	for range 2 {
+		claimed := c.ClaimOne()
+		l := claimed.Lease()
+		spoiled(claimed, "of the claimed job")
+		c.NAck(l, store.Release, 0, "")
+	}
+	underLease(c, store.OpAck, c.ClaimOne().Lease())
+	for range 2 {
 		got := c.Get(id)
-		c.Equal([]string{string(got.Payload), string(got.Checkpoint)}, []string{`{"a":1}`, `"saved"`}, "the documents of the stored job")
-		c.Equal(got.Tags, []string{"t1", "t2"}, "the tags of the stored job")
-		c.NAck(j.Lease(), store.Release, 0, "")
+		c.Equal(string(got.Result), resultDoc, "the result")
+		c.Equal([]any{len(got.History), got.History[0].Worker}, []any{4, worker}, "attempts, and who made the first")
+		spoiled(got.Job, "of the stored job")
+		clear(got.History)
+		spoiled(c.List(only(id), 1)[0], "of the listed job")
 	}
 }

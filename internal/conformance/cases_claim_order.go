@@ -39,51 +39,43 @@ func inLine(list []place) []int {
 }
 
 // checkOrder claims in bites of several sizes and checks that the jobs come in the order of their places.
-func (c *C) checkOrder(enqueued []int64, list []place) {
+func (c *C) checkOrder(enqueued []int64, list []place, what string) {
 	var got, want []int64
 	for _, i := range inLine(list) {
 		want = append(want, enqueued[i])
 	}
 	for bite := 1; len(got) < len(want); bite += 3 {
 		jobs := c.Claim(bite)
-		c.Equal(len(jobs), min(bite, len(want)-len(got)), "how many a claim took with limit %d", bite)
+		c.Equal(len(jobs), min(bite, len(want)-len(got)), "how many %s a claim took with limit %d", what, bite)
 		if len(jobs) == 0 {
 			break
 		}
 		got = append(got, ids(jobs)...)
 	}
-	c.Equal(got, want, "the order of claims")
+	c.Equal(got, want, "the order of claims of %s", what)
 }
 
-func claimOrderOfFresh(c *C) {
+// claimOrder has the order of retries decided by RetryAt, where RunAt would decide otherwise.
+func claimOrder(c *C) {
 	list := places()
-	var jobs []store.NewJob
-	for _, p := range list {
-		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Priority, n.Delay = p.priority, p.wait }))
+	enqueue := func(delay func(p place) time.Duration) []int64 {
+		var jobs []store.NewJob
+		for _, p := range list {
+			jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Priority, n.Delay = p.priority, delay(p) }))
+		}
+		return c.Enqueue(jobs...)
 	}
-	enqueued := c.Enqueue(jobs...)
+	fresh := enqueue(func(p place) time.Duration { return p.wait })
 	c.Advance(time.Minute)
-	c.checkOrder(enqueued, list)
-}
+	c.checkOrder(fresh, list, "fresh jobs")
 
-// claimOrderOfRetries has the order decided by RetryAt, where RunAt would decide otherwise.
-func claimOrderOfRetries(c *C) {
-	list := places()
-	var jobs []store.NewJob
-	for _, p := range list {
-		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Priority, n.Delay = p.priority, 10*time.Second-p.wait }))
-	}
-	enqueued := c.Enqueue(jobs...)
+	retries := enqueue(func(p place) time.Duration { return 10*time.Second - p.wait })
 	c.Advance(10 * time.Second)
-	var nacks []store.NAck
 	for _, j := range c.Claim(store.MaxItems) {
-		wait := list[slices.Index(enqueued, j.ID)].wait
-		nacks = append(nacks, store.NAck{Lease: j.Lease(), Form: store.After, Delay: wait, Error: "boom"})
+		c.NAck(j.Lease(), store.After, list[slices.Index(retries, j.ID)].wait, "boom")
 	}
-	_, err := c.Store.NAck(c.Ctx, nacks)
-	c.OK(err, "NAck")
 	c.Advance(time.Minute)
-	c.checkOrder(enqueued, list)
+	c.checkOrder(retries, list, "retries")
 }
 
 func claimWaitingHidesNothing(c *C) {
@@ -100,12 +92,13 @@ func claimWaitingHidesNothing(c *C) {
 	c.Equal(len(c.Claim(100)), 40, "how many were claimed once they were due")
 }
 
-// lanes fills both lanes of a queue of its own with due jobs.
+// lanes fills both lanes of a queue of its own with due jobs: fresh ones that by priority would come before every retry.
 func (c *C) lanes(name string, retries, fresh int) (retryIDs, freshIDs []int64) {
-	job := plainBut(func(n *store.NewJob) { n.Queue = name })
-	retryIDs = c.Enqueue(slices.Repeat([]store.NewJob{job}, retries)...)
+	low := plainBut(func(n *store.NewJob) { n.Queue, n.Priority = name, -9 })
+	high := plainBut(func(n *store.NewJob) { n.Queue, n.Priority = name, 9 })
+	retryIDs = c.Enqueue(slices.Repeat([]store.NewJob{low}, retries)...)
 	c.endAll(c.claimFrom(name, max(retries, 1), 0), store.After, 0)
-	return retryIDs, c.Enqueue(slices.Repeat([]store.NewJob{job}, fresh)...)
+	return retryIDs, c.Enqueue(slices.Repeat([]store.NewJob{high}, fresh)...)
 }
 
 func (c *C) claimFrom(name string, limit, quota int) []store.Job {
@@ -138,17 +131,6 @@ func claimLanes(c *C) {
 	}
 }
 
-// claimRetriesComeFirst has fresh jobs that by priority and due time would come before every retry.
-func claimRetriesComeFirst(c *C) {
-	fresh := c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Priority, n.Delay = 9, time.Second })}, 3)...)
-	low := plainBut(func(n *store.NewJob) { n.Priority = -9 })
-	retries := c.Enqueue(low, low, low)
-	c.endAll(c.Claim(3), store.After, time.Minute)
-	c.Advance(time.Minute)
-	got := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 4, RetryQuota: 2, Worker: worker, TTL: ttl})
-	c.Equal(ids(got), slices.Concat(retries[:2], fresh[:2]), "claimed with limit 4 and quota 2 of retries %v and fresh %v", retries, fresh)
-}
-
 // claimLaneIsTheState has jobs that were retried before, and are ready now: quota or not, they are fresh. The one that is
 // retrying would come first if they all stood in one lane.
 func claimLaneIsTheState(c *C) {
@@ -171,13 +153,70 @@ func claimTakesAsManyAsThereAre(c *C) {
 	c.Equal(ids(c.Claim(1000)), enqueued[:1000], "claimed with limit 1,000 of 1,001 jobs")
 	c.Equal(ids(c.Claim(1000)), enqueued[1000:], "claimed after that")
 	c.Equal(c.Claim(1000), []store.Job{}, "claimed after all were")
+}
 
-	for n, name := range []string{"none", "one", "two", "three"} {
-		few := c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(j *store.NewJob) { j.Queue = name })}, n)...)
-		for limit := 1; limit <= 3; limit++ {
-			got := c.claimFrom(name, limit, 0)
-			c.Equal(ids(got), few[:min(limit, n)], "claimed with limit %d of %d jobs", limit, n)
-			c.endAll(got, store.Release, 0)
-		}
+// mostHeavy is how many of the largest documents an answer can just hold.
+const mostHeavy = store.MaxAnswerBytes / store.MaxDocBytes
+
+// enqueueHeavy adds n jobs with the largest payload, which can be too many for one call.
+func (c *C) enqueueHeavy(n int) []int64 {
+	var list []int64
+	for range n {
+		list = append(list, c.Enqueue(plainBut(func(n *store.NewJob) { n.Payload = docOf(store.MaxDocBytes) }))...)
 	}
+	return list
+}
+
+// saveHeavy keeps the largest checkpoint and progress with the job.
+func (c *C) saveHeavy(j store.Job) {
+	doc := docOf(store.MaxDocBytes)
+	outcome := c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: j.Lease(), Checkpoint: doc, Progress: doc}}))
+	c.Equal(outcome.Status, store.StatusOK, "a save of two documents of 1 MiB")
+}
+
+// drop removes the jobs, so that nothing reads them once more.
+func (c *C) drop(list []int64) {
+	for _, id := range list {
+		c.Cancel(id)
+		c.Delete(id)
+	}
+}
+
+func claimLaneEndsBeforeItWeighsTooMuch(c *C) {
+	heavy := c.enqueueHeavy(mostHeavy + 1)
+	fresh := c.Claim(100)
+	c.Equal(ids(fresh), heavy[:mostHeavy], "claimed of fresh jobs that weigh 1 MiB each")
+	c.endAll(fresh, store.After, 0)
+
+	both := c.claimFrom(queue, 100, 0)
+	c.Equal(ids(both), heavy, "claimed of as many retries as there is room for, and a fresh job, which takes none of it")
+	c.endAll(both, store.After, 0)
+
+	light := c.EnqueueN(3)
+	got := c.claimFrom(queue, mostHeavy+2, mostHeavy+2)
+	want := slices.Concat(heavy[:mostHeavy], light[:2])
+	c.Equal(ids(got), want, "claimed of heavy retries, and of light jobs that fill what they leave")
+	c.drop(heavy)
+}
+
+// claimWhatWasTooMuchIsClaimedNext has a light job behind the one that finds no room, which it must not overtake: a heavy job
+// would wait for as long as light ones come.
+func claimWhatWasTooMuchIsClaimedNext(c *C) {
+	jobs := slices.Repeat([]store.NewJob{plain()}, mostHeavy/2+1)
+	for i := range jobs {
+		jobs[i].Priority = -i // each in a range of its own
+	}
+	list := c.Enqueue(jobs...)
+	last := len(list) - 1 // which stays light
+	held := c.Claim(last)
+	for _, j := range held {
+		c.saveHeavy(j) // and a bit more with its payload
+	}
+	c.endAll(held, store.Release, 0)
+	left := c.Get(list[last-1])
+
+	c.Equal(ids(c.Claim(100)), list[:last-1], "claimed while one job finds no room, and the light one behind it would")
+	c.Equal(c.Get(list[last-1]), left, "the job that found no room")
+	c.Equal(ids(c.Claim(100)), list[last-1:], "claimed after that")
+	c.drop(list)
 }

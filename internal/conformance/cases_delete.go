@@ -7,29 +7,21 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-var deleteCases = []Case{
-	{"Delete/RemovesTerminalJobsWithTheirHistory", "Delete removes terminal jobs with their history.", deleteRemovesTerminalJobs},
-	{"Delete/EmptyFilterIsRefused", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.refusesAnEmptyFilter(c) }},
-	{"Delete/LimitsAreKept", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.keepsItsLimits(c) }},
-	{"Delete/AnswersEachIDInOrderWhateverTheLimit", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.answersEachID(c) }},
-	{"Delete/IDsAreChosenByTheRestOfTheFilterToo", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.heedsTheRestOfTheFilter(c) }},
-	{"Delete/FirstOnesByRisingID", "Filter, limit and order are as for Cancel.", func(c *C) { deleting.goesByRisingID(c) }},
-	{"Delete/PatternsChooseQueues", "in one of these: a name, or the beginning of names with a * behind it", func(c *C) { deleting.heedsQueues(c) }},
-	{"Delete/IDsAreNeverUsedAgain", "Ids are never used again.", deleteIDsAreNeverUsedAgain},
-	{"Delete/ByAgeIsExact", "finished so long ago, or longer", deleteByAgeIsExact},
-	{"Delete/FreesNothingThatAWindowHolds", "of that job at that moment; empty if it holds its key beyond its deletion", deleteFreesNothingThatAWindowHolds},
-	{"Delete/ManyCallersDeleteEachJobOnce", "Any method may be called at any time, from any goroutine, also for one job.", func(c *C) { deleting.changesEachOnce(c, store.StatusNotFound) }},
-}
+var deleteCases = append([]Case{
+	{"Delete/RemovesTerminalJobsWithTheirHistory", "Delete removes terminal jobs and their history.", deleteRemovesTerminalJobs},
+	{"Delete/IDsAreNeverUsedAgain", "The store must never use an id again.", deleteIDsAreNeverUsedAgain},
+	{"Delete/ByAgeIsExact", "finished at least this long ago", deleteByAgeIsExact},
+	{"Delete/FreesNothingThatAWindowHolds", "state of that job at that moment; empty if it was deleted and still holds its key", deleteFreesNothingThatAWindowHolds},
+}, deleting.cases("Delete")...)
 
 func deleteRemovesTerminalJobs(c *C) {
 	for _, phase := range terminalPhases {
-		left := c.JobIn(phase)
-		gone := c.JobIn(phase)
+		left, gone := c.JobIn(phase), c.JobIn(phase)
 
 		c.Equal(c.Delete(gone.ID), store.Outcome{ID: gone.ID, Status: store.StatusOK}, "Delete of a %s job", phase)
 
-		_, err := c.Store.Get(c.Ctx, gone.ID)
-		c.ErrorIs(err, store.ErrNotFound, "Get after Delete of a %s job", phase)
+		_, there := lookAt(c, gone.ID)
+		c.True(!there, "a %s job that was deleted is not there", phase)
 		filter := store.Filter{States: []store.State{phase}}
 		c.Equal(ids(c.List(filter, 10)), []int64{left.ID}, "the %s jobs after Delete", phase)
 		c.Equal(c.countOf(filter), map[string]int64{queue + " " + string(phase): 1}, "Count after Delete of a %s job", phase)
@@ -65,18 +57,11 @@ func deleteByAgeIsExact(c *C) {
 }
 
 func deleteFreesNothingThatAWindowHolds(c *C) {
-	dead := c.deadWithKey("key", time.Hour)
-	live := c.deadWithKey("another", 0)
-	deleting.on(c, only(dead.ID, live.ID), 2)
-	enqueue := func(key string) store.Enqueued {
-		job := plainBut(func(n *store.NewJob) { n.UniqueKey = key })
-		answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
-		c.OK(err, "Enqueue under the key %s", key)
-		return answers[0]
-	}
-	c.True(!enqueue("another").Duplicate, "the key of a deleted job is free if it was held while live")
+	windowed, live := c.deadWithKey("windowed", time.Hour), c.deadWithKey("live", 0)
+	deleting.on(c, only(windowed.ID, live.ID), 2)
+	c.free(keyed("live", 0), "the job held it while it lived, and is deleted")
 	c.Advance(time.Hour - store.Resolution)
-	c.Equal(enqueue("key"), store.Enqueued{ID: dead.ID, Duplicate: true}, "Enqueue under the key of a deleted job, in its window")
+	c.held(keyed("windowed", 0), windowed.ID, "", "by the window of a job that was deleted")
 	c.Advance(store.Resolution)
-	c.True(!enqueue("key").Duplicate, "the key is free when the window ends")
+	c.free(keyed("windowed", 0), "the window has ended")
 }

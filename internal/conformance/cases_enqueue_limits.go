@@ -3,6 +3,8 @@ package conformance
 import (
 	"bytes"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +21,6 @@ func (c *C) refused(err error, item int, field string, what string) {
 	c.ErrorIs(err, store.ErrInvalid, "%s", what)
 	c.Equal([]any{invalid.Item, invalid.Field}, []any{item, field}, "item and field of the InvalidError for %s", what)
 }
-
-// document is a JSON document of n bytes.
-func document(n int) []byte { return []byte(`"` + strings.Repeat("x", n-2) + `"`) }
 
 // An excess is a new job that goes just beyond one limit, and the field that is wrong with it.
 type excess struct {
@@ -42,6 +41,13 @@ var wrongNames = map[string]string{
 	"an overlong letter": "\xc1\xa1",
 }
 
+// wrongNamesOrNone are those, and no name, where one is required.
+func wrongNamesOrNone() map[string]string {
+	names := maps.Clone(wrongNames)
+	names["no bytes"] = ""
+	return names
+}
+
 func beyondLimits() []excess {
 	list := []excess{
 		{"no queue", "queue", func(n *store.NewJob) { n.Queue = "" }},
@@ -52,7 +58,7 @@ func beyondLimits() []excess {
 		{"priority −10", "priority", func(n *store.NewJob) { n.Priority = -10 }},
 		{"no payload", "payload", func(n *store.NewJob) { n.Payload = nil }},
 		{"an empty payload", "payload", func(n *store.NewJob) { n.Payload = []byte{} }},
-		{"a payload of 1 MiB and a byte", "payload", func(n *store.NewJob) { n.Payload = document(1<<20 + 1) }},
+		{"a payload of 1 MiB and a byte", "payload", func(n *store.NewJob) { n.Payload = docOf(1<<20 + 1) }},
 		{"max_retries −1", "max_retries", func(n *store.NewJob) { n.MaxRetries = -1 }},
 		{"max_retries 1,000,001", "max_retries", func(n *store.NewJob) { n.MaxRetries = 1_000_001 }},
 		{"jitter −1", "backoff.jitter", func(n *store.NewJob) { n.Backoff.Jitter = -1 }},
@@ -91,21 +97,27 @@ func beyondDurations() []excess {
 	return list
 }
 
-// enqueueRefusedBeyond has a good item on either side, of which nothing must be left, their unique keys included.
+// enqueueRefusedBeyond has good items beside the wrong one, of which nothing must be left, their unique keys and the request key
+// included. The last item is wrong too, and its key is held: the error is about the first.
 func enqueueRefusedBeyond(c *C) {
-	keyed := plainBut(func(n *store.NewJob) { n.UniqueKey = "before" })
-	for _, k := range beyondLimits() {
-		_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{keyed, plainBut(k.change), plain()}, RequestKey: "r"})
-		c.refused(err, 1, k.field, "a job with "+k.what)
+	holder := c.Enqueue(keyed("held", 0))[0]
+	last := plainBut(func(n *store.NewJob) { n.UniqueKey, n.Priority = "held", -10 })
+	for i, k := range beyondLimits() {
+		at := i % 20
+		jobs := append(slices.Repeat([]store.NewJob{plain()}, 20), last)
+		jobs[(at+10)%20], jobs[at] = keyed("free", 0), plainBut(k.change)
+		_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: jobs, RequestKey: "r"})
+		c.refused(err, at, k.field, "a job with "+k.what)
 	}
+	_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain(), last}})
+	c.refused(err, 1, "priority", "a wrong job whose key is held")
 	for what, name := range wrongNames {
-		_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{keyed}, RequestKey: name})
+		_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{keyed("free", 0)}, RequestKey: name})
 		c.refused(err, -1, "request_key", "a request key of "+what)
 	}
-	c.Equal(c.howMany(), 0, "how many jobs the refused calls left")
-	answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{keyed}, RequestKey: "r"})
-	c.OK(err, "Enqueue with the keys of calls that were refused")
-	c.Equal(answers, []store.Enqueued{{ID: c.onlyJob().ID, State: store.Ready}}, "the answer to it")
+	c.Equal(c.onlyJob().ID, holder, "the only job after the refused calls")
+	got := c.asked(store.EnqueueRequest{Jobs: []store.NewJob{keyed("free", 0)}, RequestKey: "r"})
+	c.Equal(got, []store.Enqueued{{ID: got[0].ID, State: store.Ready}}, "the answer under the keys of calls that were refused")
 }
 
 // onlyJob is the one job of the store.
@@ -115,25 +127,6 @@ func (c *C) onlyJob() store.Job {
 		c.Fatalf("there are %d jobs, want 1", len(all))
 	}
 	return all[0]
-}
-
-func enqueueInvalidItemRefuses(c *C) {
-	wrong := plainBut(func(n *store.NewJob) { n.Priority = 10 })
-	for at := range 20 {
-		jobs := make([]store.NewJob, 20)
-		for i := range jobs {
-			jobs[i] = plainBut(func(n *store.NewJob) { n.UniqueKey = strings.Repeat("u", i+1) })
-		}
-		jobs[at] = wrong
-		_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: jobs})
-		c.refused(err, at, "priority", "a call with one wrong job")
-		c.Equal(c.howMany(), 0, "how many jobs a call left whose item %d is wrong", at)
-	}
-	holder := c.Enqueue(plainBut(func(n *store.NewJob) { n.UniqueKey = "u" }))[0]
-	twin := plainBut(func(n *store.NewJob) { n.UniqueKey, n.Priority = "u", -10 })
-	_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain(), twin}})
-	c.refused(err, 1, "priority", "a wrong job whose key is held")
-	c.Equal(c.onlyJob().ID, holder, "the only job that is left")
 }
 
 func enqueueGrantedAtLimit(c *C) {
@@ -149,7 +142,7 @@ func enqueueGrantedAtLimit(c *C) {
 		},
 		func(n *store.NewJob) { n.Priority = 9 },
 		func(n *store.NewJob) { n.Priority = -9 },
-		func(n *store.NewJob) { n.Payload = document(1 << 20) },
+		func(n *store.NewJob) { n.Payload = docOf(1 << 20) },
 		func(n *store.NewJob) { n.MaxRetries = 0 },
 		func(n *store.NewJob) { n.MaxRetries = 1_000_000 },
 		func(n *store.NewJob) { n.Delay = longest },
@@ -173,25 +166,12 @@ func enqueueGrantedAtLimit(c *C) {
 	}
 }
 
-func enqueueThousandItems(c *C) {
-	jobs := make([]store.NewJob, 1001)
-	for i := range jobs {
-		jobs[i] = plain()
-	}
-	_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: jobs})
-	c.refused(err, -1, "jobs", "a call with 1,001 jobs")
-	c.Equal(c.howMany(), 0, "how many jobs it left")
-
-	c.Enqueue(jobs[:1000]...)
-	c.Equal(c.howMany(), 1000, "how many jobs a call with 1,000 left")
-}
-
 // enqueueEightMebibytes fills a call to the byte, and then adds one byte in each field that counts.
 func enqueueEightMebibytes(c *C) {
 	full := func() store.EnqueueRequest {
 		var req store.EnqueueRequest
 		for range 8 {
-			req.Jobs = append(req.Jobs, plainBut(func(n *store.NewJob) { n.Payload = document(1<<20 - len(n.Queue) - len(n.Kind)) }))
+			req.Jobs = append(req.Jobs, plainBut(func(n *store.NewJob) { n.Payload = docOf(1<<20 - len(n.Queue) - len(n.Kind)) }))
 		}
 		return req
 	}

@@ -10,29 +10,29 @@ import (
 )
 
 var faultCases = []Case{
-	{"Fault/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", faultEndedContextAppliesNothing},
+	{"Fault/EndedContextAppliesNothing", "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.", faultEndedContextAppliesNothing},
 	{"Fault/UnavailableMeansNotApplied", "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableMeansNotApplied},
 	{"Fault/UnavailableWriteIsNotApplied", "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableWriteIsNotApplied},
-	{"Fault/InDoubtMeansAllOrNothing", "ErrInDoubt: the call was applied as a whole, may still be in a moment, or was not at all.", faultInDoubtMeansAllOrNothing},
-	{"Fault/EveryErrorIsOneOfTheContract", "An error is one of these, by errors.Is, or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
-	{"Fault/CancelledCallsSpoilNoOther", "A context that ends during the call ends the waiting and spoils no other call: the error is ErrUnavailable or ErrInDoubt and matches the context's own.", faultCancelledCallsSpoilNoOther},
-	{"Fault/UndeliveredClaimIsReleased", "A claim whose caller is gone is released where the store can tell.", faultUndeliveredClaimIsReleased},
-	{"Fault/CancelledClaimersHideNoJob", "A claim that overlaps others may leave out jobs that they hold, but a job that is committed and claimable is found by some claim within a bound: at once, or within a second where the adapter says so.", faultCancelledClaimersHideNoJob},
-	{"Fault/NoMethodWaitsForWork", "No method waits for work to appear; a call may wait for other calls and for open transactions, until its context ends.", faultNoMethodWaitsForWork},
-	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", faultRepeatedEnqueue},
-	{"Fault/EnqueueWithoutAKeyAddsOnceMore", "Without a key, a repeat adds the jobs once more.", faultRepeatedEnqueueWithoutAKey},
-	{"Fault/LostClaimComesBackWhenItsLeasesExpire", "To repeat: what a lost answer claimed comes back when its leases expire.", faultLostClaimComesBack},
-	{"Fault/AckIsSafeToRepeat", "To repeat an Ack is safe.", faultRepeatedAck},
-	{"Fault/NAckIsSafeToRepeat", "To repeat a NAck is safe: nothing is counted or taken back twice.", faultRepeatedNAck},
-	{"Fault/ExtendIsSafeToRepeat", "To repeat an Extend is safe.", faultRepeatedExtend},
-	{"Fault/SaveIsSafeToRepeat", "To repeat a Save is safe.", faultRepeatedSave},
-	{"Fault/RecoveryIsSafeToRepeat", "To repeat a recovery is safe.", faultRepeatedRecovery},
-	{"Fault/CancelIsSafeToRepeat", "To repeat a Cancel is safe.", faultRepeatedCancel},
-	{"Fault/RequeueIsSafeToRepeatUntilTheJobsFinish", "To repeat after a lost answer is safe as long as the jobs can not have finished in between: then they would run once more.", faultRepeatedRequeue},
-	{"Fault/DeleteIsSafeToRepeat", "To repeat a Delete is safe.", faultRepeatedDelete},
+	{"Fault/InDoubtMeansAllOrNothing", "ErrInDoubt: the call was applied as a whole, may still be applied as a whole shortly, or was not applied at all.", faultInDoubtMeansAllOrNothing},
+	{"Fault/EveryErrorIsOneOfTheContract", "Every error must match, by errors.Is, one of the following errors or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
+	{"Fault/CancelledCallsSpoilNoOther", "If the context ends during the call, the call stops waiting and does not affect other calls: the error is ErrUnavailable or ErrInDoubt, and matches the context's own error.", faultCancelledCallsSpoilNoOther},
+	{"Fault/UndeliveredClaimIsReleased", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.", faultUndeliveredClaimIsReleased},
+	{"Fault/CancelledClaimersHideNoJob", "A claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultCancelledClaimersHideNoJob},
+	{"Fault/NoMethodWaitsForWork", "No method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.", faultNoMethodWaitsForWork},
+	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", faultRepeatedEnqueue},
+	{"Fault/EnqueueWithoutAKeyAddsOnceMore", "Without a request key, a repeated call adds the jobs once more.", faultRepeatedEnqueueWithoutAKey},
+	{"Fault/LostClaimComesBackWhenItsLeasesExpire", "If the answer to a claim is lost, repeat the claim: the jobs of the lost answer come back when their leases expire.", faultLostClaimComesBack},
+	{"Fault/AckIsSafeToRepeat", "It is safe to repeat an Ack.", faultRepeatedAck},
+	{"Fault/NAckIsSafeToRepeat", "It is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.", faultRepeatedNAck},
+	{"Fault/ExtendIsSafeToRepeat", "It is safe to repeat an Extend.", faultRepeatedExtend},
+	{"Fault/SaveIsSafeToRepeat", "It is safe to repeat a Save.", faultRepeatedSave},
+	{"Fault/RecoveryIsSafeToRepeat", "It is safe to repeat a recovery.", faultRepeatedRecovery},
+	{"Fault/CancelIsSafeToRepeat", "It is safe to repeat a Cancel.", faultRepeatedCancel},
+	{"Fault/RequeueIsSafeToRepeatUntilTheJobsFinish", "It is safe to repeat a Requeue after a lost answer as long as the jobs cannot have finished in between. Jobs that have finished would run once more.", faultRepeatedRequeue},
+	{"Fault/DeleteIsSafeToRepeat", "It is safe to repeat a Delete.", faultRepeatedDelete},
 	{"Fault/ClosedStoreRefusesEveryCall", "ErrClosed: the store was closed, and nothing was applied.", faultClosedStoreRefusesEveryCall},
-	{"Fault/CloseTwiceIsFine", "To close twice is fine.", faultCloseTwiceIsFine},
-	{"Fault/CloseFinishesOrFailsCallsUnderWay", "Calls under way are finished or fail.", faultCloseBesideCalls},
+	{"Fault/CloseTwiceIsFine", "It is fine to call Close twice.", faultCloseTwiceIsFine},
+	{"Fault/CloseFinishesOrFailsCallsUnderWay", "Calls in progress finish or fail.", faultCloseBesideCalls},
 }
 
 // methods are all methods of a store but Close, each with something to do: a late lease, a dead and a ready job.
@@ -90,6 +90,41 @@ func (c *C) endedContexts(calls map[string]func(context.Context) error) {
 			c.ErrorIs(err, ctx.Err(), "%s under a context that had ended", name)
 			c.True(!errors.Is(err, store.ErrInDoubt), "%s under a context that had ended is not in doubt: %v", name, err)
 		}
+	}
+}
+
+// abilityCalls are the methods of an ability, each called for the queue or the worker of a name.
+type abilityCalls map[string]func(ctx context.Context, name string) error
+
+// errUnnamed is the error of a method that takes no name.
+var errUnnamed = errors.New("takes no name")
+
+func unnamed(call func(context.Context) error) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		if name != queue {
+			return errUnnamed
+		}
+		return call(ctx)
+	}
+}
+
+// refusesAsTheCoreDoes calls each under contexts that have ended, with names that break the limit, and after Close. Before Close,
+// unapplied checks that nothing was applied.
+func (c *C) refusesAsTheCoreDoes(calls abilityCalls, unapplied func()) {
+	withContext := map[string]func(context.Context) error{}
+	for name, call := range calls {
+		withContext[name] = func(ctx context.Context) error { return call(ctx, queue) }
+		for what, wrong := range wrongNamesOrNone() {
+			if err := call(c.Ctx, wrong); !errors.Is(err, errUnnamed) {
+				c.ErrorIs(err, store.ErrInvalid, "%s with a name of %s", name, what)
+			}
+		}
+	}
+	c.endedContexts(withContext)
+	unapplied()
+	c.OK(c.Store.Close(), "Close")
+	for name, call := range calls {
+		c.ErrorIs(call(c.Ctx, queue), store.ErrClosed, "%s after Close", name)
 	}
 }
 

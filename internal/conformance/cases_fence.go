@@ -9,28 +9,27 @@ import (
 )
 
 const (
-	sentenceEpoch     = "Fence raises the store's epoch by one, or to the epoch that was asked for if that is higher, and returns it."
-	sentenceFloor     = "Once Fence has returned, each change that raises a token raises it to epoch·2³²+1 at least, and the ids of new jobs are no less than that."
-	sentenceFenceOnly = "Nothing else changes: a lease in force goes on being good, and how a lease was ended is remembered."
-	sentenceEndLeases = "With EndLeases it raises the tokens of the jobs in flight as well: their leases are stale from then on, and they are recovered when these expire."
+	sentenceEpoch     = "Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch."
+	sentenceFloor     = "Once Fence has returned, each change that raises a token raises it to at least epoch·2³²+1, and each new job gets an id of at least epoch·2³²+1."
+	sentenceFenceOnly = "Nothing else changes: a lease in force stays valid, and the store still remembers how each lease was ended."
+	sentenceEndLeases = "With EndLeases, Fence also raises the tokens of the jobs in flight: their leases are stale from then on, and the jobs are recovered when these leases expire."
 )
 
 var fenceCases = []Case{
 	{"Fence/RaisesTheEpochByOne", sentenceEpoch, fenceRaisesTheEpoch},
 	{"Fence/NewStoreIsInEpochZero", "The epoch of a new store is 0.", fenceNewStore},
-	{"Fence/RepeatRaisesItOnceMore", "To repeat a Fence is safe: it raises the epoch once more.", fenceRepeat},
+	{"Fence/RepeatRaisesItOnceMore", "It is safe to repeat a Fence: it raises the epoch once more.", fenceRepeat},
 	{"Fence/EveryRaisedTokenIsAboveTheFloor", sentenceFloor, fenceTokensAboveTheFloor},
 	{"Fence/NewIDsAreAboveTheFloor", sentenceFloor, fenceIDsAboveTheFloor},
-	{"Fence/NoLostPairIsGivenAgain", "So no pair of id and token that was given and lost is given again.", fenceNoLostPair},
+	{"Fence/NoLostPairIsGivenAgain", "So the store never again gives out a pair of id and token that it gave out before and lost.", fenceNoLostPair},
 	{"Fence/LeasesInForceGoOn", sentenceFenceOnly, fenceLeasesGoOn},
 	{"Fence/NothingElseChanges", sentenceFenceOnly, fenceNothingElseChanges},
 	{"Fence/WindowsOutliveTheirJobsStill", sentenceFenceOnly, fenceWindowsOutliveTheirJobs},
 	{"Fence/HowLeasesWereEndedIsRemembered", sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
 	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
 	{"Fence/EndLeasesLeavesThemToRecovery", sentenceEndLeases, fenceJobsInFlightAreRecovered},
-	{"Fence/EpochHasALimit", "An epoch above MaxEpoch is ErrInvalid.", fenceEpochHasALimit},
-	{"Fence/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", fenceEndedContextAppliesNothing},
-	{"Fence/ClosedStoreSaysSo", "Every later call is ErrClosed.", fenceClosedStoreSaysSo},
+	{"Fence/EpochHasALimit", "Fence returns ErrInvalid for an epoch above MaxEpoch.", fenceEpochHasALimit},
+	{"Fence/RefusesAsTheCoreDoes", "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", fenceRefusesAsTheCoreDoes},
 }
 
 func (c *C) fencer() store.Fencer { return ability[store.Fencer](c) }
@@ -247,21 +246,15 @@ func fenceEpochHasALimit(c *C) {
 	c.True(c.EnqueueOne() >= first, "ids of the last epoch still")
 }
 
-func fenceEndedContextAppliesNothing(c *C) {
+func fenceRefusesAsTheCoreDoes(c *C) {
 	fencer := c.fencer()
 	c.oneOfEach()
-	c.changesNothing("Fence under an ended context", func() {
-		c.endedContexts(map[string]func(context.Context) error{"Fence": func(ctx context.Context) error {
-			_, err := fencer.Fence(ctx, store.FenceRequest{EndLeases: true})
-			return err
-		}})
+	before := c.All()
+	c.refusesAsTheCoreDoes(abilityCalls{"Fence": unnamed(func(ctx context.Context) error {
+		_, err := fencer.Fence(ctx, store.FenceRequest{EndLeases: true})
+		return err
+	})}, func() {
+		c.Equal(c.All(), before, "all jobs after the refusals")
+		c.Equal(c.fence(store.FenceRequest{}), int64(store.FenceStep)+1, "the first token after the first Fence that was applied")
 	})
-	c.Equal(c.fence(store.FenceRequest{}), int64(store.FenceStep)+1, "the first token after the first Fence that was applied")
-}
-
-func fenceClosedStoreSaysSo(c *C) {
-	fencer := c.fencer()
-	c.OK(c.Store.Close(), "Close")
-	_, err := fencer.Fence(c.Ctx, store.FenceRequest{})
-	c.ErrorIs(err, store.ErrClosed, "Fence")
 }

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	sentenceErrorText   = "An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what is longer than 16 KiB is cut."
-	sentenceNAckInvalid = "invalid the form or the delay breaks a limit, as Reason says in the words of Check; nothing changed;"
+	sentenceErrorText   = "The store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16 KiB."
+	sentenceRemembers   = "The store must remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release."
+	sentenceHolds       = "The store must remember this until the next claim, cancel, requeue or deletion of the job."
+	sentenceNAckInvalid = "invalid the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;"
 )
 
 var finishNAckCases = []Case{
+	{"Finish/RepeatKeepsWhatTheFirstHasWritten", sentenceAckOK + "\nok the job was in flight under this token, or its holder ended the lease in the same way before;\n" + sentenceHolds, finishRepeated},
 	{"Finish/ErrorsAreMendedAndCut", sentenceErrorText, finishErrorsAreMended},
 	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", sentenceNAckInvalid, finishInvalidItem},
-	{"Finish/InvalidItemIsInvalidWhateverItsLease", "An invalid item is invalid whatever its lease.", finishInvalidWhateverItsLease},
-	{"Finish/DelayAtItsLimits", "A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than its base, and no time that is asked for lies after the year 9999.", finishDelayLimits},
-	{"Finish/DelayIsTruncatedToAMicrosecond", "times and durations that come in are truncated to it", finishDelayIsTruncated},
-	{"Finish/NAckKeepsToTheLimitsOfACall", sentenceCallLimit, finishNAckLimits},
+	{"Finish/InvalidItemIsInvalidWhateverItsLease", "An invalid item gets the outcome invalid, whether its lease is valid or not.", finishInvalidWhateverItsLease},
 }
 
 func finishInvalidWhateverItsLease(c *C) {
@@ -33,42 +33,31 @@ func finishInvalidWhateverItsLease(c *C) {
 	c.Equal(c.Get(held.ID), held, "the job that is in flight")
 }
 
-// finishErrorsAreMended reads each error back from the row and from the history. The first follows another, and is empty.
+// finishErrorsAreMended reads each error back from the row and from the history. The job has failed before with another error.
 func finishErrorsAreMended(c *C) {
 	longest := strings.Repeat("x", store.MaxErrorBytes)
-	texts := []string{
-		"", "plain", "a\x00b", "a\xffb", "\xc3", "é\u2028𝄞\n", longest, longest + "x", longest[1:] + "é", longest[2:] + "é",
-		longest[3:] + "𝄞x", strings.Repeat("𝄞", store.MaxErrorBytes), strings.Repeat("\x00", store.MaxErrorBytes), longest + "\xff",
+	kept := map[string]string{
+		"": "", "plain": "plain", "é\u2028𝄞\n": "é\u2028𝄞\n", longest: longest, longest[2:] + "é": longest[2:] + "é",
+		"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", "\xc3": "\uFFFD",
 	}
-	mended := map[string]string{"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", "\xc3": "\uFFFD"}
-	for _, op := range []store.Op{store.OpFail, store.OpNever, store.OpAfter} {
-		jobs := holding(c, string(op), len(texts))
-		var nacks []store.NAck
-		for i, text := range texts {
-			nacks = append(nacks, store.NAck{Lease: jobs[i].Lease(), Form: store.Form(op), Error: text})
-		}
-		outcomes, err := c.Store.NAck(c.Ctx, nacks)
-		c.OK(err, "NAck with odd errors")
-		for i, text := range texts {
-			got := c.Get(jobs[i].ID)
-			c.Equal(outcomes[i].Status, store.StatusOK, "the status for the error %.20q", text)
-			c.Equal(got.History[0].Error, got.Error, "the error of the attempt, against that of the job, for %.20q", text)
-			switch want, isMended := mended[text]; {
-			case isMended:
-				c.Equal(got.Error, want, "the error %.20q", text)
-			case len(text) <= store.MaxErrorBytes && utf8.ValidString(text) && !strings.Contains(text, "\x00"):
-				c.Equal(got.Error, text, "the error %.20q, which is fine as it is", text)
-			default:
-				c.Equal(got.Error, store.CleanError(text), "the error %.20q, which is to be mended and cut", text)
-				c.True(len(got.Error) <= store.MaxErrorBytes && utf8.ValidString(got.Error), "%d bytes of error are cut and valid", len(text))
-			}
+	for _, long := range []string{
+		longest + "x", longest[1:] + "é", longest[3:] + "𝄞x", strings.Repeat("𝄞", store.MaxErrorBytes),
+		strings.Repeat("\x00", store.MaxErrorBytes), longest + "\xff",
+	} {
+		kept[long] = store.CleanError(long)
+		c.True(len(kept[long]) <= store.MaxErrorBytes && utf8.ValidString(kept[long]), "%d bytes of error are cut and valid", len(long))
+	}
+	for text, want := range kept {
+		for _, form := range []store.Form{store.Fail, store.Never, store.After} {
+			id := c.EnqueueOne()
+			c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "an earlier failure")
+			c.Advance(time.Second)
+			c.Equal(c.NAck(c.ClaimOne().Lease(), form, 0, text).Status, store.StatusOK, "the status for the error %.20q", text)
+			got := c.Get(id)
+			c.Equal([]string{got.Error, got.History[1].Error}, []string{want, want}, "the error %.20q of the job and of its attempt, after %s", text, form)
+			c.Cancel(id)
 		}
 	}
-	last := holding(c, queue, 1)[0]
-	c.NAck(last.Lease(), store.Fail, 0, "an earlier failure")
-	c.Advance(time.Second)
-	c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "")
-	c.Equal(c.Get(last.ID).Error, "", "the error of a job whose latest failed attempt gave none")
 }
 
 func finishInvalidItem(c *C) {
@@ -96,49 +85,51 @@ func finishInvalidItem(c *C) {
 	}
 }
 
-func finishDelayLimits(c *C) {
-	for _, op := range []store.Op{store.OpAfter, store.OpSnooze} {
-		for _, delay := range []time.Duration{0, store.MaxDuration} {
-			before := holding(c, string(op)+delay.String(), 1)[0]
-			o := c.NAck(before.Lease(), store.Form(op), delay, "")
-			c.Equal(o.Status, store.StatusOK, "%s with a delay of %v", op, delay)
-			c.Equal(c.Get(before.ID).Next(), c.Now().Add(delay), "when the job is due after %s with a delay of %v", op, delay)
-		}
-	}
+// again checks that the operation, repeated, answers with the status and leaves the job as it is.
+func again(c *C, op store.Op, before store.JobDetail, l store.Lease, status store.Status, what string) {
+	c.Equal(underLease(c, op, l), store.OutcomeOf(before.Job, status), "%s %s", op, what)
+	c.Equal(c.Get(before.ID), before, "the job, after %s %s", op, what)
 }
 
-func finishDelayIsTruncated(c *C) {
-	for _, op := range []store.Op{store.OpAfter, store.OpSnooze} {
-		before := holding(c, string(op), 1)[0]
-		o := c.NAck(before.Lease(), store.Form(op), 2*store.Resolution-1, "")
-		c.Equal(o.Next, c.Now().Add(store.Resolution), "when the job is due in the outcome of %s with 1,999 ns", op)
-		c.Equal(c.Get(before.ID).Next(), c.Now().Add(store.Resolution), "when the job is due after %s with 1,999 ns", op)
-	}
+// finishedBy is a job that the operation has finished, an hour ago.
+func finishedBy(c *C, op store.Op, name string) store.JobDetail {
+	held := holding(c, name, 1)[0]
+	underLease(c, op, held.Lease())
+	c.Advance(time.Hour)
+	return c.Get(held.ID)
 }
 
-func finishNAckLimits(c *C) {
-	before := holding(c, queue, 1)[0]
-	of := func(n int, reason string) []store.NAck {
-		nacks := []store.NAck{{Lease: before.Lease(), Form: store.Fail, Error: reason}}
-		for i := 1; i < n; i++ {
-			nacks = append(nacks, store.NAck{Lease: notThere(i), Form: store.Fail, Error: reason})
+// finishRepeated repeats each way of finishing with another result, reason or delay: at once, and after all that is refused, and days.
+func finishRepeated(c *C) {
+	for _, op := range finishOps {
+		done := finishedBy(c, op, string(op))
+		repeat := func(other, when string) {
+			var got store.Outcome
+			if n := nackOf(op, done.Lease()); op == store.OpAck {
+				got = c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: done.Lease(), Result: []byte(other)}}))
+			} else {
+				got = c.NAck(done.Lease(), n.Form, n.Delay/2, other)
+			}
+			c.Equal(got, store.OutcomeOf(done.Job, store.StatusOK), "%s repeated with %q, %s", op, other, when)
+			c.Equal(c.Get(done.ID), done, "the job, after %s repeated with %q, %s", op, other, when)
 		}
-		return nacks
+		for _, other := range []string{"", `"another"`, "{"} {
+			repeat(other, "an hour later")
+		}
+		for _, refused := range leaseOps {
+			underLease(c, refused, store.Lease{ID: done.ID, Token: done.Token - 1})
+			if wayOf(refused) != wayOf(op) {
+				underLease(c, refused, done.Lease())
+			}
+		}
+		c.Recover(store.MaxItems)
+		if done.Terminal() {
+			c.Cancel(done.ID)
+		} else {
+			c.Requeue(done.ID)
+			c.Delete(done.ID)
+		}
+		c.Advance(48 * time.Hour)
+		repeat("", "after two days of refused calls")
 	}
-	long := strings.Repeat("x", store.MaxErrorBytes)
-	full := store.MaxCallBytes / store.MaxErrorBytes
-	for what, nacks := range map[string][]store.NAck{
-		"1,001 items": of(store.MaxItems+1, ""), "more than 8 MiB": of(full+1, long),
-		"more than 8 MiB once they are mended": of(full+1, strings.Repeat("a\xff", store.MaxErrorBytes/4)),
-	} {
-		_, err := c.Store.NAck(c.Ctx, nacks)
-		c.ErrorIs(err, store.ErrInvalid, "NAck of %s", what)
-		c.Equal(c.Get(before.ID), before, "the job, after a NAck of %s", what)
-	}
-	outcomes, err := c.Store.NAck(c.Ctx, of(full, long+"cut")) // no longer than what is kept of it
-	c.OK(err, "NAck of 8 MiB")
-	c.Equal(statuses(outcomes)[:2], []store.Status{store.StatusOK, store.StatusNotFound}, "outcomes of a NAck of 8 MiB")
-	outcomes, err = c.Store.NAck(c.Ctx, of(store.MaxItems, ""))
-	c.OK(err, "NAck of 1,000 items")
-	c.Equal(len(outcomes), store.MaxItems, "outcomes of a NAck of 1,000 items")
 }

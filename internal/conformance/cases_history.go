@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -9,64 +10,77 @@ import (
 )
 
 const (
-	sentenceAttempt = "Every claim is an attempt, with its token, worker, start, end, ending and error, written together with the change that it records."
-	sentenceKept    = "The latest 100 are kept."
+	sentenceAttempt = "Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it together with the change that it records."
+	sentenceReason  = "The error of a Snooze is its reason. The attempt keeps it, and the job's Error does not change."
+	sentenceKept    = "The store keeps the latest 100 attempts of each job."
 )
 
 var historyCases = []Case{
-	{"History/JobNeverClaimedHasNone", "Every claim is an attempt", historyOfAJobNeverClaimed},
-	{"History/ErrorIsWhyTheAttemptFailed", "why it failed", historyOfErrors},
-	{"History/OldestFirstEachWithItsOwnWorkerAndTimes", "Get returns the job and its history, the oldest attempt first, or ErrNotFound.", historyOldestFirst},
-	{"History/LatestHundredAreKept", sentenceKept, historyKeepsTheLatest},
-	{"History/ShortHistoryIsNotCutForALongOne", sentenceKept, historyOfEachJob},
-	{"History/RepeatAfterACutHistoryIsStillKnown", sentenceRemembers, historyCutForgetsNoEnding},
-	{"History/HandsOutNoSliceItKeeps", sentenceNoSlice, historyHandsOutNoSlice},
+	{"History/ReasonOfASnoozeStaysWithItsAttempt", sentenceReason + "\nor was put off", historyOfReasons},
+	{"History/OldestFirstEachWithItsOwnWorkerAndTimes", "Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.\nEvery claim is an attempt\nwhy it failed", historyOldestFirst},
+	{"History/LatestHundredAreKept", sentenceKept + "\n" + sentenceRemembers, historyKeepsTheLatest},
 	{"History/ReadersSeeNoChangeWithoutItsAttempt", sentenceAttempt, historyInOneSnapshot},
 }
 
-func historyOfAJobNeverClaimed(c *C) {
+// historyOfReasons looks at each reason before and after its attempt has made room for the next one.
+func historyOfReasons(c *C) {
 	id := c.EnqueueOne()
-	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a ready job")
+	c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
+	c.Advance(time.Minute)
+	want := []string{"boom"}
+	look := func(jobError, when string) {
+		got := c.Get(id)
+		var errors []string
+		for _, a := range got.History {
+			errors = append(errors, a.Error)
+		}
+		c.Equal(errors, want, "the errors of the attempts %s", when)
+		c.Equal(got.Error, jobError, "the error of the job %s", when)
+	}
+	for _, reason := range []string{"not yet", "", "why\x00" + strings.Repeat("x", store.MaxErrorBytes), "once more"} {
+		held := c.ClaimOne().Lease()
+		want = append(want, "")
+		look("boom", "while one runs")
+		c.NAck(held, store.Snooze, 0, reason)
+		want[len(want)-1] = store.CleanError(reason)
+		look("boom", "after a snooze")
+	}
 	c.Cancel(id)
-	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a job cancelled before any claim")
+	look("boom", "after a cancellation")
 	c.Requeue(id)
-	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a job requeued before any claim")
+	look("", "after a requeue")
+	c.NAck(c.ClaimOne().Lease(), store.Release, 0, "of a release")
+	want = append(want, "")
+	look("", "after a release")
 }
 
-// historyOfErrors fails twice and then succeeds: each attempt keeps its own error, whatever becomes of the job's.
-func historyOfErrors(c *C) {
-	id := c.EnqueueOne()
-	for _, reason := range []string{"first", "second\x00" + strings.Repeat("x", store.MaxErrorBytes)} {
-		c.NAck(c.ClaimOne().Lease(), store.Fail, 0, reason)
-		c.Advance(time.Minute)
-	}
-	c.NAck(c.ClaimOne().Lease(), store.Snooze, 0, "of a snooze")
-	c.Ack(c.ClaimOne().Lease())
-	var got []string
-	for _, a := range c.Get(id).History {
-		got = append(got, a.Error)
-	}
-	c.Equal(got, []string{"first", store.CleanError("second\x00" + strings.Repeat("x", store.MaxErrorBytes)), "", ""}, "the errors of the attempts")
-}
-
+// historyOldestFirst ends attempts in several ways: each keeps its own worker, times and error, whatever becomes of the job's.
 func historyOldestFirst(c *C) {
 	id := c.EnqueueOne()
+	c.Cancel(id)
+	c.Requeue(id)
+	c.Equal(c.Get(id).History, []store.Attempt{}, "the history of a job that was never claimed")
+	odd := "second\x00" + strings.Repeat("x", store.MaxErrorBytes)
 	var want []store.Attempt
 	for i, e := range []struct {
 		worker string
 		ending store.Ending
-	}{{"a", store.EndExpired}, {"b", store.EndExpired}, {"a", store.EndSnoozed}, {"c", store.EndSucceeded}} {
+		reason string // what the holder says
+		kept   string
+	}{
+		{"a", store.EndExpired, "", store.LeaseExpired.Reason}, {"b", store.EndFailed, "first", "first"},
+		{"b", store.EndFailed, odd, store.CleanError(odd)}, {"a", store.EndSnoozed, "of a snooze", "of a snooze"}, {"c", store.EndSucceeded, "", ""},
+	} {
 		j := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: e.worker, TTL: ttl})[0]
-		a := store.Attempt{Token: j.Token, Worker: e.worker, StartedAt: c.Now(), Ending: e.ending}
+		a := store.Attempt{Token: j.Token, Worker: e.worker, StartedAt: c.Now(), Ending: e.ending, Error: e.kept}
 		c.Advance(time.Duration(i+1) * ttl)
 		switch e.ending {
 		case store.EndExpired:
 			c.Recover(1)
-			a.Error = store.LeaseExpired.Reason
-		case store.EndSnoozed:
-			c.NAck(j.Lease(), store.Snooze, 0, "")
-		default:
+		case store.EndSucceeded:
 			c.Ack(j.Lease())
+		default:
+			c.NAck(j.Lease(), map[store.Ending]store.Form{store.EndFailed: store.Fail, store.EndSnoozed: store.Snooze}[e.ending], 0, e.reason)
 		}
 		a.EndedAt = c.Now()
 		want = append(want, a)
@@ -86,43 +100,27 @@ func worn(c *C, times int) int64 {
 	return id
 }
 
+// historyKeepsTheLatest cuts the history of one job, which changes no other job, and forgets nothing of how the lease was ended.
 func historyKeepsTheLatest(c *C) {
+	other := holding(c, "other", 2)
+	c.Ack(other[0].Lease())
+	other[0] = c.Get(other[0].ID)
 	id := worn(c, store.MaxAttemptsKept)
 	full := c.Get(id).History
 	c.Equal(len(full), store.MaxAttemptsKept, "attempts kept of as many")
 	for n := 1; n <= 2; n++ {
 		j := c.ClaimOne()
-		running := c.Get(id).History
-		c.Equal(len(running), store.MaxAttemptsKept, "attempts kept of %d", store.MaxAttemptsKept+n)
-		c.Equal(running[:store.MaxAttemptsKept-n], full[n:], "attempts kept but for the latest %d", n)
-		c.Equal(running[store.MaxAttemptsKept-1], store.Attempt{Token: j.Token, Worker: worker, StartedAt: c.Now()}, "the attempt that runs")
+		running := store.Attempt{Token: j.Token, Worker: worker, StartedAt: c.Now()}
+		c.Equal(c.Get(id).History, append(slices.Clone(full[n:]), running), "the history of %d attempts, of which the last one runs", store.MaxAttemptsKept+n)
 		underLease(c, store.OpRelease, j.Lease())
+		full = append(full, c.Get(id).History[store.MaxAttemptsKept-1])
 	}
-}
-
-func historyOfEachJob(c *C) {
-	other := holding(c, "other", 2)
-	c.Ack(other[0].Lease())
-	before := c.Get(other[0].ID)
-	worn(c, store.MaxAttemptsKept+1)
-	c.Equal(c.Get(other[0].ID), before, "a finished job, after another has lost attempts")
-	c.Equal(c.Get(other[1].ID), other[1], "a job in flight, after another has lost attempts")
-}
-
-func historyCutForgetsNoEnding(c *C) {
-	before := c.Get(worn(c, store.MaxAttemptsKept+1))
+	for _, d := range other {
+		c.Equal(c.Get(d.ID), d, "a job, after another has lost attempts")
+	}
+	before := c.Get(id)
 	again(c, store.OpRelease, before, before.Lease(), store.StatusOK, "repeated")
 	again(c, store.OpAck, before, before.Lease(), store.StatusStale, "after release")
-}
-
-func historyHandsOutNoSlice(c *C) {
-	before := c.Get(worn(c, 3))
-	handedOut := c.Get(before.ID)
-	for i := range handedOut.History {
-		handedOut.History[i].Worker = "overwritten"
-	}
-	_ = append(handedOut.History[:1], store.Attempt{Worker: "overwritten"})
-	c.Equal(c.Get(before.ID), before, "the job, after the history that was handed out was overwritten")
 }
 
 // historyInOneSnapshot reads jobs while they go from hand to hand. What a reader sees fits together at every moment.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -48,31 +49,9 @@ func untilDecided(c *C, op store.Op, l store.Lease) store.Outcome {
 	return store.Outcome{}
 }
 
-// underLeases does the operation under several leases in one call.
-func underLeases(c *C, op store.Op, leases ...store.Lease) (outcomes []store.Outcome) {
-	var err error
-	switch op {
-	case store.OpExtend:
-		outcomes, err = c.Store.Extend(c.Ctx, leases, ttl)
-	case store.OpSave:
-		var saves []store.Save
-		for _, l := range leases {
-			saves = append(saves, store.Save{Lease: l, Seq: savedSeq, Checkpoint: []byte(savedDoc), Progress: []byte(savedDoc)})
-		}
-		outcomes, err = c.Store.Save(c.Ctx, saves)
-	case store.OpAck:
-		var acks []store.Ack
-		for _, l := range leases {
-			acks = append(acks, store.Ack{Lease: l, Result: []byte(resultDoc)})
-		}
-		outcomes, err = c.Store.Ack(c.Ctx, acks)
-	default:
-		var nacks []store.NAck
-		for _, l := range leases {
-			nacks = append(nacks, nackOf(op, l))
-		}
-		outcomes, err = c.Store.NAck(c.Ctx, nacks)
-	}
+// underLeases does the operation under several leases in one call, and ends the case if it fails.
+func underLeases(c *C, op store.Op, leases ...store.Lease) []store.Outcome {
+	outcomes, err := tryUnderLeases(c, op, leases...)
 	c.OK(err, "%s under %v", op, leases)
 	if len(outcomes) != len(leases) {
 		c.Fatalf("%s under %d leases: got %d outcomes: %+v", op, len(leases), len(outcomes), outcomes)
@@ -80,12 +59,37 @@ func underLeases(c *C, op store.Op, leases ...store.Lease) (outcomes []store.Out
 	return outcomes
 }
 
+func tryUnderLeases(c *C, op store.Op, leases ...store.Lease) ([]store.Outcome, error) {
+	switch op {
+	case store.OpExtend:
+		return c.Store.Extend(c.Ctx, leases, ttl)
+	case store.OpSave:
+		var saves []store.Save
+		for _, l := range leases {
+			saves = append(saves, store.Save{Lease: l, Seq: savedSeq, Checkpoint: []byte(savedDoc), Progress: []byte(savedDoc)})
+		}
+		return c.Store.Save(c.Ctx, saves)
+	case store.OpAck:
+		var acks []store.Ack
+		for _, l := range leases {
+			acks = append(acks, store.Ack{Lease: l, Result: []byte(resultDoc)})
+		}
+		return c.Store.Ack(c.Ctx, acks)
+	default:
+		var nacks []store.NAck
+		for _, l := range leases {
+			nacks = append(nacks, nackOf(op, l))
+		}
+		return c.Store.NAck(c.Ctx, nacks)
+	}
+}
+
 func nackOf(op store.Op, l store.Lease) store.NAck {
 	n := store.NAck{Lease: l, Form: store.Form(op)}
 	if op == store.OpAfter || op == store.OpSnooze {
 		n.Delay = givenDelay
 	}
-	if wayOf(op) == store.OpFail {
+	if wayOf(op) == store.OpFail || op == store.OpSnooze {
 		n.Error = failReason
 	}
 	return n
@@ -124,6 +128,13 @@ func holding(c *C, name string, n int) []store.JobDetail {
 	return details
 }
 
+// takes does the operation under the lease of the job, which is good, and checks that the job becomes what the table says.
+func takes(c *C, op store.Op, before store.JobDetail, when string, args ...any) {
+	want := becomes(op, before, c.Now())
+	c.Equal(underLease(c, op, before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %s %s", op, fmt.Sprintf(when, args...))
+	c.Equal(c.Get(before.ID), want, "the job, after %s %s", op, fmt.Sprintf(when, args...))
+}
+
 // refuses checks that every operation under the lease answers stale and leaves row and history as they are.
 func refuses(c *C, l store.Lease, ops ...store.Op) {
 	before := c.Get(l.ID)
@@ -156,7 +167,7 @@ func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
 	j.LeaseExpiresAt, j.RetryAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}
 	switch op {
 	case store.OpClaim:
-		j.State, j.Worker, j.LeaseExpiresAt = store.InFlight, worker, now.Add(ttl)
+		j.State, j.Worker, j.ClaimedAt, j.LeaseExpiresAt = store.InFlight, worker, now, now.Add(ttl)
 		j.CheckpointSeq, j.ProgressSeq = 0, 0
 	case store.OpAck:
 		j.State, j.FinishedAt, j.Result, j.Error = store.Succeeded, now, []byte(resultDoc), ""
@@ -207,8 +218,11 @@ func historyAfter(op store.Op, d store.JobDetail, j store.Job, now time.Time) []
 	if d.State == store.InFlight {
 		last := &history[len(history)-1]
 		last.EndedAt, last.Ending = now, endingOf[op]
-		if last.Ending == store.EndFailed || last.Ending == store.EndExpired {
+		switch last.Ending {
+		case store.EndFailed, store.EndExpired:
 			last.Error = j.Error
+		case store.EndSnoozed:
+			last.Error = failReason
 		}
 	}
 	return history

@@ -13,23 +13,25 @@ import (
 // transitions, so that a row that changes there changes the suite.
 var matrixCases = matrixOf(store.Transitions)
 
-const sentenceTable = "Transitions is the table of legal transitions: every operation leaves a job in any other phase as it is."
+const sentenceTable = "Transitions is the table of legal transitions: an operation does not change a job in any phase other than those of its row."
 
 // matrixSentences are what a case proves beside the table.
 var matrixSentences = map[store.Op][]string{
 	store.OpClaim: {"A dead job is never claimed."},
-	store.OpAck:   {"It was finished by Ack all the same."},
-	store.OpFail: {
-		"Fail, Never and After are one way of ending.",
-		"Retrying and dead are the two faces of the state failed: a retrying job has a RetryAt, a dead one has none.",
+	store.OpAck: {
+		"Such a job still counts as finished by Ack.", "If a job is not in flight, even its current token is stale, unless the holder of the lease with that token finished the job.",
 	},
-	store.OpRelease: {"A released claim stays in the history although it does not count."},
+	store.OpFail: {
+		"Fail, Never and After count as one way of ending a lease.",
+		"The state failed covers two phases, retrying and dead: a retrying job has a RetryAt, and a dead job has none.",
+	},
+	store.OpRelease: {"A released claim stays in the history, although it does not count as an attempt."},
 	store.OpExtend: {
 		"ok the job is in flight under this token; Next is the end of its lease;", "cancelled the job is cancelled, whatever the token;",
 		"stale the lease was ended by someone else;",
 	},
-	store.OpSave:    {"ok the job is in flight under this token;", "stale it is not;"},
-	store.OpCancel:  {"ok the job is cancelled now, or was before;", "wrong_state it has succeeded or is dead;"},
+	store.OpSave:    {"ok the job is in flight under this token;", "stale the job is not in flight under this token;"},
+	store.OpCancel:  {"ok the job is cancelled now, or was before;", "wrong_state the job has succeeded or is dead;"},
 	store.OpRequeue: {"ok the job is ready now;", "wrong_state the job is not terminal;"},
 	store.OpDelete:  {"ok the job is gone;", "wrong_state the job is not terminal;"},
 }
@@ -39,7 +41,7 @@ func matrixOf(table []store.Transition) []Case {
 	for _, t := range table {
 		cases = append(cases, Case{
 			Name:     "Matrix/" + strings.ToUpper(string(t.Op[:1])) + string(t.Op[1:]),
-			Sentence: strings.Join(append(matrixSentences[t.Op], sentenceTable, "not_found there is no such job, or no longer."), "\n"),
+			Sentence: strings.Join(append(matrixSentences[t.Op], sentenceTable, "not_found the job does not exist, or no longer exists."), "\n"),
 			Run:      func(c *C) { matrixRow(c, t) },
 		})
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const sentenceOldestDue = "OldestDue returns the queues from which a claim could take a job now, were no queue paused, by name, byte by byte."
+const sentenceOldestDue = "OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise order of name."
 
 var monitorCases = []Case{
-	{"Monitor/PingAnswers", "Ping says whether the store answers, and has what this program keeps in it.", monitorPingAnswers},
+	{"Monitor/PingAnswers", "Ping checks that the store answers, and that it contains what this program keeps in it.", monitorPingAnswers},
 	{"Monitor/QueuesWithAJobThatIsDue", sentenceOldestDue, monitorQueuesWithAJobThatIsDue},
 	{"Monitor/PausedQueuesAreListed", sentenceOldestDue, monitorPausedQueuesAreListed},
-	{"Monitor/TheEarliestDueTime", "Each comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
-	{"Monitor/EndedContextIsUnavailable", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", monitorEndedContextIsUnavailable},
+	{"Monitor/TheEarliestDueTime", "Each queue comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
+	{"Monitor/RefusesAsTheCoreDoes", "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", monitorRefusesAsTheCoreDoes},
 }
 
 func (c *C) monitor() store.Monitor { return ability[store.Monitor](c) }
@@ -27,10 +27,6 @@ func (c *C) oldestDue() store.Due {
 
 func monitorPingAnswers(c *C) {
 	c.OK(c.monitor().Ping(c.Ctx), "Ping")
-	c.OK(c.Store.Close(), "Close")
-	c.ErrorIs(c.monitor().Ping(c.Ctx), store.ErrClosed, "Ping of a closed store")
-	_, err := c.monitor().OldestDue(c.Ctx)
-	c.ErrorIs(err, store.ErrClosed, "OldestDue of a closed store")
 }
 
 // Of all phases only ready and retrying jobs can be due, each from its own time on.
@@ -82,10 +78,10 @@ func monitorTheEarliestDueTime(c *C) {
 	}}, "the earliest of each queue")
 }
 
-func monitorEndedContextIsUnavailable(c *C) {
+func monitorRefusesAsTheCoreDoes(c *C) {
 	monitor := c.monitor()
-	c.endedContexts(map[string]func(context.Context) error{
-		"Ping":      monitor.Ping,
-		"OldestDue": func(ctx context.Context) error { _, err := monitor.OldestDue(ctx); return err },
-	})
+	c.refusesAsTheCoreDoes(abilityCalls{
+		"Ping":      unnamed(monitor.Ping),
+		"OldestDue": unnamed(func(ctx context.Context) error { _, err := monitor.OldestDue(ctx); return err }),
+	}, func() {})
 }

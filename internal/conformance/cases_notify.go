@@ -2,27 +2,24 @@ package conformance
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
 var notifyCases = []Case{
-	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.", notifyWakesItsQueues},
-	{"Notify/WakesForEveryQueueWhereNoneIsNamed", "Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.", notifyWakesForEveryQueue},
-	{"Notify/FollowsEachCommitThatMakesAJobClaimable", "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsEachCommit},
-	{"Notify/FollowsTheEndOfAPause", "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsTheEndOfAPause},
-	{"Notify/FollowsTheCommitOfACallersTransaction", "A wake-up follows each commit that makes a job of the queue claimable at once.", notifyFollowsTheCommitOfATx},
-	{"Notify/ReplacesNoPoll", "It may be late, be lost or come for nothing, so it replaces no poll.", notifyReplacesNoPoll},
-	{"Notify/SlowReaderHoldsUpNobody", "A reader that is slow loses wake-ups and holds up nobody.", notifySlowReaderHoldsUpNobody},
+	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.", notifyWakesItsQueues},
+	{"Notify/WakesForEveryQueueWhereNoneIsNamed", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.", notifyWakesForEveryQueue},
+	{"Notify/FollowsEachCommitThatMakesAJobClaimable", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsEachCommit},
+	{"Notify/FollowsTheEndOfAPause", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheEndOfAPause},
+	{"Notify/FollowsTheCommitOfACallersTransaction", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheCommitOfATx},
+	{"Notify/ReplacesNoPoll", "A wake-up may come late, be lost, or come although there is nothing to claim, so it does not replace polling.", notifyReplacesNoPoll},
+	{"Notify/SlowReaderHoldsUpNobody", "A slow reader loses wake-ups and blocks nobody.", notifySlowReaderHoldsUpNobody},
 	{"Notify/ChannelIsClosedWhenTheContextEnds", "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheContext},
 	{"Notify/ChannelIsClosedWhenTheStoreIs", "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheStore},
 	{"Notify/ManySubscribersComeAndGo", "The channel is closed when the context ends or the store is closed.", notifyManySubscribers},
-	{"Notify/KeepsNoSlice", "A store keeps no slice that it was given and hands out none that it keeps.", notifyKeepsNoSlice},
-	{"Notify/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", notifyNamesHaveLimits},
-	{"Notify/EndedContextSubscribesNobody", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", notifyEndedContextSubscribesNobody},
-	{"Notify/ClosedStoreSaysSo", "Every later call is ErrClosed.", notifyClosedStoreSaysSo},
+	{"Notify/KeepsNoSlice", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", notifyKeepsNoSlice},
+	{"Notify/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", notifyRefusesAsTheCoreDoes},
 }
 
 // Wake-ups come in real time and may be lost: a healthy store is given so many tries, each so long.
@@ -279,24 +276,11 @@ func notifyKeepsNoSlice(c *C) {
 	c.True(woken, "a wake-up came although the caller wrote over its slice")
 }
 
-func notifyClosedStoreSaysSo(c *C) {
+func notifyRefusesAsTheCoreDoes(c *C) {
 	notifier := c.notifier()
-	c.OK(c.Store.Close(), "Close")
-	wakeups, err := notifier.Subscribe(c.Ctx, []string{queue})
-	c.ErrorIs(err, store.ErrClosed, "Subscribe")
-	c.True(wakeups == nil, "no channel comes with an error")
-}
-
-func notifyNamesHaveLimits(c *C) {
-	for _, name := range []string{"", strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
-		_, err := c.notifier().Subscribe(c.Ctx, []string{queue, name})
-		c.ErrorIs(err, store.ErrInvalid, "Subscribe to %q", name)
-	}
-}
-
-func notifyEndedContextSubscribesNobody(c *C) {
-	notifier := c.notifier()
-	c.endedContexts(map[string]func(context.Context) error{
-		"Subscribe": func(ctx context.Context) error { _, err := notifier.Subscribe(ctx, []string{queue}); return err },
-	})
+	c.refusesAsTheCoreDoes(abilityCalls{"Subscribe": func(ctx context.Context, name string) error {
+		wakeups, err := notifier.Subscribe(ctx, []string{queue, name})
+		c.True(wakeups == nil, "no channel comes with an error")
+		return err
+	}}, func() {})
 }

@@ -11,22 +11,20 @@ import (
 )
 
 var policyCases = []Case{
-	{"Policy/NeverSetIsVersionZero", "Where none was ever set, it sets nothing and its version is 0.", policyNeverSetIsVersionZero},
-	{"Policy/SetAsAWhole", "SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with the next version.", policySetAsAWhole},
+	{"Policy/NeverSetIsVersionZero", "If no policy was ever set, the returned policy sets nothing and has version 0.", policyNeverSetIsVersionZero},
+	{"Policy/SetAsAWhole", "SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.", policySetAsAWhole},
 	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.", policyIsOfItsQueue},
-	{"Policy/OtherVersionIsConflict", "The version of p is that of the policy to replace: 0 where none was ever set. If another one stands there, the error is ErrConflict and nothing changed.", policyOtherVersionIsConflict},
+	{"Policy/OtherVersionIsConflict", "The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has another version, SetPolicy returns ErrConflict and changes nothing.", policyOtherVersionIsConflict},
 	{"Policy/OneOfManyAtOnceIsSet", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
-	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and stays when the last one is gone.", policyOutlivesItsJobs},
-	{"Policy/VersionsNeverBeginAgain", "Versions never begin again, also where a policy sets nothing any more.", policyVersionsNeverBeginAgain},
-	{"Policy/RepeatIsSafe", "To repeat a SetPolicy is safe: it answers the same and changes nothing, or is ErrConflict if others have set the policy since.", policyRepeatIsSafe},
-	{"Policy/ListedWithItsQueue", "Each comes with its policy.", policyListedWithItsQueue},
-	{"Policy/ChangesNoJob", "It changes no job: servers read from the policies for how long finished jobs are kept, and delete the others.", policyChangesNoJob},
-	{"Policy/FenceLeavesIt", "Nothing else changes: a lease in force goes on being good, and how a lease was ended is remembered.", policyFenceLeavesIt},
+	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and it stays when the queue's last job is gone.", policyOutlivesItsJobs},
+	{"Policy/VersionsNeverBeginAgain", "Versions never restart, even if a policy no longer sets anything.", policyVersionsNeverBeginAgain},
+	{"Policy/RepeatIsSafe", "It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if others have set the policy since.", policyRepeatIsSafe},
+	{"Policy/ListedWithItsQueue", "Each queue comes with its policy.", policyListedWithItsQueue},
+	{"Policy/ChangesNoJob", "It changes no jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.", policyChangesNoJob},
+	{"Policy/FenceLeavesIt", "Nothing else changes: a lease in force stays valid, and the store still remembers how each lease was ended.", policyFenceLeavesIt},
 	{"Policy/RetentionsHaveLimits", "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
-	{"Policy/DurationsAreTruncated", "times and durations that come in are truncated to it", policyDurationsAreTruncated},
-	{"Policy/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", policyNamesHaveLimits},
-	{"Policy/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", policyEndedContextAppliesNothing},
-	{"Policy/ClosedStoreSaysSo", "Every later call is ErrClosed.", policyClosedStoreSaysSo},
+	{"Policy/DurationsAreTruncated", "The store must truncate every incoming time and duration to that resolution", policyDurationsAreTruncated},
+	{"Policy/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", policyRefusesAsTheCoreDoes},
 }
 
 func (c *C) policyKeeper() store.PolicyKeeper { return ability[store.PolicyKeeper](c) }
@@ -265,32 +263,15 @@ func policyDurationsAreTruncated(c *C) {
 	}
 }
 
-func policyNamesHaveLimits(c *C) {
+func policyRefusesAsTheCoreDoes(c *C) {
 	keeper := c.policyKeeper()
-	for _, name := range []string{"", strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
-		_, err := keeper.Policy(c.Ctx, name)
-		c.ErrorIs(err, store.ErrInvalid, "the policy of %q", name)
-		_, err = keeper.SetPolicy(c.Ctx, name, aPolicy)
-		c.ErrorIs(err, store.ErrInvalid, "setting the policy of %q", name)
-	}
-	c.Equal(c.queues(), []store.Queue{}, "queues after refused names")
-	c.setPolicy(strings.Repeat("x", store.MaxNameBytes), aPolicy)
-}
-
-func policyEndedContextAppliesNothing(c *C) {
-	keeper := c.policyKeeper()
-	c.endedContexts(map[string]func(context.Context) error{
-		"Policy":    func(ctx context.Context) error { _, err := keeper.Policy(ctx, queue); return err },
-		"SetPolicy": func(ctx context.Context) error { _, err := keeper.SetPolicy(ctx, queue, aPolicy); return err },
-	})
-	c.Equal(c.policy(queue), store.Policy{}, "the policy afterwards")
-}
-
-func policyClosedStoreSaysSo(c *C) {
-	keeper := c.policyKeeper()
-	c.OK(c.Store.Close(), "Close")
-	_, err := keeper.Policy(c.Ctx, queue)
-	c.ErrorIs(err, store.ErrClosed, "Policy")
-	_, err = keeper.SetPolicy(c.Ctx, queue, aPolicy)
-	c.ErrorIs(err, store.ErrClosed, "SetPolicy")
+	longest := strings.Repeat("x", store.MaxNameBytes)
+	want := []store.Queue{{Name: longest, Policy: c.setPolicy(longest, aPolicy)}}
+	c.refusesAsTheCoreDoes(abilityCalls{
+		"Policy": func(ctx context.Context, name string) error { _, err := keeper.Policy(ctx, name); return err },
+		"SetPolicy": func(ctx context.Context, name string) error {
+			_, err := keeper.SetPolicy(ctx, name, aPolicy)
+			return err
+		},
+	}, func() { c.Equal(c.queues(), want, "queues after the refusals") })
 }

@@ -12,16 +12,14 @@ import (
 )
 
 var queueCases = []Case{
-	{"Queue/ListedByNameByteByByte", "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedByNameByteByByte},
-	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", "Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte.", queueListedAsLongAsItHasAJobOrIsPaused},
-	{"Queue/PausedQueueGivesNothing", "A claim that begins after its queue was paused takes nothing.", queuePausedQueueGivesNothing},
-	{"Queue/NothingIsTakenAfterPauseReturned", "A claim that begins after its queue was paused takes nothing.", queueNothingIsTakenAfterPauseReturned},
-	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on.\nA pause does not stop recovery.", queueEnqueueingFinishingAndRecoveryGoOn},
+	{"Queue/ListedByNameByteByByte", "Queues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", queueListedByNameByteByByte},
+	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", "Queues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", queueListedAsLongAsItHasAJobOrIsPaused},
+	{"Queue/PausedQueueGivesNothing", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", queuePausedQueueGivesNothing},
+	{"Queue/NothingIsTakenAfterPauseReturned", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", queueNothingIsTakenAfterPauseReturned},
+	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or resumes it. While a queue is paused, claims on it return no jobs, but enqueueing, finishing and recovery go on.\nA pause does not stop recovery.", queueEnqueueingFinishingAndRecoveryGoOn},
 	{"Queue/PausedBeforeItHasAJob", "A queue can be paused before it has a job.", queuePausedBeforeItHasAJob},
-	{"Queue/PauseAndResumeTwice", "To repeat a pause is safe.", queuePauseAndResumeTwice},
-	{"Queue/NamesHaveLimits", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", queueNamesHaveLimits},
-	{"Queue/EndedContextAppliesNothing", "A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the context's own.", queueEndedContextAppliesNothing},
-	{"Queue/ClosedStoreSaysSo", "Every later call is ErrClosed.", queueClosedStoreSaysSo},
+	{"Queue/PauseAndResumeTwice", "It is safe to repeat a pause.", queuePauseAndResumeTwice},
+	{"Queue/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", queueRefusesAsTheCoreDoes},
 }
 
 func (c *C) queueKeeper() store.QueueKeeper { return ability[store.QueueKeeper](c) }
@@ -203,31 +201,14 @@ func queuePauseAndResumeTwice(c *C) {
 	c.Equal(c.queues(), []store.Queue{{Name: queue}}, "queues after two resumes")
 }
 
-func queueNamesHaveLimits(c *C) {
+func queueRefusesAsTheCoreDoes(c *C) {
 	keeper := c.queueKeeper()
-	for _, name := range []string{"", strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
-		c.ErrorIs(keeper.SetPaused(c.Ctx, name, true), store.ErrInvalid, "pausing %q", name)
-		c.ErrorIs(keeper.SetPaused(c.Ctx, name, false), store.ErrInvalid, "resuming %q", name)
-	}
-	c.Equal(c.queues(), []store.Queue{}, "queues after refused names")
 	longest := strings.Repeat("x", store.MaxNameBytes)
 	c.setPaused(longest, true)
-	c.Equal(c.queues(), []store.Queue{{Name: longest, Paused: true}}, "queues after the longest name")
-}
-
-func queueEndedContextAppliesNothing(c *C) {
-	keeper := c.queueKeeper()
-	c.endedContexts(map[string]func(context.Context) error{
-		"Queues":    func(ctx context.Context) error { _, err := keeper.Queues(ctx); return err },
-		"SetPaused": func(ctx context.Context) error { return keeper.SetPaused(ctx, queue, true) },
-	})
-	c.Equal(c.queues(), []store.Queue{}, "queues afterwards")
-}
-
-func queueClosedStoreSaysSo(c *C) {
-	keeper := c.queueKeeper()
-	c.OK(c.Store.Close(), "Close")
-	_, err := keeper.Queues(c.Ctx)
-	c.ErrorIs(err, store.ErrClosed, "Queues")
-	c.ErrorIs(keeper.SetPaused(c.Ctx, queue, true), store.ErrClosed, "SetPaused")
+	want := []store.Queue{{Name: longest, Paused: true}}
+	c.refusesAsTheCoreDoes(abilityCalls{
+		"Queues": unnamed(func(ctx context.Context) error { _, err := keeper.Queues(ctx); return err }),
+		"pause":  func(ctx context.Context, name string) error { return keeper.SetPaused(ctx, name, true) },
+		"resume": func(ctx context.Context, name string) error { return keeper.SetPaused(ctx, name, false) },
+	}, func() { c.Equal(c.queues(), want, "queues after the refusals") })
 }

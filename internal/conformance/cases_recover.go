@@ -9,13 +9,11 @@ import (
 )
 
 var recoverCases = []Case{
-	{"Recover/ChangesTheRowAsTheTableSays", "Each fails as by NAck, with the reason \"lease expired\", and with a new token; attempts stay as they are.", recoverChangesTheRow},
-	{"Recover/GraceIsExact", "Only jobs in flight whose lease expired at or before now minus Grace are touched.", recoverGraceIsExact},
-	{"Recover/OldestExpiryFirstThenSmallerID", "RecoverExpiredLeases ends leases that have expired, at most Limit of them, the oldest expiry first, then the smaller id.", recoverOldestFirst},
+	{"Recover/ChangesTheRowAsTheTableSays", "Each of these jobs fails as by NAck, with the reason \"lease expired\" and with a new token. Its attempts do not change.", recoverChangesTheRow},
+	{"Recover/GraceIsExact", "It ends a lease only if the job is in flight and the lease expired at or before now minus Grace.", recoverGraceIsExact},
+	{"Recover/OldestExpiryFirstThenSmallerID", "RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.", recoverOldestFirst},
 	{"Recover/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", recoverRefusedBeyond},
-	{"Recover/CrashedJobIsFinishedByAnotherWorker", "The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not the job's own is one that was overtaken: what is written with it is refused as stale.", recoverThenAnotherWorker},
-	{"Recover/RecoverersAtTheSameTimeShareTheLeases", "Each expired lease is recovered once, also by callers that recover at the same time.", recoverersShare},
-	{"Recover/RaceWithAHeartbeatHasOneWinner", "A lease that has run out but was not recovered yet can be extended.", recoverRacesHeartbeat},
+	{"Recover/RecoverersAtTheSameTimeShareTheLeases", "Each expired lease is recovered once, even if several callers recover at the same time.", recoverersShare},
 }
 
 // recoveredAs is the answer for a job that was recovered and now stands as it does.
@@ -23,39 +21,17 @@ func recoveredAs(j store.Job) store.Recovered {
 	return store.Recovered{ID: j.ID, Queue: j.Queue, Kind: j.Kind, Worker: j.Worker, State: store.Failed, Token: j.Token, Next: j.RetryAt}
 }
 
-// expired is the detail as it must be once its lease was recovered now, the policy spelt out.
-func expired(d store.JobDetail, now time.Time) store.JobDetail {
-	d.State, d.LeaseExpiresAt = store.Failed, time.Time{}
-	d.Token++
-	d.Retries++
-	d.Error = store.LeaseExpired.Reason
-	if d.Retries > d.MaxRetries {
-		d.FinishedAt = now
-	} else {
-		d.RetryAt = now.Add(d.Backoff.Delay(d.ID, d.Retries))
-	}
-	d.History = slices.Clone(d.History)
-	last := &d.History[len(d.History)-1]
-	last.EndedAt, last.Ending, last.Error = now, store.EndExpired, store.LeaseExpired.Reason
-	return d
-}
-
 func recoverChangesTheRow(c *C) {
 	for _, maxRetries := range []int{0, 1, 2} {
-		id := c.Enqueue(plainBut(func(n *store.NewJob) {
-			n.MaxRetries, n.Tags, n.Kind = maxRetries, []string{"t"}, "kind"
-			n.Backoff = store.Backoff{Base: time.Second, Cap: time.Minute, Jitter: 50}
-		}))[0]
+		id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries, n.Tags, n.Kind = maxRetries, []string{"t"}, "kind" }))[0]
 		for range maxRetries + 1 {
-			held := c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: "who had it", TTL: time.Minute})[0].Lease()
-			_, err := c.Store.Save(c.Ctx, []store.Save{{Lease: held, Seq: 5, Checkpoint: []byte(`"c"`), Progress: []byte(`"p"`)}})
-			c.OK(err, "Save")
+			underLease(c, store.OpSave, c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: "who had it", TTL: time.Minute})[0].Lease())
 			before := c.Get(id)
 			c.Advance(90 * time.Second)
 
 			recovered := c.Recover(10)
 
-			want := expired(before, c.Now())
+			want := becomes(store.OpRecover, before, c.Now())
 			c.Equal(c.Get(id), want, "a recovered job with %d of %d retries", want.Retries, maxRetries)
 			c.Equal(recovered, []store.Recovered{recoveredAs(want.Job)}, "the answer for it")
 			c.Equal(ids(c.Claim(10)), []int64{}, "claimed right after the recovery")
@@ -80,7 +56,7 @@ func recoverGraceIsExact(c *C) {
 	c.Advance(store.Resolution)
 	c.Equal(by(time.Minute+store.Resolution), []store.Recovered{}, "recovered with a grace of one tick more than a minute")
 	c.Equal(len(by(time.Minute)), 1, "how many were recovered when the grace is over")
-	c.Equal(c.Get(held.ID), expired(held, c.Now()), "the job")
+	c.Equal(c.Get(held.ID), becomes(store.OpRecover, held, c.Now()), "the job")
 }
 
 // recoverOldestFirst has leases whose ends are in another order than the ids, the claims and the priorities; some ends
@@ -132,4 +108,27 @@ func recoverRefusedBeyond(c *C) {
 	}
 	c.Equal(c.Get(held.ID), held, "the job that refused calls could have recovered")
 	c.Equal(len(c.Recover(1000)), 1, "how many were recovered with limit 1,000")
+}
+
+func recoverersShare(c *C) {
+	const leases = 100
+	held := holding(c, queue, leases)
+	c.Advance(ttl)
+	all := make([][]store.Recovered, 9)
+	c.Parallel(8, func(i int) {
+		for range 5 {
+			all[i] = append(all[i], c.Recover(7)...)
+		}
+	})
+	all[8] = c.Recover(leases)
+
+	got := slices.Concat(all...)
+	slices.SortFunc(got, func(a, b store.Recovered) int { return cmp.Compare(a.ID, b.ID) })
+	var want []store.Recovered
+	for _, before := range held {
+		after := becomes(store.OpRecover, before, c.Now())
+		want = append(want, recoveredAs(after.Job))
+		c.Equal(c.Get(before.ID), after, "a job that was recovered among others")
+	}
+	c.Equal(got, want, "the answers of all recoverers together")
 }

@@ -10,19 +10,19 @@ import (
 )
 
 var reopenCases = []Case{
-	{"Reopen/JobsAndHistorySurvive", "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenJobsAndHistorySurvive},
-	{"Reopen/LeasesSurvive", "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenLeasesSurvive},
-	{"Reopen/WaysOfFinishingAreRemembered", "The same again answers ok and changes nothing, so that a lost reply can be repeated; another way of finishing answers stale.", reopenWaysOfFinishingAreRemembered},
-	{"Reopen/NumbersOfSavesSurvive", "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way.", reopenNumbersOfSavesSurvive},
-	{"Reopen/UniqueKeysSurvive", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", reopenUniqueKeysSurvive},
-	{"Reopen/RequestKeysSurvive", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", reopenRequestKeysSurvive},
-	{"Reopen/PausesSurvive", "A claim that begins after its queue was paused takes nothing.", reopenPausesSurvive},
-	{"Reopen/PoliciesSurvive", "When it returns without an error, its effect is committed: as durable as the adapter says it is.", reopenPoliciesSurvive},
-	{"Reopen/IDsAreNeverUsedAgain", "Ids are never used again.", reopenIDsAreNeverUsedAgain},
+	{"Reopen/JobsAndHistorySurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenJobsAndHistorySurvive},
+	{"Reopen/LeasesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenLeasesSurvive},
+	{"Reopen/WaysOfFinishingAreRemembered", "If the holder finishes the job in the same way again, the store must answer ok and change nothing, so that a caller can repeat a call whose reply was lost. If the holder tries to finish the job in another way, the store must answer stale.", reopenWaysOfFinishingAreRemembered},
+	{"Reopen/NumbersOfSavesSurvive", "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases.", reopenNumbersOfSavesSurvive},
+	{"Reopen/UniqueKeysSurvive", "A unique key applies across all queues and kinds, and at most one job holds it.", reopenUniqueKeysSurvive},
+	{"Reopen/RequestKeysSurvive", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", reopenRequestKeysSurvive},
+	{"Reopen/PausesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", reopenPausesSurvive},
+	{"Reopen/PoliciesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPoliciesSurvive},
+	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
 	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", sentenceLooks, reopenAhead},
 	{"Reopen/FenceSurvives", sentenceFloor, reopenFenceSurvives},
-	{"Reopen/ExpiredLeasesAreRecovered", "So a job whose every worker dies ends as dead, after MaxRetries and one claims.", reopenExpiredLeasesAreRecovered},
-	{"Reopen/AnsweredCallsSurviveAClosingStore", "Calls under way are finished or fail.", reopenAnsweredCallsSurvive},
+	{"Reopen/ExpiredLeasesAreRecovered", "So if every worker of a job dies, the job is dead after MaxRetries plus one claims.", reopenExpiredLeasesAreRecovered},
+	{"Reopen/AnsweredCallsSurviveAClosingStore", "Calls in progress finish or fail.", reopenAnsweredCallsSurvive},
 }
 
 // reopen closes the store and goes on with what it has kept.

@@ -1,27 +1,20 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
 var requestKeyCases = []Case{
-	{"RequestKey/RepeatReturnsTheFirstAnswer", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRepeatReturnsTheFirstAnswer},
-	{"RequestKey/RememberedAfterItsJobsAreGone", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedAfterItsJobsAreGone},
-	{"RequestKey/RememberedForADayToTheTick", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyRememberedForADayToTheTick},
-	{"RequestKey/FirstAnswerKeepsItsDuplicates", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyFirstAnswerKeepsItsDuplicates},
-	{"RequestKey/ConcurrentFirstCallsAddOneSet", "A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns the first answer, also after its jobs are gone.", requestKeyConcurrentFirstCallsAddOneSet},
-	{"RequestKey/OtherJobsUnderTheKeyAreRefused", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyOtherJobsUnderTheKeyAreRefused},
-	{"RequestKey/AnotherTraceIsTheSameRequest", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyAnotherTrace},
-	{"RequestKey/SameMomentInAnotherZoneIsTheSameRequest", "Times have a resolution of one microsecond: times and durations that come in are truncated to it, and times that come out are in UTC.", requestKeySameMomentInAnotherZone},
-	{"RequestKey/ConcurrentOtherJobsOneWins", "Other jobs under the key are ErrInvalid; another trace does not make them others.", requestKeyConcurrentOtherJobsOneWins},
-	{"RequestKey/RefusedRequestKeepsNoKey", "Enqueue adds jobs, all or none of them, and answers for each in order.", requestKeyRefusedRequestKeepsNoKey},
-	{"RequestKey/WithoutOneARepeatAddsMore", "Without a key, a repeat adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
-	{"RequestKey/LimitsAreKept", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.", requestKeyLimitsAreKept},
+	{"RequestKey/RepeatReturnsTheFirstAnswer", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", requestKeyRepeatReturnsTheFirstAnswer},
+	{"RequestKey/RememberedForADayToTheTick", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", requestKeyRememberedForADayToTheTick},
+	{"RequestKey/FirstAnswerKeepsItsDuplicates", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", requestKeyFirstAnswerKeepsItsDuplicates},
+	{"RequestKey/OtherJobsUnderTheKeyAreRefused", "A request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs.", requestKeyOtherJobsUnderTheKeyAreRefused},
+	{"RequestKey/AnotherTraceOrZoneIsTheSameRequest", "A request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs.\nTimes have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC.", requestKeySameRequest},
+	{"RequestKey/ConcurrentFirstCallsAddOneSet", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.\nA request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs.", requestKeyConcurrentFirstCalls},
+	{"RequestKey/WithoutOneARepeatAddsMore", "Without a request key, a repeated call adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
 }
 
 // request is an Enqueue of three jobs under the key.
@@ -39,23 +32,17 @@ func (c *C) asked(req store.EnqueueRequest) []store.Enqueued {
 
 func requestKeyRepeatReturnsTheFirstAnswer(c *C) {
 	first := c.asked(request("key"))
-	c.Equal(len(c.All()), 3, "jobs after the first call")
-	c.changesNothing("a repeat at once", func() { c.Equal(c.asked(request("key")), first, "the answer at once") })
-
+	repeat := func(when string, jobs int) {
+		c.changesNothing("a repeat "+when, func() { c.Equal(c.asked(request("key")), first, "the answer %s", when) })
+		c.Equal(c.howMany(), jobs, "how many jobs there are, %s", when)
+	}
+	repeat("at once", 3)
 	c.Ack(c.Claim(3)[0].Lease())
 	c.Advance(time.Hour)
-	c.changesNothing("a repeat after the jobs have moved on", func() {
-		c.Equal(c.asked(request("key")), first, "the answer after the jobs have moved on")
-	})
-}
-
-func requestKeyRememberedAfterItsJobsAreGone(c *C) {
-	first := c.asked(request("key"))
+	repeat("after the jobs have moved on", 3)
 	cancelling.on(c, store.Filter{Queue: queue}, 10)
 	deleting.on(c, store.Filter{Queue: queue}, 10)
-	c.Equal(c.All(), []store.Job{}, "jobs before the repeat")
-	c.Equal(c.asked(request("key")), first, "the answer after the jobs are gone")
-	c.Equal(c.All(), []store.Job{}, "jobs after the repeat")
+	repeat("after the jobs are gone", 0)
 }
 
 // A repeat does not prolong the day.
@@ -78,7 +65,7 @@ func requestKeyRememberedForADayToTheTick(c *C) {
 }
 
 func requestKeyFirstAnswerKeepsItsDuplicates(c *C) {
-	unique := plainBut(func(n *store.NewJob) { n.UniqueKey = "unique" })
+	unique := keyed("unique", 0)
 	holder := c.Enqueue(unique)[0]
 	l := c.ClaimOne().Lease()
 	req := store.EnqueueRequest{Jobs: []store.NewJob{unique, plain(), unique}, RequestKey: "key"}
@@ -97,23 +84,6 @@ func requestKeyFirstAnswerKeepsItsDuplicates(c *C) {
 	added := c.asked(own)
 	c.True(!added[0].Duplicate, "the unique key was free")
 	c.Equal(c.asked(own), added, "the answer to a repeat of the call that took the unique key")
-}
-
-func requestKeyConcurrentFirstCallsAddOneSet(c *C) {
-	for round := range 5 {
-		req := request(fmt.Sprintf("key %d", round))
-		answers := make([][]store.Enqueued, 10)
-		c.Parallel(len(answers), func(i int) {
-			var err error
-			if answers[i], err = c.Store.Enqueue(c.Ctx, req); err != nil {
-				c.Errorf("caller %d: %v", i, err)
-			}
-		})
-		for i := range answers {
-			c.Equal(answers[i], answers[0], "the answer to caller %d", i)
-		}
-		c.Equal(len(c.All()), 3*(round+1), "jobs after ten first calls at once, %d times", round+1)
-	}
 }
 
 func requestKeyOtherJobsUnderTheKeyAreRefused(c *C) {
@@ -155,69 +125,44 @@ func (c *C) refusesRequest(what string, req store.EnqueueRequest) {
 	})
 }
 
-func requestKeyAnotherTrace(c *C) {
-	asking := func(trace string) []store.Enqueued {
-		return c.asked(store.EnqueueRequest{Jobs: []store.NewJob{plainBut(func(n *store.NewJob) { n.Trace = trace })}, RequestKey: "key"})
-	}
-	first := asking("of the first call")
-	c.Equal(asking("of its repeat"), first, "the answer to a repeat with a trace of its own")
-	c.Equal(c.Get(first[0].ID).Trace, "of the first call", "the trace that is kept")
-}
-
-func requestKeySameMomentInAnotherZone(c *C) {
+func requestKeySameRequest(c *C) {
 	at := epoch.Add(time.Hour)
-	asking := func(runAt time.Time) []store.Enqueued {
-		job := plainBut(func(n *store.NewJob) { n.RunAt = runAt })
+	asking := func(trace string, runAt time.Time) []store.Enqueued {
+		job := plainBut(func(n *store.NewJob) { n.Trace, n.RunAt = trace, runAt })
 		return c.asked(store.EnqueueRequest{Jobs: []store.NewJob{job}, RequestKey: "key"})
 	}
-	first := asking(at)
-	c.Equal(asking(at.In(time.FixedZone("east", 3600))), first, "the answer in another zone")
-	c.Equal(asking(at.Add(999)), first, "the answer within the same microsecond")
-	c.Equal(len(c.All()), 1, "jobs")
+	first := asking("of the first call", at)
+	c.Equal(asking("of its repeat", at), first, "the answer to a repeat with a trace of its own")
+	c.Equal(asking("", at.In(time.FixedZone("east", 3600))), first, "the answer in another zone")
+	c.Equal(asking("", at.Add(999)), first, "the answer within the same microsecond")
+	c.Equal(c.onlyJob().Trace, "of the first call", "the trace that is kept")
 }
 
-func requestKeyConcurrentOtherJobsOneWins(c *C) {
-	const callers = 10
-	for round := range 5 {
+// requestKeyConcurrentFirstCalls has ten callers at once with the same request, and then with two, of which one wins.
+func requestKeyConcurrentFirstCalls(c *C) {
+	for round := range 10 {
 		key := fmt.Sprintf("key %d", round)
-		var won [callers]bool
-		c.Parallel(callers, func(i int) {
-			job := plainBut(func(n *store.NewJob) { n.Queue, n.Kind = key, fmt.Sprint(i) })
-			_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}, RequestKey: key})
-			won[i] = err == nil
-			if err != nil && !errors.Is(err, store.ErrInvalid) {
-				c.Errorf("caller %d: %v, want no error or one that is %v", i, err, store.ErrInvalid)
-			}
+		answers, errs := make([][]store.Enqueued, 10), make([]error, 10)
+		c.Parallel(len(answers), func(i int) {
+			job := plainBut(func(n *store.NewJob) { n.Queue, n.Priority = key, i%2*round%2 })
+			answers[i], errs[i] = c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job, job}, RequestKey: key})
 		})
-		jobs := c.List(store.Filter{Queue: key}, 100)
-		if len(jobs) != 1 {
-			c.Fatalf("%d jobs of different requests under one key, want 1", len(jobs))
-		}
-		for i := range won {
-			c.Equal(won[i], jobs[0].Kind == fmt.Sprint(i), "caller %d got an answer", i)
+		added := c.List(store.Filter{Queue: key}, 100)
+		c.Equal(len(added), 2, "how many jobs ten first calls at once have added")
+		want := []store.Enqueued{{ID: added[1].ID, State: store.Ready}, {ID: added[0].ID, State: store.Ready}}
+		for i, err := range errs {
+			if i%2*round%2 == added[0].Priority {
+				c.OK(err, "caller %d, whose request won", i)
+				c.Equal(answers[i], want, "the answer to caller %d", i)
+			} else {
+				c.ErrorIs(err, store.ErrInvalid, "caller %d, whose request did not win", i)
+			}
 		}
 	}
-}
-
-func requestKeyRefusedRequestKeepsNoKey(c *C) {
-	wrong := request("key")
-	wrong.Jobs[2].Queue = ""
-	c.refusesRequest("an invalid job", wrong)
-	c.asked(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
-	c.Equal(len(c.All()), 1, "jobs after a refused call and a good one under one key")
 }
 
 func requestKeyWithoutOneARepeatAddsMore(c *C) {
 	first, second := c.asked(request("")), c.asked(request(""))
 	c.True(second[0].ID > first[2].ID, "the repeat added jobs: %+v after %+v", second, first)
 	c.Equal(len(c.All()), 6, "jobs after two calls without a key")
-}
-
-func requestKeyLimitsAreKept(c *C) {
-	for _, key := range []string{strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
-		c.refusesRequest("a request key beyond the limits", request(key))
-	}
-	longest := strings.Repeat("x", store.MaxNameBytes)
-	c.Equal(c.asked(request(longest)), c.asked(request(longest)), "two answers under the longest key")
-	c.Equal(len(c.All()), 3, "jobs under the longest key")
 }

@@ -8,14 +8,12 @@ import (
 )
 
 var retryCases = []Case{
-	{"Retry/BackoffDoublesUpToItsCap", "NAck ends leases without success. Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryBackoffDoubles},
-	{"Retry/JitterIsExact", "It is exact: the same job and number always wait equally long, so that rows can be compared between stores.", retryJitterIsExact},
-	{"Retry/BackoffNeverOverflows", "never longer", retryNeverOverflows},
-	{"Retry/EveryFailureCountsOnTheSameRow", "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryOneCount},
-	{"Retry/MaxRetriesAreRunsAfterTheFirst", "One more retry is counted; within MaxRetries the job is retrying, beyond it dead.", retryMaxRetries},
-	{"Retry/AfterWaitsExactlyTheGivenDelay", "Fail, Never and After count one more retry, and keep the error: Fail waits the job's backoff, After the given delay, and beyond MaxRetries or with Never the job is dead.", retryAfterIsExact},
-	{"Retry/SnoozeIsNoFailure", "Snooze makes the job ready again after the delay.", retrySnooze},
-	{"Retry/ReleaseTakesTheAttemptBack", "Release makes it ready at once and takes the attempt back. The token stays.", retryRelease},
+	{"Retry/BackoffDoublesUpToItsCap", "NAck ends leases without success. Fail, Never and After count one more retry and keep the error. With Fail, the job waits for its backoff; with After, it waits for the given delay. With Never, or if it has more retries than MaxRetries, the job is dead.", retryBackoffDoubles},
+	{"Retry/JitterIsExact", "It is deterministic: the same job and number always give the same wait, so that rows can be compared between stores.\nthe longest wait", retryIsExact},
+	{"Retry/EveryFailureCountsOnTheSameRow", "It counts one more retry: up to MaxRetries the job is retrying, and beyond MaxRetries it is dead.", retryOneCount},
+	{"Retry/MaxRetriesAreRunsAfterTheFirst", "It counts one more retry: up to MaxRetries the job is retrying, and beyond MaxRetries it is dead.", retryMaxRetries},
+	{"Retry/DelayIsExactAndSnoozeIsNoFailure", "Snooze makes the job ready again after the delay.\nFail, Never and After count one more retry and keep the error. With Fail, the job waits for its backoff; with After, it waits for the given delay. With Never, or if it has more retries than MaxRetries, the job is dead.", retryDelays},
+	{"Retry/ReleaseTakesTheAttemptBack", "Release makes the job ready at once and lowers its attempts by one. None of the forms changes the token.", retryRelease},
 }
 
 func retryBackoffDoubles(c *C) {
@@ -53,74 +51,49 @@ func retryBackoffDoubles(c *C) {
 	}
 }
 
-// retryJitterIsExact compares with Backoff.Delay, whose values are tested where it stands, and with their bounds.
-func retryJitterIsExact(c *C) {
-	jitters := []int{0, 1, 10, 50, 99, 100}
+// retryIsExact compares with Backoff.Delay, whose values are tested where it stands, and with their bounds. It comes to retries beyond
+// the width of a word by After, and looks at the backoff at some of them.
+func retryIsExact(c *C) {
+	backoffs := []store.Backoff{
+		{Base: 1, Cap: 8760 * time.Hour}, {Base: time.Microsecond, Cap: 8760 * time.Hour}, {Base: store.MaxDuration, Cap: store.MaxDuration},
+	}
+	for _, jitter := range slices.Repeat([]int{0, 1, 10, 50, 99, 100}, 5) {
+		backoffs = append(backoffs, store.Backoff{Base: time.Second, Cap: 6 * time.Second, Jitter: jitter})
+	}
 	var jobs []store.NewJob
-	for _, jitter := range slices.Repeat(jitters, 5) {
-		jobs = append(jobs, plainBut(func(n *store.NewJob) {
-			n.MaxRetries, n.Backoff = 10, store.Backoff{Base: time.Second, Cap: 6 * time.Second, Jitter: jitter}
-		}))
+	for _, backoff := range backoffs {
+		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.MaxRetries, n.Backoff = 1_000_000, backoff }))
 	}
 	enqueued := c.Enqueue(jobs...)
 	spread := map[time.Duration]bool{}
-	for round := 1; round <= 6; round++ {
+	looks := []int{1, 2, 3, 4, 5, 6, 26, 45, 46, 63, 64, 65, 66, 128, 130}
+	for retry := 1; retry <= 130; retry++ {
 		held := c.Claim(100)
-		if round%2 == 0 {
+		c.Equal(len(held), len(jobs), "how many were claimed before retry %d", retry)
+		switch {
+		case !slices.Contains(looks, retry):
+			c.endAll(held, store.After, 0)
+			continue
+		case retry%2 == 0:
 			c.Advance(ttl)
 			c.Recover(100)
-		} else {
+		default:
 			c.endAll(held, store.Fail, 0)
 		}
 		for _, id := range enqueued {
 			j := c.Get(id).Job
-			wait, most := j.RetryAt.Sub(c.Now()), min(time.Second<<(round-1), 6*time.Second)
-			c.Equal(wait, j.Backoff.Delay(id, round), "the wait of job %d with %+v before retry %d", id, j.Backoff, round)
+			wait, most := j.RetryAt.Sub(c.Now()), j.Backoff.Base
+			for n := 1; n < retry && most < j.Backoff.Cap; n++ {
+				most *= 2
+			}
+			most = min(most, j.Backoff.Cap)
+			c.Equal(wait, j.Backoff.Delay(id, retry), "the wait of job %d with %+v before retry %d", id, j.Backoff, retry)
 			c.True(wait <= most && wait >= most-most*time.Duration(j.Backoff.Jitter)/100, "%v lies up to %d percent below %v", wait, j.Backoff.Jitter, most)
 			spread[wait] = true
 		}
-		c.Advance(time.Minute)
-	}
-	c.True(len(spread) > 50, "jitter spreads the waits of 30 jobs: %d different ones in 6 rounds", len(spread))
-}
-
-// retryNeverOverflows comes to retries beyond the width of a word by After, and looks at the backoff at some of them.
-func retryNeverOverflows(c *C) {
-	year := 365 * 24 * time.Hour
-	jobs := []store.NewJob{
-		plainBut(func(n *store.NewJob) {
-			n.MaxRetries, n.Backoff = 1_000_000, store.Backoff{Base: 1, Cap: year}
-		}),
-		plainBut(func(n *store.NewJob) {
-			n.MaxRetries, n.Backoff = 1_000_000, store.Backoff{Base: time.Microsecond, Cap: year}
-		}),
-		plainBut(func(n *store.NewJob) {
-			n.MaxRetries, n.Backoff = 1_000_000, store.Backoff{Base: time.Second, Cap: year, Jitter: 100}
-		}),
-		plainBut(func(n *store.NewJob) {
-			n.MaxRetries, n.Backoff = 1_000_000, store.Backoff{Base: store.MaxDuration, Cap: store.MaxDuration}
-		}),
-	}
-	enqueued := c.Enqueue(jobs...)
-	looks := []int{1, 2, 26, 45, 46, 63, 64, 65, 66, 128, 130}
-	for retry := 1; retry <= 130; retry++ {
-		held := c.Claim(10)
-		c.Equal(len(held), len(jobs), "how many were claimed before retry %d", retry)
-		if !slices.Contains(looks, retry) {
-			c.endAll(held, store.After, 0)
-			continue
-		}
-		c.endAll(held, store.Fail, 0)
-		for i, id := range enqueued {
-			j := c.Get(id).Job
-			wait := j.RetryAt.Sub(c.Now())
-			c.Equal(wait, j.Backoff.Delay(id, retry), "the wait before retry %d with %+v", retry, j.Backoff)
-			if i > 0 && retry > 45 && j.Backoff.Jitter == 0 {
-				c.Equal(wait, j.Backoff.Cap, "the wait before retry %d is the cap", retry)
-			}
-		}
 		c.Advance(store.MaxDuration)
 	}
+	c.True(len(spread) > 50, "jitter spreads the waits of 30 jobs: there are %d different ones", len(spread))
 }
 
 func retryOneCount(c *C) {
@@ -162,5 +135,46 @@ func retryMaxRetries(c *C) {
 			c.Equal(c.Get(id).Phase(), store.Dead, "its phase")
 			c.Equal(c.Get(id).Retries, maxRetries+1, "its retries")
 		}
+	}
+}
+
+// retryDelays has jobs that have failed once, and then wait by Snooze or After for each delay, to the tick.
+func retryDelays(c *C) {
+	for _, op := range []store.Op{store.OpSnooze, store.OpAfter} {
+		id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries, n.Backoff.Jitter = 10, 50 }))[0]
+		c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
+		c.Advance(time.Second)
+		for i, delay := range []time.Duration{time.Hour, 0, store.Resolution, store.MaxDuration, 59 * time.Minute} {
+			l := c.ClaimOne().Lease()
+			c.SaveCheckpoint(l, 1, `"kept"`)
+			c.Advance(time.Second)
+			want := becomes(op, c.Get(id), c.Now())
+			if op == store.OpSnooze {
+				want.RunAt = c.Now().Add(delay)
+				c.Equal([]any{want.Attempts, want.Retries, want.Error}, []any{i + 2, 1, "boom"}, "attempts, retries and error at snooze %d", i)
+			} else {
+				want.RetryAt = c.Now().Add(delay)
+			}
+			c.Equal(c.NAck(l, store.Form(op), delay, failReason), store.OutcomeOf(want.Job, store.StatusOK), "the answer to %s with %v", op, delay)
+			c.Equal(c.Get(id), want, "the job after %s with %v", op, delay)
+			if delay > 0 {
+				c.Advance(delay - store.Resolution)
+				c.Equal(ids(c.Claim(10)), []int64{}, "claimed one tick before %v are over, after %s", delay, op)
+				c.Advance(store.Resolution)
+			}
+		}
+		c.Cancel(id)
+	}
+}
+
+func retryRelease(c *C) {
+	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries = 1 }))[0]
+	c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
+	c.Advance(time.Second)
+	for i := range 5 {
+		held := c.ClaimOne()
+		c.Equal([]int{held.Attempts, int(held.Token)}, []int{2, i + 2}, "attempts and token at the claim after %d releases", i)
+		c.Advance(time.Second)
+		takes(c, store.OpRelease, c.Get(id), "for the %d. time", i+1)
 	}
 }

@@ -1,46 +1,79 @@
 package conformance
 
 import (
-	"bytes"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
 const (
-	sentenceSave        = "Save keeps a checkpoint, a progress or both for each job that is in flight under the token."
-	sentenceSaveNumber  = "A document is written if no save of this lease with a greater Seq has written it before, otherwise ignored; the outcome is ok either way."
-	sentenceSaveInvalid = "invalid a document or the number breaks a limit, as Reason says in the words of Check; nothing of this item was kept;"
-	sentenceSurvives    = "A checkpoint survives whatever ended the attempt."
+	sentenceSave        = "Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token."
+	sentenceSaveNumber  = "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases."
+	sentenceSaveInvalid = "invalid a document or Seq breaks a limit, and Reason has the message of Check; nothing of this item was kept;"
+	sentenceSurvives    = "The checkpoint survives the end of the attempt, whatever ended it."
 )
 
 var saveCases = []Case{
 	{"Save/KeepsBothAndChangesNothingElse", sentenceSave, saveKeepsBoth},
-	{"Save/LeavesWhatIsNil", "What is empty is left as it is.", saveLeavesWhatIsNil},
-	{"Save/IgnoresAnOlderNumberAndRewritesAnEqualOne", sentenceSaveNumber, saveNumbers},
-	{"Save/CountsNumbersForEachDocument", sentenceSaveNumber, saveNumbersOfEachDocument},
+	{"Save/LeavesWhatIsNil", "An empty document leaves the stored one as it is.", saving(
+		aSave{0, "", ""}, aSave{1, "", "1"}, aSave{2, "2", ""}, aSave{3, "", "3"}, aSave{4, "", ""}, aSave{5, "4", ""},
+	)},
+	{"Save/IgnoresAnOlderNumberAndRewritesAnEqualOne", sentenceSaveNumber, saving(
+		aSave{0, `"a"`, `"a"`}, aSave{0, `"b"`, `"b"`}, aSave{5, `"c"`, `"c"`}, aSave{4, `"d"`, `"d"`}, aSave{5, `"e"`, `"e"`},
+		aSave{0, `"f"`, `"f"`}, aSave{6, `"g"`, `"g"`}, aSave{math.MaxInt64, `"h"`, `"h"`},
+		aSave{math.MaxInt64 - 1, `"i"`, `"i"`}, aSave{math.MaxInt64, `"j"`, `"j"`},
+	)},
+	{"Save/CountsNumbersForEachDocument", sentenceSaveNumber, saving(
+		aSave{2, "", "2"}, aSave{1, "1", ""}, aSave{1, `"both"`, `"both"`}, aSave{4, "4", ""}, aSave{3, "", "3"}, aSave{3, `"both"`, `"both"`},
+	)},
 	{"Save/CountsNumbersOnlyOfWhatWasWritten", sentenceSaveNumber, saveNumbersOfWhatWasWritten},
-	{"Save/CountsNumbersAnewWithEachLease", "its number within the lease", saveNumbersOfEachLease},
 	{"Save/GreatestNumberWinsAmongSavesAtOnce", sentenceSaveNumber, saveAtOnce},
 	{"Save/InvalidItemIsNotKeptAndSpoilsNoOther", sentenceSaveInvalid, saveInvalid},
 	{"Save/DocumentsAtTheirLimitAreKeptByteForByte", sentenceDocuments, saveAtTheLimit},
-	{"Save/KeepsToTheLimitsOfACall", sentenceCallLimit, saveCallLimits},
 	{"Save/ItemsAreHandledInOrder", sentencePositional, saveInOrder},
-	{"Save/SurvivesWhateverEndedTheAttempt", sentenceSurvives, saveSurvivesEndings},
-	{"Save/KeepsAndHandsOutNoSlice", sentenceNoSlice, saveKeepsNoSlice},
+	{"Save/SurvivesWhateverEndedTheAttempt", sentenceSurvives + "\nthe Seq with which it was saved within the lease", saveSurvivesEndings},
 }
 
-// save saves one item; an empty document is nil.
-func save(c *C, l store.Lease, seq int64, checkpoint, progress string) store.Outcome {
-	item := store.Save{Lease: l, Seq: seq}
-	if checkpoint != "" {
-		item.Checkpoint = []byte(checkpoint)
+// aSave is a save with a number, and documents that may be empty.
+type aSave struct {
+	seq                  int64
+	checkpoint, progress string
+}
+
+func (s aSave) under(l store.Lease) store.Save {
+	return store.Save{Lease: l, Seq: s.seq, Checkpoint: []byte(s.checkpoint), Progress: []byte(s.progress)}
+}
+
+// written is the job after the save was taken.
+func (s aSave) written(d store.JobDetail) store.JobDetail {
+	if s.checkpoint != "" && s.seq >= d.CheckpointSeq {
+		d.Checkpoint, d.CheckpointSeq = []byte(s.checkpoint), s.seq
 	}
-	if progress != "" {
-		item.Progress = []byte(progress)
+	if s.progress != "" && s.seq >= d.ProgressSeq {
+		d.Progress, d.ProgressSeq = []byte(s.progress), s.seq
 	}
-	return c.One(c.Store.Save(c.Ctx, []store.Save{item}))
+	return d
+}
+
+// save saves one item.
+func save(c *C, l store.Lease, s aSave) store.Outcome {
+	return c.One(c.Store.Save(c.Ctx, []store.Save{s.under(l)}))
+}
+
+// saving is a case: each save, one after the other under one lease, writes what it should and nothing else.
+func saving(saves ...aSave) func(c *C) {
+	return func(c *C) {
+		want := inFlightAnew(c)
+		for _, s := range saves {
+			want = s.written(want)
+			c.Equal(save(c, want.Lease(), s), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %+v", s)
+			c.Equal(c.Get(want.ID), want, "the job, after %+v", s)
+		}
+	}
 }
 
 // inFlightAnew is a job in flight that has nothing saved.
@@ -50,117 +83,30 @@ func inFlightAnew(c *C) store.JobDetail {
 	return d
 }
 
-func saveKeepsBoth(c *C) {
-	before := inFlightAnew(c)
-	want := becomes(store.OpSave, before, c.Now())
-	c.Equal(underLease(c, store.OpSave, before.Lease()), store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
-	c.Equal(c.Get(before.ID), want, "the job")
-}
-
-func saveLeavesWhatIsNil(c *C) {
-	want := inFlightAnew(c)
-	l := want.Lease()
-	for i, docs := range [][2]string{{"", ""}, {"", "1"}, {"2", ""}, {"", "3"}, {"", ""}, {"4", ""}} {
-		seq := int64(i)
-		if docs[0] != "" {
-			want.Checkpoint, want.CheckpointSeq = []byte(docs[0]), seq
-		}
-		if docs[1] != "" {
-			want.Progress, want.ProgressSeq = []byte(docs[1]), seq
-		}
-		c.Equal(save(c, l, seq, docs[0], docs[1]), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of save %d", i)
-		c.Equal(c.Get(l.ID), want, "the job, after save %d of %q", i, docs)
-	}
-}
-
-func saveNumbers(c *C) {
-	want := inFlightAnew(c)
-	l := want.Lease()
-	for _, s := range []struct {
-		seq     int64
-		doc     string
-		written bool
-	}{
-		{0, `"a"`, true}, {0, `"b"`, true}, {5, `"c"`, true}, {4, `"d"`, false}, {5, `"e"`, true}, {0, `"f"`, false}, {6, `"g"`, true},
-		{math.MaxInt64, `"h"`, true}, {math.MaxInt64 - 1, `"i"`, false}, {math.MaxInt64, `"j"`, true},
-	} {
-		if s.written {
-			want.Checkpoint, want.CheckpointSeq, want.Progress, want.ProgressSeq = []byte(s.doc), s.seq, []byte(s.doc), s.seq
-		}
-		c.Equal(save(c, l, s.seq, s.doc, s.doc), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of save %d of %s", s.seq, s.doc)
-		c.Equal(c.Get(l.ID), want, "the job, after save %d of %s", s.seq, s.doc)
-	}
-}
-
-func saveNumbersOfEachDocument(c *C) {
-	for _, s := range [][2]store.Save{
-		{{Seq: 2, Progress: []byte("2")}, {Seq: 1, Checkpoint: []byte("1")}},
-		{{Seq: 2, Checkpoint: []byte("2")}, {Seq: 1, Progress: []byte("1")}},
-		{{Seq: 2, Progress: []byte("2")}, {Seq: 1, Checkpoint: []byte("1"), Progress: []byte("1")}},
-		{{Seq: 2, Checkpoint: []byte("2")}, {Seq: 1, Checkpoint: []byte("1"), Progress: []byte("1")}},
-	} {
-		want := inFlightAnew(c)
-		s[0].Lease, s[1].Lease = want.Lease(), want.Lease()
-		for _, item := range s {
-			if item.Checkpoint != nil && item.Seq >= want.CheckpointSeq {
-				want.Checkpoint, want.CheckpointSeq = item.Checkpoint, item.Seq
-			}
-			if item.Progress != nil && item.Seq >= want.ProgressSeq {
-				want.Progress, want.ProgressSeq = item.Progress, item.Seq
-			}
-			o := c.One(c.Store.Save(c.Ctx, []store.Save{item}))
-			c.Equal(o, store.OutcomeOf(want.Job, store.StatusOK), "the outcome of %+v", item)
-			c.Equal(c.Get(want.ID), want, "the job, after %+v", item)
-		}
-	}
-}
+func saveKeepsBoth(c *C) { takes(c, store.OpSave, inFlightAnew(c), "by its holder") }
 
 // saveNumbersOfWhatWasWritten gives great numbers to saves that write nothing, and a small one to the save that does.
 func saveNumbersOfWhatWasWritten(c *C) {
-	want := inFlightAnew(c)
-	l := want.Lease()
-	c.Equal(save(c, l, 9, "", "").Status, store.StatusOK, "a save without documents")
-	c.Equal(save(c, l, 9, "{", "9").Status, store.StatusInvalid, "a save with a document that is refused")
-	c.Equal(save(c, store.Lease{ID: l.ID, Token: l.Token - 1}, 9, "9", "9").Status, store.StatusStale, "a stale save")
-	c.Equal(c.Get(l.ID), want, "the job, after saves that write nothing")
-	save(c, l, 1, "1", "1")
-	want.Checkpoint, want.CheckpointSeq, want.Progress, want.ProgressSeq = []byte("1"), 1, []byte("1"), 1
-	c.Equal(c.Get(l.ID), want, "the job, after a save with number 1")
-}
-
-func saveNumbersOfEachLease(c *C) {
-	c.EnqueueOne()
-	for _, op := range []store.Op{store.OpRelease, store.OpSnooze, store.OpFail, store.OpAfter, store.OpNever} {
-		c.Advance(time.Hour)
-		j := c.ClaimOne()
-		c.Equal([]int64{j.CheckpointSeq, j.ProgressSeq}, []int64{0, 0}, "the numbers when the lease begins")
-		want := c.Get(j.ID)
-		save(c, j.Lease(), 0, `"of the new lease"`, `"of the new lease"`)
-		want.Checkpoint, want.Progress = []byte(`"of the new lease"`), []byte(`"of the new lease"`)
-		c.Equal(c.Get(j.ID), want, "the job, after the first save of a lease")
-		save(c, j.Lease(), 7, `"of the old lease"`, `"of the old lease"`)
-		underLease(c, op, j.Lease())
-		if c.Get(j.ID).Terminal() {
-			c.Requeue(j.ID)
-		}
-	}
+	before := inFlightAnew(c)
+	l := before.Lease()
+	c.Equal(save(c, l, aSave{9, "", ""}).Status, store.StatusOK, "a save without documents")
+	c.Equal(save(c, l, aSave{9, "{", "9"}).Status, store.StatusInvalid, "a save with a document that is refused")
+	c.Equal(save(c, store.Lease{ID: l.ID, Token: l.Token - 1}, aSave{9, "9", "9"}).Status, store.StatusStale, "a stale save")
+	c.Equal(c.Get(l.ID), before, "the job, after saves that write nothing")
+	save(c, l, aSave{1, "1", "1"})
+	c.Equal(c.Get(l.ID), aSave{1, "1", "1"}.written(before), "the job, after a save with number 1")
 }
 
 func saveAtOnce(c *C) {
 	before := inFlightAnew(c)
-	l := before.Lease()
 	const savers, each = 8, 10
+	number := func(n int) aSave { return aSave{int64(n), fmt.Sprint(n), fmt.Sprint(n)} }
 	c.Parallel(savers, func(i int) {
 		for n := range each {
-			seq := int64(n*savers + i + 1)
-			doc := `"` + time.Duration(seq).String() + `"`
-			c.Equal(save(c, l, seq, doc, doc).Status, store.StatusOK, "a save among others")
+			c.Equal(save(c, before.Lease(), number(n*savers+i+1)).Status, store.StatusOK, "a save among others")
 		}
 	})
-	want, last := before, int64(savers*each)
-	doc := []byte(`"` + time.Duration(last).String() + `"`)
-	want.Checkpoint, want.CheckpointSeq, want.Progress, want.ProgressSeq = doc, last, doc, last
-	c.Equal(c.Get(l.ID), want, "the job, after the save with the greatest number")
+	c.Equal(c.Get(before.ID), number(savers*each).written(before), "the job, after the save with the greatest number")
 }
 
 func saveInvalid(c *C) {
@@ -188,72 +134,60 @@ func saveInvalid(c *C) {
 }
 
 func saveAtTheLimit(c *C) {
-	before := inFlightAnew(c)
-	checkpoint, progress := docOf(store.MaxDocBytes), bytes.Replace(docOf(store.MaxDocBytes), []byte("x"), []byte("y"), 1)
-	o := c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: before.Lease(), Seq: 0, Checkpoint: checkpoint, Progress: progress}}))
-	c.Equal(o.Status, store.StatusOK, "a save of two documents of exactly 1 MiB")
-	got := c.Get(before.ID)
-	c.True(bytes.Equal(got.Checkpoint, checkpoint) && bytes.Equal(got.Progress, progress), "documents of exactly 1 MiB are kept")
-	for i, doc := range oddDocuments {
-		other := oddDocuments[len(oddDocuments)-1-i]
-		save(c, before.Lease(), int64(i), doc, other)
-		got := c.Get(before.ID)
-		c.Equal([]string{string(got.Checkpoint), string(got.Progress)}, []string{doc, other}, "checkpoint and progress")
-	}
-}
-
-func saveCallLimits(c *C) {
-	before := inFlightAnew(c)
-	large := docOf(store.MaxDocBytes)
-	full := []store.Save{{Lease: before.Lease(), Seq: 1, Checkpoint: large, Progress: large}}
-	for i := range store.MaxCallBytes/store.MaxDocBytes/2 - 1 {
-		full = append(full, store.Save{Lease: notThere(i), Checkpoint: large, Progress: large})
-	}
-	most := []store.Save{{Lease: before.Lease(), Seq: 2, Checkpoint: []byte("2")}}
-	for i := range store.MaxItems - 1 {
-		most = append(most, store.Save{Lease: notThere(i)})
-	}
-	for what, saves := range map[string][]store.Save{
-		"1,001 items": append(most, store.Save{}), "8 MiB and a byte": append(full, store.Save{Lease: notThere(99), Progress: []byte("1")}),
-	} {
-		_, err := c.Store.Save(c.Ctx, saves)
-		c.ErrorIs(err, store.ErrInvalid, "Save of %s", what)
-		c.Equal(c.Get(before.ID), before, "the job, after Save of %s", what)
-	}
-	for what, saves := range map[string][]store.Save{"8 MiB": full, "1,000 items": most} {
-		outcomes, err := c.Store.Save(c.Ctx, saves)
-		c.OK(err, "Save of %s", what)
-		c.Equal(statuses(outcomes)[:2], []store.Status{store.StatusOK, store.StatusNotFound}, "outcomes of Save of %s", what)
-		c.Equal(len(outcomes), len(saves), "outcomes of Save of %s", what)
+	l := inFlightAnew(c).Lease()
+	longest := string(docOf(store.MaxDocBytes))
+	docs := append(slices.Clone(oddDocuments), longest, strings.Replace(longest, "x", "y", 1))
+	for i, doc := range docs {
+		s := aSave{int64(i), doc, docs[len(docs)-1-i]}
+		c.Equal(save(c, l, s).Status, store.StatusOK, "a save of %.100q and %.100q", s.checkpoint, s.progress)
+		got := c.Get(l.ID)
+		c.True(string(got.Checkpoint) == s.checkpoint, "the checkpoint %.100q is kept byte for byte", s.checkpoint)
+		c.True(string(got.Progress) == s.progress, "the progress %.100q is kept byte for byte", s.progress)
 	}
 }
 
 func saveInOrder(c *C) {
-	want := inFlightAnew(c)
-	l := want.Lease()
+	before := inFlightAnew(c)
+	l := before.Lease()
 	outcomes, err := c.Store.Save(c.Ctx, []store.Save{
-		{Lease: l, Seq: 2, Checkpoint: []byte("2")}, {Lease: l, Seq: 1, Checkpoint: []byte("1"), Progress: []byte("1")},
-		{Lease: notThere(0), Seq: 9, Checkpoint: []byte("9")}, {Lease: l, Seq: 2, Checkpoint: []byte(`"2 again"`)},
-		{Lease: l, Seq: -1, Progress: []byte("9")}, {Lease: store.Lease{ID: l.ID, Token: l.Token + 1}, Seq: 9, Progress: []byte("9")},
+		aSave{2, "2", ""}.under(l), aSave{1, "1", "1"}.under(l), aSave{9, "9", ""}.under(notThere(0)), aSave{2, `"2 again"`, ""}.under(l),
+		aSave{-1, "", "9"}.under(l), aSave{9, "", "9"}.under(store.Lease{ID: l.ID, Token: l.Token + 1}),
 	})
 	c.OK(err, "Save with a job five times")
-	want.Checkpoint, want.CheckpointSeq, want.Progress, want.ProgressSeq = []byte(`"2 again"`), 2, []byte("1"), 1
 	c.Equal(statuses(outcomes), []store.Status{
 		store.StatusOK, store.StatusOK, store.StatusNotFound, store.StatusOK, store.StatusInvalid, store.StatusStale,
 	}, "the statuses")
+	want := before
+	for _, s := range []aSave{{2, "2", ""}, {1, "1", "1"}, {2, `"2 again"`, ""}} {
+		want = s.written(want)
+	}
 	c.Equal(c.Get(l.ID), want, "the job")
 }
 
-func saveKeepsNoSlice(c *C) {
-	before := inFlightAnew(c)
-	checkpoint, progress := []byte(savedDoc), []byte(savedDoc)
-	c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: before.Lease(), Seq: savedSeq, Checkpoint: checkpoint, Progress: progress}}))
-	want := becomes(store.OpSave, before, c.Now())
-	clear(checkpoint)
-	clear(progress)
-	handedOut := c.Get(before.ID)
-	c.Equal(handedOut, want, "the job, after what was passed in was overwritten")
-	clear(handedOut.Checkpoint)
-	clear(handedOut.Progress)
-	c.Equal(c.Get(before.ID), want, "the job, after what was handed out was overwritten")
+// saveSurvivesEndings ends attempts in every way there is. The next lease counts its saves anew.
+func saveSurvivesEndings(c *C) {
+	ends := map[string]func(l store.Lease){
+		"expiry":                         func(store.Lease) { c.Advance(ttl); c.Recover(store.MaxItems) },
+		"cancel":                         func(l store.Lease) { c.Cancel(l.ID) },
+		"an Ack whose result is refused": func(l store.Lease) { c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: l, Result: []byte("{")}})) },
+	}
+	for _, op := range finishOps {
+		ends[string(op)] = func(l store.Lease) { underLease(c, op, l) }
+	}
+	for name, end := range ends {
+		before := holding(c, name, 1)[0]
+		end(before.Lease())
+		got := c.Get(before.ID)
+		c.True(got.State != store.InFlight, "the attempt is ended by %s", name)
+		c.Equal([]string{string(got.Checkpoint), string(got.Progress)}, []string{`"kept"`, `"seen"`}, "checkpoint and progress after %s", name)
+
+		c.Requeue(before.ID)
+		c.Advance(time.Hour)
+		c.Equal(ids(c.claimFrom(name, 1, 0)), []int64{before.ID}, "claimed after %s", name)
+		next, first := c.Get(before.ID), aSave{0, "1", "2"}
+		c.Equal([]int64{next.CheckpointSeq, next.ProgressSeq}, []int64{0, 0}, "the numbers when the next lease begins, after %s", name)
+		save(c, next.Lease(), first)
+		c.Equal(c.Get(before.ID), first.written(next), "the job, after the first save of the next lease, after %s", name)
+		c.Cancel(before.ID)
+	}
 }

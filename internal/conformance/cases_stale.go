@@ -8,87 +8,53 @@ import (
 )
 
 const (
-	sentenceToken      = "The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not the job's own is one that was overtaken: what is written with it is refused as stale."
-	sentenceNoName     = "The token is no counter of attempts, and the worker's name is no part of any check."
-	sentenceExpiredOK  = "A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases."
+	sentenceToken      = "The token grows with every transition except those that the holder of the lease makes, and it never shrinks or restarts. So any token other than the job's current one has been superseded, and the store must reject a write with it as stale."
+	sentenceNoName     = "The token does not count attempts, and no check uses the worker's name."
+	sentenceExpiredOK  = "An expired lease stays valid until it is ended by RecoverExpiredLeases, by Cancel, or by Fence with EndLeases."
 	sentenceWholeCall  = "A call takes effect as a whole, at one moment between its start and its return, or not at all."
 	sentenceAckStale   = "stale the lease was ended by someone else, or by its holder in another way; nothing changed;"
-	sentenceOneBadItem = "One bad item spoils no other."
-	sentencePositional = "Where a call takes several items, outcomes are positional, one per item, as if the items were applied in order."
+	sentenceOneBadItem = "One bad item must not affect the other items."
+	sentencePositional = "If a call takes several items, its outcomes are positional: one per item, as if the items were applied in order."
 )
 
 var staleCases = []Case{
-	{"Stale/StaleCompletionOverwritesNoNewRun", sentenceAckStale, staleAfter(func(c *C, held store.Job) { c.ClaimAnew(held) })},
-	{"Stale/SameWorkerClaimsAgainAndItsFirstRunCompletesNothing", sentenceNoName, staleAfter(staleClaimedBySameWorker)},
-	{"Stale/FromRecoveryOnBeforeAnyNewClaim", sentenceExpiredOK, staleAfter(staleRecovered)},
-	{"Stale/FromRecoveryOnAlsoOfADeadJob", sentenceExpiredOK, staleAfter(staleRecoveredForGood)},
-	{"Stale/FromCancelOn", "Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.", staleAfter(func(c *C, held store.Job) { c.Cancel(held.ID) })},
-	{"Stale/FromRequeueOn", sentenceToken, staleAfter(staleCancelledAndRequeued)},
-	{"Stale/FromTheClaimAfterRequeueOn", sentenceToken, staleAfter(staleRequeuedAndClaimed)},
-	{"Stale/AfterTheNewHolderHasFinished", sentenceAckStale, staleAfter(staleFinishedByTheNextHolder)},
-	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", sentenceNoName, staleTokensNeverComeBack},
-	{"Stale/TokensNeverHandedOutAreStale", "Of a job that is not in flight its own token is stale, unless the holder of that lease finished the job.", staleForgedTokens},
-	{"Stale/TokenOfAnotherJobIsStale", "The lease is named by the job's id and its token.", staleTokenOfAnotherJob},
+	{"Stale/LostLeaseOverwritesNothing", sentenceAckStale + "\n" + sentenceExpiredOK + "\nCancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.", staleLostLeases},
+	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", sentenceToken + "\n" + sentenceNoName, staleTokensNeverComeBack},
+	{"Stale/TokenOfAnotherJobIsStale", "The job's id and its token identify the lease.", staleTokenOfAnotherJob},
 	{"Stale/WorkerNameBlocksNothing", sentenceNoName, staleWorkerNameBlocksNothing},
 	{"Stale/OneStaleItemSpoilsNoOther", sentenceOneBadItem, staleItemAmongOthers},
 	{"Stale/RescueOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleRescueRace},
 	{"Stale/CancelOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleCancelRace},
 }
 
-// staleAfter is a case: a lease is lost in some way, and from then on good for nothing.
-func staleAfter(lose func(c *C, held store.Job)) func(c *C) {
-	return func(c *C) {
+// staleLostLeases loses a lease in each way there is, and from then on it is good for nothing.
+func staleLostLeases(c *C) {
+	for _, way := range []struct {
+		name string
+		lose func(held store.Job)
+	}{
+		{"recovered", func(store.Job) { c.Advance(ttl); c.Recover(1) }},
+		{"recovered, and dead", func(held store.Job) {
+			for range held.MaxRetries {
+				held = c.ClaimAnew(held)
+			}
+			c.Advance(ttl)
+			c.Recover(1)
+			c.Equal(c.Get(held.ID).Phase(), store.Dead, "a job whose retries are used up")
+			refuses(c, held.Lease(), leaseOps...)
+		}},
+		{"claimed anew, by the same worker", func(held store.Job) { c.Equal(c.ClaimAnew(held).Worker, held.Worker, "the worker of both claims") }},
+		{"cancelled", func(held store.Job) { c.Cancel(held.ID) }},
+		{"cancelled and requeued", func(held store.Job) { c.Cancel(held.ID); c.Requeue(held.ID) }},
+		{"finished, requeued and claimed", func(held store.Job) { c.Ack(held.Lease()); c.Requeue(held.ID); c.ClaimOne() }},
+	} {
 		held := holding(c, queue, 1)[0]
-		lose(c, held.Job)
+		way.lose(held.Job)
 		token := c.Get(held.ID).Token
-		c.True(token > held.Token, "the token grows with the loss of the lease: it is %d, and was %d", token, held.Token)
+		c.True(token > held.Token, "the token grows with the loss of the lease: it is %d, and was %d: %s", token, held.Token, way.name)
 		c.Advance(time.Second) // so that what is written all the same shows in its times
 		refuses(c, held.Lease(), leaseOps...)
-	}
-}
-
-func staleClaimedBySameWorker(c *C, held store.Job) {
-	anew := c.ClaimAnew(held)
-	c.Equal(anew.Worker, held.Worker, "the worker that has claimed the job twice")
-}
-
-func staleRecovered(c *C, held store.Job) {
-	c.Advance(held.LeaseExpiresAt.Sub(c.Now()))
-	c.Equal(len(c.Recover(1)), 1, "recovered leases")
-}
-
-func staleRecoveredForGood(c *C, held store.Job) {
-	for range held.MaxRetries {
-		held = c.ClaimAnew(held)
-	}
-	lost := held
-	staleRecovered(c, held)
-	c.Equal(c.Get(held.ID).Phase(), store.Dead, "a job whose retries are used up")
-	c.Advance(time.Second)
-	refuses(c, lost.Lease(), leaseOps...)
-}
-
-func staleCancelledAndRequeued(c *C, held store.Job) {
-	c.Cancel(held.ID)
-	c.Requeue(held.ID)
-}
-
-func staleRequeuedAndClaimed(c *C, held store.Job) {
-	c.Ack(held.Lease())
-	c.Requeue(held.ID)
-	c.ClaimOne()
-}
-
-func staleFinishedByTheNextHolder(c *C, held store.Job) {
-	anew := c.ClaimAnew(held)
-	for i, op := range []store.Op{store.OpSnooze, store.OpRelease, store.OpFail, store.OpAck} {
-		if i > 0 {
-			c.Advance(time.Hour)
-			anew = c.ClaimOne()
-		}
-		underLease(c, op, anew.Lease())
-		c.Advance(time.Second)
-		refuses(c, held.Lease(), leaseOps...)
+		c.Cancel(held.ID) // out of the way of the next one
 	}
 }
 
@@ -119,25 +85,6 @@ func staleTokensNeverComeBack(c *C) {
 	c.Equal(c.Ack(leases[len(leases)-1]).Status, store.StatusOK, "the Ack of the only lease in force")
 }
 
-// staleForgedTokens offers tokens that no claim has given: none, the one to come, and those of recovery, cancel and requeue,
-// which are the job's own and belong to no lease.
-func staleForgedTokens(c *C) {
-	held := holding(c, "held", 1)[0]
-	for _, token := range []int64{held.Token + 1, held.Token + store.FenceStep, 0, -1} {
-		refuses(c, store.Lease{ID: held.ID, Token: token}, leaseOps...)
-	}
-	fresh := c.Get(c.EnqueueOne())
-	refuses(c, fresh.Lease(), leaseOps...)
-
-	c.Advance(ttl)
-	c.Recover(1)
-	refuses(c, c.Get(held.ID).Lease(), leaseOps...)
-	c.Cancel(held.ID)
-	refuses(c, c.Get(held.ID).Lease(), leaseOps...)
-	c.Requeue(held.ID)
-	refuses(c, c.Get(held.ID).Lease(), leaseOps...)
-}
-
 func staleTokenOfAnotherJob(c *C) {
 	ids := c.EnqueueN(2)
 	for range 3 {
@@ -146,7 +93,9 @@ func staleTokenOfAnotherJob(c *C) {
 	c.Equal(len(c.Claim(2)), 2, "claimed jobs")
 	first, second := c.Get(ids[0]), c.Get(ids[1])
 	refuses(c, store.Lease{ID: second.ID, Token: first.Token}, leaseOps...)
-	refuses(c, store.Lease{ID: first.ID, Token: second.Token}, leaseOps...)
+	for _, token := range []int64{second.Token, first.Token + store.FenceStep, -1} {
+		refuses(c, store.Lease{ID: first.ID, Token: token}, leaseOps...)
+	}
 	c.Equal(statuses(underLeases(c, store.OpAck, first.Lease(), second.Lease())), []store.Status{store.StatusOK, store.StatusOK}, "each under its own token")
 }
 
@@ -155,17 +104,14 @@ func staleWorkerNameBlocksNothing(c *C) {
 	for _, op := range leaseOps {
 		for _, names := range [][]string{{"a", "b"}, {"a", "a"}, {"b", "a"}} {
 			id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = string(op) }))[0]
-			var claimed []store.Job
 			for i, name := range names {
-				claimed = c.ClaimBy(store.ClaimRequest{Queue: string(op), Limit: 1, Worker: name, TTL: ttl})
+				claimed := c.ClaimBy(store.ClaimRequest{Queue: string(op), Limit: 1, Worker: name, TTL: ttl})
 				c.Equal(ids(claimed), []int64{id}, "claimed by %s", name)
 				if i == 0 {
 					c.NAck(claimed[0].Lease(), store.Release, 0, "")
 				}
 			}
-			before := c.Get(id)
-			c.Equal(underLease(c, op, before.Lease()).Status, store.StatusOK, "%s by the second of the workers %v", op, names)
-			c.Equal(c.Get(id), becomes(op, before, c.Now()), "the job, after %s by the second of the workers %v", op, names)
+			takes(c, op, c.Get(id), "by the second of the workers %v", names)
 			c.Cancel(id)
 		}
 	}
@@ -214,28 +160,20 @@ func staleRescueRace(c *C) {
 		for _, r := range slices.Concat(recoveries...) {
 			times[r.ID]++
 		}
-		for n, before := range jobs {
-			staleRescueVerdict(c, op, before, outcomes[n].Status, times[before.ID])
+		for n, want := range jobs {
+			got, wantTimes := outcomes[n].Status, 0
+			c.True(got == store.StatusOK || got == store.StatusStale, "%s against recovery is ok or stale: %s", op, got)
+			if got == store.StatusOK {
+				want = becomes(op, want, c.Now())
+			}
+			if got == store.StatusStale || op == store.OpSave {
+				wantTimes, want = 1, becomes(store.OpRecover, want, c.Now())
+			}
+			c.Equal(times[want.ID], wantTimes, "how often a job was recovered whose %s was %s", op, got)
+			c.Equal(c.Get(want.ID), want, "a job whose %s against recovery was %s", op, got)
+			c.Cancel(want.ID) // out of the way of the next round
 		}
 	}
-}
-
-func staleRescueVerdict(c *C, op store.Op, before store.JobDetail, got store.Status, recoveries int) {
-	want := before
-	switch {
-	case got == store.StatusOK:
-		want = becomes(op, before, c.Now())
-	case got != store.StatusStale:
-		c.Errorf("%s against recovery: got %s, want ok or stale", op, got)
-	}
-	wantRecoveries := 0
-	if got == store.StatusStale || op == store.OpSave {
-		wantRecoveries, want = 1, becomes(store.OpRecover, want, c.Now())
-	}
-	c.Equal(recoveries, wantRecoveries, "how often a job was recovered whose %s was %s", op, got)
-	after := c.Get(before.ID)
-	c.Equal(after, want, "a job whose %s against recovery was %s", op, got)
-	c.Cancel(before.ID) // out of the way of the next round
 }
 
 func staleCancelRace(c *C) {

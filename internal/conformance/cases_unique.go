@@ -8,20 +8,14 @@ import (
 )
 
 var uniqueCases = []Case{
-	{"Unique/FiftyAtOnceBecomeOne", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueFiftyAtOnce},
-	{"Unique/CallsWithTheSameKeysInAnyOrderAgree", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeysInAnyOrder},
-	{"Unique/KeyIsItsOwnScope", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueKeyIsItsOwnScope},
-	{"Unique/LiveJobHoldsItsKey", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
-	{"Unique/KeyIsFreeOnceTheJobHasEnded", "With UniqueFor zero the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
-	{"Unique/WindowOutlivesTheJob", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowOutlives},
-	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches it.", uniqueWindowIsExact},
-	{"Unique/WindowSlidesFromTheEnqueue", "Otherwise it holds it for that long from now, whatever becomes of it, and not beyond.", uniqueWindowSlides},
-	{"Unique/WindowAndLiveScopeShareTheKey", "A unique key is its own scope, over all queues and kinds, and has at most one holder.", uniqueScopesShareTheKey},
-	{"Unique/DuplicateChangesNothing", "A job whose key is held is a duplicate: it is not added, the answer has the id of the holder, and no other item is touched by it.", uniqueDuplicateChangesNothing},
-	{"Unique/OneHeldKeySpoilsNoOtherItemOfTheBatch", "A job whose key is held is a duplicate: it is not added, the answer has the id of the holder, and no other item is touched by it.", uniqueHeldKeySpoilsNothing},
-	{"Unique/DuplicatesInsideOneCall", "That goes for two items of one call as well.", uniqueInsideOneCall},
-	{"Unique/JobsWithoutAKeyAreNoDuplicates", "Without a key, a repeat adds the jobs once more.", uniqueWithoutKey},
-	{"Unique/RefusedCallTakesNoKey", "Enqueue adds jobs, all or none of them, and answers for each in order.", uniqueRefusedCall},
+	{"Unique/ManyAtOnceBecomeOne", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueManyAtOnce},
+	{"Unique/KeyIsItsOwnScope", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueKeyIsItsOwnScope},
+	{"Unique/LiveJobHoldsItsKey", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
+	{"Unique/KeyIsFreeOnceTheJobHasEnded", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
+	{"Unique/WindowOutlivesTheJob", "Otherwise the job holds its key for a window of UniqueFor from now, whatever becomes of the job, and no longer.", uniqueWindowOutlives},
+	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches its end.", uniqueWindowIsExact},
+	{"Unique/DuplicateChangesNothing", "A job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueDuplicateChangesNothing},
+	{"Unique/DuplicatesInsideOneCall", "This also applies to two items of one call.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueInsideOneCall},
 }
 
 // keyed is a plain job with a unique key.
@@ -53,49 +47,34 @@ func (c *C) free(n store.NewJob, what string, args ...any) int64 {
 	return answer.ID
 }
 
-func uniqueFiftyAtOnce(c *C) {
-	for _, window := range []time.Duration{0, time.Hour} {
-		key := window.String()
-		answers := make([]store.Enqueued, 50)
-		c.Parallel(len(answers), func(i int) { answers[i] = c.answers(keyed(key, window))[0] })
-		added := 0
-		for _, a := range answers {
-			want := store.Enqueued{ID: answers[0].ID, State: store.Ready, Duplicate: a.Duplicate}
-			c.Equal(a, want, "the answer to one of fifty, with a window of %v", window)
-			if !a.Duplicate {
-				added++
-			}
-		}
-		c.Equal(added, 1, "how many of fifty were added, with a window of %v", window)
-		c.Equal(ids(c.List(store.Filter{UniqueKey: key}, 100)), []int64{answers[0].ID}, "the jobs with the key")
-	}
-}
-
-// uniqueKeysInAnyOrder would also show stores that lock keys in the order of the items, and so each other.
-func uniqueKeysInAnyOrder(c *C) {
-	const clients, keys = 6, 12
+// uniqueManyAtOnce has clients that ask for the same keys, each in another order: stores that lock keys in the order of the items would
+// lock each other.
+func uniqueManyAtOnce(c *C) {
+	const clients, keys = 12, 12
 	for round := range 4 {
-		name := func(i int) string { return fmt.Sprintf("%d/%d", round, i) }
-		holders := make([][keys]store.Enqueued, clients)
+		window := time.Duration(round%2) * time.Hour
+		answers := make([][keys]store.Enqueued, clients)
 		c.Parallel(clients, func(client int) {
+			key := func(i int) int { return (i*[]int{1, 11, 5, 7}[client%4] + 2*client) % keys }
 			jobs := make([]store.NewJob, keys)
-			key := func(i int) int { return (i*[]int{1, 11, 5, 7, 1, 11}[client] + 2*client) % keys }
 			for i := range jobs {
-				jobs[i] = keyed(name(key(i)), 0)
+				jobs[i] = keyed(fmt.Sprintf("%d/%d", round, key(i)), window)
 			}
 			for i, a := range c.answers(jobs...) {
-				holders[client][key(i)] = a
+				answers[client][key(i)] = a
 			}
 		})
 		for i := range keys {
 			added := 0
 			for client := range clients {
-				c.Equal(holders[client][i].ID, holders[0][i].ID, "the holder of key %d, as client %d knows it", i, client)
-				if !holders[client][i].Duplicate {
+				got := answers[client][i]
+				want := store.Enqueued{ID: answers[0][i].ID, State: store.Ready, Duplicate: got.Duplicate}
+				c.Equal(got, want, "the answer for key %d with a window of %v, to client %d", i, window, client)
+				if !got.Duplicate {
 					added++
 				}
 			}
-			c.Equal(added, 1, "how many jobs were added with key %d", i)
+			c.Equal(added, 1, "how many jobs were added with key %d and a window of %v", i, window)
 		}
 		c.Equal(c.howMany(), (round+1)*keys, "how many jobs there are")
 	}
@@ -114,47 +93,40 @@ func uniqueKeyIsItsOwnScope(c *C) {
 
 func uniqueLiveJobHolds(c *C) {
 	id := c.free(keyed("key", 0), "the first job")
-	holds := func(state store.State, what string) { c.held(keyed("key", 0), id, state, "%s", what) }
-	holds(store.Ready, "ready")
-	c.Advance(1000 * time.Hour)
-	holds(store.Ready, "ready for long")
-	lost := c.ClaimOne()
-	holds(store.InFlight, "in flight")
-	c.Advance(ttl)
-	holds(store.InFlight, "in flight, its lease expired")
-	c.Recover(1)
-	holds(store.Failed, "retrying after an expired lease")
-	c.Advance(time.Hour)
-	holds(store.Failed, "retrying and due")
-	c.NAck(c.ClaimOne().Lease(), store.Snooze, time.Hour, "")
-	holds(store.Ready, "snoozed")
-	c.Advance(time.Hour)
-	c.NAck(c.ClaimOne().Lease(), store.Release, 0, "")
-	holds(store.Ready, "released")
-	c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
-	holds(store.Failed, "retrying after NAck")
-	c.Ack(lost.Lease())
-	holds(store.Failed, "retrying, after a stale Ack")
-	c.Equal(c.howMany(), 1, "how many jobs there are")
+	var lost store.Lease
+	for _, step := range []struct {
+		what  string
+		do    func()
+		state store.State
+	}{
+		{"ready for long", func() { c.Advance(1000 * time.Hour) }, store.Ready},
+		{"in flight", func() { lost = c.ClaimOne().Lease() }, store.InFlight},
+		{"in flight, its lease expired", func() { c.Advance(ttl) }, store.InFlight},
+		{"retrying after an expired lease", func() { c.Recover(1) }, store.Failed},
+		{"retrying and due", func() { c.Advance(time.Hour) }, store.Failed},
+		{"snoozed", func() { c.NAck(c.ClaimOne().Lease(), store.Snooze, 0, "") }, store.Ready},
+		{"released", func() { c.NAck(c.ClaimOne().Lease(), store.Release, 0, "") }, store.Ready},
+		{"retrying after NAck", func() { c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom") }, store.Failed},
+		{"retrying, after a stale Ack", func() { c.Ack(lost) }, store.Failed},
+	} {
+		step.do()
+		c.held(keyed("key", 0), id, step.state, "%s", step.what)
+	}
+	c.Equal(c.onlyJob().ID, id, "the only job")
 }
 
 // keyEndings bring a job in flight to each of its ends.
 var keyEndings = map[string]func(c *C, held store.Job){
-	"succeeded": func(c *C, held store.Job) { c.Ack(held.Lease()) },
-	"failed for good": func(c *C, held store.Job) {
-		c.NAck(held.Lease(), store.Never, 0, "boom")
-	},
-	"cancelled": func(c *C, held store.Job) { c.Cancel(held.ID) },
+	"succeeded":       func(c *C, held store.Job) { c.Ack(held.Lease()) },
+	"failed for good": func(c *C, held store.Job) { c.NAck(held.Lease(), store.Never, 0, "boom") },
+	"cancelled":       func(c *C, held store.Job) { c.Cancel(held.ID) },
+	"deleted":         func(c *C, held store.Job) { c.Ack(held.Lease()); c.Delete(held.ID) },
 	"dead by an expired lease": func(c *C, held store.Job) {
 		for range held.MaxRetries {
 			held = c.ClaimAnew(held)
 		}
 		c.Advance(ttl)
 		c.Recover(1)
-	},
-	"deleted": func(c *C, held store.Job) {
-		c.Ack(held.Lease())
-		c.Delete(held.ID)
 	},
 }
 
@@ -192,52 +164,68 @@ func uniqueDuplicateChangesNothing(c *C) {
 	c.Equal(c.howMany(), 2, "how many jobs there are")
 }
 
-func uniqueHeldKeySpoilsNothing(c *C) {
-	holder := c.free(keyed("held", 0), "the first job")
-	batch := []store.NewJob{plain(), keyed("held", 0), keyed("free", 0), keyed("held", time.Hour), plain(), keyed("free too", 0)}
-	answers := c.answers(batch...)
-	for i, a := range answers {
-		if batch[i].UniqueKey == "held" {
-			c.Equal(a, store.Enqueued{ID: holder, State: store.Ready, Duplicate: true}, "the answer to duplicate %d", i)
-			continue
-		}
-		c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "the answer to item %d", i)
-		c.Equal(c.Get(a.ID).Job, batch[i].Row(a.ID, c.Now()), "the job of item %d", i)
-	}
-	want := []int64{holder, answers[0].ID, answers[2].ID, answers[4].ID, answers[5].ID}
-	c.Equal(ids(c.Claim(10)), want, "all jobs, in the order of enqueueing")
-	all := c.answers(keyed("held", 0), keyed("free", 0))
-	wantAll := []store.Enqueued{{ID: holder, State: store.InFlight, Duplicate: true}, {ID: answers[2].ID, State: store.InFlight, Duplicate: true}}
-	c.Equal(all, wantAll, "a call of nothing but duplicates")
-	c.Equal(c.howMany(), 5, "how many jobs there are")
-}
-
+// uniqueInsideOneCall has items whose key was held before, and items whose key an earlier item takes.
 func uniqueInsideOneCall(c *C) {
+	holder := c.free(keyed("held", 0), "the first job")
 	other := plainBut(func(n *store.NewJob) { n.Queue, n.UniqueKey = "other", "a" })
-	got := c.answers(keyed("a", 0), plain(), keyed("b", time.Hour), keyed("a", time.Hour), keyed("b", 0), other)
-	first := func(i int) store.Enqueued { return store.Enqueued{ID: got[i].ID, State: store.Ready} }
-	twin := func(i int) store.Enqueued {
-		return store.Enqueued{ID: got[i].ID, State: store.Ready, Duplicate: true}
+	batch := []store.NewJob{
+		plain(), keyed("held", 0), keyed("a", 0), keyed("held", time.Hour), plain(), keyed("b", time.Hour), keyed("a", time.Hour), keyed("b", 0), other,
 	}
-	c.Equal(got, []store.Enqueued{first(0), first(1), first(2), twin(0), twin(2), twin(0)}, "answers of a call with twins")
-	c.Equal(ids(c.All()), []int64{got[2].ID, got[1].ID, got[0].ID}, "all jobs")
-	c.Equal(c.Get(got[0].ID).Job, keyed("a", 0).Row(got[0].ID, c.Now()), "the first of the twins")
-}
-
-func uniqueWithoutKey(c *C) {
-	for range 3 {
-		for _, a := range c.answers(plain(), plain(), plain()) {
-			c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "the answer to a job without a key")
+	twinOf := map[int]int{6: 2, 7: 5, 8: 2} // item by item
+	added := []int64{holder}
+	got := c.answers(batch...)
+	for i, a := range got {
+		if first, twin := twinOf[i]; twin {
+			c.Equal(a, store.Enqueued{ID: got[first].ID, State: store.Ready, Duplicate: true}, "the answer to item %d, a twin of item %d", i, first)
+		} else if batch[i].UniqueKey == "held" {
+			c.Equal(a, store.Enqueued{ID: holder, State: store.Ready, Duplicate: true}, "the answer to item %d, whose key is held", i)
+		} else {
+			c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "the answer to item %d", i)
+			c.Equal(c.Get(a.ID).Job, batch[i].Row(a.ID, c.Now()), "the job of item %d", i)
+			added = append(added, a.ID)
 		}
 	}
-	c.Equal(c.howMany(), 9, "how many jobs there are")
+	c.Equal(ids(c.Claim(10)), added, "all jobs, in the order of enqueueing")
+	all := c.answers(keyed("held", 0), keyed("a", 0))
+	want := []store.Enqueued{{ID: holder, State: store.InFlight, Duplicate: true}, {ID: got[2].ID, State: store.InFlight, Duplicate: true}}
+	c.Equal(all, want, "a call of nothing but duplicates")
+	c.Equal(c.howMany(), len(added), "how many jobs there are")
 }
 
-func uniqueRefusedCall(c *C) {
-	wrong := plainBut(func(n *store.NewJob) { n.Payload = nil })
-	for _, window := range []time.Duration{0, time.Hour} {
-		_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{keyed("key", window), wrong}})
-		c.refused(err, 1, "payload", "a call with a wrong job")
+func uniqueWindowOutlives(c *C) {
+	for what, end := range keyEndings {
+		id := c.free(keyed(what, 100*time.Hour), "the first job")
+		c.held(keyed(what, time.Hour), id, store.Ready, "within the window, ready")
+		held := c.ClaimOne()
+		c.held(keyed(what, time.Hour), id, store.InFlight, "within the window, in flight")
+		end(c, held)
+		var state store.State
+		if what != "deleted" {
+			state = c.Get(id).State
+		}
+		c.held(keyed(what, time.Hour), id, state, "within the window, %s", what)
+		c.Advance(90 * time.Hour)
+		c.held(keyed(what, 0), id, state, "within the window, %s long ago", what)
+		c.Advance(10 * time.Hour)
+		c.Cancel(c.free(keyed(what, 0), "the window of a job has ended that was %s", what))
 	}
-	c.Equal(c.free(keyed("key", 0), "it was asked for in refused calls only"), c.onlyJob().ID, "the only job")
+}
+
+// uniqueWindowIsExact also asks for a longer window while one runs, which does not prolong it. The next one runs from its own enqueue.
+func uniqueWindowIsExact(c *C) {
+	for range 2 {
+		id := c.free(keyed("key", time.Minute), "no window runs")
+		c.Ack(c.ClaimOne().Lease())
+		c.Advance(30 * time.Second)
+		c.held(keyed("key", 10*time.Hour), id, store.Succeeded, "in the middle of the window")
+		c.Advance(30*time.Second - store.Resolution)
+		c.held(keyed("key", time.Minute), id, store.Succeeded, "one tick before the end of the window")
+		c.Advance(store.Resolution)
+	}
+	c.free(keyed("key", time.Minute), "at the end of the window")
+
+	short := c.free(keyed("short", store.Resolution), "a window of one tick")
+	c.held(keyed("short", 0), short, store.Ready, "at once")
+	c.Advance(store.Resolution)
+	c.free(keyed("short", 0), "a tick later")
 }

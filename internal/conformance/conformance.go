@@ -33,6 +33,7 @@ type Adapter struct {
 
 // An Instance is one store under test.
 type Instance struct {
+	// Store is empty, and takes its time from the clock that New was given.
 	Store store.Store
 
 	// DB opens callers' transactions for a store that is a Transactor.
@@ -73,6 +74,7 @@ func Groups() []Group {
 		{"Matrix", "every operation in every phase", matrixCases},
 		{"Save", "checkpoints and progress", saveCases},
 		{"History", "every attempt can be read back", historyCases},
+		{"Call", "what holds for every call that takes items", callCases},
 		{"Time", "one clock, to the microsecond, that never goes back by little", timeCases},
 		{"Ahead", "jobs and leases written by a clock that was ahead", recoverAheadCases},
 		{"Unique", "one job holds a unique key", uniqueCases},

@@ -2,34 +2,38 @@ package conformance_test
 
 // unproved are the sentences of the contract that have no case, each with the reason.
 var unproved = map[string]string{
-	"Package store is the contract between jq and the place where its jobs are kept.":                                                                                                     saysWhat,
-	"A store keeps jobs durably, hands each of them to one worker at a time under a lease, and refuses what a worker writes after its lease was ended.":                                   "the sum of what follows",
-	"[Store] is what every adapter implements; the small interfaces [Transactor], [Notifier], [QueueKeeper], [PolicyKeeper], [Registry], [Fencer] and [Monitor] are abilities beyond it.": "the compiler checks it",
-	"Each sentence above a method is a promise to the caller and a duty of the adapter, and a case of the conformance suite quotes it.":                                                   "TestSentencesHaveCases checks it",
-	"[Transitions] is the same picture as data.":                             "the cases of the matrix are made from it",
-	"The holder ends it by Ack, by NAck in one of its forms, or not at all.": "there is no other call",
-	"The checks are methods of the requests, so that all adapters refuse the same things in the same words: [EnqueueRequest.Check], [ClaimRequest.Check] and their siblings.": "says how; what is refused has its cases",
+	"Package store defines the contract between jq and the storage that keeps its jobs.":                                                          saysWhat,
+	"A store keeps jobs durably, leases each job to one worker at a time, and rejects every write that a worker makes after its lease was ended.": "the sum of what follows",
+	"Every adapter implements [Store].": "the compiler checks it",
+	"The small interfaces [Transactor], [Notifier], [QueueKeeper], [PolicyKeeper], [Registry], [Fencer] and [Monitor] are optional abilities.": "the compiler checks it",
+	"Each sentence above a method is a promise to the caller and a duty of the adapter, and a case of the conformance suite quotes it.":        "TestSentencesHaveCases checks it",
+	"[Transitions] holds the same life cycle as data.":                                 "the cases of the matrix are made from it",
+	"The holder of a lease can end it only with Ack or with one of the forms of NAck.": "there is no other call",
+	"The requests have methods that check these limits, so that all adapters reject the same requests with the same messages: [EnqueueRequest.Check], [ClaimRequest.Check] and the others.": "says how; what is refused has its cases",
 	"A Store keeps jobs.": saysWhat,
-	"What follows holds for every method, those of the abilities included.": saysWhat,
-	"A full disk, a lost connection and a database that is away are ErrUnavailable where it is known that nothing was committed, and ErrInDoubt where the answer to the commit was lost.":                                         "needs faults of the store's own backend: the adapters' own tests make them",
-	"What happens behind the store's back hides nothing for good: a database that was restored or failed over and has lost its latest changes, a clock that was set back for a moment, rows that were changed by hand.":           behindItsBack,
-	"A job that is claimable after it, or a lease that has expired, is found within 30 seconds by stores that go on claiming and recovering, or within one round of the store's own look at all that waits if that takes longer.": behindItsBack,
-	"FetchAndClaim takes due jobs of one queue, gives each a lease for the worker, and returns them as they are stored.":                                                                                                          "the sum of what follows",
-	"ErrDenied: the caller may not do this, and nothing was applied; a repeat is no use until somebody has given the right.":                                                                                                      "needs a store that knows its callers: the adapters' own tests ask with a wrong role and without a right",
-	"Close lets go of what the store holds.":                                                                         "memory and files are not seen from outside: the adapters' own tests look",
-	"A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are.":                                                   "the compiler checks it",
-	"A Notifier tells when to look for jobs, so that nobody need look often.":                                        saysWhat,
-	"A QueueKeeper knows the queues and can pause them.":                                                             saysWhat,
-	"A PolicyKeeper keeps a policy for each queue, so that all programs that use the store go by the same settings.": saysWhat,
-	"A Monitor answers what probes and metrics ask every few seconds.":                                               saysWhat,
-	"What that costs grows with the queues, and not with their jobs.":                                                "a cost is not seen from outside: the adapters' own tests ask a million jobs",
-	"A List or a Count that lasts for longer than the store lets it is an OverlongError, which is ErrUnavailable.":   "needs a reading that lasts: the adapters' own tests hold one up",
+	"The following rules apply to every method, including the methods of the optional abilities.":                                                                                                                 saysWhat,
+	"For a full disk, a lost connection or an unreachable database, the error is ErrUnavailable if it is known that nothing was committed, and ErrInDoubt if the answer to the commit was lost.":                  "needs faults of the store's own backend: the adapters' own tests make them",
+	"Changes that bypass the store must not hide anything for good, whether a database was restored or failed over and lost its latest changes, a clock was set back for a moment, or rows were changed by hand.": behindItsBack,
+	"Stores that keep claiming and recovering must find a job that is claimable after such a change, or a lease that has expired, within 30 seconds.":                                                             behindItsBack,
+	"If one round of the store's own sweep through everything that waits takes longer, they must find it within one round.":                                                                                       behindItsBack,
+	"FetchAndClaim claims due jobs of one queue, leases each of them to the worker, and returns them as they are stored.":                                                                                         "the sum of what follows",
+	"ErrDenied: the caller may not do this, and nothing was applied.":                                                                                                                                             "needs a store that knows its callers: the adapters' own tests ask with a wrong role and without a right",
+	"Repeating the call does not help until somebody has granted the right.":                                                                                                                                      "needs a store that knows its callers: the adapters' own tests ask with a wrong role and without a right",
+	"Close releases everything that the store holds.":                                                                                                                                                             "memory and files are not seen from outside: the adapters' own tests look",
+	"A Tx is a caller's transaction, such as a *sql.Tx or a *sqlx.Tx.":                                                                                                                                            "the compiler checks it",
+	"A Notifier tells callers when to look for jobs, so that they need not look often.":                                                                                                                           saysWhat,
+	"A QueueKeeper lists the queues and can pause them.":                                                                                                                                                          saysWhat,
+	"A PolicyKeeper keeps a policy for each queue, so that all programs that use the store follow the same settings.":                                                                                             saysWhat,
+	"A Monitor answers the questions that probes and metrics ask every few seconds.":                                                                                                                              saysWhat,
+	"The cost of an answer grows with the number of queues, not with the number of their jobs.":                                                                                                                   "a cost is not seen from outside: the adapters' own tests ask a million jobs",
+	"A List or a Count that takes longer than the store allows returns an OverlongError, which matches ErrUnavailable.":                                                                                           "needs a reading that lasts: the adapters' own tests hold one up",
 	"A Registry lists workers.": saysWhat,
-	"A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.":        saysWhat,
-	"That is for a copy with which workers have gone on before it was fenced, and needs them stopped.":                   saysWhat,
-	"Ping asks a store whether it answers, also one that is no Monitor.":                                                 "a function of package store, tested there",
-	"Now asks a store for its time: that of a count of no job.":                                                          "a function of package store, tested there",
-	"Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.": "a function of package store, tested there",
+	"A Fencer makes a store safe to use after it was restored from a backup, or after a failover that lost data.": saysWhat,
+	"Use EndLeases for a copy that workers went on using before it was fenced.":                                   saysWhat,
+	"These workers must be stopped.":                                                                                 saysWhat,
+	"Ping checks that a store answers, even if the store is not a Monitor.":                                          "a function of package store, tested there",
+	"Now asks a store for its time: it counts no jobs, and returns the time of that count.":                          "a function of package store, tested there",
+	"Missing names the optional abilities that the store does not have, so that a program can report their absence.": "a function of package store, tested there",
 }
 
 const behindItsBack = "needs a way around the store, and another server: the Postgres adapter's own tests have both; the other adapters remember no places"
@@ -43,7 +47,7 @@ made from the code (` + "`go test ./internal/conformance -run Contract -update`"
 
 ## Transitions
 
-Every operation leaves a job in any other phase as it is. Fail, never, after, snooze and release are the forms of NAck.
+An operation does not change a job in any other phase. Fail, never, after, snooze and release are the forms of NAck.
 
 | Operation | From | Guard | To | Token | Attempts | Retries | Also |
 |---|---|---|---|---|---|---|---|

@@ -25,7 +25,7 @@ func (a *API) bulk(w *exchange, r *http.Request) error {
 	return a.answer(w, http.StatusOK, wire.ResultsOf(outcomes))
 }
 
-// one is an action on the job that the path names.
+// one returns the handler of an action on the job in the path.
 func one(action wire.Action) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
 		if err := nothing(w, r); err != nil {
@@ -48,7 +48,7 @@ func one(action wire.Action) handler {
 			}
 			return err
 		}
-		return a.answer(w, http.StatusOK, wire.OutcomeOf(outcomes[0]))
+		return a.answer(w, http.StatusOK, wire.ResultsOf(outcomes).Results[0])
 	}
 }
 

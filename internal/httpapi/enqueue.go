@@ -36,10 +36,10 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 		}
 	}
 	a.Publish(events...)
-	return a.answer(w, http.StatusCreated, wire.EnqueuedOf(added))
+	return a.answer(w, http.StatusCreated, wire.Enqueued{Jobs: wire.Listed(added)})
 }
 
-// requestKey is what the caller calls the request by. A header that is there and empty is a mistake that would go unnoticed.
+// requestKey returns the request key in the header. It refuses an empty header, which is probably a mistake of the caller.
 func requestKey(r *http.Request) (string, error) {
 	switch values := r.Header.Values(wire.RequestKeyHeader); {
 	case len(values) == 0:

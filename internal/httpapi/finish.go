@@ -55,7 +55,7 @@ func (a *API) nackAll(ctx context.Context, nacks []store.NAck) (wire.Results, er
 	})
 }
 
-// finished publishes and counts what was done, and answers.
+// finished publishes and counts the outcomes, and returns the answer.
 func (a *API) finished(
 	op string, leases []store.Lease, outcomes []store.Outcome, err error, event func(int, store.Outcome) string,
 ) (wire.Results, error) {
@@ -79,7 +79,7 @@ func (a *API) finished(
 	return wire.ResultsOf(outcomes), nil
 }
 
-// finishedAs is the event of a job that has succeeded or failed.
+// finishedAs returns the event for a job that has succeeded or failed.
 func finishedAs(o store.Outcome) string {
 	switch {
 	case o.State == store.Succeeded:
@@ -91,8 +91,8 @@ func finishedAs(o store.Outcome) string {
 	}
 }
 
-// extend also says how long each lease lasts from now on, so that clocks need not agree. The time that the store took is counted
-// off: the lease began within it.
+// extend also returns how long each lease still lasts, so that clocks need not agree. It subtracts the time that the store
+// took, because the lease began during that time.
 func (a *API) extend(ctx context.Context, req wire.Extend) (wire.Results, error) {
 	leases := make([]store.Lease, len(req.Jobs))
 	for i, item := range req.Jobs {
@@ -139,10 +139,10 @@ func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, er
 		return wire.Recovered{}, err
 	}
 	a.tellRecovered(recovered)
-	return wire.RecoveredOf(recovered), nil
+	return wire.Recovered{Recovered: wire.Listed(recovered)}, nil
 }
 
-// tellRecovered publishes and counts leases that were ended.
+// tellRecovered publishes and counts recovered leases.
 func (a *API) tellRecovered(recovered []store.Recovered) {
 	a.Publish(RecoveredEvents(recovered)...)
 	a.counter.Recovered(recovered)

@@ -39,12 +39,8 @@ func (a *API) listed(w *exchange, r *http.Request, filter store.Filter, page sto
 	})
 }
 
-func (a *API) count(ctx context.Context, req wire.Count) (wire.Counts, error) {
-	counts, err := a.as(ctx).Count(ctx, req.Filter.Store())
-	if err != nil {
-		return wire.Counts{}, err
-	}
-	return wire.CountsOf(counts), nil
+func (a *API) count(ctx context.Context, req wire.Count) (store.Counts, error) {
+	return a.as(ctx).Count(ctx, req.Filter.Store())
 }
 
 func (a *API) stats(w *exchange, r *http.Request) error {
@@ -67,13 +63,10 @@ func (a *API) due(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
-		due, err := monitor.OldestDue(ctx)
-		return wire.DueOf(due), err
-	})
+	return a.showBrief(w, r, func(ctx context.Context) (any, error) { return monitor.OldestDue(ctx) })
 }
 
-// alive says that the process answers.
+// alive answers that the process is running.
 func (a *API) alive(w *exchange, _ *http.Request) error {
 	return a.answer(w, http.StatusOK, wire.Health{Status: "alive"})
 }

@@ -16,7 +16,7 @@ func (a *API) queues(w *exchange, r *http.Request) error {
 	}
 	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
 		queues, err := keeper.Queues(ctx)
-		return wire.QueuesOf(queues), err
+		return wire.Queues{Queues: wire.Listed(queues)}, err
 	})
 }
 
@@ -59,7 +59,7 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 	return a.answer(w, http.StatusOK, wire.PolicyOf(p))
 }
 
-// fence takes a body, and none for a fence that ends no lease.
+// fence takes an optional body. Without one it ends no leases.
 func (a *API) fence(w *exchange, r *http.Request) error {
 	fencer, err := able[store.Fencer](r.Context(), a)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *API) fence(w *exchange, r *http.Request) error {
 	return a.answer(w, http.StatusOK, wire.Fenced{Epoch: wire.ID(epoch)})
 }
 
-// able is the store with an ability that it may lack.
+// able returns the store's optional ability. If the store lacks it, the error is errors.ErrUnsupported.
 func able[Ability any](ctx context.Context, a *API) (Ability, error) {
 	_, has := a.store.(Ability)
 	ability, ok := a.as(ctx).(Ability)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
-	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // D19: /readyz was answered after seven seconds. It has a second, also where the store needs longer, which is asked by one at a time.
@@ -115,6 +114,6 @@ func TestDueTellsSinceWhen(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.enqueue("b")
 	w.clock.Add(time.Minute)
-	due := call[wire.Due](w, 200, "GET", "/v1/due", "")
-	assert.Equal(t, store.Due{Now: w.clock.Now(), Queues: []store.QueueDue{{Queue: "b", OldestDue: start}}}, due.Store())
+	due := call[store.Due](w, 200, "GET", "/v1/due", "")
+	assert.Equal(t, store.Due{Now: w.clock.Now(), Queues: []store.QueueDue{{Queue: "b", OldestDue: start}}}, due)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // A world is a server on a store, whose programs and whose patience with them are in the hands of the test.
@@ -29,7 +30,7 @@ type world struct {
 	server *jq.Server
 	logged *record
 	ended  chan jq.Ending
-	jq.Unobserved
+	jq.NopObserver
 }
 
 // Ended tells the test of the end of a run.
@@ -51,7 +52,8 @@ func newWorld(t *testing.T, role string) *world {
 	var h jq.Handlers
 	h.Otherwise(handle)
 	w.server, err = jq.NewServer(w.store, &h, &jq.ServerOptions{
-		Beat: 10 * time.Millisecond, AbandonAfter: time.Hour, Observer: w, Logger: slog.New(slog.DiscardHandler),
+		Lease:   jq.LeaseOptions{Heartbeat: 10 * time.Millisecond},
+		Abandon: jq.AbandonOptions{Timeout: time.Hour}, Observer: w, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	require.NoError(t, w.server.Start(t.Context()))
@@ -116,7 +118,7 @@ func TestLostLeaseEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "parent")
 	players := w.enter(2)
-	_, err := w.store.Fence(t.Context(), jq.FenceRequest{EndLeases: true})
+	_, err := w.store.Fence(t.Context(), contract.FenceRequest{EndLeases: true})
 	require.NoError(t, err)
 	before := w.job()
 	players["parent"].says("told to stop")

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A handler of ten minutes, twenty times its lease, runs once: R32.
+// A handler that runs for ten minutes, twenty times its lease, runs once: R32.
 func TestBeatsHoldALongJob(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["long"] = work(10 * time.Minute)
@@ -27,7 +27,7 @@ func TestBeatsHoldALongJob(t *testing.T) {
 	})
 }
 
-// When its beats stop, a job is recovered once, also where two servers could do it: R32.
+// When the heartbeats of a job stop, it is recovered once, even if two servers could recover it: R32.
 func TestJobWithoutBeatsIsRecoveredOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -51,13 +51,13 @@ func TestJobWithoutBeatsIsRecoveredOnce(t *testing.T) {
 	})
 }
 
-// Jobs that wait in the buffer longer than their lease are kept alive: each runs once, also beside a server that recovers
-// what expires. R33.
+// Jobs that wait in the buffer for longer than their lease keep it: each runs once, even beside a server that recovers expired leases.
+// R33.
 func TestBufferedJobsAreKeptAlive(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["minute"] = work(time.Minute)
 		ids := w.enqueue(40, "minute")
-		s := w.start(Options{Slots: 4, Buffer: 36})
+		s := w.start(Options{Slots: 4, Claim: ClaimOptions{Buffer: 36}})
 		other := w.start(Options{Queues: map[string]QueueOptions{"another": {}}})
 		assert.Equal(w, Stats{Slots: 4, Running: 4, Buffered: 36}, s.Stats())
 		w.wait(11 * time.Minute)
@@ -71,7 +71,7 @@ func TestBufferedJobsAreKeptAlive(t *testing.T) {
 	})
 }
 
-// A buffered job whose lease may have run out does not start until the store has said that it is still good: R33.
+// A buffered job whose lease may have expired does not start until the store has confirmed the lease: R33.
 func TestNoJobStartsPastItsLeaseWithoutAnExtend(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -81,7 +81,7 @@ func TestNoJobStartsPastItsLeaseWithoutAnExtend(t *testing.T) {
 			return deaf(39*time.Second)(ctx, r)
 		}
 		w.enqueue(6, "deaf")
-		s := w.start(Options{Slots: 1, Buffer: 5, RecoverEvery: -1}, g)
+		s := w.start(Options{Slots: 1, Claim: ClaimOptions{Buffer: 5}, Recovery: RecoveryOptions{Interval: -1}}, g)
 		began := w.since()
 		g.hang("extend")
 		w.wait(100 * time.Second)
@@ -95,7 +95,7 @@ func TestNoJobStartsPastItsLeaseWithoutAnExtend(t *testing.T) {
 	})
 }
 
-// A buffered job whose lease was lost is forgotten, and its slot goes to another one: R33, C14.
+// A buffered job whose lease was lost is forgotten, and another job gets its slot: R33, C14.
 func TestLostJobInTheBufferNeverStarts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var ran []int64
@@ -104,7 +104,7 @@ func TestLostJobInTheBufferNeverStarts(t *testing.T) {
 			return work(25*time.Second)(ctx, r)
 		}
 		ids := w.enqueue(3, "note")
-		s := w.start(Options{Slots: 1, Buffer: 2})
+		s := w.start(Options{Slots: 1, Claim: ClaimOptions{Buffer: 2}})
 		_, err := w.store.Cancel(w.Context(), store.Filter{IDs: ids[1:2]}, 1)
 		require.NoError(w, err)
 		w.wait(time.Minute)
@@ -114,7 +114,7 @@ func TestLostJobInTheBufferNeverStarts(t *testing.T) {
 	})
 }
 
-// Results that can not be written for a minute hold up no beat: R34. The other server would recover what expires.
+// Results that cannot be written for a minute delay no heartbeat: R34. Otherwise the other server would recover the jobs.
 func TestBeatWaitsBehindNoResult(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -139,7 +139,7 @@ func TestBeatWaitsBehindNoResult(t *testing.T) {
 	})
 }
 
-// A store that takes long to answer a heartbeat delays not the next one: leases live on.
+// A store that answers a heartbeat slowly does not delay the next one, so leases are extended in time.
 func TestSlowAnswersDelayNoBeat(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -165,7 +165,7 @@ func TestSlowAnswersDelayNoBeat(t *testing.T) {
 	})
 }
 
-// A heartbeat that failed is repeated soon, so that a lease outlives a short outage: R32.
+// A failed heartbeat is repeated soon, so that a lease outlives a short outage: R32.
 func TestFailedBeatIsRepeatedSoon(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -176,7 +176,7 @@ func TestFailedBeatIsRepeatedSoon(t *testing.T) {
 			return err
 		}
 		id := w.enqueue(1, "long")[0]
-		s := w.start(Options{RecoverEvery: -1}, g)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 		g.away()
 		w.wait(13 * time.Second)
 		assert.Equal(w, 2, g.count("extend"))
@@ -189,7 +189,7 @@ func TestFailedBeatIsRepeatedSoon(t *testing.T) {
 	})
 }
 
-// More leases than one call can carry are extended by several.
+// More leases than one call may carry are extended by several calls.
 func TestMoreLeasesThanACallCarries(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["long"] = work(2 * time.Minute)
@@ -208,7 +208,7 @@ func TestMoreLeasesThanACallCarries(t *testing.T) {
 	})
 }
 
-// A locked row is neither extended nor lost: the handler works on, and is told nothing while its lease lasts. R34.
+// A locked row is neither extended nor lost: its handler continues, and is not cancelled while its lease lasts. R34.
 func TestBusyRowIsAskedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -228,7 +228,7 @@ func TestBusyRowIsAskedAgain(t *testing.T) {
 	})
 }
 
-// Where a row is locked for a whole lease, nobody knows whether the job is still held: C14.
+// If a row is locked for a whole lease, its lease is unknown: C14.
 func TestBusyForAWholeLeaseIsUnknown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -236,7 +236,7 @@ func TestBusyForAWholeLeaseIsUnknown(t *testing.T) {
 		var heard told
 		w.handlers["listen"] = listening(w, &heard, nil)
 		id := w.enqueue(1, "listen")[0]
-		s := w.start(Options{RecoverEvery: -1}, g)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 		w.wait(2 * time.Minute)
 		assert.Equal(w, told{ErrLeaseUnknown, 30 * time.Second}, heard)
 		assert.Equal(w, store.Succeeded, w.job(id).State, "its result is offered all the same")
@@ -244,7 +244,7 @@ func TestBusyForAWholeLeaseIsUnknown(t *testing.T) {
 	})
 }
 
-// busyUntil says of every lease that its job is locked.
+// busyUntil answers for every lease that its job is locked.
 func busyUntil(w *world, g *gate, until time.Duration) func(context.Context, []store.Lease) ([]store.Outcome, error) {
 	return func(ctx context.Context, leases []store.Lease) ([]store.Outcome, error) {
 		if w.since() >= until {
@@ -258,7 +258,7 @@ func busyUntil(w *world, g *gate, until time.Duration) func(context.Context, []s
 	}
 }
 
-// pause lets so much time pass on the way to the store.
+// pause delays calls on their way to the store.
 func pause(ctx context.Context, d time.Duration) error {
 	if err := work(d)(ctx, nil); err != nil {
 		return errors.Join(store.ErrUnavailable, err)

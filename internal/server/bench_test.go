@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// BenchmarkNoOp is what the runtime itself costs: jobs that do nothing, from the claim to the Ack, on the store in memory.
-// They are enqueued before the clock runs.
+// BenchmarkNoOp measures the cost of the runtime itself: jobs that do nothing, from the claim to the Ack, on the memory store. They are
+// enqueued before the clock runs.
 func BenchmarkNoOp(b *testing.B) {
 	for _, slots := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) { benchmarkNoOp(b, slots) })
@@ -36,7 +36,7 @@ func benchmarkNoOp(b *testing.B, slots int) {
 	done := &counter{left: int64(b.N), done: make(chan struct{})}
 	none := func(context.Context, *Run) error { return nil }
 	server, err := New(s, func(string) (Handler, bool) { return none, true }, Options{
-		Slots: slots, Buffer: 4 * slots, Logger: Quiet(), Observer: done, RetainEvery: -1,
+		Slots: slots, Claim: ClaimOptions{Buffer: 4 * slots}, Logger: Quiet(), Observer: done, Retention: RetentionOptions{Interval: -1},
 	})
 	require.NoError(b, err)
 	runtime.GC() // of what the enqueueing has left
@@ -49,9 +49,9 @@ func benchmarkNoOp(b *testing.B, slots int) {
 	require.NoError(b, server.Stop(b.Context()))
 }
 
-// A counter waits for so many ends.
+// A counter waits for a number of ends.
 type counter struct {
-	Unobserved
+	NopObserver
 	left int64
 	done chan struct{}
 	seen atomic.Int64
@@ -63,9 +63,9 @@ func (c *counter) Ended(store.Job, store.Ending, store.State, time.Duration) {
 	}
 }
 
-// BenchmarkBook is what the book itself costs a job: its claim, start, end and answer, without a store and a handler.
+// BenchmarkBook measures the cost of the book itself: the claim, start, end and answer of a job, without a store and a handler.
 func BenchmarkBook(b *testing.B) {
-	o, err := Options{Slots: 100, Buffer: 900}.filled()
+	o, err := Options{Slots: 100, Claim: ClaimOptions{Buffer: 900}}.withDefaults()
 	require.NoError(b, err)
 	h, now := newBook(o), time.Now()
 	runs := make([]*Run, 1000)
@@ -77,11 +77,11 @@ func BenchmarkBook(b *testing.B) {
 		for _, r := range runs {
 			r.stage = buffered
 		}
-		for _, r := range h.take(runs, now.Add(time.Minute), now) {
-			for ; r != nil; r = h.next(r, verdict{op: ack}, now) {
+		for _, r := range h.add(runs, now.Add(time.Minute), now) {
+			for ; r != nil; r = h.finish(r, verdict{op: ack}, now) {
 			}
 		}
-		h.written(h.takeEnded(now))
+		h.remove(h.takeBatch(now))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(runs)), "ns/job")
 }

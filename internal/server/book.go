@@ -16,27 +16,27 @@ type book struct {
 	buffer         int
 	maxAbandoned   int
 	maxUncommitted int
-	abandonAfter   time.Duration
+	abandonTimeout time.Duration
 
-	fetch  signal // there may be room again
-	commit signal // a run has ended
-	watch  signal // a deadline came nearer
-	rest   signal // something was finished that a stop waits for
+	claim    signal // there may be room for more jobs
+	commit   signal // a run has ended
+	watch    signal // a deadline came nearer
+	progress signal // a handler or a write that a stop waits for has finished
 
 	mu          sync.Mutex // guards what follows
 	stopping    bool
-	closed      bool // the store: nothing can be written
+	closed      bool // the store is closed, so nothing can be written
 	runs        runSet
-	queued      []*Run         // buffered, in the order in which they were claimed
-	ended       []*Run         // not yet taken up by the committer
-	later       []*Run         // to be written as well, but not before their time
-	running     int            // slots that are taken
-	abandoned   int            // handlers that were given up, and their slots given to others
-	unreplaced  []*Run         // those that were given up, and still take their slots
-	uncommitted int            // ended and held
-	fullSince   time.Time      // when as many were uncommitted as may be, or zero
-	byQueue     map[string]int // buffered or running, of the queues that have a limit
-	watchAt     time.Time      // when the watch looks next; zero means never
+	buffered    []*Run         // in the order in which they were claimed
+	ended       []*Run         // the committer has not taken them yet
+	delayed     []*Run         // writes that are delayed, each until its writeAt
+	running     int            // occupied slots
+	abandoned   int            // abandoned handlers whose slots were reused
+	blocking    []*Run         // abandoned, and still occupying their slots
+	uncommitted int            // ended, and not yet written
+	fullSince   time.Time      // since when uncommitted is at its limit, or zero
+	byQueue     map[string]int // buffered or running runs of the queues that have a limit
+	watchAt     time.Time      // when the watch checks next; zero means never
 }
 
 // A signal wakes one waiting loop, and is remembered once if the loop is busy.
@@ -59,31 +59,33 @@ func newBook(o Options) *book {
 		}
 	}
 	return &book{
-		slots: o.Slots, buffer: o.Buffer, maxAbandoned: o.MaxAbandoned, maxUncommitted: o.MaxUncommitted, abandonAfter: o.AbandonAfter,
-		fetch: newSignal(), commit: newSignal(), watch: newSignal(), rest: newSignal(),
+		slots: o.Slots, buffer: o.Claim.Buffer, maxUncommitted: o.Commit.MaxUncommitted,
+		maxAbandoned: o.Abandon.MaxHandlers, abandonTimeout: o.Abandon.Timeout,
+		claim: newSignal(), commit: newSignal(), watch: newSignal(), progress: newSignal(),
 		byQueue: limited,
 	}
 }
 
-// room is how many more jobs may be claimed now: none while results pile up that can not be written.
+// room returns how many more jobs may be claimed now. It returns none while too many verdicts wait to be written: that is the backpressure
+// of the store.
 func (b *book) room() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopping || b.uncommitted >= b.maxUncommitted {
 		return 0
 	}
-	return max(0, b.slots+b.buffer-b.running-len(b.queued))
+	return max(0, b.slots+b.buffer-b.running-len(b.buffered))
 }
 
-// inQueue is how many jobs of the queue, which has a limit, are buffered or running.
+// inQueue returns how many jobs of a queue with a limit are buffered or running.
 func (b *book) inQueue(queue string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.byQueue[queue]
 }
 
-// take adds runs that were just claimed, and returns those that can start at once: each needs a goroutine.
-func (b *book) take(claimed []*Run, leaseUntil, now time.Time) []*Run {
+// add records runs that were just claimed, and returns those that can start at once. Each of them needs a goroutine.
+func (b *book) add(claimed []*Run, leaseUntil, now time.Time) []*Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range claimed {
@@ -91,38 +93,38 @@ func (b *book) take(claimed []*Run, leaseUntil, now time.Time) []*Run {
 		b.runs.add(r)
 		b.countInQueue(r, 1)
 	}
-	b.queued = append(b.queued, claimed...)
+	b.buffered = append(b.buffered, claimed...)
 	if b.stopping {
-		b.releaseQueued(func(*Run) bool { return true }, now)
+		b.releaseBuffered(func(*Run) bool { return true }, now)
 	}
-	return b.fill(now)
+	return b.startBuffered(now)
 }
 
-// fill starts buffered runs in free slots, and returns them.
-func (b *book) fill(now time.Time) []*Run {
+// startBuffered starts buffered runs in free slots, and returns them. The caller holds the lock.
+func (b *book) startBuffered(now time.Time) []*Run {
 	var started []*Run
-	for r := b.start(now); r != nil; r = b.start(now) {
+	for r := b.startNext(now); r != nil; r = b.startNext(now) {
 		started = append(started, r)
 	}
 	return started
 }
 
-// start takes a slot, if there is one, for the first buffered run whose lease is surely good. One whose lease may have run
-// out is left where it is, until the store has extended it or told that it is lost.
-func (b *book) start(now time.Time) *Run {
+// startNext takes a free slot for the first buffered run whose lease is surely in force. A run whose lease may have expired stays in the
+// buffer until the store has extended the lease or reported that it is lost. The caller holds the lock.
+func (b *book) startNext(now time.Time) *Run {
 	if b.running >= b.slots {
 		return nil
 	}
-	at := slices.IndexFunc(b.queued, func(r *Run) bool { return r.leaseUntil.After(now) })
+	at := slices.IndexFunc(b.buffered, func(r *Run) bool { return r.leaseUntil.After(now) })
 	if at < 0 {
 		return nil
 	}
-	r := b.queued[at]
+	r := b.buffered[at]
 	if at == 0 {
-		b.queued[0] = nil // the array outlives the run
-		b.queued = b.queued[1:]
+		b.buffered[0] = nil // the array outlives the run
+		b.buffered = b.buffered[1:]
 	} else {
-		b.queued = slices.Delete(b.queued, at, at+1)
+		b.buffered = slices.Delete(b.buffered, at, at+1)
 	}
 	r.stage, r.startedAt = running, now
 	b.running++
@@ -130,27 +132,26 @@ func (b *book) start(now time.Time) *Run {
 	return r
 }
 
-// next ends a run with a verdict and returns the one that goes on in its slot, or nil: then the goroutine is not needed any
-// more.
-func (b *book) next(r *Run, v verdict, now time.Time) *Run {
+// finish ends a run with a verdict, and returns the run that continues in its slot. If there is none, the goroutine is not needed any more.
+func (b *book) finish(r *Run, v verdict, now time.Time) *Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.abandoned {
-		b.returned(r, v, now)
+		b.abandonedReturned(r, v, now)
 	} else {
 		b.running--
 		b.leaveQueue(r)
-		b.end(r, v, now)
+		b.endRun(r, v, now)
 	}
-	b.fetch.send()
-	b.rest.send()
-	return b.start(now)
+	b.claim.send()
+	b.progress.send()
+	return b.startNext(now)
 }
 
-// end hands the run to the committer, or forgets it where nothing is to be written: of a lease that is lost, the store would
-// refuse it.
-func (b *book) end(r *Run, v verdict, now time.Time) {
-	if v.op == nothing || r.lost {
+// endRun hands the run to the committer. It forgets the run if there is nothing to write, or if the lease is lost, because the store would
+// refuse the write. The caller holds the lock.
+func (b *book) endRun(r *Run, v verdict, now time.Time) {
+	if v.op == nothing || r.leaseLost {
 		b.runs.remove(r)
 		return
 	}
@@ -173,42 +174,42 @@ func (b *book) countInQueue(r *Run, change int) {
 	}
 }
 
-// extendable are the runs whose leases are to be extended: all that are held, but for those that are known to be gone.
+// extendable returns the runs whose leases the next heartbeat extends: all runs, except those whose leases are known to have ended.
 func (b *book) extendable() []*Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	runs := make([]*Run, 0, len(b.runs))
 	for _, r := range b.runs {
-		if !r.settled {
+		if !r.leaseEnded {
 			runs = append(runs, r)
 		}
 	}
 	return runs
 }
 
-// extended notes the answers to a heartbeat. It returns the runs that can start now, and those that have to stop.
-func (b *book) extended(runs []*Run, outcomes []store.Outcome, until, now time.Time) (started []*Run, stopped []cancellation) {
+// extended records the answers to a heartbeat. It returns the runs that can start now, and the handlers to cancel.
+func (b *book) extended(runs []*Run, outcomes []store.Outcome, until, now time.Time) (started []*Run, cancelled []cancellation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, o := range outcomes {
 		r := runs[i]
-		if !b.runs.has(r) {
+		if !b.runs.contains(r) {
 			continue // written meanwhile
 		}
 		switch o.Status {
 		case store.StatusOK:
 			r.leaseUntil = until
 		case store.StatusFinished: // by its handler in a transaction, or by an Ack whose answer is not here yet
-			if r.settled = true; r.stage == buffered {
-				b.forget(r)
+			if r.leaseEnded = true; r.stage == buffered {
+				b.dropBuffered(r)
 			}
 		case store.StatusCancelled:
-			stopped = append(stopped, b.loseLease(r, ErrCancelled, o, now)...)
+			cancelled = append(cancelled, b.loseLease(r, ErrCancelled, o, now)...)
 		case store.StatusStale, store.StatusNotFound:
-			stopped = append(stopped, b.loseLease(r, ErrLeaseLost, o, now)...)
+			cancelled = append(cancelled, b.loseLease(r, ErrLeaseLost, o, now)...)
 		}
 	}
-	return b.fill(now), stopped
+	return b.startBuffered(now), cancelled
 }
 
 // writeRefused is loseLease for a run whose own write the store refused.
@@ -218,59 +219,59 @@ func (b *book) writeRefused(r *Run, o store.Outcome, now time.Time) []cancellati
 	return b.loseLease(r, causeOf(o), o, now)
 }
 
-// loseLease notes that a lease is gone. A buffered run is forgotten; one that has ended is left to the committer, whom the store
-// will tell the same. The lock is held.
+// loseLease records that a lease is lost. A buffered run is forgotten. A run that has ended is left to the committer, which gets the same
+// answer from the store. The caller holds the lock.
 func (b *book) loseLease(r *Run, cause error, o store.Outcome, now time.Time) []cancellation {
-	if r.settled || !b.runs.has(r) || r.stage == ended {
+	if r.leaseEnded || !b.runs.contains(r) || r.stage == ended {
 		return nil
 	}
-	r.settled, r.lost = true, true
+	r.leaseEnded, r.leaseLost = true, true
 	if r.stage == buffered {
-		b.forget(r)
+		b.dropBuffered(r)
 	} else {
 		b.markCancelled(r, cause, now)
 	}
 	return []cancellation{{r, cause, o}}
 }
 
-// forget takes a run out of the buffer that must not start. The lock is held.
-func (b *book) forget(r *Run) {
-	b.queued = slices.DeleteFunc(b.queued, func(other *Run) bool { return other == r })
+// dropBuffered forgets a buffered run, which must not start. The caller holds the lock.
+func (b *book) dropBuffered(r *Run) {
+	b.buffered = slices.DeleteFunc(b.buffered, func(other *Run) bool { return other == r })
 	b.leaveQueue(r)
 	b.runs.remove(r)
-	b.fetch.send()
-	b.rest.send()
+	b.claim.send()
+	b.progress.send()
 }
 
-// overdue finds the handlers whose time is over, gives up those that were told before, and says when to look again: never
-// if that is zero. Slots that become free go to the runs that it returns as started.
-func (b *book) overdue(now time.Time) (started []*Run, stopped []cancellation, again time.Time) {
+// checkDeadlines cancels the handlers whose deadline has passed, abandons those that were cancelled before, and returns when to check
+// again: never if that is zero. Runs that got a free slot are returned as started.
+func (b *book) checkDeadlines(now time.Time) (started []*Run, cancelled []cancellation, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var first time.Time
-	for _, r := range slices.Backward(b.runs) { // whoever is given up leaves the roster, and one from behind takes his place
+	for _, r := range slices.Backward(b.runs) { // backward, because an abandoned run leaves the set and the last one takes its place
 		if r.stage != running {
 			continue
 		}
 		if !r.deadline().After(now) {
-			stopped = append(stopped, b.overrun(r, now))
+			cancelled = append(cancelled, b.deadlineReached(r, now))
 		}
 		if at := r.deadline(); !r.abandoned && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
-	b.watchAt = first // not by way of nearer, which would wake the watch that is awake
-	started = b.fill(now)
-	return started, stopped, b.watchAt
+	b.watchAt = first // not by watchBy, which would wake the watch again
+	started = b.startBuffered(now)
+	return started, cancelled, b.watchAt
 }
 
-// overrun deals with one handler whose time is over. The lock is held.
-func (b *book) overrun(r *Run, now time.Time) cancellation {
+// deadlineReached cancels or abandons one handler whose deadline has passed. The caller holds the lock.
+func (b *book) deadlineReached(r *Run, now time.Time) cancellation {
 	switch {
 	case r.cause != nil:
 		b.abandon(r, now)
 		return cancellation{run: r}
-	case !r.stopAt().After(now):
+	case !r.timeoutAt().After(now):
 		b.markCancelled(r, ErrTimeout, now)
 	default:
 		b.markCancelled(r, ErrLeaseUnknown, now)
@@ -278,15 +279,15 @@ func (b *book) overrun(r *Run, now time.Time) cancellation {
 	return cancellation{run: r, cause: r.cause}
 }
 
-// markCancelled notes why the handler was told to stop, and from when it is no longer waited for. The lock is held.
+// markCancelled records why a handler is cancelled, and when it will be abandoned. The caller holds the lock.
 func (b *book) markCancelled(r *Run, cause error, now time.Time) {
 	if r.cause == nil {
-		r.cause, r.abandonAt = cause, now.Add(b.abandonAfter)
+		r.cause, r.abandonAt = cause, now.Add(b.abandonTimeout)
 		b.watchBy(r.abandonAt)
 	}
 }
 
-// watchBy wakes the watch if the time comes before it would have looked. The lock is held.
+// watchBy wakes the watch if it would have checked only after the time. The caller holds the lock.
 func (b *book) watchBy(at time.Time) {
 	if b.watchAt.IsZero() || at.Before(b.watchAt) {
 		b.watchAt = at
@@ -294,73 +295,72 @@ func (b *book) watchBy(at time.Time) {
 	}
 }
 
-// abandon gives up a handler that does not return. If it was timed out its job fails now; otherwise the lease is gone, or
-// runs out. Its slot goes to another run, unless too many were given away before. The lock is held.
+// abandon stops waiting for a handler that does not return. If it had timed out, its job fails now; otherwise its lease is lost or expires.
+// Another run gets its slot, unless too many handlers are abandoned already. The caller holds the lock.
 func (b *book) abandon(r *Run, now time.Time) {
 	r.abandoned = true
 	b.leaveQueue(r)
 	if errors.Is(r.cause, ErrTimeout) {
-		b.end(r, unlessFinished(r, fail(timedOut(r, errStuck))), now)
+		b.endRun(r, confirmIfFinished(r, fail(timedOut(r, errStuck))), now)
 	} else {
-		b.end(r, verdict{}, now)
+		b.endRun(r, verdict{}, now)
 	}
-	b.unreplaced = append(b.unreplaced, r)
-	b.replace()
-	b.fetch.send()
-	b.rest.send()
+	b.blocking = append(b.blocking, r)
+	b.reuseSlots()
+	b.claim.send()
+	b.progress.send()
 }
 
-// replace gives the slots of abandoned handlers to others, up to the cap. The lock is held.
-func (b *book) replace() {
-	for len(b.unreplaced) > 0 && b.abandoned < b.maxAbandoned {
-		b.unreplaced[0].replaced = true
-		b.unreplaced = slices.Delete(b.unreplaced, 0, 1)
+// reuseSlots frees the slots of abandoned handlers, up to the limit. The caller holds the lock.
+func (b *book) reuseSlots() {
+	for len(b.blocking) > 0 && b.abandoned < b.maxAbandoned {
+		b.blocking[0].slotReused = true
+		b.blocking = slices.Delete(b.blocking, 0, 1)
 		b.running--
 		b.abandoned++
 	}
 }
 
-// returned takes back a handler that was given up. Where nothing was written of it its verdict is offered: its lease was not
-// extended any more, but may be good. The lock is held.
-func (b *book) returned(r *Run, v verdict, now time.Time) {
-	if r.replaced {
+// abandonedReturned records that an abandoned handler has returned after all. If nothing was written for its run, its verdict is offered to
+// the store: no heartbeat has extended its lease, but it may still be in force. The caller holds the lock.
+func (b *book) abandonedReturned(r *Run, v verdict, now time.Time) {
+	if r.slotReused {
 		b.abandoned--
 	} else {
 		b.running--
-		b.unreplaced = slices.DeleteFunc(b.unreplaced, func(other *Run) bool { return other == r })
+		b.blocking = slices.DeleteFunc(b.blocking, func(other *Run) bool { return other == r })
 	}
-	b.replace()
+	b.reuseSlots()
 	if r.stage == running {
 		b.runs.add(r)
-		b.end(r, v, now)
+		b.endRun(r, v, now)
 	}
 }
 
-// gathered is how many runs wait to be written, whether no other can join them soon, and when the next of those is due that
-// were put off.
-func (b *book) gathered(now time.Time) (n int, alone bool, later time.Time) {
+// pending returns how many runs wait to be written, whether no other run can join them soon, and when the next delayed write is due.
+func (b *book) pending(now time.Time) (n int, alone bool, later time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = len(b.ended)
-	for _, r := range b.later {
+	for _, r := range b.delayed {
 		switch {
-		case !r.tryAt.After(now):
+		case !r.writeAt.After(now):
 			n++
-		case later.IsZero() || r.tryAt.Before(later):
-			later = r.tryAt
+		case later.IsZero() || r.writeAt.Before(later):
+			later = r.writeAt
 		}
 	}
-	return n, b.running == len(b.unreplaced) && len(b.queued) == 0, later
+	return n, b.running == len(b.blocking) && len(b.buffered) == 0, later
 }
 
-// takeEnded hands over the runs that are to be written now.
-func (b *book) takeEnded(now time.Time) []*Run {
+// takeBatch returns the runs to write now, and removes them from the list.
+func (b *book) takeBatch(now time.Time) []*Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	runs := b.ended
 	b.ended = nil
-	b.later = slices.DeleteFunc(b.later, func(r *Run) bool {
-		if r.tryAt.After(now) {
+	b.delayed = slices.DeleteFunc(b.delayed, func(r *Run) bool {
+		if r.writeAt.After(now) {
 			return false
 		}
 		runs = append(runs, r)
@@ -369,26 +369,26 @@ func (b *book) takeEnded(now time.Time) []*Run {
 	return runs
 }
 
-// putOff hands the run to the committer once more, when the time has come.
-func (b *book) putOff(r *Run, at time.Time) {
+// delayWrite hands the run to the committer again at the given time.
+func (b *book) delayWrite(r *Run, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.tries++
-	r.tryAt = at
-	b.later = append(b.later, r)
+	r.delays++
+	r.writeAt = at
+	b.delayed = append(b.delayed, r)
 }
 
-// rewrite hands the run to the committer with another verdict.
-func (b *book) rewrite(r *Run, v verdict) {
+// replaceVerdict hands the run to the committer again, with another verdict.
+func (b *book) replaceVerdict(r *Run, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.verdict, r.refused = v, 0
+	r.verdict, r.refusals = v, 0
 	b.ended = append(b.ended, r)
 	b.commit.send()
 }
 
-// written forgets runs that the store has answered for.
-func (b *book) written(runs []*Run) {
+// remove forgets runs whose verdicts the store has answered.
+func (b *book) remove(runs []*Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range runs {
@@ -397,84 +397,84 @@ func (b *book) written(runs []*Run) {
 	if b.uncommitted -= len(runs); b.uncommitted < b.maxUncommitted {
 		b.fullSince = time.Time{}
 	}
-	b.fetch.send()
-	b.rest.send()
+	b.claim.send()
+	b.progress.send()
 }
 
-// release gives back the buffered runs of the queues.
-func (b *book) release(queues map[string]bool, now time.Time) {
+// releaseQueues releases the buffered runs of the queues.
+func (b *book) releaseQueues(queues map[string]bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.releaseQueued(func(r *Run) bool { return queues[r.Queue] }, now)
-	b.fetch.send()
+	b.releaseBuffered(func(r *Run) bool { return queues[r.Queue] }, now)
+	b.claim.send()
 }
 
-// releaseQueued gives back the buffered runs that match, as if they had not been claimed. The lock is held.
-func (b *book) releaseQueued(match func(*Run) bool, now time.Time) {
-	keep := b.queued[:0:0]
-	for _, r := range b.queued {
+// releaseBuffered releases the buffered runs that match, as if they had not been claimed. The caller holds the lock.
+func (b *book) releaseBuffered(match func(*Run) bool, now time.Time) {
+	keep := b.buffered[:0:0]
+	for _, r := range b.buffered {
 		if !match(r) {
 			keep = append(keep, r)
 			continue
 		}
 		b.leaveQueue(r)
-		b.end(r, release(), now)
+		b.endRun(r, release(), now)
 	}
-	b.queued = keep
+	b.buffered = keep
 }
 
-// drain lets nothing start any more, and gives back what has not.
+// drain lets no more run start, and releases the buffered runs.
 func (b *book) drain(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopping = true
-	b.releaseQueued(func(*Run) bool { return true }, now)
+	b.releaseBuffered(func(*Run) bool { return true }, now)
 }
 
-// cancelRunning finds the handlers that still run, to be told to stop.
+// cancelRunning returns the running handlers that are not cancelled yet, so that the caller cancels them.
 func (b *book) cancelRunning(cause error, now time.Time) []cancellation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var stopped []cancellation
+	var cancelled []cancellation
 	for _, r := range b.runs {
 		if r.stage == running && r.cause == nil {
 			b.markCancelled(r, cause, now)
-			stopped = append(stopped, cancellation{run: r, cause: cause})
+			cancelled = append(cancelled, cancellation{run: r, cause: cause})
 		}
 	}
-	return stopped
+	return cancelled
 }
 
-// storeClosed notes that nothing can be written any more.
-func (b *book) storeClosed() {
+// noteStoreClosed records that nothing can be written any more.
+func (b *book) noteStoreClosed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.rest.send()
+	b.progress.send()
 }
 
-// atRest says that no handler is waited for, and no result, or none that could be written.
-func (b *book) atRest() bool {
+// drained returns whether a stop has nothing left to wait for: no handler, and no verdict that could still be written.
+func (b *book) drained() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.running == len(b.unreplaced) && (b.uncommitted == 0 || b.closed)
+	return b.running == len(b.blocking) && (b.uncommitted == 0 || b.closed)
 }
 
 func (b *book) stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Stats{Slots: b.slots, Running: b.running, Buffered: len(b.queued), Uncommitted: b.uncommitted, Abandoned: b.abandoned}
+	return Stats{Slots: b.slots, Running: b.running, Buffered: len(b.buffered), Uncommitted: b.uncommitted, Abandoned: b.abandoned}
 }
 
-// stuck says that more handlers were given up than can be replaced.
-func (b *book) stuck() bool {
+// slotsBlocked returns whether abandoned handlers block slots, because more are abandoned than may be replaced.
+func (b *book) slotsBlocked() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.unreplaced) > 0
+	return len(b.blocking) > 0
 }
 
-// full says that nothing more was claimed for so long, because results pile up.
-func (b *book) full(now time.Time, atLeast time.Duration) bool {
+// fullFor returns whether backpressure has stopped the claims for at least so long.
+func (b *book) fullFor(now time.Time, atLeast time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.fullSince.IsZero() && now.Sub(b.fullSince) >= atLeast

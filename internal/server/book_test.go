@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// broken is what does not add up in the book.
+// broken returns what is inconsistent in the book.
 func (h *book) broken(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -27,8 +27,8 @@ func (h *book) broken(now time.Time) error {
 			queues[r.Queue]++
 		}
 		switch at := r.deadline(); {
-		case r.place != i+1:
-			return fmt.Errorf("run %v has the place %d, and believes %d", lease, i+1, r.place)
+		case int(r.index) != i+1:
+			return fmt.Errorf("run %v has the place %d, and believes %d", lease, i+1, r.index)
 		case r.abandoned && r.stage != ended:
 			return fmt.Errorf("run %v was given up, is not written, and still held", lease)
 		case r.stage == running && (h.watchAt.IsZero() || at.Before(h.watchAt)):
@@ -36,46 +36,46 @@ func (h *book) broken(now time.Time) error {
 		}
 	}
 	listed := map[*Run]int{}
-	for _, r := range slices.Concat(h.queued, h.ended, h.later) {
+	for _, r := range slices.Concat(h.buffered, h.ended, h.delayed) {
 		if listed[r]++; listed[r] > 1 {
 			return fmt.Errorf("run %v is in two lists", r.Lease())
 		}
 	}
-	startable := slices.ContainsFunc(h.queued, func(r *Run) bool { return r.leaseUntil.After(now) })
+	startable := slices.ContainsFunc(h.buffered, func(r *Run) bool { return r.leaseUntil.After(now) })
 	switch {
-	case len(h.queued) != stages[buffered]:
-		return fmt.Errorf("%d are queued, %d buffered", len(h.queued), stages[buffered])
-	case h.running != stages[running]+len(h.unreplaced):
-		return fmt.Errorf("%d slots are taken by %d runs and %d that were given up", h.running, stages[running], len(h.unreplaced))
+	case len(h.buffered) != stages[buffered]:
+		return fmt.Errorf("%d are queued, %d buffered", len(h.buffered), stages[buffered])
+	case h.running != stages[running]+len(h.blocking):
+		return fmt.Errorf("%d slots are taken by %d runs and %d that were given up", h.running, stages[running], len(h.blocking))
 	case h.uncommitted != stages[ended]:
 		return fmt.Errorf("%d are uncommitted, %d ended", h.uncommitted, stages[ended])
-	case len(h.ended)+len(h.later) > stages[ended]:
-		return fmt.Errorf("%d and %d are to be written, and %d ended", len(h.ended), len(h.later), stages[ended])
+	case len(h.ended)+len(h.delayed) > stages[ended]:
+		return fmt.Errorf("%d and %d are to be written, and %d ended", len(h.ended), len(h.delayed), stages[ended])
 	case !maps.Equal(queues, h.byQueue):
 		return fmt.Errorf("of the queues there are %v, and %v are counted", queues, h.byQueue)
 	case h.running > h.slots || h.running < 0:
 		return fmt.Errorf("%d of %d slots are taken", h.running, h.slots)
 	case h.abandoned < 0 || h.abandoned > max(0, h.maxAbandoned):
 		return fmt.Errorf("%d slots were replaced, at most %d may", h.abandoned, h.maxAbandoned)
-	case len(h.unreplaced) > 0 && h.abandoned < h.maxAbandoned:
+	case len(h.blocking) > 0 && h.abandoned < h.maxAbandoned:
 		return errors.New("a slot is not replaced although it may be")
 	case h.running < h.slots && startable:
 		return errors.New("a slot is free, and a run waits that could start")
-	case h.stopping && len(h.queued) > 0:
+	case h.stopping && len(h.buffered) > 0:
 		return errors.New("the server stops, and runs wait to start")
 	}
 	return nil
 }
 
-// Whatever happens to runs, in whatever order, the book adds up: no run is started twice, in two lists, or written twice, no
-// slot gets lost, and no loop sleeps that has something to do. When all is over, nothing is held.
+// Whatever happens to runs, in whatever order, the book is consistent: no run is started twice, is in two lists, or is written twice; no
+// slot gets lost; and no loop sleeps while it has something to do. At the end, the book is empty.
 func TestBookAddsUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o, err := Options{
-			Slots: rapid.IntRange(1, 3).Draw(rt, "slots"), Buffer: rapid.IntRange(0, 3).Draw(rt, "buffer"),
-			MaxAbandoned: rapid.IntRange(-1, 3).Draw(rt, "most abandoned"), MaxUncommitted: 5,
+			Slots: rapid.IntRange(1, 3).Draw(rt, "slots"), Claim: ClaimOptions{Buffer: rapid.IntRange(0, 3).Draw(rt, "buffer")},
+			Abandon: AbandonOptions{MaxHandlers: rapid.IntRange(-1, 3).Draw(rt, "most abandoned")}, Commit: CommitOptions{MaxUncommitted: 5},
 			Queues: map[string]QueueOptions{"a": {Slots: 1}, "b": {}}, // b without a limit of its own
-		}.filled()
+		}.withDefaults()
 		require.NoError(rt, err)
 		c := &clerk{
 			T: rt, h: newBook(o), now: dawn,

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A hundred thousand jobs go through one server and leave nothing behind: no run in its book, no goroutine, and never more
+// A hundred thousand jobs go through one server and leave nothing behind: no run in its book and no goroutine. There are never more
 // goroutines at once than a small multiple of the slots.
 func TestManyJobsLeaveNothingBehind(t *testing.T) {
 	const jobs, slots, buffer = 100_000, 50, 200
@@ -27,7 +27,7 @@ func TestManyJobsLeaveNothingBehind(t *testing.T) {
 			return nil
 		}
 		counted := map[string]QueueOptions{DefaultQueue: {Slots: slots + buffer}} // a limit that does not bind
-		s := w.start(Options{Slots: slots, Buffer: buffer, RetainEvery: -1, Queues: counted})
+		s := w.start(Options{Slots: slots, Claim: ClaimOptions{Buffer: buffer}, Retention: RetentionOptions{Interval: -1}, Queues: counted})
 		w.wait(time.Second)
 		idle := runtime.NumGoroutine()
 		require.NoError(w, w.store.SetPaused(w.Context(), DefaultQueue, true))
@@ -52,7 +52,7 @@ func TestManyJobsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A run stays within the memory that the allocator gives objects of up to 896 bytes, its own 8 included.
+// A run fits into the allocator's class of 896 bytes, including its header of 8 bytes.
 func TestRunIsSmall(t *testing.T) {
 	assert.LessOrEqual(t, reflect.TypeFor[Run]().Size(), uintptr(888))
 }
@@ -63,7 +63,7 @@ func allocations() uint64 {
 	return m.Mallocs
 }
 
-// Slots whose handlers end their goroutines, panic or are given up are not more than slots: what is bounded stays so.
+// Handlers that end their goroutines, panic or are abandoned do not add slots: the bounds hold.
 func TestSlotsStayBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var now, most atomic.Int64
@@ -92,7 +92,7 @@ func TestSlotsStayBounded(t *testing.T) {
 			w.enqueue(1, "panic", once)
 			w.enqueue(1, "deaf", once)
 		}
-		s := w.start(Options{Slots: 4, Buffer: 4, MaxAbandoned: 3})
+		s := w.start(Options{Slots: 4, Claim: ClaimOptions{Buffer: 4}, Abandon: AbandonOptions{MaxHandlers: 3}})
 		w.wait(time.Hour)
 		assert.Equal(w, int64(4+3), most.Load())
 		counts, err := w.store.Count(w.Context(), store.Filter{})

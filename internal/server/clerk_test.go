@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A clerk plays everybody who writes into the book, one step at a time, and sees whether it stays right.
+// A clerk plays every loop that writes into the book, one step at a time, and checks that the book stays consistent.
 type clerk struct {
 	*rapid.T
 	h        *book
@@ -28,7 +28,7 @@ type clerk struct {
 	waitings map[string]int // what stood before the step, for which a signal must come when it grows
 }
 
-// pick is one of the runs.
+// pick returns one of the runs.
 func (c *clerk) pick(runs []*Run, what string) (*Run, bool) {
 	if len(runs) == 0 {
 		return nil, false
@@ -62,7 +62,7 @@ func (c *clerk) stops(stops []cancellation) {
 	}
 }
 
-// Claim brings jobs, as many as there is room for.
+// Claim adds jobs, as many as there is room for.
 func (c *clerk) Claim(t *rapid.T) {
 	room := c.h.room()
 	if c.stopped {
@@ -81,7 +81,7 @@ func (c *clerk) Claim(t *rapid.T) {
 		runs = append(runs, r)
 	}
 	sent := time.Duration(rapid.IntRange(0, 40).Draw(t, "answered after")) * time.Second
-	c.started(c.h.take(runs, c.now.Add(30*time.Second-sent), c.now))
+	c.started(c.h.add(runs, c.now.Add(30*time.Second-sent), c.now))
 }
 
 // Return ends a handler.
@@ -92,12 +92,12 @@ func (c *clerk) Return(t *rapid.T) {
 	}
 	c.live = slices.DeleteFunc(c.live, func(other *Run) bool { return other == r })
 	v := rapid.SampledFrom([]verdict{{}, {op: ack}, release(), fail("no luck")}).Draw(t, "verdict")
-	if next := c.h.next(r, unlessFinished(r, v), c.now); next != nil {
+	if next := c.h.finish(r, confirmIfFinished(r, v), c.now); next != nil {
 		c.started([]*Run{next})
 	}
 }
 
-// Beat brings the answers to a heartbeat, which may be late.
+// Beat applies the answers to a heartbeat, which may be late.
 func (c *clerk) Beat(t *rapid.T) {
 	runs := c.h.extendable()
 	outcomes := make([]store.Outcome, len(runs))
@@ -125,15 +125,15 @@ func (c *clerk) Save(t *rapid.T) {
 	c.stops(c.h.writeRefused(r, store.Outcome{Status: store.StatusStale}, c.now))
 }
 
-// Time passes, and the watch looks when it said that it would.
+// Time passes, and the watch checks when it said that it would.
 func (c *clerk) Time(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 	c.Watch(t)
 }
 
-// Watch looks.
+// Watch checks the deadlines.
 func (c *clerk) Watch(*rapid.T) {
-	started, stops, again := c.h.overdue(c.now)
+	started, stops, again := c.h.checkDeadlines(c.now)
 	c.started(started)
 	c.stops(stops)
 	if !again.Equal(c.h.watchAt) || !again.IsZero() && !again.After(c.now) {
@@ -141,14 +141,14 @@ func (c *clerk) Watch(*rapid.T) {
 	}
 }
 
-// Pause gives back what is buffered of a queue.
+// Pause releases the buffered runs of a queue.
 func (c *clerk) Pause(t *rapid.T) {
-	c.h.release(map[string]bool{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue"): true}, c.now)
+	c.h.releaseQueues(map[string]bool{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue"): true}, c.now)
 }
 
 // Take is the committer's.
 func (c *clerk) Take(*rapid.T) {
-	for _, r := range c.h.takeEnded(c.now) {
+	for _, r := range c.h.takeBatch(c.now) {
 		if slices.Contains(c.taken, r) || c.written[r] {
 			c.Fatalf("run %v is to be written twice", r.Lease())
 		}
@@ -165,16 +165,16 @@ func (c *clerk) Write(t *rapid.T) {
 	c.taken = slices.DeleteFunc(c.taken, func(other *Run) bool { return other == r })
 	switch rapid.IntRange(0, 3).Draw(t, "answer") {
 	case 0:
-		c.h.putOff(r, c.now.Add(time.Second))
+		c.h.delayWrite(r, c.now.Add(time.Second))
 	case 1:
-		c.h.rewrite(r, fail("another verdict"))
+		c.h.replaceVerdict(r, fail("another verdict"))
 	default:
 		c.written[r] = true
-		c.h.written([]*Run{r})
+		c.h.remove([]*Run{r})
 	}
 }
 
-// Stop begins, and handlers are told when its patience is over.
+// Stop begins, and cancels handlers when the drain timeout is over.
 func (c *clerk) Stop(t *rapid.T) {
 	switch {
 	case rapid.IntRange(0, 9).Draw(t, "whether") > 0:
@@ -187,7 +187,7 @@ func (c *clerk) Stop(t *rapid.T) {
 	}
 }
 
-// Check is made after every step: the book adds up, and whoever has to know of a change is woken.
+// Check runs after every step: the book is consistent, and every loop that must see a change is woken.
 func (c *clerk) Check(*rapid.T) {
 	if err := c.h.broken(c.now); err != nil {
 		c.Fatal(err)
@@ -196,7 +196,7 @@ func (c *clerk) Check(*rapid.T) {
 		c.Fatalf("queue b has no limit, and %d of its jobs are counted", n)
 	}
 	now := c.waiting()
-	for name, s := range map[string]signal{"fetch": c.h.fetch, "commit": c.h.commit, "rest": c.h.rest} {
+	for name, s := range map[string]signal{"claim": c.h.claim, "commit": c.h.commit, "progress": c.h.progress} {
 		if now[name] > c.waitings[name] && len(s) == 0 {
 			c.Fatalf("%s: %d, after %d, and nobody is woken", name, now[name], c.waitings[name])
 		}
@@ -207,22 +207,22 @@ func (c *clerk) Check(*rapid.T) {
 	c.waitings = now
 }
 
-// waiting is what the loops wait for: each has to be woken when there is more of it.
+// waiting returns what the loops wait for: a loop must be woken when there is more of it.
 func (c *clerk) waiting() map[string]int {
 	room := c.h.room() - c.h.byQueue["a"]
 	if c.stopped {
-		room = math.MinInt // nobody fetches any more
+		room = math.MinInt // nobody claims any more
 	}
 	return map[string]int{
-		"fetch":  room,
-		"commit": len(c.h.ended),
-		"rest":   -c.h.running - c.h.uncommitted,
+		"claim":    room,
+		"commit":   len(c.h.ended),
+		"progress": -c.h.running - c.h.uncommitted,
 	}
 }
 
-// finish lets every handler return, and the store answer for everything.
+// finish lets every handler return, and the store answer every write.
 func (c *clerk) finish() {
-	for len(c.h.queued) > 0 || len(c.live) > 0 {
+	for len(c.h.buffered) > 0 || len(c.live) > 0 {
 		runs := c.h.extendable()
 		outcomes := make([]store.Outcome, len(runs))
 		for i := range outcomes {
@@ -235,16 +235,16 @@ func (c *clerk) finish() {
 		}
 		r := c.live[0]
 		c.live = c.live[1:]
-		if next := c.h.next(r, verdict{op: ack}, c.now); next != nil {
+		if next := c.h.finish(r, verdict{op: ack}, c.now); next != nil {
 			c.started([]*Run{next})
 		}
 	}
 	c.now = c.now.Add(time.Minute)
 	c.Take(c.T)
-	c.h.written(c.taken)
+	c.h.remove(c.taken)
 	c.taken = nil
 	require.NoError(c.T, c.h.broken(c.now))
 	require.Equal(c.T, Stats{Slots: c.h.slots}, c.h.stats())
 	require.Empty(c.T, c.h.runs)
-	require.True(c.T, c.h.atRest())
+	require.True(c.T, c.h.drained())
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const storeClosed = "jq: the store was closed under the server, which stops"
+const storeClosed = "jq: the store was closed; the server stops"
 
-// A store that is closed under its server is gone for good: the server says that it is not ready, tells its handlers to stop,
-// and ends with an error that says what went wrong. It neither waits for writes that can not be nor fills the log.
+// A store that is closed under its server never comes back: the server is not ready, cancels its handlers, and stops with an error that
+// says why. It does not wait for writes that cannot succeed, and does not fill the log.
 func TestStoreIsClosedUnderTheServer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var heard told
@@ -31,17 +31,17 @@ func TestStoreIsClosedUnderTheServer(t *testing.T) {
 		require.ErrorIs(w, s.Ready(), store.ErrClosed)
 		err := <-ended
 		require.ErrorIs(w, err, store.ErrClosed)
-		require.ErrorContains(w, err, "close it afterwards")
-		require.ErrorContains(w, err, "results that could not be written: 1")
+		require.ErrorContains(w, err, "close the store after the server")
+		require.ErrorContains(w, err, "1 results could not be written")
 		require.ErrorIs(w, heard.cause, ErrDrained)
 		assert.LessOrEqual(w, w.since(), 3*time.Second)
 		require.ErrorIs(w, s.Stop(w.Context()), store.ErrClosed, "as often as it is asked")
 		assert.Equal(w, 1, w.log.said(storeClosed))
-		assert.Zero(w, w.log.said("jq: the store refuses a call"))
+		assert.Zero(w, w.log.said("jq: the store refused a call"))
 	})
 }
 
-// However seldom a server calls its store, it notices soon, and while it stops as well.
+// However seldom a server calls its store, it notices soon that the store is closed, even while it stops.
 func TestClosedStoreIsNoticed(t *testing.T) {
 	cases := map[string]struct {
 		before func(w *world, s *Server)
@@ -54,7 +54,11 @@ func TestClosedStoreIsNoticed(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				s := w.server(Options{Poll: 24 * time.Hour, Lease: time.Hour, RecoverEvery: 24 * time.Hour})
+				s := w.server(Options{
+					Claim:    ClaimOptions{PollInterval: 24 * time.Hour},
+					Lease:    LeaseOptions{Duration: time.Hour},
+					Recovery: RecoveryOptions{Interval: 24 * time.Hour},
+				})
 				c.before(w, s)
 				began := w.since()
 				require.NoError(w, s.Start(w.Context()))
@@ -83,23 +87,23 @@ func TestClosedStoreIsNoticed(t *testing.T) {
 	})
 }
 
-// A handler that ignores that it was told to stop is waited for no longer than ever.
+// The server does not wait longer than usual for a handler that ignores its cancellation.
 func TestDeafHandlerOfAClosedStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["deaf"] = deaf(5 * time.Minute)
 		w.enqueue(1, "deaf")
 		s := w.start(Options{})
 		require.NoError(w, w.store.Close())
-		w.wait(time.Second + DefaultAbandonAfter)
+		w.wait(time.Second + DefaultAbandonTimeout)
 		<-s.stopped
 		err := s.Stop(w.Context())
-		require.ErrorContains(w, err, "handlers that did not return: 1")
+		require.ErrorContains(w, err, "1 handlers did not return")
 		require.ErrorIs(w, err, store.ErrClosed)
 		w.wait(5 * time.Minute) // the handler returns, and there is nobody to be told
 	})
 }
 
-// The order of the deferred calls that goes wrong most easily ends in an error, and not in silence.
+// The order of deferred calls that goes wrong most easily ends in an error, not in silence.
 func TestStopAfterTheStoreWasClosed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["quick"] = func(context.Context, *Run) error { return errors.New("no luck") }

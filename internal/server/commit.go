@@ -8,23 +8,24 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// commitLoop writes down how runs ended, many at once. What ends while a write is under way is gathered for the next one.
+// commitLoop writes the verdicts of runs in batches. Runs that end during a write form the next batch.
 func (s *Server) commitLoop() {
-	for s.awaitEnded() {
-		s.commit(s.book.takeEnded(s.clock.Now()))
+	for s.awaitBatch() {
+		s.commit(s.book.takeBatch(s.clock.Now()))
 	}
 }
 
-// awaitEnded waits until there is something to write: enough of it, or for long enough, or nothing more that could join it.
-func (s *Server) awaitEnded() bool {
-	var due time.Time // of what has gathered, or zero
+// awaitBatch waits until a batch is full, or has waited long enough, or no other run can join it soon. It returns false when the server has
+// ended.
+func (s *Server) awaitBatch() bool {
+	var due time.Time // when the pending batch must be written, or zero
 	for {
 		now := s.clock.Now()
-		n, alone, later := s.book.gathered(now)
+		n, alone, later := s.book.pending(now)
 		if n > 0 && due.IsZero() {
-			due = now.Add(s.o.CommitAfter)
+			due = now.Add(s.o.Commit.MaxDelay)
 		}
-		if n >= s.o.CommitSize || n > 0 && (alone || !due.After(now)) {
+		if n >= s.o.Commit.Size || n > 0 && (alone || !due.After(now)) {
 			return true
 		}
 		again := due
@@ -37,28 +38,28 @@ func (s *Server) awaitEnded() bool {
 	}
 }
 
-// commit writes the verdicts of the runs: those of the same sort together, and one by one those that were put off before.
+// commit writes the verdicts of the runs: one call for each operation. Delayed writes are made one by one.
 func (s *Server) commit(runs []*Run) {
-	fresh, again := map[writeOp][]*Run{}, []*Run(nil)
+	byOp, delayed := map[writeOp][]*Run{}, []*Run(nil)
 	for _, r := range runs {
-		if r.tries > 0 {
-			again = append(again, r)
+		if r.delays > 0 {
+			delayed = append(delayed, r)
 		} else {
-			fresh[r.verdict.op] = append(fresh[r.verdict.op], r)
+			byOp[r.verdict.op] = append(byOp[r.verdict.op], r)
 		}
 	}
 	for _, op := range []writeOp{ack, nack, confirm} {
-		for part := range parts(fresh[op]) {
-			s.deliver(op, part)
+		for part := range splitByLimits(byOp[op]) {
+			s.writeBatch(op, part)
 		}
 	}
-	for part := range slices.Chunk(again, store.MaxItems) {
-		s.writeAgain(part)
+	for part := range slices.Chunk(delayed, store.MaxItems) {
+		s.writeDelayed(part)
 	}
 }
 
-// parts cuts the runs into as many as one call may carry.
-func parts(runs []*Run) func(yield func([]*Run) bool) {
+// splitByLimits splits the runs into parts that one call may carry.
+func splitByLimits(runs []*Run) func(yield func([]*Run) bool) {
 	return func(yield func([]*Run) bool) {
 		from, size := 0, 0
 		for i, r := range runs {
@@ -77,7 +78,7 @@ func parts(runs []*Run) func(yield func([]*Run) bool) {
 	}
 }
 
-// size is what the verdict adds to a call, as the contract counts it.
+// size returns what the verdict adds to a call, as the contract counts it.
 func (v verdict) size() int {
 	size := min(len(v.reason), store.MaxErrorBytes)
 	if len(v.result) <= store.MaxDocBytes {
@@ -86,39 +87,39 @@ func (v verdict) size() int {
 	return size
 }
 
-// deliver writes the verdicts with one call. Only where that fails, retry finds out why.
-func (s *Server) deliver(op writeOp, runs []*Run) {
+// writeBatch writes the verdicts with one call. Only if that fails does retryBatch find out why.
+func (s *Server) writeBatch(op writeOp, runs []*Run) {
 	if s.life.Err() != nil {
 		return
 	}
-	if err := s.attempt(op, runs); err != nil {
-		s.retry(op, runs, err)
+	if err := s.tryWrite(op, runs); err != nil {
+		s.retryBatch(op, runs, err)
 	}
 }
 
-// attempt calls the store once, and takes its answers.
-func (s *Server) attempt(op writeOp, runs []*Run) error {
-	outcomes, err := s.send(op, runs)
+// tryWrite writes the verdicts with one call of the store, and applies its answers.
+func (s *Server) tryWrite(op writeOp, runs []*Run) error {
+	outcomes, err := s.sendBatch(op, runs)
 	if err != nil {
 		return err
 	}
-	s.noteAnswer(s.clock.Now(), nil)
+	s.recordAnswer(s.clock.Now(), nil)
 	s.health.permitted(string(op))
-	s.wrote[op]++
-	s.apply(op, runs, outcomes)
+	s.writes[op]++
+	s.applyOutcomes(op, runs, outcomes)
 	return nil
 }
 
-// send writes the verdicts of some runs, all of the same sort, with one call of the store.
-func (s *Server) send(op writeOp, runs []*Run) ([]store.Outcome, error) {
-	ctx, cancel := s.call(s.o.Lease)
+// sendBatch calls the store to write the verdicts, which all have the same operation.
+func (s *Server) sendBatch(op writeOp, runs []*Run) ([]store.Outcome, error) {
+	ctx, cancel := s.call(s.o.Lease.Duration)
 	defer cancel()
 	switch op {
 	case ack:
 		return s.store.Ack(ctx, acksOf(runs))
 	case nack:
 		return s.store.NAck(ctx, nacksOf(runs))
-	default: // what became of jobs that their handlers have finished is told by a heartbeat
+	default: // confirm: a heartbeat shows whether the handler's transaction was committed
 		return s.extend(ctx, runs)
 	}
 }
@@ -139,45 +140,45 @@ func nacksOf(runs []*Run) []store.NAck {
 	return nacks
 }
 
-// apply takes the store's answers to a call.
-func (s *Server) apply(op writeOp, runs []*Run, outcomes []store.Outcome) {
+// applyOutcomes handles the answers of the store, one for each run.
+func (s *Server) applyOutcomes(op writeOp, runs []*Run, outcomes []store.Outcome) {
 	done := make([]*Run, 0, len(runs))
 	for i, r := range runs {
 		switch o := outcomes[i]; {
 		case o.Status == store.StatusBusy:
-			s.putOff(r)
+			s.delayWrites(r)
 		case o.Status == store.StatusInvalid:
-			s.unwritable(r, o.Err(), s.wrote[op])
+			s.handleRefusal(r, o.Err(), s.writes[op])
 		case op == confirm && o.Status == store.StatusOK:
-			s.book.rewrite(r, *r.verdict.otherwise)
+			s.book.replaceVerdict(r, *r.verdict.otherwise)
 		default:
-			s.report(op, r, o)
+			s.reportEnd(op, r, o)
 			done = append(done, r)
 		}
 	}
-	s.book.written(done)
+	s.book.remove(done)
 }
 
-// report tells what became of a run in the end.
-func (s *Server) report(op writeOp, r *Run, o store.Outcome) {
+// reportEnd tells the observer and the log how a run ended.
+func (s *Server) reportEnd(op writeOp, r *Run, o store.Outcome) {
 	switch o.Status {
 	case store.StatusOK, store.StatusFinished:
 		phase := store.Job{State: o.State, RetryAt: o.Next}.Phase()
 		ending := r.verdict.ending()
 		if op == ack && o.State == store.Failed {
-			ending = store.EndFailed // the result was refused
-			s.log.Error("jq: a result was refused and its job has failed", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "bytes", len(r.verdict.result))
+			ending = store.EndFailed // the store refused the result
+			s.log.Error("jq: the store refused a result; the job failed", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "bytes", len(r.verdict.result))
 		}
 		s.o.Observer.Ended(r.Job, ending, phase, r.ran)
 		if op == nack && ending == store.EndFailed {
 			s.failures.ended(r, phase, o)
 		}
-		if s.log.Enabled(s.life, slog.LevelDebug) { // else its arguments would cost every job
+		if s.log.Enabled(s.life, slog.LevelDebug) { // otherwise every job would pay for the arguments
 			s.log.Debug("jq: job ended", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "ending", ending, "phase", phase)
 		}
 	case store.StatusStale:
 		s.staleWrite(string(op), r, o)
 	default:
-		s.log.Info("jq: a result came too late", "op", op, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "status", o.Status)
+		s.log.Info("jq: a result arrived too late", "op", op, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "status", o.Status)
 	}
 }

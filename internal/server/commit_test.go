@@ -13,12 +13,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Results are written when there are enough of them, whatever their age: R37.
+// A full batch is written at once, however young its results are: R37.
 func TestResultsAreFlushedBySize(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
 		w.handlers["long"], w.handlers["quick"] = work(time.Hour), work(time.Second)
-		s := w.start(Options{Slots: 100, CommitSize: 10, CommitAfter: time.Hour}, g)
+		s := w.start(Options{Slots: 100, Commit: CommitOptions{Size: 10, MaxDelay: time.Hour}}, g)
 		w.enqueue(1, "long")
 		ids := w.enqueue(10, "quick")
 		w.wait(2 * time.Second)
@@ -30,12 +30,12 @@ func TestResultsAreFlushedBySize(t *testing.T) {
 	})
 }
 
-// Fewer results than that are written when the first of them has waited for so long: R37.
+// A smaller batch is written when its first result has waited for MaxDelay: R37.
 func TestResultsAreFlushedByAge(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
 		w.handlers["long"], w.handlers["quick"] = work(time.Hour), work(time.Second)
-		s := w.start(Options{Slots: 100, CommitAfter: 3 * time.Second}, g)
+		s := w.start(Options{Slots: 100, Commit: CommitOptions{MaxDelay: 3 * time.Second}}, g)
 		w.enqueue(1, "long")
 		first := w.enqueue(1, "quick")[0]
 		w.wait(2 * time.Second)
@@ -49,11 +49,11 @@ func TestResultsAreFlushedByAge(t *testing.T) {
 	})
 }
 
-// A lone job is finished at once: nothing could join it. R37.
+// The result of a lone job is written at once, because no other could join it. R37.
 func TestLoneResultIsWrittenAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["quick"] = work(time.Second)
-		s := w.start(Options{CommitAfter: time.Hour})
+		s := w.start(Options{Commit: CommitOptions{MaxDelay: time.Hour}})
 		id := w.enqueue(1, "quick")[0]
 		w.wait(2 * time.Second)
 		assert.Equal(w, dawn.Add(time.Second), w.job(id).FinishedAt)
@@ -61,9 +61,9 @@ func TestLoneResultIsWrittenAtOnce(t *testing.T) {
 	})
 }
 
-// While results can not be written, no more than MaxUncommitted pile up beside what runs; then everything goes on, and every
+// While results cannot be written, no more than Commit.MaxUncommitted pile up besides running jobs. Then everything continues, and every
 // job has run once: R37.
-func TestFetchingStopsBeforeMemoryGrows(t *testing.T) {
+func TestClaimingStopsBeforeMemoryGrows(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
 		var mu sync.Mutex // guards ran
@@ -78,15 +78,15 @@ func TestFetchingStopsBeforeMemoryGrows(t *testing.T) {
 		g.set(func() {
 			g.ack = func(context.Context, []store.Ack) ([]store.Outcome, error) { return nil, store.ErrUnavailable }
 		})
-		s := w.start(Options{Slots: 5, Buffer: 5, MaxUncommitted: 40}, g)
+		s := w.start(Options{Slots: 5, Claim: ClaimOptions{Buffer: 5}, Commit: CommitOptions{MaxUncommitted: 40}}, g)
 		w.wait(10 * time.Minute)
 		assert.GreaterOrEqual(w, len(ran), 40)
 		assert.LessOrEqual(w, len(ran), 50)
 		assert.Equal(w, len(ran), s.Stats().Uncommitted)
 		require.ErrorContains(w, s.Ready(), "results")
-		fetched := g.count("claim")
+		claimed := g.count("claim")
 		w.wait(time.Minute)
-		assert.Equal(w, fetched, g.count("claim"))
+		assert.Equal(w, claimed, g.count("claim"))
 
 		g.set(func() { g.ack = nil })
 		w.wait(time.Minute)
@@ -101,8 +101,8 @@ func TestFetchingStopsBeforeMemoryGrows(t *testing.T) {
 	})
 }
 
-// While the store is away, results wait for it and their leases run out; once it is back they are accepted, because nobody
-// has recovered the jobs. The store is not asked without pause. R38.
+// While the store is unreachable, results wait and their leases expire. Once it is back, they are accepted, because nobody has recovered
+// the jobs. Calls have pauses between them. R38.
 func TestResultsWaitForTheStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -125,7 +125,7 @@ func TestResultsWaitForTheStore(t *testing.T) {
 	})
 }
 
-// An answer that was lost is asked for again; nothing is counted twice, and nobody is warned of a stale write: R38, R27.
+// If an answer does not arrive, the call is repeated. Nothing is counted twice, and the log warns of no stale write: R38, R27.
 func TestWritesInDoubtAreRepeated(t *testing.T) {
 	for _, lost := range []int{1, 2, 1000} {
 		inWorld(t, func(w *world) {

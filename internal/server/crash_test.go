@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// The jobs of a server that dies right after its claim are recovered within the lease, the interval and the grace, and
-// finished by another one: R17. What the dead one would write is refused: R20.
+// The jobs of a server that dies right after its claim are recovered within the lease, the interval and the grace, and another server
+// finishes them: R17. The store refuses what the dead one would write: R20.
 func TestCrashAfterTheClaim(t *testing.T) {
 	const grace = 3 * time.Second
 	inWorld(t, func(w *world) {
@@ -34,12 +34,12 @@ func TestCrashAfterTheClaim(t *testing.T) {
 			return work(time.Second)(ctx, r)
 		}
 		ids := w.enqueue(7, "work")
-		dead := w.start(Options{Name: "dead", Slots: 5, Buffer: 2}, g)
+		dead := w.start(Options{Name: "dead", Slots: 5, Claim: ClaimOptions{Buffer: 2}}, g)
 		g.away()
-		other := w.start(Options{Name: "other", RecoverGrace: grace})
+		other := w.start(Options{Name: "other", Recovery: RecoveryOptions{Grace: grace}})
 		w.wait(50 * time.Second)
 		assert.Equal(w, []error{ErrLeaseUnknown, ErrLeaseUnknown, ErrLeaseUnknown, ErrLeaseUnknown, ErrLeaseUnknown}, causes)
-		late := DefaultLease + spreadMost(DefaultRecoverEvery) + grace
+		late := DefaultLease + spreadMost(DefaultRecoveryInterval) + grace
 		for _, id := range ids {
 			j := w.job(id)
 			require.Equal(w, store.Succeeded, j.State)
@@ -47,7 +47,7 @@ func TestCrashAfterTheClaim(t *testing.T) {
 			require.Len(w, j.History, 2)
 			assert.Equal(w, store.EndExpired, j.History[0].Ending)
 			assert.WithinRange(w, j.History[0].EndedAt, dawn.Add(DefaultLease+grace), dawn.Add(late))
-			assert.WithinRange(w, j.History[1].StartedAt, j.History[0].EndedAt, j.History[0].EndedAt.Add(time.Second+DefaultPoll+leastPause))
+			assert.WithinRange(w, j.History[1].StartedAt, j.History[0].EndedAt, j.History[0].EndedAt.Add(time.Second+DefaultPollInterval+firstPause))
 			assert.Equal(w, 1, j.Retries)
 			assert.Equal(w, 2, j.Attempts)
 		}
@@ -72,10 +72,10 @@ func TestCrashAfterTheClaim(t *testing.T) {
 	})
 }
 
-// spreadMost is the longest that an interval of recovery can be.
+// spreadMost returns the longest interval between two recoveries.
 func spreadMost(d time.Duration) time.Duration { return d * 11 / 10 }
 
-// A job that takes its server along at every run ends as dead, after MaxRetries and one runs: C2, C3.
+// A job that kills its server at every run becomes dead after MaxRetries and one runs: C2, C3.
 func TestJobThatKillsItsServer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		runs := 0
@@ -90,7 +90,7 @@ func TestJobThatKillsItsServer(t *testing.T) {
 		keeper := w.start(Options{Queues: map[string]QueueOptions{"another": {}}})
 		for w.job(id).Phase() != store.Dead && runs < 10 {
 			g = w.gate()
-			s := w.start(Options{RecoverEvery: -1}, g)
+			s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 			w.wait(2 * time.Minute)
 			require.Error(w, s.Stop(w.Context()))
 		}

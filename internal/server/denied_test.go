@@ -15,7 +15,7 @@ import (
 
 var errDenied = fmt.Errorf("%w: the role is another", store.ErrDenied)
 
-// deny lets the store refuse the calls of that name.
+// deny makes the store deny the calls of that name.
 func (g *gate) deny(methods ...string) {
 	g.set(func() {
 		g.before = func(_ context.Context, called string) error {
@@ -27,7 +27,7 @@ func (g *gate) deny(methods ...string) {
 	})
 }
 
-// D29: a worker whose token had not the role asked for ever.
+// D29: a worker whose token lacked the role asked for ever.
 func TestWorkerThatIsNotPermittedAskedForEver(t *testing.T) {
 	for name, method := range map[string]string{"recover": "recover", "claim": "claim"} {
 		t.Run(name, func(t *testing.T) {
@@ -40,17 +40,17 @@ func TestWorkerThatIsNotPermittedAskedForEver(t *testing.T) {
 				defer cancel()
 				err := s.Run(ctx)
 				require.ErrorIs(w, err, store.ErrDenied)
-				require.EqualError(w, err, "jq: the store does not let this server work: "+errDenied.Error())
+				require.EqualError(w, err, "jq: the store does not permit this server to work: "+errDenied.Error())
 				require.ErrorIs(w, s.Ready(), store.ErrDenied)
 				assert.LessOrEqual(w, w.since(), time.Second)
-				assert.Equal(w, 1, w.log.said("jq: the store does not let this server work, which stops"))
+				assert.Equal(w, 1, w.log.said("jq: the store does not permit this server to work; the server stops"))
 				require.ErrorIs(w, s.Stop(w.Context()), store.ErrDenied, "as often as it is asked")
 			})
 		})
 	}
 }
 
-// What was permitted once may be again: the server goes on, and its log is not filled.
+// A call that was permitted once may be permitted again: the server continues, and does not fill its log.
 func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = work(0)
@@ -63,7 +63,7 @@ func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
 		w.wait(10 * time.Minute)
 		require.ErrorIs(w, s.Ready(), store.ErrDenied)
 		assert.Equal(w, store.Ready, w.job(id).State)
-		assert.Equal(w, 2, w.log.said("jq: the store does not permit a call"), "once for each")
+		assert.Equal(w, 2, w.log.said("jq: the store denied a call"), "once for each")
 		assert.Zero(w, w.log.said(wentAway), "it is there")
 		g.back()
 		w.wait(time.Minute)
@@ -71,17 +71,17 @@ func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
 		require.NoError(w, s.Ready())
 		g.deny("claim")
 		w.wait(time.Minute)
-		assert.Equal(w, 3, w.log.said("jq: the store does not permit a call"), "it was permitted in between")
+		assert.Equal(w, 3, w.log.said("jq: the store denied a call"), "it was permitted in between")
 		g.back()
 		w.wait(time.Minute)
 		w.stop(s)
 	})
 }
 
-// A lease that is longer than the store gives was asked for again and again, with a line in the log each time.
+// The server used to ask again and again for a lease longer than the store allows, with a line in the log each time.
 func TestWorkerWhoseLeaseIsTooLongAskedForEver(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.server(Options{Lease: 2 * store.DefaultMaxLease})
+		s := w.server(Options{Lease: LeaseOptions{Duration: 2 * store.DefaultMaxLease}})
 		ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
 		defer cancel()
 		require.ErrorIs(w, s.Run(ctx), store.ErrInvalid)
@@ -92,7 +92,7 @@ func TestWorkerWhoseLeaseIsTooLongAskedForEver(t *testing.T) {
 	})
 }
 
-// A worker may be kept from deleting, as over HTTP: others do that.
+// A worker may be denied deletion, for example over HTTP: other servers delete.
 func TestWorkerThatMayNotDeleteWorks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = work(0)
@@ -104,7 +104,7 @@ func TestWorkerThatMayNotDeleteWorks(t *testing.T) {
 		id := w.enqueue(1, "job")[0]
 		w.wait(time.Minute)
 		assert.Equal(w, store.Succeeded, w.job(id).State)
-		assert.Equal(w, 1, w.log.said("jq: the store does not permit a call"))
+		assert.Equal(w, 1, w.log.said("jq: the store denied a call"))
 		require.NoError(w, s.Ready())
 		w.stop(s)
 	})

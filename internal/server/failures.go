@@ -12,99 +12,98 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// mostLines is how many lines of one level about failed jobs are logged a second. When all jobs fail at once, more would tell
-// nothing new.
-const mostLines = 10
+// maxLines is how many lines of one level about failed jobs are logged a second. When all jobs fail at once, more lines would add nothing.
+const maxLines = 10
 
 const (
-	jobFailed = "jq: job failed, and is tried again"
+	jobFailed = "jq: job failed; it will be retried"
 	jobDead   = "jq: job is dead"
 )
 
-// failures logs how jobs fail: without payloads, and at a bounded rate.
-type failures struct {
+// failureLog logs how jobs fail: without payloads, and at a limited rate.
+type failureLog struct {
 	log          *slog.Logger
-	failed, dead *ration
+	failed, dead *lineLimit
 }
 
-func newFailures(log *slog.Logger, clk clock.Clock) *failures {
-	leftOut := func(what string, level slog.Level) *ration {
-		return &ration{clock: clk, say: func(left int) {
-			log.Log(context.Background(), level, "jq: lines about failed jobs were left out", "count", left, "of", what)
+func newFailureLog(log *slog.Logger, clk clock.Clock) *failureLog {
+	suppressed := func(what string, level slog.Level) *lineLimit {
+		return &lineLimit{clock: clk, report: func(count int) {
+			log.Log(context.Background(), level, "jq: suppressed lines about failed jobs", "count", count, "of", what)
 		}}
 	}
-	return &failures{log: log, failed: leftOut("failed", slog.LevelWarn), dead: leftOut("dead", slog.LevelError)}
+	return &failureLog{log: log, failed: suppressed("failed", slog.LevelWarn), dead: suppressed("dead", slog.LevelError)}
 }
 
-// ended tells of a run whose failure the store has accepted.
-func (f *failures) ended(r *Run, phase store.State, o store.Outcome) {
+// ended logs a run whose failure the store has accepted.
+func (f *failureLog) ended(r *Run, phase store.State, o store.Outcome) {
 	args := []any{"job", r.ID, "queue", r.Queue, "kind", r.Kind, "attempt", r.Attempts, "error", r.verdict.reason}
 	if text, stack, found := strings.Cut(r.verdict.reason, "\n"); found && r.verdict.panicked {
 		args = append(args[:len(args)-1], text, "stack", stack)
 	}
 	switch {
-	case phase == store.Dead && f.dead.take():
+	case phase == store.Dead && f.dead.allow():
 		f.log.Error(jobDead, args...)
-	case phase == store.Retrying && f.failed.take():
+	case phase == store.Retrying && f.failed.allow():
 		f.log.Warn(jobFailed, append(args, "again_at", o.Next)...)
 	}
 }
 
-// recovered tells of the jobs that died with their workers.
-func (f *failures) recovered(list []store.Recovered) {
+// recovered logs the jobs that became dead when their leases expired.
+func (f *failureLog) recovered(list []store.Recovered) {
 	for _, r := range list {
-		if r.Next.IsZero() && f.dead.take() {
+		if r.Next.IsZero() && f.dead.allow() {
 			f.log.Error(jobDead, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "lost_worker", r.Worker, "error", store.LeaseExpired.Reason)
 		}
 	}
 }
 
-// close tells what was left out last.
-func (f *failures) close() {
-	f.failed.tell()
-	f.dead.tell()
+// close logs how many lines were suppressed last.
+func (f *failureLog) close() {
+	f.failed.flush()
+	f.dead.flush()
 }
 
-// A ration lets so many lines through a second, and then says how many it did not.
-type ration struct {
-	clock clock.Clock
-	say   func(left int)
+// A lineLimit allows a number of lines a second, and then reports how many it suppressed.
+type lineLimit struct {
+	clock  clock.Clock
+	report func(count int)
 
-	mu    sync.Mutex // guards what follows
-	since time.Time  // when the second began
-	lines int        // in it
-	left  int        // out of it
-	timer *clock.Timer
+	mu      sync.Mutex // guards what follows
+	since   time.Time  // when the current second began
+	lines   int        // logged in it
+	dropped int        // suppressed in it
+	timer   *clock.Timer
 }
 
-// take says whether there may be one more line.
-func (q *ration) take() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.clock.Now()
-	if q.left == 0 && now.Sub(q.since) >= time.Second {
-		q.since, q.lines = now, 0
+// allow returns whether one more line may be logged.
+func (l *lineLimit) allow() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	if l.dropped == 0 && now.Sub(l.since) >= time.Second {
+		l.since, l.lines = now, 0
 	}
-	if q.lines < mostLines {
-		q.lines++
+	if l.lines < maxLines {
+		l.lines++
 		return true
 	}
-	if q.left++; q.left == 1 {
-		q.timer = q.clock.AfterFunc(q.since.Add(time.Second).Sub(now), q.tell)
+	if l.dropped++; l.dropped == 1 {
+		l.timer = l.clock.AfterFunc(l.since.Add(time.Second).Sub(now), l.flush)
 	}
 	return false
 }
 
-// tell ends the second, with a line about what was left out.
-func (q *ration) tell() {
-	q.mu.Lock()
-	left := q.left
-	if left > 0 {
-		q.timer.Stop()
-		q.since, q.lines, q.left = q.clock.Now(), 0, 0
+// flush ends the second, and reports how many lines were suppressed.
+func (l *lineLimit) flush() {
+	l.mu.Lock()
+	dropped := l.dropped
+	if dropped > 0 {
+		l.timer.Stop()
+		l.since, l.lines, l.dropped = l.clock.Now(), 0, 0
 	}
-	q.mu.Unlock()
-	if left > 0 {
-		q.say(left)
+	l.mu.Unlock()
+	if dropped > 0 {
+		l.report(dropped)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const leftOut = "jq: lines about failed jobs were left out"
+const leftOut = "jq: suppressed lines about failed jobs"
 
 // D25: panics, failures and dead jobs left no line in the log.
 func TestFailuresLeftNoLineInTheLog(t *testing.T) {
@@ -51,7 +51,7 @@ func TestFailuresLeftNoLineInTheLog(t *testing.T) {
 	})
 }
 
-// The log of jobs that all fail at once is bounded, and says what it leaves out, also when nothing more happens.
+// When all jobs fail at once, the log is limited, and says how many lines it suppressed, even if nothing more happens.
 func TestFailuresAreLoggedAtABoundedRate(t *testing.T) {
 	for name, ends := range map[string]func(w *world, s *Server){
 		"a second later": func(w *world, _ *Server) { w.wait(2 * time.Second) },
@@ -67,8 +67,8 @@ func TestFailuresAreLoggedAtABoundedRate(t *testing.T) {
 				})
 				w.enqueue(15, "dies")
 				w.wait(100 * time.Millisecond)
-				assert.Len(w, w.said(jobFailed), mostLines)
-				assert.Len(w, w.said(jobDead), mostLines)
+				assert.Len(w, w.said(jobFailed), maxLines)
+				assert.Len(w, w.said(jobDead), maxLines)
 				assert.Empty(w, w.said(leftOut))
 				ends(w, s)
 				counts := map[any]any{}
@@ -87,13 +87,13 @@ func TestFailuresAreLoggedAtABoundedRate(t *testing.T) {
 			w.enqueue(15, "dies")
 			w.wait(1500 * time.Millisecond)
 		}
-		assert.Len(w, w.said(jobDead), 3*mostLines)
+		assert.Len(w, w.said(jobDead), 3*maxLines)
 		assert.Len(w, w.said(leftOut), 3)
 		w.stop(s)
 	})
 }
 
-// A job whose last worker has died is told of as well, by whoever recovers it.
+// A job that became dead when its last worker died is logged too, by the server that recovers it.
 func TestJobThatDiesByRecoveryIsLogged(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.orphanForGood(1)

@@ -13,14 +13,14 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A hanging is what is seen of the calls of one method that are never answered.
+// A hanging records the calls of one method that are never answered.
 type hanging struct {
 	mu      sync.Mutex // guards what follows
 	n       int
 	longest time.Duration
 }
 
-// hang lets the calls of the method wait for the end of their contexts, and answers others as given.
+// hang lets the calls of the method wait for the end of their contexts, and answers other calls as given.
 func (g *hanging) hang(method string, others error) func(ctx context.Context, method string) error {
 	return func(ctx context.Context, called string) error {
 		if called != method {
@@ -42,7 +42,7 @@ func (g *hanging) seen() (n int, longest time.Duration) {
 	return g.n, g.longest
 }
 
-// A call that is never answered is given up in time, told of and made again, and the other loops go on meanwhile: R35.
+// A call that is never answered is given up in time, logged and repeated, and the other loops continue meanwhile: R35.
 func TestCallThatHangsHoldsUpNoOtherLoop(t *testing.T) {
 	for method, k := range map[string]struct {
 		most  time.Duration // for a call
@@ -101,8 +101,8 @@ func TestCallThatHangsHoldsUpNoOtherLoop(t *testing.T) {
 	}
 }
 
-// Recovery asks a store that is away whether it is back. A question that hangs is given up in time, also where nothing else can be
-// said of the store, and recovery goes on soon after the end: by itself, or by whoever else recovers.
+// Recovery asks an unreachable store whether it is back. A call that hangs is given up in time, even if nothing else is known of the
+// store, and recovery continues soon after the outage: by this server, or by any other.
 func TestProbeThatHangsIsGivenUp(t *testing.T) {
 	for name, every := range map[string]time.Duration{"Recovers": 0, "LeavesItToOthers": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestProbeThatHangsIsGivenUp(t *testing.T) {
 				if every < 0 { // its only probes are those before the first claim
 					h.every(away)
 				}
-				s := w.start(Options{RecoverEvery: every}, h)
+				s := w.start(Options{Recovery: RecoveryOptions{Interval: every}}, h)
 				w.wait(time.Minute)
 				h.every(away)
 				w.wait(10 * time.Minute)

@@ -10,190 +10,190 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// health knows whether the store answers, and for how long recovery has to wait where it did not: for a beat, in which
-// workers that are alive extend their leases. The same after a clock has jumped.
+// health records whether the store answers, and until when recovery must wait. After an outage it waits one heartbeat interval, in which
+// live workers extend their leases. The same holds after a clock jump.
 type health struct {
-	beat  time.Duration
-	spare time.Duration // for which leases that are extended at every beat outlast an outage
-	began time.Time
+	heartbeat time.Duration
+	slack     time.Duration // how long an outage may last before leases expire that every heartbeat extends
+	began     time.Time
 
-	rights sync.Map // of right, by the call; written under mu, read without
+	permissions sync.Map // of permission, by call; written under mu, read without it
 
-	mu               sync.Mutex // guards what follows
-	failure          error      // the latest, or nil if the store answers
-	answered         time.Time  // when it last did
-	recoverAt        time.Time  // recovery waits until then
-	recoverAtSoonest time.Time  // and until then because leases of the living may have run out
-	walls            drift
+	mu            sync.Mutex // guards what follows
+	failure       error      // the latest one, or nil while the store answers
+	answered      time.Time  // when the store last answered
+	waitUntil     time.Time  // recovery waits until then
+	mustWaitUntil time.Time  // likewise, because leases of live workers may have expired
+	drift         clockDrift
 }
 
-// A right is what is known of whether the store permits a call.
-type right struct {
-	given  bool  // once at least
-	denial error // nil unless it is denied now
+// A permission records whether the store permits a call.
+type permission struct {
+	granted bool  // at least once
+	denial  error // nil unless it is denied now
 }
 
 func newHealth(o Options) *health {
 	now := o.Clock.Now()
-	spare := max(o.Lease-o.Beat, o.Beat)
-	return &health{beat: o.Beat, spare: spare, began: now, answered: now, walls: drift{wall: now.Round(0)}}
+	slack := max(o.Lease.Duration-o.Lease.Heartbeat, o.Lease.Heartbeat)
+	return &health{heartbeat: o.Lease.Heartbeat, slack: slack, began: now, answered: now, drift: clockDrift{wall: now.Round(0)}}
 }
 
-// noteAnswer notes whether a call that was sent then has reached the store. Other errors than those of contact are answers too, but
-// a denial: whoever may do nothing extends nothing, like in an outage, and recovery must wait for the living after it.
-func (s *Server) noteAnswer(sent time.Time, err error) {
+// recordAnswer records whether a call that was sent at that time reached the store. Errors that the store returns are answers too, except a
+// denial: a worker that may do nothing extends no lease, as in an outage, so recovery must wait for it afterwards.
+func (s *Server) recordAnswer(sent time.Time, err error) {
 	if s.stopIfClosed(err) || errors.Is(err, store.ErrDenied) {
 		return
 	}
-	lost := away(err)
-	if lost && (s.life.Err() != nil || errors.Is(err, context.Canceled)) {
-		return // it was this server that ended the call
+	failed := unreachable(err)
+	if failed && (s.life.Err() != nil || errors.Is(err, context.Canceled)) {
+		return // this server cancelled the call
 	}
-	switch changed := s.health.note(sent, lost, err, s.clock.Now()); {
-	case changed && lost:
+	switch changed := s.health.record(sent, failed, err, s.clock.Now()); {
+	case changed && failed:
 		s.log.Error("jq: the store does not answer", "error", err)
 	case changed:
-		s.log.Info("jq: the store answers again", "recovery_waits", s.o.Beat)
+		s.log.Info("jq: the store answers again", "recovery_waits", s.o.Lease.Heartbeat)
 	}
 }
 
-// away says whether the error is one of contact.
-func away(err error) bool {
+// unreachable returns whether the error says that the store could not be reached, or that its answer did not arrive.
+func unreachable(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrInDoubt)
 }
 
-// note says whether the store's being there has changed. A call that fails after a later one was answered tells nothing new:
-// it may have hung since before the store came back, or on something else than the store.
-func (c *health) note(sent time.Time, lost bool, err error, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	changed := lost != (c.failure != nil)
-	silent := now.Sub(c.answered)
+// record returns whether the store has become reachable or unreachable. A failed call that was sent before the latest answer shows nothing
+// new: it may have hung since before the store came back, or for a reason of its own.
+func (h *health) record(sent time.Time, failed bool, err error, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed := failed != (h.failure != nil)
+	silent := now.Sub(h.answered)
 	switch {
-	case lost && sent.Before(c.answered):
+	case failed && sent.Before(h.answered):
 		return false
-	case lost:
-		c.failure = err
+	case failed:
+		h.failure = err
 		return changed
 	case changed:
-		c.failure, c.recoverAt = nil, now.Add(c.beat)
+		h.failure, h.waitUntil = nil, now.Add(h.heartbeat)
 	}
-	if changed && silent > c.beat/2 || silent > c.spare { // the latter is an outage that nobody has noticed
-		c.recoverAt = now.Add(c.beat)
-		c.recoverAtSoonest = c.recoverAt
+	if changed && silent > h.heartbeat/2 || silent > h.slack { // the second is an outage that no call noticed
+		h.waitUntil = now.Add(h.heartbeat)
+		h.mustWaitUntil = h.waitUntil
 	}
-	c.answered = now
+	h.answered = now
 	return changed
 }
 
-// denied notes that the store does not permit a call, and says whether that is new.
-func (c *health) denied(op string, err error) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.right(op)
-	c.rights.Store(op, right{before.given, err})
+// denied records that the store denies a call, and returns whether that is new.
+func (h *health) denied(op string, err error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.permission(op)
+	h.permissions.Store(op, permission{before.granted, err})
 	return before.denial == nil
 }
 
-// permitted notes that the store permits a call, so that the next denial of it is told of.
-func (c *health) permitted(op string) {
-	if r := c.right(op); r.given && r.denial == nil {
-		return // as nearly always
+// permitted records that the store permits a call, so that the next denial is logged.
+func (h *health) permitted(op string) {
+	if r := h.permission(op); r.granted && r.denial == nil {
+		return // nearly always
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rights.Store(op, right{given: true})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.permissions.Store(op, permission{granted: true})
 }
 
-// right is what is known so far.
-func (c *health) right(op string) right {
-	known, _ := c.rights.Load(op)
-	r, _ := known.(right)
+// permission returns what is known about the call.
+func (h *health) permission(op string) permission {
+	known, _ := h.permissions.Load(op)
+	r, _ := known.(permission)
 	return r
 }
 
-// jumped says whether a clock was set since the last look, and makes recovery wait if so.
-func (c *health) jumped(wall time.Time, passed time.Duration, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	jumped := c.walls.jumped(wall, passed, c.beat)
+// jumped returns whether a clock was set since the last check. If so, recovery must wait.
+func (h *health) jumped(wall time.Time, passed time.Duration, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	jumped := h.drift.jumped(wall, passed, h.heartbeat)
 	if jumped {
-		c.recoverAt = now.Add(c.beat)
-		c.recoverAtSoonest = c.recoverAt
+		h.waitUntil = now.Add(h.heartbeat)
+		h.mustWaitUntil = h.waitUntil
 	}
 	return jumped
 }
 
-// recoveryDelay is for how much longer recovery has to wait. Whoever has waited once waits again only for what is graver:
-// otherwise a store that fails every now and then would put recovery off for ever.
-func (c *health) recoveryDelay(again bool, now time.Time) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// recoveryDelay returns how much longer recovery must wait. A recovery that has waited once waits again only because leases of live workers
+// may have expired: otherwise a store that fails now and then would delay recovery for ever.
+func (h *health) recoveryDelay(again bool, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if again {
-		return c.recoverAtSoonest.Sub(now)
+		return h.mustWaitUntil.Sub(now)
 	}
-	return c.recoverAt.Sub(now)
+	return h.waitUntil.Sub(now)
 }
 
-// spareLeft is for how much longer no lease of the living can have run out, even if nobody has reached the store since it last
+// slackLeft returns for how much longer no lease of a live worker can have expired, even if no worker has reached the store since it last
 // answered here.
-func (c *health) spareLeft(now time.Time) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.spare - now.Sub(c.answered)
+func (h *health) slackLeft(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.slack - now.Sub(h.answered)
 }
 
-func (c *health) unavailable() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure != nil
+func (h *health) unavailable() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failure != nil
 }
 
-func (c *health) err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure != nil {
-		return fmt.Errorf("jq: not ready: the store does not answer: %w", c.failure)
+func (h *health) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failure != nil {
+		return fmt.Errorf("jq: not ready: the store does not answer: %w", h.failure)
 	}
-	if err := c.right("claim").denial; err != nil {
-		return fmt.Errorf("jq: not ready: the store does not permit claims: %w", err)
+	if err := h.permission("claim").denial; err != nil {
+		return fmt.Errorf("jq: not ready: the store denies claims: %w", err)
 	}
 	return nil
 }
 
-// A drift tells when the clock on the wall was set: the time on it and the time that has passed no longer agree.
-type drift struct {
+// A clockDrift detects that the wall clock was set: it no longer agrees with the time that has passed.
+type clockDrift struct {
 	wall   time.Time
 	passed time.Duration
 }
 
-// jumped compares with the look before.
-func (d *drift) jumped(wall time.Time, passed, tolerance time.Duration) bool {
+// jumped compares both clocks with their last readings.
+func (d *clockDrift) jumped(wall time.Time, passed, tolerance time.Duration) bool {
 	gap := wall.Sub(d.wall) - (passed - d.passed)
-	*d = drift{wall, passed}
+	*d = clockDrift{wall, passed}
 	return gap.Abs() > tolerance
 }
 
-// call is the context of one call of the store. It outlives the wish to stop, but not the server.
+// call returns the context for one call of the store. A stop does not cancel it; the end of the server does.
 func (s *Server) call(atMost time.Duration) (context.Context, context.CancelFunc) {
 	return s.clock.WithTimeout(s.life, atMost)
 }
 
-// callWhileWorking is the context of a call that nobody waits for when the server is told to stop.
+// callWhileWorking returns the context for a call that a stop cancels.
 func (s *Server) callWhileWorking(atMost time.Duration) (context.Context, context.CancelFunc) {
 	return s.clock.WithTimeout(s.work, atMost)
 }
 
-// logFailure logs a failed call, unless it is one of many in an outage, which was told of, or the server's own end.
+// logFailure logs a failed call. It logs nothing in an outage, which has its own line, or when the server itself cancelled the call.
 func (s *Server) logFailure(op string, err error) {
 	switch {
 	case s.life.Err() != nil || errors.Is(err, context.Canceled) || s.stopIfClosed(err):
 	case errors.Is(err, store.ErrDenied):
 		if s.health.denied(op, err) {
-			s.log.Warn("jq: the store does not permit a call", "op", op, "error", err)
+			s.log.Warn("jq: the store denied a call", "op", op, "error", err)
 		}
-	case !away(err):
-		s.log.Error("jq: the store refuses a call", "op", op, "error", err)
+	case !unreachable(err):
+		s.log.Error("jq: the store refused a call", "op", op, "error", err)
 	case !s.health.unavailable():
 		s.log.Warn("jq: store call timed out; other calls succeed", "op", op, "error", err)
 	}

@@ -21,11 +21,10 @@ const (
 	noAnswer = "jq: store call timed out; other calls succeed"
 )
 
-// The ways of a store to be away.
+// The ways in which a store can be unreachable.
 var absences = map[string]func(h *hook){"refuses": (*hook).refuse, "swallows": (*hook).swallow}
 
-// A server starts without its store, says that it is not ready, tries again with growing pauses, and works when the store is
-// there: C1.
+// A server starts without its store, is not ready, tries again with growing pauses, and works when the store is there: C1.
 func TestServerWaitsForItsStore(t *testing.T) {
 	for name, leave := range absences {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +55,7 @@ func TestServerWaitsForItsStore(t *testing.T) {
 	}
 }
 
-// A store that takes five seconds to answer each call is slow, and not away: every job runs once, no lease lapses, and nobody
-// complains.
+// A store that takes five seconds for each answer is slow, not unreachable: every job runs once, no lease expires, and the log is empty.
 func TestSlowStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var mu sync.Mutex // guards runs and causes
@@ -75,7 +73,7 @@ func TestSlowStore(t *testing.T) {
 		ids := w.enqueue(200, "job")
 		h := w.hook()
 		h.delay(5 * time.Second)
-		s := w.start(Options{Buffer: 20}, h)
+		s := w.start(Options{Claim: ClaimOptions{Buffer: 20}}, h)
 		for range 60 {
 			w.wait(30 * time.Second)
 			require.NoError(w, s.Ready())
@@ -94,7 +92,7 @@ func TestSlowStore(t *testing.T) {
 	})
 }
 
-// A call that hangs while others are answered is no outage: it is warned of by its name.
+// A call that hangs while others are answered is no outage: the log warns of it by name.
 func TestHangingCallIsNoOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
@@ -118,7 +116,7 @@ func TestHangingCallIsNoOutage(t *testing.T) {
 	})
 }
 
-// No call may wait for ever: each has a deadline within a lease, and what keeps leases, or ends them, an earlier one. R35.
+// No call may wait for ever: each has a deadline within a lease, and calls that extend or end leases have an earlier one. R35.
 func TestEveryCallHasADeadline(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, 40*time.Second) }
@@ -139,7 +137,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 			longest[method] = max(longest[method], time.Until(deadline))
 			return nil
 		})
-		s := w.start(Options{Buffer: 10}, h)
+		s := w.start(Options{Claim: ClaimOptions{Buffer: 10}}, h)
 		w.wait(5 * time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
@@ -154,11 +152,11 @@ func TestEveryCallHasADeadline(t *testing.T) {
 	})
 }
 
-// What a stop breaks off is no outage.
+// A call that a stop cancels is no outage.
 func TestStopIsNoOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.hook()
-		s := w.start(Options{RecoverEvery: time.Second}, h)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: time.Second}}, h)
 		h.every(func(ctx context.Context, method string) error {
 			if method == "recover" || method == "register" || method == "delete" {
 				<-ctx.Done()
@@ -173,10 +171,10 @@ func TestStopIsNoOutage(t *testing.T) {
 	})
 }
 
-// What is known of the contact follows from the answers in the order of their calls.
+// What is known about the store follows from the answers, in the order of their calls.
 func TestContactIsKnownByTheLatestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, err := Options{}.filled()
+		o, err := Options{}.withDefaults()
 		require.NoError(t, err)
 		c := newHealth(o)
 		began := time.Now()
@@ -200,7 +198,7 @@ func TestContactIsKnownByTheLatestCall(t *testing.T) {
 			{sent: 31, ended: 31, err: lost, changed: true, away: true, patience: 40, graver: 40},
 			{sent: 32, ended: 32, changed: true, patience: 42, graver: 40},
 		} {
-			changed := c.note(at(call.sent), call.err != nil, call.err, at(call.ended))
+			changed := c.record(at(call.sent), call.err != nil, call.err, at(call.ended))
 			assert.Equal(t, call.changed, changed, "%+v", call)
 			assert.Equal(t, call.away, c.unavailable(), "%+v", call)
 			assert.Equal(t, call.away, c.err() != nil, "%+v", call)

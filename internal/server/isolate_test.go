@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// An item that the store can not take spoils no other one: the call in which it stands fails, and the others are written
-// without it. Its own job fails in the end, with a reason. R38.
+// An item that the store cannot accept does not harm others: its call fails, and the others are written without it. Its own job fails in
+// the end, with a reason. R38.
 func TestUnwritableResultIsIsolated(t *testing.T) {
 	refusals := map[string]error{
 		"invalid":     &store.InvalidError{Item: 0, Field: "result", Rule: "must be nicer"},
@@ -46,10 +46,10 @@ func TestUnwritableResultIsIsolated(t *testing.T) {
 				w.wait(2 * time.Minute)
 				j := w.job(bad)
 				assert.Equal(w, store.Dead, j.Phase())
-				assert.Equal(w, "its end could not be written: "+refusal.Error(), j.Error)
+				assert.Equal(w, "the result could not be written: "+refusal.Error(), j.Error)
 				assert.Len(w, j.History, 1)
 				assert.Equal(w, Stats{Slots: 100}, s.Stats())
-				assert.Equal(w, 1, w.log.said("jq: a result can not be written; its job fails instead"))
+				assert.Equal(w, 1, w.log.said("jq: could not write a result; the job fails instead"))
 				assert.Less(w, g.count("ack"), 60)
 				w.stop(s)
 				w.stop(other)
@@ -58,7 +58,7 @@ func TestUnwritableResultIsIsolated(t *testing.T) {
 	}
 }
 
-// Where not even a failure can be written, the job is left to its lease, and run again: nothing is held for ever. R38.
+// If not even a failure can be written, the job keeps its lease until it expires, and runs again: nothing is held for ever. R38.
 func TestJobOfWhichNothingCanBeWrittenIsLeftToItsLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["quick"] = work(time.Second)
@@ -88,8 +88,8 @@ func TestJobOfWhichNothingCanBeWrittenIsLeftToItsLease(t *testing.T) {
 	})
 }
 
-// A job that somebody has locked is not waited for: others are written meanwhile, and it is as soon as the lock is gone. A
-// write of it would last until the store's own time-out. R34, R38.
+// The committer does not wait for a locked job: others are written meanwhile, and the locked one as soon as the lock is released. A
+// write of it would block until the store's own timeout. R34, R38.
 func TestLockedJobHoldsUpNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -113,7 +113,7 @@ func TestLockedJobHoldsUpNoOther(t *testing.T) {
 			return outcomes, err
 		}
 		ids := w.enqueue(50, "quick")
-		s := w.start(Options{Slots: 20, RecoverEvery: -1}, g)
+		s := w.start(Options{Slots: 20, Recovery: RecoveryOptions{Interval: -1}}, g)
 		w.wait(15 * time.Second)
 		for _, id := range ids {
 			require.Equal(w, store.Succeeded, w.job(id).State)
@@ -135,7 +135,7 @@ func TestLockedJobHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// What was put off for a lock waits for the store as well, when that goes away.
+// A write that was delayed for a lock also survives an outage of the store.
 func TestResultThatWasPutOffWaitsForTheStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -157,7 +157,7 @@ func TestResultThatWasPutOffWaitsForTheStore(t *testing.T) {
 		}
 		w.handlers["quick"] = work(time.Second)
 		ids := w.enqueue(3, "quick")
-		s := w.start(Options{RecoverEvery: -1}, g)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 		w.wait(20 * time.Second)
 		assert.Equal(w, Stats{Slots: DefaultSlots, Uncommitted: 3}, s.Stats())
 		g.away()
@@ -173,8 +173,8 @@ func TestResultThatWasPutOffWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// Where no result at all comes through to a store that is there, it is not asked for each of them again and again; none is
-// given up, and all are written when it works again. R38.
+// If a reachable store accepts no result at all, it is not asked for each result again and again. No result is dropped, and all are
+// written when the store works again. R38.
 func TestNoResultIsGivenUpWhereNoneCanBeWritten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -183,11 +183,11 @@ func TestNoResultIsGivenUpWhereNoneCanBeWritten(t *testing.T) {
 		}
 		w.handlers["quick"] = work(time.Second)
 		ids := w.enqueue(300, "quick")
-		s := w.start(Options{Slots: 300, Buffer: 1}, g)
+		s := w.start(Options{Slots: 300, Claim: ClaimOptions{Buffer: 1}}, g)
 		w.wait(10 * time.Second)
 		assert.Less(w, g.count("ack"), 250)
 		w.wait(10 * time.Minute)
-		assert.Less(w, g.count("ack"), 250+60*mostFailures)
+		assert.Less(w, g.count("ack"), 250+60*maxFailures)
 		assert.Equal(w, Stats{Slots: 300, Uncommitted: 300}, s.Stats())
 		g.set(func() { g.ack = nil })
 		w.wait(time.Minute)
@@ -200,7 +200,7 @@ func TestNoResultIsGivenUpWhereNoneCanBeWritten(t *testing.T) {
 	})
 }
 
-// A call that is too great for the store to answer in time is sent in parts.
+// A call that is too large for the store to answer in time is split.
 func TestCallThatNeverAnswersIsSplit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -236,7 +236,7 @@ func TestInvalidOutcomesEnd(t *testing.T) {
 		}
 		w.handlers["fail"] = func(context.Context, *Run) error { return errors.New("no luck") }
 		w.enqueue(1, "fail")
-		s := w.start(Options{RecoverEvery: -1}, g)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 		w.wait(time.Second)
 		assert.Equal(w, 2, g.count("nack"))
 		assert.Equal(w, Stats{Slots: DefaultSlots}, s.Stats())
@@ -244,8 +244,8 @@ func TestInvalidOutcomesEnd(t *testing.T) {
 	})
 }
 
-// On a server that has nothing else to write, nobody knows whether the fault is in the one result that can not be written.
-// After an hour it is taken to be: the job fails, or is left to its lease, and no job stays in flight for ever. R38.
+// On a server with nothing else to write, nobody knows whether the fault is in the one result that cannot be written. After an hour, the
+// server assumes that: the job fails, or waits until its lease expires, and no job stays in flight for ever. R38.
 func TestUnwritableResultOfAnIdleServerEnds(t *testing.T) {
 	for name, both := range map[string]bool{"acks are refused": false, "and failures too": true} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestUnwritableResultOfAnIdleServerEnds(t *testing.T) {
 				w.wait(10 * time.Minute)
 				j := w.job(id)
 				assert.Equal(w, store.Dead, j.Phase())
-				want := "its end could not be written: driver: odd"
+				want := "the result could not be written: driver: odd"
 				if both {
 					want = store.LeaseExpired.Reason
 				}

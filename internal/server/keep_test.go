@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// Finished jobs are deleted when they have been kept for long enough, each state for its own time, by the policy of their
-// queue, which nobody need serve; dead ones are kept unless somebody says otherwise: R61.
+// Finished jobs are deleted after their retention, which the policy of their queue sets for each state, even if no server works on the
+// queue. Dead jobs are kept unless the policy says otherwise: R61.
 func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
 	day := 24 * time.Hour
 	cases := map[string]struct {
@@ -42,7 +42,7 @@ func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
 				}
 				ready := w.enqueue(1, "job", func(j *store.NewJob) { j.Delay = 20 * day })[0]
 				finished := time.Now()
-				s := w.start(Options{RetainEvery: 10 * time.Minute, Poll: time.Hour, Lease: time.Hour, RecoverEvery: time.Hour}) // ten days go by
+				s := w.start(rare(10 * time.Minute)) // ten days go by
 				gone := map[store.State]time.Duration{}
 				for time.Since(finished) < 10*day {
 					w.wait(10 * time.Minute)
@@ -59,7 +59,7 @@ func TestFinishedJobsAreKeptForTheirTime(t *testing.T) {
 						continue
 					}
 					assert.GreaterOrEqual(w, gone[state], kept, state)
-					assert.LessOrEqual(w, gone[state], kept+s.o.RetainEvery+10*time.Minute, state)
+					assert.LessOrEqual(w, gone[state], kept+s.o.Retention.Interval+10*time.Minute, state)
 				}
 				assert.Equal(w, store.Ready, w.job(ready).State)
 				w.stop(s)
@@ -99,7 +99,7 @@ func (w *world) finished(n int, state store.State) []int64 {
 	return ids
 }
 
-// Deletion goes in bounded batches, one after the other until nothing is left, and the log says how many it were: R61.
+// Deletion goes in bounded batches, one after the other until nothing is left, and the log says how many jobs were deleted: R61.
 func TestDeletionGoesInBatches(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for range 3 {
@@ -123,7 +123,7 @@ func TestDeletionGoesInBatches(t *testing.T) {
 	})
 }
 
-// batches sees that no deletion is boundless, and that each goes on behind the one before.
+// batches checks that every deletion has a limit, and that each continues where the one before ended.
 type batches struct {
 	*hook
 	t    *testing.T
@@ -141,7 +141,7 @@ func (b batches) Delete(ctx context.Context, filter store.Filter, limit int) ([]
 	return outcomes, err
 }
 
-// total is how many jobs there are.
+// total returns how many jobs there are.
 func (w *world) total() int {
 	w.Helper()
 	counts, err := w.store.Count(w.Context(), store.Filter{})
@@ -155,7 +155,7 @@ func (w *world) total() int {
 	return n
 }
 
-// A deletion that fails is tried again at the next time; what the store refuses is told.
+// A deletion that fails is tried again at the next interval. A refusal is logged.
 func TestFailedDeletionIsTriedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.finished(1, store.Succeeded)
@@ -170,7 +170,7 @@ func TestFailedDeletionIsTriedAgain(t *testing.T) {
 		s := w.start(Options{}, h)
 		w.wait(2 * time.Hour)
 		assert.Equal(w, 1, w.total())
-		assert.Equal(w, h.count("delete"), w.log.said("jq: the store refuses a call"))
+		assert.Equal(w, h.count("delete"), w.log.said("jq: the store refused a call"))
 		assert.LessOrEqual(w, h.count("delete"), 2*2*75, "once a minute for each of the two states")
 		h.let()
 		w.wait(2 * time.Minute)
@@ -179,8 +179,8 @@ func TestFailedDeletionIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A server lists itself among the workers as long as it lives, with what it does, and counts as stale when it has been silent
-// for three beats. What the list says affects no job: R50.
+// A server lists itself among the workers while it lives, with its load, and counts as stale after three silent heartbeat intervals. The
+// list affects no job: R50.
 func TestServerIsListedAmongTheWorkers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
@@ -210,7 +210,7 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 		list, err = store.AllWorkers(w.Context(), w.store)
 		require.NoError(w, err)
 		assert.True(w, list[0].Stale)
-		assert.Positive(w, w.log.said("jq: the store refuses a call"))
+		assert.Positive(w, w.log.said("jq: the store refused a call"))
 		require.NoError(w, s.Ready())
 		assert.Equal(w, 2, s.Stats().Running, "and its leases live")
 		assert.Zero(w, w.log.said("jq: expired leases recovered"))
@@ -223,7 +223,7 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 	})
 }
 
-// distant is a store whose beats are on their way for a second, and arrive also when nobody waits for them any more.
+// distant is a store whose calls of Beat take a second, and arrive even if nobody waits for them any more.
 type distant struct{ *memory.Store }
 
 func (d distant) Beat(ctx context.Context, w store.Worker) error {
@@ -237,7 +237,7 @@ func (d distant) Beat(ctx context.Context, w store.Worker) error {
 	}
 }
 
-// A beat that was under way when the worker left arrived after it, and the worker was listed as if it had died.
+// A Beat under way when the worker left used to arrive after Leave, and the worker was listed as if it had died.
 func TestBeatUnderWayDoesNotBringBackAWorkerThatLeft(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.server(Options{}, distant{w.store})
@@ -252,7 +252,7 @@ func TestBeatUnderWayDoesNotBringBackAWorkerThatLeft(t *testing.T) {
 	})
 }
 
-// A beat that gets no answer is not waited for much longer than the leave itself.
+// The server does not wait much longer for a Beat without an answer than for Leave itself.
 func TestHangingBeatDoesNotLengthenTheStop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.hook()
@@ -266,7 +266,7 @@ func TestHangingBeatDoesNotLengthenTheStop(t *testing.T) {
 		w.wait(500 * time.Millisecond)
 		began := w.since()
 		w.stop(s)
-		assert.Equal(w, longestLeave, w.since()-began)
+		assert.Equal(w, leaveTimeout, w.since()-began)
 	})
 }
 
@@ -281,7 +281,7 @@ func TestCleanStopWasListedAsACrash(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.handlers["job"] = work(3 * time.Minute)
 			w.enqueue(1, "job")
-			s := w.start(Options{DrainFor: 5 * time.Minute})
+			s := w.start(Options{Shutdown: ShutdownOptions{DrainTimeout: 5 * time.Minute}})
 			w.wait(time.Second)
 			st := beginStop(w, w.Context(), s)
 			w.wait(2 * time.Minute)
@@ -300,7 +300,7 @@ func TestCleanStopWasListedAsACrash(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.handlers["deaf"] = deaf(time.Hour)
 			w.enqueue(1, "deaf")
-			s := w.start(Options{DrainFor: time.Second})
+			s := w.start(Options{Shutdown: ShutdownOptions{DrainTimeout: time.Second}})
 			w.wait(time.Second)
 			require.Error(w, s.Stop(w.Context()))
 			w.wait(time.Minute)
@@ -318,7 +318,7 @@ func TestCleanStopWasListedAsACrash(t *testing.T) {
 			w.wait(time.Minute)
 			began := w.since()
 			require.NoError(w, s.Stop(w.Context()))
-			assert.LessOrEqual(w, w.since()-began, longestLeave)
+			assert.LessOrEqual(w, w.since()-began, leaveTimeout)
 			require.Len(w, listed(w), 1)
 		})
 	})

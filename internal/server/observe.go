@@ -10,94 +10,101 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// An Observer is described where users meet it: jq.Observer is the same type, which is why both are literals.
-type Observer = interface {
+// An Observer receives the events of a server, for metrics. The server calls its methods often and from many goroutines, so they must
+// return at once. If one panics, the server logs the first panic and ignores all of them.
+type Observer interface {
+	// Claimed reports a claim that returned jobs.
 	Claimed(queue string, jobs int)
+	// Started reports that a handler begins, and how long its job had been due, by the store's clock. For a retry, waited is negative:
+	// the store does not keep when it was due.
 	Started(job store.Job, waited time.Duration)
+	// Ended reports the end of a run that the store has accepted, the phase of the job after it, and how long the handler ran.
 	Ended(job store.Job, ending store.Ending, phase store.State, ran time.Duration)
+	// Recovered reports expired leases that the server ended.
 	Recovered(leases []store.Recovered)
+	// StaleWrite reports a write that the store refused because the lease was lost: ack, nack, extend, save or confirm.
 	StaleWrite(op string)
+	// BeatFailed reports a heartbeat that did not reach the store.
 	BeatFailed()
 }
 
-// Unobserved is the observer that ignores everything. Embedded in another one it makes every method optional.
-type Unobserved struct{}
+// NopObserver is an observer that ignores everything. Embed it to implement only some of the methods.
+type NopObserver struct{}
 
-// Claimed ignores.
-func (Unobserved) Claimed(string, int) {}
+// Claimed does nothing.
+func (NopObserver) Claimed(string, int) {}
 
-// Started ignores.
-func (Unobserved) Started(store.Job, time.Duration) {}
+// Started does nothing.
+func (NopObserver) Started(store.Job, time.Duration) {}
 
-// Ended ignores.
-func (Unobserved) Ended(store.Job, store.Ending, store.State, time.Duration) {}
+// Ended does nothing.
+func (NopObserver) Ended(store.Job, store.Ending, store.State, time.Duration) {}
 
-// Recovered ignores.
-func (Unobserved) Recovered([]store.Recovered) {}
+// Recovered does nothing.
+func (NopObserver) Recovered([]store.Recovered) {}
 
-// StaleWrite ignores.
-func (Unobserved) StaleWrite(string) {}
+// StaleWrite does nothing.
+func (NopObserver) StaleWrite(string) {}
 
-// BeatFailed ignores.
-func (Unobserved) BeatFailed() {}
+// BeatFailed does nothing.
+func (NopObserver) BeatFailed() {}
 
-// A guard stands before an observer. Whoever only looks on must not end the process when it panics: the first panic is logged,
-// and the server works on.
-type guard struct {
+// A safeObserver protects the server from panics of its observer. It logs the first panic and ignores all of them.
+type safeObserver struct {
 	observer Observer
 	log      *slog.Logger
-	told     atomic.Bool
+	logged   atomic.Bool
 }
 
-// caught ends a panic. It is to be deferred.
-func (g *guard) caught(method string) {
-	if p := recover(); p != nil && !g.told.Swap(true) {
-		g.log.Error("jq: the observer has panicked, which is ignored and not told again",
+// recoverPanic ends a panic. Defer it.
+func (g *safeObserver) recoverPanic(method string) {
+	if p := recover(); p != nil && !g.logged.Swap(true) {
+		g.log.Error("jq: the observer panicked; this and later panics are ignored",
 			"method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}
 }
 
-// Claimed passes on.
-func (g *guard) Claimed(queue string, jobs int) {
-	defer g.caught("Claimed")
+// Claimed calls the observer.
+func (g *safeObserver) Claimed(queue string, jobs int) {
+	defer g.recoverPanic("Claimed")
 	g.observer.Claimed(queue, jobs)
 }
 
-// Started passes on.
-func (g *guard) Started(job store.Job, waited time.Duration) {
-	defer g.caught("Started")
+// Started calls the observer.
+func (g *safeObserver) Started(job store.Job, waited time.Duration) {
+	defer g.recoverPanic("Started")
 	g.observer.Started(job, waited)
 }
 
-// Ended passes on.
-func (g *guard) Ended(job store.Job, ending store.Ending, phase store.State, ran time.Duration) {
-	defer g.caught("Ended")
+// Ended calls the observer.
+func (g *safeObserver) Ended(job store.Job, ending store.Ending, phase store.State, ran time.Duration) {
+	defer g.recoverPanic("Ended")
 	g.observer.Ended(job, ending, phase, ran)
 }
 
-// Recovered passes on.
-func (g *guard) Recovered(leases []store.Recovered) {
-	defer g.caught("Recovered")
+// Recovered calls the observer.
+func (g *safeObserver) Recovered(leases []store.Recovered) {
+	defer g.recoverPanic("Recovered")
 	g.observer.Recovered(leases)
 }
 
-// StaleWrite passes on.
-func (g *guard) StaleWrite(op string) {
-	defer g.caught("StaleWrite")
+// StaleWrite calls the observer.
+func (g *safeObserver) StaleWrite(op string) {
+	defer g.recoverPanic("StaleWrite")
 	g.observer.StaleWrite(op)
 }
 
-// BeatFailed passes on.
-func (g *guard) BeatFailed() {
-	defer g.caught("BeatFailed")
+// BeatFailed calls the observer.
+func (g *safeObserver) BeatFailed() {
+	defer g.recoverPanic("BeatFailed")
 	g.observer.BeatFailed()
 }
 
 // Stats is what a server holds at one moment.
 type Stats struct {
-	Slots       int // how many handlers can run at once
-	Running     int // how many run, those that were given up included where nothing replaces them
-	Buffered    int // claimed and not started
+	Slots       int // how many handlers can run at the same time
+	Running     int // occupied slots, including those that abandoned handlers still occupy
+	Buffered    int // claimed, and not yet started
 	Uncommitted int // ended, and not yet written
-	Abandoned   int // handlers that did not return in time and whose slot was replaced
+	Abandoned   int // abandoned handlers whose slots were reused
 }

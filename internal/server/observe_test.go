@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Tallies are what an observer makes of what it is told: the counters and histograms of R49.
+// Tallies are what an observer counts: the counters and histograms of R49.
 type tallies struct {
 	mu      sync.Mutex // guards what follows
 	claimed map[string]int
@@ -54,7 +54,7 @@ func (c *tallies) Recovered(leases []store.Recovered) { c.note(func() { c.lost +
 func (c *tallies) StaleWrite(op string)               { c.note(func() { c.stale[op]++ }) }
 func (c *tallies) BeatFailed()                        { c.note(func() { c.unbeat++ }) }
 
-// Every count that a scrape shows is told, and each thing once: R49.
+// The observer is told of everything that a scrape shows, once each: R49.
 func TestObserverCountsEverything(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["good"] = func(ctx context.Context, _ *Run) error { return travel(ctx, 2*time.Second) }
@@ -107,12 +107,22 @@ func TestObserverCountsEverything(t *testing.T) {
 	})
 }
 
-// What runs, waits in the buffer or waits to be written is seen at any time: the gauges of R49.
+// The wait ends with the claim, and is unknown of a retry and of a job whose claim has no time.
+func TestWaitEndsWithTheClaim(t *testing.T) {
+	j := store.Job{RunAt: dawn, ClaimedAt: dawn.Add(time.Minute), LeaseExpiresAt: dawn.Add(time.Hour)}
+	assert.Equal(t, time.Minute, waited(j))
+	untimed, retry := j, j
+	untimed.ClaimedAt, retry.Retries = time.Time{}, 1
+	assert.Negative(t, waited(untimed))
+	assert.Negative(t, waited(retry))
+}
+
+// Stats shows at any time how many runs are running, buffered or uncommitted: the gauges of R49.
 func TestStatsShowWhatIsHeld(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, 10*time.Second) }
 		h := w.hook()
-		s := w.start(Options{Slots: 3, Buffer: 5}, h)
+		s := w.start(Options{Slots: 3, Claim: ClaimOptions{Buffer: 5}}, h)
 		assert.Equal(w, Stats{Slots: 3}, s.Stats())
 		w.enqueue(8, "job")
 		w.wait(time.Second)
@@ -132,7 +142,7 @@ func TestStatsShowWhatIsHeld(t *testing.T) {
 	})
 }
 
-// A rude observer panics whatever it is told.
+// A rude observer panics in every method.
 type rude struct{}
 
 func (rude) Claimed(string, int)                                       { panic("claimed") }
@@ -142,7 +152,7 @@ func (rude) Recovered([]store.Recovered)                               { panic("
 func (rude) StaleWrite(string)                                         { panic("stale") }
 func (rude) BeatFailed()                                               { panic("beat") }
 
-// Whoever only looks on does not end what works: an observer that panics is told of once, with the place, and ignored.
+// An observer that panics does not end the server: the first panic is logged once, with its place, and all are ignored.
 func TestObserverThatPanicsEndsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["quick"] = work(0)
@@ -167,7 +177,7 @@ func TestObserverThatPanicsEndsNothing(t *testing.T) {
 		w.wait(time.Minute)
 		assert.Equal(w, store.Succeeded, w.job(long).State, "in its second run, for it was fenced")
 		assert.Len(w, w.said("jq: stale write refused"), 1)
-		lines := w.said("jq: the observer has panicked, which is ignored and not told again")
+		lines := w.said("jq: the observer panicked; this and later panics are ignored")
 		require.Len(w, lines, 1)
 		assert.Contains(w, lines[0]["stack"], "observe_test.go")
 		require.NoError(w, s.Ready())

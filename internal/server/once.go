@@ -10,33 +10,33 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Once runs one claimed job in the caller's goroutine, and writes how it ended.
+// Once runs one claimed job in the caller's goroutine, and writes its verdict.
 func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (store.Outcome, error) {
 	handler, ok := lookup(job.Kind)
 	if !ok {
 		return store.Outcome{}, fmt.Errorf("jq: no handler for kind %q", job.Kind)
 	}
-	r := newRun(context.WithoutCancel(ctx), lone{s}, job, DefaultTimeout) // so that the run learns why it ends, before it does
+	r := newRun(context.WithoutCancel(ctx), unheld{s}, job, DefaultTimeout) // so that only cancel ends it, with the cause
 	defer r.cancel(context.Canceled)
 	stop := context.AfterFunc(ctx, func() { r.cancel(ErrDrained) })
 	defer stop()
 	timer := clock.New().AfterFunc(r.timeout, func() { r.cancel(ErrTimeout) })
 	defer timer.Stop()
-	return r.judged(handler).writeTo(context.WithoutCancel(ctx), s, job.Lease())
+	return r.execute(handler).writeTo(context.WithoutCancel(ctx), s, job.Lease())
 }
 
-// judged runs the handler and is what is to be written of it. A panic is a failure that carries the stack.
-func (r *Run) judged(h Handler) (v verdict) {
+// execute runs the handler and returns the verdict. A panic is a failure that carries the stack.
+func (r *Run) execute(h Handler) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
-			v = unlessFinished(r, panicked(p, debug.Stack()))
+			v = confirmIfFinished(r, panicked(p, debug.Stack()))
 		}
 	}()
 	err := h(&r.ctx, r)
-	return unlessFinished(r, judge(r, err, r.stopCause()))
+	return confirmIfFinished(r, verdictOf(r, err, r.cancelCause()))
 }
 
-// writeTo writes a verdict by itself.
+// writeTo writes one verdict with a call of its own.
 func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) (store.Outcome, error) {
 	var outcomes []store.Outcome
 	var err error
@@ -52,17 +52,17 @@ func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) 
 		return store.Outcome{}, err
 	}
 	switch o := outcomes[0]; {
-	case v.op == confirm && o.Status == store.StatusOK: // it is still in flight
+	case v.op == confirm && o.Status == store.StatusOK: // the job is still in flight: its transaction was not committed
 		return v.otherwise.writeTo(ctx, s, lease)
 	case o.Status == store.StatusInvalid:
-		return substitute(v, o.Err()).writeTo(ctx, s, lease)
+		return asFailure(v, o.Err()).writeTo(ctx, s, lease)
 	default:
 		return o, nil
 	}
 }
 
-// lone keeps a run that no server holds.
-type lone struct{ store store.Store }
+// unheld is the holder of a run that no server holds.
+type unheld struct{ store store.Store }
 
-func (l lone) backend() store.Store                           { return l.store }
-func (l lone) writeRefused(r *Run, _ string, o store.Outcome) { r.cancel(causeOf(o)) }
+func (l unheld) backend() store.Store                           { return l.store }
+func (l unheld) writeRefused(r *Run, _ string, o store.Outcome) { r.cancel(causeOf(o)) }

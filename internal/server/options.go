@@ -17,102 +17,169 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Options are described where users meet them: jq.ServerOptions has the same fields.
+// Options configures a server. A zero field means the default that its comment names.
 type Options struct {
-	Name   string
+	// Name identifies this server in the list of workers, and in the jobs that it claims. Default: the host name, the process id and a
+	// random part.
+	Name string
+	// Queues names the queues that this server claims from, at most 1,000. An empty map that is not nil means none: such a server only
+	// recovers expired leases and deletes old jobs. Default: the queue "default".
 	Queues map[string]QueueOptions
+	// Slots is how many handlers run at the same time. Default: 10.
+	Slots int
+	// Timeout is how long a handler may run, for jobs that set no timeout themselves. Default: 15 minutes.
+	Timeout time.Duration
+	// UnknownKindTimeout is how long this server leaves a job of a kind for which it has no handler to other servers, before the job
+	// fails. Default: 1 hour.
+	UnknownKindTimeout time.Duration
 
-	Slots      int
-	Buffer     int
-	RetryShare float64
-	Poll       time.Duration
+	Claim     ClaimOptions     // how the server looks for jobs
+	Lease     LeaseOptions     // how long a claimed job belongs to this server
+	Abandon   AbandonOptions   // what happens to handlers that do not return
+	Commit    CommitOptions    // how the server writes the results of handlers
+	Recovery  RecoveryOptions  // how the server takes over the jobs of servers that died
+	Retention RetentionOptions // how often the server deletes finished jobs
+	Shutdown  ShutdownOptions  // how the server stops
 
-	Lease time.Duration
-	Beat  time.Duration
-
-	Timeout      time.Duration
-	AbandonAfter time.Duration
-	MaxAbandoned int
-	UnknownFor   time.Duration
-
-	CommitSize     int
-	CommitAfter    time.Duration
-	MaxUncommitted int
-
-	RecoverEvery time.Duration
-	RecoverGrace time.Duration
-	RecoverLimit int
-
-	RetainEvery time.Duration
-
-	DrainFor time.Duration
-
-	Clock    clock.Clock
-	Logger   *slog.Logger
+	// Clock drives the timers of the server. Due times and leases follow the clock of the store. Default: the system clock.
+	Clock clock.Clock
+	// Logger receives the server's log. Default: slog.Default().
+	Logger *slog.Logger
+	// Observer receives events, for metrics. Default: none.
 	Observer Observer
 }
 
-// QueueOptions say how much of a server one queue gets.
+// QueueOptions configures how much of a server one queue gets.
 type QueueOptions struct {
-	Weight int // its share among the queues that have jobs, 1000 at most: zero means 1
-	Slots  int // at most so many of its jobs at once, buffered ones included: zero means no limit but the server's
+	// Weight is the queue's share of the claims while several queues have jobs, at most 1,000. Default: 1.
+	Weight int
+	// Slots is how many jobs of this queue the server holds at the same time, running or buffered. Default: no limit of its own.
+	Slots int
 }
 
-// An OptionError says which option contradicts what.
+// ClaimOptions configures how a server looks for jobs.
+type ClaimOptions struct {
+	// Buffer is how many jobs the server claims ahead of free slots. With many short jobs, a buffer saves waiting for the store. With
+	// long jobs, it keeps jobs from other servers that could run them. Default: none.
+	Buffer int
+	// PollInterval is the longest pause between two looks into a queue that was empty. If the store announces new jobs, the server looks
+	// at once. Default: 1 second.
+	PollInterval time.Duration
+	// RetryShare is the part of all claims that goes to retries while fresh jobs wait, at most 1. Negative: none. Default: 0.2.
+	RetryShare float64
+}
+
+// LeaseOptions configures the leases by which a server holds jobs.
+type LeaseOptions struct {
+	// Duration is how long a lease lasts without a heartbeat. When a server dies, its jobs are recovered after this time. Default: 30
+	// seconds.
+	Duration time.Duration
+	// Heartbeat is the time between two heartbeats, each of which extends all leases of the server. It must be shorter than Duration.
+	// Default: a third of Duration.
+	Heartbeat time.Duration
+}
+
+// AbandonOptions configures what a server does about handlers that do not return.
+type AbandonOptions struct {
+	// Timeout is how long to wait for a handler after its context is cancelled. Then the server abandons the handler and reuses its
+	// slot. Default: 10 seconds.
+	Timeout time.Duration
+	// MaxHandlers is how many abandoned handlers may run beside the slots. Beyond that, an abandoned handler keeps its slot, and Ready
+	// reports that the process should be restarted. Negative: none. Default: as many as Slots.
+	MaxHandlers int
+}
+
+// CommitOptions configures how a server writes the results of handlers: many with one call of the store.
+type CommitOptions struct {
+	// Size is how many results the server collects before it writes them at once, at most 1,000. Default: 500.
+	Size int
+	// MaxDelay is how long a result waits for others, as long as other handlers run. Default: 5 milliseconds.
+	MaxDelay time.Duration
+	// MaxUncommitted is how many results may wait to be written. At this number the server claims no more jobs. Default: 1,000, and
+	// twice the sum of Slots and Buffer.
+	MaxUncommitted int
+}
+
+// RecoveryOptions configures how a server recovers expired leases: a job whose server died is retried or becomes dead.
+type RecoveryOptions struct {
+	// Interval is the time between two searches for expired leases. Negative: never, which leaves the jobs of dead servers to other
+	// servers. Default: 10 seconds.
+	Interval time.Duration
+	// Grace is how long a lease must have been expired before the server recovers it. Default: none.
+	Grace time.Duration
+	// Limit is how many leases one call of the store recovers, at most 1,000. After a full call the server makes the next one at once.
+	// Default: 100.
+	Limit int
+}
+
+// RetentionOptions configures when a server deletes finished jobs. How long they are kept is a policy of their queue, which is in the
+// store and applies to all servers.
+type RetentionOptions struct {
+	// Interval is the time between two deletions. Negative: never, which leaves deletion to other servers. Default: 1 minute.
+	Interval time.Duration
+}
+
+// ShutdownOptions configures how a server stops.
+type ShutdownOptions struct {
+	// DrainTimeout is how long Stop waits for handlers before it cancels their contexts. Default: 30 seconds.
+	DrainTimeout time.Duration
+}
+
+// An OptionError says which server option is invalid, and why.
 type OptionError struct {
-	Field string
-	Rule  string
+	Field string // the path of the option, such as Lease.Duration
+	Rule  string // what the option must be
 }
 
 func (e *OptionError) Error() string { return fmt.Sprintf("jq: option %s %s", e.Field, e.Rule) }
 
-// The defaults, and the bounds that are not those of the contract.
+// The defaults, and the limits that are not those of the contract.
 const (
-	DefaultQueue        = "default"
-	DefaultSlots        = 10
-	DefaultRetryShare   = 0.2
-	DefaultPoll         = time.Second
-	DefaultLease        = 30 * time.Second
-	DefaultTimeout      = 15 * time.Minute
-	DefaultAbandonAfter = 10 * time.Second
-	DefaultUnknownFor   = time.Hour
-	DefaultCommitSize   = 500
-	DefaultCommitAfter  = 5 * time.Millisecond
-	DefaultRecoverEvery = 10 * time.Second
-	DefaultRecoverLimit = 100
-	DefaultRetainEvery  = time.Minute
-	DefaultDrainFor     = 30 * time.Second
+	DefaultQueue              = "default"
+	DefaultSlots              = 10
+	DefaultRetryShare         = 0.2
+	DefaultPollInterval       = time.Second
+	DefaultLease              = 30 * time.Second
+	DefaultTimeout            = 15 * time.Minute
+	DefaultAbandonTimeout     = 10 * time.Second
+	DefaultUnknownKindTimeout = time.Hour
+	DefaultCommitSize         = 500
+	DefaultCommitMaxDelay     = 5 * time.Millisecond
+	DefaultRecoveryInterval   = 10 * time.Second
+	DefaultRecoveryLimit      = 100
+	DefaultRetentionInterval  = time.Minute
+	DefaultDrainTimeout       = 30 * time.Second
 
-	leastLease  = 10 * time.Millisecond
-	leastPeriod = time.Millisecond // of what is done again and again
-	mostHeld    = 1_000_000        // slots, and jobs in the buffer
-	mostWeight  = 1000
+	minLease    = 10 * time.Millisecond
+	minInterval = time.Millisecond // of what the server repeats
+	maxHeld     = 1_000_000        // slots, and jobs in the buffer
+	maxWeight   = 1000
 )
 
-// filled is the options with a default wherever they are zero, or why they can not be.
-func (o Options) filled() (Options, error) {
+// withDefaults returns the options with a default in every zero field, or an OptionError.
+func (o Options) withDefaults() (Options, error) {
 	if o.Name == "" {
 		o.Name = processName()
 	}
-	if o.Queues == nil { // an empty map names none
+	if o.Queues == nil { // an empty map means no queues
 		o.Queues = map[string]QueueOptions{DefaultQueue: {}}
 	}
 	fill(&o.Slots, DefaultSlots)
-	fill(&o.RetryShare, DefaultRetryShare)
-	fill(&o.Poll, DefaultPoll)
-	fill(&o.Lease, DefaultLease)
-	fill(&o.Beat, o.Lease/3)
+	fill(&o.Claim.RetryShare, DefaultRetryShare)
+	fill(&o.Claim.PollInterval, DefaultPollInterval)
+	fill(&o.Lease.Duration, DefaultLease)
+	fill(&o.Lease.Heartbeat, o.Lease.Duration/3)
 	fill(&o.Timeout, DefaultTimeout)
-	fill(&o.AbandonAfter, DefaultAbandonAfter)
-	fill(&o.MaxAbandoned, o.Slots)
-	fill(&o.UnknownFor, DefaultUnknownFor)
-	fill(&o.CommitSize, DefaultCommitSize)
-	fill(&o.CommitAfter, DefaultCommitAfter)
-	fill(&o.MaxUncommitted, 2*(o.Slots+o.Buffer)+1000)
-	fill(&o.RecoverEvery, DefaultRecoverEvery)
-	fill(&o.RecoverLimit, DefaultRecoverLimit)
-	fill(&o.RetainEvery, DefaultRetainEvery)
-	fill(&o.DrainFor, DefaultDrainFor)
+	fill(&o.Abandon.Timeout, DefaultAbandonTimeout)
+	fill(&o.Abandon.MaxHandlers, o.Slots)
+	fill(&o.UnknownKindTimeout, DefaultUnknownKindTimeout)
+	fill(&o.Commit.Size, DefaultCommitSize)
+	fill(&o.Commit.MaxDelay, DefaultCommitMaxDelay)
+	fill(&o.Commit.MaxUncommitted, 2*(o.Slots+o.Claim.Buffer)+1000)
+	fill(&o.Recovery.Interval, DefaultRecoveryInterval)
+	fill(&o.Recovery.Limit, DefaultRecoveryLimit)
+	fill(&o.Retention.Interval, DefaultRetentionInterval)
+	fill(&o.Shutdown.DrainTimeout, DefaultDrainTimeout)
 	if o.Clock == nil {
 		o.Clock = clock.New()
 	}
@@ -120,7 +187,7 @@ func (o Options) filled() (Options, error) {
 		o.Logger = slog.Default()
 	}
 	if o.Observer == nil {
-		o.Observer = Unobserved{}
+		o.Observer = NopObserver{}
 	}
 	return o, o.check()
 }
@@ -132,7 +199,7 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// A rule is what an option has to keep to.
+// A rule is a condition on one option.
 type rule struct {
 	broken bool
 	field  string
@@ -146,7 +213,7 @@ func (o Options) check() error {
 		}
 	}
 	if err := (store.Worker{Name: o.Name}).Check(); err != nil {
-		return &OptionError{"Name", wrongWith(err)}
+		return &OptionError{"Name", ruleOf(err)}
 	}
 	return nil
 }
@@ -154,40 +221,41 @@ func (o Options) check() error {
 func (o Options) countRules() []rule {
 	ofCall := fmt.Sprintf("must be 1 to %d", store.MaxItems)
 	return []rule{
-		{o.Slots < 1, "Slots", "must be 1 at least, or nothing would run"},
-		{o.Slots > mostHeld, "Slots", fmt.Sprintf("must be %d at most", mostHeld)},
-		{o.Buffer < 0, "Buffer", "must not be negative"},
-		{o.Buffer > mostHeld, "Buffer", fmt.Sprintf("must be %d at most", mostHeld)},
-		{!(o.RetryShare <= 1), "RetryShare", "must be at most 1; negative means none"}, // so is what is no number
-		{o.CommitSize < 1 || o.CommitSize > store.MaxItems, "CommitSize", ofCall},
-		{o.MaxUncommitted < 1, "MaxUncommitted", "must be 1 at least, or nothing would be fetched"},
-		{o.RecoverLimit < 1 || o.RecoverLimit > store.MaxItems, "RecoverLimit", ofCall},
+		{o.Slots < 1, "Slots", "must be at least 1; otherwise nothing would run"},
+		{o.Slots > maxHeld, "Slots", fmt.Sprintf("must be at most %d", maxHeld)},
+		{o.Claim.Buffer < 0, "Claim.Buffer", "must not be negative"},
+		{o.Claim.Buffer > maxHeld, "Claim.Buffer", fmt.Sprintf("must be at most %d", maxHeld)},
+		{!(o.Claim.RetryShare <= 1), "Claim.RetryShare", "must be at most 1; negative means none"}, // false for NaN
+		{o.Commit.Size < 1 || o.Commit.Size > store.MaxItems, "Commit.Size", ofCall},
+		{o.Commit.MaxUncommitted < 1, "Commit.MaxUncommitted", "must be at least 1; otherwise nothing would be claimed"},
+		{o.Recovery.Limit < 1 || o.Recovery.Limit > store.MaxItems, "Recovery.Limit", ofCall},
 	}
 }
 
 func (o Options) timeRules() []rule {
 	return slices.Concat(
-		within("Poll", o.Poll, leastPeriod, ""),
-		within("Lease", o.Lease, leastLease, ""),
-		within("Beat", o.Beat, leastPeriod, ""),
+		timeBounds("Claim.PollInterval", o.Claim.PollInterval, minInterval, ""),
+		timeBounds("Lease.Duration", o.Lease.Duration, minLease, ""),
+		timeBounds("Lease.Heartbeat", o.Lease.Heartbeat, minInterval, ""),
 		[]rule{{
-			o.Beat >= o.Lease, "Beat",
-			fmt.Sprintf("of %v must be shorter than the Lease of %v, or every lease would run out", o.Beat, o.Lease),
+			o.Lease.Heartbeat >= o.Lease.Duration, "Lease.Heartbeat",
+			fmt.Sprintf("of %v must be shorter than Lease.Duration, which is %v; otherwise every lease would expire", o.Lease.Heartbeat, o.Lease.Duration),
 		}},
-		within("Timeout", o.Timeout, 0, ""),
-		within("AbandonAfter", o.AbandonAfter, 0, ""),
-		within("UnknownFor", o.UnknownFor, 0, ""),
-		within("CommitAfter", o.CommitAfter, 0, ""),
-		within("RecoverEvery", o.RecoverEvery, leastPeriod, "never"),
-		within("RecoverGrace", o.RecoverGrace, 0, ""),
-		within("RetainEvery", o.RetainEvery, leastPeriod, "never"),
-		within("DrainFor", o.DrainFor, 0, ""),
+		timeBounds("Timeout", o.Timeout, 0, ""),
+		timeBounds("Abandon.Timeout", o.Abandon.Timeout, 0, ""),
+		timeBounds("UnknownKindTimeout", o.UnknownKindTimeout, 0, ""),
+		timeBounds("Commit.MaxDelay", o.Commit.MaxDelay, 0, ""),
+		timeBounds("Recovery.Interval", o.Recovery.Interval, minInterval, "never"),
+		timeBounds("Recovery.Grace", o.Recovery.Grace, 0, ""),
+		timeBounds("Retention.Interval", o.Retention.Interval, minInterval, "never"),
+		timeBounds("Shutdown.DrainTimeout", o.Shutdown.DrainTimeout, 0, ""),
 	)
 }
 
-// within are the bounds of a time: the least, unless it is negative and that has a meaning, and the longest of the contract.
-func within(field string, value, least time.Duration, negative string) []rule {
-	low := fmt.Sprintf("must be %v at least", least)
+// timeBounds returns the rules for a duration: at least the given one, unless it is negative and that has a meaning, and at most the
+// longest of the contract.
+func timeBounds(field string, value, least time.Duration, negative string) []rule {
+	low := fmt.Sprintf("must be at least %v", least)
 	switch {
 	case negative != "":
 		low += "; negative means " + negative
@@ -196,38 +264,38 @@ func within(field string, value, least time.Duration, negative string) []rule {
 	}
 	return []rule{
 		{value < least && (value >= 0 || negative == ""), field, low},
-		{value > store.MaxDuration, field, fmt.Sprintf("must be %v at most", store.MaxDuration)},
+		{value > store.MaxDuration, field, fmt.Sprintf("must be at most %v", store.MaxDuration)},
 	}
 }
 
 func (o Options) queueRules() []rule {
-	rules := []rule{{len(o.Queues) > store.MaxItems, "Queues", fmt.Sprintf("must be %d at most", store.MaxItems)}}
-	for _, name := range slices.Sorted(maps.Keys(o.Queues)) { // of two errors the same one each time
+	rules := []rule{{len(o.Queues) > store.MaxItems, "Queues", fmt.Sprintf("must be at most %d", store.MaxItems)}}
+	for _, name := range slices.Sorted(maps.Keys(o.Queues)) { // sorted, so that the same error is reported each time
 		q, field := o.Queues[name], fmt.Sprintf("Queues[%q]", name)
 		if err := store.CheckQueue(name); err != nil {
-			rules = append(rules, rule{true, field, wrongWith(err)})
+			rules = append(rules, rule{true, field, ruleOf(err)})
 		}
 		rules = append(rules,
-			rule{q.Weight < 0 || q.Weight > mostWeight, field + ".Weight", fmt.Sprintf("must be 0 to %d; 0 means 1", mostWeight)},
+			rule{q.Weight < 0 || q.Weight > maxWeight, field + ".Weight", fmt.Sprintf("must be 0 to %d; 0 means 1", maxWeight)},
 			rule{q.Slots < 0, field + ".Slots", "must not be negative"},
 			rule{
-				q.Slots > o.Slots+o.Buffer, field + ".Slots",
-				fmt.Sprintf("of %d is more than the server's %d, buffer included", q.Slots, o.Slots+o.Buffer),
+				q.Slots > o.Slots+o.Claim.Buffer, field + ".Slots",
+				fmt.Sprintf("of %d is more than the %d of the server, including its buffer", q.Slots, o.Slots+o.Claim.Buffer),
 			},
 		)
 	}
 	return rules
 }
 
-// wrongWith is the rule of the contract that a check has found to be broken.
-func wrongWith(err error) string {
+// ruleOf returns the rule of the contract that a check found broken.
+func ruleOf(err error) string {
 	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
 		return invalid.Rule
 	}
 	return err.Error()
 }
 
-// processName tells processes apart, also those of containers that all have the same host name and process id.
+// processName returns a name that tells processes apart, even in containers with the same host name and process id.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -237,5 +305,5 @@ func processName() string {
 	return fmt.Sprintf("%s-%d-%06x", host, os.Getpid(), rand.IntN(1<<24))
 }
 
-// Quiet is a logger that says nothing.
+// Quiet returns a logger that logs nothing.
 func Quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -18,9 +19,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// The zero options are fine, and each of them has the default that is documented: R51.
+// The zero options are valid, and each has its documented default: R51.
 func TestZeroOptionsAreTheDefaults(t *testing.T) {
-	o, err := Options{}.filled()
+	o, err := Options{}.withDefaults()
 	require.NoError(t, err)
 	require.NotNil(t, o.Clock)
 	require.Equal(t, slog.Default(), o.Logger)
@@ -28,54 +29,60 @@ func TestZeroOptionsAreTheDefaults(t *testing.T) {
 	o.Name, o.Clock, o.Logger = "", nil, nil
 	assert.Equal(t, Options{
 		Queues: map[string]QueueOptions{"default": {}},
-		Slots:  10, Buffer: 0, RetryShare: 0.2, Poll: time.Second,
-		Lease: 30 * time.Second, Beat: 10 * time.Second,
-		Timeout: 15 * time.Minute, AbandonAfter: 10 * time.Second, MaxAbandoned: 10, UnknownFor: time.Hour,
-		CommitSize: 500, CommitAfter: 5 * time.Millisecond, MaxUncommitted: 1020,
-		RecoverEvery: 10 * time.Second, RecoverGrace: 0, RecoverLimit: 100,
-		RetainEvery: time.Minute,
-		DrainFor:    30 * time.Second,
-		Observer:    Unobserved{},
+		Slots:  10, Timeout: 15 * time.Minute, UnknownKindTimeout: time.Hour,
+		Claim:     ClaimOptions{Buffer: 0, PollInterval: time.Second, RetryShare: 0.2},
+		Lease:     LeaseOptions{Duration: 30 * time.Second, Heartbeat: 10 * time.Second},
+		Abandon:   AbandonOptions{Timeout: 10 * time.Second, MaxHandlers: 10},
+		Commit:    CommitOptions{Size: 500, MaxDelay: 5 * time.Millisecond, MaxUncommitted: 1020},
+		Recovery:  RecoveryOptions{Interval: 10 * time.Second, Grace: 0, Limit: 100},
+		Retention: RetentionOptions{Interval: time.Minute},
+		Shutdown:  ShutdownOptions{DrainTimeout: 30 * time.Second},
+		Observer:  NopObserver{},
 	}, o)
-	again, err := Options{}.filled()
+	again, err := Options{}.withDefaults()
 	require.NoError(t, err)
 	assert.NotEqual(t, name, again.Name, "processes are told apart")
 	require.NoError(t, (store.Worker{Name: name}).Check())
 }
 
-// Defaults follow what was chosen: the beat the lease, the caps the slots and the buffer.
+// Defaults depend on other options: the heartbeat on the lease, the limits on the slots and the buffer.
 func TestDefaultsFollowWhatWasChosen(t *testing.T) {
-	o, err := Options{Lease: time.Minute, Slots: 7, Buffer: 3}.filled()
+	o, err := Options{Lease: LeaseOptions{Duration: time.Minute}, Slots: 7, Claim: ClaimOptions{Buffer: 3}}.withDefaults()
 	require.NoError(t, err)
-	assert.Equal(t, 20*time.Second, o.Beat)
-	assert.Equal(t, 7, o.MaxAbandoned)
-	assert.Equal(t, 1020, o.MaxUncommitted)
+	assert.Equal(t, 20*time.Second, o.Lease.Heartbeat)
+	assert.Equal(t, 7, o.Abandon.MaxHandlers)
+	assert.Equal(t, 1020, o.Commit.MaxUncommitted)
 }
 
-// What was chosen stays as it is, and no map of the caller's is changed.
+// Options that are set stay as they are, and the caller's map is not changed.
 func TestChosenOptionsStay(t *testing.T) {
 	queues := map[string]QueueOptions{"a": {Weight: 2, Slots: 3}}
 	in := Options{
-		Name: "me", Queues: queues, Slots: 3, Buffer: 4, RetryShare: -1, Poll: 5, Lease: 6, Beat: 7, Timeout: 8, AbandonAfter: 9,
-		MaxAbandoned: -1, UnknownFor: 11, CommitSize: 12, CommitAfter: 13, MaxUncommitted: 14, RecoverEvery: -1, RecoverGrace: 16,
-		RecoverLimit: 17, RetainEvery: 18, DrainFor: 19,
+		Name: "me", Queues: queues, Slots: 3, Timeout: 8, UnknownKindTimeout: 11,
+		Claim:     ClaimOptions{Buffer: 4, RetryShare: -1, PollInterval: 5},
+		Lease:     LeaseOptions{Duration: 6, Heartbeat: 7},
+		Abandon:   AbandonOptions{Timeout: 9, MaxHandlers: -1},
+		Commit:    CommitOptions{Size: 12, MaxDelay: 13, MaxUncommitted: 14},
+		Recovery:  RecoveryOptions{Interval: -1, Grace: 16, Limit: 17},
+		Retention: RetentionOptions{Interval: 18},
+		Shutdown:  ShutdownOptions{DrainTimeout: 19},
 	}
 	for _, d := range []*time.Duration{
-		&in.Poll, &in.Lease, &in.Beat, &in.Timeout, &in.AbandonAfter,
-		&in.UnknownFor, &in.CommitAfter, &in.RecoverGrace, &in.RetainEvery, &in.DrainFor,
+		&in.Claim.PollInterval, &in.Lease.Duration, &in.Lease.Heartbeat, &in.Timeout, &in.Abandon.Timeout,
+		&in.UnknownKindTimeout, &in.Commit.MaxDelay, &in.Recovery.Grace, &in.Retention.Interval, &in.Shutdown.DrainTimeout,
 	} {
 		*d *= time.Second
 	}
-	in.Beat = time.Second
-	out, err := in.filled()
+	in.Lease.Heartbeat = time.Second
+	out, err := in.withDefaults()
 	require.NoError(t, err)
 	out.Clock, out.Logger, out.Observer = nil, nil, nil
 	assert.Equal(t, in, out)
 	assert.Equal(t, map[string]QueueOptions{"a": {Weight: 2, Slots: 3}}, queues)
 }
 
-// A contradiction is an error at construction, which names the field and the rule: R51. Each case is beside its limit, where
-// the options are fine.
+// An invalid option is an error at construction, which names the field and the rule: R51. Each case lies just beside its limit, where
+// the options are valid.
 func TestContradictionsAreRefused(t *testing.T) {
 	const tenYears = store.MaxDuration
 	cases := []struct {
@@ -84,73 +91,73 @@ func TestContradictionsAreRefused(t *testing.T) {
 		wrong func(o *Options)
 		right func(o *Options)
 	}{
-		{"Slots", "1 at least", func(o *Options) { o.Slots = -1 }, func(o *Options) { o.Slots = 1 }},
-		{"Slots", "1000000 at most", func(o *Options) { o.Slots = mostHeld + 1 }, func(o *Options) { o.Slots = mostHeld }},
-		{"Slots", "1000000 at most", func(o *Options) { o.Slots = math.MaxInt }, func(o *Options) { o.Slots = 2 }},
-		{"Buffer", "not be negative", func(o *Options) { o.Buffer = -1 }, func(o *Options) { o.Buffer = 0 }},
-		{"Buffer", "1000000 at most", func(o *Options) { o.Buffer = mostHeld + 1 }, func(o *Options) { o.Buffer = mostHeld }},
-		{"RetryShare", "at most 1", func(o *Options) { o.RetryShare = 1.001 }, func(o *Options) { o.RetryShare = 1 }},
+		{"Slots", "at least 1", func(o *Options) { o.Slots = -1 }, func(o *Options) { o.Slots = 1 }},
+		{"Slots", "at most 1000000", func(o *Options) { o.Slots = maxHeld + 1 }, func(o *Options) { o.Slots = maxHeld }},
+		{"Slots", "at most 1000000", func(o *Options) { o.Slots = math.MaxInt }, func(o *Options) { o.Slots = 2 }},
+		{"Claim.Buffer", "not be negative", func(o *Options) { o.Claim.Buffer = -1 }, func(o *Options) { o.Claim.Buffer = 0 }},
+		{"Claim.Buffer", "at most 1000000", func(o *Options) { o.Claim.Buffer = maxHeld + 1 }, func(o *Options) { o.Claim.Buffer = maxHeld }},
+		{"Claim.RetryShare", "at most 1", func(o *Options) { o.Claim.RetryShare = 1.001 }, func(o *Options) { o.Claim.RetryShare = 1 }},
 		{
-			"RetryShare", "at most 1",
-			func(o *Options) { o.RetryShare = math.NaN() }, func(o *Options) { o.RetryShare = math.Inf(-1) },
+			"Claim.RetryShare", "at most 1",
+			func(o *Options) { o.Claim.RetryShare = math.NaN() }, func(o *Options) { o.Claim.RetryShare = math.Inf(-1) },
 		},
 		{
-			"Poll", "1ms at least",
-			func(o *Options) { o.Poll = time.Millisecond - 1 }, func(o *Options) { o.Poll = time.Millisecond },
+			"Claim.PollInterval", "at least 1ms",
+			func(o *Options) { o.Claim.PollInterval = time.Millisecond - 1 }, func(o *Options) { o.Claim.PollInterval = time.Millisecond },
 		},
-		{"Poll", "1ms at least", func(o *Options) { o.Poll = -1 }, func(o *Options) { o.Poll = tenYears }},
-		{"Lease", "10ms at least", func(o *Options) { o.Lease = leastLease - 1 }, func(o *Options) { o.Lease = leastLease }},
-		{"Lease", "at most", func(o *Options) { o.Lease = tenYears + 1 }, func(o *Options) { o.Lease = tenYears }},
-		{"Beat", "1ms at least", func(o *Options) { o.Beat = 1 }, func(o *Options) { o.Beat = time.Millisecond }},
+		{"Claim.PollInterval", "at least 1ms", func(o *Options) { o.Claim.PollInterval = -1 }, func(o *Options) { o.Claim.PollInterval = tenYears }},
+		{"Lease.Duration", "at least 10ms", func(o *Options) { o.Lease.Duration = minLease - 1 }, func(o *Options) { o.Lease.Duration = minLease }},
+		{"Lease.Duration", "at most", func(o *Options) { o.Lease.Duration = tenYears + 1 }, func(o *Options) { o.Lease.Duration = tenYears }},
+		{"Lease.Heartbeat", "at least 1ms", func(o *Options) { o.Lease.Heartbeat = 1 }, func(o *Options) { o.Lease.Heartbeat = time.Millisecond }},
 		{
-			"Beat", "shorter than the Lease of 30s",
-			func(o *Options) { o.Beat = 30 * time.Second }, func(o *Options) { o.Beat = 30*time.Second - 1 },
+			"Lease.Heartbeat", "shorter than Lease.Duration, which is 30s",
+			func(o *Options) { o.Lease.Heartbeat = 30 * time.Second }, func(o *Options) { o.Lease.Heartbeat = 30*time.Second - 1 },
 		},
 		{
-			"Beat", "shorter than the Lease of 5s",
-			func(o *Options) { o.Lease, o.Beat = 5*time.Second, 6*time.Second },
-			func(o *Options) { o.Lease, o.Beat = 7*time.Second, 6*time.Second },
+			"Lease.Heartbeat", "shorter than Lease.Duration, which is 5s",
+			func(o *Options) { o.Lease.Duration, o.Lease.Heartbeat = 5*time.Second, 6*time.Second },
+			func(o *Options) { o.Lease.Duration, o.Lease.Heartbeat = 7*time.Second, 6*time.Second },
 		},
 		{"Timeout", "not be negative", func(o *Options) { o.Timeout = -1 }, func(o *Options) { o.Timeout = 1 }},
-		{"AbandonAfter", "not be negative", func(o *Options) { o.AbandonAfter = -1 }, func(o *Options) { o.AbandonAfter = 1 }},
-		{"UnknownFor", "not be negative", func(o *Options) { o.UnknownFor = -1 }, func(o *Options) { o.UnknownFor = 1 }},
-		{"CommitSize", "1 to 1000", func(o *Options) { o.CommitSize = -1 }, func(o *Options) { o.CommitSize = 1 }},
-		{"CommitSize", "1 to 1000", func(o *Options) { o.CommitSize = 1001 }, func(o *Options) { o.CommitSize = 1000 }},
-		{"CommitAfter", "not be negative", func(o *Options) { o.CommitAfter = -1 }, func(o *Options) { o.CommitAfter = 1 }},
-		{"MaxUncommitted", "1 at least", func(o *Options) { o.MaxUncommitted = -1 }, func(o *Options) { o.MaxUncommitted = 1 }},
-		{"RecoverEvery", "1ms at least", func(o *Options) { o.RecoverEvery = 1 }, func(o *Options) { o.RecoverEvery = -1 }},
+		{"Abandon.Timeout", "not be negative", func(o *Options) { o.Abandon.Timeout = -1 }, func(o *Options) { o.Abandon.Timeout = 1 }},
+		{"UnknownKindTimeout", "not be negative", func(o *Options) { o.UnknownKindTimeout = -1 }, func(o *Options) { o.UnknownKindTimeout = 1 }},
+		{"Commit.Size", "1 to 1000", func(o *Options) { o.Commit.Size = -1 }, func(o *Options) { o.Commit.Size = 1 }},
+		{"Commit.Size", "1 to 1000", func(o *Options) { o.Commit.Size = 1001 }, func(o *Options) { o.Commit.Size = 1000 }},
+		{"Commit.MaxDelay", "not be negative", func(o *Options) { o.Commit.MaxDelay = -1 }, func(o *Options) { o.Commit.MaxDelay = 1 }},
+		{"Commit.MaxUncommitted", "at least 1", func(o *Options) { o.Commit.MaxUncommitted = -1 }, func(o *Options) { o.Commit.MaxUncommitted = 1 }},
+		{"Recovery.Interval", "at least 1ms", func(o *Options) { o.Recovery.Interval = 1 }, func(o *Options) { o.Recovery.Interval = -1 }},
 		{
-			"RecoverGrace", "not be negative",
-			func(o *Options) { o.RecoverGrace = -1 }, func(o *Options) { o.RecoverGrace = tenYears },
+			"Recovery.Grace", "not be negative",
+			func(o *Options) { o.Recovery.Grace = -1 }, func(o *Options) { o.Recovery.Grace = tenYears },
 		},
 		{
-			"RecoverGrace", "at most",
-			func(o *Options) { o.RecoverGrace = tenYears + 1 }, func(o *Options) { o.RecoverGrace = tenYears },
+			"Recovery.Grace", "at most",
+			func(o *Options) { o.Recovery.Grace = tenYears + 1 }, func(o *Options) { o.Recovery.Grace = tenYears },
 		},
-		{"RecoverLimit", "1 to 1000", func(o *Options) { o.RecoverLimit = -1 }, func(o *Options) { o.RecoverLimit = 1 }},
-		{"RecoverLimit", "1 to 1000", func(o *Options) { o.RecoverLimit = 1001 }, func(o *Options) { o.RecoverLimit = 1000 }},
-		{"RetainEvery", "1ms at least; negative means never", func(o *Options) { o.RetainEvery = 1 }, func(o *Options) { o.RetainEvery = -1 }},
-		{"RetainEvery", "at most", func(o *Options) { o.RetainEvery = tenYears + 1 }, func(o *Options) { o.RetainEvery = tenYears }},
-		{"DrainFor", "not be negative", func(o *Options) { o.DrainFor = -1 }, func(o *Options) { o.DrainFor = 1 }},
+		{"Recovery.Limit", "1 to 1000", func(o *Options) { o.Recovery.Limit = -1 }, func(o *Options) { o.Recovery.Limit = 1 }},
+		{"Recovery.Limit", "1 to 1000", func(o *Options) { o.Recovery.Limit = 1001 }, func(o *Options) { o.Recovery.Limit = 1000 }},
+		{"Retention.Interval", "at least 1ms; negative means never", func(o *Options) { o.Retention.Interval = 1 }, func(o *Options) { o.Retention.Interval = -1 }},
+		{"Retention.Interval", "at most", func(o *Options) { o.Retention.Interval = tenYears + 1 }, func(o *Options) { o.Retention.Interval = tenYears }},
+		{"Shutdown.DrainTimeout", "not be negative", func(o *Options) { o.Shutdown.DrainTimeout = -1 }, func(o *Options) { o.Shutdown.DrainTimeout = 1 }},
 		{
 			"Name", "255",
 			func(o *Options) { o.Name = strings.Repeat("x", 256) }, func(o *Options) { o.Name = strings.Repeat("x", 255) },
 		},
 		{"Name", "UTF-8", func(o *Options) { o.Name = "\xff" }, func(o *Options) { o.Name = "ÿ" }},
-		{"Queues", "1000 at most", withMany(1001), withMany(1000)},
+		{"Queues", "at most 1000", withMany(1001), withMany(1000)},
 		{`Queues[""]`, "not be empty", with("", QueueOptions{}), with("x", QueueOptions{})},
 		{`Queues["a\x00"]`, "NUL", with("a\x00", QueueOptions{}), with("a", QueueOptions{})},
 		{`Queues["a"].Weight`, "0 to 1000", with("a", QueueOptions{Weight: -1}), with("a", QueueOptions{Weight: 0})},
 		{`Queues["a"].Weight`, "0 to 1000", with("a", QueueOptions{Weight: 1001}), with("a", QueueOptions{Weight: 1000})},
 		{`Queues["a"].Slots`, "not be negative", with("a", QueueOptions{Slots: -1}), with("a", QueueOptions{Slots: 0})},
-		{`Queues["a"].Slots`, "of 11 is more than the server's 10", with("a", QueueOptions{Slots: 11}), with("a", QueueOptions{Slots: 10})},
+		{`Queues["a"].Slots`, "of 11 is more than the 10 of the server", with("a", QueueOptions{Slots: 11}), with("a", QueueOptions{Slots: 10})},
 	}
 	tried := map[string]bool{}
 	for _, c := range cases {
 		var wrong, right Options
 		c.wrong(&wrong)
 		c.right(&right)
-		_, err := right.filled()
+		_, err := right.withDefaults()
 		require.NoError(t, err, "%s beside its limit", c.field)
 		s, err := New(nil, nil, wrong)
 		require.Nil(t, s)
@@ -162,9 +169,29 @@ func TestContradictionsAreRefused(t *testing.T) {
 		assert.NotContains(t, err.Error(), "\n")
 		tried[strings.SplitN(c.field, "[", 2)[0]] = true
 	}
-	unlimited := []string{"MaxAbandoned", "Clock", "Logger", "Observer"} // any value means something
-	for field := range reflect.TypeFor[Options]().Fields() {
-		assert.NotEqual(t, slices.Contains(unlimited, field.Name), tried[field.Name], "is %s tried?", field.Name)
+	unlimited := []string{"Abandon.MaxHandlers", "Clock", "Logger", "Observer"} // any value means something
+	for path := range optionFields() {
+		assert.NotEqual(t, slices.Contains(unlimited, path), tried[path], "is %s tried?", path)
+	}
+}
+
+// optionFields yields the path of each option, such as Lease.Duration, and its field.
+func optionFields() iter.Seq2[string, reflect.StructField] {
+	return func(yield func(string, reflect.StructField) bool) {
+		for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+			if field.Type.Kind() != reflect.Struct {
+				if !yield(field.Name, field) {
+					return
+				}
+				continue
+			}
+			for inner := range field.Type.Fields() {
+				inner.Index = append(slices.Clone(field.Index), inner.Index...)
+				if !yield(field.Name+"."+inner.Name, inner) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -181,36 +208,36 @@ func withMany(n int) func(o *Options) {
 	}
 }
 
-// No time may be longer than the contract knows, so that no sum overflows and no call of the store is refused for it.
+// No duration may be longer than the contract allows, so that no sum overflows and the store refuses no call because of it.
 func TestNoTimeIsLongerThanTheContractKnows(t *testing.T) {
 	times := map[string]bool{}
-	for field := range reflect.TypeFor[Options]().Fields() {
+	for path, field := range optionFields() {
 		if field.Type != reflect.TypeFor[time.Duration]() {
 			continue
 		}
-		times[field.Name] = true
+		times[path] = true
 		o := Options{}
-		if field.Name == "Beat" {
-			o.Lease = store.MaxDuration
+		if path == "Lease.Heartbeat" {
+			o.Lease.Duration = store.MaxDuration
 		}
 		reflect.ValueOf(&o).Elem().FieldByIndex(field.Index).SetInt(math.MaxInt64)
-		_, err := o.filled()
+		_, err := o.withDefaults()
 		option, ok := errors.AsType[*OptionError](err)
-		require.True(t, ok, "%s: %v", field.Name, err)
-		assert.Equal(t, field.Name, option.Field)
+		require.True(t, ok, "%s: %v", path, err)
+		assert.Equal(t, path, option.Field)
 		assert.Contains(t, option.Rule, "at most")
 	}
 	assert.Len(t, times, 11, "%v", slices.Sorted(maps.Keys(times)))
 }
 
-// Of several contradictions the same one is named each time.
+// If several options are invalid, the error names the same one each time.
 func TestFirstContradictionIsNamed(t *testing.T) {
 	o := Options{Queues: map[string]QueueOptions{}}
 	for _, name := range []string{"c", "b", "a", "d"} {
 		o.Queues[name] = QueueOptions{Weight: -1}
 	}
 	for range 20 {
-		_, err := o.filled()
+		_, err := o.withDefaults()
 		require.ErrorContains(t, err, `Queues["a"].Weight`)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A store that goes away for a minute under load, and comes back, has lost nothing: every job ends, and none of those whose
-// workers live is recovered, although all leases have run out. Handlers are told that their leases have lapsed, the servers
-// say that they are not ready, and the log has one line for the beginning and one for the end. C1, C14.
+// A store that is unreachable for a minute under load loses nothing: every job ends, and no job of a live worker is recovered, although
+// all leases have expired. Handlers are cancelled because their leases are unknown, the servers are not ready, and the log has one line
+// for the beginning and one for the end. C1, C14.
 func TestStoreIsAwayForAMinute(t *testing.T) {
 	for name, leave := range absences {
 		t.Run(name, func(t *testing.T) {
@@ -71,13 +71,13 @@ func outage(w *world, leave func(h *hook), lasts time.Duration) {
 	}
 }
 
-// However seldom queues are looked at, they are looked at soon after an outage: the wake-ups of that time are lost.
+// Even with a long PollInterval, queues are polled soon after an outage, because its wake-ups are lost.
 func TestClaimsGoOnSoonAfterAnOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var b begun
 		w.handlers["job"] = b.handler(0)
 		h := w.hook()
-		s := w.start(Options{Poll: 24 * time.Hour}, h)
+		s := w.start(Options{Claim: ClaimOptions{PollInterval: 24 * time.Hour}}, h)
 		h.refuse()
 		first := w.enqueue(1, "job")[0] // so that a claim is tried, and fails
 		w.wait(10 * time.Minute)
@@ -92,11 +92,11 @@ func TestClaimsGoOnSoonAfterAnOutage(t *testing.T) {
 	})
 }
 
-// After a failed contact recovery waits one beat from the first success, so that the living extend their leases first: C1.
+// After a failed call, recovery waits one heartbeat interval from the first success, so that live workers extend their leases first: C1.
 func TestRecoveryWaitsABeatAfterAnOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.hook()
-		s := w.start(Options{RecoverEvery: time.Second}, h)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: time.Second}}, h)
 		id := w.orphan(1)[0]
 		w.wait(20 * time.Second)
 		h.refuse()
@@ -110,19 +110,19 @@ func TestRecoveryWaitsABeatAfterAnOutage(t *testing.T) {
 	})
 }
 
-// In that beat the living do extend, whatever the outage did to the heartbeats that it swallowed: no job of theirs is
-// recovered by a server that was back at once. C1.
+// Within that interval, live workers do extend their leases, whatever happened to their heartbeats in the outage: a server that was back
+// at once recovers none of their jobs. C1.
 func TestTheLivingExtendBeforeRecoveryGoesOn(t *testing.T) {
 	for n := range 48 { // the outage ends at each moment of their retries
 		inWorld(t, func(w *world) {
 			w.handlers["long"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Hour) }
 			seen := &recoveries{}
 			a, b := w.hook(), w.hook()
-			worker := w.start(Options{Name: "worker", RecoverEvery: -1}, b)
+			worker := w.start(Options{Name: "worker", Recovery: RecoveryOptions{Interval: -1}}, b)
 			w.enqueue(10, "long")
 			w.wait(time.Second)
 			idle := map[string]QueueOptions{"none": {}}
-			other := w.start(Options{Name: "other", Queues: idle, RecoverEvery: 100 * time.Millisecond, Observer: seen}, a)
+			other := w.start(Options{Name: "other", Queues: idle, Recovery: RecoveryOptions{Interval: 100 * time.Millisecond}, Observer: seen}, a)
 			a.refuse()
 			b.swallow()
 			w.wait(50*time.Second + time.Duration(n)*200*time.Millisecond)
@@ -136,11 +136,11 @@ func TestTheLivingExtendBeforeRecoveryGoesOn(t *testing.T) {
 	}
 }
 
-// An outage during that wait begins the wait anew, for the living have not extended.
+// An outage during that wait restarts the wait, because live workers have not extended their leases.
 func TestSecondOutageBeginsTheWaitAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.hook()
-		s := w.start(Options{RecoverEvery: time.Second}, h)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: time.Second}}, h)
 		id := w.orphan(1)[0]
 		w.wait(20 * time.Second)
 		var back time.Time
@@ -158,7 +158,7 @@ func TestSecondOutageBeginsTheWaitAnew(t *testing.T) {
 	})
 }
 
-// A store that fails every now and then, but not for long, does not put recovery off for ever: R19.
+// A store that fails now and then, but not for long, does not delay recovery for ever: R19.
 func TestRecoveryGoesOnWhileCallsFailNowAndThen(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var calls atomic.Int64
@@ -179,15 +179,14 @@ func TestRecoveryGoesOnWhileCallsFailNowAndThen(t *testing.T) {
 	})
 }
 
-// A recovery that hangs in an outage does not arrive at its end, when the leases of the living have run out: it is given up
-// before.
+// A recovery that hangs in an outage does not arrive at its end, when leases of live workers have expired: it is given up before.
 func TestRecoveryThatHangsDoesNotOutliveTheOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["long"] = func(ctx context.Context, _ *Run) error { return travel(ctx, 24*time.Hour) }
 		seen := &recoveries{}
 		a, b := w.hook(), w.hook()
 		first := w.start(Options{Observer: seen, Timeout: 48 * time.Hour}, a)
-		second := w.start(Options{Observer: seen, Timeout: 48 * time.Hour, RecoverEvery: -1}, b)
+		second := w.start(Options{Observer: seen, Timeout: 48 * time.Hour, Recovery: RecoveryOptions{Interval: -1}}, b)
 		w.enqueue(20, "long")
 		for n := range 30 {
 			w.wait(time.Minute + time.Duration(n)*337*time.Millisecond)

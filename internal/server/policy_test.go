@@ -15,13 +15,18 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// rare are the options of a server of which only the deletions matter, for days: all else comes once an hour.
+// rare returns the options of a server in a test of deletions, which lasts days: everything else happens once an hour.
 func rare(retainEvery time.Duration) Options {
-	return Options{Poll: time.Hour, Lease: time.Hour, RecoverEvery: time.Hour, RetainEvery: retainEvery}
+	return Options{
+		Claim:     ClaimOptions{PollInterval: time.Hour},
+		Lease:     LeaseOptions{Duration: time.Hour},
+		Recovery:  RecoveryOptions{Interval: time.Hour},
+		Retention: RetentionOptions{Interval: retainEvery},
+	}
 }
 
-// D26: a plain server, as work starts it, deleted after a day what another one on the same store was told to keep for a week.
-// A server can be told no such thing any more; the queue is, for all of them.
+// D26: a plain server, as work starts it, deleted jobs after a day which another server on the same store was told to keep for a week.
+// Now the queue has the policy, for all servers.
 func TestPlainServerDeletesNothingThatOthersWereToldToKeep(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.finished(3, store.Succeeded)
@@ -47,7 +52,7 @@ func TestPlainServerDeletesNothingThatOthersWereToldToKeep(t *testing.T) {
 	})
 }
 
-// A policy that is set while servers work holds from their next look on.
+// A policy that is set while servers work applies from their next deletion on.
 func TestPolicyHoldsFromTheNextLookOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.finished(1, store.Dead)
@@ -55,13 +60,13 @@ func TestPolicyHoldsFromTheNextLookOn(t *testing.T) {
 		w.wait(2 * time.Hour)
 		require.Equal(w, store.Dead, w.job(ids[0]).Phase())
 		w.setPolicy(w.job(ids[0]).Queue, store.Policy{RetainDead: time.Hour})
-		w.wait(2 * DefaultRetainEvery)
+		w.wait(2 * DefaultRetentionInterval)
 		assert.Zero(w, w.total())
 		w.stop(s)
 	})
 }
 
-// While the policies can not be read nothing is deleted, for they might say that it is to be kept.
+// While the policies cannot be read, nothing is deleted: they might say to keep it.
 func TestNothingIsDeletedByPoliciesThatCanNotBeRead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.finished(1, store.Succeeded)
@@ -76,15 +81,15 @@ func TestNothingIsDeletedByPoliciesThatCanNotBeRead(t *testing.T) {
 		w.wait(25 * time.Hour)
 		assert.Equal(w, 1, w.total())
 		assert.Zero(w, h.count("delete"))
-		assert.Equal(w, h.count("queues"), w.log.said("jq: the store refuses a call"))
+		assert.Equal(w, h.count("queues"), w.log.said("jq: the store refused a call"))
 		h.let()
-		w.wait(2 * DefaultRetainEvery)
+		w.wait(2 * DefaultRetentionInterval)
 		assert.Zero(w, w.total())
 		w.stop(s)
 	})
 }
 
-// Where the store keeps no policies the defaults go for all queues, and the log says so.
+// If the store keeps no policies, the defaults apply to all queues, and the log says so.
 func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 	type ability = func(w *world) store.Store
 	for name, c := range map[string]struct {
@@ -113,7 +118,7 @@ func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 				s := w.start(rare(0), c.of(w))
 				w.wait(24 * time.Hour)
 				assert.Equal(w, 2, w.total())
-				w.wait(2 * DefaultRetainEvery)
+				w.wait(2 * DefaultRetentionInterval)
 				assert.Equal(w, 1, w.total(), "the dead job")
 				if c.says != nil {
 					lines := w.said("jq: the store lacks abilities")
@@ -126,7 +131,7 @@ func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 	}
 }
 
-// A server that is told never to delete leaves it to others, and says so.
+// A server with a negative interval leaves deletion to others, and says so.
 func TestRetentionCanBeLeftToOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.finished(1, store.Succeeded)
@@ -137,14 +142,14 @@ func TestRetentionCanBeLeftToOthers(t *testing.T) {
 		assert.Zero(w, h.count("delete"))
 		assert.Equal(w, 1, w.log.said("jq: retention is off: finished jobs stay until another server deletes them"))
 		other := w.start(Options{})
-		w.wait(2 * DefaultRetainEvery)
+		w.wait(2 * DefaultRetentionInterval)
 		assert.Zero(w, w.total())
 		w.stop(s)
 		w.stop(other)
 	})
 }
 
-// A queue whose jobs can not be deleted keeps no other one waiting.
+// A queue whose jobs cannot be deleted does not delay others.
 func TestQueueThatFailsKeepsNoOtherWaiting(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.finished(1, store.Cancelled)
@@ -156,12 +161,12 @@ func TestQueueThatFailsKeepsNoOtherWaiting(t *testing.T) {
 		s := w.start(Options{}, sparing{w.store, "finished as cancelled"})
 		w.wait(2 * time.Hour)
 		assert.Equal(w, 1, w.total())
-		assert.Positive(w, w.log.said("jq: the store refuses a call"))
+		assert.Positive(w, w.log.said("jq: the store refused a call"))
 		w.stop(s)
 	})
 }
 
-// sparing deletes nothing of one queue.
+// sparing deletes nothing in one queue.
 type sparing struct {
 	witness
 	queue string

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A server with more to do than it can do gives two queues their shares, 3 to 1 over 1,000 jobs, also with a buffer.
+// A server with more work than slots gives two queues their shares, 3 to 1 over 1,000 jobs, with a buffer too.
 func TestServerSharesItsSlotsByWeight(t *testing.T) {
-	for _, o := range []Options{{Slots: 1}, {Slots: 10}, {Slots: 10, Buffer: 20}} {
+	for _, o := range []Options{{Slots: 1}, {Slots: 10}, {Slots: 10, Claim: ClaimOptions{Buffer: 20}}} {
 		inWorld(t, func(w *world) {
 			for _, queue := range []string{"a", "b"} {
 				w.enqueue(1000, "job", func(j *store.NewJob) { j.Queue = queue })
@@ -32,22 +32,22 @@ func TestServerSharesItsSlotsByWeight(t *testing.T) {
 			o.Queues = map[string]QueueOptions{"a": {Weight: 3}, "b": {Weight: 1}}
 			s := w.start(o)
 			w.wait(time.Minute)
-			assert.InDelta(w, 750, ran["a"], 20, "slots %d, buffer %d", o.Slots, o.Buffer)
+			assert.InDelta(w, 750, ran["a"], 20, "slots %d, buffer %d", o.Slots, o.Claim.Buffer)
 			assert.Equal(w, 1000, ran["a"]+ran["b"])
 			w.stop(s)
 		})
 	}
 }
 
-// A queue with slots of its own never holds more jobs than that, buffered ones included, and leaves the others to those
-// without. R51.
+// A queue with its own slots never holds more jobs than that, including buffered ones, and leaves the other slots to queues without.
+// R51.
 func TestServerKeepsToTheSlotsOfAQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, queue := range []string{"few", "many"} {
 			w.enqueue(200, "job", func(j *store.NewJob) { j.Queue = queue })
 		}
 		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Second) }
-		s := w.start(Options{Slots: 6, Buffer: 6, Queues: map[string]QueueOptions{"few": {Slots: 3, Weight: 9}, "many": {}}})
+		s := w.start(Options{Slots: 6, Claim: ClaimOptions{Buffer: 6}, Queues: map[string]QueueOptions{"few": {Slots: 3, Weight: 9}, "many": {}}})
 		w.wait(250 * time.Millisecond) // between the ends of jobs, of which some are not written yet
 		for range 60 {
 			w.wait(500 * time.Millisecond)
@@ -63,9 +63,8 @@ func TestServerKeepsToTheSlotsOfAQueue(t *testing.T) {
 	})
 }
 
-// While a queue is paused nothing of it is claimed, and what is buffered of it is given back within a beat, without costing
-// an attempt. What runs goes on to its end, the other queues are served, and when the queue is resumed it goes on at once:
-// R6, R59.
+// While a queue is paused, none of its jobs is claimed, and its buffered jobs are released within a heartbeat interval, which counts no
+// attempt. Running jobs continue to their end, and so do other queues. A resumed queue continues at once: R6, R59.
 func TestPausedQueue(t *testing.T) {
 	for _, able := range []bool{true, false} {
 		inWorld(t, func(w *world) {
@@ -80,7 +79,7 @@ func TestPausedQueue(t *testing.T) {
 					store.QueueKeeper
 				}{h, h}
 			}
-			s := w.start(Options{Slots: 4, Buffer: 8, Queues: map[string]QueueOptions{"held": {}, "open": {}}}, on)
+			s := w.start(Options{Slots: 4, Claim: ClaimOptions{Buffer: 8}, Queues: map[string]QueueOptions{"held": {}, "open": {}}}, on)
 			w.wait(time.Second)
 			require.Equal(w, Stats{Slots: 4, Running: 4, Buffered: 8}, s.Stats())
 			require.NoError(w, w.store.SetPaused(w.Context(), "held", true))
@@ -99,7 +98,7 @@ func TestPausedQueue(t *testing.T) {
 				assert.Equal(w, store.Succeeded, w.job(id).State)
 			}
 			require.NoError(w, w.store.SetPaused(w.Context(), "held", false))
-			w.wait(DefaultPoll)
+			w.wait(DefaultPollInterval)
 			assert.Equal(w, Stats{Slots: 4, Running: 4, Buffered: 8}, s.Stats(), "it goes on")
 			w.wait(time.Hour)
 			for _, id := range held {

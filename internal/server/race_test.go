@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A ledger stands before a store and notes which leases were ended how: no lease is ended twice, or in two ways.
+// A ledger stands before a store and records how leases end: no lease may end twice, or in two ways.
 type ledger struct {
 	*gate
 	mu    sync.Mutex // guards what follows
@@ -52,9 +52,9 @@ func (l *ledger) note(lease store.Lease, how string, o store.Outcome) {
 	l.ended[lease] = how
 }
 
-// Handlers return in the very moments in which their time is over, their lease is lost, they are given up, or the server
-// stops: every order of these is tried by chance. The book adds up at each moment, each lease is ended once, and in the end
-// nothing is left. The race detector looks on.
+// Handlers return at the very moments when their timeout ends, their lease is lost, they are abandoned, or the server stops, in every
+// order by chance. The book is consistent at each moment, each lease ends once, and nothing is left at the end. The race detector runs
+// with it.
 func TestEverythingAtTheSameMoment(t *testing.T) {
 	for seed := range uint64(60) {
 		inWorld(t, func(w *world) {
@@ -89,7 +89,8 @@ func TestEverythingAtTheSameMoment(t *testing.T) {
 			}
 			slots, buffer := 1+r.IntN(8), r.IntN(8)
 			s := w.start(Options{
-				Slots: slots, Buffer: buffer, MaxAbandoned: r.IntN(4) - 1, CommitAfter: 10 * time.Second, DrainFor: 10 * time.Second,
+				Slots: slots, Claim: ClaimOptions{Buffer: buffer}, Abandon: AbandonOptions{MaxHandlers: r.IntN(4) - 1},
+				Commit: CommitOptions{MaxDelay: 10 * time.Second}, Shutdown: ShutdownOptions{DrainTimeout: 10 * time.Second},
 				Queues: map[string]QueueOptions{DefaultQueue: {Slots: slots + buffer}}, // so that the book counts its jobs
 			}, l)
 			for range 12 {
@@ -123,7 +124,7 @@ func TestEverythingAtTheSameMoment(t *testing.T) {
 	}
 }
 
-// A handler's own goroutines outlive it without harm: what they write late is refused or ignored.
+// Goroutines that a handler leaves behind do no harm: what they write late is refused or ignored.
 func TestGoroutinesOfAHandlerOutliveIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var late error

@@ -7,36 +7,36 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// recoverLoop ends expired leases: all there are before the first fetch, and from then on at every interval.
+// recoverLoop recovers expired leases: all of them before the first claim, and then at every interval.
 func (s *Server) recoverLoop() {
-	off := s.o.RecoverEvery < 0
-	drain := s.recovered
+	off := s.o.Recovery.Interval < 0
+	first := s.recoverAll
 	if off {
 		s.log.Warn("jq: recovery is off: jobs of workers that died stay in flight until another server recovers them")
-		drain = s.probe
+		first = s.probe
 	}
-	for wait := firstRetry; !drain(); wait = min(2*wait, s.o.Beat) {
+	for wait := firstRetryDelay; !first(); wait = min(2*wait, s.o.Lease.Heartbeat) {
 		if !s.sleep(s.work, spread(wait)) {
 			return
 		}
 	}
-	close(s.drained)
-	for !off && s.sleep(s.work, spread(s.o.RecoverEvery)) {
-		s.recovered()
+	close(s.recoveryDone)
+	for !off && s.sleep(s.work, spread(s.o.Recovery.Interval)) {
+		s.recoverAll()
 	}
 }
 
-// spread is the time, up to a fifth less, so that servers do not do the same all at once.
+// spread returns the duration, shortened by up to a fifth, so that servers do not act at the same moment.
 func spread(d time.Duration) time.Duration {
 	return d - rand.N(d/5+1)
 }
 
-// recovered ends expired leases, batch by batch, until there are no more. It is false if the store did not let it. Where the
-// store was away, or a clock has jumped, it first gives the living their time.
-func (s *Server) recovered() bool {
+// recoverAll recovers expired leases, batch by batch, until there are none. It returns false if the store prevents that. After an outage of
+// the store or a clock jump, it first gives live workers time to extend their leases.
+func (s *Server) recoverAll() bool {
 	for waited := false; ; {
-		s.lookAtClocks()
-		doubtful := s.health.unavailable() || s.health.spareLeft(s.clock.Now()) < s.o.Beat/2
+		s.checkClocks()
+		doubtful := s.health.unavailable() || s.health.slackLeft(s.clock.Now()) < s.o.Lease.Heartbeat/2
 		if doubtful && !s.probe() {
 			return false
 		}
@@ -46,38 +46,38 @@ func (s *Server) recovered() bool {
 			}
 			continue
 		}
-		request := store.RecoverRequest{Limit: s.o.RecoverLimit, Grace: s.o.RecoverGrace}
-		list, err := s.recoverBatch(request, s.health.spareLeft(s.clock.Now()))
+		request := store.RecoverRequest{Limit: s.o.Recovery.Limit, Grace: s.o.Recovery.Grace}
+		list, err := s.recoverBatch(request, s.health.slackLeft(s.clock.Now()))
 		switch {
 		case err != nil:
 			return false
-		case len(list) < s.o.RecoverLimit:
+		case len(list) < s.o.Recovery.Limit:
 			return true
 		}
 	}
 }
 
-func (s *Server) lookAtClocks() {
+func (s *Server) checkClocks() {
 	now := s.clock.Now()
-	if s.health.jumped(now.Round(0), now.Sub(s.health.began), now) { // the wall alone, and the monotonic clock
-		s.log.Warn("jq: the clock has jumped; recovery waits", "for", s.o.Beat)
+	if s.health.jumped(now.Round(0), now.Sub(s.health.began), now) { // the wall clock, and the monotonic one
+		s.log.Warn("jq: the clock jumped; recovery waits", "for", s.o.Lease.Heartbeat)
 	}
 }
 
-// probe sees whether the store answers, by a recovery that finds nothing.
+// probe checks whether the store answers, by a recovery that finds nothing.
 func (s *Server) probe() bool {
-	_, err := s.recoverBatch(store.RecoverRequest{Limit: 1, Grace: store.MaxDuration}, s.health.spare)
+	_, err := s.recoverBatch(store.RecoverRequest{Limit: 1, Grace: store.MaxDuration}, s.health.slack)
 	return err == nil
 }
 
-// recoverBatch recovers once. The call is given up before leases of the living can have run out: else one that hangs through
-// an outage would end them when it arrives at last.
+// recoverBatch makes one recovery call. It gives up the call before leases of live workers can have expired: otherwise a call that hangs
+// through an outage would end those leases when it finally arrives.
 func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([]store.Recovered, error) {
 	sent := s.clock.Now()
 	ctx, cancel := s.callWhileWorking(atMost)
 	list, err := s.store.RecoverExpiredLeases(ctx, req)
 	cancel()
-	if s.noteAnswer(sent, err); err != nil {
+	if s.recordAnswer(sent, err); err != nil {
 		s.logFailure("recover", err)
 		s.stopIfDenied(err)
 		return nil, err

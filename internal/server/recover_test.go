@@ -22,7 +22,7 @@ func (w *world) orphan(n int) []int64 {
 	return ids
 }
 
-// recoveredAt is when the first lease of the job was found to have expired, or zero.
+// recoveredAt returns when the first lease of the job was recovered, or zero.
 func (w *world) recoveredAt(id int64) time.Time {
 	w.Helper()
 	first := w.job(id).History[0]
@@ -32,8 +32,8 @@ func (w *world) recoveredAt(id int64) time.Time {
 	return first.EndedAt
 }
 
-// With the defaults a job is recovered within 40 seconds of the last sign of its worker, whenever that was: C5, R17. So it is
-// whether the server that recovers is idle, or busy, or has all its slots blocked: R19.
+// With the defaults, a job is recovered within 40 seconds of the last heartbeat of its worker, whenever that was: C5, R17. That holds
+// whether the server that recovers is idle, is busy, or has all slots blocked: R19.
 func TestJobsOfTheDeadAreRecoveredInTime(t *testing.T) {
 	for load, handler := range map[string]Handler{
 		"idle":    nil,
@@ -70,15 +70,15 @@ func TestJobsOfTheDeadAreRecoveredInTime(t *testing.T) {
 	}
 }
 
-// inAHurry is a context that has ended: whoever stops with it waits for no handler.
+// inAHurry returns a context that has ended: a stop with it waits for no handler.
 func inAHurry() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return ctx
 }
 
-// All expired leases are recovered before the first claim, in as many batches as it takes, one right after the other; the
-// log has a line for each: R18, C1, R48.
+// All expired leases are recovered before the first claim, batch by batch without a pause. The log has a line for each batch: R18, C1,
+// R48.
 func TestExpiredLeasesAreRecoveredBeforeTheFirstClaim(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.orphan(950)
@@ -107,7 +107,7 @@ func TestExpiredLeasesAreRecoveredBeforeTheFirstClaim(t *testing.T) {
 
 // Recoveries counts the recovered leases that it is told of.
 type recoveries struct {
-	Unobserved
+	NopObserver
 	retried, dead atomic.Int64
 }
 
@@ -121,7 +121,7 @@ func (r *recoveries) Recovered(leases []store.Recovered) {
 	}
 }
 
-// No claim is made before the store has let the first recovery through, and the server says that it is not ready.
+// The server makes no claim before the first recovery has succeeded, and is not ready until then.
 func TestNothingIsClaimedBeforeTheFirstRecovery(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(context.Context, *Run) error { return nil }
@@ -144,7 +144,7 @@ func TestNothingIsClaimedBeforeTheFirstRecovery(t *testing.T) {
 	})
 }
 
-// The log has a line if something was recovered, with how many and what became of them, and none otherwise: R48.
+// The log has a line if something was recovered, with the number and what became of the jobs, and no line otherwise: R48.
 func TestOnlyRecoveriesAreLogged(t *testing.T) {
 	inWorld(t, func(w *world) {
 		seen := &recoveries{}
@@ -179,7 +179,7 @@ func TestServersShareRecovery(t *testing.T) {
 		seen := &recoveries{}
 		var servers []*Server
 		for range 5 {
-			servers = append(servers, w.start(Options{Observer: seen, RecoverLimit: 7}))
+			servers = append(servers, w.start(Options{Observer: seen, Recovery: RecoveryOptions{Limit: 7}}))
 		}
 		ids := w.orphan(500)
 		w.wait(40 * time.Second)
@@ -194,13 +194,13 @@ func TestServersShareRecovery(t *testing.T) {
 	})
 }
 
-// A negative interval switches recovery off, with a warning; the server works all the same: C11, R52.
+// A negative interval switches recovery off, with a warning. The server works all the same: C11, R52.
 func TestRecoveryCanBeSwitchedOff(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(context.Context, *Run) error { return nil }
 		orphan, job := w.orphan(1)[0], w.enqueue(1, "job")[0]
 		w.wait(time.Minute)
-		s := w.start(Options{RecoverEvery: -1})
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}})
 		w.wait(time.Hour)
 		assert.Equal(w, store.InFlight, w.job(orphan).State)
 		assert.Equal(w, store.Succeeded, w.job(job).State)
@@ -213,10 +213,10 @@ func TestRecoveryCanBeSwitchedOff(t *testing.T) {
 	})
 }
 
-// Grace leaves leases alone for so long after they expired.
+// Grace delays the recovery of expired leases.
 func TestGraceLeavesLeasesAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.start(Options{RecoverGrace: time.Minute})
+		s := w.start(Options{Recovery: RecoveryOptions{Grace: time.Minute}})
 		id, died := w.orphan(1)[0], time.Now()
 		w.wait(2 * time.Minute)
 		assert.WithinRange(w, w.recoveredAt(id), died.Add(90*time.Second), died.Add(100*time.Second))
@@ -224,7 +224,7 @@ func TestGraceLeavesLeasesAlone(t *testing.T) {
 	})
 }
 
-// When a clock has jumped, recovery waits a beat, and says so: C12.
+// After a clock jump, recovery waits one heartbeat interval, and the log says so: C12.
 func TestRecoveryWaitsAfterAClockHasJumped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.start(Options{})
@@ -236,19 +236,19 @@ func TestRecoveryWaitsAfterAClockHasJumped(t *testing.T) {
 		require.True(w, s.health.jumped(now, passed, now), "and back again, so that the server itself sees none")
 		w.wait(time.Minute)
 		assert.WithinRange(w, w.recoveredAt(id), died.Add(40*time.Second-time.Millisecond), died.Add(50*time.Second))
-		assert.Zero(w, w.log.said("jq: the clock has jumped; recovery waits"))
+		assert.Zero(w, w.log.said("jq: the clock jumped; recovery waits"))
 		_ = s.health.jumped(time.Now().Add(time.Hour), time.Since(s.health.began), now)
 		w.wait(time.Minute)
-		assert.Equal(w, 1, w.log.said("jq: the clock has jumped; recovery waits"), "back")
+		assert.Equal(w, 1, w.log.said("jq: the clock jumped; recovery waits"), "back")
 		w.stop(s)
 	})
 }
 
-// A drift sees jumps of the wall clock in both directions, and neither time that passes nor what is within the tolerance: C12.
+// A drift detects jumps of the wall clock in both directions, and neither passing time nor anything within the tolerance: C12.
 func TestDriftSeesJumps(t *testing.T) {
 	const beat = 10 * time.Second
 	wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	d := drift{wall: wall}
+	d := clockDrift{wall: wall}
 	for _, look := range []struct {
 		after, slip time.Duration // since the look before; by how much more the wall clock moved
 		jumped      bool
@@ -269,7 +269,7 @@ func TestDriftSeesJumps(t *testing.T) {
 	}
 }
 
-// What is spread is never later than its time, and at most a fifth earlier.
+// spread returns at most its argument, and at least four fifths of it.
 func TestSpreadIsNeverLater(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, 4, 5, 6, time.Millisecond, time.Hour, store.MaxDuration} {
 		least, most := d, time.Duration(0)
@@ -285,7 +285,7 @@ func TestSpreadIsNeverLater(t *testing.T) {
 	}
 }
 
-// A server with an empty map of queues claims nothing, and keeps the store in order for others.
+// A server with an empty map of queues claims nothing, and maintains the store for others.
 func TestServerWithoutQueuesRecoversForOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		waiting := w.enqueue(1, "any")[0]

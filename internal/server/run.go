@@ -11,47 +11,49 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Handler does the work of a job. What it returns decides what becomes of the job: see judge.
+// A Handler does the work of a job. Its return value decides what happens to the job: see verdictOf.
 type Handler func(ctx context.Context, r *Run) error
 
-// A Run is one run of a job, held from its claim until the store has answered for its end.
+// A Run is one run of a job. The server holds it from the claim until the store has answered the write of its verdict.
 type Run struct {
 	store.Job // as it was claimed
 
-	keeper  keeper
+	holder  runHolder
 	timeout time.Duration
-	ctx     runContext // of the handler
+	ctx     runContext // the handler's context
 
-	seq  atomic.Int64 // of the latest save
-	inTx atomic.Bool  // the handler has finished the job in a transaction of its own
+	seq atomic.Int64 // sequence number of the latest save
 
 	resultMu sync.Mutex // guards result
 	result   []byte
 
-	// The book's lock guards what follows.
-	place      int // on the roster, from one on; zero if it is not there
-	stage      stage
-	startedAt  time.Time // zero if it has not run
-	leaseUntil time.Time // when the lease ends by this process' clock, if the store is not heard of before
-	cause      error     // why the handler was told to stop, or nil
-	abandonAt  time.Time // from when it is then no longer waited for
-	settled    bool      // nothing can be extended: the lease was lost, or the job finished by its handler
-	lost       bool      // the store has said so
-	abandoned  bool
-	replaced   bool // abandoned, and its slot given to another
+	inTx atomic.Bool // the handler has finished the job in a transaction of its own
 
-	// What follows belongs to the committer once the run has ended.
-	verdict   verdict
-	ran       time.Duration // how long its handler took; zero if it never started
-	tries     int           // how often it was put off
-	tryAt     time.Time     // when it is tried again
-	refused   int           // how often the store has refused the verdict although it was there
-	refusedAt time.Time     // when it did so first
-	wroteThen int           // what the server had written before that
+	// The book's lock guards what follows. The narrow fields stand together, which keeps a run small.
+	index      int32 // in the book's runs, counted from one; zero if it is not there
+	stage      stage
+	leaseEnded bool // heartbeats leave it out: its lease is lost, or its handler has finished the job
+	leaseLost  bool // the store has reported it
+	abandoned  bool
+	slotReused bool // abandoned, and another run got its slot
+
+	startedAt  time.Time // zero if it has not started
+	leaseUntil time.Time // when the lease expires by this process's clock, unless a heartbeat extends it
+	cause      error     // why the handler was cancelled, or nil
+	abandonAt  time.Time // when a cancelled handler will be abandoned
+
+	// The committer owns what follows once the run has ended.
+	verdict        verdict
+	ran            time.Duration // how long the handler ran; zero if it never started
+	delays         int32         // how often the write was delayed
+	refusals       int32         // how often the store has refused the verdict while it was reachable
+	firstRefusalAt time.Time     // when the store refused it first
+	writesBefore   int           // how many writes of this operation had succeeded by then
+	writeAt        time.Time     // until when the write is delayed
 }
 
 // A stage is how far a run has come.
-type stage int
+type stage int8
 
 const (
 	buffered stage = iota
@@ -59,17 +61,17 @@ const (
 	ended // and not yet written
 )
 
-// A keeper is what a run needs of whoever holds it.
-type keeper interface {
+// A runHolder is what a run needs of the server, or of Once.
+type runHolder interface {
 	backend() store.Store
-	writeRefused(r *Run, op string, outcome store.Outcome) // a write was refused for its lease
+	writeRefused(r *Run, op string, outcome store.Outcome) // the store refused a write because of its lease
 }
 
 type runKey struct{}
 
-// newRun is the run of a job that was just claimed, with a context that has the values of base.
-func newRun(base context.Context, k keeper, job store.Job, timeout time.Duration) *Run {
-	r := &Run{Job: job, keeper: k, timeout: timeout}
+// newRun returns the run of a job that was just claimed. Its context has the values of base.
+func newRun(base context.Context, k runHolder, job store.Job, timeout time.Duration) *Run {
+	r := &Run{Job: job, holder: k, timeout: timeout}
 	if job.Timeout > 0 {
 		r.timeout = job.Timeout
 	}
@@ -77,20 +79,20 @@ func newRun(base context.Context, k keeper, job store.Job, timeout time.Duration
 	return r
 }
 
-// From is the run whose handler was given the context, or nil.
+// From returns the run whose handler received the context, or nil.
 func From(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
 }
 
-// stopAt is when the timeout ends.
-func (r *Run) stopAt() time.Time { return r.startedAt.Add(r.timeout) }
+// timeoutAt returns when the timeout ends.
+func (r *Run) timeoutAt() time.Time { return r.startedAt.Add(r.timeout) }
 
-// SetResult keeps the document as the result, for the moment when the handler returns nil.
+// SetResult keeps the document as the result of the job, in case the handler returns nil.
 func (r *Run) SetResult(doc []byte) {
 	r.resultMu.Lock()
 	defer r.resultMu.Unlock()
-	r.result = bytes.Clone(doc) // it is written after the handler has returned, which may use its buffer again
+	r.result = bytes.Clone(doc) // the handler may reuse its buffer, and the result is written later
 }
 
 func (r *Run) finalResult() []byte {
@@ -99,26 +101,26 @@ func (r *Run) finalResult() []byte {
 	return r.result
 }
 
-// Save writes a checkpoint, a progress or both at once.
+// Save writes a checkpoint, a progress document or both.
 func (r *Run) Save(ctx context.Context, checkpoint, progress []byte) error {
 	save := store.Save{Lease: r.Lease(), Seq: r.seq.Add(1), Checkpoint: checkpoint, Progress: progress}
-	outcomes, err := r.keeper.backend().Save(ctx, []store.Save{save})
+	outcomes, err := r.holder.backend().Save(ctx, []store.Save{save})
 	if err != nil {
 		return err
 	}
 	o := outcomes[0]
 	refused := o.Status == store.StatusStale || o.Status == store.StatusNotFound
-	if refused && !r.inTx.Load() { // else its own end came before, and nothing is lost
-		r.keeper.writeRefused(r, "save", o)
+	if refused && !r.inTx.Load() { // otherwise FinishTx ended the lease itself
+		r.holder.writeRefused(r, "save", o)
 	}
 	return o.Err()
 }
 
-// FinishTx acks the job in the caller's transaction, so that its effect and its end stand or fall together.
+// FinishTx acks the job in the caller's transaction, so that both are committed or neither is.
 func (r *Run) FinishTx(ctx context.Context, tx store.Tx) error {
-	transactor, ok := r.keeper.backend().(store.Transactor)
+	transactor, ok := r.holder.backend().(store.Transactor)
 	if !ok {
-		return errors.New("jq: the store can not write in a caller's transaction")
+		return errors.New("jq: the store cannot write in a caller's transaction")
 	}
 	_, err := transactor.InTx(tx).Ack(ctx, []store.Ack{{Lease: r.Lease(), Result: r.finalResult()}})
 	if err == nil {
@@ -127,10 +129,10 @@ func (r *Run) FinishTx(ctx context.Context, tx store.Tx) error {
 	return err
 }
 
-// stopCause is why the handler was told to stop, or nil.
-func (r *Run) stopCause() error { return r.ctx.cause() }
+// cancelCause returns why the handler was cancelled, or nil.
+func (r *Run) cancelCause() error { return r.ctx.cause() }
 
-// cancel tells the handler to stop.
+// cancel cancels the context of the handler.
 func (r *Run) cancel(cause error) { r.ctx.cancel(cause) }
 
 // deadline returns when the watch has to look at a running handler. A handler that has finished its job in a transaction needs no heartbeat:
@@ -139,8 +141,8 @@ func (r *Run) deadline() time.Time {
 	switch {
 	case r.cause != nil:
 		return r.abandonAt
-	case r.settled || r.inTx.Load() || r.stopAt().Before(r.leaseUntil):
-		return r.stopAt()
+	case r.leaseEnded || r.inTx.Load() || r.timeoutAt().Before(r.leaseUntil):
+		return r.timeoutAt()
 	default:
 		return r.leaseUntil
 	}

@@ -1,24 +1,26 @@
 package server
 
-// A runSet is the runs that are held, in no order. Each knows its place, so that it comes and goes without being looked for.
+// A runSet is a set of runs. Each run knows its index in it, so that adding and removing need no search.
 type runSet []*Run
 
-// has says whether the run is on it.
-func (l runSet) has(r *Run) bool { return r.place > 0 && r.place <= len(l) && l[r.place-1] == r }
-
-func (l *runSet) add(r *Run) {
-	*l = append(*l, r)
-	r.place = len(*l)
+// contains returns whether the run is in the set.
+func (s runSet) contains(r *Run) bool {
+	return r.index > 0 && int(r.index) <= len(s) && s[r.index-1] == r
 }
 
-// remove strikes the run, if it is on the roster. The last one takes its place.
-func (l *runSet) remove(r *Run) {
-	if !l.has(r) {
+func (s *runSet) add(r *Run) {
+	*s = append(*s, r)
+	r.index = int32(len(*s))
+}
+
+// remove removes the run if it is in the set. The last run takes its place.
+func (s *runSet) remove(r *Run) {
+	if !s.contains(r) {
 		return
 	}
-	end := len(*l) - 1
-	last := (*l)[end]
-	(*l)[r.place-1], last.place = last, r.place
-	(*l)[end], r.place = nil, 0
-	*l = (*l)[:end]
+	end := len(*s) - 1
+	last := (*s)[end]
+	(*s)[r.index-1], last.index = last, r.index
+	(*s)[end], r.index = nil, 0
+	*s = (*s)[:end]
 }

@@ -13,7 +13,7 @@ import (
 // slowly the greater its weight, and the queue with the least pass is next. A queue that was found empty pauses, longer each time, until
 // a wake-up.
 type scheduler struct {
-	least, most time.Duration // of a pause
+	minPause, maxPause time.Duration // of a pause
 
 	mu   sync.Mutex // guards what follows
 	pass float64    // of the queue claimed from last: no queue begins below it
@@ -27,21 +27,21 @@ type queue struct {
 	slots  int // at most, or zero for no limit
 	share  share
 
-	pass   float64
-	pause  time.Duration
-	rest   time.Time // no claim before this time
-	woken  bool      // since the claim under way began
-	failed bool      // the last claim
+	pass      float64
+	pause     time.Duration
+	notBefore time.Time // no claim before this time
+	woken     bool      // since the claim under way began
+	failed    bool      // the last claim
 }
 
 // leastPause is the first pause after a queue was found empty.
-const leastPause = 20 * time.Millisecond
+const firstPause = 20 * time.Millisecond
 
 func newScheduler(o Options) *scheduler {
-	s := &scheduler{least: min(leastPause, o.Poll), most: o.Poll}
+	s := &scheduler{minPause: min(firstPause, o.Claim.PollInterval), maxPause: o.Claim.PollInterval}
 	for name, options := range o.Queues {
 		s.all = append(s.all, &queue{
-			name: name, weight: max(1, options.Weight), slots: options.Slots, share: share{part: max(0, o.RetryShare)},
+			name: name, weight: max(1, options.Weight), slots: options.Slots, share: share{part: max(0, o.Claim.RetryShare)},
 		})
 	}
 	slices.SortFunc(s.all, func(a, b *queue) int { return cmp.Compare(a.name, b.name) })
@@ -56,27 +56,27 @@ func (s *scheduler) names() []string {
 	return names
 }
 
-// An order is one claim to be made.
-type order struct {
+// A claimPlan is the next claim to make.
+type claimPlan struct {
 	*queue
 	limit, quota int
 }
 
 // next returns the claim to make now, or the time at which the first pause ends. A queue gets the part of the room that its weight gives
 // it, because the others are asked next; what they leave it gets then.
-func (s *scheduler) next(room int, inQueue func(string) int, now time.Time) (order, bool, time.Time) {
+func (s *scheduler) next(room int, inQueue func(string) int, now time.Time) (claimPlan, bool, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var best *queue
-	var rest time.Time
+	var again time.Time
 	most, weights := 0, 0
 	for _, q := range s.all {
 		free := q.room(room, inQueue)
 		switch {
 		case free == 0:
-		case q.rest.After(now):
-			if rest.IsZero() || q.rest.Before(rest) {
-				rest = q.rest
+		case q.notBefore.After(now):
+			if again.IsZero() || q.notBefore.Before(again) {
+				again = q.notBefore
 			}
 		default:
 			weights += q.weight
@@ -86,12 +86,12 @@ func (s *scheduler) next(room int, inQueue func(string) int, now time.Time) (ord
 		}
 	}
 	if best == nil {
-		return order{}, false, rest
+		return claimPlan{}, false, again
 	}
 	best.woken = false
 	part := (room*best.weight + weights - 1) / weights
 	limit := min(part, most, store.MaxItems)
-	return order{best, limit, best.share.quota(limit)}, true, time.Time{}
+	return claimPlan{best, limit, best.share.quota(limit)}, true, time.Time{}
 }
 
 // room returns how many jobs of the queue may be claimed, given the server's room.
@@ -107,7 +107,7 @@ func (q *queue) room(room int, inQueue func(string) int) int {
 func (s *scheduler) turn(q *queue) float64 { return max(q.pass, s.pass) }
 
 // claimed records how many jobs a claim returned, and whether there may be more. A queue without more pauses.
-func (s *scheduler) claimed(o order, jobs int, more bool, now time.Time) {
+func (s *scheduler) claimed(o claimPlan, jobs int, more bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.failed = false
@@ -121,27 +121,27 @@ func (s *scheduler) claimed(o order, jobs int, more bool, now time.Time) {
 		o.pause = 0
 		return
 	case jobs > 0:
-		o.pause = s.least
+		o.pause = s.minPause
 	default:
 		o.pause = s.longer(o.pause)
 	}
 	if !o.woken {
-		o.rest = now.Add(spread(o.pause))
+		o.notBefore = now.Add(spread(o.pause))
 	}
 }
 
-// refused records that a claim failed. Its queue pauses, and wake-ups do not end that pause: otherwise each new job would be another
+// claimFailed records that a claim failed. Its queue pauses, and wake-ups do not end that pause: otherwise each new job would be another
 // call to a store that does not answer.
-func (s *scheduler) refused(o order, now time.Time) {
+func (s *scheduler) claimFailed(o claimPlan, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.failed = true
-	o.pause = min(s.longer(o.pause), DefaultPoll)
-	o.rest = now.Add(spread(o.pause))
+	o.pause = min(s.longer(o.pause), DefaultPollInterval)
+	o.notBefore = now.Add(spread(o.pause))
 }
 
 func (s *scheduler) longer(pause time.Duration) time.Duration {
-	return min(max(s.least, 2*pause), s.most)
+	return min(max(s.minPause, 2*pause), s.maxPause)
 }
 
 // wake ends the pause of the queue, or of every queue if name is empty, unless its last claim failed.
@@ -150,7 +150,7 @@ func (s *scheduler) wake(name string) {
 	defer s.mu.Unlock()
 	for _, q := range s.all {
 		if (name == "" || q.name == name) && !q.failed {
-			q.woken, q.rest, q.pause = true, time.Time{}, 0
+			q.woken, q.notBefore, q.pause = true, time.Time{}, 0
 		}
 	}
 }

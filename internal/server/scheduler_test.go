@@ -11,7 +11,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A field is lanes whose queues have as many jobs as a test likes, and a server with room for so many. Nothing in it runs.
+// A field is a scheduler whose queues have as many jobs as a test likes, and a server with room for a number of them. Nothing in it
+// runs.
 type field struct {
 	*testing.T
 	*scheduler
@@ -23,13 +24,13 @@ type field struct {
 
 func newField(t *testing.T, queues map[string]QueueOptions) *field {
 	t.Helper()
-	o, err := Options{Queues: queues}.filled()
+	o, err := Options{Queues: queues}.withDefaults()
 	require.NoError(t, err)
 	return &field{T: t, scheduler: newScheduler(o), now: time.Unix(0, 0), jobs: map[string]int{}, got: map[string]int{}}
 }
 
-// claim makes one claim with so much room, and is false if all queues rest.
-func (f *field) claim(room int) (order, bool) {
+// claim makes one claim with the given room. It returns false if all queues pause.
+func (f *field) claim(room int) (claimPlan, bool) {
 	o, found, _ := f.next(room, func(string) int { return 0 }, f.now)
 	if !found {
 		return o, false
@@ -44,7 +45,7 @@ func (f *field) claim(room int) (order, bool) {
 	return o, true
 }
 
-// claimJobs claims until so many more jobs were claimed, with so much room at each time.
+// claimJobs claims until the given number of jobs is claimed, with the given room each time.
 func (f *field) claimJobs(n, room int) {
 	for until := f.all() + n; f.all() < until; {
 		free := min(room, until-f.all())
@@ -64,7 +65,7 @@ func (f *field) all() int {
 
 const plenty = math.MaxInt / 2
 
-// Where all queues have enough, each gets its weight's part of the jobs, whatever room there is.
+// If all queues have enough jobs, each gets the part of its weight, whatever the room.
 func TestWeightsShareTheServer(t *testing.T) {
 	for _, room := range []int{1, 2, 3, 10, 100} {
 		f := newField(t, map[string]QueueOptions{"a": {Weight: 3}, "b": {Weight: 1}, "c": {}})
@@ -99,8 +100,7 @@ func TestShareOfAnEmptyQueueGoesToTheOthers(t *testing.T) {
 	assert.InDelta(t, 300, f.got["b"], 2)
 }
 
-// A queue that comes back after it was empty gets its share from then on, and nothing for the time before: also when it was
-// woken for it.
+// A queue that was empty gets its share from then on, and nothing for the time before, even if a wake-up ended its pause.
 func TestQueueThatComesBackGetsNoBurst(t *testing.T) {
 	for _, woken := range []bool{false, true} {
 		f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
@@ -118,7 +118,7 @@ func TestQueueThatComesBackGetsNoBurst(t *testing.T) {
 	}
 }
 
-// The same for a queue that waited for one of its slots.
+// The same holds for a queue that waited for one of its slots.
 func TestQueueThatHadNoSlotGetsNoBurst(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {}, "b": {Slots: 5}})
 	full := func(queue string) int { return map[string]int{"b": 5}[queue] }
@@ -132,9 +132,9 @@ func TestQueueThatHadNoSlotGetsNoBurst(t *testing.T) {
 	assert.InDelta(t, 50, f.got["b"], 1)
 }
 
-// However long a server lives and however far apart the weights are, the shares stay exact: no sum of floats stands still.
+// However long a server lives, and however different the weights are, the shares stay exact: the sums of floats never stand still.
 func TestSharesDoNotDrift(t *testing.T) {
-	f := newField(t, map[string]QueueOptions{"a": {Weight: mostWeight}, "b": {}})
+	f := newField(t, map[string]QueueOptions{"a": {Weight: maxWeight}, "b": {}})
 	f.jobs = map[string]int{"a": plenty, "b": plenty}
 	o, _, _ := f.next(1, func(string) int { return 0 }, f.now)
 	f.claimed(o, 1, o.limit == 1, f.now)
@@ -143,11 +143,11 @@ func TestSharesDoNotDrift(t *testing.T) {
 	for _, q := range f.scheduler.all {
 		q.pass += years
 	}
-	f.claimJobs(100*(mostWeight+1), 1)
+	f.claimJobs(100*(maxWeight+1), 1)
 	assert.InDelta(t, 100, f.got["b"], 2)
 }
 
-// A queue takes no more slots than it may, running and buffered together, and nothing at all when they are taken.
+// A queue takes no more slots than its limit, counting running and buffered jobs, and none when they are taken.
 func TestSlotsOfAQueueAreItsLimit(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {Slots: 4}})
 	for held, want := range map[int]int{0: 4, 1: 3, 3: 1} {
@@ -162,16 +162,17 @@ func TestSlotsOfAQueueAreItsLimit(t *testing.T) {
 	}
 }
 
-// No claim asks for more than a call may.
+// No claim asks for more jobs than a call may.
 func TestNoClaimAsksForMoreThanACallMay(t *testing.T) {
-	f := newField(t, map[string]QueueOptions{"a": {Weight: mostWeight}, "b": {}})
-	for _, room := range []int{999, 1000, 1001, 2 * mostHeld} {
+	f := newField(t, map[string]QueueOptions{"a": {Weight: maxWeight}, "b": {}})
+	for _, room := range []int{999, 1000, 1001, 2 * maxHeld} {
 		o, _, _ := f.next(room, func(string) int { return 0 }, f.now)
 		require.NoError(t, store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: "w", TTL: time.Second}.Check())
 	}
 }
 
-// The pause of an empty queue grows up to Poll and varies, is never longer, and is the least again when something was found.
+// The pause of an empty queue grows up to PollInterval at random, is never longer, and starts from the shortest again after a claim that
+// found jobs.
 func TestPauseGrowsUpToPoll(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {}})
 	pauses := func(n int) []time.Duration {
@@ -187,23 +188,23 @@ func TestPauseGrowsUpToPoll(t *testing.T) {
 		return all
 	}
 	grown := pauses(100)
-	want := leastPause
+	want := firstPause
 	differ := false
 	for i, p := range grown {
 		require.LessOrEqual(t, p, want, "pause %d", i)
 		require.GreaterOrEqual(t, p, want*4/5, "pause %d", i)
-		want = min(2*want, DefaultPoll)
+		want = min(2*want, DefaultPollInterval)
 		differ = differ || p != grown[len(grown)-1] && i > 10
 	}
 	assert.True(t, differ, "servers that became idle together look at different times")
 	f.jobs["a"] = 1
-	assert.LessOrEqual(t, pauses(1)[0], leastPause, "one was there")
+	assert.LessOrEqual(t, pauses(1)[0], firstPause, "one was there")
 	pauses(20)
 	f.wake("a")
-	assert.LessOrEqual(t, pauses(1)[0], leastPause, "it was woken")
+	assert.LessOrEqual(t, pauses(1)[0], firstPause, "it was woken")
 }
 
-// A wake-up during a claim is not lost: what became claimable after the claim had looked is claimed at once.
+// A wake-up during a claim is not lost: a job that became claimable after the claim is claimed at once.
 func TestWakeUpDuringAClaimIsNotLost(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {}})
 	none := func(string) int { return 0 }
@@ -217,7 +218,7 @@ func TestWakeUpDuringAClaimIsNotLost(t *testing.T) {
 	assert.False(t, found, "one wake-up is one more look")
 }
 
-// A wake-up for one queue, or for none that is known, does not disturb the rest of another; one without a name is for all.
+// A wake-up for one queue, or for an unknown one, does not end the pause of another; a wake-up without a name is for all.
 func TestWakeUpIsForItsQueue(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
 	rested := func() bool {
@@ -240,9 +241,9 @@ func TestWakeUpIsForItsQueue(t *testing.T) {
 	assert.Len(t, map[string]bool{first(f.claim(10)).name: true, first(f.claim(10)).name: true}, 2)
 }
 
-func first(o order, _ bool) order { return o }
+func first(o claimPlan, _ bool) claimPlan { return o }
 
-// A claim that fails counts for nothing, and its queue rests, woken or not, until the next one is answered.
+// A failed claim counts for nothing, and its queue pauses, woken or not, until a claim succeeds.
 func TestFailedClaimRests(t *testing.T) {
 	f := newField(t, map[string]QueueOptions{"a": {}, "b": {}})
 	none := func(string) int { return 0 }
@@ -250,17 +251,17 @@ func TestFailedClaimRests(t *testing.T) {
 	require.Equal(t, "a", o.name)
 	before := *o.queue
 	f.wake("a")
-	f.refused(o, f.now)
+	f.claimFailed(o, f.now)
 	f.wake("a")
-	before.pause, before.rest, before.woken, before.failed = o.pause, o.rest, true, true
+	before.pause, before.notBefore, before.woken, before.failed = o.pause, o.notBefore, true, true
 	assert.Equal(t, before, *o.queue, "neither the share nor the pass has changed")
 	o, found, _ := f.next(1, none, f.now)
 	require.True(t, found)
 	assert.Equal(t, "b", o.name, "the others go on")
-	f.refused(o, f.now)
+	f.claimFailed(o, f.now)
 	_, found, rest := f.next(1, none, f.now)
 	assert.False(t, found)
-	assert.LessOrEqual(t, rest.Sub(f.now), leastPause)
+	assert.LessOrEqual(t, rest.Sub(f.now), firstPause)
 	f.now = rest
 	f.claim(1)
 	f.wake("")

@@ -28,29 +28,29 @@ type Server struct {
 	book      *book
 	scheduler *scheduler
 	health    *health
-	failures  *failures
-	wrote     map[writeOp]int // how many writes the committer has brought to the store, by their sort: it alone asks
+	failures  *failureLog
+	writes    map[writeOp]int // how many writes have succeeded, by operation; only the committer uses it
 
-	life    context.Context // ends when nothing is left to be written
-	endLife context.CancelFunc
-	work    context.Context // ends when the server is told to stop; always before life
-	endWork context.CancelFunc
-	last    context.Context // of the registry: ends a little after life
-	endLast context.CancelFunc
-	base    context.Context // of the handlers: no end of its own
+	life            context.Context // ends when nothing is left to write
+	endLife         context.CancelFunc
+	work            context.Context // ends when a stop begins, always before life
+	endWork         context.CancelFunc
+	registration    context.Context // for calls of the registry; ends a little after life
+	endRegistration context.CancelFunc
+	handlerBase     context.Context // of the handlers; it never ends
 
-	loops   sync.WaitGroup
-	drained chan struct{} // closed when the first recovery is done
-	fetched chan struct{} // closed when nothing is claimed any more
-	hurry   chan struct{} // closed when a stop must not wait for handlers any more
-	stopped chan struct{} // closed when the server has stopped
+	loops        sync.WaitGroup
+	recoveryDone chan struct{} // closed when the first recovery is done
+	claimsDone   chan struct{} // closed when the server claims no more
+	drainOver    chan struct{} // closed when a stop must not wait for handlers
+	stopped      chan struct{} // closed when the server has stopped
 
-	mu      sync.Mutex // guards what follows
-	phase   phase
-	hurried bool
-	closed  bool  // the store, under the server
-	denied  error // why the store does not let the server work, or nil
-	stopErr error
+	mu         sync.Mutex // guards what follows
+	phase      phase
+	drainEnded bool
+	closed     bool  // the store is closed
+	denial     error // why the store never permitted the server to work, or nil
+	stopErr    error
 }
 
 type phase int
@@ -63,34 +63,34 @@ const (
 
 // New checks the options. It does not call the store.
 func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
-	o, err := options.filled()
+	o, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	o.Observer = &guard{observer: o.Observer, log: o.Logger}
+	o.Observer = &safeObserver{observer: o.Observer, log: o.Logger}
 	log := o.Logger.With("worker", o.Name)
 	return &Server{
-		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailures(log, o.Clock),
-		book: newBook(o), scheduler: newScheduler(o), health: newHealth(o), wrote: map[writeOp]int{},
-		drained: make(chan struct{}), fetched: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
+		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailureLog(log, o.Clock),
+		book: newBook(o), scheduler: newScheduler(o), health: newHealth(o), writes: map[writeOp]int{},
+		recoveryDone: make(chan struct{}), claimsDone: make(chan struct{}), drainOver: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
 }
 
-// Name is the name under which the server claims.
+// Name returns the name under which the server claims.
 func (s *Server) Name() string { return s.o.Name }
 
-// Start begins to work, and returns at once: a store that is not there yet is waited for. The context's values reach the
-// handlers; its end stops nothing.
+// Start begins to work and returns at once, even if the store is not reachable yet. Handlers see the values of the context; its end stops
+// nothing.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase != idle {
-		return errors.New("jq: a server can be started once, and not after it was stopped")
+		return errors.New("jq: a server can be started only once, and not after Stop")
 	}
 	s.phase = started
-	s.base = context.WithoutCancel(ctx)
-	s.last, s.endLast = context.WithCancel(s.base)
-	s.life, s.endLife = context.WithCancel(s.last)
+	s.handlerBase = context.WithoutCancel(ctx)
+	s.registration, s.endRegistration = context.WithCancel(s.handlerBase)
+	s.life, s.endLife = context.WithCancel(s.registration)
 	s.work, s.endWork = context.WithCancel(s.life)
 	if missing := store.Missing(s.store); len(missing) > 0 {
 		s.log.Info("jq: the store lacks abilities", "missing", missing)
@@ -103,14 +103,13 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(s.registerLoop)
 	s.loops.Go(s.listenLoop)
 	s.loops.Go(func() {
-		defer close(s.fetched)
-		s.fetchLoop()
+		defer close(s.claimsDone)
+		s.claimLoop()
 	})
 	return nil
 }
 
-// Run starts the server, works until the context ends, and stops it. It returns as well when somebody else has stopped it, or
-// its store was closed.
+// Run starts the server, works until the context ends, and stops the server. It also returns when Stop was called or the store was closed.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
@@ -122,23 +121,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Stop(context.WithoutCancel(ctx))
 }
 
-// Stop ends the server: it claims nothing more, gives back what has not begun, and lets handlers finish for DrainFor or until
-// the context ends; then it tells them to stop. It returns when all is written, or can not be: the error says so. Stopping
-// twice, or before the start, is fine.
+// Stop ends the server: it claims no more jobs, releases those that have not started, and lets handlers finish for Shutdown.DrainTimeout or
+// until the context ends. Then it cancels them. It returns when every verdict is written, or cannot be; the error says so. You may stop a
+// server twice, or before it starts.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	switch s.phase {
 	case idle:
 		close(s.stopped)
 	case started:
-		go s.shutDown() // it is waited for below, by way of stopped
+		go s.shutDown() // Stop waits for it below, by stopped
 	}
 	s.phase = stopping
 	s.mu.Unlock()
 	select {
 	case <-s.stopped:
 	case <-ctx.Done():
-		s.hasten()
+		s.endDrain()
 		<-s.stopped
 	}
 	s.mu.Lock()
@@ -146,136 +145,137 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.stopErr
 }
 
-// hasten ends the patience with handlers.
-func (s *Server) hasten() {
+// endDrain stops waiting for handlers.
+func (s *Server) endDrain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hastenLocked()
+	s.endDrainLocked()
 }
 
-func (s *Server) hastenLocked() {
-	if !s.hurried {
-		s.hurried = true
-		close(s.hurry)
+func (s *Server) endDrainLocked() {
+	if !s.drainEnded {
+		s.drainEnded = true
+		close(s.drainOver)
 	}
 }
 
-// stopIfClosed stops the server if the error says that its store was closed: nothing can be read or written ever again.
+// stopIfClosed stops the server if the error says that its store was closed: then nothing can be read or written any more.
 func (s *Server) stopIfClosed(err error) bool {
 	if !errors.Is(err, store.ErrClosed) {
 		return false
 	}
-	if s.life.Err() == nil && s.storeClosed() {
-		s.log.Error("jq: the store was closed under the server, which stops")
+	if s.life.Err() == nil && s.noteStoreClosed() {
+		s.log.Error("jq: the store was closed; the server stops")
 	}
 	return true
 }
 
-// storeClosed begins the way down without a store, and says whether this is the first to be heard of it.
-func (s *Server) storeClosed() bool {
+// noteStoreClosed begins to stop a server without a store. It returns whether this is the first report.
+func (s *Server) noteStoreClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.closed = true
-	s.book.storeClosed()
-	s.hastenLocked()
+	s.book.noteStoreClosed()
+	s.endDrainLocked()
 	if s.phase == started {
 		s.phase = stopping
-		go s.shutDown() // it is waited for by Stop, and ends without
+		go s.shutDown() // Stop waits for it, and it ends without Stop too
 	}
 	return true
 }
 
-// stopIfDenied stops a server that its store has never let work, because of its rights or of its options, such as a lease longer
-// than the store gives: it would ask for ever. One that could work before goes on: what was taken from it may be given back.
+// stopIfDenied stops a server that its store has never permitted to work, because of its rights or its options, such as a lease longer than
+// the store allows. Otherwise the server would ask for ever. A server that has worked before continues, because it may get its rights back.
 func (s *Server) stopIfDenied(err error) {
 	works := "claim"
 	if len(s.o.Queues) == 0 {
 		works = "recover"
 	}
-	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.health.right(works).given {
+	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.health.permission(works).granted {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == started {
-		s.phase, s.denied = stopping, err
-		s.log.Error("jq: the store does not let this server work, which stops", "error", err)
-		go s.shutDown() // it is waited for by Stop, and ends without
+		s.phase, s.denial = stopping, err
+		s.log.Error("jq: the store does not permit this server to work; the server stops", "error", err)
+		go s.shutDown() // Stop waits for it, and it ends without Stop too
 	}
 }
 
-// shutDown is the way down, step by step. A claim that was under way is waited for like a handler: its jobs are given back.
+// shutDown stops the server, step by step. It waits for a claim under way as for a handler, and releases its jobs.
 func (s *Server) shutDown() {
 	s.endWork()
 	s.book.drain(s.clock.Now())
-	if !s.awaitRest(s.o.DrainFor, s.hurry) {
+	if !s.awaitDrained(s.o.Shutdown.DrainTimeout, s.drainOver) {
 		s.cancelHandlers(s.book.cancelRunning(ErrDrained, s.clock.Now()), "")
-		s.awaitRest(s.o.AbandonAfter+lastWrites, nil) // to return or be given up, and then to be written
+		s.awaitDrained(s.o.Abandon.Timeout+finalWriteTimeout, nil) // until handlers return or are abandoned, and their verdicts are written
 	}
 	s.endLife()
 	s.awaitLoops()
 	s.failures.close()
 	s.mu.Lock()
-	s.stopErr = leftBehind(s.book.stats())
+	s.stopErr = unfinishedError(s.book.stats())
 	clean := s.stopErr == nil && !s.closed
 	switch {
 	case s.closed:
-		s.stopErr = closedEarly(s.stopErr)
-	case s.denied != nil: // nothing was ever held
-		s.stopErr = fmt.Errorf("jq: the store does not let this server work: %w", s.denied)
+		s.stopErr = storeClosedError(s.stopErr)
+	case s.denial != nil: // the server has never held a job
+		s.stopErr = fmt.Errorf("jq: the store does not permit this server to work: %w", s.denial)
 	}
 	s.mu.Unlock()
-	if clean { // who leaves something behind looks like one that died
+	if clean { // otherwise the worker stays listed, like one that died
 		s.deregister()
 	}
 	close(s.stopped)
 }
 
-// awaitLoops waits for the loops to end, and for a beat of the registry that is under way: one that was given up could arrive after
-// the leave, and the worker would be listed again.
+// awaitLoops waits for the loops to end, and for a call of Registry.Beat under way: if it arrived after Leave, the store would list the
+// worker again.
 func (s *Server) awaitLoops() {
-	timer := s.clock.AfterFunc(longestLeave, s.endLast)
+	timer := s.clock.AfterFunc(leaveTimeout, s.endRegistration)
 	defer timer.Stop()
-	if s.health.unavailable() { // there will be no leave
-		s.endLast()
+	if s.health.unavailable() { // then there is no call of Leave
+		s.endRegistration()
 	}
 	s.loops.Wait()
-	s.endLast()
+	s.endRegistration()
 }
 
-// lastWrites is how long a stop waits for results of handlers that were told to stop, once all have returned or were given up.
-const lastWrites = 10 * time.Second
+// finalWriteTimeout is how long a stop waits for the verdicts of cancelled handlers, once all of them have returned or are abandoned.
+const finalWriteTimeout = 10 * time.Second
 
-// leftBehind says what a stop could not wait for: the leases of those jobs run out, and they will be run again.
-func leftBehind(left Stats) error {
+// unfinishedError says which handlers and writes a stop did not wait for. The leases of those jobs expire, and the jobs run again.
+func unfinishedError(left Stats) error {
 	if stuck := left.Running + left.Abandoned; stuck > 0 || left.Uncommitted > 0 {
-		return fmt.Errorf("jq: stopped, with handlers that did not return: %d, and results that could not be written: %d; "+
-			"jobs whose end is not written run again when their leases have expired", stuck, left.Uncommitted)
+		return fmt.Errorf("jq: stopped, but %d handlers did not return and %d results could not be written; "+
+			"jobs without a written result run again when their leases expire", stuck, left.Uncommitted)
 	}
 	return nil
 }
 
-// closedEarly says that the server has stopped because of its store, and what it has left behind, if anything.
-func closedEarly(left error) error {
-	err := fmt.Errorf("jq: the store was closed before its server had stopped; close it afterwards: %w", store.ErrClosed)
-	if left != nil {
-		err = fmt.Errorf("%w; %w", err, left)
+// storeClosedError says that the server stopped because its store was closed, and what is unfinished.
+func storeClosedError(unfinished error) error {
+	err := fmt.Errorf("jq: the store was closed before its server stopped; close the store after the server: %w", store.ErrClosed)
+	if unfinished != nil {
+		err = fmt.Errorf("%w; %w", err, unfinished)
 	}
 	return err
 }
 
-// awaitRest waits until the server has come to rest, at most for so long or until it must hurry, and says whether it has.
-func (s *Server) awaitRest(atMost time.Duration, hurry <-chan struct{}) bool {
+// awaitDrained waits until nothing is left to wait for, at most for so long or until drainOver is closed. It returns whether nothing is
+// left.
+func (s *Server) awaitDrained(atMost time.Duration, hurry <-chan struct{}) bool {
 	timer := s.clock.Timer(atMost)
 	defer timer.Stop()
-	for fetched := s.fetched; fetched != nil || !s.book.atRest(); {
+	for fetched := s.claimsDone; fetched != nil || !s.book.drained(); {
 		select {
 		case <-fetched:
 			fetched = nil
-		case <-s.book.rest:
+		case <-s.book.progress:
 		case <-hurry:
 			return false
 		case <-timer.C:
@@ -285,22 +285,22 @@ func (s *Server) awaitRest(atMost time.Duration, hurry <-chan struct{}) bool {
 	return true
 }
 
-// Ready is nil when the server is working, and says otherwise why it is not.
+// Ready returns nil while the server works, and otherwise an error that says why it does not.
 func (s *Server) Ready() error {
 	s.mu.Lock()
-	phase, closed, denied := s.phase, s.closed, s.denied
+	phase, closed, denied := s.phase, s.closed, s.denial
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return fmt.Errorf("jq: not ready: the server has lost its store: %w", store.ErrClosed)
+		return fmt.Errorf("jq: not ready: the store was closed: %w", store.ErrClosed)
 	case denied != nil:
-		return fmt.Errorf("jq: not ready: the store does not let this server work: %w", denied)
+		return fmt.Errorf("jq: not ready: the store does not permit this server to work: %w", denied)
 	}
 	select {
-	case <-s.drained:
+	case <-s.recoveryDone:
 	default:
 		if phase == started {
-			return cmp.Or(s.health.err(), errors.New("jq: not ready: expired leases were not recovered yet"))
+			return cmp.Or(s.health.err(), errors.New("jq: not ready: expired leases are not recovered yet"))
 		}
 	}
 	switch {
@@ -308,18 +308,18 @@ func (s *Server) Ready() error {
 		return errors.New("jq: not ready: not started")
 	case phase == stopping:
 		return errors.New("jq: not ready: stopping")
-	case s.book.stuck():
+	case s.book.slotsBlocked():
 		return errors.New("jq: not ready: too many handlers did not return in time; restart the process")
-	case s.book.full(s.clock.Now(), s.o.Beat):
+	case s.book.fullFor(s.clock.Now(), s.o.Lease.Heartbeat):
 		return errors.New("jq: not ready: too many results could not be written yet; see the log")
 	}
 	return s.health.err()
 }
 
-// Stats is what the server holds now.
+// Stats returns what the server holds now.
 func (s *Server) Stats() Stats { return s.book.stats() }
 
-// sleep waits for so long, and is false when the context has ended.
+// sleep waits for so long. It returns false when the context has ended.
 func (s *Server) sleep(ctx context.Context, d time.Duration) bool {
 	timer := s.clock.Timer(d)
 	defer timer.Stop()

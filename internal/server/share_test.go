@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A fifth of 100 claims of one job goes to retries, and the others to fresh jobs: R10.
+// Of 100 claims of one job, a fifth goes to retries and the others to fresh jobs: R10.
 func TestShareIsCarriedOverBetweenClaims(t *testing.T) {
 	s := share{part: 0.2}
 	var retries []int
@@ -30,8 +30,7 @@ func TestShareIsCarriedOverBetweenClaims(t *testing.T) {
 	}
 }
 
-// Whatever the limits, the retries' part of many filled claims is theirs to within one job, and no quota is beyond its
-// limit: R9, R10.
+// Whatever the limits, retries get their part of many full claims to within one job, and no quota exceeds its limit: R9, R10.
 func TestShareIsExactOverClaimsOfAllSizes(t *testing.T) {
 	for _, part := range []float64{0, 0.001, 0.1, 0.2, 1.0 / 3, 0.5, 0.9, 1} {
 		s := share{part: part}
@@ -48,8 +47,8 @@ func TestShareIsExactOverClaimsOfAllSizes(t *testing.T) {
 	}
 }
 
-// A claim that was not filled found nobody waiting. It neither takes from what is owed to the retries nor adds to it: so a
-// store that answers with less than it has, under contention, starves no lane.
+// A claim that was not full left no job waiting. It neither uses nor adds to what is carried over for retries. So a store that returns
+// less than it has, under contention, starves nobody.
 func TestUnfilledClaimLeavesTheShareAlone(t *testing.T) {
 	s := share{part: 0.2}
 	retries := 0
@@ -64,8 +63,8 @@ func TestUnfilledClaimLeavesTheShareAlone(t *testing.T) {
 	assert.Equal(t, 20, retries, "of 100 that were filled")
 }
 
-// A server with one slot shares its claims as the store hands the jobs out: of 100 runs about 20 are retries, and neither
-// lane starves. R9, R10.
+// A server with one slot shares its claims between retries and fresh jobs: of 100 runs about 20 are retries, and neither starves. R9,
+// R10.
 func TestServerWithOneSlotStarvesNoLane(t *testing.T) {
 	for part, want := range map[float64]int{DefaultRetryShare: 20, 0.5: 50, 1: 100, -1: 0} {
 		inWorld(t, func(w *world) {
@@ -88,7 +87,7 @@ func TestServerWithOneSlotStarvesNoLane(t *testing.T) {
 				}
 				return nil
 			}
-			s := w.start(Options{Slots: 1, RetryShare: part})
+			s := w.start(Options{Slots: 1, Claim: ClaimOptions{RetryShare: part}})
 			w.wait(time.Minute)
 			assert.InDelta(w, want, retries, 1, "share %v: retries among the first 100 runs", part)
 			assert.Equal(w, 100, retries+fresh)

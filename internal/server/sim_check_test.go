@@ -8,8 +8,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// check looks at everything when all has come to rest: the store's rows, the book of the witness, what producers were told,
-// and what happened outside.
+// check compares everything at the end: the store's rows, the records of the witness, the answers to producers, and the effects outside.
 func (s *simulation) check(ctx context.Context) {
 	s.witness.mu.Lock()
 	defer s.witness.mu.Unlock()
@@ -39,7 +38,7 @@ func (s *simulation) check(ctx context.Context) {
 	}
 }
 
-// checkKept compares what producers were answered with the rows: none is lost, and none was added twice.
+// checkKept compares the answers to producers with the rows: no job is lost, and none was added twice.
 func (s *simulation) checkKept(rows []store.Job) {
 	kept := map[int64]int{} // the number of each job, by its id
 	told := map[int64]bool{}
@@ -79,7 +78,7 @@ func (s *simulation) lost(id int64, text string) {
 
 const jobsLost = "jobs lost"
 
-// checkRow compares a row with the book.
+// checkRow compares a row with the record of the witness.
 func (s *simulation) checkRow(r *record, row store.Job) {
 	if !slices.Contains(terminal, row.Phase()) {
 		s.lost(r.id, "a job has not ended: it is "+string(row.Phase()))
@@ -97,7 +96,7 @@ func (s *simulation) checkRow(r *record, row store.Job) {
 	}
 }
 
-// checkEnd sees whether a job could end as it did.
+// checkEnd checks whether a job could end as it did.
 func (s *simulation) checkEnd(r *record, row store.Job) {
 	switch row.Phase() {
 	case store.Succeeded:
@@ -128,8 +127,11 @@ func (s *simulation) checkEnd(r *record, row store.Job) {
 	}
 }
 
-// mustSucceed says that nothing but a fault can keep the job from it: it misbehaves less often than it may be retried.
+// mustSucceed returns whether nothing but a fault can keep the job from success: it misbehaves less often than it may be retried.
 func (p *plan) mustSucceed() bool { return p.wellBehaved() && p.times <= p.MaxRetries }
+
+// putOff is why jobs of a kind are put off.
+var putOff = map[string]string{snoozing: "not today", rare: "no handler for kind rare"}
 
 // checkHistory compares the attempts with the claims.
 func (s *simulation) checkHistory(r *record, history []store.Attempt) {
@@ -144,7 +146,11 @@ func (s *simulation) checkHistory(r *record, history []store.Attempt) {
 		if !sameTimes(a, want) || a.Token != want.Token || a.Worker != want.Worker || a.Ending != want.Ending {
 			s.problem(r.id, "attempt %d is %+v in the history, and was %+v", i, a, want)
 		}
-		if failed := a.Ending == store.EndFailed || a.Ending == store.EndExpired; failed != (a.Error != "") {
+		if a.Ending == store.EndSnoozed {
+			if a.Error != putOff[r.plan.Kind] {
+				s.problem(r.id, "attempt %d was put off for the reason %q, not %q", i, a.Error, putOff[r.plan.Kind])
+			}
+		} else if failed := a.Ending == store.EndFailed || a.Ending == store.EndExpired; failed != (a.Error != "") {
 			s.problem(r.id, "attempt %d has %s with the error %q", i, a.Ending, a.Error)
 		}
 	}

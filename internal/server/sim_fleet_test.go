@@ -13,7 +13,7 @@ import (
 
 // A member is one life of a server.
 type member struct {
-	server.Unobserved
+	server.NopObserver
 	sim     *simulation
 	number  int
 	life    int
@@ -28,7 +28,7 @@ type member struct {
 	busyAt  time.Time // when it was last seen to hold anything, by settle
 }
 
-// start starts the server with the number in a new life.
+// start starts a new life of the server with the number.
 func (s *simulation) start(number, life int) *member {
 	o := s.options(number, life)
 	m := &member{sim: s, number: number, life: life, link: s.connect(o.Name), began: time.Now()}
@@ -49,11 +49,11 @@ func (s *simulation) start(number, life int) *member {
 	if err != nil {
 		s.problem(0, "a server did not start: %v", err)
 	}
-	s.trace(0, o.Name, "starts", "with a lease of", o.Lease)
+	s.trace(0, o.Name, "starts", "with a lease of", o.Lease.Duration)
 	return m
 }
 
-// connect is a new connection to the store.
+// connect returns a new connection to the store.
 func (s *simulation) connect(name string) *link {
 	l := newLink(s, name)
 	s.mu.Lock()
@@ -65,7 +65,7 @@ func (s *simulation) connect(name string) *link {
 	return l
 }
 
-// lookup knows all kinds, but for the new one on servers that were not brought up to date.
+// lookup knows all kinds, except for the new one on servers that were not upgraded.
 func (m *member) lookup(kind string) (server.Handler, bool) {
 	if kind == rare && !m.sim.knowsRare(m.number, m.life) {
 		m.sim.countNamed("jobs left to servers that know their kind")
@@ -82,8 +82,8 @@ func (m *member) Ended(j store.Job, ending store.Ending, _ store.State, _ time.D
 // forever is longer than any simulation.
 const forever = 24 * time.Hour
 
-// die kills the process: no call of it will reach the store any more. What it has sent before still may. Its handlers are
-// ended a while later, so that until then some have effects outside whose jobs run elsewhere.
+// die kills the process: no later call reaches the store, but calls that were sent before still may. Its handlers end a while later, so
+// that some of them have effects outside while their jobs run elsewhere.
 func (s *simulation) die(m *member, e event) {
 	m.link.sever(forever, e.hang)
 	s.tasks.Go(func() {
@@ -95,7 +95,7 @@ func (s *simulation) die(m *member, e event) {
 	s.succeed(m, e)
 }
 
-// serving are the servers that were not told to stop.
+// serving returns the servers that are not stopping.
 func (s *simulation) serving() []*member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *simulation) succeed(m *member, e event) {
 	s.fleet[m.number] = successor
 }
 
-// stop stops a server in the middle, as at a deployment, and starts a new life.
+// stop stops a server while it works, as in a deployment, and starts a new life.
 func (s *simulation) stop(m *member, e event) {
 	patience := forever
 	if e.hang {
@@ -123,11 +123,11 @@ func (s *simulation) stop(m *member, e event) {
 	s.succeed(m, e)
 }
 
-// halt stops a server and checks that it keeps to its time, and that it left nothing behind if it says so.
+// halt stops a server and checks that it stops in time, and that it left nothing behind if it says so.
 func (s *simulation) halt(ctx context.Context, m *member) error {
 	o := m.options
 	began := time.Now()
-	s.trace(0, o.Name, "stops", "with a drain time of", o.DrainFor)
+	s.trace(0, o.Name, "stops", "with a drain time of", o.Shutdown.DrainTimeout)
 	m.link.mu.Lock()
 	m.link.stopping = began
 	m.link.mu.Unlock()
@@ -146,15 +146,15 @@ func (s *simulation) halt(ctx context.Context, m *member) error {
 	return nil
 }
 
-// lastWrites is for how long a stop waits for results that can not be written.
-const lastWrites = 10 * time.Second
+// lastWrites is how long a stop waits for results that cannot be written.
+const finalWriteTimeout = 10 * time.Second
 
-// checkStop sees that a stop that has ended now took no longer than it may.
+// checkStop checks that a stop which has just ended took no longer than it may.
 func (m *member) checkStop(began time.Time) {
-	latestEnd := began.Add(m.options.DrainFor + m.options.AbandonAfter + slack)
+	latestEnd := began.Add(m.options.Shutdown.DrainTimeout + m.options.Abandon.Timeout + slack)
 	if !m.link.clean(began.Add(-maxLease), time.Now()) {
 		m.link.mu.Lock()
-		latestEnd = latest(latestEnd.Add(lastWrites), m.link.deafUntil.Add(slack))
+		latestEnd = latest(latestEnd.Add(finalWriteTimeout), m.link.deafUntil.Add(slack))
 		m.link.mu.Unlock()
 	}
 	if over := time.Since(latestEnd); over > 0 {
@@ -185,7 +185,7 @@ func (s *simulation) retire(ctx context.Context, m *member) {
 	}
 }
 
-// checkRests sees that a server without work is ready and holds nothing, as soon as the last of its calls that hang is over.
+// checkRests checks that a server without work is ready and holds nothing, as soon as its last hanging call has ended.
 func (s *simulation) checkRests(ctx context.Context, m *member) {
 	pause(ctx, time.Until(latest(m.link.hangsUntil(), s.faultsEnd().Add(slack))))
 	idle := server.Stats{Slots: m.options.Slots}
@@ -198,7 +198,7 @@ func (s *simulation) checkRests(ctx context.Context, m *member) {
 	}
 }
 
-// checkServes sees that a server which is left alone, after all that it has met, still serves every queue.
+// checkServes checks that a server which is left alone still serves every queue, after all its faults.
 func (s *simulation) checkServes(ctx context.Context, m *member) {
 	s.checkRests(ctx, m)
 	for _, p := range s.plans {
@@ -206,7 +206,7 @@ func (s *simulation) checkServes(ctx context.Context, m *member) {
 			s.answers.Store(p.n, s.enqueue(ctx, m.link, store.EnqueueRequest{Jobs: []store.NewJob{p.NewJob}})[0])
 		}
 	}
-	if pause(ctx, m.options.Poll+3*slack); s.witness.live() > 0 {
+	if pause(ctx, m.options.Claim.PollInterval+3*slack); s.witness.live() > 0 {
 		s.problem(0, "%s, left alone, does not serve every queue: %d jobs are left", m.options.Name, s.witness.live())
 	}
 }

@@ -47,7 +47,7 @@ func (m *member) behave(ctx context.Context, r *server.Run, p *plan) error {
 	case p.Kind == later && misbehaves:
 		return &server.Wish{Form: store.After, Delay: 3 * p.work, Err: errors.New("not yet")}
 	case p.Kind == snoozing && misbehaves:
-		return &server.Wish{Form: store.Snooze, Delay: 3 * p.work}
+		return &server.Wish{Form: store.Snooze, Delay: 3 * p.work, Err: errors.New(putOff[snoozing])}
 	case p.Kind == panicking && misbehaves:
 		panic("as planned")
 	case p.Kind == exiting && misbehaves:
@@ -87,7 +87,7 @@ func (m *member) work(ctx context.Context, r *server.Run, p *plan, d time.Durati
 
 func resultOf(token int64) []byte { return fmt.Appendf(nil, `{"token":%d}`, token) }
 
-// walk goes on from the step that an earlier run has saved. What can not be saved is an error like any other.
+// walk continues from the step that an earlier run has saved. A failed save is an error like any other.
 func (m *member) walk(ctx context.Context, r *server.Run, p *plan) error {
 	for step := stepOf(r.Checkpoint) + 1; step <= p.steps; step++ {
 		if !pause(ctx, p.work) {
@@ -100,14 +100,14 @@ func (m *member) walk(ctx context.Context, r *server.Run, p *plan) error {
 	return m.work(ctx, r, p, 0)
 }
 
-// stepOf is the step that the checkpoint tells, or zero.
+// stepOf returns the step in the checkpoint, or zero.
 func stepOf(checkpoint []byte) int {
 	var doc struct{ Step int }
 	_ = json.Unmarshal(checkpoint, &doc) // an empty one is step zero
 	return doc.Step
 }
 
-// returned notes that a handler has returned, why it was told to stop if it was, and checks that it was told in time.
+// returned records that a handler has returned and why it was cancelled, if it was, and checks that it was cancelled in time.
 func (s *simulation) returned(ctx context.Context, m *member, r *server.Run, p *plan, began time.Time, err error) {
 	interrupted := false
 	if cause := context.Cause(ctx); cause != nil {
@@ -124,7 +124,7 @@ func (s *simulation) returned(ctx context.Context, m *member, r *server.Run, p *
 	}
 }
 
-// effects are what handlers have done outside: a store that refuses whoever comes with an older token than it has seen.
+// effects are what handlers have done outside: a store that refuses a token older than the newest that it has seen.
 type effects struct {
 	sim *simulation
 
@@ -152,7 +152,7 @@ func (e *effects) apply(l store.Lease) error {
 	return nil
 }
 
-// inForce says whether the lease is.
+// inForce returns whether the lease is in force.
 func (w *witness) inForce(l store.Lease) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// What the witness asks of the servers, beyond what a store could refuse: that handlers run only under leases, that leases
-// run out only where nobody could have kept them, and that they are recovered then.
+// What the witness asks of the servers, beyond what a store can refuse: that handlers run only under leases, that leases expire only if
+// nobody could have extended them, and that they are recovered then.
 
-// started notes that a handler begins, and checks that it may.
+// started records that a handler begins, and checks that it may.
 func (w *witness) started(l store.Lease, saved int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *witness) started(l store.Lease, saved int) {
 	c.started = true
 }
 
-// returned checks that a handler that heeds its context has returned by the end of its lease. A second run may begin then.
+// returned checks that a handler which obeys its context has returned by the end of its lease. A second run may begin then.
 func (w *witness) returned(l store.Lease, p *plan, interrupted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func (w *witness) returned(l store.Lease, p *plan, interrupted bool) {
 	}
 }
 
-// observed checks what a server says of the end of a run: it is what the store accepted, and it is said once.
+// observed checks what a server reports about the end of a run: the store has accepted it, and it is reported once.
 func (w *witness) observed(l store.Lease, ending store.Ending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,15 +74,15 @@ func (w *witness) observed(l store.Lease, ending store.Ending) {
 	c.told = true
 }
 
-// checkRun sees that what is written of a run has happened. The lock is held.
+// checkRun checks that what is written about a run has happened. The caller holds the lock.
 func (w *witness) checkRun(c *claim, ran bool) {
 	if !ran {
 		w.sim.problem(c.ID, "token %d was finished, and no handler had begun", c.Token)
 	}
 }
 
-// leftToOthers says that the server has no handler for the kind and does what it should: it puts the job off (R40), and lets
-// it fail only after it was put off for long enough. The lock is held.
+// leftToOthers says that the server has no handler for the kind and does what it must: it snoozes the job (R40), and fails it only after
+// it was snoozed for long enough. The caller holds the lock.
 func (w *witness) leftToOthers(c *claim, n store.NAck) bool {
 	if c.record.plan.Kind != rare {
 		return false
@@ -95,11 +95,11 @@ func (w *witness) leftToOthers(c *claim, n store.NAck) bool {
 	return n.Form == store.Snooze || long && n.Form == store.Fail && strings.HasPrefix(n.Error, "no handler")
 }
 
-// leastTries is how many heartbeats a server tries at least before it loses a lease: after a failure it hurries.
+// leastTries is the least number of heartbeats that a server tries before it loses a lease: after a failure it tries sooner.
 const leastTries = 4
 
-// explain sees why a lease ran out, if it did: a server that works, and whose heartbeats reach the store, loses none. Nothing
-// else that it waits for is an excuse. The lock is held.
+// explain checks why a lease expired, if it did: a server that works, and whose heartbeats reach the store, loses none. Nothing else
+// that it waits for is an excuse. The caller holds the lock.
 func (w *witness) explain(c *claim) {
 	now := time.Now()
 	switch {
@@ -119,24 +119,23 @@ func (w *witness) explain(c *claim) {
 	}
 }
 
-// checkPrompt sees whether the lease was recovered in time (C5): there may be a server that could have done it before. The
-// lock is held.
+// checkPrompt checks that the lease was recovered in time (C5): another server might have done it earlier. The caller holds the lock.
 func (w *witness) checkPrompt(c *claim) {
 	for _, m := range w.sim.serving() {
 		o := m.options
-		if o.RecoverEvery < 0 {
+		if o.Recovery.Interval < 0 {
 			continue
 		}
-		interval := o.RecoverEvery * 11 / 10
+		interval := o.Recovery.Interval * 11 / 10
 		from := c.until.Add(-interval - maxLease) // by when it has got over earlier failures
-		late := now().Sub(c.until.Add(o.RecoverGrace))
+		late := now().Sub(c.until.Add(o.Recovery.Grace))
 		if from.Before(m.began) || !m.link.clean(from, time.Now()) {
 			continue
 		}
 		w.longest = max(w.longest, late)
 		w.sim.countNamed("recoveries that had to be prompt")
 		if late > interval+slack {
-			w.sim.problem(c.ID, "a lease was recovered %v after its end and the grace, though %s looks every %v", late, o.Name, o.RecoverEvery)
+			w.sim.problem(c.ID, "a lease was recovered %v after its end and the grace, though %s looks every %v", late, o.Name, o.Recovery.Interval)
 		}
 	}
 }
@@ -144,8 +143,8 @@ func (w *witness) checkPrompt(c *claim) {
 // slack is for some calls on their way.
 const slack = 100 * time.Millisecond
 
-// checkPatience sees that nobody who has noticed that the store was away recovers a lease, before its server could extend it
-// (C1). The lock is held.
+// checkPatience checks that no server that noticed an outage recovers a lease before the server that holds it could extend it (C1). The
+// caller holds the lock.
 func (w *witness) checkPatience(c *claim, by *link) {
 	outage, over := w.sim.latestOutage()
 	if c.link == nil || by == nil || !over || c.granted.After(outage.from) || c.until.After(time.Now()) || c.record.plan.Kind == stubborn {
@@ -164,10 +163,10 @@ func (w *witness) checkPatience(c *claim, by *link) {
 	}
 }
 
-// beatOf is how often a server beats.
+// beatOf returns the heartbeat interval of a server.
 func beatOf(o server.Options) time.Duration {
-	if o.Beat == 0 {
-		return o.Lease / 3
+	if o.Lease.Heartbeat == 0 {
+		return o.Lease.Duration / 3
 	}
-	return o.Beat
+	return o.Lease.Heartbeat
 }

@@ -43,7 +43,7 @@ func (s *simulation) enqueue(ctx context.Context, l *link, req store.EnqueueRequ
 		if err == nil {
 			return added
 		}
-		if !away(err) {
+		if !unreachable(err) {
 			s.problem(0, "an enqueue was refused: %v", err)
 			return nil
 		}
@@ -54,11 +54,11 @@ func (s *simulation) enqueue(ctx context.Context, l *link, req store.EnqueueRequ
 	}
 }
 
-func away(err error) bool {
+func unreachable(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrInDoubt)
 }
 
-// direct makes the events of the scenario happen, each at its time. What takes a while goes on beside the next one.
+// direct makes the events of the scenario happen, each at its time. Long events continue beside the next one.
 func (s *simulation) direct(ctx context.Context) {
 	for i, e := range s.events {
 		pause(ctx, time.Until(s.began.Add(e.at)))
@@ -89,7 +89,7 @@ func (s *simulation) direct(ctx context.Context) {
 	}
 }
 
-// dieFor makes the store unreachable for all, for so long. It keeps what was committed, as a durable store does.
+// dieFor makes the store unreachable for everybody, for so long. It keeps what was committed, as a durable store does.
 func (s *simulation) dieFor(d time.Duration) {
 	if d == 0 {
 		return
@@ -108,14 +108,14 @@ func (s *simulation) dieFor(d time.Duration) {
 	}
 }
 
-// latestOutage is the latest death of the store, and whether it is over.
+// latestOutage returns the latest death of the store, and whether it is over.
 func (s *simulation) latestOutage() (span, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.outage, !s.outage.from.IsZero() && s.outage.to.Before(time.Now())
 }
 
-// withServer does something to the server that the event is about, unless it is on its way out already.
+// withServer does something to the server of the event, unless that server already stops.
 func (s *simulation) withServer(e event, do func(m *member)) {
 	s.mu.Lock()
 	m := s.fleet[e.who]
@@ -142,7 +142,7 @@ func (s *simulation) pauseQueue(ctx context.Context, l ableLink, e event) {
 	insist(ctx, func(ctx context.Context) error { return l.SetPaused(ctx, queues[e.who], false) })
 }
 
-// cancel cancels a job, if it is there already. That is safe to repeat.
+// cancel cancels a job, if it exists already. A repeat is safe.
 func (s *simulation) cancel(ctx context.Context, l *link, number int) {
 	if id := s.idOf(number); id != 0 {
 		insist(ctx, func(ctx context.Context) error {
@@ -152,19 +152,19 @@ func (s *simulation) cancel(ctx context.Context, l *link, number int) {
 	}
 }
 
-// requeue makes a job ready again, if it has ended. It is asked for once, since a repeat might run the job once more.
+// requeue makes a job ready again, if it has ended. It makes one call, since a repeat might run the job once more.
 func (s *simulation) requeue(ctx context.Context, l *link, number int) {
 	if id := s.idOf(number); id != 0 {
 		ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 		_, err := l.Requeue(ctx, store.Filter{IDs: []int64{id}}, 1)
-		if err != nil && !away(err) {
+		if err != nil && !unreachable(err) {
 			s.problem(id, "a requeue was refused: %v", err)
 		}
 	}
 }
 
-// idOf is the id of the job with the number, or zero if its producer does not know it yet.
+// idOf returns the id of the job with the number, or zero if its producer does not know it yet.
 func (s *simulation) idOf(number int) int64 {
 	a, ok := s.answers.Load(number)
 	if !ok {

@@ -31,13 +31,12 @@ const (
 	defaultSeeds = 2000 // so many are simulated, beginning with 1
 	racingSeeds  = 500  // so many of them under the race detector; the pass without it plays all
 	defaultTimes = 200  // so many times a seed is played that was chosen
-	mostFailures = 3    // after so many no further seed is played
+	maxFailures  = 3    // after so many no further seed is played
 )
 
-// TestSimulation plays scenarios in which everything goes wrong that servers have to withstand, one per seed. When the
-// faults are over every job ends: none is lost (R62), none is finished twice or by a stale write (R20 to R27), none is run more
-// often than it may be (C3, R13), expired leases are recovered within their bound (C5, R17), and the servers stop with nothing
-// left (C13, R41).
+// TestSimulation plays scenarios with every fault that servers must survive, one per seed. When the faults are over, every job ends:
+// none is lost (R62), none is finished twice or by a stale write (R20 to R27), none runs more often than it may (C3, R13), expired
+// leases are recovered in time (C5, R17), and the servers stop with nothing left (C13, R41).
 func TestSimulation(t *testing.T) {
 	seeds := chosenSeeds(t)
 	total := newTotal()
@@ -47,7 +46,7 @@ func TestSimulation(t *testing.T) {
 		for i := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprintf("lane %d", i), func(t *testing.T) {
 				t.Parallel()
-				for at := next.Add(1) - 1; at < int64(len(seeds)) && total.failed() < mostFailures; at = next.Add(1) - 1 {
+				for at := next.Add(1) - 1; at < int64(len(seeds)) && total.failed() < maxFailures; at = next.Add(1) - 1 {
 					t.Run(fmt.Sprintf("seed %d", seeds[at]), func(t *testing.T) { // a crash of the process names it
 						r := watched(t, seeds[at], breakage{})
 						if total.add(r); len(r.problems) > 0 {
@@ -66,7 +65,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// chosenSeeds are those to be played, in order.
+// chosenSeeds returns the seeds to play, in order.
 func chosenSeeds(t *testing.T) []uint64 {
 	if only := os.Getenv(seedVar); only != "" {
 		seed, err := strconv.ParseUint(only, 10, 64)
@@ -95,12 +94,12 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// replay is the command that plays the seed again.
+// replay returns the command that plays the seed again.
 func replay(seed uint64) string {
 	return fmt.Sprintf("%s=%d go test -race -run 'TestSimulation$' ./internal/server", seedVar, seed)
 }
 
-// watched simulates under a watch of real time, which names the seed that never ends.
+// watched simulates under a watchdog in real time, which names the seed that never ends.
 func watched(t *testing.T, seed uint64, b breakage) result {
 	t.Helper()
 	watch := time.AfterFunc(3*time.Minute, func() {
@@ -143,7 +142,7 @@ func (s *total) failed() int {
 	return s.bad
 }
 
-// missing is what has to occur in so many simulations, and did not.
+// missing returns what must occur in so many simulations, and did not.
 func (s *total) missing() []string {
 	var names []string
 	for _, f := range faults {
@@ -166,7 +165,7 @@ func (s *total) missing() []string {
 	return slices.DeleteFunc(names, func(what string) bool { return s.counts[what] > 0 })
 }
 
-// print says what was tried.
+// print prints what was tried.
 func (s *total) print(t *testing.T, took time.Duration) {
 	t.Helper()
 	sum := func(prefix string) (n int) {

@@ -11,11 +11,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A scenario is what a seed stands for: which jobs there are, who runs them, and what goes wrong. It is drawn before anything
+// A scenario is what a seed stands for: which jobs there are, which servers run them, and what goes wrong. It is drawn before anything
 // runs and depends on the seed alone, and so does the fault that meets the nth call of one method on one connection.
 //
-// What a seed does not decide is which goroutine runs first at one instant, and the jitter of the servers, which they draw
-// themselves. So which job meets a fault varies a little from run to run, and a seed that failed is played many times.
+// A seed does not decide which goroutine runs first at one instant, nor the jitter that the servers draw themselves. So the job that
+// meets a fault varies a little from run to run, and you must play a seed that failed many times.
 type scenario struct {
 	seed      uint64
 	calm      bool // no faults: then nothing may be explained by one
@@ -45,17 +45,17 @@ type event struct {
 	hang  bool          // calls hang rather than being refused; a stop is in a hurry; a cancelled job is requeued
 }
 
-// queues are those of every scenario.
+// queues are the queues of every scenario.
 var queues = []string{"mail", "video"}
 
-// dice are those of one decision: equal names roll equally, whatever else was rolled before.
+// dice returns the dice for one decision: equal names roll equally, whatever else was rolled before.
 func dice(seed uint64, name string, n int) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s/%d", name, n)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// between is a duration of whole microseconds, which is the resolution of the contract.
+// between returns a duration of whole microseconds, which is the resolution of the contract.
 func between(d *rand.Rand, least, most time.Duration) time.Duration {
 	return (least + time.Duration(d.Int64N(int64(most-least)+1))).Truncate(store.Resolution)
 }
@@ -80,7 +80,7 @@ func newScenario(seed uint64) *scenario {
 	return sc
 }
 
-// drawRates leaves some faults out, at times all of them, so that the others are seen alone as well.
+// drawRates leaves some faults out, sometimes all of them, so that the others also occur alone.
 func drawRates(d *rand.Rand) []rate {
 	var rates []rate
 	if d.IntN(5) == 0 {
@@ -124,7 +124,7 @@ func (sc *scenario) drawEvents(d *rand.Rand) {
 	}
 }
 
-// What the longest times of a scenario are.
+// The longest times of a scenario.
 const (
 	maxLease = 1200 * time.Millisecond
 	maxStall = 2 * maxLease
@@ -132,43 +132,46 @@ const (
 	unknownFor = 25 * time.Second // so that a job is put off by half a second
 )
 
-// options are those of the server with the number, in its nth life.
+// options returns the options of the server with the number, in its nth life.
 func (sc *scenario) options(number, life int) server.Options {
 	d := dice(sc.seed, fmt.Sprintf("server %d", number), life)
 	o := server.Options{
-		Name:           fmt.Sprintf("server-%d-%d", number, life),
-		Queues:         map[string]server.QueueOptions{},
-		Slots:          1 + d.IntN(3),
-		Buffer:         d.IntN(5),
-		RetryShare:     d.Float64() - 0.2, // at times none
-		Poll:           between(d, 50*time.Millisecond, time.Second),
-		Lease:          between(d, 400*time.Millisecond, maxLease),
-		Timeout:        between(d, 5*time.Second, 8*time.Second),
-		AbandonAfter:   between(d, 50*time.Millisecond, 300*time.Millisecond),
-		UnknownFor:     unknownFor,
-		CommitSize:     1 + d.IntN(8),
-		CommitAfter:    between(d, time.Millisecond, 20*time.Millisecond),
-		MaxUncommitted: 1 + d.IntN(10),
-		RecoverEvery:   between(d, 200*time.Millisecond, time.Second),
-		RecoverLimit:   1 + d.IntN(5),
-		DrainFor:       between(d, 100*time.Millisecond, 3*time.Second),
+		Name:   fmt.Sprintf("server-%d-%d", number, life),
+		Queues: map[string]server.QueueOptions{},
+		Slots:  1 + d.IntN(3),
+		Claim: server.ClaimOptions{
+			Buffer:       d.IntN(5),
+			RetryShare:   d.Float64() - 0.2, // at times none
+			PollInterval: between(d, 50*time.Millisecond, time.Second),
+		},
+		Lease:              server.LeaseOptions{Duration: between(d, 400*time.Millisecond, maxLease)},
+		Timeout:            between(d, 5*time.Second, 8*time.Second),
+		Abandon:            server.AbandonOptions{Timeout: between(d, 50*time.Millisecond, 300*time.Millisecond)},
+		UnknownKindTimeout: unknownFor,
+		Commit: server.CommitOptions{
+			Size:           1 + d.IntN(8),
+			MaxDelay:       between(d, time.Millisecond, 20*time.Millisecond),
+			MaxUncommitted: 1 + d.IntN(10),
+		},
+		Recovery: server.RecoveryOptions{Interval: between(d, 200*time.Millisecond, time.Second), Limit: 1 + d.IntN(5)},
+		Shutdown: server.ShutdownOptions{DrainTimeout: between(d, 100*time.Millisecond, 3*time.Second)},
 	}
 	if part := d.IntN(4); part > 0 {
-		o.Beat = o.Lease / time.Duration(2+part)
+		o.Lease.Heartbeat = o.Lease.Duration / time.Duration(2+part)
 	}
 	if number > 0 && d.IntN(6) == 0 {
-		o.RecoverEvery = -1
+		o.Recovery.Interval = -1
 	}
 	if d.IntN(4) == 0 {
-		o.RecoverGrace = between(d, 0, 200*time.Millisecond)
+		o.Recovery.Grace = between(d, 0, 200*time.Millisecond)
 	}
 	for _, q := range queues {
-		o.Queues[q] = server.QueueOptions{Weight: d.IntN(4), Slots: d.IntN(2) * (1 + d.IntN(o.Slots+o.Buffer))}
+		o.Queues[q] = server.QueueOptions{Weight: d.IntN(4), Slots: d.IntN(2) * (1 + d.IntN(o.Slots+o.Claim.Buffer))}
 	}
 	return o
 }
 
-// knowsRare says whether the server has a handler for the kind that is new. During a deployment some servers know it.
+// knowsRare returns whether the server has a handler for the new kind. During a deployment only some servers have one.
 func (sc *scenario) knowsRare(number, life int) bool {
 	return number == 0 || dice(sc.seed, fmt.Sprintf("deployment of %d", number), life).IntN(2) == 0
 }

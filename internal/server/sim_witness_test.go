@@ -17,9 +17,9 @@ type backend interface {
 	store.Registry
 }
 
-// A witness stands right before the store, below all faults. It sees what the store accepts, keeps a book of its own by the
-// table of transitions, and reports whatever should not have been accepted. One call is made at a time, so that the book has
-// the order of the store.
+// A witness stands right before the store, below all faults. It sees what the store accepts, keeps its own records by the table of
+// transitions, and reports what the store should not have accepted. One call is made at a time, so that the records have the order of
+// the store.
 type witness struct {
 	backend
 	sim *simulation
@@ -75,10 +75,10 @@ func newWitness(s *simulation, b backend) *witness {
 	}
 }
 
-// now is the time of the store's call: none passes while one is made.
+// now returns the time of the store's call: no time passes during a call.
 func now() time.Time { return store.Truncate(time.Now()) }
 
-// Enqueue notes the new jobs, also where the answer will be lost.
+// Enqueue records the new jobs, even if the answer will not arrive.
 func (w *witness) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (w *witness) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]stor
 	return added, err
 }
 
-// FetchAndClaim notes the leases that it gives.
+// FetchAndClaim records the leases that it gives.
 func (w *witness) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +133,7 @@ func (w *witness) claimed(j store.Job, req store.ClaimRequest) {
 	w.claims[c.Lease] = c
 }
 
-// delivered notes that the answer of a claim has arrived.
+// delivered records that the answer of a claim has arrived.
 func (w *witness) delivered(l *link, jobs []store.Job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *witness) delivered(l *link, jobs []store.Job) {
 	}
 }
 
-// Extend notes until when leases run.
+// Extend records until when leases last.
 func (w *witness) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *witness) Extend(ctx context.Context, leases []store.Lease, ttl time.Dur
 	return outcomes, err
 }
 
-// Save notes the steps that jobs have reached.
+// Save records the steps that jobs have reached.
 func (w *witness) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,7 +174,7 @@ func (w *witness) Save(ctx context.Context, saves []store.Save) ([]store.Outcome
 	return outcomes, err
 }
 
-// accepted says whether the store has accepted a write under the lease, and checks that it was right. The lock is held.
+// accepted returns whether the store has accepted a write under the lease, and checks that it was right. The caller holds the lock.
 func (w *witness) accepted(l store.Lease, o store.Outcome, op store.Op) bool {
 	c := w.claims[l]
 	switch {
@@ -193,7 +193,7 @@ func (w *witness) accepted(l store.Lease, o store.Outcome, op store.Op) bool {
 	case c.record.token != l.Token:
 		w.sim.problem(l.ID, "a stale write was accepted: %s under token %d, while the job has %d", op, l.Token, c.record.token)
 		return false
-	case c.ending == store.Running:
+	case c.ending == store.NotEnded:
 		w.explain(c) // it may have run out meanwhile
 		return true
 	case c.verb == op:
@@ -206,9 +206,11 @@ func (w *witness) accepted(l store.Lease, o store.Outcome, op store.Op) bool {
 }
 
 // holds says that the lease is in force. The lock is held.
-func (w *witness) holds(c *claim) bool { return c.ending == store.Running && c.record.token == c.Token }
+func (w *witness) holds(c *claim) bool {
+	return c.ending == store.NotEnded && c.record.token == c.Token
+}
 
-// end notes how a lease ended. The lock is held.
+// end records how a lease ended. The caller holds the lock.
 func (w *witness) end(c *claim, ending store.Ending, verb store.Op) {
 	c.ending, c.ended, c.verb = ending, now(), verb
 	w.ends[ending]++
@@ -218,9 +220,9 @@ func (w *witness) end(c *claim, ending store.Ending, verb store.Op) {
 	}
 }
 
-// current is the claim whose lease is in force, or nil. The lock is held.
+// current returns the claim whose lease is in force, or nil. The caller holds the lock.
 func (r *record) current() *claim {
-	if n := len(r.claims); n > 0 && r.claims[n-1].ending == store.Running {
+	if n := len(r.claims); n > 0 && r.claims[n-1].ending == store.NotEnded {
 		return r.claims[n-1]
 	}
 	return nil
@@ -239,7 +241,7 @@ func (w *witness) live() int {
 	return n
 }
 
-// dueSince is since when the first job is due that every server knows, or zero.
+// dueSince returns since when a job has been due whose kind every server knows, or zero.
 func (w *witness) dueSince() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
-// A simulation is one play of a scenario: real servers on one store in memory, each behind a connection of its own that
-// fails, in a bubble of virtual time.
+// A simulation plays one scenario: real servers on one memory store, each behind its own connection that fails, in a bubble of virtual
+// time.
 type simulation struct {
 	*scenario
 	broken  breakage
@@ -45,7 +45,7 @@ type problem struct {
 	text string
 }
 
-// An entry is a line of the story that is told when something went wrong.
+// An entry is a line of the story that is printed when something went wrong.
 type entry struct {
 	at   time.Duration
 	job  int64 // zero for what concerns all
@@ -74,7 +74,7 @@ type result struct {
 	longest  time.Duration // the longest that an expired lease waited after the faults
 }
 
-// Where a simulation ends that does not come to rest.
+// The limits at which a simulation ends that does not settle.
 const patience = 5 * time.Minute
 
 // simulate plays the scenario of the seed.
@@ -129,7 +129,7 @@ func (s *simulation) run(ctx context.Context) {
 	s.readers.Wait()
 }
 
-// checkNotReady sees that servers which began without a store say so.
+// checkNotReady checks that servers which started without a store are not ready.
 func (s *simulation) checkNotReady() {
 	servers := s.serving()
 	pause(context.Background(), s.awayAtFirst/2)
@@ -140,7 +140,7 @@ func (s *simulation) checkNotReady() {
 	}
 }
 
-// settle waits until nothing can happen any more but what happens for ever.
+// settle waits until nothing can happen any more except what happens for ever.
 func (s *simulation) settle(ctx context.Context) {
 	deadline, resumed := s.faultsEnd().Add(patience), time.Time{}
 	for s.pending.Load() > 0 || s.handlers.Load() > 0 || s.witness.live() > 0 {
@@ -161,7 +161,7 @@ func (s *simulation) settle(ctx context.Context) {
 	s.resumeAll(ctx)
 }
 
-// resumeAll lets all queues go on: a pause whose answer was lost may have been applied after the end of it.
+// resumeAll resumes all queues: a pause that got no answer may have been applied after its end.
 func (s *simulation) resumeAll(ctx context.Context) {
 	for _, q := range queues {
 		if err := s.witness.SetPaused(ctx, q, false); err != nil {
@@ -170,7 +170,7 @@ func (s *simulation) resumeAll(ctx context.Context) {
 	}
 }
 
-// checkBusy sees whether a server lies idle although there is a job for it, since all queues were resumed.
+// checkBusy checks whether a server is idle although there is a job for it, since all queues were resumed.
 func (s *simulation) checkBusy(resumed time.Time) {
 	due := s.witness.dueSince()
 	if due.IsZero() || resumed.IsZero() {
@@ -182,14 +182,14 @@ func (s *simulation) checkBusy(resumed time.Time) {
 		}
 		recovered := latest(s.faultsEnd(), m.link.hangsUntil()).Add(maxLease) // the first recovery may have had to wait
 		since := latest(latest(due, m.busyAt), latest(resumed, recovered))
-		if idle := time.Since(since); idle > m.options.Poll+3*slack {
+		if idle := time.Since(since); idle > m.options.Claim.PollInterval+3*slack {
 			s.problem(0, "%s lies idle although a job is due since %v", m.options.Name, idle)
 			m.busyAt = time.Now() // which is said once in a while
 		}
 	}
 }
 
-// spawn begins a task that may still change something.
+// spawn starts a task that may still change something.
 func (s *simulation) spawn(task func()) {
 	s.pending.Add(1)
 	s.tasks.Go(func() {
@@ -202,7 +202,7 @@ func (s *simulation) faultsEnd() time.Time { return s.began.Add(s.faultsFor) }
 
 func (s *simulation) faulty() bool { return !s.calm && time.Now().Before(s.faultsEnd()) }
 
-// lastEnd is when the last lease ended.
+// lastEnd returns when the last lease ended.
 func (s *simulation) lastEnd() time.Time {
 	last := s.began
 	for _, c := range s.witness.claims {
@@ -231,7 +231,7 @@ func (s *simulation) trace(job int64, who, what, how string, arg time.Duration) 
 	s.entries = append(s.entries, entry{time.Since(s.began), job, who, what, how, arg})
 }
 
-// sum counts what the book holds in the end.
+// sum counts what the records hold at the end.
 func (s *simulation) sum() {
 	w := s.witness
 	add := func(what string, n int) { s.counts[what] += n }
@@ -247,10 +247,10 @@ func (s *simulation) sum() {
 	}
 }
 
-// longestStory is how many lines of a story are told: the last ones.
+// longestStory is how many lines of a story are printed: the last ones.
 const longestStory = 200
 
-// story is what went wrong, and what happened to the first job that it went wrong with.
+// story returns what went wrong, and what happened to the first job that it went wrong with.
 func (r result) story() string {
 	var b strings.Builder
 	for i, p := range r.problems {

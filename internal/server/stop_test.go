@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// beginStop stops the server in the background, and keeps the answer and how long it took.
+// beginStop stops the server in the background, and keeps the error and how long it took.
 func beginStop(w *world, ctx context.Context, s *Server) *stopped { //nolint:revive // the world is the test
 	st := &stopped{}
 	began := w.since()
@@ -42,7 +42,7 @@ func (st *stopped) get() (bool, error, time.Duration) { //nolint:revive // the e
 	return st.done, st.err, st.after
 }
 
-// A claim that is under way when the server is told to stop is awaited, and what it brings is given back: C13.
+// Stop waits for a claim under way, and releases the jobs that it returns: C13.
 func TestStopAwaitsAndReleasesTheClaimUnderWay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -55,7 +55,7 @@ func TestStopAwaitsAndReleasesTheClaimUnderWay(t *testing.T) {
 		}
 		w.handlers["never"] = func(context.Context, *Run) error { return errors.New("it was started") }
 		ids := w.enqueue(3, "never")
-		s := w.start(Options{Slots: 2, Buffer: 1}, g)
+		s := w.start(Options{Slots: 2, Claim: ClaimOptions{Buffer: 1}}, g)
 		st := beginStop(w, w.Context(), s)
 		assert.Equal(w, store.InFlight, w.job(ids[0]).State)
 		w.wait(6 * time.Second)
@@ -73,8 +73,8 @@ func TestStopAwaitsAndReleasesTheClaimUnderWay(t *testing.T) {
 	})
 }
 
-// What has not begun is given back at once, and another server can run it while this one still waits for its handlers, whose
-// leases are extended and whose results are written: C13, R41.
+// Buffered jobs are released at once, and another server can run them while this one still waits for its handlers, whose leases are
+// extended and whose results are written: C13, R41.
 func TestStopReleasesTheBufferAndLetsHandlersFinish(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["work"] = func(ctx context.Context, r *Run) error {
@@ -83,7 +83,7 @@ func TestStopReleasesTheBufferAndLetsHandlersFinish(t *testing.T) {
 		}
 		running, buffered := w.enqueue(1, "work")[0], w.enqueue(1, "work")[0]
 		g := w.gate()
-		s := w.start(Options{Name: "first", Slots: 1, Buffer: 1, Lease: 10 * time.Second}, g)
+		s := w.start(Options{Name: "first", Slots: 1, Claim: ClaimOptions{Buffer: 1}, Lease: LeaseOptions{Duration: 10 * time.Second}}, g)
 		other := w.start(Options{Name: "other", Slots: 1})
 		w.wait(time.Second)
 		st := beginStop(w, w.Context(), s)
@@ -109,7 +109,7 @@ func TestStopReleasesTheBufferAndLetsHandlersFinish(t *testing.T) {
 	})
 }
 
-// When the drain time is over, handlers are told to stop, and what they return then decides: C13.
+// When the drain timeout is over, handlers are cancelled, and what they return then decides: C13.
 func TestDrainedHandlers(t *testing.T) {
 	cases := map[string]struct {
 		returned error
@@ -138,7 +138,7 @@ func TestDrainedHandlers(t *testing.T) {
 				done, err, after := st.get()
 				require.True(w, done)
 				require.NoError(w, err)
-				assert.Equal(w, DefaultDrainFor, after)
+				assert.Equal(w, DefaultDrainTimeout, after)
 				assert.Equal(w, told{ErrDrained, 40 * time.Second}, heard)
 				j := w.job(id)
 				assert.Equal(w, c.phase, j.Phase())
@@ -148,7 +148,7 @@ func TestDrainedHandlers(t *testing.T) {
 	}
 }
 
-// The end of Stop's context ends the patience with handlers, and not the writing of what they return: C13.
+// The end of Stop's context ends the wait for handlers, but not the writing of what they return: C13.
 func TestStopWithAContextThatEndsEarly(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var heard told
@@ -171,18 +171,18 @@ func TestStopWithAContextThatEndsEarly(t *testing.T) {
 	})
 }
 
-// A handler that does not return is left behind, and Stop says so; the job is recovered when its lease has run out: C13, R42.
+// A handler that does not return is left behind, and Stop says so. The job is recovered when its lease expires: C13, R42.
 func TestHandlerThatDoesNotReturnIsLeftToItsLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["deaf"] = deaf(10 * time.Minute)
 		ids := w.enqueue(2, "deaf")
-		s := w.start(Options{Slots: 2, MaxAbandoned: 1})
+		s := w.start(Options{Slots: 2, Abandon: AbandonOptions{MaxHandlers: 1}})
 		st := beginStop(w, w.Context(), s)
 		w.wait(time.Minute)
 		done, err, after := st.get()
 		require.True(w, done)
-		require.ErrorContains(w, err, "handlers that did not return: 2")
-		assert.Equal(w, DefaultDrainFor+DefaultAbandonAfter, after)
+		require.ErrorContains(w, err, "2 handlers did not return")
+		assert.Equal(w, DefaultDrainTimeout+DefaultAbandonTimeout, after)
 		w.handlers["deaf"] = work(time.Second)
 		other := w.start(Options{})
 		w.wait(time.Minute)
@@ -196,25 +196,25 @@ func TestHandlerThatDoesNotReturnIsLeftToItsLease(t *testing.T) {
 	})
 }
 
-// A handler that was given up long ago is not waited for.
+// Stop does not wait for a handler that was abandoned long ago.
 func TestStopDoesNotWaitForWhatWasGivenUp(t *testing.T) {
 	for _, most := range []int{1, -1} { // replaced, and not
 		inWorld(t, func(w *world) {
 			w.handlers["deaf"] = deaf(10 * time.Minute)
 			id := w.enqueue(1, "deaf", func(n *store.NewJob) { n.Timeout, n.MaxRetries = time.Second, 0 })[0]
-			s := w.start(Options{MaxAbandoned: most})
+			s := w.start(Options{Abandon: AbandonOptions{MaxHandlers: most}})
 			w.wait(time.Minute)
 			assert.Equal(w, store.Dead, w.job(id).Phase())
 			began := w.since()
-			require.ErrorContains(w, s.Stop(w.Context()), "handlers that did not return: 1")
+			require.ErrorContains(w, s.Stop(w.Context()), "1 handlers did not return")
 			assert.Equal(w, began, w.since())
 			w.wait(10 * time.Minute)
 		})
 	}
 }
 
-// While the store is away, a stop waits for it no longer than for handlers; what could not be written is told, and is
-// recovered by others: C13, R42.
+// While the store is unreachable, Stop waits for it no longer than for handlers. Its error says what could not be written, and other
+// servers recover those jobs: C13, R42.
 func TestStopWhileTheStoreIsAway(t *testing.T) {
 	ways := map[string]func(g *gate){
 		"refuses": (*gate).away,
@@ -236,8 +236,8 @@ func TestStopWhileTheStoreIsAway(t *testing.T) {
 				w.wait(time.Minute)
 				done, err, after := st.get()
 				require.True(w, done)
-				require.ErrorContains(w, err, "results that could not be written: 1")
-				assert.LessOrEqual(w, after, DefaultDrainFor+DefaultAbandonAfter+lastWrites)
+				require.ErrorContains(w, err, "1 results could not be written")
+				assert.LessOrEqual(w, after, DefaultDrainTimeout+DefaultAbandonTimeout+finalWriteTimeout)
 				other := w.start(Options{})
 				w.wait(time.Minute)
 				assert.Equal(w, store.Succeeded, w.job(id).State)
@@ -247,14 +247,14 @@ func TestStopWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// A claim that hangs delays neither the end of the patience with handlers nor that of the stop.
+// A claim that hangs delays neither the end of the drain nor that of the stop.
 func TestHangingClaimDoesNotLengthenTheStop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
 		var heard told
 		w.handlers["listen"] = listening(w, &heard, context.Canceled)
 		w.enqueue(1, "listen")
-		s := w.start(Options{Lease: time.Hour, DrainFor: 10 * time.Second}, g)
+		s := w.start(Options{Lease: LeaseOptions{Duration: time.Hour}, Shutdown: ShutdownOptions{DrainTimeout: 10 * time.Second}}, g)
 		g.hang("claim")
 		w.enqueue(1, "listen")
 		w.wait(time.Second)
@@ -263,12 +263,12 @@ func TestHangingClaimDoesNotLengthenTheStop(t *testing.T) {
 		done, err, after := st.get()
 		require.True(w, done)
 		require.NoError(w, err)
-		assert.Equal(w, 10*time.Second+DefaultAbandonAfter+lastWrites, after)
+		assert.Equal(w, 10*time.Second+DefaultAbandonTimeout+finalWriteTimeout, after)
 		assert.Equal(w, told{ErrDrained, 11 * time.Second}, heard)
 	})
 }
 
-// What could not be written at first is written when the store comes back while the server waits: nothing is left behind.
+// If the store comes back while Stop waits, results that could not be written before are written: nothing is left behind.
 func TestStopWaitsForTheStoreToComeBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -291,7 +291,7 @@ func TestStopWaitsForTheStoreToComeBack(t *testing.T) {
 	})
 }
 
-// A server that waits for its store at the start is stopped at once.
+// A server that waits for its store at the start stops at once.
 func TestStopBeforeTheStoreIsThere(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -305,7 +305,7 @@ func TestStopBeforeTheStoreIsThere(t *testing.T) {
 	})
 }
 
-// A handler that stops its own server is a handler that has to stop: nothing waits for ever.
+// A handler that stops its own server is cancelled like any other: nothing waits for ever.
 func TestHandlerStopsItsServer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var s *Server
@@ -319,7 +319,7 @@ func TestHandlerStopsItsServer(t *testing.T) {
 		require.NoError(w, s.Start(w.Context()))
 		w.wait(2 * time.Minute)
 		// Its context ends when the drain time is over, and it is given up 10 s later, for it waits for itself.
-		require.ErrorContains(w, stopErr, "handlers that did not return: 1")
+		require.ErrorContains(w, stopErr, "1 handlers did not return")
 		assert.Equal(w, store.InFlight, w.job(id).State)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// finishing is a handler that finishes its job in a transaction, and then does the rest with it.
+// finishing returns a handler that finishes its job in a transaction, and then calls the given function with it.
 func finishing(w *world, rest func(ctx context.Context, r *Run, tx *sql.Tx) error) Handler {
 	return func(ctx context.Context, r *Run) error {
 		r.SetResult([]byte(`"done"`))
@@ -30,7 +30,7 @@ func finishing(w *world, rest func(ctx context.Context, r *Run, tx *sql.Tx) erro
 	}
 }
 
-// What a handler does and the end of its job stand or fall together: R66.
+// The effect of a handler and the end of its job are committed together, or neither is: R66.
 func TestFinishInATransaction(t *testing.T) {
 	cases := map[string]struct {
 		rest   func(ctx context.Context, r *Run, tx *sql.Tx) error
@@ -44,11 +44,11 @@ func TestFinishInATransaction(t *testing.T) {
 		},
 		"rolled back though nil was returned": {
 			func(_ context.Context, _ *Run, tx *sql.Tx) error { return tx.Rollback() },
-			store.Retrying, "its handler finished it in a transaction that was not committed", store.EndFailed,
+			store.Retrying, "the handler finished the job in a transaction that was not committed", store.EndFailed,
 		},
 		"left open": { // its context ends with the handler's, and so does it
 			func(context.Context, *Run, *sql.Tx) error { return nil },
-			store.Retrying, "its handler finished it in a transaction that was not committed", store.EndFailed,
+			store.Retrying, "the handler finished the job in a transaction that was not committed", store.EndFailed,
 		},
 		"rolled back with an error": {
 			func(_ context.Context, _ *Run, tx *sql.Tx) error {
@@ -115,7 +115,7 @@ func TestFinishInATransaction(t *testing.T) {
 				w.handlers["finish"] = finishing(w, c.rest)
 				id := w.enqueue(1, "finish", func(n *store.NewJob) { n.Backoff.Base, n.Timeout = time.Hour, 3*time.Minute })[0]
 				heard := &ends{}
-				s := w.start(Options{Observer: heard, Lease: 10 * time.Minute})
+				s := w.start(Options{Observer: heard, Lease: LeaseOptions{Duration: 10 * time.Minute}})
 				w.wait(10 * time.Minute)
 				j := w.job(id)
 				assert.Equal(w, c.phase, j.Phase())
@@ -135,7 +135,7 @@ func TestFinishInATransaction(t *testing.T) {
 	}
 }
 
-// Once the job is finished in a transaction there is no lease to lose: the handler may tidy up for longer than it lasted.
+// Once the job is finished in a transaction, there is no lease to lose: the handler may clean up for longer than a lease.
 func TestFinishedJobNeedsNoLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var tidying error
@@ -157,8 +157,8 @@ func TestFinishedJobNeedsNoLease(t *testing.T) {
 	})
 }
 
-// A stale lease can not be finished in a transaction, and its effect is rolled back by the handler; whoever got the job in
-// the meantime keeps it: R66, R20.
+// A job cannot be finished in a transaction under a stale lease. The handler rolls its effect back, and the worker that got the job
+// meanwhile keeps it: R66, R20.
 func TestStaleLeaseCanNotBeFinishedInATransaction(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var finish error
@@ -187,8 +187,8 @@ func TestStaleLeaseCanNotBeFinishedInATransaction(t *testing.T) {
 	})
 }
 
-// Where a handler has left its transaction open for good, nothing can be known of its job; the server goes on with the others
-// as soon as the store does, and a stop ends. R66.
+// If a handler leaves its transaction open for ever, nothing can be known about its job. The server continues with other jobs as soon as
+// the store does, and a stop ends. R66.
 func TestTransactionLeftOpenForGood(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var left *sql.Tx
@@ -199,26 +199,26 @@ func TestTransactionLeftOpenForGood(t *testing.T) {
 			return r.FinishTx(w.Context(), left)
 		}
 		id := w.enqueue(1, "leave", func(n *store.NewJob) { n.Backoff.Base = time.Hour })[0]
-		s := w.start(Options{RecoverEvery: -1})
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}})
 		w.wait(5 * time.Minute)
 		assert.Equal(w, Stats{Slots: DefaultSlots, Uncommitted: 1}, s.Stats())
 		require.NoError(w, left.Rollback())
 		w.wait(time.Minute)
 		j := w.job(id)
 		assert.Equal(w, store.Retrying, j.Phase())
-		assert.Equal(w, "its handler finished it in a transaction that was not committed", j.Error)
+		assert.Equal(w, "the handler finished the job in a transaction that was not committed", j.Error)
 
 		id = w.enqueue(1, "leave")[0]
 		w.wait(time.Minute)
 		began := w.since()
-		require.ErrorContains(w, s.Stop(w.Context()), "results that could not be written: 1")
-		assert.LessOrEqual(w, w.since()-began, DefaultDrainFor+DefaultAbandonAfter+lastWrites)
+		require.ErrorContains(w, s.Stop(w.Context()), "1 results could not be written")
+		assert.LessOrEqual(w, w.since()-began, DefaultDrainTimeout+DefaultAbandonTimeout+finalWriteTimeout)
 		require.NoError(w, left.Commit())
 		assert.Equal(w, store.Succeeded, w.job(id).State)
 	})
 }
 
-// On a store that answers busy, an open transaction is asked after with growing pauses, and holds up no other result: R34.
+// On a store that answers busy, the server checks an open transaction with growing pauses, and delays no other result: R34.
 func TestOpenTransactionIsAskedAfter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -261,14 +261,14 @@ func TestFinishNeedsAStoreWithTransactions(t *testing.T) {
 		w.enqueue(1, "finish")
 		s := w.start(Options{}, struct{ store.Store }{w.store})
 		w.wait(2 * time.Second)
-		require.ErrorContains(w, finish, "can not write in a caller's transaction")
+		require.ErrorContains(w, finish, "cannot write in a caller's transaction")
 		w.stop(s)
 	})
 }
 
-// A transaction in which its handler has finished the job may be open for longer than a lease: nobody else can get the job
-// meanwhile, so its own lock does not let the handler be told to stop. It does not matter whether the store answers busy, or,
-// as one with a single writer, not at all. R34, R66, C14.
+// A transaction in which a handler has finished its job may be open for longer than a lease: nobody else can get the job meanwhile, so
+// its own lock does not cancel the handler. That holds for stores that answer busy, and for stores with a single writer, which do not
+// answer at all. R34, R66, C14.
 func TestOwnFinishingTransactionCancelsNoHandler(t *testing.T) {
 	for name, busy := range map[string]bool{"busy": true, "no answer": false} {
 		t.Run(name, func(t *testing.T) {
@@ -295,8 +295,7 @@ func TestOwnFinishingTransactionCancelsNoHandler(t *testing.T) {
 	}
 }
 
-// When such a transaction is rolled back late, its job may go to another worker; the handler then hears of it at the next beat.
-// C14.
+// If such a transaction is rolled back late, its job may go to another worker; the handler is then cancelled at the next heartbeat. C14.
 func TestRolledBackFinishIsFencedLikeAnyRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -52,6 +53,7 @@ func TestUnknownKindIsLeftToOthers(t *testing.T) {
 		}
 		for _, a := range j.History {
 			assert.Equal(w, store.EndSnoozed, a.Ending)
+			assert.Equal(w, "no handler for kind new", a.Error)
 		}
 		known := map[string]Handler{"new": func(context.Context, *Run) error { return nil }}
 		brought := w.startKnowing(Options{Name: "brought up to date"}, known)
@@ -92,8 +94,8 @@ func TestUnknownKindFailsInTheEnd(t *testing.T) {
 			var began time.Time
 			id := w.enqueue(1, "new", func(j *store.NewJob) { j.MaxRetries = 0 })[0]
 			began = time.Now()
-			s := w.start(Options{UnknownFor: unknownFor, Poll: 5 * time.Second})
-			after := s.o.UnknownFor
+			s := w.start(Options{UnknownKindTimeout: unknownFor, Claim: ClaimOptions{PollInterval: 5 * time.Second}})
+			after := s.o.UnknownKindTimeout
 			w.wait(after - time.Second)
 			assert.Equal(w, store.Ready, w.job(id).State)
 			assert.Zero(w, w.log.said(unknownFails))
@@ -128,11 +130,14 @@ func TestOldJobOfAnUnknownKindDoesNotFailAtOnce(t *testing.T) {
 
 // Nor does a job fail that has snoozed by itself for hours, where its kind is known, and now meets a server that does not: R40.
 func TestSnoozesOfTheHandlerAreNotCounted(t *testing.T) {
-	for _, every := range []time.Duration{time.Second, 10 * time.Minute} {
+	asForUnknown := DefaultUnknownKindTimeout / (store.MaxAttemptsKept / 2)
+	for _, every := range []time.Duration{time.Second, asForUnknown, 10 * time.Minute} {
 		inWorld(t, func(w *world) {
 			id := w.enqueue(1, "polling")[0]
 			knows := w.startKnowing(Options{}, map[string]Handler{
-				"polling": func(context.Context, *Run) error { return &Wish{Form: store.Snooze, Delay: every} },
+				"polling": func(context.Context, *Run) error {
+					return &Wish{Form: store.Snooze, Delay: every, Err: errors.New("not yet")}
+				},
 			})
 			w.wait(90 * time.Minute)
 			w.stop(knows)
@@ -160,7 +165,7 @@ func TestUnknownKindWithoutItsHistory(t *testing.T) {
 			}
 			return nil
 		})
-		s := w.start(Options{UnknownFor: time.Minute}, h)
+		s := w.start(Options{UnknownKindTimeout: time.Minute}, h)
 		w.wait(10 * time.Minute)
 		assert.Equal(w, store.Ready, w.job(id).State)
 		h.let()

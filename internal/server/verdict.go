@@ -11,20 +11,20 @@ import (
 
 // Why a handler's context was cancelled, by context.Cause.
 var (
-	ErrLeaseLost    = errors.New("jq: lease lost, the job may run elsewhere")
-	ErrLeaseUnknown = errors.New("jq: lease unknown, the store was not heard of for as long as it lasted")
+	ErrLeaseLost    = errors.New("jq: lease lost: the job may be running elsewhere")
+	ErrLeaseUnknown = errors.New("jq: lease unknown: the store did not answer for the length of the lease")
 	ErrCancelled    = errors.New("jq: job cancelled")
 	ErrTimeout      = errors.New("jq: timed out")
-	ErrDrained      = errors.New("jq: server stopping, drain time over")
+	ErrDrained      = errors.New("jq: server stopping: the drain timeout is over")
 )
 
-var errStuck = errors.New("its handler did not return")
+var errStuck = errors.New("the handler did not return")
 
-// A Wish is an error of a handler that says what is to happen next.
+// A Wish is an error of a handler that decides what happens next.
 type Wish struct {
 	Form  store.Form // Never, After or Snooze
 	Delay time.Duration
-	Err   error // nil with Snooze
+	Err   error // why; with Snooze it may be nil
 }
 
 func (w *Wish) Error() string {
@@ -36,56 +36,57 @@ func (w *Wish) Error() string {
 
 func (w *Wish) Unwrap() error { return w.Err }
 
-// A verdict is what is to be written of a run that has ended.
+// A verdict is what to write about a run that has ended.
 type verdict struct {
 	op         writeOp
 	result     []byte     // with ack
 	form       store.Form // with nack
 	delay      time.Duration
 	reason     string
-	otherwise  *verdict // with confirm: what is written if it was not committed
-	substitute bool     // for another verdict that could not be written
-	panicked   bool     // the reason is a line, and the stack below it
+	otherwise  *verdict // with confirm: what to write if the transaction was not committed
+	substitute bool     // it replaces a verdict that could not be written
+	panicked   bool     // the reason is one line, then the stack
 }
 
-// A writeOp is the call by which a verdict reaches the store, in the words of the log.
+// A writeOp is the operation that writes a verdict. The log uses these words.
 type writeOp string
 
 const (
-	nothing writeOp = "" // the lease is gone, or is left to run out
+	nothing writeOp = "" // the lease is lost, or is left to expire
 	ack     writeOp = "ack"
 	nack    writeOp = "nack"
-	confirm writeOp = "confirm" // the handler has finished the job in a transaction of its own: see whether it was committed
+	confirm writeOp = "confirm" // the handler has finished the job in a transaction: check whether it was committed
 )
 
 func fail(reason string) verdict {
-	return verdict{op: nack, form: store.Fail, reason: store.CleanError(reason)} // cut here: no need to hold the rest
+	return verdict{op: nack, form: store.Fail, reason: store.CleanError(reason)} // cut here, so that the rest is not held in memory
 }
 
 func release() verdict { return verdict{op: nack, form: store.Release} }
 
-// unlessFinished is the verdict, for the case that the handler has not finished the job in a transaction of its own.
-func unlessFinished(r *Run, v verdict) verdict {
+// confirmIfFinished returns the verdict, or a confirmation if the handler has finished the job in a transaction of its own: then the
+// verdict is written only if that transaction was not committed.
+func confirmIfFinished(r *Run, v verdict) verdict {
 	if !r.inTx.Load() || v.op == nothing {
 		return v
 	}
-	otherwise := v // a copy of its own: only this way pays for it
+	otherwise := v // copied here, so that other runs do not pay for the allocation
 	if v.op == ack {
-		otherwise = fail("its handler finished it in a transaction that was not committed")
+		otherwise = fail("the handler finished the job in a transaction that was not committed")
 	}
 	return verdict{op: confirm, otherwise: &otherwise}
 }
 
-// judge makes of a handler's return what is to be written. The cause is why its context was cancelled, or nil.
-func judge(r *Run, err, cause error) verdict {
+// verdictOf turns the return value of a handler into a verdict. The cause says why the handler was cancelled; it is nil if it was not.
+func verdictOf(r *Run, err, cause error) verdict {
 	interrupted := err != nil && (errors.Is(err, context.Canceled) || errors.Is(err, cause))
 	switch {
 	case errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrCancelled):
-		return verdict{} // refused anyway
+		return verdict{} // the store would refuse any write
 	case errors.Is(cause, ErrTimeout):
 		return fail(timedOut(r, err))
 	case (errors.Is(cause, ErrDrained) || errors.Is(cause, ErrLeaseUnknown)) && interrupted:
-		return release() // it is not the job's fault
+		return release() // the handler obeyed its cancellation, which was not the job's fault
 	case err == nil:
 		return verdict{op: ack, result: r.finalResult()}
 	}
@@ -95,22 +96,22 @@ func judge(r *Run, err, cause error) verdict {
 	return fail(err.Error())
 }
 
-// panicked is the verdict on a panic. Its stack is worth more than all of a long message.
+// panicked returns the verdict for a panic. Its message is cut, because the stack is worth more than the rest of a long message.
 func panicked(p any, stack []byte) verdict {
 	message := fmt.Sprintf("panic: %v", p)
-	if len(message) > longestPanic {
-		message = message[:longestPanic] + "… (cut)"
+	if len(message) > maxPanicBytes {
+		message = message[:maxPanicBytes] + "… (cut)"
 	}
 	v := fail(message + "\n" + string(stack))
 	v.panicked = true
 	return v
 }
 
-const longestPanic = store.MaxErrorBytes / 4
+const maxPanicBytes = store.MaxErrorBytes / 4
 
-// wishReason is the text that is kept of the error. A snooze is no failure and has none.
+// wishReason returns the text to keep of the error. A snooze without a reason has none.
 func wishReason(wish *Wish, err error) string {
-	if wish.Form == store.Snooze {
+	if wish.Err == nil {
 		return ""
 	}
 	return store.CleanError(err.Error())
@@ -124,7 +125,7 @@ func timedOut(r *Run, err error) string {
 	return reason
 }
 
-// ending is how the attempt ends when the store accepts the verdict.
+// ending returns how the attempt ends if the store accepts the verdict.
 func (v verdict) ending() store.Ending {
 	switch {
 	case v.op == ack, v.op == confirm:

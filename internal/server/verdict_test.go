@@ -15,12 +15,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A typedNil is the error of a function that returns a nil pointer as an error, and panics when it is asked for its text.
+// A typedNil is the error of a function that returns a nil pointer as an error. It panics when asked for its text.
 type typedNil struct{ text string }
 
 func (e *typedNil) Error() string { return e.text }
 
-// What a handler does decides what becomes of its job: R31, R39. The process lives in any case.
+// What a handler does decides what happens to its job: R31, R39. The process survives in any case.
 func TestWhatAHandlerReturnsDecides(t *testing.T) {
 	huge := strings.Repeat("é", store.MaxErrorBytes)
 	cases := map[string]struct {
@@ -50,15 +50,21 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 			func(context.Context, *Run) error { return &Wish{Form: store.Snooze, Delay: 3 * time.Hour} },
 			store.Ready, 3 * time.Hour, "", "",
 		},
+		"snooze with a reason": {
+			func(context.Context, *Run) error {
+				return &Wish{Form: store.Snooze, Delay: 3 * time.Hour, Err: errors.New("not yet")}
+			},
+			store.Ready, 3 * time.Hour, "", "",
+		},
 		"a wish that can not be": {
 			func(context.Context, *Run) error {
 				return &Wish{Form: store.After, Delay: -time.Second, Err: errors.New("hurry")}
 			},
-			store.Retrying, time.Minute, "hurry\nand that could not be written: jq: invalid: delay", "delay",
+			store.Retrying, time.Minute, "hurry\nthis could not be written: jq: invalid: delay", "delay",
 		},
 		"a snooze that can not be": {
 			func(context.Context, *Run) error { return &Wish{Form: store.Snooze, Delay: 2 * store.MaxDuration} },
-			store.Retrying, time.Minute, "its end could not be written: jq: invalid: delay", "delay",
+			store.Retrying, time.Minute, "the result could not be written: jq: invalid: delay", "delay",
 		},
 		"a panic": {
 			func(context.Context, *Run) error { panic("ouch") },
@@ -134,7 +140,7 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 	}
 }
 
-// Results of the greatest size that is allowed are written, also where many end at once and one call can not carry them.
+// Results of the greatest allowed size are written, even if many end at once and one call cannot carry them.
 func TestGreatResultsAreWritten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		doc := `"` + strings.Repeat("x", store.MaxDocBytes-2) + `"`
@@ -151,7 +157,7 @@ func TestGreatResultsAreWritten(t *testing.T) {
 	})
 }
 
-// The result is kept as it was when it was set: the handler may use its buffer again.
+// The result is kept as it was when it was set: the handler may reuse its buffer.
 func TestResultIsACopy(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["buffer"] = func(_ context.Context, r *Run) error {
@@ -168,7 +174,7 @@ func TestResultIsACopy(t *testing.T) {
 	})
 }
 
-// What the observer hears of an end is what the store says of it.
+// The observer gets the store's answer about how a run ended.
 func TestObserverHearsOfEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["second"] = work(time.Second)
@@ -176,7 +182,7 @@ func TestObserverHearsOfEnds(t *testing.T) {
 		w.handlers["refused"] = func(_ context.Context, r *Run) error { r.SetResult([]byte("{")); return nil }
 		w.handlers["long"] = work(time.Hour)
 		heard := &ends{}
-		s := w.start(Options{Slots: 3, Buffer: 1, Observer: heard})
+		s := w.start(Options{Slots: 3, Claim: ClaimOptions{Buffer: 1}, Observer: heard})
 		w.enqueue(1, "second")
 		w.wait(2 * time.Second)
 		w.enqueue(1, "fail", func(n *store.NewJob) { n.Backoff.Base = time.Hour })
@@ -198,9 +204,9 @@ func TestObserverHearsOfEnds(t *testing.T) {
 	})
 }
 
-// ends are what an observer hears.
+// ends records what an observer is told.
 type ends struct {
-	Unobserved
+	NopObserver
 	all []end
 }
 

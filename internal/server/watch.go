@@ -2,12 +2,12 @@ package server
 
 import "time"
 
-// watchLoop cancels handlers when their timeout ends, or their lease does where no heartbeat reached the store. One timer serves all runs,
-// so that a run costs none.
+// watchLoop cancels handlers when their timeout ends, or when their lease expires because no heartbeat reached the store. One timer serves
+// all runs.
 func (s *Server) watchLoop() {
 	for {
 		now := s.clock.Now()
-		started, cancelled, again := s.book.overdue(now)
+		started, cancelled, again := s.book.checkDeadlines(now)
 		s.cancelHandlers(cancelled, "")
 		s.launch(started)
 		for _, c := range cancelled {
@@ -22,7 +22,7 @@ func (s *Server) watchLoop() {
 func (s *Server) logOverdue(c cancellation) {
 	log := s.log.With("job", c.run.ID, "queue", c.run.Queue, "kind", c.run.Kind)
 	if c.cause == nil {
-		log.Warn("jq: handler did not return after cancellation; abandoning it", "after", s.o.AbandonAfter, "cause", c.run.stopCause())
+		log.Warn("jq: handler did not return after cancellation; abandoning it", "after", s.o.Abandon.Timeout, "cause", c.run.cancelCause())
 		return
 	}
 	log.Warn("jq: cancelling handler", "cause", c.cause)

@@ -45,8 +45,8 @@ func TestTimeoutFailsTheRun(t *testing.T) {
 	}
 }
 
-// A handler that ignores its timeout is waited for 10 s longer; then its job fails regardless, and its slot goes to another
-// job. When it returns at last, nothing comes of it. R36.
+// The server waits 10 s longer for a handler that ignores its timeout. Then its job fails regardless, and another job gets its slot.
+// When the handler returns at last, nothing happens. R36.
 func TestDeafHandlerIsGivenUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["deaf"] = deaf(5 * time.Minute)
@@ -61,8 +61,8 @@ func TestDeafHandlerIsGivenUp(t *testing.T) {
 		w.wait(2 * time.Second)
 		j := w.job(id)
 		assert.Equal(w, store.Dead, j.Phase())
-		assert.Equal(w, "timed out after 1m0s: its handler did not return", j.Error)
-		assert.WithinRange(w, j.FinishedAt, dawn.Add(70*time.Second), dawn.Add(70*time.Second+DefaultCommitAfter))
+		assert.Equal(w, "timed out after 1m0s: the handler did not return", j.Error)
+		assert.WithinRange(w, j.FinishedAt, dawn.Add(70*time.Second), dawn.Add(70*time.Second+DefaultCommitMaxDelay))
 		assert.Equal(w, store.Succeeded, w.job(next).State)
 		assert.Equal(w, Stats{Slots: 1, Abandoned: 1}, s.Stats())
 		assert.NoError(w, s.Ready())
@@ -75,8 +75,8 @@ func TestDeafHandlerIsGivenUp(t *testing.T) {
 	})
 }
 
-// Slots are replaced up to a cap; beyond it the server says that it is not well, and nothing more is claimed for them. When
-// handlers return, the server is well again. R36.
+// Slots are reused up to a limit. Beyond it, the server is not ready, and the slots stay blocked. When handlers return, the server is
+// ready again. R36.
 func TestAbandonedSlotsAreReplacedUpToACap(t *testing.T) {
 	inWorld(t, func(w *world) {
 		back := map[int64]chan struct{}{}
@@ -89,7 +89,7 @@ func TestAbandonedSlotsAreReplacedUpToACap(t *testing.T) {
 		for _, id := range ids {
 			back[id] = make(chan struct{})
 		}
-		s := w.start(Options{Slots: 1, MaxAbandoned: 2})
+		s := w.start(Options{Slots: 1, Abandon: AbandonOptions{MaxHandlers: 2}})
 		quick := w.enqueue(1, "quick")[0]
 		w.wait(141 * time.Second)
 		assert.Equal(w, Stats{Slots: 1, Running: 1, Abandoned: 2}, s.Stats())
@@ -118,13 +118,13 @@ func TestAbandonedSlotsAreReplacedUpToACap(t *testing.T) {
 	})
 }
 
-// A slot that nobody replaces is taken again by its own handler's end.
+// A blocked slot becomes free when its own handler returns.
 func TestSlotBeyondTheCapComesBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["deaf"] = deaf(5 * time.Minute)
 		w.handlers["quick"] = work(time.Second)
 		w.enqueue(1, "deaf", func(n *store.NewJob) { n.Timeout, n.MaxRetries = time.Minute, 0 })
-		s := w.start(Options{Slots: 1, MaxAbandoned: -1})
+		s := w.start(Options{Slots: 1, Abandon: AbandonOptions{MaxHandlers: -1}})
 		quick := w.enqueue(1, "quick")[0]
 		w.wait(4 * time.Minute)
 		assert.Equal(w, Stats{Slots: 1, Running: 1}, s.Stats())
@@ -137,7 +137,7 @@ func TestSlotBeyondTheCapComesBack(t *testing.T) {
 	})
 }
 
-// A handler that was told that its lease is lost, and stays, gives its slot away too; its job belongs to another run.
+// A handler whose lease is lost, and that does not return, also frees its slot; its job belongs to another run.
 func TestDeafHandlerOfALostLeaseIsGivenUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["deaf"] = deaf(time.Minute)
@@ -157,14 +157,14 @@ func TestDeafHandlerOfALostLeaseIsGivenUp(t *testing.T) {
 	})
 }
 
-// A handler that does not know its lease to be good, and stays, is given up; if it finishes while nobody has recovered its
-// job, its result is accepted all the same: C14.
+// A handler whose lease is unknown, and that does not return, is abandoned. If it finishes while nobody has recovered its job, its
+// result is still accepted: C14.
 func TestResultOfAHandlerThatWasGivenUpIsOffered(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
 		w.handlers["deaf"] = deaf(2 * time.Minute)
 		id := w.enqueue(1, "deaf")[0]
-		s := w.start(Options{Slots: 1, RecoverEvery: -1}, g)
+		s := w.start(Options{Slots: 1, Recovery: RecoveryOptions{Interval: -1}}, g)
 		g.away()
 		w.wait(90 * time.Second)
 		assert.Equal(w, Stats{Slots: 1, Abandoned: 1}, s.Stats())
@@ -176,7 +176,7 @@ func TestResultOfAHandlerThatWasGivenUpIsOffered(t *testing.T) {
 	})
 }
 
-// Where the job was recovered meanwhile, such a result is refused: R20.
+// If the job was recovered meanwhile, such a result is refused: R20.
 func TestResultOfAHandlerThatWasGivenUpIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -210,7 +210,7 @@ func TestTimeInTheBufferIsNoRunningTime(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["long"] = work(50 * time.Second)
 		ids := w.enqueue(3, "long", func(n *store.NewJob) { n.Timeout, n.MaxRetries = time.Minute, 0 })
-		s := w.start(Options{Slots: 1, Buffer: 2})
+		s := w.start(Options{Slots: 1, Claim: ClaimOptions{Buffer: 2}})
 		w.wait(3 * time.Minute)
 		for _, id := range ids {
 			assert.Equal(w, store.Succeeded, w.job(id).State)
@@ -219,7 +219,7 @@ func TestTimeInTheBufferIsNoRunningTime(t *testing.T) {
 	})
 }
 
-// Timeouts of many lengths are kept to the moment, though one timer serves all.
+// Timeouts of many lengths are exact, although one timer serves all.
 func TestEachTimeoutIsKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		heard := map[int64]*told{}

@@ -7,23 +7,23 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// launch gives each run that was started a goroutine. They are not waited for as such: a stop waits until every run is
-// finished or given up.
+// launch starts a goroutine for each run. A stop does not wait for these goroutines as such: it waits until every run has ended or is
+// abandoned.
 func (s *Server) launch(started []*Run) {
 	for _, r := range started {
-		go s.slot(r)
+		go s.runSlot(r)
 	}
 }
 
-// slot runs one job after the other, as long as there is one. A handler that ends its goroutine takes the slot's along; the
-// next job then gets a new one.
-func (s *Server) slot(r *Run) {
+// runSlot runs one job after the other, as long as there is one. A handler that ends its goroutine ends this one too; the next job then
+// gets a new one.
+func (s *Server) runSlot(r *Run) {
 	alive := false
 	defer func() {
 		if !alive {
-			v := unlessFinished(r, fail("handler ended its goroutine (runtime.Goexit)"))
-			if r = s.book.next(r, v, s.clock.Now()); r != nil {
-				go s.slot(r)
+			v := confirmIfFinished(r, fail("handler ended its goroutine (runtime.Goexit)"))
+			if r = s.book.finish(r, v, s.clock.Now()); r != nil {
+				go s.runSlot(r)
 			}
 		}
 	}()
@@ -31,7 +31,7 @@ func (s *Server) slot(r *Run) {
 		alive = false
 		v := s.perform(r)
 		alive = true
-		r = s.book.next(r, v, s.clock.Now())
+		r = s.book.finish(r, v, s.clock.Now())
 	}
 }
 
@@ -41,56 +41,50 @@ func (s *Server) perform(r *Run) verdict {
 	if !ok {
 		return s.unknown(r)
 	}
-	s.o.Observer.Started(r.Job, waited(r.Job, s.o.Lease))
-	return r.judged(handler)
+	s.o.Observer.Started(r.Job, waited(r.Job))
+	return r.execute(handler)
 }
 
-// waited is how long the job was due before it was claimed, by the store's clock alone: a claim sets the lease to run from
-// its own now. The due time of a retry is not kept.
-func waited(j store.Job, lease time.Duration) time.Duration {
-	if j.Retries > 0 {
+// waited is how long the job was due before it was claimed, by the store's clock. It is not known of a retry, whose due time is not
+// kept, and of a job from a jq server of an earlier version, which leaves ClaimedAt out.
+func waited(j store.Job) time.Duration {
+	if j.Retries > 0 || j.ClaimedAt.IsZero() {
 		return -1
 	}
-	return max(0, j.LeaseExpiresAt.Sub(j.RunAt)-lease.Truncate(store.Resolution))
+	return j.ClaimedAt.Sub(j.RunAt)
 }
+
+// noHandler begins the reason why a job of an unknown kind is put off, and in the end fails.
+const noHandler = "no handler for kind "
 
 // unknown leaves a job whose kind has no handler here to a server that has one: during a deployment there may be both. Only
 // when it has gone from hand to hand for long, it fails.
 func (s *Server) unknown(r *Run) verdict {
-	delay := s.o.UnknownFor / (store.MaxAttemptsKept / 2) // so that the history reaches back far enough
-	since := s.unknownSince(r, delay)
+	reason := noHandler + r.Kind
+	since := s.unknownSince(r, reason)
 	log := s.log.With("job", r.ID, "queue", r.Queue, "kind", r.Kind, "for", since)
-	if since >= s.o.UnknownFor {
+	if since >= s.o.UnknownKindTimeout {
 		log.Error("jq: no handler for this kind on any server; the job fails")
-		return fail("no handler for kind " + r.Kind)
+		return fail(reason)
 	}
+	delay := s.o.UnknownKindTimeout / (store.MaxAttemptsKept / 2) // so that the history reaches back far enough
 	log.Warn("jq: no handler for this kind here; the job is left to other servers", "again_in", delay)
-	return verdict{op: nack, form: store.Snooze, delay: delay}
+	return verdict{op: nack, form: store.Snooze, delay: delay, reason: reason}
 }
 
-// unknownSince is for how long the job has been put off again and again because nobody knew its kind. A handler may snooze as
-// well, elsewhere, and the history does not tell why. But whoever was put off for that was due after just this delay, and came
-// back neither sooner nor much later.
-func (s *Server) unknownSince(r *Run, delay time.Duration) time.Duration {
+// unknownSince returns for how long servers have put the job off, one after the other, for this reason.
+func (s *Server) unknownSince(r *Run, reason string) time.Duration {
 	sent := s.clock.Now()
-	ctx, cancel := s.clock.WithTimeout(&r.ctx, s.o.Lease)
+	ctx, cancel := s.clock.WithTimeout(&r.ctx, s.o.Lease.Duration)
 	defer cancel()
 	detail, err := s.store.Get(ctx, r.ID)
-	if s.noteAnswer(sent, err); err != nil {
+	if s.recordAnswer(sent, err); err != nil || len(detail.History) == 0 {
 		return 0
 	}
-	delay = delay.Truncate(store.Resolution)
-	last := len(detail.History) - 1
-	if last < 1 || r.RunAt.Sub(detail.History[last-1].EndedAt) != delay {
-		return 0
-	}
+	last := len(detail.History) - 1 // the attempt that runs
 	first := last
-	for ; first > 0; first-- {
-		before := detail.History[first-1]
-		gone := detail.History[first].StartedAt.Sub(before.EndedAt)
-		if before.Ending != store.EndSnoozed || gone < delay || gone > 2*delay+s.o.Lease {
-			break
-		}
+	for first > 0 && detail.History[first-1].Ending == store.EndSnoozed && detail.History[first-1].Error == reason {
+		first--
 	}
 	return detail.History[last].StartedAt.Sub(detail.History[first].StartedAt)
 }

@@ -1,9 +1,9 @@
-// Package store is the contract between jq and the place where its jobs are kept.
+// Package store defines the contract between jq and the storage that keeps its jobs.
 //
-// A store keeps jobs durably, hands each of them to one worker at a time under a lease, and refuses what a worker writes
-// after its lease was ended. [Store] is what every adapter implements; the small interfaces [Transactor], [Notifier],
-// [QueueKeeper], [PolicyKeeper], [Registry], [Fencer] and [Monitor] are abilities beyond it. Each sentence above a method is a
-// promise to the caller and a duty of the adapter, and a case of the conformance suite quotes it.
+// A store keeps jobs durably, leases each job to one worker at a time, and rejects every write that a worker makes after its
+// lease was ended. Every adapter implements [Store]. The small interfaces [Transactor], [Notifier], [QueueKeeper],
+// [PolicyKeeper], [Registry], [Fencer] and [Monitor] are optional abilities. Each sentence above a method is a promise to the
+// caller and a duty of the adapter, and a case of the conformance suite quotes it.
 //
 // # The life of a job
 //
@@ -27,48 +27,52 @@
 //	Delete: from succeeded, dead and cancelled to nothing.
 //	Extend and Save leave the state as it is.
 //
-// Retrying and dead are the two faces of the state failed: a retrying job has a RetryAt, a dead one has none. [Transitions]
-// is the same picture as data.
+// The state failed covers two phases, retrying and dead: a retrying job has a RetryAt, and a dead job has none. [Transitions]
+// holds the same life cycle as data.
 //
 // # Lease and token
 //
-// A claim gives a lease: the right to finish the job, until LeaseExpiresAt. The lease is named by the job's id and its
-// token. The token grows with every transition but the holder's own, and never shrinks or restarts, so a token that is not
-// the job's own is one that was overtaken: what is written with it is refused as stale. The token is no counter of attempts,
-// and the worker's name is no part of any check.
+// A claim grants a lease: the right to finish the job until LeaseExpiresAt. The job's id and its token identify the lease. The
+// token grows with every transition except those that the holder of the lease makes, and it never shrinks or restarts. So any
+// token other than the job's current one has been superseded, and the store must reject a write with it as stale. The token
+// does not count attempts, and no check uses the worker's name.
 //
-// A lease that ran out goes on being good until somebody ends it: RecoverExpiredLeases, Cancel, or Fence with EndLeases. The
-// holder ends it by Ack, by NAck in one of its forms, or not at all.
+// An expired lease stays valid until it is ended by RecoverExpiredLeases, by Cancel, or by Fence with EndLeases. The holder of
+// a lease can end it only with Ack or with one of the forms of NAck.
 //
-// A job that is not in flight and still has the token of a lease was finished by the holder of that lease. The store
-// remembers how: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release. The same again answers ok and
-// changes nothing, so that a lost reply can be repeated; another way of finishing answers stale. This holds until the next
-// claim, cancel, requeue or deletion. Of a job that is not in flight its own token is stale, unless the holder of
-// that lease finished the job.
+// If a job is not in flight and still has the token of a lease, the holder of that lease finished the job. The store must
+// remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release. If the
+// holder finishes the job in the same way again, the store must answer ok and change nothing, so that a caller can repeat a
+// call whose reply was lost. If the holder tries to finish the job in another way, the store must answer stale. The store must
+// remember this until the next claim, cancel, requeue or deletion of the job. If a job is not in flight, even its current token
+// is stale, unless the holder of the lease with that token finished the job.
 //
 // # Time
 //
-// Now is the store's own: an injected clock, or the clock of the process or the database where none was injected. A call has
-// one now. Within an open store, now stands still while its clock is behind by at most 5 s. If the clock is behind by more, now
-// follows it at once. Times have a resolution of one microsecond: times and durations that come in are truncated to it, and
-// times that come out are in UTC. A time that is not set is the zero time.
+// The store decides what now is: it reads the injected clock or, if none was injected, the clock of the process or of the
+// database. Each call uses one value of now throughout. An open store must keep using the latest time it has seen while its
+// clock is behind that time by at most 5 s. If the clock is behind by more than 5 s, the store must use the time of the clock
+// at once. Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that
+// resolution, and must return times in UTC. A time that is not set is the zero time.
 //
-// What a clock that was ahead has written stays as it was written: a job waits for its time, a window and a request key stand
-// until theirs, each for as long as the clock was ahead in addition to its own length. Leases are brought back by recovery.
+// Times that a store wrote while its clock was ahead stay as they were written. A job waits for its due time, and the window of
+// a unique key and a request key last until their ends. So each of them lasts longer than its own length by as much as the
+// clock was ahead. RecoverExpiredLeases corrects the leases that such a clock granted.
 //
-// Due means at or before now; expired means LeaseExpiresAt at or before now.
+// Due means at or before now. Expired means that LeaseExpiresAt is at or before now.
 //
 // # Limits
 //
-// Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may
-// also be empty. Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, kept byte for
-// byte; all but the payload may be left out. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000.
-// A duration is 0 to ten years, a lease or a window at least a microsecond, a jitter 0 to 100 percent, a cap no less than
-// its base, and no time that is asked for lies after the year 9999. A retention is an hour to ten years, or for ever. A call
-// has at most 1,000 items and 8 MiB in all, counted over its strings and documents, its request key aside. A lease is at most as
-// long as the store's MaxLease, which is an hour unless the store was opened with another. An error text is never refused: what is not valid UTF-8, and NUL, becomes U+FFFD, and what
-// is longer than 16 KiB is cut.
+// Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also
+// be empty. Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must
+// keep them byte for byte. Only the payload is required. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to
+// 1,000,000. A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to
+// 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999. A retention is an hour to ten
+// years, or for ever. A call has at most 1,000 items. Its strings and documents, without the request key, have at most 8 MiB in
+// all. A lease is at most as long as the store's MaxLease. MaxLease is one hour unless the store was opened with another value.
+// The store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer
+// than 16 KiB.
 //
-// The checks are methods of the requests, so that all adapters refuse the same things in the same words:
-// [EnqueueRequest.Check], [ClaimRequest.Check] and their siblings.
+// The requests have methods that check these limits, so that all adapters reject the same requests with the same messages:
+// [EnqueueRequest.Check], [ClaimRequest.Check] and the others.
 package store

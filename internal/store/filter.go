@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// A Filter chooses jobs: those that match every field that is set.
+// A Filter selects the jobs that match every field that is set.
 type Filter struct {
-	IDs         []int64 // one of these
-	After       int64   // a greater id
-	Queue       string
-	Queues      []string // in one of these: a name, or the beginning of names with a * behind it
-	Kind        string
-	Tag         string // among the job's tags
-	Worker      string // claimed it last
-	UniqueKey   string
-	States      []State       // in one of these, faces of Failed included
-	FinishedFor time.Duration // finished so long ago, or longer
+	IDs         []int64       `json:"ids,omitempty"`          // the id is one of these
+	After       int64         `json:"after,omitempty,string"` // the id is greater
+	Queue       string        `json:"queue,omitempty"`        // in this queue
+	Queues      []string      `json:"queues,omitempty"`       // the queue matches one of these: a name, or a prefix followed by *
+	Kind        string        `json:"kind,omitempty"`         // of this kind
+	Tag         string        `json:"tag,omitempty"`          // is one of the job's tags
+	Worker      string        `json:"worker,omitempty"`       // the worker that claimed it last
+	UniqueKey   string        `json:"unique_key,omitempty"`   // with this unique key
+	States      []State       `json:"states,omitempty"`       // the state or the phase is one of these
+	FinishedFor time.Duration `json:"finished_for,omitempty"` // finished at least this long ago
 }
 
-// Empty says that the filter chooses nothing in particular: After alone does not count.
+// Empty reports whether no field is set; After does not count.
 func (f Filter) Empty() bool {
 	return len(f.IDs) == 0 && f.Queue == "" && len(f.Queues) == 0 && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
 		len(f.States) == 0 && f.FinishedFor == 0
 }
 
-// Matches says whether the job is chosen at now.
+// Matches reports whether the filter selects the job at now.
 func (f Filter) Matches(j Job, now time.Time) bool {
 	inStates := func() bool {
 		return slices.ContainsFunc(f.States, func(s State) bool { return s == j.State || s == j.Phase() })
@@ -49,12 +49,13 @@ func (f Filter) Matches(j Job, now time.Time) bool {
 		(f.FinishedFor == 0 || finishedLongEnough())
 }
 
-// Cursor is the mark for the page that begins after the job with the id.
+// Cursor returns the cursor of the page that begins after the job with the id.
 func (f Filter) Cursor(id int64) string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(f.mark(), uint64(id)))
 }
 
-// Position is the id that the cursor carries: the page holds smaller ones. A cursor of another filter is ErrInvalid.
+// Position returns the id that the cursor carries: the page holds smaller ones. The call returns ErrInvalid for a cursor from
+// another filter.
 func (f Filter) Position(cursor string) (int64, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil && len(raw) >= 8 {
@@ -65,7 +66,7 @@ func (f Filter) Position(cursor string) (int64, error) {
 	return 0, refuse("cursor", "must come from the page before, by the same filter")
 }
 
-// mark tells filters apart, so that a cursor is not used with another one by mistake.
+// mark returns a hash of the filter, so that a cursor is not used with another filter by mistake.
 func (f Filter) mark() []byte {
 	text := fmt.Sprintf("%d %d %q %q %q %q %q %q %q %d",
 		f.IDs, f.After, f.Queue, f.Queues, f.Kind, f.Tag, f.Worker, f.UniqueKey, f.States, f.FinishedFor.Microseconds())
@@ -73,18 +74,18 @@ func (f Filter) mark() []byte {
 	return sum[:8]
 }
 
-// A WorkerFilter chooses workers.
+// A WorkerFilter selects workers.
 type WorkerFilter struct {
-	Name string // the one that has it; empty for every one
+	Name string // selects the worker with this name; empty selects every worker
 }
 
-// Cursor is the mark for the page that begins after the worker with the name.
+// Cursor returns the cursor of the page that begins after the worker with the name.
 func (f WorkerFilter) Cursor(name string) string {
 	return base64.RawURLEncoding.EncodeToString(append(f.mark(), name...))
 }
 
-// Position checks a request for a page, and is the name after which the page begins: empty for the first one. A cursor of another
-// filter, or of jobs, is ErrInvalid.
+// Position checks the filter and the page, and returns the name after which the page begins: empty for the first page. A cursor
+// from another filter or from a list of jobs returns ErrInvalid.
 func (f WorkerFilter) Position(page Page) (string, error) {
 	if err := f.Check(); err != nil {
 		return "", err
@@ -102,13 +103,13 @@ func (f WorkerFilter) Position(page Page) (string, error) {
 	return "", refuse("cursor", "must come from the page before, by the same filter")
 }
 
-// mark tells a cursor of this filter from others, so that none is used with another listing by mistake.
+// mark returns a hash of the filter, so that a cursor is not used with another listing by mistake.
 func (f WorkerFilter) mark() []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "workers %q", f.Name))
 	return sum[:8]
 }
 
-// QueueMatches says whether the queue is one of those that the patterns choose. No patterns choose every queue.
+// QueueMatches reports whether the queue matches one of the patterns. Without patterns, every queue matches.
 func QueueMatches(patterns []string, queue string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		begin, open := strings.CutSuffix(p, "*")

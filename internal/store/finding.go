@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// A Finding is something about a store that people should know.
+// A Finding is something that people should know about a store.
 type Finding struct {
-	Name   string // what sort of finding it is: lasts, for scripts
-	Detail string // what was found
-	Advice string // what to do about it
+	Name   string `json:"name"`   // kind of the finding: a stable name, for scripts
+	Detail string `json:"detail"` // what was found
+	Advice string `json:"advice"` // what to do about it
 }
 
-// An Examiner looks at what keeps the jobs: the database, the file. It is for people, and no part of what stores must do.
+// An Examiner examines the database or the file that keeps the jobs. It is for people, and a store need not implement it.
 type Examiner interface {
-	// Examine returns what it finds wrong, and nothing where all is well.
+	// Examine returns the problems that it finds, and nothing if all is well.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
-// A Warner says what people must look at although the store works, for probes that ask every few seconds.
+// A Warner reports what people must look at although the store works. It is for probes that ask every few seconds.
 type Warner interface {
-	// Warnings returns the findings of Examine that one small read can tell.
+	// Warnings returns the findings of Examine that one small read can detect.
 	Warnings(ctx context.Context) ([]Finding, error)
 }
 
-// A Repairer brings back what a clock has written that was ahead. It is for people, and no part of what stores must do.
+// A Repairer corrects times that were written while a clock was ahead. It is for people, and a store need not implement it.
 type Repairer interface {
-	// Repair looks at the jobs that wait: of which it was written later than now plus 5 s that they were added, given back or
-	// failed. It moves that to now, and when they are due by as much, and returns how many there were. Where it fails, some may
-	// have been moved. To repeat it is safe.
+	// Repair corrects each waiting job for which the time at which it was added, given back or failed was written as later than
+	// now plus 5 s. It moves this time to now, and the due time back by as much, and returns the number of these jobs. If it
+	// fails, it may have corrected some of them. It is safe to repeat a Repair.
 	Repair(ctx context.Context) (moved int, err error)
 }
 
-// WrittenAhead is the finding that a Repairer repairs.
+// WrittenAhead returns the finding that a Repairer repairs.
 func WrittenAhead(jobs int, most time.Duration) Finding {
 	return Finding{
 		Name:   "written_ahead",
@@ -42,8 +42,8 @@ func WrittenAhead(jobs int, most time.Duration) Finding {
 	}
 }
 
-// A Schema is how far what keeps the jobs is migrated.
+// A Schema says how far the database or the file that keeps the jobs is migrated.
 type Schema struct {
-	Version int // of the store; 0 where there is none yet
-	Newest  int // that this program knows
+	Version int // version of the store; 0 if it has no schema yet
+	Newest  int // newest version that this program knows
 }

@@ -4,42 +4,44 @@ import (
 	"time"
 )
 
-// A Job is one row of the store, as it stands.
+// A Job is the current row of a job in the store. Its JSON is that of the HTTP API, like the JSON of the other types
+// that have tags.
 type Job struct {
-	ID       int64    // given by the store, grows with the order of enqueueing, never used again
-	Queue    string   // where it waits
-	Kind     string   // what handler it wants
-	Payload  []byte   // a JSON document, as it was enqueued
-	Priority int      // −9 to 9, higher first
-	Tags     []string // for people and filters, as they were enqueued
-	Trace    string   // the trace context of who enqueued it (W3C traceparent)
+	ID       int64    `json:"id,string"`          // assigned by the store in the order of enqueueing, never used again
+	Queue    string   `json:"queue"`              // the queue it belongs to
+	Kind     string   `json:"kind"`               // selects the handler
+	Payload  []byte   `json:"payload,omitempty"`  // the JSON document that was enqueued
+	Priority int      `json:"priority,omitempty"` // −9 to 9; a higher priority is claimed first
+	Tags     []string `json:"tags,omitempty"`     // labels for people and filters, as they were enqueued
+	Trace    string   `json:"trace,omitempty"`    // trace context of the call that enqueued it (W3C traceparent)
 
-	State   State
-	RunAt   time.Time // when it became, or becomes, due
-	RetryAt time.Time // when it is due again; set while it is retrying
+	State   State     `json:"state"`             // see Phase for the two faces of Failed
+	RunAt   time.Time `json:"run_at,omitzero"`   // when it became or becomes due as a ready job
+	RetryAt time.Time `json:"retry_at,omitzero"` // when it is due again; set only while it is retrying
 
-	Attempts   int           // claims, less the released ones
-	Retries    int           // failures and expired leases since it was enqueued or requeued
-	MaxRetries int           // Retries beyond it make the job dead
-	Backoff    Backoff       // how long it waits before each retry
-	Timeout    time.Duration // how long a run may take; zero leaves that to the server
+	Attempts   int           `json:"attempts"`          // number of claims, without the released ones
+	Retries    int           `json:"retries"`           // number of failures and expired leases since it was enqueued or requeued
+	MaxRetries int           `json:"max_retries"`       // the job is dead if Retries exceeds it
+	Backoff    Backoff       `json:"backoff,omitzero"`  // how long it waits before each retry
+	Timeout    time.Duration `json:"timeout,omitempty"` // how long one run may take; if zero, the server decides
 
-	Token          int64     // of the lease in force, or of the last transition
-	LeaseExpiresAt time.Time // set while it is in flight
-	Worker         string    // who claimed it last: for people, part of no check
+	Token          int64     `json:"token,omitempty,string"`    // token of the lease in force, or of the last transition
+	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"` // when its lease expires; set only while it is in flight
+	ClaimedAt      time.Time `json:"claimed_at,omitzero"`       // when it was claimed last; zero if it never was
+	Worker         string    `json:"worker,omitempty"`          // the worker that claimed it last; for people: no check uses it
 
-	Checkpoint    []byte // what a handler saved for the next attempt
-	CheckpointSeq int64  // its number within the lease
-	Progress      []byte // what a handler saved for people
-	ProgressSeq   int64  // its number within the lease
-	Result        []byte // what the handler returned; set when it has succeeded
-	Error         string // why the latest failed attempt failed; cleared by Ack and Requeue
+	Checkpoint    []byte `json:"checkpoint,omitempty"`     // what the handler saved for the next attempt
+	CheckpointSeq int64  `json:"checkpoint_seq,omitempty"` // the Seq with which it was saved within the lease
+	Progress      []byte `json:"progress,omitempty"`       // what the handler saved for people to read
+	ProgressSeq   int64  `json:"progress_seq,omitempty"`   // the Seq with which it was saved within the lease
+	Result        []byte `json:"result,omitempty"`         // what the handler returned; set if the job succeeded
+	Error         string `json:"error,omitempty"`          // why the latest failed attempt failed; cleared by Ack and Requeue
 
-	UniqueKey string        // held while the job is live, or for UniqueFor
-	UniqueFor time.Duration // zero: while the job is live; else so long from its enqueueing
+	UniqueKey string        `json:"unique_key,omitempty"` // held while the job is live, or for UniqueFor
+	UniqueFor time.Duration `json:"unique_for,omitempty"` // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 
-	EnqueuedAt time.Time
-	FinishedAt time.Time // set in the terminal states
+	EnqueuedAt time.Time `json:"enqueued_at,omitzero"` // by the store's clock, like every time here
+	FinishedAt time.Time `json:"finished_at,omitzero"` // when it ended; set only in the terminal states
 }
 
 // A State says what may happen to a job.
@@ -47,24 +49,27 @@ type State string
 
 // The states in which jobs are kept.
 const (
-	Ready     State = "ready"     // claimable from RunAt
+	Ready     State = "ready"     // claimable once RunAt is due
 	InFlight  State = "in_flight" // leased to a worker
 	Succeeded State = "succeeded" // terminal
-	Failed    State = "failed"    // retrying or dead, by RetryAt
+	Failed    State = "failed"    // retrying or dead, depending on RetryAt
 	Cancelled State = "cancelled" // terminal
 )
 
-// The two faces of Failed: filters and counts know them, and Phase answers them.
+// The two phases of Failed. Filters and counts use them, and Job.Phase returns them.
 const (
-	Retrying State = "retrying" // failed with RetryAt: claimable from then
-	Dead     State = "dead"     // failed without RetryAt: terminal
+	Retrying State = "retrying" // failed with a RetryAt: claimable once RetryAt is due
+	Dead     State = "dead"     // failed without a RetryAt: terminal
 )
 
-// Phases are all that a job can be, with both faces of Failed in its place.
+// Phases lists every phase of a job: the states, with Retrying and Dead in place of Failed.
 var Phases = []State{Ready, InFlight, Retrying, Succeeded, Dead, Cancelled}
 
-// Phase is the job's state, with Retrying or Dead in place of Failed.
-func (j Job) Phase() State {
+// Phase returns the job's state, with Retrying or Dead in place of Failed.
+func (j Job) Phase() State { return PhaseOf(&j) }
+
+// PhaseOf returns Phase without a copy of the job. A copy takes ten times as long as the answer.
+func PhaseOf(j *Job) State {
 	switch {
 	case j.State != Failed:
 		return j.State
@@ -75,23 +80,25 @@ func (j Job) Phase() State {
 	}
 }
 
-// Terminal says that nothing happens to the job any more by itself.
-func (j Job) Terminal() bool {
-	switch j.Phase() {
-	case Succeeded, Dead, Cancelled:
-		return true
-	default:
-		return false
-	}
+// Terminal reports whether the job has ended: it is succeeded, dead or cancelled.
+func (j Job) Terminal() bool { return TerminalOf(&j) }
+
+// TerminalOf returns Terminal without a copy of the job.
+func TerminalOf(j *Job) bool {
+	phase := PhaseOf(j)
+	return phase == Succeeded || phase == Dead || phase == Cancelled
 }
 
-// Lease names the right to finish the job that its latest claim gave.
+// Lease returns the job's id and its current token.
 func (j Job) Lease() Lease { return Lease{ID: j.ID, Token: j.Token} }
 
-// Next is when time alone changes what can happen to the job: the end of its lease, or when it is due. It is zero for a
-// terminal job.
-func (j Job) Next() time.Time {
-	switch j.Phase() {
+// Next returns when the job becomes claimable or its lease expires: its due time, or the end of its lease. It is zero
+// for a terminal job.
+func (j Job) Next() time.Time { return NextOf(&j) }
+
+// NextOf returns Next without a copy of the job.
+func NextOf(j *Job) time.Time {
+	switch PhaseOf(j) {
 	case Ready:
 		return j.RunAt
 	case InFlight:
@@ -103,31 +110,31 @@ func (j Job) Next() time.Time {
 	}
 }
 
-// Claimable says that a claim at now could take the job, if its queue is not paused.
+// Claimable reports whether a claim at now could take the job if its queue is not paused.
 func (j Job) Claimable(now time.Time) bool {
 	phase := j.Phase()
 	return (phase == Ready || phase == Retrying) && !j.Next().After(now)
 }
 
-// Weight is how many bytes the job's documents have together.
+// Weight returns the total size of the job's documents in bytes.
 func (j Job) Weight() int {
 	return len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
 }
 
-// A Lease is the right to finish a job, given by a claim. It is stale as soon as the job has another token.
+// A Lease is the right to finish a job, granted by a claim. It is stale as soon as the job has another token.
 type Lease struct {
-	ID    int64
-	Token int64
+	ID    int64 `json:"id,string"`    // of the job
+	Token int64 `json:"token,string"` // given by the claim
 }
 
-// An Attempt is the history of one claim.
+// An Attempt records one claim of a job.
 type Attempt struct {
-	Token     int64 // of its lease
-	Worker    string
-	StartedAt time.Time
-	EndedAt   time.Time // zero while it runs
-	Ending    Ending
-	Error     string // why it failed
+	Token     int64     `json:"token,omitempty,string"` // token of its lease
+	Worker    string    `json:"worker"`                 // who claimed the job
+	StartedAt time.Time `json:"started_at"`             // when it was claimed
+	EndedAt   time.Time `json:"ended_at,omitzero"`      // zero while it runs
+	Ending    Ending    `json:"ending,omitempty"`       // how it ended
+	Error     string    `json:"error,omitempty"`        // why it failed, or was put off
 }
 
 // An Ending is how an attempt ended.
@@ -135,7 +142,7 @@ type Ending string
 
 // The endings, each with the call that writes it.
 const (
-	Running      Ending = ""          // not ended: the job is in flight
+	NotEnded     Ending = ""          // the job is in flight
 	EndSucceeded Ending = "succeeded" // Ack
 	EndFailed    Ending = "failed"    // NAck, and an Ack whose result is refused
 	EndSnoozed   Ending = "snoozed"   // NAck with Snooze
@@ -144,11 +151,11 @@ const (
 	EndCancelled Ending = "cancelled" // Cancel
 )
 
-// MaxAttemptsKept is how many attempts of a job are remembered: the latest.
+// MaxAttemptsKept is how many attempts of a job are kept: the latest ones.
 const MaxAttemptsKept = 100
 
 // JobDetail is a job with its attempts, the oldest first.
 type JobDetail struct {
 	Job
-	History []Attempt
+	History []Attempt `json:"history"` // the oldest attempt first; the latest 100 are kept
 }

@@ -13,26 +13,26 @@ import (
 // The limits of the contract.
 const (
 	Resolution     = time.Microsecond
-	MaxItems       = 1000               // a call
-	MaxCallBytes   = 8 << 20            // a call
-	MaxAnswerBytes = 8 << 20            // the documents of a page, and of each lane of a claim
-	MaxPageNames   = 1 << 20            // the names of the queues of the workers of a page: there is room for any worker
+	MaxItems       = 1000               // per call
+	MaxCallBytes   = 8 << 20            // per call
+	MaxAnswerBytes = 8 << 20            // documents of a page, and of each lane of a claim
+	MaxPageNames   = 1 << 20            // queue names of the workers of a page; any single worker fits
 	MaxNameBytes   = 255                // queue, kind, key, tag, worker, trace, host
 	MaxDocBytes    = 1 << 20            // payload, result, checkpoint, progress
 	MaxJobBytes    = 4 * MaxDocBytes    // all documents of a job
 	MaxErrorBytes  = 16 << 10           // an error text
-	MaxTags        = 16                 // a job
-	MaxPatterns    = 100                // of queues, in a filter
+	MaxTags        = 16                 // per job
+	MaxPatterns    = 100                // queue patterns in a filter
 	MinPriority    = -9                 //
 	MaxPriority    = 9                  //
 	MaxRetryLimit  = 1_000_000          // MaxRetries
 	MaxDuration    = 87_600 * time.Hour // ten years
 )
 
-// MaxTime is the first moment that is too late.
+// MaxTime is the first time that is too late.
 var MaxTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Truncate brings a time to the resolution of the contract, in UTC. The zero time stays what it is.
+// Truncate converts a time to UTC and truncates it to the resolution of the contract. The zero time stays the zero time.
 func Truncate(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -42,7 +42,8 @@ func Truncate(t time.Time) time.Time {
 
 const cutMark = " … (cut)"
 
-// CleanError makes an error text fit to be kept: valid UTF-8 without NUL, cut to its limit, and saying that it was.
+// CleanError makes an error text fit to be kept: valid UTF-8 without NUL and, if it is too long, cut to MaxErrorBytes with a
+// mark at its end.
 func CleanError(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= MaxErrorBytes {
@@ -55,7 +56,7 @@ func CleanError(text string) string {
 	return text[:end] + cutMark
 }
 
-// Check says what is wrong with the request, as an [*InvalidError].
+// Check returns an [*InvalidError] if the request breaks a limit.
 func (r EnqueueRequest) Check() error {
 	if err := checkItems("jobs", len(r.Jobs)); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (r EnqueueRequest) Check() error {
 	if err := checkName("request_key", r.RequestKey, optional); err != nil {
 		return err
 	}
-	size := 0 // without the request key: a store that adds one of its own refuses nothing that others take
+	size := 0 // without the request key, so that a store that adds its own key rejects nothing that others accept
 	for _, n := range r.Jobs {
 		size += n.size()
 	}
@@ -79,9 +80,9 @@ func (r EnqueueRequest) Check() error {
 	return nil
 }
 
-// Fingerprint tells requests apart: two that ask for the same have the same one, also from another version of the program,
-// for stores keep it. A field that is added to NewJob is therefore written only where it is set. The trace is no part of it: it
-// tells who asks, and a repeat asks anew.
+// Fingerprint returns a hash of the request. Requests for the same jobs must have the same hash in every version of the
+// program, because stores keep it. So a field that is added to NewJob must be hashed only if it is set. The trace is not part
+// of the hash: it identifies the call, and a repeat is another call.
 func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 	var text bytes.Buffer
 	for _, n := range r.Jobs {
@@ -145,7 +146,7 @@ func (n NewJob) size() int {
 	return size
 }
 
-// Check says what is wrong with the request, as an [*InvalidError].
+// Check returns an [*InvalidError] if the request breaks a limit.
 func (r ClaimRequest) Check() error {
 	return asError(firstError(
 		checkName("queue", r.Queue, required),
@@ -156,7 +157,7 @@ func (r ClaimRequest) Check() error {
 	))
 }
 
-// CheckExtend says what is wrong with a call of Extend, as an [*InvalidError].
+// CheckExtend returns an [*InvalidError] if a call of Extend breaks a limit.
 func CheckExtend(leases []Lease, ttl time.Duration) error {
 	if err := checkItems("leases", len(leases)); err != nil {
 		return err
@@ -164,7 +165,8 @@ func CheckExtend(leases []Lease, ttl time.Duration) error {
 	return asError(checkTTL(ttl))
 }
 
-// CheckAcks says what is wrong with a call of Ack as a whole. A result that is refused counts for nothing here.
+// CheckAcks returns an [*InvalidError] if a call of Ack as a whole breaks a limit. A result longer than MaxDocBytes does not
+// count toward the size of the call.
 func CheckAcks(acks []Ack) error {
 	if err := checkItems("acks", len(acks)); err != nil {
 		return err
@@ -178,7 +180,7 @@ func CheckAcks(acks []Ack) error {
 	return checkSize(size)
 }
 
-// Refused is why the result can not be kept, and nil if it can: such an Ack fails its job for good.
+// Refused returns why the result cannot be kept, or nil if it can. An Ack whose result is refused fails its job for good.
 func (a Ack) Refused() *Failure {
 	if err := checkDoc("result", a.Result, optional); err != nil {
 		return &Failure{Reason: fmt.Sprintf("result refused: it %s", err.Rule), Never: true}
@@ -186,19 +188,19 @@ func (a Ack) Refused() *Failure {
 	return nil
 }
 
-// CheckNAcks says what is wrong with a call of NAck as a whole.
+// CheckNAcks returns an [*InvalidError] if a call of NAck as a whole breaks a limit.
 func CheckNAcks(nacks []NAck) error {
 	if err := checkItems("nacks", len(nacks)); err != nil {
 		return err
 	}
 	size := 0
 	for _, n := range nacks {
-		size += len(CleanError(n.Error)) // as it is kept, so that it weighs the same however often it is sent on
+		size += len(CleanError(n.Error)) // as it is kept, so that its size is the same however often it is forwarded
 	}
 	return checkSize(size)
 }
 
-// Check says what is wrong with the item, as an [*InvalidError].
+// Check returns an [*InvalidError] if the item breaks a limit.
 func (n NAck) Check() error {
 	switch n.Form {
 	case Fail, Never, After, Snooze, Release:
@@ -211,7 +213,7 @@ func (n NAck) Check() error {
 	return asError(checkDuration("delay", n.Delay))
 }
 
-// CheckSaves says what is wrong with a call of Save as a whole.
+// CheckSaves returns an [*InvalidError] if a call of Save as a whole breaks a limit.
 func CheckSaves(saves []Save) error {
 	if err := checkItems("saves", len(saves)); err != nil {
 		return err
@@ -227,7 +229,7 @@ func CheckSaves(saves []Save) error {
 	return checkSize(size)
 }
 
-// Check says what is wrong with the item, as an [*InvalidError].
+// Check returns an [*InvalidError] if the item breaks a limit.
 func (s Save) Check() error {
 	if s.Seq < 0 {
 		return refuse("seq", "must not be negative")
@@ -235,12 +237,12 @@ func (s Save) Check() error {
 	return asError(firstError(checkDoc("checkpoint", s.Checkpoint, optional), checkDoc("progress", s.Progress, optional)))
 }
 
-// Check says what is wrong with the request, as an [*InvalidError].
+// Check returns an [*InvalidError] if the request breaks a limit.
 func (r RecoverRequest) Check() error {
 	return asError(firstError(checkRange("limit", r.Limit, 1, MaxItems), checkDuration("grace", r.Grace)))
 }
 
-// Check says what is wrong with the filter, as an [*InvalidError].
+// Check returns an [*InvalidError] if the filter breaks a limit.
 func (f Filter) Check() error {
 	err := firstError(
 		checkRange("ids", len(f.IDs), 0, MaxItems),
@@ -271,7 +273,7 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// CheckBulk says what is wrong with a call of Cancel, Requeue or Delete, as an [*InvalidError].
+// CheckBulk returns an [*InvalidError] if a call of Cancel, Requeue or Delete breaks a limit.
 func (f Filter) CheckBulk(limit int) error {
 	if f.Empty() {
 		return refuse("filter", "must not be empty: it would mean every job")
@@ -282,16 +284,15 @@ func (f Filter) CheckBulk(limit int) error {
 	return f.Check()
 }
 
-// Check says what is wrong with the page, as an [*InvalidError]. The cursor is checked by Filter.Position, or by that of a
-// WorkerFilter.
+// Check returns an [*InvalidError] if the page breaks a limit. Filter.Position and WorkerFilter.Position check the cursor.
 func (p Page) Check() error { return asError(checkRange("limit", p.Limit, 1, MaxItems)) }
 
-// KeyUsed refuses a request whose key stands for other jobs.
+// KeyUsed returns the error for a request whose key was used for other jobs.
 func (r EnqueueRequest) KeyUsed() error {
 	return refuse("request_key", "was used for other jobs within a day")
 }
 
-// Check says what is wrong with the worker, as an [*InvalidError].
+// Check returns an [*InvalidError] if the worker breaks a limit.
 func (w Worker) Check() error {
 	err := firstError(
 		checkName("worker", w.Name, required),
@@ -310,10 +311,10 @@ func (w Worker) Check() error {
 	return nil
 }
 
-// Check says what is wrong with the filter, as an [*InvalidError].
+// Check returns an [*InvalidError] if the filter breaks a limit.
 func (f WorkerFilter) Check() error { return asError(checkName("name", f.Name, optional)) }
 
-// CheckQueue says what is wrong with the name of a queue, as an [*InvalidError].
+// CheckQueue returns an [*InvalidError] if the name of a queue breaks a limit.
 func CheckQueue(name string) error { return asError(checkName("queue", name, required)) }
 
 const (

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A Policy is the settings of one queue. A field that is zero is not set: the default goes for it. Compare two of them with ==.
+// A Policy holds the settings of one queue. A zero field is not set: its default applies. Compare two policies with ==.
 type Policy struct {
-	RetainSucceeded time.Duration // how long succeeded jobs are kept; by default DefaultRetainSucceeded
-	RetainCancelled time.Duration // how long cancelled jobs are kept; by default DefaultRetainCancelled
-	RetainDead      time.Duration // how long dead jobs are kept; by default DefaultRetainDead
+	RetainSucceeded time.Duration `json:"retain_succeeded,omitempty"` // how long succeeded jobs are kept; by default DefaultRetainSucceeded
+	RetainCancelled time.Duration `json:"retain_cancelled,omitempty"` // how long cancelled jobs are kept; by default DefaultRetainCancelled
+	RetainDead      time.Duration `json:"retain_dead,omitempty"`      // how long dead jobs are kept; by default DefaultRetainDead
 
-	Version int64 // 0 where the policy was never set; grows by one with each change
+	Version int64 `json:"version"` // 0 if the policy was never set; grows by one with each change
 }
 
-// KeepForEver is a retention: such jobs stay until somebody deletes them. It is a whole number of Resolution, so that a store
+// KeepForEver is the retention of jobs that stay until somebody deletes them. It is a multiple of Resolution, so that a store
 // can keep it like any other duration.
 const KeepForEver = -Resolution
 
-// The retentions of a queue whose policy does not set them, and the shortest that one can set.
+// The retentions of a queue whose policy does not set them, and the shortest retention that a policy can set.
 const (
 	DefaultRetainSucceeded = 24 * time.Hour
 	DefaultRetainCancelled = 7 * 24 * time.Hour
@@ -28,10 +28,10 @@ const (
 	MinRetention = time.Hour
 )
 
-// Sets says that the policy sets something. Its version is no setting.
+// Sets reports whether the policy sets something. Its version is not a setting.
 func (p Policy) Sets() bool { return p != Policy{Version: p.Version} }
 
-// Retention is how long jobs of a terminal state are kept, by the policy or by default. Other jobs are kept for ever.
+// Retention returns how long jobs in a terminal state are kept, by the policy or by default. Other jobs are kept for ever.
 func (p Policy) Retention(state State) time.Duration {
 	switch state {
 	case Succeeded:
@@ -45,7 +45,7 @@ func (p Policy) Retention(state State) time.Duration {
 	}
 }
 
-// Check says what is wrong with the policy, as an [*InvalidError].
+// Check returns an [*InvalidError] if the policy breaks a limit.
 func (p Policy) Check() error {
 	if p.Version < 0 {
 		return refuse("version", "must be that of the policy to replace, or 0 where none was set")
@@ -64,8 +64,8 @@ func checkRetention(field string, d time.Duration) *InvalidError {
 	return nil
 }
 
-// Replace is what SetPolicy does where p stands: it returns the policy that stands afterwards, or ErrConflict. The policy
-// by has been checked.
+// Replace is SetPolicy for a queue whose policy is p: it returns the queue's new policy, or ErrConflict. The caller must have
+// checked the policy by.
 func (p Policy) Replace(by Policy) (Policy, error) {
 	next := Policy{
 		RetainSucceeded: by.RetainSucceeded.Truncate(Resolution),

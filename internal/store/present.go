@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// MaxSetBack is how far a clock may be behind the latest now of a store before now follows it.
+// MaxSetBack is how far a clock may be behind the latest now of a store before the store follows it.
 const MaxSetBack = 5 * time.Second
 
-// A Present is the now of an open store. It follows the store's clock, but stands still while that is behind by no more than
-// MaxSetBack, as after a correction by NTP. It may be used from any goroutine.
+// A Present is the now of an open store. It follows the store's clock, but keeps the latest time it has seen while the clock
+// is behind that time by at most MaxSetBack, as after a correction by NTP. Any goroutine may use it.
 type Present struct {
-	Logger *slog.Logger // is told when now follows a clock that was set back: nil means slog.Default()
+	Logger *slog.Logger // logs when now follows a clock that was set back; nil means slog.Default()
 
 	mu     sync.Mutex // guards what follows
 	latest time.Time
 	told   time.Time // when latest was learned, by the process's own monotonic clock
 	jumps  int       // how often now has followed the clock back
 	said   time.Time // when that was logged the last time
-	unsaid int       // jumps that were not
+	unsaid int       // jumps that were not logged
 
-	looked   int       // how many jumps there had been when recovery looked for leases that lie ahead
+	looked   int       // number of jumps when recovery last looked for leases that lie ahead
 	lookedAt time.Time // when that was, zero before the first time
 }
 
-// Read is now by a clock that this process can read.
+// Read returns now by a clock that this process can read.
 func (p *Present) Read(clock func() time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.learn(clock(), time.Now())
 }
 
-// Heard is now by a clock elsewhere, which showed the time after it was asked. An answer that has been on its way for long
-// says nothing of the clock of the present: it must have been asked after the latest one was heard.
+// Heard returns now by a remote clock, which showed the time after it was asked. A late answer does not tell the current time
+// of that clock. So a time that goes back counts only if it was asked for after the latest answer arrived.
 func (p *Present) Heard(shown, asked time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *Present) Heard(shown, asked time.Time) time.Time {
 	return p.learn(shown, time.Now())
 }
 
-// Latest is the latest now.
+// Latest returns the latest now.
 func (p *Present) Latest() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,18 +80,18 @@ func (p *Present) say(back time.Duration, at time.Time) {
 	p.said, p.unsaid = at, 0
 }
 
-// lookEvery is how often recovery looks for leases of a clock that was ahead, where nothing calls for it.
+// lookEvery is how often recovery looks for leases from a clock that was ahead, if nothing else makes it look.
 const lookEvery = 30 * time.Second
 
-// MustLook says whether a recovery has to look for leases that a clock has given which was ahead. Looked is to be told of the
-// mark once all were found.
+// MustLook reports whether a recovery must look for leases that were granted by a clock that was ahead. Once it has found all
+// of them, it must pass the mark to Looked.
 func (p *Present) MustLook() (mark int, must bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.jumps, p.lookedAt.IsZero() || p.looked != p.jumps || time.Since(p.lookedAt) >= lookEvery
 }
 
-// Looked notes that no such lease was left which had been given before the mark.
+// Looked records that no such lease from before the mark is left.
 func (p *Present) Looked(mark int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +101,8 @@ func (p *Present) Looked(mark int) {
 // DefaultMaxLease is how long a lease can be, unless the store was opened with another MaxLease.
 const DefaultMaxLease = time.Hour
 
-// CheckLease says what is wrong with the length of a lease in a store with that MaxLease. A request that is refused already
-// stays so.
+// CheckLease returns an [*InvalidError] if ttl is longer than longest, the MaxLease of the store. If refused is not nil, it
+// returns refused.
 func CheckLease(refused error, ttl, longest time.Duration) error {
 	if refused == nil && ttl > longest {
 		refused = refuse("ttl", fmt.Sprintf("must be at most %v, the MaxLease of the store", longest))
@@ -110,7 +110,7 @@ func CheckLease(refused error, ttl, longest time.Duration) error {
 	return refused
 }
 
-// CheckMaxLease says what is wrong with the setting.
+// CheckMaxLease returns an error if longest is not a valid MaxLease.
 func CheckMaxLease(longest time.Duration) error {
 	if longest < Resolution || longest > MaxDuration {
 		return fmt.Errorf("jq: MaxLease is %v: want %v to %v", longest, Resolution, MaxDuration)
@@ -118,9 +118,9 @@ func CheckMaxLease(longest time.Duration) error {
 	return nil
 }
 
-// Ahead says of a lease of the length, which ends at the given time, whether a clock has given it that was ahead of now, and
-// when it ends if it runs from now.
-func Ahead(end time.Time, length, longest time.Duration, now time.Time) (time.Time, bool) {
+// LeaseAhead reports whether a lease of this length that ends at end was granted by a clock that was ahead of now. It also
+// returns when the lease ends if it runs from now.
+func LeaseAhead(end time.Time, length, longest time.Duration, now time.Time) (time.Time, bool) {
 	length = min(length, longest)
 	return now.Add(length), end.Add(-length).After(now.Add(MaxSetBack))
 }

@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// A Record is a job as a store keeps it: the job, how its holder finished it, and its latest attempt. Its methods are the life of a
-// job, row by row of [Transitions]: every store applies them, and compares with them what it does by a faster way of its own. Each
-// method answers with the outcome for the item, as the contract has it.
+// A Record is a job as a store keeps it: the job, how its holder finished it, and its latest attempt. Its methods implement
+// [Transitions], row by row. Every store applies them, and compares its own faster paths with them. Each method returns the
+// outcome for the item that the contract requires.
 //
-// A nil *Record is a job that is not there, or no longer.
+// A nil *Record stands for a job that does not exist, or no longer exists.
 //
-// Earlier attempts stand elsewhere. Claim and Requeue forget the latest one: the store moves it there. So a job that succeeds at once
-// has no history but its own record.
+// The store keeps earlier attempts elsewhere. Claim and Requeue drop the latest attempt from the record, so the store must move
+// it there. A job that succeeds at once has no history beside its own record.
 type Record struct {
 	Job
 
-	Epoch      int64         `json:"-"` // of the store, which sets it where the token may be raised
+	Epoch      int64         `json:"-"` // epoch of the store, which must set it before a call that may raise the token
 	FinishedBy FinishedBy    // how the holder of Token ended its lease
-	LeaseFor   time.Duration // how long the lease was when it was given or extended, the latest one if none is in force
+	LeaseFor   time.Duration // length of the lease when it was granted or last extended; of the latest lease if none is in force
 
-	ClaimToken int64     // of the latest attempt; zero if there is none, or it has moved
-	ClaimedAt  time.Time // when the latest attempt started
+	ClaimToken int64     // token of the latest attempt; zero if there is none, or if it was moved
 	EndedAt    time.Time // when the latest attempt ended
 	Ending     Ending    // how the latest attempt ended
+	Reason     string    // why it was put off, if it ended by Snooze: the job's Error may be that of an earlier attempt
 }
 
-// FinishedBy is a way in which a holder ends its own lease. A store remembers it until the next claim, so that the same again is told
-// from another way.
+// FinishedBy is a way in which a holder ends its own lease. A store remembers it until the next claim, so that it can tell a
+// repeat from another way of finishing.
 type FinishedBy string
 
-// The ways. Fail, Never and After are one.
+// The ways of ending a lease. Fail, Never and After count as one.
 const (
-	NotFinished       FinishedBy = "" // not by its holder
+	NotFinished       FinishedBy = "" // not ended by its holder
 	FinishedByAck     FinishedBy = "ack"
 	FinishedByFail    FinishedBy = "fail"
 	FinishedBySnooze  FinishedBy = "snooze"
 	FinishedByRelease FinishedBy = "release"
 )
 
-// FinishedBy is the way of ending a lease that the NAck is one of.
+// FinishedBy returns the way in which the NAck ends a lease.
 func (n NAck) FinishedBy() FinishedBy {
 	switch n.Form {
 	case Snooze:
@@ -51,19 +51,22 @@ func (n NAck) FinishedBy() FinishedBy {
 	}
 }
 
-// Latest is the latest attempt, and false if it is not kept in the record.
+// Latest returns the latest attempt, or false if the record does not hold it.
 func (r *Record) Latest() (Attempt, bool) {
 	if r.ClaimToken == 0 {
 		return Attempt{}, false
 	}
 	a := Attempt{Token: r.ClaimToken, Worker: r.Worker, StartedAt: r.ClaimedAt, EndedAt: r.EndedAt, Ending: r.Ending}
-	if r.Ending == EndFailed || r.Ending == EndExpired {
+	switch r.Ending {
+	case EndFailed, EndExpired:
 		a.Error = r.Error
+	case EndSnoozed:
+		a.Error = r.Reason
 	}
 	return a, true
 }
 
-// Detail is the job with its attempts, of which the earlier ones are given.
+// Detail returns the job with the given earlier attempts and the latest one.
 func (r *Record) Detail(earlier []Attempt) JobDetail {
 	if latest, kept := r.Latest(); kept {
 		earlier = append(earlier, latest)
@@ -71,10 +74,10 @@ func (r *Record) Detail(earlier []Attempt) JobDetail {
 	return JobDetail{Job: r.Job, History: earlier}
 }
 
-// Holds says whether the lease is in force.
+// Holds reports whether the lease is in force.
 func (r *Record) Holds(l Lease) bool { return r.State == InFlight && r.Token == l.Token }
 
-// finishedBy says whether the holder of the lease ended it in this way.
+// finishedBy reports whether the holder of the lease ended it in this way.
 func (r *Record) finishedBy(l Lease, by FinishedBy) bool {
 	return r.State != InFlight && r.Token == l.Token && r.FinishedBy == by
 }
@@ -85,18 +88,21 @@ func (r *Record) end(ending Ending, by FinishedBy, now time.Time) {
 	r.Ending, r.EndedAt, r.FinishedBy = ending, now, by
 }
 
-// outcome is what became of an item that is about the record.
-func (r *Record) outcome(status Status) Outcome { return OutcomeOf(r.Job, status) }
+// outcome returns the outcome with the status for the record's job.
+func (r *Record) outcome(status Status) Outcome {
+	return Outcome{ID: r.ID, Status: status, State: r.State, Token: r.Token, Next: NextOf(&r.Job)}
+}
 
-// missing is the outcome for a job that is not there.
+// missing returns the outcome for a job that does not exist.
 func missing(id int64) Outcome { return Outcome{ID: id, Status: StatusNotFound} }
 
-// invalid is the outcome for an item that breaks a limit.
+// invalid returns the outcome for an item that breaks a limit.
 func invalid(id int64, err error) Outcome {
 	return Outcome{ID: id, Status: StatusInvalid, Reason: err.Error()}
 }
 
-// notHeld is the outcome for a lease that is not in force: ok if its holder has ended it in the same way before.
+// notHeld returns the outcome for a lease that is not in force: ok if its holder ended it in the same way before, otherwise
+// stale.
 func (r *Record) notHeld(l Lease, by FinishedBy) Outcome {
 	if r.finishedBy(l, by) {
 		return r.outcome(StatusOK)
@@ -104,7 +110,8 @@ func (r *Record) notHeld(l Lease, by FinishedBy) Outcome {
 	return r.outcome(StatusStale)
 }
 
-// Ack ends the lease by success. Refused is a.Refused(), which takes long: a store can ask for it before it locks anything.
+// Ack ends the lease with success. The argument refused is a.Refused(). That call is slow, so a store can make it before it
+// locks anything.
 func (r *Record) Ack(a Ack, refused *Failure, now time.Time) Outcome {
 	switch {
 	case r == nil:
@@ -124,7 +131,7 @@ func (r *Record) Ack(a Ack, refused *Failure, now time.Time) Outcome {
 	return r.outcome(StatusOK)
 }
 
-// NAck ends the lease without success. Failure is n.Failure().
+// NAck ends the lease without success. The argument failure is n.Failure().
 func (r *Record) NAck(n NAck, failure Failure, now time.Time) Outcome {
 	if err := n.Check(); err != nil {
 		return invalid(n.ID, err)
@@ -138,7 +145,7 @@ func (r *Record) NAck(n NAck, failure Failure, now time.Time) Outcome {
 	ending := EndFailed
 	switch n.Form {
 	case Snooze:
-		r.State, r.RunAt = Ready, now.Add(n.Delay.Truncate(Resolution))
+		r.State, r.RunAt, r.Reason = Ready, now.Add(n.Delay.Truncate(Resolution)), failure.Reason
 		ending = EndSnoozed
 	case Release:
 		r.State, r.RunAt = Ready, now
@@ -151,7 +158,7 @@ func (r *Record) NAck(n NAck, failure Failure, now time.Time) Outcome {
 	return r.outcome(StatusOK)
 }
 
-// Extend lets the lease run from now.
+// Extend makes the lease run from now for ttl.
 func (r *Record) Extend(l Lease, ttl time.Duration, now time.Time) Outcome {
 	switch {
 	case r == nil:
@@ -167,13 +174,14 @@ func (r *Record) Extend(l Lease, ttl time.Duration, now time.Time) Outcome {
 	return r.outcome(StatusStale)
 }
 
-// Lend lets the lease that is in force run from now.
+// Lend makes the lease in force run from now for ttl.
 func (r *Record) Lend(ttl time.Duration, now time.Time) {
 	r.LeaseFor = ttl.Truncate(Resolution)
 	r.LeaseExpiresAt = now.Add(r.LeaseFor)
 }
 
-// Save keeps checkpoint and progress. Refused is s.Check(), which takes long: a store can ask for it before it locks anything.
+// Save stores checkpoint and progress. The argument refused is s.Check(). That call is slow, so a store can make it before it
+// locks anything.
 func (r *Record) Save(s Save, refused error) Outcome {
 	switch {
 	case refused != nil:
@@ -197,7 +205,7 @@ func (r *Record) Recover(now time.Time) Recovered {
 	r.Job = r.Failed(LeaseExpired, now)
 	r.raise()
 	r.end(EndExpired, NotFinished, now)
-	return Recovered{ID: r.ID, Queue: r.Queue, Kind: r.Kind, Worker: r.Worker, State: r.State, Token: r.Token, Next: r.Next()}
+	return Recovered{ID: r.ID, Queue: r.Queue, Kind: r.Kind, Worker: r.Worker, State: r.State, Token: r.Token, Next: NextOf(&r.Job)}
 }
 
 // raise gives the job its next token.
@@ -205,7 +213,7 @@ func (r *Record) raise() { r.Token = NextToken(r.Token, r.Epoch) }
 
 // Cancel ends a job that is not terminal.
 func (r *Record) Cancel(now time.Time) Outcome {
-	switch r.Phase() {
+	switch PhaseOf(&r.Job) {
 	case Cancelled:
 		return r.outcome(StatusOK)
 	case Succeeded, Dead:
@@ -219,10 +227,11 @@ func (r *Record) Cancel(now time.Time) Outcome {
 	return r.outcome(StatusOK)
 }
 
-// Requeue makes a terminal job ready again. Holder is the id of the job that holds its unique key, or 0 if the key is free.
+// Requeue makes a terminal job ready again. The argument holder is the id of the job that holds its unique key, or 0 if the key
+// is free.
 func (r *Record) Requeue(holder int64, now time.Time) Outcome {
 	switch {
-	case !r.Terminal():
+	case !TerminalOf(&r.Job):
 		return r.outcome(StatusWrongState)
 	case holder != 0 && holder != r.ID:
 		duplicate := r.outcome(StatusDuplicate)
@@ -237,32 +246,32 @@ func (r *Record) Requeue(holder int64, now time.Time) Outcome {
 	r.Retries, r.Error, r.Result = 0, "", nil
 	r.raise()
 	r.FinishedBy = NotFinished
-	r.ClaimToken, r.ClaimedAt, r.EndedAt, r.Ending = 0, time.Time{}, time.Time{}, Running
+	r.ClaimToken, r.EndedAt, r.Ending, r.Reason = 0, time.Time{}, NotEnded, ""
 	return r.outcome(StatusOK)
 }
 
-// Delete says whether the store may remove the job.
+// Delete answers ok if the store may remove the job.
 func (r *Record) Delete() Outcome {
-	if !r.Terminal() {
+	if !TerminalOf(&r.Job) {
 		return r.outcome(StatusWrongState)
 	}
 	return Outcome{ID: r.ID, Status: StatusOK}
 }
 
-// Claim gives a lease on a job that is due.
+// Claim grants a lease on a job that is due.
 func (r *Record) Claim(req ClaimRequest, now time.Time) {
 	r.State, r.RetryAt = InFlight, time.Time{}
 	r.raise()
 	r.Attempts++
 	r.Lend(req.TTL, now)
-	r.Worker = req.Worker
+	r.ClaimedAt, r.Worker = now, req.Worker
 	r.CheckpointSeq, r.ProgressSeq = 0, 0
 	r.FinishedBy = NotFinished
-	r.ClaimToken, r.ClaimedAt, r.EndedAt, r.Ending = r.Token, now, time.Time{}, Running
+	r.ClaimToken, r.EndedAt, r.Ending, r.Reason = r.Token, time.Time{}, NotEnded, ""
 }
 
-// MustHold says why a call that is strict about leases, as in a caller's transaction, does not take the job under this one. A lease
-// that its holder has ended in another way is both finished and stale.
+// MustHold returns the error of a strict call, such as a call in a caller's transaction, if the lease is not in force. If the
+// holder ended the lease in another way, the error matches both ErrAlreadyFinished and ErrStaleLease.
 func (r *Record) MustHold(l Lease, by FinishedBy) error {
 	switch {
 	case r == nil:

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// A NewJob is a job to enqueue. Nothing has a default here: what is zero is taken as zero.
+// A NewJob is a job to enqueue. No field has a default: a zero field is taken as zero.
 type NewJob struct {
-	Queue      string
-	Kind       string
-	Payload    []byte
-	Priority   int
-	Tags       []string
-	Trace      string
-	RunAt      time.Time     // due then, or at once if that is past; or
-	Delay      time.Duration // due so long from now by the store's clock
-	MaxRetries int
-	Backoff    Backoff
-	Timeout    time.Duration
-	UniqueKey  string
-	UniqueFor  time.Duration // with UniqueKey: zero while the job is live, else a window from now
+	Queue      string        `json:"queue"`                // where it is to wait
+	Kind       string        `json:"kind"`                 // selects the handler
+	Payload    []byte        `json:"payload,omitempty"`    // a JSON document
+	Priority   int           `json:"priority,omitempty"`   // −9 to 9; a higher priority is claimed first
+	Tags       []string      `json:"tags,omitempty"`       // for people and filters
+	Trace      string        `json:"trace,omitempty"`      // the trace context of the caller (W3C traceparent)
+	RunAt      time.Time     `json:"run_at,omitzero"`      // the due time, or at once if it is past; excludes Delay
+	Delay      time.Duration `json:"delay,omitempty"`      // how long from the store's now the job becomes due; excludes RunAt
+	MaxRetries int           `json:"max_retries"`          // retries beyond it make the job dead
+	Backoff    Backoff       `json:"backoff"`              // how long it waits before each retry
+	Timeout    time.Duration `json:"timeout,omitempty"`    // how long one run may take; if zero, the server decides
+	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
+	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
 }
 
-// Row is the job as it stands after being enqueued at now under the id. It shares no slice with n.
+// Row returns the job as it is after it was enqueued at now with the id. It shares no slice with n.
 func (n NewJob) Row(id int64, now time.Time) Job {
 	due := now.Add(n.Delay.Truncate(Resolution))
 	if asked := Truncate(n.RunAt); asked.After(now) {
@@ -45,33 +45,33 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 	}
 }
 
-// An EnqueueRequest is what one call enqueues, all or none of it.
+// An EnqueueRequest holds the jobs of one Enqueue, which adds all of them or none.
 type EnqueueRequest struct {
-	Jobs       []NewJob
-	RequestKey string // optional: makes the call safe to repeat for a day
+	Jobs       []NewJob // up to 1,000
+	RequestKey string   // optional: makes the call safe to repeat for a day
 }
 
 // RequestKeyLife is how long a request key is remembered.
 const RequestKeyLife = 24 * time.Hour
 
-// Enqueued is what became of one NewJob.
+// Enqueued is the answer for one NewJob.
 type Enqueued struct {
-	ID        int64 // of the new job, or of the one that holds the unique key
-	State     State // of that job at that moment; empty if it holds its key beyond its deletion
-	Duplicate bool  // nothing was enqueued, for the unique key is held
+	ID        int64 `json:"id,string"`           // id of the new job, or of the job that holds the unique key
+	State     State `json:"state,omitempty"`     // state of that job at that moment; empty if it was deleted and still holds its key
+	Duplicate bool  `json:"duplicate,omitempty"` // true if nothing was enqueued because another job holds the unique key
 }
 
 // A ClaimRequest asks for jobs of one queue.
 type ClaimRequest struct {
-	Queue      string
+	Queue      string        // from which to claim
 	Limit      int           // 1 to 1,000
-	RetryQuota int           // 0 to Limit: how many of them may be retries while fresh jobs wait
-	Worker     string        // written to the jobs, checked by nothing
-	TTL        time.Duration // of the leases
+	RetryQuota int           // 0 to Limit: how many of the jobs may be retries while fresh jobs wait
+	Worker     string        // written to the jobs; no check uses it
+	TTL        time.Duration // length of the leases
 }
 
-// MayLeave says that the queue may have had more for a claim that was given the jobs: as many as it asked for, or so heavy ones
-// that the next found no room.
+// MayLeave reports whether the queue may have had more jobs for a claim that returned these: they are as many as it asked for,
+// or so large that the next job may not have fitted.
 func (r ClaimRequest) MayLeave(jobs []Job) bool {
 	if len(jobs) >= r.Limit {
 		return true
@@ -86,18 +86,18 @@ func (r ClaimRequest) MayLeave(jobs []Job) bool {
 // An Ack finishes a job that has succeeded.
 type Ack struct {
 	Lease
-	Result []byte // a JSON document, or nothing
+	Result []byte // a JSON document, or empty
 }
 
 // A NAck ends a lease without success.
 type NAck struct {
 	Lease
-	Form  Form
-	Delay time.Duration // with After and Snooze
-	Error string        // with Fail, Never and After
+	Form  Form          // what is to happen next
+	Delay time.Duration // for After and Snooze
+	Error string        // why: for Fail, Never, After and Snooze
 }
 
-// A Form is what a NAck wants to happen next.
+// A Form says what a NAck does with the job.
 type Form string
 
 // The forms of NAck. Fail, Never and After count as a failure; Snooze and Release do not.
@@ -105,50 +105,50 @@ const (
 	Fail    Form = "fail"    // retry after the job's backoff
 	Never   Form = "never"   // no retry
 	After   Form = "after"   // retry after Delay
-	Snooze  Form = "snooze"  // wait Delay, and be claimable again
-	Release Form = "release" // be claimable again at once, as if the claim had not been counted
+	Snooze  Form = "snooze"  // claimable again after Delay
+	Release Form = "release" // claimable again at once; the claim does not count as an attempt
 )
 
-// Failure is what the policy makes of a NAck in one of the failing forms.
+// Failure returns the Failure that a NAck with Fail, Never or After stands for. A Snooze keeps the Reason too.
 func (n NAck) Failure() Failure {
 	return Failure{Reason: CleanError(n.Error), Never: n.Form == Never, After: n.Form == After, Delay: n.Delay}
 }
 
-// A Save keeps what a handler has reached so far. What is nil stays as it is.
+// A Save stores the checkpoint, the progress or both of a handler. An empty document leaves the stored one as it is.
 type Save struct {
 	Lease
-	Seq        int64 // 0 or more: the number of this save within the lease, growing
-	Checkpoint []byte
-	Progress   []byte
+	Seq        int64  // number of this save within the lease: 0 or more, growing
+	Checkpoint []byte // a JSON document for the next attempt
+	Progress   []byte // a JSON document for people
 }
 
-// An Outcome is what became of one item of a call.
+// An Outcome is the result of one item of a call.
 type Outcome struct {
-	ID     int64
-	Status Status
-	State  State     // of the job after the item; empty when it is gone, busy, or the item invalid
-	Token  int64     // of the job after the item; zero likewise
-	Next   time.Time // of the job after the item, see Job.Next
-	Reason string    // for people: why invalid, by whom a key is held
+	ID     int64     `json:"id,string"`              // of the job
+	Status Status    `json:"status"`                 // what became of the item
+	State  State     `json:"state,omitempty"`        // state of the job after the item; empty if the job is gone or busy, or the item is invalid
+	Token  int64     `json:"token,omitempty,string"` // token of the job after the item; zero in the same cases
+	Next   time.Time `json:"next,omitzero"`          // Job.Next after the item
+	Reason string    `json:"reason,omitempty"`       // for people: why the item is invalid, or which job holds the key
 }
 
-// A Status says what became of one item of a call.
+// A Status says how one item of a call ended.
 type Status string
 
 // The statuses. Only stale is worth a warning.
 const (
 	StatusOK         Status = "ok"
 	StatusStale      Status = "stale"       // the lease was ended by someone else, or by its holder in another way
-	StatusNotFound   Status = "not_found"   // there is no such job, or no longer
+	StatusNotFound   Status = "not_found"   // the job does not exist, or no longer exists
 	StatusInvalid    Status = "invalid"     // the item breaks a limit
-	StatusBusy       Status = "busy"        // Extend: the job is locked right now, neither extended nor lost
+	StatusBusy       Status = "busy"        // Extend: the job is locked right now; its lease was neither extended nor lost
 	StatusFinished   Status = "finished"    // Extend: the holder has finished the job
 	StatusCancelled  Status = "cancelled"   // Extend: the job is cancelled
-	StatusWrongState Status = "wrong_state" // the job is in a state that the operation does not leave
+	StatusWrongState Status = "wrong_state" // the operation is not possible in the job's state
 	StatusDuplicate  Status = "duplicate"   // Requeue: another job holds the unique key
 )
 
-// Err is the status as an error, and nil for ok, finished and busy, in which nothing is lost.
+// Err returns the status as an error, or nil for ok, finished and busy, with which nothing is lost.
 func (o Outcome) Err() error {
 	switch o.Status {
 	case StatusStale:
@@ -166,7 +166,7 @@ func (o Outcome) Err() error {
 	}
 }
 
-// OutcomeOf is the outcome with the status for a job as it now stands.
+// OutcomeOf returns the outcome with the status for a job as it is now.
 func OutcomeOf(j Job, status Status) Outcome {
 	return Outcome{ID: j.ID, Status: status, State: j.State, Token: j.Token, Next: j.Next()}
 }
@@ -174,39 +174,39 @@ func OutcomeOf(j Job, status Status) Outcome {
 // A RecoverRequest asks for expired leases to be ended.
 type RecoverRequest struct {
 	Limit int           // 1 to 1,000
-	Grace time.Duration // leases are left alone for so long after they expired
+	Grace time.Duration // how long after its expiry a lease is left alone
 }
 
-// Recovered is one lease that was ended, and what became of its job.
+// Recovered is one lease that was ended, and its job afterwards.
 type Recovered struct {
-	ID     int64
-	Queue  string
-	Kind   string
-	Worker string // who had it
-	State  State  // always Failed; dead if Next is zero
-	Token  int64  // of the job now; the lost lease had an older one
-	Next   time.Time
+	ID     int64     `json:"id,string"`     // of the job
+	Queue  string    `json:"queue"`         // of the job
+	Kind   string    `json:"kind"`          // of the job
+	Worker string    `json:"worker"`        // the worker that held the lease
+	State  State     `json:"state"`         // always Failed; dead if Next is zero
+	Token  int64     `json:"token,string"`  // the job's new token; the lost lease had a smaller one
+	Next   time.Time `json:"next,omitzero"` // when the job is due again
 }
 
-// A Page asks for a part of a listing.
+// A Page asks for one page of a listing.
 type Page struct {
 	Limit  int    // 1 to 1,000
-	Cursor string // empty for the first page, else Next of the page before
+	Cursor string // empty for the first page, otherwise Next of the previous page
 }
 
-// A JobPage is a part of a listing, the newest job first.
+// A JobPage is one page of a listing, the newest job first.
 type JobPage struct {
-	Jobs []Job
-	Next string // the cursor of the next page, empty after the last
+	Jobs []Job  `json:"jobs"`           // the newest first
+	Next string `json:"next,omitempty"` // cursor of the next page; empty on the last page
 }
 
-// Counts is how many jobs there are.
+// Counts is the answer of Count.
 type Counts struct {
-	Now    time.Time    // of the store
-	Queues []QueueCount // those with a matching job, by name, byte by byte
+	Now    time.Time    `json:"now"`    // the store's now
+	Queues []QueueCount `json:"queues"` // queues with a matching job, in bytewise order of name
 }
 
-// Total is how many jobs there are in all queues and phases.
+// Total returns the number of jobs in all queues and phases.
 func (c Counts) Total() (sum int64) {
 	for _, q := range c.Queues {
 		for _, n := range q.Jobs {
@@ -218,48 +218,50 @@ func (c Counts) Total() (sum int64) {
 
 // A QueueCount counts the matching jobs of one queue.
 type QueueCount struct {
-	Queue     string
-	Jobs      map[State]int64 // by phase; phases that do not occur are left out
-	Due       int64           // how many a claim could take now, were the queue not paused
-	OldestDue time.Time       // since when the longest waiting of those is due; zero if there is none
+	Queue     string          `json:"queue"`               // its name
+	Jobs      map[State]int64 `json:"jobs"`                // by phase; phases without jobs are left out
+	Due       int64           `json:"due"`                 // how many a claim could take now if the queue were not paused
+	OldestDue time.Time       `json:"oldest_due,omitzero"` // earliest due time of those; zero if there are none
 }
 
-// Due says since when jobs wait for a claim.
+// Due lists the queues with due jobs.
 type Due struct {
-	Now    time.Time  // of the store
-	Queues []QueueDue // those with a job that is due, by name, byte by byte
+	Now    time.Time  `json:"now"`    // the store's now
+	Queues []QueueDue `json:"queues"` // queues with a due job, in bytewise order of name
 }
 
-// A QueueDue is a queue with a job that is due.
+// A QueueDue is a queue with a due job.
 type QueueDue struct {
-	Queue     string
-	OldestDue time.Time // since when the longest waiting of its jobs is due
+	Queue     string    `json:"queue"`      // its name
+	OldestDue time.Time `json:"oldest_due"` // earliest due time of its due jobs
 }
 
-// A Queue is one that has a job, is paused, or has a policy that sets something.
+// A Queue is a queue that has a job, is paused, or has a policy that sets something.
 type Queue struct {
-	Name   string
-	Paused bool
-	Policy Policy
+	Name   string `json:"name"`            // its name
+	Paused bool   `json:"paused"`          // claims take nothing from it
+	Policy Policy `json:"policy,omitzero"` // its settings
 }
 
-// A Wakeup says that a claim from the queue may now find something.
-type Wakeup struct{ Queue string }
+// A Wakeup says that a claim from the queue may now return a job.
+type Wakeup struct {
+	Queue string // its name
+}
 
-// A Worker is what a process says of itself, for people to see.
+// A Worker is what a worker process reports about itself, for people to read.
 type Worker struct {
-	Name       string
-	Host       string
-	PID        int
-	Queues     []string
-	Slots      int           // how many jobs it can run at once
-	Running    int           // how many it runs
-	StaleAfter time.Duration // how long after a beat it counts as stale
-	BeatAt     time.Time     // set by the store
-	Stale      bool          // set by the store
+	Name       string        `json:"name,omitempty"`        // who it is: one row for each name
+	Host       string        `json:"host,omitempty"`        // where it runs
+	PID        int           `json:"pid,omitempty"`         // of its process
+	Queues     []string      `json:"queues,omitempty"`      // from which it claims
+	Slots      int           `json:"slots"`                 // how many jobs it can run at once
+	Running    int           `json:"running"`               // how many jobs it runs now
+	StaleAfter time.Duration `json:"stale_after,omitempty"` // how long after its last beat it counts as stale
+	BeatAt     time.Time     `json:"beat_at,omitzero"`      // set by the store
+	Stale      bool          `json:"stale,omitempty"`       // set by the store
 }
 
-// Weight is how many bytes the names of the worker's queues have.
+// Weight returns the total size of the names of the worker's queues in bytes.
 func (w Worker) Weight() int {
 	size := 0
 	for _, q := range w.Queues {
@@ -268,13 +270,14 @@ func (w Worker) Weight() int {
 	return size
 }
 
-// A WorkerPage is a part of the list of workers, by name, byte by byte.
+// A WorkerPage is one page of the list of workers, in bytewise order of name.
 type WorkerPage struct {
-	Workers []Worker
-	Next    string // the cursor of the next page, empty after the last
+	Workers []Worker `json:"workers"`        // by name
+	Next    string   `json:"next,omitempty"` // cursor of the next page; empty on the last page
 }
 
-// EachWorker calls see for every worker, by name. It reads one page at a time, for all of them may say more than there is memory.
+// EachWorker calls see for every worker, in order of name. It reads one page at a time, because all workers together may not
+// fit in memory.
 func EachWorker(ctx context.Context, of Registry, see func(Worker)) error {
 	for page := (Page{Limit: MaxItems}); ; {
 		found, err := of.Workers(ctx, WorkerFilter{}, page)
@@ -290,7 +293,7 @@ func EachWorker(ctx context.Context, of Registry, see func(Worker)) error {
 	}
 }
 
-// AllWorkers are all at once.
+// AllWorkers returns all workers at once.
 func AllWorkers(ctx context.Context, of Registry) ([]Worker, error) {
 	var all []Worker
 	if err := EachWorker(ctx, of, func(w Worker) { all = append(all, w) }); err != nil {

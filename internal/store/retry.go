@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A Backoff says how long a job waits before it is tried again. It stands on the row, because the process that recovers a
-// job need not know its kind.
+// A Backoff says how long a job waits before each retry. It is kept with the job, because the process that recovers a job
+// may not know its kind.
 type Backoff struct {
-	Base   time.Duration // before the first retry, doubled for each further one
-	Cap    time.Duration // never longer
-	Jitter int           // up to so many percent less, spread by a hash of the job's id and its retries
+	Base   time.Duration `json:"base,omitempty"`   // wait before the first retry; it doubles for each further retry
+	Cap    time.Duration `json:"cap,omitempty"`    // the longest wait
+	Jitter int           `json:"jitter,omitempty"` // the wait is up to this many percent shorter, by a hash of the job's id and its retries
 }
 
-// Delay is the wait before the retry with the given number, the first being 1, of the given job. It is exact: the same job
-// and number always wait equally long, so that rows can be compared between stores.
+// Delay returns how long the job waits before the retry with the given number; the first retry is number 1. It is
+// deterministic: the same job and number always give the same wait, so that rows can be compared between stores.
 func (b Backoff) Delay(id int64, retries int) time.Duration {
 	wait := b.Base.Truncate(Resolution)
 	limit := b.Cap.Truncate(Resolution)
@@ -27,7 +27,7 @@ func (b Backoff) Delay(id int64, retries int) time.Duration {
 	return wait - time.Duration(less)*time.Microsecond
 }
 
-// mix is the finalizer of splitmix64: every bit of its input moves every bit of its output.
+// mix is the finalizer of splitmix64: every bit of its input affects every bit of its output.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -35,20 +35,20 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// A Failure is why an attempt failed and what the handler wished to happen next.
+// A Failure says why an attempt failed, and whether and when to retry.
 type Failure struct {
 	Reason string        // kept as the job's error
-	Never  bool          // no retry, whatever is left
-	After  bool          // retry after Delay rather than after the backoff
-	Delay  time.Duration // with After
+	Never  bool          // no retry, even if retries are left
+	After  bool          // retry after Delay instead of the backoff
+	Delay  time.Duration // the wait, if After is set
 }
 
-// LeaseExpired is the failure of a job whose lease ran out. The reason says what is known: the worker may have died before
-// the handler began, so that even a dead job may never have run.
+// LeaseExpired is the failure of a job whose lease expired. The reason says only what is known: the worker may have died
+// before the handler began, so even a dead job may never have run.
 var LeaseExpired = Failure{Reason: "lease expired: its worker fell silent, perhaps before the job began to run"}
 
-// Failed is the one retry policy: the job as it is after failing at now, by NAck and by an expired lease alike. One more
-// retry is counted; within MaxRetries the job is retrying, beyond it dead.
+// Failed returns the job after a failure at now. It is the only retry policy, both for NAck and for expired leases. It
+// counts one more retry: up to MaxRetries the job is retrying, and beyond MaxRetries it is dead.
 func (j Job) Failed(f Failure, now time.Time) Job {
 	j.State = Failed
 	j.Retries++

@@ -6,323 +6,339 @@ import (
 	"time"
 )
 
-// A Store keeps jobs. What follows holds for every method, those of the abilities included.
+// A Store keeps jobs. The following rules apply to every method, including the methods of the optional abilities.
 //
-// Any method may be called at any time, from any goroutine, also for one job. A call takes effect as a whole, at one moment
-// between its start and its return, or not at all. When it returns without an error, its effect is committed: as durable as
-// the adapter says it is.
+// Any goroutine may call any method at any time, even while other goroutines make calls for the same job. A call takes effect
+// as a whole, at one moment between its start and its return, or not at all. When a call returns without an error, its effect
+// is committed and is as durable as the adapter promises.
 //
-// Where a call takes several items, outcomes are positional, one per item, as if the items were applied in order. One bad
-// item spoils no other. An invalid item is invalid whatever its lease. A call without items does nothing. Where nothing
-// matches, the answer is empty and there is no error.
+// If a call takes several items, its outcomes are positional: one per item, as if the items were applied in order. One bad item
+// must not affect the other items. An invalid item gets the outcome invalid, whether its lease is valid or not. A call without
+// items does nothing. If nothing matches, the call returns an empty answer and no error.
 //
-// A store keeps no slice that it was given and hands out none that it keeps. No method waits for work to appear; a call may
-// wait for other calls and for open transactions, until its context ends.
+// A store must not keep a slice that it was given, and must not return a slice that it keeps. No method waits for work to
+// appear. A call may wait for other calls and for open transactions, but only until its context ends.
 //
-// An error is one of these, by errors.Is, or one that the method itself names. ErrInvalid: the request breaks a limit and
-// nothing was applied. ErrClosed: the store was closed, and nothing was applied. ErrUnavailable: the store could not serve
-// the call, and nothing was applied. ErrDenied: the caller may not do this, and nothing was applied; a repeat is no use until
-// somebody has given the right. ErrInDoubt: the call was applied as a whole, may still be in a moment, or was not at all. A
-// full disk, a lost connection and a database that is away are ErrUnavailable where it is known that nothing was
-// committed, and ErrInDoubt where the answer to the commit was lost.
+// Every error must match, by errors.Is, one of the following errors or one that the method itself names. ErrInvalid: the
+// request breaks a limit and nothing was applied. ErrClosed: the store was closed, and nothing was applied. ErrUnavailable: the
+// store could not serve the call, and nothing was applied. ErrDenied: the caller may not do this, and nothing was applied.
+// Repeating the call does not help until somebody has granted the right. ErrInDoubt: the call was applied as a whole, may still
+// be applied as a whole shortly, or was not applied at all. For a full disk, a lost connection or an unreachable database, the
+// error is ErrUnavailable if it is known that nothing was committed, and ErrInDoubt if the answer to the commit was lost.
 //
-// A context that has ended before the call keeps it from being applied: the error is ErrUnavailable and matches the
-// context's own. A context that ends during the call ends the waiting and spoils no other call: the error is ErrUnavailable
-// or ErrInDoubt and matches the context's own.
+// If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the
+// context's own error. If the context ends during the call, the call stops waiting and does not affect other calls: the error
+// is ErrUnavailable or ErrInDoubt, and matches the context's own error.
 type Store interface {
 	Writer
 
-	// FetchAndClaim takes due jobs of one queue, gives each a lease for the worker, and returns them as they are stored.
+	// FetchAndClaim claims due jobs of one queue, leases each of them to the worker, and returns them as they are stored.
 	//
-	// A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due. A claim takes only from
-	// its queue. A claim that begins after its queue was paused takes nothing. A dead job is never claimed.
+	// A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due. A claim takes jobs only
+	// from the queue that it names. Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue
+	// is resumed. A dead job is never claimed.
 	//
-	// Each claimed job becomes in_flight: its token and its attempts grow by one, its lease runs until now plus TTL, its
-	// worker is the caller, its RetryAt is cleared, and the numbers of its saves begin at 0 again. Its checkpoint, progress,
-	// retries and error stay. No job is handed out twice with one token.
+	// Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs
+	// until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves
+	// start again at 0. The job's checkpoint, progress, retries and error do not change. The store must not hand out a job
+	// twice with the same token.
 	//
-	// There are two lanes: retries are the retrying jobs, fresh are the ready ones. Up to RetryQuota retries are taken, then
-	// fresh jobs for the rest, and each lane fills what the other leaves. Within each lane the higher priority goes first,
-	// then the earlier due time, then the smaller id. A lane ends before the first job with which its documents would weigh
-	// more than MaxAnswerBytes. The answer holds the retries first.
+	// A claim fills two lanes: retries, which are the retrying jobs, and fresh jobs, which are the ready ones. It takes up to
+	// RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that
+	// are left. In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a
+	// smaller id. A lane ends before the first job that would raise the total size of the lane's documents above
+	// MaxAnswerBytes. The answer lists the retries before the fresh jobs.
 	//
-	// A claim that overlaps no other call takes as many as there are, up to these limits. A claim that overlaps others may
-	// leave out jobs that they hold, but a job that is committed and claimable is found by some claim within a bound: at
-	// once, or within a second where the adapter says so.
+	// A claim that overlaps no other call takes every claimable job of its queue, up to these limits. A claim that overlaps
+	// other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a
+	// bound: at once, or within one second if the adapter says so.
 	//
-	// What happens behind the store's back hides nothing for good: a database that was restored or failed over and has lost
-	// its latest changes, a clock that was set back for a moment, rows that were changed by hand. A job that is claimable
-	// after it, or a lease that has expired, is found within 30 seconds by stores that go on claiming and recovering, or
-	// within one round of the store's own look at all that waits if that takes longer.
+	// Changes that bypass the store must not hide anything for good, whether a database was restored or failed over and lost
+	// its latest changes, a clock was set back for a moment, or rows were changed by hand. Stores that keep claiming and
+	// recovering must find a job that is claimable after such a change, or a lease that has expired, within 30 seconds. If one
+	// round of the store's own sweep through everything that waits takes longer, they must find it within one round.
 	//
-	// To repeat: what a lost answer claimed comes back when its leases expire. A claim whose caller is gone is released
-	// where the store can tell.
+	// If the answer to a claim is lost, repeat the claim: the jobs of the lost answer come back when their leases expire. If
+	// the store can tell that the caller of a claim is gone, it releases the claimed jobs.
 	FetchAndClaim(ctx context.Context, req ClaimRequest) ([]Job, error)
 
-	// Extend is the heartbeat: the lease of each job runs until now plus ttl, also where that is earlier than before.
+	// Extend is the heartbeat: it makes the lease of each job run until now plus ttl, even if that is earlier than before.
 	//
 	//	ok         the job is in flight under this token; Next is the end of its lease;
-	//	busy       the job is locked by an open transaction: it was neither extended nor lost, ask again;
+	//	busy       an open transaction locks the job; the lease was neither extended nor lost, so ask again;
 	//	finished   the holder of this lease has finished the job;
 	//	cancelled  the job is cancelled, whatever the token;
 	//	stale      the lease was ended by someone else;
-	//	not_found  there is no such job, or no longer.
+	//	not_found  the job does not exist, or no longer exists.
 	//
-	// A lease that has run out but was not recovered yet can be extended. Extend never brings back a job that is not in
-	// flight. To repeat an Extend is safe.
+	// A lease that has expired but was not recovered yet can still be extended. Extend never brings back a job that is not in
+	// flight. It is safe to repeat an Extend.
 	Extend(ctx context.Context, leases []Lease, ttl time.Duration) ([]Outcome, error)
 
-	// Save keeps a checkpoint, a progress or both for each job that is in flight under the token.
+	// Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token.
 	//
-	// What is empty is left as it is. A document is written if no save of this lease with a greater Seq has written it
-	// before, otherwise ignored; the outcome is ok either way. A checkpoint survives whatever ended the attempt.
+	// An empty document leaves the stored one as it is. Save ignores a document if an earlier save of this lease wrote that
+	// document with a greater Seq, and writes it otherwise. The outcome is ok in both cases. The checkpoint survives the end of
+	// the attempt, whatever ended it.
 	//
 	//	ok         the job is in flight under this token;
-	//	stale      it is not;
-	//	invalid    a document or the number breaks a limit, as Reason says in the words of Check; nothing of this item was kept;
-	//	not_found  there is no such job, or no longer.
+	//	stale      the job is not in flight under this token;
+	//	invalid    a document or Seq breaks a limit, and Reason has the message of Check; nothing of this item was kept;
+	//	not_found  the job does not exist, or no longer exists.
 	//
-	// To repeat a Save is safe.
+	// It is safe to repeat a Save.
 	Save(ctx context.Context, saves []Save) ([]Outcome, error)
 
-	// RecoverExpiredLeases ends leases that have expired, at most Limit of them, the oldest expiry first, then the smaller
-	// id.
+	// RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.
 	//
-	// Only jobs in flight whose lease expired at or before now minus Grace are touched. Each fails as by NAck, with the
-	// reason "lease expired", and with a new token; attempts stay as they are. So a job whose every worker dies ends as
-	// dead, after MaxRetries and one claims.
+	// It ends a lease only if the job is in flight and the lease expired at or before now minus Grace. Each of these jobs fails
+	// as by NAck, with the reason "lease expired" and with a new token. Its attempts do not change. So if every worker of a job
+	// dies, the job is dead after MaxRetries plus one claims.
 	//
-	// A lease that was given or extended later than now plus 5 s was given by a clock that was ahead. Recovery lets it run for
-	// its own length from now, under the same token, so that its holder goes on if it lives, and the job is recovered soon if
-	// not. It takes at most Limit of these as well, the latest end first. It looks for them in the first call after the store
-	// was opened or has seen its clock go back, until it has found all, and otherwise every 30 s.
+	// A lease that was granted or extended later than now plus 5 s comes from a clock that was ahead. RecoverExpiredLeases
+	// makes such a lease run for its own length from now, under the same token. A holder that is alive can go on, and the job
+	// of a dead holder is recovered soon. In addition to the leases that it ends, a call corrects at most Limit of these
+	// leases, the latest end first. The store looks for them in the first call after it was opened or saw its clock go back,
+	// and then in every call until it has found all of them. Otherwise it looks every 30 s.
 	//
-	// Each expired lease is recovered once, also by callers that recover at the same time. A pause does not stop recovery.
-	// To repeat a recovery is safe.
+	// Each expired lease is recovered once, even if several callers recover at the same time. A pause does not stop recovery.
+	// It is safe to repeat a recovery.
 	RecoverExpiredLeases(ctx context.Context, req RecoverRequest) ([]Recovered, error)
 
-	// Get returns the job and its history, the oldest attempt first, or ErrNotFound.
+	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
 	//
-	// Every claim is an attempt, with its token, worker, start, end, ending and error, written together with the change that
-	// it records. The latest 100 are kept. A released claim stays in the history although it does not count.
+	// Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it
+	// together with the change that it records. The store keeps the latest 100 attempts of each job. A released claim stays in
+	// the history, although it does not count as an attempt.
 	Get(ctx context.Context, id int64) (JobDetail, error)
 
-	// List returns the jobs that match, the newest first: by falling id. An empty filter means every job.
+	// List returns the jobs that match, the newest first: in descending order of id. An empty filter matches every job.
 	//
-	// A page skips and repeats nothing that was committed before the first page was read and whose match did not change.
-	// Next is empty after the last page. A page ends early, before the first job with which its documents would weigh more
-	// than MaxAnswerBytes. A cursor of another filter is ErrInvalid.
+	// The pages neither skip nor repeat a job if it was committed before the first page was read and if its match did not
+	// change. The last page has an empty Next. A page ends early before the first job that would raise the total size of the
+	// page's documents above MaxAnswerBytes. The call returns ErrInvalid for a cursor from another filter.
 	List(ctx context.Context, filter Filter, page Page) (JobPage, error)
 
-	// Count counts the jobs that match, by queue and phase. An empty filter means every job.
+	// Count counts the jobs that match, by queue and phase. An empty filter matches every job.
 	//
-	// Due is how many of them a claim could take now, were no queue paused, and OldestDue the earliest due time among those.
+	// Due is how many of these jobs a claim could take now if no queue were paused. OldestDue is the earliest due time among
+	// them.
 	//
-	// A List or a Count that lasts for longer than the store lets it is an OverlongError, which is ErrUnavailable.
+	// A List or a Count that takes longer than the store allows returns an OverlongError, which matches ErrUnavailable.
 	Count(ctx context.Context, filter Filter) (Counts, error)
 
-	// Cancel ends jobs that are not terminal, also those in flight: their leases are stale from then on.
+	// Cancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.
 	//
-	// An empty filter is ErrInvalid. With IDs, the answer has one outcome per id, in their order, whatever the limit; a job
-	// that does not match the rest of the filter is not_found. Without, it has one per job that was changed: the first ones
-	// that match and can be changed, by rising id, at most limit. Continue with After.
+	// The call returns ErrInvalid for an empty filter. If the filter has IDs, the answer has one outcome per id, in the order
+	// of the filter's IDs, whatever the limit. A job that does not match the rest of the filter is not_found. If the filter has
+	// no IDs, the answer has one outcome per job that was changed: the first jobs that match and can be changed, in ascending
+	// order of id, and at most limit of them. To continue, set the filter's After to the last id of the answer.
 	//
 	//	ok           the job is cancelled now, or was before;
-	//	wrong_state  it has succeeded or is dead;
-	//	not_found    there is no such job, or no longer.
+	//	wrong_state  the job has succeeded or is dead;
+	//	not_found    the job does not exist, or no longer exists.
 	//
-	// A cancelled job is fenced, not stopped: its handler learns of it at its next Extend, and until then may run beside a
-	// new job with the same unique key. To repeat a Cancel is safe.
+	// Cancel fences a job in flight but does not stop its handler. The handler learns of the cancellation at its next Extend,
+	// and until then it may run at the same time as a new job with the same unique key. It is safe to repeat a Cancel.
 	Cancel(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 
-	// Requeue makes terminal jobs ready again: due now, with no retries counted. Filter, limit and order are as for Cancel.
+	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0. Filter, limit and order work as in
+	// Cancel.
 	//
-	// The token grows and attempts stay. Error and result are cleared; checkpoint and progress stay, unless the job had
-	// succeeded: then they go too, with their numbers. A job whose unique key another one holds stays as it was; a job
-	// without a window takes its key again. A call requeues no job twice.
+	// The token grows, and the attempts do not change. Error and result are cleared. Checkpoint and progress stay, unless the
+	// job had succeeded: then they and their numbers are cleared too. A job does not change if another job holds its unique
+	// key. Otherwise a job without a window takes its key again. A call never requeues a job twice.
 	//
 	//	ok           the job is ready now;
-	//	duplicate    another job, which Reason names, holds its unique key; this one stays as it was;
+	//	duplicate    another job, which Reason names, holds the unique key; this job does not change;
 	//	wrong_state  the job is not terminal;
-	//	not_found    there is no such job, or no longer.
+	//	not_found    the job does not exist, or no longer exists.
 	//
-	// To repeat after a lost answer is safe as long as the jobs can not have finished in between: then they would run once
-	// more. Without IDs, duplicates are among the outcomes and count for the limit.
+	// It is safe to repeat a Requeue after a lost answer as long as the jobs cannot have finished in between. Jobs that have
+	// finished would run once more. Without IDs, the outcomes include duplicates, and duplicates count toward the limit.
 	Requeue(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 
-	// Delete removes terminal jobs with their history. Filter, limit and order are as for Cancel. Ids are never used again.
+	// Delete removes terminal jobs and their history. Filter, limit and order work as in Cancel. The store must never use an id
+	// again.
 	//
 	//	ok           the job is gone;
 	//	wrong_state  the job is not terminal;
-	//	not_found    there is no such job, or no longer.
+	//	not_found    the job does not exist, or no longer exists.
 	//
-	// To repeat a Delete is safe.
+	// It is safe to repeat a Delete.
 	Delete(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 
-	// Close lets go of what the store holds. Every later call is ErrClosed. Calls under way are finished or fail. To close
-	// twice is fine.
+	// Close releases everything that the store holds. Every later call returns ErrClosed. Calls in progress finish or fail. It
+	// is fine to call Close twice.
 	Close() error
 }
 
-// A Writer is the part of a store that can also stand in a caller's own transaction.
+// A Writer is the part of a store that can also write in a caller's own transaction.
 type Writer interface {
-	// Enqueue adds jobs, all or none of them, and answers for each in order. An invalid one refuses the call: the
-	// InvalidError has the index of the first.
+	// Enqueue adds all of the jobs or none of them, and returns one answer per job, in order. If a job is invalid, Enqueue adds
+	// none and returns an InvalidError with the index of the first invalid job.
 	//
-	// Each becomes ready, due at the later of now and what was asked, with token, attempts and retries 0. Ids grow in the
-	// order of the items, and from call to call where calls do not overlap.
+	// Each job becomes ready and is due at the later of now and the requested time. Its token, attempts and retries are 0. Ids
+	// grow in the order of the items, and from one call to the next if the calls do not overlap.
 	//
-	// A unique key is its own scope, over all queues and kinds, and has at most one holder. With UniqueFor zero the job
-	// holds its key while it is ready, in flight or retrying. Otherwise it holds it for that long from now, whatever becomes
-	// of it, and not beyond. A job whose key is held is a duplicate: it is not added, the answer has the id of the holder,
-	// and no other item is touched by it. That goes for two items of one call as well. A window ends when now reaches it.
+	// A unique key applies across all queues and kinds, and at most one job holds it. If UniqueFor is zero, the job holds its
+	// key while it is ready, in flight or retrying. Otherwise the job holds its key for a window of UniqueFor from now,
+	// whatever becomes of the job, and no longer. A job whose key is held is a duplicate. The store does not add it, answers
+	// with the id of the holder, and leaves all other items unaffected. This also applies to two items of one call. A window
+	// ends when now reaches its end.
 	//
-	// A request key makes the call safe to repeat: for 24 hours the same request with the same key adds nothing and returns
-	// the first answer, also after its jobs are gone. Other jobs under the key are ErrInvalid; another trace does not make
-	// them others. Without a key, a repeat adds the jobs once more.
+	// A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns
+	// the first answer, even after its jobs are gone. A request for other jobs under the same request key returns ErrInvalid.
+	// Jobs that differ only in their trace do not count as other jobs. Without a request key, a repeated call adds the jobs
+	// once more.
 	//
 	// An Enqueue may wait for an open transaction that has written the same unique key or request key.
 	Enqueue(ctx context.Context, req EnqueueRequest) ([]Enqueued, error)
 
-	// Ack finishes jobs whose work is done: each becomes succeeded, its lease ends and its result is kept.
+	// Ack finishes jobs whose work is done: each job becomes succeeded, its lease ends, and its result is kept.
 	//
-	//	ok         the job was in flight under this token, or an Ack had finished it under this token before;
+	//	ok         the job was in flight under this token, or an earlier Ack finished it under this token;
 	//	stale      the lease was ended by someone else, or by its holder in another way; nothing changed;
-	//	not_found  there is no such job, or no longer.
+	//	not_found  the job does not exist, or no longer exists.
 	//
-	// A lease that has run out but was not recovered yet is still good. A result that breaks a limit is not kept: the job
-	// fails for good, with a reason that says so, and the outcome is ok with the state failed. It was finished by Ack all
-	// the same.
+	// A lease that has expired but was not recovered yet is still valid. The store does not keep a result that breaks a limit.
+	// The job becomes dead, its error says why, and the outcome is ok with the state failed. Such a job still counts as
+	// finished by Ack.
 	//
-	// To repeat an Ack is safe.
+	// It is safe to repeat an Ack.
 	Ack(ctx context.Context, acks []Ack) ([]Outcome, error)
 
-	// NAck ends leases without success. Fail, Never and After count one more retry, and keep the error: Fail waits the job's
-	// backoff, After the given delay, and beyond MaxRetries or with Never the job is dead. Snooze makes the job ready again
-	// after the delay. Release makes it ready at once and takes the attempt back. The token stays.
+	// NAck ends leases without success. Fail, Never and After count one more retry and keep the error. With Fail, the job waits
+	// for its backoff; with After, it waits for the given delay. With Never, or if it has more retries than MaxRetries, the job
+	// is dead. Snooze makes the job ready again after the delay. Release makes the job ready at once and lowers its attempts by
+	// one. None of the forms changes the token.
 	//
-	//	ok         the job was in flight under this token, or had been ended under it in the same way before;
+	// The error of a Snooze is its reason. The attempt keeps it, and the job's Error does not change.
+	//
+	//	ok         the job was in flight under this token, or its holder ended the lease in the same way before;
 	//	stale      the lease was ended by someone else, or by its holder in another way; nothing changed;
-	//	invalid    the form or the delay breaks a limit, as Reason says in the words of Check; nothing changed;
-	//	not_found  there is no such job, or no longer.
+	//	invalid    the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;
+	//	not_found  the job does not exist, or no longer exists.
 	//
-	// Fail, Never and After are one way of ending. A lease that has run out but was not recovered yet is still good. To
-	// repeat a NAck is safe: nothing is counted or taken back twice.
+	// Fail, Never and After count as one way of ending a lease. A lease that has expired but was not recovered yet is still
+	// valid. It is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.
 	NAck(ctx context.Context, nacks []NAck) ([]Outcome, error)
 }
 
-// A Tx is a caller's transaction, as *sql.Tx and *sqlx.Tx are.
+// A Tx is a caller's transaction, such as a *sql.Tx or a *sqlx.Tx.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// A Transactor writes in a caller's own transaction, so that jobs and the caller's rows stand or fall together.
+// A Transactor writes in a caller's own transaction, so that jobs and the caller's rows are committed or rolled back together.
 type Transactor interface {
-	// InTx returns a Writer whose effect is seen by others when tx is committed, and never if it is rolled back.
+	// InTx returns a Writer that writes in tx: others see its effect when tx is committed, and never if tx is rolled back.
 	//
-	// tx must be an open transaction. In nil, in a *sql.DB or a *sql.Conn, in a type that passes its calls on to one of them,
-	// and in a transaction that has ended, each call is ErrInvalid: the InvalidError has the field tx, and nothing is
-	// written. A type that passes its calls on to a *sql.Tx is as good as that.
+	// tx must be an open transaction. If tx is nil, a *sql.DB or a *sql.Conn, a type that passes its calls on to one of them,
+	// or a transaction that has ended, each call returns ErrInvalid: the InvalidError has the field tx, and nothing is written.
+	// A type that passes its calls on to a *sql.Tx works as well as a *sql.Tx.
 	//
-	// In it Ack and NAck are strict. A lease that is stale is ErrStaleLease, a job that its holder has finished already is
-	// ErrAlreadyFinished, one that is gone is ErrNotFound, and an item that breaks a limit, a result included, is
-	// ErrInvalid: the InvalidError has the item's index. After an error the transaction must be rolled back. A job that was
-	// finished in a transaction stays locked until its end, so finish last, then commit: meanwhile Extend answers busy or
-	// waits, and recovery leaves the job alone or waits.
+	// In a transaction, Ack and NAck are strict. They return ErrStaleLease for a stale lease, ErrAlreadyFinished for a job that
+	// its holder has already finished, and ErrNotFound for a job that is gone. They return ErrInvalid for an item that breaks a
+	// limit, including the limit of a result: the InvalidError has the item's index. After an error, the caller must roll back
+	// the transaction. A job that was finished in a transaction stays locked until the transaction ends, so finish jobs last,
+	// and then commit. Meanwhile Extend answers busy or waits, and recovery leaves the job alone or waits.
 	//
-	// Outside the transaction the store may wait for its end: to call the store itself while holding tx open can wait for
-	// oneself.
+	// Calls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may
+	// wait for itself.
 	InTx(tx Tx) Writer
 }
 
-// A Notifier tells when to look for jobs, so that nobody need look often.
+// A Notifier tells callers when to look for jobs, so that they need not look often.
 type Notifier interface {
-	// Subscribe returns a channel of wake-ups for the queues, or for all queues where none is named.
+	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
-	// A wake-up follows each commit that makes a job of the queue claimable at once. It may be late, be lost or come for
-	// nothing, so it replaces no poll. A reader that is slow loses wake-ups and holds up nobody. The channel is closed when
-	// the context ends or the store is closed.
+	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately. A wake-up may come late,
+	// be lost, or come although there is nothing to claim, so it does not replace polling. A slow reader loses wake-ups and
+	// blocks nobody. The channel is closed when the context ends or the store is closed.
 	Subscribe(ctx context.Context, queues []string) (<-chan Wakeup, error)
 }
 
-// A QueueKeeper knows the queues and can pause them.
+// A QueueKeeper lists the queues and can pause them.
 type QueueKeeper interface {
-	// Queues returns every queue that has a job, is paused, or has a policy that sets something, by name, byte by byte. Each
-	// comes with its policy.
+	// Queues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.
+	// Each queue comes with its policy.
 	Queues(ctx context.Context) ([]Queue, error)
 
-	// SetPaused pauses a queue or lets it go on. Claims stop; enqueueing, finishing and recovery go on. A queue can be
-	// paused before it has a job. To repeat a pause is safe.
+	// SetPaused pauses a queue or resumes it. While a queue is paused, claims on it return no jobs, but enqueueing, finishing
+	// and recovery go on. A queue can be paused before it has a job. It is safe to repeat a pause.
 	SetPaused(ctx context.Context, queue string, paused bool) error
 }
 
-// A PolicyKeeper keeps a policy for each queue, so that all programs that use the store go by the same settings. It changes no
-// job: servers read from the policies for how long finished jobs are kept, and delete the others.
+// A PolicyKeeper keeps a policy for each queue, so that all programs that use the store follow the same settings. It changes no
+// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.
 type PolicyKeeper interface {
 	QueueKeeper
 
-	// Policy returns the policy of the queue. Where none was ever set, it sets nothing and its version is 0.
+	// Policy returns the policy of the queue. If no policy was ever set, the returned policy sets nothing and has version 0.
 	Policy(ctx context.Context, queue string) (Policy, error)
 
-	// SetPolicy puts p in the place of the queue's policy, as a whole, and returns it with the next version.
+	// SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.
 	//
-	// The version of p is that of the policy to replace: 0 where none was ever set. If another one stands there, the error is
-	// ErrConflict and nothing changed. A policy can be set before its queue has a job, and stays when the last one is gone.
-	// Versions never begin again, also where a policy sets nothing any more.
+	// The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has
+	// another version, SetPolicy returns ErrConflict and changes nothing. A policy can be set before its queue has a job, and
+	// it stays when the queue's last job is gone. Versions never restart, even if a policy no longer sets anything.
 	//
-	// To repeat a SetPolicy is safe: it answers the same and changes nothing, or is ErrConflict if others have set the policy
-	// since.
+	// It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if
+	// others have set the policy since.
 	SetPolicy(ctx context.Context, queue string, p Policy) (Policy, error)
 }
 
-// A Registry lists workers. It is for people: nothing in it has any effect on jobs.
+// A Registry lists workers. It is for people: nothing in it affects jobs.
 type Registry interface {
-	// Beat writes the worker's row, under its name, with the store's now.
+	// Beat writes the worker's row under its name, with the store's now as the time of the beat.
 	Beat(ctx context.Context, w Worker) error
 
-	// Leave removes the row of a worker that ends, so that nobody takes it for one that died. If there is no such row, nothing
-	// happens. A later Beat writes the row anew. To repeat a Leave is safe.
+	// Leave removes the row of a worker that shuts down, so that nobody takes it for a worker that died. If there is no such
+	// row, Leave does nothing. A later Beat writes the row again. It is safe to repeat a Leave.
 	Leave(ctx context.Context, name string) error
 
-	// Workers returns the workers by name, byte by byte. A filter with a name chooses the worker that has it, and an empty one
-	// every worker. A worker is stale when StaleAfter has passed since its last beat, and forgotten after 24 hours.
+	// Workers returns the workers in bytewise order of name. A filter with a name selects the worker with that name, and an
+	// empty filter selects every worker. A worker is stale once StaleAfter has passed since its last beat, and the store
+	// forgets it 24 hours after its last beat.
 	//
-	// A page skips and repeats no worker that was there all the time. Next is empty after the last page. A page ends early,
-	// before the first worker with which the names of their queues would have more bytes than MaxPageNames. A cursor that comes
-	// from no page of the filter is ErrInvalid.
+	// The pages neither skip nor repeat a worker that was listed the whole time. The last page has an empty Next. A page ends
+	// early before the first worker that would raise the total size of the page's queue names above MaxPageNames bytes. The
+	// call returns ErrInvalid for a cursor that does not come from a page of the same filter.
 	Workers(ctx context.Context, filter WorkerFilter, page Page) (WorkerPage, error)
 }
 
-// A Fencer makes a store safe to use after it was restored from a backup, or failed over with a loss of data.
+// A Fencer makes a store safe to use after it was restored from a backup, or after a failover that lost data.
 type Fencer interface {
-	// Fence raises the store's epoch by one, or to the epoch that was asked for if that is higher, and returns it. The epoch
+	// Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch. The epoch
 	// of a new store is 0.
 	//
-	// Once Fence has returned, each change that raises a token raises it to epoch·2³²+1 at least, and the ids of new jobs are
-	// no less than that. So no pair of id and token that was given and lost is given again. Nothing else changes: a lease in
-	// force goes on being good, and how a lease was ended is remembered.
+	// Once Fence has returned, each change that raises a token raises it to at least epoch·2³²+1, and each new job gets an id
+	// of at least epoch·2³²+1. So the store never again gives out a pair of id and token that it gave out before and lost.
+	// Nothing else changes: a lease in force stays valid, and the store still remembers how each lease was ended.
 	//
-	// With EndLeases it raises the tokens of the jobs in flight as well: their leases are stale from then on, and they are
-	// recovered when these expire. That is for a copy with which workers have gone on before it was fenced, and needs them
-	// stopped.
+	// With EndLeases, Fence also raises the tokens of the jobs in flight: their leases are stale from then on, and the jobs are
+	// recovered when these leases expire. Use EndLeases for a copy that workers went on using before it was fenced. These
+	// workers must be stopped.
 	//
-	// An epoch above MaxEpoch is ErrInvalid. To repeat a Fence is safe: it raises the epoch once more.
+	// Fence returns ErrInvalid for an epoch above MaxEpoch. It is safe to repeat a Fence: it raises the epoch once more.
 	Fence(ctx context.Context, req FenceRequest) (epoch int64, err error)
 }
 
-// A Monitor answers what probes and metrics ask every few seconds. What that costs grows with the queues, and not with their jobs.
+// A Monitor answers the questions that probes and metrics ask every few seconds. The cost of an answer grows with the number of
+// queues, not with the number of their jobs.
 type Monitor interface {
-	// Ping says whether the store answers, and has what this program keeps in it. It waits for no other call.
+	// Ping checks that the store answers, and that it contains what this program keeps in it. It does not wait for other calls.
 	Ping(ctx context.Context) error
 
-	// OldestDue returns the queues from which a claim could take a job now, were no queue paused, by name, byte by byte. Each
-	// comes with the earliest due time of those jobs.
+	// OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise order of name.
+	// Each queue comes with the earliest due time of those jobs.
 	OldestDue(ctx context.Context) (Due, error)
 }
 
-// Ping asks a store whether it answers, also one that is no Monitor.
+// Ping checks that a store answers, even if the store is not a Monitor.
 func Ping(ctx context.Context, s Store) error {
 	if m, ok := s.(Monitor); ok {
 		return m.Ping(ctx)
@@ -331,13 +347,13 @@ func Ping(ctx context.Context, s Store) error {
 	return err
 }
 
-// Now asks a store for its time: that of a count of no job.
+// Now asks a store for its time: it counts no jobs, and returns the time of that count.
 func Now(ctx context.Context, s Store) (time.Time, error) {
 	counts, err := s.Count(ctx, Filter{IDs: []int64{0}})
 	return counts.Now, err
 }
 
-// Missing names the abilities beyond the core that the store does not have, so that their absence can be said aloud.
+// Missing names the optional abilities that the store does not have, so that a program can report their absence.
 func Missing(s Store) []string {
 	var missing []string
 	if _, ok := s.(Transactor); !ok {

@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// CheckTx refuses what by its type alone is no open transaction. Of everything else the store must ask the database before it
-// writes: a type of the caller's own can stand around a transaction or around a pool.
+// CheckTx returns an [*InvalidError] if the type of tx alone shows that it is not an open transaction. For every other type the
+// store must ask the database before it writes: a caller's own type can wrap a transaction or a pool.
 func CheckTx(tx Tx) error {
 	given := ""
 	switch tx.(type) {
@@ -25,13 +25,13 @@ func CheckTx(tx Tx) error {
 	return badTx("must be an open transaction, and not " + given + ": begin one with BeginTx, and hand that over")
 }
 
-// NotInTx refuses what has run a statement outside of a transaction.
+// NotInTx returns the error for a tx that has run a statement outside of a transaction.
 func NotInTx(tx Tx) error {
 	return badTx(fmt.Sprintf("must be an open transaction, and %T is in none: begin one with BeginTx, and hand that over", tx))
 }
 
-// TxError is an error of database/sql in the words of the contract, where it says that the transaction has ended: to repeat the
-// call in it is of no use. Other errors stay as they are.
+// TxError turns an error of database/sql into an [*InvalidError] if it says that the transaction has ended: repeating the call
+// in it does not help. It returns other errors unchanged.
 func TxError(err error) error {
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
 		return fmt.Errorf("%w: %w", badTx("must be an open transaction, and this one has ended: begin another, and do all of it there"), err)

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Job is one as it stands in the store.
+// A Job is a job as the store has it.
 type Job struct {
 	ID          ID              `json:"id"`
 	Queue       string          `json:"queue"`
@@ -30,6 +30,7 @@ type Job struct {
 	Token          ID       `json:"token,omitzero"`
 	LeaseExpiresAt Time     `json:"lease_expires_at,omitzero"`
 	LeaseRemaining Duration `json:"lease_remaining,omitzero"` // in the answer to a claim
+	ClaimedAt      Time     `json:"claimed_at,omitzero"`
 	Worker         string   `json:"worker,omitempty"`
 
 	Checkpoint     json.RawMessage `json:"checkpoint,omitempty"`
@@ -48,10 +49,10 @@ type Job struct {
 	EnqueuedAt Time `json:"enqueued_at,omitzero"`
 	FinishedAt Time `json:"finished_at,omitzero"`
 
-	Redacted bool `json:"redacted,omitempty"` // documents and tokens are left out for who asks
+	Redacted bool `json:"redacted,omitempty"` // documents and tokens are left out, because the caller's role may not see them
 }
 
-// size is about how many bytes the text of the job has.
+// size estimates the size of the encoded job, in bytes.
 func (j *Job) size() int {
 	size := 512 + len(j.Error) + len(j.Trace)
 	for _, document := range []json.RawMessage{j.Payload, j.Checkpoint, j.Progress, j.Result} {
@@ -80,14 +81,14 @@ func (b Backoff) store() store.Backoff {
 	return store.Backoff{Base: timeOf(b.Base), Cap: timeOf(b.Cap), Jitter: b.Jitter}
 }
 
-// JobOf is the job for the wire. It shares the documents with j.
+// JobOf converts a job of a store. The result shares the documents with j.
 func JobOf(j store.Job) Job {
 	out := Job{
 		ID: ID(j.ID), Queue: j.Queue, Kind: j.Kind, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace,
 		State: j.State, RunAt: Time{j.RunAt}, RetryAt: Time{j.RetryAt},
 		Attempts: j.Attempts, Retries: j.Retries, MaxRetries: j.MaxRetries, Backoff: backoffOf(j.Backoff),
 		Timeout: Duration(j.Timeout),
-		Token:   ID(j.Token), LeaseExpiresAt: Time{j.LeaseExpiresAt}, Worker: j.Worker,
+		Token:   ID(j.Token), LeaseExpiresAt: Time{j.LeaseExpiresAt}, ClaimedAt: Time{j.ClaimedAt}, Worker: j.Worker,
 		CheckpointSeq: j.CheckpointSeq, ProgressSeq: j.ProgressSeq, Error: j.Error,
 		UniqueKey: j.UniqueKey, UniqueFor: Duration(j.UniqueFor),
 		EnqueuedAt: Time{j.EnqueuedAt}, FinishedAt: Time{j.FinishedAt},
@@ -99,7 +100,7 @@ func JobOf(j store.Job) Job {
 	return out
 }
 
-// Store is the job as the store had it.
+// Store converts the job back.
 func (j Job) Store() store.Job {
 	return store.Job{
 		ID: int64(j.ID), Queue: j.Queue, Kind: j.Kind, Payload: join(j.Payload, j.PayloadText),
@@ -107,7 +108,7 @@ func (j Job) Store() store.Job {
 		State: j.State, RunAt: j.RunAt.Time, RetryAt: j.RetryAt.Time,
 		Attempts: j.Attempts, Retries: j.Retries, MaxRetries: j.MaxRetries, Backoff: j.Backoff.store(),
 		Timeout: timeOf(j.Timeout),
-		Token:   int64(j.Token), LeaseExpiresAt: j.LeaseExpiresAt.Time, Worker: j.Worker,
+		Token:   int64(j.Token), LeaseExpiresAt: j.LeaseExpiresAt.Time, ClaimedAt: j.ClaimedAt.Time, Worker: j.Worker,
 		Checkpoint: join(j.Checkpoint, j.CheckpointText), CheckpointSeq: j.CheckpointSeq,
 		Progress: join(j.Progress, j.ProgressText), ProgressSeq: j.ProgressSeq,
 		Result: join(j.Result, j.ResultText), Error: j.Error,
@@ -116,42 +117,18 @@ func (j Job) Store() store.Job {
 	}
 }
 
-// A JobDetail is a job with its attempts, the oldest first.
+// A JobDetail is a job with its attempts, oldest first.
 type JobDetail struct {
 	Job
-	History []Attempt `json:"history"`
+	History []store.Attempt `json:"history"`
 }
 
-// An Attempt is the history of one claim.
-type Attempt struct {
-	Token     ID           `json:"token,omitzero"`
-	Worker    string       `json:"worker"`
-	StartedAt Time         `json:"started_at"`
-	EndedAt   Time         `json:"ended_at,omitzero"`
-	Ending    store.Ending `json:"ending,omitempty"`
-	Error     string       `json:"error,omitempty"`
-}
-
-// DetailOf is the job with its history for the wire.
+// DetailOf converts a job of a store with its history.
 func DetailOf(d store.JobDetail) JobDetail {
-	out := JobDetail{Job: JobOf(d.Job), History: make([]Attempt, len(d.History))}
-	for i, a := range d.History {
-		out.History[i] = Attempt{
-			Token: ID(a.Token), Worker: a.Worker, StartedAt: Time{a.StartedAt}, EndedAt: Time{a.EndedAt},
-			Ending: a.Ending, Error: a.Error,
-		}
-	}
-	return out
+	return JobDetail{Job: JobOf(d.Job), History: Listed(d.History)}
 }
 
-// Store is the job with its history as the store had it.
+// Store converts the job and its history back.
 func (d JobDetail) Store() store.JobDetail {
-	out := store.JobDetail{Job: d.Job.Store()}
-	for _, a := range d.History {
-		out.History = append(out.History, store.Attempt{
-			Token: int64(a.Token), Worker: a.Worker, StartedAt: a.StartedAt.Time, EndedAt: a.EndedAt.Time,
-			Ending: a.Ending, Error: a.Error,
-		})
-	}
-	return out
+	return store.JobDetail{Job: d.Job.Store(), History: d.History}
 }

@@ -41,7 +41,7 @@ func jqPeers() []peer.Peer {
 
 const jqHandlers, jqBuffer = 100, 4000
 
-// jqQueue is jq as an application uses it: a client and a server in one process.
+// jqQueue uses jq like an application: a client and a server in one process.
 type jqQueue struct {
 	store    jq.Store
 	client   *jq.Client
@@ -78,7 +78,7 @@ func (q *jqQueue) Enqueue(ctx context.Context, load peer.Load) error {
 
 func (q *jqQueue) Work(ctx context.Context, handlers int) error {
 	server, err := jq.NewServer(q.store, &q.handlers, &jq.ServerOptions{
-		Slots: handlers, Buffer: jqBuffer, Logger: slog.New(slog.DiscardHandler),
+		Slots: handlers, Claim: jq.ClaimOptions{Buffer: jqBuffer}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ func TestPerformancePageIsThatOfItsFigures(t *testing.T) {
 	require.NoError(t, r.Document(made, more))
 	want, err := os.ReadFile(made)
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(shown), "make it anew: make bench-docs")
+	require.Equal(t, string(want), string(shown), "write it again: make bench-docs")
 }
 
 func TestPlotsAreDrawn(t *testing.T) {

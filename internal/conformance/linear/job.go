@@ -17,6 +17,7 @@ type job struct {
 	ended    store.Op // how the holder of the token ended its lease: ack, fail, snooze or release; or empty
 	next     span     // when it is due, or its lease ends
 	enqueued span
+	lent     span // when it was claimed last
 
 	attempts, retries, claims int
 	worker                    string
@@ -67,7 +68,7 @@ func (j job) claimed(e *event) (job, store.Status) {
 	if !due || j.phase != store.Ready && j.phase != store.Retrying {
 		return j, ""
 	}
-	j.phase, j.next, j.worker = store.InFlight, now.plus(e.length), e.worker
+	j.phase, j.next, j.lent, j.worker = store.InFlight, now.plus(e.length), now, e.worker
 	j.token, j.ended, j.savedSeq = j.token+1, "", 0
 	j.attempts++
 	j.claims++
@@ -202,11 +203,12 @@ func (j job) agrees(seen sight) (job, bool) {
 
 func (j job) agreesWithRow(row *store.Job) (job, bool) {
 	enqueued, ok := j.enqueued.meet(exactly(row.EnqueuedAt))
-	ok = ok && row.Kind == j.asked.Kind && row.Queue == j.asked.Queue && row.UniqueKey == j.asked.UniqueKey &&
+	lent, fits := j.lent.meet(exactly(row.ClaimedAt))
+	ok = ok && fits && row.Kind == j.asked.Kind && row.Queue == j.asked.Queue && row.UniqueKey == j.asked.UniqueKey &&
 		row.Attempts == j.attempts && row.Retries == j.retries && row.Worker == j.worker &&
 		string(row.Result) == j.result && reasonOf(row.Error) == j.reason && string(row.Checkpoint) == j.saved &&
 		(j.phase != store.InFlight || row.CheckpointSeq == j.savedSeq)
-	j.enqueued = enqueued
+	j.enqueued, j.lent = enqueued, lent
 	return j, ok
 }
 

@@ -78,6 +78,15 @@ func waiting(at second, asked *store.NewJob, id int64, enqueued second) event {
 	return e
 }
 
+// held is a Get of job 1 under its first lease, with its row.
+func held(at second, asked *store.NewJob, claimed second) event {
+	row := asked.Row(1, second(0).time())
+	row.State, row.Token, row.Attempts, row.ClaimedAt, row.LeaseExpiresAt = store.InFlight, 1, 1, claimed.time(), second(10).time()
+	e := got(at, 1, 1)
+	e.seen = sightOfRow(row)
+	return e.runs(1)
+}
+
 func (e event) runs(n int) event { e.seen.runs = n; return e }
 
 // lost is the event as it enters a history when its answer got lost.
@@ -146,6 +155,8 @@ func TestHistories(t *testing.T) {
 		"ReadIntoThePast":           {illegal, historyOf(enqueue, claim, one(ack), one(inFlight))},
 		"ReadBesideTheChange":       {legal, historyOf(enqueue, claim, []event{ack, inFlight, succeeded})},
 		"HistoryMissesAClaim":       {illegal, historyOf(enqueue, claim, one(inFlight.runs(0)))},
+		"ClaimedAtFits":             {legal, historyOf(enqueue, claim, one(held(2, single, 0)))},
+		"ClaimedAtIsAnother":        {illegal, historyOf(enqueue, claim, one(held(2, single, 1)))},
 		"LostAckWasApplied":         {legal, historyOf(enqueue, claim, one(lost(ack)), one(succeeded))},
 		"LostAckWasNotApplied":      {legal, historyOf(enqueue, claim, one(lost(ack)), one(inFlight))},
 		"LostAckWasAppliedLater":    {legal, historyOf(enqueue, claim, one(lost(ack)), one(inFlight), one(succeeded))},

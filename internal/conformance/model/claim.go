@@ -141,7 +141,7 @@ func (s *Store) claim(before job, req store.ClaimRequest, now time.Time) job {
 	j.Attempts++
 	j.lent = req.TTL.Truncate(store.Resolution)
 	j.LeaseExpiresAt = now.Add(j.lent)
-	j.Worker = req.Worker
+	j.ClaimedAt, j.Worker = now, req.Worker
 	j.RetryAt = time.Time{}
 	j.CheckpointSeq, j.ProgressSeq = 0, 0
 	j.endedBy = ""

@@ -55,6 +55,11 @@ var effects = []effect{
 	{TokenIsAttempts, on(store.OpClaim), func(_ job, after *job) { after.Token = int64(after.Attempts) }},
 	{ClaimUncounted, on(store.OpClaim), func(before job, after *job) { after.Attempts = before.Attempts }},
 	{ClaimKeepsRetryAt, on(store.OpClaim), func(before job, after *job) { after.RetryAt = before.RetryAt }},
+	{ClaimKeepsClaimedAt, on(store.OpClaim), func(before job, after *job) {
+		if !before.ClaimedAt.IsZero() {
+			after.ClaimedAt = before.ClaimedAt
+		}
+	}},
 	{ClaimKeepsSaveNumbers, on(store.OpClaim), func(before job, after *job) {
 		after.CheckpointSeq, after.ProgressSeq = before.CheckpointSeq, before.ProgressSeq
 	}},
@@ -119,6 +124,18 @@ var effects = []effect{
 	{SnoozeCountsRetry, on(store.OpSnooze), func(_ job, after *job) { after.Retries++ }},
 	{SnoozeRefundsAttempt, on(store.OpSnooze), func(_ job, after *job) { after.Attempts-- }},
 	{SnoozeIgnoresDelay, on(store.OpSnooze), func(_ job, after *job) { after.RunAt = leftAt(after) }},
+	{SnoozeDropsReason, on(store.OpSnooze), func(_ job, after *job) { after.history[len(after.history)-1].Error = "" }},
+	{SnoozeReasonIsError, on(store.OpSnooze), func(_ job, after *job) { after.Error = after.history[len(after.history)-1].Error }},
+	{SnoozeRepeatsReason, on(store.OpSnooze), func(_ job, after *job) {
+		if n := len(after.history); n > 1 && after.history[n-1].Error == "" {
+			after.history[n-1].Error = after.history[n-2].Error
+		}
+	}},
+	{ClaimDropsReason, on(store.OpClaim), func(_ job, after *job) {
+		if n := len(after.history); n > 1 && after.history[n-2].Ending == store.EndSnoozed {
+			after.history[n-2].Error = ""
+		}
+	}},
 	{ReleaseKeepsAttempt, on(store.OpRelease), func(before job, after *job) { after.Attempts = before.Attempts }},
 	{ReleaseKeepsRunAt, on(store.OpRelease), func(before job, after *job) { after.RunAt = before.RunAt }},
 	{ReleaseRestoresToken, on(store.OpRelease), func(_ job, after *job) { after.Token-- }},
@@ -154,6 +171,7 @@ var effects = []effect{
 		after.Progress, after.ProgressSeq = before.Progress, before.ProgressSeq
 	}},
 	{RequeueKeepsRunAt, on(store.OpRequeue), func(before job, after *job) { after.RunAt = before.RunAt }},
+	{RequeueForgetsClaim, on(store.OpRequeue), func(_ job, after *job) { after.ClaimedAt = time.Time{} }},
 }
 
 func keepToken(before job, after *job) { after.Token = before.Token }

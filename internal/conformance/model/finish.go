@@ -90,7 +90,7 @@ func (s *Store) nacked(j job, n store.NAck, now time.Time) job {
 	case store.Snooze:
 		j.State, j.LeaseExpiresAt = store.Ready, time.Time{}
 		j.RunAt = now.Add(n.Delay.Truncate(store.Resolution))
-		j.history = s.ended(j, store.EndSnoozed, "", now)
+		j.history = s.ended(j, store.EndSnoozed, store.CleanError(n.Error), now)
 	case store.Release:
 		j.State, j.LeaseExpiresAt = store.Ready, time.Time{}
 		j.RunAt = now

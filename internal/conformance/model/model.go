@@ -168,7 +168,7 @@ func (s *Store) row(j job) store.Job {
 // ended is the history with an end to the attempt that runs, if one does.
 func (s *Store) ended(j job, ending store.Ending, reason string, now time.Time) []store.Attempt {
 	history := slices.Clone(j.history)
-	if n := len(history); n > 0 && history[n-1].Ending == store.Running {
+	if n := len(history); n > 0 && history[n-1].Ending == store.NotEnded {
 		history[n-1].Ending, history[n-1].Error, history[n-1].EndedAt = ending, reason, now
 	}
 	return history

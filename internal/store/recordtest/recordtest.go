@@ -1,5 +1,5 @@
-// Package recordtest compares what a store does to a job with the life of a job that store.Record writes down: each call in each phase,
-// alone and beside other items, for a store has faster ways for some of that than to ask the record.
+// Package recordtest compares what a store does to a job with what store.Record does: each call, in each phase, alone and with
+// other items. Stores have faster ways for some of these than asking the record.
 package recordtest
 
 import (
@@ -20,13 +20,13 @@ import (
 type Adapter struct {
 	Store store.Store
 	Clock *clock.Mock
-	Read  func(id int64) store.Record // as it is kept, with its documents
+	Read  func(id int64) store.Record // as stored, with its documents
 }
 
-// Run makes a job for each phase and each call, and compares what becomes of it, and the outcome, with what the record makes of it.
+// Run makes a job for each phase and each call, and compares the stored job and the outcome with what the record returns.
 func Run(t *testing.T, a Adapter) {
 	t.Helper()
-	_, err := a.Store.(store.Fencer).Fence(t.Context(), store.FenceRequest{}) // so that tokens have a floor
+	_, err := a.Store.(store.Fencer).Fence(t.Context(), store.FenceRequest{}) // gives tokens a floor
 	require.NoError(t, err)
 	b := &bench{T: t, Adapter: a}
 	for _, phase := range store.Phases {
@@ -37,7 +37,7 @@ func Run(t *testing.T, a Adapter) {
 	require.Equal(t, len(store.Phases)*len(calls), b.made)
 }
 
-// A call is one way to change a job. The record's way returns no outcome where the store's is not about the job.
+// A call is one way to change a job. record returns no outcome if the store's answer is not about this job.
 type call struct {
 	name   string
 	store  func(b *bench, j store.Job) store.Outcome
@@ -47,7 +47,7 @@ type call struct {
 var calls = slices.Concat(
 	acks("ack", nil), acks("ack with a result", []byte(`{"a": 1}`)), acks("ack with half a result", []byte(`{`)),
 	nacks(store.Fail, 0), nacks(store.Never, 0), nacks(store.After, time.Second+1), nacks(store.Snooze, time.Second), nacks(store.Release, 0),
-	nacks(store.Release, time.Second), // which is refused
+	nacks(store.Release, time.Second), // is refused
 	saves(1), saves(3),
 	items("extend", func(l store.Lease) store.Lease { return l },
 		func(s store.Store, ctx context.Context, leases []store.Lease) ([]store.Outcome, error) {
@@ -77,10 +77,10 @@ func saves(number int64) []call {
 	}, store.Store.Save, func(r *store.Record, s store.Save, _ time.Time) store.Outcome { return r.Save(s, s.Check()) })
 }
 
-// noJob is the lease of no job.
+// noJob is a lease whose job does not exist.
 var noJob = store.Lease{ID: 1 << 40, Token: 1}
 
-// items are calls with items under leases: with one alone, with others, and under a lease that is not the job's.
+// items are the calls that send items under leases: one item alone, with others, and under a lease that is out of date.
 func items[T any](
 	name string, item func(store.Lease) T, send func(store.Store, context.Context, []T) ([]store.Outcome, error),
 	record func(*store.Record, T, time.Time) store.Outcome,
@@ -119,7 +119,7 @@ func items[T any](
 	}
 }
 
-// filters are calls that choose jobs: by id, and by queue, where the store chooses those that it can change.
+// filters are the calls that select jobs: by id, and by queue, where the store selects the jobs that it can change.
 func filters(
 	name string, send func(store.Store, context.Context, store.Filter, int) ([]store.Outcome, error), can func(store.Job) bool,
 	record func(*store.Record, time.Time) store.Outcome,
@@ -178,23 +178,39 @@ type bench struct {
 	*testing.T
 	Adapter
 
-	made int // jobs
+	made int // how many jobs were made
 }
 
 func (b *bench) compare(phase store.State, c call) {
 	b.Helper()
 	id := b.jobIn(phase)
-	before := b.Read(id)
+	before, earlier := b.Read(id), b.history(id)
 	require.Equal(b, phase, before.Phase())
+	latest, kept := before.Latest()
+	if kept {
+		earlier = earlier[:len(earlier)-1]
+	}
 	what := fmt.Sprintf("%s of a job that is %s", c.name, phase)
 	got := c.store(b, before.Job)
 	want := before
 	outcome := c.record(&want, before.Lease(), b.Clock.Now().UTC())
 	assert.Equal(b, outcome, got, what)
 	assert.Equal(b, want, b.Read(id), what)
+	if kept && want.ClaimToken != before.ClaimToken {
+		earlier = append(earlier, latest)
+	}
+	assert.Equal(b, want.Detail(earlier).History, b.history(id), what)
 }
 
-// jobIn is a job in the phase, in a queue of its own, that has failed once and has documents.
+// history is the attempts of the job.
+func (b *bench) history(id int64) []store.Attempt {
+	b.Helper()
+	detail, err := b.Store.Get(b.Context(), id)
+	require.NoError(b, err)
+	return detail.History
+}
+
+// jobIn makes a job in the phase, in its own queue. The job has failed once and has documents.
 func (b *bench) jobIn(phase store.State) int64 {
 	b.Helper()
 	b.made++
@@ -212,19 +228,21 @@ func (b *bench) jobIn(phase store.State) int64 {
 	case store.Ready:
 		b.nack(b.claim(queue, "w"), store.Snooze)
 	case store.InFlight:
+		b.nack(b.claim(queue, "w"), store.Snooze)
 		b.claim(queue, "w")
 	case store.Succeeded:
 		_, err = b.Store.Ack(b.Context(), []store.Ack{{Lease: b.claim(queue, "w"), Result: []byte(`3`)}})
 	case store.Dead:
 		b.nack(b.claim(queue, "w"), store.Never)
 	case store.Cancelled:
+		b.nack(b.claim(queue, "w"), store.Snooze)
 		_, err = b.Store.Cancel(b.Context(), store.Filter{IDs: []int64{added[0].ID}}, 1)
 	}
 	require.NoError(b, err)
 	return added[0].ID
 }
 
-// claim claims the job of the queue, if it can be claimed.
+// claim claims the queue's job, if it is claimable.
 func (b *bench) claim(queue, worker string) store.Lease {
 	b.Helper()
 	jobs, err := b.Store.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: queue, Limit: 1, Worker: worker, TTL: lease})
@@ -239,4 +257,47 @@ func (b *bench) nack(l store.Lease, form store.Form) {
 	b.Helper()
 	_, err := b.Store.NAck(b.Context(), []store.NAck{{Lease: l, Form: form, Error: "an earlier one"}})
 	require.NoError(b, err)
+}
+
+// Upgraded leaves a snoozed and a requeued job in the store, whose step down undoes the migration that brought the reasons of snoozes, and
+// what programs before ClaimedAt did to the requeued one. The store that was opened again must go on with both.
+func Upgraded(t *testing.T, s store.Store, down func(requeued int64) store.Store) {
+	t.Helper()
+	claim := func() []store.Job {
+		jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 2, Worker: "w", TTL: lease})
+		require.NoError(t, err)
+		require.Len(t, jobs, 2)
+		return jobs
+	}
+	finish := func(nacks ...store.NAck) {
+		_, err := s.NAck(t.Context(), nacks)
+		require.NoError(t, err)
+	}
+	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`)}
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n, n}})
+	require.NoError(t, err)
+	jobs := claim()
+	snoozed, requeued := jobs[0].ID, jobs[1].ID
+	finish(store.NAck{Lease: jobs[0].Lease(), Form: store.Snooze}, store.NAck{Lease: jobs[1].Lease(), Form: store.Never, Error: "boom"})
+	_, err = s.Requeue(t.Context(), store.Filter{IDs: []int64{requeued}}, 1)
+	require.NoError(t, err)
+
+	s = down(requeued)
+	detail, err := s.Get(t.Context(), requeued)
+	require.NoError(t, err)
+	assert.Zero(t, detail.ClaimedAt)
+	jobs = claim()
+	for _, j := range jobs {
+		assert.False(t, j.ClaimedAt.IsZero())
+	}
+	finish(store.NAck{Lease: store.Lease{ID: snoozed, Token: 2}, Form: store.Snooze, Error: "not yet"})
+	for id, want := range map[int64][]string{snoozed: {"", "not yet"}, requeued: {"boom", ""}} {
+		detail, err := s.Get(t.Context(), id)
+		require.NoError(t, err)
+		var errors []string
+		for _, a := range detail.History {
+			errors = append(errors, a.Error)
+		}
+		assert.Equal(t, want, errors)
+	}
 }

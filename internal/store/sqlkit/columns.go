@@ -11,32 +11,33 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Column is one of the table jobs.
+// A Column is a column of the table jobs.
 type Column struct {
 	Name string
 
-	// Field is where a record has the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List],
-	// or a JSON document. Statements are scanned into it, and written from it.
+	// Field returns where a record keeps the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List], or
+	// a JSON document. Rows are scanned into it, and statements are written from it.
 	Field func(e *store.Record) any
 
 	uses Uses
 }
 
-// Uses are the statements in which a column stands, beside those that read all of them.
+// Uses says in which statements a column appears, in addition to those that read every column.
 type Uses int
 
-// The uses. What an insert gives all jobs alike, as their state, is left to its statement; and so is what a claim sets or knows.
+// The uses. An insert gives some columns the same value for every job, such as state, and a claim sets some columns or knows
+// their values. Those columns do not have the use: their statement names them itself.
 const (
-	Inserted Uses = 1 << iota // it is written when a job is added
-	Updated                   // operations may change it
+	Inserted Uses = 1 << iota // an insert writes it
+	Updated                   // an operation may change it
 	Claimed                   // a claim reads it
 	Document                  // it may be large
 )
 
-// Columns are columns of the table jobs, in the order in which they stand in statements.
+// Columns lists columns of the table jobs in the order in which statements name them.
 type Columns []Column
 
-// All are all of them.
+// All lists every column of the table jobs.
 var All = Columns{
 	{"id", func(e *store.Record) any { return &e.ID }, Claimed},
 	{"queue", func(e *store.Record) any { return &e.Queue }, Inserted},
@@ -62,9 +63,10 @@ var All = Columns{
 	{"finished_at", func(e *store.Record) any { return (*Time)(&e.FinishedAt) }, Updated},
 	{"finished_by", func(e *store.Record) any { return (*string)(&e.FinishedBy) }, Updated},
 	{"claim_token", func(e *store.Record) any { return &e.ClaimToken }, Updated | Claimed},
-	{"claimed_at", func(e *store.Record) any { return (*Time)(&e.ClaimedAt) }, Updated},
+	{"claimed_at", func(e *store.Record) any { return (*Time)(&e.ClaimedAt) }, 0},
 	{"ended_at", func(e *store.Record) any { return (*Time)(&e.EndedAt) }, Updated},
 	{"ending", func(e *store.Record) any { return (*string)(&e.Ending) }, Updated},
+	{"reason", func(e *store.Record) any { return &e.Reason }, Updated},
 	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated},
 	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
@@ -76,25 +78,26 @@ var All = Columns{
 	{"result", func(e *store.Record) any { return &e.Result }, Updated | Claimed | Document},
 }
 
-// epoch is that of the store, which is read beside the columns of a job.
+// epoch is the store's epoch, which queries read beside the columns of a job.
 var epoch = Column{"epoch", func(e *store.Record) any { return &e.Epoch }, 0}
 
-// For are those that stand in statements of the use.
+// For returns the columns that have the use.
 func (c Columns) For(use Uses) Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return one.uses&use == 0 })
 }
 
-// Without are those that do not have the use.
+// Without returns the columns that do not have the use.
 func (c Columns) Without(use Uses) Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return one.uses&use != 0 })
 }
 
-// Except are the others than those of the names.
+// Except returns the columns without those that are named.
 func (c Columns) Except(names ...string) Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return slices.Contains(names, one.Name) })
 }
 
-// Each is a text for each column, in which {name} stands for its name and {n} for its number, joined by commas. The first number is given.
+// Each repeats the text for each column, joined by commas. It replaces {name} by the column's name and {n} by its number. The
+// numbers start at first.
 func (c Columns) Each(text string, first int) string {
 	all := make([]string, len(c))
 	for i, one := range c {
@@ -103,10 +106,10 @@ func (c Columns) Each(text string, first int) string {
 	return strings.Join(all, `, `)
 }
 
-// Names are their names, separated by commas.
+// Names returns the names of the columns, separated by commas.
 func (c Columns) Names() string { return c.Each(`{name}`, 0) }
 
-// Micros reads a duration from a column of microseconds; NULL is none.
+// Micros reads a duration from a column of microseconds. NULL is zero.
 type Micros time.Duration
 
 // Scan reads the column.
@@ -122,7 +125,7 @@ func (m *Micros) Scan(src any) error {
 	return nil
 }
 
-// Time reads a time from a column of times or of microseconds since 1970; NULL is the zero time.
+// Time reads a time from a column of times or of microseconds since 1970. NULL is the zero time.
 type Time time.Time
 
 // Scan reads the column.
@@ -140,7 +143,7 @@ func (t *Time) Scan(src any) error {
 	return nil
 }
 
-// List is a list of strings kept as a JSON array, and as NULL when it is empty.
+// List is a list of strings, stored as a JSON array; an empty list is NULL.
 type List []string
 
 // Scan reads the column.

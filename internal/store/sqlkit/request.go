@@ -7,14 +7,14 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Request is what is kept of a request under its key.
+// A Request is what the store keeps under a request key.
 type Request struct {
 	Fingerprint string
 	Answer      string
 }
 
-// Once adds the jobs of a request, and keeps its answer under its key. Where the key is kept already, it answers as the first
-// time and adds nothing.
+// Once adds the jobs of a request and keeps the answer under its key. If an answer is kept under the key already, Once adds
+// nothing and returns that answer.
 func Once(
 	req store.EnqueueRequest,
 	add func([]store.NewJob) ([]store.Enqueued, error),
@@ -43,14 +43,33 @@ func Once(
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(answers)
+	rows := make([]answer, len(answers))
+	for i, a := range answers {
+		rows[i] = answer(a)
+	}
+	text, err := json.Marshal(rows)
 	if err != nil {
 		return nil, err
 	}
 	return answers, keep(req.RequestKey, Request{Fingerprint: fingerprint, Answer: string(text)})
 }
 
-// answers are what the request was answered.
-func (r Request) answers() (answers []store.Enqueued, err error) {
-	return answers, json.Unmarshal([]byte(r.Answer), &answers)
+// An answer is a store.Enqueued as databases keep it. Do not rename its fields: rows that older programs wrote use these names.
+type answer struct {
+	ID        int64
+	State     store.State
+	Duplicate bool
+}
+
+// answers returns the kept answer to the request.
+func (r Request) answers() ([]store.Enqueued, error) {
+	var rows []answer
+	if err := json.Unmarshal([]byte(r.Answer), &rows); err != nil {
+		return nil, err
+	}
+	answers := make([]store.Enqueued, len(rows))
+	for i, row := range rows {
+		answers[i] = store.Enqueued(row)
+	}
+	return answers, nil
 }

@@ -79,3 +79,20 @@ func TestOnceAddsNothingWhereTheKeyCanNotBeLookedUp(t *testing.T) {
 	assert.ErrorIs(t, err, b.fail)
 	assert.Zero(t, b.added, "jobs added")
 }
+
+// Databases have answers that older programs have written, and older programs read what newer ones write.
+func TestAnswersKeepTheirFormInDatabases(t *testing.T) {
+	b := &book{kept: map[string]sqlkit.Request{}}
+	first, err := b.once(request("key", "k"))
+	require.NoError(t, err)
+	kept := b.kept["key"]
+	assert.JSONEq(t, `[{"ID":1,"State":"ready","Duplicate":false}]`, kept.Answer)
+	again, err := b.once(request("key", "k"))
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	kept.Answer = `[{"ID":9007199254740993,"State":"","Duplicate":true}]`
+	b.kept["key"] = kept
+	old, err := b.once(request("key", "k"))
+	require.NoError(t, err)
+	assert.Equal(t, []store.Enqueued{{ID: 9007199254740993, Duplicate: true}}, old)
+}

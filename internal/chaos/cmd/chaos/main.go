@@ -1,8 +1,8 @@
-// Command chaos runs the tests of real faults again and again, each time with a new seed, until each layer of them has reached its
-// goal: 1,000 kills on each durable store, ten failovers of each kind.
+// Command chaos repeats the tests of real faults, each time with a new seed, until each layer of them has reached its goal:
+// 1,000 kills on each durable store, ten failovers of each kind.
 //
-// It goes on where it was: the sums are kept in .cache/chaos, with the revisions of the sources that they are of, and so are the log
-// and the seed of a run that fails, which ends the command. It can be ended at any time: only whole runs count.
+// It continues where it stopped. It keeps the sums in .cache/chaos, with the revisions of the sources. If a run fails, it also
+// keeps the log and the seed, and stops. You can end it at any time: only complete runs count.
 package main
 
 import (
@@ -19,14 +19,14 @@ import (
 )
 
 func main() {
-	// The first signal lets the run under way come to its end, with all that it has started. The second one does not wait for it.
+	// After the first signal, the current run finishes with all that it has started. The second signal ends it.
 	now, kill := context.WithCancel(context.Background())
 	soon, stop := context.WithCancel(now)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
-		fmt.Fprintln(os.Stderr, "chaos: the run under way is the last one; once more ends it too")
+		fmt.Fprintln(os.Stderr, "chaos: stopping after the current run; interrupt again to end it now")
 		stop()
 		<-signals
 		kill()
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// options are what the command line says.
+// options is the parsed command line.
 type options struct {
 	root    string
 	layers  []layer
@@ -45,14 +45,14 @@ type options struct {
 	lasting time.Duration
 }
 
-// run begins no other run once the context soon has ended, and ends the one under way with the context now.
+// run starts no more runs after the context soon has ended. The context now ends the current run.
 func run(now, soon context.Context, layers []layer, args []string, out io.Writer) error {
 	o := options{}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", ".", "the folder of the module")
 	only := flags.String("layers", "", "run only the layers whose names match this")
-	flags.Float64Var(&o.share, "share", 1, "reach this share of the goals")
-	flags.DurationVar(&o.lasting, "for", 3*time.Hour, "begin no run after this time, and go on there next time")
+	flags.Float64Var(&o.share, "share", 1, "run until this share of the goals is reached")
+	flags.DurationVar(&o.lasting, "for", 3*time.Hour, "start no run after this time; the next call continues")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

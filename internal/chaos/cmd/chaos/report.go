@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/figures"
 )
 
-// report prints the sums as the table of docs/reliability.md has them.
+// report prints the sums as the table in docs/reliability.md.
 func (s *session) report() {
 	fmt.Fprintf(s.out, "\n| Layer | How often | Found | Lost | Command |\n|---|---|---|---|---|\n")
 	var all []*sum
@@ -24,13 +24,13 @@ func (s *session) report() {
 		fmt.Fprintf(s.out, "| %s | %s | %s | %s | `%s` |\n", l.name, sum.often(l), sum.found(), sum.lost(), l.again())
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(s.out, "no run is whole yet")
+		fmt.Fprintln(s.out, "no run is complete yet")
 		return
 	}
 	fmt.Fprintf(s.out, "\n%s\n", period(all))
 }
 
-// often is the goal's count first, then the others by name.
+// often returns the goal's count first, then the others by name.
 func (s *sum) often(l layer) string {
 	head := fmt.Sprintf("%s runs", thousands(s.Counts[runs]))
 	if l.goal != runs {
@@ -65,7 +65,7 @@ func (s *sum) lost() string {
 	return strconv.Itoa(s.Counts[figures.Lost])
 }
 
-// period says of which time and which sources the sums are.
+// period says over which time and which sources the sums are.
 func period(all []*sum) string {
 	since, until := all[0].Since, all[0].Until
 	total := map[string]int{}

@@ -20,17 +20,17 @@ import (
 	"github.com/seed-ed332417/jq/internal/figures"
 )
 
-// longest is how long a run may take, on a machine that has other things to do.
+// longest is how long a run may take on a busy machine.
 const longest = 15 * time.Minute
 
-// errFound ends the session: somebody has to look first.
+// errFound ends the session, so that somebody looks at the failure.
 var errFound = errors.New("a run has failed")
 
 // A session is one run of the command.
 type session struct {
 	options
 	out      io.Writer
-	lock     *flock.Flock // of the sums
+	lock     *flock.Flock // on the sums
 	scratch  string       // a folder for the tests' binaries
 	revision string
 	binaries map[string]string // by folder
@@ -67,7 +67,7 @@ func (s *session) close() {
 	_ = s.lock.Close()
 }
 
-// all runs the layers, always the one that is furthest from its goal, until all are there, time is up or one fails.
+// all runs the layers, always the one that is furthest from its goal, until all have reached it, time is up, or one fails.
 func (s *session) all(now, soon context.Context) error {
 	for soon.Err() == nil {
 		l, ok := s.next()
@@ -75,14 +75,14 @@ func (s *session) all(now, soon context.Context) error {
 			return nil
 		}
 		if time.Now().After(s.until) {
-			fmt.Fprintln(s.out, "time is up: run it again, and it goes on from here")
+			fmt.Fprintln(s.out, "time is up: run it again to continue from here")
 			return nil
 		}
 		if err := s.once(now, l); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(s.out, "ended: run it again, and it goes on from here")
+	fmt.Fprintln(s.out, "stopped: run it again to continue from here")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (s *session) next() (least layer, ok bool) {
 	return least, ok
 }
 
-// once runs the tests of a layer, and adds what they have tried to the sums.
+// once runs the tests of a layer and adds their counts to the sums.
 func (s *session) once(ctx context.Context, l layer) error {
 	binary, err := s.build(ctx, l.folder)
 	if err != nil {
@@ -104,11 +104,11 @@ func (s *session) once(ctx context.Context, l layer) error {
 	}
 	seed := 1 + rand.Uint64N(1<<63)
 	tried := filepath.Join(s.scratch, "counts")
-	_ = os.Remove(tried) // of the run before
+	_ = os.Remove(tried) // of the previous run
 	began := time.Now()
 	output, failed := s.test(ctx, l, binary, seed, tried)
 	if ctx.Err() != nil {
-		return fmt.Errorf("the run under way was broken off, and does not count: %w", ctx.Err())
+		return fmt.Errorf("the current run was interrupted and does not count: %w", ctx.Err())
 	}
 	counts, err := figures.Counts(tried)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *session) once(ctx context.Context, l layer) error {
 
 var skipped = regexp.MustCompile(`(?m)^(.*)\n\s*--- SKIP`)
 
-// proved says no of a run that passed and has tried nothing: it would be run for ever.
+// proved returns an error if a run has passed without trying anything, because it would be repeated for ever.
 func proved(l layer, counts map[string]int, output []byte) error {
 	if l.goal == runs && bytes.Contains(output, []byte("--- PASS")) || counts[l.goal] > 0 {
 		return nil
@@ -139,7 +139,7 @@ func proved(l layer, counts map[string]int, output []byte) error {
 	return fmt.Errorf("the tests have passed, and counted no %s", l.goal)
 }
 
-// keep writes down what a failed run has left.
+// keep saves the log of a failed run.
 func (s *session) keep(l layer, sum *sum, seed uint64, counts map[string]int, output []byte, failed error) error {
 	f := failure{Revision: s.revision, At: time.Now().UTC(), Command: l.command(seed)}
 	f.Log = fmt.Sprintf("%s-%s.log", strings.NewReplacer(" ", "-", ",", "").Replace(l.name), f.At.Format("20060102-150405"))
@@ -159,7 +159,7 @@ func (s *session) keep(l layer, sum *sum, seed uint64, counts map[string]int, ou
 	return fmt.Errorf("%w: %s: %w\nits log is %s; the same again:\n  %s", errFound, l.name, failed, shown, f.Command)
 }
 
-// build makes the binary of a folder's tests, once: what the sources become while it runs is for the next session.
+// build builds the binary of a folder's tests once, so that later changes of the sources wait for the next session.
 func (s *session) build(ctx context.Context, folder string) (string, error) {
 	if s.binaries[folder] != "" {
 		return s.binaries[folder], nil
@@ -174,7 +174,7 @@ func (s *session) build(ctx context.Context, folder string) (string, error) {
 	return binary, nil
 }
 
-// test runs the binary where go test would.
+// test runs the binary in the folder in which go test would.
 func (s *session) test(ctx context.Context, l layer, binary string, seed uint64, counts string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, binary, "-test.v", "-test.run="+l.tests, "-test.timeout="+longest.String())
 	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(l.folder))

@@ -1,8 +1,8 @@
-// Command soak lets each store work steadily for long, by the test of that name in package chaos, and leaves samples, a plot and a
-// verdict of each in .cache/soak.
+// Command soak puts a long, steady load on each store, with the test of that name in package chaos. It writes samples, a plot
+// and a verdict of each to .cache/soak.
 //
-// A store whose verdict is there for the same sources and length is left alone, so that the command can be ended
-// at any time and goes on with the next store.
+// It skips a store that already has a verdict for the same sources and length, so you can end the command at any time and it
+// continues with the next store.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	root := flags.String("root", ".", "the folder of the module")
 	stores := flags.String("stores", "memory,sqlite,postgres", "soak only these")
-	length := flags.Duration("length", time.Hour, "soak each store for so long")
+	length := flags.Duration("length", time.Hour, "how long to soak each store")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -53,20 +53,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		s := soaking{*root, folder, name, fmt.Sprintf("%v of %s", *length, revision), *length}
 		failed = append(failed, s.soak(ctx, out))
 		if ctx.Err() != nil {
-			return fmt.Errorf("the soak of %s was broken off, and does not count: %w", name, ctx.Err())
+			return fmt.Errorf("the soak of %s was interrupted and does not count: %w", name, ctx.Err())
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// A soaking is that of one store.
+// A soaking is the soak of one store.
 type soaking struct {
 	root, folder, store string
 	what                string // the length and the revision
 	length              time.Duration
 }
 
-// soak prints the verdict of the store, after the soak if there is none yet. It is kept if it is good.
+// soak prints the verdict of the store. If there is none yet, it runs the soak first, and keeps a good verdict.
 func (s soaking) soak(ctx context.Context, out io.Writer) error {
 	verdict := filepath.Join(s.folder, s.store+".verdict")
 	if text, err := os.ReadFile(verdict); err == nil && strings.HasPrefix(string(text), s.what+"\n") {
@@ -75,7 +75,7 @@ func (s soaking) soak(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "soaking %s until %s\n", s.store, time.Now().Add(s.length).Format("15:04"))
 	said := filepath.Join(s.folder, s.store+".txt")
-	if err := os.RemoveAll(said); err != nil { // of a soak before
+	if err := os.RemoveAll(said); err != nil { // of an earlier soak
 		return err
 	}
 	output, failed := s.test(ctx).CombinedOutput()

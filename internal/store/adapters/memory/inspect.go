@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if j == nil {
 		return store.JobDetail{}, store.ErrNotFound
 	}
-	return store.JobDetail{Job: j.row(), History: slices.Clone(j.history)}, nil
+	return store.JobDetail{Job: j.row(), History: j.history()}, nil
 }
 
 // List returns the jobs that match, the newest first.
@@ -48,7 +48,7 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 	return found, nil
 }
 
-// checkList checks a listing and says which id the page lies before.
+// checkList checks a listing and returns the id before which the page begins.
 func checkList(filter store.Filter, page store.Page) (before int64, err error) {
 	if err := filter.Check(); err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func count(c *store.QueueCount, j *job, now time.Time) {
 	}
 }
 
-// rising lists the jobs that the filter can match, the oldest first.
+// rising lists the jobs that the filter may match, the oldest first.
 func (s *Store) rising(f store.Filter) iter.Seq[*job] {
 	if len(f.IDs) == 0 {
 		return s.jobs.rising(f.After)
@@ -107,7 +107,7 @@ func (s *Store) rising(f store.Filter) iter.Seq[*job] {
 	return s.named(slices.Sorted(slices.Values(f.IDs)))
 }
 
-// falling lists the jobs before an id that the filter can match, the newest first.
+// falling lists the jobs with an id below before that the filter may match, the newest first.
 func (s *Store) falling(f store.Filter, before int64) iter.Seq[*job] {
 	if len(f.IDs) == 0 {
 		return s.jobs.falling(before)
@@ -118,7 +118,7 @@ func (s *Store) falling(f store.Filter, before int64) iter.Seq[*job] {
 	return s.named(ids)
 }
 
-// named lists the jobs with the ids, which are sorted, each once.
+// named lists the jobs with these ids, each once. The ids must be sorted.
 func (s *Store) named(ids []int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
 		for _, id := range slices.Compact(ids) {
@@ -129,7 +129,7 @@ func (s *Store) named(ids []int64) iter.Seq[*job] {
 	}
 }
 
-// sorted lists the values in the order of their names, byte by byte.
+// sorted returns the values in the byte order of their names.
 func sorted[V any](named map[string]V) []V {
 	values := make([]V, 0, len(named))
 	for _, name := range slices.Sorted(maps.Keys(named)) {

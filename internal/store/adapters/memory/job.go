@@ -9,30 +9,35 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A job is a row of the store, and where it stands among the others.
+// A job is a row of the store and its place in a line.
 type job struct {
 	store.Job
-	history []store.Attempt
-	queue   *queue
+	past  *past // nil until it is claimed
+	queue *queue
 
 	// Where it stands, so that it can step out from anywhere. The narrow fields keep a job within 512 bytes: beyond, the
 	// collector takes far longer to look at it.
 	line   *line // or nil
-	at     int64 // its time there, in microseconds
 	index  int32 // in the fifo or in the heap
 	inFifo bool
 
-	finishedBy uint8  // how its holder ended the lease that has the job's token: an index of ways, and perhaps moved
-	leaseFor   uint16 // how long its lease was when it was given or extended: see lengths
+	finishedBy uint8  // how the holder of Token ended its lease: an index into ways, perhaps with the bit moved
+	leaseFor   uint16 // the length of its lease when it was granted or last extended, as a number in lengths
 }
 
-// moved says that the latest attempt of the history is the record's no more: the job was requeued.
+// A past is the attempts of a job, the oldest first.
+type past struct {
+	attempts []store.Attempt
+	first    [1]store.Attempt // their room as long as there is one, which is nearly always so
+}
+
+// moved means that the record no longer has the latest attempt of the history, because the job was requeued.
 const moved = 1 << 7
 
-// ways are those in which a holder ends its lease.
+// ways lists the ways in which a holder can end its lease.
 var ways = []store.FinishedBy{store.NotFinished, store.FinishedByAck, store.FinishedByFail, store.FinishedBySnooze, store.FinishedByRelease}
 
-// A queue is the jobs of one name.
+// A queue has the jobs of one queue name.
 type queue struct {
 	name    string
 	paused  bool
@@ -42,12 +47,12 @@ type queue struct {
 	retries lane
 }
 
-// A lane is the jobs that wait as fresh ones, or as retries: a line for each priority, the highest first.
+// A lane has the fresh jobs or the retries of a queue that wait: one line for each priority, the highest first.
 type lane [store.MaxPriority - store.MinPriority + 1]line
 
 func (l *lane) of(priority int) *line { return &l[store.MaxPriority-priority] }
 
-// queue returns the queue of the name, making it if need be.
+// queue returns the queue with this name, and creates it if necessary.
 func (s *Store) queue(name string) *queue {
 	q := s.queues[name]
 	if q == nil {
@@ -57,14 +62,14 @@ func (s *Store) queue(name string) *queue {
 	return q
 }
 
-// forgetIfIdle drops a queue of which there is nothing to tell.
+// forgetIfIdle drops a queue without jobs that is not paused and never had a policy.
 func (s *Store) forgetIfIdle(q *queue) {
 	if q.jobs == 0 && !q.paused && q.policy.Version == 0 {
 		delete(s.queues, q.name)
 	}
 }
 
-// add puts a new job into the store.
+// add adds a new job to the store.
 func (s *Store) add(row store.Job) *job {
 	j := &job{Job: row, queue: s.queue(row.Queue)}
 	j.queue.jobs++
@@ -76,7 +81,7 @@ func (s *Store) add(row store.Job) *job {
 	return j
 }
 
-// remove takes a job out of the store.
+// remove removes a job from the store.
 func (s *Store) remove(j *job) {
 	j.leave()
 	s.jobs.remove(j.ID)
@@ -84,7 +89,7 @@ func (s *Store) remove(j *job) {
 	s.forgetIfIdle(j.queue)
 }
 
-// find is the job with the id and its record, or nil and nil.
+// find returns the job with the id and its record, or nil and nil.
 func (s *Store) find(id int64) (*job, *store.Record) {
 	j := s.jobs.get(id)
 	if j == nil {
@@ -93,32 +98,37 @@ func (s *Store) find(id int64) (*job, *store.Record) {
 	return j, s.record(j)
 }
 
-// record is the job as the contract's life of a job sees it, until the next one is asked for.
+// record returns the job as a record of the contract. The record is valid until the next call of record.
 func (s *Store) record(j *job) *store.Record {
-	s.work = store.Record{Job: j.Job, Epoch: s.epoch, FinishedBy: ways[j.finishedBy&^moved], LeaseFor: s.lengths.known[j.leaseFor]}
-	if n := len(j.history); n > 0 && j.finishedBy&moved == 0 {
-		latest := &j.history[n-1]
-		s.work.ClaimToken, s.work.ClaimedAt, s.work.EndedAt, s.work.Ending = latest.Token, latest.StartedAt, latest.EndedAt, latest.Ending
+	r := &s.work // set field by field, because a literal would be copied once more
+	r.Job, r.Epoch, r.FinishedBy, r.LeaseFor = j.Job, s.epoch, ways[j.finishedBy&^moved], s.lengths.known[j.leaseFor]
+	var latest store.Attempt
+	if j.past != nil && j.finishedBy&moved == 0 {
+		latest = j.past.attempts[len(j.past.attempts)-1]
 	}
-	return &s.work
+	r.ClaimToken, r.EndedAt, r.Ending, r.Reason = latest.Token, latest.EndedAt, latest.Ending, ""
+	if latest.Ending == store.EndSnoozed {
+		r.Reason = latest.Error
+	}
+	return r
 }
 
-// change makes the job what its record has become.
+// change writes what an operation has made of the job's record.
 func (s *Store) change(j *job, r *store.Record) {
 	if s.tx != nil {
 		s.rememberFor(s.tx, j)
 	}
-	moves := j.State != r.State || !j.Next().Equal(r.Next())
+	moves := j.State != r.State || !store.NextOf(&j.Job).Equal(store.NextOf(&r.Job))
 	if moves {
 		j.leave()
 	}
-	lives := !j.Terminal()
+	lives := !store.TerminalOf(&j.Job)
 	j.Job, j.finishedBy = r.Job, uint8(slices.Index(ways, r.FinishedBy))
 	if r.LeaseFor != s.lengths.known[j.leaseFor] {
 		j.leaseFor = s.lengths.number(r.LeaseFor)
 	}
 	j.note(r)
-	if lives && j.Terminal() {
+	if lives && store.TerminalOf(&j.Job) {
 		s.release(j)
 	}
 	if moves {
@@ -129,38 +139,55 @@ func (s *Store) change(j *job, r *store.Record) {
 // note writes the latest attempt of the record into the history.
 func (j *job) note(r *store.Record) {
 	latest, kept := r.Latest()
-	last := len(j.history) - 1
-	switch {
-	case !kept:
+	if !kept {
 		j.finishedBy |= moved
-	case last < 0 || j.history[last].Token != latest.Token:
-		j.history = append(j.history[max(0, last+2-store.MaxAttemptsKept):], latest)
-	default:
-		j.history[last] = latest
+		return
+	}
+	if j.past == nil {
+		j.past = &past{first: [1]store.Attempt{latest}}
+		j.past.attempts = j.past.first[:]
+		return
+	}
+	attempts := j.past.attempts
+	if last := len(attempts) - 1; attempts[last].Token != latest.Token {
+		j.past.attempts = append(attempts[max(0, last+2-store.MaxAttemptsKept):], latest)
+	} else {
+		attempts[last] = latest
 	}
 }
 
-// rememberFor notes what the job is, for the case that the transaction is rolled back.
+// history is a copy of the attempts.
+func (j *job) history() []store.Attempt {
+	if j.past == nil {
+		return nil
+	}
+	return slices.Clone(j.past.attempts)
+}
+
+// rememberFor keeps the present job, so that a rollback of the transaction can restore it.
 func (s *Store) rememberFor(tx *transaction, j *job) {
-	row, history, by, length := j.Job, slices.Clone(j.history), j.finishedBy, j.leaseFor
+	row, history, by, length := j.Job, j.history(), j.finishedBy, j.leaseFor
 	tx.onRollback(func() {
 		j.leave()
-		j.Job, j.history, j.finishedBy, j.leaseFor = row, history, by, length
+		j.Job, j.past, j.finishedBy, j.leaseFor = row, nil, by, length
+		if len(history) > 0 {
+			j.past = &past{attempts: history}
+		}
 		s.place(j)
 	})
 }
 
-// place puts a job into the line where its phase belongs, and announces one that can be claimed at once.
+// place puts a job into the line of its phase, and wakes its queue if the job can be claimed at once.
 func (s *Store) place(j *job) {
-	next := j.Next()
+	next := store.NextOf(&j.Job)
 	early := next.After(s.last)
-	switch j.Phase() {
+	switch store.PhaseOf(&j.Job) {
 	case store.Ready:
-		j.queue.fresh.of(j.Priority).push(j, next, early)
+		j.queue.fresh.of(j.Priority).push(j, early)
 	case store.Retrying:
-		j.queue.retries.of(j.Priority).push(j, next, early)
+		j.queue.retries.of(j.Priority).push(j, early)
 	case store.InFlight:
-		s.leases.push(j, next, false) // as the others, which mostly last equally long
+		s.leases.push(j, false) // as the others, which mostly last equally long
 		return
 	default:
 		return
@@ -170,9 +197,9 @@ func (s *Store) place(j *job) {
 	}
 }
 
-// lengths are those of leases, which are few: a job keeps the number of its own.
+// lengths numbers the lengths of leases. There are few different ones, so each job keeps only the number of its own.
 type lengths struct {
-	known  []time.Duration // the first is the longest that can be, which stands for others where no number is left
+	known  []time.Duration // the first is the maximum; it also stands for every length that found no number free
 	places map[time.Duration]uint16
 }
 
@@ -189,7 +216,7 @@ func (l *lengths) number(length time.Duration) uint16 {
 	return n
 }
 
-// row is the job for a caller, who may do with it as he likes.
+// row returns a copy of the job that the caller may change.
 func (j *job) row() store.Job {
 	row := j.Job
 	row.Payload = bytes.Clone(row.Payload)

@@ -1,12 +1,10 @@
 package memory
 
-import (
-	"time"
-)
+import "github.com/seed-ed332417/jq/internal/store"
 
-// A line is jobs in the order of a time, and of their ids where it is the same. Most jobs come in that order already, for
-// the store's now only grows: they stand in a fifo, where coming and going costs the same however many there are. The
-// others stand in a heap beside it.
+// A line keeps jobs in the order of a time, and jobs with the same time in the order of their ids. The store's time only grows,
+// so most jobs arrive in that order. Those go into a fifo, where adding and removing a job costs the same whatever the length.
+// The other jobs go into a heap beside it.
 type line struct {
 	fifo  fifo
 	aside heap[*job]
@@ -14,20 +12,20 @@ type line struct {
 
 // push lets a job stand in the line. One that comes early, long before its time, must stand aside, or those that come
 // after it would have to.
-func (l *line) push(j *job, at time.Time, early bool) {
-	j.line, j.at = l, at.UnixMicro()
+func (l *line) push(j *job, early bool) {
+	j.line = l
 	if !early && l.fifo.fits(j) {
 		l.fifo.push(j)
 	} else {
 		j.inFifo = false
-		l.aside.push(j.at, j.ID, j)
+		l.aside.push(j.at(), j.ID, j)
 	}
 }
 
-// first is the job at the head, if its time is not after the given one; else nil.
+// first returns the job at the head, or nil if its time is after until.
 func (l *line) first(until int64) *job {
 	first := l.fifo.first()
-	if first != nil && first.at > until {
+	if first != nil && first.at() > until {
 		first = nil
 	}
 	if j, ok := l.aside.first(until); ok && (first == nil || j.before(first)) {
@@ -36,7 +34,7 @@ func (l *line) first(until int64) *job {
 	return first
 }
 
-// leave takes the job out of its line, if it stands in one.
+// leave removes the job from its line, if it is in one.
 func (j *job) leave() {
 	switch {
 	case j.line == nil:
@@ -48,25 +46,30 @@ func (j *job) leave() {
 	j.line = nil
 }
 
-// before says whether j comes earlier in a line.
+// before reports whether j comes before the other job in a line.
 func (j *job) before(other *job) bool {
-	if j.at != other.at {
-		return j.at < other.at
+	at, otherAt := j.at(), other.at()
+	if at != otherAt {
+		return at < otherAt
 	}
 	return j.ID < other.ID
 }
 
+// at is the time by which the job stands in its line, in microseconds. It does not change before the job leaves.
+func (j *job) at() int64 { return store.NextOf(&j.Job).UnixMicro() }
+
 // moved notes the place in the heap.
 func (j *job) moved(to int) { j.index = int32(to) }
 
-// A fifo is jobs that arrived in order. Who leaves from between leaves a gap; first and last are never gaps.
+// A fifo keeps jobs that arrived in order. Removing a job from the middle leaves a gap. The first and the last slot are never
+// gaps.
 type fifo struct {
 	slots []*job
 	head  int // the index of the first
-	count int // without the gaps
+	count int // of jobs, not of slots
 }
 
-// fifoSlack is how many gaps a fifo may have beyond one for each job, so that short ones are not tidied all the time.
+// fifoSlack is how many gaps a fifo may have in addition to one for each job, so that a short fifo is not tidied all the time.
 const fifoSlack = 64
 
 func (f *fifo) first() *job {
@@ -76,7 +79,7 @@ func (f *fifo) first() *job {
 	return f.slots[f.head]
 }
 
-// fits says whether the job can stand at the end.
+// fits reports whether the job may go to the end.
 func (f *fifo) fits(j *job) bool {
 	return f.count == 0 || f.slots[len(f.slots)-1].before(j)
 }
@@ -105,8 +108,8 @@ func (f *fifo) remove(index int) {
 	}
 }
 
-// tidy closes the gaps, and lets go of memory that a shorter fifo does not need. It moves fewer jobs than have left since
-// the last time, so that leaving costs the same on average however long the fifo is.
+// tidy closes the gaps and frees memory that a shorter fifo does not need. It moves fewer jobs than were removed since the last
+// tidy. So removing a job costs the same on average, however long the fifo is.
 func (f *fifo) tidy() {
 	kept := make([]*job, 0, f.count+f.count/2+fifoSlack)
 	for _, j := range f.slots[f.head:] {

@@ -27,8 +27,8 @@ func TestLineAgreesWithASortedSlice(t *testing.T) {
 			case len(want) == 0 || growing && dice < 7 || dice < 3:
 				id++
 				now += random.Int64N(3)
-				j := &job{Job: store.Job{ID: id}}
-				l.push(j, time.UnixMicro(now+aside(random)), random.IntN(8) == 0)
+				j := dueAt(id, now+aside(random))
+				l.push(j, random.IntN(8) == 0)
 				want = append(want, j)
 				slices.SortFunc(want, inOrder)
 			case dice < 8: // the first leaves, as by a claim
@@ -52,8 +52,12 @@ func aside(random *rand.Rand) int64 {
 	return random.Int64N(200) - 100
 }
 
+func dueAt(id, micros int64) *job {
+	return &job{Job: store.Job{ID: id, State: store.Ready, RunAt: time.UnixMicro(micros)}}
+}
+
 func inOrder(a, b *job) int {
-	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.ID, b.ID))
 }
 
 func requireSame(t *testing.T, l *line, want []*job, format string, args ...any) {
@@ -62,7 +66,7 @@ func requireSame(t *testing.T, l *line, want []*job, format string, args ...any)
 		require.Nil(t, l.first(math.MaxInt64), append([]any{format}, args...)...)
 	} else {
 		require.Same(t, want[0], l.first(math.MaxInt64), append([]any{format}, args...)...)
-		require.Nil(t, l.first(want[0].at-1), append([]any{format}, args...)...)
+		require.Nil(t, l.first(want[0].at()-1), append([]any{format}, args...)...)
 	}
 	require.Equal(t, len(want), l.fifo.count+len(l.aside.items), append([]any{format}, args...)...)
 	require.LessOrEqual(t, len(l.fifo.slots), 2*l.fifo.count+fifoSlack, append([]any{format}, args...)...)
@@ -71,13 +75,13 @@ func requireSame(t *testing.T, l *line, want []*job, format string, args ...any)
 // TestFifoBehindAJobThatStaysIsShort cancels job after job behind a first one that stays.
 func TestFifoBehindAJobThatStaysIsShort(t *testing.T) {
 	var l line
-	first := &job{Job: store.Job{ID: 1}}
-	l.push(first, time.UnixMicro(1), false)
-	second := &job{Job: store.Job{ID: 2}}
-	l.push(second, time.UnixMicro(1), false)
+	first := dueAt(1, 1)
+	l.push(first, false)
+	second := dueAt(2, 1)
+	l.push(second, false)
 	for id := range int64(10_000) {
-		j := &job{Job: store.Job{ID: id + 3}}
-		l.push(j, time.UnixMicro(1), false)
+		j := dueAt(id+3, 1)
+		l.push(j, false)
 		second.leave()
 		second = j
 	}
@@ -89,8 +93,8 @@ func TestEmptyFifoLetsGoOfItsMemory(t *testing.T) {
 	var l line
 	var jobs []*job
 	for id := range int64(100_000) {
-		jobs = append(jobs, &job{Job: store.Job{ID: id}})
-		l.push(jobs[id], time.UnixMicro(1), false)
+		jobs = append(jobs, dueAt(id, 1))
+		l.push(jobs[id], false)
 	}
 	for _, j := range jobs {
 		j.leave()

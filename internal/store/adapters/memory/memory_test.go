@@ -141,7 +141,7 @@ func TestHistoryKeepsTheLatest(t *testing.T) {
 		_, err := s.NAck(t.Context(), []store.NAck{{Lease: claim(t, s, 1)[0].Lease(), Form: store.Release}})
 		require.NoError(t, err)
 	}
-	history := s.jobs.get(id).history
+	history := s.jobs.get(id).past.attempts
 	require.Len(t, history, store.MaxAttemptsKept)
 	assert.Equal(t, int64(21), history[0].Token)
 	assert.LessOrEqual(t, cap(history), 2*store.MaxAttemptsKept)

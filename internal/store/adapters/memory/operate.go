@@ -9,7 +9,7 @@ import (
 
 // Cancel ends jobs that are not terminal.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	live := func(j *job) bool { return !j.Terminal() }
+	live := func(j *job) bool { return !store.TerminalOf(&j.Job) }
 	return s.operate(ctx, filter, limit, live, s.cancel)
 }
 
@@ -23,9 +23,10 @@ func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]s
 	return s.operate(ctx, filter, limit, terminal, s.delete)
 }
 
-func terminal(j *job) bool { return j.Terminal() }
+func terminal(j *job) bool { return store.TerminalOf(&j.Job) }
 
-// operate applies an operation to the ids of the filter, or else to the first jobs that match it and can be changed.
+// operate applies an operation to the ids of the filter. If the filter has no ids, it applies the operation to the first jobs
+// that match and can be changed.
 func (s *Store) operate(
 	ctx context.Context, f store.Filter, limit int, can func(*job) bool, apply func(*job, time.Time) store.Outcome,
 ) ([]store.Outcome, error) {
@@ -37,7 +38,7 @@ func (s *Store) operate(
 	if len(f.IDs) > 0 {
 		return s.operateOnIDs(f, apply, now), nil
 	}
-	var chosen []*job // before any is changed, so that none is met again as what it becomes
+	var chosen []*job // chosen before any is changed, so that no changed job is chosen again
 	for j := range s.rising(f) {
 		if len(chosen) == limit {
 			break

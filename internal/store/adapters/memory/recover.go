@@ -29,7 +29,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 	return recovered, nil
 }
 
-// bringBack lets leases that a clock has given which was ahead run from now.
+// bringBack makes leases that were granted while the clock was ahead run from now.
 func (s *Store) bringBack(limit int, now time.Time) {
 	mark, must := s.present.MustLook()
 	if !must {
@@ -40,7 +40,7 @@ func (s *Store) bringBack(limit int, now time.Time) {
 		if j.State != store.InFlight {
 			continue
 		}
-		if _, is := store.Ahead(j.LeaseExpiresAt, s.lengths.known[j.leaseFor], s.maxLease, now); is {
+		if _, is := store.LeaseAhead(j.LeaseExpiresAt, s.lengths.known[j.leaseFor], s.maxLease, now); is {
 			ahead = append(ahead, j)
 		}
 	}

@@ -18,7 +18,8 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	return read(ctx, s, nil, (*txn).queues)
 }
 
-// queuesOf names the queues that have jobs of a sort, for each of which one step through an index is taken from the name before it.
+// queuesOf returns a query for the names of the queues that have matching jobs. It takes one index step from each name to the
+// next.
 func queuesOf(jobs string) string {
 	return strings.ReplaceAll(`
 		WITH RECURSIVE found(name) AS (
@@ -37,8 +38,8 @@ var (
 	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
 )
 
-// queues steps from name to name through the indexes, so that its cost grows with the queues and not with their jobs. Jobs
-// in flight are few.
+// queues steps from name to name through the indexes, so its cost grows with the number of queues, not of jobs. Few jobs are in
+// flight, so those are read directly.
 func (t *txn) queues() ([]store.Queue, error) {
 	return sqlkit.Queues(t.each, `
 		WITH names(name) AS (
@@ -98,8 +99,8 @@ const policyQuery = `
 	FROM {schema}.policies
 	WHERE name = $1`
 
-// setPolicy makes the row first, so that there is one to lock: whoever sets the same policy waits for it. A refusal takes the
-// row back.
+// setPolicy inserts the row first, so that there is one to lock: concurrent calls for the same policy wait for it. If the
+// policy is refused, the rollback removes the row.
 func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 	_, err := t.exec(`
 		INSERT INTO {schema}.policies (name, version)
@@ -134,7 +135,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return err
 }
 
-// beat writes the worker's row, and forgets others that have been silent for too long.
+// beat writes the worker's row and deletes other workers that have been silent for too long.
 func (t *txn) beat(w store.Worker) error {
 	queues, err := sqlkit.List(w.Queues).Value()
 	if err != nil {
@@ -181,8 +182,9 @@ func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page sto
 	return read(ctx, s, invalid, func(t *txn) (store.WorkerPage, error) { return t.workers(filter, page, after) })
 }
 
-// workers has the server send little more than finds room, for the driver reads all that is sent. The server bounds the names of the
-// queues as they are written, in JSON, whose length it knows without reading it. They can be shorter than that: then it is asked for more.
+// workers lets the server limit the rows to about one page, because the driver reads everything that the server sends. The
+// server measures the queue names as stored, in JSON, because it knows that length without reading them. The names themselves
+// can be shorter; then workers asks for more rows.
 func (t *txn) workers(filter store.WorkerFilter, page store.Page, after string) (store.WorkerPage, error) {
 	named, name := ``, []any(nil)
 	if filter.Name != "" {
@@ -209,25 +211,26 @@ func (t *txn) workers(filter store.WorkerFilter, page store.Page, after string) 
 		})
 }
 
-// Fence is part of the contract. It waits for the transactions that are writing jobs, and those that come wait for it.
+// Fence is part of the contract. It waits for transactions that are writing jobs; later ones wait for it.
 func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
 	return write(ctx, s, req.Check(), func(t *txn) (int64, error) { return t.fence(req) })
 }
 
-// fence raises the epoch when nobody is at the jobs. Whoever reads the epoch to raise a token has locked their table before, and keeps
-// it until its transaction ends. So nobody goes on with an older epoch afterwards. No weaker lock keeps writers away and lets VACUUM and
-// CREATE INDEX CONCURRENTLY pass; one of the table of the epoch would wait for pg_dump.
+// fence raises the epoch while nobody writes jobs. A transaction that reads the epoch to raise a token has locked the table of
+// jobs before, and keeps the lock until it ends. So no transaction can continue with an older epoch afterwards. No weaker lock
+// would both exclude writers and let VACUUM and CREATE INDEX CONCURRENTLY pass. A lock on the table of the epoch would wait for
+// pg_dump.
 func (t *txn) fence(req store.FenceRequest) (int64, error) {
 	switch _, err := t.exec(`LOCK TABLE {schema}.jobs IN EXCLUSIVE MODE`); {
 	case codeOf(err) == codeLockTimeout:
-		return 0, fmt.Errorf("VACUUM, CREATE INDEX or a transaction that lasts is at the table of jobs, fence when it has ended: %w", err)
+		return 0, fmt.Errorf("VACUUM, CREATE INDEX or a long transaction has locked the table of jobs, fence again when it has ended: %w", err)
 	case err != nil:
 		return 0, err
 	}
 	return t.raise(req)
 }
 
-// raise raises the epoch, the sequence of ids, and tokens where leases are to end.
+// raise raises the epoch and the id sequence and, if leases must end, their tokens.
 func (t *txn) raise(req store.FenceRequest) (int64, error) {
 	var epoch, lastID int64
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&epoch, &lastID) }, `

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// FetchAndClaim is part of the contract. A claim whose answer to the commit was lost is released behind the call.
+// FetchAndClaim is part of the contract. If the answer to its commit was lost, it releases the jobs in the background.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	defer s.checkInBackground()
 	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
@@ -35,22 +35,22 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	return jobs, err
 }
 
-// release gives back what a lost claim may have taken. If it fails, the leases run out.
+// release gives back the jobs that a claim in doubt may have taken. If it fails, the leases expire.
 func (s *Store) release(ctx context.Context, c *claim) {
 	_, _ = once(ctx, s, s.with.write, c.undo)
 }
 
-// A claim is one claim under way.
+// A claim is one running claim.
 type claim struct {
 	store.ClaimRequest
 	s      *Store
 	plan   *cursor.Plan
-	late   bool          // something may be due, but the transaction was over
-	at     time.Time     // when it gives leases
-	leases []store.Lease // that it gives
+	late   bool          // something may be due, but the transaction was already committed
+	at     time.Time     // the now of its leases
+	leases []store.Lease // the leases that it gives
 }
 
-// look is part of looker. Each transaction of a claim has a plan of its own.
+// look is part of looker. Each transaction of a claim has its own plan.
 func (c *claim) look() (first pipelinedCall, expectsNothing bool) {
 	*c = claim{ClaimRequest: c.ClaimRequest, s: c.s, plan: c.s.cursors.Plan(c.Queue)}
 	if !c.plan.MustLook() {
@@ -62,8 +62,8 @@ func (c *claim) look() (first pipelinedCall, expectsNothing bool) {
 // missed is part of looker.
 func (c *claim) missed() bool { return c.late }
 
-// run takes what is due. If that is less than asked for, it looks from the marks, and takes once more what is due from there on. What it has
-// taken before is among that: this transaction has locked the rows.
+// run takes due jobs. If it finds fewer than it was asked for, it looks from the marks and takes again from there. The second
+// take includes the jobs of the first, whose rows this transaction has locked.
 func (c *claim) run(t *txn) ([]store.Job, error) {
 	answered := c.plan.Open(t.horizon, t.ahead)
 	if c.late = t.over() && !answered; c.late {
@@ -93,7 +93,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 	}
 }
 
-// take chooses the jobs, each lane filling what the other leaves.
+// take chooses the jobs. Each lane may use the room that the other one leaves.
 func (c *claim) take(t *txn) ([]*store.Record, error) {
 	retries, fresh, err := c.due(t, c.RetryQuota, c.Limit)
 	if err != nil {
@@ -107,8 +107,8 @@ func (c *claim) take(t *txn) ([]*store.Record, error) {
 	return append(retries, fresh...), nil
 }
 
-// due locks the first due jobs: retries up to a quota, then fresh ones up to the limit for both. In each lane a level is one
-// range of its index: what is not yet due lies behind what is, and is never walked over.
+// due locks the first due jobs: retries up to the quota, then fresh ones up to the limit for both. In each lane, a level is one
+// range of its index in which the due jobs come first, so a claim never walks over jobs that are not due.
 func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, err error) {
 	if c.plan.Empty(cursor.Retries) && c.plan.Empty(cursor.Fresh) {
 		return nil, nil, nil
@@ -116,7 +116,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, e
 	weigh := max(quota, limit) > few
 	found, err := c.find(t, quota, limit, weigh)
 	if err == nil && !weigh && tooHeavy(found) {
-		found, err = c.find(t, quota, limit, true) // among the same jobs, which are locked by this transaction
+		found, err = c.find(t, quota, limit, true) // of the same jobs, which this transaction has locked
 	}
 	slices.SortFunc(found, func(a, b *store.Record) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
@@ -131,19 +131,19 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, e
 	return retries, fresh, err
 }
 
-// few is how many jobs are read before they are weighed. To let the server weigh them would slow down small claims.
+// few is how many jobs a claim reads before weighing them. Weighing them in the server would slow down small claims.
 const few = 16
 
-// tooHeavy reports whether the jobs may be more than there is room for, in either lane.
+// tooHeavy reports whether the jobs of either lane may exceed the limit on the size of an answer.
 func tooHeavy(found []*store.Record) bool {
 	room := sqlkit.NewRoom()
 	return slices.ContainsFunc(found, func(e *store.Record) bool { return !room.Take(e) })
 }
 
-// The columns of a waiting job that a claim does not set or know: a third fewer to read.
+// The columns that a claim must read: a third fewer, without those that it sets or that a waiting job implies.
 var claimColumns = selected(sqlkit.All.For(sqlkit.Claimed))
 
-// A lane of jobs that wait is one range in an index for each queue and priority.
+// A lane is an index of waiting jobs. Each queue and priority is one range in it.
 type lane struct{ waits, due string }
 
 // lanes are the conditions of the indexes, and the times by which these are ordered.
@@ -152,12 +152,12 @@ var lanes = [cursor.Lanes]lane{
 	cursor.Fresh:   {`jobs.state = 'ready'`, `jobs.run_at`},
 }
 
-// sql is a text about jobs that wait as one about those of the lane.
+// sql fills the lane's condition and time into a text about waiting jobs.
 func (l lane) sql(text string) string {
 	return strings.NewReplacer(`{waits}`, l.waits, `{due}`, l.due).Replace(text)
 }
 
-// findOf makes the query that locks due jobs of both lanes, in no order between them.
+// findOf returns the query that locks due jobs of both lanes, in no particular order.
 func findOf(weigh bool) string {
 	find := func(of cursor.Lane, places, limit, room string) string {
 		return lightEnough(weigh, lanes[of].sql(`
@@ -187,7 +187,7 @@ func findOf(weigh bool) string {
 
 var findQuery = map[bool]string{false: findOf(false), true: findOf(true)}
 
-// find locks due jobs of both lanes, in no order between them.
+// find locks due jobs of both lanes, in no particular order.
 func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
 	args := append(make([]any, 0, 10), c.Queue, t.now)
 	args = places(args, c.plan.Starts(cursor.Retries))
@@ -195,8 +195,8 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, err
 	return t.records(findQuery[weigh], append(args, quota, limit)...)
 }
 
-// lightEnough are the first rows of a query, in its order, as long as their documents weigh no more than an answer can hold. The
-// server knows the length of a large document without reading it.
+// lightEnough limits a query to its first rows whose documents together fit into one answer. The server knows the length of a
+// large document without reading it.
 func lightEnough(weigh bool, query string) string {
 	if !weigh {
 		return query
@@ -208,7 +208,7 @@ func lightEnough(weigh bool, query string) string {
 			WHERE heaped <= ` + strconv.Itoa(store.MaxAnswerBytes)
 }
 
-// placesAt is the table of the three arrays that [places] makes, which begin at the argument of that number.
+// placesAt returns the table of the three arrays that [places] makes, beginning at that argument number.
 func placesAt(n int) string {
 	return fmt.Sprintf(`unnest($%d::smallint[], $%d::timestamptz[], $%d::bigint[]) AS place (priority, due_at, id)`, n, n+1, n+2)
 }
@@ -224,7 +224,8 @@ func places(args []any, all iter.Seq2[int, cursor.Position]) []any {
 	return append(args, priorities.String(), times.String(), ids.String())
 }
 
-// firsts asks for the first job of each level that is claimable from the mark on, due or not, also where an open transaction holds it.
+// firsts returns the query for the first claimable job of each level from the mark on, due or not, even if an open transaction
+// holds it.
 func (c *claim) firsts() pipelinedCall {
 	args := append(make([]any, 0, 7), c.Queue)
 	args = places(args, c.plan.Marks(cursor.Retries))
@@ -256,7 +257,7 @@ const firstOfPlace = `
 		LIMIT 1
 	) AS first`
 
-// lease gives the worker a lease on each of the jobs.
+// lease gives the worker a lease on each job.
 func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	if len(chosen) == 0 {
 		return nil, nil
@@ -289,13 +290,14 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 			claim_token = greatest(token, $5::bigint) + 1,
 			claimed_at = $4,
 			ended_at = NULL,
-			ending = ''
+			ending = '',
+			reason = ''
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds())
 	return jobs, err
 }
 
-// laneOf is the lane in which a job waits.
+// laneOf returns the lane in which the job waits.
 func laneOf(e *store.Record) cursor.Lane {
 	if e.State == store.Failed {
 		return cursor.Retries
@@ -303,8 +305,8 @@ func laneOf(e *store.Record) cursor.Lane {
 	return cursor.Fresh
 }
 
-// undo releases the leases that the claim itself has given. If it was not applied, the next claim gives leases with the same
-// tokens, but at another time or to another worker.
+// undo releases only the leases that this claim has given. If the claim was not applied, the next claim gives leases with the
+// same tokens, but at another time or to another worker.
 func (c *claim) undo(t *txn) ([]store.Outcome, error) {
 	jobs, err := t.byLease(withoutDocuments, c.leases)
 	if err != nil {

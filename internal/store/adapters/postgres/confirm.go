@@ -13,29 +13,29 @@ import (
 
 // Commits that were not confirmed.
 //
-// Under synchronous replication a COMMIT waits until a standby has it. The wait can be broken off: by a cancel request, which
-// the driver sends when a context ends, or by pg_cancel_backend. The server then answers the COMMIT with success, and with a
-// warning before it. The transaction is committed there and visible to everybody, but a failover loses it.
-// For the store this is ErrInDoubt.
+// Under synchronous replication, a COMMIT waits until a standby has it. A cancel request can interrupt that wait: the driver
+// sends one when a context ends, and so does pg_cancel_backend. The server then reports success for the COMMIT, after a
+// warning. The transaction is committed there and everybody sees it, but a failover loses it. The store returns ErrInDoubt.
 //
-// The warning has the code 01000 and a text in the server's language. Other warnings have the same code: that of a user's own
-// trigger (RAISE WARNING), and that a half of the queue of notifications is taken. They cause a doubt that is none, which costs
-// a repeated call. The other way round, a call would be acknowledged that may be lost.
+// The warning has the code 01000 and a text in the server's language. Other warnings have the same code: a user's own trigger
+// (RAISE WARNING), or a notification queue that is half full. They cause a false doubt, which costs a repeated call. The
+// opposite mistake would confirm a call that may be lost.
 //
-// A call in doubt is repeated, and finds what it did before. That answer waits for a standby as well, since a commit waits for the
-// whole log before it, provided that the transaction itself has written to the log. Each call has, that answers for what it found:
+// When a call in doubt is repeated, it finds what it did before. The repeated call waits for a standby too, because a commit
+// waits for the whole log before it, provided that its own transaction has written to the log. Each repeated call has: it locks
+// the rows that it answers for, and the server logs these locks.
 // it has locked the rows, which the server logs.
 
-// codeWarning is that of a warning without one of its own.
+// codeWarning is the code of warnings that have none of their own.
 const codeWarning = "01000"
 
-// errUnconfirmed is the end of a commit that a standby may not have.
-var errUnconfirmed = errors.New("the commit did not wait for a synchronous standby until the end: see that one is connected")
+// errUnconfirmed is the error of a commit that a standby may not have.
+var errUnconfirmed = errors.New("the commit stopped waiting for a synchronous standby: make sure that one is connected")
 
-// A warning says whether the server has warned since it was set to false.
+// A warning records whether the server has warned since it was set to false.
 type warning bool
 
-// listen lets the connection, which is the driver's, set the warning. It costs nothing where the server has nothing to say.
+// listen makes the driver's connection set the warning. It costs nothing while the server sends no notices.
 func (w *warning) listen(conn driver.Conn) {
 	before := pq.NoticeHandler(conn)
 	pq.SetNoticeHandler(conn, func(n *pq.Error) {
@@ -48,14 +48,14 @@ func (w *warning) listen(conn driver.Conn) {
 	})
 }
 
-// ConfirmCommits makes connections whose Commit returns an error that is ErrInDoubt where the server has committed without
-// waiting for its synchronous standby until the end. It is for callers who have a *sql.DB of their own for transactions with jobs:
+// ConfirmCommits wraps a connector so that Commit returns an ErrInDoubt error if the server committed without waiting for its
+// synchronous standby. Use it if you run transactions with jobs on a *sql.DB of your own:
 //
 //	connector, err := pq.NewConnector(dsn)
 //	db := sql.OpenDB(postgres.ConfirmCommits(connector))
 //
-// The connector must be one of lib/pq. The transactions of [Store.DB] are confirmed already. The server must send warnings, which it
-// does unless client_min_messages is error.
+// The connector must be lib/pq's. Transactions of [Store.DB] are confirmed already. The server must send warnings: it does
+// unless client_min_messages is error.
 func ConfirmCommits(c driver.Connector) driver.Connector { return confirming{c} }
 
 type confirming struct{ driver.Connector }
@@ -63,7 +63,7 @@ type confirming struct{ driver.Connector }
 // Connect is part of driver.Connector.
 func (c confirming) Connect(ctx context.Context) (driver.Conn, error) {
 	if _, ok := c.Driver().(*pq.Driver); !ok {
-		return nil, fmt.Errorf("jq: ConfirmCommits was given a connector of %T: want one of lib/pq", c.Driver())
+		return nil, fmt.Errorf("jq: ConfirmCommits does not support the driver %T: want a connector of lib/pq", c.Driver())
 	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -74,14 +74,14 @@ func (c confirming) Connect(ctx context.Context) (driver.Conn, error) {
 	return own, nil
 }
 
-// A confirmed is a connection, and the transaction that is under way on it.
+// A confirmed is a connection with its current transaction.
 type confirmed struct {
 	connection
 	warned warning
 	tx     driver.Tx
 	ctx    context.Context // of the transaction
 	writes bool
-	left   bool // it leads to a server that takes no writes, as to a standby that was meant to be the primary
+	left   bool // the server accepts no writes, like a standby that was expected to be the primary
 }
 
 // BeginTx is part of driver.ConnBeginTx.
@@ -89,14 +89,15 @@ func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 	tx, err := c.connection.BeginTx(ctx, o)
 	if err != nil {
 		code := codeOf(err)
-		c.left = !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported) // what a standby says to READ WRITE
+		c.left = !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported) // the answer of a standby to READ WRITE
 		return nil, err
 	}
 	c.tx, c.ctx, c.writes = tx, ctx, !o.ReadOnly
 	return c, nil
 }
 
-// IsValid is part of driver.Validator: the next transaction gets another connection, which may lead elsewhere by then.
+// IsValid is part of driver.Validator. After a standby has refused to write, the pool opens another connection, which may lead
+// to the new primary.
 func (c *confirmed) IsValid() bool { return !c.left && c.connection.IsValid() }
 
 // Commit is part of driver.Tx.

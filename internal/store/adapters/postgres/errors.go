@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// The codes of Postgres that mean something to us: https://www.postgresql.org/docs/current/errcodes-appendix.html.
+// The Postgres error codes that this store handles: https://www.postgresql.org/docs/current/errcodes-appendix.html.
 const (
 	codeSerialization  = "40001"
 	codeDeadlock       = "40P01"
@@ -38,7 +38,7 @@ const (
 	codeProtocol       = "08P01"
 	classConnection    = "08"
 	classValue         = "22" // of a setting
-	classDatabase      = "3D" // there is none of that name
+	classDatabase      = "3D" // it does not exist
 	className          = "42" // of a setting, or in SQL
 	classRollback      = "40"
 	classResources     = "53"
@@ -47,7 +47,7 @@ const (
 	classInternalError = "XX"
 )
 
-// codeOf is the code in an error of any driver, and empty if there is none.
+// codeOf returns the SQLSTATE in an error of any driver, or empty.
 func codeOf(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -56,7 +56,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// ours says in the words of the contract what an error of the driver means for a call of which nothing was committed.
+// ours turns a driver error into the contract's, for a call of which nothing was committed.
 func ours(err error) error {
 	if denied(err) && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrDenied) {
 		return sqlkit.Denied(err, advice)
@@ -74,21 +74,21 @@ func denied(err error) bool {
 	return false
 }
 
-// stalePlan says that the session has prepared the statement for tables that are others now. Whatever else the server does not
-// support has the same code.
+// stalePlan reports whether a table changed after the session had prepared the statement. Other unsupported features have the
+// same code.
 func stalePlan(err error) bool { return cameFrom(err, codeNotSupported, "RevalidateCachedQuery") }
 
-// madeReadOnly says that somebody lets the user, the database or the transaction only read. A standby has the same code, and says
-// in the opening already that it can give no number.
+// madeReadOnly reports whether the user, the database or the transaction may only read. A standby has the same code, but fails
+// already in the opening, when it cannot give a transaction number.
 func madeReadOnly(err error) bool { return cameFrom(err, codeReadOnly, "PreventCommandIfReadOnly") }
 
-// cameFrom looks for the function of the server that has raised the error, which has one name in all languages.
+// cameFrom checks which function of the server raised the error. Its name is the same in all languages.
 func cameFrom(err error, code, routine string) bool {
 	e, ok := errors.AsType[*pq.Error](err)
 	return ok && string(e.Code) == code && e.Routine == routine
 }
 
-// committed says what an error in answer to COMMIT means. Where the server refused it, nothing was applied; where the
+// committed turns an error from COMMIT into the contract's. If the server refused the COMMIT, nothing was applied. If the
 // server or the connection went away, nobody knows.
 func committed(err error) error {
 	code := codeOf(err)
@@ -103,15 +103,15 @@ func committed(err error) error {
 	}
 }
 
-// passing says that the same call may succeed at once: it was in the way of another.
+// passing reports whether the same call may succeed at once: it conflicted with another.
 func passing(err error) bool {
 	code := codeOf(err)
 	return (code == codeSerialization || code == codeDeadlock || stalePlan(err)) && errors.Is(err, store.ErrUnavailable)
 }
 
-const sayPooled = "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)"
+const sayPooled = "if you connect through a pooling proxy, set Options.Pooled (pooled=true in the URL)"
 
-// advices are what to do, by code.
+// advices are hints to put before errors, by code.
 var advices = map[string]string{
 	codeLockTimeout:   "another transaction holds the rows for too long: ",
 	codeCancelled:     "the statement took too long: ",
@@ -123,12 +123,12 @@ var advices = map[string]string{
 	codeNoTable:       "the schema is gone: ",
 	codeReadOnly:      "the server is read-only, perhaps a standby: ",
 	codeFull:          "the server's disk is full: ",
-	codeTooMany:       "the server has no connection left, use fewer (MaxConns): ",
+	codeTooMany:       "the server has no free connection, use fewer (MaxConns): ",
 	codeNotNow:        "the server is starting or stopping, try again soon: ",
 	codeProtocol:      sayPooled + ": ",
 }
 
-// advice is what to do, for errors that people meet.
+// advice returns a hint to put before the error.
 func advice(err error) string {
 	switch code := codeOf(err); {
 	case code == "":
@@ -144,7 +144,7 @@ func adviceOnConnection(err error) string {
 	var network *net.OpError
 	switch {
 	case errors.Is(err, pq.ErrSSLNotSupported):
-		return "the server speaks no TLS, add sslmode=disable to the DSN if that is meant: "
+		return "the server does not support TLS, add sslmode=disable to the DSN if that is intended: "
 	case errors.As(err, &network) && network.Op == "dial":
 		return "no server answers there, start it or mend the DSN: "
 	case errors.As(err, &network) && network.Timeout():
@@ -156,11 +156,11 @@ func adviceOnConnection(err error) string {
 	}
 }
 
-// openError says in one line why the store can not be opened, and what to do.
+// openError says in one line why the store cannot be opened, and what to do.
 func openError(schema string, err error) error {
 	means := store.ErrUnavailable
 	switch {
-	case errors.Is(err, errUnconfirmed): // a step to the newest schema; to open again is safe
+	case errors.Is(err, errUnconfirmed): // the commit of a migration step; it is safe to open again
 		means, err = store.ErrInDoubt, errUnconfirmed
 	case denied(err):
 		means = store.ErrDenied
@@ -170,7 +170,7 @@ func openError(schema string, err error) error {
 	return sqlkit.NotOpened("schema "+schema, means, err, advice)
 }
 
-// lasts says that to open again is no use: the DSN names a database or a setting that there is not, or its value is wrong.
+// lasts reports whether opening again cannot help: the DSN names a missing database or an unknown setting, or a value is wrong.
 func lasts(err error) bool {
 	if _, ok := errors.AsType[*unfit](err); ok || errors.Is(err, pq.ErrSSLNotSupported) {
 		return true
@@ -179,12 +179,12 @@ func lasts(err error) bool {
 	return code != "" && slices.Contains([]string{classValue, classDatabase, className}, code[:2])
 }
 
-// unfit says why a server or a database is none to keep jobs in.
+// unfit says why a server or a database cannot store jobs.
 type unfit struct{ text string }
 
 func (e *unfit) Error() string { return e.text }
 
-// dsnError says that a DSN is no DSN. What the driver says of its syntax is left out: that quotes it, and with it perhaps the
+// dsnError says that the DSN is invalid. It leaves out the driver's text about the syntax, which quotes the DSN and perhaps its
 // password.
 func dsnError(err error) error {
 	if errors.Is(err, errHosts) {
@@ -194,6 +194,6 @@ func dsnError(err error) error {
 	if strings.HasPrefix(err.Error(), "pq: ") {
 		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
-	return errors.New("jq: the DSN can not be read: want postgres://user:password@host/database, with what is special in a " +
+	return errors.New("jq: the DSN can not be read: want postgres://user:password@host/database, with special characters in the " +
 		"password as %XX, or key=value pairs, with values in single quotes")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// SchemaVersion says how far the schema is migrated, and changes nothing.
+// SchemaVersion returns the version of the schema. It changes nothing.
 func SchemaVersion(ctx context.Context, dsn string, options *Options) (store.Schema, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -29,8 +29,8 @@ func SchemaVersion(ctx context.Context, dsn string, options *Options) (store.Sch
 	return found, err
 }
 
-// schemaVersion leaves everything as it is. Other programs have tables of migrations too: those of a store have the names of
-// its steps.
+// schemaVersion changes nothing. Other programs have tables of migrations too; a store's are recognized by the names of its
+// steps.
 func (s *Store) schemaVersion(ctx context.Context) (store.Schema, error) {
 	steps, err := folder()
 	if err != nil {
@@ -53,14 +53,14 @@ func (s *Store) schemaVersion(ctx context.Context) (store.Schema, error) {
 	return found, err
 }
 
-// alarming is from when on something is worth a finding.
+// alarming holds the thresholds for findings.
 type alarming struct {
-	snapshot    time.Duration // a transaction has held back vacuum for so long
-	dead        int64         // rows of a table are dead, and more of them than are alive
-	connections float64       // the part of all connections that is taken
+	snapshot    time.Duration // how long a transaction has held back vacuum
+	dead        int64         // how many rows of a table are dead, if these are more than the live ones
+	connections float64       // the share of all connections that is taken
 }
 
-// Examine looks at what slows claims down or endangers jobs: indexes, vacuum, durability, connections.
+// Examine looks for what slows claims down or endangers jobs: indexes, vacuum, durability, connections.
 func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
 	return s.examine(ctx, alarming{snapshot: 5 * time.Minute, dead: 100_000, connections: 0.9})
 }
@@ -110,7 +110,7 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 			findings = append(findings, store.Finding{
 				Name:   "missing_index",
 				Detail: fmt.Sprintf("the index %s of schema %s is missing or invalid: calls read whole tables", name, s.options.Schema),
-				Advice: "make it anew as the migrations do, by CREATE INDEX CONCURRENTLY",
+				Advice: "create it again as the migrations do, by CREATE INDEX CONCURRENTLY",
 			})
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Store) lookAtDeadRows(ctx context.Context, a alarming) ([]store.Finding
 		findings = append(findings, store.Finding{
 			Name:   "dead_rows",
 			Detail: fmt.Sprintf("the table %s has %d dead rows beside %d live ones: vacuum does not keep up", table.Name, table.Dead, table.Live),
-			Advice: fmt.Sprintf("run VACUUM %s.%s, and see that autovacuum is on and nothing holds it back", s.schema, pq.QuoteIdentifier(table.Name)),
+			Advice: fmt.Sprintf("run VACUUM %s.%s, and make sure that autovacuum is on and nothing holds it back", s.schema, pq.QuoteIdentifier(table.Name)),
 		})
 	}
 	return findings, nil
@@ -179,13 +179,13 @@ func (s *Store) lookAtSettings(ctx context.Context, _ alarming) ([]store.Finding
 	}
 	return []store.Finding{{
 		Name:   "unsafe_setting",
-		Detail: "the server has switched off " + strings.Join(off, ", "),
-		Advice: "switch on autovacuum, or claims slow down; switch on the others, or committed jobs are lost when the server or its power fails",
+		Detail: "these server settings are off: " + strings.Join(off, ", "),
+		Advice: "turn on autovacuum, or claims slow down; turn on the others, or committed jobs are lost when the server or its power fails",
 	}}, nil
 }
 
-// lookAtStandbys finds commits that wait for standbys of which there are too few. How many are wanted is said at the beginning of
-// the list of names, and one where nothing is said. Whoever may not read the statistics sees standbys, but not what they are.
+// lookAtStandbys looks for commits that wait for more standbys than are connected. synchronous_standby_names may begin with the
+// number it wants; the default is one. A user who may not read the statistics sees standbys without their state.
 func (s *Store) lookAtStandbys(ctx context.Context, _ alarming) ([]store.Finding, error) {
 	var standbys struct {
 		Names          string
@@ -208,7 +208,7 @@ func (s *Store) lookAtStandbys(ctx context.Context, _ alarming) ([]store.Finding
 	return []store.Finding{{
 		Name: "no_standby",
 		Detail: fmt.Sprintf("synchronous_standby_names is %s, and %d of the %d standbys that commits wait for are connected: every call that writes "+
-			"waits until it is broken off, and is in doubt then", standbys.Names, standbys.Counts, standbys.Wanted),
+			"waits until it is cancelled, and is then in doubt", standbys.Names, standbys.Counts, standbys.Wanted),
 		Advice: "connect a standby; or, if commits need not outlive this server, empty synchronous_standby_names and reload",
 	}}, nil
 }
@@ -227,7 +227,7 @@ func (s *Store) lookAtConnections(ctx context.Context, a alarming) ([]store.Find
 	}}, nil
 }
 
-// lookAtServer tells for a day that the data came from another server.
+// lookAtServer reports for a day that the data came from another server.
 func (s *Store) lookAtServer(ctx context.Context, _ alarming) ([]store.Finding, error) {
 	var adopted []struct {
 		Epoch  int64
@@ -243,8 +243,8 @@ func (s *Store) lookAtServer(ctx context.Context, _ alarming) ([]store.Finding, 
 	found := adopted[0]
 	return []store.Finding{{
 		Name: "another_server",
-		Detail: fmt.Sprintf("since %s the database is another one than before (system and timeline were %s): the epoch was raised to %d, "+
+		Detail: fmt.Sprintf("since %s the data have been on another server (system and timeline before: %s). The epoch was raised to %d, "+
 			"so that no lease is given twice", found.At.UTC().Format(time.RFC3339), found.Before, found.Epoch),
-		Advice: "if that was a failover or a restore, see whether it has lost changes, and that the old server stays down",
+		Advice: "after a failover or a restore, check whether changes were lost, and make sure that the old server stays down",
 	}}, nil
 }

@@ -15,9 +15,9 @@ import (
 
 // Group commit.
 //
-// A small enqueue spends most of its time in its commit. So calls that arrive while a commit is under way wait, and share the next
-// transaction. A caller who is alone waits for nobody. Only calls without unique keys and request keys take part: they can not block
-// each other, and only the database itself can refuse them. If it refuses a batch, each of its calls is made alone.
+// A small enqueue spends most of its time in its commit. So calls that arrive during a commit wait, and share the next
+// transaction. A lone caller waits for nobody. Only calls without unique keys and request keys take part: they cannot block
+// each other, and only the database itself can refuse them. If it refuses a batch, each call runs alone.
 
 const (
 	commitsAtOnce  = 2   // one waits for the disk, the other for the processor
@@ -26,24 +26,24 @@ const (
 	maxBatchBytes  = store.MaxCallBytes // of payloads
 )
 
-// A groupCommit is the calls that wait for the next shared transaction.
+// A groupCommit holds the calls that wait for the next shared transaction.
 type groupCommit struct {
-	mu      sync.Mutex // guards what follows
-	commits int        // under way
+	mu      sync.Mutex // guards the fields below
+	commits int        // running
 	waiting []*batchedCall
 }
 
-// A batchedCall is one of them.
+// A batchedCall is one waiting call.
 type batchedCall struct {
-	jobs   []store.NewJob // the caller's own may be others once it has left
+	jobs   []store.NewJob // a copy: the caller may change its own once it has left
 	bytes  int
-	answer chan answer // has room for it
+	answer chan answer // buffered
 }
 
 type answer struct {
 	added []store.Enqueued
 	err   error
-	alone bool // the call has to be made alone: nothing was applied
+	alone bool // run the call alone; nothing was applied
 }
 
 // batchable reports whether the call may share a transaction.
@@ -52,7 +52,7 @@ func batchable(req store.EnqueueRequest) bool {
 		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" })
 }
 
-// enqueueBatched adds the jobs in a transaction of their own while fewer than commitsAtOnce are under way, and otherwise in a shared one.
+// enqueueBatched adds the jobs in a transaction of their own if fewer than commitsAtOnce are running, or else in a shared one.
 func (s *Store) enqueueBatched(ctx context.Context, jobs []store.NewJob) ([]store.Enqueued, error) {
 	add := func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) }
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
@@ -74,8 +74,8 @@ func (s *Store) enqueueBatched(ctx context.Context, jobs []store.NewJob) ([]stor
 	}
 }
 
-// await waits for the answer. When the caller's context ends, the call is withdrawn; if a batch has taken it already, await waits a
-// little longer, as for the answer to a commit.
+// await waits for the answer. If the caller's context ends, await withdraws the call. If a batch has already taken it, await
+// waits a little longer, as for the answer to a commit.
 func (s *Store) await(ctx context.Context, p *batchedCall) (answer, error) {
 	select {
 	case got := <-p.answer:
@@ -84,7 +84,7 @@ func (s *Store) await(ctx context.Context, p *batchedCall) (answer, error) {
 	case <-s.closed:
 	}
 	if s.group.withdraw(p) {
-		return answer{}, fmt.Errorf("%w: the call was not begun", store.ErrUnavailable)
+		return answer{}, fmt.Errorf("%w: the call had not begun", store.ErrUnavailable)
 	}
 	long, cancel := linger(ctx, lingering)
 	defer cancel()
@@ -92,11 +92,11 @@ func (s *Store) await(ctx context.Context, p *batchedCall) (answer, error) {
 	case got := <-p.answer:
 		return got, nil
 	case <-long.Done():
-		return answer{}, fmt.Errorf("%w: its caller did not wait for the answer", store.ErrInDoubt)
+		return answer{}, fmt.Errorf("%w: the caller did not wait for the answer", store.ErrInDoubt)
 	}
 }
 
-// commitWaiting commits the calls that wait, batch by batch, until no call waits.
+// commitWaiting commits the waiting calls, batch by batch, until none is left.
 func (s *Store) commitWaiting() {
 	batch := s.group.next()
 	if batch == nil {
@@ -111,7 +111,7 @@ func (s *Store) commitWaiting() {
 	s.running.Go(func() {
 		for ; batch != nil; batch = s.group.next() {
 			s.commitBatch(batch)
-			runtime.Gosched() // those who have just got their answers may want the next transaction
+			runtime.Gosched() // callers that have just got their answers may want to join the next transaction
 		}
 	})
 }
@@ -143,8 +143,8 @@ func refuse(batch []*batchedCall, a answer) {
 	}
 }
 
-// join makes the call wait for a batch. It returns nil if the caller may commit by itself: that commit counts as under way until next
-// finds that no call waits.
+// join queues the call for a batch. It returns nil if the caller may commit by itself: that commit counts as running until next
+// finds no waiting call.
 func (g *groupCommit) join(jobs []store.NewJob) *batchedCall {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +173,8 @@ func (g *groupCommit) withdraw(p *batchedCall) bool {
 	return true
 }
 
-// next takes the next batch: the first calls that wait, within the limits of one call. If none waits, it notes that a commit is over.
+// next returns the next batch: the first waiting calls, within the limits of one call. If none waits, it counts a commit as
+// ended.
 func (g *groupCommit) next() []*batchedCall {
 	g.mu.Lock()
 	defer g.mu.Unlock()

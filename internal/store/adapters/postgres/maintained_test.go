@@ -29,7 +29,7 @@ func TestAStoreAdoptsAServerThatIsVacuumed(t *testing.T) {
 	assert.Equal(t, int64(1), epochOf(t, s))
 	_, err = s.Fence(t.Context(), store.FenceRequest{})
 	require.ErrorIs(t, err, store.ErrUnavailable)
-	assert.ErrorContains(t, err, "VACUUM, CREATE INDEX or a transaction that lasts")
+	assert.ErrorContains(t, err, "VACUUM, CREATE INDEX or a long transaction")
 
 	require.NoError(t, vacuum.Rollback())
 	epoch, err := s.Fence(t.Context(), store.FenceRequest{})

@@ -1,8 +1,8 @@
 // Package postgres keeps jobs in one schema of a Postgres database, for any number of processes.
 //
-// Each call is one short transaction with time-outs of its own. Sessions keep nothing of a call but its prepared statements, and
-// where Options.Pooled says that a transaction-pooling proxy stands in between, not even these. Claims skip what others hold, and
-// remember where they were: see package cursor.
+// Each call is one short transaction with its own time-outs. Sessions keep nothing of a call but its prepared statements, and
+// through a transaction-pooling proxy (Options.Pooled) not even these. Claims skip locked rows, and remember where they
+// stopped: see package cursor.
 package postgres
 
 import (
@@ -48,7 +48,7 @@ var (
 type Store struct {
 	options    Options
 	schema     string // quoted
-	name       string // of this store among all that have the schema open
+	name       string // of this store among all that use the schema
 	now        *now
 	hub        *hub
 	limiter    *notifyLimiter
@@ -60,75 +60,74 @@ type Store struct {
 
 	db      *sqlx.DB // for the store's own transactions
 	beats   *sqlx.DB // for heartbeats
-	readers *sqlx.DB // for listings and counts, which can last
-	briefs  *sqlx.DB // for the other readings
+	readers *sqlx.DB // for List and Count, which can take long
+	briefs  *sqlx.DB // for other reads
 	probe   *sqlx.DB // for Ping
 	callers *sqlx.DB // for callers' own transactions
 
-	database string // as the server names it
+	database string // its name, as the server gives it
 
 	with openings
 
 	closing sync.Once
 	closed  chan struct{}
 
-	mu      sync.Mutex     // keeps what follows from growing while it is closed
-	running sync.WaitGroup // what goes on behind calls
+	mu      sync.Mutex     // excludes Close while a goroutine is added to running
+	running sync.WaitGroup // the background work
 }
 
 // Options configures Open. Zero fields mean the default.
 type Options struct {
-	// Schema is the name of the schema, which is made if it is missing: by default "jq".
+	// Schema is the name of the schema: by default "jq". Open creates it if it is missing.
 	Schema string
 
-	// Clock is where the store takes its time from: by default the database's own clock, which all processes share. All
-	// stores of one schema must have the same clock.
+	// Clock gives the store its time: by default the database's own clock, which all processes share. All stores of one schema
+	// must use the same clock.
 	Clock clock.Clock
 
-	// MaxConns is how many connections the store may have, beside two for heartbeats, those for readings, and the one that
-	// listens: by default 16.
+	// MaxConns is how many connections the store may have: by default 16. On top come two connections for heartbeats, those
+	// for reads (see Readers), and the one that listens.
 	MaxConns int
 
-	// Readers is how many connections List and Count have, so that however many people look, no other call waits for a
-	// connection that they hold: by default 4. Get, OldestDue and the like have two more, and Ping has one.
+	// Readers is how many connections List and Count have of their own, so that no other call waits for a slow listing: by
+	// default 4. Get, OldestDue and other quick reads have two more, and Ping has one.
 	Readers int
 
-	// ReadTimeout ends a statement of List or Count that takes longer, and a List or a Count that waits longer for one of
-	// those connections: by default 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow
-	// the filter then.
+	// ReadTimeout ends a List or a Count if one of its statements takes longer, or if it waits longer for one of those
+	// connections: by default 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
 	ReadTimeout time.Duration
 
-	// Timeout ends any other statement or transaction of the store that takes longer, and LockTimeout one that waits longer for
-	// others: by default 8 and 5 seconds. Both should be well below a third of the time of leases. A server that is silent is
-	// given up about two seconds after Timeout.
+	// Timeout ends any other statement or transaction that takes longer: by default 8 seconds. LockTimeout ends a statement
+	// that waits longer for a lock: by default 5 seconds. Both should be well below a third of the time of leases. If the
+	// server does not respond at all, a call fails about two seconds after Timeout.
 	Timeout     time.Duration
 	LockTimeout time.Duration
 
-	// MaxLease is how long a lease can be: by default an hour. All stores of one schema must have the same.
+	// MaxLease is the longest lease: by default an hour. All stores of one schema must have the same MaxLease.
 	MaxLease time.Duration
 
-	// Pooled says that a transaction-pooling proxy stands in between, through which nobody can listen. ListenDSN then leads
-	// to the server itself, for one connection that does; without it, wake-ups come from looking every so often.
+	// Pooled says that the DSN leads to a transaction-pooling proxy, through which LISTEN does not work. ListenDSN is then the
+	// DSN of the server itself, for one connection that listens. Without ListenDSN, the store polls for wake-ups.
 	Pooled    bool
 	ListenDSN string
 
-	// NoMigrate opens what is there: it makes and migrates nothing. Where no schema of this program's version is, Open fails
+	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or of another version, Open fails
 	// and says what to do.
 	NoMigrate bool
 
-	// Logger is told of what the store does by itself and people should know: by default slog.Default().
+	// Logger gets what the store does by itself and operators should know: by default slog.Default().
 	Logger *slog.Logger
 
-	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
+	// Migrating is called before each step of a migration. A step over many jobs can take long.
 	Migrating func(step, of int)
 }
 
 //go:embed migrations
 var migrations embed.FS
 
-// Open opens the store, and makes or migrates its schema where that is needed, unless Options.NoMigrate says otherwise. Any
-// number of processes may do so at once. The DSN is a URL or a list of key=value as lib/pq takes it. With several hosts it leads to
-// the one that takes writes, unless it says otherwise by target_session_attrs.
+// Open opens the store. It creates or migrates its schema if needed, unless Options.NoMigrate is set. Any number of processes
+// may do so at once. The DSN is a URL or a list of key=value pairs, as for lib/pq. If it has several hosts, the store uses the
+// one that accepts writes, unless the DSN has target_session_attrs.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -143,7 +142,7 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	return s, nil
 }
 
-// unprepared is the store before anything was asked of the server.
+// unprepared returns the store before it has asked the server anything.
 func unprepared(dsn string, options *Options) (*Store, error) {
 	o, err := options.filled()
 	if err != nil {
@@ -152,7 +151,7 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	if o.ListenDSN == "" && !o.Pooled {
 		o.ListenDSN = dsn
 	}
-	if strings.TrimSpace(dsn) == "" { // the driver would go to some server on this machine
+	if strings.TrimSpace(dsn) == "" { // the driver would use a server on this machine
 		return nil, errors.New("jq: the DSN is empty: want postgres://user:password@host/database")
 	}
 	_, config, err := toPrimary(dsn)
@@ -170,10 +169,10 @@ func unprepared(dsn string, options *Options) (*Store, error) {
 	return s, s.connect(config)
 }
 
-// errHosts is a DSN whose hosts have their ports behind them.
+// errHosts refuses a DSN that has ports behind its hosts.
 var errHosts = errors.New("several hosts")
 
-// toPrimary reads the DSN. Where it has several hosts and does not say which of them is meant, that is the one that takes writes.
+// toPrimary reads the DSN. If it has several hosts and no target_session_attrs, toPrimary selects the host that accepts writes.
 func toPrimary(dsn string) (string, pq.Config, error) {
 	config, err := pq.NewConfig(dsn)
 	if err != nil || len(config.Multi) == 0 {
@@ -220,19 +219,19 @@ func (o *Options) filled() (Options, error) {
 	case len(full.Schema) > 60 || strings.ContainsRune(full.Schema, 0):
 		return full, fmt.Errorf("jq: schema %q: want a name of at most 60 bytes", full.Schema)
 	case full.MaxConns < 0:
-		return full, fmt.Errorf("jq: %d connections: want at least 1", full.MaxConns)
+		return full, fmt.Errorf("jq: the number of connections is %d: want at least 1", full.MaxConns)
 	case full.Readers < 0:
-		return full, fmt.Errorf("jq: %d connections for readings: want at least 1", full.Readers)
+		return full, fmt.Errorf("jq: the number of connections for reads is %d: want at least 1", full.Readers)
 	case full.ReadTimeout < time.Millisecond:
-		return full, fmt.Errorf("jq: a time-out of readings of %v: want at least a millisecond", full.ReadTimeout)
+		return full, fmt.Errorf("jq: the read timeout is %v: want at least a millisecond", full.ReadTimeout)
 	case full.Timeout < time.Millisecond || full.LockTimeout < time.Millisecond:
-		return full, fmt.Errorf("jq: time-outs %v and %v: want at least a millisecond", full.Timeout, full.LockTimeout)
+		return full, fmt.Errorf("jq: the time-outs are %v and %v: want at least a millisecond", full.Timeout, full.LockTimeout)
 	}
 	return full, nil
 }
 
-// connect makes the pools. Statement and parameters travel together: through a pooling proxy they would otherwise part, and
-// meet strangers.
+// connect makes the pools. BinaryParameters sends a statement together with its parameters: a pooling proxy could otherwise
+// send them to different sessions.
 func (s *Store) connect(config pq.Config) error {
 	config.BinaryParameters = true
 	if config.ApplicationName == "" {
@@ -262,7 +261,7 @@ func open(connector driver.Connector, most int) *sqlx.DB {
 	return db
 }
 
-// prepare makes the schema the newest one.
+// prepare creates the schema or migrates it to the newest version.
 func (s *Store) prepare(ctx context.Context) error {
 	var server struct{ Database, Encoding, Mode string }
 	if err := s.db.GetContext(ctx, &server, `
@@ -274,8 +273,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	switch {
 	case server.Encoding != "UTF8":
 		return &unfit{"the database is encoded in " + server.Encoding + ": create one with encoding UTF8"}
-	case !s.options.Pooled && server.Mode != planMode: // else sessions would mix what they have prepared
-		return &unfit{"the settings of the session were dropped: " + sayPooled}
+	case !s.options.Pooled && server.Mode != planMode: // otherwise sessions would share prepared statements
+		return &unfit{"the session lost its settings: " + sayPooled}
 	}
 	if err := s.askable(ctx); err != nil {
 		return err
@@ -311,7 +310,8 @@ func (s *Store) prepare(ctx context.Context) error {
 
 func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
 
-// beginMigration starts a transaction that no other migrator shares. Only who has to make the schema needs the right to.
+// beginMigration starts a transaction that excludes other migrators. The right to create a schema is needed only if there is
+// none.
 func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
@@ -324,8 +324,9 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	return tx, nil
 }
 
-// lockSchema keeps other migrators out until the transaction ends, and makes the schema and its table of migrations where there is none. A
-// large table takes as long as it takes. The driver begins READ WRITE, also where the default is to only read.
+// lockSchema excludes other migrators until the transaction ends, and creates the schema and its table of migrations if they
+// are missing. It lifts the time-outs, because migrating a large table takes long. It also restores the default of read-only,
+// which the driver overrides by READ WRITE.
 func (s *Store) lockSchema(ctx context.Context, tx *sqlx.Tx) error {
 	var found struct{ Schema, Migrated bool }
 	_, err := tx.ExecContext(ctx, `
@@ -356,10 +357,10 @@ func (s *Store) lockSchema(ctx context.Context, tx *sqlx.Tx) error {
 	return err
 }
 
-// sql is the statement for this store's schema. What callers give never becomes a part of a statement that is planned.
+// sql fills in the schema's name. Values from callers never become a part of a planned statement.
 func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "{schema}", s.schema) }
 
-// DB opens callers' transactions, for InTx. It is closed with the store.
+// DB is the database to begin your own transactions on, for InTx. Close closes it.
 func (s *Store) DB() *sqlx.DB { return s.callers }
 
 // Close is part of the contract.
@@ -375,7 +376,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// disconnect closes all connections. One that can not say goodbye is gone all the same.
+// disconnect closes all connections. Errors are ignored: the connections are gone anyway.
 func (s *Store) disconnect() {
 	for _, pool := range []*sqlx.DB{s.db, s.beats, s.readers, s.briefs, s.probe, s.callers} {
 		_ = pool.Close()

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,4 +30,20 @@ func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
 		require.Len(t, found, 1)
 		return *found[0]
 	}})
+}
+
+func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
+	t.Parallel()
+	before := openStore(t, Options{})
+	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
+		for _, statement := range []string{
+			`ALTER TABLE {schema}.jobs DROP COLUMN reason`,
+			`DELETE FROM {schema}.migrations WHERE name = 'reason'`,
+			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
+		} {
+			_, err := before.db.Exec(before.sql(statement))
+			require.NoError(t, err)
+		}
+		return openStore(t, Options{Schema: before.options.Schema})
+	})
 }

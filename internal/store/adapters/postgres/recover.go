@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// RecoverExpiredLeases is part of the contract. If nothing has expired, the look that goes with the opening shows it, and that is all.
-// Leases that a clock has given which was ahead are brought back in a transaction of its own, so that neither is lost with the other.
+// RecoverExpiredLeases is part of the contract. If nothing has expired, the look in the opening shows that, and the call is
+// done. It restarts leases given by a fast clock in a separate transaction, so that a failure of one does not undo the other.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	defer s.checkInBackground()
 	recovered, err := lookFirst(ctx, s, req.Check(), &recovery{RecoverRequest: req, s: s})
@@ -21,18 +21,18 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 	return recovered, err
 }
 
-// leases is the mark of the leases: none that can be seen ends before it.
+// leases returns the mark of the leases: no visible lease ends before it.
 func (s *Store) leases() cursor.Position {
 	return s.cursors.Get(cursor.Leases).Lanes[cursor.Fresh].Mark[cursor.LevelOf(store.MaxPriority)]
 }
 
-// A recovery is one recovery under way.
+// A recovery is one running recovery.
 type recovery struct {
 	store.RecoverRequest
 	s     *Store
 	plan  *cursor.Plan
 	first cursor.Position // the first lease from the mark on
-	late  bool            // something may have expired, but the transaction was over
+	late  bool            // something may have expired, but the transaction was already committed
 }
 
 // look is part of looker.
@@ -44,8 +44,8 @@ func (r *recovery) look() (first pipelinedCall, expectsNothing bool) {
 // missed is part of looker.
 func (r *recovery) missed() bool { return r.late }
 
-// run moves the mark to the first lease that was seen from it on, or to the horizon, and recovers from there on. A lease ends no earlier
-// than the now of the transaction that gave or extended it, so what holds of due jobs holds of leases.
+// run moves the mark to the first lease seen from it on, or to the horizon, and recovers from there. A lease never ends before
+// the now of the transaction that gave or extended it, so marks of leases are as exact as those of due jobs.
 func (r *recovery) run(t *txn) ([]store.Recovered, error) {
 	if !r.plan.Open(t.horizon, t.ahead) {
 		if r.late = t.over(); r.late {
@@ -65,7 +65,7 @@ func (r *recovery) run(t *txn) ([]store.Recovered, error) {
 	return t.recover(expired, r.Limit, r.plan.Mark(cursor.Fresh, store.MaxPriority))
 }
 
-// firstLease asks for the first lease from the mark on.
+// firstLease returns the query for the first lease from the mark on.
 func (r *recovery) firstLease() pipelinedCall {
 	mark := r.plan.Mark(cursor.Fresh, store.MaxPriority)
 	r.first = cursor.Position{}
@@ -102,7 +102,7 @@ func (t *txn) recover(expired time.Time, limit int, mark cursor.Position) ([]sto
 	return recovered, t.update(withoutDocuments, found)
 }
 
-// The leases that a clock has given which was ahead of $1 minus the time that this takes for granted, the latest end first.
+// The leases that must have been given by a clock ahead of $1, judged by their length. Latest end first.
 const leasedAhead = `
 	SELECT id
 	FROM {schema}.jobs
@@ -114,9 +114,9 @@ const leaseLength = `least(
 			coalesce(nullif(lease_for, 0) * interval '1 microsecond', lease_expires_at - claimed_at),
 			$2::bigint * interval '1 microsecond')`
 
-// bringBack lets leases that a clock has given which was ahead run from now, where it is time to look for them. The look passes all
-// leases, so it writes nothing and keeps nobody's horizon; only where it has found one, a transaction follows that does. What fails
-// is done by the next recovery.
+// bringBack restarts leases that a fast clock has given too far into the future: they run from now. The query passes all
+// leases, so it runs in a transaction that writes nothing and delays no horizon. Only if it finds a lease, a writing
+// transaction follows. If that fails, the next recovery tries again.
 func (s *Store) bringBack(ctx context.Context, limit int) {
 	looked, must := s.now.present.MustLook()
 	if !must {
@@ -141,7 +141,7 @@ func (s *Store) bringBack(ctx context.Context, limit int) {
 	}
 	switch {
 	case err != nil:
-		s.options.Logger.WarnContext(ctx, "jq: leases of a clock that was ahead were not looked for; the next recovery does",
+		s.options.Logger.WarnContext(ctx, "jq: looking for leases given by a fast clock failed; the next recovery tries again",
 			"schema", s.options.Schema, "error", err)
 	case n < limit:
 		s.now.present.Looked(looked)

@@ -12,11 +12,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// rowText is how a part of the columns of the table jobs is read and written. Most operations decide without the documents, which may be
-// large, and leave them alone.
+// rowText is the SQL to read and write some columns of the table jobs. Most operations do not need the documents, which may be
+// large, and leave them out.
 type rowText struct {
 	columns string         // for a SELECT
-	updated sqlkit.Columns // what operations change
+	updated sqlkit.Columns // the columns that operations change
 	update  string
 }
 
@@ -34,14 +34,14 @@ func textOf(all sqlkit.Columns) rowText {
 		WHERE jobs.id = ANY (ARRAY[new.id])`}
 }
 
-// columns are those that most operations read.
+// columns are the columns that most operations read.
 var columns = withoutDocuments.columns
 
-// selected are the columns for a SELECT.
+// selected returns the columns for a SELECT.
 func selected(all sqlkit.Columns) string { return ` ` + all.Each(`jobs.{name}`, 0) }
 
 const (
-	// presentEpoch is for calls that raise tokens. It is read by the statement that locks the jobs: see fence.
+	// presentEpoch is for calls that raise tokens. The statement that locks the jobs must read it: see fence.
 	presentEpoch = `
 	(SELECT epoch FROM {schema}.fence WHERE one) AS epoch`
 
@@ -49,7 +49,7 @@ const (
 		+ coalesce(octet_length(jobs.progress), 0) + coalesce(octet_length(jobs.result), 0)`
 )
 
-// byID locks the jobs that there are, in the order of their ids, waiting for whoever else has locked them.
+// byID locks the jobs that exist, in the order of their ids. It waits for other transactions that have locked them.
 func (t *txn) byID(ids []int64) ([]*store.Record, error) {
 	return t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
@@ -60,8 +60,9 @@ func (t *txn) byID(ids []int64) ([]*store.Record, error) {
 		arrayOf(ids))
 }
 
-// byLease loads the jobs that there are, and locks those that have the token, in the order of their ids, waiting for whoever else has locked
-// them. A lease with another token is overtaken for good: it holds up nobody, and no claim skips its job.
+// byLease loads the jobs that exist, and locks those with the same token, in the order of their ids. It waits for other
+// transactions that have locked them. A lease with another token is lost for good, so its job stays unlocked and no claim skips
+// it.
 func (t *txn) byLease(wanted rowText, held []store.Lease) (map[int64]*store.Record, error) {
 	if len(held) == 0 {
 		return nil, nil
@@ -75,14 +76,15 @@ func (t *txn) byLease(wanted rowText, held []store.Lease) (map[int64]*store.Reco
 		}
 		reached := func(l store.Lease) bool { return others[l.ID] != nil && others[l.ID].Token == l.Token }
 		if slices.ContainsFunc(held, reached) {
-			continue // a lease that nobody had been given came true meanwhile
+			continue // a claim has just given the job this token
 		}
 		maps.Copy(found, others)
 		return found, nil
 	}
 }
 
-// lockLeases loads the jobs of the leases: those that have the token and that the lock lets it have, and the others as they are.
+// lockLeases loads the jobs of the leases. It returns those with the right token that it could lock, and the others without a
+// lock.
 func (t *txn) lockLeases(wanted rowText, held []store.Lease, lock string) (locked, others map[int64]*store.Record, err error) {
 	ids, tokens := leases(held)
 	records, err := t.records(`
@@ -116,7 +118,7 @@ func (t *txn) lockLeases(wanted rowText, held []store.Lease, lock string) (locke
 	return locked, sqlkit.Keyed(records), err
 }
 
-// update writes what operations change of the jobs. A job may stand twice.
+// update writes the columns that operations change. It writes a repeated job once.
 func (t *txn) update(text rowText, jobs []*store.Record) error {
 	values := newRowArrays(text.updated, len(jobs))
 	written := make(map[int64]bool, len(jobs))
@@ -133,7 +135,7 @@ func (t *txn) update(text rowText, jobs []*store.Record) error {
 	return err
 }
 
-// insert adds the jobs in their order, and gives them their ids.
+// insert adds the jobs in their order and sets their ids.
 func (t *txn) insert(jobs []store.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -160,10 +162,10 @@ var insertQuery = `
 	ORDER BY place
 	RETURNING id`
 
-// rowArrays are the values of rows, an array for each column.
+// rowArrays are the values of rows, one array for each column.
 type rowArrays []array
 
-// newRowArrays have room for so many rows in one piece of memory.
+// newRowArrays allocates room for that many rows at once.
 func newRowArrays(columns sqlkit.Columns, rows int) rowArrays {
 	r := make(rowArrays, len(columns))
 	room := rows*numberBytes + 2
@@ -180,7 +182,7 @@ func (r rowArrays) add(columns sqlkit.Columns, e *store.Record) {
 	}
 }
 
-// args are the arrays as arguments of a statement.
+// args returns the arrays as arguments of a statement.
 func (r rowArrays) args() []any {
 	args := make([]any, len(r), len(r)+1)
 	for i := range r {
@@ -189,7 +191,7 @@ func (r rowArrays) args() []any {
 	return args
 }
 
-// arrays are the arguments that rowArrays make, from the one of that number on.
+// arrays returns the parameters for rowArrays, beginning at that argument number.
 func arrays(columns sqlkit.Columns, first int) string {
 	var e store.Record
 	all := make([]string, len(columns))
@@ -199,15 +201,15 @@ func arrays(columns sqlkit.Columns, first int) string {
 	return strings.Join(all, `, `)
 }
 
-// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
-// they are too many.
+// moveAttempts prepares the rows for the next attempt: it moves the latest attempt to its own table and deletes the oldest ones
+// beyond the limit.
 func (t *txn) moveAttempts(records []*store.Record) error {
 	moving, crowded := sqlkit.Crowding(records)
 	if len(moving) > 0 {
 		_, err := t.exec(`
 			INSERT INTO {schema}.attempts (job_id, token, worker, started_at, ended_at, ending, error)
 			SELECT id, claim_token, worker, claimed_at, ended_at, ending,
-				CASE WHEN ending IN ('failed', 'expired') THEN error ELSE '' END
+				CASE WHEN ending IN ('failed', 'expired') THEN error WHEN ending = 'snoozed' THEN reason ELSE '' END
 			FROM {schema}.jobs
 			WHERE id = ANY ($1::bigint[])`,
 			arrayOf(moving))

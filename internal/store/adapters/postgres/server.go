@@ -11,33 +11,35 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Which server it is.
+// Recognizing the server.
 //
-// A store may reach another server than before, without a connection breaking: after a failover or a restore behind a pooler, by a
-// name that leads elsewhere, by a DSN with several hosts. Each transaction's opening says since when its server runs. A server that
-// was not met yet is asked who it is, by its system identifier and its timeline, before the transaction does anything else. Both
-// stand in the row of the epoch, too. Where they differ, the data came from another server or another history: a standby was
-// promoted, a backup restored up to some moment, a dump put into another database. What was given after the copy was made is
-// unknown there, so the transaction raises the epoch, as Fence does, and writes down who the server is now.
+// A store may reach another server than before without a broken connection: after a failover or a restore behind a pooler,
+// through a host name that now leads elsewhere, or through a DSN with several hosts. The opening of each transaction asks for
+// the start time of the server. If the store does not know that server yet, it asks for its system identifier and its timeline
+// before the transaction does anything else. The row of the epoch contains both as well. If they differ, the data came from
+// another server or another history: a standby was promoted, a backup was restored up to some moment, or a dump was loaded into
+// another database. That server does not know what the old one gave after the copy was made. So the transaction raises the
+// epoch, as Fence does, and records the identity of the new server.
 //
-// A server that others have replaced is not written to again: one of the same system with an older timeline, which is an old primary
-// that somebody has started again, or one that this store has left for another. A process that has never met the new one can not
+// The store does not write again to a server that was replaced: one of the same system with an older timeline, which is an old
+// primary that somebody has started again, or one that this store has left for another. A process that has never met the new
+// primary cannot know this. In that case the failover tool must make sure that the old primary stays down.
 // know. There the tool that promotes has to see that the old primary stays down.
 
-// errReplaced is the end of a transaction on a server that another one has replaced. Its connection is not used again.
-var errReplaced = errors.New("this server was replaced by another one, and must not be written to: " +
-	"stop it, or lead the DSN to its successor alone; if it is meant after all, start this process anew")
+// errReplaced is the error of a transaction on a server that was replaced. Its connection is not used again.
+var errReplaced = errors.New("this server was replaced by another one and must not be written to: " +
+	"stop it, or change the DSN to name only its successor; if it is the right server after all, restart this process")
 
-// An identity says of which history a server's data are.
+// An identity says which history a server's data belong to.
 type identity struct{ system, timeline int64 }
 
-// replaces says that the other identity is the same system's at an earlier time.
+// replaces reports whether other is the same system on an earlier timeline.
 func (i identity) replaces(other identity) bool {
 	return i.system == other.system && i.timeline > other.timeline
 }
 
-// after is how many epochs the server's data are to be after those that came from the other: one for each timeline. A branch that
-// was lost has raised its own epochs. A copy from before it is restored to a later timeline, and must not raise to one of those.
+// after returns by how much to raise the epoch of data that came from other: by one for each timeline. A lost branch has raised
+// its own epochs. A copy from before that branch is restored to a later timeline, and must not be given one of those epochs.
 func (i identity) after(other identity) int64 {
 	if i.system != other.system {
 		return 1
@@ -45,32 +47,32 @@ func (i identity) after(other identity) int64 {
 	return max(1, i.timeline-other.timeline)
 }
 
-// A server is what a store knows of the one that it writes to.
+// A server is what a store knows about the server that it writes to.
 type server struct {
 	unasked bool // servers of this kind do not say who they are; set before the store is open
 
-	mu     sync.Mutex  // guards what follows
-	since  time.Time   // it runs; zero as long as none was met
-	who    identity    // zero where it can not be known
-	left   []time.Time // since when those ran that were replaced
-	number int64       // the greatest of a transaction
-	told   time.Time   // when it was, by the process's own monotonic clock
+	mu     sync.Mutex  // guards the fields below
+	since  time.Time   // its start time; zero if no server was met yet
+	who    identity    // zero if unknown
+	left   []time.Time // the start times of replaced servers
+	number int64       // the greatest transaction number seen
+	told   time.Time   // when it was seen, by the process's monotonic clock
 }
 
-// mostLeft is how many servers are remembered that were replaced.
+// mostLeft is how many replaced servers a store remembers.
 const mostLeft = 16
 
-// A sight is what an opening shows of the server.
+// A sight is what an opening shows about the server.
 type sight int
 
 const (
 	known    sight = iota
-	goneBack       // it is the same, but has forgotten transactions
-	stranger       // it was not met yet
-	replaced       // and must not be met again
+	goneBack       // the same server, but it has lost transactions
+	stranger       // not met yet
+	replaced       // must not be used again
 )
 
-// note learns from a transaction that was begun at the time sent by the process's own clock, with a number unless it only reads.
+// note learns from the opening of a transaction, which was sent at that time by the process's clock. number is 0 for a read.
 func (s *server) note(since time.Time, number int64, sent time.Time) sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +92,8 @@ func (s *server) note(since time.Time, number int64, sent time.Time) sight {
 	return known
 }
 
-// see learns who a server is that was not met yet. If it is another one than before, that is not written to again, whatever becomes
-// of the transaction that has seen this; unless the one before has replaced it.
+// see learns the identity of a server that was not met yet. If it is another one than before, the store will not write to the
+// old one again, whatever happens to this transaction. If it is the one that the present server has replaced, see refuses it.
 func (s *server) see(who identity, since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +109,7 @@ func (s *server) see(who identity, since time.Time) error {
 	return nil
 }
 
-// meet takes the server for the one to write to.
+// meet makes this the server to write to.
 func (s *server) meet(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,11 +126,11 @@ func (s *server) leave(since time.Time) {
 	}
 }
 
-// recognise acts upon what the opening shows, before the transaction does anything else. One that writes nothing more, or nothing
-// at all, changes nothing.
+// recognise acts on what the opening shows, before the transaction does anything else. A transaction that only reads, or that
+// is already over, raises no epoch.
 func (t *txn) recognise() error {
 	number := t.shown.number
-	if t.shown.numbered { // it is older than the question
+	if t.shown.numbered { // its number is from before the opening
 		number = 0
 	}
 	sight := t.s.server.note(t.shown.since, number, t.shown.sent)
@@ -141,7 +143,7 @@ func (t *txn) recognise() error {
 	if sight != known {
 		t.s.cursors.Forget()
 	}
-	if t.conn != nil { // before any other message: what answers later than another opening proves nothing any more
+	if t.conn != nil { // before any other message: a later answer proves nothing
 		t.horizon = t.s.cursors.Learn(t.shown.asOf, t.shown.xmin, t.shown.number, t.shown.sent)
 	}
 	switch {
@@ -164,7 +166,7 @@ func (t *txn) recognise() error {
 	case noted == identity{}:
 		return t.introduce(who)
 	}
-	if t.conn == nil { // a caller's transaction may last, and others would have to wait for it
+	if t.conn == nil { // a caller's transaction may take long, and others would have to wait for it
 		_, _ = write(t.ctx, t.s, nil, func(*txn) (struct{}, error) { return struct{}{}, nil })
 		if _, noted, _, err = t.identities(); err != nil {
 			return err
@@ -177,36 +179,36 @@ func (t *txn) recognise() error {
 	if err := t.adopt(who); err != nil || t.conn == nil {
 		return err
 	}
-	if err := t.commit(); err != nil { // whatever becomes of the call, and so that nobody waits for it
+	if err := t.commit(); err != nil { // even if the call fails, and so that nobody waits for it
 		return err
 	}
-	return errAdopted // the next transaction sees it committed, and meets the server
+	return errAdopted // the next transaction sees the commit and meets the server
 }
 
-// errAdopted is the end of a transaction that has raised the epoch. The call goes on in another one.
-var errAdopted = errors.New("the epoch was raised, since the database is another one now: try again")
+// errAdopted is the error of a transaction that has raised the epoch. The call continues in another one.
+var errAdopted = errors.New("the epoch was raised because the data are on another server now: try again")
 
-// askable finds out whether servers of this kind say who they are. Some that are offered as a service do not, and have a code of their
-// own for that perhaps. Only what may pass keeps the store from being opened.
+// askable finds out whether servers of this kind reveal their identity. Some managed services do not, and may use their own
+// error codes. Only errors that may pass prevent the store from opening.
 func (s *Store) askable(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `
 		SELECT `+whoItIs+`
 		FROM pg_control_system() AS control`)
 	switch code := codeOf(err); {
-	case err == nil, code == codeNotNow, code == codeWrongState: // the last two are of a standby, which may be promoted
+	case err == nil, code == codeNotNow, code == codeWrongState: // the last two are from a standby, which may be promoted
 		return nil
 	case code == "", slices.Contains([]string{classConnection, classRollback, classResources, classIntervention, classSystem}, code[:2]):
 		return err
 	}
 	s.server.unasked = true
-	s.options.Logger.WarnContext(ctx, "jq: the server does not say who it is, so that the store does not notice a failover or a restore: run jobq fence after each",
+	s.options.Logger.WarnContext(ctx, "jq: the server does not reveal its identity, so the store cannot notice a failover or a restore: run jobq fence after each",
 		"schema", s.options.Schema, "error", err)
 	return nil
 }
 
 const whoItIs = `control.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint`
 
-// identities are that of the server, and the one that stands beside the epoch, which is zero if none does.
+// identities returns the server's identity, and the one recorded with the epoch, or zero.
 func (t *txn) identities() (who, noted identity, epoch int64, err error) {
 	err = t.each(func(rows *sql.Rows) error {
 		return rows.Scan(&who.system, &who.timeline, &noted.system, &noted.timeline, &epoch)
@@ -217,7 +219,8 @@ func (t *txn) identities() (who, noted identity, epoch int64, err error) {
 	return who, noted, epoch, err
 }
 
-// introduce notes who the server is, where nobody has: the data may be just new. Nobody waits for another who does the same.
+// introduce records the server's identity if none is recorded, as in new data. It skips the row if another transaction has
+// locked it.
 func (t *txn) introduce(who identity) error {
 	if t.conn == nil {
 		return nil
@@ -238,9 +241,10 @@ func (t *txn) introduce(who identity) error {
 	return err
 }
 
-// adopt raises the epoch, since the data came from elsewhere, and notes who the server is. Nobody has given a token or an id here so
-// far: who was about to has noticed the same, and waits for the row until this transaction ends. So the table of jobs is not locked,
-// as Fence has to, and a VACUUM or CREATE INDEX CONCURRENTLY keeps no store from its work on a new server.
+// adopt raises the epoch, because the data came from elsewhere, and records the server's identity. No transaction has given a
+// token or an id on this server yet: each has noticed the same, and waits for the row until this transaction ends. So adopt,
+// unlike Fence, need not lock the table of jobs, and a running VACUUM or CREATE INDEX CONCURRENTLY does not hold up stores on a
+// new server.
 func (t *txn) adopt(who identity) error {
 	if _, err := t.exec(`SELECT FROM {schema}.fence WHERE one FOR UPDATE`); err != nil {
 		return err
@@ -253,8 +257,8 @@ func (t *txn) adopt(who identity) error {
 	if err != nil {
 		return err
 	}
-	t.s.options.Logger.WarnContext(t.ctx, "the database is another one now: the epoch was raised, so that no lease is given twice; "+
-		"see whether it has lost anything",
+	t.s.options.Logger.WarnContext(t.ctx, "the data are on another server now: the epoch was raised, so that no lease is given twice; "+
+		"check whether changes were lost",
 		"schema", t.s.options.Schema, "epoch", epoch,
 		"system_before", noted.system, "timeline_before", noted.timeline, "system", who.system, "timeline", who.timeline)
 	_, err = t.exec(`

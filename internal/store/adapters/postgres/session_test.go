@@ -159,7 +159,7 @@ func TestAProxyIsNotMistakenForTheServer(t *testing.T) {
 		}
 		require.Error(t, err)
 		assert.Equal(t, passing, errors.Is(err, store.ErrUnavailable), "%v", err)
-		assert.Contains(t, err.Error(), "if a pooling proxy stands in between, say so (Options.Pooled, or pooled=true in the URL)")
+		assert.Contains(t, err.Error(), "if you connect through a pooling proxy, set Options.Pooled (pooled=true in the URL)")
 		assert.NotContains(t, err.Error(), "\n")
 	}
 }

@@ -35,7 +35,7 @@ func TestAServerThatDoesNotSayWhoItIs(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, code)
-		assert.Contains(t, log.String(), "does not say who it is", code)
+		assert.Contains(t, log.String(), "does not reveal its identity", code)
 		enqueue(t, s, 1)
 		assert.Len(t, claimN(t, s, 1), 1, code)
 		require.NoError(t, s.Close())

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// Abilities that the server's own store lacks are answered by errors.ErrUnsupported.
+// If the server's own store lacks an ability, its methods return errors.ErrUnsupported.
 
 // Queues is part of the contract.
 func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
@@ -22,10 +22,7 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 	}
 	c := call{method: http.MethodGet, path: wire.PathQueues, reads: true, most: mostNames}
 	answer, err := ask(ctx, s, c, func(q wire.Queues) error { return listed(q.Queues, len(q.Queues), "queues") })
-	if err != nil {
-		return nil, err
-	}
-	return answer.Store(), nil
+	return answer.Queues, err
 }
 
 // SetPaused is part of the contract.
@@ -62,7 +59,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 	return s.policy(ctx, c, 1)
 }
 
-// policy makes a call that is answered by a policy, at least of this version.
+// policy makes a call whose answer is a policy. The policy must have at least the version least.
 func (s *Store) policy(ctx context.Context, c call, least int64) (store.Policy, error) {
 	answer, err := ask(ctx, s, c, func(p wire.Policy) error {
 		if p.Version < least {
@@ -83,7 +80,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	}
 	body := wire.WorkerOf(w)
 	path := fmt.Sprintf(wire.PathWorker, segment(w.Name))
-	body.Name, body.BeatAt, body.Stale = "", wire.Time{}, false // the path has the name, the store sets the others
+	body.Name, body.BeatAt, body.Stale = "", wire.Time{}, false // the path has the name, and the store sets the other two
 	c, err := post(path, body, mostNothing)
 	if err != nil {
 		return err
@@ -121,7 +118,7 @@ func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page sto
 	return answer.Store(), nil
 }
 
-// Ping is part of the contract: it asks whether the server's own store answers.
+// Ping is part of the contract. It asks whether the server's own store answers.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.admit(ctx, nil); err != nil {
 		return err
@@ -142,16 +139,13 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 		return store.Due{}, err
 	}
 	c := call{method: http.MethodGet, path: wire.PathDue, reads: true, most: mostNames}
-	answer, err := ask(ctx, s, c, func(d wire.Due) error {
+	answer, err := ask(ctx, s, c, func(d store.Due) error {
 		if d.Queues == nil || d.Now.IsZero() {
 			return errors.New("no due times in it")
 		}
 		return nil
 	})
-	if err != nil {
-		return store.Due{}, err
-	}
-	return answer.Store(), nil
+	return answer, err
 }
 
 // Fence is part of the contract.
@@ -172,7 +166,8 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 	return int64(answer.Epoch), err
 }
 
-// segment is the name as one part of a path. Points alone would be taken for the way to another folder.
+// segment escapes a name as one segment of a path. It also escapes a name of only dots, which would otherwise mean another
+// folder.
 func segment(name string) string {
 	switch name {
 	case ".":

@@ -17,30 +17,30 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// How many bytes answers can have: what is more comes from no jq server.
+// The greatest sizes of answers, in bytes. A larger answer does not come from a jq server.
 const (
-	mostWords   = 64 << 10  // around the items, and of a problem
-	mostOutcome = 8 << 10   // of each
+	mostWords   = 64 << 10  // everything around the items; also a problem document
+	mostOutcome = 8 << 10   // one outcome
 	mostJob     = 16 << 20  // four documents, each as JSON and as text
-	mostRow     = 256 << 10 // a job but for its documents
+	mostRow     = 256 << 10 // a job without its documents
 	mostDocs    = 64 << 20  // all documents of a page, or of both lanes of a claim, each as JSON and as text
 	mostHistory = 16 << 20  // a hundred attempts with their errors
-	mostWorker  = 8 << 10   // but for the names of its queues
-	mostQueues  = 10 << 20  // the names of the queues of a page of workers, of which each byte can have nine around it
-	mostNames   = 1 << 30   // of queues, of which there can be any number
-	mostNothing = mostWords // where the answer is that it was done
+	mostWorker  = 8 << 10   // a worker without the names of its queues
+	mostQueues  = 10 << 20  // the names of the queues of a page of workers; each byte of a name may take ten bytes in JSON
+	mostNames   = 1 << 30   // the names of queues, of which there can be any number
+	mostNothing = mostWords // an answer without content
 	mostDetail  = mostJob + mostHistory
 )
 
-// mostJobs is how many bytes so many jobs can have.
+// mostJobs is the greatest size of an answer with limit jobs.
 func mostJobs(limit int) int64 {
 	return mostWords + min(int64(limit)*mostJob, int64(limit)*mostRow+mostDocs)
 }
 
-// mostWorkers is how many bytes so many workers can have.
+// mostWorkers is the greatest size of an answer with limit workers.
 func mostWorkers(limit int) int64 { return mostWords + int64(limit)*mostWorker + mostQueues }
 
-// decode reads an answer, of which valid must find that it is one. Fields that are not known are those of a newer server.
+// decode reads an answer and checks it with valid. It ignores unknown fields, because a newer server may send them.
 func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error) error {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
 		return failure(resp)
@@ -61,7 +61,7 @@ func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error
 	return nil
 }
 
-// nothing reads an answer that says no more than that it was done.
+// nothing reads an answer without content.
 func nothing(resp *http.Response) error {
 	if resp.StatusCode != http.StatusNoContent {
 		return failure(resp)
@@ -95,7 +95,7 @@ func strange(resp *http.Response, wrong string) error {
 	return e
 }
 
-// inTheirWords names a field as the contract does, where its name over HTTP is another.
+// inTheirWords replaces a field's name over HTTP by its name in the contract, if they differ.
 func inTheirWords(err error) error {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) && invalid.Field == "lease" {
@@ -104,13 +104,13 @@ func inTheirWords(err error) error {
 	return err
 }
 
-// How often, and after which pause at most, a call that was sent away is made again.
+// How often a call that the server sent away is repeated, and the longest pause before a repeat.
 const (
 	comeBacks       = 3
 	longestComeBack = 5 * time.Second
 )
 
-// sentAway is the error of a call that was told to come back later.
+// sentAway is the error of a call that the server told to come back later.
 type sentAway struct {
 	error
 	until time.Duration // from now on
@@ -118,7 +118,7 @@ type sentAway struct {
 
 func (e *sentAway) Unwrap() error { return e.error }
 
-// comeBack is the error with the time after which to try again, if the server names one.
+// comeBack adds to the error the time after which to try again, if the server names one.
 func comeBack(resp *http.Response, err error) error {
 	seconds, odd := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if odd != nil || seconds < 0 {
@@ -127,16 +127,16 @@ func comeBack(resp *http.Response, err error) error {
 	return &sentAway{err, min(time.Duration(seconds)*time.Second, longestComeBack)}
 }
 
-// failure is what an answer other than success means: an error of the store behind the server, or none of a jq server. Some
-// statuses mean that the request was not let through, whoever gives them.
+// failure translates an answer other than success: into the error of the store behind the server, or into an error that says
+// that no jq server answered. Some statuses mean that the request was not let through, whether the server or a proxy sent them.
 func failure(resp *http.Response) error {
 	var f wire.Fail
 	text, err := readAll(resp, mostWords)
 	if err == nil {
-		_ = json.Unmarshal(text, &f) // what is no problem document has no type
+		_ = json.Unmarshal(text, &f) // if the text is not a problem document, f.Type stays empty
 	}
 	if resp.StatusCode >= 400 {
-		if err := f.Err(); errors.Is(err, store.ErrClosed) { // which is said of this store only
+		if err := f.Err(); errors.Is(err, store.ErrClosed) { // the server's store was closed, not this one
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, f)
 		} else if f.Type == wire.Busy {
 			return comeBack(resp, err)
@@ -145,7 +145,7 @@ func failure(resp *http.Response) error {
 		}
 	}
 	means := store.ErrUnavailable
-	if f.Type == wire.Unauthorized || f.Type == wire.TokenExpired || f.Type == wire.Forbidden { // by the server itself: a proxy in between may think better of it
+	if f.Type == wire.Unauthorized || f.Type == wire.TokenExpired || f.Type == wire.Forbidden { // the server itself says so; the refusal of a proxy may pass
 		means = store.ErrDenied
 	}
 	unapplied := func(advice string) error {
@@ -183,14 +183,14 @@ var statuses = map[store.Status]bool{
 	store.StatusFinished: true, store.StatusCancelled: true, store.StatusWrongState: true, store.StatusDuplicate: true,
 }
 
-// outcomesFor checks that there is an outcome for each of the jobs, in their order.
+// outcomesFor checks that there is one outcome for each of the jobs, in order.
 func outcomesFor(ids []int64) func(wire.Results) error {
 	return func(r wire.Results) error {
 		if len(r.Results) != len(ids) {
 			return fmt.Errorf("%d results for %d jobs", len(r.Results), len(ids))
 		}
 		for i, o := range r.Results {
-			if int64(o.ID) != ids[i] || !statuses[o.Status] {
+			if o.ID != ids[i] || !statuses[o.Status] {
 				return fmt.Errorf("result %d is for another job, or has no known status", i)
 			}
 		}
@@ -198,7 +198,7 @@ func outcomesFor(ids []int64) func(wire.Results) error {
 	}
 }
 
-// outcomesUpTo checks that there are no more outcomes than were asked for.
+// outcomesUpTo checks that there are at most limit outcomes.
 func outcomesUpTo(limit int) func(wire.Results) error {
 	return func(r wire.Results) error {
 		switch {
@@ -216,7 +216,7 @@ func outcomesUpTo(limit int) func(wire.Results) error {
 	}
 }
 
-// listed checks that a list is there, and not longer than was asked for.
+// listed checks that the answer has the list, with at most limit items.
 func listed[T any](items []T, limit int, what string) error {
 	switch {
 	case items == nil:

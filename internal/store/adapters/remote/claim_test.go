@@ -48,7 +48,7 @@ func TestLateClaimIsGivenBack(t *testing.T) {
 						case failed:
 							return reply(502, "<html>"), nil
 						}
-						return reply(200, wire.Results{Results: []wire.Outcome{{ID: 7, Status: store.StatusOK}}}), nil
+						return reply(200, wire.ResultsOf([]store.Outcome{{ID: 7, Status: store.StatusOK}})), nil
 					}
 					taken[wire.Claim](r)
 					select {

@@ -110,7 +110,7 @@ func TestConformanceOverMemory(t *testing.T) {
 	exclude := map[string]string{"Reopen/": "memory keeps nothing beyond its process"}
 	if race.Enabled {
 		for _, name := range []string{
-			"Enqueue/EightMebibytesAndNoMore", "Finish/AckKeepsToTheLimitsOfACall",
+			"Enqueue/EightMebibytesAndNoMore", "Call/EightMebibytesAndNoMore",
 			"Claim/LaneEndsBeforeItWeighsTooMuch", "Claim/WhatWasTooMuchIsClaimedNext", "Inspect/PageEndsBeforeItWeighsTooMuch",
 		} {
 			exclude[name] = "tens of megabytes of JSON take too long under the race detector; it runs without"

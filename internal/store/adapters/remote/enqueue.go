@@ -10,10 +10,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// repeats are the pauses before an Enqueue whose answer was lost is repeated.
+// repeats lists the pauses before each repeat of an Enqueue whose answer was lost.
 var repeats = [...]time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond}
 
-// Enqueue is part of the contract. It has a request key even where the caller gives none, so that it can be repeated here.
+// Enqueue is part of the contract. If the caller gives no request key, the store makes one, so that it can repeat the request.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	if err := s.admit(ctx, req.Check()); err != nil || len(req.Jobs) == 0 {
 		return nil, err
@@ -38,13 +38,13 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 		added, err := ask(ctx, s, c, valid)
 		switch {
 		case err == nil:
-			return added.Store(), nil
+			return added.Jobs, nil
 		case errors.Is(err, store.ErrInDoubt):
 			doubt = err
-		case doubt == nil || errors.Is(err, store.ErrInvalid): // which is true of every time
+		case doubt == nil || errors.Is(err, store.ErrInvalid): // an invalid request is invalid at every try
 			return nil, err
 		}
-		// From the first lost answer on the whole is in doubt: that a repeat was not applied says nothing of what it repeats.
+		// Once an answer was lost, the call stays in doubt: if a repeat was not applied, an earlier try may still have been.
 		if n == len(repeats) || !s.pause(ctx, repeats[n]) {
 			return nil, s.because(ctx, doubt)
 		}
@@ -65,7 +65,7 @@ func enqueueCall(req store.EnqueueRequest) (call, error) {
 	return c, err
 }
 
-// pause says whether the time has passed before the context has ended or the store was closed.
+// pause waits for d. It returns false if the context ends or the store is closed before.
 func (s *Store) pause(ctx context.Context, d time.Duration) bool {
 	timer := s.clock.Timer(d)
 	defer timer.Stop()

@@ -20,7 +20,7 @@ func TestEnqueueIsRepeated(t *testing.T) {
 	busy := wire.FailOf(store.ErrUnavailable)
 	doubt := wire.FailOf(store.ErrInDoubt)
 	other := wire.FailOf(&store.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"})
-	added := wire.Enqueued{Jobs: []wire.Added{{ID: 7, State: store.Ready}}}
+	added := wire.Enqueued{Jobs: []store.Enqueued{{ID: 7, State: store.Ready}}}
 	for name, k := range map[string]struct {
 		answers []any // an error, a Fail, a status or an answer
 		want    error
@@ -80,7 +80,7 @@ func TestEnqueueGivesEachCallAKeyOfItsOwn(t *testing.T) {
 	keys := map[string]bool{}
 	s := openedOn(t, Options{}, func(r *http.Request) (*http.Response, error) {
 		keys[r.Header.Get(wire.RequestKeyHeader)] = true
-		return reply(http.StatusCreated, wire.Enqueued{Jobs: []wire.Added{{ID: 7}}}), nil
+		return reply(http.StatusCreated, wire.Enqueued{Jobs: []store.Enqueued{{ID: 7}}}), nil
 	})
 	for range 10 {
 		assert.NoError(t, enqueueOne(t.Context(), s))

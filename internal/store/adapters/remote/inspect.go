@@ -29,7 +29,8 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return answer.Store(), nil
 }
 
-// Redacted says that the server has left documents out of jobs, since the token's role may not see them. Whoever copies jobs must ask.
+// Redacted reports whether the server has left documents out of jobs, because the token's role may not see them. Check it after
+// copying jobs.
 func (s *Store) Redacted() bool { return s.redacted.Load() }
 
 func (s *Store) note(j wire.Job) {
@@ -80,14 +81,11 @@ func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, e
 		return store.Counts{}, err
 	}
 	c.reads = true
-	answer, err := ask(ctx, s, c, func(counts wire.Counts) error {
+	answer, err := ask(ctx, s, c, func(counts store.Counts) error {
 		if counts.Queues == nil || counts.Now.IsZero() {
 			return errors.New("no counts in it")
 		}
 		return nil
 	})
-	if err != nil {
-		return store.Counts{}, err
-	}
-	return answer.Store(), nil
+	return answer, err
 }

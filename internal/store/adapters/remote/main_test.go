@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // counted answers what Open asks, and anything else that counts.
 func counted(w http.ResponseWriter) {
-	answer(w, http.StatusOK, wire.CountsOf(store.Counts{Now: time.Now()}))
+	answer(w, http.StatusOK, store.Counts{Now: time.Now()})
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
@@ -89,7 +89,7 @@ func openedOn(t testing.TB, o Options, serve trip) *Store {
 	var open atomic.Bool
 	o.Transport = trip(func(r *http.Request) (*http.Response, error) {
 		if !open.Load() {
-			return reply(http.StatusOK, wire.CountsOf(store.Counts{Now: time.Now()})), nil
+			return reply(http.StatusOK, store.Counts{Now: time.Now()}), nil
 		}
 		return serve(r)
 	})

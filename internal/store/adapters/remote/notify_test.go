@@ -43,9 +43,9 @@ func (h *herald) refusal() *http.Response {
 
 func (h *herald) serve(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == wire.PathCount {
-		return reply(http.StatusOK, wire.CountsOf(store.Counts{Now: time.Now(), Queues: []store.QueueCount{
+		return reply(http.StatusOK, store.Counts{Now: time.Now(), Queues: []store.QueueCount{
 			{Queue: "due", Due: 3}, {Queue: "later", Jobs: map[store.State]int64{store.Ready: 1}},
-		}})), nil
+		}}), nil
 	}
 	if refusal := h.refusal(); refusal != nil {
 		return refusal, nil

@@ -168,7 +168,7 @@ func TestTokenTravelsInTheHeaderOnly(t *testing.T) {
 			Transport: trip(func(r *http.Request) (*http.Response, error) {
 				assert.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
 				assert.NotContains(t, r.URL.String(), "secret")
-				return reply(200, wire.CountsOf(store.Counts{Now: time.Now()})), nil
+				return reply(200, store.Counts{Now: time.Now()}), nil
 			}),
 		})
 		require.NoError(t, err)

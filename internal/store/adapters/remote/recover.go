@@ -20,5 +20,5 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 	if err != nil {
 		return nil, err
 	}
-	return answer.Store(), nil
+	return answer.Recovered, nil
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Backup writes a copy of the store, as it is at one moment, to a new file, while others read and write. The copy is a store
-// of its own, of which Restore makes the store again. The call waits for nobody who writes.
+// Backup writes a consistent copy of the store to a new file, while others read and write. Restore makes a store from the copy.
+// Backup does not wait for writers.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return err
 	}
-	path, err := filepath.Abs(path) // SQLite takes some others for more than a path
+	path, err := filepath.Abs(path) // SQLite interprets some relative names as more than a path
 	if err != nil {
 		return fmt.Errorf("jq: backup: %w", err)
 	}
@@ -28,19 +28,19 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 		return fmt.Errorf("jq: the backup %s exists: name a new file", path)
 	}
 	if left, err := leftBeside(path); err != nil || len(left) > 0 {
-		return errors.Join(err, fmt.Errorf("jq: %s is left of another store: delete it or name a new file", strings.Join(left, " and ")))
+		return errors.Join(err, fmt.Errorf("jq: %s was left by another store: delete it or name a new file", strings.Join(left, " and ")))
 	}
-	part := path + ".part" // so that what has the name is whole
+	part := path + ".part" // a file under the final name is always complete
 	release, err := begin(part)
 	if err != nil {
 		return fmt.Errorf("jq: backup: %w", err)
 	}
 	defer release()
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) { // another backup was just completed
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) { // another backup has just completed
 		return errors.Join(fmt.Errorf("jq: the backup %s exists: name a new file", path), os.Remove(part))
 	}
 	if _, err := s.callers.ExecContext(ctx, `VACUUM INTO ?`, part); err != nil {
-		_ = os.Remove(part) // it may not have come to that
+		_ = os.Remove(part) // VACUUM may have removed it already
 		return sqlkit.Because(ctx, s.closed, ours(err))
 	}
 	if err := syncFile(part); err != nil {
@@ -52,8 +52,8 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	return syncFile(filepath.Dir(path))
 }
 
-// begin makes an empty file which no other backup writes to until it is released. SQLite fills such a file, and would make one that
-// everybody can read.
+// begin creates an empty file and locks it against other backups until it is released. SQLite fills an existing file; one that
+// it created itself would be readable by everybody.
 func begin(part string) (release func(), err error) {
 	lock := flock.New(part, flock.SetPermissions(0o600))
 	if ok, err := lock.TryLock(); err != nil || !ok {
@@ -68,7 +68,7 @@ func begin(part string) (release func(), err error) {
 		}
 	}
 	if err == nil {
-		err = os.Truncate(part, 0) // what a backup left that was broken off
+		err = os.Truncate(part, 0) // an interrupted backup may have left data
 	}
 	if err != nil {
 		release()
@@ -77,7 +77,7 @@ func begin(part string) (release func(), err error) {
 	return release, nil
 }
 
-// syncFile waits until the file, or the folder's list of files, is on the disk.
+// syncFile syncs a file, or a folder's list of files, to the disk.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {

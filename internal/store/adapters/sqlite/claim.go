@@ -15,7 +15,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	return write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) ([]store.Job, error) { return t.claim(req) })
 }
 
-// claim takes what is due, the retries first.
+// claim takes due jobs, retries first.
 func (t *txn) claim(req store.ClaimRequest) ([]store.Job, error) {
 	paused, err := t.paused(req.Queue)
 	if err != nil || paused {
@@ -46,8 +46,8 @@ func (t *txn) paused(queue string) (paused bool, err error) {
 	return paused, err
 }
 
-// A lane is one of the two indexes from which jobs are claimed. In each, a priority is one range: what is not yet due lies behind what is,
-// and is never walked over.
+// A lane is one of the two indexes that claims read. In each, a priority is one range in which the due jobs come first, so a
+// claim never walks over jobs that are not due.
 type lane struct {
 	level string // the highest priority below one that has jobs
 	due   string // the due jobs of one priority, in order
@@ -58,7 +58,7 @@ var (
 	freshLane = laneOf(`state = 'ready'`, `run_at`)
 )
 
-// laneOf is the lane of the jobs that wait, in the words of its index, which orders them by a time.
+// laneOf returns the lane of an index: waits is the index's condition, due its time column.
 func laneOf(waits, due string) lane {
 	text := strings.NewReplacer(`{waits}`, waits, `{due}`, due)
 	return lane{
@@ -77,7 +77,7 @@ func laneOf(waits, due string) lane {
 	}
 }
 
-// due are the first jobs of the lane, from the highest priority down, as many as there is room for.
+// due returns the first due jobs of the lane, highest priority first, as many as there is room for.
 func (t *txn) due(l lane, queue string, limit int) ([]*store.Record, error) {
 	var found []*store.Record
 	room := sqlkit.NewRoom()
@@ -134,7 +134,8 @@ func (t *txn) lease(chosen []*store.Record, req store.ClaimRequest) ([]store.Job
 			claim_token = max(token, ?5) + 1,
 			claimed_at = ?4,
 			ended_at = NULL,
-			ending = ''
+			ending = '',
+			reason = ''
 		WHERE id IN (SELECT value FROM json_each(?1))`,
 		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro(), store.Floor(chosen[0].Epoch),
 		chosen[0].LeaseFor.Microseconds())

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// The result codes of SQLite that mean something to us: https://www.sqlite.org/rescode.html.
+// The SQLite result codes that this store handles: https://www.sqlite.org/rescode.html.
 const (
 	codeError    = 1
 	codeBusy     = 5
@@ -21,7 +21,7 @@ const (
 	codeNotADB   = 26
 )
 
-// codeOf is the primary result code of SQLite in the error, and 0 if there is none.
+// codeOf returns the primary SQLite result code of the error, or 0 if it has none.
 func codeOf(err error) int {
 	var coded interface{ Code() int }
 	if errors.As(err, &coded) {
@@ -30,11 +30,11 @@ func codeOf(err error) int {
 	return 0
 }
 
-// ours says in the words of the contract what an error of the driver means for a call of which nothing was committed.
+// ours turns a driver error into the contract's, for a call of which nothing was committed.
 func ours(err error) error { return sqlkit.Unapplied(err, advice) }
 
-// committed says what an error in answer to COMMIT means. Only a full disk and a lock leave no doubt: after a failed write
-// or sync the commit may stand in the log all the same, to be found when the file is opened next.
+// committed turns an error from COMMIT into the contract's. Only a full disk and a lock leave no doubt: after a failed write or
+// sync, the WAL may still contain the commit, and SQLite would find it when it next opens the file.
 func committed(err error) error {
 	switch codeOf(err) {
 	case codeFull, codeBusy:
@@ -44,7 +44,7 @@ func committed(err error) error {
 	}
 }
 
-// advice is what to do, for errors that people meet.
+// advice returns a hint to put before the error.
 func advice(err error) string {
 	switch codeOf(err) {
 	case codeBusy:
@@ -58,7 +58,7 @@ func advice(err error) string {
 	case codeCantOpen:
 		return "the file can not be opened, it and its folder must be there and writable: "
 	case codeNotADB:
-		return "the file is no SQLite database, name another: "
+		return "the file is not an SQLite database, name another: "
 	}
 	if errors.Is(err, syscall.ENOSPC) {
 		return "the disk is full: "
@@ -69,7 +69,7 @@ func advice(err error) string {
 	return ""
 }
 
-// openError says in one line why the store can not be opened, and what to do.
+// openError says in one line why the store cannot be opened, and what to do.
 func openError(path string, err error) error {
 	return sqlkit.NotOpened(path, store.ErrUnavailable, err, advice)
 }

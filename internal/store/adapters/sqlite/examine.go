@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// SchemaVersion says how far the store in the file is migrated, and changes nothing.
+// SchemaVersion returns the version of the store's schema. It changes nothing.
 func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
 	at, err := checkPath(path)
 	if err != nil {
@@ -28,8 +28,8 @@ func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
 	return found, nil
 }
 
-// schemaOf leaves the file as it is, whosever it is. Other programs have tables of migrations too: those of a store have the
-// names of its steps.
+// schemaOf leaves the file unchanged, whoever owns it. Other programs have tables of migrations too; a store's are recognized
+// by the names of its steps.
 func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	steps, err := folder()
 	if err != nil {
@@ -39,7 +39,7 @@ func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
-	// While another process makes the file, it locks out those who read.
+	// A process that is creating the file locks out readers meanwhile.
 	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", DefaultBusyTimeout.Milliseconds())
 	db, err := open(path, keepReading, busy+"&_pragma=query_only(1)"+unlessWhole(path))
 	if err != nil {
@@ -62,8 +62,8 @@ func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	return found, err
 }
 
-// unlessWhole opens a file for reading alone if a log or a journal stands beside it. Another connection would carry these into
-// the file when it closes, if their program was killed.
+// unlessWhole returns the option to open a file read-only if there is a WAL or a journal beside it. When a program was killed
+// and left one, a writable connection would checkpoint it into the file on close.
 func unlessWhole(path string) string {
 	for _, suffix := range []string{"-wal", "-journal"} {
 		if beside, err := os.Stat(path + suffix); err == nil && beside.Size() > 0 {
@@ -73,16 +73,16 @@ func unlessWhole(path string) string {
 	return ""
 }
 
-// alarming is from when on something is worth a finding.
+// alarming holds the thresholds for findings.
 type alarming struct {
-	log    int64 // bytes of the log of changes
-	unused int64 // bytes of the file that hold nothing, and more than half of it
+	log    int64 // size of the WAL in bytes
+	unused int64 // unused bytes of the file, if they are more than half of it
 }
 
 const damagedFile = "damaged_file"
 
-// Examine looks at what slows claims down or endangers jobs: the file itself, indexes, the log of changes. It reads the whole
-// file.
+// Examine looks for what slows claims down or endangers jobs: damage, missing indexes, a large WAL, unused space, jobs written
+// by a fast clock. It reads the whole file.
 func (s *Store) Examine(ctx context.Context) ([]store.Finding, error) {
 	return s.examine(ctx, alarming{log: 256 << 20, unused: 256 << 20})
 }
@@ -101,7 +101,7 @@ func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error
 		}
 		all = append(all, found...)
 		if slices.ContainsFunc(found, func(f store.Finding) bool { return f.Name == damagedFile }) {
-			break // the others may fail on it
+			break // the other checks may fail on a damaged file
 		}
 	}
 	return all, nil
@@ -134,7 +134,7 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 			findings = append(findings, store.Finding{
 				Name:   "missing_index",
 				Detail: fmt.Sprintf("the index %s of %s is missing: calls read whole tables", name, s.place.path),
-				Advice: "make it anew as the migrations do",
+				Advice: "create it again as the migrations do",
 			})
 		}
 	}
@@ -151,8 +151,8 @@ func (s *Store) lookAtLog(_ context.Context, a alarming) ([]store.Finding, error
 	}
 	return []store.Finding{{
 		Name:   "large_log",
-		Detail: fmt.Sprintf("the log of changes %s-wal has %d MiB: a reader keeps it from being carried into the file", s.place.real, log.Size()>>20),
-		Advice: "end the transaction that has been open for so long, in whichever process it is",
+		Detail: fmt.Sprintf("the log of changes %s-wal has %d MiB: a long read keeps SQLite from checkpointing it", s.place.real, log.Size()>>20),
+		Advice: "find the process with the long transaction and end that transaction",
 	}}, nil
 }
 
@@ -168,7 +168,7 @@ func (s *Store) lookAtRoom(ctx context.Context, a alarming) ([]store.Finding, er
 	}
 	return []store.Finding{{
 		Name:   "unused_room",
-		Detail: fmt.Sprintf("%d of the file's %d MiB hold nothing", pages.Free*pages.Size>>20, pages.Count*pages.Size>>20),
-		Advice: "it will be used again; to give it back, stop all processes and run VACUUM on the file",
+		Detail: fmt.Sprintf("%d of the file's %d MiB are unused", pages.Free*pages.Size>>20, pages.Count*pages.Size>>20),
+		Advice: "SQLite reuses this space; to shrink the file, stop all processes and run VACUUM on it",
 	}}, nil
 }

@@ -78,7 +78,7 @@ func TestExamineFindsUnusedRoom(t *testing.T) {
 	}
 	a := calm
 	a.unused = 1
-	assert.Contains(t, findingsOf(t, s, a)["unused_room"].Detail, "hold nothing")
+	assert.Contains(t, findingsOf(t, s, a)["unused_room"].Detail, "are unused")
 }
 
 // A file of another program is no store, whatever its table of migrations is like.

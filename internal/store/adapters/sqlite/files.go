@@ -10,22 +10,21 @@ import (
 	"strings"
 )
 
-// The files that SQLite keeps beside a database while it is open. A clean close removes them, so one that is left holds
-// changes that were committed and are not in the database yet. Only the index of the log, the last of them, holds none.
+// The files that SQLite keeps beside an open database. A clean close removes them, so a file that is left holds committed
+// changes that are not in the database yet. The exception is the last one, the index of the WAL: it holds no changes.
 var besides = []string{"-wal", "-journal", indexSuffix}
 
 const indexSuffix = "-shm"
 
-// A restore prepares the new file under restoringPart, and gives it the name restoringSuffix when it is complete.
+// A restore prepares the new file under restoringPart and renames it to restoringSuffix when it is complete.
 const (
 	restoringSuffix = ".restoring"
 	restoringPart   = ".restoring.part"
 )
 
-// realPath follows symbolic links, also to a file that is not there yet: SQLite keeps its log beside the file itself, under
-// that file's name.
+// realPath follows symbolic links, even if the target does not exist yet: SQLite names the WAL after the link's target.
 func realPath(path string) (string, error) {
-	const mostLinks = 40 // as Linux has it
+	const mostLinks = 40 // the limit on Linux
 	for range mostLinks {
 		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 		if err != nil {
@@ -51,7 +50,7 @@ func realPath(path string) (string, error) {
 	return "", fmt.Errorf("%s: too many symbolic links", path)
 }
 
-// leftBeside are the files of SQLite's that stand beside the database, of whatever size.
+// leftBeside returns the SQLite files that exist beside the database, of any size.
 func leftBeside(actual string) ([]string, error) {
 	var left []string
 	for _, suffix := range besides {
@@ -65,7 +64,6 @@ func leftBeside(actual string) ([]string, error) {
 	return left, nil
 }
 
-// exists says whether there is a file.
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,22 +72,22 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// isRestoring says that a restore is about to put its file in place, or was broken off there.
+// isRestoring reports whether a restore is about to put its file in place, or was interrupted at that point.
 func isRestoring(actual string) bool {
 	there, err := exists(actual + restoringSuffix)
 	return there || err != nil
 }
 
-// A fileState is what can be told of a store's file without opening it.
+// A fileState is what is known about a store's file without opening it.
 type fileState struct {
 	size     int64    // -1 if there is no file
-	identity string   // empty if there is no file, or if the system can not tell one file from another
+	identity string   // empty if there is no file, or if the system cannot tell files apart
 	left     []string // the files beside it
-	copied   bool     // a backup was written over the file, and the log beside it is not its own
+	copied   bool     // a backup was written over the file, so the WAL beside it belongs to the old content
 }
 
-// stateOf looks at the file. It opens nothing: to close any descriptor of a database gives up the locks that the process has
-// on it.
+// stateOf examines the file without opening it: closing any descriptor of a database releases all locks that the process has on
+// it.
 func stateOf(actual string) (fileState, error) {
 	state := fileState{size: -1}
 	var err error
@@ -115,7 +113,7 @@ func stateOf(actual string) (fileState, error) {
 	return state, nil
 }
 
-// state looks at the file, and refuses it beside the log of another.
+// state examines the file and returns an error if the WAL beside it belongs to another file.
 func (p place) state(t *turn) (fileState, error) {
 	state, err := stateOf(p.real)
 	if err == nil {
@@ -125,24 +123,25 @@ func (p place) state(t *turn) (fileState, error) {
 	return state, err
 }
 
-// copiedOver says that the file, which cp leaves the same one, is a backup beside a log: a file of which a log was ever kept says so.
+// copiedOver reports whether cp has written a backup over a file that has a WAL. cp keeps the inode; but a store's file is in
+// WAL mode and a backup is not.
 func (f fileState) copiedOver(actual string) bool {
 	if !slices.Contains(f.left, actual+"-wal") || !isBackup(actual) {
 		return false
 	}
-	there, err := exists(actual + "-wal") // or a restore has just carried it into the file
+	there, err := exists(actual + "-wal") // a restore may have just checkpointed it into the file
 	return err == nil && there
 }
 
-// isBackup says that no store was opened in the file, to make or migrate it, since a backup has made it: it has the mode without a
-// log. The file is read by SQLite, past the log and without a lock.
+// isBackup reports whether the file is a backup that no store has opened to create or migrate it since: such a file is not in
+// WAL mode. SQLite reads the file without the WAL and without a lock.
 func isBackup(actual string) bool {
 	db, err := open(actual, keepReading, "immutable=1&_pragma=query_only(1)")
 	if err != nil {
 		return false
 	}
 	defer func() { _ = db.Close() }()
-	var versions string // of the format, for writers and readers
+	var versions string // of the file format, for writing and for reading
 	err = db.Get(&versions, `
 		SELECT hex(substr(data, 19, 2))
 		FROM sqlite_dbpage
@@ -150,8 +149,8 @@ func isBackup(actual string) bool {
 	return err == nil && versions == "0101"
 }
 
-// refuse says why the store can not be opened: SQLite would take the files beside it for those of another database, and delete
-// or misread the changes that they hold. known is the identity of the file that the store had last.
+// refuse returns why the store cannot be opened: SQLite would take the files beside it for those of another database and delete
+// or misread their changes. known is the identity of the file that the store had last.
 func (f fileState) refuse(actual, known string) error {
 	if len(f.left) == 0 {
 		return nil
@@ -170,27 +169,28 @@ func (f fileState) refuse(actual, known string) error {
 			"If you deleted the file on purpose, delete what it left too (%s)",
 			f.left[0], shellWords(f.left[:1]), strings.TrimPrefix(f.left[0], actual), remove)
 	case f.copied:
-		return fmt.Errorf("a backup was written over the file, and %s holds changes of the one before it, which are of no use without it: "+
-			"delete them (%s), or use restore, which does what else is to be done", f.left[0], remove)
+		return fmt.Errorf("a backup was written over the file, and %s still holds changes of the previous file, which are useless without it: "+
+			"delete them (%s), or run restore, which does that for you", f.left[0], remove)
 	case f.size == 0 && !f.beingMade(known) || another(known, f.identity):
 		if f.onlyIndex() {
-			return fmt.Errorf("the file was replaced, and %s, which SQLite kept beside the one before it, holds no changes: delete it (%s)",
+			return fmt.Errorf("the file was replaced, and %s, which SQLite kept beside the previous file, holds no changes: delete it (%s)",
 				f.left[0], remove)
 		}
-		return fmt.Errorf("the file was replaced, and %s holds changes of the one before it. Put that one back; or, to give up these changes, "+
+		return fmt.Errorf("the file was replaced, and %s holds changes of the previous file. Put that file back; or, to give up these changes, "+
 			"delete them (%s). Use restore to put a backup in place. If you copied or moved the file and its log here together, delete the "+
-			"note of the file before (rm %s)",
+			"note about the previous file (rm %s)",
 			f.left[0], remove, shellWords([]string{actual + ".lock"}))
 	}
 	return nil
 }
 
-// onlyIndex says that no log is left, only the index of one.
+// onlyIndex reports whether only the WAL's index is left, and no WAL.
 func (f fileState) onlyIndex() bool {
 	return len(f.left) == 1 && strings.HasSuffix(f.left[0], indexSuffix)
 }
 
-// another says that these are two files. Processes in different sandboxes may not all be told when a file was born.
+// another reports whether the identities are of two files. A process in a sandbox may not learn the time of birth, so it counts
+// only if both have it.
 func another(known, identity string) bool {
 	if known == "" || identity == "" || known == identity {
 		return false
@@ -200,13 +200,13 @@ func another(known, identity string) bool {
 	return number != number2 || born && born2
 }
 
-// beingMade says that another process is writing the first pages of the file: it noted the file before, and holds what it writes in a
-// journal.
+// beingMade reports whether another process is writing the first pages of the file: it has noted the file in the lock and still
+// has a journal.
 func (f fileState) beingMade(known string) bool {
 	return f.identity == known && len(f.left) == 1 && strings.HasSuffix(f.left[0], "-journal")
 }
 
-// shellWords are the paths as a shell takes them.
+// shellWords quotes the paths for a shell.
 func shellWords(paths []string) string {
 	words := make([]string, len(paths))
 	for i, p := range paths {
@@ -218,9 +218,9 @@ func shellWords(paths []string) string {
 	return strings.Join(words, " ")
 }
 
-// create makes the file where there is none, for its owner alone: jobs hold what is nobody else's business. Connections make
-// none: one that finds no file is to fail, since the store had one. A restore that was ended after it had put the old file aside
-// is completed.
+// create creates the file if it does not exist, readable by its owner only, because jobs can be confidential. Connections never
+// create it: if they find no file, the store has lost it and they must fail. If a restore was interrupted after it had moved
+// the old file away, create completes it.
 func create(actual string) error {
 	complete, err := exists(actual + restoringSuffix)
 	if err != nil {
@@ -239,14 +239,14 @@ func create(actual string) error {
 	return f.Close()
 }
 
-// settle makes sure that the path names the store's file and that the files beside it are its own. The caller has the turn.
+// settle makes sure that the path names the store's file and that the files beside it belong to it. The caller has the turn.
 func (s *Store) settle() error {
 	actual := s.place.real
 	state, err := s.place.state(s.turn)
 	if err != nil {
 		return err
 	}
-	if state.size >= 0 { // a restore that was broken off before it put the file aside has not taken place
+	if state.size >= 0 { // a restore that was interrupted before it moved the file away has not happened
 		if err := os.Remove(actual + restoringSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -262,7 +262,7 @@ func (s *Store) settle() error {
 	return s.turn.setFile(state.noteOn(s.turn))
 }
 
-// noteOn is the note of the file. Where another file had its place, it is a copy of some time of the store, and the note says so
+// noteOn returns the note about the file. If it replaced another file, it is an older copy of the store, and the note says so
 // until the epoch is raised.
 func (f fileState) noteOn(t *turn) string {
 	marked := strings.HasSuffix(t.note(), anotherMark)

@@ -111,7 +111,7 @@ func TestIndexWithoutALogHoldsNothing(t *testing.T) {
 	assert.Contains(t, line, "to make a new store here, delete this first (rm "+path+"-shm)")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	line, _ = refused(t, path, nil)
-	assert.Contains(t, line, "the file was replaced, and "+path+"-shm, which SQLite kept beside the one before it, holds no changes: delete it (rm ")
+	assert.Contains(t, line, "the file was replaced, and "+path+"-shm, which SQLite kept beside the previous file, holds no changes: delete it (rm ")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path+"-journal", nil, 0o600))
 	line, _ = refused(t, path, nil)
@@ -132,7 +132,7 @@ func TestReplacedFileBesideAnOldLogIsRefused(t *testing.T) {
 	require.NoError(t, os.Rename(other, path))
 	line, err := refused(t, path, nil)
 	assert.ErrorIs(t, err, store.ErrUnavailable)
-	assert.Contains(t, line, "the file was replaced, and "+path+"-wal holds changes of the one before it.")
+	assert.Contains(t, line, "the file was replaced, and "+path+"-wal holds changes of the previous file.")
 	assert.Contains(t, line, "(rm "+path+"-wal "+path+"-shm)")
 	assert.Contains(t, line, "(rm "+path+".lock)")
 	_, err = SchemaVersion(t.Context(), path)
@@ -196,7 +196,7 @@ func TestCopiesAndMovesOfWholeStoresOpen(t *testing.T) {
 		copyFile(t, crashed+suffix, path+suffix)
 	}
 	line, _ := refused(t, path, nil)
-	assert.Contains(t, line, "If you copied or moved the file and its log here together, delete the note of the file before (rm "+path+".lock)")
+	assert.Contains(t, line, "If you copied or moved the file and its log here together, delete the note about the previous file (rm "+path+".lock)")
 	require.NoError(t, os.Remove(path+".lock"))
 	known.check(t, openAt(t, path, nil))
 }

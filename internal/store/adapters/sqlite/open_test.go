@@ -73,7 +73,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"MissingFolder": {filepath.Join(folder, "missing", "jobs.db"), "make it first"},
 		"FileAsFolder":  {filepath.Join(garbage, "jobs.db"), "folder"},
 		"Folder":        {folder, "name a file"},
-		"Garbage":       {garbage, "is no SQLite database"},
+		"Garbage":       {garbage, "is not an SQLite database"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			line, err := refused(t, k.path, nil)

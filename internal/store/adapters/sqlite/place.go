@@ -9,11 +9,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A place is what a path named when it was opened. A file that was removed can still be written to by those who have it open,
-// and with the last of them it is gone: who answers for what is kept must see that the path names it still.
+// A place is the file that a path named when it was opened. A process can keep writing to a file after it was removed, and all
+// of that is lost when the last process closes it. So before the store confirms a write, it checks that the path still names
+// the file.
 type place struct {
 	path string
-	real string      // where links lead to: SQLite names the files beside it by that
+	real string      // with links followed: SQLite names the files beside it after this
 	file os.FileInfo // nil before it is known
 }
 
@@ -22,14 +23,14 @@ func placeOf(path string) (place, error) {
 	return place{path: path, file: file}, err
 }
 
-// check says that the file is where it was.
+// check returns an error if the path no longer names the file.
 func (p place) check() error {
 	file, err := os.Stat(p.path)
 	switch {
 	case err == nil && os.SameFile(file, p.file):
 		return nil
 	case err == nil || errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s was removed or replaced while the store is open: close the store, and open it anew", store.ErrUnavailable, p.path)
+		return fmt.Errorf("%w: %s was removed or replaced while the store is open: close the store, and open it again", store.ErrUnavailable, p.path)
 	default:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}

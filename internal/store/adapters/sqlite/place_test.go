@@ -27,7 +27,7 @@ func answersNoMore(t *testing.T, path string, calls map[string]error) {
 	for what, err := range calls {
 		require.ErrorIs(t, err, store.ErrUnavailable, what)
 		assert.NotContains(t, err.Error(), "\n", what)
-		assert.ErrorContains(t, err, path+" was removed or replaced while the store is open: close the store, and open it anew", what)
+		assert.ErrorContains(t, err, path+" was removed or replaced while the store is open: close the store, and open it again", what)
 	}
 }
 

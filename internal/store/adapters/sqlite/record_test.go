@@ -19,3 +19,18 @@ func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
 		return *found[id]
 	}})
 }
+
+func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
+	path := newPath(t)
+	before := openAt(t, path, nil)
+	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
+		_, err := before.DB().Exec(`
+			ALTER TABLE jobs DROP COLUMN reason;
+			DELETE FROM migrations WHERE name = 'reason';
+			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
+			requeued)
+		require.NoError(t, err)
+		require.NoError(t, before.Close())
+		return openAt(t, path, nil)
+	})
+}

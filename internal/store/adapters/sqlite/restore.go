@@ -20,17 +20,17 @@ import (
 
 // Restored says what a restore did.
 type Restored struct {
-	Jobs  int64  // in the store now
-	Epoch int64  // that it was fenced with
-	Kept  string // where the file is that was there before, empty if there was none
+	Jobs  int64  // how many jobs the restored store has
+	Epoch int64  // the epoch that it was fenced with
+	Kept  string // the path of the replaced file, empty if there was none
 }
 
-// Restore puts a backup in the place of the store at the path, of which there need be nothing left. The backup is copied, fenced
-// as by Fence, and then takes the path in one step, so that workers can start when Restore returns. The file that was there is
-// kept beside it under another name. A restore that was ended at any moment left either the store as it was or the restored one;
-// it can be repeated.
+// Restore replaces the store at the path by a backup. The store need not exist any more. Restore copies the backup, fences the
+// copy as Fence does, and moves it to the path in one step, so workers can start as soon as it returns. It keeps the previous
+// file under another name beside it. If Restore is interrupted, the path holds either the old store or the restored one, and
+// you can repeat it.
 //
-// While any process has the store open, Restore is ErrUnavailable and changes nothing.
+// While any process has the store open, Restore returns ErrUnavailable and changes nothing.
 func Restore(ctx context.Context, path, backup string) (Restored, error) {
 	at, err := checkPath(path)
 	if err != nil {
@@ -46,13 +46,13 @@ func Restore(ctx context.Context, path, backup string) (Restored, error) {
 // A restorer restores one store once.
 type restorer struct {
 	path   string
-	real   string // where links lead to
+	real   string // with links followed
 	backup string
 	turn   *turn
-	step   func(next string) // is told what comes next
+	step   func(next string) // called before each step
 
-	foreign bool  // the log is not that of the file beside it
-	last    int64 // the epoch of the store that was there: after a second restore of one backup none is given twice
+	foreign bool  // the WAL does not belong to the file beside it
+	last    int64 // the epoch of the previous store, so that restoring the same backup twice gives no epoch twice
 	done    Restored
 }
 
@@ -64,7 +64,7 @@ func (r *restorer) run(ctx context.Context) (done Restored, err error) {
 		return done, errors.Join(openError(r.path, err), r.turn.close())
 	}
 	defer func() { err = errors.Join(err, r.turn.close()) }()
-	release, err := r.alone(ctx) // also before the copy is made, which can last
+	release, err := r.alone(ctx) // also before making the copy, which can take long
 	if err != nil {
 		return done, err
 	}
@@ -85,7 +85,7 @@ func (r *restorer) run(ctx context.Context) (done Restored, err error) {
 	return r.done, nil
 }
 
-// checkBackup refuses what is no backup.
+// checkBackup returns an error if the file is not a usable backup.
 func (r *restorer) checkBackup(ctx context.Context) error {
 	refuse := func(why string) error { return fmt.Errorf("jq: the backup %s %s", r.backup, why) }
 	info, err := os.Stat(r.backup)
@@ -95,7 +95,7 @@ func (r *restorer) checkBackup(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("jq: the backup can not be read: %w", err)
 	case !info.Mode().IsRegular() || info.Size() == 0:
-		return refuse("is empty or no file")
+		return refuse("is empty or not a file")
 	}
 	if own, err := os.Stat(r.real); err == nil && os.SameFile(own, info) {
 		return refuse("is the store itself")
@@ -107,7 +107,7 @@ func (r *restorer) checkBackup(ctx context.Context) error {
 	if left, err := leftBeside(actual); err != nil || len(left) > 0 {
 		return errors.Join(err, refuse("is a store in use, or was not closed, as "+strings.Join(left, " and ")+" shows: make a backup of it and restore that"))
 	}
-	db, err := open(r.backup, keepReading, "immutable=1&_pragma=query_only(1)") // it may lie where nothing can be written
+	db, err := open(r.backup, keepReading, "immutable=1&_pragma=query_only(1)") // its folder may be read-only
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *restorer) checkBackup(ctx context.Context) error {
 		return refuse("can not be read: " + oneLineOf(err))
 	}
 	if !found.isStore() {
-		return refuse("holds no store of jobs")
+		return refuse("does not contain a store of jobs")
 	}
 	var verdict string
 	if err := db.GetContext(ctx, &verdict, `PRAGMA integrity_check(1)`); err != nil || verdict != "ok" {
@@ -133,8 +133,8 @@ func oneLineOf(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// alone makes sure that nobody has the store open, and brings what is in its log into its file. Until release, nobody can open
-// it. A file that SQLite can not read has no users.
+// alone makes sure that nobody has the store open and checkpoints its WAL. Nobody can open the store until release. A file that
+// SQLite cannot read is not in use.
 func (r *restorer) alone(ctx context.Context) (release func() error, err error) {
 	nothing := func() error { return nil }
 	state, err := stateOf(r.real)
@@ -143,7 +143,7 @@ func (r *restorer) alone(ctx context.Context) (release func() error, err error) 
 	}
 	state.copied = state.copiedOver(r.real)
 	r.foreign = state.refuse(r.real, r.turn.file()) != nil
-	if state.size < 0 || r.foreign { // SQLite would spoil the log, which is kept
+	if state.size < 0 || r.foreign { // keep the WAL: SQLite would spoil it
 		return nothing, r.unused()
 	}
 	db, err := open(r.path, keepWriting, "_pragma=busy_timeout(100)")
@@ -164,20 +164,20 @@ func (r *restorer) alone(ctx context.Context) (release func() error, err error) 
 		return nothing, errors.Join(openError(r.path, err), db.Close())
 	}
 	if conn.GetContext(ctx, &r.last, `SELECT epoch FROM fence`) != nil {
-		r.last = 0 // a store of before epochs, or damaged
+		r.last = 0 // a damaged store, or one from before epochs
 	}
 	return func() error {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // with it ends its transaction
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes the connection and so ends its transaction
 		_ = conn.Close()
 		return db.Close()
 	}, nil
 }
 
-// errShared says that SQLite could not leave the mode with a log, as it does without an error while others have the file open.
+// errShared says that SQLite stayed in WAL mode. While others have the file open, it does so without an error.
 var errShared = errors.New("the file is open elsewhere")
 
-// exclusive begins a transaction beside which nobody can have the file open. To leave the mode with a log, SQLite must be
-// alone, and carries the log into the file.
+// exclusive begins a transaction while nobody else has the file open. It first leaves WAL mode: SQLite does that only if it is
+// alone, and checkpoints the WAL.
 func (r *restorer) exclusive(ctx context.Context, db *sqlx.DB) (*sqlx.Conn, error) {
 	conn, err := db.Connx(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func (r *restorer) exclusive(ctx context.Context, db *sqlx.DB) (*sqlx.Conn, erro
 	return conn, nil
 }
 
-// unused refuses a restore while the system says that a process has the file or its log locked.
+// unused returns an error if any process has a lock on the file or its WAL.
 func (r *restorer) unused() error {
 	for _, file := range append([]string{""}, besides...) {
 		if len(lockedBy(r.real+file, "POSIX", wholeFile, false)) > 0 {
@@ -207,7 +207,7 @@ func (r *restorer) unused() error {
 	return nil
 }
 
-// inUse names who has the store open.
+// inUse names the processes that have the store open.
 func (r *restorer) inUse() error {
 	var who []string
 	seen := map[int]bool{os.Getpid(): true} // the restore's own
@@ -230,7 +230,7 @@ func (r *restorer) inUse() error {
 		strings.Join(who, " and "), verb, r.path)
 }
 
-// prepare makes the new file: a copy of the backup, of the newest schema and fenced, complete and on the disk.
+// prepare makes the new file: a complete, synced copy of the backup, with the newest schema, and fenced.
 func (r *restorer) prepare(ctx context.Context) error {
 	part := r.real + restoringPart
 	if err := removeParts(r.real); err != nil {
@@ -241,7 +241,7 @@ func (r *restorer) prepare(ctx context.Context) error {
 		return err
 	}
 	r.step("fence")
-	s, err := Open(ctx, part, &Options{Shared: true, restoring: true}) // its mark is as it was backed up
+	s, err := Open(ctx, part, &Options{Shared: true, restoring: true}) // the backup's mark stays as it is
 	if err != nil {
 		return err
 	}
@@ -265,8 +265,8 @@ func (r *restorer) prepare(ctx context.Context) error {
 	return os.Rename(part, r.real+restoringSuffix)
 }
 
-// removeParts removes what a restore that was killed had prepared. The caller has the turn, so that no restore is under way. The
-// copy goes last, for it shows that there is something to remove.
+// removeParts removes the files of a restore that was killed. The caller has the turn, so no restore is running. It removes the
+// copy last, because sweep looks for it.
 func removeParts(actual string) error {
 	for _, suffix := range append(slices.Clone(besides), ".lock", "") {
 		if err := os.Remove(actual + restoringPart + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -276,8 +276,8 @@ func removeParts(actual string) error {
 	return nil
 }
 
-// sweep removes what a restore that was killed has left, unless somebody has the turn: a restore may be under way. What can not
-// be removed stays until the next one.
+// sweep removes the files of a restore that was killed, unless somebody has the turn: then a restore may be running. Files that
+// it cannot remove stay until the next Open.
 func (s *Store) sweep() {
 	if left, err := exists(s.place.real + restoringPart); err != nil || !left {
 		return
@@ -288,13 +288,13 @@ func (s *Store) sweep() {
 	}
 }
 
-// total is how many jobs the store has.
+// total counts the store's jobs.
 func (s *Store) total(ctx context.Context) (int64, error) {
 	counts, err := s.Count(ctx, store.Filter{})
 	return counts.Total(), err
 }
 
-// copyTo copies the backup to a new file, with the owner and the bits of the store's where there is one.
+// copyTo copies the backup to a new file, with the owner and mode of the store's file if that exists.
 func copyTo(part, backup, actual string) error {
 	from, err := os.Open(backup)
 	if err != nil {
@@ -312,14 +312,14 @@ func copyTo(part, backup, actual string) error {
 	return errors.Join(err, to.Close())
 }
 
-// replace gives the new file the store's name, and the old one, with what stands beside it, another. It is ended at no moment
-// that would leave the name to nobody: whoever opens the store then completes the restore, or says that it is to be repeated.
+// replace renames the old file and the files beside it, and gives the new file the store's name. If it is interrupted while no
+// file has the name, the next Open either completes the restore or says to repeat it.
 func (r *restorer) replace() (kept string, err error) {
 	there, err := exists(r.real)
 	if err != nil {
 		return "", err
 	}
-	foreign := there && r.foreign // known before the file has gone
+	foreign := there && r.foreign // decide before the file is moved
 	left, err := leftBeside(r.real)
 	if err != nil {
 		return "", err
@@ -339,7 +339,7 @@ func (r *restorer) replace() (kept string, err error) {
 		suffix := strings.TrimPrefix(file, r.real)
 		r.step("put aside " + suffix)
 		to := kept + suffix
-		if foreign { // SQLite is not to take it for the log of the file that is kept
+		if foreign { // SQLite must not take it for the WAL of the file that is kept
 			to = kept + ".other" + suffix
 		}
 		if err := os.Rename(file, to); err != nil {
@@ -361,7 +361,7 @@ func (r *restorer) replace() (kept string, err error) {
 	return kept, errors.Join(r.turn.setEpoch(r.done.Epoch), r.turn.setFile(identity))
 }
 
-// keepAs is a name that no file has, nor one beside it.
+// keepAs returns an unused name, with no SQLite files beside it.
 func (r *restorer) keepAs() (string, error) {
 	base := r.real + ".before-restore-" + time.Now().UTC().Format("20060102T150405Z")
 	for n := 1; ; n++ {

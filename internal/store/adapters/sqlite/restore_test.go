@@ -194,13 +194,13 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 	half := content(t, path+".backup")
 	for backup, want := range map[string]string{
 		filepath.Join(folder, "missing"): "does not exist",
-		folder:                           "is empty or no file",
-		file("empty", ""):                "is empty or no file",
+		folder:                           "is empty or not a file",
+		file("empty", ""):                "is empty or not a file",
 		file("text", "no database"):      "can not be read",
 		file("half", half[:len(half)/2]): "malformed",
 		path:                             "is the store itself",
 		inUse:                            "is a store in use",
-		other:                            "holds no store of jobs",
+		other:                            "does not contain a store of jobs",
 	} {
 		_, err := Restore(t.Context(), path, backup)
 		require.ErrorContains(t, err, want, backup)

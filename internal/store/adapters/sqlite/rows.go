@@ -10,17 +10,17 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// columns are all of the table jobs.
+// columns are all columns of the table jobs.
 var columns = ` ` + sqlkit.All.Names()
 
-// claimColumns are those of a waiting job that a claim does not set or know: a third fewer to read.
+// claimColumns are the columns that a claim must read: a third fewer, without those that it sets or that a waiting job implies.
 var claimColumns = ` ` + sqlkit.All.For(sqlkit.Claimed).Except("state", "retry_at", "result").Names() + `,` + presentEpoch
 
 // presentEpoch is for calls that raise tokens.
 const presentEpoch = `
 	(SELECT epoch FROM fence) AS epoch`
 
-// byID loads the jobs that there are.
+// byID loads the jobs that exist.
 func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -40,13 +40,13 @@ var updateQuery = `
 	SET ` + updated.Each(`{name} = ?`, 0) + `
 	WHERE id = ?`
 
-// update writes what operations change of a job.
+// update writes the columns that operations change.
 func (t *txn) update(e *store.Record) error {
 	_, err := t.exec(updateQuery, append(values(make([]any, 0, len(updated)+1), updated, e), e.ID)...)
 	return err
 }
 
-// insert adds the jobs and gives them their ids, which follow one another.
+// insert adds the jobs and sets their ids, which are consecutive.
 func (t *txn) insert(rows []*store.Job) error {
 	var e store.Record
 	for left := rows; len(left) > 0; {
@@ -74,7 +74,7 @@ func (t *txn) insert(rows []*store.Job) error {
 
 var inserted = sqlkit.All.For(sqlkit.Inserted)
 
-// The jobs of one statement: many at once are inserted in half the time.
+// The numbers of jobs in one statement: batches insert twice as fast.
 var insertSizes = []int{50, 5, 1}
 
 var insertJobs = map[int]string{50: insertOf(50), 5: insertOf(5), 1: insertOf(1)}
@@ -86,7 +86,7 @@ func insertOf(n int) string {
 		VALUES ` + strings.Repeat(row+`, `, n-1) + row
 }
 
-// values appends those of the columns, as arguments of a statement.
+// values appends the values of the columns, as arguments of a statement.
 func values(args []any, columns sqlkit.Columns, e *store.Record) []any {
 	for _, c := range columns {
 		args = append(args, value(c.Field(e)))
@@ -94,8 +94,8 @@ func values(args []any, columns sqlkit.Columns, e *store.Record) []any {
 	return args
 }
 
-// value is that of a column, by the pointer to where a record has it. Times are microseconds since 1970, and durations microseconds. NULL is
-// the zero time, and no document.
+// value returns the value of a column, given a pointer to the record's field. Times are microseconds since 1970, and durations
+// microseconds. The zero time and an empty document are NULL.
 func value(field any) any {
 	switch v := field.(type) {
 	case *int:
@@ -123,14 +123,15 @@ func value(field any) any {
 	}
 }
 
-// moveAttempts makes room in the rows for the next attempt: the latest moves to its own table, and the oldest ones go where
-// they are too many.
+// moveAttempts prepares the rows for the next attempt: it moves the latest attempt to its own table and deletes the oldest ones
+// beyond the limit.
 func (t *txn) moveAttempts(records []*store.Record) error {
 	moving, crowded := sqlkit.Crowding(records)
 	if len(moving) > 0 {
 		_, err := t.exec(`
 			INSERT INTO attempts (job_id, token, worker, started_at, ended_at, ending, error)
-			SELECT id, claim_token, worker, claimed_at, ended_at, ending, iif(ending IN ('failed', 'expired'), error, '')
+			SELECT id, claim_token, worker, claimed_at, ended_at, ending,
+				CASE WHEN ending IN ('failed', 'expired') THEN error WHEN ending = 'snoozed' THEN reason ELSE '' END
 			FROM jobs
 			WHERE id IN (SELECT value FROM json_each(?))`,
 			list(moving))

@@ -1,8 +1,8 @@
 // Package sqlite keeps jobs in one SQLite file, for one process or several.
 //
-// A single goroutine writes. It commits together what all callers wait for, each call atomic in itself, so that full
-// durability costs one sync of the disk for many calls. Readers stand beside it and see whole commits. Processes that share
-// the file take turns by a lock on a second file beside it.
+// A single goroutine writes. It uses group commit: one transaction holds the calls of all waiting callers, each atomic in
+// itself, so that one disk sync makes many calls durable. Readers run beside it and see whole commits only. Processes that
+// share the file take turns: whoever writes holds a lock on a second file beside it.
 package sqlite
 
 import (
@@ -54,8 +54,8 @@ type Store struct {
 	writer   *writer
 
 	reading *sqlx.DB
-	readers *readers // for listings and counts, which can last
-	briefs  *readers // for the other readings
+	readers *readers // for List and Count, which can take long
+	briefs  *readers // for other reads
 	probe   *readers // for Ping
 	callers *sqlx.DB // for callers' own transactions, and for backups
 
@@ -65,74 +65,74 @@ type Store struct {
 
 // Options configures Open. Zero fields mean the default.
 type Options struct {
-	// Clock is where the store takes its time from: by default the clock of the process.
+	// Clock gives the store its time: by default the clock of the process.
 	Clock clock.Clock
 
-	// MaxLease is how long a lease can be: by default an hour. All stores of one file must have the same.
+	// MaxLease is the longest lease: by default an hour. All stores of one file must have the same MaxLease.
 	MaxLease time.Duration
 
-	// Logger is told of a clock that goes back: by default slog.Default().
+	// Logger gets a warning when the clock goes back: by default slog.Default().
 	Logger *slog.Logger
 
 	// Synchronous is how durable a commit is: by default Full.
 	Synchronous Synchronous
 
-	// Readers is how many calls of List and Count run at once, so that however many people look, no other call waits for them: by
-	// default one for every two processors, and at least two. Two of Get, OldestDue and the like can run beside them, and Ping.
+	// Readers is how many calls of List and Count run at once: by default one for every two processors, and at least two.
+	// Beside them run two calls of Get, OldestDue and other quick reads, and Ping, so that these never wait for a slow listing.
 	Readers int
 
-	// ReadTimeout ends a List or a Count that takes longer, and one that waits longer for its turn: by default 10 seconds. The
-	// error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
+	// ReadTimeout ends a List or a Count that takes longer, or waits longer to start: by default 10 seconds. The error is a
+	// *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
 	ReadTimeout time.Duration
 
-	// NoMigrate opens what is there: it makes and migrates nothing. Where no store of this program's schema is, Open fails
-	// and says what to do. It waits for nobody who writes.
+	// NoMigrate keeps Open from creating and migrating the store. If the store is missing or of another version, Open fails
+	// and says what to do. With NoMigrate, Open does not wait for other processes that write.
 	NoMigrate bool
 
-	// BusyTimeout is how long a call waits for another process that writes: by default DefaultBusyTimeout. Then it is
-	// ErrUnavailable, and the error names that process. A heartbeat waits as long as any call, so keep this well below a third
-	// of the shortest lease.
+	// BusyTimeout is how long a call waits for another process that writes: by default DefaultBusyTimeout. Then the call fails
+	// with ErrUnavailable, and the error names that process. Heartbeats wait as well, so keep this well below a third of the
+	// shortest lease.
 	BusyTimeout time.Duration
 
-	// Name is what this process is called in the errors of others that wait for it: by default the name of its program.
+	// Name stands for this process in the errors of other processes that wait for it: by default the name of the program.
 	Name string
 
-	// Shared lets the store's tables stand in a file that has another program's tables already, or is marked as another
-	// program's by its application_id, which then stays as it is.
+	// Shared allows a file that already has tables of another program, or another program's application_id. The store adds its
+	// tables, and leaves the application_id as it is.
 	Shared bool
 
-	// Migrating is told of each step that Open takes to the newest schema, before it takes it. A step over many jobs can last.
+	// Migrating is called before each step of a migration. A step over many jobs can take long.
 	Migrating func(step, of int)
 
 	restoring bool // the caller raises the epoch
 }
 
-// Synchronous is how durable a commit is. Either way a process that dies loses nothing that was committed.
+// Synchronous is how durable a commit is. Both settings lose nothing if only the process dies.
 type Synchronous string
 
 const (
-	// Full makes every commit wait for the disk: nothing that was committed is lost, also when power fails.
+	// Full makes every commit wait for the disk: no commit is lost, even if the power fails.
 	Full Synchronous = "FULL"
 
-	// Normal waits for the disk only at checkpoints: when power fails or the machine crashes, the commits since the last
-	// one may be gone, which are those of up to the latest 16 MiB of changes. A checkpoint follows a second after the latest
-	// commit, unless a reader needs the log. The file stays sound. Run Fence after such a crash.
+	// Normal waits for the disk only at checkpoints. If the power fails or the machine crashes, commits since the last
+	// checkpoint may be lost: up to 16 MiB of changes. A checkpoint follows one second after the latest commit, unless a reader
+	// needs the WAL. The file is never damaged. Run Fence after such a crash.
 	Normal Synchronous = "NORMAL"
 )
 
-// DefaultBusyTimeout is how long a call waits for another process that writes.
+// DefaultBusyTimeout is how long a call waits for another process to finish its write.
 const DefaultBusyTimeout = 5 * time.Second
 
 //go:embed migrations
 var migrations embed.FS
 
-// Open opens the store in the file, and makes or migrates it where that is needed, unless Options.NoMigrate says otherwise. Any
-// number of processes may do so at once. Beside the file stand those of SQLite itself and the lock by which processes take turns,
-// at the file's name + ".lock". A store that needs neither is opened without waiting for those who write.
+// Open opens the store in the file. It creates or migrates the store if needed, unless Options.NoMigrate is set. Any number of
+// processes may do so at once. SQLite keeps its own files beside the store's file; this store adds a lock file, the file's name
+// + ".lock". If there is nothing to create or migrate, Open does not wait for writers.
 //
-// They are to stay where they are. Once the file, its log or the log's index was removed or replaced, calls are ErrUnavailable
-// until the store is closed and opened anew: nothing is answered for that nobody could find. A file that is missing or was
-// replaced while its log still stands there is not opened: the error says what to do.
+// Leave all these files in place. If the file, its WAL or the WAL's index is removed or replaced, calls return ErrUnavailable
+// until you close the store and open it again, because nobody could find what they wrote. Open fails if the file is missing or
+// was replaced while its old WAL still exists, and the error says what to do.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	o, err := options.filled()
 	if err != nil {
@@ -187,10 +187,10 @@ func (o *Options) filled() (Options, error) {
 		return full, fmt.Errorf("jq: synchronous is %q: want %q or %q", full.Synchronous, Full, Normal)
 	}
 	if full.Readers < 0 {
-		return full, fmt.Errorf("jq: %d readers: want at least 1", full.Readers)
+		return full, fmt.Errorf("jq: the number of readers is %d: want at least 1", full.Readers)
 	}
 	if full.ReadTimeout < time.Millisecond {
-		return full, fmt.Errorf("jq: a time-out of readings of %v: want at least %v", full.ReadTimeout, time.Millisecond)
+		return full, fmt.Errorf("jq: the read timeout is %v: want at least %v", full.ReadTimeout, time.Millisecond)
 	}
 	if full.BusyTimeout < time.Millisecond {
 		return full, fmt.Errorf("jq: the busy timeout is %v: want at least %v", full.BusyTimeout, time.Millisecond)
@@ -198,10 +198,10 @@ func (o *Options) filled() (Options, error) {
 	return full, nil
 }
 
-// checkPath finds what SQLite would say less clearly, and where the file is.
+// checkPath finds the file, and reports problems more clearly than SQLite would.
 func checkPath(path string) (place, error) {
 	if path == "" || path == ":memory:" {
-		return place{}, fmt.Errorf("jq: %q is no file: name a file for the store", path)
+		return place{}, fmt.Errorf("jq: %q is not a file: name a file for the store", path)
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -214,7 +214,7 @@ func checkPath(path string) (place, error) {
 	case err != nil:
 		return place{}, fmt.Errorf("%w: the folder %s can not be used: %w", store.ErrUnavailable, folder, err)
 	case !info.IsDir():
-		return place{}, fmt.Errorf("%w: %s is no folder: name a file in one for the store", store.ErrUnavailable, folder)
+		return place{}, fmt.Errorf("%w: %s is not a folder: name a file in a folder for the store", store.ErrUnavailable, folder)
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return place{}, fmt.Errorf("%w: %s is a folder or a device: name a file for the store", store.ErrUnavailable, path)
@@ -226,15 +226,15 @@ func checkPath(path string) (place, error) {
 	return place{path: path, real: actual}, nil
 }
 
-// How much a connection keeps of the file, in KiB: one that writes goes back to the same pages again and again. Those that read are many,
-// and what they read once is in the system's cache.
+// The page cache of a connection in KiB. A writer returns to the same pages again and again. Readers are many, and the system
+// caches the pages that they read once.
 const (
 	keepWriting = 16 << 10
 	keepReading = 2 << 10
 )
 
-// open names the database with what every connection needs. The log of changes is carried into the file at every 16 MiB,
-// and cut to that once it has grown beside a slow reader.
+// open sets the options that every connection needs. SQLite checkpoints the WAL at 16 MiB, and truncates it to that size if a
+// slow reader has let it grow.
 func open(path string, keep int, more string) (*sqlx.DB, error) {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	dsn := file.String() + "?mode=rw&_pragma=foreign_keys(1)&_pragma=temp_store(2)" +
@@ -243,7 +243,7 @@ func open(path string, keep int, more string) (*sqlx.DB, error) {
 	return sqlx.Open("sqlite", dsn)
 }
 
-// prepare makes sure that the file is a store of the newest schema.
+// prepare makes sure that the file is a store with the newest schema.
 func (s *Store) prepare(ctx context.Context, o Options) error {
 	ready, err := o.NoMigrate, error(nil)
 	if o.NoMigrate {
@@ -255,7 +255,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	if !ready {
-		dropIdle(s.callers) // a restore may put another file in place before this process has its turn
+		dropIdle(s.callers) // a restore may put another file in place before this process has the turn
 		if err := s.bringUp(ctx, o); err != nil {
 			return err
 		}
@@ -269,8 +269,8 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	return nil
 }
 
-// find makes sure that a store of the newest schema is there, and changes nothing. Which file it is, is noted if nobody has the
-// turn: otherwise the next to open the file would find the log of this store beside a file that it does not know.
+// find makes sure that a store with the newest schema exists, and changes nothing in it. It notes which file it is if nobody
+// has the turn: otherwise the next process to open the file would find this store's WAL beside an unknown file.
 func (s *Store) find(ctx context.Context) error {
 	state, err := s.place.state(s.turn)
 	if err != nil {
@@ -284,18 +284,18 @@ func (s *Store) find(ctx context.Context) error {
 		return err
 	}
 	if ok, _ := s.turn.try(); !ok {
-		return nil // whoever has it notes the file
+		return nil // the process that has the turn notes the file
 	}
 	defer s.turn.release()
 	if state, err = s.place.state(s.turn); err == nil && state.size >= 0 {
 		_ = os.Remove(s.place.real + restoringSuffix) // as settle does
-		_ = s.turn.setFile(state.noteOn(s.turn))      // as on a full disk: the next to open the file tries again
+		_ = s.turn.setFile(state.noteOn(s.turn))      // if this fails, as on a full disk, the next Open tries again
 	}
 	return err
 }
 
-// ready says that there is nothing to make or migrate, without waiting for anybody who writes: those who only look at a store
-// must see it also while a process that was stopped holds it.
+// ready reports whether there is nothing to create or migrate. It does not wait for writers: people must be able to look at a
+// store even while a stopped process holds its lock.
 func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 	actual := s.place.real
 	before, err := stateOf(actual)
@@ -323,7 +323,7 @@ func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 	return before.identity == after.identity, err
 }
 
-// bringUp makes the file a store of the newest schema, while no other process does.
+// bringUp makes the file a store with the newest schema, while it has the turn.
 func (s *Store) bringUp(ctx context.Context, o Options) error {
 	if err := s.turn.take(ctx, o.BusyTimeout); err != nil {
 		return err
@@ -348,7 +348,7 @@ func (s *Store) make(ctx context.Context, o Options) error {
 		return err
 	}
 	copied := found.isStore() && !o.restoring && isBackup(s.place.real)
-	if file := s.turn.file(); copied && file != "" { // the mode with a log takes the sign away
+	if file := s.turn.file(); copied && file != "" { // WAL mode removes the sign that this is a backup
 		if err := s.turn.setFile(file + anotherMark); err != nil {
 			return err
 		}
@@ -390,20 +390,20 @@ func (s *Store) make(ctx context.Context, o Options) error {
 		return err
 	}
 	if epoch > 0 {
-		_ = s.turn.setEpoch(epoch) // as on a full disk: the file has it
+		_ = s.turn.setEpoch(epoch) // if this fails, as on a full disk, the store file still has the epoch
 	}
-	_, err = s.callers.ExecContext(ctx, takeWriteLock) // a file that can only be read is none to work on
+	_, err = s.callers.ExecContext(ctx, takeWriteLock) // fails if the file is read-only
 	return err
 }
 
-// fenceCopy raises the epoch of a file that was put in the store's place: what the one before gave since it was copied is not to
-// be given again.
+// fenceCopy raises the epoch of a file that replaced the store's, so that no id or token that the previous file gave since the
+// copy is given again.
 func (s *Store) fenceCopy(ctx context.Context) error {
 	tx, err := s.callers.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	t := &txn{ctx: ctx, tx: tx, now: s.now.get()}
 	epoch, err := t.fence(store.FenceRequest{Epoch: s.turn.epoch() + 1})
 	if err != nil {
@@ -417,7 +417,7 @@ func (s *Store) fenceCopy(ctx context.Context) error {
 
 func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
 
-// beginMigration starts a transaction that no other writer shares.
+// beginMigration starts a transaction that excludes other writers.
 func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	tx, err := s.callers.BeginTxx(ctx, nil)
 	if err != nil {
@@ -435,7 +435,7 @@ func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
 	return tx, nil
 }
 
-// DB opens callers' transactions on the file, for InTx. It is closed with the store.
+// DB is the database to begin your own transactions on, for InTx. Close closes it.
 func (s *Store) DB() *sqlx.DB { return s.callers }
 
 // Close is part of the contract.
@@ -453,8 +453,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// afresh closes the connections that nobody uses. One that was opened while the file could not be written to remains one that
-// only reads, and so does whatever joins it.
+// afresh closes the idle connections. A connection that was opened while the file was read-only stays read-only, and so does
+// every connection that shares its state.
 func (s *Store) afresh() {
 	dropIdle(s.callers)
 	for _, r := range s.allReaders() {

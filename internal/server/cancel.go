@@ -2,7 +2,7 @@ package server
 
 import "github.com/seed-ed332417/jq/internal/store"
 
-// A cancellation is a handler to cancel, and why.
+// A cancellation is a handler to cancel or to abandon.
 type cancellation struct {
 	run     *Run
 	cause   error         // nil if the handler is abandoned: it was cancelled before
@@ -21,13 +21,13 @@ func (s *Server) cancelHandlers(cancelled []cancellation, op string) {
 	}
 }
 
-// staleWrite logs a write that the store refused for its old token: operators want to know which job ran twice.
+// staleWrite logs a write that the store refused because of its old token. Operators want to know which job ran twice.
 func (s *Server) staleWrite(op string, r *Run, o store.Outcome) {
 	s.o.Observer.StaleWrite(op)
 	s.log.Warn("jq: stale write refused", "op", op, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "token", r.Token, "current_token", o.Token)
 }
 
-// writeRefused is called by a run whose own write the store refused.
+// writeRefused cancels a run whose own write the store refused.
 func (s *Server) writeRefused(r *Run, op string, o store.Outcome) {
 	s.cancelHandlers(s.book.writeRefused(r, o, s.clock.Now()), op)
 }

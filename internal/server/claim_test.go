@@ -14,13 +14,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A begun is when handlers have begun, by the ids of their jobs.
+// A begun records when handlers began, by the ids of their jobs.
 type begun struct {
 	mu sync.Mutex // guards at
 	at map[int64]time.Time
 }
 
-// handler is one that notes when it began, and works so long.
+// handler returns a handler that records when it began, and works for so long.
 func (b *begun) handler(d time.Duration) Handler {
 	b.at = map[int64]time.Time{}
 	return func(ctx context.Context, r *Run) error {
@@ -43,7 +43,7 @@ func (b *begun) all() int {
 	return len(b.at)
 }
 
-// On a server that is idle for long, a job starts at once where the store tells of it, and within Poll where it does not.
+// On a server that has been idle for long, a job starts at once if the store announces it, and within PollInterval otherwise.
 func TestJobOnAnIdleServerStartsInTime(t *testing.T) {
 	for _, notified := range []bool{true, false} {
 		inWorld(t, func(w *world) {
@@ -53,14 +53,14 @@ func TestJobOnAnIdleServerStartsInTime(t *testing.T) {
 			var on store.Store = h
 			bound := time.Duration(0)
 			if !notified {
-				on, bound = h.plain(), DefaultPoll
+				on, bound = h.plain(), DefaultPollInterval
 			}
 			s := w.start(Options{}, on)
 			for range 50 {
 				w.wait(time.Minute + 123*time.Millisecond)
 				now := time.Now()
 				id := w.enqueue(1, "job")[0]
-				w.wait(2 * DefaultPoll)
+				w.wait(2 * DefaultPollInterval)
 				require.False(w, b.of(id).IsZero(), "it ran")
 				require.LessOrEqual(w, b.of(id).Sub(now), bound, "notified %t", notified)
 			}
@@ -69,14 +69,14 @@ func TestJobOnAnIdleServerStartsInTime(t *testing.T) {
 	}
 }
 
-// A delayed job, and a retry, start within Poll of their due times.
+// A delayed job, and a retry, start within PollInterval of their due times.
 func TestDelayedJobStartsInTime(t *testing.T) {
 	for _, poll := range []time.Duration{0, 50 * time.Millisecond, 5 * time.Second} {
 		inWorld(t, func(w *world) {
 			var b begun
 			w.handlers["job"] = b.handler(0)
-			s := w.start(Options{Poll: poll})
-			bound := s.o.Poll
+			s := w.start(Options{Claim: ClaimOptions{PollInterval: poll}})
+			bound := s.o.Claim.PollInterval
 			due := map[int64]time.Time{}
 			for n := range 50 {
 				delay := time.Duration(n*7919) * time.Millisecond
@@ -93,7 +93,7 @@ func TestDelayedJobStartsInTime(t *testing.T) {
 	}
 }
 
-// An idle server costs at most two calls a second and queue, recovery and all else included: P10.
+// An idle server makes at most two calls a second for each queue, including recovery and everything else: P10.
 func TestIdleServerAsksSeldom(t *testing.T) {
 	for _, queues := range []map[string]QueueOptions{{"a": {}}, {"a": {}, "b": {}, "c": {}}} {
 		for _, notified := range []bool{true, false} {
@@ -117,7 +117,7 @@ func TestIdleServerAsksSeldom(t *testing.T) {
 	}
 }
 
-// What became claimable while a claim that found nothing was on its way back is claimed at once.
+// A job that becomes claimable while an empty answer to a claim is on its way is claimed at once.
 func TestJobEnqueuedDuringAClaimStartsAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var b begun
@@ -139,7 +139,7 @@ func TestJobEnqueuedDuringAClaimStartsAtOnce(t *testing.T) {
 	})
 }
 
-// An afterClaim does something when a claim is decided and its answer not here yet.
+// An afterClaim does something after the store has decided a claim, and before its answer arrives.
 type afterClaim struct {
 	*hook
 	then func()
@@ -151,7 +151,7 @@ func (a afterClaim) FetchAndClaim(ctx context.Context, req store.ClaimRequest) (
 	return jobs, errors.Join(err, travel(ctx, time.Millisecond))
 }
 
-// A subscription that ends, or that is refused, is made anew; meanwhile the queues are looked at.
+// A subscription that ends or is refused is made again; meanwhile the server polls the queues.
 func TestSubscriptionThatEndsIsMadeAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var b begun
@@ -174,7 +174,7 @@ func TestSubscriptionThatEndsIsMadeAnew(t *testing.T) {
 			id := w.enqueue(1, "job")[0]
 			w.wait(5 * time.Second)
 			require.False(w, b.of(id).IsZero())
-			require.LessOrEqual(w, b.of(id).Sub(now), DefaultPoll, "nobody told of it")
+			require.LessOrEqual(w, b.of(id).Sub(now), DefaultPollInterval, "nobody told of it")
 			h.let()
 			w.wait(time.Minute)
 			now = time.Now()
@@ -188,15 +188,15 @@ func TestSubscriptionThatEndsIsMadeAnew(t *testing.T) {
 	})
 }
 
-// Queues may be looked at seldom where the store tells of new jobs: a subscription that ended is made anew within a second, also
-// after it had failed for long, and what was missed meanwhile is looked for then.
+// A long PollInterval is safe with a store that announces jobs: a subscription that ended is made again within a second, even after it
+// had failed for long, and the server then looks for jobs that it missed.
 func TestWhatASubscriptionMissedIsLookedFor(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var b begun
 		w.handlers["job"] = b.handler(0)
 		h := w.hook()
 		cut := &cutter{hook: h}
-		s := w.start(Options{Poll: 24 * time.Hour}, cut)
+		s := w.start(Options{Claim: ClaimOptions{PollInterval: 24 * time.Hour}}, cut)
 		h.every(func(_ context.Context, method string) error {
 			if method == "subscribe" {
 				return store.ErrUnavailable
@@ -220,7 +220,7 @@ func TestWhatASubscriptionMissedIsLookedFor(t *testing.T) {
 	})
 }
 
-// A store that refuses claims is not asked again for each job that is enqueued, and what it refuses is told each time.
+// A store that refuses claims is not asked again for each new job, and every refusal is logged.
 func TestRefusedClaimsAreNotRepeatedAtEachWakeUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.hook()
@@ -236,7 +236,7 @@ func TestRefusedClaimsAreNotRepeatedAtEachWakeUp(t *testing.T) {
 			w.wait(30 * time.Millisecond)
 		}
 		assert.Less(w, h.count("claim"), 50, "in half a minute")
-		assert.Equal(w, h.count("claim"), w.log.said("jq: the store refuses a call"))
+		assert.Equal(w, h.count("claim"), w.log.said("jq: the store refused a call"))
 		w.stop(s)
 	})
 }
@@ -262,7 +262,7 @@ func (c *cutter) cut() {
 	c.end()
 }
 
-// More slots than a call may claim are filled by several calls.
+// More slots than one claim may fill are filled by several claims.
 func TestMoreRoomThanACallMayClaim(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var b begun
@@ -271,18 +271,18 @@ func TestMoreRoomThanACallMayClaim(t *testing.T) {
 			w.enqueue(1000, "job")
 		}
 		h := w.hook()
-		s := w.start(Options{Slots: 2000, Buffer: 500}, h)
+		s := w.start(Options{Slots: 2000, Claim: ClaimOptions{Buffer: 500}}, h)
 		w.wait(time.Second)
 		assert.Equal(w, 2000, b.all())
 		assert.Equal(w, Stats{Slots: 2000, Running: 2000, Buffered: 500}, s.Stats())
-		assert.Zero(w, w.log.said("jq: the store refuses a call"))
+		assert.Zero(w, w.log.said("jq: the store refused a call"))
 		w.wait(2 * time.Minute)
 		assert.Equal(w, 3000, b.all())
 		w.stop(s)
 	})
 }
 
-// Several servers share the work of a queue: each job runs once, and each server has its part. C1.
+// Several servers share the work of a queue: each job runs once, and each server gets a part. C1.
 func TestServersShareTheWork(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["job"] = func(ctx context.Context, _ *Run) error { return travel(ctx, time.Second) }
@@ -308,15 +308,15 @@ func TestServersShareTheWork(t *testing.T) {
 	})
 }
 
-// Portions are how many jobs the claims have brought that brought any, in their order.
+// Portions are the numbers of jobs that the successful claims returned, in order.
 type portions struct {
-	Unobserved
+	NopObserver
 	jobs []int
 }
 
 func (p *portions) Claimed(_ string, jobs int) { p.jobs = append(p.jobs, jobs) }
 
-// Jobs so heavy that a claim gives fewer than there is room for are claimed one claim after the other, without a rest in between.
+// If jobs are so heavy that a claim returns fewer than there is room for, the next claim follows without a pause.
 func TestHeavyJobsWaitForNoPoll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var b begun

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Whoever lost his lease is told at the next beat, with the cause, and what he returns is not written: C14, R20, R22. The
-// loss is warned of once, with the id and both tokens: R48.
+// A handler whose lease is lost is cancelled at the next heartbeat, with the cause, and its result is not written: C14, R20, R22. The
+// log warns of the loss once, with the id and both tokens: R48.
 func TestLostLeaseCancelsTheHandler(t *testing.T) {
 	for _, returned := range []error{nil, errors.New("broken off")} {
 		inWorld(t, func(w *world) {
@@ -38,7 +38,7 @@ func TestLostLeaseCancelsTheHandler(t *testing.T) {
 	}
 }
 
-// Whoever finishes before he could be told is refused when he writes, and warned of once as well: R20, R48.
+// A handler that finishes before it could be cancelled gets its write refused, and the log warns of it once: R20, R48.
 func TestLateResultIsRefusedAndWarnedOfOnce(t *testing.T) {
 	for op, returned := range map[string]error{"ack": nil, "nack": errors.New("no luck")} {
 		inWorld(t, func(w *world) {
@@ -64,7 +64,7 @@ func TestLateResultIsRefusedAndWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// A lease that is lost after its handler was told of something else is warned of once too: nothing more is written of it. R48.
+// If a lease is lost after its handler was cancelled for another reason, the log also warns once: nothing more is written. R48.
 func TestLeaseLostAfterATimeout(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["deaf"] = deaf(12 * time.Second)
@@ -81,7 +81,7 @@ func TestLeaseLostAfterATimeout(t *testing.T) {
 	})
 }
 
-// A job that is gone was lost as well: C14.
+// The lease of a deleted job is lost too: C14.
 func TestDeletedJobIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var heard told
@@ -98,7 +98,7 @@ func TestDeletedJobIsLost(t *testing.T) {
 	})
 }
 
-// The handler of a cancelled job is told at the next beat, and its end changes nothing: R60.
+// The handler of a cancelled job is cancelled at the next heartbeat, and its end changes nothing: R60.
 func TestCancelledJobCancelsItsHandler(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var heard told
@@ -116,8 +116,8 @@ func TestCancelledJobCancelsItsHandler(t *testing.T) {
 	})
 }
 
-// Past the end of its lease by the local clock, without an answer, a handler is told to stop; its result is offered all the
-// same, and accepted where nobody has recovered the job. C14.
+// If the store has not answered until the lease expires by the local clock, the handler is cancelled. Its result is still offered, and
+// accepted if nobody has recovered the job. C14.
 func TestUnknownLeaseCancelsAndTheResultIsOffered(t *testing.T) {
 	cases := map[string]struct {
 		returned error
@@ -138,7 +138,7 @@ func TestUnknownLeaseCancelsAndTheResultIsOffered(t *testing.T) {
 				var heard told
 				w.handlers["listen"] = listening(w, &heard, c.returned)
 				id := w.enqueue(1, "listen", func(n *store.NewJob) { n.Backoff.Base = time.Hour })[0]
-				s := w.start(Options{RecoverEvery: -1}, g)
+				s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 				g.away()
 				w.wait(time.Minute)
 				assert.Equal(w, told{ErrLeaseUnknown, 30 * time.Second}, heard)
@@ -162,7 +162,7 @@ func TestUnknownLeaseCancelsAndTheResultIsOffered(t *testing.T) {
 	}
 }
 
-// The lease is good until its end, counted from when the last Extend that came through was sent, and not a moment longer.
+// The lease is in force until its end, counted from the time when the last successful Extend was sent, and not a moment longer.
 func TestLocalDeadlineCountsFromTheSending(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
@@ -175,7 +175,7 @@ func TestLocalDeadlineCountsFromTheSending(t *testing.T) {
 		var heard told
 		w.handlers["listen"] = listening(w, &heard, nil)
 		w.enqueue(1, "listen")
-		s := w.start(Options{RecoverEvery: -1}, g)
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: -1}}, g)
 		w.wait(15 * time.Second)
 		g.away()
 		w.wait(time.Minute)

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// claimLoop claims jobs for free slots. It sleeps while there is no room or every queue pauses. Freed slots and wake-ups end that sleep.
+func (s *Server) claimLoop() {
+	select {
+	case <-s.recoveryDone: // the jobs of dead workers come first
+	case <-s.work.Done():
+		return
+	}
+	for s.work.Err() == nil {
+		room := s.book.room()
+		next, found, again := claimPlan{}, false, time.Time{}
+		if room > 0 {
+			next, found, again = s.scheduler.next(room, s.book.inQueue, s.clock.Now())
+		}
+		if !found {
+			s.awaitWork(again)
+			continue
+		}
+		s.claim(next)
+	}
+}
+
+// awaitWork waits until there may be something to claim.
+func (s *Server) awaitWork(again time.Time) {
+	var due <-chan time.Time
+	if !again.IsZero() {
+		timer := s.clock.Timer(max(0, again.Sub(s.clock.Now())))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-s.work.Done():
+	case <-s.book.claim:
+	case <-due:
+	}
+}
+
+// claim makes one claim. A stop does not cancel the call: the jobs that it claims are then released at once, rather than when their leases
+// expire.
+func (s *Server) claim(o claimPlan) {
+	sent := s.clock.Now()
+	ctx, cancel := s.call(s.o.Lease.Duration)
+	req := store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease.Duration}
+	jobs, err := s.store.FetchAndClaim(ctx, req)
+	cancel()
+	s.recordAnswer(sent, err)
+	now := s.clock.Now()
+	if err != nil {
+		s.scheduler.claimFailed(o, now)
+		s.logFailure("claim", err)
+		s.stopIfDenied(err)
+		return
+	}
+	s.health.permitted("claim")
+	s.scheduler.claimed(o, len(jobs), req.MayLeave(jobs), now)
+	if len(jobs) == 0 {
+		return
+	}
+	s.o.Observer.Claimed(o.name, len(jobs))
+	runs := make([]*Run, len(jobs))
+	for i, job := range jobs {
+		runs[i] = newRun(s.handlerBase, s, job, s.o.Timeout)
+	}
+	s.launch(s.book.add(runs, sent.Add(s.o.Lease.Duration), now))
+}
+
+// listenLoop receives the wake-ups of a store that has them. The server works without them: it looks into every queue after its pause.
+func (s *Server) listenLoop() {
+	notifier, ok := s.store.(store.Notifier)
+	if !ok || len(s.o.Queues) == 0 {
+		return
+	}
+	least := min(s.o.Claim.PollInterval, DefaultPollInterval)
+	for wait := least; ; {
+		wakeups, err := notifier.Subscribe(s.work, s.scheduler.names())
+		if err == nil {
+			wait = least
+			s.scheduler.wake("") // for the wake-ups missed in between
+			s.book.claim.send()
+			for w := range wakeups {
+				s.scheduler.wake(w.Queue)
+				s.book.claim.send()
+			}
+		} else {
+			s.logFailure("subscribe", err)
+		}
+		if !s.sleep(s.work, spread(wait)) {
+			return
+		}
+		wait = min(2*wait, s.o.Lease.Duration)
+	}
+}

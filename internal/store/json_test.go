@@ -1,0 +1,62 @@
+package store
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A store may keep records as JSON: nothing of one gets lost, whatever its documents look like. The epoch is not of the record.
+func TestRecordComesBackFromJSONAsItWas(t *testing.T) {
+	var r Record
+	set(t, reflect.ValueOf(&r).Elem())
+	text, err := json.Marshal(&r)
+	require.NoError(t, err)
+	back := Record{Epoch: r.Epoch}
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, r, back, string(text))
+}
+
+// set gives every field a value.
+func set(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch into := v.Addr().Interface().(type) {
+	case *time.Time:
+		*into = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+		return
+	case *[]byte:
+		*into = []byte(` {"a" : "<b>&\u2028"} `)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			set(t, field)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		set(t, v.Index(0))
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	default:
+		t.Fatalf("no value for a %v", v.Type())
+	}
+}
+
+func TestNounsInJSONRefuseNumbersForIDsAndDurations(t *testing.T) {
+	var j Job
+	require.Error(t, json.Unmarshal([]byte(`{"id": 7}`), &j))
+	require.Error(t, json.Unmarshal([]byte(`{"id": "7", "timeout": 1000}`), &j))
+	require.Error(t, json.Unmarshal([]byte(`{"id": "7", "timeout": "soon"}`), &j))
+	assert.Zero(t, j, "what was not read is left as it is")
+	var f Filter
+	require.Error(t, json.Unmarshal([]byte(`{"ids": [7]}`), &f))
+	require.NoError(t, json.Unmarshal([]byte(`{"ids": ["7"], "finished_for": "1h"}`), &f))
+	assert.Equal(t, Filter{IDs: []int64{7}, FinishedFor: time.Hour}, f)
+}
