@@ -130,5 +130,5 @@ func TestSchemaVersionChangesNothing(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, os.WriteFile(path, []byte("this is no database, and long enough to see"), 0o600))
 	_, err = SchemaVersion(t.Context(), path)
-	require.ErrorContains(t, err, "no SQLite database")
+	require.ErrorContains(t, err, "is not an SQLite database")
 }
