@@ -34,9 +34,14 @@ func set(t *testing.T, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, field := range v.Fields() {
-			set(t, field)
+		for about, field := range v.Fields() {
+			if about.IsExported() {
+				set(t, field)
+			}
 		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		set(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		set(t, v.Index(0))

@@ -47,9 +47,14 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, field := range v.Fields() {
-			fill(t, field)
+		for about, field := range v.Fields() {
+			if about.IsExported() {
+				fill(t, field)
+			}
 		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range v.Len() {
