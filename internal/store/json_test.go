@@ -34,10 +34,8 @@ func set(t *testing.T, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for about, field := range v.Fields() {
-			if about.IsExported() {
-				set(t, field)
-			}
+		for _, field := range v.Fields() {
+			set(t, field)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -133,6 +133,8 @@ func (n NewJob) check() *InvalidError {
 		return refuse("unique_for", "needs a unique key")
 	case 0 < n.UniqueFor && n.UniqueFor < Resolution:
 		return refuse("unique_for", "must be a microsecond at least, or zero for as long as the job is live")
+	case n.Scheduled != nil:
+		return refuse("scheduled", "must not be set: only schedules set it")
 	case !n.RunAt.IsZero() && n.Delay != 0:
 		return refuse("delay", "and run_at exclude each other")
 	}

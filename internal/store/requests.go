@@ -25,7 +25,7 @@ type NewJob struct {
 	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
 
-	scheduled *Scheduled // set by Schedule.Fire alone
+	Scheduled *Scheduled `json:"-"` // set by [Schedule.Fire] alone: Enqueue refuses it
 }
 
 // Row returns the job as it is after it was enqueued at now with the id. It shares no slice with n.
@@ -43,7 +43,7 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 			Base: n.Backoff.Base.Truncate(Resolution), Cap: n.Backoff.Cap.Truncate(Resolution), Jitter: n.Backoff.Jitter,
 		},
 		UniqueKey: n.UniqueKey, UniqueFor: n.UniqueFor.Truncate(Resolution),
-		Scheduled:  n.scheduled.Clone(),
+		Scheduled:  n.Scheduled.Clone(),
 		EnqueuedAt: now,
 	}
 }

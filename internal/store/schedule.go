@@ -152,7 +152,7 @@ func (s *Schedule) Fire(f Firing, now time.Time, lastLives bool) (next Schedule,
 			result.Reason = fmt.Sprintf("its previous job, %d, has not ended", s.LastJob)
 		default:
 			copied := s.Kept().Job
-			copied.scheduled = &Scheduled{Name: s.Name, For: f.For}
+			copied.Scheduled = &Scheduled{Name: s.Name, For: f.For}
 			job = &copied
 		}
 	}
