@@ -103,8 +103,7 @@ func (t Times) Next(after time.Time) time.Time {
 // nextElapsed goes from one change of the zone's offset to the next. In between, the clock on the wall runs evenly.
 func (t Times) nextElapsed(after time.Time) time.Time {
 	for at := after.In(t.zone); ; {
-		_, offset := at.Zone()
-		_, end := at.ZoneBounds()
+		offset, end := segment(at)
 		shown := t.spec.Next(wall(after, offset))
 		if shown.IsZero() {
 			return time.Time{}
@@ -129,6 +128,15 @@ func (t Times) nextOnTheWall(after time.Time) time.Time {
 	}
 }
 
+// segment returns the offset of the zone and until when it has it at least; zero means for ever.
+func segment(at time.Time) (offset int, end time.Time) {
+	_, offset = at.Zone()
+	if _, end = at.ZoneBounds(); !end.IsZero() && !end.After(at) { // as package time has it on 31 December of leap years after 2037
+		end = at.Add(time.Hour)
+	}
+	return offset, end
+}
+
 // wall returns the time that a clock with the offset shows, as a time in UTC.
 func wall(at time.Time, offset int) time.Time {
 	return at.UTC().Add(time.Duration(offset) * time.Second)
@@ -139,8 +147,7 @@ func (t Times) moment(shown time.Time) time.Time {
 	const widest = 26 * time.Hour // between the times on two clocks
 	at := shown.Add(-widest).In(t.zone)
 	for {
-		_, offset := at.Zone()
-		_, end := at.ZoneBounds()
+		offset, end := segment(at)
 		moment := wall(shown, -offset)
 		if end.IsZero() || moment.Before(end) {
 			return moment
