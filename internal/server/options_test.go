@@ -231,7 +231,7 @@ func TestNoTimeIsLongerThanTheContractKnows(t *testing.T) {
 		assert.Equal(t, path, option.Field)
 		assert.Contains(t, option.Rule, "at most")
 	}
-	assert.Len(t, times, 11, "%v", slices.Sorted(maps.Keys(times)))
+	assert.Len(t, times, 12, "%v", slices.Sorted(maps.Keys(times)))
 }
 
 // If several options are invalid, the error names the same one each time.
