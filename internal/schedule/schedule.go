@@ -107,26 +107,40 @@ func renewed(s store.Schedule, now time.Time) (store.Schedule, bool, error) {
 	return s, true, err
 }
 
-// Run enqueues the job of a schedule at once, in addition to its times, even if it is paused.
-func Run(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.Fired, error) {
+// Run enqueues the job of a schedule at once, in addition to its times, even if it is paused. It returns ErrState if the schedule
+// must not overlap and its previous job has not ended.
+func Run(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.Enqueued, error) {
 	for range tries {
 		s, now, err := Get(ctx, keeper, name)
 		if err != nil {
-			return store.Fired{}, err
+			return store.Enqueued{}, err
 		}
 		fired, err := keeper.Fire(ctx, []store.Firing{{Name: name, Revision: s.Revision, For: now, Next: s.NextAt}})
-		if err != nil || fired[0].Status == store.StatusOK {
-			return one(fired), err
+		switch {
+		case err != nil:
+			return store.Enqueued{}, err
+		case fired[0].Status == store.StatusOK && fired[0].Job == nil:
+			return store.Enqueued{}, fmt.Errorf("%w: the schedule %q must not overlap: %s", store.ErrState, name, fired[0].Reason)
+		case fired[0].Status == store.StatusOK:
+			return *fired[0].Job, nil
 		}
 	}
-	return store.Fired{}, busy(name)
+	return store.Enqueued{}, busy(name)
 }
 
-func one(fired []store.Fired) store.Fired {
-	if len(fired) == 0 {
-		return store.Fired{}
+// All returns every schedule, in order of name.
+func All(ctx context.Context, keeper store.ScheduleKeeper) ([]store.Schedule, error) {
+	var all []store.Schedule
+	for page := (store.Page{Limit: store.MaxItems}); ; {
+		found, err := keeper.Schedules(ctx, store.ScheduleFilter{}, page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found.Schedules...)
+		if page.Cursor = found.Next; page.Cursor == "" {
+			return all, nil
+		}
 	}
-	return fired[0]
 }
 
 // tries is how often a change is tried if others change the schedule at the same time. Every try that fails is a change of

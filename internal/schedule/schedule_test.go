@@ -126,9 +126,9 @@ func TestTimesOfAPauseAreNotMissed(t *testing.T) {
 func TestRunEnqueuesAtOnce(t *testing.T) {
 	b := newBench(t)
 	first := b.put(nightly())
-	fired, err := Run(t.Context(), b.store, "nightly")
+	job, err := Run(t.Context(), b.store, "nightly")
 	require.NoError(t, err)
-	require.NotNil(t, fired.Job)
+	assert.Equal(t, store.Enqueued{ID: 1, State: store.Ready}, job)
 	assert.Equal(t, []time.Time{winter}, b.jobs())
 	now, _, err := Get(t.Context(), b.store, "nightly")
 	require.NoError(t, err)
@@ -137,6 +137,10 @@ func TestRunEnqueuesAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Run(t.Context(), b.store, "nightly")
 	require.NoError(t, err, "a paused schedule too")
+	assert.Len(t, b.jobs(), 2)
+	b.put(nightly(func(s *store.Schedule) { s.Overlap = store.OverlapSkip }))
+	_, err = Run(t.Context(), b.store, "nightly")
+	require.ErrorIs(t, err, store.ErrState)
 	assert.Len(t, b.jobs(), 2)
 }
 

@@ -25,7 +25,7 @@ type NewJob struct {
 	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
 
-	Scheduled *Scheduled `json:"-"` // set by [Schedule.Fire] alone: Enqueue refuses it
+	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
 }
 
 // Row returns the job as it is after it was enqueued at now with the id. It shares no slice with n.
