@@ -34,7 +34,7 @@ func Get(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.S
 		err = store.CheckSchedule(name)
 	}
 	if err == nil && len(page.Schedules) == 0 {
-		err = fmt.Errorf("%w: there is no schedule %q", store.ErrNotFound, name)
+		err = store.Explained(store.ErrNotFound, "there is no schedule %q", name)
 	}
 	if err != nil {
 		return store.Schedule{}, page.Now, err
@@ -60,7 +60,7 @@ func Put(ctx context.Context, keeper store.ScheduleKeeper, s store.Schedule) (st
 		known := current.Revision != 0
 		switch {
 		case known && s.Owner != "" && current.Owner != "" && current.Owner != s.Owner:
-			return current, false, fmt.Errorf("%w: the schedule %q belongs to %q: delete it first, or choose another name", store.ErrConflict, s.Name, current.Owner)
+			return current, false, store.Explained(store.ErrConflict, "the schedule %q belongs to %q: delete it first, or choose another name", s.Name, current.Owner)
 		case known && s.Owner != "" && current.Owner == s.Owner && current.Version >= s.Version:
 			return current, false, nil
 		case known && s.Owner != "":
@@ -120,7 +120,7 @@ func Run(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.E
 		case err != nil:
 			return store.Enqueued{}, err
 		case fired[0].Status == store.StatusOK && fired[0].Job == nil:
-			return store.Enqueued{}, fmt.Errorf("%w: the schedule %q must not overlap: %s", store.ErrState, name, fired[0].Reason)
+			return store.Enqueued{}, store.Explained(store.ErrState, "the schedule %q must not overlap: %s", name, fired[0].Reason)
 		case fired[0].Status == store.StatusOK:
 			return *fired[0].Job, nil
 		}
@@ -148,7 +148,7 @@ func All(ctx context.Context, keeper store.ScheduleKeeper) ([]store.Schedule, er
 const tries = 10
 
 func busy(name string) error {
-	return fmt.Errorf("%w: others keep changing the schedule %q", store.ErrConflict, name)
+	return store.Explained(store.ErrConflict, "others keep changing the schedule %q: try again", name)
 }
 
 func existing(
@@ -160,7 +160,7 @@ func existing(
 	}
 	return change(ctx, keeper, name, func(current store.Schedule, now time.Time) (store.Schedule, bool, error) {
 		if current.Revision == 0 {
-			return current, false, fmt.Errorf("%w: there is no schedule %q", store.ErrNotFound, name)
+			return current, false, store.Explained(store.ErrNotFound, "there is no schedule %q", name)
 		}
 		return decide(current, now)
 	})

@@ -119,7 +119,7 @@ func (s Schedule) Replace(by Schedule) (next Schedule, changed bool, err error) 
 	case s.Revision != 0 && reflect.DeepEqual(next, s):
 		return s, false, nil
 	case s.Revision != by.Revision:
-		return Schedule{}, false, fmt.Errorf("%w: its revision is %d, not %d", ErrConflict, s.Revision, by.Revision)
+		return Schedule{}, false, Explained(ErrConflict, "the schedule was changed by somebody else: its revision is %d, not %d", s.Revision, by.Revision)
 	default:
 		return next, true, nil
 	}
