@@ -216,6 +216,7 @@ func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 	if err != nil {
 		return nil, err
 	}
+	defer func() { s.given = nil }()
 	if err := store.CheckFirings(firings); err != nil && (len(firings) <= store.MaxFirings || !s.broken(FireUnlimited)) {
 		return nil, err
 	}
