@@ -87,6 +87,8 @@ type (
 	//	UniqueKey string        // held while the job is live, or for UniqueFor
 	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 	//
+	//	Scheduled *Scheduled // the schedule that enqueued it; nil if none did; in JSON, the fields of Scheduled
+	//
 	//	EnqueuedAt time.Time // by the store's clock, like every time here
 	//	FinishedAt time.Time // when it ended; set only in the terminal states
 	//
@@ -250,6 +252,8 @@ type (
 	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
 	//	UniqueKey  string        // keeps out a second job with the same key
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
+	//
+	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
 	// Its methods:
 	//

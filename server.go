@@ -37,6 +37,7 @@ type Server struct{ inner *server.Server }
 //	Commit    CommitOptions    // how the server writes the results of handlers
 //	Recovery  RecoveryOptions  // how the server takes over the jobs of servers that died
 //	Retention RetentionOptions // how often the server deletes finished jobs
+//	Schedules ScheduleOptions  // how often the server looks for schedules that are due
 //	Shutdown  ShutdownOptions  // how the server stops
 //
 //	// Clock drives the timers of the server. Due times and leases follow the clock of the store. Default: the system clock.
@@ -130,6 +131,15 @@ type RecoveryOptions = server.RecoveryOptions
 //	// Interval is the time between two deletions. Negative: never, which leaves deletion to other servers. Default: 1 minute.
 //	Interval time.Duration
 type RetentionOptions = server.RetentionOptions
+
+// ScheduleOptions configures when a server enqueues the jobs of schedules.
+//
+// Its fields:
+//
+//	// Interval is the time between two searches for schedules that are due. While none is due soon, the server searches five times
+//	// less often. Negative: never, which leaves schedules to other servers. Default: 1 second.
+//	Interval time.Duration
+type ScheduleOptions = server.ScheduleOptions
 
 // ShutdownOptions configures how a server stops.
 //

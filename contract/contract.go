@@ -65,29 +65,33 @@ const (
 
 // The limits.
 const (
-	Resolution      = store.Resolution
-	MaxItems        = store.MaxItems
-	MaxCallBytes    = store.MaxCallBytes
-	MaxAnswerBytes  = store.MaxAnswerBytes
-	MaxPageNames    = store.MaxPageNames
-	MaxJobBytes     = store.MaxJobBytes
-	MaxNameBytes    = store.MaxNameBytes
-	MaxDocBytes     = store.MaxDocBytes
-	MaxErrorBytes   = store.MaxErrorBytes
-	MaxTags         = store.MaxTags
-	MaxPatterns     = store.MaxPatterns
-	MinPriority     = store.MinPriority
-	MaxPriority     = store.MaxPriority
-	MaxRetryLimit   = store.MaxRetryLimit
-	MaxDuration     = store.MaxDuration
-	MaxAttemptsKept = store.MaxAttemptsKept
-	RequestKeyLife  = store.RequestKeyLife
-	WorkerLife      = store.WorkerLife
-	MinRetention    = store.MinRetention
-	FenceStep       = store.FenceStep
-	MaxEpoch        = store.MaxEpoch
-	MaxSetBack      = store.MaxSetBack
-	DefaultMaxLease = store.DefaultMaxLease
+	Resolution       = store.Resolution
+	MaxItems         = store.MaxItems
+	MaxCallBytes     = store.MaxCallBytes
+	MaxAnswerBytes   = store.MaxAnswerBytes
+	MaxPageNames     = store.MaxPageNames
+	MaxPageTemplates = store.MaxPageTemplates
+	MaxTemplateBytes = store.MaxTemplateBytes
+	MaxFirings       = store.MaxFirings
+	MaxLateness      = store.MaxLateness
+	MaxJobBytes      = store.MaxJobBytes
+	MaxNameBytes     = store.MaxNameBytes
+	MaxDocBytes      = store.MaxDocBytes
+	MaxErrorBytes    = store.MaxErrorBytes
+	MaxTags          = store.MaxTags
+	MaxPatterns      = store.MaxPatterns
+	MinPriority      = store.MinPriority
+	MaxPriority      = store.MaxPriority
+	MaxRetryLimit    = store.MaxRetryLimit
+	MaxDuration      = store.MaxDuration
+	MaxAttemptsKept  = store.MaxAttemptsKept
+	RequestKeyLife   = store.RequestKeyLife
+	WorkerLife       = store.WorkerLife
+	MinRetention     = store.MinRetention
+	FenceStep        = store.FenceStep
+	MaxEpoch         = store.MaxEpoch
+	MaxSetBack       = store.MaxSetBack
+	DefaultMaxLease  = store.DefaultMaxLease
 )
 
 // The forms of NAck. Fail, Never and After count as a failure; Snooze and Release do not.
@@ -122,6 +126,20 @@ const (
 	StatusWrongState = store.StatusWrongState // the operation is not possible in the job's state
 	StatusDuplicate  = store.StatusDuplicate  // Requeue: another job holds the unique key
 )
+
+// The ways of a [Schedule] to catch up, and to overlap.
+const (
+	CatchUpOne   = store.CatchUpOne   // the latest of the missed times enqueues, however late
+	CatchUpSkip  = store.CatchUpSkip  // times more than MaxLateness late do not enqueue
+	OverlapAllow = store.OverlapAllow // enqueue the next job all the same
+	OverlapSkip  = store.OverlapSkip  // leave this time out
+)
+
+// CheckFirings returns an [*InvalidError] if a call of Fire breaks a limit.
+func CheckFirings(firings []Firing) error { return store.CheckFirings(firings) }
+
+// CheckSchedule returns an [*InvalidError] if the name of a schedule breaks a limit.
+func CheckSchedule(name string) error { return store.CheckSchedule(name) }
 
 // NextToken returns the token that a job gets when a change raises it. The epoch is that of the latest Fence.
 func NextToken(token, epoch int64) int64 { return store.NextToken(token, epoch) }

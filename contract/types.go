@@ -121,6 +121,136 @@ type (
 	//	SetPolicy(ctx context.Context, queue string, p Policy) (Policy, error)
 	PolicyKeeper = store.PolicyKeeper
 
+	// A ScheduleKeeper keeps schedules, and enqueues their jobs. It does not read expressions: servers compute the times.
+	//
+	// Its methods, with the first sentence of each:
+	//
+	//	// SetSchedule replaces the schedule of that name as a whole with s, or adds it, and returns it as it is kept.
+	//	SetSchedule(ctx context.Context, s Schedule) (Schedule, error)
+	//	// DeleteSchedule removes the schedule.
+	//	DeleteSchedule(ctx context.Context, name string) error
+	//	// Schedules returns the schedules that match the filter, in bytewise order of name.
+	//	Schedules(ctx context.Context, filter ScheduleFilter, page Page) (SchedulePage, error)
+	//	// Fire moves schedules to their next times and enqueues their jobs.
+	//	Fire(ctx context.Context, firings []Firing) ([]Fired, error)
+	ScheduleKeeper = store.ScheduleKeeper
+
+	// A Schedule enqueues copies of a job at the times of an expression.
+	//
+	// Its fields:
+	//
+	//	Name     string  // one row for each name
+	//	Cron     string  // the expression: five or six fields, "@daily" and the like, or "@every 90s"
+	//	Timezone string  // the IANA name of the zone in which the expression is read; empty means UTC
+	//	Job      NewJob  // what to enqueue; RunAt must not be set
+	//	CatchUp  CatchUp // what becomes of times that were missed; empty means CatchUpOne
+	//	Overlap  Overlap // what to do while the previous job has not ended; empty means OverlapAllow
+	//	Paused   bool    // a paused schedule has no NextAt
+	//	Owner    string  // the program that declares it, if a program does
+	//	Version  int64   // of that declaration: a lower one does not replace it
+	//
+	//	NextAt time.Time // the time for which it fires next; zero if there is none
+	//
+	//	LastAt   time.Time // the time for which it fired last; set by the store
+	//	LastJob  int64     // the job of that time; set by the store
+	//	Revision int64     // identifies this state of the row; set by the store
+	//
+	// Its methods:
+	//
+	//	// Check returns an *InvalidError if the schedule breaks a limit.
+	//	func (Schedule) Check() error
+	//	// Weight returns the size of the schedule's payload in bytes.
+	//	func (Schedule) Weight() int
+	//	// Kept returns the schedule as a store keeps it, with the defaults and the resolution of the contract.
+	//	func (Schedule) Kept() Schedule
+	//	// Replace is SetSchedule for the schedule s, or for the zero Schedule if there is none by that name.
+	//	func (Schedule) Replace(by Schedule) (next Schedule, changed bool, err error)
+	//	// Fire applies a firing to the schedule at now; lastLives says whether LastJob exists and has not ended.
+	//	func (*Schedule) Fire(f Firing, now time.Time, lastLives bool) (next Schedule, job *NewJob, result Fired)
+	//	// Enqueued completes the schedule and the result of a firing whose job was enqueued, or was a duplicate.
+	//	func (*Schedule) Enqueued(f Firing, answer Enqueued, result *Fired)
+	Schedule = store.Schedule
+
+	// A CatchUp says what becomes of the times of a schedule that passed while no server looked.
+	//
+	// Its values:
+	//
+	//	CatchUpOne  = "one"  // the latest of them enqueues, however late
+	//	CatchUpSkip = "skip" // times more than MaxLateness late do not enqueue
+	CatchUp = store.CatchUp
+
+	// An Overlap says what a schedule does if its previous job has not ended.
+	//
+	// Its values:
+	//
+	//	OverlapAllow = "allow" // enqueue the next job all the same
+	//	OverlapSkip  = "skip"  // leave this time out
+	Overlap = store.Overlap
+
+	// Scheduled says which schedule enqueued a job, and for which of its times.
+	//
+	// Its fields:
+	//
+	//	Name string    // of the schedule
+	//	For  time.Time // the time of the schedule
+	//
+	// Its methods:
+	//
+	//	// Clone returns a copy, or nil for nil.
+	//	func (*Scheduled) Clone() *Scheduled
+	Scheduled = store.Scheduled
+
+	// A ScheduleFilter selects schedules. The zero value selects every schedule.
+	//
+	// Its fields:
+	//
+	//	Name   string        // the schedule with this name
+	//	Due    bool          // those whose NextAt is due, or will be due within Within
+	//	Within time.Duration // with Due: how far ahead NextAt may lie
+	//
+	// Its methods:
+	//
+	//	// Cursor returns the cursor of the page that begins after the schedule with the name.
+	//	func (ScheduleFilter) Cursor(name string) string
+	//	// Position checks the filter and the page, and returns the name after which the page begins: empty for the
+	//	// first page.
+	//	func (ScheduleFilter) Position(page Page) (string, error)
+	//	// Check returns an *InvalidError if the filter breaks a limit.
+	//	func (ScheduleFilter) Check() error
+	//	// Matches reports whether the filter selects the schedule at now.
+	//	func (ScheduleFilter) Matches(s Schedule, now time.Time) bool
+	ScheduleFilter = store.ScheduleFilter
+
+	// A SchedulePage is one page of the schedules, in bytewise order of name.
+	//
+	// Its fields:
+	//
+	//	Now       time.Time  // the store's now
+	//	Schedules []Schedule // by name
+	//	Next      string     // cursor of the next page; empty on the last page
+	SchedulePage = store.SchedulePage
+
+	// A Firing moves a schedule to its next time, and enqueues its job if For is set.
+	//
+	// Its fields:
+	//
+	//	Name     string    // of the schedule
+	//	Revision int64     // of the schedule as the caller read it
+	//	For      time.Time // the time for which the job is enqueued; zero enqueues none
+	//	Next     time.Time // the new NextAt
+	Firing = store.Firing
+
+	// Fired is the result of one Firing.
+	//
+	// Its fields:
+	//
+	//	Name     string    // of the schedule
+	//	Status   Status    // what became of the item
+	//	Revision int64     // of the schedule after the item; zero if there is none
+	//	Job      *Enqueued // the job that was enqueued, or that holds its unique key; nil if there is none
+	//	Reason   string    // for people: why the item is invalid, or enqueued nothing
+	Fired = store.Fired
+
 	// A Registry lists workers. It is for people: nothing in it affects jobs.
 	//
 	// Its methods, with the first sentence of each:
@@ -237,6 +367,8 @@ type (
 	//
 	//	UniqueKey string        // held while the job is live, or for UniqueFor
 	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
+	//
+	//	Scheduled *Scheduled // the schedule that enqueued it; nil if none did; in JSON, the fields of Scheduled
 	//
 	//	EnqueuedAt time.Time // by the store's clock, like every time here
 	//	FinishedAt time.Time // when it ended; set only in the terminal states
@@ -465,6 +597,8 @@ type (
 	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
 	//	UniqueKey  string        // keeps out a second job with the same key
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
+	//
+	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
 	// Its methods:
 	//

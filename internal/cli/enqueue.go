@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
@@ -67,18 +68,23 @@ const exampleTime = "2026-12-31T23:59:00Z"
 func (o *order) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
+	o.jobFlags(f)
+	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
+	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
+	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
+}
+
+// jobFlags adds the flags of a job, whoever enqueues it.
+func (o *order) jobFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.job.Queue, "queue", jq.DefaultQueue, "`QUEUE` to add the job to")
 	f.IntVar(&o.job.Priority, "priority", 0, "priority from -9 to 9; higher values run first")
 	f.DurationVar(&o.job.Delay, "delay", 0, "how long to wait before the job is due, such as 90s or 1h30m")
-	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
 	f.IntVar(&o.job.MaxRetries, "max-retries", jq.DefaultMaxRetries, "maximum number of retries after the first run")
 	f.DurationVar(&o.job.Timeout, "timeout", 0, "maximum time of one run; 0 means the worker's default")
 	f.StringVar(&o.job.UniqueKey, "unique-key", "", "unique `KEY`: until this job finishes, no second job with the same key is added")
 	f.DurationVar(&o.job.UniqueFor, "unique-for", 0, "hold the unique key for this long, instead of until the job finishes")
 	f.StringArrayVar(&o.job.Tags, "tag", nil, "`TAG` to find the job by; may be repeated")
-	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
-	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
 }
 
 // request returns the request for the job on the command line. It checks the job before the store is opened, so that an invalid

@@ -67,6 +67,9 @@ func (a *app) showJob(j jq.Job) error {
 	line("unique key", j.UniqueKey, j.UniqueKey != "")
 	line("unique for", span(j.UniqueFor), j.UniqueFor != 0)
 	line("enqueued", moment(j.EnqueuedAt), true)
+	if j.Scheduled != nil {
+		line("schedule", fmt.Sprintf("%s, for %s", j.Scheduled.Name, moment(j.Scheduled.For)), true)
+	}
 	line("when", when(j), true)
 	line("attempts", j.Attempts, true)
 	line("retries", fmt.Sprintf("%d (max %d)", j.Retries, j.MaxRetries), true)

@@ -12,7 +12,7 @@ import (
 // root returns a new tree of commands.
 func (a *app) root() *cobra.Command {
 	root := a.group(a.self, "A durable job queue.",
-		a.dev(), a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.workers(), a.stats(), a.top(),
+		a.dev(), a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.schedules(), a.workers(), a.stats(), a.top(),
 		a.migrate(), a.prune(), a.backup(), a.restore(), a.fence(), a.doctor(), a.bench(), a.token(), a.conformance(), a.version())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SilenceErrors, root.SilenceUsage = true, true

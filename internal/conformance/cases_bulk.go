@@ -29,7 +29,7 @@ func (b bulk) cases(group string) []Case {
 	cases := []Case{
 		{"/AnswersEachIDInOrderWhateverTheLimit", "If the filter has IDs, the answer has one outcome per id, in the order of the filter's IDs, whatever the limit. A job that does not match the rest of the filter is not_found.", b.answersEachID},
 		{"/FirstOnesByRisingID", "If the filter has no IDs, the answer has one outcome per job that was changed: the first jobs that match and can be changed, in ascending order of id, and at most limit of them.\nTo continue, set the filter's After to the last id of the answer.", b.goesByRisingID},
-		{"/LimitsAreKept", "The call returns ErrInvalid for an empty filter.\nA call has at most 1,000 items. Its strings and documents, without the request key, have at most 8 MiB in all.", b.keepsItsLimits},
+		{"/LimitsAreKept", "The call returns ErrInvalid for an empty filter.\nA call has at most 1,000 items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all.", b.keepsItsLimits},
 		{"/PatternsChooseQueues", "the queue matches one of these: a name, or a prefix followed by *", b.heedsQueues},
 		{"/ManyCallersChangeEachJobOnce", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.", b.changesEachOnce},
 	}

@@ -18,7 +18,7 @@ var enqueueCases = []Case{
 	{"Enqueue/IsCommittedAsAWholeBeforeItReturns", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.\nA call takes effect as a whole, at one moment between its start and its return, or not at all.", enqueueIsCommitted},
 	{"Enqueue/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.\nIf a job is invalid, Enqueue adds none and returns an InvalidError with the index of the first invalid job.", enqueueRefusedBeyond},
 	{"Enqueue/EachLimitIsGrantedExactly", "A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000. A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999.", enqueueGrantedAtLimit},
-	{"Enqueue/EightMebibytesAndNoMore", "A call has at most 1,000 items. Its strings and documents, without the request key, have at most 8 MiB in all.", enqueueEightMebibytes},
+	{"Enqueue/EightMebibytesAndNoMore", "A call has at most 1,000 items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all.", enqueueEightMebibytes},
 	{"Enqueue/KeepsNoSliceThatItWasGiven", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", enqueueKeepsNoSlice},
 }
 

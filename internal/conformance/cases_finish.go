@@ -11,7 +11,7 @@ import (
 const (
 	sentenceRefused   = "The store does not keep a result that breaks a limit. The job becomes dead, its error says why, and the outcome is ok with the state failed."
 	sentenceDocuments = "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required."
-	sentenceCallLimit = "A call has at most 1,000 items. Its strings and documents, without the request key, have at most 8 MiB in all."
+	sentenceCallLimit = "A call has at most 1,000 items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all."
 	sentenceLateGood  = "A lease that has expired but was not recovered yet is still valid."
 	sentenceAckOK     = "ok the job was in flight under this token, or an earlier Ack finished it under this token;"
 )

@@ -86,6 +86,7 @@ func Groups() []Group {
 		{"Queue", "queues are listed and paused", queueCases},
 		{"Policy", "what a queue keeps for how long", policyCases},
 		{"Registry", "the list of workers", registryCases},
+		{"Schedule", "schedules are kept, and enqueue each time once", scheduleCases},
 		{"Monitor", "what probes and metrics ask", monitorCases},
 		{"Fence", "a store restored from a backup", fenceCases},
 		{"Reopen", "what a store keeps when it is closed", reopenCases},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/schedule"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -17,6 +18,7 @@ const (
 	overdue  = time.Minute     // a server should have recovered the lease by then
 	starving = 5 * time.Minute // a worker should have claimed the due job by then
 	apart    = time.Second     // the difference between two clocks
+	late     = time.Minute     // a server should have fired the schedule by then
 )
 
 // Examine checks the jobs, queues and workers of a store. If the store is an Examiner, it also checks the database or the
@@ -28,7 +30,7 @@ func Examine(ctx context.Context, s store.Store, now func() time.Time) ([]store.
 		return nil, err
 	}
 	e := &examination{ctx: ctx, store: s, counts: counts, before: before, after: now()}
-	for _, look := range []func() error{e.clocks, e.leases, e.queues, e.ground} {
+	for _, look := range []func() error{e.clocks, e.leases, e.queues, e.schedules, e.ground} {
 		if err := look(); err != nil {
 			return nil, err
 		}
@@ -88,6 +90,36 @@ func (e *examination) leases() error {
 			jobs(expired), e.counts.Now.Sub(oldest.LeaseExpiresAt).Round(time.Second), oldest.ID, oldest.Worker)
 	}
 	return nil
+}
+
+// schedules finds schedules that cannot fire, that no server fires, or that fired while a clock was ahead.
+func (e *examination) schedules() error {
+	keeper, ok := e.store.(store.ScheduleKeeper)
+	if !ok {
+		return nil
+	}
+	all, err := schedule.All(e.ctx, keeper)
+	if errors.Is(err, errors.ErrUnsupported) { // a remote store behind which the ability is missing
+		return nil
+	}
+	now := e.counts.Now
+	for _, s := range all {
+		times, unreadable := schedule.Parse(s.Cron, s.Timezone, now)
+		switch {
+		case unreadable != nil:
+			e.add("unreadable_schedule", "set it again with schedules set, or remove it",
+				"the schedule %s never fires: %v", s.Name, unreadable)
+		case s.NextAt.IsZero():
+		case now.Sub(s.NextAt) >= late:
+			e.add("late_schedule", "run a server: every serve and every worker fires schedules unless told not to",
+				"the schedule %s was due %v ago, and no server has fired it", s.Name, now.Sub(s.NextAt).Round(time.Second))
+		case s.NextAt.After(times.Next(now)):
+			e.add("schedule_ahead", "compute its next time anew with schedules reset, once the clock is right",
+				"the schedule %s waits until %s, although its expression has earlier times: it fired while a clock was ahead",
+				s.Name, s.NextAt.Format(time.RFC3339))
+		}
+	}
+	return err
 }
 
 // queues finds queues whose due jobs are not run, and the reason.

@@ -114,3 +114,36 @@ func TestClockSkew(t *testing.T) {
 		assert.Equal(t, "the store's clock and that of this machine differ by 2s", found[0].Detail)
 	}
 }
+
+// schedule keeps a schedule that fires next after so long.
+func (p patient) schedule(cron string, after time.Duration) {
+	p.Helper()
+	_, err := p.SetSchedule(p.Context(), store.Schedule{
+		Name: "s", Cron: cron, Job: store.NewJob{Queue: "q", Kind: "k", Payload: []byte("1")}, NextAt: p.clock.Now().Add(after),
+	})
+	require.NoError(p, err)
+}
+
+func TestSchedules(t *testing.T) {
+	for name, c := range map[string]struct {
+		cron  string
+		after time.Duration
+		want  string
+	}{
+		"":                    {"@every 1h", time.Hour, ""},
+		"just due":            {"@hourly", time.Microsecond - time.Minute, ""},
+		"late_schedule":       {"@hourly", -time.Minute, "the schedule s was due 1m0s ago, and no server has fired it"},
+		"schedule_ahead":      {"@every 1h", time.Hour + time.Second, "the schedule s waits until 2026-01-02T04:04:06Z"},
+		"unreadable_schedule": {"0 0 31 2 *", time.Hour, "the schedule s never fires: "},
+	} {
+		p := newPatient(t)
+		p.schedule(c.cron, c.after)
+		found := p.findings()
+		if c.want == "" {
+			assert.Empty(t, found, c.cron)
+			continue
+		}
+		assert.Len(t, found, 1)
+		assert.Contains(t, found[name], c.want)
+	}
+}

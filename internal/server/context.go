@@ -13,7 +13,7 @@ type runContext struct {
 	base context.Context
 	run  *Run
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows, and the result of the run
 	reason error      // why the context has ended, or nil
 	made   context.Context
 	end    context.CancelCauseFunc // of made

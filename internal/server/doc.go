@@ -7,8 +7,8 @@
 //	              └───────────────────┴──────────────────────┘
 //	                     lease book: beat extends, watch cancels
 //
-// Each box is a loop of its own, and so are recovery, retention and the registry of workers. They share the lease book, in book.go. A job
-// is in the book from its claim until the store has answered the write of its verdict, and heartbeats extend its lease until then. The
+// Each box is a loop of its own, and so are recovery, retention, schedules and the registry of workers. They share the lease book, in
+// book.go. A job is in the book from its claim until the store has answered the write of its verdict, and heartbeats extend its lease until then. The
 // watch cancels a handler when its timeout ends, or when its lease may have expired because the store did not answer.
 //
 // No loop delays another one: a heartbeat does not wait for a write, and recovery does not wait for a free slot. A server that stops waits

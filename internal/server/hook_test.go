@@ -134,3 +134,11 @@ func (h *hook) Beat(ctx context.Context, w store.Worker) error {
 	_, err := passed(ctx, h, "register", func() (struct{}, error) { return struct{}{}, h.Store.Beat(ctx, w) })
 	return err
 }
+
+func (h *hook) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
+	return passed(ctx, h, "schedules", func() (store.SchedulePage, error) { return h.Store.Schedules(ctx, filter, page) })
+}
+
+func (h *hook) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
+	return passed(ctx, h, "fire", func() ([]store.Fired, error) { return h.Store.Fire(ctx, firings) })
+}

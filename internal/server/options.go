@@ -39,6 +39,7 @@ type Options struct {
 	Commit    CommitOptions    // how the server writes the results of handlers
 	Recovery  RecoveryOptions  // how the server takes over the jobs of servers that died
 	Retention RetentionOptions // how often the server deletes finished jobs
+	Schedules ScheduleOptions  // how often the server looks for schedules that are due
 	Shutdown  ShutdownOptions  // how the server stops
 
 	// Clock drives the timers of the server. Due times and leases follow the clock of the store. Default: the system clock.
@@ -119,6 +120,13 @@ type RetentionOptions struct {
 	Interval time.Duration
 }
 
+// ScheduleOptions configures when a server enqueues the jobs of schedules.
+type ScheduleOptions struct {
+	// Interval is the time between two searches for schedules that are due. While none is due soon, the server searches five times
+	// less often. Negative: never, which leaves schedules to other servers. Default: 1 second.
+	Interval time.Duration
+}
+
 // ShutdownOptions configures how a server stops.
 type ShutdownOptions struct {
 	// DrainTimeout is how long Stop waits for handlers before it cancels their contexts. Default: 30 seconds.
@@ -148,6 +156,7 @@ const (
 	DefaultRecoveryInterval   = 10 * time.Second
 	DefaultRecoveryLimit      = 100
 	DefaultRetentionInterval  = time.Minute
+	DefaultScheduleInterval   = time.Second
 	DefaultDrainTimeout       = 30 * time.Second
 
 	minLease    = 10 * time.Millisecond
@@ -179,6 +188,7 @@ func (o Options) withDefaults() (Options, error) {
 	fill(&o.Recovery.Interval, DefaultRecoveryInterval)
 	fill(&o.Recovery.Limit, DefaultRecoveryLimit)
 	fill(&o.Retention.Interval, DefaultRetentionInterval)
+	fill(&o.Schedules.Interval, DefaultScheduleInterval)
 	fill(&o.Shutdown.DrainTimeout, DefaultDrainTimeout)
 	if o.Clock == nil {
 		o.Clock = clock.New()
@@ -248,6 +258,7 @@ func (o Options) timeRules() []rule {
 		timeBounds("Recovery.Interval", o.Recovery.Interval, minInterval, "never"),
 		timeBounds("Recovery.Grace", o.Recovery.Grace, 0, ""),
 		timeBounds("Retention.Interval", o.Retention.Interval, minInterval, "never"),
+		timeBounds("Schedules.Interval", o.Schedules.Interval, minInterval, "never"),
 		timeBounds("Shutdown.DrainTimeout", o.Shutdown.DrainTimeout, 0, ""),
 	)
 }

@@ -36,6 +36,7 @@ func TestZeroOptionsAreTheDefaults(t *testing.T) {
 		Commit:    CommitOptions{Size: 500, MaxDelay: 5 * time.Millisecond, MaxUncommitted: 1020},
 		Recovery:  RecoveryOptions{Interval: 10 * time.Second, Grace: 0, Limit: 100},
 		Retention: RetentionOptions{Interval: time.Minute},
+		Schedules: ScheduleOptions{Interval: time.Second},
 		Shutdown:  ShutdownOptions{DrainTimeout: 30 * time.Second},
 		Observer:  NopObserver{},
 	}, o)
@@ -65,11 +66,12 @@ func TestChosenOptionsStay(t *testing.T) {
 		Commit:    CommitOptions{Size: 12, MaxDelay: 13, MaxUncommitted: 14},
 		Recovery:  RecoveryOptions{Interval: -1, Grace: 16, Limit: 17},
 		Retention: RetentionOptions{Interval: 18},
+		Schedules: ScheduleOptions{Interval: 20},
 		Shutdown:  ShutdownOptions{DrainTimeout: 19},
 	}
 	for _, d := range []*time.Duration{
 		&in.Claim.PollInterval, &in.Lease.Duration, &in.Lease.Heartbeat, &in.Timeout, &in.Abandon.Timeout,
-		&in.UnknownKindTimeout, &in.Commit.MaxDelay, &in.Recovery.Grace, &in.Retention.Interval, &in.Shutdown.DrainTimeout,
+		&in.UnknownKindTimeout, &in.Commit.MaxDelay, &in.Recovery.Grace, &in.Retention.Interval, &in.Schedules.Interval, &in.Shutdown.DrainTimeout,
 	} {
 		*d *= time.Second
 	}
@@ -137,6 +139,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"Recovery.Limit", "1 to 1000", func(o *Options) { o.Recovery.Limit = -1 }, func(o *Options) { o.Recovery.Limit = 1 }},
 		{"Recovery.Limit", "1 to 1000", func(o *Options) { o.Recovery.Limit = 1001 }, func(o *Options) { o.Recovery.Limit = 1000 }},
 		{"Retention.Interval", "at least 1ms; negative means never", func(o *Options) { o.Retention.Interval = 1 }, func(o *Options) { o.Retention.Interval = -1 }},
+		{"Schedules.Interval", "at least 1ms; negative means never", func(o *Options) { o.Schedules.Interval = 1 }, func(o *Options) { o.Schedules.Interval = -1 }},
+		{"Schedules.Interval", "at most", func(o *Options) { o.Schedules.Interval = tenYears + 1 }, func(o *Options) { o.Schedules.Interval = time.Hour }},
 		{"Retention.Interval", "at most", func(o *Options) { o.Retention.Interval = tenYears + 1 }, func(o *Options) { o.Retention.Interval = tenYears }},
 		{"Shutdown.DrainTimeout", "not be negative", func(o *Options) { o.Shutdown.DrainTimeout = -1 }, func(o *Options) { o.Shutdown.DrainTimeout = 1 }},
 		{
@@ -227,7 +231,7 @@ func TestNoTimeIsLongerThanTheContractKnows(t *testing.T) {
 		assert.Equal(t, path, option.Field)
 		assert.Contains(t, option.Rule, "at most")
 	}
-	assert.Len(t, times, 11, "%v", slices.Sorted(maps.Keys(times)))
+	assert.Len(t, times, 12, "%v", slices.Sorted(maps.Keys(times)))
 }
 
 // If several options are invalid, the error names the same one each time.

@@ -22,6 +22,7 @@ func rare(retainEvery time.Duration) Options {
 		Lease:     LeaseOptions{Duration: time.Hour},
 		Recovery:  RecoveryOptions{Interval: time.Hour},
 		Retention: RetentionOptions{Interval: retainEvery},
+		Schedules: ScheduleOptions{Interval: time.Hour},
 	}
 }
 
@@ -98,7 +99,7 @@ func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 	}{
 		"none": {
 			func(w *world) store.Store { return struct{ store.Store }{w.store} },
-			[]string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "Fencer", "Monitor"},
+			[]string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "ScheduleKeeper", "Fencer", "Monitor"},
 		},
 		"elsewhere": {func(w *world) store.Store {
 			h := w.hook()

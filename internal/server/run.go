@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +23,7 @@ type Run struct {
 
 	seq atomic.Int64 // sequence number of the latest save
 
-	resultMu sync.Mutex // guards result
-	result   []byte
+	result []byte // ctx.mu guards it
 
 	inTx atomic.Bool // the handler has finished the job in a transaction of its own
 
@@ -90,14 +88,14 @@ func (r *Run) timeoutAt() time.Time { return r.startedAt.Add(r.timeout) }
 
 // SetResult keeps the document as the result of the job, in case the handler returns nil.
 func (r *Run) SetResult(doc []byte) {
-	r.resultMu.Lock()
-	defer r.resultMu.Unlock()
+	r.ctx.mu.Lock()
+	defer r.ctx.mu.Unlock()
 	r.result = bytes.Clone(doc) // the handler may reuse its buffer, and the result is written later
 }
 
 func (r *Run) finalResult() []byte {
-	r.resultMu.Lock()
-	defer r.resultMu.Unlock()
+	r.ctx.mu.Lock()
+	defer r.ctx.mu.Unlock()
 	return r.result
 }
 

@@ -100,6 +100,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(s.commitLoop)
 	s.loops.Go(s.recoverLoop)
 	s.loops.Go(s.retainLoop)
+	s.loops.Go(s.scheduleLoop)
 	s.loops.Go(s.registerLoop)
 	s.loops.Go(s.listenLoop)
 	s.loops.Go(func() {

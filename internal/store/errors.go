@@ -79,3 +79,16 @@ func (e *OverlongError) Advice() string {
 
 // Is makes every OverlongError match ErrUnavailable.
 func (e *OverlongError) Is(target error) bool { return target == ErrUnavailable }
+
+// Explained returns an error that matches the kind and has a text of its own, for kinds whose text speaks of something else.
+func Explained(kind error, format string, args ...any) error {
+	return &explained{kind, "jq: " + fmt.Sprintf(format, args...)}
+}
+
+type explained struct {
+	kind error
+	text string
+}
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return e.kind }

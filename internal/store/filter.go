@@ -80,32 +80,56 @@ type WorkerFilter struct {
 }
 
 // Cursor returns the cursor of the page that begins after the worker with the name.
-func (f WorkerFilter) Cursor(name string) string {
-	return base64.RawURLEncoding.EncodeToString(append(f.mark(), name...))
-}
+func (f WorkerFilter) Cursor(name string) string { return f.listing().cursor(name) }
 
 // Position checks the filter and the page, and returns the name after which the page begins: empty for the first page. A cursor
-// from another filter or from a list of jobs returns ErrInvalid.
+// from another filter or from another listing returns ErrInvalid.
 func (f WorkerFilter) Position(page Page) (string, error) {
-	if err := f.Check(); err != nil {
-		return "", err
+	return f.listing().position(f.Check(), page)
+}
+
+func (f WorkerFilter) listing() listing { return listing(fmt.Sprintf("workers %q", f.Name)) }
+
+// Cursor returns the cursor of the page that begins after the schedule with the name.
+func (f ScheduleFilter) Cursor(name string) string { return f.listing().cursor(name) }
+
+// Position checks the filter and the page, and returns the name after which the page begins: empty for the first page. A cursor
+// from another filter or from another listing returns ErrInvalid.
+func (f ScheduleFilter) Position(page Page) (string, error) {
+	return f.listing().position(f.Check(), page)
+}
+
+func (f ScheduleFilter) listing() listing {
+	return listing(fmt.Sprintf("schedules %q %t %d", f.Name, f.Due, f.Within.Microseconds()))
+}
+
+// A listing is the text that tells a listing by name, with its filter, from others.
+type listing string
+
+func (l listing) cursor(name string) string {
+	return base64.RawURLEncoding.EncodeToString(append(l.mark(), name...))
+}
+
+func (l listing) position(invalid error, page Page) (string, error) {
+	if invalid != nil {
+		return "", invalid
 	}
 	if err := page.Check(); err != nil || page.Cursor == "" {
 		return "", err
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(page.Cursor)
-	if mark := f.mark(); err == nil && bytes.HasPrefix(raw, mark) {
+	if mark := l.mark(); err == nil && bytes.HasPrefix(raw, mark) {
 		name := string(raw[len(mark):])
-		if checkName("cursor", name, required) == nil && f.Cursor(name) == page.Cursor {
+		if checkName("cursor", name, required) == nil && l.cursor(name) == page.Cursor {
 			return name, nil
 		}
 	}
 	return "", refuse("cursor", "must come from the page before, by the same filter")
 }
 
-// mark returns a hash of the filter, so that a cursor is not used with another listing by mistake.
-func (f WorkerFilter) mark() []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "workers %q", f.Name))
+// mark returns a hash of the listing, so that a cursor is not used with another one by mistake.
+func (l listing) mark() []byte {
+	sum := sha256.Sum256([]byte(l))
 	return sum[:8]
 }
 

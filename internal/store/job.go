@@ -40,6 +40,8 @@ type Job struct {
 	UniqueKey string        `json:"unique_key,omitempty"` // held while the job is live, or for UniqueFor
 	UniqueFor time.Duration `json:"unique_for,omitempty"` // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 
+	Scheduled *Scheduled `json:"-"` // the schedule that enqueued it; nil if none did; in JSON, the fields of Scheduled
+
 	EnqueuedAt time.Time `json:"enqueued_at,omitzero"` // by the store's clock, like every time here
 	FinishedAt time.Time `json:"finished_at,omitzero"` // when it ended; set only in the terminal states
 }
@@ -119,6 +121,21 @@ func (j Job) Claimable(now time.Time) bool {
 // Weight returns the total size of the job's documents in bytes.
 func (j Job) Weight() int {
 	return len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
+}
+
+// Scheduled says which schedule enqueued a job, and for which of its times.
+type Scheduled struct {
+	Name string    `json:"schedule"`      // of the schedule
+	For  time.Time `json:"scheduled_for"` // the time of the schedule
+}
+
+// Clone returns a copy, or nil for nil.
+func (s *Scheduled) Clone() *Scheduled {
+	if s == nil {
+		return nil
+	}
+	copied := *s
+	return &copied
 }
 
 // A Lease is the right to finish a job, granted by a claim. It is stale as soon as the job has another token.

@@ -14,15 +14,16 @@ import (
 
 // The types without their methods, as the tags alone would write them.
 type (
-	plainJob        Job
-	plainNewJob     NewJob
-	plainBackoff    Backoff
-	plainWorker     Worker
-	plainFilter     Filter
-	plainJobPage    JobPage
-	plainWorkerPage WorkerPage
-	plainCounts     Counts
-	plainDue        Due
+	plainJob          Job
+	plainNewJob       NewJob
+	plainBackoff      Backoff
+	plainWorker       Worker
+	plainFilter       Filter
+	plainJobPage      JobPage
+	plainWorkerPage   WorkerPage
+	plainSchedulePage SchedulePage
+	plainCounts       Counts
+	plainDue          Due
 )
 
 // jobJSON has what differs from the tags. A field here replaces the field of the same name in plainJob.
@@ -38,10 +39,11 @@ type jobJSON struct {
 	Result         json.RawMessage `json:"result,omitempty"`
 	ResultText     *string         `json:"result_text,omitempty"`
 	UniqueFor      durationJSON    `json:"unique_for,omitzero"`
+	*Scheduled
 }
 
 func jsonOfJob(j Job) jobJSON {
-	out := jobJSON{plainJob: plainJob(j), Timeout: durationJSON(j.Timeout), UniqueFor: durationJSON(j.UniqueFor)}
+	out := jobJSON{plainJob: plainJob(j), Scheduled: j.Scheduled, Timeout: durationJSON(j.Timeout), UniqueFor: durationJSON(j.UniqueFor)}
 	out.Payload, out.PayloadText = splitDocument(j.Payload)
 	out.Checkpoint, out.CheckpointText = splitDocument(j.Checkpoint)
 	out.Progress, out.ProgressText = splitDocument(j.Progress)
@@ -51,6 +53,7 @@ func jsonOfJob(j Job) jobJSON {
 
 func (in jobJSON) job() Job {
 	j := Job(in.plainJob)
+	j.Scheduled = in.Scheduled
 	j.Timeout, j.UniqueFor = time.Duration(in.Timeout), time.Duration(in.UniqueFor)
 	j.Payload = joinDocument(in.Payload, in.PayloadText)
 	j.Checkpoint = joinDocument(in.Checkpoint, in.CheckpointText)
@@ -100,12 +103,13 @@ type recordJSON struct {
 	EndedAt    time.Time     `json:"ended_at,omitzero"`
 	Ending     Ending        `json:"ending,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
+	*Scheduled
 }
 
 // MarshalJSON writes the record for a store that keeps it as JSON: all of it, byte for byte, unlike a [Job] for people and
 // programs. The epoch belongs to the store and is not included.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return json.Marshal(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason})
+	return json.Marshal(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.Scheduled})
 }
 
 // UnmarshalJSON reads the JSON of MarshalJSON.
@@ -116,6 +120,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 			Job: Job(in.plainJob), Epoch: r.Epoch, FinishedBy: in.FinishedBy, LeaseFor: in.LeaseFor,
 			ClaimToken: in.ClaimToken, EndedAt: in.EndedAt, Ending: in.Ending, Reason: in.Reason,
 		}
+		r.Scheduled = in.Scheduled
 	}
 	return err
 }
@@ -254,6 +259,12 @@ func (p JobPage) MarshalJSON() ([]byte, error) {
 func (p WorkerPage) MarshalJSON() ([]byte, error) {
 	p.Workers = neverNull(p.Workers)
 	return json.Marshal(plainWorkerPage(p))
+}
+
+// MarshalJSON writes the page as the HTTP API does: no schedules are an empty list.
+func (p SchedulePage) MarshalJSON() ([]byte, error) {
+	p.Schedules = neverNull(p.Schedules)
+	return json.Marshal(plainSchedulePage(p))
 }
 
 // MarshalJSON writes the counts as the HTTP API does: no queues are an empty list.

@@ -37,6 +37,9 @@ func set(t *testing.T, v reflect.Value) {
 		for _, field := range v.Fields() {
 			set(t, field)
 		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		set(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		set(t, v.Index(0))

@@ -12,21 +12,24 @@ import (
 
 // The limits of the contract.
 const (
-	Resolution     = time.Microsecond
-	MaxItems       = 1000               // per call
-	MaxCallBytes   = 8 << 20            // per call
-	MaxAnswerBytes = 8 << 20            // documents of a page, and of each lane of a claim
-	MaxPageNames   = 1 << 20            // queue names of the workers of a page; any single worker fits
-	MaxNameBytes   = 255                // queue, kind, key, tag, worker, trace, host
-	MaxDocBytes    = 1 << 20            // payload, result, checkpoint, progress
-	MaxJobBytes    = 4 * MaxDocBytes    // all documents of a job
-	MaxErrorBytes  = 16 << 10           // an error text
-	MaxTags        = 16                 // per job
-	MaxPatterns    = 100                // queue patterns in a filter
-	MinPriority    = -9                 //
-	MaxPriority    = 9                  //
-	MaxRetryLimit  = 1_000_000          // MaxRetries
-	MaxDuration    = 87_600 * time.Hour // ten years
+	Resolution       = time.Microsecond
+	MaxItems         = 1000               // per call
+	MaxFirings       = 100                // per call of Fire
+	MaxCallBytes     = 8 << 20            // per call
+	MaxAnswerBytes   = 8 << 20            // documents of a page, and of each lane of a claim
+	MaxPageNames     = 1 << 20            // queue names of the workers of a page; any single worker fits
+	MaxPageTemplates = 1 << 20            // payloads of the schedules of a page
+	MaxTemplateBytes = 64 << 10           // payload of the job of a schedule
+	MaxNameBytes     = 255                // queue, kind, key, tag, worker, trace, host
+	MaxDocBytes      = 1 << 20            // payload, result, checkpoint, progress
+	MaxJobBytes      = 4 * MaxDocBytes    // all documents of a job
+	MaxErrorBytes    = 16 << 10           // an error text
+	MaxTags          = 16                 // per job
+	MaxPatterns      = 100                // queue patterns in a filter
+	MinPriority      = -9                 //
+	MaxPriority      = 9                  //
+	MaxRetryLimit    = 1_000_000          // MaxRetries
+	MaxDuration      = 87_600 * time.Hour // ten years
 )
 
 // MaxTime is the first time that is too late.
@@ -130,12 +133,12 @@ func (n NewJob) check() *InvalidError {
 		return refuse("unique_for", "needs a unique key")
 	case 0 < n.UniqueFor && n.UniqueFor < Resolution:
 		return refuse("unique_for", "must be a microsecond at least, or zero for as long as the job is live")
+	case n.Scheduled != nil:
+		return refuse("scheduled", "must not be set: only schedules set it")
 	case !n.RunAt.IsZero() && n.Delay != 0:
 		return refuse("delay", "and run_at exclude each other")
-	case n.RunAt.UTC().Year() < 1 || !n.RunAt.Before(MaxTime):
-		return refuse("run_at", "must lie in the years 1 to 9999")
 	}
-	return nil
+	return checkTime("run_at", n.RunAt)
 }
 
 func (n NewJob) size() int {
@@ -314,6 +317,65 @@ func (w Worker) Check() error {
 // Check returns an [*InvalidError] if the filter breaks a limit.
 func (f WorkerFilter) Check() error { return asError(checkName("name", f.Name, optional)) }
 
+// Check returns an [*InvalidError] if the schedule breaks a limit.
+func (s Schedule) Check() error {
+	err := firstError(
+		checkName("name", s.Name, required),
+		checkName("cron", s.Cron, required),
+		checkName("timezone", s.Timezone, optional),
+		checkName("owner", s.Owner, optional),
+	)
+	if err != nil {
+		return err
+	}
+	if err := s.Job.check(); err != nil {
+		err.Field = "job." + err.Field
+		return err
+	}
+	switch {
+	case !s.Job.RunAt.IsZero():
+		return refuse("job.run_at", "must not be set: the schedule decides when its jobs run")
+	case len(s.Job.Payload) > MaxTemplateBytes:
+		return refuse("job.payload", fmt.Sprintf("must have at most %d bytes in a schedule", MaxTemplateBytes))
+	case s.CatchUp != "" && s.CatchUp != CatchUpOne && s.CatchUp != CatchUpSkip:
+		return refuse("catch_up", "must be one or skip")
+	case s.Overlap != "" && s.Overlap != OverlapAllow && s.Overlap != OverlapSkip:
+		return refuse("overlap", "must be allow or skip")
+	case s.Version < 0:
+		return refuse("version", "must not be negative")
+	case s.Revision < 0:
+		return refuse("revision", "must be that of the schedule to replace, or 0 where there is none")
+	case s.Paused && !s.NextAt.IsZero():
+		return refuse("next_at", "must not be set for a schedule that is paused")
+	}
+	return asError(checkTime("next_at", s.NextAt))
+}
+
+// Check returns an [*InvalidError] if the filter breaks a limit.
+func (f ScheduleFilter) Check() error {
+	if f.Within != 0 && !f.Due {
+		return refuse("within", "goes with due only")
+	}
+	return asError(firstError(checkName("name", f.Name, optional), checkDuration("within", f.Within)))
+}
+
+// CheckSchedule returns an [*InvalidError] if the name of a schedule breaks a limit.
+func CheckSchedule(name string) error { return asError(checkName("name", name, required)) }
+
+// CheckFirings returns an [*InvalidError] if a call of Fire breaks a limit.
+func CheckFirings(firings []Firing) error {
+	if len(firings) > MaxFirings {
+		return refuse("firings", fmt.Sprintf("must be at most %d a call", MaxFirings))
+	}
+	for i, f := range firings {
+		if err := firstError(checkName("name", f.Name, required), checkTime("for", f.For), checkTime("next", f.Next)); err != nil {
+			err.Item = i
+			return err
+		}
+	}
+	return nil
+}
+
 // CheckQueue returns an [*InvalidError] if the name of a queue breaks a limit.
 func CheckQueue(name string) error { return asError(checkName("queue", name, required)) }
 
@@ -377,6 +439,13 @@ func checkRange(field string, n, low, high int) *InvalidError {
 func checkDuration(field string, d time.Duration) *InvalidError {
 	if d < 0 || d > MaxDuration {
 		return refuse(field, fmt.Sprintf("must be 0 to %v", MaxDuration))
+	}
+	return nil
+}
+
+func checkTime(field string, t time.Time) *InvalidError {
+	if t.UTC().Year() < 1 || !t.Before(MaxTime) {
+		return refuse(field, "must lie in the years 1 to 9999")
 	}
 	return nil
 }

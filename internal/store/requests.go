@@ -24,6 +24,8 @@ type NewJob struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`    // how long one run may take; if zero, the server decides
 	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
+
+	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
 }
 
 // Row returns the job as it is after it was enqueued at now with the id. It shares no slice with n.
@@ -41,6 +43,7 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 			Base: n.Backoff.Base.Truncate(Resolution), Cap: n.Backoff.Cap.Truncate(Resolution), Jitter: n.Backoff.Jitter,
 		},
 		UniqueKey: n.UniqueKey, UniqueFor: n.UniqueFor.Truncate(Resolution),
+		Scheduled:  n.Scheduled.Clone(),
 		EnqueuedAt: now,
 	}
 }

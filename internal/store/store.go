@@ -310,6 +310,48 @@ type Registry interface {
 	Workers(ctx context.Context, filter WorkerFilter, page Page) (WorkerPage, error)
 }
 
+// A ScheduleKeeper keeps schedules, and enqueues their jobs. It does not read expressions: servers compute the times.
+type ScheduleKeeper interface {
+	// SetSchedule replaces the schedule of that name as a whole with s, or adds it, and returns it as it is kept.
+	//
+	// The Revision of s must be the revision of the schedule to replace, or 0 if there is none by that name. If the schedule
+	// has another revision, or is gone, SetSchedule returns ErrConflict and changes nothing. LastAt and LastJob stay as they
+	// were. Each change of a schedule, by SetSchedule or by Fire, gives it a revision that no schedule of the store had before.
+	//
+	// If the schedule already is as s says, but for LastAt, LastJob and Revision, SetSchedule returns it, changes nothing and
+	// compares no revision. So it is safe to repeat a SetSchedule.
+	SetSchedule(ctx context.Context, s Schedule) (Schedule, error)
+
+	// DeleteSchedule removes the schedule. Its jobs stay. If there is no such schedule, DeleteSchedule does nothing. It is safe
+	// to repeat a DeleteSchedule.
+	DeleteSchedule(ctx context.Context, name string) error
+
+	// Schedules returns the schedules that match the filter, in bytewise order of name. A filter with Due selects the schedules
+	// whose NextAt is set and lies at most Within after the store's now.
+	//
+	// The pages neither skip nor repeat a schedule that matched the whole time. The last page has an empty Next. A page ends
+	// early before the first schedule that would raise the total size of the page's payloads above MaxPageTemplates bytes. The
+	// call returns ErrInvalid for a cursor that does not come from a page of the same filter.
+	Schedules(ctx context.Context, filter ScheduleFilter, page Page) (SchedulePage, error)
+
+	// Fire moves schedules to their next times and enqueues their jobs. Each item takes effect as a whole or not at all, and
+	// the outcomes have the order of the items.
+	//
+	// If a schedule has the Revision of its item, Fire sets its NextAt to Next. If For is set, Fire also enqueues the job of
+	// the schedule, with the schedule's name as Schedule and For as ScheduledFor, and keeps For as LastAt and the job's id as
+	// LastJob. If another job holds the unique key, no job is enqueued, and LastJob is that job. If Overlap is OverlapSkip and
+	// LastJob exists and has not ended, no job is enqueued, and LastAt and LastJob stay as they were.
+	//
+	//	ok           the schedule has its new NextAt; Job has the job, if one was enqueued or holds the unique key;
+	//	stale        the schedule has another revision; nothing changed;
+	//	wrong_state  For is not due yet; nothing changed;
+	//	invalid      Next lies before the schedule's NextAt, or is set although the schedule has none; nothing changed;
+	//	not_found    there is no such schedule.
+	//
+	// It is safe to repeat a Fire: an item that took effect is stale from then on.
+	Fire(ctx context.Context, firings []Firing) ([]Fired, error)
+}
+
 // A Fencer makes a store safe to use after it was restored from a backup, or after a failover that lost data.
 type Fencer interface {
 	// Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch. The epoch
@@ -370,6 +412,9 @@ func Missing(s Store) []string {
 	}
 	if _, ok := s.(Registry); !ok {
 		missing = append(missing, "Registry")
+	}
+	if _, ok := s.(ScheduleKeeper); !ok {
+		missing = append(missing, "ScheduleKeeper")
 	}
 	if _, ok := s.(Fencer); !ok {
 		missing = append(missing, "Fencer")

@@ -46,6 +46,8 @@ type Job struct {
 	UniqueKey string   `json:"unique_key,omitempty"`
 	UniqueFor Duration `json:"unique_for,omitzero"`
 
+	*store.Scheduled
+
 	EnqueuedAt Time `json:"enqueued_at,omitzero"`
 	FinishedAt Time `json:"finished_at,omitzero"`
 
@@ -90,7 +92,7 @@ func JobOf(j store.Job) Job {
 		Timeout: Duration(j.Timeout),
 		Token:   ID(j.Token), LeaseExpiresAt: Time{j.LeaseExpiresAt}, ClaimedAt: Time{j.ClaimedAt}, Worker: j.Worker,
 		CheckpointSeq: j.CheckpointSeq, ProgressSeq: j.ProgressSeq, Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: Duration(j.UniqueFor),
+		UniqueKey: j.UniqueKey, UniqueFor: Duration(j.UniqueFor), Scheduled: j.Scheduled,
 		EnqueuedAt: Time{j.EnqueuedAt}, FinishedAt: Time{j.FinishedAt},
 	}
 	out.Payload, out.PayloadText = split(j.Payload)
@@ -112,7 +114,7 @@ func (j Job) Store() store.Job {
 		Checkpoint: join(j.Checkpoint, j.CheckpointText), CheckpointSeq: j.CheckpointSeq,
 		Progress: join(j.Progress, j.ProgressText), ProgressSeq: j.ProgressSeq,
 		Result: join(j.Result, j.ResultText), Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: timeOf(j.UniqueFor),
+		UniqueKey: j.UniqueKey, UniqueFor: timeOf(j.UniqueFor), Scheduled: j.Scheduled,
 		EnqueuedAt: j.EnqueuedAt.Time, FinishedAt: j.FinishedAt.Time,
 	}
 }

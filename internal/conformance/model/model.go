@@ -21,10 +21,11 @@ import (
 )
 
 var (
-	_ store.Store        = (*Store)(nil)
-	_ store.PolicyKeeper = (*Store)(nil)
-	_ store.Registry     = (*Store)(nil)
-	_ store.Fencer       = (*Store)(nil)
+	_ store.Store          = (*Store)(nil)
+	_ store.PolicyKeeper   = (*Store)(nil)
+	_ store.Registry       = (*Store)(nil)
+	_ store.Fencer         = (*Store)(nil)
+	_ store.ScheduleKeeper = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a slice. It is for tests: it forgets them when the process ends.
@@ -46,6 +47,9 @@ type Store struct {
 	policies map[string]store.Policy
 	workers  map[string]store.Worker
 	left     map[string]bool // workers that have left once
+
+	schedules map[string]store.Schedule
+	revision  int64 // of the latest change of a schedule
 }
 
 // A job is a row with what the contract makes the store remember beside it.
@@ -71,6 +75,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{}, left: map[string]bool{},
+		schedules: map[string]store.Schedule{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true
@@ -161,6 +166,7 @@ func (s *Store) row(j job) store.Job {
 		return row
 	}
 	row.Payload, row.Tags = bytes.Clone(row.Payload), slices.Clone(row.Tags)
+	row.Scheduled = row.Scheduled.Clone()
 	row.Checkpoint, row.Progress, row.Result = bytes.Clone(row.Checkpoint), bytes.Clone(row.Progress), bytes.Clone(row.Result)
 	return row
 }

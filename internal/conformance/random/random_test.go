@@ -72,6 +72,20 @@ var beyond = map[model.Fault]string{
 	model.WorkersPageOverlaps:    "no worker is registered",
 	model.WorkersPageLosesPlace:  "no worker is registered",
 	model.WorkersCursorUnchecked: "no worker is registered",
+
+	model.ScheduleSharesSlices:     "slices are not changed after a call",
+	model.ScheduleRevisionRestarts: "stores number revisions as they like",
+	model.ScheduleRevisionStays:    "stores number revisions as they like",
+	model.ScheduleRepeatChanges:    "stores number revisions as they like",
+	model.FireKeepsRevision:        "stores number revisions as they like",
+	model.SchedulesUnweighed:       "no script's schedules weigh so much",
+	model.SchedulesWeighedShort:    "no script's schedules weigh so much",
+	model.SchedulesCursorUnchecked: "no script asks with the cursor of another filter",
+	model.FireUnlimited:            "no script fires so many",
+	model.FireOverlaps:             "hardly any script fires a schedule again that must not overlap",
+	model.FireSkipsAfterEnd:        "hardly any script fires a schedule again that must not overlap",
+	model.FireSkipsAfterDeletion:   "hardly any script fires a schedule again that must not overlap",
+	model.FireSkipMovesLast:        "hardly any script fires a schedule again that must not overlap",
 }
 
 // tries is how many scripts a fault may survive.

@@ -15,8 +15,8 @@ import (
 type Column struct {
 	Name string
 
-	// Field returns where a record keeps the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List], or
-	// a JSON document. Rows are scanned into it, and statements are written from it.
+	// Field returns where a record keeps the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List]
+	// or a JSON document, or a [Scheduled]. Rows are scanned into it, and statements are written from it.
 	Field func(e *store.Record) any
 
 	uses Uses
@@ -29,6 +29,7 @@ type Uses int
 // their values. Those columns do not have the use: their statement names them itself.
 const (
 	Inserted Uses = 1 << iota // an insert writes it
+	Fired                     // an insert for a schedule writes it too
 	Updated                   // an operation may change it
 	Claimed                   // a claim reads it
 	Document                  // it may be large
@@ -69,6 +70,7 @@ var All = Columns{
 	{"reason", func(e *store.Record) any { return &e.Reason }, Updated},
 	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated},
 	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated},
+	{"scheduled", func(e *store.Record) any { return Scheduled{&e.Scheduled} }, Fired | Claimed},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
 	{"tags", func(e *store.Record) any { return (*List)(&e.Tags) }, Inserted | Claimed},
 	{"error", func(e *store.Record) any { return &e.Error }, Updated | Claimed},

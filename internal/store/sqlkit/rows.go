@@ -201,36 +201,22 @@ func Setting(d time.Duration) any {
 
 // Workers returns a page of workers as of now. The query returns the workers that match and come after a name, sorted by name,
 // with name, host, pid, queues, slots, running, stale_after and beat_at, in this order. One more column says whether workers
-// follow that the query did not return. If they do and the page has room, Workers runs the query again for them. It reads at
-// most one row that does not fit.
+// follow that the query did not return. If they do and the page has room, Workers runs the query again for them.
 func Workers(
 	each Query, now time.Time, filter store.WorkerFilter, page store.Page, after, query string, args func(after string) []any,
 ) (store.WorkerPage, error) {
-	var found store.WorkerPage
-	room := store.MaxPageNames
-	for follow := true; follow; {
-		follow = false
-		err := each(func(rows *sql.Rows) error {
-			w, err := scanWorker(rows, now, &follow)
-			if err != nil {
-				return err
-			}
-			n := len(found.Workers)
-			if room -= w.Weight(); n == page.Limit || n > 0 && room < 0 { // the first one always fits, even if another program wrote it
-				found.Next = filter.Cursor(after)
-				return errFull
-			}
-			found.Workers, after = append(found.Workers, w), w.Name
-			return nil
-		}, query, args(after)...)
-		switch {
-		case errors.Is(err, errFull):
-			return found, nil
-		case err != nil:
-			return store.WorkerPage{}, err
+	scan := func(rows *sql.Rows, follow *bool) (store.Worker, error) { return scanWorker(rows, now, follow) }
+	list, full, err := paged(each, page.Limit, store.MaxPageNames, scan, query, func(last []store.Worker) []any {
+		if len(last) > 0 {
+			after = last[len(last)-1].Name
 		}
+		return args(after)
+	})
+	found := store.WorkerPage{Workers: list}
+	if full {
+		found.Next = filter.Cursor(list[len(list)-1].Name)
 	}
-	return found, nil
+	return found, err
 }
 
 func scanWorker(rows *sql.Rows, now time.Time, follow *bool) (store.Worker, error) {
@@ -238,4 +224,32 @@ func scanWorker(rows *sql.Rows, now time.Time, follow *bool) (store.Worker, erro
 	err := rows.Scan(&w.Name, &w.Host, &w.PID, (*List)(&w.Queues), &w.Slots, &w.Running, (*Micros)(&w.StaleAfter), (*Time)(&w.BeatAt), follow)
 	w.Stale = !w.BeatAt.Add(w.StaleAfter).After(now)
 	return w, err
+}
+
+// paged returns the first rows of a query that find room on a page, and whether more follow. The function args returns the
+// arguments of the query for the rows behind those that were read. It reads at most one row that does not fit.
+func paged[T interface{ Weight() int }](
+	each Query, limit, room int, scan func(rows *sql.Rows, follow *bool) (T, error), query string, args func(read []T) []any,
+) (list []T, full bool, err error) {
+	for follow := true; follow; {
+		follow = false
+		err := each(func(rows *sql.Rows) error {
+			one, err := scan(rows, &follow)
+			if err != nil {
+				return err
+			}
+			if room -= one.Weight(); len(list) == limit || len(list) > 0 && room < 0 { // the first one always fits, even if another program wrote it
+				return errFull
+			}
+			list = append(list, one)
+			return nil
+		}, query, args(list)...)
+		switch {
+		case errors.Is(err, errFull):
+			return list, true, nil
+		case err != nil:
+			return nil, false, err
+		}
+	}
+	return list, false, nil
 }

@@ -12,8 +12,7 @@ import (
 // A job is a row of the store and its place in a line.
 type job struct {
 	store.Job
-	past  *past // nil until it is claimed
-	queue *queue
+	past *past // nil until it is claimed
 
 	// Where it stands, so that it can step out from anywhere. The narrow fields keep a job within 512 bytes: beyond, the
 	// collector takes far longer to look at it.
@@ -71,8 +70,8 @@ func (s *Store) forgetIfIdle(q *queue) {
 
 // add adds a new job to the store.
 func (s *Store) add(row store.Job) *job {
-	j := &job{Job: row, queue: s.queue(row.Queue)}
-	j.queue.jobs++
+	j := &job{Job: row}
+	s.queue(row.Queue).jobs++
 	s.jobs.add(j)
 	s.place(j)
 	if s.tx != nil {
@@ -85,8 +84,9 @@ func (s *Store) add(row store.Job) *job {
 func (s *Store) remove(j *job) {
 	j.leave()
 	s.jobs.remove(j.ID)
-	j.queue.jobs--
-	s.forgetIfIdle(j.queue)
+	q := s.queue(j.Queue)
+	q.jobs--
+	s.forgetIfIdle(q)
 }
 
 // find returns the job with the id and its record, or nil and nil.
@@ -183,9 +183,9 @@ func (s *Store) place(j *job) {
 	early := next.After(s.last)
 	switch store.PhaseOf(&j.Job) {
 	case store.Ready:
-		j.queue.fresh.of(j.Priority).push(j, early)
+		s.queue(j.Queue).fresh.of(j.Priority).push(j, early)
 	case store.Retrying:
-		j.queue.retries.of(j.Priority).push(j, early)
+		s.queue(j.Queue).retries.of(j.Priority).push(j, early)
 	case store.InFlight:
 		s.leases.push(j, false) // as the others, which mostly last equally long
 		return
@@ -221,6 +221,7 @@ func (j *job) row() store.Job {
 	row := j.Job
 	row.Payload = bytes.Clone(row.Payload)
 	row.Tags = slices.Clone(row.Tags)
+	row.Scheduled = row.Scheduled.Clone()
 	row.Checkpoint = bytes.Clone(row.Checkpoint)
 	row.Progress = bytes.Clone(row.Progress)
 	row.Result = bytes.Clone(row.Result)

@@ -21,12 +21,13 @@ import (
 )
 
 var (
-	_ store.Store        = (*Store)(nil)
-	_ store.Transactor   = (*Store)(nil)
-	_ store.Notifier     = (*Store)(nil)
-	_ store.PolicyKeeper = (*Store)(nil)
-	_ store.Registry     = (*Store)(nil)
-	_ store.Fencer       = (*Store)(nil)
+	_ store.Store          = (*Store)(nil)
+	_ store.Transactor     = (*Store)(nil)
+	_ store.Notifier       = (*Store)(nil)
+	_ store.PolicyKeeper   = (*Store)(nil)
+	_ store.Registry       = (*Store)(nil)
+	_ store.Fencer         = (*Store)(nil)
+	_ store.ScheduleKeeper = (*Store)(nil)
 )
 
 // Options configures New. Zero fields mean the default.
@@ -63,7 +64,9 @@ type Store struct {
 	requests map[string]*answer // by request key
 	answers  heap[*answer]      // the same answers, by the time when they are forgotten
 
-	workers map[string]store.Worker
+	workers   map[string]store.Worker
+	schedules map[string]store.Schedule
+	revision  int64 // of the latest change of a schedule
 
 	hub   wake.Hub
 	woken []string // the queues to wake when the call or the transaction takes effect
@@ -88,6 +91,8 @@ func New(options Options) *Store {
 		keys:     map[string]*holder{},
 		requests: map[string]*answer{},
 		workers:  map[string]store.Worker{},
+
+		schedules: map[string]store.Schedule{},
 	}
 }
 
@@ -108,7 +113,7 @@ func (s *Store) drop() {
 		s.tx.rollback()
 	}
 	s.hub.Close()
-	s.jobs, s.queues, s.leases, s.workers = table{}, nil, line{}, nil
+	s.jobs, s.queues, s.leases, s.workers, s.schedules = table{}, nil, line{}, nil, nil
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"database/sql/driver"
 	"fmt"
 	"strconv"
 	"strings"
@@ -97,7 +98,9 @@ func (a *array) field(value any) {
 	case *sqlkit.Micros:
 		a.int(time.Duration(*v).Microseconds())
 	case *sqlkit.List:
-		a.list(*v)
+		a.value(*v)
+	case sqlkit.Scheduled:
+		a.value(v)
 	case *[]byte:
 		a.doc(*v)
 	default:
@@ -156,9 +159,9 @@ func placeText(p cursor.Position) string {
 	return p.At.UTC().Format(stampFormat)
 }
 
-// list appends a list of strings as the JSON of [sqlkit.List], or NULL for none.
-func (a *array) list(list sqlkit.List) {
-	text, _ := list.Value() // valid strings: cannot fail
+// value appends the JSON of a list or of a schedule, or NULL for none.
+func (a *array) value(v driver.Valuer) {
+	text, _ := v.Value() // valid strings: cannot fail
 	if text, ok := text.(string); ok {
 		a.string(text)
 		return

@@ -140,27 +140,41 @@ func (t *txn) insert(jobs []store.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	values := newRowArrays(inserted, len(jobs))
+	with := ordinary
+	if slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Scheduled != nil }) {
+		with = scheduled
+	}
+	values := newRowArrays(with.columns, len(jobs))
 	var e store.Record
 	for _, e.Job = range jobs {
-		values.add(inserted, &e)
+		values.add(with.columns, &e)
 		t.woken.AddFor(e.Job, t.now)
 	}
 	next := 0
 	return t.each(func(rows *sql.Rows) error {
 		next++
 		return rows.Scan(&jobs[next-1].ID)
-	}, insertQuery, append(values.args(), t.now)...)
+	}, with.query, append(values.args(), t.now)...)
 }
 
-var inserted = sqlkit.All.For(sqlkit.Inserted)
+// An insertion is the statement that inserts jobs.
+type insertion struct {
+	columns sqlkit.Columns
+	query   string
+}
 
-var insertQuery = `
-	INSERT INTO {schema}.jobs (state, enqueued_at, ` + inserted.Names() + `)
-	SELECT 'ready', $` + strconv.Itoa(len(inserted)+1) + `, ` + inserted.Names() + `
-	FROM unnest(` + arrays(inserted, 1) + `) WITH ORDINALITY AS new (` + inserted.Names() + `, place)
-	ORDER BY place
-	RETURNING id`
+// The insertions of ordinary jobs, and of jobs of schedules, which have one more column.
+var ordinary, scheduled = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Fired)
+
+func newInsertion(uses sqlkit.Uses) insertion {
+	columns := sqlkit.All.For(uses)
+	return insertion{columns, `
+		INSERT INTO {schema}.jobs (state, enqueued_at, ` + columns.Names() + `)
+		SELECT 'ready', $` + strconv.Itoa(len(columns)+1) + `, ` + columns.Names() + `
+		FROM unnest(` + arrays(columns, 1) + `) WITH ORDINALITY AS new (` + columns.Names() + `, place)
+		ORDER BY place
+		RETURNING id`}
+}
 
 // rowArrays are the values of rows, one array for each column.
 type rowArrays []array

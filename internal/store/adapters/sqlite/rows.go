@@ -49,14 +49,15 @@ func (t *txn) update(e *store.Record) error {
 // insert adds the jobs and sets their ids, which are consecutive.
 func (t *txn) insert(rows []*store.Job) error {
 	var e store.Record
+	with := insertionOf(slices.ContainsFunc(rows, func(j *store.Job) bool { return j.Scheduled != nil }))
 	for left := rows; len(left) > 0; {
 		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
-		args := make([]any, 0, (len(inserted)+1)*size)
+		args := make([]any, 0, (len(with.columns)+1)*size)
 		for _, j := range left[:size] {
 			e.Job = *j
-			args = values(append(args, t.now.UnixMicro()), inserted, &e)
+			args = values(append(args, t.now.UnixMicro()), with.columns, &e)
 		}
-		result, err := t.tx.ExecContext(t.ctx, insertJobs[size], args...)
+		result, err := t.tx.ExecContext(t.ctx, with.queries[size], args...)
 		if err != nil {
 			return err
 		}
@@ -72,18 +73,34 @@ func (t *txn) insert(rows []*store.Job) error {
 	return t.openWindows(rows)
 }
 
-var inserted = sqlkit.All.For(sqlkit.Inserted)
+// An insertion is the statements that insert jobs, by their number.
+type insertion struct {
+	columns sqlkit.Columns
+	queries map[int]string
+}
+
+// The insertions of ordinary jobs, and of jobs of schedules, which have one more column.
+var ordinary, scheduled = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Fired)
+
+func insertionOf(fired bool) insertion {
+	if fired {
+		return scheduled
+	}
+	return ordinary
+}
 
 // The numbers of jobs in one statement: batches insert twice as fast.
 var insertSizes = []int{50, 5, 1}
 
-var insertJobs = map[int]string{50: insertOf(50), 5: insertOf(5), 1: insertOf(1)}
-
-func insertOf(n int) string {
-	row := `('ready', ?, ` + inserted.Each(`?`, 0) + `)`
-	return `
-		INSERT INTO jobs (state, enqueued_at, ` + inserted.Names() + `)
-		VALUES ` + strings.Repeat(row+`, `, n-1) + row
+func newInsertion(uses sqlkit.Uses) insertion {
+	with := insertion{sqlkit.All.For(uses), map[int]string{}}
+	row := `('ready', ?, ` + with.columns.Each(`?`, 0) + `)`
+	for _, n := range insertSizes {
+		with.queries[n] = `
+			INSERT INTO jobs (state, enqueued_at, ` + with.columns.Names() + `)
+			VALUES ` + strings.Repeat(row+`, `, n-1) + row
+	}
+	return with
 }
 
 // values appends the values of the columns, as arguments of a statement.
@@ -113,6 +130,8 @@ func value(field any) any {
 		return time.Duration(*v).Microseconds()
 	case *sqlkit.List:
 		return *v
+	case sqlkit.Scheduled:
+		return v
 	case *[]byte:
 		if len(*v) > 0 {
 			return string(*v)
