@@ -170,7 +170,7 @@ func notifyFollowsTheCommitOfATx(c *C) {
 	c.wokenBy("the commit of an Enqueue", func() func() {
 		return func() {
 			c.inTx(func(t *txCase) {
-				t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+				t.in.EnqueueOne()
 				t.commit()
 			})
 		}
@@ -183,8 +183,7 @@ func notifyFollowsTheCommitOfATx(c *C) {
 			l := c.ClaimOne().Lease()
 			return func() {
 				c.inTx(func(t *txCase) {
-					_, err := t.w.NAck(c.Ctx, []store.NAck{{Lease: l, Form: form}})
-					c.OK(err, "NAck %s in a transaction", form)
+					t.in.NAck(l, form, 0, "")
 					t.commit()
 				})
 			}
