@@ -72,20 +72,21 @@ func reopenLeasesSurvive(c *C) {
 }
 
 func reopenWaysOfFinishingAreRemembered(c *C) {
-	acked := c.JobIn(store.Succeeded).Lease()
-	var ended []store.NAck
-	for _, n := range []store.NAck{{Form: store.Fail}, {Form: store.Never}, {Form: store.Snooze, Delay: time.Hour}, {Form: store.Release}} {
-		n.Lease = c.JobIn(store.InFlight).Lease()
-		c.One(c.Store.NAck(c.Ctx, []store.NAck{n}))
-		ended = append(ended, n)
+	leases := map[store.Op]store.Lease{}
+	for _, op := range finishOps {
+		leases[op] = holding(c, string(op), 1)[0].Lease()
+		underLease(c, op, leases[op])
 	}
 	c.reopen()
 	c.changesNothing("repeats after the store was opened again", func() {
-		c.Equal(c.Ack(acked).Status, store.StatusOK, "Ack once more")
-		c.Equal(c.NAck(acked, store.Fail, 0, "").Status, store.StatusStale, "NAck after Ack")
-		for _, n := range ended {
-			c.Equal(c.One(c.Store.NAck(c.Ctx, []store.NAck{n})).Status, store.StatusOK, "NAck %s once more", n.Form)
-			c.Equal(c.Ack(n.Lease).Status, store.StatusStale, "Ack after NAck %s", n.Form)
+		for op, l := range leases {
+			for _, other := range finishOps {
+				want := store.StatusStale
+				if wayOf(other) == wayOf(op) {
+					want = store.StatusOK
+				}
+				c.Equal(underLease(c, other, l).Status, want, "%s after %s", other, op)
+			}
 		}
 	})
 }
@@ -106,24 +107,19 @@ func reopenUniqueKeysSurvive(c *C) {
 	window := c.deadWithKey("window", time.Hour)
 	gone := c.deadWithKey("gone", time.Hour)
 	c.Delete(gone.ID)
-	ended := c.deadWithKey("ended", 0)
+	c.deadWithKey("ended", 0)
 	holder := c.Enqueue(live)[0]
 	c.reopen()
 
-	enqueue := func(key string) store.Enqueued {
-		job := plainBut(func(n *store.NewJob) { n.UniqueKey = key })
-		answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
-		c.OK(err, "Enqueue under the key %s", key)
-		return answers[0]
-	}
-	c.Equal(enqueue("live"), store.Enqueued{ID: holder, State: store.Ready, Duplicate: true}, "the key of a live job")
-	c.True(enqueue("ended").ID != ended.ID, "the key of a job that had ended is free")
+	c.held(keyed("live", 0), holder, store.Ready, "by a live job")
+	c.free(keyed("ended", 0), "its job had ended")
 	c.Advance(time.Hour - store.Resolution)
-	c.Equal(enqueue("window"), store.Enqueued{ID: window.ID, State: store.Failed, Duplicate: true}, "the key of a window")
-	c.Equal(enqueue("gone"), store.Enqueued{ID: gone.ID, Duplicate: true}, "the key of a window whose job is gone")
+	c.held(keyed("window", 0), window.ID, store.Failed, "one tick before its window ends")
+	c.held(keyed("gone", 0), gone.ID, "", "one tick before the window of a job that is gone ends")
 	c.Advance(store.Resolution)
-	c.True(!enqueue("window").Duplicate && !enqueue("gone").Duplicate, "the keys are free when their windows end")
-	c.Equal(enqueue("live").ID, holder, "the key of a live job, an hour later")
+	c.free(keyed("window", 0), "its window has ended")
+	c.free(keyed("gone", 0), "its window has ended")
+	c.held(keyed("live", 0), holder, store.Ready, "by a live job, an hour later")
 }
 
 func reopenRequestKeysSurvive(c *C) {
