@@ -11,22 +11,22 @@ import (
 // third gets through. After it all jobs must stand as the one call that was applied has left them, although later has
 // passed in between. It returns the answer to the repeat.
 func repeats[A any](c *C, method string, later time.Duration, call func(c *C) (A, error)) A {
-	fault := Refuse
-	faulty := c.over(&Faulty{Store: c.Store, Decide: func(string) Fault { return fault }})
+	does := refuse
+	breaking := c.over(&faulty{Store: c.Store, Decide: func(string) fault { return does }})
 
 	before := c.everything()
 	c.changesNothing(method+" that was refused", func() {
-		_, err := call(faulty)
+		_, err := call(breaking)
 		c.ErrorIs(err, store.ErrUnavailable, "%s that was refused", method)
 	})
-	fault = Lose
-	_, err := call(faulty)
+	does = lose
+	_, err := call(breaking)
 	c.ErrorIs(err, store.ErrInDoubt, "%s whose answer was lost", method)
 	applied := c.everything()
 	c.True(len(applied) != len(before) || !slices.EqualFunc(applied, before, sameToken), "%s whose answer was lost was applied", method)
 	c.Advance(later)
-	fault = Pass
-	answer, err := call(faulty)
+	does = pass
+	answer, err := call(breaking)
 	c.OK(err, "%s repeated", method)
 	c.Equal(c.everything(), applied, "all jobs after %s and its repeat", method)
 	return answer
@@ -44,7 +44,7 @@ func faultRepeatedEnqueue(c *C) {
 	answers := repeats(c, "Enqueue under a request key", time.Second, enqueue("key"))
 	c.Equal(ids(c.All()), []int64{answers[2].ID, answers[1].ID, answers[0].ID}, "jobs after all repeats")
 
-	_, err := enqueue("")(c.over(&Faulty{Store: c.Store, Decide: func(string) Fault { return Lose }}))
+	_, err := enqueue("")(c.over(&faulty{Store: c.Store, Decide: func(string) fault { return lose }}))
 	c.ErrorIs(err, store.ErrInDoubt, "Enqueue whose answer was lost")
 	answers = c.asked(request(""))
 	c.Equal(len(c.All()), 3+6, "jobs after the repeat without a key")
@@ -53,7 +53,7 @@ func faultRepeatedEnqueue(c *C) {
 
 func faultLostClaimComesBack(c *C) {
 	list := c.EnqueueN(3)
-	lossy := &Faulty{Store: c.Store, Decide: func(string) Fault { return Lose }}
+	lossy := &faulty{Store: c.Store, Decide: func(string) fault { return lose }}
 	_, err := lossy.FetchAndClaim(c.Ctx, claimOf(2))
 	c.ErrorIs(err, store.ErrInDoubt, "FetchAndClaim whose answer was lost")
 
