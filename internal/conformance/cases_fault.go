@@ -9,70 +9,60 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+const sentenceUnavailable = "ErrUnavailable: the store could not serve the call, and nothing was applied."
+
 var faultCases = []Case{
-	{"Fault/EndedContextAppliesNothing", "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.", faultEndedContextAppliesNothing},
-	{"Fault/UnavailableMeansNotApplied", "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableMeansNotApplied},
-	{"Fault/UnavailableWriteIsNotApplied", "ErrUnavailable: the store could not serve the call, and nothing was applied.", faultUnavailableWriteIsNotApplied},
-	{"Fault/InDoubtMeansAllOrNothing", "ErrInDoubt: the call was applied as a whole, may still be applied as a whole shortly, or was not applied at all.", faultInDoubtMeansAllOrNothing},
+	{"Fault/EndedContextAppliesNothing", sentenceEnded, faultEndedContextAppliesNothing},
+	{"Fault/UnavailableMeansNotApplied", sentenceUnavailable + "\nErrInDoubt: the call was applied as a whole, may still be applied as a whole shortly, or was not applied at all.", faultUnavailableMeansNotApplied},
+	{"Fault/UnavailableWriteIsNotApplied", sentenceUnavailable, faultUnavailableWriteIsNotApplied},
 	{"Fault/EveryErrorIsOneOfTheContract", "Every error must match, by errors.Is, one of the following errors or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
 	{"Fault/CancelledCallsSpoilNoOther", "If the context ends during the call, the call stops waiting and does not affect other calls: the error is ErrUnavailable or ErrInDoubt, and matches the context's own error.", faultCancelledCallsSpoilNoOther},
 	{"Fault/UndeliveredClaimIsReleased", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.", faultUndeliveredClaimIsReleased},
 	{"Fault/CancelledClaimersHideNoJob", "A claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultCancelledClaimersHideNoJob},
-	{"Fault/NoMethodWaitsForWork", "No method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.", faultNoMethodWaitsForWork},
-	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", faultRepeatedEnqueue},
-	{"Fault/EnqueueWithoutAKeyAddsOnceMore", "Without a request key, a repeated call adds the jobs once more.", faultRepeatedEnqueueWithoutAKey},
+	{"Fault/NoMethodWaitsForWork", sentenceNoWait, faultNoMethodWaitsForWork},
+	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", sentenceKeyLife + "\nWithout a request key, a repeated call adds the jobs once more.", faultRepeatedEnqueue},
 	{"Fault/LostClaimComesBackWhenItsLeasesExpire", "If the answer to a claim is lost, repeat the claim: the jobs of the lost answer come back when their leases expire.", faultLostClaimComesBack},
-	{"Fault/AckIsSafeToRepeat", "It is safe to repeat an Ack.", faultRepeatedAck},
-	{"Fault/NAckIsSafeToRepeat", "It is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.", faultRepeatedNAck},
-	{"Fault/ExtendIsSafeToRepeat", "It is safe to repeat an Extend.", faultRepeatedExtend},
-	{"Fault/SaveIsSafeToRepeat", "It is safe to repeat a Save.", faultRepeatedSave},
+	{"Fault/WritesUnderALeaseAreSafeToRepeat", "It is safe to repeat an Ack.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.\nIt is safe to repeat an Extend.\nIt is safe to repeat a Save.", faultRepeatedWrites},
 	{"Fault/RecoveryIsSafeToRepeat", "It is safe to repeat a recovery.", faultRepeatedRecovery},
-	{"Fault/CancelIsSafeToRepeat", "It is safe to repeat a Cancel.", faultRepeatedCancel},
+	{"Fault/CancelAndDeleteAreSafeToRepeat", "It is safe to repeat a Cancel.\nIt is safe to repeat a Delete.", faultRepeatedBulks},
 	{"Fault/RequeueIsSafeToRepeatUntilTheJobsFinish", "It is safe to repeat a Requeue after a lost answer as long as the jobs cannot have finished in between. Jobs that have finished would run once more.", faultRepeatedRequeue},
-	{"Fault/DeleteIsSafeToRepeat", "It is safe to repeat a Delete.", faultRepeatedDelete},
-	{"Fault/ClosedStoreRefusesEveryCall", "ErrClosed: the store was closed, and nothing was applied.", faultClosedStoreRefusesEveryCall},
-	{"Fault/CloseTwiceIsFine", "It is fine to call Close twice.", faultCloseTwiceIsFine},
+	{"Fault/ClosedStoreRefusesEveryCall", "ErrClosed: the store was closed, and nothing was applied.\nIt is fine to call Close twice.", faultClosedStoreRefusesEveryCall},
 	{"Fault/CloseFinishesOrFailsCallsUnderWay", "Calls in progress finish or fail.", faultCloseBesideCalls},
 }
 
 // methods are all methods of a store but Close, each with something to do: a late lease, a dead and a ready job.
 func (c *C) methods() map[string]func(ctx context.Context) error {
-	held := c.JobIn(store.InFlight)
-	l := held.Lease()
+	l := c.JobIn(store.InFlight).Lease()
 	c.Advance(ttl)
-	dead := c.JobIn(store.Dead)
+	dead := c.JobIn(store.Dead).Lease()
 	c.EnqueueOne()
-	s := c.Store
-	return map[string]func(ctx context.Context) error{
+	calls := map[string]func(ctx context.Context) error{
 		"Enqueue": func(ctx context.Context) error {
-			_, err := s.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
+			_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
 			return err
 		},
-		"FetchAndClaim": func(ctx context.Context) error { _, err := s.FetchAndClaim(ctx, claimOf(1)); return err },
-		"Extend":        func(ctx context.Context) error { _, err := s.Extend(ctx, []store.Lease{l}, ttl); return err },
-		"Save": func(ctx context.Context) error {
-			_, err := s.Save(ctx, []store.Save{{Lease: l, Checkpoint: []byte(`1`)}})
-			return err
-		},
-		"Ack": func(ctx context.Context) error { _, err := s.Ack(ctx, []store.Ack{{Lease: l}}); return err },
-		"NAck": func(ctx context.Context) error {
-			_, err := s.NAck(ctx, []store.NAck{{Lease: l, Form: store.Release}})
-			return err
-		},
+		"FetchAndClaim": func(ctx context.Context) error { _, err := c.Store.FetchAndClaim(ctx, claimOf(1)); return err },
 		"RecoverExpiredLeases": func(ctx context.Context) error {
-			_, err := s.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10})
+			_, err := c.Store.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10})
 			return err
 		},
-		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, l.ID); return err },
+		"Get": func(ctx context.Context) error { _, err := c.Store.Get(ctx, l.ID); return err },
 		"List": func(ctx context.Context) error {
-			_, err := s.List(ctx, store.Filter{}, store.Page{Limit: 1})
+			_, err := c.Store.List(ctx, store.Filter{}, store.Page{Limit: 1})
 			return err
 		},
-		"Count":   func(ctx context.Context) error { _, err := s.Count(ctx, store.Filter{}); return err },
-		"Cancel":  func(ctx context.Context) error { _, err := s.Cancel(ctx, store.Filter{Queue: queue}, 10); return err },
-		"Requeue": func(ctx context.Context) error { _, err := s.Requeue(ctx, only(dead.ID), 1); return err },
-		"Delete":  func(ctx context.Context) error { _, err := s.Delete(ctx, only(dead.ID), 1); return err },
+		"Count": func(ctx context.Context) error { _, err := c.Store.Count(ctx, store.Filter{}); return err },
+		"Cancel": func(ctx context.Context) error {
+			_, err := c.Store.Cancel(ctx, store.Filter{Queue: queue}, 10)
+			return err
+		},
 	}
+	for op, l := range map[store.Op]store.Lease{
+		store.OpExtend: l, store.OpSave: l, store.OpAck: l, store.OpRelease: l, store.OpRequeue: dead, store.OpDelete: dead,
+	} {
+		calls[string(op)] = func(ctx context.Context) error { _, err := tryOn(c.under(ctx), op, l); return err }
+	}
+	return calls
 }
 
 // endedContexts calls each under contexts that have ended already.
@@ -144,22 +134,11 @@ func faultNoMethodWaitsForWork(c *C) {
 
 func faultClosedStoreRefusesEveryCall(c *C) {
 	calls := c.methods()
-	c.OK(c.Store.Close(), "Close")
+	c.Parallel(4, func(int) { c.Equal(c.Store.Close(), nil, "the error of Close beside Close") })
+	c.OK(c.Store.Close(), "Close once more")
 	for name, call := range calls {
 		c.ErrorIs(call(c.Ctx), store.ErrClosed, "%s after Close", name)
 	}
-}
-
-func faultCloseTwiceIsFine(c *C) {
-	c.EnqueueOne()
-	c.Parallel(4, func(int) {
-		if err := c.Store.Close(); err != nil {
-			c.Errorf("Close beside Close: %v", err)
-		}
-	})
-	c.OK(c.Store.Close(), "Close once more")
-	_, err := c.Store.Get(c.Ctx, 1)
-	c.ErrorIs(err, store.ErrClosed, "Get after Close")
 }
 
 // Whatever is under way when the store is closed comes back, with an answer or an error that says what is known.

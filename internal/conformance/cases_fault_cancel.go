@@ -52,76 +52,71 @@ func (c *C) turning(turns int, call func(ctx context.Context) error) error {
 	return err
 }
 
-// hastyEnqueues lets many callers enqueue three jobs at a time, hastily, and returns what each call came to, by the kind
-// of its jobs.
-func (c *C) hastyEnqueues() map[string]error {
-	var mu sync.Mutex
-	answers := map[string]error{}
-	c.Parallel(hastyCallers, func(i int) {
-		for n := range hastyRounds {
-			kind := fmt.Sprintf("%d.%d", i, n)
-			job := plainBut(func(n *store.NewJob) { n.Kind = kind })
-			err := c.hastily(i*hastyRounds+n, func(ctx context.Context) error {
-				_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{job, job, job}})
-				return err
-			})
-			mu.Lock()
-			answers[kind] = err
-			mu.Unlock()
-		}
-	})
-	return answers
+// enqueueing is what calls came to that each enqueue three jobs of a kind of their own.
+type enqueueing struct {
+	mu   sync.Mutex
+	errs map[string]error
 }
 
-func (c *C) jobsByKind() map[string]int {
+// call enqueues the three jobs of the n-th call of caller i.
+func (e *enqueueing) call(c *C, i, n int) error {
+	kind := fmt.Sprintf("%d.%d", i, n)
+	job := plainBut(func(n *store.NewJob) { n.Kind = kind })
+	_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job, job, job}})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.errs == nil {
+		e.errs = map[string]error{}
+	}
+	e.errs[kind] = err
+	return err
+}
+
+// leaves checks that the jobs of each call are there as its error says.
+func (e *enqueueing) leaves(c *C) {
 	kinds := map[string]int{}
 	for _, j := range c.All() {
 		kinds[j.Kind]++
 	}
-	return kinds
+	for kind, err := range e.errs {
+		switch n := kinds[kind]; {
+		case err == nil:
+			c.Equal(n, 3, "jobs of a call that was answered")
+		case errors.Is(err, store.ErrInDoubt):
+			c.True(n == 0 || n == 3, "a call in doubt has left %d of its 3 jobs: %v", n, err)
+		case errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrClosed):
+			c.Equal(n, 0, "jobs of a call that was refused: %v", err)
+		default:
+			c.Errorf("a call that was disturbed: %v, want an error that says what is known", err)
+		}
+		delete(kinds, kind)
+	}
+	c.Equal(kinds, map[string]int{}, "jobs that no call has enqueued")
 }
 
 func faultUnavailableMeansNotApplied(c *C) {
-	answers := c.hastyEnqueues()
-	kinds := c.jobsByKind()
-	for kind, err := range answers {
-		switch {
-		case err == nil:
-			c.Equal(kinds[kind], 3, "jobs of a call that was answered")
-		case errors.Is(err, store.ErrUnavailable):
-			c.Equal(kinds[kind], 0, "jobs of a call that was unavailable: %v", err)
+	var calls enqueueing
+	c.Parallel(hastyCallers, func(i int) {
+		for n := range hastyRounds {
+			_ = c.hastily(i*hastyRounds+n, func(ctx context.Context) error { return calls.call(c.under(ctx), i, n) })
 		}
-	}
-}
-
-func faultInDoubtMeansAllOrNothing(c *C) {
-	answers := c.hastyEnqueues()
-	for kind, n := range c.jobsByKind() {
-		c.True(n == 0 || n == 3, "%d of the 3 jobs of one call are there; its error was: %v", n, answers[kind])
-	}
+	})
+	calls.leaves(c)
 }
 
 func faultEveryErrorIsOneOfTheContract(c *C) {
 	ended, cancel := context.WithCancel(c.Ctx)
 	cancel()
-	enqueue := func(ctx context.Context, jobs ...store.NewJob) error {
-		_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: jobs})
-		return err
-	}
-	found := map[string]error{
-		"an invalid job":   enqueue(c.Ctx, store.NewJob{}),
-		"an ended context": enqueue(ended, plain()),
-	}
-	c.OK(c.Store.Close(), "Close")
-	found["a closed store"] = enqueue(c.Ctx, plain())
-	want := map[string]error{
-		"an invalid job": store.ErrInvalid, "an ended context": store.ErrUnavailable, "a closed store": store.ErrClosed,
-	}
-	for what, err := range found {
+	check := func(ctx context.Context, n store.NewJob, want error) {
+		_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{n}})
 		for _, kind := range []error{store.ErrInvalid, store.ErrClosed, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt} {
-			c.Equal(errors.Is(err, kind), errors.Is(want[what], kind), "the error of %s (%v) is %v", what, err, kind)
+			c.Equal(errors.Is(err, kind), kind == want, "an error that should be %v alone (%v) is %v", want, err, kind)
 		}
 	}
+	check(c.Ctx, store.NewJob{}, store.ErrInvalid)
+	check(ended, plain(), store.ErrUnavailable)
+	c.OK(c.Store.Close(), "Close")
+	check(c.Ctx, plain(), store.ErrClosed)
 }
 
 // Half of the callers are hasty; the patient ones must not notice.
@@ -168,18 +163,12 @@ func (c *C) workOnce(do func(call func(ctx context.Context) error) bool) []int64
 		return nil
 	}
 	l := jobs[0].Lease()
-	var outcomes []store.Outcome
-	for _, call := range []func(ctx context.Context) error{
-		func(ctx context.Context) (err error) {
-			outcomes, err = c.Store.Extend(ctx, []store.Lease{l}, ttl)
+	for _, op := range []store.Op{store.OpExtend, store.OpAck} {
+		var outcomes []store.Outcome
+		if !do(func(ctx context.Context) (err error) {
+			outcomes, err = tryOn(c.under(ctx), op, l)
 			return err
-		},
-		func(ctx context.Context) (err error) {
-			outcomes, err = c.Store.Ack(ctx, []store.Ack{{Lease: l}})
-			return err
-		},
-	} {
-		if !do(call) {
+		}) {
 			return nil
 		}
 		c.Equal(statuses(outcomes), []store.Status{store.StatusOK}, "outcomes under a lease that nobody else has")

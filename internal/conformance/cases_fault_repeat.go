@@ -9,23 +9,27 @@ import (
 
 // repeats calls the store as one whose connection breaks: the first call is refused, the second loses its answer, and the
 // third gets through. After it all jobs must stand as the one call that was applied has left them, although later has
-// passed in between.
-func (c *C) repeats(method string, later time.Duration, call func(s store.Store) error) {
-	fault := Refuse
-	faulty := &Faulty{Store: c.Store, Decide: func(string) Fault { return fault }}
+// passed in between. It returns the answer to the repeat.
+func repeats[A any](c *C, method string, later time.Duration, call func(c *C) (A, error)) A {
+	does := refuse
+	breaking := c.over(&faulty{Store: c.Store, Decide: func(string) fault { return does }})
 
 	before := c.everything()
 	c.changesNothing(method+" that was refused", func() {
-		c.ErrorIs(call(faulty), store.ErrUnavailable, "%s that was refused", method)
+		_, err := call(breaking)
+		c.ErrorIs(err, store.ErrUnavailable, "%s that was refused", method)
 	})
-	fault = Lose
-	c.ErrorIs(call(faulty), store.ErrInDoubt, "%s whose answer was lost", method)
+	does = lose
+	_, err := call(breaking)
+	c.ErrorIs(err, store.ErrInDoubt, "%s whose answer was lost", method)
 	applied := c.everything()
 	c.True(len(applied) != len(before) || !slices.EqualFunc(applied, before, sameToken), "%s whose answer was lost was applied", method)
 	c.Advance(later)
-	fault = Pass
-	c.OK(call(faulty), "%s repeated", method)
+	does = pass
+	answer, err := call(breaking)
+	c.OK(err, "%s repeated", method)
 	c.Equal(c.everything(), applied, "all jobs after %s and its repeat", method)
+	return answer
 }
 
 // sameToken compares what every call that was applied changes: the state, its times, or what was saved.
@@ -34,28 +38,22 @@ func sameToken(a, b store.JobDetail) bool {
 }
 
 func faultRepeatedEnqueue(c *C) {
-	c.repeats("Enqueue under a request key", time.Second, func(s store.Store) error {
-		answers, err := s.Enqueue(c.Ctx, request("key"))
-		if err == nil {
-			c.Equal(len(answers), 3, "answers to the repeat")
-		}
-		return err
-	})
-	c.Equal(len(c.All()), 3, "jobs after all repeats")
-}
+	enqueue := func(key string) func(c *C) ([]store.Enqueued, error) {
+		return func(c *C) ([]store.Enqueued, error) { return c.Store.Enqueue(c.Ctx, request(key)) }
+	}
+	answers := repeats(c, "Enqueue under a request key", time.Second, enqueue("key"))
+	c.Equal(ids(c.All()), []int64{answers[2].ID, answers[1].ID, answers[0].ID}, "jobs after all repeats")
 
-func faultRepeatedEnqueueWithoutAKey(c *C) {
-	lossy := &Faulty{Store: c.Store, Decide: func(string) Fault { return Lose }}
-	_, err := lossy.Enqueue(c.Ctx, request(""))
+	_, err := enqueue("")(c.over(&faulty{Store: c.Store, Decide: func(string) fault { return lose }}))
 	c.ErrorIs(err, store.ErrInDoubt, "Enqueue whose answer was lost")
-	answers := c.asked(request(""))
-	c.Equal(len(c.All()), 6, "jobs after the repeat")
+	answers = c.asked(request(""))
+	c.Equal(len(c.All()), 3+6, "jobs after the repeat without a key")
 	c.Equal(ids(c.All())[:3], []int64{answers[2].ID, answers[1].ID, answers[0].ID}, "the newest jobs are those of the repeat")
 }
 
 func faultLostClaimComesBack(c *C) {
 	list := c.EnqueueN(3)
-	lossy := &Faulty{Store: c.Store, Decide: func(string) Fault { return Lose }}
+	lossy := &faulty{Store: c.Store, Decide: func(string) fault { return lose }}
 	_, err := lossy.FetchAndClaim(c.Ctx, claimOf(2))
 	c.ErrorIs(err, store.ErrInDoubt, "FetchAndClaim whose answer was lost")
 
@@ -76,100 +74,46 @@ func faultLostClaimComesBack(c *C) {
 	}
 }
 
-func faultRepeatedAck(c *C) {
-	l := c.JobIn(store.InFlight).Lease()
-	c.repeats("Ack", time.Second, func(s store.Store) error {
-		outcomes, err := s.Ack(c.Ctx, []store.Ack{{Lease: l, Result: []byte(`1`)}})
-		return c.allOK(outcomes, err)
-	})
-}
-
-func faultRepeatedNAck(c *C) {
-	for _, n := range []store.NAck{
-		{Form: store.Fail, Error: "boom"}, {Form: store.Never, Error: "boom"}, {Form: store.After, Delay: time.Hour, Error: "boom"},
-		{Form: store.Snooze, Delay: time.Hour}, {Form: store.Release},
-	} {
-		n.Lease = c.JobIn(store.InFlight).Lease()
-		c.repeats("NAck "+string(n.Form), time.Second, func(s store.Store) error {
-			outcomes, err := s.NAck(c.Ctx, []store.NAck{n})
-			return c.allOK(outcomes, err)
-		})
-		c.Cancel(n.ID)
+func faultRepeatedWrites(c *C) {
+	for _, op := range leaseOps {
+		l := holding(c, string(op), 1)[0].Lease()
+		later := time.Second
+		if op == store.OpExtend {
+			later = 0 // for an Extend that is repeated later runs from then
+		}
+		outcomes := repeats(c, string(op), later, func(c *C) ([]store.Outcome, error) { return tryOn(c, op, l) })
+		c.Equal(statuses(outcomes), []store.Status{store.StatusOK}, "outcomes of %s repeated", op)
+		if op == store.OpExtend {
+			c.Advance(time.Second)
+			takes(c, op, c.Get(l.ID), "repeated later")
+		}
+		c.Cancel(l.ID)
 	}
-}
-
-func faultRepeatedExtend(c *C) {
-	l := c.JobIn(store.InFlight).Lease()
-	c.Advance(time.Second)
-	extend := func(s store.Store) error {
-		outcomes, err := s.Extend(c.Ctx, []store.Lease{l}, ttl)
-		return c.allOK(outcomes, err)
-	}
-	c.repeats("Extend", 0, extend)
-	c.Advance(time.Second)
-	c.OK(extend(c.Store), "Extend repeated later")
-	c.Equal(c.Get(l.ID).LeaseExpiresAt, c.Now().Add(ttl), "the lease's end runs from the repeat")
-}
-
-func faultRepeatedSave(c *C) {
-	l := c.JobIn(store.InFlight).Lease()
-	save := store.Save{Lease: l, Seq: 3, Checkpoint: []byte(`"c"`), Progress: []byte(`"p"`)}
-	c.repeats("Save", time.Second, func(s store.Store) error {
-		outcomes, err := s.Save(c.Ctx, []store.Save{save})
-		return c.allOK(outcomes, err)
-	})
 }
 
 func faultRepeatedRecovery(c *C) {
 	c.EnqueueN(2)
 	c.Claim(2)
 	c.Advance(ttl)
-	c.repeats("RecoverExpiredLeases", time.Second, func(s store.Store) error {
-		recovered, err := s.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: 10})
-		c.Equal(recovered, []store.Recovered{}, "recovered by a call that failed or came second")
-		return err
+	recovered := repeats(c, "RecoverExpiredLeases", time.Second, func(c *C) ([]store.Recovered, error) {
+		return c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: 10})
 	})
+	c.Equal(recovered, []store.Recovered{}, "recovered by a call that came second")
 }
 
-func faultRepeatedCancel(c *C) {
-	list := []int64{c.JobIn(store.InFlight).ID, c.JobIn(store.Ready).ID}
-	c.repeats("Cancel", time.Second, func(s store.Store) error {
-		outcomes, err := s.Cancel(c.Ctx, only(list...), 1)
-		return c.allOK(outcomes, err)
-	})
+func faultRepeatedBulks(c *C) {
+	for _, b := range []bulk{cancelling, deleting} {
+		list := c.manyIn(b.from, 2)
+		outcomes := repeats(c, string(b.op), time.Second, func(c *C) ([]store.Outcome, error) { return b.call(c.Store, c.Ctx, only(list...), 1) })
+		c.Equal(statuses(outcomes), []store.Status{b.again, b.again}, "outcomes of %s repeated", b.op)
+	}
 }
 
 func faultRepeatedRequeue(c *C) {
-	id := c.JobIn(store.Dead).ID
-	c.repeats("Requeue", time.Second, func(s store.Store) error {
-		outcomes, err := s.Requeue(c.Ctx, only(id), 1)
-		if err == nil {
-			c.Equal(statuses(outcomes), []store.Status{store.StatusWrongState}, "outcomes of the repeat")
-		}
-		return err
-	})
+	l := c.JobIn(store.Dead).Lease()
+	outcomes := repeats(c, "Requeue", time.Second, func(c *C) ([]store.Outcome, error) { return tryOn(c, store.OpRequeue, l) })
+	c.Equal(statuses(outcomes), []store.Status{store.StatusWrongState}, "outcomes of the repeat")
 	c.Ack(c.ClaimOne().Lease())
-	c.Equal(c.Requeue(id).Status, store.StatusOK, "the repeat after the job has finished")
-	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed after it: the job runs once more")
-}
-
-func faultRepeatedDelete(c *C) {
-	id := c.JobIn(store.Dead).ID
-	c.JobIn(store.Succeeded)
-	c.repeats("Delete", time.Second, func(s store.Store) error {
-		outcomes, err := s.Delete(c.Ctx, only(id), 1)
-		if err == nil {
-			c.Equal(statuses(outcomes), []store.Status{store.StatusNotFound}, "outcomes of the repeat")
-		}
-		return err
-	})
-}
-
-// allOK checks the outcomes of a call that went through.
-func (c *C) allOK(outcomes []store.Outcome, err error) error {
-	if err == nil {
-		c.Equal(statuses(outcomes), slices.Repeat([]store.Status{store.StatusOK}, len(outcomes)), "outcomes")
-		c.True(len(outcomes) > 0, "there are outcomes")
-	}
-	return err
+	c.Equal(c.Requeue(l.ID).Status, store.StatusOK, "the repeat after the job has finished")
+	c.Equal(ids(c.Claim(10)), []int64{l.ID}, "claimed after it: the job runs once more")
 }

@@ -44,13 +44,12 @@ func (c *C) fickly(looks int, call func(ctx context.Context) error) error {
 	return call(f)
 }
 
-const hastyWritesEach = 2 * mostLooks // of each method
+const hastyWritesEach = 2 * mostLooks // of each operation
 
 // A hastyWrite is one call that would change the one job it has.
 type hastyWrite struct {
-	name   string
+	op     store.Op
 	before store.Job
-	call   func(ctx context.Context) ([]store.Outcome, error)
 
 	outcomes []store.Outcome
 	err      error
@@ -58,65 +57,19 @@ type hastyWrite struct {
 
 // hastyWrites are n calls of each method that changes a job it is told of, each with a job of its own.
 func (c *C) hastyWrites(n int) []*hastyWrite {
-	calls := changesOfOne(c.Store)
-	terminal := map[string]bool{"Requeue": true, "Delete": true}
-	c.EnqueueN(n * len(calls))
-	claimed := c.Claim(n * len(calls))
-	if len(claimed) != n*len(calls) {
-		c.Fatalf("claimed %d jobs of %d", len(claimed), n*len(calls))
-	}
+	ops := []store.Op{store.OpExtend, store.OpSave, store.OpAck, store.OpFail, store.OpCancel, store.OpRequeue, store.OpDelete}
 	var writes []*hastyWrite
-	var acks []store.Ack
-	for name, call := range calls {
-		for _, j := range claimed[:n] {
-			writes = append(writes, &hastyWrite{name: name, before: j, call: func(ctx context.Context) ([]store.Outcome, error) {
-				return call(ctx, j.Lease())
-			}})
-			if terminal[name] {
-				acks = append(acks, store.Ack{Lease: j.Lease()})
+	for _, op := range ops {
+		for _, d := range holding(c, string(op), n) {
+			if op == store.OpRequeue || op == store.OpDelete {
+				c.Ack(d.Lease())
+				d = c.Get(d.ID)
 			}
+			writes = append(writes, &hastyWrite{op: op, before: d.Job})
 		}
-		claimed = claimed[n:]
 	}
-	_, err := c.Store.Ack(c.Ctx, acks)
-	c.OK(err, "Ack of %d jobs", len(acks))
 	c.Advance(time.Second) // so that every change shows
-	rows := c.rowsByID()
-	for _, w := range writes {
-		w.before = rows[w.before.ID]
-	}
 	return writes
-}
-
-// changesOfOne are the methods that change a job they are told of.
-func changesOfOne(s store.Store) map[string]func(ctx context.Context, l store.Lease) ([]store.Outcome, error) {
-	return map[string]func(ctx context.Context, l store.Lease) ([]store.Outcome, error){
-		"Extend": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) {
-			return s.Extend(ctx, []store.Lease{l}, ttl)
-		},
-		"Save": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) {
-			return s.Save(ctx, []store.Save{{Lease: l, Seq: 1, Checkpoint: []byte(`1`)}})
-		},
-		"Ack": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) {
-			return s.Ack(ctx, []store.Ack{{Lease: l}})
-		},
-		"NAck": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) {
-			return s.NAck(ctx, []store.NAck{{Lease: l, Form: store.Fail}})
-		},
-		"Cancel": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) { return s.Cancel(ctx, only(l.ID), 1) },
-		"Requeue": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) {
-			return s.Requeue(ctx, only(l.ID), 1)
-		},
-		"Delete": func(ctx context.Context, l store.Lease) ([]store.Outcome, error) { return s.Delete(ctx, only(l.ID), 1) },
-	}
-}
-
-func (c *C) rowsByID() map[int64]store.Job {
-	rows := map[int64]store.Job{}
-	for _, j := range c.All() {
-		rows[j.ID] = j
-	}
-	return rows
 }
 
 func faultUnavailableWriteIsNotApplied(c *C) {
@@ -125,20 +78,23 @@ func faultUnavailableWriteIsNotApplied(c *C) {
 		for n := i; n < len(writes); n += hastyCallers {
 			w := writes[n]
 			w.err = c.hastily(n%hastyWritesEach, func(ctx context.Context) (err error) {
-				w.outcomes, err = w.call(ctx)
+				w.outcomes, err = tryOn(c.under(ctx), w.op, w.before.Lease())
 				return err
 			})
 		}
 	})
-	rows := c.rowsByID()
+	rows := map[int64]store.Job{}
+	for _, j := range c.All() {
+		rows[j.ID] = j
+	}
 	for _, w := range writes {
 		after := rows[w.before.ID]
 		switch {
 		case w.err == nil:
-			c.Equal(c.One(w.outcomes, nil).Status, store.StatusOK, "the outcome of a %s that was answered", w.name)
-			c.True(!cmp.Equal(after, w.before, alike), "a %s that was answered has changed the job", w.name)
+			c.Equal(c.One(w.outcomes, nil).Status, store.StatusOK, "the outcome of a %s that was answered", w.op)
+			c.True(!cmp.Equal(after, w.before, alike), "a %s that was answered has changed the job", w.op)
 		case errors.Is(w.err, store.ErrUnavailable):
-			c.Equal(after, w.before, "the job after a %s that was unavailable: %v", w.name, w.err)
+			c.Equal(after, w.before, "the job after a %s that was unavailable: %v", w.op, w.err)
 		}
 	}
 }

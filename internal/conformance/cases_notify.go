@@ -8,17 +8,15 @@ import (
 )
 
 var notifyCases = []Case{
-	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.", notifyWakesItsQueues},
+	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.\nA store must not keep a slice that it was given, and must not return a slice that it keeps.", notifyWakesItsQueues},
 	{"Notify/WakesForEveryQueueWhereNoneIsNamed", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.", notifyWakesForEveryQueue},
 	{"Notify/FollowsEachCommitThatMakesAJobClaimable", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsEachCommit},
 	{"Notify/FollowsTheEndOfAPause", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheEndOfAPause},
 	{"Notify/FollowsTheCommitOfACallersTransaction", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheCommitOfATx},
 	{"Notify/ReplacesNoPoll", "A wake-up may come late, be lost, or come although there is nothing to claim, so it does not replace polling.", notifyReplacesNoPoll},
 	{"Notify/SlowReaderHoldsUpNobody", "A slow reader loses wake-ups and blocks nobody.", notifySlowReaderHoldsUpNobody},
-	{"Notify/ChannelIsClosedWhenTheContextEnds", "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheContext},
-	{"Notify/ChannelIsClosedWhenTheStoreIs", "The channel is closed when the context ends or the store is closed.", notifyClosedWithTheStore},
+	{"Notify/ChannelIsClosedWithTheContextAndTheStore", "The channel is closed when the context ends or the store is closed.", notifyClosed},
 	{"Notify/ManySubscribersComeAndGo", "The channel is closed when the context ends or the store is closed.", notifyManySubscribers},
-	{"Notify/KeepsNoSlice", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", notifyKeepsNoSlice},
 	{"Notify/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", notifyRefusesAsTheCoreDoes},
 }
 
@@ -99,18 +97,27 @@ func (c *C) enqueueIn(name string) {
 	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))
 }
 
+// woken enqueues into the queue until a wake-up for it comes.
+func (c *C) woken(wakeups <-chan store.Wakeup, name string) {
+	c.Helper()
+	for range wakeTries {
+		c.enqueueIn(name)
+		if c.wakes(wakeups, name) {
+			return
+		}
+	}
+	c.Errorf("no wake-up for the queue %q came in %d tries", name, wakeTries)
+}
+
 func notifyWakesItsQueues(c *C) {
 	ctx, cancel := context.WithCancel(c.Ctx)
 	defer cancel()
-	wakeups := c.subscribe(ctx, "a", "b")
+	names := []string{"a", "b"}
+	wakeups := c.subscribe(ctx, names...)
+	names[0], names[1] = "overwritten", "overwritten"
 	for _, name := range []string{"a", "b"} {
-		woken := false
-		for try := 0; try < wakeTries && !woken; try++ {
-			c.enqueueIn("other")
-			c.enqueueIn(name)
-			woken = c.wakes(wakeups, name)
-		}
-		c.True(woken, "a wake-up for the queue %s came", name)
+		c.enqueueIn("other")
+		c.woken(wakeups, name)
 	}
 	c.enqueueIn("other")
 	cancel()
@@ -123,31 +130,29 @@ func notifyWakesItsQueues(c *C) {
 func notifyWakesForEveryQueue(c *C) {
 	wakeups := c.subscribe(c.Ctx)
 	for _, name := range []string{"a", "b", trickyNames[len(trickyNames)-1]} {
-		woken := false
-		for try := 0; try < wakeTries && !woken; try++ {
-			c.enqueueIn(name)
-			woken = c.wakes(wakeups, name)
-		}
-		c.True(woken, "a wake-up for the queue %q came", name)
+		c.woken(wakeups, name)
 	}
 }
 
-func notifyFollowsEachCommit(c *C) {
-	atOnce := plainBut(func(n *store.NewJob) { n.Backoff, n.MaxRetries = store.Backoff{}, 1000 })
-	held := func(change func(store.Lease)) func() func() {
-		return func() func() {
-			cancelling.on(c, store.Filter{Queue: queue}, 100)
-			c.Enqueue(atOnce)
-			l := c.ClaimOne().Lease()
-			return func() { change(l) }
-		}
+// heldAtOnce prepares a lease for the change, on a job that is claimable at once when its lease ends.
+func (c *C) heldAtOnce(change func(store.Lease)) func() func() {
+	return func() func() {
+		cancelling.on(c, store.Filter{Queue: queue}, 100)
+		c.Enqueue(plainBut(func(n *store.NewJob) { n.Backoff, n.MaxRetries = store.Backoff{}, 1000 }))
+		l := c.ClaimOne().Lease()
+		return func() { change(l) }
 	}
+}
+
+// formsAtOnce end a lease so that the job is claimable at once.
+var formsAtOnce = []store.Form{store.Release, store.Snooze, store.After, store.Fail}
+
+func notifyFollowsEachCommit(c *C) {
 	c.wokenBy("Enqueue", func() func() { return func() { c.Enqueue(plain()) } })
-	c.wokenBy("Release", held(func(l store.Lease) { c.NAck(l, store.Release, 0, "") }))
-	c.wokenBy("Snooze 0", held(func(l store.Lease) { c.NAck(l, store.Snooze, 0, "") }))
-	c.wokenBy("After 0", held(func(l store.Lease) { c.NAck(l, store.After, 0, "") }))
-	c.wokenBy("Fail without a backoff", held(func(l store.Lease) { c.NAck(l, store.Fail, 0, "") }))
-	c.wokenBy("RecoverExpiredLeases without a backoff", held(func(store.Lease) {
+	for _, form := range formsAtOnce {
+		c.wokenBy("NAck "+string(form), c.heldAtOnce(func(l store.Lease) { c.NAck(l, form, 0, "") }))
+	}
+	c.wokenBy("RecoverExpiredLeases without a backoff", c.heldAtOnce(func(store.Lease) {
 		c.Advance(ttl)
 		c.Equal(len(c.Recover(10)), 1, "recovered")
 	}))
@@ -167,28 +172,19 @@ func notifyFollowsTheEndOfAPause(c *C) {
 }
 
 func notifyFollowsTheCommitOfATx(c *C) {
-	c.wokenBy("the commit of an Enqueue", func() func() {
-		return func() {
-			c.inTx(func(t *txCase) {
-				t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-				t.commit()
-			})
-		}
-	})
-	atOnce := plainBut(func(n *store.NewJob) { n.Backoff, n.MaxRetries = store.Backoff{}, 1000 })
-	for _, form := range []store.Form{store.Release, store.Snooze, store.After, store.Fail} {
-		c.wokenBy("the commit of a NAck, "+string(form), func() func() {
-			cancelling.on(c, store.Filter{Queue: queue}, 100)
-			c.Enqueue(atOnce)
-			l := c.ClaimOne().Lease()
-			return func() {
-				c.inTx(func(t *txCase) {
-					_, err := t.w.NAck(c.Ctx, []store.NAck{{Lease: l, Form: form}})
-					c.OK(err, "NAck %s in a transaction", form)
-					t.commit()
-				})
-			}
+	committed := func(write func(in *C)) {
+		c.inTx(func(t *txCase) {
+			write(t.in)
+			t.commit()
 		})
+	}
+	c.wokenBy("the commit of an Enqueue", func() func() {
+		return func() { committed(func(in *C) { in.EnqueueOne() }) }
+	})
+	for _, form := range formsAtOnce {
+		c.wokenBy("the commit of a NAck, "+string(form), c.heldAtOnce(func(l store.Lease) {
+			committed(func(in *C) { in.NAck(l, form, 0, "") })
+		}))
 	}
 }
 
@@ -209,34 +205,19 @@ func notifySlowReaderHoldsUpNobody(c *C) {
 		c.EnqueueOne()
 	}
 	c.True(len(slow) <= calls, "wake-ups kept for the slow reader: %d", len(slow))
-	woken := c.wakes(fast, queue)
-	for try := 1; try < wakeTries && !woken; try++ {
-		c.EnqueueOne()
-		woken = c.wakes(fast, queue)
-	}
-	c.True(woken, "a wake-up came beside a reader that is slow")
+	c.woken(fast, queue)
 	c.Equal(len(c.Claim(store.MaxItems)), len(c.All()), "jobs claimed")
 	c.True(c.wakes(slow, queue), "the slow reader is woken when it looks")
 }
 
-func notifyClosedWithTheContext(c *C) {
+func notifyClosed(c *C) {
 	ctx, cancel := context.WithCancel(c.Ctx)
-	ending, staying := c.subscribe(ctx, queue), c.subscribe(c.Ctx, queue)
+	ending, staying, unread := c.subscribe(ctx, queue), c.subscribe(c.Ctx, queue), c.subscribe(c.Ctx)
 	cancel()
 	c.endsInTime(ending)
-	woken := false
-	for try := 0; try < wakeTries && !woken; try++ {
-		c.EnqueueOne()
-		woken = c.wakes(staying, queue)
-	}
-	c.True(woken, "a wake-up came to the subscriber whose context goes on")
-}
-
-func notifyClosedWithTheStore(c *C) {
-	read, unread := c.subscribe(c.Ctx, queue), c.subscribe(c.Ctx)
-	c.EnqueueN(3)
+	c.woken(staying, queue)
 	c.OK(c.Store.Close(), "Close")
-	c.endsInTime(read)
+	c.endsInTime(staying)
 	c.endsInTime(unread)
 }
 
@@ -261,19 +242,6 @@ func notifyManySubscribers(c *C) {
 		}
 	})
 	c.Equal(len(c.Claim(store.MaxItems)), 8*20, "jobs claimed")
-}
-
-func notifyKeepsNoSlice(c *C) {
-	names := []string{queue}
-	wakeups, err := c.notifier().Subscribe(c.Ctx, names)
-	c.OK(err, "Subscribe")
-	names[0] = "overwritten"
-	woken := false
-	for try := 0; try < wakeTries && !woken; try++ {
-		c.EnqueueOne()
-		woken = c.wakes(wakeups, queue)
-	}
-	c.True(woken, "a wake-up came although the caller wrote over its slice")
 }
 
 func notifyRefusesAsTheCoreDoes(c *C) {

@@ -1,9 +1,6 @@
 package conformance
 
 import (
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -15,7 +12,7 @@ var reopenCases = []Case{
 	{"Reopen/WaysOfFinishingAreRemembered", "If the holder finishes the job in the same way again, the store must answer ok and change nothing, so that a caller can repeat a call whose reply was lost. If the holder tries to finish the job in another way, the store must answer stale.", reopenWaysOfFinishingAreRemembered},
 	{"Reopen/NumbersOfSavesSurvive", "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases.", reopenNumbersOfSavesSurvive},
 	{"Reopen/UniqueKeysSurvive", "A unique key applies across all queues and kinds, and at most one job holds it.", reopenUniqueKeysSurvive},
-	{"Reopen/RequestKeysSurvive", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", reopenRequestKeysSurvive},
+	{"Reopen/RequestKeysSurvive", sentenceKeyLife, reopenRequestKeysSurvive},
 	{"Reopen/PausesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", reopenPausesSurvive},
 	{"Reopen/PoliciesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPoliciesSurvive},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
@@ -75,20 +72,21 @@ func reopenLeasesSurvive(c *C) {
 }
 
 func reopenWaysOfFinishingAreRemembered(c *C) {
-	acked := c.JobIn(store.Succeeded).Lease()
-	var ended []store.NAck
-	for _, n := range []store.NAck{{Form: store.Fail}, {Form: store.Never}, {Form: store.Snooze, Delay: time.Hour}, {Form: store.Release}} {
-		n.Lease = c.JobIn(store.InFlight).Lease()
-		c.One(c.Store.NAck(c.Ctx, []store.NAck{n}))
-		ended = append(ended, n)
+	leases := map[store.Op]store.Lease{}
+	for _, op := range finishOps {
+		leases[op] = holding(c, string(op), 1)[0].Lease()
+		underLease(c, op, leases[op])
 	}
 	c.reopen()
 	c.changesNothing("repeats after the store was opened again", func() {
-		c.Equal(c.Ack(acked).Status, store.StatusOK, "Ack once more")
-		c.Equal(c.NAck(acked, store.Fail, 0, "").Status, store.StatusStale, "NAck after Ack")
-		for _, n := range ended {
-			c.Equal(c.One(c.Store.NAck(c.Ctx, []store.NAck{n})).Status, store.StatusOK, "NAck %s once more", n.Form)
-			c.Equal(c.Ack(n.Lease).Status, store.StatusStale, "Ack after NAck %s", n.Form)
+		for op, l := range leases {
+			for _, other := range finishOps {
+				want := store.StatusStale
+				if wayOf(other) == wayOf(op) {
+					want = store.StatusOK
+				}
+				c.Equal(underLease(c, other, l).Status, want, "%s after %s", other, op)
+			}
 		}
 	})
 }
@@ -109,24 +107,19 @@ func reopenUniqueKeysSurvive(c *C) {
 	window := c.deadWithKey("window", time.Hour)
 	gone := c.deadWithKey("gone", time.Hour)
 	c.Delete(gone.ID)
-	ended := c.deadWithKey("ended", 0)
+	c.deadWithKey("ended", 0)
 	holder := c.Enqueue(live)[0]
 	c.reopen()
 
-	enqueue := func(key string) store.Enqueued {
-		job := plainBut(func(n *store.NewJob) { n.UniqueKey = key })
-		answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
-		c.OK(err, "Enqueue under the key %s", key)
-		return answers[0]
-	}
-	c.Equal(enqueue("live"), store.Enqueued{ID: holder, State: store.Ready, Duplicate: true}, "the key of a live job")
-	c.True(enqueue("ended").ID != ended.ID, "the key of a job that had ended is free")
+	c.held(keyed("live", 0), holder, store.Ready, "by a live job")
+	c.free(keyed("ended", 0), "its job had ended")
 	c.Advance(time.Hour - store.Resolution)
-	c.Equal(enqueue("window"), store.Enqueued{ID: window.ID, State: store.Failed, Duplicate: true}, "the key of a window")
-	c.Equal(enqueue("gone"), store.Enqueued{ID: gone.ID, Duplicate: true}, "the key of a window whose job is gone")
+	c.held(keyed("window", 0), window.ID, store.Failed, "one tick before its window ends")
+	c.held(keyed("gone", 0), gone.ID, "", "one tick before the window of a job that is gone ends")
 	c.Advance(store.Resolution)
-	c.True(!enqueue("window").Duplicate && !enqueue("gone").Duplicate, "the keys are free when their windows end")
-	c.Equal(enqueue("live").ID, holder, "the key of a live job, an hour later")
+	c.free(keyed("window", 0), "its window has ended")
+	c.free(keyed("gone", 0), "its window has ended")
+	c.held(keyed("live", 0), holder, store.Ready, "by a live job, an hour later")
 }
 
 func reopenRequestKeysSurvive(c *C) {
@@ -210,39 +203,17 @@ func reopenExpiredLeasesAreRecovered(c *C) {
 // What was answered before the store closed is there afterwards, what was refused is not, and what is in doubt is there as a
 // whole or not at all.
 func reopenAnsweredCallsSurvive(c *C) {
-	var mu sync.Mutex
-	answers := map[string]error{}
-	c.reopening(func(s store.Store, i, n int) error {
-		kind := fmt.Sprintf("%d.%d", i, n)
-		job := plainBut(func(n *store.NewJob) { n.Kind = kind })
-		_, err := s.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job, job, job}})
-		mu.Lock()
-		defer mu.Unlock()
-		answers[kind] = err
-		return err
-	})
-	kinds := c.jobsByKind()
-	for kind, err := range answers {
-		switch n := kinds[kind]; {
-		case err == nil:
-			c.Equal(n, 3, "jobs of a call that was answered before the store closed")
-		case errors.Is(err, store.ErrInDoubt):
-			c.True(n == 0 || n == 3, "a call in doubt has left %d of its 3 jobs", n)
-		case errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrClosed):
-			c.Equal(n, 0, "jobs of a call that was refused: %v", err)
-		default:
-			c.Errorf("a call beside Close: %v, want an error that says what is known", err)
-		}
-	}
-	c.Logf("%d calls", len(answers))
+	var calls enqueueing
+	c.reopening(func(c *C, i, n int) error { return calls.call(c, i, n) })
+	calls.leaves(c)
 }
 
 // reopening closes the store and opens it again while callers go on until they are refused.
-func (c *C) reopening(call func(s store.Store, i, n int) error) {
+func (c *C) reopening(call func(c *C, i, n int) error) {
 	if c.instance.Reopen == nil {
 		c.Fatalf("the store cannot be reopened: exclude Reopen/ with a reason")
 	}
-	old := c.Store
+	old := c.over(c.Store)
 	var again store.Store
 	c.Parallel(5, func(i int) {
 		if i > 0 {
@@ -251,7 +222,7 @@ func (c *C) reopening(call func(s store.Store, i, n int) error) {
 			return
 		}
 		for range 10 {
-			_, _ = old.Count(c.Ctx, store.Filter{}) // lets the others begin
+			_, _ = old.Store.Count(c.Ctx, store.Filter{}) // lets the others begin
 		}
 		var err error
 		if again, err = c.instance.Reopen(c.Ctx); err != nil {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -9,32 +10,32 @@ import (
 // What time does to a transaction that stays open, and to the keys that it has written.
 
 func txEachCallHasItsOwnNow(c *C) {
-	held := c.JobIn(store.InFlight)
-	var want []store.Job
+	held := holding(c, queue, 1)[0]
+	var added []store.Job
 	c.inTx(func(t *txCase) {
 		for range 3 {
-			answers := t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-			want = append([]store.Job{plain().Row(answers[0].ID, c.Now())}, want...)
+			added = append([]store.Job{t.adds(plain(), "without one")}, added...)
 			c.Advance(time.Second)
 		}
-		c.Equal(t.ack(held.Lease()).Status, store.StatusOK, "Ack in the same transaction")
-		held.State, held.Result, held.LeaseExpiresAt, held.FinishedAt = store.Succeeded, []byte(`1`), time.Time{}, c.Now()
-		held.History[0].EndedAt, held.History[0].Ending = c.Now(), store.EndSucceeded
+		c.Equal(underLease(t.in, store.OpAck, held.Lease()).Status, store.StatusOK, "Ack in the same transaction")
+		held = becomes(store.OpAck, held, c.Now())
 		c.Advance(time.Second)
 		t.commit()
 	})
-	c.Equal(c.List(store.Filter{States: []store.State{store.Ready}}, 10), want, "jobs that one transaction enqueued at different times")
+	c.Equal(c.List(store.Filter{States: []store.State{store.Ready}}, 10), added, "jobs that one transaction enqueued at different times")
 	c.Equal(c.Get(held.ID), held, "the job that it finished")
 }
 
 // adds enqueues one job in the transaction, whose key must be free.
 func (t *txCase) adds(n store.NewJob, what string) store.Job {
-	answers := t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{n}})
-	if len(answers) != 1 {
-		t.c.Fatalf("Enqueue of a job in a transaction: got %d answers", len(answers))
-	}
-	t.c.Equal(answers, []store.Enqueued{{ID: answers[0].ID, State: store.Ready}}, "a job in a transaction whose key is free: %s", what)
-	return n.Row(answers[0].ID, t.c.Now())
+	answer := t.in.answers(n)[0]
+	t.c.Equal(answer, store.Enqueued{ID: answer.ID, State: store.Ready}, "a job in a transaction whose key is free: %s", what)
+	return n.Row(answer.ID, t.c.Now())
+}
+
+// asks enqueues n plain jobs in the transaction under a request key.
+func (t *txCase) asks(key string, n int) []store.Enqueued {
+	return t.in.asked(store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{plain()}, n), RequestKey: key})
 }
 
 func txWindowEndsWithinOne(c *C) {
@@ -45,8 +46,7 @@ func txWindowEndsWithinOne(c *C) {
 	c.inTx(func(t *txCase) {
 		second = t.adds(job, "the window ended before the transaction")
 		c.Advance(time.Second - store.Resolution)
-		c.Equal(t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{job}}), []store.Enqueued{{ID: second.ID, State: store.Ready, Duplicate: true}},
-			"one tick before the window ends in the transaction")
+		t.in.held(job, second.ID, store.Ready, "one tick before the window ends in the transaction")
 		c.Advance(store.Resolution)
 		third = t.adds(job, "the window ended in the transaction")
 		t.commit()
@@ -58,32 +58,30 @@ func txWindowEndsWithinOne(c *C) {
 }
 
 func txRequestKeyIsForgottenWithinOne(c *C) {
-	one, two := request("key"), store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"}
-	c.asked(one)
+	c.asked(request("key"))
 	c.Advance(store.RequestKeyLife)
 	var last []store.Enqueued
 	c.inTx(func(t *txCase) {
-		answers := t.enqueue(two)
+		answers := t.asks("key", 1)
 		c.Advance(store.RequestKeyLife - store.Resolution)
-		c.Equal(t.enqueue(two), answers, "the answer one tick before a day has passed in the transaction")
+		c.Equal(t.asks("key", 1), answers, "the answer one tick before a day has passed in the transaction")
 		c.Advance(store.Resolution)
-		last = t.enqueue(one)
+		last = t.in.asked(request("key"))
 		t.commit()
 	})
 	c.Equal(len(c.All()), 3+1+3, "jobs of three days under one request key")
-	c.Equal(c.asked(one), last, "the answer after the commit")
+	c.Equal(c.asked(request("key")), last, "the answer after the commit")
 }
 
 // The transaction meets the ends of its own windows and of those of others, and lets go of them; then all is taken back.
 func txRollbackLeavesTheKeysOfOthersAlone(c *C) {
 	bystander := c.free(keyed("bystander", 10*time.Second), "before the transaction")
 	c.free(keyed("ending", 2*time.Second), "before the transaction")
-	asked := store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "others"}
-	answer := c.asked(asked)
+	answer := c.asked(request("others"))
 	before := c.everything()
 	c.inTx(func(t *txCase) {
 		t.adds(keyed("own", time.Second), "at first")
-		t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "own"})
+		t.asks("own", 1)
 		c.Advance(2 * time.Second)
 		t.adds(keyed("another", time.Second), "after its first window")
 		t.adds(keyed("own", time.Hour), "its first window has ended")
@@ -99,7 +97,7 @@ func txRollbackLeavesTheKeysOfOthersAlone(c *C) {
 	c.held(keyed("bystander", 0), bystander, store.Ready, "one tick before its window ends")
 	c.Advance(store.Resolution)
 	c.free(keyed("bystander", 0), "the window has ended")
-	c.Equal(c.asked(asked), answer, "the answer to a request outside the transaction")
+	c.Equal(c.asked(request("others")), answer, "the answer to a request outside the transaction")
 }
 
 func txRollbackLeavesNoWindow(c *C) {
@@ -120,15 +118,15 @@ func txRollbackLeavesNoWindow(c *C) {
 func txRollbackLeavesNoRequestKey(c *C) {
 	other := c.asked(request("other"))
 	c.inTx(func(t *txCase) {
-		t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
+		t.asks("key", 1)
 		c.Advance(store.RequestKeyLife)
-		t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain(), plain()}, RequestKey: "key"})
-		t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "other"})
+		t.asks("key", 2)
+		t.asks("other", 1)
 		t.rollback()
 	})
 	c.Equal(len(c.All()), len(other), "jobs after the rollback")
 	c.inTx(func(t *txCase) {
-		t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
+		t.asks("key", 1)
 		t.rollback()
 	})
 	c.Advance(time.Hour)

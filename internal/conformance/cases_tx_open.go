@@ -68,68 +68,55 @@ func (c *C) inNone(f func(what string, w store.Writer)) {
 }
 
 func txOnlyAnOpenOneIsTaken(c *C) {
-	job := keyed("key", 0)
-	c.EnqueueN(2)
-	held := c.Claim(2)
+	req := store.EnqueueRequest{Jobs: []store.NewJob{plain(), keyed("key", 0)}, RequestKey: "request"}
+	held := holding(c, queue, 1)[0]
 	before := c.everything()
 	c.inNone(func(what string, w store.Writer) {
-		for name, call := range map[string]func() error{
-			"Enqueue": func() error {
-				answers, err := w.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain(), job}, RequestKey: "request"})
-				c.Equal(len(answers), 0, "answers of Enqueue in %s", what)
-				return err
-			},
-			"Ack": func() error {
-				outcomes, err := w.Ack(c.Ctx, []store.Ack{{Lease: held[0].Lease(), Result: []byte(`1`)}})
-				c.Equal(len(outcomes), 0, "outcomes of Ack in %s", what)
-				return err
-			},
-			"NAck": func() error {
-				outcomes, err := w.NAck(c.Ctx, []store.NAck{{Lease: held[1].Lease(), Form: store.Never}})
-				c.Equal(len(outcomes), 0, "outcomes of NAck in %s", what)
-				return err
-			},
-		} {
-			err := call()
-			var invalid *store.InvalidError
-			c.True(errors.As(err, &invalid) && invalid.Field == "tx" && invalid.Item == -1, "%s in %s names the field tx: got error %v", name, what, err)
-			c.ErrorIs(err, store.ErrInvalid, "%s in %s", name, what)
-			c.True(!errors.Is(err, store.ErrUnavailable), "%s in %s would fail again: %v", name, what, err)
+		answers, err := w.Enqueue(c.Ctx, req)
+		c.Equal(len(answers), 0, "answers of Enqueue in %s", what)
+		errs := map[store.Op]error{"enqueue": err}
+		for _, op := range finishOps {
+			outcomes, err := tryUnderLeases(c.writingBy(w), op, held.Lease())
+			c.Equal(len(outcomes), 0, "outcomes of %s in %s", op, what)
+			errs[op] = err
+		}
+		for op, err := range errs {
+			c.refused(err, -1, "tx", string(op)+" in "+what)
+			c.True(!errors.Is(err, store.ErrUnavailable), "%s in %s would fail again: %v", op, what, err)
 		}
 	})
 	c.Equal(c.everything(), before, "all jobs after calls in what is no open transaction")
-	for _, j := range held {
-		c.Equal(c.Ack(j.Lease()).Status, store.StatusOK, "Ack of a job that nothing has finished")
+	takes(c, store.OpAck, held, "of a job that nothing has finished")
+	for _, a := range c.asked(req) {
+		c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "a job whose unique key and request key nobody has used")
 	}
-	answers := c.asked(store.EnqueueRequest{Jobs: []store.NewJob{job}, RequestKey: "request"})
-	c.Equal(answers, []store.Enqueued{{ID: answers[0].ID, State: store.Ready}}, "a job whose unique key and request key nobody has used")
 }
 
 func txWrappedOneIsTaken(c *C) {
-	wraps := map[string]func(tx *sql.Tx) store.Tx{
+	for what, wrap := range map[string]func(tx *sql.Tx) store.Tx{
 		"its own type":                     func(tx *sql.Tx) store.Tx { return tx },
 		"a type that embeds it":            func(tx *sql.Tx) store.Tx { return embedded{tx} },
 		"a pointer to a type that does":    func(tx *sql.Tx) store.Tx { return &embedded{tx} },
 		"a type that passes statements on": func(tx *sql.Tx) store.Tx { return querier{tx} },
 		"two types, one in the other":      func(tx *sql.Tx) store.Tx { return querier{&embedded{tx}} },
-	}
-	for what, wrap := range wraps {
+	} {
 		for _, commit := range []bool{false, true} {
-			held := c.JobIn(store.InFlight)
+			held := holding(c, fmt.Sprint(what, commit), 2)
 			before := c.everything()
 			c.inTx(func(t *txCase) {
-				t.w = c.transactor().InTx(wrap(t.tx))
-				t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: fmt.Sprint(what, commit)})
-				c.Equal(t.ack(held.Lease()).Status, store.StatusOK, "Ack in a transaction in %s", what)
+				in := c.writingBy(c.transactor().InTx(wrap(t.tx)))
+				in.asked(store.EnqueueRequest{Jobs: []store.NewJob{plain(), plain()}, RequestKey: fmt.Sprint(what, commit)})
+				underLease(in, store.OpAck, held[0].Lease())
+				underLease(in, store.OpNever, held[1].Lease())
 				t.end(commit)
 			})
-			if commit {
-				c.Equal(c.Get(held.ID).State, store.Succeeded, "the job after a commit in %s", what)
-				c.Equal(len(c.Claim(10)), 1, "jobs enqueued in %s", what)
+			if !commit {
+				c.Equal(c.everything(), before, "all jobs after a rollback in %s", what)
 				continue
 			}
-			c.Equal(c.everything(), before, "all jobs after a rollback in %s", what)
-			c.Ack(held.Lease())
+			c.Equal(c.Get(held[0].ID), becomes(store.OpAck, held[0], c.Now()), "the acked job after a commit in %s", what)
+			c.Equal(c.Get(held[1].ID), becomes(store.OpNever, held[1], c.Now()), "the nacked job after a commit in %s", what)
+			c.Equal(len(c.Claim(10)), 2, "jobs enqueued in %s", what)
 		}
 	}
 }
@@ -138,18 +125,18 @@ func txWrappedOneIsTaken(c *C) {
 func txAfterItsEndNoCallIsTaken(c *C) {
 	first := c.JobIn(store.InFlight)
 	c.inTx(func(t *txCase) {
-		_, err := t.w.Ack(c.Ctx, []store.Ack{{Lease: first.Lease(), Result: []byte(`{`)}})
+		_, err := t.in.Store.Ack(c.Ctx, []store.Ack{{Lease: first.Lease(), Result: []byte(`{`)}})
 		c.ErrorIs(err, store.ErrInvalid, "Ack with a result that is no JSON")
 		t.rollback()
-		_, err = t.w.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-		c.ErrorIs(err, store.ErrInvalid, "Enqueue after the rollback, by the same writer")
+		_, err = t.in.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+		c.refused(err, -1, "tx", "Enqueue after the rollback, by the same writer")
 	})
 	c.inTx(func(t *txCase) {
-		t.enqueue(store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
+		t.in.EnqueueOne()
 		c.Advance(time.Second)
 		t.commit()
-		_, err := t.w.Ack(c.Ctx, []store.Ack{{Lease: first.Lease()}})
-		c.ErrorIs(err, store.ErrInvalid, "Ack after the commit, by the same writer")
+		_, err := t.in.Store.Ack(c.Ctx, []store.Ack{{Lease: first.Lease()}})
+		c.refused(err, -1, "tx", "Ack after the commit, by the same writer")
 	})
 	c.Equal(c.Get(first.ID), first, "the job")
 	c.Equal(len(c.Claim(10)), 1, "jobs that were committed")

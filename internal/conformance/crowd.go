@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -123,16 +124,17 @@ func (c *C) countOf(filter store.Filter) map[string]int64 {
 
 // join is both filters in one, if they set different fields.
 func join(a, b store.Filter) (joined store.Filter, ok bool) {
-	twice := len(a.IDs) > 0 && len(b.IDs) > 0 || a.After != 0 && b.After != 0 || a.Queue != "" && b.Queue != "" ||
-		len(a.Queues) > 0 && len(b.Queues) > 0 ||
-		a.Kind != "" && b.Kind != "" || a.Tag != "" && b.Tag != "" || a.Worker != "" && b.Worker != "" ||
-		len(a.States) > 0 && len(b.States) > 0 || a.FinishedFor != 0 && b.FinishedFor != 0
-	return store.Filter{
-		IDs: append(slices.Clone(a.IDs), b.IDs...), After: a.After + b.After, Queue: a.Queue + b.Queue,
-		Queues: append(slices.Clone(a.Queues), b.Queues...), Kind: a.Kind + b.Kind,
-		Tag: a.Tag + b.Tag, Worker: a.Worker + b.Worker, UniqueKey: a.UniqueKey + b.UniqueKey,
-		States: append(slices.Clone(a.States), b.States...), FinishedFor: a.FinishedFor + b.FinishedFor,
-	}, !twice
+	into, from := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b)
+	for i := range into.NumField() {
+		if from.Field(i).IsZero() {
+			continue
+		}
+		if !into.Field(i).IsZero() {
+			return a, false
+		}
+		into.Field(i).Set(from.Field(i))
+	}
+	return a, true
 }
 
 // wrongFilters each break one limit.

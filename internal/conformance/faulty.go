@@ -8,108 +8,94 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A Fault is what a [Faulty] store does to a call.
-type Fault int
+// A fault is what a faulty store does to a call.
+type fault int
 
-// The faults. After Refuse nothing was applied, after Lose everything was: the two ends of what a caller can not tell
+// The faults. After refuse nothing was applied, after lose everything was: the two ends of what a caller can not tell
 // apart when a connection breaks.
 const (
-	Pass   Fault = iota // the call reaches the store, and its answer the caller
-	Refuse              // the call never reaches the store: ErrUnavailable
-	Lose                // the call reaches the store, and its answer is lost: ErrInDoubt
+	pass   fault = iota // the call reaches the store, and its answer the caller
+	refuse              // the call never reaches the store: ErrUnavailable
+	lose                // the call reaches the store, and its answer is lost: ErrInDoubt
 )
 
-// Faulty is a store whose calls fail as decided, and are seen. It shows nothing of the abilities of the store behind it.
-type Faulty struct {
+// faulty is a store whose calls fail as decided, and are seen. It shows nothing of the abilities of the store behind it.
+type faulty struct {
 	Store store.Store
 
 	// Decide is asked at every call but Close, with the name of the method, from the goroutine of the caller. Nil lets all pass.
-	Decide func(method string) Fault
+	Decide func(method string) fault
 
 	// Seen is told of every call that has passed, unless it is nil.
 	Seen func(method string, request, answer any, err error)
 }
 
-var _ store.Store = (*Faulty)(nil)
+var _ store.Store = (*faulty)(nil)
 
-// Enqueue is that of the store behind, with faults.
-func (f *Faulty) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+func (f *faulty) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	return through(f, "Enqueue", req, func() ([]store.Enqueued, error) { return f.Store.Enqueue(ctx, req) })
 }
 
-// FetchAndClaim is that of the store behind, with faults.
-func (f *Faulty) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+func (f *faulty) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	return through(f, "FetchAndClaim", req, func() ([]store.Job, error) { return f.Store.FetchAndClaim(ctx, req) })
 }
 
-// Ack is that of the store behind, with faults.
-func (f *Faulty) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+func (f *faulty) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
 	return through(f, "Ack", acks, func() ([]store.Outcome, error) { return f.Store.Ack(ctx, acks) })
 }
 
-// NAck is that of the store behind, with faults.
-func (f *Faulty) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+func (f *faulty) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
 	return through(f, "NAck", nacks, func() ([]store.Outcome, error) { return f.Store.NAck(ctx, nacks) })
 }
 
-// Extend is that of the store behind, with faults.
-func (f *Faulty) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
+func (f *faulty) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	return through(f, "Extend", []any{leases, ttl}, func() ([]store.Outcome, error) { return f.Store.Extend(ctx, leases, ttl) })
 }
 
-// Save is that of the store behind, with faults.
-func (f *Faulty) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
+func (f *faulty) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, error) {
 	return through(f, "Save", saves, func() ([]store.Outcome, error) { return f.Store.Save(ctx, saves) })
 }
 
-// RecoverExpiredLeases is that of the store behind, with faults.
-func (f *Faulty) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
+func (f *faulty) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	return through(f, "RecoverExpiredLeases", req, func() ([]store.Recovered, error) { return f.Store.RecoverExpiredLeases(ctx, req) })
 }
 
-// Get is that of the store behind, with faults.
-func (f *Faulty) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+func (f *faulty) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return through(f, "Get", id, func() (store.JobDetail, error) { return f.Store.Get(ctx, id) })
 }
 
-// List is that of the store behind, with faults.
-func (f *Faulty) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+func (f *faulty) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
 	return through(f, "List", []any{filter, page}, func() (store.JobPage, error) { return f.Store.List(ctx, filter, page) })
 }
 
-// Count is that of the store behind, with faults.
-func (f *Faulty) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+func (f *faulty) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
 	return through(f, "Count", filter, func() (store.Counts, error) { return f.Store.Count(ctx, filter) })
 }
 
-// Cancel is that of the store behind, with faults.
-func (f *Faulty) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+func (f *faulty) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return through(f, "Cancel", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Cancel(ctx, filter, limit) })
 }
 
-// Requeue is that of the store behind, with faults.
-func (f *Faulty) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+func (f *faulty) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return through(f, "Requeue", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Requeue(ctx, filter, limit) })
 }
 
-// Delete is that of the store behind, with faults.
-func (f *Faulty) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+func (f *faulty) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return through(f, "Delete", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Delete(ctx, filter, limit) })
 }
 
-// Close closes the store behind.
-func (f *Faulty) Close() error { return f.Store.Close() }
+func (f *faulty) Close() error { return f.Store.Close() }
 
-func through[T any](f *Faulty, method string, request any, call func() (T, error)) (T, error) {
+func through[T any](f *faulty, method string, request any, call func() (T, error)) (T, error) {
 	var none T
-	fault := Pass
+	decided := pass
 	if f.Decide != nil {
-		fault = f.Decide(method)
+		decided = f.Decide(method)
 	}
-	switch fault {
-	case Refuse:
+	switch decided {
+	case refuse:
 		return none, fmt.Errorf("%s was refused: %w", method, store.ErrUnavailable)
-	case Lose:
+	case lose:
 		if _, err := call(); err != nil {
 			return none, fmt.Errorf("the answer of %s was lost: %w; it was: %s", method, store.ErrInDoubt, err.Error())
 		}
