@@ -28,12 +28,11 @@ var claimCases = []Case{
 }
 
 func claimReturnsTheRowAsStored(c *C) {
-	want := c.Get(c.EnqueueOne()).Job
+	before := c.Get(c.EnqueueOne())
 	c.Advance(time.Second)
-	want.State, want.Token, want.Attempts, want.Worker = store.InFlight, 1, 1, worker
-	want.ClaimedAt, want.LeaseExpiresAt = c.Now(), c.Now().Add(ttl)
-	c.Equal(c.ClaimOne(), want, "the claimed job")
-	c.Equal(c.Get(want.ID).Job, want, "the stored job")
+	want := becomes(store.OpClaim, before, c.Now())
+	c.Equal(c.ClaimOne(), want.Job, "the claimed job")
+	c.Equal(c.Get(want.ID), want, "the stored job")
 }
 
 func claimRetryKeepsWhatItHadReached(c *C) {

@@ -15,8 +15,7 @@ func (c *C) endAll(jobs []store.Job, form store.Form, delay time.Duration) {
 	for i, j := range jobs {
 		nacks[i] = store.NAck{Lease: j.Lease(), Form: form, Delay: delay}
 	}
-	outcomes, err := c.Store.NAck(c.Ctx, nacks)
-	c.OK(err, "NAck of %d jobs", len(jobs))
+	outcomes := c.many(c.Store.NAck(c.Ctx, nacks))
 	c.Equal(statuses(outcomes), slices.Repeat([]store.Status{store.StatusOK}, len(jobs)), "statuses of NAck %s", form)
 }
 

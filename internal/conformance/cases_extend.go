@@ -16,10 +16,9 @@ const (
 
 var extendCases = []Case{
 	{"Extend/LeaseRunsUntilNowPlusTTLAndNothingElseChanges", sentenceExtend + "\nA claim grants a lease: the right to finish the job until LeaseExpiresAt.", extendRunsUntilNowPlusTTL},
-	{"Extend/ShortensALeaseToo", sentenceExtend, extendShortens},
 	{"Extend/LateButUnrecoveredIsExtended", sentenceExtendLate, extendLate},
 	{"Extend/ItemsAreHandledInOrderAndSpoilNoOther", sentencePositional + "\n" + sentenceExtendDone + "\n" + sentenceNeverRevives + "\nIf a job is not in flight and still has the token of a lease, the holder of that lease finished the job.", extendInOrder},
-	{"Extend/TTLAtItsLimits", sentenceExtendTTL, extendTTLLimits},
+	{"Extend/AnyTTLWithinItsLimitsAlsoAShorterOne", sentenceExtend + "\n" + sentenceExtendTTL, extendTTLLimits},
 }
 
 // extendRunsUntilNowPlusTTL has heartbeats hold a job, the later ones each at the last tick, and then stop.
@@ -33,20 +32,6 @@ func extendRunsUntilNowPlusTTL(c *C) {
 	}
 	c.Advance(ttl)
 	c.Equal(len(c.Recover(1))+len(c.Recover(1)), 1, "recovered, by two calls, when the heartbeats have stopped")
-}
-
-// extendShortens gives a lease of half a minute a second only, and it ends after that second.
-func extendShortens(c *C) {
-	before := holding(c, queue, 1)[0]
-	o := c.One(c.Store.Extend(c.Ctx, []store.Lease{before.Lease()}, time.Second))
-	want := before
-	want.LeaseExpiresAt = c.Now().Add(time.Second)
-	c.Equal(o, store.OutcomeOf(want.Job, store.StatusOK), "the outcome")
-	c.Equal(c.Get(before.ID), want, "the job")
-	c.Advance(time.Second - store.Resolution)
-	c.Equal(len(c.Recover(1)), 0, "recovered a tick before the shortened lease ends")
-	c.Advance(store.Resolution)
-	c.Equal(len(c.Recover(1)), 1, "recovered when the shortened lease ends")
 }
 
 func extendLate(c *C) {
@@ -66,9 +51,7 @@ func extendInOrder(c *C) {
 	done, cancelled := c.Get(jobs[1].ID), c.Get(jobs[2].ID)
 	good, older := jobs[0].Lease(), store.Lease{ID: jobs[0].ID, Token: jobs[0].Token - 1}
 
-	got, err := c.Store.Extend(c.Ctx, []store.Lease{older, good, done.Lease(), notThere(0), good, cancelled.Lease(), older}, ttl)
-
-	c.OK(err, "Extend under seven leases")
+	got := c.many(c.Store.Extend(c.Ctx, []store.Lease{older, good, done.Lease(), notThere(0), good, cancelled.Lease(), older}, ttl))
 	want := becomes(store.OpExtend, jobs[0], c.Now())
 	c.Equal(statuses(got), []store.Status{
 		store.StatusStale, store.StatusOK, store.StatusFinished, store.StatusNotFound, store.StatusOK, store.StatusCancelled, store.StatusStale,
@@ -82,16 +65,23 @@ func extendInOrder(c *C) {
 	}
 }
 
+// extendTTLLimits shortens the lease with each ttl that is granted, and it ends with the last one.
 func extendTTLLimits(c *C) {
-	before := holding(c, queue, 1)[0]
+	want := holding(c, queue, 1)[0]
+	extend := func(ttl time.Duration) ([]store.Outcome, error) {
+		return c.Store.Extend(c.Ctx, []store.Lease{want.Lease()}, ttl)
+	}
 	for _, bad := range []time.Duration{-1, 0, store.Resolution - 1, store.DefaultMaxLease + 1} {
-		_, err := c.Store.Extend(c.Ctx, []store.Lease{before.Lease()}, bad)
-		c.ErrorIs(err, store.ErrInvalid, "Extend by %v", bad)
-		c.Equal(c.Get(before.ID), before, "the job, after Extend by %v", bad)
+		_, err := extend(bad)
+		c.refused(err, -1, "ttl", "Extend by "+bad.String())
+		c.Equal(c.Get(want.ID), want, "the job, after Extend by %v", bad)
 	}
-	for _, good := range []time.Duration{store.Resolution, store.DefaultMaxLease} {
-		o := c.One(c.Store.Extend(c.Ctx, []store.Lease{before.Lease()}, good))
-		c.Equal(o.Next, c.Now().Add(good), "the end of a lease that was extended by %v", good)
-		c.Equal(c.Get(before.ID).LeaseExpiresAt, c.Now().Add(good), "the stored end of a lease that was extended by %v", good)
+	for _, good := range []time.Duration{store.DefaultMaxLease, time.Second, store.Resolution} {
+		want.LeaseExpiresAt = c.Now().Add(good)
+		c.Equal(c.One(extend(good)), store.OutcomeOf(want.Job, store.StatusOK), "the outcome of Extend by %v", good)
+		c.Equal(c.Get(want.ID), want, "the job, after Extend by %v", good)
 	}
+	c.Equal(len(c.Recover(1)), 0, "recovered a tick before the shortened lease ends")
+	c.Advance(store.Resolution)
+	c.Equal(len(c.Recover(1)), 1, "recovered when the shortened lease ends")
 }

@@ -59,8 +59,7 @@ func finishResultByteForByte(c *C) {
 	for i, d := range holding(c, queue, len(docs)) {
 		acks = append(acks, store.Ack{Lease: d.Lease(), Result: []byte(docs[i])})
 	}
-	_, err := c.Store.Ack(c.Ctx, acks)
-	c.OK(err, "Ack of %d jobs", len(acks))
+	c.many(c.Store.Ack(c.Ctx, acks))
 	for i, doc := range docs {
 		c.True(string(c.Get(acks[i].ID).Result) == doc, "the result %.100q is kept byte for byte", doc)
 	}
@@ -81,8 +80,7 @@ func finishRefusedResult(c *C) {
 	for i, doc := range broken {
 		acks = append(acks, store.Ack{Lease: jobs[i].Lease(), Result: doc})
 	}
-	outcomes, err := c.Store.Ack(c.Ctx, acks)
-	c.OK(err, "Ack with results that are refused")
+	outcomes := c.many(c.Store.Ack(c.Ctx, acks))
 	c.Equal(statuses(outcomes)[:3], []store.Status{store.StatusStale, store.StatusNotFound, store.StatusOK}, "outcomes of the first items")
 	c.Equal(c.Get(lost.ID), next, "the job of the next holder, after a refused result under the lease that was lost")
 	c.Equal(c.Get(acks[2].ID), becomes(store.OpAck, jobs[len(broken)], c.Now()), "the job whose result is fine")
@@ -115,8 +113,7 @@ func finishInOrder(c *C) {
 		{Lease: twice[0].Lease(), Result: []byte(`1`)}, {Lease: twice[1].Lease(), Result: []byte(`2`)},
 		{Lease: twice[0].Lease(), Result: []byte(`3`)}, {Lease: twice[1].Lease(), Result: []byte(`{`)},
 	}
-	outcomes, err := c.Store.Ack(c.Ctx, acks)
-	c.OK(err, "Ack with each job twice")
+	outcomes := c.many(c.Store.Ack(c.Ctx, acks))
 	for i, o := range outcomes {
 		want := becomes(store.OpAck, twice[i%2], c.Now())
 		want.Result = acks[i%2].Result
@@ -126,8 +123,7 @@ func finishInOrder(c *C) {
 	for _, first := range finishOps[1:] {
 		for _, second := range finishOps[1:] {
 			before := holding(c, string(first+second), 1)[0]
-			outcomes, err := c.Store.NAck(c.Ctx, []store.NAck{nackOf(first, before.Lease()), nackOf(second, before.Lease())})
-			c.OK(err, "NAck with %s and %s of one job", first, second)
+			outcomes := c.many(c.Store.NAck(c.Ctx, []store.NAck{nackOf(first, before.Lease()), nackOf(second, before.Lease())}))
 			want := becomes(first, before, c.Now())
 			status := store.StatusStale
 			if wayOf(first) == wayOf(second) {

@@ -69,8 +69,7 @@ func finishInvalidItem(c *C) {
 	} {
 		jobs := holding(c, "invalid "+string(bad.Form)+bad.Delay.String(), 3)
 		bad.Lease = jobs[1].Lease()
-		outcomes, err := c.Store.NAck(c.Ctx, []store.NAck{nackOf(store.OpFail, jobs[0].Lease()), bad, nackOf(store.OpFail, jobs[2].Lease())})
-		c.OK(err, "NAck with an invalid item")
+		outcomes := c.many(c.Store.NAck(c.Ctx, []store.NAck{nackOf(store.OpFail, jobs[0].Lease()), bad, nackOf(store.OpFail, jobs[2].Lease())}))
 		got := outcomes[1]
 		c.Equal(got, store.Outcome{ID: bad.ID, Status: store.StatusInvalid, Reason: bad.Check().Error()}, "the outcome of %+v", bad)
 		c.Equal(c.Get(bad.ID), jobs[1], "the job of the invalid item %+v", bad)
@@ -79,8 +78,7 @@ func finishInvalidItem(c *C) {
 			c.Equal(outcomes[i], store.OutcomeOf(want.Job, store.StatusOK), "the outcome beside the invalid item")
 			c.Equal(c.Get(want.ID), want, "the job beside the invalid item")
 		}
-		outcomes, err = c.Store.NAck(c.Ctx, []store.NAck{bad, nackOf(store.OpRelease, bad.Lease)})
-		c.OK(err, "NAck with an invalid item")
+		outcomes = c.many(c.Store.NAck(c.Ctx, []store.NAck{bad, nackOf(store.OpRelease, bad.Lease)}))
 		c.Equal(statuses(outcomes), []store.Status{store.StatusInvalid, store.StatusOK}, "an invalid item, then a good one of the same job")
 	}
 }

@@ -59,6 +59,12 @@ func underLeases(c *C, op store.Op, leases ...store.Lease) []store.Outcome {
 	return outcomes
 }
 
+// many are the outcomes of a call on several items, which must not fail.
+func (c *C) many(outcomes []store.Outcome, err error) []store.Outcome {
+	c.OK(err, "a call on several items")
+	return outcomes
+}
+
 func tryUnderLeases(c *C, op store.Op, leases ...store.Lease) ([]store.Outcome, error) {
 	switch op {
 	case store.OpExtend:

@@ -122,8 +122,7 @@ func saveInvalid(c *C) {
 		bad[i].Lease = jobs[i].Lease()
 	}
 	good := store.Save{Lease: last.Lease(), Seq: savedSeq, Checkpoint: []byte(savedDoc), Progress: []byte(savedDoc)}
-	outcomes, err := c.Store.Save(c.Ctx, append(bad, good))
-	c.OK(err, "Save with invalid items")
+	outcomes := c.many(c.Store.Save(c.Ctx, append(bad, good)))
 	for i, item := range bad {
 		got := outcomes[i]
 		c.Equal(got, store.Outcome{ID: item.ID, Status: store.StatusInvalid, Reason: item.Check().Error()}, "the outcome of %.60q, seq %d", item.Checkpoint, item.Seq)
