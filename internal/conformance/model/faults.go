@@ -1,266 +1,269 @@
 package model
 
+import "slices"
+
 // A Fault is one deliberate break of one rule.
 type Fault string
 
-// Faults of Enqueue, unique keys and request keys.
-const (
-	EnqueueInParts            Fault = "enqueue-in-parts"
-	InvalidItemUnnamed        Fault = "invalid-item-unnamed"
-	LimitsIgnored             Fault = "limits-ignored"
-	SlicesKept                Fault = "slices-kept"
-	SlicesHandedOut           Fault = "slices-handed-out"
-	PayloadRewritten          Fault = "payload-rewritten"
-	DelayIgnored              Fault = "delay-ignored"
-	PastRunAtKept             Fault = "past-run-at-kept"
-	IDsReused                 Fault = "ids-reused"
-	DuplicatesInOneCall       Fault = "duplicates-in-one-call"
-	DuplicateSpoilsCall       Fault = "duplicate-spoils-call"
-	DuplicateUnnamed          Fault = "duplicate-unnamed"
-	KeyPerQueue               Fault = "key-per-queue"
-	KeyKeptByDead             Fault = "key-kept-by-dead"
-	KeyKeptByCancelled        Fault = "key-kept-by-cancelled"
-	WindowEndsWithJob         Fault = "window-ends-with-job"
-	WindowEndsWithDeletion    Fault = "window-ends-with-deletion"
-	WindowEndsLate            Fault = "window-ends-late"
-	WindowForEver             Fault = "window-for-ever"
-	RequestKeyForgotten       Fault = "request-key-forgotten"
-	RequestKeyForgetsGoneJobs Fault = "request-key-forgets-gone-jobs"
-	RequestKeyAcceptsOthers   Fault = "request-key-accepts-others"
-	RequestKeyForEver         Fault = "request-key-for-ever"
-	RequestKeyMindsTrace      Fault = "request-key-minds-trace"
-)
+// A Mutant is a store with one fault, which the suite must fail.
+type Mutant struct {
+	Fault  Fault
+	Group  string // the group of cases that is about it
+	Breaks string // how
+}
 
-// Faults of FetchAndClaim.
-const (
-	ClaimUnlocked         Fault = "claim-unlocked"
-	ClaimKeepsToken       Fault = "claim-keeps-token"
-	TokenIsAttempts       Fault = "token-is-attempts"
-	ClaimUncounted        Fault = "claim-uncounted"
-	ClaimKeepsRetryAt     Fault = "claim-keeps-retry-at"
-	ClaimKeepsClaimedAt   Fault = "claim-keeps-claimed-at"
-	ClaimKeepsSaveNumbers Fault = "claim-keeps-save-numbers"
-	ClaimDropsCheckpoint  Fault = "claim-drops-checkpoint"
-	ClaimAnswersOldRow    Fault = "claim-answers-old-row"
-	ClaimFromAllQueues    Fault = "claim-from-all-queues"
-	ClaimFromPaused       Fault = "claim-from-paused"
-	ClaimOverLimit        Fault = "claim-over-limit"
-	ClaimUnweighed        Fault = "claim-unweighed"
-	WeightOfPayloadsOnly  Fault = "weight-of-payloads-only"
-	HeavyJobSkipped       Fault = "heavy-job-skipped"
-	ReadyDueLate          Fault = "ready-due-late"
-	ReadyDueEarly         Fault = "ready-due-early"
-	RetryDueLate          Fault = "retry-due-late"
-	RetryDueEarly         Fault = "retry-due-early"
-	DeadClaimed           Fault = "dead-claimed"
-	WorkerBlocks          Fault = "worker-blocks"
-	QuotaIgnored          Fault = "quota-ignored"
-	FreshLaneNotFilled    Fault = "fresh-lane-not-filled"
-	RetryLaneNotFilled    Fault = "retry-lane-not-filled"
-	PriorityIgnored       Fault = "priority-ignored"
-	DueOrderIgnored       Fault = "due-order-ignored"
-	IDOrderReversed       Fault = "id-order-reversed"
-)
+// mutants is filled by the faults below as the program begins, and stays as it is.
+var mutants []Mutant
 
-// Faults of RecoverExpiredLeases.
-const (
-	RecoverUnlocked         Fault = "recover-unlocked"
-	RecoverOverLimit        Fault = "recover-over-limit"
-	RecoverByID             Fault = "recover-by-id"
-	ExpiryLate              Fault = "expiry-late"
-	ExpiryEarly             Fault = "expiry-early"
-	LiveLeaseRecovered      Fault = "live-lease-recovered"
-	GraceIgnored            Fault = "grace-ignored"
-	PauseStopsRecovery      Fault = "pause-stops-recovery"
-	RecoverKeepsToken       Fault = "recover-keeps-token"
-	RecoverUncounted        Fault = "recover-uncounted"
-	RecoverCountsAttempt    Fault = "recover-counts-attempt"
-	RecoverKills            Fault = "recover-kills"
-	RecoverWithoutBackoff   Fault = "recover-without-backoff"
-	RecoverDropsCheckpoint  Fault = "recover-drops-checkpoint"
-	RecoverWithoutReason    Fault = "recover-without-reason"
-	InvalidUnexplained      Fault = "invalid-unexplained"
-	DuplicateUnexplained    Fault = "duplicate-unexplained"
-	RecoverLeavesAttemptRun Fault = "recover-leaves-attempt-running"
-)
+// Faults returns every fault with the group of cases that is about it.
+func Faults() []Mutant { return slices.Clone(mutants) }
 
-// Faults of Ack and NAck.
-const (
-	AckUnlocked           Fault = "ack-unlocked"
-	AckWithoutToken       Fault = "ack-without-token"
-	FailWithoutToken      Fault = "fail-without-token"
-	SnoozeWithoutToken    Fault = "snooze-without-token"
-	ReleaseWithoutToken   Fault = "release-without-token"
-	AckWithoutState       Fault = "ack-without-state"
-	FailWithoutState      Fault = "fail-without-state"
-	SnoozeWithoutState    Fault = "snooze-without-state"
-	ReleaseWithoutState   Fault = "release-without-state"
-	WorkerIsGuard         Fault = "worker-is-guard"
-	LateAckRefused        Fault = "late-ack-refused"
-	LateFailRefused       Fault = "late-fail-refused"
-	RepeatIsStale         Fault = "repeat-is-stale"
-	OtherWayIsOK          Fault = "other-way-is-ok"
-	NotFoundIsStale       Fault = "not-found-is-stale"
-	StaleSpoilsCall       Fault = "stale-spoils-call"
-	ItemsReversed         Fault = "items-reversed"
-	AckKeepsError         Fault = "ack-keeps-error"
-	AckDropsResult        Fault = "ack-drops-result"
-	AckRaisesToken        Fault = "ack-raises-token"
-	ResultUnchecked       Fault = "result-unchecked"
-	RefusedResultRetried  Fault = "refused-result-retried"
-	ErrorUncut            Fault = "error-uncut"
-	FailDropsError        Fault = "fail-drops-error"
-	FailKeepsLease        Fault = "fail-keeps-lease"
-	FailDropsCheckpoint   Fault = "fail-drops-checkpoint"
-	FailUncounted         Fault = "fail-uncounted"
-	MaxRetriesOneLess     Fault = "max-retries-one-less"
-	MaxRetriesOneMore     Fault = "max-retries-one-more"
-	BackoffUncapped       Fault = "backoff-uncapped"
-	BackoffConstant       Fault = "backoff-constant"
-	JitterIgnored         Fault = "jitter-ignored"
-	NeverIsRetried        Fault = "never-is-retried"
-	AfterIgnoresDelay     Fault = "after-ignores-delay"
-	AfterIgnoresLimit     Fault = "after-ignores-limit"
-	SnoozeCountsRetry     Fault = "snooze-counts-retry"
-	SnoozeRefundsAttempt  Fault = "snooze-refunds-attempt"
-	SnoozeIgnoresDelay    Fault = "snooze-ignores-delay"
-	SnoozeDropsReason     Fault = "snooze-drops-reason"
-	SnoozeReasonIsError   Fault = "snooze-reason-is-error"
-	SnoozeRepeatsReason   Fault = "snooze-repeats-reason"
-	ClaimDropsReason      Fault = "claim-drops-reason"
-	ReleaseKeepsAttempt   Fault = "release-keeps-attempt"
-	ReleaseKeepsRunAt     Fault = "release-keeps-run-at"
-	ReleaseRestoresToken  Fault = "release-restores-token"
-	ReleaseDropsHistory   Fault = "release-drops-history"
-	HistoryUnbounded      Fault = "history-unbounded"
-	HistoryWithoutErrors  Fault = "history-without-errors"
-	HistoryOfLastOnly     Fault = "history-of-last-only"
-	HistoryWithoutEndings Fault = "history-without-endings"
-)
+func fault(name Fault, group, breaks string) Fault {
+	mutants = append(mutants, Mutant{name, group, breaks})
+	return name
+}
 
-// Faults of Extend and Save.
-const (
-	ExtendWithoutToken   Fault = "extend-without-token"
-	ExtendRevives        Fault = "extend-revives"
-	LateExtendRefused    Fault = "late-extend-refused"
-	FinishUnseenByExtend Fault = "finish-unseen-by-extend"
-	CancelUnseenByExtend Fault = "cancel-unseen-by-extend"
-	ExtendNeverShortens  Fault = "extend-never-shortens"
-	ExtendAddsUp         Fault = "extend-adds-up"
-	SaveWithoutToken     Fault = "save-without-token"
-	SaveAfterFinish      Fault = "save-after-finish"
-	SaveUnchecked        Fault = "save-unchecked"
-	OlderSaveWins        Fault = "older-save-wins"
-	EqualSaveIgnored     Fault = "equal-save-ignored"
-	SaveNumbersShared    Fault = "save-numbers-shared"
-	NilClears            Fault = "nil-clears"
-)
+// All faults.
+var (
+	EnqueueInParts            = fault("enqueue-in-parts", "Enqueue", "The valid items before an invalid one are kept.")
+	InvalidItemUnnamed        = fault("invalid-item-unnamed", "Enqueue", "The error does not say which item is invalid.")
+	LimitsIgnored             = fault("limits-ignored", "Enqueue", "Enqueue checks no limit.")
+	SlicesKept                = fault("slices-kept", "Enqueue", "Enqueue keeps the slices of the caller.")
+	SlicesHandedOut           = fault("slices-handed-out", "Claim", "Rows that are handed out share slices with the store.")
+	PayloadRewritten          = fault("payload-rewritten", "Enqueue", "A payload loses its white space.")
+	DelayIgnored              = fault("delay-ignored", "Enqueue", "A delayed job is due at once.")
+	PastRunAtKept             = fault("past-run-at-kept", "Enqueue", "A time that is past is kept as RunAt, rather than now.")
+	IDsReused                 = fault("ids-reused", "Delete", "The id of a deleted job is given to the next one.")
+	DuplicatesInOneCall       = fault("duplicates-in-one-call", "Unique", "Two items of one call with one unique key are both added.")
+	DuplicateSpoilsCall       = fault("duplicate-spoils-call", "Unique", "A call with a duplicate adds nothing.")
+	DuplicateUnnamed          = fault("duplicate-unnamed", "Unique", "A duplicate is answered without the id of the holder.")
+	KeyPerQueue               = fault("key-per-queue", "Unique", "A unique key is held within its queue only.")
+	KeyKeptByDead             = fault("key-kept-by-dead", "Unique", "A dead job goes on holding its unique key.")
+	KeyKeptByCancelled        = fault("key-kept-by-cancelled", "Unique", "A cancelled job goes on holding its unique key.")
+	WindowEndsWithJob         = fault("window-ends-with-job", "Unique", "A window is over when its job is terminal.")
+	WindowEndsWithDeletion    = fault("window-ends-with-deletion", "Unique", "A window is over when its job is deleted.")
+	WindowEndsLate            = fault("window-ends-late", "Unique", "A window is not over yet when now reaches its end.")
+	WindowForEver             = fault("window-for-ever", "Unique", "A window never ends.")
+	RequestKeyForgotten       = fault("request-key-forgotten", "RequestKey", "A request key does nothing.")
+	RequestKeyForgetsGoneJobs = fault("request-key-forgets-gone-jobs", "RequestKey", "A request key is forgotten once a job of its answer is deleted.")
+	RequestKeyAcceptsOthers   = fault("request-key-accepts-others", "RequestKey", "Other jobs under a known request key get the first answer.")
+	RequestKeyForEver         = fault("request-key-for-ever", "RequestKey", "A request key is never forgotten.")
+	RequestKeyMindsTrace      = fault("request-key-minds-trace", "RequestKey", "A repeat with another trace is taken for another request.")
 
-// Faults of Cancel, Requeue and Delete.
-const (
-	CancelKeepsToken             Fault = "cancel-keeps-token"
-	CancelOverwrites             Fault = "cancel-overwrites"
-	CancelRepeatRefused          Fault = "cancel-repeat-refused"
-	CancelSparesInFlight         Fault = "cancel-spares-in-flight"
-	CancelLeavesAttemptRun       Fault = "cancel-leaves-attempt-running"
-	RequeueOfLive                Fault = "requeue-of-live"
-	RequeueIgnoresKey            Fault = "requeue-ignores-key"
-	RequeueKeepsRetries          Fault = "requeue-keeps-retries"
-	RequeueKeepsToken            Fault = "requeue-keeps-token"
-	RequeueResetsToken           Fault = "requeue-resets-token"
-	RequeueResetsAttempts        Fault = "requeue-resets-attempts"
-	RequeueDropsDeadCheckpoint   Fault = "requeue-drops-dead-checkpoint"
-	RequeueKeepsFinishedProgress Fault = "requeue-keeps-finished-progress"
-	RequeueKeepsRunAt            Fault = "requeue-keeps-run-at"
-	RequeueForgetsClaim          Fault = "requeue-forgets-claim"
-	DuplicateSpoilsRequeue       Fault = "duplicate-spoils-requeue"
-	DeleteOfLive                 Fault = "delete-of-live"
-	EmptyFilterAllowed           Fault = "empty-filter-allowed"
-	OperateOverLimit             Fault = "operate-over-limit"
-	LimitCutsNamed               Fault = "limit-cuts-named"
-	NamedIgnoreFilter            Fault = "named-ignore-filter"
-	NewestOperatedFirst          Fault = "newest-operated-first"
-)
+	ClaimUnlocked         = fault("claim-unlocked", "Claim", "A claim chooses jobs and takes them under two locks.")
+	ClaimKeepsToken       = fault("claim-keeps-token", "Claim", "Only the first claim of a job raises its token.")
+	TokenIsAttempts       = fault("token-is-attempts", "Stale", "The token is the number of attempts, which a release takes back.")
+	ClaimUncounted        = fault("claim-uncounted", "Claim", "A claim is no attempt.")
+	ClaimKeepsRetryAt     = fault("claim-keeps-retry-at", "Claim", "A claimed retry keeps its RetryAt.")
+	ClaimKeepsClaimedAt   = fault("claim-keeps-claimed-at", "Claim", "ClaimedAt is when the job was claimed first.")
+	ClaimKeepsSaveNumbers = fault("claim-keeps-save-numbers", "Claim", "The numbers of saves go on from the lease before.")
+	ClaimDropsCheckpoint  = fault("claim-drops-checkpoint", "Claim", "A claim clears the checkpoint.")
+	ClaimAnswersOldRow    = fault("claim-answers-old-row", "Claim", "A claim answers lease and worker as they were before.")
+	ClaimFromAllQueues    = fault("claim-from-all-queues", "Claim", "A claim takes from every queue.")
+	ClaimFromPaused       = fault("claim-from-paused", "Queue", "A claim takes from a paused queue.")
+	ClaimOverLimit        = fault("claim-over-limit", "Claim", "A claim takes one job too many.")
+	ClaimUnweighed        = fault("claim-unweighed", "Claim", "A claim gives any number of bytes.")
+	WeightOfPayloadsOnly  = fault("weight-of-payloads-only", "Claim", "Checkpoints, progress and results weigh nothing.")
+	HeavyJobSkipped       = fault("heavy-job-skipped", "Claim", "A light job is taken before a heavy one that finds no room.")
+	ReadyDueLate          = fault("ready-due-late", "Claim", "A ready job is not claimable at its RunAt yet.")
+	ReadyDueEarly         = fault("ready-due-early", "Claim", "A ready job is claimable a microsecond before its RunAt.")
+	RetryDueLate          = fault("retry-due-late", "Claim", "A retrying job is not claimable at its RetryAt yet.")
+	RetryDueEarly         = fault("retry-due-early", "Claim", "A retrying job is claimable a microsecond before its RetryAt.")
+	DeadClaimed           = fault("dead-claimed", "Inspect", "A dead job is claimable.")
+	WorkerBlocks          = fault("worker-blocks", "Stale", "A job that had a worker is claimable by the same worker only.")
+	QuotaIgnored          = fault("quota-ignored", "Claim", "Retries go before fresh jobs up to the limit.")
+	FreshLaneNotFilled    = fault("fresh-lane-not-filled", "Claim", "The quota is kept free when there are too few retries.")
+	RetryLaneNotFilled    = fault("retry-lane-not-filled", "Claim", "Retries stay within the quota when there are too few fresh jobs.")
+	PriorityIgnored       = fault("priority-ignored", "Claim", "Priority is ignored.")
+	DueOrderIgnored       = fault("due-order-ignored", "Claim", "The due time is ignored within a priority.")
+	IDOrderReversed       = fault("id-order-reversed", "Claim", "Of jobs due at the same time the newest goes first.")
 
-// Faults of Get, List and Count, of the abilities, and of the store as a whole.
-const (
-	ListIsRising           Fault = "list-is-rising"
-	PageUnweighed          Fault = "page-unweighed"
-	PageOverlaps           Fault = "page-overlaps"
-	CursorUnchecked        Fault = "cursor-unchecked"
-	DeadIncludesRetrying   Fault = "dead-includes-retrying"
-	FilterIgnoresTag       Fault = "filter-ignores-tag"
-	FilterIgnoresQueues    Fault = "filter-ignores-queues"
-	PatternsAreNames       Fault = "patterns-are-names"
-	PatternsAreLike        Fault = "patterns-are-like"
-	FilterIgnoresAfter     Fault = "filter-ignores-after"
-	AgeTooYoung            Fault = "age-too-young"
-	AgeTooOld              Fault = "age-too-old"
-	DeadCountedAsRetrying  Fault = "dead-counted-as-retrying"
-	DueCountsWaiting       Fault = "due-counts-waiting"
-	OldestDueIsNewest      Fault = "oldest-due-is-newest"
-	OldestDueOfWaiting     Fault = "oldest-due-of-waiting"
-	OldestDueOfFresh       Fault = "oldest-due-of-fresh"
-	OldestDueByPriority    Fault = "oldest-due-by-priority"
-	OldestDueHeedsPause    Fault = "oldest-due-heeds-pause"
-	PingOfClosed           Fault = "ping-of-closed"
-	EmptyQueueUnlisted     Fault = "empty-queue-unlisted"
-	PauseIsForEver         Fault = "pause-is-for-ever"
-	PolicyUnlisted         Fault = "policy-unlisted"
-	ListWithoutPolicies    Fault = "list-without-policies"
-	PolicyForAllQueues     Fault = "policy-for-all-queues"
-	PolicyUnchecked        Fault = "policy-unchecked"
-	PolicyUnlocked         Fault = "policy-unlocked"
-	PolicyVersionIgnored   Fault = "policy-version-ignored"
-	PolicyVersionStays     Fault = "policy-version-stays"
-	PolicyVersionRestarts  Fault = "policy-version-restarts"
-	PolicyRepeatRefused    Fault = "policy-repeat-refused"
-	PolicyInParts          Fault = "policy-in-parts"
-	PolicyTooFine          Fault = "policy-too-fine"
-	PolicyGoesWithJobs     Fault = "policy-goes-with-jobs"
-	PolicyDeletesJobs      Fault = "policy-deletes-jobs"
-	ForEverIsUnset         Fault = "for-ever-is-unset"
-	FenceDropsPolicies     Fault = "fence-drops-policies"
-	WorkersNeverStale      Fault = "workers-never-stale"
-	WorkersNeverForgotten  Fault = "workers-never-forgotten"
-	FenceMissesIDs         Fault = "fence-misses-ids"
-	FenceRaisesAll         Fault = "fence-raises-all"
-	FenceEndsLeases        Fault = "fence-ends-leases"
-	FenceSparesLeases      Fault = "fence-spares-leases"
-	FenceEndsAll           Fault = "fence-ends-all"
-	FenceForgetsEndings    Fault = "fence-forgets-endings"
-	FenceIgnoresEpoch      Fault = "fence-ignores-epoch"
-	FenceLowersEpoch       Fault = "fence-lowers-epoch"
-	EpochUnbounded         Fault = "epoch-unbounded"
-	ClaimForgetsEpoch      Fault = "claim-forgets-epoch"
-	RecoverForgetsEpoch    Fault = "recover-forgets-epoch"
-	CancelForgetsEpoch     Fault = "cancel-forgets-epoch"
-	RequeueForgetsEpoch    Fault = "requeue-forgets-epoch"
-	TimeStepsBack          Fault = "time-steps-back"
-	TimeTooFine            Fault = "time-too-fine"
-	CloseIgnored           Fault = "close-ignored"
-	ContextIgnored         Fault = "context-ignored"
-	TimeStandsStill        Fault = "time-stands-still"
-	TimeFollowsEarly       Fault = "time-follows-early"
-	LeaseUnbounded         Fault = "lease-unbounded"
-	AheadLeaseStuck        Fault = "ahead-lease-stuck"
-	AheadLeaseEarly        Fault = "ahead-lease-early"
-	AheadLeaseByItsEnd     Fault = "ahead-lease-by-its-end"
-	AheadLeaseExpires      Fault = "ahead-lease-expires"
-	AheadLeaseFenced       Fault = "ahead-lease-fenced"
-	AheadLeaseOverLimit    Fault = "ahead-lease-over-limit"
-	AheadLeaseNearestFirst Fault = "ahead-lease-nearest-first"
-	LeaveKeepsTheRow       Fault = "leave-keeps-the-row"
-	LeaveRemovesAll        Fault = "leave-removes-all"
-	LeaveIsForEver         Fault = "leave-is-for-ever"
-	LeaveOfNobodyFails     Fault = "leave-of-nobody-fails"
-	WorkersNameIgnored     Fault = "workers-name-ignored"
-	WorkersNameBeginsAlike Fault = "workers-name-begins-alike"
-	WorkersUnlimited       Fault = "workers-unlimited"
-	WorkersUnweighed       Fault = "workers-unweighed"
-	WorkersWeighedShort    Fault = "workers-weighed-short"
-	WorkersNextAfterLast   Fault = "workers-next-after-last"
-	WorkersPageOverlaps    Fault = "workers-page-overlaps"
-	WorkersPageLosesPlace  Fault = "workers-page-loses-place"
-	WorkersCursorUnchecked Fault = "workers-cursor-unchecked"
+	RecoverUnlocked         = fault("recover-unlocked", "Recover", "Recovery finds expired leases and ends them under two locks.")
+	RecoverOverLimit        = fault("recover-over-limit", "Recover", "Recovery ignores its limit.")
+	RecoverByID             = fault("recover-by-id", "Recover", "Recovery goes by id.")
+	ExpiryLate              = fault("expiry-late", "Recover", "A lease is not expired at its end yet.")
+	ExpiryEarly             = fault("expiry-early", "Recover", "A lease is expired a microsecond before its end.")
+	LiveLeaseRecovered      = fault("live-lease-recovered", "Recover", "Recovery ends leases that have not expired.")
+	GraceIgnored            = fault("grace-ignored", "Recover", "Recovery ignores the grace.")
+	PauseStopsRecovery      = fault("pause-stops-recovery", "Queue", "The leases of a paused queue are not recovered.")
+	RecoverKeepsToken       = fault("recover-keeps-token", "Recover", "Recovery leaves the token as it is.")
+	RecoverUncounted        = fault("recover-uncounted", "Recover", "An expiry is no retry, so that a job may crash for ever.")
+	RecoverCountsAttempt    = fault("recover-counts-attempt", "Recover", "Recovery counts an attempt.")
+	RecoverKills            = fault("recover-kills", "Recover", "A recovered job is dead at once.")
+	RecoverWithoutBackoff   = fault("recover-without-backoff", "Recover", "A recovered job is due at once.")
+	RecoverDropsCheckpoint  = fault("recover-drops-checkpoint", "Recover", "Recovery clears the checkpoint.")
+	RecoverWithoutReason    = fault("recover-without-reason", "Recover", "Recovery does not write its reason.")
+	RecoverLeavesAttemptRun = fault("recover-leaves-attempt-running", "Recover", "In the history, a recovered attempt goes on running.")
+
+	InvalidUnexplained   = fault("invalid-unexplained", "Finish", "The outcome of an invalid item has no reason.")
+	DuplicateUnexplained = fault("duplicate-unexplained", "Requeue", "The outcome of a requeue does not name who holds the key.")
+
+	AckUnlocked           = fault("ack-unlocked", "Finish", "Ack reads the job and writes it under two locks.")
+	AckWithoutToken       = fault("ack-without-token", "Stale", "Ack is taken whatever its token.")
+	FailWithoutToken      = fault("fail-without-token", "Stale", "A failing NAck is taken whatever its token.")
+	SnoozeWithoutToken    = fault("snooze-without-token", "Stale", "Snooze is taken whatever its token.")
+	ReleaseWithoutToken   = fault("release-without-token", "Stale", "Release is taken whatever its token.")
+	AckWithoutState       = fault("ack-without-state", "Matrix", "Ack is taken in any state under the job's token.")
+	FailWithoutState      = fault("fail-without-state", "Finish", "A failing NAck is taken in any state under the job's token, so that a repeat counts twice.")
+	SnoozeWithoutState    = fault("snooze-without-state", "Finish", "Snooze is taken in any state under the job's token.")
+	ReleaseWithoutState   = fault("release-without-state", "Finish", "Release is taken in any state under the job's token, so that a repeat refunds twice.")
+	WorkerIsGuard         = fault("worker-is-guard", "Stale", "An older lease of the worker that has the job is good.")
+	LateAckRefused        = fault("late-ack-refused", "Finish", "Ack is stale once the lease has run out.")
+	LateFailRefused       = fault("late-fail-refused", "Finish", "NAck is stale once the lease has run out.")
+	RepeatIsStale         = fault("repeat-is-stale", "Finish", "To repeat what ended the lease is stale.")
+	OtherWayIsOK          = fault("other-way-is-ok", "Finish", "To end a lease in another way than it was ended is ok.")
+	NotFoundIsStale       = fault("not-found-is-stale", "Finish", "A job that does not exist is stale.")
+	StaleSpoilsCall       = fault("stale-spoils-call", "Finish", "A call with a stale item changes nothing.")
+	ItemsReversed         = fault("items-reversed", "Finish", "The items of a call are applied from the last to the first.")
+	AckKeepsError         = fault("ack-keeps-error", "Matrix", "A succeeded job keeps the error of an earlier attempt.")
+	AckDropsResult        = fault("ack-drops-result", "Matrix", "The result is not kept.")
+	AckRaisesToken        = fault("ack-raises-token", "Finish", "Ack raises the token, so that a repeat is stale.")
+	ResultUnchecked       = fault("result-unchecked", "Finish", "A result that breaks a limit is kept.")
+	RefusedResultRetried  = fault("refused-result-retried", "Finish", "A job whose result is refused is tried again.")
+	ErrorUncut            = fault("error-uncut", "Finish", "An error is kept as it comes.")
+	FailDropsError        = fault("fail-drops-error", "Matrix", "A failing NAck does not keep its error.")
+	FailKeepsLease        = fault("fail-keeps-lease", "Matrix", "A failing NAck leaves the end of the lease in the row.")
+	FailDropsCheckpoint   = fault("fail-drops-checkpoint", "Save", "A failing NAck clears the checkpoint.")
+	FailUncounted         = fault("fail-uncounted", "Retry", "A failing NAck is no retry.")
+	MaxRetriesOneLess     = fault("max-retries-one-less", "Retry", "A job is dead after MaxRetries failures.")
+	MaxRetriesOneMore     = fault("max-retries-one-more", "Retry", "A job is dead only after MaxRetries and two failures.")
+	BackoffUncapped       = fault("backoff-uncapped", "Retry", "The backoff goes beyond its cap.")
+	BackoffConstant       = fault("backoff-constant", "Retry", "The backoff does not grow.")
+	JitterIgnored         = fault("jitter-ignored", "Retry", "The backoff has no jitter.")
+	NeverIsRetried        = fault("never-is-retried", "Matrix", "NAck with Never is tried again.")
+	AfterIgnoresDelay     = fault("after-ignores-delay", "Retry", "NAck with After waits the backoff.")
+	AfterIgnoresLimit     = fault("after-ignores-limit", "Retry", "NAck with After is tried again beyond MaxRetries.")
+	SnoozeCountsRetry     = fault("snooze-counts-retry", "Retry", "Snooze is a retry.")
+	SnoozeRefundsAttempt  = fault("snooze-refunds-attempt", "Retry", "Snooze takes the attempt back.")
+	SnoozeIgnoresDelay    = fault("snooze-ignores-delay", "Retry", "A snoozed job is due at once.")
+	SnoozeDropsReason     = fault("snooze-drops-reason", "History", "Snooze does not keep its reason.")
+	SnoozeReasonIsError   = fault("snooze-reason-is-error", "History", "The reason of a snooze becomes the job's error.")
+	SnoozeRepeatsReason   = fault("snooze-repeats-reason", "History", "A snooze without a reason has that of the attempt before.")
+	ClaimDropsReason      = fault("claim-drops-reason", "History", "A claim drops the reason of the attempt before.")
+	ReleaseKeepsAttempt   = fault("release-keeps-attempt", "Retry", "Release does not take the attempt back.")
+	ReleaseKeepsRunAt     = fault("release-keeps-run-at", "Retry", "A released job keeps its RunAt.")
+	ReleaseRestoresToken  = fault("release-restores-token", "Stale", "Release takes the token back with the attempt.")
+	ReleaseDropsHistory   = fault("release-drops-history", "History", "A released claim leaves the history.")
+	HistoryUnbounded      = fault("history-unbounded", "History", "All attempts are kept.")
+	HistoryWithoutErrors  = fault("history-without-errors", "History", "The history has no errors.")
+	HistoryOfLastOnly     = fault("history-of-last-only", "History", "The history has the latest attempt only.")
+	HistoryWithoutEndings = fault("history-without-endings", "History", "The history does not say how attempts ended.")
+
+	ExtendWithoutToken   = fault("extend-without-token", "Extend", "Extend is taken whatever its token.")
+	ExtendRevives        = fault("extend-revives", "Extend", "Extend brings back a job that its holder has finished.")
+	LateExtendRefused    = fault("late-extend-refused", "Extend", "Extend is stale once the lease has run out.")
+	FinishUnseenByExtend = fault("finish-unseen-by-extend", "Extend", "Extend says stale for a job that its holder has finished.")
+	CancelUnseenByExtend = fault("cancel-unseen-by-extend", "Cancel", "Extend says stale for a cancelled job.")
+	ExtendNeverShortens  = fault("extend-never-shortens", "Extend", "Extend leaves a later end of the lease as it is.")
+	ExtendAddsUp         = fault("extend-adds-up", "Extend", "Extend adds to the end of the lease rather than to now.")
+	SaveWithoutToken     = fault("save-without-token", "Save", "Save is taken whatever its token.")
+	SaveAfterFinish      = fault("save-after-finish", "Matrix", "Save is taken in any state under the job's token.")
+	SaveUnchecked        = fault("save-unchecked", "Save", "Save checks no limit.")
+	OlderSaveWins        = fault("older-save-wins", "Save", "An older save overwrites a later one.")
+	EqualSaveIgnored     = fault("equal-save-ignored", "Save", "A save with the number of the one before is ignored.")
+	SaveNumbersShared    = fault("save-numbers-shared", "Save", "A later progress keeps a checkpoint from being written.")
+	NilClears            = fault("nil-clears", "Save", "A save without a document clears it.")
+
+	CancelKeepsToken             = fault("cancel-keeps-token", "Cancel", "Cancel leaves the token as it is.")
+	CancelOverwrites             = fault("cancel-overwrites", "Cancel", "Cancel changes jobs that have succeeded or are dead.")
+	CancelRepeatRefused          = fault("cancel-repeat-refused", "Cancel", "To cancel twice is refused.")
+	CancelSparesInFlight         = fault("cancel-spares-in-flight", "Cancel", "A job in flight is not cancelled.")
+	CancelLeavesAttemptRun       = fault("cancel-leaves-attempt-running", "Cancel", "In the history, a cancelled attempt goes on running.")
+	RequeueOfLive                = fault("requeue-of-live", "Requeue", "A job that is not terminal is requeued.")
+	RequeueIgnoresKey            = fault("requeue-ignores-key", "Requeue", "Requeue does not look at the unique key.")
+	RequeueKeepsRetries          = fault("requeue-keeps-retries", "Requeue", "Requeue leaves the retries as they are.")
+	RequeueKeepsToken            = fault("requeue-keeps-token", "Requeue", "Requeue leaves the token as it is.")
+	RequeueResetsToken           = fault("requeue-resets-token", "Requeue", "Requeue sets the token back to zero.")
+	RequeueResetsAttempts        = fault("requeue-resets-attempts", "Requeue", "Requeue sets the attempts back to zero.")
+	RequeueDropsDeadCheckpoint   = fault("requeue-drops-dead-checkpoint", "Requeue", "Requeue clears the checkpoint of a dead job.")
+	RequeueKeepsFinishedProgress = fault("requeue-keeps-finished-progress", "Requeue", "Requeue keeps the checkpoint and progress of a job that had succeeded.")
+	RequeueKeepsRunAt            = fault("requeue-keeps-run-at", "Requeue", "A requeued job keeps its RunAt.")
+	RequeueForgetsClaim          = fault("requeue-forgets-claim", "Requeue", "Requeue clears ClaimedAt.")
+	DuplicateSpoilsRequeue       = fault("duplicate-spoils-requeue", "Requeue", "A requeue with a duplicate changes nothing.")
+	DeleteOfLive                 = fault("delete-of-live", "Delete", "A job that is not terminal is deleted.")
+	EmptyFilterAllowed           = fault("empty-filter-allowed", "Cancel", "An empty filter means every job also for Cancel, Requeue and Delete.")
+	OperateOverLimit             = fault("operate-over-limit", "Cancel", "Cancel, Requeue and Delete ignore their limit.")
+	LimitCutsNamed               = fault("limit-cuts-named", "Cancel", "The limit goes for jobs that are named by id, too.")
+	NamedIgnoreFilter            = fault("named-ignore-filter", "Cancel", "Jobs named by id need not match the rest of the filter.")
+	NewestOperatedFirst          = fault("newest-operated-first", "Cancel", "Cancel, Requeue and Delete begin with the newest job.")
+
+	ListIsRising           = fault("list-is-rising", "Inspect", "List begins with the oldest job.")
+	PageUnweighed          = fault("page-unweighed", "Inspect", "A page has any number of bytes.")
+	PageOverlaps           = fault("page-overlaps", "Inspect", "A page begins with the last job of the page before.")
+	CursorUnchecked        = fault("cursor-unchecked", "Inspect", "A cursor of another filter begins at the first page.")
+	DeadIncludesRetrying   = fault("dead-includes-retrying", "Inspect", "A filter for dead jobs finds retrying ones, too.")
+	FilterIgnoresTag       = fault("filter-ignores-tag", "Inspect", "A filter ignores its tag.")
+	FilterIgnoresQueues    = fault("filter-ignores-queues", "Inspect", "A filter ignores its queues.")
+	PatternsAreNames       = fault("patterns-are-names", "Inspect", "A pattern of queues is taken for a name.")
+	PatternsAreLike        = fault("patterns-are-like", "Inspect", "In a pattern of queues, an underscore stands for any character.")
+	FilterIgnoresAfter     = fault("filter-ignores-after", "Inspect", "A filter ignores After.")
+	AgeTooYoung            = fault("age-too-young", "Delete", "FinishedFor chooses jobs a microsecond too young.")
+	AgeTooOld              = fault("age-too-old", "Delete", "FinishedFor leaves out jobs of exactly that age.")
+	DeadCountedAsRetrying  = fault("dead-counted-as-retrying", "Inspect", "Count has dead jobs among the retrying ones.")
+	DueCountsWaiting       = fault("due-counts-waiting", "Inspect", "Count has jobs among the due ones that are not due yet.")
+	OldestDueIsNewest      = fault("oldest-due-is-newest", "Inspect", "OldestDue is of the newest due job.")
+	OldestDueOfWaiting     = fault("oldest-due-of-waiting", "Monitor", "OldestDue has queues whose jobs are not due yet.")
+	OldestDueOfFresh       = fault("oldest-due-of-fresh", "Monitor", "OldestDue leaves out retries.")
+	OldestDueByPriority    = fault("oldest-due-by-priority", "Monitor", "OldestDue is of the job that the next claim takes.")
+	OldestDueHeedsPause    = fault("oldest-due-heeds-pause", "Monitor", "OldestDue leaves out a paused queue.")
+	PingOfClosed           = fault("ping-of-closed", "Monitor", "Ping of a closed store finds nothing wrong.")
+	EmptyQueueUnlisted     = fault("empty-queue-unlisted", "Queue", "Queues leaves out a paused queue that has no job.")
+	PauseIsForEver         = fault("pause-is-for-ever", "Queue", "A paused queue does not go on.")
+	PolicyUnlisted         = fault("policy-unlisted", "Policy", "Queues leaves out a queue that has only a policy.")
+	ListWithoutPolicies    = fault("list-without-policies", "Policy", "Queues leaves out the policies.")
+	PolicyForAllQueues     = fault("policy-for-all-queues", "Policy", "A policy is that of every queue.")
+	PolicyUnchecked        = fault("policy-unchecked", "Policy", "SetPolicy checks no limit.")
+	PolicyUnlocked         = fault("policy-unlocked", "Policy", "SetPolicy reads the version and writes the policy under two locks.")
+	PolicyVersionIgnored   = fault("policy-version-ignored", "Policy", "A policy is replaced whatever its version.")
+	PolicyVersionStays     = fault("policy-version-stays", "Policy", "The version of a policy does not grow.")
+	PolicyVersionRestarts  = fault("policy-version-restarts", "Policy", "A policy that sets nothing any more is forgotten, and its version begins again.")
+	PolicyRepeatRefused    = fault("policy-repeat-refused", "Policy", "To repeat a SetPolicy is a conflict.")
+	PolicyInParts          = fault("policy-in-parts", "Policy", "What a policy does not set stays as the policy before has set it.")
+	PolicyTooFine          = fault("policy-too-fine", "Policy", "The durations of a policy are not truncated.")
+	PolicyGoesWithJobs     = fault("policy-goes-with-jobs", "Policy", "A policy is forgotten when the last job of its queue is deleted.")
+	PolicyDeletesJobs      = fault("policy-deletes-jobs", "Policy", "SetPolicy deletes the jobs that the policy keeps no longer.")
+	ForEverIsUnset         = fault("for-ever-is-unset", "Policy", "A retention for ever is kept as one that is not set.")
+	FenceDropsPolicies     = fault("fence-drops-policies", "Policy", "Fence forgets the policies.")
+	WorkersNeverStale      = fault("workers-never-stale", "Registry", "No worker is ever stale.")
+	WorkersNeverForgotten  = fault("workers-never-forgotten", "Registry", "Workers are listed for ever.")
+	LeaveKeepsTheRow       = fault("leave-keeps-the-row", "Registry", "A worker that has left is listed on.")
+	LeaveRemovesAll        = fault("leave-removes-all", "Registry", "Leave removes the rows of all workers.")
+	LeaveIsForEver         = fault("leave-is-for-ever", "Registry", "A worker that has left is not listed when it beats again.")
+	LeaveOfNobodyFails     = fault("leave-of-nobody-fails", "Registry", "Leave fails where there is no such row.")
+	WorkersNameIgnored     = fault("workers-name-ignored", "Registry", "Workers returns every worker although the filter has a name.")
+	WorkersNameBeginsAlike = fault("workers-name-begins-alike", "Registry", "Workers returns every worker whose name begins with that of the filter.")
+	WorkersUnlimited       = fault("workers-unlimited", "Registry", "A page has more workers than its limit.")
+	WorkersUnweighed       = fault("workers-unweighed", "Registry", "A page of workers has any number of names of queues.")
+	WorkersWeighedShort    = fault("workers-weighed-short", "Registry", "A page of workers ends before the worker that fills it.")
+	WorkersNextAfterLast   = fault("workers-next-after-last", "Registry", "A page of workers that is full has a next one, whether or not anything follows.")
+	WorkersPageOverlaps    = fault("workers-page-overlaps", "Registry", "A page of workers begins with the last worker of the page before.")
+	WorkersPageLosesPlace  = fault("workers-page-loses-place", "Registry", "A page of workers skips one where the last worker of the page before has left.")
+	WorkersCursorUnchecked = fault("workers-cursor-unchecked", "Registry", "A cursor of another filter of workers begins at the first page.")
+	FenceMissesIDs         = fault("fence-misses-ids", "Fence", "Fence leaves the next id as it is.")
+	FenceRaisesAll         = fault("fence-raises-all", "Fence", "Fence raises the token of every job at once.")
+	FenceEndsLeases        = fault("fence-ends-leases", "Fence", "Fence ends the leases in force although that was not asked for.")
+	FenceSparesLeases      = fault("fence-spares-leases", "Fence", "Fence with EndLeases leaves the leases in force as they are.")
+	FenceEndsAll           = fault("fence-ends-all", "Fence", "Fence with EndLeases raises the tokens of jobs that are not in flight too.")
+	FenceForgetsEndings    = fault("fence-forgets-endings", "Fence", "Fence forgets how leases were ended.")
+	FenceIgnoresEpoch      = fault("fence-ignores-epoch", "Fence", "Fence raises the epoch by one whatever was asked for.")
+	FenceLowersEpoch       = fault("fence-lowers-epoch", "Fence", "Fence goes back to an epoch that was asked for.")
+	EpochUnbounded         = fault("epoch-unbounded", "Fence", "Fence beyond the last epoch answers the same one.")
+	ClaimForgetsEpoch      = fault("claim-forgets-epoch", "Fence", "A claim raises the token by one, below the floor of the epoch.")
+	RecoverForgetsEpoch    = fault("recover-forgets-epoch", "Fence", "A recovery raises the token by one, below the floor of the epoch.")
+	CancelForgetsEpoch     = fault("cancel-forgets-epoch", "Fence", "Cancel raises the token by one, below the floor of the epoch.")
+	RequeueForgetsEpoch    = fault("requeue-forgets-epoch", "Fence", "Requeue raises the token by one, below the floor of the epoch.")
+	TimeStepsBack          = fault("time-steps-back", "Time", "Now follows a clock that is set back a little.")
+	TimeStandsStill        = fault("time-stands-still", "Time", "Now stands still however far its clock is behind.")
+	TimeFollowsEarly       = fault("time-follows-early", "Time", "Now follows a clock that is behind by 5 s.")
+	LeaseUnbounded         = fault("lease-unbounded", "Ahead", "A lease is as long as was asked for.")
+	AheadLeaseStuck        = fault("ahead-lease-stuck", "Ahead", "A lease that was given by a clock which was ahead stays as long as it was ahead.")
+	AheadLeaseEarly        = fault("ahead-lease-early", "Ahead", "A lease is brought back that was given exactly 5 s ahead.")
+	AheadLeaseByItsEnd     = fault("ahead-lease-by-its-end", "Ahead", "A lease is taken for one of a clock that was ahead by when it ends.")
+	AheadLeaseExpires      = fault("ahead-lease-expires", "Ahead", "A lease that is brought back ends at once.")
+	AheadLeaseFenced       = fault("ahead-lease-fenced", "Ahead", "A lease that is brought back is stale.")
+	AheadLeaseOverLimit    = fault("ahead-lease-over-limit", "Ahead", "A recovery brings back more leases than its limit.")
+	AheadLeaseNearestFirst = fault("ahead-lease-nearest-first", "Ahead", "A recovery brings back the leases that end soonest first.")
+	TimeTooFine            = fault("time-too-fine", "Time", "Now is not truncated to a microsecond.")
+	CloseIgnored           = fault("close-ignored", "Fault", "A closed store goes on.")
+	ContextIgnored         = fault("context-ignored", "Fault", "A call is applied although its context had ended before.")
 )
