@@ -252,6 +252,29 @@ func ExampleClient_RequeueAll() {
 	// Output: 0 <nil>
 }
 
+// A program puts its schedules each time it starts.
+func ExampleClient_PutSchedule() {
+	ctx := context.Background()
+	client := jq.NewClient(jq.NewMemory(nil), nil)
+	job := must(client.NewJob(Report{Month: time.March}, nil))
+	put := must(client.PutSchedule(ctx, jq.Schedule{
+		Name: "monthly", Cron: "0 8 1 * *", Timezone: "Europe/Berlin", Job: job, Owner: "billing", Version: 1,
+	}))
+	fmt.Println(put.Name, put.Job.Queue, put.NextAt.After(time.Now()))
+	// Output: monthly reports true
+}
+
+// A time that the clock skips becomes the moment when it goes forward.
+func ExamplePreviewSchedule() {
+	berlin := must(time.LoadLocation("Europe/Berlin"))
+	for _, at := range must(jq.PreviewSchedule("30 2 * * *", "Europe/Berlin", time.Date(2026, 3, 28, 12, 0, 0, 0, berlin), 2)) {
+		fmt.Println(at.In(berlin))
+	}
+	// Output:
+	// 2026-03-29 03:00:00 +0200 CEST
+	// 2026-03-30 02:30:00 +0200 CEST
+}
+
 // A server that is told to stop lets its handlers finish.
 func ExampleServer_Run() {
 	var handlers jq.Handlers

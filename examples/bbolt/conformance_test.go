@@ -20,7 +20,8 @@ func TestConformance(t *testing.T) {
 			return newInstance(ctx, t.TempDir(), clk)
 		},
 		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
-			"Monitor/": "an ability beyond the contract's core, which an example can do without: probes and metrics count instead"},
+			"Schedule/": "an ability beyond the contract's core, which an example can do without",
+			"Monitor/":  "an ability beyond the contract's core, which an example can do without: probes and metrics count instead"},
 	}
 	jqtest.Run(t, a)
 }

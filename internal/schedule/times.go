@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones, also where the system has none
@@ -51,6 +52,9 @@ func Parse(expression, zone string, now time.Time) (Times, error) {
 		return Times{}, refuse("cron", "must not have a time zone: set the field timezone")
 	}
 	parsed, err := parser.Parse(withSunday(expression))
+	if err == nil && !strings.HasPrefix(expression, "@") {
+		err = checkItems(expression)
+	}
 	if err != nil {
 		return Times{}, refuse("cron", fmt.Sprintf("must have five fields (minute, hour, day of month, month, day of week), six with seconds first, "+
 			"or be @hourly, @daily, @weekly, @monthly, @yearly or @every and a duration: %v", err))
@@ -65,6 +69,20 @@ func Parse(expression, zone string, now time.Time) (Times, error) {
 
 func refuse(field, rule string) error {
 	return &store.InvalidError{Item: -1, Field: field, Rule: rule}
+}
+
+var item = regexp.MustCompile(`^(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?$`)
+
+// checkItems refuses what the parser lets pass, such as 1,,2 and *-5.
+func checkItems(expression string) error {
+	for one := range strings.FieldsSeq(expression) {
+		for part := range strings.SplitSeq(one, ",") {
+			if !item.MatchString(part) {
+				return fmt.Errorf("%q is no value, range or step", one)
+			}
+		}
+	}
+	return nil
 }
 
 // withSunday replaces the day 7 by 0: both are Sunday, and the parser knows 0 only.

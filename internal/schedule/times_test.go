@@ -203,7 +203,7 @@ func TestParseRefuses(t *testing.T) {
 	for expression, field := range map[string]string{
 		"": "cron", "* * * *": "cron", "* * * * * * *": "cron", "60 * * * *": "cron", "0 0 31 2 *": "cron", "@never": "cron", "every day": "cron",
 		"TZ=Asia/Tokyo 0 0 * * *": "cron", "CRON_TZ=UTC": "cron", "@every": "cron", "@every 500ms": "cron", "@every 1.5s": "cron", "@every -1s": "cron",
-		"@every 99999999h": "cron", "@reboot": "cron", "0 0 L * *": "cron", "*/0 * * * *": "cron", "5-1 * * * *": "cron",
+		"@every 99999999h": "cron", "@reboot": "cron", "0 0 L * *": "cron", "*/0 * * * *": "cron", "5-1 * * * *": "cron", "1,,2 * * * *": "cron", ", * * * *": "cron", "*-5 * * * *": "cron", "+5 * * * *": "cron",
 	} {
 		_, err := Parse(expression, "", winter)
 		var invalid *store.InvalidError
