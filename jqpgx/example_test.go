@@ -51,7 +51,7 @@ func ExampleTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	client := jq.NewClient(store, nil)
 
 	order := func(item string) error {
