@@ -84,8 +84,14 @@ func madeReadOnly(err error) bool { return cameFrom(err, codeReadOnly, "PreventC
 
 // cameFrom checks which function of the server raised the error. Its name is the same in all languages.
 func cameFrom(err error, code, routine string) bool {
-	e, ok := errors.AsType[*pq.Error](err)
-	return ok && string(e.Code) == code && e.Routine == routine
+	if codeOf(err) != code {
+		return false
+	}
+	if e, ok := errors.AsType[*pq.Error](err); ok {
+		return e.Routine == routine
+	}
+	var other interface{ Routine() string } // in a caller's transaction
+	return errors.As(err, &other) && other.Routine() == routine
 }
 
 // committed turns an error from COMMIT into the contract's. If the server refused the COMMIT, nothing was applied. If the

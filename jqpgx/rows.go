@@ -1,0 +1,100 @@
+package jqpgx
+
+import (
+	"database/sql/driver"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// formats asks for the types that database/sql knows in binary. All others come as text.
+var formats = pgx.QueryResultFormatsByOID{
+	pgtype.BoolOID: pgx.BinaryFormatCode, pgtype.ByteaOID: pgx.BinaryFormatCode,
+	pgtype.Int2OID: pgx.BinaryFormatCode, pgtype.Int4OID: pgx.BinaryFormatCode, pgtype.Int8OID: pgx.BinaryFormatCode,
+	pgtype.Float4OID: pgx.BinaryFormatCode, pgtype.Float8OID: pgx.BinaryFormatCode,
+	pgtype.DateOID: pgx.BinaryFormatCode, pgtype.TimestampOID: pgx.BinaryFormatCode, pgtype.TimestamptzOID: pgx.BinaryFormatCode,
+}
+
+// A resultRows is the answer to a query.
+type resultRows struct {
+	conn conn
+	rows pgx.Rows
+	read bool // the present row was not given out yet
+}
+
+// Columns is part of driver.Rows.
+func (r *resultRows) Columns() []string {
+	var names []string
+	for _, f := range r.rows.FieldDescriptions() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Close is part of driver.Rows.
+func (r *resultRows) Close() error {
+	r.rows.Close()
+	if err := r.rows.Err(); err != nil {
+		return r.conn.explain(err)
+	}
+	return nil
+}
+
+// Next is part of driver.Rows.
+func (r *resultRows) Next(into []driver.Value) error {
+	if !r.read && !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return r.conn.explain(err)
+		}
+		return io.EOF
+	}
+	r.read = false
+	for i, raw := range r.rows.RawValues() {
+		var err error
+		if into[i], err = valueOf(r.rows.TypeMap(), r.rows.FieldDescriptions()[i], raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueOf returns the field as one of the types that database/sql knows: text for a type that it does not know.
+func valueOf(m *pgtype.Map, f pgconn.FieldDescription, raw []byte) (driver.Value, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	switch f.DataTypeOID {
+	case pgtype.BoolOID:
+		return scanned[bool](m, f, raw)
+	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
+		return scanned[int64](m, f, raw)
+	case pgtype.Float4OID, pgtype.Float8OID:
+		return scanned[float64](m, f, raw)
+	case pgtype.ByteaOID:
+		return scanned[[]byte](m, f, raw)
+	case pgtype.DateOID:
+		return evaluated[pgtype.Date](m, f, raw)
+	case pgtype.TimestampOID:
+		return evaluated[pgtype.Timestamp](m, f, raw)
+	case pgtype.TimestamptzOID:
+		return evaluated[pgtype.Timestamptz](m, f, raw)
+	default:
+		return string(raw), nil
+	}
+}
+
+func scanned[T any](m *pgtype.Map, f pgconn.FieldDescription, raw []byte) (v T, err error) {
+	err = m.Scan(f.DataTypeOID, f.Format, raw, &v)
+	return v, err
+}
+
+// evaluated is scanned for types of pgx. Their values of database/sql also know infinity.
+func evaluated[T driver.Valuer](m *pgtype.Map, f pgconn.FieldDescription, raw []byte) (driver.Value, error) {
+	v, err := scanned[T](m, f, raw)
+	if err != nil {
+		return nil, err
+	}
+	return v.Value()
+}
