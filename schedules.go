@@ -112,6 +112,19 @@ func (c *Client) PutSchedule(ctx context.Context, s Schedule) (Schedule, error) 
 	return schedule.Put(ctx, keeper, s)
 }
 
+// PutScheduleTx is PutSchedule in a caller's transaction: if tx is rolled back, the schedule is as it was before.
+func (c *Client) PutScheduleTx(ctx context.Context, tx Tx, s Schedule) (Schedule, error) {
+	w, err := c.inTx(tx)
+	if err != nil {
+		return Schedule{}, err
+	}
+	keeper, ok := w.(store.ScheduleKeeper)
+	if !ok {
+		return Schedule{}, missing("keep schedules in a caller's transaction")
+	}
+	return schedule.Put(ctx, keeper, s)
+}
+
 // Schedule returns the schedule with the name, or ErrNotFound.
 func (c *Client) Schedule(ctx context.Context, name string) (Schedule, error) {
 	keeper, err := c.schedules()

@@ -19,6 +19,11 @@ type Ship struct{ Order int64 }
 
 func (Ship) Kind() string { return "ship-order" }
 
+// Report is the payload of the job that runs each night.
+type Report struct{}
+
+func (Report) Kind() string { return "report" }
+
 // An example has no testing.T.
 type noTest struct{}
 
@@ -26,7 +31,7 @@ func (noTest) Helper()           {}
 func (noTest) Fatal(args ...any) { log.Fatal(args...) }
 func (noTest) Cleanup(func())    {}
 
-// An order and its job stand or fall together.
+// An order, its job and the schedule of the nightly report stand or fall together.
 func ExampleTx() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -63,13 +68,23 @@ func ExampleTx() {
 			if _, err := client.EnqueueTx(ctx, jqpgx.Tx(tx), Ship{Order: id}, nil); err != nil {
 				return err
 			}
+			report, err := client.NewJob(Report{}, nil)
+			if err != nil {
+				return err
+			}
+			nightly := jq.Schedule{Name: "report", Cron: "0 2 * * *", Timezone: "Europe/Berlin", Job: report, Owner: "shop", Version: 1}
+			if _, err := client.PutScheduleTx(ctx, jqpgx.Tx(tx), nightly); err != nil {
+				return err
+			}
 			if item == "" {
-				return fmt.Errorf("order %d names no item", id) // rolls back both
+				return fmt.Errorf("order %d names no item", id) // rolls back all three
 			}
 			return nil
 		})
 	}
 	fmt.Println(order(""))
+	_, err = client.Schedule(ctx, "report")
+	fmt.Println(err)
 	fmt.Println(order("a kettle"))
 
 	var handlers jq.Handlers
@@ -100,6 +115,7 @@ func ExampleTx() {
 	}
 	// Output:
 	// order 1 names no item
+	// jq: there is no schedule "report"
 	// <nil>
 	// shipping a kettle (order 2)
 	// 1 job succeeded

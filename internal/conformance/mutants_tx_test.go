@@ -90,6 +90,15 @@ var txMutants = map[string]func(s *memory.Store, tx store.Tx) store.Writer{
 	"the field is not named": func(s *memory.Store, tx store.Tx) store.Writer {
 		return either{Writer: s.InTx(tx), wanted: ofTx, mended: func(error) error { return store.ErrInvalid }}
 	},
+	"schedules are set by themselves": func(s *memory.Store, tx store.Tx) store.Writer {
+		return struct {
+			store.Writer
+			store.ScheduleKeeper
+		}{s.InTx(tx), s}
+	},
+	"the Writer keeps no schedules": func(s *memory.Store, tx store.Tx) store.Writer {
+		return struct{ store.Writer }{s.InTx(tx)}
+	},
 	"nil panics": func(s *memory.Store, tx store.Tx) store.Writer {
 		_, _ = tx.ExecContext(context.Background(), "")
 		return s.InTx(tx)
@@ -110,7 +119,7 @@ var txMutants = map[string]func(s *memory.Store, tx store.Tx) store.Writer{
 
 // Each of them must be failed by a case that is about what a transaction is.
 func TestCarelessTransactorsAreKilled(t *testing.T) {
-	about := []string{"Tx/OnlyAnOpenOneIsTaken", "Tx/AfterItsEndNoCallIsTaken", "Tx/WrappedOneIsTaken"}
+	about := []string{"Tx/OnlyAnOpenOneIsTaken", "Tx/AfterItsEndNoCallIsTaken", "Tx/WrappedOneIsTaken", "Tx/SchedulesArePartOfIt"}
 	for what, inTx := range txMutants {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

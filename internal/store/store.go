@@ -246,6 +246,9 @@ type Transactor interface {
 	// the transaction. A job that was finished in a transaction stays locked until the transaction ends, so finish jobs last,
 	// and then commit. Meanwhile Extend answers busy or waits, and recovery leaves the job alone or waits.
 	//
+	// If the store is a ScheduleKeeper, the Writer is one as well: the schedules that it sets, deletes and fires are part of the
+	// transaction.
+	//
 	// Calls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may
 	// wait for itself.
 	InTx(tx Tx) Writer

@@ -49,8 +49,15 @@ func (s *Store) DeleteSchedule(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.leave()
-	delete(s.schedules, name)
+	s.dropSchedule(name)
 	return nil
+}
+
+func (s *Store) dropSchedule(name string) {
+	if before, known := s.schedules[name]; known && s.tx != nil {
+		s.tx.onRollback(func() { s.schedules[name] = before })
+	}
+	delete(s.schedules, name)
 }
 
 // Schedules returns the schedules that match, by name.
@@ -96,11 +103,15 @@ func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 		return nil, err
 	}
 	defer s.leave()
+	return s.fireAll(firings, now), nil
+}
+
+func (s *Store) fireAll(firings []store.Firing, now time.Time) []store.Fired {
 	results := make([]store.Fired, len(firings))
 	for i, f := range firings {
 		results[i] = s.fire(f, now)
 	}
-	return results, nil
+	return results
 }
 
 func (s *Store) fire(f store.Firing, now time.Time) store.Fired {

@@ -67,6 +67,35 @@ func (w writer) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 	})
 }
 
+// SetSchedule replaces or adds a schedule.
+func (w writer) SetSchedule(ctx context.Context, by store.Schedule) (store.Schedule, error) {
+	return send(ctx, w, by.Check(), func(time.Time) (store.Schedule, error) { return w.store.setSchedule(by) })
+}
+
+// DeleteSchedule removes a schedule.
+func (w writer) DeleteSchedule(ctx context.Context, name string) error {
+	_, err := send(ctx, w, store.CheckSchedule(name), func(time.Time) (struct{}, error) {
+		w.store.dropSchedule(name)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Schedules returns the schedules that match, by name.
+func (w writer) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
+	after, refused := filter.Position(page)
+	return send(ctx, w, refused, func(now time.Time) (store.SchedulePage, error) {
+		return w.store.schedulesPage(filter, page, after, now), nil
+	})
+}
+
+// Fire moves schedules to their next times and enqueues their jobs.
+func (w writer) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
+	return send(ctx, w, store.CheckFirings(firings), func(now time.Time) ([]store.Fired, error) {
+		return w.store.fireAll(firings, now), nil
+	})
+}
+
 // ofItem adds the item's index to an error.
 func ofItem(i int, err error) error {
 	if refused, ok := errors.AsType[*store.InvalidError](err); ok {

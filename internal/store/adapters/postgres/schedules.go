@@ -18,14 +18,16 @@ func (s *Store) SetSchedule(ctx context.Context, by store.Schedule) (store.Sched
 
 // DeleteSchedule is part of the contract.
 func (s *Store) DeleteSchedule(ctx context.Context, name string) error {
-	_, err := write(ctx, s, store.CheckSchedule(name), func(t *txn) (struct{}, error) {
-		_, err := t.exec(`
-			DELETE FROM {schema}.schedules
-			WHERE name = $1`,
-			name)
-		return struct{}{}, err
-	})
+	_, err := write(ctx, s, store.CheckSchedule(name), func(t *txn) (struct{}, error) { return t.deleteSchedule(name) })
 	return err
+}
+
+func (t *txn) deleteSchedule(name string) (struct{}, error) {
+	_, err := t.exec(`
+		DELETE FROM {schema}.schedules
+		WHERE name = $1`,
+		name)
+	return struct{}{}, err
 }
 
 // Schedules is part of the contract.

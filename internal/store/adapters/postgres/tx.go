@@ -35,6 +35,28 @@ func (w *txWriter) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcom
 	return within(ctx, w, store.CheckNAcks(nacks), func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
 }
 
+// SetSchedule is part of the contract.
+func (w *txWriter) SetSchedule(ctx context.Context, by store.Schedule) (store.Schedule, error) {
+	return within(ctx, w, by.Check(), func(t *txn) (store.Schedule, error) { return t.schedules().SetSchedule(by) })
+}
+
+// DeleteSchedule is part of the contract.
+func (w *txWriter) DeleteSchedule(ctx context.Context, name string) error {
+	_, err := within(ctx, w, store.CheckSchedule(name), func(t *txn) (struct{}, error) { return t.deleteSchedule(name) })
+	return err
+}
+
+// Schedules is part of the contract.
+func (w *txWriter) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
+	after, invalid := filter.Position(page)
+	return within(ctx, w, invalid, func(t *txn) (store.SchedulePage, error) { return t.schedulePage(filter, page, after) })
+}
+
+// Fire is part of the contract.
+func (w *txWriter) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
+	return within(ctx, w, store.CheckFirings(firings), func(t *txn) ([]store.Fired, error) { return t.schedules().Fire(firings, t.now) })
+}
+
 // within runs a call in the caller's transaction.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
