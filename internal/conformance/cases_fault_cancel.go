@@ -110,7 +110,7 @@ func faultEveryErrorIsOneOfTheContract(c *C) {
 	check := func(ctx context.Context, n store.NewJob, want error) {
 		_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{n}})
 		for _, kind := range []error{store.ErrInvalid, store.ErrClosed, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt} {
-			c.Equal(errors.Is(err, kind), kind == want, "an error that should be %v alone (%v) is %v", want, err, kind)
+			c.Equal(errors.Is(err, kind), errors.Is(want, kind), "an error that should be %v alone (%v) is %v", want, err, kind)
 		}
 	}
 	check(c.Ctx, store.NewJob{}, store.ErrInvalid)

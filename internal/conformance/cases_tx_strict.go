@@ -70,7 +70,7 @@ func txFinishIsStrict(c *C) {
 					c.Equal(outcomes, []store.Outcome{}, "the outcomes of %s %s", call, k.what)
 					c.True(slices.ContainsFunc(k.want, func(kind error) bool { return errors.Is(err, kind) }), "%s %s: got error %v, want %v", call, k.what, err, k.want)
 					var invalid *store.InvalidError
-					c.True(k.want[0] != store.ErrInvalid || errors.As(err, &invalid) && invalid.Item == at, "the error of %s %s names item %d: %v", call, k.what, at, err)
+					c.True(!errors.Is(k.want[0], store.ErrInvalid) || errors.As(err, &invalid) && invalid.Item == at, "the error of %s %s names item %d: %v", call, k.what, at, err)
 					t.rollback()
 				})
 			})

@@ -59,7 +59,7 @@ func Parse(expression, zone string, now time.Time) (Times, error) {
 		return Times{}, refuse("cron", fmt.Sprintf("must have five fields (minute, hour, day of month, month, day of week), six with seconds first, "+
 			"or be @hourly, @daily, @weekly, @monthly, @yearly or @every and a duration: %v", err))
 	}
-	t.spec = parsed.(*cron.SpecSchedule) //nolint:forcetypeassert,errcheck // the parser returns another type for @every alone
+	t.spec = parsed.(*cron.SpecSchedule) //nolint:forcetypeassert // the parser returns another type for @every alone
 	t.spec.Location = time.UTC
 	if t.Next(now).IsZero() {
 		return Times{}, refuse("cron", "must have a time within five years, and this has none")
