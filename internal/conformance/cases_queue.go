@@ -11,10 +11,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// sentenceAbility is what refusesAsTheCoreDoes proves.
-const sentenceAbility = "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\n" +
-	"If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\n" +
-	"Every later call returns ErrClosed."
+// What refusesAsTheCoreDoes proves: of every ability, and of those whose methods take a name.
+const (
+	sentenceRefusals = "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\n" +
+		"Every later call returns ErrClosed."
+	sentenceAbility = "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\n" +
+		sentenceRefusals
+)
 
 var queueCases = []Case{
 	{"Queue/ListedByNameByteByByte", "Queues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", queueListedByNameByteByByte},

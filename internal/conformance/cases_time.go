@@ -10,6 +10,7 @@ import (
 
 const (
 	sentenceStandsStill = "An open store must keep using the latest time it has seen while its clock is behind that time by at most 5 s."
+	sentenceTimes       = "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC."
 	sentenceFollows     = "If the clock is behind by more than 5 s, the store must use the time of the clock at once."
 )
 
@@ -20,18 +21,14 @@ var timeCases = []Case{
 	{"Time/FollowsToTheMicrosecond", sentenceStandsStill + "\n" + sentenceFollows, timeFollowsExactly},
 	{"Time/WhatWasWrittenAheadStays", "Times that a store wrote while its clock was ahead stay as they were written. A job waits for its due time, and the window of a unique key and a request key last until their ends. So each of them lasts longer than its own length by as much as the clock was ahead.", timeWrittenAheadStays},
 	{"Time/CallHasOneNow", "Each call uses one value of now throughout.", timeOneNowACall},
-	{"Time/TimesComeOutInUTCAtTheResolution", "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC.\nA time that is not set is the zero time.", timeComesOutTruncated},
-	{"Time/TimesAndDurationsAreTruncatedOnEntry", "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC.", timeTruncatedOnEntry},
+	{"Time/TimesComeOutInUTCAtTheResolution", sentenceTimes + "\nA time that is not set is the zero time.", timeComesOutTruncated},
+	{"Time/TimesAndDurationsAreTruncatedOnEntry", sentenceTimes, timeTruncatedOnEntry},
 	{"Time/FractionsOfATickDecideNothing", "Due means at or before now. Expired means that LeaseExpiresAt is at or before now.", timeFractionsDecideNothing},
 	{"Time/DistantTimesAreLikeAnyOther", "A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999.", timeDistant},
 }
 
 // storeNow is the store's now, as it tells itself.
-func (c *C) storeNow() time.Time {
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
-	return counts.Now
-}
+func (c *C) storeNow() time.Time { return c.count(store.Filter{}).Now }
 
 func timeIsTheClock(c *C) {
 	for _, step := range []time.Duration{0, store.Resolution, time.Second, 100 * time.Hour, 10 * store.MaxDuration} {
@@ -168,10 +165,8 @@ func (c *C) oneNow(enqueued []int64) {
 		retry[j.RetryAt] = true
 	}
 	c.Equal([]int{len(began), len(leased), len(retry)}, []int{1, 1, 1}, "how many times Enqueue, FetchAndClaim and NAck have written")
-	_, err := c.Store.Cancel(c.Ctx, only(enqueued...), 1)
-	c.OK(err, "Cancel")
-	_, err = c.Store.Delete(c.Ctx, only(enqueued...), 1)
-	c.OK(err, "Delete")
+	cancelling.on(c, only(enqueued...), 1)
+	deleting.on(c, only(enqueued...), 1)
 }
 
 // exact checks a time that came out, to the last bit: comparing times alone says nothing of their zone.
@@ -194,16 +189,13 @@ func timeComesOutTruncated(c *C) {
 	}
 	var unset time.Time
 	times("a ready job", c.Get(id).Job, epoch, unset, unset, unset)
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
+	counts := c.count(store.Filter{})
 	c.exact(counts.Now, epoch, "Now of Count")
 	c.exact(counts.Queues[0].OldestDue, epoch, "OldestDue of Count")
 
 	held := c.ClaimOne()
 	times("the claimed job", held, epoch, unset, epoch.Add(ttl), unset)
-	counts, err = c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
-	c.exact(counts.Queues[0].OldestDue, unset, "OldestDue of Count where nothing is due")
+	c.exact(c.count(store.Filter{}).Queues[0].OldestDue, unset, "OldestDue of Count where nothing is due")
 	c.exact(c.Get(id).History[0].EndedAt, unset, "the end of an attempt that runs")
 	c.exact(c.Extend(held.Lease()).Next, epoch.Add(ttl), "Next of a heartbeat")
 	c.exact(c.NAck(held.Lease(), store.Fail, 0, "boom").Next, epoch.Add(time.Second), "Next of NAck")
@@ -292,8 +284,7 @@ func timeDistant(c *C) {
 	c.exact(c.Recover(10)[0].Next, century.Add(ttl+time.Second), "when it is due again, after its lease has expired")
 
 	c.Clock.Set(last)
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
+	counts := c.count(store.Filter{})
 	c.Equal(counts.Queues[0].Due, int64(3), "how many are due at the end of time")
 	c.exact(counts.Queues[0].OldestDue, century.Add(time.Second), "since when the oldest of them is due")
 }
