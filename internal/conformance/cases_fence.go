@@ -23,7 +23,6 @@ var fenceCases = []Case{
 	{"Fence/KeysAndWindowsGoOn", sentenceFenceOnly, fenceKeysGoOn},
 	{"Fence/HowLeasesWereEndedIsRemembered", sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
 	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
-	{"Fence/EndLeasesLeavesThemToRecovery", sentenceEndLeases, fenceJobsInFlightAreRecovered},
 	{"Fence/EpochHasALimit", "Fence returns ErrInvalid for an epoch above MaxEpoch.", fenceEpochHasALimit},
 	{"Fence/RefusesAsTheCoreDoes", sentenceRefusals, fenceRefusesAsTheCoreDoes},
 }
@@ -166,32 +165,24 @@ func fenceRemembersHowLeasesWereEnded(c *C) {
 }
 
 func fenceEndsLeases(c *C) {
-	before := c.oneOfEach()
-	first := c.fence(store.FenceRequest{EndLeases: true})
-	c.Equal(c.everything(), fenced(before, first), "all jobs after Fence with EndLeases")
-	c.True(c.EnqueueOne() >= first, "the next id is above the floor")
-	first = c.fence(store.FenceRequest{EndLeases: true})
-	for _, j := range c.everything() {
-		c.Equal(j.Token >= first, j.State == store.InFlight, "a %s job is raised once more", j.Phase())
-	}
-}
-
-func fenceJobsInFlightAreRecovered(c *C) {
-	before := c.JobIn(store.InFlight)
+	held := c.oneOfEach()[1]
 	c.Advance(time.Second)
-	first := c.fence(store.FenceRequest{EndLeases: true})
+	for range 2 {
+		before := c.everything()
+		first := c.fence(store.FenceRequest{EndLeases: true})
+		c.Equal(c.everything(), fenced(before, first), "all jobs after Fence with EndLeases")
+		c.True(c.EnqueueOne() >= first, "the next id is above the floor")
+		held.Token = first
+	}
 	c.Advance(ttl - time.Second - store.Resolution)
 	c.Equal(c.Recover(10), []store.Recovered{}, "recovered one tick before the lease expires")
 	c.Advance(store.Resolution)
 
-	want := before.Failed(store.LeaseExpired, c.Now())
-	want.Token = first + 1
+	d := becomes(store.OpRecover, held, c.Now())
 	c.Equal(c.Recover(10), []store.Recovered{{
-		ID: want.ID, Queue: queue, Kind: want.Kind, Worker: worker, State: store.Failed, Token: want.Token, Next: want.RetryAt,
+		ID: d.ID, Queue: queue, Kind: d.Kind, Worker: worker, State: store.Failed, Token: d.Token, Next: d.RetryAt,
 	}}, "recovered after Fence")
-	attempt := before.History[0]
-	attempt.EndedAt, attempt.Ending, attempt.Error = c.Now(), store.EndExpired, want.Error
-	c.Equal(c.Get(want.ID), store.JobDetail{Job: want, History: []store.Attempt{attempt}}, "the recovered job")
+	c.Equal(c.Get(d.ID), d, "the recovered job")
 }
 
 func fenceEpochHasALimit(c *C) {

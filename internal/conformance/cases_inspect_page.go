@@ -37,13 +37,6 @@ func inspectPagesOfEverySizeJoinUp(c *C) {
 	})
 }
 
-// page is one page of the jobs that match.
-func (c *C) page(filter store.Filter, page store.Page) store.JobPage {
-	part, err := c.Store.List(c.Ctx, filter, page)
-	c.OK(err, "List %+v, page %+v", filter, page)
-	return part
-}
-
 // wrongCursors are none, made from one that is.
 func wrongCursors(right string) []string {
 	return []string{"x", right[1:], right + "A", strings.Repeat("A", len(right)), "1", "ä\x00"}

@@ -11,9 +11,8 @@ import (
 )
 
 var policyCases = []Case{
-	{"Policy/NeverSetIsVersionZero", "If no policy was ever set, the returned policy sets nothing and has version 0.", policyNeverSetIsVersionZero},
+	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.\nIf no policy was ever set, the returned policy sets nothing and has version 0.", policyIsOfItsQueue},
 	{"Policy/SetAsAWhole", "SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.", policySetAsAWhole},
-	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.", policyIsOfItsQueue},
 	{"Policy/OtherVersionIsConflict", "The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has another version, SetPolicy returns ErrConflict and changes nothing.", policyOtherVersionIsConflict},
 	{"Policy/OneOfManyAtOnceIsSet", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
 	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and it stays when the queue's last job is gone.\nVersions never restart, even if a policy no longer sets anything.", policyOutlivesItsJobs},
@@ -62,12 +61,21 @@ var aPolicy = store.Policy{
 	RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution,
 }
 
-func policyNeverSetIsVersionZero(c *C) {
-	c.Equal(c.policy(queue), store.Policy{}, "the policy of a queue that is not there")
-	c.EnqueueOne()
-	c.Equal(c.policy(queue), store.Policy{}, "the policy of a queue with a job")
-	c.setPaused(queue, true)
-	c.Equal(c.policy(queue), store.Policy{}, "the policy of a paused queue")
+// policyIsOfItsQueue has queues with a policy, queues with a job or a pause and no policy, and queues that are not there.
+func policyIsOfItsQueue(c *C) {
+	want := map[string]store.Policy{}
+	for i, name := range trickyNames {
+		switch i % 4 {
+		case 0, 1:
+			want[name] = c.setPolicy(name, store.Policy{RetainSucceeded: time.Duration(i+1) * time.Hour})
+		case 2:
+			c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))
+			c.setPaused(name, i%8 == 2)
+		}
+	}
+	for _, name := range trickyNames {
+		c.Equal(c.policy(name), want[name], "the policy of %q", name)
+	}
 }
 
 func policySetAsAWhole(c *C) {
@@ -78,18 +86,6 @@ func policySetAsAWhole(c *C) {
 		version = c.setPolicy(queue, p).Version
 	}
 	c.Equal(version, int64(6), "the version after six changes")
-}
-
-func policyIsOfItsQueue(c *C) {
-	want := map[string]store.Policy{}
-	for i, name := range trickyNames {
-		if i%2 == 0 {
-			want[name] = c.setPolicy(name, store.Policy{RetainSucceeded: time.Duration(i+1) * time.Hour})
-		}
-	}
-	for _, name := range trickyNames {
-		c.Equal(c.policy(name), want[name], "the policy of %q", name)
-	}
 }
 
 func policyOtherVersionIsConflict(c *C) {
