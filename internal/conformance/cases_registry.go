@@ -312,7 +312,8 @@ func registryLimitsAreKept(c *C) {
 		_, err := c.registry().Workers(c.Ctx, store.WorkerFilter{Name: name}, store.Page{Limit: 1})
 		c.ErrorIs(err, store.ErrInvalid, "the worker %.10q", name)
 	}
-	c.Equal(c.workersPage(store.WorkerFilter{}, store.Page{Limit: store.MaxItems}).Workers, []store.Worker{row}, "the worker with every field at its limit")
+	found := c.workersPage(store.WorkerFilter{}, store.Page{Limit: store.MaxItems})
+	c.Equal(found.Workers, []store.Worker{row}, "the worker with every field at its limit")
 }
 
 func registryManyBeatsAtOnce(c *C) {

@@ -10,8 +10,8 @@ import (
 
 const (
 	sentenceStandsStill = "An open store must keep using the latest time it has seen while its clock is behind that time by at most 5 s."
-	sentenceTimes       = "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC."
 	sentenceFollows     = "If the clock is behind by more than 5 s, the store must use the time of the clock at once."
+	sentenceTimes       = "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC."
 )
 
 var timeCases = []Case{
