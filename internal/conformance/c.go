@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -182,13 +183,8 @@ func (c *C) EnqueueOne() int64 {
 func (c *C) EnqueueN(n int) []int64 {
 	c.Helper()
 	var ids []int64
-	for n > 0 {
-		batch := make([]store.NewJob, min(n, store.MaxItems))
-		for i := range batch {
-			batch[i] = plain()
-		}
-		ids = append(ids, c.Enqueue(batch...)...)
-		n -= len(batch)
+	for ; n > 0; n -= store.MaxItems {
+		ids = append(ids, c.Enqueue(slices.Repeat([]store.NewJob{plain()}, min(n, store.MaxItems))...)...)
 	}
 	return ids
 }
@@ -228,13 +224,12 @@ func (c *C) ClaimAnew(lost store.Job) store.Job {
 	c.Advance(ttl)
 	c.Recover(store.MaxItems)
 	c.Advance(time.Hour)
-	for _, j := range c.Claim(store.MaxItems) {
-		if j.ID == lost.ID {
-			return j
-		}
+	jobs := c.Claim(store.MaxItems)
+	at := slices.Index(ids(jobs), lost.ID)
+	if at < 0 {
+		c.Fatalf("job %d was not claimable an hour after its lease was recovered", lost.ID)
 	}
-	c.Fatalf("job %d was not claimable an hour after its lease was recovered", lost.ID)
-	panic("not reached")
+	return jobs[at]
 }
 
 // Recover ends up to limit expired leases.
@@ -259,13 +254,20 @@ func (c *C) All() []store.Job {
 	return c.List(store.Filter{}, 100)
 }
 
+// page is one page of the jobs that match.
+func (c *C) page(filter store.Filter, page store.Page) store.JobPage {
+	c.Helper()
+	part, err := c.Store.List(c.Ctx, filter, page)
+	c.OK(err, "List %+v, page %+v", filter, page)
+	return part
+}
+
 // List returns every job that matches, read in pages of the size.
 func (c *C) List(filter store.Filter, size int) []store.Job {
 	c.Helper()
 	var jobs []store.Job
 	for page := (store.Page{Limit: size}); ; {
-		part, err := c.Store.List(c.Ctx, filter, page)
-		c.OK(err, "List %+v, page %+v", filter, page)
+		part := c.page(filter, page)
 		if len(jobs) > 0 && len(part.Jobs) > 0 && part.Jobs[0].ID >= jobs[len(jobs)-1].ID {
 			c.Fatalf("List %+v: a page begins with job %d, and the one before ended with %d", filter, part.Jobs[0].ID, jobs[len(jobs)-1].ID)
 		}
@@ -275,6 +277,14 @@ func (c *C) List(filter store.Filter, size int) []store.Job {
 		}
 		page.Cursor = part.Next
 	}
+}
+
+// count is what Count answers.
+func (c *C) count(filter store.Filter) store.Counts {
+	c.Helper()
+	counts, err := c.Store.Count(c.Ctx, filter)
+	c.OK(err, "Count %+v", filter)
+	return counts
 }
 
 // One returns the only outcome of a call on one item.
@@ -355,19 +365,16 @@ func (c *C) JobIn(phase store.State) store.JobDetail {
 	c.Helper()
 	id := c.EnqueueOne()
 	switch phase {
-	case store.Ready:
 	case store.Cancelled:
 		c.Cancel(id)
-	default:
-		l := c.ClaimOne().Lease()
-		switch phase {
-		case store.Retrying:
-			c.NAck(l, store.Fail, 0, "boom")
-		case store.Dead:
-			c.NAck(l, store.Never, 0, "boom")
-		case store.Succeeded:
-			c.Ack(l)
-		}
+	case store.InFlight:
+		c.ClaimOne()
+	case store.Retrying:
+		c.NAck(c.ClaimOne().Lease(), store.Fail, 0, "boom")
+	case store.Dead:
+		c.NAck(c.ClaimOne().Lease(), store.Never, 0, "boom")
+	case store.Succeeded:
+		c.Ack(c.ClaimOne().Lease())
 	}
 	detail := c.Get(id)
 	if detail.ID != id || detail.Phase() != phase {

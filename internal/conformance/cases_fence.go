@@ -16,20 +16,15 @@ const (
 )
 
 var fenceCases = []Case{
-	{"Fence/RaisesTheEpochByOne", sentenceEpoch, fenceRaisesTheEpoch},
-	{"Fence/NewStoreIsInEpochZero", "The epoch of a new store is 0.", fenceNewStore},
-	{"Fence/RepeatRaisesItOnceMore", "It is safe to repeat a Fence: it raises the epoch once more.", fenceRepeat},
+	{"Fence/RaisesTheEpochByOne", sentenceEpoch + "\nThe epoch of a new store is 0.\nIt is safe to repeat a Fence: it raises the epoch once more.", fenceRaisesTheEpoch},
 	{"Fence/EveryRaisedTokenIsAboveTheFloor", sentenceFloor, fenceTokensAboveTheFloor},
-	{"Fence/NewIDsAreAboveTheFloor", sentenceFloor, fenceIDsAboveTheFloor},
-	{"Fence/NoLostPairIsGivenAgain", "So the store never again gives out a pair of id and token that it gave out before and lost.", fenceNoLostPair},
+	{"Fence/NoLostPairIsGivenAgain", sentenceFloor + "\nSo the store never again gives out a pair of id and token that it gave out before and lost.", fenceNoLostPair},
 	{"Fence/LeasesInForceGoOn", sentenceFenceOnly, fenceLeasesGoOn},
-	{"Fence/NothingElseChanges", sentenceFenceOnly, fenceNothingElseChanges},
-	{"Fence/WindowsOutliveTheirJobsStill", sentenceFenceOnly, fenceWindowsOutliveTheirJobs},
+	{"Fence/KeysAndWindowsGoOn", sentenceFenceOnly, fenceKeysGoOn},
 	{"Fence/HowLeasesWereEndedIsRemembered", sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
 	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
-	{"Fence/EndLeasesLeavesThemToRecovery", sentenceEndLeases, fenceJobsInFlightAreRecovered},
 	{"Fence/EpochHasALimit", "Fence returns ErrInvalid for an epoch above MaxEpoch.", fenceEpochHasALimit},
-	{"Fence/RefusesAsTheCoreDoes", "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", fenceRefusesAsTheCoreDoes},
+	{"Fence/RefusesAsTheCoreDoes", sentenceRefusals, fenceRefusesAsTheCoreDoes},
 }
 
 func (c *C) fencer() store.Fencer { return ability[store.Fencer](c) }
@@ -61,27 +56,13 @@ func fenced(jobs []store.JobDetail, first int64) []store.JobDetail {
 }
 
 func fenceRaisesTheEpoch(c *C) {
-	for _, k := range []struct{ asked, want int64 }{{0, 1}, {0, 2}, {2, 3}, {1, 4}, {7, 7}, {8, 8}, {0, 9}} {
-		epoch, err := c.fencer().Fence(c.Ctx, store.FenceRequest{Epoch: k.asked})
-		c.OK(err, "Fence, asked for epoch %d", k.asked)
-		c.Equal(epoch, k.want, "the epoch, asked for %d", k.asked)
-	}
-}
-
-func fenceNewStore(c *C) {
-	c.Equal(c.JobIn(store.InFlight).Token, int64(1), "the first token of a new store")
-	epoch, err := c.fencer().Fence(c.Ctx, store.FenceRequest{})
-	c.OK(err, "Fence")
-	c.Equal(epoch, int64(1), "the epoch after the first Fence")
-}
-
-func fenceRepeat(c *C) {
 	job := c.JobIn(store.InFlight)
-	for epoch := range int64(3) {
-		c.Equal(c.fence(store.FenceRequest{}), (epoch+1)*store.FenceStep+1, "the first token after Fence %d", epoch+1)
-		c.Equal(c.Get(job.ID), job, "a job in flight, after Fence %d", epoch+1)
+	c.Equal(job.Token, int64(1), "the first token of a new store")
+	for _, k := range []struct{ asked, want int64 }{{0, 1}, {0, 2}, {2, 3}, {1, 4}, {7, 7}, {8, 8}, {0, 9}} {
+		c.Equal(c.fence(store.FenceRequest{Epoch: k.asked}), k.want*store.FenceStep+1, "the first token, asked for epoch %d", k.asked)
+		c.Equal(c.Get(job.ID), job, "a job in flight, after Fence")
 	}
-	c.Equal(c.Cancel(job.ID).Token, int64(3)*store.FenceStep+1, "the token of a job that is cancelled then")
+	c.Equal(c.Cancel(job.ID).Token, int64(9)*store.FenceStep+1, "the token of a job that is cancelled then")
 }
 
 // fenceTokensAboveTheFloor makes every change that raises a token, twice: to the floor, and on from there.
@@ -116,28 +97,22 @@ func fenceTokensAboveTheFloor(c *C) {
 	c.Equal(c.Get(fresh).History[0].Token, first, "its token in the history")
 }
 
-func fenceIDsAboveTheFloor(c *C) {
-	last := c.EnqueueN(3)[2]
-	first := c.fence(store.FenceRequest{})
-	next := c.EnqueueN(3)
-	c.True(next[0] >= first && next[0] > last, "the next id is %d, not above the floor of %d", next[0], first-1)
-	first = c.fence(store.FenceRequest{Epoch: 5})
-	c.Equal(first, int64(5)*store.FenceStep+1, "the first token of epoch 5")
-	c.True(c.EnqueueOne() >= first, "the next id after a second Fence is above its floor")
-}
-
 // fenceNoLostPair takes the floor for what was lost: whatever was given in an earlier epoch is no greater.
 func fenceNoLostPair(c *C) {
-	c.EnqueueN(3)
+	last := c.EnqueueN(3)[2]
 	lost := c.ClaimOne()
 	c.NAck(lost.Lease(), store.Snooze, 0, "")
-	floor := c.fence(store.FenceRequest{}) - 1
-	c.EnqueueN(3)
-	for round := range 3 {
-		for _, j := range c.Claim(10) {
-			c.True(j.Token > floor, "round %d: job %d has the token %d of the lost time", round, j.ID, j.Token)
-			c.NAck(j.Lease(), store.Release, 0, "")
+	for _, epoch := range []int64{0, 5} {
+		floor := c.fence(store.FenceRequest{Epoch: epoch}) - 1
+		next := c.EnqueueN(3)
+		c.True(next[0] > floor && next[0] > last, "the next id is %d, not above the floor of %d and the last of %d", next[0], floor, last)
+		for round := range 3 {
+			for _, j := range c.Claim(10) {
+				c.True(j.Token > floor, "round %d: job %d has the token %d of the lost time", round, j.ID, j.Token)
+				c.NAck(j.Lease(), store.Release, 0, "")
+			}
 		}
+		last = next[2]
 	}
 	c.Equal(c.Ack(lost.Lease()).Status, store.StatusStale, "Ack under a lease of the lost time")
 }
@@ -146,40 +121,31 @@ func fenceLeasesGoOn(c *C) {
 	before := c.oneOfEach()
 	c.fence(store.FenceRequest{})
 	c.Equal(c.everything(), before, "all jobs after Fence")
-	for _, op := range []store.Op{store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease} {
+	for _, op := range finishOps {
 		l := holding(c, string(op), 1)[0].Lease()
 		c.fence(store.FenceRequest{})
-		c.Equal(c.Extend(l).Status, store.StatusOK, "Extend after Fence")
-		c.Equal(c.SaveCheckpoint(l, 1, `1`).Status, store.StatusOK, "Save after Fence")
-		c.Equal(underLease(c, op, l).Status, store.StatusOK, "%s after Fence", op)
+		for _, under := range []store.Op{store.OpExtend, store.OpSave, op} {
+			c.Equal(underLease(c, under, l).Status, store.StatusOK, "%s after Fence", under)
+		}
 		c.Equal(c.Get(l.ID).Token, l.Token, "the token after %s", op)
 	}
 }
 
-func fenceNothingElseChanges(c *C) {
-	job := plainBut(func(n *store.NewJob) { n.UniqueKey = "key" })
-	req := store.EnqueueRequest{Jobs: []store.NewJob{job, plain()}, RequestKey: "request"}
-	first, err := c.Store.Enqueue(c.Ctx, req)
-	c.OK(err, "Enqueue")
-	c.fence(store.FenceRequest{})
-
-	again, err := c.Store.Enqueue(c.Ctx, req)
-	c.OK(err, "the same Enqueue after Fence")
-	c.Equal(again, first, "answers to the same request")
-	duplicates, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
-	c.OK(err, "Enqueue under the key after Fence")
-	c.Equal(duplicates, []store.Enqueued{{ID: first[0].ID, State: store.Ready, Duplicate: true}}, "answers under a key that is held")
-	c.Equal(ids(c.Claim(10)), []int64{first[0].ID, first[1].ID}, "claimed after Fence")
-}
-
-func fenceWindowsOutliveTheirJobs(c *C) {
+// fenceKeysGoOn has keys that are held by a live job, and by windows that outlive their jobs, and a request key.
+func fenceKeysGoOn(c *C) {
 	finished, deleted := c.free(keyed("finished", time.Hour), "before Fence"), c.free(keyed("deleted", time.Hour), "before Fence")
 	for _, j := range c.Claim(2) {
 		c.Ack(j.Lease())
 	}
 	c.Delete(deleted)
 	c.Advance(time.Minute)
+	req := store.EnqueueRequest{Jobs: []store.NewJob{keyed("key", 0), plain()}, RequestKey: "request"}
+	first := c.asked(req)
 	c.fence(store.FenceRequest{})
+
+	c.Equal(c.asked(req), first, "answers to the same request after Fence")
+	c.held(keyed("key", 0), first[0].ID, store.Ready, "after Fence, by a job that waits")
+	c.Equal(ids(c.Claim(10)), []int64{first[0].ID, first[1].ID}, "claimed after Fence")
 	c.Advance(time.Hour - time.Minute - store.Resolution)
 	c.held(keyed("finished", 0), finished, store.Succeeded, "after Fence, by a job that has finished")
 	c.held(keyed("deleted", 0), deleted, "", "after Fence, by a job that is gone")
@@ -189,7 +155,7 @@ func fenceWindowsOutliveTheirJobs(c *C) {
 }
 
 func fenceRemembersHowLeasesWereEnded(c *C) {
-	for _, op := range []store.Op{store.OpAck, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease} {
+	for _, op := range finishOps {
 		done := finishedBy(c, op, string(op))
 		c.fence(store.FenceRequest{})
 		again(c, op, done, done.Lease(), store.StatusOK, "after Fence")
@@ -199,32 +165,24 @@ func fenceRemembersHowLeasesWereEnded(c *C) {
 }
 
 func fenceEndsLeases(c *C) {
-	before := c.oneOfEach()
-	first := c.fence(store.FenceRequest{EndLeases: true})
-	c.Equal(c.everything(), fenced(before, first), "all jobs after Fence with EndLeases")
-	c.True(c.EnqueueOne() >= first, "the next id is above the floor")
-	first = c.fence(store.FenceRequest{EndLeases: true})
-	for _, j := range c.everything() {
-		c.Equal(j.Token >= first, j.State == store.InFlight, "a %s job is raised once more", j.Phase())
-	}
-}
-
-func fenceJobsInFlightAreRecovered(c *C) {
-	before := c.JobIn(store.InFlight)
+	held := c.oneOfEach()[1]
 	c.Advance(time.Second)
-	first := c.fence(store.FenceRequest{EndLeases: true})
+	for range 2 {
+		before := c.everything()
+		first := c.fence(store.FenceRequest{EndLeases: true})
+		c.Equal(c.everything(), fenced(before, first), "all jobs after Fence with EndLeases")
+		c.True(c.EnqueueOne() >= first, "the next id is above the floor")
+		held.Token = first
+	}
 	c.Advance(ttl - time.Second - store.Resolution)
 	c.Equal(c.Recover(10), []store.Recovered{}, "recovered one tick before the lease expires")
 	c.Advance(store.Resolution)
 
-	want := before.Failed(store.LeaseExpired, c.Now())
-	want.Token = first + 1
+	d := becomes(store.OpRecover, held, c.Now())
 	c.Equal(c.Recover(10), []store.Recovered{{
-		ID: want.ID, Queue: queue, Kind: want.Kind, Worker: worker, State: store.Failed, Token: want.Token, Next: want.RetryAt,
+		ID: d.ID, Queue: queue, Kind: d.Kind, Worker: worker, State: store.Failed, Token: d.Token, Next: d.RetryAt,
 	}}, "recovered after Fence")
-	attempt := before.History[0]
-	attempt.EndedAt, attempt.Ending, attempt.Error = c.Now(), store.EndExpired, want.Error
-	c.Equal(c.Get(want.ID), store.JobDetail{Job: want, History: []store.Attempt{attempt}}, "the recovered job")
+	c.Equal(c.Get(d.ID), d, "the recovered job")
 }
 
 func fenceEpochHasALimit(c *C) {

@@ -9,25 +9,37 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-func inspectPagesOfEverySizeJoinUp(c *C) {
-	list := c.EnqueueN(12)
-	slices.Reverse(list)
-	for size := 1; size <= len(list)+1; size++ {
-		var got []int64
+// joinsUp reads pages of every size: each is as long as it can be, the last has an empty Next, and all together are what is wanted.
+func joinsUp[T any](c *C, want []T, read func(store.Page) ([]T, string)) {
+	for size := 1; size <= len(want)+1; size++ {
+		var got []T
 		pages := 0
 		for page := (store.Page{Limit: size}); pages == 0 || page.Cursor != ""; pages++ {
-			part, err := c.Store.List(c.Ctx, store.Filter{Queue: queue}, page)
-			c.OK(err, "page %d of size %d", pages, size)
-			c.True(len(part.Jobs) == min(size, len(list)-len(got)), "page %d of size %d has %d jobs", pages, size, len(part.Jobs))
-			got = append(got, ids(part.Jobs)...)
-			page.Cursor = part.Next
-			if pages > len(list) {
+			part, next := read(page)
+			c.Equal(len(part), min(size, len(want)-len(got)), "how long page %d of size %d is", pages, size)
+			got = append(got, part...)
+			page.Cursor = next
+			if pages > len(want) {
 				c.Fatalf("pages of size %d do not end", size)
 			}
 		}
-		c.Equal(got, list, "all pages of size %d", size)
-		c.Equal(pages, (len(list)+size-1)/size, "pages of size %d", size)
+		c.Equal(got, want, "all pages of size %d", size)
+		c.Equal(pages, (len(want)+size-1)/size, "pages of size %d", size)
 	}
+}
+
+func inspectPagesOfEverySizeJoinUp(c *C) {
+	list := c.EnqueueN(12)
+	slices.Reverse(list)
+	joinsUp(c, list, func(page store.Page) ([]int64, string) {
+		part := c.page(store.Filter{Queue: queue}, page)
+		return ids(part.Jobs), part.Next
+	})
+}
+
+// wrongCursors are none, made from one that is.
+func wrongCursors(right string) []string {
+	return []string{"x", right[1:], right + "A", strings.Repeat("A", len(right)), "1", "ä\x00"}
 }
 
 // Between the pages the store lives on: jobs come, go and change, the one at the edge of the page first of all.
@@ -38,8 +50,7 @@ func inspectPagesSkipAndRepeatNothing(c *C) {
 	gone := map[int64]bool{}
 	var got []int64
 	for page := (store.Page{Limit: size}); ; {
-		part, err := c.Store.List(c.Ctx, filter, page)
-		c.OK(err, "List %+v", page)
+		part := c.page(filter, page)
 		got = append(got, ids(part.Jobs)...)
 		if part.Next == "" {
 			break
@@ -85,18 +96,15 @@ func inspectPageEndsBeforeItWeighsTooMuch(c *C) {
 	slices.Reverse(list)
 
 	filter := store.Filter{Queue: queue}
-	first, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100})
-	c.OK(err, "the first page")
+	first := c.page(filter, store.Page{Limit: 100})
 	c.Equal(ids(first.Jobs), list[:2], "the first page of jobs that weigh 4 MiB each")
 	c.True(first.Next != "", "the first page is not the last")
-	second, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100, Cursor: first.Next})
-	c.OK(err, "the second page")
+	second := c.page(filter, store.Page{Limit: 100, Cursor: first.Next})
 	c.Equal(ids(second.Jobs), list[2:], "the second page")
 	c.Equal(second.Next, "", "what follows the second page")
 
 	c.drop(list[:1])
-	only, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 100})
-	c.OK(err, "the only page")
+	only := c.page(filter, store.Page{Limit: 100})
 	c.Equal(ids(only.Jobs), list[1:], "the only page, once the newest job is gone")
 	c.Equal(only.Next, "", "what follows the only page")
 	c.drop(list[1:])
@@ -105,12 +113,8 @@ func inspectPageEndsBeforeItWeighsTooMuch(c *C) {
 func inspectCursorOfAnotherFilterIsRefused(c *C) {
 	c.EnqueueN(4)
 	filter := store.Filter{Queue: queue}
-	first, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 1})
-	c.OK(err, "the first page")
-
-	part, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 2, Cursor: first.Next})
-	c.OK(err, "a second page of another size")
-	c.Equal(len(part.Jobs), 2, "jobs of a second page of another size")
+	first := c.page(filter, store.Page{Limit: 1})
+	c.Equal(len(c.page(filter, store.Page{Limit: 2, Cursor: first.Next}).Jobs), 2, "jobs of a second page of another size")
 	for _, other := range []store.Filter{
 		{}, {Queue: "another"}, {Kind: queue}, {Queue: queue, After: 1}, {Queue: queue, States: []store.State{store.Ready}},
 		{Queue: queue, FinishedFor: time.Hour}, {Queue: queue, IDs: []int64{1}},
@@ -119,7 +123,7 @@ func inspectCursorOfAnotherFilterIsRefused(c *C) {
 		c.ErrorIs(err, store.ErrInvalid, "the cursor of %+v with %+v", filter, other)
 		c.Equal(page, store.JobPage{}, "the page of a refused cursor")
 	}
-	for _, cursor := range []string{"x", first.Next[1:], first.Next + "A", strings.Repeat("A", len(first.Next)), "1", "ä\x00"} {
+	for _, cursor := range wrongCursors(first.Next) {
 		_, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 1, Cursor: cursor})
 		c.ErrorIs(err, store.ErrInvalid, "the cursor %q", cursor)
 	}

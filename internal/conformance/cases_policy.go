@@ -11,20 +11,17 @@ import (
 )
 
 var policyCases = []Case{
-	{"Policy/NeverSetIsVersionZero", "If no policy was ever set, the returned policy sets nothing and has version 0.", policyNeverSetIsVersionZero},
+	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.\nIf no policy was ever set, the returned policy sets nothing and has version 0.", policyIsOfItsQueue},
 	{"Policy/SetAsAWhole", "SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.", policySetAsAWhole},
-	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.", policyIsOfItsQueue},
 	{"Policy/OtherVersionIsConflict", "The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has another version, SetPolicy returns ErrConflict and changes nothing.", policyOtherVersionIsConflict},
 	{"Policy/OneOfManyAtOnceIsSet", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
-	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and it stays when the queue's last job is gone.", policyOutlivesItsJobs},
-	{"Policy/VersionsNeverBeginAgain", "Versions never restart, even if a policy no longer sets anything.", policyVersionsNeverBeginAgain},
-	{"Policy/RepeatIsSafe", "It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if others have set the policy since.", policyRepeatIsSafe},
+	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and it stays when the queue's last job is gone.\nVersions never restart, even if a policy no longer sets anything.", policyOutlivesItsJobs},
+	{"Policy/FenceLeavesIt", sentenceFenceOnly, policyFenceLeavesIt},
+	{"Policy/RepeatIsSafe", "It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if others have set the policy since.\nThe store must truncate every incoming time and duration to that resolution", policyRepeatIsSafe},
 	{"Policy/ListedWithItsQueue", "Each queue comes with its policy.", policyListedWithItsQueue},
 	{"Policy/ChangesNoJob", "It changes no jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.", policyChangesNoJob},
-	{"Policy/FenceLeavesIt", "Nothing else changes: a lease in force stays valid, and the store still remembers how each lease was ended.", policyFenceLeavesIt},
 	{"Policy/RetentionsHaveLimits", "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
-	{"Policy/DurationsAreTruncated", "The store must truncate every incoming time and duration to that resolution", policyDurationsAreTruncated},
-	{"Policy/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", policyRefusesAsTheCoreDoes},
+	{"Policy/RefusesAsTheCoreDoes", sentenceAbility, policyRefusesAsTheCoreDoes},
 }
 
 func (c *C) policyKeeper() store.PolicyKeeper { return ability[store.PolicyKeeper](c) }
@@ -37,12 +34,18 @@ func (c *C) policy(name string) store.Policy {
 
 // setPolicy sets a policy that can be set, and finds that it stands there.
 func (c *C) setPolicy(name string, p store.Policy) store.Policy {
+	want := p
+	want.Version++
+	c.answersPolicy(name, p, want)
+	return want
+}
+
+// answersPolicy finds that SetPolicy answers as wanted, and that what it answers stands there.
+func (c *C) answersPolicy(name string, p, want store.Policy) {
 	got, err := c.policyKeeper().SetPolicy(c.Ctx, name, p)
 	c.OK(err, "SetPolicy %q %+v", name, p)
-	p.Version++
-	c.Equal(got, p, "the answer to SetPolicy %q", name)
-	c.Equal(c.policy(name), p, "the policy of %q", name)
-	return got
+	c.Equal(got, want, "the answer to SetPolicy %q %+v", name, p)
+	c.Equal(c.policy(name), want, "the policy of %q after SetPolicy %+v", name, p)
 }
 
 // refusesPolicy finds that a policy is refused, and that the one that stands there stays.
@@ -58,35 +61,16 @@ var aPolicy = store.Policy{
 	RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution,
 }
 
-func policyNeverSetIsVersionZero(c *C) {
-	c.Equal(c.policy(queue), store.Policy{}, "the policy of a queue that is not there")
-	c.EnqueueOne()
-	c.Equal(c.policy(queue), store.Policy{}, "the policy of a queue with a job")
-	c.setPaused(queue, true)
-	c.Equal(c.policy(queue), store.Policy{}, "the policy of a paused queue")
-}
-
-func policySetAsAWhole(c *C) {
-	version := int64(0)
-	for _, p := range []store.Policy{
-		aPolicy,
-		{RetainCancelled: 2 * time.Hour},
-		{RetainSucceeded: store.KeepForEver, RetainCancelled: store.KeepForEver, RetainDead: store.KeepForEver},
-		{RetainDead: time.Hour},
-		{},
-		aPolicy,
-	} {
-		p.Version = version
-		version = c.setPolicy(queue, p).Version
-	}
-	c.Equal(version, int64(6), "the version after six changes")
-}
-
+// policyIsOfItsQueue has queues with a policy, queues with a job or a pause and no policy, and queues that are not there.
 func policyIsOfItsQueue(c *C) {
 	want := map[string]store.Policy{}
 	for i, name := range trickyNames {
-		if i%2 == 0 {
+		switch i % 4 {
+		case 0, 1:
 			want[name] = c.setPolicy(name, store.Policy{RetainSucceeded: time.Duration(i+1) * time.Hour})
+		case 2:
+			c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = name }))
+			c.setPaused(name, i%8 == 2)
 		}
 	}
 	for _, name := range trickyNames {
@@ -94,21 +78,30 @@ func policyIsOfItsQueue(c *C) {
 	}
 }
 
-func policyOtherVersionIsConflict(c *C) {
-	other := aPolicy
-	for _, version := range []int64{1, 2, 1 << 40} {
-		other.Version = version
-		c.refusesPolicy(other, store.ErrConflict)
+func policySetAsAWhole(c *C) {
+	version := int64(0)
+	keep := store.Policy{RetainSucceeded: store.KeepForEver, RetainCancelled: store.KeepForEver, RetainDead: store.KeepForEver}
+	for _, p := range []store.Policy{aPolicy, {RetainCancelled: 2 * time.Hour}, keep, {RetainDead: time.Hour}, {}, aPolicy} {
+		p.Version = version
+		version = c.setPolicy(queue, p).Version
 	}
+	c.Equal(version, int64(6), "the version after six changes")
+}
+
+func policyOtherVersionIsConflict(c *C) {
+	refused := func(versions ...int64) {
+		for _, version := range versions {
+			other := aPolicy
+			other.Version = version
+			c.refusesPolicy(other, store.ErrConflict)
+		}
+	}
+	refused(1, 2, 1<<40)
 	c.Equal(c.queues(), []store.Queue{}, "queues after refusals")
 	first := c.setPolicy(queue, store.Policy{RetainDead: time.Hour})
 	second := c.setPolicy(queue, store.Policy{RetainDead: 2 * time.Hour, Version: first.Version})
-	for _, version := range []int64{0, first.Version, second.Version + 1} {
-		other.Version = version
-		c.refusesPolicy(other, store.ErrConflict)
-	}
-	other.Version = second.Version
-	c.setPolicy(queue, other)
+	refused(0, first.Version, second.Version+1)
+	c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: second.Version})
 }
 
 // Whoever is told that the policy was set must find it there, and nobody else may have been told so.
@@ -134,53 +127,48 @@ func policyOneOfManyAtOnceIsSet(c *C) {
 	}
 }
 
+// policyOutlivesItsJobs has a policy that sets something, one that sets nothing any more, and one that sets something again.
 func policyOutlivesItsJobs(c *C) {
+	outlives := func(p store.Policy) {
+		for range 2 {
+			c.Delete(c.JobIn(store.Dead).ID)
+			c.setPaused(queue, true)
+			c.setPaused(queue, false)
+			c.Equal(c.policy(queue), p, "the policy when the last job is gone, and a pause is over")
+		}
+	}
 	p := c.setPolicy(queue, aPolicy)
 	c.Equal(c.queues(), []store.Queue{{Name: queue, Policy: p}}, "queues, with a policy and no job")
-	for range 2 {
-		id := c.JobIn(store.Dead).ID
-		c.Delete(id)
-		c.setPaused(queue, true)
-		c.setPaused(queue, false)
-		c.Equal(c.policy(queue), p, "the policy when the last job is gone, and a pause is over")
-	}
+	outlives(p)
+	p = c.setPolicy(queue, store.Policy{Version: p.Version})
+	c.Equal(c.queues(), []store.Queue{}, "queues, with a policy that sets nothing any more")
+	outlives(p)
+	c.refusesPolicy(aPolicy, store.ErrConflict)
+	outlives(c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: p.Version}))
 }
 
-func policyVersionsNeverBeginAgain(c *C) {
-	first := c.setPolicy(queue, aPolicy)
-	nothing := c.setPolicy(queue, store.Policy{Version: first.Version})
-	c.Equal(c.queues(), []store.Queue{}, "queues, with a policy that sets nothing any more")
-	c.Delete(c.JobIn(store.Dead).ID)
-	c.setPaused(queue, true)
-	c.setPaused(queue, false)
-	c.Equal(c.policy(queue), nothing, "a policy that sets nothing any more")
-	c.refusesPolicy(aPolicy, store.ErrConflict)
-	other := aPolicy
-	other.Version = nothing.Version
-	c.Equal(c.setPolicy(queue, other).Version, int64(3), "the version of the policy that is set next")
+func policyFenceLeavesIt(c *C) {
+	p := c.setPolicy(queue, aPolicy)
+	c.fence(store.FenceRequest{})
+	c.fence(store.FenceRequest{EndLeases: true})
+	c.Equal(c.policy(queue), p, "the policy after two Fences")
 }
 
 func policyRepeatIsSafe(c *C) {
-	keeper := c.policyKeeper()
-	again := func(p, want store.Policy) {
-		got, err := keeper.SetPolicy(c.Ctx, queue, p)
-		c.OK(err, "SetPolicy %+v once more", p)
-		c.Equal(got, want, "the answer to SetPolicy %+v once more", p)
-		c.Equal(c.policy(queue), want, "the policy after SetPolicy %+v once more", p)
+	fine := store.Policy{RetainSucceeded: time.Hour + 999, RetainCancelled: 2*time.Hour + 1999, RetainDead: 3*time.Hour + 1}
+	first := store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2*time.Hour + store.Resolution, RetainDead: 3 * time.Hour, Version: 1}
+	for range 3 {
+		c.answersPolicy(queue, fine, first)
 	}
-	first := c.setPolicy(queue, aPolicy)
-	again(aPolicy, first)
-	again(aPolicy, first)
 	request := store.Policy{RetainDead: store.KeepForEver, Version: first.Version}
 	second := c.setPolicy(queue, request)
-	again(request, second)
+	c.answersPolicy(queue, request, second)
 	c.refusesPolicy(aPolicy, store.ErrConflict)
 
 	third := c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: second.Version})
 	c.refusesPolicy(request, store.ErrConflict)
-	back := c.setPolicy(queue, store.Policy{RetainDead: store.KeepForEver, Version: third.Version})
+	c.setPolicy(queue, store.Policy{RetainDead: store.KeepForEver, Version: third.Version})
 	c.refusesPolicy(request, store.ErrConflict)
-	c.Equal(c.policy(queue), back, "the policy after a repeat came too late")
 }
 
 func policyListedWithItsQueue(c *C) {
@@ -221,13 +209,6 @@ func policyChangesNoJob(c *C) {
 	c.Equal(len(c.All()), len(terminalPhases)+1, "jobs at last")
 }
 
-func policyFenceLeavesIt(c *C) {
-	p := c.setPolicy(queue, aPolicy)
-	c.fence(store.FenceRequest{})
-	c.fence(store.FenceRequest{EndLeases: true})
-	c.Equal(c.policy(queue), p, "the policy after two Fences")
-}
-
 func policyRetentionsHaveLimits(c *C) {
 	fields := map[string]func(p *store.Policy) *time.Duration{
 		"retain_succeeded": func(p *store.Policy) *time.Duration { return &p.RetainSucceeded },
@@ -250,17 +231,6 @@ func policyRetentionsHaveLimits(c *C) {
 		}
 	}
 	c.refusesPolicy(store.Policy{Version: -1}, store.ErrInvalid)
-}
-
-func policyDurationsAreTruncated(c *C) {
-	request := store.Policy{RetainSucceeded: time.Hour + 999, RetainCancelled: 2*time.Hour + 1999, RetainDead: 3*time.Hour + 1}
-	want := store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2*time.Hour + store.Resolution, RetainDead: 3 * time.Hour, Version: 1}
-	for range 2 { // the second is a repeat
-		got, err := c.policyKeeper().SetPolicy(c.Ctx, queue, request)
-		c.OK(err, "SetPolicy %+v", request)
-		c.Equal(got, want, "the answer to SetPolicy")
-		c.Equal(c.policy(queue), want, "the policy")
-	}
 }
 
 func policyRefusesAsTheCoreDoes(c *C) {

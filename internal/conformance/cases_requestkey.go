@@ -7,14 +7,17 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+const (
+	sentenceRequestKey = "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone."
+	sentenceOtherJobs  = "A request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs."
+)
+
 var requestKeyCases = []Case{
-	{"RequestKey/RepeatReturnsTheFirstAnswer", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", requestKeyRepeatReturnsTheFirstAnswer},
-	{"RequestKey/RememberedForADayToTheTick", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", requestKeyRememberedForADayToTheTick},
-	{"RequestKey/FirstAnswerKeepsItsDuplicates", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", requestKeyFirstAnswerKeepsItsDuplicates},
-	{"RequestKey/OtherJobsUnderTheKeyAreRefused", "A request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs.", requestKeyOtherJobsUnderTheKeyAreRefused},
-	{"RequestKey/AnotherTraceOrZoneIsTheSameRequest", "A request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs.\nTimes have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC.", requestKeySameRequest},
-	{"RequestKey/ConcurrentFirstCallsAddOneSet", "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.\nA request for other jobs under the same request key returns ErrInvalid. Jobs that differ only in their trace do not count as other jobs.", requestKeyConcurrentFirstCalls},
-	{"RequestKey/WithoutOneARepeatAddsMore", "Without a request key, a repeated call adds the jobs once more.", requestKeyWithoutOneARepeatAddsMore},
+	{"RequestKey/RepeatReturnsTheFirstAnswer", sentenceRequestKey, requestKeyRepeatReturnsTheFirstAnswer},
+	{"RequestKey/RememberedForADayToTheTick", sentenceRequestKey + "\nWithout a request key, a repeated call adds the jobs once more.", requestKeyRememberedForADayToTheTick},
+	{"RequestKey/OtherJobsUnderTheKeyAreRefused", sentenceOtherJobs, requestKeyOtherJobsUnderTheKeyAreRefused},
+	{"RequestKey/AnotherTraceOrZoneIsTheSameRequest", sentenceOtherJobs + "\n" + sentenceTimes, requestKeySameRequest},
+	{"RequestKey/ConcurrentFirstCallsAddOneSet", sentenceRequestKey + "\n" + sentenceOtherJobs, requestKeyConcurrentFirstCalls},
 }
 
 // request is an Enqueue of three jobs under the key.
@@ -30,19 +33,34 @@ func (c *C) asked(req store.EnqueueRequest) []store.Enqueued {
 	return answers
 }
 
+// requestKeyRepeatReturnsTheFirstAnswer asks for a job of each kind: a new one, and one whose unique key is held, which is free
+// once all jobs are gone.
 func requestKeyRepeatReturnsTheFirstAnswer(c *C) {
-	first := c.asked(request("key"))
+	unique := keyed("unique", 0)
+	holder := c.Enqueue(unique)[0]
+	c.ClaimOne()
+	req := store.EnqueueRequest{Jobs: []store.NewJob{unique, plain(), unique, plain()}, RequestKey: "key"}
+	first := c.asked(req)
+	duplicate := store.Enqueued{ID: holder, State: store.InFlight, Duplicate: true}
+	c.Equal(first, []store.Enqueued{
+		duplicate, {ID: first[1].ID, State: store.Ready}, duplicate, {ID: first[3].ID, State: store.Ready},
+	}, "the first answer")
 	repeat := func(when string, jobs int) {
-		c.changesNothing("a repeat "+when, func() { c.Equal(c.asked(request("key")), first, "the answer %s", when) })
+		c.changesNothing("a repeat "+when, func() { c.Equal(c.asked(req), first, "the answer %s", when) })
 		c.Equal(c.howMany(), jobs, "how many jobs there are, %s", when)
 	}
 	repeat("at once", 3)
-	c.Ack(c.Claim(3)[0].Lease())
+	c.Ack(c.ClaimOne().Lease())
 	c.Advance(time.Hour)
 	repeat("after the jobs have moved on", 3)
 	cancelling.on(c, store.Filter{Queue: queue}, 10)
 	deleting.on(c, store.Filter{Queue: queue}, 10)
 	repeat("after the jobs are gone", 0)
+
+	own := store.EnqueueRequest{Jobs: []store.NewJob{unique}, RequestKey: "another"}
+	added := c.asked(own)
+	c.True(!added[0].Duplicate, "the unique key was free")
+	c.Equal(c.asked(own), added, "the answer to a repeat of the call that took the unique key")
 }
 
 // A repeat does not prolong the day.
@@ -60,30 +78,10 @@ func requestKeyRememberedForADayToTheTick(c *C) {
 	c.True(second[0].ID > first[2].ID, "the jobs of the next day are new: %+v", second)
 	c.Equal(c.asked(request("key")), second, "the answer to a repeat on the next day")
 	c.Advance(store.RequestKeyLife)
-	_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
-	c.OK(err, "other jobs under the key when its day has passed")
-}
-
-func requestKeyFirstAnswerKeepsItsDuplicates(c *C) {
-	unique := keyed("unique", 0)
-	holder := c.Enqueue(unique)[0]
-	l := c.ClaimOne().Lease()
-	req := store.EnqueueRequest{Jobs: []store.NewJob{unique, plain(), unique}, RequestKey: "key"}
-
-	first := c.asked(req)
-	duplicate := store.Enqueued{ID: holder, State: store.InFlight, Duplicate: true}
-	c.Equal(first, []store.Enqueued{duplicate, {ID: first[1].ID, State: store.Ready}, duplicate}, "the first answer")
-
-	c.Ack(l)
-	c.Delete(holder)
-	c.changesNothing("a repeat when the holder of the unique key is gone", func() {
-		c.Equal(c.asked(req), first, "the answer when the holder of the unique key is gone")
-	})
-
-	own := store.EnqueueRequest{Jobs: []store.NewJob{unique}, RequestKey: "another"}
-	added := c.asked(own)
-	c.True(!added[0].Duplicate, "the unique key was free")
-	c.Equal(c.asked(own), added, "the answer to a repeat of the call that took the unique key")
+	c.asked(store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
+	c.asked(request(""))
+	c.True(c.asked(request(""))[2].ID > second[2].ID, "a call without a request key adds jobs")
+	c.Equal(len(c.All()), 13, "jobs after other jobs under the key when its day has passed, and two calls without a key")
 }
 
 func requestKeyOtherJobsUnderTheKeyAreRefused(c *C) {
@@ -159,10 +157,4 @@ func requestKeyConcurrentFirstCalls(c *C) {
 			}
 		}
 	}
-}
-
-func requestKeyWithoutOneARepeatAddsMore(c *C) {
-	first, second := c.asked(request("")), c.asked(request(""))
-	c.True(second[0].ID > first[2].ID, "the repeat added jobs: %+v after %+v", second, first)
-	c.Equal(len(c.All()), 6, "jobs after two calls without a key")
 }

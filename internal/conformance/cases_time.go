@@ -11,6 +11,7 @@ import (
 const (
 	sentenceStandsStill = "An open store must keep using the latest time it has seen while its clock is behind that time by at most 5 s."
 	sentenceFollows     = "If the clock is behind by more than 5 s, the store must use the time of the clock at once."
+	sentenceTimes       = "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC."
 )
 
 var timeCases = []Case{
@@ -20,18 +21,14 @@ var timeCases = []Case{
 	{"Time/FollowsToTheMicrosecond", sentenceStandsStill + "\n" + sentenceFollows, timeFollowsExactly},
 	{"Time/WhatWasWrittenAheadStays", "Times that a store wrote while its clock was ahead stay as they were written. A job waits for its due time, and the window of a unique key and a request key last until their ends. So each of them lasts longer than its own length by as much as the clock was ahead.", timeWrittenAheadStays},
 	{"Time/CallHasOneNow", "Each call uses one value of now throughout.", timeOneNowACall},
-	{"Time/TimesComeOutInUTCAtTheResolution", "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC.\nA time that is not set is the zero time.", timeComesOutTruncated},
-	{"Time/TimesAndDurationsAreTruncatedOnEntry", "Times have a resolution of one microsecond. The store must truncate every incoming time and duration to that resolution, and must return times in UTC.", timeTruncatedOnEntry},
+	{"Time/TimesComeOutInUTCAtTheResolution", sentenceTimes + "\nA time that is not set is the zero time.", timeComesOutTruncated},
+	{"Time/TimesAndDurationsAreTruncatedOnEntry", sentenceTimes, timeTruncatedOnEntry},
 	{"Time/FractionsOfATickDecideNothing", "Due means at or before now. Expired means that LeaseExpiresAt is at or before now.", timeFractionsDecideNothing},
 	{"Time/DistantTimesAreLikeAnyOther", "A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999.", timeDistant},
 }
 
 // storeNow is the store's now, as it tells itself.
-func (c *C) storeNow() time.Time {
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
-	return counts.Now
-}
+func (c *C) storeNow() time.Time { return c.count(store.Filter{}).Now }
 
 func timeIsTheClock(c *C) {
 	for _, step := range []time.Duration{0, store.Resolution, time.Second, 100 * time.Hour, 10 * store.MaxDuration} {
@@ -52,28 +49,28 @@ func timeStandsStill(c *C) {
 	mark := c.Get(last).EnqueuedAt
 	later := func(t, than time.Time, what string) {
 		if t.Before(than) {
-			c.Errorf("%s: got %v, want %v or later", what, t, than)
+			c.Errorf("%s, after the clock was set back: got %v, want %v or later", what, t, than)
 		}
 	}
 	for _, back := range []time.Duration{time.Second, store.MaxSetBack - time.Second} {
 		c.Clock.Set(c.Clock.Now().Add(-back))
-		later(c.storeNow(), mark, "now, after the clock was set back")
-		later(c.Get(c.EnqueueOne()).EnqueuedAt, mark, "EnqueuedAt, after the clock was set back")
+		later(c.storeNow(), mark, "now")
+		later(c.Get(c.EnqueueOne()).EnqueuedAt, mark, "EnqueuedAt")
 	}
 	claimed := c.Claim(2)
 	c.Equal(ids(claimed), []int64{due, last}, "claimed of what was due before the clock was set back")
 	for _, j := range claimed {
-		later(j.LeaseExpiresAt, mark.Add(ttl), "the end of a lease, after the clock was set back")
+		later(j.LeaseExpiresAt, mark.Add(ttl), "the end of a lease")
 	}
-	later(c.Extend(claimed[0].Lease()).Next, mark.Add(ttl), "the end of an extended lease, after the clock was set back")
+	later(c.Extend(claimed[0].Lease()).Next, mark.Add(ttl), "the end of an extended lease")
 	for _, r := range c.Recover(10) {
 		c.Equal(r.ID, lost.ID, "recovered of what had expired before the clock was set back")
-		later(r.Next, mark.Add(time.Second), "RetryAt, after the clock was set back")
+		later(r.Next, mark.Add(time.Second), "RetryAt")
 	}
 	c.Equal(c.Get(lost.ID).Phase(), store.Retrying, "the phase of the job whose lease had expired before the clock was set back")
 	later(c.Get(lost.ID).History[0].EndedAt, mark, "the end of its attempt")
 	c.Ack(claimed[0].Lease())
-	later(c.Get(claimed[0].ID).FinishedAt, mark, "FinishedAt, after the clock was set back")
+	later(c.Get(claimed[0].ID).FinishedAt, mark, "FinishedAt")
 
 	c.Advance(3 * time.Hour)
 	c.Equal(c.storeNow(), c.Now(), "now, once the clock is past what it was")
@@ -168,10 +165,8 @@ func (c *C) oneNow(enqueued []int64) {
 		retry[j.RetryAt] = true
 	}
 	c.Equal([]int{len(began), len(leased), len(retry)}, []int{1, 1, 1}, "how many times Enqueue, FetchAndClaim and NAck have written")
-	_, err := c.Store.Cancel(c.Ctx, only(enqueued...), 1)
-	c.OK(err, "Cancel")
-	_, err = c.Store.Delete(c.Ctx, only(enqueued...), 1)
-	c.OK(err, "Delete")
+	cancelling.on(c, only(enqueued...), 1)
+	deleting.on(c, only(enqueued...), 1)
 }
 
 // exact checks a time that came out, to the last bit: comparing times alone says nothing of their zone.
@@ -185,33 +180,31 @@ func (c *C) exact(got, want time.Time, what string) {
 func timeComesOutTruncated(c *C) {
 	c.Clock.Set(epoch.Add(789).In(time.FixedZone("far", 5*3600+1800)))
 	id := c.EnqueueOne()
-	times := func(of string, got store.Job, runAt, retryAt, leaseEnd, finished time.Time) {
-		c.exact(got.EnqueuedAt, epoch, "EnqueuedAt of "+of)
-		c.exact(got.RunAt, runAt, "RunAt of "+of)
-		c.exact(got.RetryAt, retryAt, "RetryAt of "+of)
-		c.exact(got.LeaseExpiresAt, leaseEnd, "LeaseExpiresAt of "+of)
-		c.exact(got.FinishedAt, finished, "FinishedAt of "+of)
+	times := func(of string, got store.Job, retryAt, leaseEnd, finished time.Time) {
+		for what, pair := range map[string][2]time.Time{
+			"EnqueuedAt": {got.EnqueuedAt, epoch}, "RunAt": {got.RunAt, epoch}, "RetryAt": {got.RetryAt, retryAt},
+			"LeaseExpiresAt": {got.LeaseExpiresAt, leaseEnd}, "FinishedAt": {got.FinishedAt, finished},
+		} {
+			c.exact(pair[0], pair[1], what+" of "+of)
+		}
 	}
+	oldestDue := func() time.Time { return c.count(store.Filter{}).Queues[0].OldestDue }
 	var unset time.Time
-	times("a ready job", c.Get(id).Job, epoch, unset, unset, unset)
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
-	c.exact(counts.Now, epoch, "Now of Count")
-	c.exact(counts.Queues[0].OldestDue, epoch, "OldestDue of Count")
+	times("a ready job", c.Get(id).Job, unset, unset, unset)
+	c.exact(c.storeNow(), epoch, "Now of Count")
+	c.exact(oldestDue(), epoch, "OldestDue of Count")
 
 	held := c.ClaimOne()
-	times("the claimed job", held, epoch, unset, epoch.Add(ttl), unset)
-	counts, err = c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
-	c.exact(counts.Queues[0].OldestDue, unset, "OldestDue of Count where nothing is due")
+	times("the claimed job", held, unset, epoch.Add(ttl), unset)
+	c.exact(oldestDue(), unset, "OldestDue of Count where nothing is due")
 	c.exact(c.Get(id).History[0].EndedAt, unset, "the end of an attempt that runs")
 	c.exact(c.Extend(held.Lease()).Next, epoch.Add(ttl), "Next of a heartbeat")
 	c.exact(c.NAck(held.Lease(), store.Fail, 0, "boom").Next, epoch.Add(time.Second), "Next of NAck")
-	times("a retrying job", c.All()[0], epoch, epoch.Add(time.Second), unset, unset)
+	times("a retrying job", c.All()[0], epoch.Add(time.Second), unset, unset)
 	c.exact(c.Get(id).History[0].StartedAt, epoch, "the start of the attempt")
 	c.exact(c.Get(id).History[0].EndedAt, epoch, "the end of the attempt")
 	c.exact(c.Cancel(id).Next, unset, "Next of a cancelled job")
-	times("a cancelled job", c.Get(id).Job, epoch, unset, unset, epoch)
+	times("a cancelled job", c.Get(id).Job, unset, unset, epoch)
 
 	c.EnqueueOne()
 	c.ClaimOne()
@@ -292,8 +285,7 @@ func timeDistant(c *C) {
 	c.exact(c.Recover(10)[0].Next, century.Add(ttl+time.Second), "when it is due again, after its lease has expired")
 
 	c.Clock.Set(last)
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	c.OK(err, "Count")
+	counts := c.count(store.Filter{})
 	c.Equal(counts.Queues[0].Due, int64(3), "how many are due at the end of time")
 	c.exact(counts.Queues[0].OldestDue, century.Add(time.Second), "since when the oldest of them is due")
 }
