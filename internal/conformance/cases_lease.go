@@ -66,28 +66,18 @@ func (c *C) many(outcomes []store.Outcome, err error) []store.Outcome {
 }
 
 func tryUnderLeases(c *C, op store.Op, leases ...store.Lease) ([]store.Outcome, error) {
-	switch op {
-	case store.OpExtend:
-		return c.Store.Extend(c.Ctx, leases, ttl)
-	case store.OpSave:
-		var saves []store.Save
-		for _, l := range leases {
-			saves = append(saves, store.Save{Lease: l, Seq: savedSeq, Checkpoint: []byte(savedDoc), Progress: []byte(savedDoc)})
+	items := make([]Item, len(leases))
+	for i, l := range leases {
+		n := nackOf(op, l)
+		items[i] = Item{Op: op, Lease: l, Delay: n.Delay, Error: n.Error}
+		switch op {
+		case store.OpSave:
+			items[i].Seq, items[i].Doc, items[i].Progress = savedSeq, []byte(savedDoc), []byte(savedDoc)
+		case store.OpAck:
+			items[i].Doc = []byte(resultDoc)
 		}
-		return c.Store.Save(c.Ctx, saves)
-	case store.OpAck:
-		var acks []store.Ack
-		for _, l := range leases {
-			acks = append(acks, store.Ack{Lease: l, Result: []byte(resultDoc)})
-		}
-		return c.Store.Ack(c.Ctx, acks)
-	default:
-		var nacks []store.NAck
-		for _, l := range leases {
-			nacks = append(nacks, nackOf(op, l))
-		}
-		return c.Store.NAck(c.Ctx, nacks)
 	}
+	return Under(c.Ctx, c.Store, op, ttl, items)
 }
 
 func nackOf(op store.Op, l store.Lease) store.NAck {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -41,7 +42,7 @@ func (c *client) send(doubt []event, answer func() ([]event, error)) bool {
 	case errors.Is(err, store.ErrUnavailable):
 		return false
 	case errors.Is(err, store.ErrInDoubt):
-		r.lost, events = true, doubt
+		r.lost, events = true, slices.Clone(doubt)
 	case err != nil:
 		c.err = errors.Join(c.err, fmt.Errorf("%s: %w", r.op, err))
 		return true
@@ -82,10 +83,10 @@ func (c *client) learn(events []event) {
 	}
 }
 
-// repeat makes a call again until it is answered, as the contract allows, but not for ever.
-func repeat(send func() bool) {
+// call makes a call again until it is answered, as the contract allows, but not for ever.
+func (c *client) call(doubt []event, answer func() ([]event, error)) {
 	for range attempts {
-		if send() {
+		if c.send(doubt, answer) {
 			return
 		}
 	}
@@ -93,100 +94,88 @@ func repeat(send func() bool) {
 
 // enqueue adds jobs. Each try has marks of its own, so that one can tell which of them was applied.
 func (c *client) enqueue(ctx context.Context, jobs []store.NewJob) {
-	repeat(func() bool {
-		items := make([]item, len(jobs))
-		marked := make([]store.NewJob, len(jobs))
-		for i, n := range jobs {
-			n.Kind = c.h.named(fmt.Sprintf("c%d.%d.%d", c.number, len(c.records), i))
-			marked[i] = n
+	for range attempts {
+		items, marked := make([]item, len(jobs)), slices.Clone(jobs)
+		for i := range jobs {
+			marked[i].Kind = c.h.named(fmt.Sprintf("c%d.%d.%d", c.number, len(c.records), i))
 			items[i].job = &marked[i]
 		}
-		return c.send([]event{{op: opEnqueue, items: items}}, func() ([]event, error) {
+		answered := c.send([]event{{op: opEnqueue, items: items}}, func() ([]event, error) {
 			answers, err := c.h.store.Enqueue(ctx, store.EnqueueRequest{Jobs: marked})
 			if err == nil && len(answers) != len(marked) {
-				err = fmt.Errorf("%d answers for %d jobs", len(answers), len(marked))
+				return nil, fmt.Errorf("%d answers for %d jobs", len(answers), len(marked))
 			}
-			answered := make([]item, len(answers))
+			list := make([]item, len(answers))
 			for i, a := range answers {
-				answered[i] = item{job: items[i].job, Enqueued: a}
+				list[i] = item{job: items[i].job, Enqueued: a}
 			}
-			return []event{{op: opEnqueue, items: answered}}, err
+			return []event{{op: opEnqueue, items: list}}, err
 		})
+		if answered {
+			return
+		}
+	}
+}
+
+// take makes a call that takes as many jobs as it finds, up to a limit.
+func take[T any](c *client, doubt event, limit int, call func() ([]T, error), show func(taken T) (id int64, seen sight)) {
+	c.call([]event{doubt}, func() ([]event, error) {
+		list, err := call()
+		if len(list) > limit {
+			err = fmt.Errorf("%d jobs, the limit is %d", len(list), limit)
+		}
+		events := slices.Repeat([]event{doubt}, len(list))
+		for i, taken := range list {
+			events[i].status = store.StatusOK
+			events[i].id, events[i].seen = show(taken)
+		}
+		return events, err
 	})
 }
 
 func (c *client) claim(ctx context.Context, queue string, limit, quota int) {
-	doubt := event{op: store.OpClaim, queue: queue, worker: fmt.Sprintf("w%d", c.number), length: ttl}
-	req := store.ClaimRequest{Queue: queue, Limit: limit, RetryQuota: quota, Worker: doubt.worker, TTL: ttl}
-	repeat(func() bool {
-		return c.send([]event{doubt}, func() ([]event, error) {
-			jobs, err := c.h.store.FetchAndClaim(ctx, req)
-			if len(jobs) > limit {
-				err = fmt.Errorf("%d jobs, the limit is %d", len(jobs), limit)
-			}
-			var events []event
-			for _, j := range jobs {
-				e := doubt
-				e.id, e.status, e.seen = j.ID, store.StatusOK, sightOfRow(j)
-				events = append(events, e)
-			}
-			return events, err
-		})
-	})
+	worker := fmt.Sprintf("w%d", c.number)
+	req := store.ClaimRequest{Queue: queue, Limit: limit, RetryQuota: quota, Worker: worker, TTL: ttl}
+	take(c, event{op: store.OpClaim, queue: queue, worker: worker, length: ttl}, limit,
+		func() ([]store.Job, error) { return c.h.store.FetchAndClaim(ctx, req) },
+		func(j store.Job) (int64, sight) { return j.ID, sightOfRow(j) })
 }
 
 func (c *client) recover(ctx context.Context, req store.RecoverRequest) {
-	doubt := event{op: store.OpRecover, length: req.Grace}
-	repeat(func() bool {
-		return c.send([]event{doubt}, func() ([]event, error) {
-			list, err := c.h.store.RecoverExpiredLeases(ctx, req)
-			if len(list) > req.Limit {
-				err = fmt.Errorf("%d jobs, the limit is %d", len(list), req.Limit)
-			}
-			var events []event
-			for _, r := range list {
-				e := doubt
-				e.id, e.status = r.ID, store.StatusOK
-				e.seen = sight{state: r.State, token: r.Token, next: r.Next, kind: r.Kind}
-				events = append(events, e)
-			}
-			return events, err
+	take(c, event{op: store.OpRecover, length: req.Grace}, req.Limit,
+		func() ([]store.Recovered, error) { return c.h.store.RecoverExpiredLeases(ctx, req) },
+		func(r store.Recovered) (int64, sight) {
+			return r.ID, sight{state: r.State, token: r.Token, next: r.Next, kind: r.Kind}
 		})
-	})
 }
 
 // get reads one job. An answer that is lost is no event.
 func (c *client) get(ctx context.Context, id int64) {
-	repeat(func() bool {
-		e := event{op: opGet, id: id, status: store.StatusOK}
-		return c.send([]event{e}, func() ([]event, error) {
-			detail, err := c.h.store.Get(ctx, id)
-			if errors.Is(err, store.ErrNotFound) {
-				e.status = store.StatusNotFound
-				return []event{e}, nil
-			}
-			e.seen = sightOfRow(detail.Job)
-			e.seen.runs = len(detail.History)
-			return []event{e}, err
-		})
+	e := event{op: opGet, id: id, status: store.StatusOK}
+	c.call([]event{e}, func() ([]event, error) {
+		detail, err := c.h.store.Get(ctx, id)
+		seen := e
+		if errors.Is(err, store.ErrNotFound) {
+			seen.status = store.StatusNotFound
+			return []event{seen}, nil
+		}
+		seen.seen = sightOfRow(detail.Job)
+		seen.seen.runs = len(detail.History)
+		return []event{seen}, err
 	})
 }
 
 // outcomes makes a call that has an outcome for each item; items says what each asks for.
 func (c *client) outcomes(items []event, call func() ([]store.Outcome, error)) {
-	repeat(func() bool {
-		return c.send(append([]event(nil), items...), func() ([]event, error) {
-			outcomes, err := call()
-			if err == nil && len(outcomes) != len(items) {
-				err = fmt.Errorf("%d outcomes for %d items", len(outcomes), len(items))
-			}
-			var events []event
-			for i, o := range outcomes {
-				e := items[i]
-				e.status, e.seen = o.Status, sightOf(o)
-				events = append(events, e)
-			}
-			return events, err
-		})
+	c.call(items, func() ([]event, error) {
+		outcomes, err := call()
+		if err == nil && len(outcomes) != len(items) {
+			return nil, fmt.Errorf("%d outcomes for %d items", len(outcomes), len(items))
+		}
+		events := slices.Clone(items)
+		for i, o := range outcomes {
+			events[i].status, events[i].seen = o.Status, sight{state: o.State, token: o.Token, next: o.Next}
+		}
+		return events, err
 	})
 }

@@ -58,10 +58,6 @@ type sight struct {
 	runs  int        // how many attempts its history has, by Get
 }
 
-func sightOf(o store.Outcome) sight {
-	return sight{state: o.State, token: o.Token, next: o.Next}
-}
-
 func sightOfRow(j store.Job) sight {
 	return sight{state: j.State, token: j.Token, next: j.Next(), kind: j.Kind, row: &j}
 }

@@ -57,14 +57,14 @@ type history struct {
 }
 
 func newHistory(s store.Store, clk *clock.Mock, opts Options, seed uint64) *history {
-	h := &history{store: s, clock: clk, seed: seed, shared: opts.PerStore > 1, rounds: max(opts.Calls/callsPerRound, 1)}
+	h := &history{store: s, clock: clk, seed: seed, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
 	h.queues = []string{h.named("q1"), h.named("q2")}
 	h.keys = []string{h.named("k1"), h.named("k2")}
 	lossy := seed%2 == 0 // the other half is judged more strictly, for nothing in it is in doubt
-	for i := range opts.Clients {
+	for i := range clients {
 		h.clients = append(h.clients, &client{h: h, number: i, lossy: lossy})
 	}
-	h.reader = &client{h: h, number: opts.Clients}
+	h.reader = &client{h: h, number: clients}
 	return h
 }
 
@@ -105,16 +105,16 @@ func (h *history) round(ctx context.Context, round int) {
 	by, draw := moves[script.IntN(len(moves))], script.IntN(3*recent)
 
 	gate := make(chan struct{})
-	var clients sync.WaitGroup
+	var calling sync.WaitGroup
 	for _, c := range h.clients {
-		clients.Go(func() {
+		calling.Go(func() {
 			<-gate
 			for i := range callsPerRound {
 				c.step(ctx, round*callsPerRound+i)
 			}
 		})
 	}
-	clients.Go(func() {
+	calling.Go(func() {
 		<-h.mover.now
 		if next, ok := h.board.someNext(draw, h.now()); ok && draw < 2*recent {
 			by = next - store.Resolution*time.Duration(draw%2) // to the very moment, or to just before it
@@ -122,7 +122,7 @@ func (h *history) round(ctx context.Context, round int) {
 		h.clock.Add(by)
 	})
 	close(gate)
-	clients.Wait()
+	calling.Wait()
 }
 
 // A mover waits for a certain call of the round.

@@ -7,6 +7,7 @@
 package linear
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,32 +25,17 @@ const (
 	MinInDoubt   = 0.3 // an answer got lost
 )
 
+// Of each history: how many clients call at once, and how many calls each of them makes.
+const (
+	clients = 4
+	calls   = 12
+)
+
 // Options say how much is tried. What is zero has a default.
 type Options struct {
 	Histories int    // how many; 300
 	Seed      uint64 // history i has the script of Seed+i; 1
-	Clients   int    // at once; 4
-	Calls     int    // of each client; 12, and at least 2
 	PerStore  int    // histories on one store, for stores that are slow to make; 1
-
-	// Visualize is the directory for a page that shows the part of the history which is not linearizable. Empty: no page.
-	Visualize string
-}
-
-func (o Options) filled() Options {
-	set := func(n *int, fallback int) {
-		if *n <= 0 {
-			*n = fallback
-		}
-	}
-	set(&o.Histories, 300)
-	set(&o.Clients, 4)
-	set(&o.Calls, 12)
-	set(&o.PerStore, 1)
-	if o.Seed == 0 {
-		o.Seed = 1
-	}
-	return o
 }
 
 // A Report is what a run has seen.
@@ -89,7 +75,7 @@ func (r Report) Shortfall() error {
 // Check records histories on fresh stores of the adapter and judges them. It ends at the first one that is not
 // linearizable, or could not be judged in time, with a [*Violation].
 func Check(ctx context.Context, a conformance.Adapter, opts Options) (Report, error) {
-	opts = opts.filled()
+	opts.Histories, opts.Seed, opts.PerStore = cmp.Or(opts.Histories, 300), cmp.Or(opts.Seed, 1), cmp.Or(opts.PerStore, 1)
 	started := time.Now()
 	var report Report
 	var err error
@@ -126,7 +112,7 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 		parts := h.parts()
 		report.add(h, len(parts))
 		for _, p := range parts {
-			if err := p.judge(h.seed, opts.Visualize); err != nil {
+			if err := p.judge(h.seed); err != nil {
 				return err
 			}
 		}

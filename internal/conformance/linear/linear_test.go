@@ -3,7 +3,6 @@ package linear
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/benbjohnson/clock"
@@ -51,20 +50,6 @@ func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 			assert.Contains(t, v.Listing, "✗", "the listing marks what has no place")
 		})
 	}
-}
-
-func TestViolationIsShownOnlyWhenAsked(t *testing.T) {
-	var v *Violation
-	_, err := Check(t.Context(), adapterOf(model.AckUnlocked), Options{})
-	require.ErrorAs(t, err, &v)
-	assert.Empty(t, v.Page)
-
-	_, err = Check(t.Context(), adapterOf(model.AckUnlocked), Options{Visualize: t.TempDir()})
-	require.ErrorAs(t, err, &v)
-	page, err := os.ReadFile(v.Page)
-	require.NoError(t, err)
-	assert.Contains(t, string(page), "token")
-	assert.ErrorContains(t, v, v.Page)
 }
 
 func TestShortfallNamesEachFloor(t *testing.T) {

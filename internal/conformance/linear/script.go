@@ -7,38 +7,24 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// weights are how often a script chooses each call.
-var weights = []struct {
-	op     store.Op
-	weight int
-}{
-	{store.OpClaim, 26}, {opEnqueue, 14}, {store.OpAck, 10}, {store.OpExtend, 8}, {store.OpSave, 5},
-	{store.OpFail, 5}, {store.OpAfter, 2}, {store.OpNever, 2}, {store.OpSnooze, 3}, {store.OpRelease, 4},
-	{store.OpRecover, 10}, {store.OpCancel, 4}, {store.OpRequeue, 6}, {store.OpDelete, 4}, {opGet, 5},
-}
+// script holds each call as often as its weight says.
+var script = slices.Concat(
+	times(26, store.OpClaim), times(14, opEnqueue), times(10, store.OpAck), times(8, store.OpExtend), times(5, store.OpSave),
+	times(5, store.OpFail), times(2, store.OpAfter), times(2, store.OpNever), times(3, store.OpSnooze), times(4, store.OpRelease),
+	times(10, store.OpRecover), times(4, store.OpCancel), times(6, store.OpRequeue), times(4, store.OpDelete), times(5, opGet),
+)
 
-func chosen(draw int) store.Op {
-	total := 0
-	for _, w := range weights {
-		total += w.weight
-	}
-	draw %= total
-	for _, w := range weights {
-		if draw -= w.weight; draw < 0 {
-			return w.op
-		}
-	}
-	panic("not reached")
-}
+func times(weight int, op store.Op) []store.Op { return slices.Repeat([]store.Op{op}, weight) }
 
 // step makes the n-th call of the client's script. The script of a step depends on nothing but seed, client and n; which
 // lease or job it finds depends on what has happened so far.
 func (c *client) step(ctx context.Context, n int) {
 	c.script = rand.New(rand.NewPCG(c.h.seed, uint64(1000*(c.number+1)+n)))
-	switch op := chosen(int(c.script.Uint32())); op {
+	switch op := script[int(c.script.Uint32())%len(script)]; op {
 	case opEnqueue:
 		c.enqueue(ctx, c.someJobs())
 	case store.OpClaim:
@@ -99,17 +85,10 @@ func (c *client) byID(ctx context.Context, op store.Op) {
 		c.get(ctx, id)
 		return
 	}
-	one := store.Filter{IDs: []int64{id}}
-	c.outcomes([]event{{op: op, id: id}}, func() ([]store.Outcome, error) {
-		switch op {
-		case store.OpCancel:
-			return c.h.store.Cancel(ctx, one, 1)
-		case store.OpRequeue:
-			return c.h.store.Requeue(ctx, one, 1)
-		default:
-			return c.h.store.Delete(ctx, one, 1)
-		}
-	})
+	do := map[store.Op]func(context.Context, store.Filter, int) ([]store.Outcome, error){
+		store.OpCancel: c.h.store.Cancel, store.OpRequeue: c.h.store.Requeue, store.OpDelete: c.h.store.Delete,
+	}[op]
+	c.outcomes([]event{{op: op, id: id}}, func() ([]store.Outcome, error) { return do(ctx, store.Filter{IDs: []int64{id}}, 1) })
 }
 
 // someLease is a lease that the client got, or anybody. A script draws equally often whatever there is.
@@ -141,38 +120,15 @@ func (c *client) byLease(ctx context.Context, op store.Op) {
 		e.doc = strconv.Itoa(10_000*c.number + 10*len(c.records) + len(items)) // a number is a document as well as a reason
 		items = append(items, e)
 	}
-	c.outcomes(items, func() ([]store.Outcome, error) { return c.write(ctx, op, items) })
-}
-
-// write is the call for the items, all of one operation.
-func (c *client) write(ctx context.Context, op store.Op, items []event) ([]store.Outcome, error) {
-	s := c.h.store
-	switch op {
-	case store.OpExtend:
-		return s.Extend(ctx, each(items, event.lease), ttl)
-	case store.OpSave:
-		return s.Save(ctx, each(items, func(e event) store.Save {
-			return store.Save{Lease: e.lease(), Seq: e.seq, Checkpoint: []byte(e.doc)}
-		}))
-	case store.OpAck:
-		return s.Ack(ctx, each(items, func(e event) store.Ack {
-			return store.Ack{Lease: e.lease(), Result: []byte(e.doc)}
-		}))
-	default:
-		return s.NAck(ctx, each(items, func(e event) store.NAck {
-			return store.NAck{Lease: e.lease(), Form: store.Form(op), Delay: e.length, Error: e.doc}
-		}))
-	}
-}
-
-func (e event) lease() store.Lease { return store.Lease{ID: e.id, Token: e.token} }
-
-func each[T any](items []event, request func(event) T) []T {
-	var list []T
-	for _, e := range items {
-		list = append(list, request(e))
-	}
-	return list
+	c.outcomes(items, func() ([]store.Outcome, error) {
+		var asked []conformance.Item
+		for _, e := range items {
+			asked = append(asked, conformance.Item{
+				Op: op, Lease: store.Lease{ID: e.id, Token: e.token}, Delay: e.length, Doc: []byte(e.doc), Seq: e.seq, Error: e.doc,
+			})
+		}
+		return conformance.Under(ctx, c.h.store, op, ttl, asked)
+	})
 }
 
 // readAll reads every job when all is quiet: what the store has kept must fit what it has answered.

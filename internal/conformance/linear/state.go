@@ -1,10 +1,8 @@
 package linear
 
 import (
-	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 
 	"github.com/anishathalye/porcupine"
 
@@ -28,9 +26,6 @@ var specification = porcupine.Model{
 	},
 	Equal: func(a, b any) bool { return a.(state).equal(b.(state)) },
 	Hash:  func(s any) uint64 { return s.(state).hash() },
-
-	DescribeOperation: func(input, _ any) string { return input.(*event).String() },
-	DescribeState:     func(s any) string { return s.(state).String() },
 }
 
 // step is the state after the event, and whether the sequential store could have answered so.
@@ -227,20 +222,4 @@ func (s state) hash() uint64 {
 		sum = sum*31 + maphash.Comparable(hashSeed, j)
 	}
 	return sum
-}
-
-// String lists the jobs, and who holds the key.
-func (s state) String() string {
-	var lines []string
-	for _, j := range s.jobs {
-		line := fmt.Sprintf("job %d %s token %d", j.id, j.phase, j.token)
-		if j.next != (span{}) {
-			line += fmt.Sprintf(" next %s", j.next)
-		}
-		if j.id == s.holder {
-			line += " (key)"
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "; ")
 }

@@ -3,7 +3,6 @@ package linear
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ type Violation struct {
 	Part    string // the job or the unique key
 	Unknown bool   // porcupine did not come to an end in time
 	Listing string // the operations, in the order of their calls
-	Page    string // the file that shows them, if asked for
 }
 
 // Error is the verdict, followed by the operations.
@@ -29,30 +27,18 @@ func (v *Violation) Error() string {
 	if v.Unknown {
 		verdict = fmt.Sprintf("could not be judged within %v", timeout)
 	}
-	text := fmt.Sprintf("history with seed %d: %s %s:\n%s", v.Seed, v.Part, verdict, v.Listing)
-	if v.Page != "" {
-		text += "shown in " + v.Page + "\n"
-	}
-	return text
+	return fmt.Sprintf("history with seed %d: %s %s:\n%s", v.Seed, v.Part, verdict, v.Listing)
 }
 
 // judge says whether some order explains the part, and is nil if one does.
-func (p part) judge(seed uint64, directory string) error {
+func (p part) judge(seed uint64) error {
 	ops := ended(p.ops)
 	verdict := porcupine.CheckOperationsTimeout(specification, ops, timeout)
 	if verdict == porcupine.Ok {
 		return nil
 	}
-	v := &Violation{Seed: seed, Part: p.name, Unknown: verdict == porcupine.Unknown}
 	_, info := porcupine.CheckOperationsVerbose(specification, ops, timeout)
-	v.Listing = p.listing(explained(info))
-	if directory != "" {
-		v.Page = filepath.Join(directory, fmt.Sprintf("linear-%d.html", seed))
-		if err := porcupine.VisualizePath(specification, info, v.Page); err != nil {
-			return fmt.Errorf("%w\nwriting the page: %w", v, err)
-		}
-	}
-	return v
+	return &Violation{Seed: seed, Part: p.name, Unknown: verdict == porcupine.Unknown, Listing: p.listing(explained(info))}
 }
 
 // explained are the events in the longest order that porcupine found.
@@ -93,58 +79,32 @@ func (p part) listing(explained map[*event]bool) string {
 
 // String is what was asked and what was answered.
 func (e *event) String() string {
-	words := []string{string(e.op)}
-	if e.id != 0 {
-		words = append(words, fmt.Sprintf("job %d", e.id))
+	text := string(e.op)
+	add := func(known bool, format string, args ...any) {
+		if known {
+			text += fmt.Sprintf(format, args...)
+		}
 	}
-	if e.token != 0 {
-		words = append(words, fmt.Sprintf("token %d", e.token))
-	}
-	if e.worker != "" {
-		words = append(words, "by "+e.worker)
-	}
+	add(e.id != 0, " job %d", e.id)
+	add(e.token != 0, " token %d", e.token)
+	add(e.worker != "", " by %s", e.worker)
 	for _, it := range e.items {
-		words = append(words, it.String())
+		add(true, " [%s", it.job.Kind)
+		add(it.job.UniqueKey != "", " key %s for %v", it.job.UniqueKey, it.job.UniqueFor)
+		add(it.Duplicate, " → duplicate of job %d, %s", it.ID, it.State)
+		add(!it.Duplicate && it.ID != 0, " → job %d", it.ID)
+		add(true, "]")
 	}
-	text := strings.Join(words, " ")
-	switch {
-	case e.lost:
-		return text + " → answer lost"
-	case e.op == opEnqueue:
-		return text
-	default:
-		return fmt.Sprintf("%s → %s %s", text, e.status, e.seen)
+	add(e.lost, " → answer lost")
+	add(!e.lost && e.op != opEnqueue, " → %s", e.status)
+	add(e.seen.state != "", " (%s, token %d", e.seen.phase(), e.seen.token)
+	add(!e.seen.next.IsZero(), ", next %s", exactly(e.seen.next))
+	if r := e.seen.row; r != nil {
+		add(true, ", attempts %d, retries %d, worker %q, result %q", r.Attempts, r.Retries, r.Worker, r.Result)
+		add(true, ", error %q, checkpoint %q", r.Error, r.Checkpoint)
 	}
-}
-
-// String is the job asked for, and its id.
-func (it item) String() string {
-	text := "[" + it.job.Kind
-	if it.job.UniqueKey != "" {
-		text += fmt.Sprintf(" key %s for %v", it.job.UniqueKey, it.job.UniqueFor)
-	}
-	switch {
-	case it.Duplicate:
-		text += fmt.Sprintf(" → duplicate of job %d, %s", it.ID, it.State)
-	case it.ID != 0:
-		text += fmt.Sprintf(" → job %d", it.ID)
-	}
-	return text + "]"
-}
-
-// String is the state and what else is known.
-func (s sight) String() string {
-	if s.state == "" {
-		return ""
-	}
-	text := fmt.Sprintf("(%s, token %d", s.phase(), s.token)
-	if !s.next.IsZero() {
-		text += ", next " + exactly(s.next).String()
-	}
-	if r := s.row; r != nil {
-		text += fmt.Sprintf(", attempts %d, retries %d, worker %q, result %q, error %q, checkpoint %q", r.Attempts, r.Retries, r.Worker, r.Result, r.Error, r.Checkpoint)
-	}
-	return text + ")"
+	add(e.seen.state != "", ")")
+	return text
 }
 
 // String is the time of the day, or the two bounds.

@@ -13,41 +13,36 @@ import (
 
 // Queues is part of the contract.
 func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, j := range s.jobs {
-		names[j.Queue] = true
-	}
-	for name, paused := range s.paused {
-		if paused && !s.broken(EmptyQueueUnlisted) {
-			names[name] = true
+	return call(ctx, s, nil, func(time.Time) ([]store.Queue, error) {
+		names := map[string]bool{}
+		for _, j := range s.jobs {
+			names[j.Queue] = true
 		}
-	}
-	for name, p := range s.policies {
-		if p != (store.Policy{Version: p.Version}) && !s.broken(PolicyUnlisted) {
-			names[name] = true
+		for name, paused := range s.paused {
+			if paused && !s.broken(EmptyQueueUnlisted) {
+				names[name] = true
+			}
 		}
-	}
-	var queues []store.Queue
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		q := store.Queue{Name: name, Paused: s.paused[name], Policy: s.policies[name]}
-		if s.broken(ListWithoutPolicies) {
-			q.Policy = store.Policy{}
+		for name, p := range s.policies {
+			if p != (store.Policy{Version: p.Version}) && !s.broken(PolicyUnlisted) {
+				names[name] = true
+			}
 		}
-		queues = append(queues, q)
-	}
-	return queues, nil
+		var queues []store.Queue
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			q := store.Queue{Name: name, Paused: s.paused[name], Policy: s.policies[name]}
+			if s.broken(ListWithoutPolicies) {
+				q.Policy = store.Policy{}
+			}
+			queues = append(queues, q)
+		}
+		return queues, nil
+	})
 }
 
 // Ping is part of the contract.
 func (s *Store) Ping(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err := s.enter(ctx)
+	err := change(ctx, s, nil, func(time.Time) error { return nil })
 	if s.broken(PingOfClosed) {
 		return nil
 	}
@@ -56,62 +51,46 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // OldestDue is part of the contract.
 func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.Due{}, err
-	}
-	oldest := map[string]job{}
-	for _, j := range s.jobs {
-		waits := j.State == store.Ready || j.Phase() == store.Retrying
-		switch {
-		case !waits || !j.Claimable(now) && !s.broken(OldestDueOfWaiting),
-			s.broken(OldestDueOfFresh) && j.State != store.Ready,
-			s.broken(OldestDueHeedsPause) && s.paused[j.Queue]:
-			continue
+	return call(ctx, s, nil, func(now time.Time) (store.Due, error) {
+		oldest := map[string]job{}
+		for _, j := range s.jobs {
+			waits := j.State == store.Ready || j.Phase() == store.Retrying
+			switch {
+			case !waits || !j.Claimable(now) && !s.broken(OldestDueOfWaiting),
+				s.broken(OldestDueOfFresh) && j.State != store.Ready,
+				s.broken(OldestDueHeedsPause) && s.paused[j.Queue]:
+				continue
+			}
+			first, ok := oldest[j.Queue]
+			earlier := j.Next().Before(first.Next())
+			if s.broken(OldestDueByPriority) && j.Priority != first.Priority {
+				earlier = j.Priority > first.Priority
+			}
+			if !ok || earlier {
+				oldest[j.Queue] = j
+			}
 		}
-		first, ok := oldest[j.Queue]
-		earlier := j.Next().Before(first.Next())
-		if s.broken(OldestDueByPriority) && j.Priority != first.Priority {
-			earlier = j.Priority > first.Priority
+		found := store.Due{Now: now}
+		for _, name := range slices.Sorted(maps.Keys(oldest)) {
+			found.Queues = append(found.Queues, store.QueueDue{Queue: name, OldestDue: oldest[name].Next()})
 		}
-		if !ok || earlier {
-			oldest[j.Queue] = j
-		}
-	}
-	found := store.Due{Now: now}
-	for _, name := range slices.Sorted(maps.Keys(oldest)) {
-		found.Queues = append(found.Queues, store.QueueDue{Queue: name, OldestDue: oldest[name].Next()})
-	}
-	return found, nil
+		return found, nil
+	})
 }
 
 // SetPaused is part of the contract.
 func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return err
-	}
-	if err := store.CheckQueue(queue); err != nil {
-		return err
-	}
-	s.paused[queue] = paused || s.paused[queue] && s.broken(PauseIsForEver)
-	return nil
+	return change(ctx, s, store.CheckQueue(queue), func(time.Time) error {
+		s.paused[queue] = paused || s.paused[queue] && s.broken(PauseIsForEver)
+		return nil
+	})
 }
 
 // Policy is part of the contract.
 func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return store.Policy{}, err
-	}
-	if err := store.CheckQueue(queue); err != nil {
-		return store.Policy{}, err
-	}
-	return s.policies[s.policyOf(queue)], nil
+	return call(ctx, s, store.CheckQueue(queue), func(time.Time) (store.Policy, error) {
+		return s.policies[s.policyOf(queue)], nil
+	})
 }
 
 // policyOf is under which name the policy of the queue is kept.
@@ -124,38 +103,29 @@ func (s *Store) policyOf(queue string) string {
 
 // SetPolicy is part of the contract.
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.Policy{}, err
-	}
-	if err := store.CheckQueue(queue); err != nil {
-		return store.Policy{}, err
-	}
-	if err := p.Check(); err != nil && !s.broken(PolicyUnchecked) {
-		return store.Policy{}, err
-	}
-	queue = s.policyOf(queue)
-	current := s.policies[queue]
-	if s.broken(PolicyUnlocked) {
-		s.letOthersIn()
-	}
-	next := s.nextPolicy(current, p)
-	repeat := current == next && !s.broken(PolicyRepeatRefused)
-	if current.Version != p.Version && !repeat && !s.broken(PolicyVersionIgnored) {
-		return store.Policy{}, store.ErrConflict
-	}
-	s.policies[queue] = next
-	if next == (store.Policy{Version: next.Version}) && s.broken(PolicyVersionRestarts) {
-		delete(s.policies, queue)
-	}
-	if s.broken(PolicyDeletesJobs) {
-		s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool {
-			return j.Queue == queue && j.Phase() == store.Dead && next.RetainDead > 0 && now.Sub(j.FinishedAt) >= next.RetainDead
-		})
-	}
-	return next, nil
+	refused := cmp.Or(store.CheckQueue(queue), s.unless(PolicyUnchecked, p.Check()))
+	return call(ctx, s, refused, func(now time.Time) (store.Policy, error) {
+		queue = s.policyOf(queue)
+		current := s.policies[queue]
+		if s.broken(PolicyUnlocked) {
+			s.letOthersIn()
+		}
+		next := s.nextPolicy(current, p)
+		repeat := current == next && !s.broken(PolicyRepeatRefused)
+		if current.Version != p.Version && !repeat && !s.broken(PolicyVersionIgnored) {
+			return store.Policy{}, store.ErrConflict
+		}
+		s.policies[queue] = next
+		if next == (store.Policy{Version: next.Version}) && s.broken(PolicyVersionRestarts) {
+			delete(s.policies, queue)
+		}
+		if s.broken(PolicyDeletesJobs) {
+			s.jobs = s.those(func(j job) bool {
+				return j.Queue != queue || j.Phase() != store.Dead || next.RetainDead <= 0 || now.Sub(j.FinishedAt) < next.RetainDead
+			})
+		}
+		return next, nil
+	})
 }
 
 // nextPolicy is what p becomes in the place of the current policy.
@@ -183,66 +153,49 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 
 // Beat is part of the contract.
 func (s *Store) Beat(ctx context.Context, w store.Worker) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.Check(); err != nil {
-		return err
-	}
-	w.Queues = slices.Clone(w.Queues)
-	w.StaleAfter = w.StaleAfter.Truncate(store.Resolution)
-	w.BeatAt, w.Stale = now, false
-	if !s.left[w.Name] || !s.broken(LeaveIsForEver) {
-		s.workers[w.Name] = w
-	}
-	return nil
+	return change(ctx, s, w.Check(), func(now time.Time) error {
+		w.Queues = slices.Clone(w.Queues)
+		w.StaleAfter = w.StaleAfter.Truncate(store.Resolution)
+		w.BeatAt, w.Stale = now, false
+		if !s.left[w.Name] || !s.broken(LeaveIsForEver) {
+			s.workers[w.Name] = w
+		}
+		return nil
+	})
 }
 
 // Leave is part of the contract.
 func (s *Store) Leave(ctx context.Context, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return err
-	}
-	if err := (store.Worker{Name: name}).Check(); err != nil {
-		return err
-	}
-	_, known := s.workers[name]
-	switch {
-	case !known && s.broken(LeaveOfNobodyFails):
-		return store.ErrNotFound
-	case s.broken(LeaveRemovesAll):
-		clear(s.workers)
-	case !s.broken(LeaveKeepsTheRow):
-		delete(s.workers, name)
-	}
-	s.left[name] = true
-	return nil
+	return change(ctx, s, (store.Worker{Name: name}).Check(), func(time.Time) error {
+		_, known := s.workers[name]
+		switch {
+		case !known && s.broken(LeaveOfNobodyFails):
+			return store.ErrNotFound
+		case s.broken(LeaveRemovesAll):
+			clear(s.workers)
+		case !s.broken(LeaveKeepsTheRow):
+			delete(s.workers, name)
+		}
+		s.left[name] = true
+		return nil
+	})
 }
 
 // Workers is part of the contract.
 func (s *Store) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.WorkerPage{}, err
+	after, refused := filter.Position(page)
+	if page.Cursor != "" {
+		refused = s.unless(WorkersCursorUnchecked, refused)
 	}
-	after, err := filter.Position(page)
-	if err != nil && !(page.Cursor != "" && s.broken(WorkersCursorUnchecked)) {
-		return store.WorkerPage{}, err
-	}
-	list := s.workersAfter(filter, after, page.Limit, now)
-	n := s.workersOnPage(list, page.Limit)
-	answer := store.WorkerPage{Workers: list[:n:n]}
-	if n < len(list) || n == page.Limit && s.broken(WorkersNextAfterLast) {
-		answer.Next = filter.Cursor(list[n-1].Name)
-	}
-	return answer, nil
+	return call(ctx, s, refused, func(now time.Time) (store.WorkerPage, error) {
+		list := s.workersAfter(filter, after, page.Limit, now)
+		n := s.workersOnPage(list, page.Limit)
+		answer := store.WorkerPage{Workers: list[:n:n]}
+		if n < len(list) || n == page.Limit && s.broken(WorkersNextAfterLast) {
+			answer.Next = filter.Cursor(list[n-1].Name)
+		}
+		return answer, nil
+	})
 }
 
 // workersAfter are all workers that match and come after a name, as they stand at now.
@@ -295,44 +248,38 @@ func (s *Store) workersOnPage(list []store.Worker, limit int) int {
 
 // Fence is part of the contract.
 func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	if err := req.Check(); err != nil {
-		return 0, err
-	}
-	asked := req
-	if s.broken(FenceIgnoresEpoch) {
-		asked.Epoch = 0
-	}
-	epoch, err := asked.Raised(s.epoch, s.nextID-1)
-	switch {
-	case err != nil && s.broken(EpochUnbounded):
-		epoch = s.epoch
-	case err != nil:
-		return 0, err
-	case req.Epoch > 0 && s.broken(FenceLowersEpoch):
-		epoch = req.Epoch
-	}
-	s.epoch = epoch
-	if !s.broken(FenceMissesIDs) {
-		s.nextID = max(s.nextID, store.Floor(epoch)+1)
-	}
-	for i := range s.jobs {
-		j := &s.jobs[i]
-		if s.broken(FenceForgetsEndings) {
-			j.endedBy = ""
+	return call(ctx, s, req.Check(), func(time.Time) (int64, error) {
+		asked := req
+		if s.broken(FenceIgnoresEpoch) {
+			asked.Epoch = 0
 		}
-		if s.fenced(*j, req) {
-			j.Token = store.NextToken(j.Token, epoch)
+		epoch, err := asked.Raised(s.epoch, s.nextID-1)
+		switch {
+		case err != nil && s.broken(EpochUnbounded):
+			epoch = s.epoch
+		case err != nil:
+			return 0, err
+		case req.Epoch > 0 && s.broken(FenceLowersEpoch):
+			epoch = req.Epoch
 		}
-	}
-	if s.broken(FenceDropsPolicies) {
-		clear(s.policies)
-	}
-	return epoch, nil
+		s.epoch = epoch
+		if !s.broken(FenceMissesIDs) {
+			s.nextID = max(s.nextID, store.Floor(epoch)+1)
+		}
+		for i := range s.jobs {
+			j := &s.jobs[i]
+			if s.broken(FenceForgetsEndings) {
+				j.endedBy = ""
+			}
+			if s.fenced(*j, req) {
+				j.Token = store.NextToken(j.Token, epoch)
+			}
+		}
+		if s.broken(FenceDropsPolicies) {
+			clear(s.policies)
+		}
+		return epoch, nil
+	})
 }
 
 // fenced says whether Fence raises the job's token at once.

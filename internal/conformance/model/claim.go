@@ -11,31 +11,24 @@ import (
 
 // FetchAndClaim is part of the contract.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.leaseFits(req.Check(), req.TTL); err != nil {
-		return nil, err
-	}
-	if s.paused[req.Queue] && !s.broken(ClaimFromPaused) {
-		return nil, nil
-	}
-	chosen := s.choose(req, now)
-	if s.broken(ClaimUnlocked) {
-		s.letOthersIn()
-	}
-	claimed := make([]store.Job, len(chosen))
-	for i, j := range chosen {
-		after := s.claim(j, req, now)
-		claimed[i] = s.row(after)
-		if s.broken(ClaimAnswersOldRow) {
-			claimed[i].LeaseExpiresAt, claimed[i].Worker = j.LeaseExpiresAt, j.Worker
+	return call(ctx, s, s.leaseFits(req.Check(), req.TTL), func(now time.Time) ([]store.Job, error) {
+		if s.paused[req.Queue] && !s.broken(ClaimFromPaused) {
+			return nil, nil
 		}
-	}
-	return claimed, nil
+		chosen := s.choose(req, now)
+		if s.broken(ClaimUnlocked) {
+			s.letOthersIn()
+		}
+		claimed := make([]store.Job, len(chosen))
+		for i, j := range chosen {
+			after := s.claim(j, req, now)
+			claimed[i] = s.row(after)
+			if s.broken(ClaimAnswersOldRow) {
+				claimed[i].LeaseExpiresAt, claimed[i].Worker = j.LeaseExpiresAt, j.Worker
+			}
+		}
+		return claimed, nil
+	})
 }
 
 // choose picks the jobs that the claim takes, the retries first.

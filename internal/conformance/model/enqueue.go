@@ -29,30 +29,26 @@ type request struct {
 
 // Enqueue is part of the contract.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { s.given = nil }()
-	if err := req.Check(); err != nil && !s.broken(LimitsIgnored) {
-		return nil, s.refuse(req, err, now)
-	}
-	if len(req.Jobs) == 0 {
-		return nil, nil
-	}
-	if first, known := s.remembered(req.RequestKey, now); known {
-		if s.printOf(req) != first.print && !s.broken(RequestKeyAcceptsOthers) {
-			return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"}
+	return call(ctx, s, nil, func(now time.Time) ([]store.Enqueued, error) {
+		defer func() { s.given = nil }()
+		if err := req.Check(); err != nil && !s.broken(LimitsIgnored) {
+			return nil, s.refuse(req, err, now)
 		}
-		return slices.Clone(first.answer), nil
-	}
-	answer, err := s.add(req.Jobs, now)
-	if err == nil && req.RequestKey != "" {
-		s.requests = append(s.requests, request{req.RequestKey, s.printOf(req), slices.Clone(answer), now})
-	}
-	return answer, err
+		if len(req.Jobs) == 0 {
+			return nil, nil
+		}
+		if first, known := s.remembered(req.RequestKey, now); known {
+			if s.printOf(req) != first.print && !s.broken(RequestKeyAcceptsOthers) {
+				return nil, &store.InvalidError{Item: -1, Field: "request_key", Rule: "was used for other jobs within a day"}
+			}
+			return slices.Clone(first.answer), nil
+		}
+		answer, err := s.add(req.Jobs, now)
+		if err == nil && req.RequestKey != "" {
+			s.requests = append(s.requests, request{req.RequestKey, s.printOf(req), slices.Clone(answer), now})
+		}
+		return answer, err
+	})
 }
 
 // printOf tells requests apart.

@@ -15,20 +15,12 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 }
 
 func (s *Store) ack(a store.Ack, now time.Time) store.Outcome {
-	before, found := s.find(a.ID)
-	switch {
-	case !found:
-		return s.missing(a.ID)
-	case s.holds(store.OpAck, before, a.Lease, now):
+	return s.under(a.Lease, store.OpAck, byAck, now, func(j job) job {
 		if s.broken(AckUnlocked) {
 			s.letOthersIn()
 		}
-		return ok(s.write(store.OpAck, before, s.acked(before, a, now)))
-	case s.endedSo(before, a.Lease, byAck):
-		return ok(before)
-	default:
-		return stale(before)
-	}
+		return s.acked(j, a, now)
+	})
 }
 
 // acked is the job after the Ack: succeeded, or dead where the result can not be kept.
@@ -57,18 +49,7 @@ func (s *Store) nack(n store.NAck, now time.Time) store.Outcome {
 	if err := n.Check(); err != nil {
 		return s.invalid(n.ID, err)
 	}
-	op := store.Op(n.Form)
-	before, found := s.find(n.ID)
-	switch {
-	case !found:
-		return s.missing(n.ID)
-	case s.holds(op, before, n.Lease, now):
-		return ok(s.write(op, before, s.nacked(before, n, now)))
-	case s.endedSo(before, n.Lease, wayOf(n.Form)):
-		return ok(before)
-	default:
-		return stale(before)
-	}
+	return s.under(n.Lease, store.Op(n.Form), wayOf(n.Form), now, func(j job) job { return s.nacked(j, n, now) })
 }
 
 // wayOf is the way of ending that the form belongs to.
@@ -109,31 +90,18 @@ func (s *Store) nacked(j job, n store.NAck, now time.Time) job {
 
 // Extend is part of the contract.
 func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
-	extend := func(l store.Lease, now time.Time) store.Outcome {
-		return s.extend(l, ttl.Truncate(store.Resolution), now)
-	}
-	return onLeases(ctx, s, s.leaseFits(store.CheckExtend(leases, ttl), ttl), leases, extend)
-}
-
-func (s *Store) extend(l store.Lease, ttl time.Duration, now time.Time) store.Outcome {
-	before, found := s.find(l.ID)
-	switch {
-	case !found:
-		return s.missing(l.ID)
-	case s.holds(store.OpExtend, before, l, now):
-		after := before
-		after.lent, after.LeaseExpiresAt = ttl, now.Add(ttl)
-		if s.broken(ExtendAddsUp) {
-			after.LeaseExpiresAt = before.LeaseExpiresAt.Add(ttl)
-		}
-		return ok(s.write(store.OpExtend, before, after))
-	case before.State == store.Cancelled && !s.broken(CancelUnseenByExtend):
-		return store.OutcomeOf(before.Job, store.StatusCancelled)
-	case before.Token == l.Token && before.endedBy != "" && !s.broken(FinishUnseenByExtend):
-		return store.OutcomeOf(before.Job, store.StatusFinished)
-	default:
-		return stale(before)
-	}
+	refused := s.leaseFits(store.CheckExtend(leases, ttl), ttl)
+	ttl = ttl.Truncate(store.Resolution)
+	return onLeases(ctx, s, refused, leases, func(l store.Lease, now time.Time) store.Outcome {
+		return s.under(l, store.OpExtend, "", now, func(j job) job {
+			from := now
+			if s.broken(ExtendAddsUp) {
+				from = j.LeaseExpiresAt
+			}
+			j.lent, j.LeaseExpiresAt = ttl, from.Add(ttl)
+			return j
+		})
+	})
 }
 
 // Save is part of the contract.
@@ -145,15 +113,7 @@ func (s *Store) save(v store.Save, now time.Time) store.Outcome {
 	if err := v.Check(); err != nil && !s.broken(SaveUnchecked) {
 		return s.invalid(v.ID, err)
 	}
-	before, found := s.find(v.ID)
-	switch {
-	case !found:
-		return s.missing(v.ID)
-	case s.holds(store.OpSave, before, v.Lease, now):
-		return ok(s.write(store.OpSave, before, s.saved(before, v)))
-	default:
-		return stale(before)
-	}
+	return s.under(v.Lease, store.OpSave, "", now, func(j job) job { return s.saved(j, v) })
 }
 
 // saved is the job with what the save brings that is not older than what it has.
@@ -179,6 +139,26 @@ func (s *Store) saved(j job, v store.Save) job {
 	return j
 }
 
+// under does the operation to the job while it is held under the lease. It answers how the job is otherwise: an operation
+// that ends a lease is ok again for the holder who has ended it in the same way.
+func (s *Store) under(l store.Lease, op store.Op, ending way, now time.Time, do func(job) job) store.Outcome {
+	before, found := s.find(l.ID)
+	switch {
+	case !found:
+		return s.missing(l.ID)
+	case s.holds(op, before, l, now):
+		return ok(s.write(op, before, do(before)))
+	case ending != "" && s.endedSo(before, l, ending):
+		return ok(before)
+	case op == store.OpExtend && before.State == store.Cancelled && !s.broken(CancelUnseenByExtend):
+		return store.OutcomeOf(before.Job, store.StatusCancelled)
+	case op == store.OpExtend && before.Token == l.Token && before.endedBy != "" && !s.broken(FinishUnseenByExtend):
+		return store.OutcomeOf(before.Job, store.StatusFinished)
+	default:
+		return store.OutcomeOf(before.Job, store.StatusStale)
+	}
+}
+
 // holds says that the job is in flight under the lease. Whether the lease has run out does not matter.
 func (s *Store) holds(op store.Op, j job, l store.Lease, now time.Time) bool {
 	if s.broken(lateRefused[op]) && !j.LeaseExpiresAt.After(now) {
@@ -202,30 +182,27 @@ func (s *Store) endedSo(j job, l store.Lease, by way) bool {
 
 // onLeases runs a call on leases: the items one after another, each on what the ones before it have left.
 func onLeases[T any](
-	ctx context.Context, s *Store, invalid error, items []T, apply func(item T, now time.Time) store.Outcome,
+	ctx context.Context, s *Store, refused error, items []T, apply func(item T, now time.Time) store.Outcome,
 ) ([]store.Outcome, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if invalid != nil {
-		return nil, invalid
-	}
-	before := slices.Clone(s.jobs)
-	outcomes := make([]store.Outcome, len(items))
-	for i := range items {
-		if s.broken(ItemsReversed) {
-			i = len(items) - 1 - i
+	return call(ctx, s, refused, func(now time.Time) ([]store.Outcome, error) {
+		before := slices.Clone(s.jobs)
+		outcomes := make([]store.Outcome, len(items))
+		for i := range items {
+			if s.broken(ItemsReversed) {
+				i = len(items) - 1 - i
+			}
+			outcomes[i] = apply(items[i], now)
 		}
-		outcomes[i] = apply(items[i], now)
-	}
-	isStale := func(o store.Outcome) bool { return o.Status == store.StatusStale }
-	if s.broken(StaleSpoilsCall) && slices.ContainsFunc(outcomes, isStale) {
+		return s.orNothing(StaleSpoilsCall, store.StatusStale, outcomes, before), nil
+	})
+}
+
+// orNothing takes the call back, for a fault, where an outcome has the status.
+func (s *Store) orNothing(spoils Fault, status store.Status, outcomes []store.Outcome, before []job) []store.Outcome {
+	if s.broken(spoils) && slices.ContainsFunc(outcomes, func(o store.Outcome) bool { return o.Status == status }) {
 		s.jobs = before
 	}
-	return outcomes, nil
+	return outcomes
 }
 
 // invalid is the outcome for an item that breaks a limit.

@@ -13,55 +13,37 @@ import (
 
 // Get is part of the contract.
 func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return store.JobDetail{}, err
-	}
-	j, found := s.find(id)
-	if !found {
-		return store.JobDetail{}, store.ErrNotFound
-	}
-	return store.JobDetail{Job: s.row(j), History: slices.Clone(j.history)}, nil
+	return call(ctx, s, nil, func(time.Time) (store.JobDetail, error) {
+		j, found := s.find(id)
+		if !found {
+			return store.JobDetail{}, store.ErrNotFound
+		}
+		return store.JobDetail{Job: s.row(j), History: slices.Clone(j.history)}, nil
+	})
 }
 
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.JobPage{}, err
-	}
-	matching, err := s.page(filter, page, now)
-	if err != nil {
-		return store.JobPage{}, err
-	}
-	var answer store.JobPage
-	light := s.lightEnough(matching, PageUnweighed)
-	for _, j := range light[:min(page.Limit, len(light))] {
-		answer.Jobs = append(answer.Jobs, s.row(j))
-	}
-	if n := len(answer.Jobs); n < len(matching) {
-		answer.Next = filter.Cursor(answer.Jobs[n-1].ID)
-	}
-	return answer, nil
+	return call(ctx, s, cmp.Or(filter.Check(), page.Check()), func(now time.Time) (store.JobPage, error) {
+		matching, err := s.page(filter, page, now)
+		if err != nil {
+			return store.JobPage{}, err
+		}
+		var answer store.JobPage
+		light := s.lightEnough(matching, PageUnweighed)
+		for _, j := range light[:min(page.Limit, len(light))] {
+			answer.Jobs = append(answer.Jobs, s.row(j))
+		}
+		if n := len(answer.Jobs); n < len(matching) {
+			answer.Next = filter.Cursor(answer.Jobs[n-1].ID)
+		}
+		return answer, nil
+	})
 }
 
 // page returns all jobs that match and lie beyond the cursor, the newest first.
 func (s *Store) page(filter store.Filter, page store.Page, now time.Time) ([]job, error) {
-	if err := filter.Check(); err != nil {
-		return nil, err
-	}
-	if err := page.Check(); err != nil {
-		return nil, err
-	}
-	var matching []job
-	for _, j := range s.jobs {
-		if s.matches(filter, j, now) {
-			matching = append(matching, j)
-		}
-	}
+	matching := s.those(func(j job) bool { return s.matches(filter, j, now) })
 	if !s.broken(ListIsRising) {
 		slices.Reverse(matching)
 	}
@@ -70,10 +52,7 @@ func (s *Store) page(filter store.Filter, page store.Page, now time.Time) ([]job
 	}
 	position, err := filter.Position(page.Cursor)
 	if err != nil {
-		if s.broken(CursorUnchecked) {
-			return matching, nil
-		}
-		return nil, err
+		return matching, s.unless(CursorUnchecked, err)
 	}
 	if s.broken(PageOverlaps) && page.Limit > 1 { // with pages of one job a reader would never end
 		position++
@@ -88,28 +67,18 @@ func (s *Store) page(filter store.Filter, page store.Page, now time.Time) ([]job
 
 // Count is part of the contract.
 func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.Counts{}, err
-	}
-	if err := filter.Check(); err != nil {
-		return store.Counts{}, err
-	}
-	queues := map[string]store.QueueCount{}
-	for _, j := range s.jobs {
-		if !s.matches(filter, j, now) {
-			continue
+	return call(ctx, s, filter.Check(), func(now time.Time) (store.Counts, error) {
+		queues := map[string]store.QueueCount{}
+		for _, j := range s.those(func(j job) bool { return s.matches(filter, j, now) }) {
+			queues[j.Queue] = s.counted(queues[j.Queue], j, now)
 		}
-		queues[j.Queue] = s.counted(queues[j.Queue], j, now)
-	}
-	counts := store.Counts{Now: now}
-	for _, q := range queues {
-		counts.Queues = append(counts.Queues, q)
-	}
-	slices.SortFunc(counts.Queues, func(a, b store.QueueCount) int { return cmp.Compare(a.Queue, b.Queue) })
-	return counts, nil
+		counts := store.Counts{Now: now}
+		for _, q := range queues {
+			counts.Queues = append(counts.Queues, q)
+		}
+		slices.SortFunc(counts.Queues, func(a, b store.QueueCount) int { return cmp.Compare(a.Queue, b.Queue) })
+		return counts, nil
+	})
 }
 
 // counted is the count of a queue with one more job.

@@ -102,15 +102,28 @@ func (s *Store) Close() error {
 // broken says whether the store has the fault.
 func (s *Store) broken(f Fault) bool { return s.faults[f] }
 
-// enter answers the one now of a call, or why the call may not go on. The caller holds the mutex.
-func (s *Store) enter(ctx context.Context) (time.Time, error) {
+// call is what all calls have in common: one at a time, each refuses a closed store, a context that has ended and a request
+// that breaks a limit, in this order, and has one now.
+func call[T any](ctx context.Context, s *Store, refused error, do func(now time.Time) (T, error)) (answer T, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed && !s.broken(CloseIgnored) {
-		return time.Time{}, store.ErrClosed
+		return answer, store.ErrClosed
 	}
 	if err := ctx.Err(); err != nil && !s.broken(ContextIgnored) {
-		return time.Time{}, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		return answer, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
-	return s.now(), nil
+	now := s.now()
+	if refused != nil {
+		return answer, refused
+	}
+	return do(now)
+}
+
+// change is a call that answers nothing.
+func change(ctx context.Context, s *Store, refused error, do func(now time.Time) error) error {
+	_, err := call(ctx, s, refused, func(now time.Time) (struct{}, error) { return struct{}{}, do(now) })
+	return err
 }
 
 func (s *Store) now() time.Time {
@@ -132,6 +145,14 @@ func (s *Store) now() time.Time {
 	return s.latest
 }
 
+// unless is the error, but for a fault that overlooks it.
+func (s *Store) unless(overlooked Fault, err error) error {
+	if s.broken(overlooked) {
+		return nil
+	}
+	return err
+}
+
 // letOthersIn is how a fault forgets to lock: other calls may run before the present one goes on with what it read.
 func (s *Store) letOthersIn() {
 	s.mu.Unlock()
@@ -148,6 +169,11 @@ func (s *Store) find(id int64) (job, bool) {
 		return job{}, false
 	}
 	return s.jobs[i], true
+}
+
+// those are the jobs of which it is true, by rising id.
+func (s *Store) those(is func(job) bool) []job {
+	return slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return !is(j) })
 }
 
 // write puts the job, as the operation has made it, in the place of what it was before, and returns it.
@@ -190,6 +216,3 @@ func (s *Store) missing(id int64) store.Outcome {
 
 // ok is the outcome for a job that stands as the caller wished.
 func ok(j job) store.Outcome { return store.OutcomeOf(j.Job, store.StatusOK) }
-
-// stale is the outcome for a lease that was overtaken.
-func stale(j job) store.Outcome { return store.OutcomeOf(j.Job, store.StatusStale) }

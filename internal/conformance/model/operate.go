@@ -78,7 +78,7 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 	if !s.deletable(j) {
 		return store.OutcomeOf(j.Job, store.StatusWrongState)
 	}
-	s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(other job) bool { return other.ID == j.ID })
+	s.jobs = s.those(func(other job) bool { return other.ID != j.ID })
 	if s.broken(PolicyGoesWithJobs) && !slices.ContainsFunc(s.jobs, func(other job) bool { return other.Queue == j.Queue }) {
 		delete(s.policies, j.Queue)
 	}
@@ -89,27 +89,20 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 func (s *Store) operate(
 	ctx context.Context, filter store.Filter, limit int, can func(job) bool, do func(job, time.Time) store.Outcome,
 ) ([]store.Outcome, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
+	refused := filter.CheckBulk(limit)
+	if filter.Empty() {
+		refused = s.unless(EmptyFilterAllowed, refused)
 	}
-	if err := filter.CheckBulk(limit); err != nil && (!filter.Empty() || !s.broken(EmptyFilterAllowed)) {
-		return nil, err
-	}
-	before := slices.Clone(s.jobs)
-	var outcomes []store.Outcome
-	if len(filter.IDs) > 0 {
-		outcomes = s.operateNamed(filter, limit, do, now)
-	} else {
-		outcomes = s.operateMatching(filter, limit, can, do, now)
-	}
-	isDuplicate := func(o store.Outcome) bool { return o.Status == store.StatusDuplicate }
-	if s.broken(DuplicateSpoilsRequeue) && slices.ContainsFunc(outcomes, isDuplicate) {
-		s.jobs = before
-	}
-	return outcomes, nil
+	return call(ctx, s, refused, func(now time.Time) ([]store.Outcome, error) {
+		before := slices.Clone(s.jobs)
+		var outcomes []store.Outcome
+		if len(filter.IDs) > 0 {
+			outcomes = s.operateNamed(filter, limit, do, now)
+		} else {
+			outcomes = s.operateMatching(filter, limit, can, do, now)
+		}
+		return s.orNothing(DuplicateSpoilsRequeue, store.StatusDuplicate, outcomes, before), nil
+	})
 }
 
 func (s *Store) operateNamed(filter store.Filter, limit int, do func(job, time.Time) store.Outcome, now time.Time) []store.Outcome {
@@ -119,11 +112,11 @@ func (s *Store) operateNamed(filter store.Filter, limit int, do func(job, time.T
 			break
 		}
 		j, found := s.find(id)
-		if !found || !s.matches(filter, j, now) && !s.broken(NamedIgnoreFilter) {
+		if found && (s.matches(filter, j, now) || s.broken(NamedIgnoreFilter)) {
+			outcomes = append(outcomes, do(j, now))
+		} else {
 			outcomes = append(outcomes, s.missing(id))
-			continue
 		}
-		outcomes = append(outcomes, do(j, now))
 	}
 	return outcomes
 }
@@ -131,12 +124,7 @@ func (s *Store) operateNamed(filter store.Filter, limit int, do func(job, time.T
 func (s *Store) operateMatching(
 	filter store.Filter, limit int, can func(job) bool, do func(job, time.Time) store.Outcome, now time.Time,
 ) []store.Outcome {
-	var chosen []job
-	for _, j := range s.jobs {
-		if s.matches(filter, j, now) && can(j) {
-			chosen = append(chosen, j)
-		}
-	}
+	chosen := s.those(func(j job) bool { return s.matches(filter, j, now) && can(j) })
 	if s.broken(NewestOperatedFirst) {
 		slices.Reverse(chosen)
 	}

@@ -11,32 +11,25 @@ import (
 
 // RecoverExpiredLeases is part of the contract.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := req.Check(); err != nil {
-		return nil, err
-	}
-	s.bringBack(req.Limit, now)
-	expired := s.expired(now.Add(-req.Grace.Truncate(store.Resolution)), now)
-	if s.broken(RecoverUnlocked) {
-		s.letOthersIn()
-	}
-	if len(expired) > req.Limit && !s.broken(RecoverOverLimit) {
-		expired = expired[:req.Limit]
-	}
-	recovered := make([]store.Recovered, len(expired))
-	for i, j := range expired {
-		after := s.recover(j, now)
-		recovered[i] = store.Recovered{
-			ID: after.ID, Queue: after.Queue, Kind: after.Kind, Worker: after.Worker,
-			State: after.State, Token: after.Token, Next: after.Next(),
+	return call(ctx, s, req.Check(), func(now time.Time) ([]store.Recovered, error) {
+		s.bringBack(req.Limit, now)
+		expired := s.expired(now.Add(-req.Grace.Truncate(store.Resolution)), now)
+		if s.broken(RecoverUnlocked) {
+			s.letOthersIn()
 		}
-	}
-	return recovered, nil
+		if len(expired) > req.Limit && !s.broken(RecoverOverLimit) {
+			expired = expired[:req.Limit]
+		}
+		recovered := make([]store.Recovered, len(expired))
+		for i, j := range expired {
+			after := s.recover(j, now)
+			recovered[i] = store.Recovered{
+				ID: after.ID, Queue: after.Queue, Kind: after.Kind, Worker: after.Worker,
+				State: after.State, Token: after.Token, Next: after.Next(),
+			}
+		}
+		return recovered, nil
+	})
 }
 
 // leaseFits says why the lease is refused, if it is.
@@ -98,15 +91,10 @@ func (s *Store) expired(by, now time.Time) []job {
 	case s.broken(GraceIgnored):
 		by = now
 	}
-	var expired []job
-	for _, j := range s.jobs {
-		if s.paused[j.Queue] && s.broken(PauseStopsRecovery) {
-			continue
-		}
-		if j.State == store.InFlight && (!j.LeaseExpiresAt.After(by) || s.broken(LiveLeaseRecovered)) {
-			expired = append(expired, j)
-		}
-	}
+	expired := s.those(func(j job) bool {
+		spared := s.paused[j.Queue] && s.broken(PauseStopsRecovery)
+		return j.State == store.InFlight && !spared && (!j.LeaseExpiresAt.After(by) || s.broken(LiveLeaseRecovered))
+	})
 	slices.SortFunc(expired, func(a, b job) int {
 		if s.broken(RecoverByID) {
 			return cmp.Compare(a.ID, b.ID)

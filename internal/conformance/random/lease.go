@@ -2,11 +2,13 @@ package random
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -27,20 +29,11 @@ func claim(t *rapid.T) op {
 			claimed, err := s.FetchAndClaim(r.ctx, req)
 			return tidied(claimed), err
 		})
-		if err != nil {
-			return err
-		}
-		taken := map[int64]bool{}
-		var given []string
 		for _, j := range jobs {
-			taken[j.ID] = true
-			r.touched = append(r.touched, j.ID)
 			r.leases = append(r.leases, j.Lease())
-			given = append(given, leaseText(j.Lease()))
 		}
-		r.tried.offered(store.OpClaim, r.rows, taken, func(j store.Job) bool { return j.Queue == req.Queue })
-		r.note("%s", strings.Join(given, ", "))
-		return nil
+		r.took(store.OpClaim, idsOf(jobs, func(j store.Job) int64 { return j.ID }), func(j store.Job) bool { return j.Queue == req.Queue })
+		return err
 	}}
 }
 
@@ -53,20 +46,31 @@ func recovery(t *rapid.T) op {
 		recovered, err := both(r, "RecoverExpiredLeases", func(s store.Store) ([]store.Recovered, error) {
 			return s.RecoverExpiredLeases(r.ctx, req)
 		})
-		if err != nil {
-			return err
-		}
-		taken := map[int64]bool{}
-		var ended []string
-		for _, e := range recovered {
-			taken[e.ID] = true
-			r.touched = append(r.touched, e.ID)
-			ended = append(ended, fmt.Sprintf("job %d", e.ID))
-		}
-		r.tried.offered(store.OpRecover, r.rows, taken, func(store.Job) bool { return true })
-		r.note("%s", strings.Join(ended, ", "))
-		return nil
+		r.took(store.OpRecover, idsOf(recovered, func(e store.Recovered) int64 { return e.ID }), func(store.Job) bool { return true })
+		return err
 	}}
+}
+
+func idsOf[T any](list []T, id func(T) int64) []int64 {
+	var ids []int64
+	for _, item := range list {
+		ids = append(ids, id(item))
+	}
+	return ids
+}
+
+// took counts the jobs that a claim or a recovery took, and those in its reach that it left.
+func (r *run) took(op store.Op, ids []int64, inReach func(store.Job) bool) {
+	for id, j := range r.rows {
+		switch {
+		case slices.Contains(ids, id):
+			r.tried.cells[cell{op, j.Phase(), taken}]++
+		case inReach(j):
+			r.tried.cells[cell{op, j.Phase(), left}]++
+		}
+	}
+	r.touched = append(r.touched, ids...)
+	r.note("jobs %v", ids)
 }
 
 // A lease is picked, and sometimes forged by another token.
@@ -75,65 +79,98 @@ type lease struct {
 	shift int64
 }
 
-func (l lease) String() string {
-	if l.shift == 0 {
-		return l.pick.String()
-	}
-	return fmt.Sprintf("%v token%+d", l.pick, l.shift)
-}
-
 func (l lease) of(r *run) store.Lease {
 	found := r.lease(l.pick)
 	found.Token += l.shift
 	return found
 }
 
-func drawForgeable(t *rapid.T) lease {
-	l := lease{pick: drawLease(t)}
-	if rarely(t, 12) {
-		l.shift = among[int64](t, 1, -1)
-	}
-	return l
+// A use is what is done under a picked lease.
+type use struct {
+	conformance.Item
+	lease lease
 }
 
-// sameLease makes an item about the lease of the item before.
-func sameLease(l *lease, before lease) { *l = before }
-
-func extend(t *rapid.T) op {
-	leases := several(t, drawForgeable, sameLease)
-	ttl := one(t, ttls)
-	if rarely(t, 50) {
-		ttl = 999 * time.Nanosecond
-	}
-	return op{fmt.Sprintf("extend %s by %v", texts(leases), ttl), func(r *run) error {
-		var items []store.Lease
-		for _, l := range leases {
-			items = append(items, l.of(r))
+func (u use) String() string {
+	text := fmt.Sprintf("%s %v", u.Op, u.lease.pick)
+	add := func(format string, set bool, value any) {
+		if set {
+			text += fmt.Sprintf(format, value)
 		}
-		return r.onLeases([]store.Op{store.OpExtend}, items, func(s store.Store) ([]store.Outcome, error) {
-			return s.Extend(r.ctx, items, ttl)
+	}
+	add(" token%+d", u.lease.shift != 0, u.lease.shift)
+	add(" for %v", u.Delay != 0, u.Delay)
+	add(" #%d", u.Seq != 0, u.Seq)
+	add(" document %q", u.Doc != nil, u.Doc)
+	add(" progress %q", u.Progress != nil, u.Progress)
+	return text
+}
+
+// under makes one call of up to four items under leases, some of them forged.
+func under(t *rapid.T, drawItem func(*rapid.T) conformance.Item) op {
+	draw := func(t *rapid.T) use {
+		u := use{lease: lease{pick: drawLease(t)}}
+		if rarely(t, 12) {
+			u.lease.shift = among[int64](t, 1, -1)
+		}
+		u.Item = drawItem(t)
+		return u
+	}
+	uses := several(t, draw, func(u *use, before use) { u.lease = before.lease })
+	return op{texts(uses), func(r *run) error {
+		var items []conformance.Item
+		var leases []store.Lease
+		for _, u := range uses {
+			u.Lease = u.lease.of(r)
+			items, leases = append(items, u.Item), append(leases, u.Lease)
+		}
+		what := fmt.Sprintf("%s under %v", items[0].Op, leases)
+		return r.outcomes(what, func(i int) store.Op { return items[i].Op }, func(s store.Store) ([]store.Outcome, error) {
+			return conformance.Under(r.ctx, s, items[0].Op, items[0].Delay, items)
 		})
 	}}
 }
 
-// A saving is a Save on a picked lease.
-type saving struct {
-	lease
-	save store.Save
-}
-
-func (v saving) String() string {
-	return fmt.Sprintf("%v #%d checkpoint %q progress %q", v.lease, v.save.Seq, v.save.Checkpoint, v.save.Progress)
-}
-
-func drawSaving(t *rapid.T) saving {
-	v := saving{drawForgeable(t), store.Save{
-		Seq: rapid.Int64Range(0, 3).Draw(t, ""), Checkpoint: drawDoc(t), Progress: drawDoc(t),
-	}}
-	if rarely(t, 30) {
-		v.save.Seq = -1
+// extend draws items whose delay is the TTL.
+func extend(t *rapid.T) op {
+	item := conformance.Item{Op: store.OpExtend, Delay: one(t, ttls)}
+	if rarely(t, 50) {
+		item.Delay = 999 * time.Nanosecond
 	}
-	return v
+	return under(t, func(*rapid.T) conformance.Item { return item })
+}
+
+func save(t *rapid.T) op {
+	return under(t, func(t *rapid.T) conformance.Item {
+		item := conformance.Item{Op: store.OpSave, Seq: rapid.Int64Range(0, 3).Draw(t, ""), Doc: drawDoc(t), Progress: drawDoc(t)}
+		if rarely(t, 30) {
+			item.Seq = -1
+		}
+		return item
+	})
+}
+
+func ack(t *rapid.T) op {
+	return under(t, func(t *rapid.T) conformance.Item { return conformance.Item{Op: store.OpAck, Doc: drawDoc(t)} })
+}
+
+func nack(t *rapid.T) op {
+	return under(t, func(t *rapid.T) conformance.Item {
+		item := conformance.Item{Op: among(t, store.OpFail, store.OpNever, store.OpAfter, store.OpSnooze, store.OpRelease)}
+		if item.Op == store.OpAfter || item.Op == store.OpSnooze {
+			item.Delay = among(t, 0, time.Second, 1999*time.Nanosecond, time.Hour)
+		}
+		if rarely(t, 2) {
+			item.Error = among(t, "boom", "bad \xff and \x00")
+		}
+		if rarely(t, 100) {
+			item.Error = strings.Repeat("é", store.MaxErrorBytes)
+		}
+		if rarely(t, 40) {
+			item.Delay = -time.Second
+		}
+		return item
+	})
 }
 
 // drawDoc draws a document, seldom a broken one, or none.
@@ -144,46 +181,22 @@ func drawDoc(t *rapid.T) []byte {
 	return among(t, nil, []byte(`1`), []byte(`{"n": 2}`), nil)
 }
 
-func save(t *rapid.T) op {
-	savings := several(t, drawSaving, func(v *saving, before saving) { v.lease = before.lease })
-	return op{"save " + texts(savings), func(r *run) error {
-		var saves []store.Save
-		var leases []store.Lease
-		for _, v := range savings {
-			v.save.Lease = v.of(r)
-			saves, leases = append(saves, v.save), append(leases, v.save.Lease)
-		}
-		return r.onLeases([]store.Op{store.OpSave}, leases, func(s store.Store) ([]store.Outcome, error) {
-			return s.Save(r.ctx, saves)
-		})
-	}}
-}
-
-// onLeases makes a call on leases on both stores and counts what came of each item. There is one op for each item, or one
-// for all.
-func (r *run) onLeases(ops []store.Op, leases []store.Lease, call func(s store.Store) ([]store.Outcome, error)) error {
-	outcomes, err := both(r, fmt.Sprintf("%s on %v", ops[0], leases), call)
+// outcomes makes a call with outcomes on both stores, and counts what came of each item.
+func (r *run) outcomes(what string, op func(i int) store.Op, call func(s store.Store) ([]store.Outcome, error)) error {
+	outcomes, err := both(r, what, call)
 	if err != nil {
 		return err
 	}
-	phases := r.phases()
-	var came []string
-	for i, o := range outcomes {
-		r.tried.outcome(ops[i%len(ops)], phases, o)
-		came = append(came, fmt.Sprintf("%s %s", leaseText(leases[i]), o.Status))
-		r.touched = append(r.touched, o.ID)
-	}
-	r.note("%s", strings.Join(came, ", "))
-	return nil
-}
-
-// phases are the phases of the jobs before the operation.
-func (r *run) phases() map[int64]store.State {
-	phases := map[int64]store.State{}
+	phases := map[int64]store.State{} // of the jobs before each item
 	for id, j := range r.rows {
 		phases[id] = j.Phase()
 	}
-	return phases
+	var came []string
+	for i, o := range outcomes {
+		r.tried.outcome(op(i), phases, o)
+		came = append(came, fmt.Sprintf("job %d %s", o.ID, o.Status))
+		r.touched = append(r.touched, o.ID)
+	}
+	r.note("%s: %s", what, strings.Join(came, ", "))
+	return nil
 }
-
-func leaseText(l store.Lease) string { return fmt.Sprintf("%d/%d", l.ID, l.Token) }

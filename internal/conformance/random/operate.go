@@ -61,8 +61,7 @@ func drawNamed(t *rapid.T) choice {
 func drawMatching(t *rapid.T) choice {
 	c := choice{Filter: drawCondition(t)}
 	if rarely(t, 3) {
-		queue := among(t, "a", "b")
-		c.Queue = queue
+		c.Queue = among(t, "a", "b")
 	}
 	if rarely(t, 3) {
 		p := drawJob(t)
@@ -116,21 +115,10 @@ func operation(
 	limit := rapid.IntRange(1, 3).Draw(t, "")
 	return op{fmt.Sprintf("%s %v, limit %d", name, c, limit), func(r *run) error {
 		filter := c.of(r)
-		outcomes, err := both(r, fmt.Sprintf("%s %v", name, filter.IDs), func(s store.Store) ([]store.Outcome, error) {
+		what := fmt.Sprintf("%s %v", name, filter.IDs)
+		return r.outcomes(what, func(int) store.Op { return name }, func(s store.Store) ([]store.Outcome, error) {
 			return do(s, r.ctx, filter, limit)
 		})
-		if err != nil {
-			return err
-		}
-		phases := r.phases()
-		var came []string
-		for _, o := range outcomes {
-			r.tried.outcome(name, phases, o)
-			came = append(came, fmt.Sprintf("job %d %s", o.ID, o.Status))
-			r.touched = append(r.touched, o.ID)
-		}
-		r.note("%s", strings.Join(came, ", "))
-		return nil
 	}}
 }
 

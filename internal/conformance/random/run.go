@@ -2,6 +2,7 @@ package random
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,11 +65,8 @@ func (r *run) step(o op) error {
 		return err
 	}
 	_, err := both(r, "Count", func(s store.Store) (store.Counts, error) { return s.Count(r.ctx, store.Filter{}) })
-	if _, able := r.instance.Store.(store.Monitor); !able || err != nil {
-		return err
-	}
-	_, err = both(r, "OldestDue", func(s store.Store) (store.Due, error) { return s.(store.Monitor).OldestDue(r.ctx) })
-	return err
+	_, err2 := able(r, "OldestDue", func(s store.Monitor) (store.Due, error) { return s.OldestDue(r.ctx) })
+	return errors.Join(err, err2)
 }
 
 // compareRows compares all jobs, and remembers them.

@@ -1,6 +1,7 @@
 package random
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,52 +57,43 @@ func (r *run) untilNext() time.Duration {
 	return next.Sub(r.clk.Now())
 }
 
-// pause stops a queue or lets it go on, where the store can.
+// able makes a call on both stores that the contract leaves open to a store, where the store has it.
+func able[A, T any](r *run, what string, call func(A) (T, error)) (answer T, err error) {
+	if _, ok := r.instance.Store.(A); !ok {
+		return answer, nil
+	}
+	return both(r, what, func(s store.Store) (T, error) { return call(s.(A)) })
+}
+
+// pause stops a queue or lets it go on.
 func pause(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")
 	paused := rarely(t, 3)
 	return op{fmt.Sprintf("pause %s: %v", queue, paused), func(r *run) error {
-		if _, able := r.instance.Store.(store.QueueKeeper); !able {
-			return nil
-		}
-		_, err := both(r, "SetPaused and Queues", func(s store.Store) ([]store.Queue, error) {
-			keeper := s.(store.QueueKeeper)
-			if err := keeper.SetPaused(r.ctx, queue, paused); err != nil {
+		_, err := able(r, "SetPaused and Queues", func(s store.QueueKeeper) ([]store.Queue, error) {
+			if err := s.SetPaused(r.ctx, queue, paused); err != nil {
 				return nil, err
 			}
-			return keeper.Queues(r.ctx)
+			return s.Queues(r.ctx)
 		})
 		return err
 	}}
 }
 
-// policy sets the policy of a queue, where the store can: under the version that it has or another one, and now and then twice.
+// policy sets the policy of a queue: under the version that it has or another one, and now and then twice.
 func policy(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")
 	sets := store.Policy{RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t)}
 	off, times := among(t, int64(0), 0, -1, 1), among(t, 1, 2)
 	return op{fmt.Sprintf("set the policy of %s to %+v, %d versions off, %d times", queue, sets, off, times), func(r *run) error {
-		if _, able := r.instance.Store.(store.PolicyKeeper); !able {
-			return nil
-		}
-		current, err := both(r, "Policy", func(s store.Store) (store.Policy, error) {
-			return s.(store.PolicyKeeper).Policy(r.ctx, queue)
-		})
-		if err != nil {
-			return err
-		}
-		p := sets
-		p.Version = current.Version + off
+		p, err := able(r, "Policy", func(s store.PolicyKeeper) (store.Policy, error) { return s.Policy(r.ctx, queue) })
+		sets.Version = p.Version + off
 		for range times {
-			_, err := both(r, "SetPolicy", func(s store.Store) (store.Policy, error) {
-				return s.(store.PolicyKeeper).SetPolicy(r.ctx, queue, p)
-			})
-			if err != nil {
-				return err
-			}
+			_, err2 := able(r, "SetPolicy", func(s store.PolicyKeeper) (store.Policy, error) { return s.SetPolicy(r.ctx, queue, sets) })
+			err = errors.Join(err, err2)
 		}
-		_, err = both(r, "Queues", func(s store.Store) ([]store.Queue, error) { return s.(store.QueueKeeper).Queues(r.ctx) })
-		return err
+		_, err2 := able(r, "Queues", func(s store.QueueKeeper) ([]store.Queue, error) { return s.Queues(r.ctx) })
+		return errors.Join(err, err2)
 	}}
 }
 
@@ -109,14 +101,11 @@ func drawRetention(t *rapid.T) time.Duration {
 	return among(t, 0, time.Hour, store.KeepForEver, 2*time.Hour+999, 0, time.Minute)
 }
 
-// fence raises the epoch, where the store can.
+// fence raises the epoch.
 func fence(t *rapid.T) op {
 	req := store.FenceRequest{EndLeases: rarely(t, 2), Epoch: among[int64](t, 0, 0, 2, 3, -1)}
 	return op{fmt.Sprintf("fence %+v", req), func(r *run) error {
-		if _, able := r.instance.Store.(store.Fencer); !able {
-			return nil
-		}
-		epoch, err := both(r, "Fence", func(s store.Store) (int64, error) { return s.(store.Fencer).Fence(r.ctx, req) })
+		epoch, err := able(r, "Fence", func(s store.Fencer) (int64, error) { return s.Fence(r.ctx, req) })
 		r.floor = max(r.floor, store.Floor(epoch))
 		return err
 	}}
@@ -125,25 +114,18 @@ func fence(t *rapid.T) op {
 // emptyCall makes every call that takes items with none.
 func emptyCall(*rapid.T) op {
 	return op{"calls without items", func(r *run) error {
-		_, err := both(r, "a call without items", func(s store.Store) ([]store.Outcome, error) {
-			if _, err := s.Enqueue(r.ctx, store.EnqueueRequest{}); err != nil {
-				return nil, err
-			}
-			var all []store.Outcome
-			for _, call := range []func() ([]store.Outcome, error){
-				func() ([]store.Outcome, error) { return s.Ack(r.ctx, nil) },
-				func() ([]store.Outcome, error) { return s.NAck(r.ctx, nil) },
-				func() ([]store.Outcome, error) { return s.Save(r.ctx, nil) },
-				func() ([]store.Outcome, error) { return s.Extend(r.ctx, nil, time.Second) },
-			} {
-				outcomes, err := call()
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, outcomes...)
-			}
-			return all, nil
+		_, err := both(r, "Enqueue of nothing", func(s store.Store) ([]store.Enqueued, error) {
+			return s.Enqueue(r.ctx, store.EnqueueRequest{})
 		})
+		for what, call := range map[string]func(s store.Store) ([]store.Outcome, error){
+			"Ack of nothing":    func(s store.Store) ([]store.Outcome, error) { return s.Ack(r.ctx, nil) },
+			"NAck of nothing":   func(s store.Store) ([]store.Outcome, error) { return s.NAck(r.ctx, nil) },
+			"Save of nothing":   func(s store.Store) ([]store.Outcome, error) { return s.Save(r.ctx, nil) },
+			"Extend of nothing": func(s store.Store) ([]store.Outcome, error) { return s.Extend(r.ctx, nil, time.Second) },
+		} {
+			_, err2 := both(r, what, call)
+			err = errors.Join(err, err2)
+		}
 		return err
 	}}
 }
