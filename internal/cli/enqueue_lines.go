@@ -71,7 +71,7 @@ func onlyFlags(cmd *cobra.Command, heeded []string) error {
 type load struct {
 	app      *app
 	store    jq.Store
-	defaults wire.Defaults
+	defaults jq.NewJob
 	keyOf    func(call int) string                // returns the request key of a call
 	again    string                               // the flag to add when repeating the command
 	parse    func(line []byte) (jq.NewJob, error) // returns errFinished to skip the line
@@ -101,7 +101,7 @@ func newLoad(a *app, s jq.Store, o order, size int64) *load {
 		app: a, store: s, longest: maxLine, asJSON: o.asJSON, bar: a.progress(), size: size,
 		keyOf:    func(call int) string { return fmt.Sprintf("%s/%d", key, call) },
 		again:    " with --request-key " + key,
-		defaults: wire.Defaults{Queue: o.job.Queue, MaxRetries: o.job.MaxRetries, Backoff: o.job.Backoff},
+		defaults: jq.NewJob{Queue: o.job.Queue, Payload: []byte("null"), MaxRetries: o.job.MaxRetries, Backoff: o.job.Backoff},
 	}
 	l.parse = l.parseNew
 	return l

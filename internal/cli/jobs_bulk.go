@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,51 +22,39 @@ type operation struct {
 	done string     // requeued
 	from []jq.State // the phases in which it applies to a job
 	hint string     // why it does not apply in other phases
-	call func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error)
+	call func(jq.Store, context.Context, jq.Filter, int) ([]jq.Outcome, error)
 }
 
-func requeueing() operation {
-	return operation{
+var (
+	requeueing = operation{
 		verb: "requeue", does: "requeue", done: "requeued", from: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled},
-		hint: "it has not finished",
-		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Requeue },
+		hint: "it has not finished", call: jq.Store.Requeue,
 	}
-}
-
-func cancelling() operation {
-	return operation{
+	cancelling = operation{
 		verb: "cancel", does: "cancel", done: "cancelled", from: []jq.State{jq.Ready, jq.InFlight, jq.Retrying},
-		hint: "it has already finished",
-		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Cancel },
+		hint: "it has already finished", call: jq.Store.Cancel,
 	}
-}
-
-func removing() operation {
-	return operation{
+	removing = operation{
 		verb: "rm", does: "remove", done: "removed", from: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled},
-		hint: "it has not finished: cancel it first",
-		call: func(s jq.Store) func(context.Context, jq.Filter, int) ([]jq.Outcome, error) { return s.Delete },
+		hint: "it has not finished: cancel it first", call: jq.Store.Delete,
 	}
-}
+)
 
 func (a *app) jobsRequeue() *cobra.Command {
-	cmd := a.bulk(requeueing(), "make finished jobs ready again, by id or by filter")
-	cmd.Long = "Make finished jobs ready again and reset their count of retries. With a filter, you must give --state, because jobs that\n" +
-		"have succeeded would run again. A filter leaves out jobs that finish after the command has started."
-	return cmd
+	return a.bulk(requeueing, "make finished jobs ready again, by id or by filter",
+		"Make finished jobs ready again and reset their count of retries. With a filter, you must give --state, because jobs that\n"+
+			"have succeeded would run again. A filter leaves out jobs that finish after the command has started.")
 }
 
 func (a *app) jobsCancel() *cobra.Command {
-	cmd := a.bulk(cancelling(), "cancel jobs that have not finished, by id or by filter")
-	cmd.Long = "Cancel jobs that have not finished. If a job is running, its worker learns of the cancellation with the next heartbeat and\n" +
-		"stops it. The store refuses everything the worker writes to the job from now on."
-	return cmd
+	return a.bulk(cancelling, "cancel jobs that have not finished, by id or by filter",
+		"Cancel jobs that have not finished. If a job is running, its worker learns of the cancellation with the next heartbeat and\n"+
+			"stops it. The store refuses everything the worker writes to the job from now on.")
 }
 
 func (a *app) jobsRm() *cobra.Command {
-	cmd := a.bulk(removing(), "remove finished jobs and their history, by id or by filter")
-	cmd.Long = "Remove finished jobs and their history. You cannot undo this."
-	return cmd
+	return a.bulk(removing, "remove finished jobs and their history, by id or by filter",
+		"Remove finished jobs and their history. You cannot undo this.")
 }
 
 // A selection holds the flags of a bulk operation.
@@ -75,16 +64,17 @@ type selection struct {
 	asJSON bool
 }
 
-func (a *app) bulk(op operation, short string) *cobra.Command {
+func (a *app) bulk(op operation, short, long string) *cobra.Command {
 	var sel selection
 	cmd := &cobra.Command{
 		Use:     op.verb + " [ID...]",
 		Short:   short,
+		Long:    long,
 		Args:    takes(0, -1, ""),
 		Example: fmt.Sprintf("  SELF jobs %s 17 18\n  SELF jobs %s --queue mail --state %s", op.verb, op.verb, op.from[1]),
 	}
 	sel.add(cmd)
-	if op.verb != cancelling().verb { // finished jobs cannot be cancelled
+	if op.verb != cancelling.verb { // finished jobs cannot be cancelled
 		sel.addOlderThan(cmd)
 	}
 	cmd.Flags().BoolVar(&sel.yes, "yes", false, "do not ask for confirmation")
@@ -118,7 +108,7 @@ func (sel *selection) choose(op operation, args []string) (jq.Filter, error) {
 		return filter, err
 	case filter.Empty():
 		return filter, misuse("no jobs selected: give ids, or flags such as --state %s", op.from[1])
-	case op.verb == requeueing().verb && len(filter.States) == 0:
+	case op.verb == requeueing.verb && len(filter.States) == 0:
 		return filter, misuse("give --state dead, cancelled or succeeded; jobs that have succeeded would run again")
 	}
 	for _, s := range filter.States {
@@ -133,27 +123,19 @@ func (sel *selection) choose(op operation, args []string) (jq.Filter, error) {
 func (a *app) operateOnIDs(ctx context.Context, s jq.Store, op operation, ids []int64, asJSON bool) error {
 	var outcomes []jq.Outcome
 	for part := range slices.Chunk(ids, contract.MaxItems) {
-		some, err := op.call(s)(ctx, jq.Filter{IDs: part}, contract.MaxItems)
+		some, err := op.call(s, ctx, jq.Filter{IDs: part}, contract.MaxItems)
 		if err != nil {
 			return fmt.Errorf("%w (tried %d of %d jobs)", err, len(outcomes), len(ids))
 		}
 		outcomes = append(outcomes, some...)
 	}
 	if asJSON {
-		return orJSON(wire.Encode(a.out, wire.ResultsOf(outcomes)), notDone(op, outcomes))
+		return cmp.Or(wire.Encode(a.out, wire.ResultsOf(outcomes)), notDone(op, outcomes))
 	}
 	for _, o := range outcomes {
 		fmt.Fprintf(a.out, "job %d: %s\n", o.ID, printable(outcomeText(op, o)))
 	}
 	return notDone(op, outcomes)
-}
-
-// orJSON returns the first error that is not nil.
-func orJSON(written, failed error) error {
-	if written != nil {
-		return written
-	}
-	return failed
 }
 
 // outcomeText describes an outcome.
@@ -182,12 +164,7 @@ func withReason(reason string) string {
 
 // notDone returns an error if any job was not changed.
 func notDone(op operation, outcomes []jq.Outcome) error {
-	left := 0
-	for _, o := range outcomes {
-		if o.Err() != nil {
-			left++
-		}
-	}
+	left := failures(outcomes)
 	if left == 0 {
 		return nil
 	}
@@ -214,7 +191,7 @@ func (a *app) operateOnMatches(ctx context.Context, s jq.Store, op operation, fi
 	outcomes, err := a.inBatches(ctx, s, op, filter, began, count)
 	done := len(outcomes) - failures(outcomes)
 	if sel.asJSON {
-		err = orJSON(err, wire.Encode(a.out, wire.ResultsOf(outcomes)))
+		err = cmp.Or(err, wire.Encode(a.out, wire.ResultsOf(outcomes)))
 	} else {
 		for _, o := range outcomes {
 			if o.Err() != nil {
@@ -223,7 +200,7 @@ func (a *app) operateOnMatches(ctx context.Context, s jq.Store, op operation, fi
 		}
 		fmt.Fprintf(a.out, "%s %s\n", plural(int64(done)), op.done)
 	}
-	return orJSON(err, notDone(op, outcomes))
+	return cmp.Or(err, notDone(op, outcomes))
 }
 
 func failures(outcomes []jq.Outcome) int {
@@ -264,14 +241,14 @@ func (a *app) inBatches(ctx context.Context, s jq.Store, op operation, filter jq
 	bar := a.progress()
 	defer bar.end()
 	for finishedFor := filter.FinishedFor; ; {
-		if op.verb == requeueing().verb {
+		if op.verb == requeueing.verb {
 			now, err := contract.Now(ctx, s)
 			if err != nil {
 				return outcomes, err
 			}
 			filter.FinishedFor = max(finishedFor, now.Sub(began))
 		}
-		some, err := op.call(s)(ctx, filter, batch)
+		some, err := op.call(s, ctx, filter, batch)
 		if err != nil {
 			return outcomes, err
 		}

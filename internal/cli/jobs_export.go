@@ -149,7 +149,7 @@ func (e *export) write(ctx context.Context, filter jq.Filter, ids []int64) error
 				return err
 			}
 			whole := wire.DetailOf(detail)
-			line.Job, line.History = whole.Job, whole.History
+			line.Job, line.History = whole.JobJSON, whole.History
 			job = detail.Job
 		}
 		if err := wire.Encode(e.app.out, line); err != nil {

@@ -52,7 +52,7 @@ func (a *app) queuesSet() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return wire.Encode(a.out, wire.PolicyOf(policy))
+				return wire.Encode(a.out, policy)
 			}
 			return a.showPolicy(names[0], policy)
 		})

@@ -24,7 +24,7 @@ func (a *app) workers() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return wire.Encode(a.out, wire.WorkersOf(contract.WorkerPage{Workers: workers}))
+				return wire.Encode(a.out, contract.WorkerPage{Workers: workers})
 			}
 			return a.tableOfWorkers(workers)
 		})

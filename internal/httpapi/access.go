@@ -115,7 +115,7 @@ func (b *bearer) redact(answer any) any {
 			b.redactJob(&answer.Jobs[i])
 		}
 	case wire.JobDetail:
-		b.redactJob(&answer.Job)
+		b.redactJob(&answer.JobJSON)
 		for i := range answer.History {
 			answer.History[i].Token = 0
 		}

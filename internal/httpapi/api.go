@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // An API serves a store over HTTP. It is an [http.Handler].
@@ -25,7 +24,7 @@ type API struct {
 	options  Options
 	log      *slog.Logger
 	clock    clock.Clock
-	defaults wire.Defaults
+	defaults store.NewJob
 	mux      *http.ServeMux
 	origins  *http.CrossOriginProtection
 	page     func() ([]byte, error) // renders the documentation
@@ -132,7 +131,7 @@ func New(s jq.Store, options *Options) (*API, error) {
 	}
 	a := &API{
 		store: s, options: o, log: o.Logger, clock: o.Clock,
-		defaults: wire.Defaults{Queue: jq.DefaultQueue, MaxRetries: jq.DefaultMaxRetries, Backoff: jq.DefaultBackoff},
+		defaults: store.NewJob{Queue: jq.DefaultQueue, Payload: []byte("null"), MaxRetries: jq.DefaultMaxRetries, Backoff: jq.DefaultBackoff},
 		origins:  http.NewCrossOriginProtection(), page: sync.OnceValues(renderDocs),
 		lanes: lanes{part: max(0, o.RetryShare)}, turns: turns{seed: maphash.MakeSeed()}, ring: newRing(o.KeepEvents),
 		counter: o.Counter, held: newHoldings(maxHeld),

@@ -37,7 +37,7 @@ func (a *API) policy(w *exchange, r *http.Request) error {
 	if err != nil {
 		return named(err, "queue", "name")
 	}
-	return a.answer(w, http.StatusOK, wire.PolicyOf(p))
+	return a.answer(w, http.StatusOK, p)
 }
 
 func (a *API) setPolicy(w *exchange, r *http.Request) error {
@@ -56,7 +56,7 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 	if err != nil {
 		return named(err, "queue", "name")
 	}
-	return a.answer(w, http.StatusOK, wire.PolicyOf(p))
+	return a.answer(w, http.StatusOK, p)
 }
 
 // fence takes an optional body. Without one it ends no leases.

@@ -395,7 +395,7 @@ func TestNamesInPathsAreEscaped(t *testing.T) {
 		want = append(want, name)
 	}
 	queues := call[wire.Queues](w, 200, "GET", "/v1/queues", "")
-	workers := call[wire.Workers](w, 200, "GET", "/v1/workers", "")
+	workers := call[store.WorkerPage](w, 200, "GET", "/v1/workers", "")
 	var gotQueues, gotWorkers []string
 	for i := range queues.Queues {
 		gotQueues, gotWorkers = append(gotQueues, queues.Queues[i].Name), append(gotWorkers, workers.Workers[i].Name)

@@ -18,8 +18,7 @@ func (a *API) workers(w *exchange, r *http.Request) error {
 		return err
 	}
 	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
-		found, err := registry.Workers(ctx, filter, page)
-		return wire.WorkersOf(found), err
+		return registry.Workers(ctx, filter, page)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // beats writes the rows of workers behind the back of the API.
@@ -29,7 +28,7 @@ func (w *world) workerNames(limit int, headers ...string) [][]string {
 	w.Helper()
 	var pages [][]string
 	for cursor := ""; ; {
-		page := call[wire.Workers](w, 200, "GET", fmt.Sprint("/v1/workers?limit=", limit, cursor), "", headers...)
+		page := call[store.WorkerPage](w, 200, "GET", fmt.Sprint("/v1/workers?limit=", limit, cursor), "", headers...)
 		var names []string
 		for _, worker := range page.Workers {
 			names = append(names, worker.Name)
@@ -49,9 +48,9 @@ func TestWorkersComeInPages(t *testing.T) {
 	for i := range 101 {
 		w.beats(store.Worker{Name: fmt.Sprintf("w%03d", i), Queues: []string{"q"}})
 	}
-	first := call[wire.Workers](w, 200, "GET", "/v1/workers", "")
+	first := call[store.WorkerPage](w, 200, "GET", "/v1/workers", "")
 	require.Len(t, first.Workers, 100)
-	second := call[wire.Workers](w, 200, "GET", "/v1/workers?cursor="+first.Next, "")
+	second := call[store.WorkerPage](w, 200, "GET", "/v1/workers?cursor="+first.Next, "")
 	require.Len(t, second.Workers, 1)
 	assert.Equal(t, "w100", second.Workers[0].Name)
 	assert.Empty(t, second.Next)
@@ -101,7 +100,7 @@ func TestForeignWorkersTakeNoPlace(t *testing.T) {
 		assert.Equal(t, own, slices.Concat(pages...), "pages of %d", size)
 		assert.Len(t, pages, (len(own)+size-1)/size, "pages of %d", size)
 	}
-	page := call[wire.Workers](h.world, 200, "GET", "/v1/workers?limit=2", "", bearer...)
+	page := call[store.WorkerPage](h.world, 200, "GET", "/v1/workers?limit=2", "", bearer...)
 	assert.Equal(t, []string{ownQueue}, page.Workers[0].Queues)
 	raw, err := base64.RawURLEncoding.DecodeString(page.Next)
 	require.NoError(t, err)

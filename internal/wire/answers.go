@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -23,11 +22,11 @@ func JobsOf(jobs []store.Job) Jobs { return Jobs{Jobs: each(jobs, JobOf)} }
 
 // Size estimates the size of the encoded answer, in bytes.
 func (j Jobs) Size() int {
-	size := 64 + len(j.Next)
+	all := 64 + len(j.Next)
 	for i := range j.Jobs {
-		size += j.Jobs[i].size()
+		all += size(&j.Jobs[i])
 	}
-	return size
+	return all
 }
 
 // marshal writes one job after the other into a buffer that is large enough. The standard encoder would build the whole
@@ -98,75 +97,6 @@ type Fenced struct {
 // Queues are those that have a job, are paused, or have a policy that sets something.
 type Queues struct {
 	Queues []store.Queue `json:"queues"`
-}
-
-// A Policy has the settings of a queue. Fields that are left out have their defaults.
-type Policy struct {
-	RetainSucceeded Retention `json:"retain_succeeded,omitzero"`
-	RetainCancelled Retention `json:"retain_cancelled,omitzero"`
-	RetainDead      Retention `json:"retain_dead,omitzero"`
-	Version         int64     `json:"version"`
-}
-
-// PolicyOf converts a policy of a store.
-func PolicyOf(p store.Policy) Policy {
-	return Policy{
-		RetainSucceeded: Retention(p.RetainSucceeded), RetainCancelled: Retention(p.RetainCancelled),
-		RetainDead: Retention(p.RetainDead), Version: p.Version,
-	}
-}
-
-// Store converts the policy back.
-func (p Policy) Store() store.Policy {
-	return store.Policy{
-		RetainSucceeded: time.Duration(p.RetainSucceeded), RetainCancelled: time.Duration(p.RetainCancelled),
-		RetainDead: time.Duration(p.RetainDead), Version: p.Version,
-	}
-}
-
-// Workers is a page of the known workers.
-type Workers struct {
-	Workers []Worker `json:"workers"`
-	Next    string   `json:"next,omitempty"`
-}
-
-// A Worker is what a worker process reports about itself.
-type Worker struct {
-	Name       string   `json:"name,omitempty"`
-	Host       string   `json:"host,omitempty"`
-	PID        int      `json:"pid,omitempty"`
-	Queues     []string `json:"queues,omitempty"`
-	Slots      int      `json:"slots"`
-	Running    int      `json:"running"`
-	StaleAfter Duration `json:"stale_after,omitzero"`
-	BeatAt     Time     `json:"beat_at,omitzero"`
-	Stale      bool     `json:"stale,omitempty"`
-}
-
-// WorkerOf converts a worker of a store.
-func WorkerOf(w store.Worker) Worker {
-	return Worker{
-		Name: w.Name, Host: w.Host, PID: w.PID, Queues: w.Queues, Slots: w.Slots, Running: w.Running,
-		StaleAfter: Duration(w.StaleAfter), BeatAt: Time{w.BeatAt}, Stale: w.Stale,
-	}
-}
-
-// Store converts the worker back.
-func (w Worker) Store() store.Worker {
-	return store.Worker{
-		Name: w.Name, Host: w.Host, PID: w.PID, Queues: w.Queues, Slots: w.Slots, Running: w.Running,
-		StaleAfter: timeOf(w.StaleAfter), BeatAt: w.BeatAt.Time, Stale: w.Stale,
-	}
-}
-
-// WorkersOf converts the answer of a store.
-func WorkersOf(p store.WorkerPage) Workers {
-	return Workers{Workers: each(p.Workers, WorkerOf), Next: p.Next}
-}
-
-// Store converts the answer back.
-func (w Workers) Store() store.WorkerPage {
-	return store.WorkerPage{Workers: each(w.Workers, Worker.Store), Next: w.Next}
 }
 
 // Health says that a server answers, and lists warnings that operators should look at.

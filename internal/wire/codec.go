@@ -85,8 +85,8 @@ func field(m *json.UnmarshalTypeError) string {
 }
 
 func wanted(m *json.UnmarshalTypeError) string {
-	if strings.HasPrefix(m.Value, "a ") { // an error of mistake says what is wanted
-		return m.Value
+	if wanted := store.Wanted(m); wanted != "" {
+		return wanted
 	}
 	switch kind := m.Type.Kind().String(); {
 	case strings.HasPrefix(kind, "int"):

@@ -17,15 +17,23 @@ import (
 func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 	noun(t, wire.JobOf)
 	noun(t, wire.DetailOf)
-	noun(t, func(b store.Backoff) wire.Backoff { return wire.JobOf(store.Job{Backoff: b}).Backoff })
+	noun(t, func(b store.Backoff) store.BackoffJSON { return wire.JobOf(store.Job{Backoff: b}).Backoff })
 	noun(t, wire.NewJobOf)
 	noun(t, wire.LeaseOf)
 	noun(t, wire.FilterOf)
 	noun(t, func(p store.JobPage) wire.Jobs { return wire.Jobs{Jobs: wire.JobsOf(p.Jobs).Jobs, Next: p.Next} })
-	noun(t, wire.PolicyOf,
-		store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3})
-	noun(t, wire.WorkerOf)
-	noun(t, wire.WorkersOf)
+	noun(t, func(p store.Policy) wire.Policy {
+		return wire.Policy{
+			RetainSucceeded: wire.Retention(p.RetainSucceeded), RetainCancelled: wire.Retention(p.RetainCancelled),
+			RetainDead: wire.Retention(p.RetainDead), Version: p.Version,
+		}
+	}, store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3})
+	noun(t, func(w store.Worker) wire.Worker {
+		return wire.Worker{
+			Name: w.Name, Host: w.Host, PID: w.PID, Queues: w.Queues, Slots: w.Slots, Running: w.Running,
+			StaleAfter: wire.Duration(w.StaleAfter), BeatAt: wire.Time{Time: w.BeatAt}, Stale: w.Stale,
+		}
+	})
 }
 
 // noun compares the JSON of values with the JSON of the API: a value with every field set, an empty one, and others.

@@ -12,65 +12,6 @@ type Enqueue struct {
 	Jobs []NewJob `json:"jobs"`
 }
 
-// A NewJob is a job to enqueue. Fields that are left out have the defaults of the library.
-type NewJob struct {
-	Queue       *string         `json:"queue,omitempty"`
-	Kind        string          `json:"kind"`
-	Payload     json.RawMessage `json:"payload,omitempty"`
-	PayloadText *string         `json:"payload_text,omitempty"`
-	Priority    int             `json:"priority,omitempty"`
-	Tags        []string        `json:"tags,omitempty"`
-	Trace       string          `json:"trace,omitempty"`
-	RunAt       Time            `json:"run_at,omitzero"`
-	Delay       Duration        `json:"delay,omitzero"`
-	MaxRetries  *int            `json:"max_retries,omitempty"`
-	Backoff     *Backoff        `json:"backoff,omitempty"`
-	Timeout     Duration        `json:"timeout,omitzero"`
-	UniqueKey   string          `json:"unique_key,omitempty"`
-	UniqueFor   Duration        `json:"unique_for,omitzero"`
-}
-
-// NewJobOf converts a new job. It sets every field that has a default, even to zero.
-func NewJobOf(n store.NewJob) NewJob {
-	backoff := backoffOf(n.Backoff)
-	out := NewJob{
-		Queue: &n.Queue, Kind: n.Kind, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
-		RunAt: Time{n.RunAt}, Delay: Duration(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
-		Timeout: Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: Duration(n.UniqueFor),
-	}
-	out.Payload, out.PayloadText = split(n.Payload)
-	return out
-}
-
-// Defaults has the values for fields that a NewJob leaves out. A missing payload is null.
-type Defaults struct {
-	Queue      string
-	MaxRetries int
-	Backoff    store.Backoff
-}
-
-// Store converts the job for the store.
-func (n NewJob) Store(d Defaults) store.NewJob {
-	out := store.NewJob{
-		Queue: d.Queue, Kind: n.Kind, Payload: join(n.Payload, n.PayloadText), Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
-		RunAt: n.RunAt.Time, Delay: timeOf(n.Delay), MaxRetries: d.MaxRetries, Backoff: d.Backoff,
-		Timeout: timeOf(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: timeOf(n.UniqueFor),
-	}
-	if n.Payload == nil && n.PayloadText == nil {
-		out.Payload = []byte("null")
-	}
-	if n.Queue != nil {
-		out.Queue = *n.Queue
-	}
-	if n.MaxRetries != nil {
-		out.MaxRetries = *n.MaxRetries
-	}
-	if n.Backoff != nil {
-		out.Backoff = n.Backoff.store()
-	}
-	return out
-}
-
 // A Claim asks for jobs. The remote store names one queue, sets a retry quota, and does not wait.
 type Claim struct {
 	Queues     []string `json:"queues,omitempty"`
@@ -126,7 +67,7 @@ func AckOf(a store.Ack) Ack {
 	out := Ack{Lease: LeaseOf(a.Lease)}
 	switch {
 	case a.Refused() == nil:
-		out.Result, out.ResultText = split(a.Result)
+		out.Result, out.ResultText = store.SplitDocument(a.Result)
 	case len(a.Result) > store.MaxDocBytes:
 		out.ResultFault = TooLong
 	default:
@@ -137,7 +78,7 @@ func AckOf(a store.Ack) Ack {
 
 // Store converts the Ack back.
 func (a Ack) Store() (store.Ack, error) {
-	out := store.Ack{Lease: a.Lease.Store(), Result: join(a.Result, a.ResultText)}
+	out := store.Ack{Lease: a.Lease.Store(), Result: store.JoinDocument(a.Result, a.ResultText)}
 	switch a.ResultFault {
 	case "":
 	case TooLong:
@@ -174,7 +115,7 @@ func (n NAck) Store() store.NAck {
 	if form == "" {
 		form = store.Fail
 	}
-	return store.NAck{Lease: n.Lease.Store(), Form: form, Delay: timeOf(n.Delay), Error: n.Error}
+	return store.NAck{Lease: n.Lease.Store(), Form: form, Delay: time.Duration(n.Delay), Error: n.Error}
 }
 
 // An Extend renews leases.
@@ -206,8 +147,8 @@ type Checkpoint struct {
 // CheckpointOf converts a save.
 func CheckpointOf(s store.Save) Checkpoint {
 	out := Checkpoint{Lease: LeaseOf(s.Lease), Seq: s.Seq}
-	out.Checkpoint, out.CheckpointText = split(s.Checkpoint)
-	out.Progress, out.ProgressText = split(s.Progress)
+	out.Checkpoint, out.CheckpointText = store.SplitDocument(s.Checkpoint)
+	out.Progress, out.ProgressText = store.SplitDocument(s.Progress)
 	return out
 }
 
@@ -215,7 +156,7 @@ func CheckpointOf(s store.Save) Checkpoint {
 func (c Checkpoint) Store() store.Save {
 	return store.Save{
 		Lease: c.Lease.Store(), Seq: c.Seq,
-		Checkpoint: join(c.Checkpoint, c.CheckpointText), Progress: join(c.Progress, c.ProgressText),
+		Checkpoint: store.JoinDocument(c.Checkpoint, c.CheckpointText), Progress: store.JoinDocument(c.Progress, c.ProgressText),
 	}
 }
 
@@ -229,40 +170,6 @@ type Recover struct {
 type Fence struct {
 	EndLeases bool `json:"end_leases,omitempty"`
 	Epoch     ID   `json:"epoch,omitzero"`
-}
-
-// A Filter chooses jobs.
-type Filter struct {
-	IDs         []ID          `json:"ids,omitempty" list:"some"`
-	After       ID            `json:"after,omitzero"`
-	Queue       string        `json:"queue,omitempty"`
-	Queues      []string      `json:"queues,omitempty" list:"some"`
-	Kind        string        `json:"kind,omitempty"`
-	Tag         string        `json:"tag,omitempty"`
-	Worker      string        `json:"worker,omitempty"`
-	UniqueKey   string        `json:"unique_key,omitempty"`
-	States      []store.State `json:"states,omitempty" list:"some"`
-	FinishedFor Duration      `json:"finished_for,omitzero"`
-}
-
-// FilterOf converts a filter.
-func FilterOf(f store.Filter) Filter {
-	return Filter{
-		IDs: IDs(f.IDs), After: ID(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: Duration(f.FinishedFor),
-	}
-}
-
-// Store converts the filter back.
-func (f Filter) Store() store.Filter {
-	out := store.Filter{
-		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: timeOf(f.FinishedFor),
-	}
-	for _, id := range f.IDs {
-		out.IDs = append(out.IDs, int64(id))
-	}
-	return out
 }
 
 // A List asks for one page of jobs.
@@ -298,5 +205,3 @@ const (
 type Wakeups struct {
 	Queues []string `json:"queues,omitempty"`
 }
-
-func timeOf(d Duration) time.Duration { return time.Duration(d) }

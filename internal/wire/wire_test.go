@@ -91,15 +91,15 @@ func TestNothingIsLostOnTheWire(t *testing.T) {
 	queues := filled[[]store.Queue](t)
 	assert.Equal(t, queues, through(t, wire.Queues{Queues: queues}).Queues)
 	policy := filled[store.Policy](t)
-	assert.Equal(t, policy, through(t, wire.PolicyOf(policy)).Store())
+	assert.Equal(t, policy, through(t, policy))
 	keep := store.Policy{RetainDead: store.KeepForEver}
-	assert.Equal(t, keep, through(t, wire.PolicyOf(keep)).Store())
+	assert.Equal(t, keep, through(t, keep))
 	workers := filled[store.WorkerPage](t)
-	assert.Equal(t, workers, through(t, wire.WorkersOf(workers)).Store())
+	assert.Equal(t, workers, through(t, workers))
 	filter := filled[store.Filter](t)
 	assert.Equal(t, filter, through(t, wire.FilterOf(filter)).Store())
 	newJob := filled[store.NewJob](t)
-	assert.Equal(t, newJob, through(t, wire.NewJobOf(newJob)).Store(wire.Defaults{}))
+	assert.Equal(t, newJob, through(t, wire.NewJobOf(newJob)).Store(store.NewJob{}))
 	save := filled[store.Save](t)
 	assert.Equal(t, save, through(t, wire.CheckpointOf(save)).Store())
 	nack := filled[store.NAck](t)
@@ -123,7 +123,7 @@ func TestRefusedResultIsRefusedOnTheOtherSide(t *testing.T) {
 }
 
 func TestDefaultsAreForWhatIsLeftOut(t *testing.T) {
-	defaults := wire.Defaults{Queue: "default", MaxRetries: 20, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}}
+	defaults := store.NewJob{Queue: "default", Payload: []byte("null"), MaxRetries: 20, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}}
 	var n wire.NewJob
 	require.NoError(t, wire.Decode([]byte(`{"kind":"k"}`), &n))
 	assert.Equal(t, store.NewJob{Queue: "default", Kind: "k", Payload: []byte("null"), MaxRetries: 20, Backoff: defaults.Backoff}, n.Store(defaults))

@@ -62,28 +62,22 @@ var (
 
 // SetSchedule is part of the contract.
 func (s *Store) SetSchedule(ctx context.Context, by store.Schedule) (store.Schedule, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return store.Schedule{}, err
-	}
-	if err := by.Check(); err != nil && !s.broken(ScheduleUnchecked) {
-		return store.Schedule{}, err
-	}
-	current, known := s.schedules[by.Name]
-	next := s.keptSchedule(by)
-	if next.Revision = current.Revision; !s.broken(ScheduleForgetsLast) {
-		next.LastAt, next.LastJob = current.LastAt, current.LastJob
-	}
-	same := known && reflect.DeepEqual(next, current)
-	if same && !s.broken(ScheduleRepeatChanges) && !s.broken(ScheduleRepeatRefused) {
-		return s.handedOut(current), nil
-	}
-	if by.Revision != current.Revision && !s.broken(ScheduleRevisionIgnored) && (known || !s.broken(ScheduleComesBack)) &&
-		(!same || !s.broken(ScheduleRepeatChanges)) {
-		return store.Schedule{}, fmt.Errorf("%w: its revision is %d", store.ErrConflict, current.Revision)
-	}
-	return s.handedOut(s.revised(next, s.broken(ScheduleRevisionStays) && known)), nil
+	return call(ctx, s, s.unless(ScheduleUnchecked, by.Check()), func(time.Time) (store.Schedule, error) {
+		current, known := s.schedules[by.Name]
+		next := s.keptSchedule(by)
+		if next.Revision = current.Revision; !s.broken(ScheduleForgetsLast) {
+			next.LastAt, next.LastJob = current.LastAt, current.LastJob
+		}
+		same := known && reflect.DeepEqual(next, current)
+		if same && !s.broken(ScheduleRepeatChanges) && !s.broken(ScheduleRepeatRefused) {
+			return s.handedOut(current), nil
+		}
+		if by.Revision != current.Revision && !s.broken(ScheduleRevisionIgnored) && (known || !s.broken(ScheduleComesBack)) &&
+			(!same || !s.broken(ScheduleRepeatChanges)) {
+			return store.Schedule{}, fmt.Errorf("%w: its revision is %d", store.ErrConflict, current.Revision)
+		}
+		return s.handedOut(s.revised(next, s.broken(ScheduleRevisionStays) && known)), nil
+	})
 }
 
 // keptSchedule is what the store keeps of a schedule.
@@ -126,47 +120,38 @@ func (s *Store) revised(next store.Schedule, stays bool) store.Schedule {
 
 // DeleteSchedule is part of the contract.
 func (s *Store) DeleteSchedule(ctx context.Context, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.enter(ctx); err != nil {
-		return err
-	}
-	if err := store.CheckSchedule(name); err != nil && !s.broken(ScheduleUnchecked) {
-		return err
-	}
-	delete(s.schedules, name)
-	if s.broken(ScheduleDeletedWithAll) {
-		clear(s.schedules)
-	}
-	if s.broken(ScheduleDeletesJobs) {
-		s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return j.Scheduled != nil && j.Scheduled.Name == name })
-	}
-	return nil
+	_, err := call(ctx, s, s.unless(ScheduleUnchecked, store.CheckSchedule(name)), func(time.Time) (struct{}, error) {
+		delete(s.schedules, name)
+		if s.broken(ScheduleDeletedWithAll) {
+			clear(s.schedules)
+		}
+		if s.broken(ScheduleDeletesJobs) {
+			s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return j.Scheduled != nil && j.Scheduled.Name == name })
+		}
+		return struct{}{}, nil
+	})
+	return err
 }
 
 // Schedules is part of the contract.
 func (s *Store) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.SchedulePage{}, err
+	after, refused := filter.Position(page)
+	if page.Cursor != "" {
+		refused = s.unless(SchedulesCursorUnchecked, refused)
 	}
-	after, err := filter.Position(page)
-	if err != nil && (page.Cursor == "" || !s.broken(SchedulesCursorUnchecked)) {
-		return store.SchedulePage{}, err
-	}
-	var names []string
-	for name, one := range s.schedules {
-		if s.selects(filter, one, now) && (name > after || name == after && s.broken(SchedulesPageOverlaps)) {
-			names = append(names, name)
+	return call(ctx, s, refused, func(now time.Time) (store.SchedulePage, error) {
+		var names []string
+		for name, one := range s.schedules {
+			if s.selects(filter, one, now) && (name > after || name == after && s.broken(SchedulesPageOverlaps)) {
+				names = append(names, name)
+			}
 		}
-	}
-	slices.Sort(names)
-	if s.broken(SchedulesUnsorted) {
-		slices.Reverse(names)
-	}
-	return s.schedulePage(filter, page, names, now), nil
+		slices.Sort(names)
+		if s.broken(SchedulesUnsorted) {
+			slices.Reverse(names)
+		}
+		return s.schedulePage(filter, page, names, now), nil
+	})
 }
 
 // selects says whether the filter selects the schedule.
@@ -210,28 +195,25 @@ func (s *Store) schedulePage(filter store.ScheduleFilter, page store.Page, names
 
 // Fire is part of the contract.
 func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
+	refused := store.CheckFirings(firings)
+	if len(firings) > store.MaxFirings {
+		refused = s.unless(FireUnlimited, refused)
 	}
-	defer func() { s.given = nil }()
-	if err := store.CheckFirings(firings); err != nil && (len(firings) <= store.MaxFirings || !s.broken(FireUnlimited)) {
-		return nil, err
-	}
-	var results []store.Fired
-	spoiled := false
-	for _, f := range firings {
-		f.For, f.Next = store.Truncate(f.For), store.Truncate(f.Next)
-		fired := store.Fired{Name: f.Name, Status: store.StatusStale}
-		if !spoiled {
-			fired = s.fire(f, now)
+	return call(ctx, s, refused, func(now time.Time) ([]store.Fired, error) {
+		defer func() { s.given = nil }()
+		var results []store.Fired
+		spoiled := false
+		for _, f := range firings {
+			f.For, f.Next = store.Truncate(f.For), store.Truncate(f.Next)
+			fired := store.Fired{Name: f.Name, Status: store.StatusStale}
+			if !spoiled {
+				fired = s.fire(f, now)
+			}
+			spoiled = spoiled || fired.Status == store.StatusStale && s.broken(FireStaleSpoilsCall)
+			results = append(results, fired)
 		}
-		spoiled = spoiled || fired.Status == store.StatusStale && s.broken(FireStaleSpoilsCall)
-		results = append(results, fired)
-	}
-	return results, nil
+		return results, nil
+	})
 }
 
 // fire makes one schedule fire.

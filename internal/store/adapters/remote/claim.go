@@ -12,13 +12,10 @@ import (
 // FetchAndClaim is part of the contract. If the caller is gone before the answer comes, the claim goes on in the background for
 // a moment, so that its jobs can be released. If the answer comes later than that, the server sees that the client is gone.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
-	if err := s.admit(ctx, req.Check()); err != nil {
-		return nil, err
-	}
-	c, err := post(wire.PathClaim, wire.Claim{
+	c := post(wire.PathClaim, req.Check(), wire.Claim{
 		Queues: []string{req.Queue}, Worker: req.Worker, Limit: &req.Limit, Lease: wire.Duration(req.TTL), RetryQuota: &req.RetryQuota,
 	}, mostJobs(req.Limit))
-	if err != nil {
+	if err := s.admit(ctx, c.refused); err != nil {
 		return nil, err
 	}
 	jobs, err := s.claim(ctx, c, claimedBy(req))
@@ -96,8 +93,8 @@ func (s *Store) giveBack(jobs []store.Job) {
 	defer cancel(nil)
 	late := s.clock.AfterFunc(afterlife, func() { cancel(errSilent) })
 	defer late.Stop()
-	c, ids, err := nackCall(nacks)
-	for n := 0; err == nil && n < 2; n++ { // it is safe to repeat a Release whose answer was lost
+	c, ids := nackCall(nacks)
+	for n := 0; c.refused == nil && n < 2; n++ { // it is safe to repeat a Release whose answer was lost
 		var answer wire.Results
 		failed := s.patiently(ctx, func() error {
 			return s.once(ctx, c, s.parcel(c), func(resp *http.Response) error { return decode(resp, c.most, &answer, outcomesFor(ids)) })

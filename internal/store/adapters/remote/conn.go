@@ -56,18 +56,28 @@ type call struct {
 	key    string // the request key
 	reads  bool   // the call changes nothing
 	most   int64  // greatest size of the answer in bytes
+
+	refused error // why the call must not be sent, or nil
 }
 
-// post returns a call with a body. It fails if the body is larger than a server accepts.
-func post(path string, body any, most int64) (call, error) {
-	text, err := wire.Marshal(body)
-	if err != nil {
-		return call{}, &store.InvalidError{Item: -1, Field: "call", Rule: "must be text that fits JSON: " + err.Error()}
+// fetch returns a call that reads and has no body.
+func fetch(path string, refused error, most int64) call {
+	return call{method: http.MethodGet, path: path, reads: true, most: most, refused: refused}
+}
+
+// post returns a call with a body. It is refused if the body is larger than a server accepts.
+func post(path string, refused error, body any, most int64) call {
+	c := call{method: http.MethodPost, path: path, most: most, refused: refused}
+	if refused != nil {
+		return c
 	}
-	if len(text) > wire.MaxBody {
-		return call{}, &store.InvalidError{Item: -1, Field: "call", Rule: "is too large as JSON, send fewer items at a time"}
+	var err error
+	if c.body, err = wire.Marshal(body); err != nil {
+		c.refused = &store.InvalidError{Item: -1, Field: "call", Rule: "must be text that fits JSON: " + err.Error()}
+	} else if len(c.body) > wire.MaxBody {
+		c.refused = &store.InvalidError{Item: -1, Field: "call", Rule: "is too large as JSON, send fewer items at a time"}
 	}
-	return call{method: http.MethodPost, path: path, body: text, most: most}, nil
+	return c
 }
 
 // dropTwin leaves out a document if its text is sent too. The server uses the text.
@@ -159,10 +169,14 @@ func (s *Store) during(ctx context.Context) (context.Context, context.CancelFunc
 
 // ask makes the call and returns its answer. If the answer is lost and the call only reads, ask makes the call once more.
 func ask[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, error) {
+	var answer A
+	err := s.admit(ctx, c.refused)
+	if err != nil {
+		return answer, err
+	}
 	during, cancel := s.during(ctx)
 	defer cancel()
-	var answer A
-	err := s.patiently(during, func() (err error) {
+	err = s.patiently(during, func() (err error) {
 		answer, err = try(during, s, c, valid)
 		if c.reads && wasCut(err) && during.Err() == nil {
 			answer, err = try(during, s, c, valid)
@@ -183,6 +197,9 @@ func try[A any](ctx context.Context, s *Store, c call, valid func(A) error) (A, 
 
 // tell is ask for a call whose answer has no content.
 func tell(ctx context.Context, s *Store, c call) error {
+	if err := s.admit(ctx, c.refused); err != nil {
+		return err
+	}
 	during, cancel := s.during(ctx)
 	defer cancel()
 	return s.because(ctx, s.patiently(during, func() error { return s.once(during, c, s.parcel(c), nothing) }))

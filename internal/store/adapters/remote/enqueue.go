@@ -18,10 +18,7 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 	if err := s.admit(ctx, req.Check()); err != nil || len(req.Jobs) == 0 {
 		return nil, err
 	}
-	c, err := enqueueCall(req)
-	if err != nil {
-		return nil, err
-	}
+	c := enqueueCall(req)
 	valid := func(e wire.Enqueued) error {
 		if len(e.Jobs) != len(req.Jobs) {
 			return fmt.Errorf("%d answers for %d jobs", len(e.Jobs), len(req.Jobs))
@@ -51,18 +48,18 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 	}
 }
 
-func enqueueCall(req store.EnqueueRequest) (call, error) {
+func enqueueCall(req store.EnqueueRequest) call {
 	jobs := make([]wire.NewJob, len(req.Jobs))
 	for i, n := range req.Jobs {
 		jobs[i] = wire.NewJobOf(n)
 		dropTwin(&jobs[i].Payload, jobs[i].PayloadText)
 	}
-	c, err := post(wire.PathJobs, wire.Enqueue{Jobs: jobs}, mostOf(len(jobs)))
+	c := post(wire.PathJobs, nil, wire.Enqueue{Jobs: jobs}, mostOf(len(jobs)))
 	c.key = req.RequestKey
 	if c.key == "" {
 		c.key = wire.RandomKey()
 	}
-	return c, err
+	return c
 }
 
 // pause waits for d. It returns false if the context ends or the store is closed before.

@@ -18,7 +18,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 		body.Jobs[i], ids[i] = wire.AckOf(a), a.ID
 		dropTwin(&body.Jobs[i].Result, body.Jobs[i].ResultText)
 	}
-	return s.outcomes(ctx, wire.PathAck, body, ids)
+	return s.outcomesOf(ctx, wire.PathAck, body, ids)
 }
 
 // NAck is part of the contract. Items that break a limit are answered here and not sent.
@@ -27,21 +27,17 @@ func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, 
 		return nil, err
 	}
 	return sifted(nacks, store.NAck.Check, func(n store.NAck) int64 { return n.ID }, func(fit []store.NAck) ([]store.Outcome, error) {
-		c, ids, err := nackCall(fit)
-		if err != nil {
-			return nil, err
-		}
-		return s.outcomesOf(ctx, c, ids)
+		c, ids := nackCall(fit)
+		return s.outcomes(ctx, c, outcomesFor(ids))
 	})
 }
 
-func nackCall(nacks []store.NAck) (call, []int64, error) {
+func nackCall(nacks []store.NAck) (call, []int64) {
 	body, ids := wire.NAcks{Jobs: make([]wire.NAck, len(nacks))}, make([]int64, len(nacks))
 	for i, n := range nacks {
 		body.Jobs[i], ids[i] = wire.NAckOf(n), n.ID
 	}
-	c, err := post(wire.PathNAck, body, mostOf(len(ids)))
-	return c, ids, err
+	return post(wire.PathNAck, nil, body, mostOf(len(ids))), ids
 }
 
 // Extend is part of the contract.
@@ -53,7 +49,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 	for i, l := range leases {
 		body.Jobs[i], ids[i] = wire.LeaseOf(l), l.ID
 	}
-	return s.outcomes(ctx, wire.PathExtend, body, ids)
+	return s.outcomesOf(ctx, wire.PathExtend, body, ids)
 }
 
 // Save is part of the contract. Items that break a limit are answered here and not sent.
@@ -68,7 +64,7 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 			dropTwin(&body.Jobs[i].Checkpoint, body.Jobs[i].CheckpointText)
 			dropTwin(&body.Jobs[i].Progress, body.Jobs[i].ProgressText)
 		}
-		return s.outcomes(ctx, wire.PathCheckpoint, body, ids)
+		return s.outcomesOf(ctx, wire.PathCheckpoint, body, ids)
 	})
 }
 
@@ -97,17 +93,13 @@ func sifted[T any](items []T, check func(T) error, id func(T) int64, send func(f
 	return outcomes, nil
 }
 
-// outcomes makes a call whose answer has one outcome per job.
-func (s *Store) outcomes(ctx context.Context, path string, body any, ids []int64) ([]store.Outcome, error) {
-	c, err := post(path, body, mostOf(len(ids)))
-	if err != nil {
-		return nil, err
-	}
-	return s.outcomesOf(ctx, c, ids)
+// outcomesOf makes a call whose answer has one outcome per job.
+func (s *Store) outcomesOf(ctx context.Context, path string, body any, ids []int64) ([]store.Outcome, error) {
+	return s.outcomes(ctx, post(path, nil, body, mostOf(len(ids))), outcomesFor(ids))
 }
 
-func (s *Store) outcomesOf(ctx context.Context, c call, ids []int64) ([]store.Outcome, error) {
-	answer, err := ask(ctx, s, c, outcomesFor(ids))
+func (s *Store) outcomes(ctx context.Context, c call, valid func(wire.Results) error) ([]store.Outcome, error) {
+	answer, err := ask(ctx, s, c, valid)
 	if err != nil {
 		return nil, err
 	}

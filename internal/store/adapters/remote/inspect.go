@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -12,10 +11,7 @@ import (
 
 // Get is part of the contract.
 func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
-	if err := s.admit(ctx, nil); err != nil {
-		return store.JobDetail{}, err
-	}
-	c := call{method: http.MethodGet, path: wire.PathJob + strconv.FormatInt(id, 10), reads: true, most: mostDetail}
+	c := fetch(wire.PathJob+strconv.FormatInt(id, 10), nil, mostDetail)
 	answer, err := ask(ctx, s, c, func(d wire.JobDetail) error {
 		if int64(d.ID) != id || d.State == "" || d.History == nil {
 			return errors.New("not the job that was asked for")
@@ -25,7 +21,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if err != nil {
 		return store.JobDetail{}, err
 	}
-	s.note(answer.Job)
+	s.note(answer.JobJSON)
 	return answer.Store(), nil
 }
 
@@ -41,14 +37,8 @@ func (s *Store) note(j wire.Job) {
 
 // List is part of the contract.
 func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	if err := s.admit(ctx, checkPage(filter, page)); err != nil {
-		return store.JobPage{}, err
-	}
 	body := wire.List{Filter: wire.FilterOf(filter), Limit: &page.Limit, Cursor: page.Cursor}
-	c, err := post(wire.PathList, body, mostJobs(page.Limit))
-	if err != nil {
-		return store.JobPage{}, err
-	}
+	c := post(wire.PathList, checkPage(filter, page), body, mostJobs(page.Limit))
 	c.reads = true
 	answer, err := ask(ctx, s, c, func(j wire.Jobs) error { return listed(j.Jobs, page.Limit, "jobs") })
 	if err != nil {
@@ -73,19 +63,12 @@ func checkPage(filter store.Filter, page store.Page) error {
 
 // Count is part of the contract.
 func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	if err := s.admit(ctx, filter.Check()); err != nil {
-		return store.Counts{}, err
-	}
-	c, err := post(wire.PathCount, wire.Count{Filter: wire.FilterOf(filter)}, mostNames)
-	if err != nil {
-		return store.Counts{}, err
-	}
+	c := post(wire.PathCount, filter.Check(), wire.Count{Filter: wire.FilterOf(filter)}, mostNames)
 	c.reads = true
-	answer, err := ask(ctx, s, c, func(counts store.Counts) error {
+	return ask(ctx, s, c, func(counts store.Counts) error {
 		if counts.Queues == nil || counts.Now.IsZero() {
 			return errors.New("no counts in it")
 		}
 		return nil
 	})
-	return answer, err
 }

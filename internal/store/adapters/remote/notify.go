@@ -27,11 +27,8 @@ const (
 // Subscribe is part of the contract. It returns once the server listens. If the stream breaks later, the subscription opens
 // another one, and then wakes every queue of which it may have missed a wake-up.
 func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
-	if err := s.admit(ctx, checkQueues(queues)); err != nil {
-		return nil, err
-	}
-	c, err := post(wire.PathWakeups, wire.Wakeups{Queues: queues}, mostWords)
-	if err != nil {
+	c := post(wire.PathWakeups, checkQueues(queues), wire.Wakeups{Queues: queues}, mostWords)
+	if err := s.admit(ctx, c.refused); err != nil {
 		return nil, err
 	}
 	c.reads = true

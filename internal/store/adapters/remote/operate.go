@@ -23,21 +23,10 @@ func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]s
 }
 
 func (s *Store) bulk(ctx context.Context, action wire.Action, filter store.Filter, limit int) ([]store.Outcome, error) {
-	if err := s.admit(ctx, filter.CheckBulk(limit)); err != nil {
-		return nil, err
-	}
 	body := wire.Bulk{Action: action, Filter: wire.FilterOf(filter), Limit: &limit}
 	valid, most := outcomesUpTo(limit), limit
 	if len(filter.IDs) > 0 {
 		valid, most = outcomesFor(filter.IDs), len(filter.IDs)
 	}
-	c, err := post(wire.PathBulk, body, mostOf(most))
-	if err != nil {
-		return nil, err
-	}
-	answer, err := ask(ctx, s, c, valid)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Store(), nil
+	return s.outcomes(ctx, post(wire.PathBulk, filter.CheckBulk(limit), body, mostOf(most)), valid)
 }
