@@ -31,7 +31,10 @@ func (a *app) dev() *cobra.Command {
 			return misuse("--addr %q: dev has no tokens, so it listens only on this machine, such as on 127.0.0.1:7070; use serve for other addresses", s.addr)
 		}
 		a.serves = true
-		return a.using(cmd.Context(), toFill, func(store jq.Store) error { return a.serveAndWork(cmd.Context(), store, &s) })
+		return a.using(cmd.Context(), toFill, func(store jq.Store) error {
+			defer a.announceEnd(cmd.Context())()
+			return a.serveAndWork(cmd.Context(), store, &s)
+		})
 	}
 	return cmd
 }

@@ -112,7 +112,9 @@ func (a *app) warnOfUnknown(ctx context.Context, keeper contract.QueueKeeper, na
 		return
 	}
 	unknown := slices.Clone(names)
-	know := func(queue string) { unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == queue }) }
+	know := func(queue string) {
+		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == queue })
+	}
 	for _, q := range queues {
 		know(q.Name)
 	}

@@ -49,7 +49,8 @@ func (a *app) work() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "run a program or call a URL for each job",
-		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM.\n\n" +
+		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM. It then waits\n" +
+			"for running jobs, at most as long as --drain says; a second signal ends it at once.\n\n" +
 			"--exec: the program reads the payload from standard input. Its environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,\n" +
 			"JQ_QUEUE and JQ_ATTEMPT, but no credentials of the store: JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like are\n" +
 			"removed. Exit code 0 completes the job, with standard output as the result. 65 fails it without a retry, and 75 snoozes\n" +
@@ -106,6 +107,7 @@ func (a *app) work() *cobra.Command {
 			}
 			defer w.reaper.Start(log)()
 			fmt.Fprintf(a.std.err, "working on %s; press Ctrl-C to stop\n", strings.Join(w.queues, ", "))
+			defer a.announceEnd(cmd.Context())()
 			return server.Run(cmd.Context())
 		})
 	}
