@@ -69,7 +69,7 @@ func (hello) Kind() string { return "hello" }
 
 // sample enqueues a sample job, prints commands to try, and runs jobs until the context ends.
 func (a *app) sample(ctx context.Context, url string) error {
-	store, err := remote.Open(ctx, url, nil)
+	store, err := remote.Open(ctx, url, &remote.Options{Logger: a.logger(slog.LevelWarn)})
 	if err != nil {
 		return err
 	}

@@ -246,6 +246,19 @@ func TestServersAnnounceThatASecondSignalEndsThem(t *testing.T) {
 	}
 }
 
+// Every line of a worker's log is JSON if the user asks for it, also those of the store.
+func TestLogOfAWorkerAsJSON(t *testing.T) {
+	w := newSandbox(t)
+	w.run("enqueue", "k", "--max-retries", "0")
+	w.env = append(w.env, "JQ_LOG_FORMAT=json")
+	worker := w.start("working on", "work", "--exec", "false", "--log-level", "error")
+	line := <-worker.later
+	var entry struct{ Level, Msg string }
+	require.NoError(w, json.Unmarshal([]byte(line), &entry), line)
+	assert.Equal(w, "ERROR", entry.Level, line)
+	w.end(worker)
+}
+
 // said waits until the process prints the line, and reports whether it did before it exited.
 func said(p *process, line string) bool {
 	late := time.After(time.Minute)

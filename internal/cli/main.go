@@ -80,6 +80,7 @@ type app struct {
 	cert    string            // the flag client-cert
 	key     string            // the flag client-key
 	config  string            // the flag
+	log     logFlags
 	flagged map[string]bool   // the names of the flags on the command line
 	sources map[string]string // flag name to the variable or file that set the flag
 	helped  error             // an error in the configuration, found while showing help
