@@ -31,7 +31,10 @@ func (a *app) dev() *cobra.Command {
 			return misuse("--addr %q: dev has no tokens, so it listens only on this machine, such as on 127.0.0.1:7070; use serve for other addresses", s.addr)
 		}
 		a.serves = true
-		return a.using(cmd.Context(), toFill, func(store jq.Store) error { return a.serveAndWork(cmd.Context(), store, &s) })
+		return a.using(cmd.Context(), toFill, func(store jq.Store) error {
+			defer a.announceEnd(cmd.Context())()
+			return a.serveAndWork(cmd.Context(), store, &s)
+		})
 	}
 	return cmd
 }
@@ -66,7 +69,7 @@ func (hello) Kind() string { return "hello" }
 
 // sample enqueues a sample job, prints commands to try, and runs jobs until the context ends.
 func (a *app) sample(ctx context.Context, url string) error {
-	store, err := remote.Open(ctx, url, nil)
+	store, err := remote.Open(ctx, url, &remote.Options{Logger: a.logger(slog.LevelWarn)})
 	if err != nil {
 		return err
 	}

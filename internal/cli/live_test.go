@@ -70,14 +70,15 @@ func (w *sandbox) run(args ...string) string {
 // A process runs until end or the cleanup stops it.
 type process struct {
 	*exec.Cmd
-	said  string // the lines before the ready line
-	ready string // the rest of the ready line
+	said  string      // the lines before the ready line
+	ready string      // the rest of the ready line
+	later chan string // the first lines after the ready line; closed when the process exits
 }
 
 // start starts a process and waits for a line that begins with ready.
 func (w *sandbox) start(ready string, args ...string) *process {
 	w.Helper()
-	p := &process{Cmd: w.command(args...)}
+	p := &process{Cmd: w.command(args...), later: make(chan string, 100)}
 	said, err := p.StderrPipe()
 	require.NoError(w, err)
 	require.NoError(w, p.Start())
@@ -92,7 +93,16 @@ func (w *sandbox) start(ready string, args ...string) *process {
 		}
 	}
 	var reading sync.WaitGroup
-	reading.Go(func() { _, _ = io.Copy(io.Discard, said) })
+	reading.Go(func() {
+		defer close(p.later)
+		for lines.Scan() {
+			select {
+			case p.later <- lines.Text():
+			default: // nobody reads them
+			}
+		}
+		_, _ = io.Copy(io.Discard, said)
+	})
 	w.Cleanup(func() {
 		_ = p.Process.Kill() // it may have exited
 		reading.Wait()
@@ -207,6 +217,61 @@ func TestStoppedWorkerLeavesNothingInFlight(t *testing.T) {
 		// A stopped worker was listed as stale for a day, and doctor failed.
 		assert.Equal(w, "no workers are running, and none died in the last day\n", w.run("workers", "--store", store))
 	})
+}
+
+const ending = "stopping; press Ctrl-C again to stop at once"
+
+// The first signal announces that a second one ends the command at once, and the second does.
+func TestSecondSignalEndsACommandAtOnce(t *testing.T) {
+	w := newSandbox(t)
+	w.run("enqueue", "long")
+	worker := w.start("working on", "work", "--drain", "10m", "--exec", `sh -c 'echo x >> runs; exec sleep 600'`)
+	w.lines("runs", 1)
+	require.NoError(w, worker.Process.Signal(syscall.SIGINT))
+	require.True(w, said(worker, ending))
+	assert.Equal(w, map[jq.State]int64{jq.InFlight: 1}, w.stats(), "the worker waits for the job")
+	require.NoError(w, worker.Process.Signal(syscall.SIGTERM))
+	state, err := worker.Process.Wait()
+	require.NoError(w, err)
+	assert.Equal(w, syscall.SIGTERM, state.Sys().(syscall.WaitStatus).Signal())
+	assert.Equal(w, map[jq.State]int64{jq.InFlight: 1}, w.stats(), "the worker gave nothing back")
+}
+
+func TestServersAnnounceThatASecondSignalEndsThem(t *testing.T) {
+	w := newSandbox(t)
+	for _, command := range []string{"serve", "dev"} {
+		server := w.start("serving on ", command, "--addr", "127.0.0.1:0", "--store", "sqlite:"+command)
+		w.end(server)
+		assert.True(w, said(server, ending), command)
+	}
+}
+
+// Every line of a worker's log is JSON if the user asks for it, also those of the store.
+func TestLogOfAWorkerAsJSON(t *testing.T) {
+	w := newSandbox(t)
+	w.run("enqueue", "k", "--max-retries", "0")
+	w.env = append(w.env, "JQ_LOG_FORMAT=json")
+	worker := w.start("working on", "work", "--exec", "false", "--log-level", "error")
+	line := <-worker.later
+	var entry struct{ Level, Msg string }
+	require.NoError(w, json.Unmarshal([]byte(line), &entry), line)
+	assert.Equal(w, "ERROR", entry.Level, line)
+	w.end(worker)
+}
+
+// said waits until the process prints the line, and reports whether it did before it exited.
+func said(p *process, line string) bool {
+	late := time.After(time.Minute)
+	for {
+		select {
+		case l, more := <-p.later:
+			if l == line || !more {
+				return more
+			}
+		case <-late:
+			return false
+		}
+	}
 }
 
 // Several processes may migrate a store at once.

@@ -27,9 +27,29 @@ const (
 
 // Main runs the command in os.Args and exits with its exit code.
 func Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ctx, end := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals) // before the context ends, so that a second signal kills the process whatever the command does
+		end()
+	}()
 	os.Exit(run(ctx, os.Args, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}))
+}
+
+// announceEnd says at the first signal what a second one does. Commands that may take long to stop call it, and call done last.
+func (a *app) announceEnd(ctx context.Context) (done func()) {
+	said := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(said)
+		fmt.Fprintln(a.std.err, "stopping; press Ctrl-C again to stop at once")
+	})
+	return func() {
+		if !cancel() {
+			<-said
+		}
+	}
 }
 
 // streams are the inputs and outputs of a command. Only run prints errors.
@@ -60,6 +80,7 @@ type app struct {
 	cert    string            // the flag client-cert
 	key     string            // the flag client-key
 	config  string            // the flag
+	log     logFlags
 	flagged map[string]bool   // the names of the flags on the command line
 	sources map[string]string // flag name to the variable or file that set the flag
 	helped  error             // an error in the configuration, found while showing help

@@ -167,10 +167,10 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer, TLS: secure})
+		return remote.Open(ctx, p.path, &remote.Options{Token: a.bearer, TLS: secure, Logger: a.logger(slog.LevelInfo)})
 	case "memory":
 		fmt.Fprintln(a.std.err, "memory: keeps jobs only until this command ends")
-		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest}), nil
+		return jq.NewMemory(&jq.MemoryOptions{MaxLease: a.longest, Logger: a.logger(slog.LevelInfo)}), nil
 	case "sqlite":
 		return a.openFile(ctx, p, makes)
 	default:

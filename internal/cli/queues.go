@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +69,10 @@ func (a *app) tableOfQueues(queues []jq.Queue, counts jq.Counts) error {
 
 func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: verb + " QUEUE...", Short: short, Args: takes(1, -1, "a queue")}
+	cmd := &cobra.Command{
+		Use: verb + " QUEUE...", Short: short, Args: takes(1, -1, "a queue"),
+		Long: strings.ToUpper(short[:1]) + short[1:] + ".\n\nA queue without jobs, settings and workers is " + done + " too, but with a warning, as its name may be mistyped.",
+	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		for _, name := range names {
@@ -79,6 +85,7 @@ func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 			if !ok {
 				return errors.New("this store does not support pausing queues")
 			}
+			a.warnOfUnknown(cmd.Context(), keeper, names)
 			var queues []jq.Queue
 			for _, name := range names {
 				if err := keeper.SetPaused(cmd.Context(), name, paused); err != nil {
@@ -95,4 +102,33 @@ func (a *app) setPaused(verb, short, done string, paused bool) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// warnOfUnknown warns of each queue that has no jobs, no settings and no worker, because its name may be mistyped. It says nothing
+// if it cannot list the queues and the workers.
+func (a *app) warnOfUnknown(ctx context.Context, keeper contract.QueueKeeper, names []string) {
+	queues, err := keeper.Queues(ctx)
+	if err != nil {
+		return
+	}
+	unknown := slices.Clone(names)
+	know := func(queue string) {
+		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == queue })
+	}
+	for _, q := range queues {
+		know(q.Name)
+	}
+	if registry, ok := keeper.(contract.Registry); ok && len(unknown) > 0 {
+		err = contract.EachWorker(ctx, registry, func(w jq.Worker) {
+			for _, queue := range w.Queues {
+				know(queue)
+			}
+		})
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+	}
+	for _, name := range unknown {
+		fmt.Fprintf(a.std.err, "warning: no jobs, settings or workers are known for the queue %s; is its name right?\n", printable(name))
+	}
 }

@@ -46,6 +46,7 @@ func (a *app) root() *cobra.Command {
 	fromEnvironment(flags, "client-key", "JQ_CLIENT_KEY")
 	flags.StringVar(&a.config, "config", "", "`FILE` of flag values in TOML, such as store = \"sqlite:jq.db\"; a table such as\n[jobs.ls] sets the flags of one command")
 	fromEnvironment(flags, "config", "JQ_CONFIG")
+	a.logging(root)
 	return root
 }
 

@@ -90,6 +90,7 @@ func (a *app) serve() *cobra.Command {
 		a.serves = true
 		s.ready = func(url string) { fmt.Fprintf(a.std.err, "serving on %s; press Ctrl-C to stop\n", url) }
 		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
+			defer a.announceEnd(cmd.Context())()
 			defer a.limitMemory(store)()
 			return a.serving(cmd.Context(), store, &s, secrets, a.logger(slog.LevelInfo))
 		})

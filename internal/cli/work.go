@@ -49,7 +49,8 @@ func (a *app) work() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "run a program or call a URL for each job",
-		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM.\n\n" +
+		Long: "Claim jobs, and run a program or send a request for each one, until SIGINT or SIGTERM. It then waits\n" +
+			"for running jobs, at most as long as --drain says; a second signal ends it at once.\n\n" +
 			"--exec: the program reads the payload from standard input. Its environment has JQ_JOB_ID, JQ_LEASE_TOKEN, JQ_KIND,\n" +
 			"JQ_QUEUE and JQ_ATTEMPT, but no credentials of the store: JQ_STORE, JQ_TOKEN, DATABASE_URL, PGPASSWORD and the like are\n" +
 			"removed. Exit code 0 completes the job, with standard output as the result. 65 fails it without a retry, and 75 snoozes\n" +
@@ -76,16 +77,17 @@ func (a *app) work() *cobra.Command {
 	f.DurationVar(&w.snooze, "snooze", time.Minute, "how long exit code 75 delays a job")
 	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` of private addresses that --http may reach, such as 10.0.0.0/8; may be repeated")
 	f.StringVar(&w.name, "name", "", "`NAME` of this worker (default: host, process id and a random part)")
-	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to standard error")
+	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to standard error; the same as --log-level debug")
 	a.maxLease(f)
 	a.busyTimeout(f, ";\nat most a sixth of the lease, unless you set the flag")
 	noMigrate(f, &w.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		level := slog.LevelInfo
 		if w.verbose {
-			level = slog.LevelDebug
+			if err := a.log.level.Set("debug"); err != nil {
+				return err
+			}
 		}
-		log := a.logger(level)
+		log := a.logger(slog.LevelInfo)
 		handler, err := w.handler(a, log)
 		if err != nil {
 			return err
@@ -106,6 +108,7 @@ func (a *app) work() *cobra.Command {
 			}
 			defer w.reaper.Start(log)()
 			fmt.Fprintf(a.std.err, "working on %s; press Ctrl-C to stop\n", strings.Join(w.queues, ", "))
+			defer a.announceEnd(cmd.Context())()
 			return server.Run(cmd.Context())
 		})
 	}
@@ -120,11 +123,6 @@ func (a *app) fitRetention(cmd *cobra.Command, every time.Duration) time.Duratio
 		return every // opening the store returns the error
 	}
 	return -time.Minute
-}
-
-// logger returns a logger that writes text to standard error.
-func (a *app) logger(level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(a.std.err, &slog.HandlerOptions{Level: level}))
 }
 
 // handler returns the handler that runs a program or sends a request for each job.
