@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,11 +29,9 @@ func (c *choice) Type() string { return "WORD" }
 
 // Set parses the value.
 func (c *choice) Set(text string) error {
-	for _, word := range c.of {
-		if text == word {
-			c.value = text
-			return nil
-		}
+	if slices.Contains(c.of, text) {
+		c.value = text
+		return nil
 	}
 	return fmt.Errorf("want %s or %s", strings.Join(c.of[:len(c.of)-1], ", "), c.of[len(c.of)-1])
 }

@@ -6,8 +6,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// What the contract's types look like in JSON is defined beside them.
+// The JSON of the contract's types is defined beside them.
+
 type (
+	// ID is a number that is written as a string.
 	ID        = store.IDJSON
 	Duration  = store.DurationJSON
 	Retention = store.RetentionJSON
