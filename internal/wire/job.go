@@ -10,16 +10,25 @@ import (
 
 type (
 	// ID is a number that is written as a string.
-	ID        = store.IDJSON
-	Duration  = store.DurationJSON
+	ID = store.IDJSON
+	// Duration is written as "1m30s".
+	Duration = store.DurationJSON
+	// Retention is a Duration, or "keep".
 	Retention = store.RetentionJSON
-	Time      = store.TimeJSON
-	Job       = store.JobJSON
+	// Time is written in UTC.
+	Time = store.TimeJSON
+	// Job is a job as the store has it.
+	Job = store.JobJSON
+	// JobDetail is a job with its attempts.
 	JobDetail = store.JobDetailJSON
-	NewJob    = store.NewJobJSON
-	Policy    = store.PolicyJSON
-	Worker    = store.WorkerJSON
-	Filter    = store.FilterJSON
+	// NewJob is a job to enqueue.
+	NewJob = store.NewJobJSON
+	// Policy has the settings of a queue.
+	Policy = store.PolicyJSON
+	// Worker is what a worker process reports about itself.
+	Worker = store.WorkerJSON
+	// Filter selects jobs.
+	Filter = store.FilterJSON
 )
 
 // Keep is the text of an unlimited retention.
