@@ -59,8 +59,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	life := play
-	if os.Getenv(envName) == hostileName {
+	switch os.Getenv(envName) {
+	case hostileName:
 		life = attackAll
+	case schedulesName:
+		life = fireSchedules
 	}
 	if err := life(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -44,6 +44,8 @@ var layers = []layer{
 	{"Postgres silent, its disk full", postgres, "^Test(Silen|FullDisk)", runs, 20, false, ""},
 	{"commits broken off", postgres, "^TestCommitThatWasBrokenOff", "commits broken off", 1000, false, ""},
 	{"failover after a standby was cut off", postgres, "^TestAcknowledgedSurvives", "failovers", 10, false, ""},
+	{"schedules on SQLite", storms, "^TestSchedulesOnSQLite$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
+	{"schedules on Postgres", storms, "^TestSchedulesOnPostgres$", "kills", 300, true, "JQ_SCHEDULE_LENGTH=10m"},
 	{"attack on a server on SQLite", storms, "^TestAttackOnSQLite$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m"},
 	{"attack on a server on Postgres", storms, "^TestAttackOnPostgres$", "seconds under attack", 600, true, "JQ_ATTACK_LENGTH=10m"},
 }
