@@ -3,7 +3,6 @@ package random
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -116,7 +115,7 @@ func (r *run) enqueue(req store.EnqueueRequest) error {
 	if err := compare("Enqueue", got, gotErr, want, wantErr); err != nil {
 		return err
 	}
-	r.note("%s", enqueuedText(got, gotErr))
+	r.note("%+v, error: %s", got, kind(gotErr))
 	if gotErr != nil {
 		return nil
 	}
@@ -145,19 +144,4 @@ func (r *run) newIDs(answer []store.Enqueued) []int64 {
 		}
 	}
 	return fresh
-}
-
-func enqueuedText(answer []store.Enqueued, err error) string {
-	if err != nil {
-		return kind(err)
-	}
-	var all []string
-	for _, e := range answer {
-		text := fmt.Sprintf("job %d", e.ID)
-		if e.Duplicate {
-			text = fmt.Sprintf("duplicate of %d %s", e.ID, e.State)
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, ", ")
 }

@@ -3,6 +3,7 @@ package random
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -39,22 +40,15 @@ func (r *run) advance(d time.Duration) error {
 // untilNext is how long it is until the next job is due, lease expires, or window or request key ends. It is zero if
 // nothing lies ahead.
 func (r *run) untilNext() time.Duration {
-	var next time.Time
-	consider := func(at time.Time) {
-		if at.After(r.now()) && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
+	times := slices.Clone(r.ends)
 	for _, j := range r.rows {
-		consider(j.Next())
+		times = append(times, j.Next())
 	}
-	for _, end := range r.ends {
-		consider(end)
-	}
-	if next.IsZero() {
+	times = slices.DeleteFunc(times, func(at time.Time) bool { return !at.After(r.now()) })
+	if len(times) == 0 {
 		return 0
 	}
-	return next.Sub(r.clk.Now())
+	return slices.MinFunc(times, time.Time.Compare).Sub(r.clk.Now())
 }
 
 // able makes a call on both stores that the contract leaves open to a store, where the store has it.
