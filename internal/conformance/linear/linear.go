@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/benbjohnson/clock"
-
 	"github.com/seed-ed332417/jq/internal/conformance"
 )
 
@@ -91,15 +89,9 @@ func Check(ctx context.Context, a conformance.Adapter, opts Options) (Report, er
 
 // checkStore runs the histories that share one store.
 func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report *Report) (err error) {
-	clk := clock.NewMock()
-	clk.Set(epoch)
-	instance, err := a.New(ctx, clk)
+	s, clk, remove, err := conformance.Fresh(ctx, a)
 	if err != nil {
-		return fmt.Errorf("opening a fresh store: %w", err)
-	}
-	remove := instance.Remove
-	if remove == nil {
-		remove = instance.Store.Close
+		return err
 	}
 	defer func() {
 		if removed := remove(); err == nil && removed != nil {
@@ -108,7 +100,7 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 	}()
 
 	for range min(opts.PerStore, opts.Histories-report.Histories) {
-		h := newHistory(instance.Store, clk, opts, opts.Seed+uint64(report.Histories))
+		h := newHistory(s, clk, opts, opts.Seed+uint64(report.Histories))
 		if err := h.run(ctx); err != nil {
 			return fmt.Errorf("history with seed %d: %w", h.seed, err)
 		}

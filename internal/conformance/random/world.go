@@ -33,7 +33,7 @@ func (r *run) advance(d time.Duration) error {
 	if d > 0 {
 		r.clk.Add(d)
 	}
-	r.note("%s", r.now().Sub(epoch))
+	r.note("%s", r.now().Format(time.TimeOnly+".000000"))
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (r *run) untilNext() time.Duration {
 
 // able makes a call on both stores that the contract leaves open to a store, where the store has it.
 func able[A, T any](r *run, what string, call func(A) (T, error)) (answer T, err error) {
-	if _, ok := r.instance.Store.(A); !ok {
+	if _, ok := r.store.(A); !ok {
 		return answer, nil
 	}
 	return both(r, what, func(s store.Store) (T, error) { return call(s.(A)) })
