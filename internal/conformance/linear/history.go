@@ -15,9 +15,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// epoch is when the clock of a store begins.
-var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
-
 // The times that scripts use. They are few, and the clock moves by the same ones, so that calls meet the very moment at
 // which something becomes due or ends.
 const (
@@ -47,10 +44,11 @@ type history struct {
 	keys    []string
 
 	board  board
-	order  atomic.Int64 // of calls and returns
-	begun  atomic.Int64 // calls of this round
-	doubts atomic.Int64 // answers lost
-	mover  mover
+	order  atomic.Int64  // of calls and returns
+	begun  atomic.Int64  // calls of this round
+	doubts atomic.Int64  // answers lost
+	moveAt int64         // the call of this round at which the clock moves
+	move   chan struct{} // is closed then
 
 	records []record // when the run is over
 	end     int64    // of the run, by the store's clock
@@ -64,6 +62,7 @@ func newHistory(s store.Store, clk *clock.Mock, opts Options, seed uint64) *hist
 	for i := range clients {
 		h.clients = append(h.clients, &client{h: h, number: i, lossy: lossy})
 	}
+	h.board.named = map[int64]bool{}
 	h.reader = &client{h: h, number: clients}
 	return h
 }
@@ -90,8 +89,10 @@ func (h *history) run(ctx context.Context) error {
 		}
 		h.records = append(h.records, c.records...)
 	}
-	if h.shared {
-		return h.clear(ctx)
+	for _, q := range h.queues { // or a later history on the same store would recover what is in flight
+		if _, err := h.store.Cancel(ctx, store.Filter{Queue: q}, store.MaxItems); err != nil {
+			return fmt.Errorf("clearing away: %w", err)
+		}
 	}
 	return nil
 }
@@ -101,7 +102,7 @@ func (h *history) run(ctx context.Context) error {
 func (h *history) round(ctx context.Context, round int) {
 	script := rand.New(rand.NewPCG(h.seed, uint64(round)))
 	h.begun.Store(0)
-	h.mover = mover{at: 1 + script.Int64N(int64(len(h.clients)*callsPerRound)), now: make(chan struct{})}
+	h.moveAt, h.move = 1+script.Int64N(int64(len(h.clients)*callsPerRound)), make(chan struct{})
 	by, draw := moves[script.IntN(len(moves))], script.IntN(3*recent)
 
 	gate := make(chan struct{})
@@ -115,7 +116,7 @@ func (h *history) round(ctx context.Context, round int) {
 		})
 	}
 	calling.Go(func() {
-		<-h.mover.now
+		<-h.move
 		if next, ok := h.board.someNext(draw, h.now()); ok && draw < 2*recent {
 			by = next - store.Resolution*time.Duration(draw%2) // to the very moment, or to just before it
 		}
@@ -125,17 +126,11 @@ func (h *history) round(ctx context.Context, round int) {
 	calling.Wait()
 }
 
-// A mover waits for a certain call of the round.
-type mover struct {
-	at  int64
-	now chan struct{}
-}
-
 // enter begins a call: it says what comes before it. To yield lets the calls of others come between a call and its stamps,
 // which two processors alone would seldom do.
 func (h *history) enter() (order, now int64) {
-	if h.begun.Add(1) == h.mover.at {
-		close(h.mover.now)
+	if h.begun.Add(1) == h.moveAt {
+		close(h.move)
 	}
 	order, now = h.order.Add(1), h.now()
 	runtime.Gosched()
@@ -147,16 +142,6 @@ func (h *history) leave() (order, now int64) {
 	runtime.Gosched()
 	now = h.now()
 	return h.order.Add(1), now
-}
-
-// clear ends what is in flight, so that a later history on the same store does not recover it.
-func (h *history) clear(ctx context.Context) error {
-	for _, q := range h.queues {
-		if _, err := h.store.Cancel(ctx, store.Filter{Queue: q}, store.MaxItems); err != nil {
-			return fmt.Errorf("clearing away: %w", err)
-		}
-	}
-	return nil
 }
 
 // hasOverlap says that two claims on one queue overlapped, and one of them returned a job.
@@ -214,9 +199,6 @@ func (b *board) learn(events []event) {
 }
 
 func (b *board) meet(id int64, named bool) {
-	if b.named == nil {
-		b.named = map[int64]bool{}
-	}
 	if _, known := b.named[id]; !known && id != 0 {
 		b.ids = append(b.ids, id)
 	}
@@ -248,12 +230,6 @@ func (b *board) someNext(draw int, now int64) (time.Duration, bool) {
 	b.nexts = slices.DeleteFunc(b.nexts, func(t int64) bool { return t <= now })
 	next, ok := pick(b.nexts, draw)
 	return time.Duration(next-now) * time.Microsecond, ok
-}
-
-func (b *board) allIDs() []int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.ids)
 }
 
 // pick is the draw-th of the latest ones, if there is any.

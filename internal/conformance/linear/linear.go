@@ -11,19 +11,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
-
-	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/conformance"
 )
 
-// What a run must have seen to count, as shares of its histories.
-const (
-	MinOverlap   = 0.5 // two claims on one queue overlapped, and one of them returned a job
-	MinLostLease = 0.5 // a lease was used by one who had lost it
-	MinInDoubt   = 0.3 // an answer got lost
-)
+// floors are what a run must have seen to count, and in which share of its histories at least.
+var floors = [...]struct {
+	what  string
+	least float64
+	in    func(*history) bool
+}{
+	{"overlapping claims", 0.5, (*history).hasOverlap},
+	{"a lost lease", 0.5, (*history).hasLostLease},
+	{"an answer in doubt", 0.3, (*history).hasDoubt},
+}
 
 // Of each history: how many clients call at once, and how many calls each of them makes.
 const (
@@ -41,34 +44,32 @@ type Options struct {
 // A Report is what a run has seen.
 type Report struct {
 	Histories  int
-	Operations int // calls recorded
-	Parts      int // jobs and keys judged
-	Overlap    int // histories that count for MinOverlap
-	LostLease  int // histories that count for MinLostLease
-	InDoubt    int // histories that count for MinInDoubt
+	Operations int              // calls recorded
+	Parts      int              // jobs and keys judged
+	Met        [len(floors)]int // histories that count for each of the floors
 	Took       time.Duration
 }
 
 // String is one line of figures.
 func (r Report) String() string {
-	return fmt.Sprintf("%d histories, %d operations, %d jobs and keys; with overlapping claims %.0f %%, a lost lease %.0f %%, an answer in doubt %.0f %%; in %v",
-		r.Histories, r.Operations, r.Parts, 100*r.share(r.Overlap), 100*r.share(r.LostLease), 100*r.share(r.InDoubt),
-		r.Took.Round(time.Millisecond))
+	var met []string
+	for i, f := range floors {
+		met = append(met, fmt.Sprintf("%s %.0f %%", f.what, 100*r.share(i)))
+	}
+	return fmt.Sprintf("%d histories, %d operations, %d jobs and keys; with %s; in %v",
+		r.Histories, r.Operations, r.Parts, strings.Join(met, ", "), r.Took.Round(time.Millisecond))
 }
 
-func (r Report) share(n int) float64 { return float64(n) / float64(max(r.Histories, 1)) }
+func (r Report) share(floor int) float64 { return float64(r.Met[floor]) / float64(max(r.Histories, 1)) }
 
 // Shortfall says which floors were missed: a run that never collided proves nothing.
 func (r Report) Shortfall() error {
 	var missed []error
-	floor := func(what string, n int, least float64) {
-		if r.share(n) < least {
-			missed = append(missed, fmt.Errorf("%s: in %d of %d histories, want at least %.0f %%", what, n, r.Histories, 100*least))
+	for i, f := range floors {
+		if r.share(i) < f.least {
+			missed = append(missed, fmt.Errorf("%s: in %d of %d histories, want at least %.0f %%", f.what, r.Met[i], r.Histories, 100*f.least))
 		}
 	}
-	floor("overlapping claims", r.Overlap, MinOverlap)
-	floor("a lost lease", r.LostLease, MinLostLease)
-	floor("an answer in doubt", r.InDoubt, MinInDoubt)
 	return errors.Join(missed...)
 }
 
@@ -88,15 +89,9 @@ func Check(ctx context.Context, a conformance.Adapter, opts Options) (Report, er
 
 // checkStore runs the histories that share one store.
 func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report *Report) (err error) {
-	clk := clock.NewMock()
-	clk.Set(epoch)
-	instance, err := a.New(ctx, clk)
+	s, clk, remove, err := conformance.Fresh(ctx, a)
 	if err != nil {
-		return fmt.Errorf("opening a fresh store: %w", err)
-	}
-	remove := instance.Remove
-	if remove == nil {
-		remove = instance.Store.Close
+		return err
 	}
 	defer func() {
 		if removed := remove(); err == nil && removed != nil {
@@ -105,12 +100,19 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 	}()
 
 	for range min(opts.PerStore, opts.Histories-report.Histories) {
-		h := newHistory(instance.Store, clk, opts, opts.Seed+uint64(report.Histories))
+		h := newHistory(s, clk, opts, opts.Seed+uint64(report.Histories))
 		if err := h.run(ctx); err != nil {
 			return fmt.Errorf("history with seed %d: %w", h.seed, err)
 		}
 		parts := h.parts()
-		report.add(h, len(parts))
+		report.Histories++
+		report.Operations += len(h.records)
+		report.Parts += len(parts)
+		for i, f := range floors {
+			if f.in(h) {
+				report.Met[i]++
+			}
+		}
 		for _, p := range parts {
 			if err := p.judge(h.seed); err != nil {
 				return err
@@ -118,18 +120,4 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 		}
 	}
 	return nil
-}
-
-func (r *Report) add(h *history, parts int) {
-	count := func(n *int, seen bool) {
-		if seen {
-			*n++
-		}
-	}
-	r.Histories++
-	r.Operations += len(h.records)
-	r.Parts += parts
-	count(&r.Overlap, h.hasOverlap())
-	count(&r.LostLease, h.hasLostLease())
-	count(&r.InDoubt, h.hasDoubt())
 }

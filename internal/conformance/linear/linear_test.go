@@ -53,8 +53,8 @@ func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 }
 
 func TestShortfallNamesEachFloor(t *testing.T) {
-	assert.NoError(t, Report{Histories: 10, Overlap: 5, LostLease: 5, InDoubt: 3}.Shortfall())
-	err := Report{Histories: 10, Overlap: 4, LostLease: 5, InDoubt: 2}.Shortfall()
+	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3}}.Shortfall())
+	err := Report{Histories: 10, Met: [...]int{4, 5, 2}}.Shortfall()
 	assert.EqualError(t, err, "overlapping claims: in 4 of 10 histories, want at least 50 %\nan answer in doubt: in 2 of 10 histories, want at least 30 %")
 	assert.Error(t, Report{}.Shortfall(), "no history proves nothing")
 }

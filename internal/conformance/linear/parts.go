@@ -81,7 +81,7 @@ func (s *splitter) place(r record, e event) {
 		s.placeItems(r, e)
 	case e.id == 0:
 		s.placeEverywhere(r, e)
-	case e.op == store.OpRecover && s.foreign(e.id):
+	case e.op == store.OpRecover && s.asked[s.kinds[e.id]] == nil && s.h.shared:
 		// It belongs to an earlier history on the same store.
 	default:
 		s.put(s.nameOf(e.id), r, e)
@@ -98,8 +98,6 @@ func (s *splitter) nameOf(id int64) string {
 	}
 	return fmt.Sprintf("job %d", id)
 }
-
-func (s *splitter) foreign(id int64) bool { return s.asked[s.kinds[id]] == nil && s.h.shared }
 
 // placeItems puts the items of a key into its part together, for they were applied in order, and other items apart.
 func (s *splitter) placeItems(r record, e event) {

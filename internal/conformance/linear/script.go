@@ -133,7 +133,7 @@ func (c *client) byLease(ctx context.Context, op store.Op) {
 
 // readAll reads every job when all is quiet: what the store has kept must fit what it has answered.
 func (c *client) readAll(ctx context.Context) {
-	ids := c.h.board.allIDs()
+	ids := slices.Clone(c.h.board.ids) // nobody else calls any more
 	for _, q := range c.h.queues {
 		page, err := c.h.store.List(ctx, store.Filter{Queue: q}, store.Page{Limit: store.MaxItems})
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+
 // Seconds after the epoch, so that histories read like a diary.
 type second int64
 
@@ -28,8 +30,14 @@ func added(at second, asked *store.NewJob, id int64) event {
 }
 
 func duplicate(at second, asked *store.NewJob, of int64, state store.State) event {
-	it := item{job: asked, Enqueued: store.Enqueued{ID: of, State: state, Duplicate: true}}
-	return event{op: opEnqueue, now: exactly(at.time()), items: []item{it}}
+	e := added(at, asked, of)
+	e.items[0].State, e.items[0].Duplicate = state, true
+	return e
+}
+
+// byID is a call on a job.
+func byID(op store.Op, at second, id int64, status store.Status) event {
+	return event{op: op, now: exactly(at.time()), id: id, length: map[store.Op]time.Duration{store.OpClaim: ttl, store.OpExtend: ttl}[op], status: status}
 }
 
 // showing says what the answer showed: no next for a state without.
@@ -42,26 +50,18 @@ func (e event) showing(state store.State, token int64, next ...second) event {
 }
 
 func claimed(at second, token int64) event {
-	e := event{op: store.OpClaim, now: exactly(at.time()), id: 1, length: ttl, status: store.StatusOK}
-	return e.showing(store.InFlight, token, at+10)
+	return byID(store.OpClaim, at, 1, store.StatusOK).showing(store.InFlight, token, at+10)
 }
 
 func recovered(at second, token int64) event {
-	e := event{op: store.OpRecover, now: exactly(at.time()), id: 1, status: store.StatusOK}
-	return e.showing(store.Failed, token, at+1)
+	return byID(store.OpRecover, at, 1, store.StatusOK).showing(store.Failed, token, at+1)
 }
 
 // under is a call on job 1 under the token of its first claim.
 func under(op store.Op, at second, status store.Status) event {
-	e := event{op: op, now: exactly(at.time()), id: 1, token: 1, status: status}
-	if op == store.OpExtend {
-		e.length = ttl
-	}
+	e := byID(op, at, 1, status)
+	e.token = 1
 	return e
-}
-
-func byID(op store.Op, at second, id int64, status store.Status) event {
-	return event{op: op, now: exactly(at.time()), id: id, status: status}
 }
 
 // got is a Get of a job that was claimed so often.

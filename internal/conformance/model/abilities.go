@@ -24,7 +24,7 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 			}
 		}
 		for name, p := range s.policies {
-			if p != (store.Policy{Version: p.Version}) && !s.broken(PolicyUnlisted) {
+			if p.Sets() && !s.broken(PolicyUnlisted) {
 				names[name] = true
 			}
 		}
@@ -116,7 +116,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 			return store.Policy{}, store.ErrConflict
 		}
 		s.policies[queue] = next
-		if next == (store.Policy{Version: next.Version}) && s.broken(PolicyVersionRestarts) {
+		if !next.Sets() && s.broken(PolicyVersionRestarts) {
 			delete(s.policies, queue)
 		}
 		if s.broken(PolicyDeletesJobs) {

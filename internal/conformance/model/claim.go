@@ -33,20 +33,15 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 
 // choose picks the jobs that the claim takes, the retries first.
 func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
-	var retries, fresh []job
-	for _, j := range s.jobs {
-		switch {
-		case j.Queue != req.Queue && !s.broken(ClaimFromAllQueues):
-		case !s.claimable(j, req.Worker, now):
-		case j.Phase() == store.Ready:
-			fresh = append(fresh, j)
-		default:
-			retries = append(retries, j)
-		}
+	lane := func(fresh bool) []job {
+		list := s.those(func(j job) bool {
+			inQueue := j.Queue == req.Queue || s.broken(ClaimFromAllQueues)
+			return inQueue && (j.Phase() == store.Ready) == fresh && s.claimable(j, req.Worker, now)
+		})
+		slices.SortFunc(list, s.order)
+		return s.lightEnough(list, ClaimUnweighed)
 	}
-	slices.SortStableFunc(retries, s.order)
-	slices.SortStableFunc(fresh, s.order)
-	retries, fresh = s.lightEnough(retries, ClaimUnweighed), s.lightEnough(fresh, ClaimUnweighed)
+	retries, fresh := lane(false), lane(true)
 	r, f := s.share(req, len(retries), len(fresh))
 	return slices.Concat(retries[:r], fresh[:f])
 }

@@ -15,7 +15,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 }
 
 func (s *Store) ack(a store.Ack, now time.Time) store.Outcome {
-	return s.under(a.Lease, store.OpAck, byAck, now, func(j job) job {
+	return s.under(a.Lease, store.OpAck, now, func(j job) job {
 		if s.broken(AckUnlocked) {
 			s.letOthersIn()
 		}
@@ -25,7 +25,7 @@ func (s *Store) ack(a store.Ack, now time.Time) store.Outcome {
 
 // acked is the job after the Ack: succeeded, or dead where the result can not be kept.
 func (s *Store) acked(j job, a store.Ack, now time.Time) job {
-	j.endedBy = byAck
+	j.endedBy = store.OpAck
 	if refused := a.Refused(); refused != nil && !s.broken(ResultUnchecked) {
 		j.Job = j.Failed(*refused, now)
 		j.history = s.ended(j, store.EndFailed, j.Error, now)
@@ -49,24 +49,20 @@ func (s *Store) nack(n store.NAck, now time.Time) store.Outcome {
 	if err := n.Check(); err != nil {
 		return s.invalid(n.ID, err)
 	}
-	return s.under(n.Lease, store.Op(n.Form), wayOf(n.Form), now, func(j job) job { return s.nacked(j, n, now) })
+	return s.under(n.Lease, store.Op(n.Form), now, func(j job) job { return s.nacked(j, n, now) })
 }
 
-// wayOf is the way of ending that the form belongs to.
-func wayOf(form store.Form) way {
-	switch form {
-	case store.Snooze:
-		return bySnooze
-	case store.Release:
-		return byRelease
-	default:
-		return byFailing
+// wayOf is how the store remembers an operation that ends a lease: Fail, Never and After are one way.
+func wayOf(op store.Op) store.Op {
+	if op == store.OpNever || op == store.OpAfter {
+		return store.OpFail
 	}
+	return op
 }
 
 // nacked is the job after the NAck.
 func (s *Store) nacked(j job, n store.NAck, now time.Time) job {
-	j.endedBy = wayOf(n.Form)
+	j.endedBy = wayOf(store.Op(n.Form))
 	switch n.Form {
 	case store.Snooze:
 		j.State, j.LeaseExpiresAt = store.Ready, time.Time{}
@@ -93,7 +89,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 	refused := s.leaseFits(store.CheckExtend(leases, ttl), ttl)
 	ttl = ttl.Truncate(store.Resolution)
 	return onLeases(ctx, s, refused, leases, func(l store.Lease, now time.Time) store.Outcome {
-		return s.under(l, store.OpExtend, "", now, func(j job) job {
+		return s.under(l, store.OpExtend, now, func(j job) job {
 			from := now
 			if s.broken(ExtendAddsUp) {
 				from = j.LeaseExpiresAt
@@ -113,7 +109,7 @@ func (s *Store) save(v store.Save, now time.Time) store.Outcome {
 	if err := v.Check(); err != nil && !s.broken(SaveUnchecked) {
 		return s.invalid(v.ID, err)
 	}
-	return s.under(v.Lease, store.OpSave, "", now, func(j job) job { return s.saved(j, v) })
+	return s.under(v.Lease, store.OpSave, now, func(j job) job { return s.saved(j, v) })
 }
 
 // saved is the job with what the save brings that is not older than what it has.
@@ -141,14 +137,14 @@ func (s *Store) saved(j job, v store.Save) job {
 
 // under does the operation to the job while it is held under the lease. It answers how the job is otherwise: an operation
 // that ends a lease is ok again for the holder who has ended it in the same way.
-func (s *Store) under(l store.Lease, op store.Op, ending way, now time.Time, do func(job) job) store.Outcome {
+func (s *Store) under(l store.Lease, op store.Op, now time.Time, do func(job) job) store.Outcome {
 	before, found := s.find(l.ID)
 	switch {
 	case !found:
 		return s.missing(l.ID)
 	case s.holds(op, before, l, now):
 		return ok(s.write(op, before, do(before)))
-	case ending != "" && s.endedSo(before, l, ending):
+	case s.endedSo(op, before, l):
 		return ok(before)
 	case op == store.OpExtend && before.State == store.Cancelled && !s.broken(CancelUnseenByExtend):
 		return store.OutcomeOf(before.Job, store.StatusCancelled)
@@ -172,12 +168,11 @@ func (s *Store) holds(op store.Op, j job, l store.Lease, now time.Time) bool {
 	return inFlight && fits
 }
 
-// endedSo says that the holder of the lease has ended it in this way before.
-func (s *Store) endedSo(j job, l store.Lease, by way) bool {
-	if s.broken(RepeatIsStale) {
-		return false
-	}
-	return j.State != store.InFlight && j.Token == l.Token && (j.endedBy == by || s.broken(OtherWayIsOK) && j.endedBy != "")
+// endedSo says that the operation ends a lease, and the holder of this one has ended it in the same way before.
+func (s *Store) endedSo(op store.Op, j job, l store.Lease) bool {
+	ends := op != store.OpExtend && op != store.OpSave
+	same := j.endedBy == wayOf(op) || s.broken(OtherWayIsOK) && j.endedBy != ""
+	return ends && same && j.State != store.InFlight && j.Token == l.Token && !s.broken(RepeatIsStale)
 }
 
 // onLeases runs a call on leases: the items one after another, each on what the ones before it have left.

@@ -56,19 +56,9 @@ type Store struct {
 type job struct {
 	store.Job
 	lent    time.Duration // how long its lease was when it was given or extended
-	endedBy way           // how the holder of the lease with the job's token ended it; empty if it did not
+	endedBy store.Op      // how the holder of the lease with the job's token ended it, see wayOf; empty if it did not
 	history []store.Attempt
 }
-
-// A way is how a holder ends its lease.
-type way string
-
-const (
-	byAck     way = "ack"
-	byFailing way = "fail" // NAck with Fail, Never or After
-	bySnooze  way = "snooze"
-	byRelease way = "release"
-)
 
 // New makes an empty store that takes its time from clk and has the faults.
 func New(clk clock.Clock, faults ...Fault) *Store {

@@ -14,7 +14,7 @@ import (
 // both makes a call on the store and on the model, compares the answers, and returns the store's. An error that both
 // answer is no difference and is returned as no error: the answer is empty then.
 func both[T any](r *run, what string, call func(s store.Store) (T, error)) (T, error) {
-	got, gotErr := call(r.instance.Store)
+	got, gotErr := call(r.store)
 	want, wantErr := call(r.model)
 	return got, compare(what, got, gotErr, want, wantErr)
 }

@@ -3,7 +3,6 @@ package random
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -18,17 +17,8 @@ type draft struct {
 }
 
 func (d draft) String() string {
-	text := fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries)
-	if d.Delay > 0 {
-		text += fmt.Sprintf(" delay %v", d.Delay)
-	}
-	if d.runIn != 0 {
-		text += fmt.Sprintf(" at now%+v", d.runIn)
-	}
-	if d.UniqueKey != "" {
-		text += fmt.Sprintf(" unique %s/%v", d.UniqueKey, d.UniqueFor)
-	}
-	return text
+	return fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries) + when(d.Delay > 0, " delay %v", d.Delay) +
+		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor)
 }
 
 // newJob is the job to enqueue at now.
@@ -77,11 +67,7 @@ func enqueue(t *rapid.T) op {
 	if rarely(t, 6) {
 		key = among(t, "r", "s")
 	}
-	text := "enqueue " + texts(drafts)
-	if key != "" {
-		text += ", request key " + key
-	}
-	return op{text, func(r *run) error {
+	return op{"enqueue " + texts(drafts) + when(key != "", ", request key %s", key), func(r *run) error {
 		req := store.EnqueueRequest{RequestKey: key}
 		for _, d := range drafts {
 			req.Jobs = append(req.Jobs, d.newJob(r.clk.Now()))
@@ -109,14 +95,14 @@ func again(t *rapid.T) op {
 
 // enqueue makes the call on the store first, for the model must take over the ids of new jobs.
 func (r *run) enqueue(req store.EnqueueRequest) error {
-	got, gotErr := r.instance.Store.Enqueue(r.ctx, req)
+	got, gotErr := r.store.Enqueue(r.ctx, req)
 	fresh := r.newIDs(got)
 	r.model.GiveIDs(fresh...)
 	want, wantErr := r.model.Enqueue(r.ctx, req)
 	if err := compare("Enqueue", got, gotErr, want, wantErr); err != nil {
 		return err
 	}
-	r.note("%s", enqueuedText(got, gotErr))
+	r.note("%+v, error: %s", got, kind(gotErr))
 	if gotErr != nil {
 		return nil
 	}
@@ -145,19 +131,4 @@ func (r *run) newIDs(answer []store.Enqueued) []int64 {
 		}
 	}
 	return fresh
-}
-
-func enqueuedText(answer []store.Enqueued, err error) string {
-	if err != nil {
-		return kind(err)
-	}
-	var all []string
-	for _, e := range answer {
-		text := fmt.Sprintf("job %d", e.ID)
-		if e.Duplicate {
-			text = fmt.Sprintf("duplicate of %d %s", e.ID, e.State)
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, ", ")
 }

@@ -92,18 +92,9 @@ type use struct {
 }
 
 func (u use) String() string {
-	text := fmt.Sprintf("%s %v", u.Op, u.lease.pick)
-	add := func(format string, set bool, value any) {
-		if set {
-			text += fmt.Sprintf(format, value)
-		}
-	}
-	add(" token%+d", u.lease.shift != 0, u.lease.shift)
-	add(" for %v", u.Delay != 0, u.Delay)
-	add(" #%d", u.Seq != 0, u.Seq)
-	add(" document %q", u.Doc != nil, u.Doc)
-	add(" progress %q", u.Progress != nil, u.Progress)
-	return text
+	return fmt.Sprintf("%s %v", u.Op, u.lease.pick) + when(u.lease.shift != 0, " token%+d", u.lease.shift) +
+		when(u.Delay != 0, " for %v", u.Delay) + when(u.Op == store.OpSave, " #%d", u.Seq) +
+		when(u.Doc != nil, " document %q", u.Doc) + when(u.Progress != nil, " progress %q", u.Progress)
 }
 
 // under makes one call of up to four items under leases, some of them forged.

@@ -3,7 +3,6 @@ package random
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -19,22 +18,10 @@ type choice struct {
 }
 
 func (c choice) String() string {
-	var parts []string
-	add := func(name string, set bool, value any) {
-		if set {
-			parts = append(parts, fmt.Sprintf("%s %v", name, value))
-		}
-	}
-	add("jobs", len(c.named) > 0, c.named)
-	add("after", c.after != nil, c.after)
-	add("queue", c.Queue != "", c.Queue)
-	add("kind", c.Kind != "", c.Kind)
-	add("tag", c.Tag != "", c.Tag)
-	add("worker", c.Worker != "", c.Worker)
-	add("unique", c.UniqueKey != "", c.UniqueKey)
-	add("in", len(c.States) > 0, c.States)
-	add("finished for", c.FinishedFor > 0, c.FinishedFor)
-	return strings.Join(parts, ", ")
+	return when(len(c.named) > 0, "jobs %v ", c.named) + when(c.after != nil, "after %v ", c.after) + when(c.Queue != "", "queue %s ", c.Queue) +
+		when(len(c.Queues) > 0, "queues %v ", c.Queues) + when(c.Kind != "", "kind %s ", c.Kind) + when(c.Tag != "", "tag %s ", c.Tag) +
+		when(c.Worker != "", "worker %s ", c.Worker) + when(c.UniqueKey != "", "unique %s ", c.UniqueKey) +
+		when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor)
 }
 
 func (c choice) of(r *run) store.Filter {
@@ -113,7 +100,7 @@ func operation(
 		c = drawNamed(t)
 	}
 	limit := rapid.IntRange(1, 3).Draw(t, "")
-	return op{fmt.Sprintf("%s %v, limit %d", name, c, limit), func(r *run) error {
+	return op{fmt.Sprintf("%s %vat most %d", name, c, limit), func(r *run) error {
 		filter := c.of(r)
 		what := fmt.Sprintf("%s %v", name, filter.IDs)
 		return r.outcomes(what, func(int) store.Op { return name }, func(s store.Store) ([]store.Outcome, error) {
@@ -129,7 +116,7 @@ func look(t *rapid.T) op {
 		c = drawNamed(t)
 	}
 	size := rapid.IntRange(1, 4).Draw(t, "")
-	return op{fmt.Sprintf("list and count %v, by %d", c, size), func(r *run) error {
+	return op{fmt.Sprintf("list and count %vby %d", c, size), func(r *run) error {
 		filter := c.of(r)
 		jobs, err := both(r, "List", func(s store.Store) ([]store.Job, error) { return r.list(s, filter, size) })
 		if err != nil {

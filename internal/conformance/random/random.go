@@ -15,7 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ed332417/jq/internal/conformance"
+	"github.com/seed-ed332417/jq/internal/conformance/model"
 	"github.com/seed-ed332417/jq/internal/figures"
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // minOps is how many operations a run plays at least, in lanes at the same time: a store that waits for a disk or a server leaves
@@ -68,14 +70,15 @@ func playMany(t *testing.T, a conformance.Adapter, tried *tally) {
 }
 
 // play plays one script on a fresh store.
-func play(ctx context.Context, a conformance.Adapter, s script, tried *tally) (err error) {
-	r, err := newRun(ctx, a, tried)
+func play(ctx context.Context, a conformance.Adapter, todo script, tried *tally) (err error) {
+	s, clk, remove, err := conformance.Fresh(ctx, a)
 	if err != nil {
-		return fmt.Errorf("opening a fresh store: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, r.remove()) }()
+	defer func() { err = errors.Join(err, remove()) }()
+	r := &run{ctx: ctx, clk: clk, store: s, model: model.New(clk), tried: tried, rows: map[int64]store.Job{}}
 	tried.scripts++
-	for _, o := range s.ops() {
+	for _, o := range todo.ops() {
 		tried.ops++
 		r.journal = append(r.journal, o.text)
 		if err := r.step(o); err != nil {

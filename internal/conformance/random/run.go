@@ -8,22 +8,18 @@ import (
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/seed-ed332417/jq/internal/conformance"
 	"github.com/seed-ed332417/jq/internal/conformance/model"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// epoch is when every script begins.
-var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
-
 // A run is a store and the model beside it, and what a script can refer to.
 type run struct {
-	ctx      context.Context
-	clk      *clock.Mock
-	instance *conformance.Instance
-	model    *model.Store
-	tried    *tally
-	journal  []string // what was done, with the answers
+	ctx     context.Context
+	clk     *clock.Mock
+	store   store.Store
+	model   *model.Store
+	tried   *tally
+	journal []string // what was done, with the answers
 
 	ids      []int64                // of all jobs that were ever enqueued
 	leases   []store.Lease          // all that were ever given
@@ -32,23 +28,6 @@ type run struct {
 	rows     map[int64]store.Job    // the jobs as they stand
 	floor    int64                  // new ids must be greater
 	touched  []int64                // the jobs that the present operation had to do with
-}
-
-func newRun(ctx context.Context, a conformance.Adapter, tried *tally) (*run, error) {
-	clk := clock.NewMock()
-	clk.Set(epoch)
-	instance, err := a.New(ctx, clk)
-	if err != nil {
-		return nil, err
-	}
-	return &run{ctx: ctx, clk: clk, instance: instance, model: model.New(clk), tried: tried, rows: map[int64]store.Job{}}, nil
-}
-
-func (r *run) remove() error {
-	if r.instance.Remove != nil {
-		return r.instance.Remove()
-	}
-	return r.instance.Store.Close()
 }
 
 // step plays one operation and compares what the store and the model then keep: all rows, and of the jobs that the

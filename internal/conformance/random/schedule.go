@@ -31,7 +31,7 @@ func schedule(t *rapid.T) op {
 // ofSchedules compares all schedules after the call, and which are due.
 func ofSchedules(text string, call func(r *run) error) op {
 	return op{text, func(r *run) error {
-		if _, able := r.instance.Store.(store.ScheduleKeeper); !able {
+		if _, able := r.store.(store.ScheduleKeeper); !able {
 			return nil
 		}
 		if err := call(r); err != nil {
@@ -139,7 +139,7 @@ func fire(t *rapid.T, name string, off int64) op {
 			}
 			return s.(store.ScheduleKeeper).Fire(r.ctx, firings)
 		}
-		got, gotErr := call(r.instance.Store)
+		got, gotErr := call(r.store)
 		var added []store.Enqueued
 		for _, f := range got {
 			if f.Job != nil {
@@ -155,7 +155,7 @@ func fire(t *rapid.T, name string, off int64) op {
 		r.ids = append(r.ids, fresh...)
 		r.touched = fresh
 		for _, id := range fresh {
-			if d, err := r.instance.Store.Get(r.ctx, id); err == nil && d.UniqueFor > 0 {
+			if d, err := r.store.Get(r.ctx, id); err == nil && d.UniqueFor > 0 {
 				r.ends = append(r.ends, r.now().Add(d.UniqueFor))
 			}
 		}

@@ -116,6 +116,14 @@ func several[T any](t *rapid.T, draw func(*rapid.T) T, about func(item *T, befor
 	return items
 }
 
+// when is a part of a text that is only there when it says something.
+func when(said bool, format string, args ...any) string {
+	if !said {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // texts joins what items say of themselves.
 func texts[T fmt.Stringer](items []T) string {
 	all := make([]string, len(items))

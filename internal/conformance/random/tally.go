@@ -48,12 +48,8 @@ func (t *tally) outcome(op store.Op, now map[int64]store.State, o store.Outcome)
 	}
 	t.cells[cell{op, phase, o.Status}]++
 	switch {
-	case o.State == store.Failed && o.Next.IsZero():
-		now[o.ID] = store.Dead
-	case o.State == store.Failed:
-		now[o.ID] = store.Retrying
 	case o.State != "":
-		now[o.ID] = o.State
+		now[o.ID] = store.Job{State: o.State, RetryAt: o.Next}.Phase()
 	case op == store.OpDelete && o.Status == store.StatusOK:
 		now[o.ID] = store.Gone
 	}

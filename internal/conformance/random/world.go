@@ -3,6 +3,7 @@ package random
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -32,34 +33,27 @@ func (r *run) advance(d time.Duration) error {
 	if d > 0 {
 		r.clk.Add(d)
 	}
-	r.note("%s", r.now().Sub(epoch))
+	r.note("%s", r.now().Format(time.TimeOnly+".000000"))
 	return nil
 }
 
 // untilNext is how long it is until the next job is due, lease expires, or window or request key ends. It is zero if
 // nothing lies ahead.
 func (r *run) untilNext() time.Duration {
-	var next time.Time
-	consider := func(at time.Time) {
-		if at.After(r.now()) && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
+	times := slices.Clone(r.ends)
 	for _, j := range r.rows {
-		consider(j.Next())
+		times = append(times, j.Next())
 	}
-	for _, end := range r.ends {
-		consider(end)
-	}
-	if next.IsZero() {
+	times = slices.DeleteFunc(times, func(at time.Time) bool { return !at.After(r.now()) })
+	if len(times) == 0 {
 		return 0
 	}
-	return next.Sub(r.clk.Now())
+	return slices.MinFunc(times, time.Time.Compare).Sub(r.clk.Now())
 }
 
 // able makes a call on both stores that the contract leaves open to a store, where the store has it.
 func able[A, T any](r *run, what string, call func(A) (T, error)) (answer T, err error) {
-	if _, ok := r.instance.Store.(A); !ok {
+	if _, ok := r.store.(A); !ok {
 		return answer, nil
 	}
 	return both(r, what, func(s store.Store) (T, error) { return call(s.(A)) })

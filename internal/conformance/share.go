@@ -2,10 +2,27 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
+
+// Fresh opens a fresh store of the adapter, whose clock begins as for a case; remove closes it and takes away what it has kept.
+func Fresh(ctx context.Context, a Adapter) (s store.Store, clk *clock.Mock, remove func() error, err error) {
+	clk = clock.NewMock()
+	clk.Set(epoch)
+	instance, err := a.New(ctx, clk)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("opening a fresh store: %w", err)
+	}
+	if instance.Remove == nil {
+		return instance.Store, clk, instance.Store.Close, nil
+	}
+	return instance.Store, clk, instance.Remove, nil
+}
 
 // An Item is what is asked for under one lease.
 type Item struct {
