@@ -158,9 +158,7 @@ const (
 
 // withDefaults returns the options with a default in every zero field, or an OptionError.
 func (o Options) withDefaults() (Options, error) {
-	if o.Name == "" {
-		o.Name = processName()
-	}
+	fill(&o.Name, processName())
 	if o.Queues == nil { // an empty map means no queues
 		o.Queues = map[string]QueueOptions{DefaultQueue: {}}
 	}
@@ -180,15 +178,9 @@ func (o Options) withDefaults() (Options, error) {
 	fill(&o.Recovery.Limit, DefaultRecoveryLimit)
 	fill(&o.Retention.Interval, DefaultRetentionInterval)
 	fill(&o.Shutdown.DrainTimeout, DefaultDrainTimeout)
-	if o.Clock == nil {
-		o.Clock = clock.New()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Observer == nil {
-		o.Observer = NopObserver{}
-	}
+	fill(&o.Clock, clock.New())
+	fill(&o.Logger, slog.Default())
+	fill[Observer](&o.Observer, NopObserver{})
 	return o, o.check()
 }
 
