@@ -1,6 +1,7 @@
 package jq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,11 +125,8 @@ func (c *Client) inTx(tx Tx) (store.Writer, error) {
 }
 
 func (c *Client) one(ctx context.Context, w store.Writer, payload Payload, options *EnqueueOptions) (Enqueued, error) {
-	var o EnqueueOptions
-	if options != nil {
-		o = *options
-	}
-	job, err := newJob(0, payload, o, c.defaults)
+	o := cmp.Or(options, &EnqueueOptions{})
+	job, err := newJob(0, payload, *o, c.defaults)
 	if err != nil {
 		return Enqueued{}, err
 	}

@@ -94,9 +94,7 @@ func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	if o.Delay == 0 && o.RunAt.IsZero() {
 		o.Delay, o.RunAt = other.Delay, other.RunAt
 	}
-	if o.UniqueKey == "" {
-		o.UniqueKey = other.UniqueKey
-	}
+	orElse(&o.UniqueKey, other.UniqueKey)
 	orElse(&o.Queue, other.Queue)
 	orElse(&o.Priority, other.Priority)
 	orElse(&o.MaxRetries, other.MaxRetries)

@@ -10,6 +10,7 @@
 package jqotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -50,16 +51,9 @@ type Telemetry struct {
 
 // New returns the middlewares. Options may be nil.
 func New(options *Options) (*Telemetry, error) {
-	var o Options
-	if options != nil {
-		o = *options
-	}
-	if o.TracerProvider == nil {
-		o.TracerProvider = otel.GetTracerProvider()
-	}
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
+	o := *cmp.Or(options, &Options{})
+	o.TracerProvider = cmp.Or(o.TracerProvider, otel.GetTracerProvider())
+	o.MeterProvider = cmp.Or(o.MeterProvider, otel.GetMeterProvider())
 	meter := o.MeterProvider.Meter(scope)
 	t := &Telemetry{tracer: o.TracerProvider.Tracer(scope), child: o.ChildSpans}
 	var errs [4]error

@@ -14,6 +14,7 @@
 package jqprom
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -77,16 +78,11 @@ var (
 
 // New returns the metrics of a store. Options may be nil.
 func New(s jq.Store, options *Options) *Metrics {
-	var o Options
-	if options != nil {
-		o = *options
-	}
+	o := *cmp.Or(options, &Options{})
 	if o.Timeout <= 0 { // a negative timeout would fail every scrape
 		o.Timeout = 2 * time.Second
 	}
-	if o.MaxCountAge == 0 {
-		o.MaxCountAge = 5 * time.Second
-	}
+	o.MaxCountAge = cmp.Or(o.MaxCountAge, 5*time.Second)
 	if o.WaitBuckets == nil {
 		o.WaitBuckets = DefaultWaitBuckets
 	}

@@ -8,6 +8,7 @@
 package bbolt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -56,16 +57,11 @@ type Store struct {
 
 // Open opens the store in the file, and creates the file if it does not exist. Options may be nil.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
-	if options == nil {
-		options = &Options{}
-	}
+	options = cmp.Or(options, &Options{})
 	if err := ctx.Err(); err != nil {
 		return nil, openError(path, err)
 	}
-	longest := options.MaxLease
-	if longest == 0 {
-		longest = contract.DefaultMaxLease
-	}
+	longest := cmp.Or(options.MaxLease, contract.DefaultMaxLease)
 	if err := contract.CheckMaxLease(longest); err != nil {
 		return nil, err
 	}
@@ -83,12 +79,9 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 		_ = db.Close() // the first error says more
 		return nil, openError(path, err)
 	}
-	clk := options.Clock
-	if clk == nil {
-		clk = clock.New()
-	}
 	return &Store{
-		clock: clk, db: db, turn: make(chan struct{}, 1), present: contract.Present{Logger: options.Logger}, maxLease: longest,
+		clock: cmp.Or(options.Clock, clock.New()), db: db, turn: make(chan struct{}, 1),
+		present: contract.Present{Logger: options.Logger}, maxLease: longest,
 	}, nil
 }
 

@@ -25,14 +25,8 @@ func draining(ctx context.Context, r *run) (parts []Part, err error) {
 	if err := w.server.Start(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.await(ctx, int64(r.o.Jobs)); err != nil {
-		return nil, err
-	}
-	figures, err := m.stop(ctx)
+	figures, err := w.finish(ctx, m, int64(r.o.Jobs))
 	if err != nil {
-		return nil, err
-	}
-	if err := w.stop(ctx); err != nil {
 		return nil, err
 	}
 	return []Part{{Name: "drain", Figures: figures}}, r.verify(ctx, map[jq.State]int64{jq.Succeeded: int64(r.o.Jobs)})

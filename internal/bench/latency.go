@@ -32,14 +32,8 @@ func waiting(ctx context.Context, r *run) (parts []Part, err error) {
 	if err := r.send(ctx, j); err != nil {
 		return nil, err
 	}
-	if err := w.await(ctx, int64(len(j.left))); err != nil {
-		return nil, err
-	}
-	figures, err := m.stop(ctx)
+	figures, err := w.finish(ctx, m, int64(len(j.left)))
 	if err != nil {
-		return nil, err
-	}
-	if err := w.stop(ctx); err != nil {
 		return nil, err
 	}
 	figures = append(j.figures(), figures...)

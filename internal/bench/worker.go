@@ -96,6 +96,18 @@ func (w *worker) await(ctx context.Context, jobs int64) error {
 	}
 }
 
+// finish waits until that many jobs have succeeded, ends the measurement, and stops the server.
+func (w *worker) finish(ctx context.Context, m *meter, jobs int64) ([]Figure, error) {
+	if err := w.await(ctx, jobs); err != nil {
+		return nil, err
+	}
+	figures, err := m.stop(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return figures, w.stop(ctx)
+}
+
 // A tally counts the successes that the store has accepted.
 type tally struct {
 	jq.NopObserver

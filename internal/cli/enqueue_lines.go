@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -93,10 +94,7 @@ type load struct {
 }
 
 func newLoad(a *app, s jq.Store, o order, size int64) *load {
-	key := o.requestKey
-	if key == "" {
-		key = rand.Text()
-	}
+	key := cmp.Or(o.requestKey, rand.Text())
 	l := &load{
 		app: a, store: s, longest: maxLine, asJSON: o.asJSON, bar: a.progress(), size: size,
 		keyOf:    func(call int) string { return fmt.Sprintf("%s/%d", key, call) },

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -196,11 +197,7 @@ func (a *app) place() (place, error) {
 	}
 	p, err := parsePlace(a.store)
 	if err != nil {
-		source := a.sources["store"]
-		if source == "" {
-			source = "--store"
-		}
-		return place{}, misuse("%s: %w", source, err)
+		return place{}, misuse("%s: %w", cmp.Or(a.sources["store"], "--store"), err)
 	}
 	return p, nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,10 +20,7 @@ func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 
 // row writes one line of a table. It escapes the cells, because they may contain control sequences for a terminal.
 func row(table io.Writer, cells ...any) {
 	for i, cell := range cells {
-		text := printable(fmt.Sprint(cell))
-		if text == "" {
-			text = "-"
-		}
+		text := cmp.Or(printable(fmt.Sprint(cell)), "-")
 		if i > 0 {
 			text = "\t" + text
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -153,22 +154,11 @@ func New(s jq.Store, options *Options) (*API, error) {
 }
 
 func (o *Options) filled() (Options, error) {
-	var full Options
-	if o != nil {
-		full = *o
-	}
-	if full.Logger == nil {
-		full.Logger = slog.Default()
-	}
-	if full.Audit == nil {
-		full.Audit = full.Logger.With("audit", true)
-	}
-	if full.Clock == nil {
-		full.Clock = clock.New()
-	}
-	if full.Counter == nil {
-		full.Counter = uncounted{}
-	}
+	full := *cmp.Or(o, &Options{})
+	fill(&full.Logger, slog.Default())
+	fill(&full.Audit, full.Logger.With("audit", true))
+	fill(&full.Clock, clock.New())
+	fill[Counter](&full.Counter, uncounted{})
 	fill(&full.RetryShare, 0.2)
 	fill(&full.MaxWaiting, 1000)
 	fill(&full.MaxStreams, 1000)

@@ -101,10 +101,7 @@ func (a *API) giveBack(r *http.Request, jobs []wire.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	releases := wire.Releases{Jobs: make([]wire.Lease, len(jobs))}
-	for i, j := range jobs {
-		releases.Jobs[i] = wire.Lease{ID: j.ID, Token: j.Token}
-	}
+	releases := wire.Releases{Jobs: wire.Each(jobs, func(j wire.Job) wire.Lease { return wire.Lease{ID: j.ID, Token: j.Token} })}
 	ctx, cancel := a.within(context.WithoutCancel(r.Context()))
 	defer cancel()
 	_, err := a.release(ctx, releases)
@@ -132,9 +129,7 @@ func (a *API) asked(req wire.Claim) (claim, error) {
 	if len(c.queues) == 0 {
 		c.queues = []string{a.defaults.Queue}
 	}
-	if c.each.TTL == 0 {
-		c.each.TTL = defaultLease
-	}
+	fill(&c.each.TTL, defaultLease)
 	switch {
 	case len(c.queues) > maxQueues:
 		return c, refuse("queues", fmt.Sprintf("must be at most %d", maxQueues))

@@ -22,26 +22,15 @@ func (a *API) ack(ctx context.Context, req wire.Acks) (wire.Results, error) {
 }
 
 func (a *API) nack(ctx context.Context, req wire.NAcks) (wire.Results, error) {
-	nacks := make([]store.NAck, len(req.Jobs))
-	for i, item := range req.Jobs {
-		nacks[i] = item.Store()
-	}
-	return a.nackAll(ctx, nacks)
+	return a.nackAll(ctx, wire.Each(req.Jobs, wire.NAck.Store))
 }
 
 func (a *API) release(ctx context.Context, req wire.Releases) (wire.Results, error) {
-	nacks := make([]store.NAck, len(req.Jobs))
-	for i, item := range req.Jobs {
-		nacks[i] = store.NAck{Lease: item.Store(), Form: store.Release}
-	}
-	return a.nackAll(ctx, nacks)
+	return a.nackAll(ctx, wire.Each(req.Jobs, func(l wire.Lease) store.NAck { return store.NAck{Lease: l.Store(), Form: store.Release} }))
 }
 
 func (a *API) nackAll(ctx context.Context, nacks []store.NAck) (wire.Results, error) {
-	leases := make([]store.Lease, len(nacks))
-	for i, n := range nacks {
-		leases[i] = n.Lease
-	}
+	leases := wire.Each(nacks, func(n store.NAck) store.Lease { return n.Lease })
 	outcomes, err := a.as(ctx).NAck(ctx, nacks)
 	return a.finished("nack", leases, outcomes, err, func(i int, o store.Outcome) string {
 		switch nacks[i].Form {
@@ -94,10 +83,7 @@ func finishedAs(o store.Outcome) string {
 // extend also returns how long each lease still lasts, so that clocks need not agree. It subtracts the time that the store
 // took, because the lease began during that time.
 func (a *API) extend(ctx context.Context, req wire.Extend) (wire.Results, error) {
-	leases := make([]store.Lease, len(req.Jobs))
-	for i, item := range req.Jobs {
-		leases[i] = item.Store()
-	}
+	leases := wire.Each(req.Jobs, wire.Lease.Store)
 	begun, ttl := a.clock.Now(), time.Duration(req.Lease)
 	outcomes, err := a.as(ctx).Extend(ctx, leases, ttl)
 	if err != nil {
@@ -119,11 +105,7 @@ func (a *API) remaining(begun time.Time, ttl time.Duration) wire.Duration {
 }
 
 func (a *API) checkpoint(ctx context.Context, req wire.Checkpoints) (wire.Results, error) {
-	saves := make([]store.Save, len(req.Jobs))
-	for i, item := range req.Jobs {
-		saves[i] = item.Store()
-	}
-	outcomes, err := a.as(ctx).Save(ctx, saves)
+	outcomes, err := a.as(ctx).Save(ctx, wire.Each(req.Jobs, wire.Checkpoint.Store))
 	if err != nil {
 		return wire.Results{}, err
 	}

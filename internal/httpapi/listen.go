@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -47,10 +48,7 @@ func NewServer(h http.Handler, limits *Limits, secure *tls.Config) (*http.Server
 }
 
 func (l *Limits) filled() (Limits, error) {
-	var full Limits
-	if l != nil {
-		full = *l
-	}
+	full := *cmp.Or(l, &Limits{})
 	fill(&full.HeaderTimeout, 10*time.Second)
 	fill(&full.ReadTimeout, 30*time.Second)
 	fill(&full.WriteTimeout, time.Minute)
@@ -58,9 +56,7 @@ func (l *Limits) filled() (Limits, error) {
 	fill(&full.MaxHeaderBytes, 16<<10)
 	fill(&full.MaxConnections, 4096)
 	fill(&full.MaxPerAddress, max(1, full.MaxConnections/2))
-	if full.Logger == nil {
-		full.Logger = slog.Default()
-	}
+	fill(&full.Logger, slog.Default())
 	if min(full.HeaderTimeout, full.ReadTimeout, full.WriteTimeout, full.IdleTimeout) < 0 || min(full.MaxHeaderBytes, full.MaxConnections, full.MaxPerAddress) < 0 {
 		return full, errors.New("jq: a negative limit of the HTTP server: want more than nothing")
 	}

@@ -70,10 +70,7 @@ const keptOfErrors = 8 << 10
 // The line is split into words as a shell splits them, but no shell runs it. Program returns an error if the named program does
 // not exist.
 func Program(line string, options *ProgramOptions) (jq.HandlerFunc, error) {
-	p := &program{}
-	if options != nil {
-		p.o = *options
-	}
+	p := &program{o: *cmp.Or(options, &ProgramOptions{})}
 	err := errors.Join(checkDuration("Snooze", p.o.Snooze), checkDuration("Grace", p.o.Grace))
 	if err != nil {
 		return nil, err
@@ -83,9 +80,7 @@ func Program(line string, options *ProgramOptions) (jq.HandlerFunc, error) {
 	if p.o.Env == nil {
 		p.o.Env = os.Environ()
 	}
-	if p.o.Clock == nil {
-		p.o.Clock = clock.New()
-	}
+	p.o.Clock = cmp.Or(p.o.Clock, clock.New())
 	p.o.Logger = cmp.Or(p.o.Logger, slog.Default())
 	if p.words, err = split(line); err != nil {
 		return nil, err

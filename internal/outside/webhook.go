@@ -2,6 +2,7 @@ package outside
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,13 +64,8 @@ const keptOfAnswers = 2 << 10
 // If the context ends, the request is broken off. The receiver may still be working on it, and should stop when it gets a
 // request for the same job with a greater token.
 func Webhook(address string, options *WebhookOptions) (jq.HandlerFunc, error) {
-	w := &webhook{}
-	if options != nil {
-		w.o = *options
-	}
-	if w.o.Clock == nil {
-		w.o.Clock = clock.New()
-	}
+	w := &webhook{o: *cmp.Or(options, &WebhookOptions{})}
+	w.o.Clock = cmp.Or(w.o.Clock, clock.New())
 	gate := gate{w.o.Allow}
 	for _, prefix := range gate.allow {
 		if !prefix.IsValid() {

@@ -167,9 +167,7 @@ const (
 
 // withDefaults returns the options with a default in every zero field, or an OptionError.
 func (o Options) withDefaults() (Options, error) {
-	if o.Name == "" {
-		o.Name = processName()
-	}
+	fill(&o.Name, processName())
 	if o.Queues == nil { // an empty map means no queues
 		o.Queues = map[string]QueueOptions{DefaultQueue: {}}
 	}
@@ -190,15 +188,9 @@ func (o Options) withDefaults() (Options, error) {
 	fill(&o.Retention.Interval, DefaultRetentionInterval)
 	fill(&o.Schedules.Interval, DefaultScheduleInterval)
 	fill(&o.Shutdown.DrainTimeout, DefaultDrainTimeout)
-	if o.Clock == nil {
-		o.Clock = clock.New()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Observer == nil {
-		o.Observer = NopObserver{}
-	}
+	fill(&o.Clock, clock.New())
+	fill(&o.Logger, slog.Default())
+	fill[Observer](&o.Observer, NopObserver{})
 	return o, o.check()
 }
 

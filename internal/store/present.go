@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -71,11 +72,7 @@ func (p *Present) say(back time.Duration, at time.Time) {
 		p.unsaid++
 		return
 	}
-	log := p.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	log.Warn("jq: the store's clock went back, and now with it: what was written meanwhile may lie ahead; see jobq doctor",
+	cmp.Or(p.Logger, slog.Default()).Warn("jq: the store's clock went back, and now with it: what was written meanwhile may lie ahead; see jobq doctor",
 		"by", back.Round(time.Millisecond), "before", p.unsaid)
 	p.said, p.unsaid = at, 0
 }

@@ -18,7 +18,7 @@ type Jobs struct {
 }
 
 // JobsOf converts the jobs of a store.
-func JobsOf(jobs []store.Job) Jobs { return Jobs{Jobs: each(jobs, JobOf)} }
+func JobsOf(jobs []store.Job) Jobs { return Jobs{Jobs: Each(jobs, JobOf)} }
 
 // Size estimates the size of the encoded answer, in bytes.
 func (j Jobs) Size() int {
@@ -60,7 +60,7 @@ func (j Jobs) marshal() ([]byte, error) {
 }
 
 // Store converts the jobs back.
-func (j Jobs) Store() []store.Job { return each(j.Jobs, Job.Store) }
+func (j Jobs) Store() []store.Job { return Each(j.Jobs, Job.Store) }
 
 // Results has one outcome for each item of a call, in order.
 type Results struct {
@@ -76,12 +76,12 @@ type Outcome struct {
 
 // ResultsOf are the outcomes for the wire.
 func ResultsOf(outcomes []store.Outcome) Results {
-	return Results{Results: each(outcomes, func(o store.Outcome) Outcome { return Outcome{Outcome: o} })}
+	return Results{Results: Each(outcomes, func(o store.Outcome) Outcome { return Outcome{Outcome: o} })}
 }
 
 // Store converts the outcomes back.
 func (r Results) Store() []store.Outcome {
-	return each(r.Results, func(o Outcome) store.Outcome { return o.Outcome })
+	return Each(r.Results, func(o Outcome) store.Outcome { return o.Outcome })
 }
 
 // Recovered is the answer to a Recover.
@@ -123,8 +123,8 @@ func Listed[T any](items []T) []T {
 	return items
 }
 
-// each is never nil, so that an empty list is written as one.
-func each[A, B any](items []A, of func(A) B) []B {
+// Each converts the items. The list is never nil, so that an empty one is written as one.
+func Each[A, B any](items []A, of func(A) B) []B {
 	out := make([]B, len(items))
 	for i, item := range items {
 		out[i] = of(item)

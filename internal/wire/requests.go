@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -111,11 +112,7 @@ func NAckOf(n store.NAck) NAck {
 
 // Store converts the NAck back.
 func (n NAck) Store() store.NAck {
-	form := n.Form
-	if form == "" {
-		form = store.Fail
-	}
-	return store.NAck{Lease: n.Lease.Store(), Form: form, Delay: time.Duration(n.Delay), Error: n.Error}
+	return store.NAck{Lease: n.Lease.Store(), Form: cmp.Or(n.Form, store.Fail), Delay: time.Duration(n.Delay), Error: n.Error}
 }
 
 // An Extend renews leases.

@@ -1,6 +1,7 @@
 package rounds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -137,11 +138,7 @@ func (p *play) load(first int64, jobs int) peer.Load {
 }
 
 func (p *play) work(ctx context.Context) error {
-	handlers := p.Handlers
-	if handlers == 0 {
-		handlers = p.peer.Handlers
-	}
-	return p.queue.Work(ctx, handlers)
+	return p.queue.Work(ctx, cmp.Or(p.Handlers, p.peer.Handlers))
 }
 
 // drain works off the waiting jobs.

@@ -31,6 +31,25 @@ func PageOf(found []*store.Record, more bool, filter store.Filter, page store.Pa
 	return answer
 }
 
+// Detail returns the job that was found, or ErrNotFound. The query returns its attempts before the one in its row, with token,
+// worker, started_at, ended_at, ending and error, in this order.
+func Detail(each Query, found []*store.Record, query string, args ...any) (store.JobDetail, error) {
+	if len(found) == 0 {
+		return store.JobDetail{}, store.ErrNotFound
+	}
+	var earlier []store.Attempt
+	err := each(func(rows *sql.Rows) error {
+		var a store.Attempt
+		err := rows.Scan(&a.Token, &a.Worker, (*Time)(&a.StartedAt), (*Time)(&a.EndedAt), &a.Ending, &a.Error)
+		earlier = append(earlier, a)
+		return err
+	}, query, args...)
+	if err != nil {
+		return store.JobDetail{}, err
+	}
+	return found[0].Detail(earlier), nil
+}
+
 // Counts runs a query and sums up its rows as of now. The rows have queue, phase, number of jobs, number of due jobs and
 // earliest due time, in this order, and are sorted by queue.
 func Counts(each Query, now time.Time, query string, args ...any) (store.Counts, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,15 +77,19 @@ func Migrations(embedded fs.FS) ([]Migration, error) {
 
 var indexes = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+) ON`)
 
-// Indexes returns the names of the indexes that the steps create.
-func Indexes(steps []Migration) []string {
-	var names []string
+// MissingIndexes finds the indexes that the steps create and that are not there. state says where they should be and what is
+// wrong: "schema jq is missing".
+func MissingIndexes(steps []Migration, there []string, state, advice string) (findings []store.Finding) {
 	for _, step := range steps {
-		for _, found := range indexes.FindAllStringSubmatch(step.SQL, -1) {
-			names = append(names, found[1])
+		for _, made := range indexes.FindAllStringSubmatch(step.SQL, -1) {
+			if name := made[1]; !slices.Contains(there, name) {
+				findings = append(findings, store.Finding{
+					Name: "missing_index", Detail: fmt.Sprintf("the index %s of %s: calls read whole tables", name, state), Advice: advice,
+				})
+			}
 		}
 	}
-	return names
+	return findings
 }
 
 // A Migrator brings one store to the newest schema.

@@ -138,18 +138,6 @@ func fieldsOf(e *store.Record, rows *sql.Rows) ([]any, error) {
 	return into, nil
 }
 
-// Attempts returns the rows of a query for token, worker, started_at, ended_at, ending and error of attempts, in this order.
-func Attempts(each Query, query string, args ...any) ([]store.Attempt, error) {
-	var found []store.Attempt
-	err := each(func(rows *sql.Rows) error {
-		var a store.Attempt
-		err := rows.Scan(&a.Token, &a.Worker, (*Time)(&a.StartedAt), (*Time)(&a.EndedAt), &a.Ending, &a.Error)
-		found = append(found, a)
-		return err
-	}, query, args...)
-	return found, err
-}
-
 // Names returns the rows of a query for one name.
 func Names(each Query, query string, args ...any) ([]string, error) {
 	var found []string

@@ -74,16 +74,12 @@ type Store struct {
 
 // New returns an empty store. It panics if MaxLease is not a valid length of a lease.
 func New(options Options) *Store {
-	clk := options.Clock
-	if clk == nil {
-		clk = clock.New()
-	}
 	longest := cmp.Or(options.MaxLease, store.DefaultMaxLease)
 	if err := store.CheckMaxLease(longest); err != nil {
 		panic(err)
 	}
 	return &Store{
-		clock:    clk,
+		clock:    cmp.Or(options.Clock, clock.New()),
 		present:  store.Present{Logger: options.Logger},
 		maxLease: longest,
 		lengths:  newLengths(longest),

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -104,17 +103,8 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 		s.options.Schema); err != nil {
 		return nil, err
 	}
-	var findings []store.Finding
-	for _, name := range sqlkit.Indexes(steps) {
-		if !slices.Contains(valid, name) {
-			findings = append(findings, store.Finding{
-				Name:   "missing_index",
-				Detail: fmt.Sprintf("the index %s of schema %s is missing or invalid: calls read whole tables", name, s.options.Schema),
-				Advice: "create it again as the migrations do, by CREATE INDEX CONCURRENTLY",
-			})
-		}
-	}
-	return findings, nil
+	return sqlkit.MissingIndexes(steps, valid, "schema "+s.options.Schema+" is missing or invalid",
+		"create it again as the migrations do, by CREATE INDEX CONCURRENTLY"), nil
 }
 
 func (s *Store) lookAtSnapshots(ctx context.Context, a alarming) ([]store.Finding, error) {

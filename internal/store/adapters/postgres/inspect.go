@@ -22,19 +22,7 @@ func (t *txn) get(id int64) (store.JobDetail, error) {
 	if err != nil {
 		return store.JobDetail{}, err
 	}
-	if len(found) == 0 {
-		return store.JobDetail{}, store.ErrNotFound
-	}
-	earlier, err := t.earlier(id)
-	if err != nil {
-		return store.JobDetail{}, err
-	}
-	return found[0].Detail(earlier), nil
-}
-
-// earlier returns the attempts before the one in the job's row.
-func (t *txn) earlier(id int64) ([]store.Attempt, error) {
-	return sqlkit.Attempts(t.each, `
+	return sqlkit.Detail(t.each, found, `
 		SELECT token, worker, started_at, ended_at, ending, error
 		FROM {schema}.attempts
 		WHERE job_id = $1

@@ -200,10 +200,7 @@ func toPrimary(dsn string) (string, pq.Config, error) {
 }
 
 func (o *Options) filled() (Options, error) {
-	var full Options
-	if o != nil {
-		full = *o
-	}
+	full := *cmp.Or(o, &Options{})
 	full.Schema = cmp.Or(full.Schema, "jq")
 	full.MaxConns = cmp.Or(full.MaxConns, 16)
 	full.Readers = cmp.Or(full.Readers, 4)
@@ -234,16 +231,12 @@ func (o *Options) filled() (Options, error) {
 // send them to different sessions.
 func (s *Store) connect(config pq.Config) error {
 	config.BinaryParameters = true
-	if config.ApplicationName == "" {
-		config.ApplicationName = s.options.Schema
-	}
+	config.ApplicationName = cmp.Or(config.ApplicationName, s.options.Schema)
 	callers, err := pq.NewConnectorConfig(config)
 	if err != nil {
 		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = s.options.Timeout
-	}
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, s.options.Timeout)
 	if !s.options.Pooled {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
 	}

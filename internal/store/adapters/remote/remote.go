@@ -7,6 +7,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -116,19 +117,10 @@ func Open(ctx context.Context, baseURL string, options *Options) (*Store, error)
 }
 
 func (o *Options) filled() (Options, error) {
-	var full Options
-	if o != nil {
-		full = *o
-	}
-	if full.Timeout == 0 {
-		full.Timeout = 10 * time.Second
-	}
-	if full.Logger == nil {
-		full.Logger = slog.Default()
-	}
-	if full.Clock == nil {
-		full.Clock = clock.New()
-	}
+	full := *cmp.Or(o, &Options{})
+	full.Timeout = cmp.Or(full.Timeout, 10*time.Second)
+	full.Logger = cmp.Or(full.Logger, slog.Default())
+	full.Clock = cmp.Or(full.Clock, clock.New())
 	switch {
 	case full.TLS != nil && full.Transport != nil:
 		return full, errors.New("jq: a transport has a TLS configuration of its own: give Options.TLS or Options.Transport")

@@ -128,17 +128,7 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 	if err := s.callers.SelectContext(ctx, &there, `SELECT name FROM sqlite_schema WHERE type = 'index'`); err != nil {
 		return nil, err
 	}
-	var findings []store.Finding
-	for _, name := range sqlkit.Indexes(steps) {
-		if !slices.Contains(there, name) {
-			findings = append(findings, store.Finding{
-				Name:   "missing_index",
-				Detail: fmt.Sprintf("the index %s of %s is missing: calls read whole tables", name, s.place.path),
-				Advice: "create it again as the migrations do",
-			})
-		}
-	}
-	return findings, nil
+	return sqlkit.MissingIndexes(steps, there, s.place.path+" is missing", "create it again as the migrations do"), nil
 }
 
 func (s *Store) lookAtLog(_ context.Context, a alarming) ([]store.Finding, error) {

@@ -164,13 +164,8 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 }
 
 func (o *Options) filled() (Options, error) {
-	var full Options
-	if o != nil {
-		full = *o
-	}
-	if full.Clock == nil {
-		full.Clock = clock.New()
-	}
+	full := *cmp.Or(o, &Options{})
+	full.Clock = cmp.Or(full.Clock, clock.New())
 	full.Readers = cmp.Or(full.Readers, max(runtime.NumCPU()/2, 2))
 	full.ReadTimeout = cmp.Or(full.ReadTimeout, 10*time.Second)
 	full.BusyTimeout = cmp.Or(full.BusyTimeout, DefaultBusyTimeout)
