@@ -68,18 +68,18 @@ type app struct {
 	out  *bufio.Writer // writes to std.out; run flushes it and reports its first error
 	in   io.Reader     // reads from std.in until the context ends
 
-	called  string            // the full name of the command, such as jobq jobs ls
-	busy    time.Duration     // the flag busy-timeout, zero for the default
-	longest time.Duration     // the flag max-lease, zero for the default
-	serves  bool              // the process serves the store to other processes
-	bar     *progress         // shows migrations while the store opens; may be nil
-	store   string            // the flag
-	server  string            // the flag
-	bearer  string            // the flag token
-	ca      string            // the flag
-	cert    string            // the flag client-cert
-	key     string            // the flag client-key
-	config  string            // the flag
+	called  string        // the full name of the command, such as jobq jobs ls
+	busy    time.Duration // the flag busy-timeout, zero for the default
+	longest time.Duration // the flag max-lease, zero for the default
+	serves  bool          // the process serves the store to other processes
+	bar     *progress     // shows migrations while the store opens; may be nil
+	store   string        // the flag
+	server  string        // the flag
+	bearer  string        // the flag token
+	ca      string        // the flag
+	cert    string        // the flag client-cert
+	key     string        // the flag client-key
+	config  string        // the flag
 	log     logFlags
 	flagged map[string]bool   // the names of the flags on the command line
 	sources map[string]string // flag name to the variable or file that set the flag
