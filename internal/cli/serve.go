@@ -163,12 +163,10 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	defer func() { err = errors.Join(err, auditFile.Close()) }()
 	metrics := jqprom.New(store, nil)
 	defer metrics.Close()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	hosts, loopback := s.names(secrets.tokens != nil)
 	api, err := httpapi.New(store, &httpapi.Options{
 		Tokens: secrets.tokens, Hosts: hosts, Loopback: loopback, Logger: log, Audit: audit,
-		Metrics: metricsOf(registry), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
+		Metrics: metricsOf(metrics), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
 	})
 	if err != nil {
 		return err
@@ -204,8 +202,10 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	return errors.Join(err, <-kept)
 }
 
-// metricsOf returns the handler for the metrics of the queues that the caller may see.
-func metricsOf(registry *prometheus.Registry) func(see func(queue string) bool) http.Handler {
+// metricsOf returns the handler for the metrics of the process, and of the queues that the caller may see.
+func metricsOf(metrics *jqprom.Metrics) func(see func(queue string) bool) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	all := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(see func(queue string) bool) http.Handler {
 		if see == nil {

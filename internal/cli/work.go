@@ -27,6 +27,7 @@ type workFlags struct {
 	lease   time.Duration
 	timeout time.Duration
 	drain   time.Duration
+	probes  serveFlags
 	retain  time.Duration
 	verbose bool
 
@@ -45,7 +46,7 @@ const (
 )
 
 func (a *app) work() *cobra.Command {
-	var w workFlags
+	w := workFlags{probes: serveFlags{mode: "0600"}}
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "run a program or call a URL for each job",
@@ -77,6 +78,8 @@ func (a *app) work() *cobra.Command {
 	f.DurationVar(&w.snooze, "snooze", time.Minute, "how long exit code 75 delays a job")
 	f.StringArrayVar(&w.allow, "allow", nil, "`CIDR` of private addresses that --http may reach, such as 10.0.0.0/8; may be repeated")
 	f.StringVar(&w.name, "name", "", "`NAME` of this worker (default: host, process id and a random part)")
+	f.StringVar(&w.probes.addr, "addr", "", "`HOST:PORT` to serve /healthz and /metrics of this worker on (port 0 picks a free port), or unix:PATH\nfor a Unix socket; without the flag, the worker listens nowhere")
+	f.BoolVar(&w.probes.insecure, "insecure", false, "let --addr listen on any address; anyone who can reach it can read the metrics")
 	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to standard error; the same as --log-level debug")
 	a.maxLease(f)
 	a.busyTimeout(f, ";\nat most a sixth of the lease, unless you set the flag")
@@ -92,6 +95,9 @@ func (a *app) work() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := w.probes.checkProbes(); err != nil {
+			return err
+		}
 		w.retain = a.fitRetention(cmd, w.retain)
 		options, err := w.options()
 		if err != nil {
@@ -102,14 +108,18 @@ func (a *app) work() *cobra.Command {
 		return a.using(cmd.Context(), !w.existing, func(s jq.Store) error {
 			var handlers jq.Handlers
 			handlers.Otherwise(handler)
+			probes, err := a.probes(s, &w.probes, options)
+			if err != nil {
+				return err
+			}
 			server, err := jq.NewServer(s, &handlers, options)
 			if err != nil {
-				return misuseOfOption(err)
+				return errors.Join(misuseOfOption(err), probes.close())
 			}
 			defer w.reaper.Start(log)()
 			fmt.Fprintf(a.std.err, "working on %s; press Ctrl-C to stop\n", strings.Join(w.queues, ", "))
 			defer a.announceEnd(cmd.Context())()
-			return server.Run(cmd.Context())
+			return probes.run(cmd.Context(), server)
 		})
 	}
 	return cmd

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,6 +127,24 @@ const DefaultMaxBytes = 128 << 20
 
 // New returns an API over the store. Options may be nil. Close it before the store.
 func New(s jq.Store, options *Options) (*API, error) {
+	a, err := newAPI(s, options, table())
+	if err != nil {
+		return nil, err
+	}
+	a.running.Go(a.poll)
+	if n, ok := s.(store.Notifier); ok {
+		a.running.Go(func() { a.listen(n) })
+	}
+	return a, nil
+}
+
+// NewProbes returns an API with no calls but GET /healthz and GET /metrics, for a process that serves no store. Options may be nil.
+func NewProbes(options *Options) (*API, error) {
+	return newAPI(nil, options, slices.DeleteFunc(table(), func(r route) bool { return r.name != "alive" && r.name != "metrics" }))
+}
+
+// newAPI returns an API that has not started to poll.
+func newAPI(s store.Store, options *Options, calls []route) (*API, error) {
 	o, err := options.filled()
 	if err != nil {
 		return nil, err
@@ -145,11 +164,7 @@ func New(s jq.Store, options *Options) (*API, error) {
 	a.sessions = sessions{clock: o.Clock, bearers: a.bearers, all: map[[sha256.Size]byte]*session{}}
 	a.refusals.clock, a.refusals.to = o.Clock, o.Logger
 	a.life, a.end = context.WithCancel(context.Background())
-	a.mux = a.routes()
-	a.running.Go(a.poll)
-	if n, ok := s.(store.Notifier); ok {
-		a.running.Go(func() { a.listen(n) })
-	}
+	a.mux = a.routes(calls)
 	return a, nil
 }
 

@@ -96,9 +96,9 @@ func table() []route {
 	}
 }
 
-func (a *API) routes() *http.ServeMux {
+func (a *API) routes(calls []route) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range table() {
+	for _, r := range calls {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			x := w.(*exchange) // ServeHTTP passes nothing else
 			x.to = r
