@@ -52,9 +52,9 @@ func (s *Server) fireDue(keeper store.ScheduleKeeper, unreadable func(one store.
 				unreadable(one, err)
 			case due:
 				firings = append(firings, f)
-				wait = min(wait, s.o.Schedules.Interval)
+				wait = soonest(wait, s.o.Schedules.Interval, f.Next, found.Now)
 			default:
-				wait = min(wait, s.o.Schedules.Interval, one.NextAt.Sub(found.Now))
+				wait = soonest(wait, s.o.Schedules.Interval, one.NextAt, found.Now)
 			}
 		}
 		if err := s.fire(keeper, firings); err != nil {
@@ -65,6 +65,14 @@ func (s *Server) fireDue(keeper store.ScheduleKeeper, unreadable func(one store.
 			return wait
 		}
 	}
+}
+
+// soonest shortens the wait to the interval, and to the next time of a schedule if it has one.
+func soonest(wait, interval time.Duration, next, now time.Time) time.Duration {
+	if !next.IsZero() {
+		wait = min(wait, next.Sub(now))
+	}
+	return min(wait, interval)
 }
 
 func (s *Server) schedulesSoon(keeper store.ScheduleKeeper, page store.Page) (store.SchedulePage, error) {

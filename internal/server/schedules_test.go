@@ -123,6 +123,21 @@ func TestEachSecondEnqueuesOnce(t *testing.T) {
 	})
 }
 
+// A store that takes its time delays each look a little. The delays do not add up until a look finds two times due.
+func TestSlowStoreLeavesNoTimeOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.put("each second", "* * * * * *").NextAt
+		h := w.hook()
+		h.delay(20 * time.Millisecond)
+		s := w.start(Options{}, h)
+		w.wait(5*time.Minute + 500*time.Millisecond)
+		times := w.times("each second")
+		assert.Equal(w, first, times[0])
+		assert.Len(w, times, int(time.Since(first)/time.Second)+1)
+		w.stop(s)
+	})
+}
+
 // A schedule that cannot be read is logged, and delays no other.
 func TestUnreadableScheduleDelaysNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
