@@ -537,6 +537,9 @@ type (
 	//	Name   string // kind of the finding: a stable name, for scripts
 	//	Detail string // what was found
 	//	Advice string // what to do about it
+	//
+	//	Count    int      // how many queues, workers or other things it is about; 0 if not known
+	//	Examples []string // names of some of them
 	Finding = store.Finding
 
 	// A Cost is a counter that only grows: what a store has spent since it was opened, or its database since it was created.

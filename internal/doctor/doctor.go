@@ -132,22 +132,67 @@ func (e *examination) queues() error {
 	if err != nil {
 		return err
 	}
+	ill := map[string][]store.QueueCount{}
 	for _, q := range e.counts.Queues {
 		waited := e.counts.Now.Sub(q.OldestDue).Round(time.Second)
 		switch {
 		case q.Due == 0:
 		case slices.Contains(paused, q.Queue):
-			e.add("paused_queue", "resume it with queues resume, if the pause was not meant to last",
-				"the queue %s is paused, with %s waiting, the oldest for %v", q.Queue, jobs(q.Due), waited)
+			ill["paused_queue"] = append(ill["paused_queue"], q)
 		case served != nil && !served[q.Queue]:
-			e.add("no_worker", "start a worker for it",
-				"no living worker works on the queue %s, with %s waiting, the oldest for %v", q.Queue, jobs(q.Due), waited)
+			ill["no_worker"] = append(ill["no_worker"], q)
 		case waited >= starving:
-			e.add("slow_queue", "start more workers, or give the queue a greater weight",
-				"the queue %s has %s waiting, the oldest for %v", q.Queue, jobs(q.Due), waited)
+			ill["slow_queue"] = append(ill["slow_queue"], q)
+		}
+	}
+	for _, kind := range ailments {
+		if all := ill[kind.name]; len(all) > 0 {
+			e.found = append(e.found, e.queuesFinding(kind, all))
 		}
 	}
 	return nil
+}
+
+// An ailment is a problem that queues can have.
+type ailment struct {
+	name, advice string
+	one, many    string // what is wrong with a named queue, and with a number of queues
+}
+
+var ailments = []ailment{
+	{"paused_queue", "resume it with queues resume, if the pause was not meant to last", "the queue %s is paused, with", "%d queues are paused, with"},
+	{"no_worker", "start a worker for it", "no living worker works on the queue %s, with", "no living worker works on %d queues, with"},
+	{"slow_queue", "start more workers, or give the queue a greater weight", "the queue %s has", "%d queues have"},
+}
+
+// queuesFinding returns one finding for all queues with the same problem. The queue that has waited longest comes first.
+func (e *examination) queuesFinding(kind ailment, queues []store.QueueCount) store.Finding {
+	slices.SortStableFunc(queues, func(a, b store.QueueCount) int { return a.OldestDue.Compare(b.OldestDue) })
+	var due int64
+	var names []string
+	for _, q := range queues {
+		due += q.Due
+		names = append(names, q.Queue)
+	}
+	what, who := fmt.Sprintf(kind.one, names[0]), ""
+	if len(names) > 1 {
+		what, who = fmt.Sprintf(kind.many, len(names)), ": "+few(names, ", ")
+	}
+	return store.Finding{
+		Name: kind.name, Advice: kind.advice, Count: len(names), Examples: names[:min(len(names), shown)],
+		Detail: fmt.Sprintf("%s %s waiting, the oldest for %v%s", what, jobs(due), e.counts.Now.Sub(queues[0].OldestDue).Round(time.Second), who),
+	}
+}
+
+// shown is how many names a finding shows.
+const shown = 5
+
+// few lists the first texts, and how many there are besides.
+func few(texts []string, separator string) string {
+	if more := len(texts) - shown; more > 0 {
+		texts = append(slices.Clone(texts[:shown]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, separator)
 }
 
 // served returns which queues with due jobs have a living worker, or nil if the store has no list of workers. It also reports
@@ -176,8 +221,11 @@ func (e *examination) served() (map[string]bool, error) {
 		return nil, unlessUnsupported(err)
 	}
 	if len(silent) > 0 {
-		e.add("silent_workers", "check whether they crashed; the store forgets them a day after their last heartbeat",
-			"no heartbeat for longer than they announced, and no sign-off: %s", strings.Join(silent, ", "))
+		e.found = append(e.found, store.Finding{
+			Name: "silent_workers", Count: len(silent), Examples: silent[:min(len(silent), shown)],
+			Detail: "no heartbeat for longer than they announced, and no sign-off: " + few(silent, ", "),
+			Advice: "check whether they crashed; the store forgets them a day after their last heartbeat",
+		})
 	}
 	return served, nil
 }
@@ -207,8 +255,28 @@ func (e *examination) ground() error {
 		return nil
 	}
 	found, err := examiner.Examine(e.ctx)
-	e.found = append(e.found, found...)
+	e.found = append(e.found, gathered(found)...)
 	return err
+}
+
+// gathered makes one finding of those with the same name and the same advice.
+func gathered(found []store.Finding) []store.Finding {
+	var all []store.Finding
+	var details [][]string
+	for _, f := range found {
+		i := slices.IndexFunc(all, func(g store.Finding) bool { return g.Name == f.Name && g.Advice == f.Advice })
+		if i < 0 {
+			i = len(all)
+			all, details = append(all, f), append(details, nil)
+		}
+		details[i] = append(details[i], f.Detail)
+	}
+	for i, d := range details {
+		if len(d) > 1 {
+			all[i].Count, all[i].Detail = len(d), few(d, "; ")
+		}
+	}
+	return all
 }
 
 // unlessUnsupported returns err, or nil if it is errors.ErrUnsupported: a remote server's store may lack the ability.

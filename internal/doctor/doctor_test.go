@@ -1,6 +1,8 @@
 package doctor_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,15 +31,19 @@ func newPatient(t *testing.T) patient {
 	return patient{t, s, clk}
 }
 
-func (p patient) enqueue() {
+func (p patient) enqueue() { p.enqueueTo("q") }
+
+func (p patient) enqueueTo(queue string) {
 	p.Helper()
-	_, err := p.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte("1")}}})
+	_, err := p.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: []byte("1")}}})
 	require.NoError(p, err)
 }
 
-func (p patient) beat(queue string) {
+func (p patient) beat(queue string) { p.beatOf("anna", queue) }
+
+func (p patient) beatOf(worker, queue string) {
 	p.Helper()
-	require.NoError(p, p.Beat(p.Context(), store.Worker{Name: "anna", Queues: []string{queue}, Slots: 1, StaleAfter: time.Minute}))
+	require.NoError(p, p.Beat(p.Context(), store.Worker{Name: worker, Queues: []string{queue}, Slots: 1, StaleAfter: time.Minute}))
 }
 
 // findings returns the details of all findings by name.
@@ -103,6 +109,73 @@ func TestPausedQueue(t *testing.T) {
 	p.enqueue()
 	require.NoError(t, p.SetPaused(t.Context(), "q", true))
 	assert.Equal(t, map[string]string{"paused_queue": "the queue q is paused, with 1 job waiting, the oldest for 0s"}, p.findings())
+}
+
+// Many queues or workers with the same problem are one finding, with their number and a few names: those that wait longest first.
+func TestFindingsAreGatheredByKind(t *testing.T) {
+	p := newPatient(t)
+	for i := range 300 {
+		p.enqueueTo(fmt.Sprintf("idle-%03d", 299-i))
+		p.clock.Add(time.Second)
+	}
+	for _, queue := range []string{"slow-a", "slow-b"} {
+		p.enqueueTo(queue)
+		p.enqueueTo(queue)
+	}
+	p.clock.Add(time.Hour)
+	for i := range 6 {
+		queue := fmt.Sprintf("paused-%d", i)
+		p.enqueueTo(queue)
+		require.NoError(t, p.SetPaused(t.Context(), queue, true))
+		p.beatOf(fmt.Sprintf("silent-%d", i), "x")
+	}
+	p.clock.Add(time.Minute)
+	p.beatOf("anna", "slow-a")
+	p.beatOf("berta", "slow-b")
+	found, err := doctor.Examine(t.Context(), p.Store, p.clock.Now)
+	require.NoError(t, err)
+	for i := range found {
+		assert.NotEmpty(t, found[i].Advice)
+		found[i].Advice = ""
+	}
+	assert.Equal(t, []store.Finding{
+		{Name: "silent_workers", Count: 6, Examples: []string{"silent-0", "silent-1", "silent-2", "silent-3", "silent-4"},
+			Detail: "no heartbeat for longer than they announced, and no sign-off: silent-0, silent-1, silent-2, silent-3, silent-4, and 1 more"},
+		{Name: "paused_queue", Count: 6, Examples: []string{"paused-0", "paused-1", "paused-2", "paused-3", "paused-4"},
+			Detail: "6 queues are paused, with 6 jobs waiting, the oldest for 1m0s: paused-0, paused-1, paused-2, paused-3, paused-4, and 1 more"},
+		{Name: "no_worker", Count: 300, Examples: []string{"idle-299", "idle-298", "idle-297", "idle-296", "idle-295"},
+			Detail: "no living worker works on 300 queues, with 300 jobs waiting, the oldest for 1h6m0s: idle-299, idle-298, idle-297, idle-296, idle-295, and 295 more"},
+		{Name: "slow_queue", Count: 2, Examples: []string{"slow-a", "slow-b"},
+			Detail: "2 queues have 4 jobs waiting, the oldest for 1h1m0s: slow-a, slow-b"},
+	}, found)
+}
+
+// examined is a store that finds something itself.
+type examined struct {
+	*memory.Store
+	found []store.Finding
+}
+
+func (e examined) Examine(context.Context) ([]store.Finding, error) { return e.found, nil }
+
+// Findings of the store are gathered too, unless their advice differs.
+func TestFindingsOfTheStoreAreGathered(t *testing.T) {
+	p := newPatient(t)
+	index := func(name string) store.Finding {
+		return store.Finding{Name: "missing_index", Detail: name + " is missing", Advice: "create it"}
+	}
+	dead := func(table string) store.Finding {
+		return store.Finding{Name: "dead_rows", Detail: table + " has dead rows", Advice: "vacuum " + table}
+	}
+	found, err := doctor.Examine(t.Context(), examined{p.Store, []store.Finding{
+		index("a"), dead("jobs"), index("b"), dead("keys"), index("c"), index("d"), index("e"), index("f"),
+	}}, p.clock.Now)
+	require.NoError(t, err)
+	assert.Equal(t, []store.Finding{
+		{Name: "missing_index", Count: 6, Advice: "create it",
+			Detail: "a is missing; b is missing; c is missing; d is missing; e is missing; and 1 more"},
+		dead("jobs"), dead("keys"),
+	}, found)
 }
 
 func TestClockSkew(t *testing.T) {

@@ -11,6 +11,9 @@ type Finding struct {
 	Name   string `json:"name"`   // kind of the finding: a stable name, for scripts
 	Detail string `json:"detail"` // what was found
 	Advice string `json:"advice"` // what to do about it
+
+	Count    int      `json:"count,omitempty"`    // how many queues, workers or other things it is about; 0 if not known
+	Examples []string `json:"examples,omitempty"` // names of some of them
 }
 
 // An Examiner examines the database or the file that keeps the jobs. It is for people, and a store need not implement it.
