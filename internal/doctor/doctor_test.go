@@ -205,8 +205,9 @@ func TestSchedules(t *testing.T) {
 	}{
 		"":                    {"@every 1h", time.Hour, ""},
 		"just due":            {"@hourly", time.Microsecond - time.Minute, ""},
+		"just fired":          {"* * * * * *", 2 * time.Second, ""},
 		"late_schedule":       {"@hourly", -time.Minute, "the schedule s was due 1m0s ago, and no server has fired it"},
-		"schedule_ahead":      {"@every 1h", time.Hour + time.Second, "the schedule s waits until 2026-01-02T04:04:06Z"},
+		"schedule_ahead":      {"@every 1h", time.Hour + time.Minute + time.Second, "the schedule s waits until 2026-01-02T04:05:06Z"},
 		"unreadable_schedule": {"0 0 31 2 *", time.Hour, "the schedule s never fires: "},
 	} {
 		p := newPatient(t)
