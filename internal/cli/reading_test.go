@@ -19,15 +19,17 @@ import (
 
 // Commands that create and migrate a store, and commands that do not use the user's store.
 var (
-	making    = []string{"dev", "serve", "work", "enqueue", "migrate up", "bench", "jobs import"}
-	storeLess = []string{"demo", "conformance", "token new", "token ls", "token rm", "token rotate", "version", "help", "completion"}
+	making    = []string{"dev", "serve", "work", "enqueue", "schedules set", "migrate up", "bench", "jobs import"}
+	storeLess = []string{"demo", "conformance", "token new", "token ls", "token rm", "token rotate", "version", "schedules preview", "help", "completion"}
 )
 
 // reading holds all other commands, with valid arguments.
 var reading = map[string][]string{
 	"stats": nil, "workers": nil, "queues ls": nil, "queues pause": {"mail"}, "queues resume": {"mail"},
-	"queues set": {"mail", "--retain-dead", "keep"},
-	"jobs ls":    nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
+	"queues set":   {"mail", "--retain-dead", "keep"},
+	"schedules ls": nil, "schedules pause": {"nightly"}, "schedules resume": {"nightly"}, "schedules run": {"nightly"}, "schedules reset": {"nightly"},
+	"schedules rm": {"nightly"},
+	"jobs ls":      nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
 	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": nil, "migrate status": nil,
 }
 

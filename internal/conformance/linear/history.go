@@ -2,6 +2,7 @@ package linear
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -89,8 +90,17 @@ func (h *history) run(ctx context.Context) error {
 		}
 		h.records = append(h.records, c.records...)
 	}
-	for _, q := range h.queues { // or a later history on the same store would recover what is in flight
-		if _, err := h.store.Cancel(ctx, store.Filter{Queue: q}, store.MaxItems); err != nil {
+	return h.clear(ctx)
+}
+
+// clear ends what is in flight, so that a later history on the same store does not recover it. The way to the store may lose answers.
+func (h *history) clear(ctx context.Context) error {
+	for _, q := range h.queues {
+		var err error
+		for try := 0; try == 0 || try < 20 && (errors.Is(err, store.ErrInDoubt) || errors.Is(err, store.ErrUnavailable)); try++ {
+			_, err = h.store.Cancel(ctx, store.Filter{Queue: q}, store.MaxItems)
+		}
+		if err != nil {
 			return fmt.Errorf("clearing away: %w", err)
 		}
 	}

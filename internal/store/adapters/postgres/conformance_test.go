@@ -87,6 +87,10 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 	_, err = s.SetPolicy(t.Context(), "q", store.Policy{RetainDead: time.Hour})
 	require.NoError(t, err)
 	require.NoError(t, s.Beat(t.Context(), store.Worker{Name: "w", StaleAfter: time.Minute}))
+	for _, name := range []string{"one", "another"} { // the first number leaves a sequence as it was
+		_, err = s.SetSchedule(t.Context(), store.Schedule{Name: name, Cron: "@daily", Job: job})
+		require.NoError(t, err)
+	}
 	_, err = s.Fence(t.Context(), store.FenceRequest{})
 	require.NoError(t, err)
 	_, err = s.DB().ExecContext(t.Context(), `INSERT INTO "`+used+`".sweeps (queue, wanted_at) VALUES ('q', now())`)

@@ -37,8 +37,9 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
-			`ALTER TABLE {schema}.jobs DROP COLUMN reason`,
-			`DELETE FROM {schema}.migrations WHERE name = 'reason'`,
+			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled`,
+			`DROP TABLE {schema}.schedules`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules')`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {
 			_, err := before.db.Exec(before.sql(statement))

@@ -26,7 +26,10 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		_, err := before.DB().Exec(`
 			ALTER TABLE jobs DROP COLUMN reason;
-			DELETE FROM migrations WHERE name = 'reason';
+			ALTER TABLE jobs DROP COLUMN scheduled;
+			DROP TABLE schedules;
+			DROP TABLE schedule_revisions;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules');
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)
 		require.NoError(t, err)
