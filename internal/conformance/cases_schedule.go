@@ -500,6 +500,15 @@ func scheduleFireMeetsAUniqueKey(c *C) {
 	c.Equal(c.Get(holder).Scheduled, (*store.Scheduled)(nil), "the schedule of the holder")
 	c.Cancel(holder)
 	c.Equal(c.fire(c.firing(s))[0].Job.Duplicate, false, "the next job is a duplicate")
+
+	asked = c.daily("window")
+	asked.Job.UniqueKey, asked.Job.UniqueFor = "window", time.Minute
+	c.Enqueue(asked.Job)
+	s = c.setSchedule(asked)
+	c.Advance(time.Minute - store.Resolution)
+	c.Equal(c.fire(c.firing(s))[0].Job.Duplicate, true, "the job at the end of a window is a duplicate")
+	c.Advance(store.Resolution)
+	c.Equal(c.fire(c.firing(c.scheduleNow("window")))[0].Job.Duplicate, false, "the job after a window is a duplicate")
 }
 
 func scheduleFireDoesNotOverlap(c *C) {

@@ -19,10 +19,13 @@ func (s *Store) SetSchedule(ctx context.Context, by store.Schedule) (store.Sched
 
 func (s *Store) setSchedule(by store.Schedule) (store.Schedule, error) {
 	next, changed, err := s.schedules[by.Name].Replace(by)
-	if err == nil && changed {
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	if changed {
 		next = s.keepSchedule(next)
 	}
-	return next.Kept(), err
+	return next.Kept(), nil
 }
 
 // keepSchedule stores the schedule under a new revision.
@@ -107,6 +110,7 @@ func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 }
 
 func (s *Store) fireAll(firings []store.Firing, now time.Time) []store.Fired {
+	s.forget(now)
 	results := make([]store.Fired, len(firings))
 	for i, f := range firings {
 		results[i] = s.fire(f, now)
