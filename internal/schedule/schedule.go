@@ -29,10 +29,10 @@ func Due(s store.Schedule, now time.Time) (store.Firing, bool, error) {
 
 // Get returns the schedule with the name and the store's now, or ErrNotFound.
 func Get(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.Schedule, time.Time, error) {
-	page, err := keeper.Schedules(ctx, store.ScheduleFilter{Name: name}, store.Page{Limit: 1})
-	if err == nil && name == "" {
-		err = store.CheckSchedule(name)
+	if err := store.CheckSchedule(name); err != nil {
+		return store.Schedule{}, time.Time{}, err
 	}
+	page, err := keeper.Schedules(ctx, store.ScheduleFilter{Name: name}, store.Page{Limit: 1})
 	if err == nil && len(page.Schedules) == 0 {
 		err = store.Explained(store.ErrNotFound, "there is no schedule %q", name)
 	}
@@ -155,9 +155,6 @@ func existing(
 	ctx context.Context, keeper store.ScheduleKeeper, name string,
 	decide func(current store.Schedule, now time.Time) (next store.Schedule, changed bool, err error),
 ) (store.Schedule, error) {
-	if _, _, err := Get(ctx, keeper, name); err != nil {
-		return store.Schedule{}, err
-	}
 	return change(ctx, keeper, name, func(current store.Schedule, now time.Time) (store.Schedule, bool, error) {
 		if current.Revision == 0 {
 			return current, false, store.Explained(store.ErrNotFound, "there is no schedule %q", name)

@@ -140,7 +140,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"Recovery.Limit", "1 to 1000", func(o *Options) { o.Recovery.Limit = 1001 }, func(o *Options) { o.Recovery.Limit = 1000 }},
 		{"Retention.Interval", "at least 1ms; negative means never", func(o *Options) { o.Retention.Interval = 1 }, func(o *Options) { o.Retention.Interval = -1 }},
 		{"Schedules.Interval", "at least 1ms; negative means never", func(o *Options) { o.Schedules.Interval = 1 }, func(o *Options) { o.Schedules.Interval = -1 }},
-		{"Schedules.Interval", "at most", func(o *Options) { o.Schedules.Interval = tenYears + 1 }, func(o *Options) { o.Schedules.Interval = time.Hour }},
+		{"Schedules.Interval", "at most", func(o *Options) { o.Schedules.Interval = tenYears + 1 }, func(o *Options) { o.Schedules.Interval = tenYears }},
 		{"Retention.Interval", "at most", func(o *Options) { o.Retention.Interval = tenYears + 1 }, func(o *Options) { o.Retention.Interval = tenYears }},
 		{"Shutdown.DrainTimeout", "not be negative", func(o *Options) { o.Shutdown.DrainTimeout = -1 }, func(o *Options) { o.Shutdown.DrainTimeout = 1 }},
 		{

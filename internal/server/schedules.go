@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// lookAhead is how many intervals ahead a look for schedules reads. If it finds none, the next look is that far away.
-const lookAhead = 5
+// lookAhead is how far ahead a look for schedules reads. If it finds none, the next look is that far away.
+func (s *Server) lookAhead() time.Duration { return min(5*s.o.Schedules.Interval, store.MaxDuration) }
 
 // scheduleLoop enqueues the jobs of schedules at their times. Every server does: the store lets one of them fire for each time.
 func (s *Server) scheduleLoop() {
@@ -34,11 +34,11 @@ func (s *Server) scheduleLoop() {
 
 // fireDue fires the schedules that are due, and returns when to look again.
 func (s *Server) fireDue(keeper store.ScheduleKeeper, unreadable func(one store.Schedule, err error)) time.Duration {
-	wait := lookAhead * s.o.Schedules.Interval
+	wait := s.lookAhead()
 	for page := (store.Page{Limit: store.MaxFirings}); ; {
 		found, err := s.schedulesSoon(keeper, page)
 		if errors.Is(err, errors.ErrUnsupported) { // a remote store behind which the ability is missing
-			return s.o.Retention.Interval
+			return s.lookAhead()
 		}
 		if err != nil {
 			s.logFailure("schedules", err)
@@ -79,7 +79,7 @@ func (s *Server) schedulesSoon(keeper store.ScheduleKeeper, page store.Page) (st
 	sent := s.clock.Now()
 	ctx, cancel := s.callWhileWorking(s.o.Lease.Heartbeat)
 	defer cancel()
-	filter := store.ScheduleFilter{Due: true, Within: lookAhead * s.o.Schedules.Interval}
+	filter := store.ScheduleFilter{Due: true, Within: s.lookAhead()}
 	found, err := keeper.Schedules(ctx, filter, page)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		s.recordAnswer(sent, err)

@@ -189,3 +189,15 @@ func TestSchedulesCanBeLeftToOthers(t *testing.T) {
 		w.stop(s)
 	})
 }
+
+// The longest interval that the options allow asks the store for nothing that it refuses.
+func TestLongestIntervalIsOneThatTheStoreTakes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.hook()
+		s := w.start(Options{Schedules: ScheduleOptions{Interval: store.MaxDuration}}, h)
+		w.wait(time.Second)
+		assert.Equal(w, 1, h.count("schedules"))
+		assert.Zero(w, w.log.said("jq: the store refused a call"))
+		w.stop(s)
+	})
+}
