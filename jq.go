@@ -22,6 +22,8 @@ import "github.com/seed-ed332417/jq/internal/store"
 //	Save(ctx context.Context, saves []contract.Save) ([]Outcome, error)
 //	// RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.
 //	RecoverExpiredLeases(ctx context.Context, req contract.RecoverRequest) ([]Recovered, error)
+//	// Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id.
+//	Settle(ctx context.Context, limit int) ([]Settled, error)
 //	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
 //	Get(ctx context.Context, id int64) (JobDetail, error)
 //	// List returns the jobs that match, the newest first: in descending order of id.
@@ -87,7 +89,7 @@ type (
 	//	UniqueKey string        // held while the job is live, or for UniqueFor
 	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 	//
-	//	Scheduled *Scheduled // the schedule that enqueued it; nil if none did; in JSON, the fields of Scheduled
+	//	Extras *Extras // what few jobs have: see ExpiresAt and Scheduled; in JSON, its fields
 	//
 	//	EnqueuedAt time.Time // by the store's clock, like every time here
 	//	FinishedAt time.Time // when it ended; set only in the terminal states
@@ -104,6 +106,10 @@ type (
 	//	func (Job) Next() time.Time
 	//	// Claimable reports whether a claim at now could take the job if its queue is not paused.
 	//	func (Job) Claimable(now time.Time) bool
+	//	// ExpiresAt returns the time from which on no claim takes the job, or the zero time if it has none.
+	//	func (Job) ExpiresAt() time.Time
+	//	// Scheduled returns the schedule that enqueued the job, or nil if none did.
+	//	func (Job) Scheduled() *Scheduled
 	//	// Weight returns the total size of the job's documents in bytes.
 	//	func (Job) Weight() int
 	//	// Failed returns the job after a failure at now.
@@ -252,6 +258,7 @@ type (
 	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
 	//	UniqueKey  string        // keeps out a second job with the same key
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
+	//	ExpiresAt  time.Time     // later than the due time: from then on no claim takes the job; zero means never
 	//
 	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
@@ -328,6 +335,17 @@ type (
 	//	Token  int64     // the job's new token; the lost lease had a smaller one
 	//	Next   time.Time // when the job is due again
 	Recovered = store.Recovered
+
+	// Settled is one job that was cancelled because it had expired, as it is afterwards.
+	//
+	// Its fields:
+	//
+	//	ID    int64  // of the job
+	//	Queue string // of the job
+	//	Kind  string // of the job
+	//	State State  // always Cancelled
+	//	Token int64  // the job's new token
+	Settled = store.Settled
 
 	// A Filter selects the jobs that match every field that is set.
 	//

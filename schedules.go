@@ -74,6 +74,24 @@ type (
 	//	// Clone returns a copy, or nil for nil.
 	//	func (*Scheduled) Clone() *Scheduled
 	Scheduled = store.Scheduled
+
+	// Extras are what few jobs have. They are apart, so that the other jobs stay small. No method changes them, so jobs may share
+	// them. The zero pointer stands for a job that has none of it.
+	//
+	// Its fields:
+	//
+	//	ExpiresAt  time.Time // see Job.ExpiresAt
+	//	*Scheduled           // see Job.Scheduled
+	//
+	// Its methods:
+	//
+	//	// WithExpiresAt returns extras with another ExpiresAt, or with none if it is zero.
+	//	func (*Extras) WithExpiresAt(at time.Time) *Extras
+	//	// WithScheduled returns extras with another schedule, or with none if it is nil.
+	//	func (*Extras) WithScheduled(s *Scheduled) *Extras
+	//	// Clone returns a copy.
+	//	func (*Extras) Clone() *Extras
+	Extras = store.Extras
 )
 
 // The ways of a [Schedule] to catch up, and to overlap.

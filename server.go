@@ -164,6 +164,8 @@ type ShutdownOptions = server.ShutdownOptions
 //	Ended(job Job, ending Ending, phase State, ran time.Duration)
 //	// Recovered reports expired leases that the server ended.
 //	Recovered(leases []Recovered)
+//	// Settled reports expired jobs that the server cancelled.
+//	Settled(jobs []Settled)
 //	// StaleWrite reports a write that the store refused because the lease was lost: ack, nack, extend, save or confirm.
 //	StaleWrite(op string)
 //	// BeatFailed reports a heartbeat that did not reach the store.
@@ -182,6 +184,8 @@ type Observer = server.Observer
 //	func (NopObserver) Ended(Job, Ending, State, time.Duration)
 //	// Recovered does nothing.
 //	func (NopObserver) Recovered([]Recovered)
+//	// Settled does nothing.
+//	func (NopObserver) Settled([]Settled)
 //	// StaleWrite does nothing.
 //	func (NopObserver) StaleWrite(string)
 //	// BeatFailed does nothing.

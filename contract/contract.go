@@ -242,3 +242,16 @@ func Now(ctx context.Context, s Store) (time.Time, error) { return store.Now(ctx
 
 // Missing returns the names of the abilities that the store does not have.
 func Missing(s Store) []string { return store.Missing(s) }
+
+// CheckSettle returns an [*InvalidError] if the limit of a Settle breaks a limit.
+func CheckSettle(limit int) error { return store.CheckSettle(limit) }
+
+// SettledOf returns the answer of Settle for a job as it is now.
+func SettledOf(j *Job) Settled { return store.SettledOf(j) }
+
+// CheckExpiry returns an [*InvalidError] if a job's ExpiresAt is not later than the time at which it becomes due if it is
+// enqueued at now. A store must not check it for a repeat under a request key: the time may have come since.
+func CheckExpiry(jobs []NewJob, now time.Time) error { return store.CheckExpiry(jobs, now) }
+
+// ExpiredOf reports whether a job has expired at now: it waits, and its ExpiresAt has come.
+func ExpiredOf(j *Job, now time.Time) bool { return store.ExpiredOf(j, now) }

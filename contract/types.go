@@ -41,6 +41,8 @@ type (
 	//	Save(ctx context.Context, saves []Save) ([]Outcome, error)
 	//	// RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.
 	//	RecoverExpiredLeases(ctx context.Context, req RecoverRequest) ([]Recovered, error)
+	//	// Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id.
+	//	Settle(ctx context.Context, limit int) ([]Settled, error)
 	//	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
 	//	Get(ctx context.Context, id int64) (JobDetail, error)
 	//	// List returns the jobs that match, the newest first: in descending order of id.
@@ -199,6 +201,24 @@ type (
 	//	// Clone returns a copy, or nil for nil.
 	//	func (*Scheduled) Clone() *Scheduled
 	Scheduled = store.Scheduled
+
+	// Extras are what few jobs have. They are apart, so that the other jobs stay small. No method changes them, so jobs may share
+	// them. The zero pointer stands for a job that has none of it.
+	//
+	// Its fields:
+	//
+	//	ExpiresAt  time.Time // see Job.ExpiresAt
+	//	*Scheduled           // see Job.Scheduled
+	//
+	// Its methods:
+	//
+	//	// WithExpiresAt returns extras with another ExpiresAt, or with none if it is zero.
+	//	func (*Extras) WithExpiresAt(at time.Time) *Extras
+	//	// WithScheduled returns extras with another schedule, or with none if it is nil.
+	//	func (*Extras) WithScheduled(s *Scheduled) *Extras
+	//	// Clone returns a copy.
+	//	func (*Extras) Clone() *Extras
+	Extras = store.Extras
 
 	// A ScheduleFilter selects schedules. The zero value selects every schedule.
 	//
@@ -368,7 +388,7 @@ type (
 	//	UniqueKey string        // held while the job is live, or for UniqueFor
 	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 	//
-	//	Scheduled *Scheduled // the schedule that enqueued it; nil if none did; in JSON, the fields of Scheduled
+	//	Extras *Extras // what few jobs have: see ExpiresAt and Scheduled; in JSON, its fields
 	//
 	//	EnqueuedAt time.Time // by the store's clock, like every time here
 	//	FinishedAt time.Time // when it ended; set only in the terminal states
@@ -385,6 +405,10 @@ type (
 	//	func (Job) Next() time.Time
 	//	// Claimable reports whether a claim at now could take the job if its queue is not paused.
 	//	func (Job) Claimable(now time.Time) bool
+	//	// ExpiresAt returns the time from which on no claim takes the job, or the zero time if it has none.
+	//	func (Job) ExpiresAt() time.Time
+	//	// Scheduled returns the schedule that enqueued the job, or nil if none did.
+	//	func (Job) Scheduled() *Scheduled
 	//	// Weight returns the total size of the job's documents in bytes.
 	//	func (Job) Weight() int
 	//	// Failed returns the job after a failure at now.
@@ -600,6 +624,7 @@ type (
 	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
 	//	UniqueKey  string        // keeps out a second job with the same key
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
+	//	ExpiresAt  time.Time     // later than the due time: from then on no claim takes the job; zero means never
 	//
 	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
@@ -787,6 +812,17 @@ type (
 	//	Token  int64     // the job's new token; the lost lease had a smaller one
 	//	Next   time.Time // when the job is due again
 	Recovered = store.Recovered
+
+	// Settled is one job that was cancelled because it had expired, as it is afterwards.
+	//
+	// Its fields:
+	//
+	//	ID    int64  // of the job
+	//	Queue string // of the job
+	//	Kind  string // of the job
+	//	State State  // always Cancelled
+	//	Token int64  // the job's new token
+	Settled = store.Settled
 
 	// A Filter selects the jobs that match every field that is set.
 	//

@@ -40,6 +40,7 @@ type Metrics struct {
 	wait         *prometheus.HistogramVec
 	run          *prometheus.HistogramVec
 	recovered    *prometheus.CounterVec
+	expired      *prometheus.CounterVec
 	stale        *prometheus.CounterVec
 	refused      *prometheus.CounterVec
 	beats        prometheus.Counter
@@ -107,6 +108,7 @@ func New(s jq.Store, options *Options) *Metrics {
 		finished:     counter("jq_jobs_finished_total", "Runs that ended, by outcome: succeeded, retrying, dead, snoozed or released.", "queue", "kind", "outcome"),
 		wait:         histogram("jq_job_wait_seconds", "How long jobs were due before they were claimed; retries apart.", o.WaitBuckets),
 		run:          histogram("jq_job_run_seconds", "How long handlers ran.", o.RunBuckets),
+		expired:      counter("jq_jobs_expired_total", "Jobs that were cancelled because they had expired.", "queue", "kind"),
 		recovered:    counter("jq_leases_recovered_total", "Expired leases that were ended, by outcome: retrying or dead.", "outcome"),
 		stale:        counter("jq_stale_writes_rejected_total", "Writes that were refused because their lease was lost, by operation.", "op"),
 		refused:      counter("jq_http_refused_total", "Requests that jq serve has refused because of who has made them: unauthorized or forbidden.", "reason"),
@@ -185,6 +187,13 @@ func (m *Metrics) Recovered(leases []jq.Recovered) {
 	}
 }
 
+// Settled counts expired jobs.
+func (m *Metrics) Settled(jobs []jq.Settled) {
+	for _, j := range jobs {
+		m.expired.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Inc()
+	}
+}
+
 // StaleWrite counts refused writes.
 func (m *Metrics) StaleWrite(op string) { m.stale.WithLabelValues(op).Inc() }
 
@@ -203,7 +212,7 @@ var (
 )
 
 func (m *Metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.enqueued, m.enqueuedInTx, m.claimed, m.finished, m.wait, m.run, m.recovered, m.stale, m.refused, m.beats}
+	return []prometheus.Collector{m.enqueued, m.enqueuedInTx, m.claimed, m.finished, m.wait, m.run, m.recovered, m.expired, m.stale, m.refused, m.beats}
 }
 
 // Describe names the metrics.

@@ -125,13 +125,15 @@ jq_store_up{} 1
 		m.BeatFailed()
 		m.StaleWrite("ack")
 		m.Refused("unauthorized")
+		m.Settled([]jq.Settled{{ID: 1, Queue: "default", Kind: "welcome"}})
 		m.Recovered([]jq.Recovered{{ID: 1}, {ID: 2, Next: time.Now()}})
 		assert.Equal(t, `jq_heartbeat_failures_total{} 1
 jq_http_refused_total{reason=unauthorized} 1
+jq_jobs_expired_total{kind=welcome,queue=default} 1
 jq_leases_recovered_total{outcome=dead} 1
 jq_leases_recovered_total{outcome=retrying} 1
 jq_stale_writes_rejected_total{op=ack} 1
-`, scraped(t, m, "jq_heartbeat_failures_total", "jq_http_refused_total", "jq_leases_recovered_total", "jq_stale_writes_rejected_total"))
+`, scraped(t, m, "jq_heartbeat_failures_total", "jq_http_refused_total", "jq_jobs_expired_total", "jq_leases_recovered_total", "jq_stale_writes_rejected_total"))
 		problems, err := testutil.CollectAndLint(m)
 		require.NoError(t, err)
 		assert.Empty(t, problems)

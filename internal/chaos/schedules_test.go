@@ -95,9 +95,9 @@ func scheduled(t *testing.T, r role) {
 	times := map[time.Time]int{}
 	for j, err := range client.Jobs(t.Context(), jq.Filter{Queue: "scheduled"}) {
 		require.NoError(t, err)
-		require.NotNil(t, j.Scheduled)
-		times[j.Scheduled.For]++
-		assert.False(t, j.EnqueuedAt.Before(j.Scheduled.For), "the job for %v was enqueued too early, at %v", j.Scheduled.For, j.EnqueuedAt)
+		require.NotNil(t, j.Scheduled())
+		times[j.Scheduled().For]++
+		assert.False(t, j.EnqueuedAt.Before(j.Scheduled().For), "the job for %v was enqueued too early, at %v", j.Scheduled().For, j.EnqueuedAt)
 	}
 	passed := int(last.LastAt.Sub(put.NextAt)/time.Second) + 1
 	for at, n := range times {

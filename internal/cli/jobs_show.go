@@ -67,8 +67,8 @@ func (a *app) showJob(j jq.Job) error {
 	line("unique key", j.UniqueKey, j.UniqueKey != "")
 	line("unique for", span(j.UniqueFor), j.UniqueFor != 0)
 	line("enqueued", moment(j.EnqueuedAt), true)
-	if j.Scheduled != nil {
-		line("schedule", fmt.Sprintf("%s, for %s", j.Scheduled.Name, moment(j.Scheduled.For)), true)
+	if by := j.Scheduled(); by != nil {
+		line("schedule", fmt.Sprintf("%s, for %s", by.Name, moment(by.For)), true)
 	}
 	line("when", when(j), true)
 	line("attempts", j.Attempts, true)

@@ -298,7 +298,7 @@ func answering(
 	return err
 }
 
-// recoveries publishes recovered leases as metrics and as events.
+// recoveries publishes recovered leases and expired jobs as metrics and as events.
 type recoveries struct {
 	*jqprom.Metrics
 	api *httpapi.API
@@ -308,4 +308,10 @@ type recoveries struct {
 func (r recoveries) Recovered(leases []jq.Recovered) {
 	r.Metrics.Recovered(leases)
 	r.api.Publish(httpapi.RecoveredEvents(leases)...)
+}
+
+// Settled implements the observer of the server.
+func (r recoveries) Settled(jobs []jq.Settled) {
+	r.Metrics.Settled(jobs)
+	r.api.Publish(httpapi.SettledEvents(jobs)...)
 }

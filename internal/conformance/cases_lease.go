@@ -174,7 +174,7 @@ func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
 	case store.OpCancel:
 		j.State, j.FinishedAt = store.Cancelled, now
 	case store.OpRequeue:
-		j.State, j.RunAt, j.Error, j.Result = store.Ready, now, "", nil
+		j.State, j.RunAt, j.Error, j.Result, j.Extras = store.Ready, now, "", nil, j.Extras.WithExpiresAt(time.Time{})
 		if was == store.Succeeded {
 			j.Checkpoint, j.Progress, j.CheckpointSeq, j.ProgressSeq = nil, nil, 0, 0
 		}

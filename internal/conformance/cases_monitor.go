@@ -28,12 +28,14 @@ func monitorPingAnswers(c *C) {
 	c.OK(c.monitor().Ping(c.Ctx), "Ping")
 }
 
-// Of all phases only ready and retrying jobs can be due, each from its own time on, whether its queue is paused or not.
+// Of all phases only ready and retrying jobs can be due, unless they have expired, each from its own time on, whether its queue is paused or not.
 func monitorQueuesWithAJobThatIsDue(c *C) {
 	for _, phase := range []store.State{store.InFlight, store.Succeeded, store.Dead, store.Cancelled} {
 		c.JobIn(phase)
 	}
-	c.Equal(c.oldestDue(), store.Due{Now: c.Now()}, "nothing is due")
+	c.Enqueue(c.expiring(store.Resolution))
+	c.Advance(store.Resolution)
+	c.Equal(c.oldestDue(), store.Due{Now: c.Now()}, "nothing is due, and a job has expired")
 	retryAt := c.JobIn(store.Retrying).RetryAt
 	names := []string{"b", "B", "a"}
 	delay := retryAt.Sub(c.Now())

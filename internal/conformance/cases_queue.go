@@ -27,6 +27,7 @@ var queueCases = []Case{
 	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or resumes it. While a queue is paused, claims on it return no jobs, but enqueueing, finishing and recovery go on.\nA pause does not stop recovery.", queueEnqueueingFinishingAndRecoveryGoOn},
 	{"Queue/PauseAndResumeTwice", "It is safe to repeat a pause.\nA queue can be paused before it has a job.", queuePauseAndResumeTwice},
 	{"Queue/RefusesAsTheCoreDoes", sentenceAbility, queueRefusesAsTheCoreDoes},
+	{"Queue/PauseDoesNotStopSettle", "A pause does not stop it.", queuePauseStopsNoSettle},
 }
 
 func (c *C) queueKeeper() store.QueueKeeper { return ability[store.QueueKeeper](c) }
@@ -81,6 +82,14 @@ func queueListedAsLongAsItHasAJobOrIsPaused(c *C) {
 		c.setPaused(queue, false)
 		c.Equal(c.queues(), []store.Queue{}, "queues without a job")
 	}
+}
+
+func queuePauseStopsNoSettle(c *C) {
+	id := c.Enqueue(c.expiring(time.Second))[0]
+	c.setPaused(queue, true)
+	c.Advance(time.Second)
+	before := c.Get(id)
+	c.Equal(c.Settle(10), settledAs(becomes(store.OpCancel, before, c.Now())), "settled while the queue is paused")
 }
 
 func queuePausedQueueGivesNothing(c *C) {

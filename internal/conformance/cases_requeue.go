@@ -10,7 +10,7 @@ import (
 )
 
 var requeueCases = append([]Case{
-	{"Requeue/MakesTerminalJobsReadyAgain", "Requeue makes terminal jobs ready again: they are due now, and their retries are 0.\nThe token grows, and the attempts do not change. Error and result are cleared. Checkpoint and progress stay, unless the job had succeeded: then they and their numbers are cleared too.", requeueMakesTerminalJobsReadyAgain},
+	{"Requeue/MakesTerminalJobsReadyAgain", "Requeue makes terminal jobs ready again: they are due now, and their retries are 0.\nThe token grows, and the attempts do not change. Error, result and ExpiresAt are cleared. Checkpoint and progress stay, unless the job had succeeded: then they and their numbers are cleared too.", requeueMakesTerminalJobsReadyAgain},
 	{"Requeue/TakesItsUniqueKeyAgain", "A job does not change if another job holds its unique key. Otherwise a job without a window takes its key again.", requeueTakesItsUniqueKeyAgain},
 	{"Requeue/EndedWindowOfAnotherHoldsNothing", "A window ends when now reaches its end.", requeueEndedWindowOfAnotherHoldsNothing},
 	{"Requeue/DuplicateBlocksNothingElse", "duplicate another job, which Reason names, holds the unique key; this job does not change;", requeueDuplicateBlocksNothingElse},

@@ -279,9 +279,9 @@ func scheduleKeepsNoSlice(c *C) {
 	id := c.fire(c.firing(listed))[0].Job.ID
 	job := c.Get(id)
 	clear(job.Payload)
-	job.Scheduled.Name = "another"
+	job.Extras.Name = "another"
 	c.Equal(c.Get(id).Payload, c.full("s").Job.Payload, "the payload of its job")
-	c.Equal(c.Get(id).Scheduled.Name, "s", "the schedule of its job")
+	c.Equal(c.Get(id).Extras.Name, "s", "the schedule of its job")
 }
 
 func scheduleDeleteLeavesJobs(c *C) {
@@ -292,7 +292,7 @@ func scheduleDeleteLeavesJobs(c *C) {
 		c.Equal(c.allSchedules(), []store.Schedule{other}, "schedules after DeleteSchedule")
 	}
 	c.OK(c.schedules().DeleteSchedule(c.Ctx, "nobody"), "DeleteSchedule of a schedule that never was")
-	c.Equal(c.Get(id).Scheduled, &store.Scheduled{Name: "s", For: c.Now()}, "the schedule of a job whose schedule is gone")
+	c.Equal(c.Get(id).Scheduled(), &store.Scheduled{Name: "s", For: c.Now()}, "the schedule of a job whose schedule is gone")
 }
 
 func scheduleListedByName(c *C) {
@@ -411,15 +411,15 @@ func scheduleFireEnqueues(c *C) {
 		Name: "s", Status: store.StatusOK, Revision: fired.Revision, Job: &store.Enqueued{ID: fired.Job.ID, State: store.Ready},
 	}, "the outcome")
 	want := asked.Job.Row(fired.Job.ID, c.Now())
-	want.Scheduled = &store.Scheduled{Name: "s", For: s.NextAt}
+	want.Extras = &store.Extras{Scheduled: &store.Scheduled{Name: "s", For: s.NextAt}}
 	c.Equal(c.Get(fired.Job.ID).Job, want, "the job that was enqueued")
 	s.LastAt, s.LastJob, s.NextAt, s.Revision = s.NextAt, fired.Job.ID, s.NextAt.Add(24*time.Hour), fired.Revision
 	c.Equal(c.scheduleNow("s"), s, "the schedule that fired")
 	c.Advance(time.Second)
 	claimed := c.ClaimBy(store.ClaimRequest{Queue: "q2", Limit: 1, Worker: worker, TTL: ttl})
-	c.Equal(claimed[0].Scheduled, want.Scheduled, "what a claim says of the schedule")
-	c.Equal(c.List(store.Filter{}, 10)[0].Scheduled, want.Scheduled, "what a listing says of the schedule")
-	c.Equal(c.Get(c.EnqueueOne()).Scheduled, (*store.Scheduled)(nil), "the schedule of another job")
+	c.Equal(claimed[0].Scheduled(), want.Scheduled(), "what a claim says of the schedule")
+	c.Equal(c.List(store.Filter{}, 10)[0].Scheduled(), want.Scheduled(), "what a listing says of the schedule")
+	c.Equal(c.Get(c.EnqueueOne()).Scheduled(), (*store.Scheduled)(nil), "the schedule of another job")
 }
 
 func scheduleFireWithoutATime(c *C) {
@@ -455,7 +455,7 @@ func scheduleFireItemByItem(c *C) {
 	c.Equal(len(jobs), 2, "jobs")
 	c.Equal(c.scheduleNow("a").LastJob, fired[3].Job.ID, "the last job of a")
 	c.Equal(c.scheduleNow("d").LastJob, fired[0].Job.ID, "the last job of d")
-	c.Equal(c.Get(fired[3].Job.ID).Scheduled.Name, "a", "the schedule of the job of a")
+	c.Equal(c.Get(fired[3].Job.ID).Extras.Name, "a", "the schedule of the job of a")
 }
 
 func scheduleFireNeverEarly(c *C) {
@@ -497,7 +497,7 @@ func scheduleFireMeetsAUniqueKey(c *C) {
 	c.Equal(s.LastJob, holder, "LastJob")
 	c.Equal(s.LastAt, c.Now(), "LastAt")
 	c.Equal(len(c.All()), 1, "jobs")
-	c.Equal(c.Get(holder).Scheduled, (*store.Scheduled)(nil), "the schedule of the holder")
+	c.Equal(c.Get(holder).Scheduled(), (*store.Scheduled)(nil), "the schedule of the holder")
 	c.Cancel(holder)
 	c.Equal(c.fire(c.firing(s))[0].Job.Duplicate, false, "the next job is a duplicate")
 

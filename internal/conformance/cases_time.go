@@ -23,7 +23,7 @@ var timeCases = []Case{
 	{"Time/CallHasOneNow", "Each call uses one value of now throughout.", timeOneNowACall},
 	{"Time/TimesComeOutInUTCAtTheResolution", sentenceTimes + "\nA time that is not set is the zero time.", timeComesOutTruncated},
 	{"Time/TimesAndDurationsAreTruncatedOnEntry", sentenceTimes, timeTruncatedOnEntry},
-	{"Time/FractionsOfATickDecideNothing", "Due means at or before now. Expired means that LeaseExpiresAt is at or before now.", timeFractionsDecideNothing},
+	{"Time/FractionsOfATickDecideNothing", "Due means at or before now. A lease has expired if its LeaseExpiresAt is at or before now.", timeFractionsDecideNothing},
 	{"Time/DistantTimesAreLikeAnyOther", "A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999.", timeDistant},
 }
 

@@ -43,6 +43,6 @@ func txSchedulesArePartOfIt(c *C) {
 		}
 		c.Equal(scheduleNames(c.allSchedules()), []string{"fires", "new"}, "schedules after a commit")
 		c.Equal(c.scheduleNow("fires").LastJob, fired[0].Job.ID, "the last job of the schedule that fired")
-		c.Equal(c.Get(fired[0].Job.ID).Scheduled, &store.Scheduled{Name: "fires", For: c.Now()}, "the schedule of its job")
+		c.Equal(c.Get(fired[0].Job.ID).Scheduled(), &store.Scheduled{Name: "fires", For: c.Now()}, "the schedule of its job")
 	}
 }

@@ -56,6 +56,10 @@ func (f *faulty) Save(ctx context.Context, saves []store.Save) ([]store.Outcome,
 	return through(f, "Save", saves, func() ([]store.Outcome, error) { return f.Store.Save(ctx, saves) })
 }
 
+func (f *faulty) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	return through(f, "Settle", limit, func() ([]store.Settled, error) { return f.Store.Settle(ctx, limit) })
+}
+
 func (f *faulty) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	return through(f, "RecoverExpiredLeases", req, func() ([]store.Recovered, error) { return f.Store.RecoverExpiredLeases(ctx, req) })
 }

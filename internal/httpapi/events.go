@@ -49,6 +49,15 @@ func RecoveredEvents(recovered []store.Recovered) []Event {
 	return events
 }
 
+// SettledEvents returns the events of a Settle: each job that is cancelled because it had expired.
+func SettledEvents(settled []store.Settled) []Event {
+	var events []Event
+	for _, s := range settled {
+		events = append(events, Event{Job: wire.ID(s.ID), Queue: s.Queue, Event: WasCancelled})
+	}
+	return events
+}
+
 // Publish sends events to all streams. Use it also for changes outside of the API, such as recovery by its process. It never
 // waits.
 func (a *API) Publish(events ...Event) { a.ring.add(events) }

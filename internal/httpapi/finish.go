@@ -124,6 +124,15 @@ func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, er
 	return wire.Recovered{Recovered: wire.Listed(recovered)}, nil
 }
 
+func (a *API) settle(ctx context.Context, req wire.Settle) (wire.Settled, error) {
+	settled, err := a.as(ctx).Settle(ctx, limitOr(req.Limit, 100))
+	if err != nil {
+		return wire.Settled{}, err
+	}
+	a.Publish(SettledEvents(settled)...)
+	return wire.Settled{Settled: wire.Listed(settled)}, nil
+}
+
 // tellRecovered publishes and counts recovered leases.
 func (a *API) tellRecovered(recovered []store.Recovered) {
 	a.Publish(RecoveredEvents(recovered)...)

@@ -57,6 +57,7 @@ func table() []route {
 		{"checkpoint", http.MethodPost, wire.PathCheckpoint, workers, works, body((*API).checkpoint)},
 		{"release", http.MethodPost, pathRelease, workers, works, body((*API).release)},
 		{"recover", http.MethodPost, wire.PathRecover, workers, works, body((*API).recover)},
+		{"settle", http.MethodPost, wire.PathSettle, workers, works, body((*API).settle)},
 
 		{"jobs", http.MethodGet, wire.PathJobs, readers, reads, (*API).jobs},
 		{"list", http.MethodPost, wire.PathList, readers, reads, (*API).list},

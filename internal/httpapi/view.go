@@ -179,6 +179,22 @@ func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return own, err
 }
 
+// Settle cancels expired jobs of all queues, and returns those of the bearer's queues. It publishes the others here, because
+// nothing else does.
+func (v *view) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	settled, err := v.of.Settle(ctx, limit)
+	var own, foreign []store.Settled
+	for _, s := range settled {
+		if v.bearer.sees(s.Queue) {
+			own = append(own, s)
+		} else {
+			foreign = append(foreign, s)
+		}
+	}
+	v.api.Publish(SettledEvents(foreign)...)
+	return own, err
+}
+
 // Get finds only jobs that the bearer may see.
 func (v *view) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	detail, err := v.of.Get(ctx, id)

@@ -51,7 +51,7 @@ func (b *bench) jobs() []time.Time {
 	require.NoError(b, err)
 	var times []time.Time
 	for _, j := range page.Jobs {
-		times = append(times, j.Scheduled.For)
+		times = append(times, j.Scheduled().For)
 	}
 	return times
 }

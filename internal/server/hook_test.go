@@ -114,6 +114,10 @@ func (h *hook) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return passed(ctx, h, "recover", func() ([]store.Recovered, error) { return h.Store.RecoverExpiredLeases(ctx, req) })
 }
 
+func (h *hook) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	return passed(ctx, h, "settle", func() ([]store.Settled, error) { return h.Store.Settle(ctx, limit) })
+}
+
 func (h *hook) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return passed(ctx, h, "get", func() (store.JobDetail, error) { return h.Store.Get(ctx, id) })
 }

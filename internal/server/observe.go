@@ -22,6 +22,8 @@ type Observer interface {
 	Ended(job store.Job, ending store.Ending, phase store.State, ran time.Duration)
 	// Recovered reports expired leases that the server ended.
 	Recovered(leases []store.Recovered)
+	// Settled reports expired jobs that the server cancelled.
+	Settled(jobs []store.Settled)
 	// StaleWrite reports a write that the store refused because the lease was lost: ack, nack, extend, save or confirm.
 	StaleWrite(op string)
 	// BeatFailed reports a heartbeat that did not reach the store.
@@ -42,6 +44,9 @@ func (NopObserver) Ended(store.Job, store.Ending, store.State, time.Duration) {}
 
 // Recovered does nothing.
 func (NopObserver) Recovered([]store.Recovered) {}
+
+// Settled does nothing.
+func (NopObserver) Settled([]store.Settled) {}
 
 // StaleWrite does nothing.
 func (NopObserver) StaleWrite(string) {}
@@ -86,6 +91,12 @@ func (g *safeObserver) Ended(job store.Job, ending store.Ending, phase store.Sta
 func (g *safeObserver) Recovered(leases []store.Recovered) {
 	defer g.recoverPanic("Recovered")
 	g.observer.Recovered(leases)
+}
+
+// Settled calls the observer.
+func (g *safeObserver) Settled(jobs []store.Settled) {
+	defer g.recoverPanic("Settled")
+	g.observer.Settled(jobs)
 }
 
 // StaleWrite calls the observer.

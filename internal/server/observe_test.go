@@ -22,6 +22,7 @@ type tallies struct {
 	phases  map[store.State]int
 	ran     []time.Duration
 	lost    int
+	settled int
 	stale   map[string]int
 	unbeat  int
 }
@@ -51,6 +52,7 @@ func (c *tallies) Ended(_ store.Job, ending store.Ending, phase store.State, ran
 }
 
 func (c *tallies) Recovered(leases []store.Recovered) { c.note(func() { c.lost += len(leases) }) }
+func (c *tallies) Settled(jobs []store.Settled)         { c.note(func() { c.settled += len(jobs) }) }
 func (c *tallies) StaleWrite(op string)               { c.note(func() { c.stale[op]++ }) }
 func (c *tallies) BeatFailed()                        { c.note(func() { c.unbeat++ }) }
 
@@ -65,6 +67,7 @@ func TestObserverCountsEverything(t *testing.T) {
 		w.enqueue(5, "bad", func(j *store.NewJob) { j.Queue, j.MaxRetries = "b", 1 })
 		w.enqueue(2, "busy", func(j *store.NewJob) { j.Queue = "b" })
 		w.orphan(4)
+		w.expiring(3)
 		w.wait(time.Minute)
 		c := newTallies()
 		h := w.hook()
@@ -75,6 +78,7 @@ func TestObserverCountsEverything(t *testing.T) {
 			assert.Equal(w, map[store.Ending]int{store.EndSucceeded: 30, store.EndFailed: 10, store.EndSnoozed: 2}, c.ends)
 			assert.Equal(w, map[store.State]int{store.Succeeded: 30, store.Retrying: 5, store.Dead: 5, store.Ready: 2}, c.phases)
 			assert.Equal(w, 4, c.lost)
+			assert.Equal(w, 3, c.settled)
 			assert.Empty(w, c.stale)
 			assert.Zero(w, c.unbeat)
 			waits, runs := map[time.Duration]int{}, map[time.Duration]int{}
@@ -149,6 +153,7 @@ func (rude) Claimed(string, int)                                       { panic("
 func (rude) Started(store.Job, time.Duration)                          { panic("started") }
 func (rude) Ended(store.Job, store.Ending, store.State, time.Duration) { panic("ended") }
 func (rude) Recovered([]store.Recovered)                               { panic("recovered") }
+func (rude) Settled([]store.Settled)                                   { panic("settled") }
 func (rude) StaleWrite(string)                                         { panic("stale") }
 func (rude) BeatFailed()                                               { panic("beat") }
 
@@ -158,6 +163,7 @@ func TestObserverThatPanicsEndsNothing(t *testing.T) {
 		w.handlers["quick"] = work(0)
 		w.handlers["long"] = work(20 * time.Second)
 		w.orphan(1)
+		w.expiring(1)
 		w.wait(time.Minute)
 		quick, long := w.enqueue(5, "quick"), w.enqueue(1, "long")[0]
 		g := w.gate()

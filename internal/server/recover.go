@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// recoverLoop recovers expired leases: all of them before the first claim, and then at every interval.
+// recoverLoop recovers expired leases: all of them before the first claim, and then at every interval. It also cancels expired jobs.
 func (s *Server) recoverLoop() {
 	off := s.o.Recovery.Interval < 0
 	first := s.recoverAll
@@ -22,7 +22,30 @@ func (s *Server) recoverLoop() {
 	}
 	close(s.recoveryDone)
 	for !off && s.sleep(s.work, spread(s.o.Recovery.Interval)) {
-		s.recoverAll()
+		if s.recoverAll() {
+			s.settleAll()
+		}
+	}
+}
+
+// settleAll cancels expired jobs, batch by batch, until there are none.
+func (s *Server) settleAll() {
+	for {
+		sent := s.clock.Now()
+		ctx, cancel := s.callWhileWorking(s.o.Lease.Heartbeat)
+		list, err := s.store.Settle(ctx, s.o.Recovery.Limit)
+		cancel()
+		if s.recordAnswer(sent, err); err != nil {
+			s.logFailure("settle", err)
+			return
+		}
+		if len(list) > 0 {
+			s.o.Observer.Settled(list)
+			s.log.Info("jq: jobs cancelled that had expired", "count", len(list))
+		}
+		if len(list) < s.o.Recovery.Limit {
+			return
+		}
 	}
 }
 

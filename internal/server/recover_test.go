@@ -22,6 +22,35 @@ func (w *world) orphan(n int) []int64 {
 	return ids
 }
 
+// expiring enqueues jobs that expire after a second, in a queue that no server works on.
+func (w *world) expiring(n int) []int64 {
+	w.Helper()
+	return w.enqueue(n, "any", func(j *store.NewJob) {
+		j.Queue, j.ExpiresAt = "a queue without workers", time.Now().Add(time.Second)
+	})
+}
+
+// A server cancels jobs that have expired at its next recovery, all of them, however few it takes at once.
+func TestExpiredJobsAreCancelled(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: 10 * time.Second, Limit: 4}})
+		w.wait(time.Minute)
+		ids := w.expiring(10)
+		w.wait(11 * time.Second)
+		for _, id := range ids {
+			j := w.job(id)
+			assert.Equal(w, store.Cancelled, j.State)
+			assert.Zero(w, j.Attempts)
+		}
+		told := 0
+		for _, line := range w.said("jq: jobs cancelled that had expired") {
+			told += int(line["count"].(int64))
+		}
+		assert.Equal(w, 10, told)
+		w.stop(s)
+	})
+}
+
 // recoveredAt returns when the first lease of the job was recovered, or zero.
 func (w *world) recoveredAt(id int64) time.Time {
 	w.Helper()

@@ -34,8 +34,8 @@ func (w *world) times(name string) []time.Time {
 		found, err := w.store.List(w.Context(), store.Filter{Queue: "scheduled"}, page)
 		require.NoError(w, err)
 		for _, j := range found.Jobs {
-			if j.Scheduled != nil && j.Scheduled.Name == name {
-				times = append(times, j.Scheduled.For)
+			if j.Scheduled() != nil && j.Scheduled().Name == name {
+				times = append(times, j.Scheduled().For)
 			}
 		}
 		if page.Cursor = found.Next; page.Cursor == "" {

@@ -40,6 +40,10 @@ func (l *link) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return through(ctx, l, "Recover", func(ctx context.Context) ([]store.Recovered, error) { return l.to.RecoverExpiredLeases(ctx, req) })
 }
 
+func (l *link) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	return through(ctx, l, "Settle", func(ctx context.Context) ([]store.Settled, error) { return l.to.Settle(ctx, limit) })
+}
+
 func (l *link) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return through(ctx, l, "Get", func(ctx context.Context) (store.JobDetail, error) { return l.to.Get(ctx, id) })
 }

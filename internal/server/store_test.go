@@ -142,6 +142,13 @@ func (g *gate) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return g.Store.RecoverExpiredLeases(ctx, req)
 }
 
+func (g *gate) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	if err := g.pass(ctx, "settle"); err != nil {
+		return nil, err
+	}
+	return g.Store.Settle(ctx, limit)
+}
+
 func (g *gate) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if err := g.pass(ctx, "get"); err != nil {
 		return store.JobDetail{}, err

@@ -54,6 +54,8 @@ type JobJSON struct {
 	UniqueKey string       `json:"unique_key,omitempty"`
 	UniqueFor DurationJSON `json:"unique_for,omitzero"`
 
+	ExpiresAt TimeJSON `json:"expires_at,omitzero"`
+
 	*Scheduled
 
 	EnqueuedAt TimeJSON `json:"enqueued_at,omitzero"`
@@ -71,7 +73,7 @@ func JSONOfJob(j Job) JobJSON {
 		Timeout: DurationJSON(j.Timeout),
 		Token:   IDJSON(j.Token), LeaseExpiresAt: TimeJSON{j.LeaseExpiresAt}, ClaimedAt: TimeJSON{j.ClaimedAt}, Worker: j.Worker,
 		CheckpointSeq: j.CheckpointSeq, ProgressSeq: j.ProgressSeq, Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: DurationJSON(j.UniqueFor), Scheduled: j.Scheduled,
+		UniqueKey: j.UniqueKey, UniqueFor: DurationJSON(j.UniqueFor), ExpiresAt: TimeJSON{j.ExpiresAt()}, Scheduled: j.Scheduled(),
 		EnqueuedAt: TimeJSON{j.EnqueuedAt}, FinishedAt: TimeJSON{j.FinishedAt},
 	}
 	out.Payload, out.PayloadText = SplitDocument(j.Payload)
@@ -93,7 +95,7 @@ func (j JobJSON) Store() Job {
 		Checkpoint: JoinDocument(j.Checkpoint, j.CheckpointText), CheckpointSeq: j.CheckpointSeq,
 		Progress: JoinDocument(j.Progress, j.ProgressText), ProgressSeq: j.ProgressSeq,
 		Result: JoinDocument(j.Result, j.ResultText), Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: time.Duration(j.UniqueFor), Scheduled: j.Scheduled,
+		UniqueKey: j.UniqueKey, UniqueFor: time.Duration(j.UniqueFor), Extras: extrasOf(j.ExpiresAt.Time, j.Scheduled),
 		EnqueuedAt: j.EnqueuedAt.Time, FinishedAt: j.FinishedAt.Time,
 	}
 }
@@ -143,6 +145,7 @@ type NewJobJSON struct {
 	Timeout     DurationJSON    `json:"timeout,omitzero"`
 	UniqueKey   string          `json:"unique_key,omitempty"`
 	UniqueFor   DurationJSON    `json:"unique_for,omitzero"`
+	ExpiresAt   TimeJSON        `json:"expires_at,omitzero"`
 }
 
 // JSONOfNewJob returns the JSON of a new job. It sets every field that has a default, even to zero.
@@ -152,6 +155,7 @@ func JSONOfNewJob(n NewJob) NewJobJSON {
 		Queue: &n.Queue, Kind: n.Kind, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: TimeJSON{n.RunAt}, Delay: DurationJSON(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
 		Timeout: DurationJSON(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: DurationJSON(n.UniqueFor),
+		ExpiresAt: TimeJSON{n.ExpiresAt},
 	}
 	out.Payload, out.PayloadText = SplitDocument(n.Payload)
 	return out
@@ -163,6 +167,7 @@ func (n NewJobJSON) Store(defaults NewJob) NewJob {
 		Queue: defaults.Queue, Kind: n.Kind, Payload: defaults.Payload, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: n.RunAt.Time, Delay: time.Duration(n.Delay), MaxRetries: defaults.MaxRetries, Backoff: defaults.Backoff,
 		Timeout: time.Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: time.Duration(n.UniqueFor),
+		ExpiresAt: n.ExpiresAt.Time,
 	}
 	if n.Payload != nil || n.PayloadText != nil {
 		out.Payload = JoinDocument(n.Payload, n.PayloadText)

@@ -23,6 +23,7 @@
 //	    └── Requeue, token+1: from succeeded, dead and cancelled
 //
 //	Cancel, token+1: from ready, in_flight and retrying to cancelled.
+//	Settle, token+1: from ready and retrying to cancelled, if the job has expired.
 //	The recovery of an expired lease: token+1.
 //	Delete: from succeeded, dead and cancelled to nothing.
 //	Extend and Save leave the state as it is.
@@ -59,7 +60,8 @@
 // a unique key and a request key last until their ends. So each of them lasts longer than its own length by as much as the
 // clock was ahead. RecoverExpiredLeases corrects the leases that such a clock granted.
 //
-// Due means at or before now. Expired means that LeaseExpiresAt is at or before now.
+// Due means at or before now. A lease has expired if its LeaseExpiresAt is at or before now. A job has expired if it is ready or
+// retrying and its ExpiresAt is at or before now. A job in flight does not expire, but it may expire when its attempt ends.
 //
 // # Limits
 //

@@ -40,7 +40,7 @@ type Job struct {
 	UniqueKey string        `json:"unique_key,omitempty"` // held while the job is live, or for UniqueFor
 	UniqueFor time.Duration `json:"unique_for,omitempty"` // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 
-	Scheduled *Scheduled `json:"-"` // the schedule that enqueued it; nil if none did; in JSON, the fields of Scheduled
+	Extras *Extras `json:"-"` // what few jobs have: see ExpiresAt and Scheduled; in JSON, its fields
 
 	EnqueuedAt time.Time `json:"enqueued_at,omitzero"` // by the store's clock, like every time here
 	FinishedAt time.Time `json:"finished_at,omitzero"` // when it ended; set only in the terminal states
@@ -115,13 +115,62 @@ func NextOf(j *Job) time.Time {
 // Claimable reports whether a claim at now could take the job if its queue is not paused.
 func (j Job) Claimable(now time.Time) bool {
 	phase := j.Phase()
-	return (phase == Ready || phase == Retrying) && !j.Next().After(now)
+	return (phase == Ready || phase == Retrying) && !j.Next().After(now) && !ExpiredOf(&j, now)
 }
+
+// ExpiresAt returns the time from which on no claim takes the job, or the zero time if it has none.
+func (j Job) ExpiresAt() time.Time { return j.Extras.expiresAt() }
+
+// ExpiredOf reports whether a job has expired at now: it waits, and its ExpiresAt has come.
+func ExpiredOf(j *Job, now time.Time) bool {
+	at := j.Extras.expiresAt()
+	return !at.IsZero() && !at.After(now) && !TerminalOf(j) && j.State != InFlight
+}
+
+// Scheduled returns the schedule that enqueued the job, or nil if none did.
+func (j Job) Scheduled() *Scheduled { return j.Extras.scheduled() }
 
 // Weight returns the total size of the job's documents in bytes.
 func (j Job) Weight() int {
 	return len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
 }
+
+// Extras are what few jobs have. They are apart, so that the other jobs stay small. No method changes them, so jobs may share
+// them. The zero pointer stands for a job that has none of it.
+type Extras struct {
+	ExpiresAt  time.Time `json:"expires_at,omitzero"` // see Job.ExpiresAt
+	*Scheduled           // see Job.Scheduled
+}
+
+func (e *Extras) expiresAt() time.Time {
+	if e == nil {
+		return time.Time{}
+	}
+	return e.ExpiresAt
+}
+
+func (e *Extras) scheduled() *Scheduled {
+	if e == nil {
+		return nil
+	}
+	return e.Scheduled
+}
+
+// WithExpiresAt returns extras with another ExpiresAt, or with none if it is zero.
+func (e *Extras) WithExpiresAt(at time.Time) *Extras { return extrasOf(at, e.scheduled()) }
+
+// WithScheduled returns extras with another schedule, or with none if it is nil.
+func (e *Extras) WithScheduled(s *Scheduled) *Extras { return extrasOf(e.expiresAt(), s) }
+
+func extrasOf(expires time.Time, s *Scheduled) *Extras {
+	if expires.IsZero() && s == nil {
+		return nil
+	}
+	return &Extras{expires, s}
+}
+
+// Clone returns a copy.
+func (e *Extras) Clone() *Extras { return extrasOf(e.expiresAt(), e.scheduled().Clone()) }
 
 // Scheduled says which schedule enqueued a job, and for which of its times.
 type Scheduled struct {

@@ -97,6 +97,9 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 			n.Queue, n.Kind, n.Payload, n.Priority, n.Tags, n.RunAt.IsZero(), due, n.Delay.Microseconds(), n.MaxRetries,
 			n.Backoff.Base.Microseconds(), n.Backoff.Cap.Microseconds(), n.Backoff.Jitter, n.Timeout.Microseconds(),
 			n.UniqueKey, n.UniqueFor.Microseconds())
+		if !n.ExpiresAt.IsZero() {
+			fmt.Fprintf(&text, "expires %d\n", n.ExpiresAt.UnixMicro())
+		}
 	}
 	return sha256.Sum256(text.Bytes())
 }
@@ -138,7 +141,26 @@ func (n NewJob) check() *InvalidError {
 	case !n.RunAt.IsZero() && n.Delay != 0:
 		return refuse("delay", "and run_at exclude each other")
 	}
-	return checkTime("run_at", n.RunAt)
+	return firstError(checkTime("run_at", n.RunAt), checkTime("expires_at", n.ExpiresAt))
+}
+
+// CheckSettle returns an [*InvalidError] if the limit of a Settle breaks a limit.
+func CheckSettle(limit int) error { return asError(checkRange("limit", limit, 1, MaxItems)) }
+
+// CheckExpiry returns an [*InvalidError] if a job's ExpiresAt is not later than the time at which it becomes due if it is
+// enqueued at now. A store must not check it for a repeat under a request key: the time may have come since.
+func CheckExpiry(jobs []NewJob, now time.Time) error {
+	for i := range jobs {
+		if jobs[i].ExpiresAt.IsZero() {
+			continue
+		}
+		if row := jobs[i].Row(0, now); !row.ExpiresAt().After(row.RunAt) {
+			refused := refuse("expires_at", "must be later than the time at which the job becomes due")
+			refused.Item = i
+			return refused
+		}
+	}
+	return nil
 }
 
 func (n NewJob) size() int {

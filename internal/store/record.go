@@ -243,7 +243,7 @@ func (r *Record) Requeue(holder int64, now time.Time) Outcome {
 		r.CheckpointSeq, r.ProgressSeq = 0, 0
 	}
 	r.State, r.RunAt, r.RetryAt, r.FinishedAt = Ready, now, time.Time{}, time.Time{}
-	r.Retries, r.Error, r.Result = 0, "", nil
+	r.Retries, r.Error, r.Result, r.Extras = 0, "", nil, r.Extras.WithExpiresAt(time.Time{})
 	r.raise()
 	r.FinishedBy = NotFinished
 	r.ClaimToken, r.EndedAt, r.Ending, r.Reason = 0, time.Time{}, NotEnded, ""

@@ -24,6 +24,7 @@ type NewJob struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`    // how long one run may take; if zero, the server decides
 	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
+	ExpiresAt  time.Time     `json:"expires_at,omitzero"`  // later than the due time: from then on no claim takes the job; zero means never
 
 	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
 }
@@ -43,7 +44,7 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 			Base: n.Backoff.Base.Truncate(Resolution), Cap: n.Backoff.Cap.Truncate(Resolution), Jitter: n.Backoff.Jitter,
 		},
 		UniqueKey: n.UniqueKey, UniqueFor: n.UniqueFor.Truncate(Resolution),
-		Scheduled:  n.Scheduled.Clone(),
+		Extras:     extrasOf(Truncate(n.ExpiresAt), n.Scheduled.Clone()),
 		EnqueuedAt: now,
 	}
 }
@@ -190,6 +191,18 @@ type Recovered struct {
 	Token  int64     `json:"token,string"`  // the job's new token; the lost lease had a smaller one
 	Next   time.Time `json:"next,omitzero"` // when the job is due again
 }
+
+// Settled is one job that was cancelled because it had expired, as it is afterwards.
+type Settled struct {
+	ID    int64  `json:"id,string"`    // of the job
+	Queue string `json:"queue"`        // of the job
+	Kind  string `json:"kind"`         // of the job
+	State State  `json:"state"`        // always Cancelled
+	Token int64  `json:"token,string"` // the job's new token
+}
+
+// SettledOf returns the answer of Settle for a job as it is now.
+func SettledOf(j *Job) Settled { return Settled{j.ID, j.Queue, j.Kind, j.State, j.Token} }
 
 // A Page asks for one page of a listing.
 type Page struct {

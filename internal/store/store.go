@@ -34,8 +34,8 @@ type Store interface {
 
 	// FetchAndClaim claims due jobs of one queue, leases each of them to the worker, and returns them as they are stored.
 	//
-	// A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due. A claim takes jobs only
-	// from the queue that it names. Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue
+	// A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired. A
+	// claim takes jobs only from the queue that it names. Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue
 	// is resumed. A dead job is never claimed.
 	//
 	// Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs
@@ -105,6 +105,13 @@ type Store interface {
 	// It is safe to repeat a recovery.
 	RecoverExpiredLeases(ctx context.Context, req RecoverRequest) ([]Recovered, error)
 
+	// Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id. It returns the
+	// jobs that it cancelled.
+	//
+	// It cancels a job as Cancel does. Each expired job is cancelled once, even if several callers settle at the same time. A
+	// pause does not stop it. It is safe to repeat a Settle.
+	Settle(ctx context.Context, limit int) ([]Settled, error)
+
 	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
 	//
 	// Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it
@@ -145,7 +152,7 @@ type Store interface {
 	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0. Filter, limit and order work as in
 	// Cancel.
 	//
-	// The token grows, and the attempts do not change. Error and result are cleared. Checkpoint and progress stay, unless the
+	// The token grows, and the attempts do not change. Error, result and ExpiresAt are cleared. Checkpoint and progress stay, unless the
 	// job had succeeded: then they and their numbers are cleared too. A job does not change if another job holds its unique
 	// key. Otherwise a job without a window takes its key again. A call never requeues a job twice.
 	//
@@ -186,6 +193,11 @@ type Writer interface {
 	// whatever becomes of the job, and no longer. A job whose key is held is a duplicate. The store does not add it, answers
 	// with the id of the holder, and leaves all other items unaffected. This also applies to two items of one call. A window
 	// ends when now reaches its end.
+	//
+	// An expired job does not hold its key, unless it holds it for a window. A call that needs the key cancels the expired job
+	// first, as Settle does.
+	//
+	// A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.
 	//
 	// A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns
 	// the first answer, even after its jobs are gone. A request for other jobs under the same request key returns ErrInvalid.

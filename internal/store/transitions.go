@@ -51,7 +51,7 @@ type Transition struct {
 // grows by one, or to the first token of the epoch that Fence has set if that is greater. The documentation, the reference
 // model and the suite's matrix of operations and states are made from it.
 var Transitions = []Transition{
-	{OpClaim, []State{Ready, Retrying}, "due, its queue not paused", []State{InFlight}, Plus, Plus, Same, "lease = now + TTL, worker set, RetryAt cleared, Seq of checkpoint and progress = 0"},
+	{OpClaim, []State{Ready, Retrying}, "due, not expired, its queue not paused", []State{InFlight}, Plus, Plus, Same, "lease = now + TTL, worker set, RetryAt cleared, Seq of checkpoint and progress = 0"},
 	{OpExtend, []State{InFlight}, "token", []State{InFlight}, Same, Same, Same, "lease = now + TTL"},
 	{OpSave, []State{InFlight}, "token", []State{InFlight}, Same, Same, Same, "checkpoint and progress stored, unless written before with a greater Seq"},
 	{OpAck, []State{InFlight}, "token", []State{Succeeded}, Same, Same, Same, "lease and error cleared, result kept; if the result is refused: as never, but finished by ack"},
@@ -62,6 +62,6 @@ var Transitions = []Transition{
 	{OpRelease, []State{InFlight}, "token", []State{Ready}, Same, Minus, Same, "lease cleared, RunAt = now"},
 	{OpRecover, []State{InFlight}, "lease ≤ now − grace", []State{Retrying, Dead}, Plus, Same, Plus, "as fail, with the reason lease expired"},
 	{OpCancel, []State{Ready, Retrying, InFlight}, "", []State{Cancelled}, Plus, Same, Same, "lease and RetryAt cleared; repeated: ok, nothing changes"},
-	{OpRequeue, []State{Succeeded, Dead, Cancelled}, "its unique key is free", []State{Ready}, Plus, Same, Reset, "RunAt = now, error and result cleared; checkpoint and progress cleared if the job had succeeded"},
+	{OpRequeue, []State{Succeeded, Dead, Cancelled}, "its unique key is free", []State{Ready}, Plus, Same, Reset, "RunAt = now, error, result and ExpiresAt cleared; checkpoint and progress cleared if the job had succeeded"},
 	{OpDelete, []State{Succeeded, Dead, Cancelled}, "", []State{Gone}, Same, Same, Same, "history deleted too; the id is never used again"},
 }

@@ -89,6 +89,11 @@ type Recovered struct {
 	Recovered []store.Recovered `json:"recovered"`
 }
 
+// Settled is the answer to a Settle.
+type Settled struct {
+	Settled []store.Settled `json:"settled"`
+}
+
 // Fenced is the answer to a Fence.
 type Fenced struct {
 	Epoch ID `json:"epoch"`

@@ -41,6 +41,7 @@ const (
 	PathExtend     = "/v1/extend"     // POST
 	PathCheckpoint = "/v1/checkpoint" // POST
 	PathRecover    = "/v1/recover"    // POST
+	PathSettle     = "/v1/settle"     // POST
 	PathFence      = "/v1/fence"      // POST
 	PathQueues     = "/v1/queues"     // GET
 	PathPause      = "/v1/queues/%s/pause"

@@ -163,6 +163,11 @@ type Recover struct {
 	Grace Duration `json:"grace,omitzero"`
 }
 
+// A Settle cancels expired jobs.
+type Settle struct {
+	Limit *int `json:"limit,omitempty"`
+}
+
 // A Fence raises the epoch.
 type Fence struct {
 	EndLeases bool `json:"end_leases,omitempty"`

@@ -83,6 +83,10 @@ func (s *Store) claimable(j job, worker string, now time.Time) bool {
 		return true
 	case s.broken(WorkerBlocks) && j.Worker != "" && j.Worker != worker:
 		return false
+	case s.broken(ExpiredClaimed):
+		j.Extras = nil
+	case s.broken(RetriesNeverExpire) && phase == store.Retrying:
+		j.Extras = nil
 	}
 	return j.Claimable(now)
 }

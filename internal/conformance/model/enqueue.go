@@ -43,6 +43,9 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 			}
 			return slices.Clone(first.answer), nil
 		}
+		if err := store.CheckExpiry(req.Jobs, now); err != nil && !s.broken(ExpiryUnchecked) {
+			return nil, s.refuse(req, err, now)
+		}
 		answer, err := s.add(req.Jobs, now)
 		if err == nil && req.RequestKey != "" {
 			s.requests = append(s.requests, request{req.RequestKey, s.printOf(req), slices.Clone(answer), now})
@@ -168,10 +171,21 @@ func (s *Store) holder(j store.Job, now time.Time) (id int64, held bool) {
 	for _, other := range s.jobs {
 		if other.UniqueKey == j.UniqueKey && other.ID != j.ID && other.UniqueFor == 0 && s.live(other) &&
 			(other.Queue == j.Queue || !s.broken(KeyPerQueue)) {
+			if store.ExpiredOf(&other.Job, now) && !s.broken(KeyKeptByExpired) {
+				s.dropHolder(other, now)
+				continue
+			}
 			return other.ID, true
 		}
 	}
 	return 0, false
+}
+
+// dropHolder ends an expired job whose key another one needs.
+func (s *Store) dropHolder(j job, now time.Time) {
+	if !s.broken(ExpiredHolderLeft) {
+		s.cancel(j, now)
+	}
 }
 
 // open says that the window has not ended.

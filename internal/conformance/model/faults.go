@@ -95,6 +95,21 @@ var (
 	RecoverWithoutReason    = fault("recover-without-reason", "Recover", "Recovery does not write its reason.")
 	RecoverLeavesAttemptRun = fault("recover-leaves-attempt-running", "Recover", "In the history, a recovered attempt goes on running.")
 
+	ExpiryUnchecked    = fault("expiry-unchecked", "Settle", "A job may expire before it is due.")
+	KeyKeptByExpired   = fault("key-kept-by-expired", "Settle", "An expired job goes on holding its unique key.")
+	ExpiredHolderLeft  = fault("expired-holder-left", "Settle", "An expired job loses its unique key, but is not cancelled.")
+	ExpiredClaimed     = fault("expired-claimed", "Settle", "A claim takes jobs that have expired.")
+	RetriesNeverExpire = fault("retries-never-expire", "Settle", "A claim takes retrying jobs that have expired.")
+	RequeueKeepsExpiry = fault("requeue-keeps-expiry", "Settle", "A requeued job keeps its ExpiresAt.")
+	SettleNothing      = fault("settle-nothing", "Settle", "Settle does nothing.")
+	SettleUnlocked     = fault("settle-unlocked", "Settle", "Settle finds expired jobs and cancels them under two locks.")
+	SettleOverLimit    = fault("settle-over-limit", "Settle", "Settle ignores its limit.")
+	SettleByID         = fault("settle-by-id", "Settle", "Settle goes by id.")
+	SettleEndsRunning  = fault("settle-ends-running", "Settle", "Settle cancels jobs in flight.")
+	SettleEarly        = fault("settle-early", "Settle", "A job expires a microsecond before its ExpiresAt.")
+	SettleLate         = fault("settle-late", "Settle", "A job has not expired at its ExpiresAt yet.")
+	PauseStopsSettle   = fault("pause-stops-settle", "Queue", "The expired jobs of a paused queue are not cancelled.")
+
 	InvalidUnexplained   = fault("invalid-unexplained", "Finish", "The outcome of an invalid item has no reason.")
 	DuplicateUnexplained = fault("duplicate-unexplained", "Requeue", "The outcome of a requeue does not name who holds the key.")
 

@@ -182,7 +182,7 @@ func (s *Store) row(j job) store.Job {
 		return row
 	}
 	row.Payload, row.Tags = bytes.Clone(row.Payload), slices.Clone(row.Tags)
-	row.Scheduled = row.Scheduled.Clone()
+	row.Extras = row.Extras.Clone()
 	row.Checkpoint, row.Progress, row.Result = bytes.Clone(row.Checkpoint), bytes.Clone(row.Progress), bytes.Clone(row.Result)
 	return row
 }

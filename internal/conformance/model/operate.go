@@ -60,6 +60,9 @@ func (s *Store) requeue(before job, now time.Time) store.Outcome {
 	j.RunAt = now
 	j.RetryAt, j.LeaseExpiresAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}
 	j.Error, j.Result = "", nil
+	if !s.broken(RequeueKeepsExpiry) {
+		j.Extras = j.Extras.WithExpiresAt(time.Time{})
+	}
 	if before.State == store.Succeeded {
 		j.Checkpoint, j.CheckpointSeq, j.Progress, j.ProgressSeq = nil, 0, nil, 0
 	}

@@ -126,7 +126,7 @@ func (s *Store) DeleteSchedule(ctx context.Context, name string) error {
 			clear(s.schedules)
 		}
 		if s.broken(ScheduleDeletesJobs) {
-			s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return j.Scheduled != nil && j.Scheduled.Name == name })
+			s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return j.Scheduled() != nil && j.Extras.Name == name })
 		}
 		return struct{}{}, nil
 	})
@@ -275,7 +275,7 @@ func (s *Store) enqueueFor(one *store.Schedule, f store.Firing, now time.Time, f
 		if s.broken(FireSaysNow) {
 			at = now
 		}
-		s.jobs[len(s.jobs)-1].Scheduled = &store.Scheduled{Name: one.Name, For: at}
+		s.jobs[len(s.jobs)-1].Extras = &store.Extras{Scheduled: &store.Scheduled{Name: one.Name, For: at}}
 	}
 	if added.Duplicate {
 		fired.Reason = fmt.Sprintf("job %d holds its unique key", added.ID)

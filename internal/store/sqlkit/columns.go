@@ -16,7 +16,7 @@ type Column struct {
 	Name string
 
 	// Field returns where a record keeps the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List]
-	// or a JSON document, or a [Scheduled]. Rows are scanned into it, and statements are written from it.
+	// a JSON document, a [Scheduled] or an [ExpiresAt]. Rows are scanned into it, and statements are written from it.
 	Field func(e *store.Record) any
 
 	uses Uses
@@ -29,7 +29,7 @@ type Uses int
 // their values. Those columns do not have the use: their statement names them itself.
 const (
 	Inserted Uses = 1 << iota // an insert writes it
-	Fired                     // an insert for a schedule writes it too
+	Rare                      // an insert writes it if one of its jobs has extras
 	Updated                   // an operation may change it
 	Claimed                   // a claim reads it
 	Document                  // it may be large
@@ -70,7 +70,8 @@ var All = Columns{
 	{"reason", func(e *store.Record) any { return &e.Reason }, Updated},
 	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated},
 	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated},
-	{"scheduled", func(e *store.Record) any { return Scheduled{&e.Scheduled} }, Fired | Claimed},
+	{"scheduled", func(e *store.Record) any { return Scheduled{&e.Extras} }, Rare | Claimed},
+	{"expires_at", func(e *store.Record) any { return ExpiresAt{&e.Extras} }, Rare | Claimed},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
 	{"tags", func(e *store.Record) any { return (*List)(&e.Tags) }, Inserted | Claimed},
 	{"error", func(e *store.Record) any { return &e.Error }, Updated | Claimed},
@@ -144,6 +145,20 @@ func (t *Time) Scan(src any) error {
 	}
 	return nil
 }
+
+// ExpiresAt is the column of a job's ExpiresAt.
+type ExpiresAt struct{ Of **store.Extras }
+
+// Scan reads the column.
+func (e ExpiresAt) Scan(src any) error {
+	var at Time
+	err := at.Scan(src)
+	*e.Of = (*e.Of).WithExpiresAt(time.Time(at))
+	return err
+}
+
+// Time returns the value to write: NULL if it is zero.
+func (e ExpiresAt) Time() time.Time { return store.Job{Extras: *e.Of}.ExpiresAt() }
 
 // List is a list of strings, stored as a JSON array; an empty list is NULL.
 type List []string

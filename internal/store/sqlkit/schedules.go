@@ -139,28 +139,34 @@ func (t ScheduleTable) fire(found map[string]*store.Schedule, f store.Firing, no
 }
 
 // Scheduled is the column that says which schedule enqueued a job: a JSON object, or NULL if none did.
-type Scheduled struct{ Of **store.Scheduled }
+type Scheduled struct{ Of **store.Extras }
 
 // Scan reads the column.
 func (s Scheduled) Scan(src any) error {
-	*s.Of = nil
+	var text []byte
 	switch v := src.(type) {
 	case nil:
+		*s.Of = (*s.Of).WithScheduled(nil)
 		return nil
 	case string:
-		return json.Unmarshal([]byte(v), s.Of)
+		text = []byte(v)
 	case []byte:
-		return json.Unmarshal(v, s.Of)
+		text = v
 	default:
 		return fmt.Errorf("a schedule can not be read from %T", src)
 	}
+	var by *store.Scheduled
+	err := json.Unmarshal(text, &by)
+	*s.Of = (*s.Of).WithScheduled(by)
+	return err
 }
 
 // Value writes the column.
 func (s Scheduled) Value() (driver.Value, error) {
-	if *s.Of == nil {
+	by := store.Job{Extras: *s.Of}.Scheduled()
+	if by == nil {
 		return nil, nil
 	}
-	text, err := json.Marshal(*s.Of)
+	text, err := json.Marshal(by)
 	return string(text), err
 }

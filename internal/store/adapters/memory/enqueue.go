@@ -30,6 +30,9 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 		}
 		return slices.Clone(given.jobs), nil
 	}
+	if err := store.CheckExpiry(req.Jobs, now); err != nil {
+		return nil, err
+	}
 	answers := make([]store.Enqueued, len(req.Jobs))
 	for i, n := range req.Jobs {
 		answers[i] = s.enqueueOne(n, now)
@@ -41,8 +44,8 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 }
 
 func (s *Store) enqueueOne(n store.NewJob, now time.Time) store.Enqueued {
-	if held, ok := s.keys[n.UniqueKey]; ok {
-		return s.duplicateOf(held.id)
+	if held := s.holderOf(n.UniqueKey, now); held != 0 {
+		return s.duplicateOf(held)
 	}
 	s.lastID++
 	j := s.add(n.Row(s.lastID, now))

@@ -82,7 +82,7 @@ func (s *Store) add(row store.Job) *job {
 
 // remove removes a job from the store.
 func (s *Store) remove(j *job) {
-	j.leave()
+	s.stepOut(j)
 	s.jobs.remove(j.ID)
 	q := s.queue(j.Queue)
 	q.jobs--
@@ -120,7 +120,7 @@ func (s *Store) change(j *job, r *store.Record) {
 	}
 	moves := j.State != r.State || !store.NextOf(&j.Job).Equal(store.NextOf(&r.Job))
 	if moves {
-		j.leave()
+		s.stepOut(j)
 	}
 	lives := !store.TerminalOf(&j.Job)
 	j.Job, j.finishedBy = r.Job, uint8(slices.Index(ways, r.FinishedBy))
@@ -168,7 +168,7 @@ func (j *job) history() []store.Attempt {
 func (s *Store) rememberFor(tx *transaction, j *job) {
 	row, history, by, length := j.Job, j.history(), j.finishedBy, j.leaseFor
 	tx.onRollback(func() {
-		j.leave()
+		s.stepOut(j)
 		j.Job, j.past, j.finishedBy, j.leaseFor = row, nil, by, length
 		if len(history) > 0 {
 			j.past = &past{attempts: history}
@@ -181,7 +181,11 @@ func (s *Store) rememberFor(tx *transaction, j *job) {
 func (s *Store) place(j *job) {
 	next := store.NextOf(&j.Job)
 	early := next.After(s.last)
-	switch store.PhaseOf(&j.Job) {
+	phase := store.PhaseOf(&j.Job)
+	if (phase == store.Ready || phase == store.Retrying) && s.expect(j) {
+		return
+	}
+	switch phase {
 	case store.Ready:
 		s.queue(j.Queue).fresh.of(j.Priority).push(j, early)
 	case store.Retrying:
@@ -221,7 +225,7 @@ func (j *job) row() store.Job {
 	row := j.Job
 	row.Payload = bytes.Clone(row.Payload)
 	row.Tags = slices.Clone(row.Tags)
-	row.Scheduled = row.Scheduled.Clone()
+	row.Extras = row.Extras.Clone()
 	row.Checkpoint = bytes.Clone(row.Checkpoint)
 	row.Progress = bytes.Clone(row.Progress)
 	row.Result = bytes.Clone(row.Result)

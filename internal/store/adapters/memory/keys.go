@@ -41,6 +41,19 @@ func (s *Store) dropHolder(h *holder) {
 	}
 }
 
+// holderOf returns the job that holds the key, or 0. It cancels a holder that has expired, unless that has a window.
+func (s *Store) holderOf(key string, now time.Time) int64 {
+	h, held := s.keys[key]
+	if !held {
+		return 0
+	}
+	if j := s.jobs.get(h.id); j != nil && j.UniqueFor == 0 && store.ExpiredOf(&j.Job, now) {
+		s.cancel(j, now)
+		return 0
+	}
+	return h.id
+}
+
 // release frees the unique key of a job that is no longer live. A key that is held for a window stays held.
 func (s *Store) release(j *job) {
 	if j.UniqueKey == "" || j.UniqueFor > 0 {

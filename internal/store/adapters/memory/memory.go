@@ -59,6 +59,10 @@ type Store struct {
 	leases  line    // the jobs in flight, by LeaseExpiresAt
 	lengths lengths // lengths of leases
 
+	expiries map[int64]*expiry // by the job's id
+	expiring heap[*expiry]     // those that have not expired, by ExpiresAt
+	expired  heap[*expiry]     // the others, by ExpiresAt
+
 	keys     map[string]*holder // by unique key
 	windows  heap[*holder]      // the holders with a window, by its end
 	requests map[string]*answer // by request key
@@ -86,6 +90,7 @@ func New(options Options) *Store {
 		queues:   map[string]*queue{},
 		keys:     map[string]*holder{},
 		requests: map[string]*answer{},
+		expiries: map[int64]*expiry{},
 		workers:  map[string]store.Worker{},
 
 		schedules: map[string]store.Schedule{},
@@ -112,6 +117,7 @@ func (s *Store) drop() {
 	s.jobs, s.queues, s.leases, s.workers, s.schedules = table{}, nil, line{}, nil, nil
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}
+	s.expiries, s.expiring, s.expired = nil, heap[*expiry]{}, heap[*expiry]{}
 }
 
 // enter begins a call: it waits for its turn and returns the call's now. It refuses a request at once if refused is not nil.
@@ -175,7 +181,9 @@ func (s *Store) leave() {
 
 // now returns the time of a call.
 func (s *Store) now() time.Time {
+	before := s.last
 	s.last = s.present.Read(s.clock.Now)
+	s.expire(before, s.last)
 	return s.last
 }
 

@@ -80,8 +80,8 @@ func (s *Store) cancel(j *job, now time.Time) store.Outcome {
 func (s *Store) requeue(j *job, now time.Time) store.Outcome {
 	s.forget(now)
 	var holder int64
-	if h, held := s.keys[j.UniqueKey]; held {
-		holder = h.id
+	if terminal(j) {
+		holder = s.holderOf(j.UniqueKey, now)
 	}
 	r := s.record(j)
 	o := r.Requeue(holder, now)

@@ -95,6 +95,8 @@ func (a *array) field(value any) {
 		a.string(*v)
 	case *sqlkit.Time:
 		a.stamp(time.Time(*v))
+	case sqlkit.ExpiresAt:
+		a.stamp(v.Time())
 	case *sqlkit.Micros:
 		a.int(time.Duration(*v).Microseconds())
 	case *sqlkit.List:
@@ -113,7 +115,7 @@ func typeOf(field any) string {
 	switch field.(type) {
 	case *int, *int64, *sqlkit.Micros:
 		return `bigint`
-	case *sqlkit.Time:
+	case *sqlkit.Time, sqlkit.ExpiresAt:
 		return `timestamptz`
 	default:
 		return `text`

@@ -168,6 +168,7 @@ func findOf(weigh bool) string {
 				FROM {schema}.jobs
 				WHERE {waits} AND jobs.queue = $1 AND jobs.priority = place.priority
 					AND ({due}, jobs.id) >= (place.due_at, place.id) AND {due} <= $2
+					AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)
 				ORDER BY {due}, jobs.id
 				LIMIT `+limit+`
 				FOR UPDATE SKIP LOCKED

@@ -66,6 +66,9 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 
 // add inserts the jobs that are not duplicates.
 func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+	if err := store.CheckExpiry(jobs, t.now); err != nil {
+		return nil, err
+	}
 	var keys []string
 	for _, n := range jobs {
 		if n.UniqueKey != "" {
@@ -73,6 +76,9 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 		}
 	}
 	holders, err := t.holders(keys)
+	if err == nil {
+		err = t.dropExpired(holders)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +114,9 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 
 // A holder is the job that holds a unique key.
 type holder struct {
-	id    int64
-	state store.State // empty if the job is gone
+	id      int64
+	state   store.State // empty if the job is gone
+	expired bool        // it must be cancelled before another job takes the key
 }
 
 // holders locks the keys, in order, until the transaction ends, and returns their present holders.
@@ -153,17 +160,47 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 	err = t.each(func(rows *sql.Rows) error {
 		var h holder
 		var live bool
-		err := rows.Scan(&h.id, &h.state, &live)
+		err := rows.Scan(&h.id, &h.state, &live, &h.expired)
 		if _, window := found[jobs[h.id]]; live || window {
+			h.expired = h.expired && !window
 			found[jobs[h.id]] = h
 		}
 		return err
 	}, `
-		SELECT id, state, finished_at IS NULL
+		SELECT id, state, finished_at IS NULL, finished_at IS NULL AND state <> 'in_flight' AND coalesce(expires_at <= $2, FALSE)
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(ids))
+		arrayOf(ids), t.now)
 	return found, err
+}
+
+// expired locks the jobs among the holders that had expired when they were read.
+func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
+	var ids []int64
+	for _, h := range holders {
+		if h.expired {
+			ids = append(ids, h.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return t.byID(ids)
+}
+
+// dropExpired cancels the holders that have expired.
+func (t *txn) dropExpired(holders map[string]holder) error {
+	jobs, err := t.expired(holders)
+	if err != nil {
+		return err
+	}
+	var c cancelling
+	for _, e := range jobs {
+		if c.dropExpired(t, e) || e.Terminal() {
+			delete(holders, e.UniqueKey)
+		}
+	}
+	return c.end(t)
 }
 
 // hold gives the locked keys to the jobs, and deletes a few windows that have ended.

@@ -16,8 +16,8 @@ import (
 // Group commit.
 //
 // A small enqueue spends most of its time in its commit. So calls that arrive during a commit wait, and share the next
-// transaction. A lone caller waits for nobody. Only calls without unique keys and request keys take part: they cannot block
-// each other, and only the database itself can refuse them. If it refuses a batch, each call runs alone.
+// transaction. A lone caller waits for nobody. Only calls without unique keys, request keys and times of expiry take part: they
+// cannot block each other, and only the database itself can refuse them. If it refuses a batch, each call runs alone.
 
 const (
 	commitsAtOnce  = 2   // one waits for the disk, the other for the processor
@@ -49,7 +49,7 @@ type answer struct {
 // batchable reports whether the call may share a transaction.
 func batchable(req store.EnqueueRequest) bool {
 	return req.RequestKey == "" && len(req.Jobs) > 0 && len(req.Jobs) <= maxJobsBatched &&
-		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" })
+		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" || !n.ExpiresAt.IsZero() })
 }
 
 // enqueueBatched adds the jobs in a transaction of their own if fewer than commitsAtOnce are running, or else in a shared one.

@@ -73,6 +73,7 @@ func (t *txn) count(filter store.Filter) (store.Counts, error) {
 					ELSE 'retrying'
 				END AS phase,
 				CASE
+					WHEN expires_at <= `+now+` THEN NULL
 					WHEN state = 'ready' AND run_at <= `+now+` THEN run_at
 					WHEN state = 'failed' AND retry_at <= `+now+` THEN retry_at
 				END AS due_at

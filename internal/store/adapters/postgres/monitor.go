@@ -54,7 +54,7 @@ const headsQuery = `
 	WITH RECURSIVE heads AS (
 		(SELECT queue, priority, {due} AS due_at
 		FROM {schema}.jobs
-		WHERE {waits}
+		WHERE {waits} AND (expires_at IS NULL OR expires_at > $1)
 		ORDER BY queue, priority, {due}
 		LIMIT 1)
 		UNION ALL
@@ -63,7 +63,7 @@ const headsQuery = `
 		CROSS JOIN LATERAL (
 			SELECT queue, priority, {due}
 			FROM {schema}.jobs
-			WHERE {waits} AND (queue, priority) > (heads.queue, heads.priority)
+			WHERE {waits} AND (expires_at IS NULL OR expires_at > $1) AND (queue, priority) > (heads.queue, heads.priority)
 			ORDER BY queue, priority, {due}
 			LIMIT 1) AS next
 	)

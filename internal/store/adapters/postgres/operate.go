@@ -25,6 +25,15 @@ func (c *cancelling) apply(t *txn, e *store.Record) store.Outcome {
 	return o
 }
 
+// dropExpired cancels the job if it has expired. A claim by a clock that is behind may have taken it meanwhile.
+func (c *cancelling) dropExpired(t *txn, e *store.Record) bool {
+	expired := store.ExpiredOf(&e.Job, t.now)
+	if expired {
+		c.apply(t, e)
+	}
+	return expired
+}
+
 func (c *cancelling) end(t *txn) error { return t.update(withoutDocuments, c.changed) }
 
 // Requeue is part of the contract.
@@ -34,8 +43,11 @@ func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]
 
 type requeueing struct {
 	holders         map[string]holder
+	expired         map[int64]*store.Record // the holders among them that had expired
+	dropped         cancelling
 	holding         []store.Job
 	before          []*store.Record
+	expiring        []int64         // had an ExpiresAt
 	cleared, others []*store.Record // the jobs that lose their documents, and those that keep them
 }
 
@@ -47,18 +59,41 @@ func (r *requeueing) begin(t *txn, jobs []*store.Record) (err error) {
 			keys = append(keys, e.UniqueKey)
 		}
 	}
-	r.holders, err = t.holders(keys)
+	if r.holders, err = t.holders(keys); err != nil {
+		return err
+	}
+	expired, err := t.expired(r.holders)
+	r.expired = sqlkit.Keyed(expired)
+	for _, e := range jobs { // one record for each job: another item may be about it
+		if r.expired[e.ID] != nil {
+			r.expired[e.ID] = e
+		}
+	}
 	return err
+}
+
+// holderOf returns the id of the job that holds the key of e, or 0. It cancels a holder that has expired.
+func (r *requeueing) holderOf(t *txn, e *store.Record) int64 {
+	h := r.holders[e.UniqueKey] // a job without a key has no holder
+	if x := r.expired[h.id]; x != nil && e.Terminal() && x != e {
+		if r.dropped.dropExpired(t, x) || x.Terminal() {
+			return 0
+		}
+	}
+	return h.id
 }
 
 // apply decides job by job: of two jobs with one key, the first takes it.
 func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
 	before := *e
-	o := e.Requeue(r.holders[e.UniqueKey].id, t.now) // a job without a key has no holder
+	o := e.Requeue(r.holderOf(t, e), t.now)
 	if o.Status != store.StatusOK {
 		return o
 	}
 	r.before = append(r.before, &before)
+	if !before.ExpiresAt().IsZero() {
+		r.expiring = append(r.expiring, e.ID)
+	}
 	if before.State == store.Succeeded {
 		r.cleared = append(r.cleared, e)
 	} else {
@@ -66,15 +101,28 @@ func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
 	}
 	t.woken.AddFor(e.Job, t.now)
 	if e.UniqueKey != "" && e.UniqueFor == 0 {
-		r.holders[e.UniqueKey] = holder{e.ID, e.State}
+		r.holders[e.UniqueKey] = holder{id: e.ID, state: e.State}
 		r.holding = append(r.holding, e.Job)
 	}
 	return o
 }
 
 func (r *requeueing) end(t *txn) error {
+	if err := r.dropped.end(t); err != nil {
+		return err
+	}
 	if err := t.moveAttempts(r.before); err != nil {
 		return err
+	}
+	if len(r.expiring) > 0 {
+		_, err := t.exec(`
+			UPDATE {schema}.jobs
+			SET expires_at = NULL
+			WHERE id = ANY ($1::bigint[])`,
+			arrayOf(r.expiring))
+		if err != nil {
+			return err
+		}
 	}
 	if err := t.hold(r.holding); err != nil {
 		return err

@@ -141,8 +141,8 @@ func (t *txn) insert(jobs []store.Job) error {
 		return nil
 	}
 	with := ordinary
-	if slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Scheduled != nil }) {
-		with = scheduled
+	if slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Extras != nil }) {
+		with = withExtras
 	}
 	values := newRowArrays(with.columns, len(jobs))
 	var e store.Record
@@ -163,8 +163,8 @@ type insertion struct {
 	query   string
 }
 
-// The insertions of ordinary jobs, and of jobs of schedules, which have one more column.
-var ordinary, scheduled = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Fired)
+// The insertions of ordinary jobs, and of jobs with extras, which have more columns.
+var ordinary, withExtras = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Rare)
 
 func newInsertion(uses sqlkit.Uses) insertion {
 	columns := sqlkit.All.For(uses)

@@ -13,3 +13,10 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 	answer, err := ask(ctx, s, c, func(r wire.Recovered) error { return listed(r.Recovered, req.Limit, "recovered") })
 	return answer.Recovered, err
 }
+
+// Settle is part of the contract.
+func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	c := post(wire.PathSettle, store.CheckSettle(limit), wire.Settle{Limit: &limit}, mostOf(limit))
+	answer, err := ask(ctx, s, c, func(r wire.Settled) error { return listed(r.Settled, limit, "settled") })
+	return answer.Settled, err
+}

@@ -71,9 +71,10 @@ func laneOf(waits, due string) lane {
 		due: text.Replace(`
 			SELECT` + claimColumns + `
 			FROM jobs
-			WHERE {waits} AND queue = ? AND priority = ? AND {due} <= ?
+			WHERE {waits} AND queue = ?1 AND priority = ?2 AND {due} <= ?3
+				AND (expires_at IS NULL OR expires_at > ?3)
 			ORDER BY {due}, id
-			LIMIT ?`),
+			LIMIT ?4`),
 	}
 }
 

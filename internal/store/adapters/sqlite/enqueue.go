@@ -62,6 +62,9 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 
 // add inserts the jobs that are not duplicates.
 func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+	if err := store.CheckExpiry(jobs, t.now); err != nil {
+		return nil, err
+	}
 	holders, err := t.holders(jobs)
 	if err != nil {
 		return nil, err
@@ -115,27 +118,46 @@ func (t *txn) holders(jobs []store.NewJob) (map[string]holder, error) {
 	return t.holdersOf(keys)
 }
 
+// holdersOf returns the holders of the keys. It cancels those that have expired, unless they have a window.
 func (t *txn) holdersOf(keys []string) (map[string]holder, error) {
 	found := map[string]holder{}
+	var expired []int64
 	err := t.each(func(rows *sql.Rows) error {
 		var key string
 		var h holder
-		err := rows.Scan(&key, &h.id, &h.state)
+		var late bool
+		err := rows.Scan(&key, &h.id, &h.state, &late)
+		if late {
+			expired = append(expired, h.id)
+			return err
+		}
 		found[key] = h
 		return err
 	}, `
-		SELECT unique_key, id, state
+		SELECT unique_key, id, state, state <> 'in_flight' AND coalesce(expires_at <= ?2, FALSE)
 		FROM jobs
 		WHERE unique_key IN (SELECT value FROM json_each(?1))
 			AND unique_key <> '' AND unique_for = 0 AND finished_at IS NULL
 		UNION ALL
-		SELECT unique_windows.unique_key, unique_windows.job_id, coalesce(jobs.state, '')
+		SELECT unique_windows.unique_key, unique_windows.job_id, coalesce(jobs.state, ''), FALSE
 		FROM unique_windows
 		LEFT JOIN jobs ON jobs.id = unique_windows.job_id
 		WHERE unique_windows.unique_key IN (SELECT value FROM json_each(?1))
 			AND unique_windows.until > ?2`,
 		list(keys), t.now.UnixMicro())
-	return found, err
+	if err != nil || len(expired) == 0 {
+		return found, err
+	}
+	jobs, err := t.byID(expired)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range jobs {
+		if _, err := t.cancel(e); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // openWindows stores the keys of the jobs that have a unique window and deletes a few windows that have ended.

@@ -73,6 +73,7 @@ func (t *txn) count(filter store.Filter) (store.Counts, error) {
 					ELSE 'retrying'
 				END AS phase,
 				CASE
+					WHEN expires_at <= ? THEN NULL
 					WHEN state = 'ready' AND run_at <= ? THEN run_at
 					WHEN state = 'failed' AND retry_at <= ? THEN retry_at
 				END AS due_at
@@ -82,5 +83,5 @@ func (t *txn) count(filter store.Filter) (store.Counts, error) {
 		FROM matching
 		GROUP BY queue, phase
 		ORDER BY queue, phase`,
-		append([]any{t.now.UnixMicro(), t.now.UnixMicro()}, where.args...)...)
+		append([]any{t.now.UnixMicro(), t.now.UnixMicro(), t.now.UnixMicro()}, where.args...)...)
 }

@@ -61,16 +61,18 @@ func headsOf(name, index, waits, due string) string {
 		)`)
 }
 
+const unexpired = ` AND (jobs.expires_at IS NULL OR jobs.expires_at > ?1)`
+
 var oldestDueQuery = `
-	WITH RECURSIVE` + headsOf(`ready`, `jobs_ready`, `jobs.state = 'ready'`, `jobs.run_at`) + `,` +
-	headsOf(`retrying`, `jobs_retrying`, `jobs.state = 'failed' AND jobs.retry_at IS NOT NULL`, `jobs.retry_at`) + `
+	WITH RECURSIVE` + headsOf(`ready`, `jobs_ready`, `jobs.state = 'ready'`+unexpired, `jobs.run_at`) + `,` +
+	headsOf(`retrying`, `jobs_retrying`, `jobs.state = 'failed' AND jobs.retry_at IS NOT NULL`+unexpired, `jobs.retry_at`) + `
 	SELECT queue, min(due_at)
 	FROM (
 		SELECT queue, run_at AS due_at FROM ready JOIN jobs USING (id)
 		UNION ALL
 		SELECT queue, retry_at FROM retrying JOIN jobs USING (id)
 	)
-	WHERE due_at <= ?
+	WHERE due_at <= ?1
 	GROUP BY queue
 	ORDER BY queue`
 

@@ -29,6 +29,13 @@ func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]
 }
 
 func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
+	if store.ExpiredOf(&e.Job, t.now) { // an item before it may have taken its key, and cancelled it
+		now, err := t.byID([]int64{e.ID})
+		if err != nil {
+			return store.Outcome{}, err
+		}
+		e = now[e.ID]
+	}
 	holder, err := t.holderOf(e)
 	if err != nil {
 		return store.Outcome{}, err
@@ -40,6 +47,16 @@ func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
 	}
 	if err := t.moveAttempts([]*store.Record{&before}); err != nil {
 		return store.Outcome{}, err
+	}
+	if !before.ExpiresAt().IsZero() {
+		_, err := t.exec(`
+			UPDATE jobs
+			SET expires_at = NULL
+			WHERE id = ?`,
+			e.ID)
+		if err != nil {
+			return store.Outcome{}, err
+		}
 	}
 	t.woken.AddFor(e.Job, t.now)
 	return o, t.update(e)

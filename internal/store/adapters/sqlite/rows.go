@@ -49,7 +49,7 @@ func (t *txn) update(e *store.Record) error {
 // insert adds the jobs and sets their ids, which are consecutive.
 func (t *txn) insert(rows []*store.Job) error {
 	var e store.Record
-	with := insertionOf(slices.ContainsFunc(rows, func(j *store.Job) bool { return j.Scheduled != nil }))
+	with := insertionOf(slices.ContainsFunc(rows, func(j *store.Job) bool { return j.Extras != nil }))
 	for left := rows; len(left) > 0; {
 		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
 		args := make([]any, 0, (len(with.columns)+1)*size)
@@ -79,12 +79,12 @@ type insertion struct {
 	queries map[int]string
 }
 
-// The insertions of ordinary jobs, and of jobs of schedules, which have one more column.
-var ordinary, scheduled = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Fired)
+// The insertions of ordinary jobs, and of jobs with extras, which have more columns.
+var ordinary, withExtras = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Rare)
 
-func insertionOf(fired bool) insertion {
-	if fired {
-		return scheduled
+func insertionOf(extras bool) insertion {
+	if extras {
+		return withExtras
 	}
 	return ordinary
 }
@@ -122,10 +122,9 @@ func value(field any) any {
 	case *string:
 		return *v
 	case *sqlkit.Time:
-		if at := time.Time(*v); !at.IsZero() {
-			return at.UnixMicro()
-		}
-		return nil
+		return micros(time.Time(*v))
+	case sqlkit.ExpiresAt:
+		return micros(v.Time())
 	case *sqlkit.Micros:
 		return time.Duration(*v).Microseconds()
 	case *sqlkit.List:
