@@ -141,6 +141,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			req.Jobs[i].UniqueKey = fmt.Sprintf("%d of %d", i, round)
 			req.Jobs[i].UniqueFor = time.Duration(i%3) * time.Hour
 			req.Jobs[i].MaxRetries = i % 4
+			req.Jobs[i].ExpiresAt = clk.Now().Add(time.Duration(i%5+1) * time.Minute)
 		}
 		_, err := s.Enqueue(t.Context(), req)
 		require.NoError(t, err)
@@ -177,7 +178,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		})
 	}))
 	assert.Equal(t, map[string]int{
-		"jobs": 0, "payloads": 0, "attempts": 0, "waiting": 0, "leases": 0, "keys": 0, "requests": 0, "ends": 0, "queues": 0, "workers": 1,
+		"jobs": 0, "payloads": 0, "attempts": 0, "waiting": 0, "expiries": 0, "leases": 0, "keys": 0, "requests": 0, "ends": 0, "queues": 0, "workers": 1,
 		"epochs": 0,
 	}, left)
 }

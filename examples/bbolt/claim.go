@@ -2,6 +2,7 @@ package bbolt
 
 import (
 	"context"
+	"math"
 
 	"github.com/seed-ed332417/jq/contract"
 )
@@ -35,9 +36,16 @@ func (t *txn) choose(req contract.ClaimRequest) []*job {
 func (t *txn) due(queue string, l lane, limit int) []*job {
 	var found []*job
 	room := contract.MaxAnswerBytes
+	expired := len(t.upTo(expiries, nil, t.now, math.MaxInt)) // they may stand before the others until they are settled
 	for p := contract.MaxPriority; p >= contract.MinPriority; p-- {
-		for _, key := range t.upTo(waiting, line(queue, l, p), t.now, limit-len(found)) {
+		for _, key := range t.upTo(waiting, line(queue, l, p), t.now, limit-len(found)+expired) {
 			j := t.indexed(key)
+			if contract.ExpiredOf(&j.Job, t.now) {
+				continue
+			}
+			if len(found) == limit {
+				return found
+			}
 			if room -= t.weight(j); room < 0 {
 				return found
 			}

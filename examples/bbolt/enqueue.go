@@ -16,6 +16,10 @@ func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]con
 		if given, ok := t.answered(req); ok {
 			return given
 		}
+		if err := contract.CheckExpiry(req.Jobs, t.now); err != nil {
+			t.fail(err)
+			return nil
+		}
 		answers := make([]contract.Enqueued, len(req.Jobs))
 		for i, n := range req.Jobs {
 			answers[i] = t.enqueue(n)

@@ -62,7 +62,7 @@ func (t *txn) under(l contract.Lease, apply func(*contract.Record) contract.Outc
 	held := j.Holds(l)
 	o := apply(&j.Record)
 	if held && o.Status == contract.StatusOK {
-		t.settle(j)
+		t.saveEnded(j)
 	}
 	return o
 }

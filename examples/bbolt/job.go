@@ -11,7 +11,7 @@ import (
 type job struct {
 	contract.Record
 
-	stood place // its current place in the index
+	stood, expires place // its current places in the indexes
 }
 
 // job returns the job with the id, or nil if there is none.
@@ -34,7 +34,7 @@ func (t *txn) indexed(key []byte) *job {
 
 func (t *txn) decodeJob(raw []byte) *job {
 	j := decode[job](t, jobs, raw)
-	j.Epoch, j.stood = t.epoch, placeOf(j.Job)
+	j.Epoch, j.stood, j.expires = t.epoch, placeOf(j.Job), expiryOf(j.Job)
 	return &j
 }
 
@@ -56,24 +56,32 @@ func (t *txn) add(row contract.Job) {
 	t.save(&job{Record: contract.Record{Job: row}})
 }
 
-// save writes a changed job, and moves it to its new place in the index.
+// save writes a changed job, and moves it to its new places in the indexes.
 func (t *txn) save(j *job) {
-	to := placeOf(j.Job)
-	if to != j.stood && j.stood.in != "" {
-		t.remove(j.stood.in, []byte(j.stood.key))
-	}
-	if to != j.stood && to.in != "" {
-		t.putRaw(to.in, []byte(to.key), nil)
-	}
-	j.stood = to
+	t.move(&j.stood, placeOf(j.Job))
+	t.move(&j.expires, expiryOf(j.Job))
 	t.put(jobs, number(j.ID), j)
 	if j.Claimable(t.now) {
 		t.woken[j.Queue] = true
 	}
 }
 
-// settle saves a job whose lease has ended, or that was cancelled.
-func (t *txn) settle(j *job) {
+// move moves a job from one place to another.
+func (t *txn) move(from *place, to place) {
+	if to == *from {
+		return
+	}
+	if from.in != "" {
+		t.remove(from.in, []byte(from.key))
+	}
+	if to.in != "" {
+		t.putRaw(to.in, []byte(to.key), nil)
+	}
+	*from = to
+}
+
+// saveEnded saves a job whose lease has ended, or that was cancelled.
+func (t *txn) saveEnded(j *job) {
 	if j.Terminal() {
 		t.release(j)
 	}

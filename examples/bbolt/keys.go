@@ -19,13 +19,20 @@ type answer struct {
 	Until       time.Time
 }
 
-// holder returns the holder of the unique key, or none.
+// holder returns the holder of the unique key, or none. It cancels a holder that has expired, unless that has a window.
 func (t *txn) holder(key string) (holder, bool) {
 	if key == "" {
 		return holder{}, false
 	}
 	h, ok := get[holder](t, keys, []byte(key))
-	return h, ok && (h.Until.IsZero() || h.Until.After(t.now))
+	if !ok || !h.Until.IsZero() {
+		return h, ok && h.Until.After(t.now)
+	}
+	if j := t.job(h.ID); j != nil && contract.ExpiredOf(&j.Job, t.now) {
+		t.cancel(j)
+		return holder{}, false
+	}
+	return h, true
 }
 
 // hold gives the job its unique key, which must be free.

@@ -19,6 +19,7 @@ const (
 	payloads bucket = "payloads" // id: the payload, which never changes
 	attempts bucket = "attempts" // id, token: an attempt; the latest one is in the row of its job instead
 	waiting  bucket = "waiting"  // queue, NUL, lane, priority, due time, id: an index of jobs that can be claimed when they are due
+	expiries bucket = "expiries" // ExpiresAt, id: an index of waiting jobs that expire
 	leases   bucket = "leases"   // end, id: an index of jobs in flight
 	keys     bucket = "keys"     // unique key: its holder
 	requests bucket = "requests" // request key: its answer
@@ -33,7 +34,7 @@ const present = "present"
 
 func makeBuckets(db *bolt.DB) error {
 	return db.Update(func(tx *bolt.Tx) error {
-		for _, b := range []bucket{jobs, payloads, attempts, waiting, leases, keys, requests, ends, queues, workers, epochs} {
+		for _, b := range []bucket{jobs, payloads, attempts, waiting, expiries, leases, keys, requests, ends, queues, workers, epochs} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 				return err
 			}
@@ -76,6 +77,14 @@ func line(queue string, l lane, priority int) []byte {
 type place struct {
 	in  bucket
 	key string
+}
+
+// expiryOf returns the place of a waiting job that expires in the index of those, or no place.
+func expiryOf(j contract.Job) place {
+	if j.ExpiresAt().IsZero() || j.Terminal() || j.State == contract.InFlight {
+		return place{}
+	}
+	return place{expiries, string(append(moment(j.ExpiresAt()), number(j.ID)...))}
 }
 
 // placeOf returns the place where the job belongs.

@@ -58,15 +58,17 @@ func (t *txn) cancel(j *job) contract.Outcome {
 	live := !j.Terminal()
 	o := j.Cancel(t.now)
 	if live {
-		t.settle(j)
+		t.saveEnded(j)
 	}
 	return o
 }
 
 func (t *txn) requeue(j *job) contract.Outcome {
 	var holder int64
-	if h, held := t.holder(j.UniqueKey); held {
-		holder = h.ID
+	if j.Terminal() {
+		if h, held := t.holder(j.UniqueKey); held {
+			holder = h.ID
+		}
 	}
 	before := j.Record
 	o := j.Requeue(holder, t.now)

@@ -18,6 +18,19 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req contract.RecoverRe
 	})
 }
 
+// Settle cancels jobs that have expired, the earliest ExpiresAt first.
+func (s *Store) Settle(ctx context.Context, limit int) ([]contract.Settled, error) {
+	return write(ctx, s, contract.CheckSettle(limit), func(t *txn) []contract.Settled {
+		var settled []contract.Settled
+		for _, key := range t.upTo(expiries, nil, t.now, limit) {
+			j := t.indexed(key)
+			t.cancel(j)
+			settled = append(settled, contract.SettledOf(&j.Job))
+		}
+		return settled
+	})
+}
+
 // bringBack restarts, from now, the leases that a clock gave while it was ahead.
 func (s *Store) bringBack(t *txn, limit int) {
 	mark, must := s.present.MustLook()
@@ -43,6 +56,6 @@ func (s *Store) bringBack(t *txn, limit int) {
 
 func (t *txn) recover(j *job) contract.Recovered {
 	recovered := j.Recover(t.now)
-	t.settle(j)
+	t.saveEnded(j)
 	return recovered
 }

@@ -10,15 +10,16 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A draft is a job to enqueue, its RunAt told from now.
+// A draft is a job to enqueue, its RunAt and ExpiresAt told from now.
 type draft struct {
 	store.NewJob
-	runIn time.Duration
+	runIn, expiresIn time.Duration
 }
 
 func (d draft) String() string {
 	return fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries) + when(d.Delay > 0, " delay %v", d.Delay) +
-		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor)
+		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor) +
+		when(d.expiresIn != 0, " expires in %v", d.expiresIn)
 }
 
 // newJob is the job to enqueue at now.
@@ -26,6 +27,9 @@ func (d draft) newJob(now time.Time) store.NewJob {
 	n := d.NewJob
 	if d.runIn != 0 {
 		n.RunAt = now.Add(d.runIn)
+	}
+	if d.expiresIn != 0 {
+		n.ExpiresAt = now.Add(d.expiresIn)
 	}
 	return n
 }
@@ -48,6 +52,9 @@ func drawDraft(t *rapid.T) draft {
 	if rarely(t, 2) {
 		d.UniqueKey = among(t, "x", "y", "z")
 		d.UniqueFor = among(t, 0, 10*time.Second, time.Hour)
+	}
+	if rarely(t, 3) {
+		d.expiresIn = among(t, time.Second, 30*time.Second, time.Hour+1500*time.Nanosecond, 10*time.Microsecond)
 	}
 	if rarely(t, 60) {
 		d.Priority = store.MaxPriority + 1
@@ -109,8 +116,12 @@ func (r *run) enqueue(req store.EnqueueRequest) error {
 	r.ids = append(r.ids, fresh...)
 	r.touched = fresh
 	for i, e := range got {
-		if n := req.Jobs[i]; n.UniqueFor > 0 && !e.Duplicate {
+		n := req.Jobs[i]
+		if n.UniqueFor > 0 && !e.Duplicate {
 			r.ends = append(r.ends, r.now().Add(n.UniqueFor))
+		}
+		if !n.ExpiresAt.IsZero() && !e.Duplicate {
+			r.ends = append(r.ends, store.Truncate(n.ExpiresAt))
 		}
 	}
 	if req.RequestKey != "" {

@@ -51,6 +51,18 @@ func recovery(t *rapid.T) op {
 	}}
 }
 
+// settle cancels up to three expired jobs.
+func settle(t *rapid.T) op {
+	limit := rapid.IntRange(0, 3).Draw(t, "")
+	return op{fmt.Sprintf("settle %d", limit), func(r *run) error {
+		settled, err := both(r, "Settle", func(s store.Store) ([]store.Settled, error) { return s.Settle(r.ctx, limit) })
+		ids := idsOf(settled, func(s store.Settled) int64 { return s.ID })
+		r.touched = append(r.touched, ids...)
+		r.note("jobs %v", ids)
+		return err
+	}}
+}
+
 func idsOf[T any](list []T, id func(T) int64) []int64 {
 	var ids []int64
 	for _, item := range list {

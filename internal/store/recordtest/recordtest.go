@@ -57,7 +57,7 @@ var calls = slices.Concat(
 	filters("cancel", store.Store.Cancel, func(j store.Job) bool { return !j.Terminal() }, (*store.Record).Cancel),
 	filters("requeue", store.Store.Requeue, store.Job.Terminal,
 		func(r *store.Record, now time.Time) store.Outcome { return r.Requeue(0, now) }),
-	[]call{{"claim", (*bench).claimed, claimed}, {"recover", (*bench).recovered, recovered}},
+	[]call{{"claim", (*bench).claimed, claimed}, {"recover", (*bench).recovered, recovered}, {"settle", (*bench).settled, settled}},
 )
 
 func acks(name string, result []byte) []call {
@@ -146,7 +146,10 @@ func filters(
 	}
 }
 
-const lease = time.Minute
+const (
+	lease  = time.Minute
+	expiry = time.Hour // from the enqueueing of a job
+)
 
 func (b *bench) claimed(j store.Job) store.Outcome {
 	b.claim(j.Queue, "another")
@@ -170,6 +173,21 @@ func (b *bench) recovered(store.Job) store.Outcome {
 func recovered(r *store.Record, _ store.Lease, now time.Time) store.Outcome {
 	if r.State == store.InFlight {
 		r.Recover(now)
+	}
+	return store.Outcome{}
+}
+
+// settled lets the job expire.
+func (b *bench) settled(store.Job) store.Outcome {
+	b.Clock.Add(expiry)
+	_, err := b.Store.Settle(b.Context(), store.MaxItems)
+	require.NoError(b, err)
+	return store.Outcome{}
+}
+
+func settled(r *store.Record, _ store.Lease, now time.Time) store.Outcome {
+	if store.ExpiredOf(&r.Job, now) {
+		r.Cancel(now)
 	}
 	return store.Outcome{}
 }
@@ -217,6 +235,7 @@ func (b *bench) jobIn(phase store.State) int64 {
 	queue := fmt.Sprint("q", b.made)
 	added, err := b.Store.Enqueue(b.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{
 		Queue: queue, Kind: "k", Payload: []byte(`{"p": 1}`), MaxRetries: 2, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10},
+		ExpiresAt: b.Clock.Now().Add(expiry),
 	}}})
 	require.NoError(b, err)
 	l := b.claim(queue, "w")
