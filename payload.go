@@ -56,6 +56,11 @@ type EnqueueOptions struct {
 	Delay time.Duration
 	RunAt time.Time
 
+	// ExpiresAt is the time from which on nobody may start the job: one that still waits then is cancelled, and frees its unique
+	// key. A run that has begun goes on, but a retry is a start too. It must be later than the time at which the job becomes
+	// due. Default: never.
+	ExpiresAt time.Time
+
 	// MaxRetries is how many runs may follow the first. Default: 20.
 	MaxRetries *int
 	// Backoff is the wait before each retry. Default: one second, doubled each time, up to an hour, less up to 10 %. Each field
@@ -94,6 +99,7 @@ func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	if o.Delay == 0 && o.RunAt.IsZero() {
 		o.Delay, o.RunAt = other.Delay, other.RunAt
 	}
+	orElse(&o.ExpiresAt, other.ExpiresAt)
 	orElse(&o.UniqueKey, other.UniqueKey)
 	orElse(&o.Queue, other.Queue)
 	orElse(&o.Priority, other.Priority)
@@ -140,7 +146,7 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: *o.Priority, Tags: o.Tags, Trace: o.Trace,
 		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: *o.MaxRetries, Timeout: leastOf(o.Timeout),
 		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: max(0, o.Backoff.Jitter)},
-		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor),
+		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), ExpiresAt: o.ExpiresAt,
 	}, nil
 }
 

@@ -207,8 +207,8 @@ type (
 	//
 	// Its fields:
 	//
-	//	ExpiresAt  time.Time // see Job.ExpiresAt
-	//	*Scheduled           // see Job.Scheduled
+	//	ExpiresAt time.Time  // see Job.ExpiresAt
+	//	Scheduled *Scheduled // see Job.Scheduled
 	//
 	// Its methods:
 	//

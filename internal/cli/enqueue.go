@@ -20,6 +20,7 @@ import (
 type order struct {
 	job        jq.NewJob
 	runAt      string
+	expiresAt  string
 	requestKey string
 	lines      string
 	asJSON     bool
@@ -70,6 +71,7 @@ func (o *order) flags(cmd *cobra.Command) {
 	f.SortFlags = false
 	o.jobFlags(f)
 	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
+	f.StringVar(&o.expiresAt, "expires-at", "", "`TIME` from when on nobody may start the job: it is cancelled")
 	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
 	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
@@ -98,12 +100,12 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if len(args) == 2 {
 		n.Payload = []byte(args[1])
 	}
-	if o.runAt != "" {
-		at, err := time.Parse(time.RFC3339, o.runAt)
-		if err != nil {
-			return jq.EnqueueRequest{}, misuse("--run-at %s: want a time such as %s", o.runAt, exampleTime)
-		}
-		n.RunAt = at
+	var err error
+	if n.RunAt, err = timeOf("--run-at", o.runAt); err != nil {
+		return jq.EnqueueRequest{}, err
+	}
+	if n.ExpiresAt, err = timeOf("--expires-at", o.expiresAt); err != nil {
+		return jq.EnqueueRequest{}, err
 	}
 	if string(n.Payload) == "-" {
 		doc, err := readAtMost(a.in, contract.MaxDocBytes)
@@ -120,6 +122,17 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 		return req, usageError{fieldError(err)}
 	}
 	return req, nil
+}
+
+// timeOf returns the time of a flag, or the zero time if the flag is not set.
+func timeOf(flag, text string) (at time.Time, err error) {
+	if text == "" {
+		return at, nil
+	}
+	if at, err = time.Parse(time.RFC3339, text); err != nil {
+		return at, misuse("%s %s: want a time such as %s", flag, text, exampleTime)
+	}
+	return at, nil
 }
 
 // badPayload returns an error that explains how to quote JSON in a shell.

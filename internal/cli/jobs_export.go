@@ -170,8 +170,9 @@ func (a *app) jobsImport() *cobra.Command {
 		Short: "enqueue the unfinished jobs of an export",
 		Long: "Enqueue the jobs of an export that are ready, retrying or in flight, in the same order; - reads the export from standard\n" +
 			"input. The jobs get new ids. They keep queue, kind, payload, priority, tags, trace, due time, backoff, timeout and\n" +
-			"remaining retries. They also keep their unique keys: until they finish, or for the rest of their window.\n\n" +
-			"The command does not import finished jobs, past attempts, leases, checkpoints, progress and latest errors. It prints how\n" +
+			"remaining retries. They also keep the time when they expire, and their unique keys: until they finish, or for the rest of\n" +
+			"their window.\n\n" +
+			"The command does not import finished and expired jobs, past attempts, leases, checkpoints, progress and latest errors. It prints how\n" +
 			"many jobs had finished, were in flight, or had a checkpoint. Jobs with a checkpoint start from the beginning. The command\n" +
 			"also does not import pauses and policies of queues, request keys, and unique keys whose window outlasts a finished job.\n" +
 			"Set pauses and policies before you start workers.\n\n" +
@@ -211,12 +212,14 @@ type imported struct {
 	finished    int64
 	running     int64
 	checkpoints int64
+	expired     int64
 }
 
-// errFinished means that the job of a line has finished and is skipped.
+// errFinished means that the job of a line has finished or expired, and is skipped.
 var errFinished = errors.New("the job has finished")
 
-// parse parses a line. The result depends only on the line, so a repeated import sends identical requests.
+// parse parses a line. But for jobs that expire between imports, the result depends only on the line, so a repeated import sends
+// identical requests.
 func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	var e exported
 	if err := wire.Decode(line, &e); err != nil {
@@ -231,19 +234,24 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 		i.finished++
 		return jq.NewJob{}, errFinished
 	}
+	n := unfinishedJob(j, e.ExportedAt.Time)
+	if !n.ExpiresAt.IsZero() && (!n.ExpiresAt.After(n.RunAt) || !n.ExpiresAt.After(time.Now())) {
+		i.expired++
+		return jq.NewJob{}, errFinished
+	}
 	if j.State == jq.InFlight {
 		i.running++
 	}
 	if len(j.Checkpoint) > 0 {
 		i.checkpoints++
 	}
-	return unfinishedJob(j, e.ExportedAt.Time), nil
+	return n, nil
 }
 
 // unfinishedJob returns the new job to enqueue for an unfinished one.
 func unfinishedJob(j jq.Job, at time.Time) jq.NewJob {
 	n := jq.NewJob{
-		Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace, RunAt: j.RunAt,
+		Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace, RunAt: j.RunAt, ExpiresAt: j.ExpiresAt(),
 		MaxRetries: max(j.MaxRetries-j.Retries, 0), Backoff: j.Backoff, Timeout: j.Timeout, UniqueKey: j.UniqueKey,
 	}
 	if j.Phase() == jq.Retrying {
@@ -272,6 +280,7 @@ func (i *imported) printLeftOut(out io.Writer) error {
 		{i.running, "in flight at the export, ready now"},
 		{i.checkpoints, "with a checkpoint, which was not imported: they start from the beginning"},
 		{i.finished, "finished, not imported"},
+		{i.expired, "expired, not imported"},
 	} {
 		if line.n > 0 {
 			if _, err := fmt.Fprintf(out, "%s: %s\n", plural(line.n), line.text); err != nil {

@@ -67,6 +67,7 @@ func (a *app) showJob(j jq.Job) error {
 	line("unique key", j.UniqueKey, j.UniqueKey != "")
 	line("unique for", span(j.UniqueFor), j.UniqueFor != 0)
 	line("enqueued", moment(j.EnqueuedAt), true)
+	line("expires", moment(j.ExpiresAt()), !j.ExpiresAt().IsZero())
 	if by := j.Scheduled(); by != nil {
 		line("schedule", fmt.Sprintf("%s, for %s", by.Name, moment(by.For)), true)
 	}

@@ -279,9 +279,9 @@ func scheduleKeepsNoSlice(c *C) {
 	id := c.fire(c.firing(listed))[0].Job.ID
 	job := c.Get(id)
 	clear(job.Payload)
-	job.Extras.Name = "another"
+	job.Extras.Scheduled.Name = "another"
 	c.Equal(c.Get(id).Payload, c.full("s").Job.Payload, "the payload of its job")
-	c.Equal(c.Get(id).Extras.Name, "s", "the schedule of its job")
+	c.Equal(c.Get(id).Extras.Scheduled.Name, "s", "the schedule of its job")
 }
 
 func scheduleDeleteLeavesJobs(c *C) {
@@ -455,7 +455,7 @@ func scheduleFireItemByItem(c *C) {
 	c.Equal(len(jobs), 2, "jobs")
 	c.Equal(c.scheduleNow("a").LastJob, fired[3].Job.ID, "the last job of a")
 	c.Equal(c.scheduleNow("d").LastJob, fired[0].Job.ID, "the last job of d")
-	c.Equal(c.Get(fired[3].Job.ID).Extras.Name, "a", "the schedule of the job of a")
+	c.Equal(c.Get(fired[3].Job.ID).Extras.Scheduled.Name, "a", "the schedule of the job of a")
 }
 
 func scheduleFireNeverEarly(c *C) {

@@ -14,7 +14,7 @@ const (
 )
 
 var settleCases = []Case{
-	{"Settle/CancelsToTheMicrosecond", "It cancels a job as Cancel does.\n" + sentenceExpired, settleCancels},
+	{"Settle/CancelsToTheMicrosecond", "It cancels a job as Cancel does.\nIt returns the jobs that it cancelled.\nIt is safe to repeat a Settle.\n" + sentenceExpired, settleCancels},
 	{"Settle/EarliestExpiryFirstThenSmallerID", "Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id.", settleEarliestFirst},
 	{"Settle/JobInFlightDoesNotExpire", "A job in flight does not expire, but it may expire when its attempt ends.", settleSparesRunning},
 	{"Settle/ExpiredJobIsNotClaimed", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", settleNotClaimed},

@@ -55,7 +55,7 @@ func TestRoutesSayWhatIsAudited(t *testing.T) {
 		case reads:
 			assert.Contains(t, []string{"jobs", "list", "count", "job", "stats", "session", "queues", "policy", "due", "workers", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
 		case works:
-			assert.Contains(t, []string{"enqueue", "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "beat"}, r.name)
+			assert.Contains(t, []string{"enqueue", "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat"}, r.name)
 		case operates:
 			assert.NotEqual(t, http.MethodGet, r.method, r.name)
 		default:

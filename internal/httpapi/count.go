@@ -19,6 +19,8 @@ type Counter interface {
 	Finished(queue, kind, outcome string)
 	// Recovered counts expired leases that were ended.
 	Recovered(leases []store.Recovered)
+	// Settled counts expired jobs that a client cancelled.
+	Settled(jobs []store.Settled)
 	// StaleWrite counts a write that was refused because its lease was lost. Op is ack, nack, extend or save.
 	StaleWrite(op string)
 	// Refused counts a request that was refused for lack of rights. The reason is unauthorized, if the token is missing or
@@ -33,6 +35,7 @@ func (uncounted) Added(string, string)            {}
 func (uncounted) Claimed(string, int)             {}
 func (uncounted) Finished(string, string, string) {}
 func (uncounted) Recovered([]store.Recovered)     {}
+func (uncounted) Settled([]store.Settled)         {}
 func (uncounted) StaleWrite(string)               {}
 func (uncounted) Refused(string)                  {}
 

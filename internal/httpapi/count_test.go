@@ -32,6 +32,7 @@ func (c *tally) Added(queue, kind string)             { c.add(1, "added", queue,
 func (c *tally) Claimed(queue string, jobs int)       { c.add(jobs, "claimed", queue) }
 func (c *tally) Finished(queue, kind, outcome string) { c.add(1, "finished", queue, kind, outcome) }
 func (c *tally) Recovered(leases []store.Recovered)   { c.add(len(leases), "recovered") }
+func (c *tally) Settled(jobs []store.Settled)         { c.add(len(jobs), "settled") }
 func (c *tally) StaleWrite(op string)                 { c.add(1, "stale", op) }
 func (c *tally) Refused(reason string)                { c.add(1, "refused", reason) }
 
@@ -71,6 +72,10 @@ func TestWhatIsDoneIsCounted(t *testing.T) {
 	w.clock.Add(time.Hour)
 	call[wire.Recovered](w, 200, "POST", "/v1/recover", `{}`)
 	assert.Equal(t, map[string]int{"recovered": 1}, count.taken())
+	call[wire.Enqueued](w, 201, "POST", "/v1/jobs", `{"jobs":[{"kind":"k","queue":"a","expires_at":"`+w.clock.Now().Add(time.Second).Format(time.RFC3339Nano)+`"}]}`)
+	w.clock.Add(time.Second)
+	call[wire.Settled](w, 200, "POST", "/v1/settle", `{}`)
+	assert.Equal(t, map[string]int{"added a k": 1, "settled": 1}, count.taken())
 	on("/v1/ack", `{"jobs":[{"id":"6","token":"1"}]}`)
 	on("/v1/nack", `{"jobs":[{"id":"6","token":"1","form":"fail"}]}`)
 	on("/v1/extend", `{"jobs":[{"id":"6","token":"1"}],"lease":"1m"}`)

@@ -129,8 +129,14 @@ func (a *API) settle(ctx context.Context, req wire.Settle) (wire.Settled, error)
 	if err != nil {
 		return wire.Settled{}, err
 	}
-	a.Publish(SettledEvents(settled)...)
+	a.tellSettled(settled)
 	return wire.Settled{Settled: wire.Listed(settled)}, nil
+}
+
+// tellSettled publishes and counts jobs that were cancelled.
+func (a *API) tellSettled(settled []store.Settled) {
+	a.Publish(SettledEvents(settled)...)
+	a.counter.Settled(settled)
 }
 
 // tellRecovered publishes and counts recovered leases.

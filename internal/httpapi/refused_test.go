@@ -208,6 +208,8 @@ func TestBadInput(t *testing.T) {
 		{"TooManyQueues", "POST", "/v1/claim", `{"worker":"w","queues":["a"` + strings.Repeat(`,"a"`, 100) + `]}`, 400, "queues", "must be at most 100"},
 		{"LongQueue", "POST", "/v1/wakeups", `{"queues":["` + strings.Repeat("q", 256) + `"]}`, 400, "queues", "must have at most 255 bytes"},
 		{"TooManyWakeups", "POST", "/v1/wakeups", `{"queues":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, 400, "queues", "must be at most 1000 a call"},
+		{"SettleNothing", "POST", "/v1/settle", `{"limit":0}`, 400, "limit", "must be 1 to 1000"},
+		{"ExpiresBeforeDue", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","delay":"1h","expires_at":"2026-01-02T03:05:00Z"}]}`, 400, "expires_at", "must be later than the time at which the job becomes due"},
 		{"RecoverNothing", "POST", "/v1/recover", `{"limit":0}`, 400, "limit", "must be 1 to 1000"},
 
 		{"IDNoNumber", "GET", "/v1/jobs/seven", ``, 400, "id", "must be a number"},

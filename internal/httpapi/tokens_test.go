@@ -66,7 +66,7 @@ func allowed(operation string, role Role) bool {
 	switch operation {
 	case "enqueue":
 		return role == Producer || role == Operator
-	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "beat", "leave", "wakeups":
+	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups":
 		return role == Worker || role == Operator
 	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "set-policy", "fence":
 		return role == Operator

@@ -179,8 +179,8 @@ func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return own, err
 }
 
-// Settle cancels expired jobs of all queues, and returns those of the bearer's queues. It publishes the others here, because
-// nothing else does.
+// Settle cancels expired jobs of all queues, and returns those of the bearer's queues. It publishes and counts the others
+// here, because nothing else does.
 func (v *view) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
 	settled, err := v.of.Settle(ctx, limit)
 	var own, foreign []store.Settled
@@ -191,7 +191,7 @@ func (v *view) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
 			foreign = append(foreign, s)
 		}
 	}
-	v.api.Publish(SettledEvents(foreign)...)
+	v.api.tellSettled(foreign)
 	return own, err
 }
 

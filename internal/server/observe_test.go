@@ -52,7 +52,7 @@ func (c *tallies) Ended(_ store.Job, ending store.Ending, phase store.State, ran
 }
 
 func (c *tallies) Recovered(leases []store.Recovered) { c.note(func() { c.lost += len(leases) }) }
-func (c *tallies) Settled(jobs []store.Settled)         { c.note(func() { c.settled += len(jobs) }) }
+func (c *tallies) Settled(jobs []store.Settled)       { c.note(func() { c.settled += len(jobs) }) }
 func (c *tallies) StaleWrite(op string)               { c.note(func() { c.stale[op]++ }) }
 func (c *tallies) BeatFailed()                        { c.note(func() { c.unbeat++ }) }
 

@@ -138,8 +138,8 @@ func (j Job) Weight() int {
 // Extras are what few jobs have. They are apart, so that the other jobs stay small. No method changes them, so jobs may share
 // them. The zero pointer stands for a job that has none of it.
 type Extras struct {
-	ExpiresAt  time.Time `json:"expires_at,omitzero"` // see Job.ExpiresAt
-	*Scheduled           // see Job.Scheduled
+	ExpiresAt time.Time  // see Job.ExpiresAt
+	Scheduled *Scheduled // see Job.Scheduled
 }
 
 func (e *Extras) expiresAt() time.Time {

@@ -43,13 +43,14 @@ type recordJSON struct {
 	EndedAt    time.Time     `json:"ended_at,omitzero"`
 	Ending     Ending        `json:"ending,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
-	*Extras
+	ExpiresAt  time.Time     `json:"expires_at,omitzero"`
+	*Scheduled
 }
 
 // MarshalJSON writes the record for a store that keeps it as JSON: all of it, byte for byte, unlike a [Job] for people and
 // programs. The epoch belongs to the store and is not included.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.Extras})
+	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Scheduled()})
 }
 
 // UnmarshalJSON reads the JSON of MarshalJSON.
@@ -59,7 +60,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 			Job: Job(in.plainJob), Epoch: r.Epoch, FinishedBy: in.FinishedBy, LeaseFor: in.LeaseFor,
 			ClaimToken: in.ClaimToken, EndedAt: in.EndedAt, Ending: in.Ending, Reason: in.Reason,
 		}
-		kept.Extras = in.Extras
+		kept.Extras = extrasOf(in.ExpiresAt, in.Scheduled)
 		return kept
 	})
 }

@@ -126,7 +126,7 @@ func (s *Store) DeleteSchedule(ctx context.Context, name string) error {
 			clear(s.schedules)
 		}
 		if s.broken(ScheduleDeletesJobs) {
-			s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return j.Scheduled() != nil && j.Extras.Name == name })
+			s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(j job) bool { return j.Scheduled() != nil && j.Extras.Scheduled.Name == name })
 		}
 		return struct{}{}, nil
 	})

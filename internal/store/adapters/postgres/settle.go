@@ -46,7 +46,7 @@ func (l *settling) firstExpiry() pipelinedCall {
 	return pipelinedCall{func(rows *sql.Rows) error { return rows.Scan((*sqlkit.Time)(&l.first)) }, `
 		SELECT expires_at
 		FROM {schema}.jobs
-		WHERE `+waitsToExpire+`
+		WHERE ` + waitsToExpire + `
 		ORDER BY expires_at, id
 		LIMIT 1`, nil}
 }
