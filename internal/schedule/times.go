@@ -215,7 +215,7 @@ func (t Times) Latest(from, now time.Time) time.Time {
 func (t Times) Upcoming(after time.Time, n int) []time.Time {
 	var list []time.Time
 	for range n {
-		if after = t.Next(after); after.IsZero() {
+		if after = t.Next(after); after.IsZero() || !after.Before(store.MaxTime) {
 			break
 		}
 		list = append(list, after)
