@@ -248,6 +248,38 @@ func TestWakeUpsComeFromOtherStoresAndTransactions(t *testing.T) {
 	expect("after the store's own commit")
 }
 
+func TestWakeUpsOfCancellations(t *testing.T) {
+	path := newPath(t)
+	here, there := openAt(t, path, nil), openAt(t, path, nil)
+	enqueue(t, here, 4)
+	wakeups, err := here.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+	cancel := func(s *Store, ids ...int64) {
+		t.Helper()
+		_, err := s.Cancel(t.Context(), store.Filter{IDs: ids}, len(ids))
+		require.NoError(t, err)
+	}
+	cancelled := store.Wakeup{Queue: "q", Cancelled: true}
+	ids := []int64{}
+	for _, j := range claimAll(t, here, 3) {
+		ids = append(ids, j.ID)
+	}
+	cancel(here, 4)
+	assert.Empty(t, wakeups, "no lease ended")
+	cancel(here, ids[0])
+	require.Equal(t, cancelled, <-wakeups, "after the store's own commit")
+	for _, id := range ids[1:] {
+		cancel(there, id)
+		for late, got := time.After(time.Minute), (store.Wakeup{}); got != cancelled; {
+			select {
+			case got = <-wakeups:
+			case <-late:
+				require.Fail(t, "no wake-up came after another store's commit")
+			}
+		}
+	}
+}
+
 func TestStoreWaitsForACallersTransaction(t *testing.T) {
 	s := newStore(t)
 	enqueue(t, s, 1)
