@@ -174,6 +174,17 @@ func TestCancellationsAreToldOf(t *testing.T) {
 	wakeups, err := other.Subscribe(t.Context(), []string{"q"})
 	require.NoError(t, err)
 	cancelled := store.Wakeup{Queue: "q", Cancelled: true}
+	await := func(what string) {
+		t.Helper()
+		for late, got := time.After(time.Minute), (store.Wakeup{}); got != cancelled; {
+			select {
+			case got = <-wakeups:
+			case <-late:
+				require.Fail(t, "no wake-up came", what)
+			}
+		}
+	}
+	await("for those that were missed before the store listened")
 	notified := func() time.Time {
 		own.limiter.mu.Lock()
 		defer own.limiter.mu.Unlock()
@@ -190,12 +201,6 @@ func TestCancellationsAreToldOf(t *testing.T) {
 	for _, j := range jobs { // some come too soon after others to be told of by themselves
 		cancel(j.ID)
 	}
-	for late, got := time.After(time.Minute), (store.Wakeup{}); got != cancelled; {
-		select {
-		case got = <-wakeups:
-		case <-late:
-			require.Fail(t, "no wake-up came")
-		}
-	}
+	await("from the other store")
 	assert.NotZero(t, notified())
 }

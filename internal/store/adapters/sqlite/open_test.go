@@ -260,23 +260,37 @@ func TestWakeUpsOfCancellations(t *testing.T) {
 		require.NoError(t, err)
 	}
 	cancelled := store.Wakeup{Queue: "q", Cancelled: true}
+	await := func(want store.Wakeup) (before []store.Wakeup) {
+		t.Helper()
+		for late := time.After(time.Minute); ; {
+			select {
+			case w := <-wakeups:
+				if before = append(before, w); w == want {
+					return before
+				}
+			case <-late:
+				require.Fail(t, "no wake-up came", "%+v", want)
+			}
+		}
+	}
 	ids := []int64{}
 	for _, j := range claimAll(t, here, 3) {
 		ids = append(ids, j.ID)
 	}
 	cancel(here, 4)
-	assert.Empty(t, wakeups, "no lease ended")
+	for range 2 { // each after another look, of which the first has seen the job that waited
+		enqueue(t, there, 1)
+		await(store.Wakeup{Queue: "q"})
+	}
 	cancel(here, ids[0])
-	require.Equal(t, cancelled, <-wakeups, "after the store's own commit")
+	assert.Equal(t, cancelled, await(cancelled)[0], "after the store's own commit, before another look")
 	for _, id := range ids[1:] {
 		cancel(there, id)
-		for late, got := time.After(time.Minute), (store.Wakeup{}); got != cancelled; {
-			select {
-			case got = <-wakeups:
-			case <-late:
-				require.Fail(t, "no wake-up came after another store's commit")
-			}
-		}
+		await(cancelled)
+	}
+	for range 2 {
+		enqueue(t, there, 1)
+		assert.NotContains(t, await(store.Wakeup{Queue: "q"}), cancelled, "nothing was cancelled since")
 	}
 }
 
