@@ -68,7 +68,7 @@ func (t *txn) save(j *job) {
 	j.stood = to
 	t.put(jobs, number(j.ID), j)
 	if j.Claimable(t.now) {
-		t.woken[j.Queue] = true
+		t.woken[contract.Wakeup{Queue: j.Queue}] = true
 	}
 }
 

@@ -42,7 +42,7 @@ func TestWhatGoesTogetherSavesMessages(t *testing.T) {
 	s := warm(t, Options{})
 	other := openStore(t, Options{Schema: s.options.Schema})
 	s.limiter.mu.Lock()
-	s.limiter.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
+	s.limiter.latest[store.Wakeup{Queue: "q"}] = time.Now().Add(time.Hour) // so that it sends no message of its own
 	s.limiter.mu.Unlock()
 	some := func() { require.Len(t, claimN(t, s, 1), 1) }
 	none := func() { require.Empty(t, claimN(t, s, 1)) }

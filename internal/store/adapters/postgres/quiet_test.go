@@ -23,7 +23,7 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 	s := warm(t, Options{Clock: shown})
 	s.sweeper.pace(never)
 	s.limiter.mu.Lock()
-	s.limiter.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
+	s.limiter.latest[store.Wakeup{Queue: "q"}] = time.Now().Add(time.Hour) // so that it sends no message of its own
 	s.limiter.mu.Unlock()
 	w := store.Worker{Name: "w", Host: "h", StaleAfter: time.Minute}
 	beat := func() { require.NoError(t, s.Beat(t.Context(), w)) }

@@ -24,7 +24,7 @@ type txn struct {
 	tx     store.Tx
 	now    time.Time
 	strict bool         // a stale lease is an error
-	woken  sqlkit.Woken // the queues in which jobs became claimable at once
+	woken  sqlkit.Woken // the wake-ups to send with the commit
 
 	shown   shown          // in the answer to the opening
 	horizon cursor.Horizon // as known when the opening was answered
@@ -109,7 +109,7 @@ func (t *txn) start(with opening) error {
 	return nil
 }
 
-// commit notifies about claimable jobs and commits. From here on it ignores the caller's context for a while, so that the
+// commit sends the wake-ups and commits. From here on it ignores the caller's context for a while, so that the
 // result is known if the server answers in time.
 func (t *txn) commit() error {
 	var text strings.Builder
@@ -117,8 +117,8 @@ func (t *txn) commit() error {
 		text.WriteString(t.final + `; `)
 	}
 	now, later := t.s.limiter.sort(t.woken)
-	for _, queue := range now {
-		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, queue)) + `); `)
+	for _, w := range now {
+		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, w)) + `); `)
 	}
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
