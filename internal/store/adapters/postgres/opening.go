@@ -87,14 +87,14 @@ var slowNodes = []string{
 }
 
 // openings builds the openings. Heartbeats have connections of their own, so that they wait for no other call. Reads have
-// others, so that no other call waits for them, and Ping has one. The store's own sessions have the settings. Through a proxy,
-// sessions are shared with everybody, so each transaction sets them again, and prepares nothing.
+// others, so that no other call waits for them, and Ping has one. The store's own sessions have the settings. Sessions
+// that are shared with others get them in each transaction, and prepare nothing.
 //
 // A writing transaction takes its number before it reads the clock. So once every transaction with a lower number has ended, no
 // job that is due by that time can appear any more (see package cursor).
 func (s *Store) openings(o Options) openings {
 	var settings, free strings.Builder
-	if o.Pooled {
+	if s.shared {
 		for _, one := range o.settings() {
 			fmt.Fprintf(&settings, "SET LOCAL %s = %s; ", one.name, one.value)
 		}
@@ -102,10 +102,10 @@ func (s *Store) openings(o Options) openings {
 	for _, node := range slowNodes {
 		fmt.Fprintf(&free, "SET LOCAL %s = on; ", node)
 	}
-	const each = `SET LOCAL plan_cache_mode = auto; `       // plan each statement for its arguments
-	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; ` // without READ WRITE, so that a user's default of read-only applies to the store too
+	const each = `SET LOCAL plan_cache_mode = force_custom_plan; ` // plan each statement for its arguments
+	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; `        // without READ WRITE, so that a user's default of read-only applies to the store too
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
-	own := !o.Pooled
+	own := !s.shared
 	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
 			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
 			pg_postmaster_start_time()`
