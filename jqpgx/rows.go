@@ -1,6 +1,8 @@
 package jqpgx
 
 import (
+	"cmp"
+	"context"
 	"database/sql/driver"
 	"io"
 
@@ -58,6 +60,81 @@ func (r *resultRows) Next(into []driver.Value) error {
 		}
 	}
 	return nil
+}
+
+// queries runs a text of any statements, and returns the rows of those that return some.
+func (s *session) queries(ctx context.Context, text string) (driver.Rows, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, ended := s.trace(ctx, text)
+	r := &resultSets{resultRows: resultRows{conn: s.conn}, all: s.on.Conn().PgConn().Exec(ctx, text), ended: ended}
+	switch err := r.NextResultSet(); err {
+	case nil:
+		return r, nil
+	case io.EOF:
+		return noRows{}, nil
+	default:
+		return nil, err
+	}
+}
+
+// noRows is the answer to statements that return no rows.
+type noRows struct{}
+
+func (noRows) Columns() []string         { return nil }
+func (noRows) Close() error              { return nil }
+func (noRows) Next([]driver.Value) error { return io.EOF }
+
+// resultSets are the answers to several queries.
+type resultSets struct {
+	resultRows
+	all   *pgconn.MultiResultReader
+	more  bool                           // another set was reached
+	ended func(pgconn.CommandTag, error) // nil once it was called
+}
+
+// advance goes to the next set, past statements that return no rows.
+func (r *resultSets) advance() bool {
+	for r.more = false; !r.more && r.all.NextResult(); {
+		r.more = len(r.all.ResultReader().FieldDescriptions()) > 0
+	}
+	return r.more
+}
+
+// HasNextResultSet is part of driver.RowsNextResultSet.
+func (r *resultSets) HasNextResultSet() bool { return r.more }
+
+// NextResultSet is part of driver.RowsNextResultSet.
+func (r *resultSets) NextResultSet() error {
+	if !r.more && !r.advance() {
+		return cmp.Or(r.Close(), io.EOF)
+	}
+	r.more = false
+	r.rows = pgx.RowsFromResultReader(r.conn.on.Conn().TypeMap(), r.all.ResultReader())
+	return nil
+}
+
+// Next is part of driver.Rows. With the last row it looks for the next set, or for the error of what comes after.
+func (r *resultSets) Next(into []driver.Value) error {
+	err := r.resultRows.Next(into)
+	if err == io.EOF && !r.more && !r.advance() {
+		return cmp.Or(r.Close(), io.EOF)
+	}
+	return err
+}
+
+// Close is part of driver.Rows.
+func (r *resultSets) Close() error {
+	err := r.all.Close()
+	if err != nil {
+		err = r.conn.explain(err)
+	}
+	if r.ended != nil {
+		r.ended(pgconn.CommandTag{}, err)
+		r.ended = nil
+	}
+	return err
 }
 
 // valueOf returns the field as one of the types that database/sql knows: text for a type that it does not know.
