@@ -90,7 +90,7 @@ func (p patient) Connect(ctx context.Context) (driver.Conn, error) {
 	defer cancel()
 	conn, err := p.Connector.Connect(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("no connection within %v: %v", p.most, err) // not the end of the caller's context
+		return nil, fmt.Errorf("no connection within %v: %s", p.most, err.Error()) // it is not the caller's context that has ended
 	}
 	return conn, err
 }
