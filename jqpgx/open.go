@@ -151,6 +151,9 @@ func (s *session) command(ctx context.Context, text string) (tag pgconn.CommandT
 	ctx, ended := s.trace(ctx, text)
 	defer func() { ended(tag, err) }()
 	server := s.acquired.Conn().PgConn()
+	if server.IsBusy() {
+		return tag, errors.New("rows of an earlier query are open: close them first")
+	}
 	server.Frontend().SendQuery(&pgproto3.Query{String: text})
 	if err := server.Frontend().Flush(); err != nil {
 		s.end()
@@ -167,6 +170,12 @@ func (s *session) command(ctx context.Context, text string) (tag pgconn.CommandT
 			s.warned = s.warned || m.Code == adapter.CodeWarning
 		case *pgproto3.ErrorResponse:
 			err = coded(pgconn.ErrorResponseToPgError(m))
+		case *pgproto3.CopyInResponse: // the server waits for rows
+			server.Frontend().Send(&pgproto3.CopyFail{Message: "COPY FROM STDIN needs a pgx.Conn"})
+			if err := server.Frontend().Flush(); err != nil {
+				s.end()
+				return tag, err
+			}
 		case *pgproto3.CommandComplete:
 			tag = pgconn.NewCommandTag(string(m.CommandTag))
 		case *pgproto3.ReadyForQuery:

@@ -158,6 +158,10 @@ func TestThePoolRemainsTheCallers(t *testing.T) {
 	_, err := s.Subscribe(t.Context(), []string{"q"})
 	require.NoError(t, err)
 	lives(t, s)
+	tx := begin(t, pool, pgx.TxOptions{})
+	_, err = jq.NewClient(s, nil).EnqueueTx(t.Context(), jqpgx.Tx(tx), ship{1}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
 	assert.Equal(t, before, settings())
 	require.NoError(t, s.Close())
 	assert.Zero(t, pool.Stat().AcquiredConns())
@@ -368,11 +372,26 @@ func TestDBRunsTextsOfSeveralStatements(t *testing.T) {
 		_, err = s.DB().ExecContext(ctx, text)
 		require.ErrorContains(t, err, "division by zero", what)
 	}
+	rows, err = s.DB().QueryContext(ctx, `SELECT n FROM generate_series(1, 3) AS n; SELECT 4`)
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	require.True(t, rows.NextResultSet(), "past rows that were not read")
+	require.True(t, rows.Next())
+	var four int
+	require.NoError(t, rows.Scan(&four))
+	assert.Equal(t, 4, four)
+	assert.False(t, rows.NextResultSet())
+	require.NoError(t, rows.Err())
+	require.NoError(t, rows.Close())
+
 	rows, err = s.DB().QueryContext(ctx, `SET work_mem = '1MB'`)
 	require.NoError(t, err)
 	assert.False(t, rows.Next())
 	require.NoError(t, rows.Err())
 	require.NoError(t, rows.Close())
+
+	_, err = s.DB().ExecContext(ctx, `CREATE TEMPORARY TABLE copied (n int); COPY copied FROM STDIN`)
+	require.ErrorContains(t, err, "COPY FROM STDIN needs a pgx.Conn")
 
 	prepared, err := s.DB().PrepareContext(ctx, `SELECT $1::int + 1`)
 	require.NoError(t, err)
@@ -403,6 +422,17 @@ func TestDBBeginsTransactions(t *testing.T) {
 	}
 	_, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelLinearizable})
 	require.ErrorContains(t, err, "no isolation level Linearizable")
+
+	busy, err := s.DB().Begin()
+	require.NoError(t, err)
+	rows, err := busy.Query(`SELECT 1 UNION ALL SELECT 2`)
+	require.NoError(t, err)
+	_, err = busy.Exec(`CREATE TEMPORARY TABLE unmade (n int)`)
+	require.ErrorContains(t, err, "rows of an earlier query are open: close them first")
+	require.NoError(t, rows.Close())
+	_, err = busy.Exec(`CREATE TEMPORARY TABLE made (n int)`)
+	require.NoError(t, err, "the transaction goes on")
+	require.NoError(t, busy.Rollback())
 
 	failed, err := s.DB().Begin()
 	require.NoError(t, err)

@@ -94,8 +94,11 @@ type resultSets struct {
 	ended func(pgconn.CommandTag, error) // nil once it was called
 }
 
-// advance goes to the next set, past statements that return no rows.
+// advance goes to the next set, past rows that were not read and statements that return none.
 func (r *resultSets) advance() bool {
+	if r.rows != nil {
+		r.rows.Close()
+	}
 	for r.more = false; !r.more && r.all.NextResult(); {
 		r.more = len(r.all.ResultReader().FieldDescriptions()) > 0
 	}
