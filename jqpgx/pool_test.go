@@ -283,6 +283,25 @@ func TestAJobLivesInEveryMode(t *testing.T) {
 	}
 }
 
+// The disabled plan nodes make one plan right for all arguments, and to plan takes longer than to run.
+func TestStatementsThatRecurArePlannedOnce(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	pool := sized(t, dsn, 1)
+	s := onPool(t, dsn, pool, postgres.Options{})
+	for range 10 { // the server plans the first five anew unless it is told otherwise
+		lives(t, s)
+		_, err := s.List(t.Context(), contract.Filter{Queue: "q"}, contract.Page{Limit: 1})
+		require.NoError(t, err)
+	}
+	var calls, listings bool
+	require.NoError(t, pool.QueryRow(t.Context(), `
+		SELECT coalesce(bool_and(custom_plans = 0) FILTER (WHERE statement ~ '^\s*(UPDATE|INSERT INTO "[^"]*".jobs|WITH)'), false),
+			coalesce(bool_and(generic_plans = 0) FILTER (WHERE statement ~ '^\s*SELECT jobs.id, jobs.queue'), false)
+		FROM pg_prepared_statements`).Scan(&calls, &listings))
+	assert.True(t, calls, "statements of calls are planned once")
+	assert.True(t, listings, "listings are planned for their filter")
+}
+
 // A newer version changes tables while this one is at work. pgx prepares each statement when it is first run.
 func TestPreparedStatementsOutliveAMigration(t *testing.T) {
 	dsn := pgtest.DSN(t)

@@ -95,7 +95,11 @@ var slowNodes = []string{
 func (s *Store) openings(o Options) openings {
 	var settings, free strings.Builder
 	if s.shared {
-		for _, one := range o.settings() {
+		all := o.settings()
+		if !o.Pooled { // the driver prepares statements
+			all = o.atStart()
+		}
+		for _, one := range all {
 			fmt.Fprintf(&settings, "SET LOCAL %s = %s; ", one.name, one.value)
 		}
 	}
@@ -133,7 +137,8 @@ func (s *Store) openings(o Options) openings {
 	}
 }
 
-// atStart returns the settings of a session. Prepared statements get a generic plan at once.
+// atStart returns the settings where statements are prepared, which sessions of the store's own get at their start. Prepared
+// statements get a generic plan at once.
 func (o Options) atStart() []setting {
 	return append(o.settings(), setting{"plan_cache_mode", planMode})
 }
