@@ -178,6 +178,7 @@ func TestAPoolThatGivesNoConnectionIsUnavailable(t *testing.T) {
 	s := onPool(t, dsn, pool, postgres.Options{Timeout: 300 * time.Millisecond})
 	held, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
+	defer held.Release() // otherwise a failure would keep the pool from closing
 	_, err = s.OldestDue(t.Context())
 	require.ErrorIs(t, err, jq.ErrUnavailable)
 	assert.NotErrorIs(t, err, context.DeadlineExceeded, "it is not the caller's context that has ended")
@@ -429,8 +430,7 @@ func TestDBBeginsTransactions(t *testing.T) {
 		sql.LevelRepeatableRead: "repeatable read", sql.LevelSerializable: "serializable",
 	} {
 		for _, reads := range []bool{true, false} {
-			tx, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: level, ReadOnly: reads})
-			require.NoError(t, err)
+			tx := began(t.Context(), t, s, &sql.TxOptions{Isolation: level, ReadOnly: reads})
 			var got string
 			var readOnly bool
 			require.NoError(t, tx.QueryRow(`SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')::boolean`).Scan(&got, &readOnly))
@@ -442,8 +442,7 @@ func TestDBBeginsTransactions(t *testing.T) {
 	_, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelLinearizable})
 	require.ErrorContains(t, err, "no isolation level Linearizable")
 
-	busy, err := s.DB().Begin()
-	require.NoError(t, err)
+	busy := began(t.Context(), t, s, nil)
 	rows, err := busy.Query(`SELECT 1 UNION ALL SELECT 2`)
 	require.NoError(t, err)
 	_, err = busy.Exec(`CREATE TEMPORARY TABLE unmade (n int)`)
@@ -453,21 +452,18 @@ func TestDBBeginsTransactions(t *testing.T) {
 	require.NoError(t, err, "the transaction goes on")
 	require.NoError(t, busy.Rollback())
 
-	failed, err := s.DB().Begin()
-	require.NoError(t, err)
+	failed := began(t.Context(), t, s, nil)
 	_, err = failed.Exec(`SELECT 1 / 0`)
 	require.Error(t, err)
 	require.ErrorIs(t, failed.Commit(), pgx.ErrTxCommitRollback)
 
 	client := jq.NewClient(s, nil)
-	kept, err := s.DB().Begin()
-	require.NoError(t, err)
+	kept := began(t.Context(), t, s, nil)
 	first, err := client.EnqueueTx(t.Context(), kept, ship{1}, nil)
 	require.NoError(t, err)
 	require.NoError(t, kept.Commit())
 	ctx, cancel := context.WithCancel(t.Context())
-	left, err := s.DB().BeginTx(ctx, nil)
-	require.NoError(t, err)
+	left := began(ctx, t, s, nil)
 	second, err := client.EnqueueTx(t.Context(), left, ship{2}, nil)
 	require.NoError(t, err)
 	cancel() // rolls back
@@ -476,6 +472,15 @@ func TestDBBeginsTransactions(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.Get(t.Context(), second.ID)
 	require.ErrorIs(t, err, jq.ErrNotFound)
+}
+
+// began begins a transaction, which ends with the test.
+func began(ctx context.Context, t *testing.T, s *postgres.Store, o *sql.TxOptions) *sql.Tx {
+	t.Helper()
+	tx, err := s.DB().BeginTx(ctx, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
 }
 
 // replicated starts a server whose commits wait for a standby, and opens a store on a pool of it.
