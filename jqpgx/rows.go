@@ -46,20 +46,28 @@ func (r *resultRows) Close() error {
 
 // Next is part of driver.Rows.
 func (r *resultRows) Next(into []driver.Value) error {
+	read, err := r.next(into)
+	if !read && err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// next reads a row, and reports whether there was one.
+func (r *resultRows) next(into []driver.Value) (read bool, err error) {
 	if !r.read && !r.rows.Next() {
 		if err := r.rows.Err(); err != nil {
-			return r.conn.explain(err)
+			return false, r.conn.explain(err)
 		}
-		return io.EOF
+		return false, nil
 	}
 	r.read = false
 	for i, raw := range r.rows.RawValues() {
-		var err error
 		if into[i], err = valueOf(r.rows.TypeMap(), r.rows.FieldDescriptions()[i], raw); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // queries runs a text of any statements, and returns the rows of those that return some.
@@ -69,13 +77,13 @@ func (s *session) queries(ctx context.Context, text string) (driver.Rows, error)
 	}
 	ctx, ended := s.trace(ctx, text)
 	r := &resultSets{resultRows: resultRows{conn: s.conn}, all: s.on.Conn().PgConn().Exec(ctx, text), ended: ended}
-	switch err := r.NextResultSet(); err {
-	case nil:
-		return r, nil
-	case io.EOF:
-		return noRows{}, nil
+	switch {
+	case r.advance():
+		return r, r.NextResultSet()
+	case r.Close() != nil:
+		return nil, r.Close()
 	default:
-		return nil, err
+		return noRows{}, nil
 	}
 }
 
@@ -120,11 +128,15 @@ func (r *resultSets) NextResultSet() error {
 
 // Next is part of driver.Rows. With the last row it looks for the next set, or for the error of what comes after.
 func (r *resultSets) Next(into []driver.Value) error {
-	err := r.resultRows.Next(into)
-	if err == io.EOF && !r.more && !r.advance() {
+	read, err := r.next(into)
+	switch {
+	case read || err != nil:
+		return err
+	case r.more || r.advance():
+		return io.EOF
+	default:
 		return cmp.Or(r.Close(), io.EOF)
 	}
-	return err
 }
 
 // Close is part of driver.Rows.
