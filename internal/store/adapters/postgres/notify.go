@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lib/pq"
-
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -172,7 +170,7 @@ func (h *hub) ready(ctx context.Context) error {
 
 func (h *hub) run() {
 	defer close(h.done)
-	if h.s.options.Pooled && h.s.options.ListenDSN == "" {
+	if h.s.listen == nil {
 		h.poll()
 	} else {
 		h.listen()
@@ -197,37 +195,18 @@ func (h *hub) Close() {
 	<-h.done
 }
 
-// listen passes on the server's notifications.
+// listen passes on the server's notifications. With each new connection it makes up for those that it may have missed.
 func (h *hub) listen() {
-	dsn := h.s.options.ListenDSN
-	server := pq.NewListener(dsn, 100*time.Millisecond, 10*time.Second, nil)
-	stop := context.AfterFunc(h.ctx, func() { _ = server.Close() })
-	defer func() {
-		stop()
-		_ = server.Close() // closing twice is harmless
-	}()
-	if err := server.Listen(h.s.channel()); err != nil {
-		return // the store was closed
+	var first sync.Once
+	connected := func() {
+		first.Do(func() { close(h.listening) })
+		h.missed()
 	}
-	close(h.listening)
-	h.missed() // those before Listen
-	for {
-		select {
-		case <-h.ctx.Done():
-			return
-		case n, open := <-server.Notify:
-			switch {
-			case !open:
-				return
-			case n == nil:
-				h.missed()
-			default:
-				if by, w := heard(n.Extra); by != h.s.name { // the store tells its own subscribers after the commit
-					h.Tell(w)
-				}
-			}
+	h.s.listen(h.ctx, h.s.channel(), connected, func(payload string) {
+		if by, w := heard(payload); by != h.s.name { // the store tells its own subscribers after the commit
+			h.Tell(w)
 		}
-	}
+	})
 }
 
 // poll wakes all subscribers regularly. Mostly there is nothing new, but a claim that finds nothing costs little.

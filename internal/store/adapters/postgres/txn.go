@@ -124,7 +124,7 @@ func (t *txn) commit() error {
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
 	t.s.roundTrips.messages.Add(1)
-	t.session.warned = false
+	t.session.Warned()
 	_, err := t.conn.ExecContext(ctx, text.String())
 	t.s.hub.Tell(t.woken...) // a store does not listen to its own notifications; even after an error the commit may have happened
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *txn) commit() error {
 	}
 	t.open = false
 	t.s.limiter.put(later)
-	if t.shown.number != 0 && (bool(t.session.warned) || ctx.Err() != nil) {
+	if t.shown.number != 0 && (t.session.Warned() || ctx.Err() != nil) {
 		return errUnconfirmed
 	}
 	return nil
@@ -182,7 +182,10 @@ func (t *txn) silent(err error) bool {
 }
 
 func discard(conn *sqlx.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Raw(func(conn any) error {
+		conn.(*session).Discard()
+		return driver.ErrBadConn
+	})
 }
 
 // exec runs a statement and returns how many rows it changed.
