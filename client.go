@@ -210,8 +210,9 @@ func (c *Client) Count(ctx context.Context, filter Filter) (Counts, error) {
 	return c.store.Count(ctx, filter)
 }
 
-// Cancel ends a job that has not finished. If the job is running, its handler's context is cancelled at the next heartbeat, and
-// writes of the handler are refused from now on. If the job has succeeded or is dead, the error is ErrState.
+// Cancel ends a job that has not finished. If the job is running, its handler's context is cancelled within about a second, or at
+// the next heartbeat of its server if the store's wake-up is lost; writes of the handler are refused from now on. If the job has
+// succeeded or is dead, the error is ErrState.
 func (c *Client) Cancel(ctx context.Context, id int64) error {
 	return single(c.store.Cancel(ctx, Filter{IDs: []int64{id}}, 1))
 }

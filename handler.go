@@ -241,7 +241,7 @@ var (
 	// ErrLeaseUnknown means that the store did not answer for the length of the lease, so the job may be running elsewhere. If the handler
 	// still finishes, its result is offered to the store.
 	ErrLeaseUnknown = server.ErrLeaseUnknown
-	// ErrCancelled means that the job was cancelled.
+	// ErrCancelled means that the job was cancelled: about a second ago at most, or one heartbeat if the store's wake-up was lost.
 	ErrCancelled = server.ErrCancelled
 	// ErrTimeout means that the run took longer than the job's timeout. The run has failed, whatever the handler returns.
 	ErrTimeout = server.ErrTimeout

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/figures"
 	"github.com/seed-ed332417/jq/internal/pgtest"
 	"github.com/seed-ed332417/jq/postgres"
 	"github.com/seed-ed332417/jq/sqlite"
@@ -236,4 +237,42 @@ func endings(j jq.JobDetail) []string {
 		list = append(list, a.Worker+" "+string(a.Ending))
 	}
 	return list
+}
+
+// A Cancel in one store reaches the handler in another one on the same database or file, long before its next heartbeat.
+func TestCancelReachesTheHandlerOfAnotherStore(t *testing.T) {
+	onDisk(t, func(t *testing.T, place, schema string) {
+		here, id := enqueuePatient(t, place, schema)
+		there, err := openPlace(t.Context(), place, schema)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, there.Close()) })
+		started, ended := make(chan struct{}), make(chan error, 1)
+		var handlers jq.Handlers
+		jq.Handle(&handlers, func(ctx context.Context, _ *jq.Run, _ patient) error {
+			close(started)
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil
+		})
+		server, err := jq.NewServer(there, &handlers, &jq.ServerOptions{Lease: jq.LeaseOptions{Duration: time.Hour}})
+		require.NoError(t, err)
+		require.NoError(t, server.Start(t.Context()))
+		defer func() { require.NoError(t, server.Stop(t.Context())) }()
+		await(t, started, "the job started")
+		began := time.Now()
+		require.NoError(t, jq.NewClient(here, nil).Cancel(t.Context(), id))
+		require.ErrorIs(t, await(t, ended, "its handler is cancelled"), jq.ErrCancelled)
+		figures.Print(t, "the handler of a job that another store cancelled is cancelled after %v", time.Since(began).Round(time.Millisecond))
+	})
+}
+
+// await receives from the channel in time.
+func await[T any](t *testing.T, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		require.Fail(t, "too late", "want: %s", what)
+	}
+	return v
 }

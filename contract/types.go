@@ -92,7 +92,7 @@ type (
 	//	InTx(tx Tx) Writer
 	Transactor = store.Transactor
 
-	// A Notifier tells callers when to look for jobs, so that they need not look often.
+	// A Notifier tells callers when to look for jobs and when to extend their leases, so that they need not do it often.
 	//
 	// Its methods, with the first sentence of each:
 	//
@@ -547,11 +547,13 @@ type (
 	//	func (Worker) Weight() int
 	Worker = store.Worker
 
-	// A Wakeup says that a claim from the queue may now return a job.
+	// A Wakeup says that a claim from the queue may now return a job or, with Cancelled, that an Extend may now find a job of the
+	// queue cancelled.
 	//
 	// Its fields:
 	//
-	//	Queue string // its name
+	//	Queue     string // its name
+	//	Cancelled bool   // a job in flight was cancelled; there is nothing new to claim
 	Wakeup = store.Wakeup
 
 	// A Finding is something that people should know about a store.

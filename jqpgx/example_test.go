@@ -52,7 +52,7 @@ func ExampleTx() {
 		log.Fatal(err)
 	}
 	defer func() { _, _ = pool.Exec(context.Background(), `DROP TABLE orders`) }()
-	store, err := postgres.Open(ctx, dsn, &postgres.Options{Schema: schema})
+	store, err := jqpgx.Open(ctx, pool, &postgres.Options{Schema: schema})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,10 @@
-// Package jqpgx is for applications that use Postgres through pgx: it makes jobs a part of their transactions.
+// Package jqpgx is for applications that use Postgres through pgx. Open keeps jobs on their pool of connections, and Tx makes jobs
+// a part of their transactions.
 //
+//	store, err := jqpgx.Open(ctx, pool, nil)
+//	...
+//	client := jq.NewClient(store, nil)
+//	...
 //	tx, err := pool.Begin(ctx)
 //	...
 //	_, err = tx.Exec(ctx, `INSERT INTO orders ...`)
@@ -75,23 +80,35 @@ func (t transaction) pool() *sql.DB { return sql.OpenDB(connector(t)) }
 type connector struct{ tx pgx.Tx }
 
 // Connect is part of driver.Connector.
-func (c connector) Connect(context.Context) (driver.Conn, error) { return conn{tx: c.tx}, nil }
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	return joined{conn: conn{c.tx}}, nil
+}
 
 // Driver is part of driver.Connector.
 func (connector) Driver() driver.Driver { return nil }
 
-// A conn runs the statements of a pool in the transaction. The pool calls no other methods of driver.Conn.
-type conn struct {
+// A joined connection is a caller's transaction. Its pool calls no other methods of driver.Conn.
+type joined struct {
 	driver.Conn
-	tx pgx.Tx
+	conn
 }
 
 // Close is part of driver.Conn. It leaves the transaction alone, which is the caller's.
-func (conn) Close() error { return nil }
+func (joined) Close() error { return nil }
+
+// A conn runs statements of database/sql by pgx.
+type conn struct{ on runner }
+
+// A runner is a transaction or a connection of pgx.
+type runner interface {
+	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+	Conn() *pgx.Conn
+}
 
 // ExecContext is part of driver.ExecerContext.
 func (c conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	tag, err := c.tx.Exec(ctx, query, plain(args)...)
+	tag, err := c.on.Exec(ctx, query, plain(args)...)
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -100,7 +117,7 @@ func (c conn) ExecContext(ctx context.Context, query string, args []driver.Named
 
 // QueryContext is part of driver.QueryerContext.
 func (c conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.tx.Query(ctx, query, append([]any{formats}, plain(args)...)...)
+	rows, err := c.on.Query(ctx, query, append([]any{formats}, plain(args)...)...)
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -125,11 +142,16 @@ func (c conn) explain(err error) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		return fmt.Errorf("%w: %w", sql.ErrTxDone, err)
 	}
+	if on := c.on.Conn(); on != nil && on.IsClosed() && pgconn.SafeToRetry(err) {
+		return fmt.Errorf("%w: %w", sql.ErrConnDone, err) // since an earlier statement
+	}
+	return coded(err)
+}
+
+// coded returns the error with its origin if it is one of the server.
+func coded(err error) error {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return serverError{err, said}
-	}
-	if on := c.tx.Conn(); on != nil && on.IsClosed() && pgconn.SafeToRetry(err) {
-		return fmt.Errorf("%w: %w", sql.ErrConnDone, err) // since an earlier statement
 	}
 	return err
 }

@@ -23,14 +23,12 @@ type ship struct{ Order int }
 
 func (ship) Kind() string { return "ship" }
 
-// opened is a client of an empty store, and a pool of the application.
+// opened is a client of an empty store, and the pool of the application that it is on.
 func opened(t *testing.T) (*jq.Client, *pgxpool.Pool) {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	s, err := postgres.Open(t.Context(), dsn, &postgres.Options{Schema: pgtest.Schema(t, dsn)})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return jq.NewClient(s, nil), open(t, dsn)
+	pool := open(t, dsn)
+	return jq.NewClient(onPool(t, dsn, pool, postgres.Options{}), nil), pool
 }
 
 func begin(t *testing.T, pool *pgxpool.Pool, o pgx.TxOptions) pgx.Tx {
@@ -41,36 +39,47 @@ func begin(t *testing.T, pool *pgxpool.Pool, o pgx.TxOptions) pgx.Tx {
 	return tx
 }
 
-// refused asserts that the client refuses the transaction.
-func refused(t *testing.T, client *jq.Client, tx jq.Tx, what string) {
+// refused asserts that the client refuses the transaction, says why, and adds no job.
+func refused(t *testing.T, client *jq.Client, tx jq.Tx, why string) {
 	t.Helper()
+	before := count(t, client)
 	_, err := client.EnqueueTx(t.Context(), tx, ship{1}, nil)
 	var invalid *jq.InvalidError
-	if assert.ErrorAs(t, err, &invalid, what) {
-		assert.Equal(t, "tx", invalid.Field, what)
+	if assert.ErrorAs(t, err, &invalid, why) {
+		assert.Equal(t, "tx", invalid.Field, why)
+		assert.ErrorContains(t, err, why)
 	}
+	assert.Equal(t, before, count(t, client), why)
+}
+
+// count is how many jobs have been committed.
+func count(t *testing.T, client *jq.Client) int {
+	t.Helper()
+	page, err := client.List(t.Context(), jq.Filter{}, jq.Page{Limit: 10})
+	require.NoError(t, err)
+	return len(page.Jobs)
 }
 
 func TestWhatIsNoOpenTransactionIsRefused(t *testing.T) {
 	client, pool := opened(t)
-	refused(t, client, jqpgx.Tx(nil), "nil")
-	refused(t, client, jqpgx.Tx((*pgxpool.Tx)(nil)), "a nil pointer")
-	refused(t, client, jqpgx.Tx(pretended{pool: pool}), "a pool")
+	refused(t, client, jqpgx.Tx(nil), "not nil")
+	refused(t, client, jqpgx.Tx((*pgxpool.Tx)(nil)), "not nil")
+	refused(t, client, jqpgx.Tx(pretended{pool: pool}), "jqpgx.transaction is in none")
 
 	committed, rolledBack := begin(t, pool, pgx.TxOptions{}), begin(t, pool, pgx.TxOptions{})
 	require.NoError(t, committed.Commit(t.Context()))
 	require.NoError(t, rolledBack.Rollback(t.Context()))
-	refused(t, client, jqpgx.Tx(committed), "committed")
-	refused(t, client, jqpgx.Tx(rolledBack), "rolled back")
+	refused(t, client, jqpgx.Tx(committed), "this one has ended: begin another")
+	refused(t, client, jqpgx.Tx(rolledBack), "this one has ended: begin another")
 
 	failed := begin(t, pool, pgx.TxOptions{})
 	_, err := failed.Exec(t.Context(), `SELECT 1 / 0`)
 	require.Error(t, err)
-	refused(t, client, jqpgx.Tx(failed), "failed")
+	refused(t, client, jqpgx.Tx(failed), "this one has failed: roll it back")
 
 	lost := begin(t, pool, pgx.TxOptions{})
 	require.NoError(t, lost.Conn().Close(t.Context()))
-	refused(t, client, jqpgx.Tx(lost), "its connection is closed")
+	refused(t, client, jqpgx.Tx(lost), "this one has ended: begin another")
 }
 
 func TestATransactionOfAnotherDatabaseIsRefused(t *testing.T) {
@@ -86,9 +95,11 @@ func TestATransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 		_, err := pool.Exec(context.Background(), `DROP DATABASE jqpgx_other WITH (FORCE)`)
 		assert.NoError(t, err)
 	})
+	var name string
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name))
 	tx := begin(t, other, pgx.TxOptions{})
-	refused(t, client, jqpgx.Tx(tx), "another database")
-	require.NoError(t, tx.Rollback(t.Context()))
+	refused(t, client, jqpgx.Tx(tx), "a transaction on the store's database, "+name+", and is one on jqpgx_other")
+	require.NoError(t, tx.Commit(t.Context()), "the transaction itself goes on")
 }
 
 func TestAReadOnlyTransactionIsDenied(t *testing.T) {
@@ -108,7 +119,7 @@ func TestANestedTransactionIsTakenBackAlone(t *testing.T) {
 	gone, err := client.EnqueueTx(t.Context(), jqpgx.Tx(nested), ship{2}, nil)
 	require.NoError(t, err)
 	require.NoError(t, nested.Rollback(t.Context()))
-	refused(t, client, jqpgx.Tx(nested), "a nested one that has ended")
+	refused(t, client, jqpgx.Tx(nested), "this one has ended: begin another")
 	require.NoError(t, tx.Commit(t.Context()))
 	_, err = client.Get(t.Context(), kept.ID)
 	require.NoError(t, err)
@@ -128,7 +139,7 @@ func TestTheEndOfAContextLosesTheTransaction(t *testing.T) {
 	_, err = client.EnqueueTx(ctx, jqpgx.Tx(waiter), ship{1}, key)
 	require.ErrorIs(t, err, jq.ErrUnavailable)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	refused(t, client, jqpgx.Tx(waiter), "its connection was closed")
+	refused(t, client, jqpgx.Tx(waiter), "this one has ended: begin another")
 	require.NoError(t, holder.Rollback(t.Context()))
 }
 

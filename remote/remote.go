@@ -17,8 +17,8 @@ import (
 //
 // Its methods beyond the contract:
 //
-//	// Redacted reports whether the server has left documents out of jobs, because the token's role may not see
-//	// them.
+//	// Redacted reports whether the server has left documents out of jobs or schedules, because the token's role
+//	// may not see them.
 //	func (*Store) Redacted() bool
 type Store = remote.Store
 

@@ -56,7 +56,9 @@ func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 		q := t.queue(name)
 		q.Paused = paused
 		t.saveQueue(name, q)
-		t.woken[name] = !paused
+		if !paused {
+			t.woken[contract.Wakeup{Queue: name}] = true
+		}
 		return struct{}{}
 	})
 	return err

@@ -62,7 +62,7 @@ func (t *txn) save(j *job) {
 	t.move(&j.expires, expiryOf(j.Job))
 	t.put(jobs, number(j.ID), j)
 	if j.Claimable(t.now) {
-		t.woken[j.Queue] = true
+		t.woken[contract.Wakeup{Queue: j.Queue}] = true
 	}
 }
 

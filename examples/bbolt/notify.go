@@ -67,14 +67,14 @@ func (h *hub) end(l *listener) {
 	}
 }
 
-// tell wakes the listeners of the queues.
-func (h *hub) tell(queues map[string]bool) {
+// tell sends the wake-ups to the listeners of their queues.
+func (h *hub) tell(wakeups map[contract.Wakeup]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		for queue, woken := range queues {
-			if woken && (len(l.names) == 0 || slices.Contains(l.names, queue)) {
-				l.offer(contract.Wakeup{Queue: queue})
+		for w := range wakeups {
+			if len(l.names) == 0 || slices.Contains(l.names, w.Queue) {
+				l.offer(w)
 			}
 		}
 	}

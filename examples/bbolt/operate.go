@@ -56,6 +56,9 @@ func (t *txn) operateOnIDs(f contract.Filter, apply func(*txn, *job) contract.Ou
 
 func (t *txn) cancel(j *job) contract.Outcome {
 	live := !j.Terminal()
+	if j.State == contract.InFlight {
+		t.woken[contract.Wakeup{Queue: j.Queue, Cancelled: true}] = true
+	}
 	o := j.Cancel(t.now)
 	if live {
 		t.saveEnded(j)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // A txn is a call in its bbolt transaction. It records its first error and then commits nothing. After an error, its steps
@@ -18,7 +20,7 @@ type txn struct {
 	now     time.Time
 	epoch   int64 // see Fence
 	changed bool
-	woken   map[string]bool // the queues in which a job has become claimable
+	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
 	err     error
 }
 
@@ -73,7 +75,7 @@ func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T)
 }
 
 func begin(ctx context.Context, tx *bolt.Tx, now time.Time) *txn {
-	t := &txn{ctx: ctx, tx: tx, now: now, woken: map[string]bool{}}
+	t := &txn{ctx: ctx, tx: tx, now: now, woken: map[contract.Wakeup]bool{}}
 	t.epoch, _ = get[int64](t, epochs, []byte(present))
 	return t
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/jqtest"
 )
 
 func TestEachLanguageProducesAndWorks(t *testing.T) {
-	for _, c := range []struct{ language, producer, worker string }{
-		{"python3", "producer.py", "worker.py"},
-		{"node", "producer.mjs", "worker.mjs"},
+	for _, c := range []struct{ language, producer, worker, schedule string }{
+		{"python3", "producer.py", "worker.py", "schedule.py"},
+		{"node", "producer.mjs", "worker.mjs", ""},
 	} {
 		t.Run(c.language, func(t *testing.T) {
 			if _, err := exec.LookPath(c.language); err != nil {
 				t.Skipf("%s is not installed", c.language)
 			}
-			s := jq.NewMemory(nil)
+			s := jqtest.NewStore(t)
 			secret, entry, err := httpapi.NewToken(httpapi.Token{Name: "both", Role: httpapi.Operator})
 			require.NoError(t, err)
 			api, err := httpapi.New(s, &httpapi.Options{Tokens: tokensOf(t, entry)})
@@ -34,7 +34,6 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 			t.Cleanup(func() {
 				assert.NoError(t, api.Close())
 				server.Close()
-				assert.NoError(t, s.Close())
 			})
 			command := func(args ...string) *exec.Cmd {
 				cmd := exec.CommandContext(t.Context(), c.language, args...)
@@ -58,6 +57,22 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 			assert.JSONEq(t, `{"echo":{"a":[1,"ü"]}}`, string(job.Result))
 
 			require.Error(t, command(c.producer, "").Run(), "a job without a kind is refused")
+			if c.schedule != "" {
+				out, err := command(c.schedule, "a/b", "0 0 29 2 *", "hello", `{"a":2}`).Output()
+				require.NoError(t, err)
+				assert.Equal(t, "would run at 2028-02-28T23:00:00Z\nwould run at 2032-02-28T23:00:00Z\nnext at 2028-02-28T23:00:00Z\njob 2\n", string(out))
+				require.True(t, lines.Scan(), "the worker says what it did")
+				assert.Equal(t, "job 2 ok succeeded", lines.Text())
+				job, err := s.Get(t.Context(), 2)
+				require.NoError(t, err)
+				assert.JSONEq(t, `{"echo":{"a":2}}`, string(job.Result))
+				assert.Equal(t, "a/b", job.Scheduled.Name)
+				refused := command(c.schedule, "a/b", "0 0 30 2 *", "hello")
+				refused.Stderr = nil
+				said, err := refused.CombinedOutput()
+				require.Error(t, err)
+				assert.Equal(t, "cron must have a time within five years, and this has none\n", string(said))
+			}
 			require.NoError(t, worker.Process.Kill())
 			require.Error(t, worker.Wait())
 		})
@@ -66,7 +81,7 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 
 // Each program fits on one screen.
 func TestProgramsAreShort(t *testing.T) {
-	for _, file := range []string{"producer.py", "worker.py", "producer.mjs", "worker.mjs"} {
+	for _, file := range []string{"producer.py", "worker.py", "schedule.py", "producer.mjs", "worker.mjs"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		assert.Less(t, bytes.Count(text, []byte("\n")), 60, file)

@@ -48,8 +48,8 @@ func (a *app) jobsRequeue() *cobra.Command {
 
 func (a *app) jobsCancel() *cobra.Command {
 	return a.bulk(cancelling, "cancel jobs that have not finished, by id or by filter",
-		"Cancel jobs that have not finished. If a job is running, its worker learns of the cancellation with the next heartbeat and\n"+
-			"stops it. The store refuses everything the worker writes to the job from now on.")
+		"Cancel jobs that have not finished. If a job is running, its worker learns of the cancellation within about a second, or\n"+
+			"with its next heartbeat, and stops it. The store refuses everything the worker writes to the job from now on.")
 }
 
 func (a *app) jobsRm() *cobra.Command {

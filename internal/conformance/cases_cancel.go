@@ -9,7 +9,7 @@ import (
 
 var cancelCases = append([]Case{
 	{"Cancel/EndsEveryLiveJob", "Cancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.", cancelEndsEveryLiveJob},
-	{"Cancel/FencedNotStopped", "Cancel fences a job in flight but does not stop its handler. The handler learns of the cancellation at its next Extend, and until then it may run at the same time as a new job with the same unique key.", cancelFencedNotStopped},
+	{"Cancel/FencedNotStopped", "Cancel fences a job in flight but does not stop its handler. The worker learns of the cancellation at its next Extend, and until then the handler may run at the same time as a new job with the same unique key.", cancelFencedNotStopped},
 	{"Cancel/EveryFieldOfTheFilterChooses", "the first jobs that match and can be changed, in ascending order of id, and at most limit of them.", cancelEveryFieldOfTheFilterChooses},
 }, cancelling.cases("Cancel")...)
 

@@ -13,7 +13,8 @@ var notifyCases = []Case{
 	{"Notify/FollowsEachCommitThatMakesAJobClaimable", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsEachCommit},
 	{"Notify/FollowsTheEndOfAPause", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheEndOfAPause},
 	{"Notify/FollowsTheCommitOfACallersTransaction", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheCommitOfATx},
-	{"Notify/ReplacesNoPoll", "A wake-up may come late, be lost, or come although there is nothing to claim, so it does not replace polling.", notifyReplacesNoPoll},
+	{"Notify/FollowsTheCancellationOfJobsInFlight", "After a Cancel that has ended leases, it sends a wake-up with Cancelled for each queue of their jobs.\nThe wake-up of a Notifier tells the worker to call Extend at once.", notifyFollowsTheCancellation},
+	{"Notify/ReplacesNeitherPollNorHeartbeat", "A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats.", notifyReplacesNoPoll},
 	{"Notify/SlowReaderHoldsUpNobody", "A slow reader loses wake-ups and blocks nobody.", notifySlowReaderHoldsUpNobody},
 	{"Notify/ChannelIsClosedWithTheContextAndTheStore", "The channel is closed when the context ends or the store is closed.", notifyClosed},
 	{"Notify/ManySubscribersComeAndGo", "The channel is closed when the context ends or the store is closed.", notifyManySubscribers},
@@ -34,8 +35,8 @@ func (c *C) subscribe(ctx context.Context, queues ...string) <-chan store.Wakeup
 	return wakeups
 }
 
-// wakes says whether a wake-up for the queue comes in time.
-func (c *C) wakes(wakeups <-chan store.Wakeup, name string) bool {
+// wakes says whether the wake-up comes in time.
+func (c *C) wakes(wakeups <-chan store.Wakeup, want store.Wakeup) bool {
 	patience := time.NewTimer(wakePatience)
 	defer patience.Stop()
 	for {
@@ -45,7 +46,7 @@ func (c *C) wakes(wakeups <-chan store.Wakeup, name string) bool {
 				c.Errorf("the channel was closed early")
 				return false
 			}
-			if w.Queue == name {
+			if w == want {
 				return true
 			}
 		case <-patience.C:
@@ -72,17 +73,22 @@ func (c *C) endsInTime(wakeups <-chan store.Wakeup) (rest []store.Wakeup, ok boo
 	}
 }
 
-// wokenBy checks that the change wakes a subscriber of the queue, who comes when all is prepared for it. Once is not enough: a
-// wake-up may come for nothing, as when a store looks for the first time what others have written.
+// wokenBy checks that the change is followed by a wake-up that something is claimable.
 func (c *C) wokenBy(what string, prepare func() func()) {
+	c.followed(what, store.Wakeup{Queue: queue}, prepare)
+}
+
+// followed checks that the change is followed by the wake-up, for a subscriber of its queue who comes when all is prepared for the
+// change. Once is not enough: a wake-up may come for nothing, as when a store looks for the first time what others have written.
+func (c *C) followed(what string, want store.Wakeup, prepare func() func()) {
 	const enough = 2
 	woken := 0
 	for range wakeTries {
 		change := prepare()
 		ctx, cancel := context.WithCancel(c.Ctx)
-		wakeups := c.subscribe(ctx, queue)
+		wakeups := c.subscribe(ctx, want.Queue)
 		change()
-		if c.wakes(wakeups, queue) {
+		if c.wakes(wakeups, want) {
 			woken++
 		}
 		cancel()
@@ -90,7 +96,7 @@ func (c *C) wokenBy(what string, prepare func() func()) {
 			return
 		}
 	}
-	c.Errorf("%s was followed by %d wake-ups in %d tries, want %d", what, woken, wakeTries, enough)
+	c.Fatalf("%s was followed by %d wake-ups %+v in %d tries, want %d", what, woken, want, wakeTries, enough)
 }
 
 func (c *C) enqueueIn(name string) {
@@ -102,7 +108,7 @@ func (c *C) woken(wakeups <-chan store.Wakeup, name string) {
 	c.Helper()
 	for range wakeTries {
 		c.enqueueIn(name)
-		if c.wakes(wakeups, name) {
+		if c.wakes(wakeups, store.Wakeup{Queue: name}) {
 			return
 		}
 	}
@@ -188,13 +194,39 @@ func notifyFollowsTheCommitOfATx(c *C) {
 	}
 }
 
-// A job that becomes due with time needs no commit, and a reader who lost its wake-ups still finds all.
+// Each queue of one Cancel is told of, whether the jobs are named or looked for.
+func notifyFollowsTheCancellation(c *C) {
+	queues := []string{"a", "b"}
+	for _, named := range []bool{true, false} {
+		for _, told := range queues {
+			var latest store.Lease
+			c.followed("Cancel", store.Wakeup{Queue: told, Cancelled: true}, func() func() {
+				f := store.Filter{Queues: queues}
+				for _, name := range queues {
+					c.enqueueIn(name)
+					req := claimOf(1)
+					req.Queue = name
+					latest = c.ClaimBy(req)[0].Lease()
+					if named {
+						f.IDs = append(f.IDs, latest.ID)
+					}
+				}
+				return func() { cancelling.on(c, f, 10) }
+			})
+			c.Equal(c.Extend(latest).Status, store.StatusCancelled, "the Extend that follows")
+		}
+	}
+}
+
+// A job that becomes due with time needs no commit, and a reader who lost its wake-ups still finds all: also what was cancelled.
 func notifyReplacesNoPoll(c *C) {
 	c.subscribe(c.Ctx, queue)
 	list := c.EnqueueN(20)
 	list = append(list, c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Minute }))...)
 	c.Advance(time.Minute)
 	c.Equal(ids(c.Claim(100)), list, "claimed by a poll, with no wake-up read")
+	c.Cancel(list[0])
+	c.Equal(c.Extend(store.Lease{ID: list[0], Token: 1}).Status, store.StatusCancelled, "a heartbeat, with no wake-up read")
 }
 
 func notifySlowReaderHoldsUpNobody(c *C) {
@@ -207,7 +239,7 @@ func notifySlowReaderHoldsUpNobody(c *C) {
 	c.True(len(slow) <= calls, "wake-ups kept for the slow reader: %d", len(slow))
 	c.woken(fast, queue)
 	c.Equal(len(c.Claim(store.MaxItems)), len(c.All()), "jobs claimed")
-	c.True(c.wakes(slow, queue), "the slow reader is woken when it looks")
+	c.True(c.wakes(slow, store.Wakeup{Queue: queue}), "the slow reader is woken when it looks")
 }
 
 func notifyClosed(c *C) {

@@ -70,6 +70,14 @@ func (b *bearer) needsAll(req store.EnqueueRequest) error {
 	return nil
 }
 
+// needsSchedule refuses a schedule whose job the bearer may not enqueue.
+func (b *bearer) needsSchedule(s store.Schedule) error {
+	if err := b.needs("job.queue", s.Job.Queue); err != nil {
+		return err
+	}
+	return b.needsKey("job.unique_key", s.Job.UniqueKey)
+}
+
 func notYours(field, rule string) error {
 	f := notForThis
 	f.Field, f.Detail = field, rule
@@ -120,6 +128,12 @@ func (b *bearer) redact(answer any) any {
 			answer.History[i].Token = 0
 		}
 		return answer
+	case wire.SchedulePage:
+		for i, s := range answer.Schedules {
+			answer.Schedules[i] = s.Redact()
+		}
+	case wire.Schedule:
+		return answer.Redact()
 	}
 	return answer
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/schedule"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -63,6 +64,17 @@ func (h *house) job(queue, key string) store.Job {
 	return claimed[0]
 }
 
+// schedule adds a schedule of the queue behind the back of the API. It is due.
+func (h *house) schedule(name, queue, key string) store.Schedule {
+	h.Helper()
+	s, err := h.store.SetSchedule(h.Context(), store.Schedule{
+		Name: name, Cron: "@every 1m", NextAt: start,
+		Job: store.NewJob{Queue: queue, Kind: "k", Payload: []byte(`{"secret":"` + queue + `"}`), UniqueKey: key},
+	})
+	require.NoError(h, err)
+	return s
+}
+
 // TestWhatIsInForeignQueuesIsNotThere: lists, counts and looks see the token's queues, as if there were no others.
 func TestWhatIsInForeignQueuesIsNotThere(t *testing.T) {
 	h := newHouse(t, Options{})
@@ -75,11 +87,13 @@ func TestWhatIsInForeignQueuesIsNotThere(t *testing.T) {
 		require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "w-of-" + q + "-", Queues: []string{q, "mail-2", "mailbox"}, StaleAfter: time.Minute, Slots: 1}))
 	}
 	require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "stranger", Queues: []string{foreignQueue}, StaleAfter: time.Minute, Slots: 1}))
+	h.schedule("own", ownQueue, "")
+	h.schedule("stranger", foreignQueue, "")
 	for path, body := range map[string]string{
 		"/v1/jobs": "", "/v1/jobs?queue=" + foreignQueue: "", "/v1/jobs/list": `{}`, "/v1/jobs/count": `{}`, "/v1/stats": "", "/v1/queues": "", "/v1/due": "",
 		"/v1/jobs/list#ids": fmt.Sprintf(`{"filter":{"ids":["%d","%d"]}}`, own.ID, foreign.ID),
 		"/v1/jobs/list#all": `{"filter":{"queues":["*"]}}`, "/v1/jobs/list#foreign": `{"filter":{"queues":["billing","bill*"]}}`,
-		"/v1/workers": "",
+		"/v1/workers": "", "/v1/schedules": "",
 	} {
 		method := "GET"
 		if body != "" {
@@ -209,7 +223,9 @@ func (h *house) everything() []any {
 	require.NoError(h, err)
 	workers, err := store.AllWorkers(h.Context(), h.store)
 	require.NoError(h, err)
-	return []any{jobs, queues, workers}
+	schedules, err := schedule.All(h.Context(), h.store)
+	require.NoError(h, err)
+	return []any{jobs, queues, workers, schedules}
 }
 
 // TestOwnQueuesAndKeysAreServed: within its limits a token does what its role may do.
@@ -344,6 +360,7 @@ func tryCell(t *testing.T, one request, role Role, queue string, may bool) {
 	h.api.held.add([]store.Job{job})
 	h.job(map[string]string{ownQueue: foreignQueue, foreignQueue: ownQueue}[queue], "")
 	require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "w", Queues: []string{queue}, StaleAfter: time.Minute, Slots: 1}))
+	h.schedule("poll-feeds", queue, "")
 	before := h.everything()
 	body := one.body
 	for name, value := range map[string]string{"queue": queue, "worker": "w", "queues": "", "wait": "0s"} {
@@ -374,6 +391,7 @@ func tryCell(t *testing.T, one request, role Role, queue string, may bool) {
 		after, err := h.store.Get(t.Context(), job.ID)
 		require.NoError(t, err)
 		assert.Equal(t, job, after.Job, "nothing was done to the foreign job")
+		assert.Equal(t, before[3], h.everything()[3], "nothing was done to the foreign schedule")
 	}
 }
 

@@ -35,6 +35,7 @@ type act struct {
 	Operation string          `json:"operation"`
 	Queue     string          `json:"queue,omitempty"`
 	Worker    string          `json:"worker,omitempty"`
+	Schedule  string          `json:"schedule,omitempty"`
 	Job       string          `json:"job,omitempty"` // the id as it is in the path
 	Request   json.RawMessage `json:"request,omitempty"`
 	Changed   *int            `json:"changed,omitempty"` // the number of jobs, if known
@@ -59,9 +60,12 @@ func (a *API) begin(x *exchange, r *http.Request) {
 	if x.bearer != nil {
 		one.Name = x.bearer.Name
 	}
-	if name := short(r.PathValue("name")); strings.HasPrefix(x.to.path, wire.PathWorkers) {
+	switch name := short(r.PathValue("name")); {
+	case strings.HasPrefix(x.to.path, wire.PathWorkers):
 		one.Worker = name
-	} else {
+	case strings.HasPrefix(x.to.path, wire.PathSchedules):
+		one.Schedule = name
+	default:
 		one.Queue = name
 	}
 	x.act, x.audit = one, a.audit
@@ -129,7 +133,8 @@ func (x *exchange) WriteHeader(status int) {
 func (a *API) audit(one act) {
 	attrs := []slog.Attr{slog.String("address", one.Address), slog.String("operation", one.Operation), slog.Int("status", one.Status)}
 	for _, text := range []slog.Attr{
-		slog.String("name", one.Name), slog.String("queue", one.Queue), slog.String("worker", one.Worker), slog.String("job", one.Job),
+		slog.String("name", one.Name), slog.String("queue", one.Queue), slog.String("worker", one.Worker),
+		slog.String("schedule", one.Schedule), slog.String("job", one.Job),
 		slog.String("problem", one.Problem), slog.String("detail", one.Detail),
 	} {
 		if text.Value.String() != "" {

@@ -53,9 +53,9 @@ func TestRoutesSayWhatIsAudited(t *testing.T) {
 		assert.Equal(t, documented[r.method+" "+strings.TrimSuffix(r.path, "{$}")]["operationId"], r.name)
 		switch r.effect {
 		case reads:
-			assert.Contains(t, []string{"jobs", "list", "count", "job", "stats", "session", "queues", "policy", "due", "workers", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
+			assert.Contains(t, []string{"jobs", "list", "count", "job", "stats", "session", "queues", "policy", "due", "workers", "schedules", "schedule", "preview", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
 		case works:
-			assert.Contains(t, []string{"enqueue", "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat"}, r.name)
+			assert.Contains(t, []string{"enqueue", "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "fire"}, r.name)
 		case operates:
 			assert.NotEqual(t, http.MethodGet, r.method, r.name)
 		default:
@@ -133,6 +133,11 @@ func TestLinesOfTheAudit(t *testing.T) {
 	assert.Equal(t, map[string]any{"operation": "leave", "status": 204.0, "worker": "w"}, ask("DELETE", "/v1/workers/w", ""))
 	assert.Equal(t, map[string]any{"operation": "set-policy", "status": 200.0, "queue": "mail", "request": map[string]any{"retain_dead": "1h0m0s", "version": 0.0}},
 		ask("PUT", "/v1/queues/mail/policy", `{"retain_dead":"1h"}`))
+	assert.Equal(t, map[string]any{"operation": "set-schedule", "status": 200.0, "schedule": "s", "request": map[string]any{
+		"cron": "@daily", "job": map[string]any{"kind": "k", "queue": "mail"}, "redacted": true,
+	}}, ask("PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k","queue":"mail","payload":"secret"}}`))
+	assert.Equal(t, map[string]any{"operation": "run-schedule", "status": 200.0, "schedule": "s"}, ask("POST", "/v1/schedules/s/run", ""))
+	assert.Equal(t, map[string]any{"operation": "delete-schedule", "status": 204.0, "schedule": "s"}, ask("DELETE", "/v1/schedules/s", ""))
 	assert.Equal(t, map[string]any{"operation": "fence", "status": 200.0, "request": map[string]any{"end_leases": true}}, ask("POST", "/v1/fence", `{"end_leases":true}`))
 	large := ask("POST", wire.PathBulk, `{"action":"cancel","filter":{"kind":"`+strings.Repeat("x", maxAuditedRequest)+`"}}`)
 	assert.Equal(t, map[string]any{"left_out_bytes": float64(maxAuditedRequest + len(`{"action":"cancel","filter":{"kind":""}}`))}, large["request"])

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,6 +128,28 @@ func TestWakeupIsHandedOn(t *testing.T) {
 	w.leave(second)
 	w.tell("a")
 	assert.Empty(t, w.byQueue)
+}
+
+// A notifier passes on the wake-ups of the test.
+type notifier chan store.Wakeup
+
+func (n notifier) Subscribe(context.Context, []string) (<-chan store.Wakeup, error) { return n, nil }
+
+// TestCancellationWakesNoClaim: there is nothing to claim.
+func TestCancellationWakesNoClaim(t *testing.T) {
+	life, end := context.WithCancel(t.Context())
+	a, wakeups := &API{life: life, clock: clock.NewMock()}, make(notifier)
+	one := a.waiters.join([]string{"a"})
+	var listening sync.WaitGroup
+	listening.Go(func() { a.listen(wakeups) })
+	wakeups <- store.Wakeup{Queue: "a", Cancelled: true}
+	wakeups <- store.Wakeup{Queue: "b"} // once it is taken, the other was passed on
+	assert.Empty(t, one.woken)
+	wakeups <- store.Wakeup{Queue: "a"}
+	assert.Equal(t, "a", receive(t, one.woken, "a job wakes it"))
+	end()
+	close(wakeups)
+	listening.Wait()
 }
 
 // TestWakeupOfAVanishedClientIsHandedOn, whether it is noticed first that the client is gone or that there is a job.

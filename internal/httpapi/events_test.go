@@ -258,6 +258,10 @@ func TestWakeups(t *testing.T) {
 	assert.Equal(t, `wakeup {"queue":"a"}`, some.next())
 	assert.Equal(t, `wakeup {"queue":"b"}`, all.next())
 	assert.Equal(t, `wakeup {"queue":"a"}`, all.next())
+	w.claim(`{"worker":"w","queues":["a"]}`)
+	call[wire.Results](w, 200, "POST", "/v1/jobs/bulk", `{"action":"cancel","filter":{"ids":["1","2"]}}`)
+	assert.Equal(t, `wakeup {"queue":"a","cancelled":true}`, some.next())
+	assert.Equal(t, `wakeup {"queue":"a","cancelled":true}`, all.next())
 	require.NoError(t, w.store.Close())
 	assert.Empty(t, some.next(), "the stream ends with the store")
 }

@@ -55,7 +55,9 @@ var before = map[string][]string{
 	"settle": {`{"jobs":[{"kind":"mail.welcome","expires_at":"2026-01-02T03:05:00Z"}]}`, "+1m"},
 	"jobs":   {"enqueue", "claim", "checkpoint"}, "list": {"enqueue", "claim"}, "count": {"enqueue", "claim"}, "stats": {"enqueue", "claim"},
 	"job": {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "due": {"enqueue", "+5s"}, "workers": {"beat", "+5s"}, "leave": {"beat"}, "bulk": {"enqueue"},
-	"policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "delete": {"enqueue", "claim", "ack"},
+	"schedules": {"set-schedule"}, "schedule": {"set-schedule"}, "delete-schedule": {"set-schedule"}, "pause-schedule": {"set-schedule"},
+	"resume-schedule": {"set-schedule", "pause-schedule"}, "reset-schedule": {"set-schedule"}, "run-schedule": {"set-schedule"},
+	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "delete": {"enqueue", "claim", "ack"},
 }
 
 // TestExamplesAreAnsweredAsDocumented sends each request as it stands in the book.

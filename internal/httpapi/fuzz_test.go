@@ -56,6 +56,25 @@ func FuzzWorkerQuery(f *testing.F) {
 	})
 }
 
+// FuzzScheduleQuery: the same of a query for schedules.
+func FuzzScheduleQuery(f *testing.F) {
+	for _, seed := range []string{"", "name=s&limit=7", "due=true&within=5s", "due=false", "within=1s", "due=true&within=-1s", "due=true&within=x", "cursor=" + store.ScheduleFilter{}.Cursor("s")} {
+		f.Add(seed)
+	}
+	s := memory.New(memory.Options{})
+	f.Fuzz(func(t *testing.T, raw string) {
+		filter, page, err := scheduleQuery(raw)
+		if err == nil {
+			_, err = s.Schedules(t.Context(), filter, page)
+		}
+		if err != nil {
+			var invalid *store.InvalidError
+			require.ErrorAs(t, err, &invalid)
+			require.NotEmpty(t, invalid.Rule)
+		}
+	})
+}
+
 // FuzzID: one number has one text.
 func FuzzID(f *testing.F) {
 	for _, seed := range []string{"1", "0", "-1", "+1", "01", "1e3", "", "9223372036854775807", "9223372036854775808", "１"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/schedule"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -29,8 +30,8 @@ var produce = map[string]struct {
 	"400": {ask: func(w *world, r request) answered {
 		if r.method == "GET" && strings.Contains(r.path, "/jobs/") {
 			return w.ask(r.method, strings.TrimSuffix(r.path, "1")+"one", "")
-		} else if r.operation == "policy" {
-			return w.ask(r.method, strings.Replace(r.path, "reports", "%ff", 1), "")
+		} else if r.operation == "policy" || r.operation == "schedule" {
+			return w.ask(r.method, strings.NewReplacer("reports", "%ff", "poll-feeds", "%ff").Replace(r.path), "")
 		} else if r.method == "GET" {
 			return w.ask(r.method, r.path+"?colour=red", "")
 		}
@@ -39,7 +40,11 @@ var produce = map[string]struct {
 	"401": {tokens: true, ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }, kind: "unauthorized"},
 	"403": {ask: func(w *world, r request) answered {
 		if r.method == "GET" { // which may come from the page of another site: it changes nothing
-			f := w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+w.onlyToken(Worker, w.api.all))
+			role := Worker
+			if allowed(r.operation, Worker) {
+				role = Producer
+			}
+			f := w.ask(r.method, r.path, r.body, "Authorization", "Bearer "+w.onlyToken(role, w.api.all))
 			require.Equal(w, urn+"forbidden", f.fail(w).Type)
 			return f
 		}
@@ -48,6 +53,17 @@ var produce = map[string]struct {
 	"404": {ask: func(w *world, r request) answered { return w.ask(r.method, r.path, r.body) }},
 	"409": {ask: func(w *world, r request) answered {
 		w.enqueue("default")
+		if strings.HasPrefix(r.path, wire.PathSchedules) {
+			s := aSchedule()
+			if r.operation == "resume-schedule" {
+				s.Paused, s.NextAt = true, time.Time{}
+			}
+			_, err := w.store.SetSchedule(w.Context(), s)
+			require.NoError(w, err)
+		}
+		if r.operation == "run-schedule" {
+			call[store.Enqueued](w, 200, r.method, r.path, r.body)
+		}
 		if r.operation == "cancel" {
 			w.claim(`{"worker":"w"}`)
 			call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"1","token":"1"}]}`)
@@ -74,8 +90,12 @@ var produce = map[string]struct {
 		}
 		full, waits := map[string]room{"claim": w.api.all.polls, "wakeups": w.api.all.streams, "events": w.api.all.streams}[r.operation]
 		if !waits {
-			if r.operation == "job" {
+			switch r.operation {
+			case "job":
 				w.enqueue("default")
+			case "schedule":
+				_, err := w.store.SetSchedule(w.Context(), aSchedule())
+				require.NoError(w, err)
 			}
 			others := newShare(Options{MaxReads: 1, MaxBytes: 1}, 1)
 			require.True(w, others.bytes.take(1, false), "other calls of the token take up its share")
@@ -118,6 +138,9 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				if p.before != nil {
 					before = append(before, p.before)
 				}
+				if status == "409" && strings.HasPrefix(one.path, wire.PathSchedules) && one.operation != "run-schedule" {
+					before = append(before, changing)
+				}
 				if one.operation == "metrics" && status == "500" {
 					options.Metrics = always(func(http.ResponseWriter, *http.Request) { panic("odd") })
 				}
@@ -126,7 +149,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				require.Equal(t, status, fmt.Sprint(got.status), got.text)
 				f := got.fail(t)
 				switch {
-				case one.operation == "set-policy" && status == "409":
+				case (one.operation == "set-policy" || strings.HasSuffix(one.operation, "-schedule") && one.operation != "run-schedule") && status == "409":
 					assert.Equal(t, urn+"conflict", f.Type)
 				case status == "429":
 					assert.Contains(t, []string{urn + "too_many_waiting", urn + "too_many_sessions", urn + "too_much_at_once"}, f.Type)
@@ -146,6 +169,19 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 			})
 		}
 	}
+}
+
+// aSchedule is that of the examples.
+func aSchedule() store.Schedule {
+	return store.Schedule{
+		Name: "poll-feeds", Cron: "*/15 * * * *", Overlap: store.OverlapSkip, NextAt: start.Add(time.Hour),
+		Job: store.NewJob{Queue: "default", Kind: "feed.poll", Payload: []byte(`{"feed":7}`), MaxRetries: 20},
+	}
+}
+
+// changing is a store in which others change each schedule at the same time.
+func changing(s *memory.Store) store.Store {
+	return &meddled{Store: s, setting: func(store.Schedule) error { return store.ErrConflict }}
 }
 
 // Bodies that are wrong in a way that each call has in common.
@@ -238,6 +274,43 @@ func TestBadInput(t *testing.T) {
 		{"PolicyOfLater", "PUT", "/v1/queues/q/policy", `{"max_in_flight":3}`, 400, "max_in_flight", "is not known here"},
 		{"NegativeVersion", "PUT", "/v1/queues/q/policy", `{"version":-1}`, 400, "version", "must be that of the policy to replace, or 0 where none was set"},
 		{"PolicyNoUTF8", "PUT", "/v1/queues/%ff/policy", `{}`, 400, "name", "must be valid UTF-8 without NUL"},
+		{"ScheduleWithoutATime", "PUT", "/v1/schedules/s", `{"cron":"0 0 31 2 *","job":{"kind":"k"}}`, 400, "cron", "must have a time within five years, and this has none"},
+		{"ScheduleOfNonsense", "PUT", "/v1/schedules/s", `{"cron":"61 * * * *","job":{"kind":"k"}}`, 400, "cron", "must have five fields (minute, hour, day of month, month, day of week), six with seconds first, or be @hourly, @daily, @weekly, @monthly, @yearly or @every and a duration: end of range (61) above maximum (59): 61"},
+		{"ScheduleWithoutCron", "PUT", "/v1/schedules/s", `{"job":{"kind":"k"}}`, 400, "cron", "must not be empty"},
+		{"ScheduleLongCron", "PUT", "/v1/schedules/s", `{"cron":"` + strings.Repeat("*", 256) + `","job":{"kind":"k"}}`, 400, "cron", "must have at most 255 bytes"},
+		{"ScheduleOnMars", "PUT", "/v1/schedules/s", `{"cron":"@daily","timezone":"Mars/Olympus","job":{"kind":"k"}}`, 400, "timezone", `must be the name of a time zone such as Europe/Berlin, or empty for UTC, and "Mars/Olympus" is none`},
+		{"ScheduleWithRunAt", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k","run_at":"2030-01-01T00:00:00Z"}}`, 400, "job.run_at", "must not be set: the schedule decides when its jobs run"},
+		{"ScheduleWithAfter", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k","after":["1"]}}`, 400, "after", "is not known here"},
+		{"ScheduleOfColour", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"colour":"red"}`, 400, "colour", "is not known here"},
+		{"ScheduleWithoutKind", "PUT", "/v1/schedules/s", `{"cron":"@daily"}`, 400, "job.kind", "must not be empty"},
+		{"ScheduleOfMuch", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k","payload":` + big[:65<<10] + `"}}`, 400, "job.payload", "must have at most 65536 bytes in a schedule"},
+		{"ScheduleBeyondTheBody", "PUT", "/v1/schedules/s", strings.Repeat(" ", wire.MaxBrief+1), 413, "body", "must have at most 2097152 bytes"},
+		{"ScheduleCatchUp", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"catch_up":"all"}`, 400, "catch_up", "must be one or skip"},
+		{"ScheduleOverlap", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"overlap":"queue"}`, 400, "overlap", "must be allow or skip"},
+		{"ScheduleNamedTwice", "PUT", "/v1/schedules/s", `{"name":"s","cron":"@daily","job":{"kind":"k"}}`, 400, "name", "stands in the path: leave it out"},
+		{"ScheduleOfPast", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"last_at":"2026-01-02T03:04:05Z"}`, 400, "last_at", "is set by the store: leave it out"},
+		{"ScheduleOfPastJob", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"last_job":"1"}`, 400, "last_job", "is set by the store: leave it out"},
+		{"ScheduleRedacted", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"redacted":true}`, 400, "redacted", "says that the payload was left out: read the schedule as an operator"},
+		{"ScheduleOfItsOwnTime", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"next_at":"2026-01-02T03:04:05Z"}`, 400, "next_at", "goes with revision only: leave it out, and the server computes it"},
+		{"ScheduleRevision", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"revision":"-1"}`, 400, "revision", "must be that of the schedule to replace, or 0 where there is none"},
+		{"ScheduleVersion", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"version":-1}`, 400, "version", "must not be negative"},
+		{"ScheduleLongName", "PUT", "/v1/schedules/" + strings.Repeat("n", 256), `{"cron":"@daily","job":{"kind":"k"}}`, 400, "name", "must have at most 255 bytes"},
+		{"ScheduleNoUTF8", "PUT", "/v1/schedules/%ff", `{"cron":"@daily","job":{"kind":"k"}}`, 400, "name", "must be valid UTF-8 without NUL"},
+		{"DeleteNoUTF8", "DELETE", "/v1/schedules/%ff", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"RunNoUTF8", "POST", "/v1/schedules/%00/run", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"SchedulesWithin", "GET", "/v1/schedules?within=1s", ``, 400, "within", "goes with due only"},
+		{"SchedulesDue", "GET", "/v1/schedules?due=false", ``, 400, "due", "must be true: leave it out for all schedules"},
+		{"SchedulesWithinSoon", "GET", "/v1/schedules?due=true&within=soon", ``, 400, "within", `must be a duration such as "30s"`},
+		{"SchedulesBack", "GET", "/v1/schedules?due=true&within=-1s", ``, 400, "within", "must be 0 to 87600h0m0s"},
+		{"SchedulesOfNone", "GET", "/v1/schedules?cursor=x", ``, 400, "cursor", "must come from the page before, by the same filter"},
+		{"SchedulesByQueue", "GET", "/v1/schedules?queue=a", ``, 400, "queue", "is not known here"},
+		{"FireTooMany", "POST", "/v1/schedules/fire", `{"firings":[{"name":"s"}` + strings.Repeat(`,{"name":"s"}`, 100) + `]}`, 400, "firings", "must be at most 100 a call"},
+		{"FireUnnamed", "POST", "/v1/schedules/fire", `{"firings":[{}]}`, 400, "name", "must not be empty"},
+		{"PreviewOfNothing", "POST", "/v1/schedules/preview", `{"cron":"@daily","count":0}`, 400, "count", "must be 1 to 1000"},
+		{"PreviewOfMuch", "POST", "/v1/schedules/preview", `{"cron":"@daily","count":1001}`, 400, "count", "must be 1 to 1000"},
+		{"PreviewWithoutATime", "POST", "/v1/schedules/preview", `{"cron":"0 0 31 2 *"}`, 400, "cron", "must have a time within five years, and this has none"},
+		{"PreviewLong", "POST", "/v1/schedules/preview", `{"cron":"` + strings.Repeat("*", 256) + `"}`, 400, "cron", "must have at most 255 bytes"},
+		{"PreviewLongZone", "POST", "/v1/schedules/preview", `{"cron":"@daily","timezone":"` + strings.Repeat("*", 256) + `"}`, 400, "timezone", "must have at most 255 bytes"},
 		{"WorkersByQueue", "GET", "/v1/workers?queue=a", ``, 400, "queue", "is not known here"},
 		{"WorkersByState", "GET", "/v1/workers?state=ready", ``, 400, "state", "is not known here"},
 		{"WorkersNamedTwice", "GET", "/v1/workers?name=a&name=a", ``, 400, "name", "must be given once"},
@@ -275,6 +348,9 @@ func TestBadInput(t *testing.T) {
 			workers, err := store.AllWorkers(t.Context(), w.store)
 			require.NoError(t, err)
 			assert.Empty(t, workers)
+			schedules, err := schedule.All(t.Context(), w.store)
+			require.NoError(t, err)
+			assert.Empty(t, schedules)
 		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/schedule"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -49,7 +50,7 @@ func TestSeedsReachEveryCall(t *testing.T) {
 	}
 }
 
-// roleSeeds are one for every call and role, and some that are long.
+// roleSeeds are some for every call and role, and some that are long.
 func roleSeeds() [][]byte {
 	var seeds [][]byte
 	add := func(a, b, size int, begin ...byte) {
@@ -61,7 +62,9 @@ func roleSeeds() [][]byte {
 	}
 	for call := range roleCalls() {
 		for role := range roles {
-			add(call, role, 60, byte(role), 1, byte(call), 0)
+			for n := range 3 {
+				add(call, role+len(roles)*n, 60, byte(role), 1, byte(call), 0)
+			}
 		}
 	}
 	for n := range 60 {
@@ -163,11 +166,29 @@ func (p *play) furnish() {
 		_, err = p.store.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: other, Kind: "k", Payload: []byte(`{}`), UniqueKey: jobs[1].UniqueKey}}})
 		require.NoError(p, err)
 		p.api.Publish(Event{Job: wire.ID(added[0].ID), Queue: queue, Event: WasEnqueued})
+		p.schedule(i, mark)
 		name := "w" + strconv.Itoa(i)
 		require.NoError(p, p.store.Beat(p.Context(), store.Worker{Name: name, Host: mark + " host", Queues: []string{queue}, StaleAfter: time.Minute}))
 	}
 	both := store.Worker{Name: "both", Queues: []string{ownQueue, foreignQueues[0]}, StaleAfter: time.Minute}
 	require.NoError(p, p.store.Beat(p.Context(), both))
+}
+
+// schedule adds the schedule "s0" and so on, whose last job is one of the other side: that held its key.
+func (p *play) schedule(i int, mark string) {
+	other := playQueues[(i+3)%len(playQueues)]
+	n := store.NewJob{Queue: other, Kind: "k", Payload: []byte(`{}`), UniqueKey: "m/s" + strconv.Itoa(i)}
+	_, err := p.store.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n}})
+	require.NoError(p, err)
+	n.Queue, n.Kind, n.Payload = playQueues[i], mark+" kind", []byte(`"`+mark+` text"`)
+	s := store.Schedule{Name: "s" + strconv.Itoa(i), Cron: "@every 1m", Job: n, NextAt: start}
+	if i%2 == 1 {
+		s.Overlap = store.OverlapSkip
+	}
+	s, err = p.store.SetSchedule(p.Context(), s)
+	require.NoError(p, err)
+	_, err = p.store.Fire(p.Context(), []store.Firing{{Name: s.Name, Revision: s.Revision, For: start, Next: start}})
+	require.NoError(p, err)
 }
 
 func isForeign(queue string) bool { return queue != "mail" && !strings.HasPrefix(queue, "mail-") }
@@ -207,6 +228,8 @@ type state struct {
 	jobs    map[int64]store.Job
 	queues  []store.Queue
 	workers []store.Worker
+
+	schedules []store.Schedule
 }
 
 func (p *play) state() state {
@@ -226,6 +249,8 @@ func (p *play) state() state {
 	require.NoError(p, err)
 	now.workers, err = store.AllWorkers(p.Context(), p.store)
 	require.NoError(p, err)
+	now.schedules, err = schedule.All(p.Context(), p.store)
+	require.NoError(p, err)
 	return now
 }
 
@@ -234,6 +259,7 @@ func (s state) foreign() state {
 	out := state{jobs: maps.Clone(s.jobs)}
 	maps.DeleteFunc(out.jobs, func(_ int64, j store.Job) bool { return !isForeign(j.Queue) })
 	out.queues = slices.DeleteFunc(slices.Clone(s.queues), func(q store.Queue) bool { return !isForeign(q.Name) })
+	out.schedules = slices.DeleteFunc(slices.Clone(s.schedules), func(s store.Schedule) bool { return !isForeign(s.Job.Queue) })
 	out.workers = slices.DeleteFunc(slices.Clone(s.workers), func(w store.Worker) bool { return !slices.ContainsFunc(w.Queues, isForeign) })
 	return out
 }
@@ -335,6 +361,9 @@ func (p *play) fill(one request, now state) (method, path, body, key string) {
 	if strings.HasPrefix(path, wire.PathWorkers) {
 		path = strings.Replace(path, "{name}", p.worker(), 1)
 	}
+	if strings.HasPrefix(path, wire.PathSchedules) {
+		path = strings.Replace(path, "{name}", p.scheduleName(), 1)
+	}
 	path = strings.Replace(path, "{name}", url.PathEscape(p.queue()), 1)
 	if one.operation == "jobs" {
 		path += "?" + p.query()
@@ -365,6 +394,16 @@ func (p *play) id(now state) string {
 
 func (p *play) queue() string {
 	return p.pick(append([]string{"mail-*", "mail*", "*", "mail-1/../billing"}, playQueues...)...)
+}
+
+func (p *play) scheduleName() string { return p.pick("s0", "s1", "s2", "s3", "s4", "new") }
+
+// revision is one that a schedule has.
+func (p *play) revision(now state) string {
+	if len(now.schedules) == 0 {
+		return "0"
+	}
+	return strconv.FormatInt(now.schedules[p.next(len(now.schedules))].Revision, 10)
 }
 
 func (p *play) worker() string { return p.pick("w", "w0", "w3", "both") }
@@ -458,6 +497,14 @@ func (p *play) field(name string, value any, now state) any {
 		return p.pick("1", "2", "3", "0")
 	case "queue":
 		return p.queue()
+	case "name":
+		return p.scheduleName()
+	case "revision":
+		return p.revision(now)
+	case "for":
+		return p.clock.Now()
+	case "next", "next_at":
+		return p.clock.Now().Add(time.Duration(p.next(3)) * time.Hour)
 	case "queues":
 		return []any{p.queue()}
 	case "unique_key":
@@ -531,7 +578,7 @@ func (e *extract) walk(name string, v any) {
 		}
 	case string:
 		switch name {
-		case "id", "job":
+		case "id", "job", "last_job":
 			e.id(v)
 		case "next":
 			e.cursors = append(e.cursors, v)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-ed332417/jq/internal/schedule"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -41,6 +42,7 @@ var (
 	workers   = []Role{Worker}
 	operators = []Role{}
 	readers   = []Role{Viewer}
+	watchers  = []Role{Viewer, Worker}   // may read schedules
 	askers    = []Role{Viewer, Producer} // may read a single job
 	everybody = []Role{Viewer, Producer, Worker}
 )
@@ -79,6 +81,18 @@ func table() []route {
 		{"workers", http.MethodGet, wire.PathWorkers, readers, reads, (*API).workers},
 		{"beat", http.MethodPut, fmt.Sprintf(wire.PathWorker, name), workers, works, (*API).beat},
 		{"leave", http.MethodDelete, fmt.Sprintf(wire.PathWorker, name), workers, operates, forName("worker", store.Registry.Leave)},
+
+		{"schedules", http.MethodGet, wire.PathSchedules, watchers, reads, (*API).schedules},
+		{"schedule", http.MethodGet, fmt.Sprintf(wire.PathSchedule, name), watchers, reads, (*API).schedule},
+		{"set-schedule", http.MethodPut, fmt.Sprintf(wire.PathSchedule, name), operators, operates, (*API).setSchedule},
+		{"delete-schedule", http.MethodDelete, fmt.Sprintf(wire.PathSchedule, name), operators, operates, forName("name", store.ScheduleKeeper.DeleteSchedule)},
+		{"pause-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/pause", operators, operates, changed(pauseSchedule)},
+		{"resume-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/resume", operators, operates, changed(resumeSchedule)},
+		{"reset-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/reset", operators, operates, changed(schedule.Reset)},
+		{"run-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/run", operators, operates, (*API).runSchedule},
+		{"fire", http.MethodPost, wire.PathFire, workers, works, (*API).fire},
+		{"preview", http.MethodPost, wire.PathSchedules + "/preview", everybody, reads, reading((*API).preview)},
+
 		{"fence", http.MethodPost, wire.PathFence, operators, operates, (*API).fence},
 
 		{"wakeups", http.MethodPost, wire.PathWakeups, workers, reads, (*API).wakeups},

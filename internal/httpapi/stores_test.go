@@ -24,6 +24,7 @@ type meddled struct {
 	counting   func() error                    // before every Count: an error is its end
 	ping       func(ctx context.Context) error // before every Ping
 	listing    func(filter store.WorkerFilter) // before every Workers
+	setting    func(s store.Schedule) error    // before every SetSchedule: an error is its end
 }
 
 func (m *meddled) Warnings(ctx context.Context) ([]store.Finding, error) {
@@ -172,6 +173,30 @@ func (m *meddled) Workers(ctx context.Context, filter store.WorkerFilter, page s
 		}
 		return m.Store.Workers(ctx, filter, page)
 	})
+}
+
+func (m *meddled) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
+	return meddle(ctx, m, func() (store.SchedulePage, error) { return m.Store.Schedules(ctx, filter, page) })
+}
+
+func (m *meddled) SetSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+	return meddle(ctx, m, func() (store.Schedule, error) {
+		if m.setting != nil {
+			if err := m.setting(s); err != nil {
+				return store.Schedule{}, err
+			}
+		}
+		return m.Store.SetSchedule(ctx, s)
+	})
+}
+
+func (m *meddled) DeleteSchedule(ctx context.Context, name string) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.DeleteSchedule(ctx, name) })
+	return err
+}
+
+func (m *meddled) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
+	return meddle(ctx, m, func() ([]store.Fired, error) { return m.Store.Fire(ctx, firings) })
 }
 
 func (m *meddled) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {

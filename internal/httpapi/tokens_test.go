@@ -66,12 +66,15 @@ func allowed(operation string, role Role) bool {
 	switch operation {
 	case "enqueue":
 		return role == Producer || role == Operator
-	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups":
+	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups", "fire":
 		return role == Worker || role == Operator
-	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "set-policy", "fence":
+	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "set-policy", "fence",
+		"set-schedule", "delete-schedule", "pause-schedule", "resume-schedule", "reset-schedule", "run-schedule":
 		return role == Operator
-	case "count", "stats", "session", "logout": // by which clients see that they are known
+	case "count", "stats", "session", "logout", "preview": // by which clients see that they are known, or which tells nothing of the store
 		return true
+	case "schedules", "schedule": // workers look for those that are due
+		return role != Producer
 	case "job":
 		return role != Worker
 	case "jobs", "list", "due", "queues", "policy", "workers", "events", "metrics":

@@ -113,7 +113,9 @@ func (a *API) listen(n store.Notifier) {
 		}
 		if err == nil {
 			for wakeup := range wakeups {
-				a.waiters.tell(wakeup.Queue)
+				if !wakeup.Cancelled {
+					a.waiters.tell(wakeup.Queue)
+				}
 			}
 		} else {
 			a.log.Warn("jq: no wake-ups, queues are polled until there are", "error", err)

@@ -34,6 +34,12 @@ var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron
 // cannot read them, or if the expression has no time within five years from now.
 func Parse(expression, zone string, now time.Time) (Times, error) {
 	t := Times{zone: time.UTC}
+	if len(zone) > store.MaxNameBytes {
+		return Times{}, refuse("timezone", fmt.Sprintf("must have at most %d bytes", store.MaxNameBytes))
+	}
+	if len(expression) > store.MaxNameBytes {
+		return Times{}, refuse("cron", fmt.Sprintf("must have at most %d bytes", store.MaxNameBytes))
+	}
 	if zone != "" {
 		var err error
 		if t.zone, err = time.LoadLocation(zone); err != nil || zone == "Local" {
@@ -209,7 +215,7 @@ func (t Times) Latest(from, now time.Time) time.Time {
 func (t Times) Upcoming(after time.Time, n int) []time.Time {
 	var list []time.Time
 	for range n {
-		if after = t.Next(after); after.IsZero() {
+		if after = t.Next(after); after.IsZero() || !after.Before(store.MaxTime) {
 			break
 		}
 		list = append(list, after)

@@ -3,26 +3,45 @@ package server
 import (
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+// earlyBeatEvery is the least time between two early heartbeats.
+const earlyBeatEvery = time.Second
+
 // beatLoop extends every held lease until the last verdict is written. After a failure it tries again sooner, because the lease is still in
-// force for a while.
+// force for a while. In between it extends the leases of the queues in which jobs in flight were cancelled: the answers say which jobs.
 func (s *Server) beatLoop() {
-	for wait := s.o.Lease.Heartbeat; s.sleep(s.life, wait); {
+	next := s.clock.Now().Add(s.o.Lease.Heartbeat)
+	for early := s.clock.Now(); s.sleepUntil(s.cancels.due(next, early), s.cancels.told); {
 		began := s.clock.Now()
-		err := s.beat()
-		if wait = s.o.Lease.Heartbeat / 4; err == nil {
-			wait = s.o.Lease.Heartbeat - s.clock.Since(began) // a slow answer does not delay the next heartbeat
+		var err error
+		switch {
+		case !began.Before(next):
+			s.cancels.take() // this heartbeat covers them
+			err = s.beat(s.book.extendable(func(*Run) bool { return true }))
+			next = began.Add(s.o.Lease.Heartbeat) // a slow answer does not delay the next heartbeat
+		case !began.Before(early):
+			queues := s.cancels.take()
+			runs := s.book.extendable(func(r *Run) bool { return queues[r.Queue] })
+			if len(runs) > 0 {
+				early = began.Add(earlyBeatEvery)
+				err = s.beat(runs)
+			}
+		}
+		if again := s.clock.Now().Add(s.o.Lease.Heartbeat / 4); err != nil && again.Before(next) {
+			next = again
 		}
 	}
 }
 
-// beat extends all leases once. It gives up a call early enough to make another one within the heartbeat interval, because recovery waits
-// for one interval after an outage.
-func (s *Server) beat() error {
-	for runs := range slices.Chunk(s.book.extendable(), store.MaxItems) {
+// beat extends the leases of the runs once. It gives up a call early enough to make another one within the heartbeat interval, because
+// recovery waits for one interval after an outage.
+func (s *Server) beat(runs []*Run) error {
+	for runs := range slices.Chunk(runs, store.MaxItems) {
 		sent := s.clock.Now()
 		ctx, cancel := s.call(s.o.Lease.Heartbeat * 2 / 3)
 		outcomes, err := s.extend(ctx, runs)
@@ -46,4 +65,56 @@ func (s *Server) extend(ctx context.Context, runs []*Run) ([]store.Outcome, erro
 		leases[i] = r.Lease()
 	}
 	return s.store.Extend(ctx, leases, s.o.Lease.Duration)
+}
+
+// cancels records in which queues jobs in flight were cancelled, until the next heartbeat shows which jobs.
+type cancels struct {
+	told signal
+
+	mu       sync.Mutex // guards what follows
+	queues   map[string]bool
+	claiming string // the queue of the claim under way, whose jobs no heartbeat extends yet
+	again    bool   // it was told of during that claim
+}
+
+func newCancels() *cancels { return &cancels{told: newSignal(), queues: map[string]bool{}} }
+
+// tell records that a job of the queue was cancelled in flight.
+func (c *cancels) tell(queue string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queues[queue] = true
+	c.again = c.again || queue == c.claiming
+	c.told.send()
+}
+
+// claim records from which queue the server claims, or that it does not claim if the name is empty. A cancellation that was told of during
+// the claim before may be that of a job that it has claimed, so it is told of again.
+func (c *cancels) claim(queue string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.again {
+		c.queues[c.claiming] = true
+		c.told.send()
+	}
+	c.claiming, c.again = queue, false
+}
+
+// due returns when the next heartbeat is due: at next, or at early if a queue was told of.
+func (c *cancels) due(next, early time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queues) > 0 && early.Before(next) {
+		return early
+	}
+	return next
+}
+
+// take returns the queues that were told of, and forgets them.
+func (c *cancels) take() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queues := c.queues
+	c.queues = map[string]bool{}
+	return queues
 }

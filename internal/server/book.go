@@ -174,13 +174,13 @@ func (b *book) countInQueue(r *Run, change int) {
 	}
 }
 
-// extendable returns the runs whose leases the next heartbeat extends: all runs, except those whose leases are known to have ended.
-func (b *book) extendable() []*Run {
+// extendable returns the matching runs whose leases a heartbeat extends: all but those whose leases are known to have ended.
+func (b *book) extendable(match func(*Run) bool) []*Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	runs := make([]*Run, 0, len(b.runs))
+	var runs []*Run
 	for _, r := range b.runs {
-		if !r.leaseEnded {
+		if !r.leaseEnded && match(r) {
 			runs = append(runs, r)
 		}
 	}

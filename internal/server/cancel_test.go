@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,31 +88,183 @@ func TestDeletedJobIsLost(t *testing.T) {
 		var heard told
 		w.handlers["listen"] = listening(w, &heard, context.Canceled)
 		ids := w.enqueue(1, "listen")
-		s := w.start(Options{})
-		for _, end := range []func(context.Context, store.Filter, int) ([]store.Outcome, error){w.store.Cancel, w.store.Delete} {
-			_, err := end(w.Context(), store.Filter{IDs: ids}, 1)
-			require.NoError(w, err)
-		}
+		s := w.start(Options{}, w.hook().plain()) // without wake-ups, so that the job is gone before the heartbeat
+		w.cancel(ids...)
+		_, err := w.store.Delete(w.Context(), store.Filter{IDs: ids}, 1)
+		require.NoError(w, err)
 		w.wait(20 * time.Second)
 		assert.Equal(w, told{ErrLeaseLost, 10 * time.Second}, heard)
 		w.stop(s)
 	})
 }
 
-// The handler of a cancelled job is cancelled at the next heartbeat, and its end changes nothing: R60.
+// cancel cancels the jobs.
+func (w *world) cancel(ids ...int64) {
+	w.Helper()
+	_, err := w.store.Cancel(w.Context(), store.Filter{IDs: ids}, len(ids))
+	require.NoError(w, err)
+}
+
+// A forgetful store loses the wake-ups of cancellations.
+type forgetful struct{ *hook }
+
+func (f forgetful) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
+	in, err := f.hook.Subscribe(ctx, queues)
+	out := make(chan store.Wakeup)
+	go func() {
+		defer close(out)
+		for wakeup := range in {
+			if !wakeup.Cancelled {
+				out <- wakeup
+			}
+		}
+	}()
+	return out, err
+}
+
+// The handler of a cancelled job is cancelled at once by a wake-up, and otherwise at the next heartbeat. Its end changes nothing: R60.
 func TestCancelledJobCancelsItsHandler(t *testing.T) {
+	for name, c := range map[string]struct {
+		on    func(*hook) store.Store
+		after time.Duration
+	}{
+		"by a wake-up":      {func(h *hook) store.Store { return h }, time.Second},
+		"wake-up lost":      {func(h *hook) store.Store { return forgetful{h} }, 10 * time.Second},
+		"without a wake-up": {(*hook).plain, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var heard told
+				w.handlers["listen"] = listening(w, &heard, nil)
+				ids := w.enqueue(1, "listen")
+				s := w.start(Options{}, c.on(w.hook()))
+				w.wait(time.Second)
+				w.cancel(ids...)
+				w.wait(20 * time.Second)
+				assert.Equal(w, told{ErrCancelled, c.after}, heard)
+				assert.Equal(w, store.Cancelled, w.job(ids[0]).State)
+				assert.Empty(w, w.said("jq: stale write refused"), "nobody has lost anything to somebody else")
+				w.stop(s)
+			})
+		})
+	}
+}
+
+// However many jobs are cancelled one by one, a server makes at most one early heartbeat a second, and the last one is never left out.
+func TestManyCancellationsMakeFewHeartbeats(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const jobs, pause = 99, 50 * time.Millisecond
+		var mu sync.Mutex // guards what follows
+		ended := map[int64]time.Duration{}
+		w.handlers["listen"] = func(ctx context.Context, r *Run) error {
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			ended[r.ID] = w.since()
+			return context.Cause(ctx)
+		}
+		ids := w.enqueue(jobs, "listen")
+		h := w.hook()
+		s := w.start(Options{Slots: jobs}, h)
+		w.wait(time.Second)
+		cancelled := map[int64]time.Duration{}
+		for _, id := range ids { // for five seconds, in which no other heartbeat is due
+			cancelled[id] = w.since()
+			w.cancel(id)
+			w.wait(pause)
+		}
+		w.wait(time.Second)
+		assert.Equal(w, 6, h.count("extend"))
+		for _, id := range ids {
+			require.Contains(w, ended, id)
+			require.LessOrEqual(w, ended[id]-cancelled[id], time.Second)
+		}
+		w.stop(s)
+	})
+}
+
+// A wake-up concerns only the servers that have jobs of the queue, and only these jobs.
+func TestWakeUpOfACancellationConcernsItsQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var heard told
+		w.handlers["listen"] = listening(w, &heard, nil)
+		w.handlers["long"] = work(8 * time.Second)
+		queues := map[string]QueueOptions{DefaultQueue: {}, "other": {}}
+		busy, idle := w.gate(), w.hook()
+		var extended [][]store.Lease
+		busy.extend = func(ctx context.Context, leases []store.Lease) ([]store.Outcome, error) {
+			extended = append(extended, leases)
+			return w.store.Extend(ctx, leases, DefaultLease)
+		}
+		ids := w.enqueue(1, "listen")
+		w.enqueue(1, "long", func(n *store.NewJob) { n.Queue = "other" })
+		s := w.start(Options{Queues: queues}, busy)
+		other := w.start(Options{Queues: queues}, idle)
+		w.cancel(ids...)
+		w.wait(9 * time.Second)
+		assert.Equal(w, told{ErrCancelled, 0}, heard)
+		assert.Equal(w, [][]store.Lease{{{ID: ids[0], Token: 1}}}, extended)
+		assert.Zero(w, idle.count("extend"))
+		w.stop(s)
+		w.stop(other)
+	})
+}
+
+// A server that stops waits for its handlers, and those are cancelled like others.
+func TestCancellationReachesAServerThatStops(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var heard told
 		w.handlers["listen"] = listening(w, &heard, nil)
 		ids := w.enqueue(1, "listen")
 		s := w.start(Options{})
+		stopped := make(chan error)
+		go func() { stopped <- s.Stop(w.Context()) }()
 		w.wait(time.Second)
-		_, err := w.store.Cancel(w.Context(), store.Filter{IDs: ids}, 1)
-		require.NoError(w, err)
+		w.cancel(ids...)
+		require.NoError(w, <-stopped)
+		assert.Equal(w, told{ErrCancelled, time.Second}, heard)
+	})
+}
+
+// A job that is cancelled before the server has the answer to its claim is cancelled as soon as it starts.
+func TestCancellationDuringTheClaim(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var heard told
+		w.handlers["listen"] = listening(w, &heard, nil)
+		g := w.gate()
+		g.claim = func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+			jobs, err := w.store.FetchAndClaim(ctx, req)
+			for _, j := range jobs {
+				w.cancel(j.ID)
+			}
+			if len(jobs) > 0 {
+				err = pause(ctx, 2*time.Second) // the answer is slow
+			}
+			return jobs, err
+		}
+		s := w.start(Options{}, g)
+		w.enqueue(1, "listen")
+		w.wait(5 * time.Second)
+		assert.Equal(w, told{ErrCancelled, 0}, heard)
+		w.stop(s)
+	})
+}
+
+// An early heartbeat that fails is repeated as soon as any other.
+func TestEarlyHeartbeatThatFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var heard told
+		w.handlers["listen"] = listening(w, &heard, nil)
+		ids := w.enqueue(1, "listen")
+		g := w.gate()
+		s := w.start(Options{}, g)
+		w.wait(time.Second)
+		g.away()
+		w.cancel(ids...)
+		w.wait(time.Second)
+		g.back()
 		w.wait(20 * time.Second)
-		assert.Equal(w, told{ErrCancelled, 10 * time.Second}, heard)
-		assert.Equal(w, store.Cancelled, w.job(ids[0]).State)
-		assert.Empty(w, w.said("jq: stale write refused"), "nobody has lost anything to somebody else")
+		assert.Equal(w, told{ErrCancelled, time.Second + DefaultLease/12}, heard)
 		w.stop(s)
 	})
 }

@@ -45,6 +45,8 @@ func (s *Server) awaitWork(again time.Time) {
 // claim makes one claim. A stop does not cancel the call: the jobs that it claims are then released at once, rather than when their leases
 // expire.
 func (s *Server) claim(o claimPlan) {
+	s.cancels.claim(o.name)
+	defer s.cancels.claim("")
 	sent := s.clock.Now()
 	ctx, cancel := s.call(s.o.Lease.Duration)
 	req := store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease.Duration}
@@ -71,7 +73,8 @@ func (s *Server) claim(o claimPlan) {
 	s.launch(s.book.add(runs, sent.Add(s.o.Lease.Duration), now))
 }
 
-// listenLoop receives the wake-ups of a store that has them. The server works without them: it looks into every queue after its pause.
+// listenLoop receives the wake-ups of a store that has them. The server works without them: it looks into every queue after its pause, and
+// its heartbeats show which jobs are cancelled. A server that stops still listens, because its handlers may be cancelled.
 func (s *Server) listenLoop() {
 	notifier, ok := s.store.(store.Notifier)
 	if !ok || len(s.o.Queues) == 0 {
@@ -79,19 +82,23 @@ func (s *Server) listenLoop() {
 	}
 	least := min(s.o.Claim.PollInterval, DefaultPollInterval)
 	for wait := least; ; {
-		wakeups, err := notifier.Subscribe(s.work, s.scheduler.names())
+		wakeups, err := notifier.Subscribe(s.life, s.scheduler.names())
 		if err == nil {
 			wait = least
 			s.scheduler.wake("") // for the wake-ups missed in between
 			s.book.claim.send()
 			for w := range wakeups {
+				if w.Cancelled {
+					s.cancels.tell(w.Queue)
+					continue
+				}
 				s.scheduler.wake(w.Queue)
 				s.book.claim.send()
 			}
 		} else {
 			s.logFailure("subscribe", err)
 		}
-		if !s.sleep(s.work, spread(wait)) {
+		if !s.sleep(s.life, spread(wait)) {
 			return
 		}
 		wait = min(2*wait, s.o.Lease.Duration)

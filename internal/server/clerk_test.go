@@ -99,7 +99,7 @@ func (c *clerk) Return(t *rapid.T) {
 
 // Beat applies the answers to a heartbeat, which may be late.
 func (c *clerk) Beat(t *rapid.T) {
-	runs := c.h.extendable()
+	runs := c.h.extendable(func(*Run) bool { return true })
 	outcomes := make([]store.Outcome, len(runs))
 	for i, r := range runs {
 		outcomes[i] = store.Outcome{ID: r.ID, Status: rapid.SampledFrom([]store.Status{
@@ -223,7 +223,7 @@ func (c *clerk) waiting() map[string]int {
 // finish lets every handler return, and the store answer every write.
 func (c *clerk) finish() {
 	for len(c.h.buffered) > 0 || len(c.live) > 0 {
-		runs := c.h.extendable()
+		runs := c.h.extendable(func(*Run) bool { return true })
 		outcomes := make([]store.Outcome, len(runs))
 		for i := range outcomes {
 			outcomes[i].Status = store.StatusOK

@@ -111,7 +111,7 @@ func TestRefusedSaveCancelsTheHandler(t *testing.T) {
 					return nil
 				}
 				id := w.enqueue(1, "save")[0]
-				s := w.start(Options{})
+				s := w.start(Options{}, w.hook().plain()) // without wake-ups, so that the save comes before the heartbeat
 				w.wait(time.Second)
 				require.NoError(w, c.end(w, id))
 				w.wait(20 * time.Second)

@@ -27,6 +27,7 @@ type Server struct {
 
 	book      *book
 	scheduler *scheduler
+	cancels   *cancels
 	health    *health
 	failures  *failureLog
 	writes    map[writeOp]int // how many writes have succeeded, by operation; only the committer uses it
@@ -71,7 +72,7 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 	log := o.Logger.With("worker", o.Name)
 	return &Server{
 		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailureLog(log, o.Clock),
-		book: newBook(o), scheduler: newScheduler(o), health: newHealth(o), writes: map[writeOp]int{},
+		book: newBook(o), scheduler: newScheduler(o), cancels: newCancels(), health: newHealth(o), writes: map[writeOp]int{},
 		recoveryDone: make(chan struct{}), claimsDone: make(chan struct{}), drainOver: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
 }

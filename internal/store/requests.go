@@ -259,9 +259,11 @@ type Queue struct {
 	Policy Policy `json:"policy,omitzero"` // its settings
 }
 
-// A Wakeup says that a claim from the queue may now return a job.
+// A Wakeup says that a claim from the queue may now return a job or, with Cancelled, that an Extend may now find a job of the
+// queue cancelled.
 type Wakeup struct {
-	Queue string // its name
+	Queue     string // its name
+	Cancelled bool   // a job in flight was cancelled; there is nothing new to claim
 }
 
 // A Worker is what a worker process reports about itself, for people to read.

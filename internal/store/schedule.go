@@ -10,7 +10,7 @@ import (
 
 // A Schedule enqueues copies of a job at the times of an expression.
 type Schedule struct {
-	Name     string  `json:"name"`               // one row for each name
+	Name     string  `json:"name,omitempty"`     // one row for each name
 	Cron     string  `json:"cron"`               // the expression: five or six fields, "@daily" and the like, or "@every 90s"
 	Timezone string  `json:"timezone,omitempty"` // the IANA name of the zone in which the expression is read; empty means UTC
 	Job      NewJob  `json:"job"`                // what to enqueue; RunAt must not be set

@@ -145,8 +145,9 @@ type Store interface {
 	//	wrong_state  the job has succeeded or is dead;
 	//	not_found    the job does not exist, or no longer exists.
 	//
-	// Cancel fences a job in flight but does not stop its handler. The handler learns of the cancellation at its next Extend,
-	// and until then it may run at the same time as a new job with the same unique key. It is safe to repeat a Cancel.
+	// Cancel fences a job in flight but does not stop its handler. The worker learns of the cancellation at its next Extend, and
+	// until then the handler may run at the same time as a new job with the same unique key. The wake-up of a Notifier tells
+	// the worker to call Extend at once. It is safe to repeat a Cancel.
 	Cancel(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 
 	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0. Filter, limit and order work as in
@@ -266,13 +267,14 @@ type Transactor interface {
 	InTx(tx Tx) Writer
 }
 
-// A Notifier tells callers when to look for jobs, so that they need not look often.
+// A Notifier tells callers when to look for jobs and when to extend their leases, so that they need not do it often.
 type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
-	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately. A wake-up may come late,
-	// be lost, or come although there is nothing to claim, so it does not replace polling. A slow reader loses wake-ups and
-	// blocks nobody. The channel is closed when the context ends or the store is closed.
+	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately. After a Cancel that has
+	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. A wake-up may come late, be lost, or come
+	// for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
+	// closed when the context ends or the store is closed.
 	Subscribe(ctx context.Context, queues []string) (<-chan Wakeup, error)
 }
 

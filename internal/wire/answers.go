@@ -115,9 +115,11 @@ type Findings struct {
 	Findings []store.Finding `json:"findings"`
 }
 
-// A Wakeup says that a claim from the queue may now find a job.
+// A Wakeup says that a claim from the queue may now find a job or, with Cancelled, that a job of the queue that was in flight
+// has been cancelled.
 type Wakeup struct {
-	Queue string `json:"queue,omitempty"`
+	Queue     string `json:"queue,omitempty"`
+	Cancelled bool   `json:"cancelled,omitempty"`
 }
 
 // Listed returns the items, and an empty list in place of nil, which would be written as null.

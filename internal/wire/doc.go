@@ -50,6 +50,9 @@ const (
 	PathDue        = "/v1/due"              // GET
 	PathWorkers    = "/v1/workers"          // GET
 	PathWorker     = "/v1/workers/%s"       // PUT
+	PathSchedules  = "/v1/schedules"        // GET
+	PathSchedule   = "/v1/schedules/%s"     // PUT, DELETE
+	PathFire       = "/v1/schedules/fire"   // POST
 	PathReady      = "/readyz"              // GET
 	PathWakeups    = "/v1/wakeups"          // POST: the answer is a stream of events
 )

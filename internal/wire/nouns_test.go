@@ -19,6 +19,8 @@ func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 	noun(t, wire.DetailOf)
 	noun(t, func(b store.Backoff) store.BackoffJSON { return wire.JobOf(store.Job{Backoff: b}).Backoff })
 	noun(t, wire.NewJobOf)
+	noun(t, wire.ScheduleOf)
+	noun(t, wire.FiringOf)
 	noun(t, wire.LeaseOf)
 	noun(t, wire.FilterOf)
 	noun(t, func(p store.JobPage) wire.Jobs { return wire.Jobs{Jobs: wire.JobsOf(p.Jobs).Jobs, Next: p.Next} })

@@ -35,6 +35,7 @@ const (
 	TokenExpired = urn + "token_expired"
 	Forbidden    = urn + "forbidden"
 	Busy         = urn + "busy"
+	NoSuchCall   = urn + "no_such_call"
 )
 
 // A problem is one type of Fail, with the error of the store that it stands for.
@@ -47,10 +48,10 @@ type problem struct {
 
 // problems are tried in order. The last one is for all other errors: its reader can not know whether the call was applied.
 var problems = []problem{
-	{"not_found", "no such job", http.StatusNotFound, store.ErrNotFound},
+	{"not_found", "no such job or schedule", http.StatusNotFound, store.ErrNotFound},
 	{"wrong_state", "not possible in the job's state", http.StatusConflict, store.ErrState},
 	{"duplicate", "the unique key is held by another job", http.StatusConflict, store.ErrDuplicate},
-	{"conflict", "the policy was changed by somebody else", http.StatusConflict, store.ErrConflict},
+	{"conflict", "somebody else has changed it", http.StatusConflict, store.ErrConflict},
 	{"unsupported", "this store can not do that", http.StatusNotImplemented, errors.ErrUnsupported},
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},

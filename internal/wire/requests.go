@@ -203,7 +203,8 @@ const (
 	Delete  Action = "delete"
 )
 
-// Wakeups asks for an event whenever one of the queues may have a job to claim. Without queues, it asks for all of them.
+// Wakeups asks for an event whenever one of the queues may have a job to claim, or has lost a job in flight to a cancellation.
+// Without queues, it asks for all of them.
 type Wakeups struct {
 	Queues []string `json:"queues,omitempty"`
 }

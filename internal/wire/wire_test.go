@@ -30,8 +30,11 @@ func filled[A any](t *testing.T) A {
 	t.Helper()
 	var v A
 	fill(t, reflect.ValueOf(&v).Elem())
-	if n, ok := any(&v).(*store.NewJob); ok {
-		n.Scheduled = nil // no request has it
+	switch n := any(&v).(type) { // no request has it
+	case *store.NewJob:
+		n.Scheduled = nil
+	case *store.Schedule:
+		n.Job.Scheduled = nil
 	}
 	return v
 }
@@ -100,6 +103,14 @@ func TestNothingIsLostOnTheWire(t *testing.T) {
 	assert.Equal(t, filter, through(t, wire.FilterOf(filter)).Store())
 	newJob := filled[store.NewJob](t)
 	assert.Equal(t, newJob, through(t, wire.NewJobOf(newJob)).Store(store.NewJob{}))
+	schedule := filled[store.Schedule](t)
+	assert.Equal(t, schedule, through(t, wire.ScheduleOf(schedule)).Store(store.NewJob{}))
+	schedules := store.SchedulePage{Now: aTime, Schedules: []store.Schedule{schedule}, Next: "next"}
+	assert.Equal(t, schedules, through(t, wire.SchedulePageOf(schedules)).Store())
+	firing := filled[store.Firing](t)
+	assert.Equal(t, firing, through(t, wire.FiringOf(firing)).Store())
+	fired := filled[[]store.Fired](t)
+	assert.Equal(t, fired, through(t, wire.Fired{Fired: fired}).Fired)
 	save := filled[store.Save](t)
 	assert.Equal(t, save, through(t, wire.CheckpointOf(save)).Store())
 	nack := filled[store.NAck](t)

@@ -59,39 +59,48 @@ func (h *Hub) drop(l *listener) {
 	}
 }
 
-// Tell wakes every listener of these queues. A listener that has left too many wake-ups unread loses this one.
-func (h *Hub) Tell(queues ...string) {
-	if len(queues) == 0 {
+// For returns wake-ups that say that jobs of the queues are claimable.
+func For(queues []string) []store.Wakeup {
+	wakeups := make([]store.Wakeup, len(queues))
+	for i, q := range queues {
+		wakeups[i].Queue = q
+	}
+	return wakeups
+}
+
+// Tell sends each wake-up to every listener of its queue. A listener that has left too many wake-ups unread loses this one.
+func (h *Hub) Tell(wakeups ...store.Wakeup) {
+	if len(wakeups) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		for _, q := range queues {
-			if len(l.queues) == 0 || slices.Contains(l.queues, q) {
-				l.tell(q)
+		for _, w := range wakeups {
+			if len(l.queues) == 0 || slices.Contains(l.queues, w.Queue) {
+				l.tell(w)
 			}
 		}
 	}
 }
 
-// TellNamed wakes every listener once for each queue that it has named. It reports whether there is a listener that has named
-// no queue.
-func (h *Hub) TellNamed() (unnamed bool) {
+// TellNamed sends every listener a wake-up for each queue that it has named, with Cancelled as given. It reports whether there is a
+// listener that has named no queue.
+func (h *Hub) TellNamed(cancelled bool) (unnamed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
 		unnamed = unnamed || len(l.queues) == 0
 		for _, q := range l.queues {
-			l.tell(q)
+			l.tell(store.Wakeup{Queue: q, Cancelled: cancelled})
 		}
 	}
 	return unnamed
 }
 
-func (l *listener) tell(queue string) {
+func (l *listener) tell(w store.Wakeup) {
 	select {
-	case l.out <- store.Wakeup{Queue: queue}:
+	case l.out <- w:
 	default:
 	}
 }

@@ -53,12 +53,21 @@ func TestTellReachesWhoeverListensToTheQueue(t *testing.T) {
 	var h wake.Hub
 	defer h.Close()
 	a, ab, all := subscribe(t, &h, "a"), subscribe(t, &h, "a", "b"), subscribe(t, &h)
-	h.Tell("a", "b", "c")
+	h.Tell(wake.For([]string{"a", "b", "c"})...)
 	h.Tell()
-	h.Tell("b")
+	h.Tell(wake.For([]string{"b"})...)
 	assertUnread(t, []string{"a"}, a, "who listens to a")
 	assertUnread(t, []string{"a", "b", "b"}, ab, "who listens to a and b")
 	assertUnread(t, []string{"a", "b", "c", "b"}, all, "who listens to all")
+}
+
+func TestTellPassesOnCancellations(t *testing.T) {
+	var h wake.Hub
+	defer h.Close()
+	a := subscribe(t, &h, "a")
+	h.Tell(store.Wakeup{Queue: "b", Cancelled: true}, store.Wakeup{Queue: "a", Cancelled: true})
+	assert.Equal(t, store.Wakeup{Queue: "a", Cancelled: true}, <-a)
+	assert.Empty(t, a)
 }
 
 func TestSlowReaderLosesWakeupsAndHoldsUpNobody(t *testing.T) {
@@ -67,12 +76,12 @@ func TestSlowReaderLosesWakeupsAndHoldsUpNobody(t *testing.T) {
 	slow, quick := subscribe(t, &h), subscribe(t, &h)
 	const told = 1000
 	for range told {
-		h.Tell("q")
+		h.Tell(wake.For([]string{"q"})...)
 		assertUnread(t, []string{"q"}, quick, "the quick reader")
 	}
 	kept, _ := unread(slow)
 	assert.Len(t, kept, 64, "wake-ups of the slow reader")
-	h.Tell("q")
+	h.Tell(wake.For([]string{"q"})...)
 	assertUnread(t, []string{"q"}, slow, "the slow reader, once it has read")
 }
 
@@ -84,15 +93,15 @@ func TestEndOfTheContextEndsOneSubscription(t *testing.T) {
 		ending, err := h.Subscribe(ctx, nil)
 		require.NoError(t, err)
 		other := subscribe(t, &h, "q")
-		h.Tell("q")
+		h.Tell(wake.For([]string{"q"})...)
 		cancel()
 		synctest.Wait()
-		h.Tell("q")
+		h.Tell(wake.For([]string{"q"})...)
 		got, closed := unread(ending)
 		assert.Equal(t, []string{"q"}, got, "wake-ups of the one that has ended: those before its end")
 		assert.True(t, closed, "its channel is closed")
 		assertUnread(t, []string{"q", "q"}, other, "the other one")
-		assert.False(t, h.TellNamed(), "somebody still listens to all")
+		assert.False(t, h.TellNamed(false), "somebody still listens to all")
 	})
 }
 
@@ -118,10 +127,10 @@ func TestCloseEndsEverySubscriptionAndRefusesNewOnes(t *testing.T) {
 		one, err := h.Subscribe(ctx, nil)
 		require.NoError(t, err)
 		two := subscribe(t, &h, "q")
-		h.Tell("q")
+		h.Tell(wake.For([]string{"q"})...)
 		h.Close()
 		h.Close()
-		h.Tell("q")
+		h.Tell(wake.For([]string{"q"})...)
 		for who, wakeups := range map[string]<-chan store.Wakeup{"one": one, "two": two} {
 			got, closed := unread(wakeups)
 			assert.Equal(t, []string{"q"}, got, "wake-ups of %s: those before the end", who)
@@ -196,20 +205,23 @@ func TestSubscribeKeepsNoSliceOfItsCaller(t *testing.T) {
 	queues := []string{"a"}
 	wakeups := subscribe(t, &h, queues...)
 	queues[0] = "b"
-	h.Tell("a", "b")
+	h.Tell(wake.For([]string{"a", "b"})...)
 	assertUnread(t, []string{"a"}, wakeups, "who listens to a")
 }
 
 func TestTellNamedWakesForNamedQueuesOnly(t *testing.T) {
 	var h wake.Hub
 	defer h.Close()
-	assert.False(t, h.TellNamed(), "somebody has named none, before anybody listens")
+	assert.False(t, h.TellNamed(false), "somebody has named none, before anybody listens")
 	ab, ac := subscribe(t, &h, "a", "b"), subscribe(t, &h, "a", "c")
-	assert.False(t, h.TellNamed(), "somebody has named none")
+	assert.False(t, h.TellNamed(false), "somebody has named none")
 	all := subscribe(t, &h)
-	assert.True(t, h.TellNamed(), "somebody has named none")
+	assert.True(t, h.TellNamed(false), "somebody has named none")
 	assertUnread(t, []string{"a", "b", "a", "b"}, ab, "who listens to a and b")
 	assertUnread(t, []string{"a", "c", "a", "c"}, ac, "who listens to a and c")
+	assertUnread(t, nil, all, "who listens to all")
+	h.TellNamed(true)
+	assert.Equal(t, store.Wakeup{Queue: "a", Cancelled: true}, <-ab)
 	assertUnread(t, nil, all, "who listens to all")
 }
 
@@ -233,8 +245,8 @@ func TestEveryChannelIsClosedInTheEnd(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				h.Tell("a", "b")
-				h.TellNamed()
+				h.Tell(wake.For([]string{"a", "b"})...)
+				h.TellNamed(false)
 			}
 		}
 	})

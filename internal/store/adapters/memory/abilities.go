@@ -67,7 +67,7 @@ func (s *Store) SetPaused(ctx context.Context, name string, paused bool) error {
 	q := s.queue(name)
 	q.paused = paused
 	if !paused {
-		s.wake(name)
+		s.wake(store.Wakeup{Queue: name})
 	}
 	s.forgetIfIdle(q)
 	return nil

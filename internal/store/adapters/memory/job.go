@@ -197,7 +197,7 @@ func (s *Store) place(j *job) {
 		return
 	}
 	if !early {
-		s.wake(j.Queue)
+		s.wake(store.Wakeup{Queue: j.Queue})
 	}
 }
 

@@ -73,7 +73,7 @@ type Store struct {
 	revision  int64 // of the latest change of a schedule
 
 	hub   wake.Hub
-	woken []string // the queues to wake when the call or the transaction takes effect
+	woken []store.Wakeup // to send when the call or the transaction takes effect
 }
 
 // New returns an empty store. It panics if MaxLease is not a valid length of a lease.

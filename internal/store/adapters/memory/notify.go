@@ -17,17 +17,17 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 	return s.hub.Subscribe(ctx, queues)
 }
 
-// wake notes that a claim from the queue may find a job once the call or the transaction takes effect.
-func (s *Store) wake(queue string) {
+// wake notes a wake-up to send once the call or the transaction takes effect.
+func (s *Store) wake(w store.Wakeup) {
 	if s.tx == nil && s.hub.Silent() {
 		return
 	}
-	if !slices.Contains(s.woken, queue) {
-		s.woken = append(s.woken, queue)
+	if !slices.Contains(s.woken, w) {
+		s.woken = append(s.woken, w)
 	}
 }
 
-// announce wakes the subscribers of the noted queues. A subscriber that has left too many wake-ups unread may lose some.
+// announce sends the noted wake-ups. A subscriber that has left too many wake-ups unread may lose some.
 func (s *Store) announce() {
 	s.hub.Tell(s.woken...)
 	s.woken = s.woken[:0]

@@ -71,6 +71,9 @@ func (s *Store) operateOnIDs(f store.Filter, apply func(*job, time.Time) store.O
 func (s *Store) cancel(j *job, now time.Time) store.Outcome {
 	r := s.record(j)
 	o := r.Cancel(now)
+	if j.State == store.InFlight {
+		s.wake(store.Wakeup{Queue: j.Queue, Cancelled: true})
+	}
 	if o.Status == store.StatusOK && j.State != store.Cancelled {
 		s.change(j, r)
 	}

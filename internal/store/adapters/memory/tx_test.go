@@ -387,6 +387,25 @@ func TestWakeupsFollowTheCommit(t *testing.T) {
 	assert.Len(t, wakeups, 1)
 }
 
+// Only the end of a lease is told of, once for each queue and call.
+func TestWakeupsFollowACancelInFlight(t *testing.T) {
+	s, _ := newStore(t)
+	enqueue(t, s, plain(), plain(), plain())
+	wakeups, err := s.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+	cancel := func(ids ...int64) {
+		_, err := s.Cancel(t.Context(), store.Filter{IDs: ids}, len(ids))
+		require.NoError(t, err)
+	}
+	cancel(3)
+	require.Len(t, claim(t, s, 2), 2)
+	assert.Empty(t, wakeups)
+	cancel(1, 2, 3)
+	assert.Equal(t, store.Wakeup{Queue: "q", Cancelled: true}, <-wakeups)
+	cancel(1, 2, 3)
+	assert.Empty(t, wakeups)
+}
+
 // TestManyTransactions lets many finish one job each at once, half of them to be rolled back.
 func TestManyTransactions(t *testing.T) {
 	s, _ := newStore(t)

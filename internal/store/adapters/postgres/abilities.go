@@ -72,7 +72,7 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 			SET paused = excluded.paused`,
 			queue, paused)
 		if !paused {
-			t.woken.Add(queue)
+			t.woken.Add(store.Wakeup{Queue: queue})
 		}
 		return struct{}{}, err
 	})

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lib/pq"
-
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -26,27 +24,11 @@ import (
 // the rows that it answers for, and the server logs these locks.
 // it has locked the rows, which the server logs.
 
-// codeWarning is the code of warnings that have none of their own.
-const codeWarning = "01000"
+// CodeWarning is the code of warnings that have none of their own.
+const CodeWarning = "01000"
 
 // errUnconfirmed is the error of a commit that a standby may not have.
 var errUnconfirmed = errors.New("the commit stopped waiting for a synchronous standby: make sure that one is connected")
-
-// A warning records whether the server has warned since it was set to false.
-type warning bool
-
-// listen makes the driver's connection set the warning. It costs nothing while the server sends no notices.
-func (w *warning) listen(conn driver.Conn) {
-	before := pq.NoticeHandler(conn)
-	pq.SetNoticeHandler(conn, func(n *pq.Error) {
-		if n.Code == codeWarning {
-			*w = true
-		}
-		if before != nil {
-			before(n)
-		}
-	})
-}
 
 // ConfirmCommits wraps a connector so that Commit returns an ErrInDoubt error if the server committed without waiting for its
 // synchronous standby. Use it if you run transactions with jobs on a *sql.DB of your own:
@@ -56,28 +38,23 @@ func (w *warning) listen(conn driver.Conn) {
 //
 // The connector must be lib/pq's. Transactions of [Store.DB] are confirmed already. The server must send warnings: it does
 // unless client_min_messages is error.
-func ConfirmCommits(c driver.Connector) driver.Connector { return confirming{c} }
+func ConfirmCommits(c driver.Connector) driver.Connector { return confirming{plainConnector{c}} }
 
+// A confirming connector opens connections of a Driver, whose commits it confirms.
 type confirming struct{ driver.Connector }
 
 // Connect is part of driver.Connector.
 func (c confirming) Connect(ctx context.Context) (driver.Conn, error) {
-	if _, ok := c.Driver().(*pq.Driver); !ok {
-		return nil, fmt.Errorf("jq: ConfirmCommits does not support the driver %T: want a connector of lib/pq", c.Driver())
-	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	own := &confirmed{connection: conn.(connection)}
-	own.warned.listen(conn)
-	return own, nil
+	return &confirmed{Conn: conn.(Conn)}, nil
 }
 
 // A confirmed is a connection with its current transaction.
 type confirmed struct {
-	connection
-	warned warning
+	Conn
 	tx     driver.Tx
 	ctx    context.Context // of the transaction
 	writes bool
@@ -86,10 +63,12 @@ type confirmed struct {
 
 // BeginTx is part of driver.ConnBeginTx.
 func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	tx, err := c.connection.BeginTx(ctx, o)
+	tx, err := c.Conn.BeginTx(ctx, o)
 	if err != nil {
 		code := codeOf(err)
-		c.left = !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported) // the answer of a standby to READ WRITE
+		if c.left = !o.ReadOnly && (code == codeReadOnly || code == codeNotSupported); c.left { // the answer of a standby to READ WRITE
+			c.Discard()
+		}
 		return nil, err
 	}
 	c.tx, c.ctx, c.writes = tx, ctx, !o.ReadOnly
@@ -98,13 +77,13 @@ func (c *confirmed) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 
 // IsValid is part of driver.Validator. After a standby has refused to write, the pool opens another connection, which may lead
 // to the new primary.
-func (c *confirmed) IsValid() bool { return !c.left && c.connection.IsValid() }
+func (c *confirmed) IsValid() bool { return !c.left && c.Conn.IsValid() }
 
 // Commit is part of driver.Tx.
 func (c *confirmed) Commit() error {
-	c.warned = false
+	c.Warned()
 	err := c.tx.Commit()
-	if err == nil && c.writes && (bool(c.warned) || c.ctx.Err() != nil) {
+	if err == nil && c.writes && (c.Warned() || c.ctx.Err() != nil) {
 		return fmt.Errorf("%w: %w", store.ErrInDoubt, errUnconfirmed)
 	}
 	return err

@@ -3,12 +3,15 @@ package postgres
 import (
 	"context"
 	"database/sql/driver"
+	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/lib/pq"
 )
+
+// The driver of stores that are opened by a DSN: lib/pq.
 
 // patience is how long to keep listening to a server after asking it to cancel.
 const patience = time.Second
@@ -40,11 +43,86 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner := &confirmed{connection: conn.(connection)} // for migrations, which begin and commit through the driver
-	inner.warned.listen(conn)
-	own := newSession(inner, l)
-	own.warned.listen(conn)
-	return own, nil
+	return newPQConn(conn, l), nil
+}
+
+// A pqConn is a connection of lib/pq.
+type pqConn struct {
+	standard
+	line   *line // nil for a connection that is never given up
+	warned bool
+}
+
+// newPQConn makes the connection note warnings. That costs nothing while the server sends no notices.
+func newPQConn(conn driver.Conn, l *line) *pqConn {
+	own := &pqConn{standard: conn.(standard), line: l}
+	before := pq.NoticeHandler(conn)
+	pq.SetNoticeHandler(conn, func(n *pq.Error) {
+		own.warned = own.warned || n.Code == CodeWarning
+		if before != nil {
+			before(n)
+		}
+	})
+	return own
+}
+
+// Warned is part of Conn.
+func (c *pqConn) Warned() bool {
+	warned := c.warned
+	c.warned = false
+	return warned
+}
+
+// Discard is part of Conn. Close ends every connection of lib/pq.
+func (c *pqConn) Discard() {}
+
+// IsValid is part of driver.Validator. The driver considers a connection valid even after cancelling a prepared statement on it.
+func (c *pqConn) IsValid() bool { return (c.line == nil || c.line.lasts()) && c.standard.IsValid() }
+
+// A plainConnector opens connections of somebody's connector of lib/pq.
+type plainConnector struct{ driver.Connector }
+
+// Connect is part of driver.Connector.
+func (c plainConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if _, ok := c.Driver().(*pq.Driver); !ok {
+		return nil, fmt.Errorf("jq: ConfirmCommits does not support the driver %T: want a connector of lib/pq", c.Driver())
+	}
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newPQConn(conn, nil), nil
+}
+
+// listenTo returns a Driver's Listen for the server of a DSN.
+func listenTo(dsn string) func(context.Context, string, func(), func(string)) {
+	return func(ctx context.Context, channel string, connected func(), heard func(payload string)) {
+		server := pq.NewListener(dsn, 100*time.Millisecond, 10*time.Second, nil)
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+		defer func() {
+			stop()
+			_ = server.Close() // closing twice is harmless
+		}()
+		if err := server.Listen(channel); err != nil {
+			return // the context ended
+		}
+		connected()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case n, open := <-server.Notify:
+				switch {
+				case !open:
+					return
+				case n == nil:
+					connected()
+				default:
+					heard(n.Extra)
+				}
+			}
+		}
+	}
 }
 
 // A line is the network connection of a driver's connection. Once that is open, the driver dials only to cancel.

@@ -19,7 +19,7 @@ func BenchmarkHistory(b *testing.B) {
 	const size = 1000
 	kept, none := benchStore(b), benchStore(b)
 	f := &forgetful{left: map[string]bool{}}
-	wrapped(b, none, func(c connection) connection { return &forgetfulConn{c, f} })
+	wrapped(b, none, func(c Conn) Conn { return &forgetfulConn{c, f} })
 	took := map[*Store]time.Duration{}
 	jobs := benchJobs(size)
 	for b.Loop() {
@@ -46,18 +46,18 @@ type forgetful struct {
 }
 
 type forgetfulConn struct {
-	connection
+	Conn
 	f *forgetful
 }
 
 // ExecContext is part of driver.ExecerContext.
 func (c *forgetfulConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return c.connection.ExecContext(ctx, c.f.without(query), args)
+	return c.Conn.ExecContext(ctx, c.f.without(query), args)
 }
 
 // PrepareContext is part of driver.ConnPrepareContext.
 func (c *forgetfulConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	return c.connection.PrepareContext(ctx, c.f.without(query))
+	return c.Conn.PrepareContext(ctx, c.f.without(query))
 }
 
 // without returns the statement without the parts that write the history.

@@ -40,7 +40,7 @@ type meter struct {
 func metered(t *testing.T, s *Store) *meter {
 	t.Helper()
 	m := &meter{t: t, schema: s.schema}
-	wrapped(t, s, func(c connection) connection { return &meteredConn{c, m} })
+	wrapped(t, s, func(c Conn) Conn { return &meteredConn{c, m} })
 	return m
 }
 
@@ -59,25 +59,25 @@ func (m *meter) of(call func() error) cost {
 }
 
 type meteredConn struct {
-	connection
+	Conn
 	m *meter
 }
 
 // QueryContext is part of driver.QueryerContext.
 func (c *meteredConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	c.count(ctx, query, args)
-	return c.connection.QueryContext(ctx, query, args)
+	return c.Conn.QueryContext(ctx, query, args)
 }
 
 // ExecContext is part of driver.ExecerContext.
 func (c *meteredConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	c.count(ctx, query, args)
-	return c.connection.ExecContext(ctx, query, args)
+	return c.Conn.ExecContext(ctx, query, args)
 }
 
 // PrepareContext is part of driver.ConnPrepareContext.
 func (c *meteredConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	stmt, err := c.connection.PrepareContext(ctx, query)
+	stmt, err := c.Conn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (c *meteredConn) count(ctx context.Context, query string, args []driver.Nam
 // visits runs the statement in order to see what it visits, and undoes it.
 func (c *meteredConn) visits(ctx context.Context, query string, args []driver.NamedValue) {
 	c.run(ctx, `SAVEPOINT explained`)
-	rows, err := c.connection.QueryContext(ctx, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args)
+	rows, err := c.Conn.QueryContext(ctx, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args)
 	require.NoError(c.m.t, err, query)
 	row := make([]driver.Value, 1)
 	require.NoError(c.m.t, rows.Next(row))
@@ -169,7 +169,7 @@ func (c *meteredConn) visits(ctx context.Context, query string, args []driver.Na
 }
 
 func (c *meteredConn) run(ctx context.Context, text string) {
-	_, err := c.connection.ExecContext(ctx, text, nil)
+	_, err := c.Conn.ExecContext(ctx, text, nil)
 	require.NoError(c.m.t, err)
 }
 

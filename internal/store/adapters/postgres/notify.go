@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lib/pq"
-
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -35,88 +33,105 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 // channel returns the name of the schema's notification channel.
 func (s *Store) channel() string { return "jq " + s.options.Schema }
 
-// told returns the payload of a notification: the queue, and the store that sends it. A store has already told its own
-// subscribers, so it ignores notifications with its own name. The name is left out if that store must hear the notification
-// too.
-func told(by, queue string) string { return by + "/" + queue }
+// told returns the payload of a notification: the store that sends it, a mark if jobs in flight were cancelled, and the queue. A
+// store has already told its own subscribers, so it ignores notifications with its own name. The name is left out if that store
+// must hear the notification too.
+//
+// The mark stands with the name, which consists of letters and digits. A program from before there was the mark takes it for a
+// part of the name, and makes one claim that finds nothing.
+func told(by string, w store.Wakeup) string {
+	if w.Cancelled {
+		by += cancelledMark
+	}
+	return by + "/" + w.Queue
+}
 
-// notifyEvery limits how often a queue's notifications are sent: two transactions that notify cannot commit at once.
+// heard reads the payload of a notification.
+func heard(payload string) (by string, w store.Wakeup) {
+	by, w.Queue, _ = strings.Cut(payload, "/")
+	by, w.Cancelled = strings.CutSuffix(by, cancelledMark)
+	return by, w
+}
+
+const cancelledMark = "!"
+
+// notifyEvery limits how often the same notification is sent: two transactions that notify cannot commit at once.
 const notifyEvery = 10 * time.Millisecond
 
-// A notifyLimiter decides when to notify about a queue: with the commit, or a little later for several commits.
+// A notifyLimiter decides when to send a wake-up: with the commit, or a little later for several commits.
 type notifyLimiter struct {
 	s *Store
 
-	mu      sync.Mutex           // guards the fields below
-	latest  map[string]time.Time // when a notification about a queue was last sent
-	pending map[string]time.Time // when the latest commit that still needs a notification was
+	mu      sync.Mutex                 // guards the fields below
+	latest  map[store.Wakeup]time.Time // when it was last sent
+	pending map[store.Wakeup]time.Time // when the latest commit that still needs it was
 }
 
 func newNotifyLimiter(s *Store) *notifyLimiter {
-	return &notifyLimiter{s: s, latest: map[string]time.Time{}, pending: map[string]time.Time{}}
+	return &notifyLimiter{s: s, latest: map[store.Wakeup]time.Time{}, pending: map[store.Wakeup]time.Time{}}
 }
 
-// sort splits the queues into those to notify about with the commit, and afterwards.
-func (l *notifyLimiter) sort(queues []string) (now, later []string) {
+// sort splits the wake-ups into those to send with the commit, and afterwards.
+func (l *notifyLimiter) sort(wakeups []store.Wakeup) (now, later []store.Wakeup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, q := range queues {
-		if time.Since(l.latest[q]) < notifyEvery {
-			later = append(later, q)
+	for _, w := range wakeups {
+		if time.Since(l.latest[w]) < notifyEvery {
+			later = append(later, w)
 			continue
 		}
-		now = append(now, q)
+		now = append(now, w)
 		if len(l.latest) >= cursor.MaxQueues {
 			clear(l.latest)
 		}
-		l.latest[q] = time.Now()
+		l.latest[w] = time.Now()
 	}
 	return now, later
 }
 
-// put schedules notifications about the queues, unless a later commit sends them.
-func (l *notifyLimiter) put(queues []string) {
+// put schedules the wake-ups, unless a later commit sends them.
+func (l *notifyLimiter) put(wakeups []store.Wakeup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, q := range queues {
-		if _, waits := l.pending[q]; !waits {
-			l.later(q)
+	for _, w := range wakeups {
+		if _, waits := l.pending[w]; !waits {
+			l.later(w)
 		}
-		l.pending[q] = time.Now()
+		l.pending[w] = time.Now()
 	}
 }
 
-func (l *notifyLimiter) later(queue string) {
+func (l *notifyLimiter) later(w store.Wakeup) {
 	time.AfterFunc(notifyEvery, func() {
-		if l.due(queue) {
-			l.s.background(func(ctx context.Context) { l.tell(ctx, queue) })
+		if l.due(w) {
+			l.s.background(func(ctx context.Context) { l.tell(ctx, w) })
 		}
 	})
 }
 
-// due reports whether a pending notification must be sent now.
-func (l *notifyLimiter) due(queue string) bool {
+// due reports whether a pending wake-up must be sent now.
+func (l *notifyLimiter) due(w store.Wakeup) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	latest := l.latest[queue]
+	latest := l.latest[w]
 	switch {
-	case latest.After(l.pending[queue]): // a later commit has sent the notification
-		delete(l.pending, queue)
+	case latest.After(l.pending[w]): // a later commit has sent it
+		delete(l.pending, w)
 		return false
-	case time.Since(latest) < notifyEvery: // a commit has just notified about a part, and the next one may do so for the rest
-		l.later(queue)
+	case time.Since(latest) < notifyEvery: // a commit has just sent it for a part, and the next one may do so for the rest
+		l.later(w)
 		return false
 	default:
-		delete(l.pending, queue)
-		l.latest[queue] = time.Now()
+		delete(l.pending, w)
+		l.latest[w] = time.Now()
 		return true
 	}
 }
 
-func (l *notifyLimiter) tell(ctx context.Context, queue string) {
+func (l *notifyLimiter) tell(ctx context.Context, w store.Wakeup) {
 	l.s.roundTrips.transactions.Add(1)
 	l.s.roundTrips.messages.Add(1)
-	_, _ = l.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, l.s.channel(), told(l.s.name, queue)) // a wake-up may be lost
+	_, _ = l.s.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, l.s.channel(), told(l.s.name, w)) // a wake-up may be lost
 }
 
 // A hub passes wake-ups to subscribers. One goroutine receives them from the server, from the first subscription on.
@@ -155,17 +170,21 @@ func (h *hub) ready(ctx context.Context) error {
 
 func (h *hub) run() {
 	defer close(h.done)
-	if h.s.options.Pooled && h.s.options.ListenDSN == "" {
+	if h.s.listen == nil {
 		h.poll()
 	} else {
 		h.listen()
 	}
 }
 
-// Tell is wake.Hub's Tell, and also notes for later claims that jobs are claimable.
-func (h *hub) Tell(queues ...string) {
-	h.s.cursors.Tell(queues)
-	h.Hub.Tell(queues...)
+// Tell is wake.Hub's Tell, and also notes for later claims which queues have claimable jobs.
+func (h *hub) Tell(wakeups ...store.Wakeup) {
+	for _, w := range wakeups {
+		if !w.Cancelled {
+			h.s.cursors.Tell(w.Queue)
+		}
+	}
+	h.Hub.Tell(wakeups...)
 }
 
 // Close is wake.Hub's Close, and also waits for the goroutine.
@@ -176,37 +195,18 @@ func (h *hub) Close() {
 	<-h.done
 }
 
-// listen passes on the server's notifications. After a lost connection it wakes every queue, since it may have missed some.
+// listen passes on the server's notifications. With each new connection it makes up for those that it may have missed.
 func (h *hub) listen() {
-	dsn := h.s.options.ListenDSN
-	server := pq.NewListener(dsn, 100*time.Millisecond, 10*time.Second, nil)
-	stop := context.AfterFunc(h.ctx, func() { _ = server.Close() })
-	defer func() {
-		stop()
-		_ = server.Close() // closing twice is harmless
-	}()
-	if err := server.Listen(h.s.channel()); err != nil {
-		return // the store was closed
+	var first sync.Once
+	connected := func() {
+		first.Do(func() { close(h.listening) })
+		h.missed()
 	}
-	close(h.listening)
-	h.lookAround() // notifications before Listen were missed
-	for {
-		select {
-		case <-h.ctx.Done():
-			return
-		case n, open := <-server.Notify:
-			switch {
-			case !open:
-				return
-			case n == nil:
-				h.lookAround()
-			default:
-				if by, queue, _ := strings.Cut(n.Extra, "/"); by != h.s.name { // the store tells its own subscribers after the commit
-					h.Tell(queue)
-				}
-			}
+	h.s.listen(h.ctx, h.s.channel(), connected, func(payload string) {
+		if by, w := heard(payload); by != h.s.name { // the store tells its own subscribers after the commit
+			h.Tell(w)
 		}
-	}
+	})
 }
 
 // poll wakes all subscribers regularly. Mostly there is nothing new, but a claim that finds nothing costs little.
@@ -219,18 +219,24 @@ func (h *hub) poll() {
 		case <-h.ctx.Done():
 			return
 		case <-look.C:
-			if h.TellNamed() {
+			if h.TellNamed(false) {
 				h.lookAround()
 			}
 		}
 	}
 }
 
+// missed makes up for notifications that may have been missed while nobody listened.
+func (h *hub) missed() {
+	h.TellNamed(true)
+	h.lookAround()
+}
+
 // lookAround wakes every queue that has waiting jobs.
 func (h *hub) lookAround() {
 	names, err := once(h.ctx, h.s, h.s.with.get, (*txn).waitingQueues)
 	if err == nil {
-		h.Tell(names...)
+		h.Tell(wake.For(names)...)
 	}
 }
 

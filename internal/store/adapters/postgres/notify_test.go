@@ -3,6 +3,7 @@ package postgres
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,14 +68,15 @@ func TestCommitsTellOfWhatWaits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newNotifyLimiter(&Store{closed: make(chan struct{})})
 			close(h.s.closed) // it sends nothing
+			q := store.Wakeup{Queue: "q"}
 			told := time.Now().Add(-c.told)
-			h.latest["q"], h.pending["q"] = told, time.Now().Add(-c.waiting)
-			assert.Equal(t, c.due, h.due("q"))
+			h.latest[q], h.pending[q] = told, time.Now().Add(-c.waiting)
+			assert.Equal(t, c.due, h.due(q))
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			assert.Equal(t, c.waits, !h.pending["q"].IsZero())
-			assert.Equal(t, c.due, !h.latest["q"].Equal(told))
-			delete(h.pending, "q") // nothing is to come after the test
+			assert.Equal(t, c.waits, !h.pending[q].IsZero())
+			assert.Equal(t, c.due, !h.latest[q].Equal(told))
+			delete(h.pending, q) // nothing is to come after the test
 		})
 	}
 }
@@ -94,7 +96,7 @@ func TestGatheredWakeUpsAreSent(t *testing.T) {
 	toldOf := func(queue string) time.Time {
 		own.limiter.mu.Lock()
 		defer own.limiter.mu.Unlock()
-		return own.limiter.latest[queue]
+		return own.limiter.latest[store.Wakeup{Queue: queue}]
 	}
 	add := func(queue string) time.Time {
 		_, err := own.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: []byte(`1`)}}})
@@ -129,7 +131,7 @@ func TestFailedCommitsLeaveNobodyUntold(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = once(t.Context(), own, own.with.write, func(tx *txn) (any, error) {
-		tx.woken = []string{"q"}
+		tx.woken = []store.Wakeup{{Queue: "q"}}
 		var pid int
 		if err := tx.each(func(rows *sql.Rows) error { return rows.Scan(&pid) }, `SELECT pg_backend_pid()`); err != nil {
 			return nil, err
@@ -143,4 +145,62 @@ func TestFailedCommitsLeaveNobodyUntold(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "no wake-up came")
 	}
+}
+
+// A program from before cancellations were told of reads the queue of a notification as it is, and so does this one read theirs.
+func TestNotificationsOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	const by = "ABC234"
+	for _, queue := range []string{"q", "!", "a/b", "ABC234!/q", ""} {
+		for _, w := range []store.Wakeup{{Queue: queue}, {Queue: queue, Cancelled: true}} {
+			sender, got := heard(told(by, w))
+			assert.Equal(t, by, sender)
+			assert.Equal(t, w, got)
+			_, before, _ := strings.Cut(told(by, w), "/")
+			assert.Equal(t, queue, before, "as an earlier program reads it")
+		}
+		sender, got := heard(by + "/" + queue)
+		assert.Equal(t, by, sender)
+		assert.Equal(t, store.Wakeup{Queue: queue}, got, "as an earlier program writes it")
+	}
+}
+
+// Another store hears of a Cancel that ended a lease, and jobs that wait cost no notification.
+func TestCancellationsAreToldOf(t *testing.T) {
+	t.Parallel()
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	own, other := openStore(t, o), openStore(t, o)
+	enqueue(t, own, 30)
+	wakeups, err := other.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+	cancelled := store.Wakeup{Queue: "q", Cancelled: true}
+	await := func(what string) {
+		t.Helper()
+		for late, got := time.After(time.Minute), (store.Wakeup{}); got != cancelled; {
+			select {
+			case got = <-wakeups:
+			case <-late:
+				require.Fail(t, "no wake-up came", what)
+			}
+		}
+	}
+	await("for those that were missed before the store listened")
+	notified := func() time.Time {
+		own.limiter.mu.Lock()
+		defer own.limiter.mu.Unlock()
+		return own.limiter.latest[cancelled]
+	}
+	cancel := func(id int64) {
+		t.Helper()
+		_, err := own.Cancel(t.Context(), store.Filter{IDs: []int64{id}}, 1)
+		require.NoError(t, err)
+	}
+	jobs := claimN(t, own, 20)
+	cancel(jobs[len(jobs)-1].ID + 1)
+	require.Zero(t, notified(), "the job waited")
+	for _, j := range jobs { // some come too soon after others to be told of by themselves
+		cancel(j.ID)
+	}
+	await("from the other store")
+	assert.NotZero(t, notified())
 }

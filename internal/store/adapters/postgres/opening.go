@@ -87,25 +87,29 @@ var slowNodes = []string{
 }
 
 // openings builds the openings. Heartbeats have connections of their own, so that they wait for no other call. Reads have
-// others, so that no other call waits for them, and Ping has one. The store's own sessions have the settings. Through a proxy,
-// sessions are shared with everybody, so each transaction sets them again, and prepares nothing.
+// others, so that no other call waits for them, and Ping has one. The store's own sessions have the settings. Sessions
+// that are shared with others get them in each transaction, and prepare nothing.
 //
 // A writing transaction takes its number before it reads the clock. So once every transaction with a lower number has ended, no
 // job that is due by that time can appear any more (see package cursor).
 func (s *Store) openings(o Options) openings {
 	var settings, free strings.Builder
-	if o.Pooled {
-		for _, one := range o.settings() {
+	if s.shared {
+		all := o.settings()
+		if !o.Pooled { // the driver prepares statements
+			all = o.atStart()
+		}
+		for _, one := range all {
 			fmt.Fprintf(&settings, "SET LOCAL %s = %s; ", one.name, one.value)
 		}
 	}
 	for _, node := range slowNodes {
 		fmt.Fprintf(&free, "SET LOCAL %s = on; ", node)
 	}
-	const each = `SET LOCAL plan_cache_mode = auto; `       // plan each statement for its arguments
-	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; ` // without READ WRITE, so that a user's default of read-only applies to the store too
+	const each = `SET LOCAL plan_cache_mode = force_custom_plan; ` // plan each statement for its arguments
+	const writes = `BEGIN ISOLATION LEVEL READ COMMITTED; `        // without READ WRITE, so that a user's default of read-only applies to the store too
 	const reads = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `
-	own := !o.Pooled
+	own := !s.shared
 	const row = `CASE WHEN pg_current_xact_id() IS NOT NULL THEN clock_timestamp() END, statement_timestamp(),
 			pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint,
 			pg_postmaster_start_time()`
@@ -133,7 +137,8 @@ func (s *Store) openings(o Options) openings {
 	}
 }
 
-// atStart returns the settings of a session. Prepared statements get a generic plan at once.
+// atStart returns the settings where statements are prepared, which sessions of the store's own get at their start. Prepared
+// statements get a generic plan at once.
 func (o Options) atStart() []setting {
 	return append(o.settings(), setting{"plan_cache_mode", planMode})
 }

@@ -42,7 +42,7 @@ func TestWhatGoesTogetherSavesMessages(t *testing.T) {
 	s := warm(t, Options{})
 	other := openStore(t, Options{Schema: s.options.Schema})
 	s.limiter.mu.Lock()
-	s.limiter.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
+	s.limiter.latest[store.Wakeup{Queue: "q"}] = time.Now().Add(time.Hour) // so that it sends no message of its own
 	s.limiter.mu.Unlock()
 	some := func() { require.Len(t, claimN(t, s, 1), 1) }
 	none := func() { require.Empty(t, claimN(t, s, 1)) }
@@ -161,7 +161,7 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 
 // A slowConn is a connection on which something else happens between a message and its answer.
 type slowConn struct {
-	connection
+	Conn
 	at        string // is in the message
 	meanwhile *func()
 }
@@ -175,14 +175,14 @@ func (c *slowConn) await(query string) {
 
 // QueryContext is part of driver.QueryerContext.
 func (c *slowConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.connection.QueryContext(ctx, query, args)
+	rows, err := c.Conn.QueryContext(ctx, query, args)
 	c.await(query)
 	return rows, err
 }
 
 // ExecContext is part of driver.ExecerContext.
 func (c *slowConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	result, err := c.connection.ExecContext(ctx, query, args)
+	result, err := c.Conn.ExecContext(ctx, query, args)
 	c.await(query)
 	return result, err
 }
@@ -194,7 +194,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 		shown := clock.NewMock()
 		s := openStore(t, Options{Clock: shown})
 		var meanwhile func()
-		wrapped(t, s, func(c connection) connection { return &slowConn{c, "LOCK TABLE", &meanwhile} })
+		wrapped(t, s, func(c Conn) Conn { return &slowConn{c, "LOCK TABLE", &meanwhile} })
 		for range 4 {
 			require.Empty(t, claimN(t, s, 1))
 		}
@@ -232,7 +232,7 @@ func TestALookWhosePlacesWereForgottenIsMadeAnew(t *testing.T) {
 		s := openStore(t, Options{MaxConns: 1})
 		other := openStore(t, Options{Schema: s.options.Schema})
 		var meanwhile func()
-		wrapped(t, s, func(c connection) connection { return &slowConn{c, "LOCK TABLE", &meanwhile} })
+		wrapped(t, s, func(c Conn) Conn { return &slowConn{c, "LOCK TABLE", &meanwhile} })
 		for range 4 {
 			require.Empty(t, claimN(t, s, 1))
 		}

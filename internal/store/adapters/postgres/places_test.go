@@ -47,7 +47,7 @@ func TestCallsUnderWayWriteNoPlaceBack(t *testing.T) {
 			inQueue(s, func(q *cursor.Queue) { q.Looked = time.Time{} })
 
 			var meanwhile func()
-			wrapped(t, s, func(c connection) connection { return &slowConn{c, k.at, &meanwhile} })
+			wrapped(t, s, func(c Conn) Conn { return &slowConn{c, k.at, &meanwhile} })
 			meanwhile = s.cursors.Forget
 			k.call(t, s)
 			require.Nil(t, meanwhile, "nothing was forgotten meanwhile")

@@ -65,6 +65,9 @@ type Store struct {
 	probe   *sqlx.DB // for Ping
 	callers *sqlx.DB // for callers' own transactions
 
+	shared bool                                                                                    // others use the same sessions
+	listen func(ctx context.Context, channel string, connected func(), heard func(payload string)) // nil if the store polls
+
 	database string // its name, as the server gives it
 
 	with openings
@@ -133,6 +136,11 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.opened(ctx)
+}
+
+// opened asks the server for what the store needs.
+func (s *Store) opened(ctx context.Context) (*Store, error) {
 	if err := s.prepare(ctx); err != nil {
 		s.disconnect()
 		return nil, openError(s.options.Schema, err)
@@ -144,29 +152,43 @@ func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 
 // unprepared returns the store before it has asked the server anything.
 func unprepared(dsn string, options *Options) (*Store, error) {
-	o, err := options.filled()
+	s, err := newStore(options)
 	if err != nil {
 		return nil, err
-	}
-	if o.ListenDSN == "" && !o.Pooled {
-		o.ListenDSN = dsn
 	}
 	if strings.TrimSpace(dsn) == "" { // the driver would use a server on this machine
 		return nil, errors.New("jq: the DSN is empty: want postgres://user:password@host/database")
 	}
-	_, config, err := toPrimary(dsn)
-	if err == nil && o.ListenDSN != "" {
-		o.ListenDSN, _, err = toPrimary(o.ListenDSN)
-	}
+	dsn, config, err := toPrimary(dsn)
 	if err != nil {
 		return nil, dsnError(err)
+	}
+	if s.listen == nil && !s.options.Pooled {
+		s.listen = listenTo(dsn)
+	}
+	s.shared = s.options.Pooled
+	return s, s.connect(config)
+}
+
+// newStore returns a store without connections. It listens only if the options name a server for that.
+func newStore(options *Options) (*Store, error) {
+	o, err := options.filled()
+	if err != nil {
+		return nil, err
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
 		cursors: cursor.New(), server: &server{},
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
-	return s, s.connect(config)
+	if o.ListenDSN != "" {
+		dsn, _, err := toPrimary(o.ListenDSN)
+		if err != nil {
+			return nil, dsnError(err)
+		}
+		s.listen = listenTo(dsn)
+	}
+	return s, nil
 }
 
 // errHosts refuses a DSN that has ports behind its hosts.
@@ -237,13 +259,18 @@ func (s *Store) connect(config pq.Config) error {
 		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, s.options.Timeout)
-	if !s.options.Pooled {
+	if !s.shared {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
 	}
-	own := connector{config}
-	s.db, s.beats, s.callers = open(own, s.options.MaxConns), open(own, 2), open(ConfirmCommits(callers), 0)
-	s.readers, s.briefs, s.probe = open(own, s.options.Readers), open(own, 2), open(own, 1)
+	s.pools(connector{config}, plainConnector{callers})
 	return nil
+}
+
+// pools makes the pools, of connections for the store itself and for callers.
+func (s *Store) pools(own, callers driver.Connector) {
+	own = sessions{own}
+	s.db, s.beats, s.callers = open(own, s.options.MaxConns), open(own, 2), open(confirming{callers}, 0)
+	s.readers, s.briefs, s.probe = open(own, s.options.Readers), open(own, 2), open(own, 1)
 }
 
 func open(connector driver.Connector, most int) *sqlx.DB {
@@ -266,7 +293,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	switch {
 	case server.Encoding != "UTF8":
 		return &unfit{"the database is encoded in " + server.Encoding + ": create one with encoding UTF8"}
-	case !s.options.Pooled && server.Mode != planMode: // otherwise sessions would share prepared statements
+	case !s.shared && server.Mode != planMode: // otherwise sessions would share prepared statements
 		return &unfit{"the session lost its settings: " + sayPooled}
 	}
 	if err := s.askable(ctx); err != nil {
@@ -371,7 +398,12 @@ func (s *Store) Close() error {
 
 // disconnect closes all connections. Errors are ignored: the connections are gone anyway.
 func (s *Store) disconnect() {
-	for _, pool := range []*sqlx.DB{s.db, s.beats, s.readers, s.briefs, s.probe, s.callers} {
+	for _, pool := range s.all() {
 		_ = pool.Close()
 	}
+}
+
+// all returns the pools.
+func (s *Store) all() []*sqlx.DB {
+	return []*sqlx.DB{s.db, s.beats, s.readers, s.briefs, s.probe, s.callers}
 }

@@ -23,7 +23,7 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 	s := warm(t, Options{Clock: shown})
 	s.sweeper.pace(never)
 	s.limiter.mu.Lock()
-	s.limiter.latest["q"] = time.Now().Add(time.Hour) // so that it sends no message of its own
+	s.limiter.latest[store.Wakeup{Queue: "q"}] = time.Now().Add(time.Hour) // so that it sends no message of its own
 	s.limiter.mu.Unlock()
 	w := store.Worker{Name: "w", Host: "h", StaleAfter: time.Minute}
 	beat := func() { require.NoError(t, s.Beat(t.Context(), w)) }
@@ -73,11 +73,11 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 // spied calls look before each query of the store that has the text.
 func spied(t *testing.T, s *Store, text string, look func(query string)) {
 	t.Helper()
-	wrapped(t, s, func(c connection) connection { return &spy{c, text, look} })
+	wrapped(t, s, func(c Conn) Conn { return &spy{c, text, look} })
 }
 
 type spy struct {
-	connection
+	Conn
 	text string
 	look func(query string)
 }
@@ -87,7 +87,7 @@ func (s *spy) QueryContext(ctx context.Context, query string, args []driver.Name
 	if strings.Contains(query, s.text) {
 		s.look(query)
 	}
-	return s.connection.QueryContext(ctx, query, args)
+	return s.Conn.QueryContext(ctx, query, args)
 }
 
 // A transaction that learns so late that the clock was set back learns it no more: by then another may have seen a later time.

@@ -22,7 +22,7 @@ func counted(t *testing.T, s *Store, dsn string) *atomic.Int64 {
 	require.NoError(t, err)
 	require.NoError(t, s.db.Close())
 	opened := &atomic.Int64{}
-	s.db = open(wrapping{inner, func(c connection) connection {
+	s.db = open(wrapping{inner, func(c Conn) Conn {
 		opened.Add(1)
 		return c
 	}}, s.options.MaxConns)

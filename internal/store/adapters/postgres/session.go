@@ -14,27 +14,12 @@ const mostPrepared = 64
 // A session is one of the store's own connections, which prepares statements: for a call about one job, the server needs
 // several times as long to plan as to run. A statement is prepared on its second use.
 type session struct {
-	connection
-	line     *line
+	Conn
 	prepares bool                 // in the present transaction
 	seen     map[string]bool      // statements used once
 	prepared map[string]statement // those used again
 	named    map[string]string    // the names of statements for EXECUTE, empty after one use
 	names    int                  // how many names were given
-	warned   warning
-}
-
-// A connection is what the driver's connections can do.
-type connection interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.NamedValueChecker
-	driver.Pinger
-	driver.QueryerContext
-	driver.SessionResetter
-	driver.Validator
 }
 
 // A statement is what the driver's prepared statements can do.
@@ -43,11 +28,8 @@ type statement interface {
 	driver.StmtQueryContext
 }
 
-func newSession(conn connection, l *line) *session {
-	return &session{
-		connection: conn, line: l,
-		seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{},
-	}
+func newSession(conn Conn) *session {
+	return &session{Conn: conn, seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{}}
 }
 
 // sessionOf returns the session of the connection.
@@ -62,7 +44,7 @@ func sessionOf(conn *sqlx.Conn) (own *session, err error) {
 // ResetSession is part of driver.SessionResetter. The next user of the connection has not begun a transaction.
 func (s *session) ResetSession(ctx context.Context) error {
 	s.prepares = false
-	return s.connection.ResetSession(ctx)
+	return s.Conn.ResetSession(ctx)
 }
 
 // QueryContext is part of driver.QueryerContext.
@@ -72,7 +54,7 @@ func (s *session) QueryContext(ctx context.Context, query string, args []driver.
 	case err != nil:
 		return nil, err
 	case stmt == nil:
-		return s.connection.QueryContext(ctx, query, args)
+		return s.Conn.QueryContext(ctx, query, args)
 	default:
 		return stmt.QueryContext(ctx, args)
 	}
@@ -85,7 +67,7 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	case err != nil:
 		return nil, err
 	case stmt == nil:
-		return s.connection.ExecContext(ctx, query, args)
+		return s.Conn.ExecContext(ctx, query, args)
 	default:
 		return stmt.ExecContext(ctx, args)
 	}
@@ -126,13 +108,9 @@ func (s *session) name(ctx context.Context, query string) (string, error) {
 	}
 	s.names++
 	name = "jq_" + strconv.Itoa(s.names)
-	if _, err := s.connection.ExecContext(ctx, `PREPARE `+name+` AS `+query, nil); err != nil {
+	if _, err := s.Conn.ExecContext(ctx, `PREPARE `+name+` AS `+query, nil); err != nil {
 		return "", err
 	}
 	s.named[query] = name
 	return name, nil
 }
-
-// IsValid is part of driver.Validator: the pool drops invalid connections. The driver considers a connection valid even after
-// cancelling a prepared statement on it.
-func (s *session) IsValid() bool { return s.line.lasts() && s.connection.IsValid() }

@@ -195,7 +195,7 @@ func (s *Store) compare(h head, before map[string]cursor.Queue) {
 		lane = cursor.Retries
 	}
 	if s.cursors.Correct(before, queue, lane, priority, cursor.Position{At: h.at, ID: h.id}) {
-		s.hub.Tell(h.queue)
+		s.hub.Tell(store.Wakeup{Queue: h.queue})
 	}
 }
 

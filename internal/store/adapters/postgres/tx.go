@@ -110,8 +110,8 @@ func (t *txn) notify() error {
 		return nil
 	}
 	all := make([]string, len(t.woken))
-	for i, queue := range t.woken {
-		all[i] = told("", queue) // this store does not learn otherwise that the caller has committed
+	for i, w := range t.woken {
+		all[i] = told("", w) // this store does not learn otherwise that the caller has committed
 	}
 	_, err := t.exec(`
 		SELECT pg_notify($1, told)

@@ -24,7 +24,7 @@ type txn struct {
 	tx     store.Tx
 	now    time.Time
 	strict bool         // a stale lease is an error
-	woken  sqlkit.Woken // the queues in which jobs became claimable at once
+	woken  sqlkit.Woken // the wake-ups to send with the commit
 
 	shown   shown          // in the answer to the opening
 	horizon cursor.Horizon // as known when the opening was answered
@@ -109,7 +109,7 @@ func (t *txn) start(with opening) error {
 	return nil
 }
 
-// commit notifies about claimable jobs and commits. From here on it ignores the caller's context for a while, so that the
+// commit sends the wake-ups and commits. From here on it ignores the caller's context for a while, so that the
 // result is known if the server answers in time.
 func (t *txn) commit() error {
 	var text strings.Builder
@@ -117,14 +117,14 @@ func (t *txn) commit() error {
 		text.WriteString(t.final + `; `)
 	}
 	now, later := t.s.limiter.sort(t.woken)
-	for _, queue := range now {
-		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, queue)) + `); `)
+	for _, w := range now {
+		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, w)) + `); `)
 	}
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
 	t.s.roundTrips.messages.Add(1)
-	t.session.warned = false
+	t.session.Warned()
 	_, err := t.conn.ExecContext(ctx, text.String())
 	t.s.hub.Tell(t.woken...) // a store does not listen to its own notifications; even after an error the commit may have happened
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *txn) commit() error {
 	}
 	t.open = false
 	t.s.limiter.put(later)
-	if t.shown.number != 0 && (bool(t.session.warned) || ctx.Err() != nil) {
+	if t.shown.number != 0 && (t.session.Warned() || ctx.Err() != nil) {
 		return errUnconfirmed
 	}
 	return nil
@@ -182,7 +182,10 @@ func (t *txn) silent(err error) bool {
 }
 
 func discard(conn *sqlx.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Raw(func(conn any) error {
+		conn.(*session).Discard()
+		return driver.ErrBadConn
+	})
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -15,11 +15,11 @@ import (
 // A wrapping connector stands between a store and the driver.
 type wrapping struct {
 	driver.Connector
-	wrap func(connection) connection
+	wrap func(Conn) Conn
 }
 
 // wrapped lets the store's calls go by connections of the driver's that are wrapped.
-func wrapped(t testing.TB, s *Store, wrap func(connection) connection) {
+func wrapped(t testing.TB, s *Store, wrap func(Conn) Conn) {
 	t.Helper()
 	config, err := pq.NewConfig(pgtest.DSN(t))
 	require.NoError(t, err)
@@ -40,7 +40,5 @@ func (w wrapping) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := newSession(w.wrap(c.(connection)), &line{})
-	own.warned.listen(c)
-	return own, nil
+	return newSession(w.wrap(newPQConn(c, nil))), nil
 }

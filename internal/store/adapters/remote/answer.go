@@ -29,6 +29,7 @@ const (
 	mostQueues  = 10 << 20  // the names of the queues of a page of workers; each byte of a name may take ten bytes in JSON
 	mostNames   = 1 << 30   // the names of queues, of which there can be any number
 	mostNothing = mostWords // an answer without content
+	mostPayload = 8 << 20   // the payloads of a page of schedules, each as JSON and as text
 	mostDetail  = mostJob + mostHistory
 )
 
@@ -39,6 +40,9 @@ func mostJobs(limit int) int64 {
 
 // mostWorkers is the greatest size of an answer with limit workers.
 func mostWorkers(limit int) int64 { return mostWords + int64(limit)*mostWorker + mostQueues }
+
+// mostSchedules is the greatest size of an answer with limit schedules.
+func mostSchedules(limit int) int64 { return mostWords + int64(limit)*mostRow + mostPayload }
 
 // decode reads an answer and checks it with valid. It ignores unknown fields, because a newer server may send them.
 func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error) error {
@@ -143,6 +147,10 @@ func failure(resp *http.Response) error {
 		} else if err != nil {
 			return inTheirWords(err)
 		}
+	}
+	if f.Type == wire.NoSuchCall {
+		return fmt.Errorf("%w: the server does not know this call, is it older than this program, or the URL wrong (HTTP %d)",
+			errors.ErrUnsupported, resp.StatusCode)
 	}
 	means := store.ErrUnavailable
 	if f.Type == wire.Unauthorized || f.Type == wire.TokenExpired || f.Type == wire.Forbidden { // the server itself says so; the refusal of a proxy may pass

@@ -30,8 +30,7 @@ type place struct {
 // remoteTo makes remote stores, each on a server and a place of its own. The fake clock is that of the store behind the server.
 func remoteTo(newPlace func() place, exclude map[string]string) jqtest.Adapter {
 	excluded := map[string]string{
-		"Tx/":       "a caller's transaction does not travel",
-		"Schedule/": "the HTTP API does not have schedules yet",
+		"Tx/": "a caller's transaction does not travel",
 		"Notify/FollowsTheCommitOfACallersTransaction": "a caller's transaction does not travel",
 	}
 	maps.Copy(excluded, exclude)

@@ -21,16 +21,16 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if err != nil {
 		return store.JobDetail{}, err
 	}
-	s.note(answer.JobJSON)
+	s.note(answer.Redacted)
 	return answer.Store(), nil
 }
 
-// Redacted reports whether the server has left documents out of jobs, because the token's role may not see them. Check it after
-// copying jobs.
+// Redacted reports whether the server has left documents out of jobs or schedules, because the token's role may not see them.
+// Check it after copying them.
 func (s *Store) Redacted() bool { return s.redacted.Load() }
 
-func (s *Store) note(j wire.Job) {
-	if j.Redacted {
+func (s *Store) note(redacted bool) {
+	if redacted {
 		s.redacted.Store(true)
 	}
 }
@@ -45,7 +45,7 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 		return store.JobPage{}, err
 	}
 	for _, j := range answer.Jobs {
-		s.note(j)
+		s.note(j.Redacted)
 	}
 	return store.JobPage{Jobs: answer.Store(), Next: answer.Next}, nil
 }

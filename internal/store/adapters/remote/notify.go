@@ -25,7 +25,7 @@ const (
 )
 
 // Subscribe is part of the contract. It returns once the server listens. If the stream breaks later, the subscription opens
-// another one, and then wakes every queue of which it may have missed a wake-up.
+// another one, and then sends the wake-ups that it may have missed.
 func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
 	c := post(wire.PathWakeups, checkQueues(queues), wire.Wakeups{Queues: queues}, mostWords)
 	if err := s.admit(ctx, c.refused); err != nil {
@@ -101,6 +101,9 @@ func (sub *subscription) run(st *stream) {
 			return
 		}
 		sub.s.log.Info("jq: wake-ups come from the server again")
+		for _, q := range sub.queues {
+			sub.tell(store.Wakeup{Queue: q, Cancelled: true})
+		}
 		sub.lookAround()
 	}
 }
@@ -190,7 +193,7 @@ func (sub *subscription) pass(e event) error {
 	case w.Queue == "":
 		sub.lookAround()
 	default:
-		sub.tell(w.Queue)
+		sub.tell(store.Wakeup(w))
 	}
 	return nil
 }
@@ -210,7 +213,7 @@ func (sub *subscription) reopen(pause time.Duration) (*stream, time.Duration) {
 // queues that have due jobs.
 func (sub *subscription) lookAround() {
 	for _, q := range sub.queues {
-		sub.tell(q)
+		sub.tell(store.Wakeup{Queue: q})
 	}
 	if len(sub.queues) > 0 {
 		return
@@ -221,15 +224,15 @@ func (sub *subscription) lookAround() {
 	}
 	for _, q := range counts.Queues {
 		if q.Due > 0 {
-			sub.tell(q.Queue)
+			sub.tell(store.Wakeup{Queue: q.Queue})
 		}
 	}
 }
 
 // tell wakes the reader, unless the reader has left too many wake-ups unread.
-func (sub *subscription) tell(queue string) {
+func (sub *subscription) tell(w store.Wakeup) {
 	select {
-	case sub.out <- store.Wakeup{Queue: queue}:
+	case sub.out <- w:
 	default:
 	}
 }

@@ -92,6 +92,8 @@ func TestWakeupsArePassedOn(t *testing.T) {
 		_, _ = io.WriteString(in, "event: wakeup\r\ndata: {}\r\n\r\n")
 		assert.Equal(t, store.Wakeup{Queue: "a"}, <-wakeups, "any queue, which may be one of those that were named")
 		assert.Equal(t, store.Wakeup{Queue: "b"}, <-wakeups)
+		_, _ = io.WriteString(in, "event: wakeup\ndata: {\"queue\":\"b\",\"cancelled\":true}\n\n")
+		assert.Equal(t, store.Wakeup{Queue: "b", Cancelled: true}, <-wakeups)
 		for range 10 * unread {
 			_, _ = io.WriteString(in, wakeupOf("b"))
 		}
@@ -123,11 +125,18 @@ func TestSilentStreamIsGivenUp(t *testing.T) {
 		_, _ = io.WriteString(in, ": \n\n")
 		in = h.says(": jq\n\n")
 		assert.InDelta(t, 2*silence-time.Second, time.Since(began), float64(shortPause))
-		assert.Equal(t, store.Wakeup{Queue: "q"}, <-wakeups)
+		assertAllTold(t, wakeups, "q")
 		_, _ = io.WriteString(in, "event: wakeup\ndata: nonsense\n\n")
 		h.says(": jq\n\n")
-		assert.Equal(t, store.Wakeup{Queue: "q"}, <-wakeups)
+		assertAllTold(t, wakeups, "q")
 	})
+}
+
+// assertAllTold checks that the reader is told all that it may have missed of the queue.
+func assertAllTold(t *testing.T, wakeups <-chan store.Wakeup, queue string) {
+	t.Helper()
+	assert.Equal(t, store.Wakeup{Queue: queue, Cancelled: true}, <-wakeups)
+	assert.Equal(t, store.Wakeup{Queue: queue}, <-wakeups)
 }
 
 // TestPausesGrow between attempts to reach a server that is away, up to a limit, and begin anew when it was there for a while.
@@ -151,7 +160,7 @@ func TestPausesGrow(t *testing.T) {
 		}
 		assert.Greater(t, len(asked), 12)
 		in = h.says(": jq\n\n")
-		assert.Equal(t, store.Wakeup{Queue: "q"}, <-wakeups)
+		assertAllTold(t, wakeups, "q")
 		<-time.After(2 * longPause)
 		left = time.Now()
 		require.NoError(t, in.Close())

@@ -139,6 +139,10 @@ func TestBasePath(t *testing.T) {
 			assert.Equal(t, set, policyOf(t, s, name, time.Hour), "%q", name)
 			_, err = s.SetPolicy(t.Context(), name, policyOf(t, s, name, 0))
 			require.NoError(t, err, "%q", name)
+			schedule, err := s.SetSchedule(t.Context(), aSchedule(name))
+			require.NoError(t, err, "%q", name)
+			assert.Equal(t, name, schedule.Name)
+			require.NoError(t, s.DeleteSchedule(t.Context(), name), "%q", name)
 			require.NoError(t, s.SetPaused(t.Context(), name, false), "%q", name)
 			queues, err = s.Queues(t.Context())
 			require.NoError(t, err)
@@ -192,8 +196,12 @@ func TestMissingAbilities(t *testing.T) {
 	_, fenced := s.Fence(t.Context(), store.FenceRequest{})
 	_, policy := s.Policy(t.Context(), "q")
 	_, setPolicy := s.SetPolicy(t.Context(), "q", store.Policy{})
+	_, schedules := s.Schedules(t.Context(), store.ScheduleFilter{}, store.Page{Limit: 1})
+	_, setSchedule := s.SetSchedule(t.Context(), aSchedule("s"))
+	_, fired := s.Fire(t.Context(), []store.Firing{{Name: "s"}})
 	for what, err := range map[string]error{
 		"Policy": policy, "SetPolicy": setPolicy,
+		"Schedules": schedules, "SetSchedule": setSchedule, "Fire": fired, "DeleteSchedule": s.DeleteSchedule(t.Context(), "s"),
 		"Queues": queues, "Workers": workers, "Subscribe": wakeups, "SetPaused": s.SetPaused(t.Context(), "q", true),
 		"Beat": s.Beat(t.Context(), store.Worker{Name: "w"}), "Fence": fenced,
 	} {

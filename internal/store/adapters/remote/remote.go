@@ -54,7 +54,7 @@ type Store struct {
 	mu      sync.Mutex     // guards running: Close must not miss work that is just being added
 	running sync.WaitGroup // the work in the background
 
-	redacted    atomic.Bool  // a job came without its documents
+	redacted    atomic.Bool  // a job or a schedule came without its documents
 	undelivered atomic.Int64 // claims that go on after their callers are gone
 }
 

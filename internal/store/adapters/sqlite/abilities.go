@@ -67,7 +67,7 @@ func (s *Store) SetPaused(ctx context.Context, queue string, paused bool) error 
 			VALUES (?, ?)`,
 			queue, paused)
 		if !paused {
-			t.woken.Add(queue)
+			t.woken.Add(store.Wakeup{Queue: queue})
 		}
 		return struct{}{}, err
 	})

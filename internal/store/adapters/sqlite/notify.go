@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
 // lookEvery is how often, in real time, the writer checks for commits of others while there are subscribers.
@@ -19,8 +21,9 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 	return s.hub.Subscribe(ctx, queues)
 }
 
-// lookAround notifies subscribers about commits of other processes and of callers' transactions. SQLite does not say which
-// queue changed, so it wakes every queue that has waiting jobs.
+// lookAround notifies subscribers about commits of other processes and of callers' transactions. SQLite does not say what
+// changed, so it wakes every queue that has waiting jobs, and every queue in which a job was cancelled since the latest look,
+// whether it was in flight or not.
 func (w *writer) lookAround() {
 	if w.hub.Silent() || w.connect() != nil {
 		return
@@ -32,8 +35,35 @@ func (w *writer) lookAround() {
 	w.seen = version
 	t := &txn{ctx: w.ctx, tx: w.kept}
 	if names, err := t.waitingQueues(); err == nil {
-		w.hub.Tell(names...)
+		w.hub.Tell(wake.For(names)...)
 	}
+	if cancelled, err := t.cancelledQueues(&w.cancelled); err == nil {
+		w.hub.Tell(cancelled...)
+	}
+}
+
+// cancelledQueues returns a wake-up for each queue in which a job was cancelled later than since, and moves since to the latest of
+// these times. It takes one index step for each queue that has finished jobs.
+func (t *txn) cancelledQueues(since *int64) (wakeups sqlkit.Woken, err error) {
+	latest := *since
+	err = t.each(func(rows *sql.Rows) error {
+		var at int64
+		w := store.Wakeup{Cancelled: true}
+		err := rows.Scan(&w.Queue, &at)
+		wakeups, latest = append(wakeups, w), max(latest, at)
+		return err
+	}, `
+		SELECT name, at
+		FROM (
+			SELECT name, (
+				SELECT max(finished_at)
+				FROM jobs
+				WHERE queue = name AND state = 'cancelled' AND finished_at IS NOT NULL) AS at
+			FROM (`+finishedQueues+`))
+		WHERE at > ?`,
+		*since)
+	*since = latest
+	return wakeups, err
 }
 
 func (t *txn) waitingQueues() ([]string, error) {

@@ -248,6 +248,52 @@ func TestWakeUpsComeFromOtherStoresAndTransactions(t *testing.T) {
 	expect("after the store's own commit")
 }
 
+func TestWakeUpsOfCancellations(t *testing.T) {
+	path := newPath(t)
+	here, there := openAt(t, path, nil), openAt(t, path, nil)
+	enqueue(t, here, 4)
+	wakeups, err := here.Subscribe(t.Context(), []string{"q"})
+	require.NoError(t, err)
+	cancel := func(s *Store, ids ...int64) {
+		t.Helper()
+		_, err := s.Cancel(t.Context(), store.Filter{IDs: ids}, len(ids))
+		require.NoError(t, err)
+	}
+	cancelled := store.Wakeup{Queue: "q", Cancelled: true}
+	await := func(want store.Wakeup) (before []store.Wakeup) {
+		t.Helper()
+		for late := time.After(time.Minute); ; {
+			select {
+			case w := <-wakeups:
+				if before = append(before, w); w == want {
+					return before
+				}
+			case <-late:
+				require.Fail(t, "no wake-up came", "%+v", want)
+			}
+		}
+	}
+	ids := []int64{}
+	for _, j := range claimAll(t, here, 3) {
+		ids = append(ids, j.ID)
+	}
+	cancel(here, 4)
+	for range 2 { // each after another look, of which the first has seen the job that waited
+		enqueue(t, there, 1)
+		await(store.Wakeup{Queue: "q"})
+	}
+	cancel(here, ids[0])
+	assert.Equal(t, cancelled, await(cancelled)[0], "after the store's own commit, before another look")
+	for _, id := range ids[1:] {
+		cancel(there, id)
+		await(cancelled)
+	}
+	for range 2 {
+		enqueue(t, there, 1)
+		assert.NotContains(t, await(store.Wakeup{Queue: "q"}), cancelled, "nothing was cancelled since")
+	}
+}
+
 func TestStoreWaitsForACallersTransaction(t *testing.T) {
 	s := newStore(t)
 	enqueue(t, s, 1)

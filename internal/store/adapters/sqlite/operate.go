@@ -16,6 +16,7 @@ func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 	if e.State == store.Cancelled {
 		return e.Cancel(t.now), nil
 	}
+	t.woken.AddCancelled(e.Job)
 	o := e.Cancel(t.now)
 	if o.Status != store.StatusOK {
 		return o, nil

@@ -24,8 +24,8 @@ type call struct {
 	since  time.Time // when it was put in the queue
 	answer chan error
 
-	err   error    // of this call alone
-	woken []string // the queues in which it makes jobs claimable
+	err   error          // of this call alone
+	woken []store.Wakeup // to send once it has taken effect
 }
 
 // A load is the size of a call, and whether it goes first.

@@ -16,7 +16,7 @@ type txn struct {
 	tx     store.Tx
 	now    time.Time
 	strict bool         // a stale lease is an error
-	woken  sqlkit.Woken // the queues in which jobs became claimable at once
+	woken  sqlkit.Woken // the wake-ups to send after the commit
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -33,6 +33,8 @@ type writer struct {
 	side []place   // the WAL and its index; nil before they are known
 	seen int64     // its data version, which changes when another connection commits
 
+	cancelled int64 // when the latest job that a look has seen was cancelled
+
 	commits   atomic.Int64
 	abandoned bool // a goroutine still waits for the lock, and will close its file
 
@@ -44,7 +46,7 @@ type writer struct {
 func newWriter(ctx context.Context, s *Store, patience time.Duration) *writer {
 	w := &writer{
 		ctx: ctx, db: s.callers, place: s.place, afresh: s.afresh, turns: s.turn, now: s.now, hub: s.hub, patience: patience,
-		queue: newQueue(), quit: make(chan struct{}), done: make(chan struct{}),
+		cancelled: s.now.get().UnixMicro(), queue: newQueue(), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
 	return w

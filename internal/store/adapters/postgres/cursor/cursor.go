@@ -153,14 +153,12 @@ func (c *Cursors) Change(queue string, from Queue, f func(*Queue)) {
 	f(found)
 }
 
-// Tell notes that jobs of the queues have become claimable.
-func (c *Cursors) Tell(queues []string) {
+// Tell notes that jobs of the queue have become claimable.
+func (c *Cursors) Tell(queue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, name := range queues {
-		if found, ok := c.queues[name]; ok {
-			found.Told = true
-		}
+	if found, ok := c.queues[queue]; ok {
+		found.Told = true
 	}
 }
 
