@@ -66,7 +66,7 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 				job, err := s.Get(t.Context(), 2)
 				require.NoError(t, err)
 				assert.JSONEq(t, `{"echo":{"a":2}}`, string(job.Result))
-				assert.Equal(t, "a/b", job.Scheduled.Name)
+				assert.Equal(t, "a/b", job.Scheduled().Name)
 				refused := command(c.schedule, "a/b", "0 0 30 2 *", "hello")
 				refused.Stderr = nil
 				said, err := refused.CombinedOutput()

@@ -357,6 +357,8 @@ func (s Schedule) Check() error {
 	switch {
 	case !s.Job.RunAt.IsZero():
 		return refuse("job.run_at", "must not be set: the schedule decides when its jobs run")
+	case !s.Job.ExpiresAt.IsZero():
+		return refuse("job.expires_at", "must not be set: the schedule enqueues its job again and again")
 	case len(s.Job.Payload) > MaxTemplateBytes:
 		return refuse("job.payload", fmt.Sprintf("must have at most %d bytes in a schedule", MaxTemplateBytes))
 	case s.CatchUp != "" && s.CatchUp != CatchUpOne && s.CatchUp != CatchUpSkip:

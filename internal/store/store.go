@@ -35,8 +35,8 @@ type Store interface {
 	// FetchAndClaim claims due jobs of one queue, leases each of them to the worker, and returns them as they are stored.
 	//
 	// A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired. A
-	// claim takes jobs only from the queue that it names. Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue
-	// is resumed. A dead job is never claimed.
+	// claim takes jobs only from the queue that it names. Once SetPaused(true) has returned, new claims on the queue return no
+	// jobs until the queue is resumed. A dead job is never claimed.
 	//
 	// Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs
 	// until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves
@@ -153,9 +153,9 @@ type Store interface {
 	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0. Filter, limit and order work as in
 	// Cancel.
 	//
-	// The token grows, and the attempts do not change. Error, result and ExpiresAt are cleared. Checkpoint and progress stay, unless the
-	// job had succeeded: then they and their numbers are cleared too. A job does not change if another job holds its unique
-	// key. Otherwise a job without a window takes its key again. A call never requeues a job twice.
+	// The token grows, and the attempts do not change. Error, result and ExpiresAt are cleared. Checkpoint and progress stay,
+	// unless the job had succeeded: then they and their numbers are cleared too. A job does not change if another job holds its
+	// unique key. Otherwise a job without a window takes its key again. A call never requeues a job twice.
 	//
 	//	ok           the job is ready now;
 	//	duplicate    another job, which Reason names, holds the unique key; this job does not change;
