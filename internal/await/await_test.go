@@ -336,7 +336,22 @@ func (h *hanging) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return h.shelf.Get(ctx, id)
 }
 
-// TestAStoreThatWaitsByItselfIsNotAskedEachSecond.
+// TestTheLastWaiterWaitsForTheLook: when all calls have returned, nobody uses the store.
+func TestTheLastWaiterWaitsForTheLook(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := onShelf(store.InFlight)
+		s.within = func(int) {
+			time.Sleep(time.Second) //nolint:forbidigo // in the bubble's time: a slow store
+			s.set(store.Succeeded, nil)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		got := <-waiting(ctx, s)
+		assert.ErrorIs(t, got.err, context.DeadlineExceeded)
+		assert.Equal(t, store.Succeeded, s.job.State, "the store is done with the look")
+	})
+}
+
 func TestAStoreThatWaitsByItselfIsNotAskedEachSecond(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &patient{shelf: onShelf(store.InFlight)}
