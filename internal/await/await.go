@@ -218,8 +218,9 @@ func (r *registry) begin(w *watch) (number int, wanted bool) {
 }
 
 func (w *watch) look(ctx context.Context, c clock.Clock) (store.JobDetail, error) {
-	ctx, cancel := c.WithTimeout(ctx, longest)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer c.AfterFunc(longest, cancel).Stop()
 	if p, ok := w.key.store.(poller); ok {
 		return p.AwaitEnd(ctx, w.key.id)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -51,6 +52,7 @@ func (a *API) finished(
 	if err != nil {
 		return wire.Results{}, err
 	}
+	await.Tell(a.store, outcomes)
 	events := make([]Event, 0, len(outcomes))
 	for i, o := range outcomes {
 		if o.Status != store.StatusOK {
@@ -126,6 +128,7 @@ func (a *API) recover(ctx context.Context, req wire.Recover) (wire.Recovered, er
 
 // tellRecovered publishes and counts recovered leases.
 func (a *API) tellRecovered(recovered []store.Recovered) {
+	await.TellRecovered(a.store, recovered)
 	a.Publish(RecoveredEvents(recovered)...)
 	a.counter.Recovered(recovered)
 }
