@@ -8,6 +8,9 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -210,11 +213,25 @@ func (c *Client) Count(ctx context.Context, filter Filter) (Counts, error) {
 	return c.store.Count(ctx, filter)
 }
 
+// Wait waits until the job has succeeded, is dead or is cancelled, and then returns it as Get does, with its result. A dead job
+// is no error: look at its Phase.
+//
+// Wait returns at once if the job ends through this value of the store in this process, by a [Server], a Client or an HTTP API.
+// Otherwise it returns within about a second: it looks at the job each second, and holds nothing in the store meanwhile. It may
+// miss the end of a job that is requeued within that second. If many wait for the same job, one look serves all of them.
+//
+// If the context ends first, the error matches the context's own. While the store is unavailable, Wait goes on; if it still is
+// when the context ends, the error also matches ErrUnavailable. If the job does not exist, or is deleted meanwhile, the error is
+// ErrNotFound; if the store is closed, ErrClosed.
+func (c *Client) Wait(ctx context.Context, id int64) (JobDetail, error) {
+	return await.Until(ctx, clock.New(), c.store, id)
+}
+
 // Cancel ends a job that has not finished. If the job is running, its handler's context is cancelled within about a second, or at
 // the next heartbeat of its server if the store's wake-up is lost; writes of the handler are refused from now on. If the job has
 // succeeded or is dead, the error is ErrState.
 func (c *Client) Cancel(ctx context.Context, id int64) error {
-	return single(c.store.Cancel(ctx, Filter{IDs: []int64{id}}, 1))
+	return single(c.telling(c.store.Cancel)(ctx, Filter{IDs: []int64{id}}, 1))
 }
 
 // Requeue makes a finished job ready again, with no retries counted. If the job has not finished, the error is ErrState; if
@@ -225,7 +242,16 @@ func (c *Client) Requeue(ctx context.Context, id int64) error {
 
 // Delete removes a finished job. If the job has not finished, the error is ErrState.
 func (c *Client) Delete(ctx context.Context, id int64) error {
-	return single(c.store.Delete(ctx, Filter{IDs: []int64{id}}, 1))
+	return single(c.telling(c.store.Delete)(ctx, Filter{IDs: []int64{id}}, 1))
+}
+
+// telling returns the bulk call, which then tells those who wait for the jobs.
+func (c *Client) telling(call func(context.Context, Filter, int) ([]Outcome, error)) func(context.Context, Filter, int) ([]Outcome, error) {
+	return func(ctx context.Context, filter Filter, limit int) ([]Outcome, error) {
+		outcomes, err := call(ctx, filter, limit)
+		await.Tell(c.store, outcomes)
+		return outcomes, err
+	}
 }
 
 func single(outcomes []Outcome, err error) error {
@@ -237,7 +263,7 @@ func single(outcomes []Outcome, err error) error {
 
 // CancelAll cancels all jobs that match and have not finished, and returns their number. An empty filter is refused.
 func (c *Client) CancelAll(ctx context.Context, filter Filter) (int, error) {
-	return all(ctx, c.store.Cancel, filter)
+	return all(ctx, c.telling(c.store.Cancel), filter)
 }
 
 // RequeueAll makes all jobs ready again that match and had finished when the call began, and returns their number. A job whose
@@ -262,7 +288,7 @@ func (c *Client) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 
 // DeleteAll removes all finished jobs that match, and returns their number. An empty filter is refused.
 func (c *Client) DeleteAll(ctx context.Context, filter Filter) (int, error) {
-	return all(ctx, c.store.Delete, filter)
+	return all(ctx, c.telling(c.store.Delete), filter)
 }
 
 // all repeats a bulk call, from the smallest id on, until no job is left to change.

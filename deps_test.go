@@ -55,6 +55,8 @@ var importRules = []rule{
 	{"", "go.opentelemetry.io/...", true, "traces are linked by whoever wants them: jqotel"},
 	{"internal/server", "./internal/store/adapters/...", true, "the runtime knows the contract, and no adapter"},
 	{"internal/server", "./", true, "the runtime is below the library"},
+	{"internal/await", "./internal/store/adapters/...", true, "who waits knows the contract, and no adapter"},
+	{"internal/await", "./", true, "the runtime tells of ends, and is below the library"},
 	{"jqprom", "go.opentelemetry.io/...", true, "one way to observe does not bring the other"},
 	{"jqprom", "testing", true, "what applications import links no testing"},
 	{"jqotel", "github.com/prometheus/...", true, "one way to observe does not bring the other"},

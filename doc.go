@@ -31,7 +31,8 @@
 //	server, err := jq.NewServer(store, &handlers, nil)
 //	err = server.Run(ctx)
 //
-// Run works until the context ends, then lets its handlers finish. Close the store after it has returned.
+// Run works until the context ends, then lets its handlers finish. Close the store after it has returned. [Client.Wait] waits for
+// the end of a job and returns it with its result.
 //
 // # Fail
 //

@@ -70,6 +70,32 @@ func ExampleClient_Enqueue() {
 	// Output: false true true
 }
 
+// Whoever needs the result waits for it. The worker may be anywhere: here it is in the same process.
+func ExampleClient_Wait() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	store := jq.NewMemory(nil)
+	var handlers jq.Handlers
+	jq.Handle(&handlers, func(ctx context.Context, run *jq.Run, g Greet) error { return run.SetResult("Hello, " + g.Name) })
+	server := must(jq.NewServer(store, &handlers, nil))
+	if err := server.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Stop(ctx)
+
+	client := jq.NewClient(store, nil)
+	added := must(client.Enqueue(ctx, Greet{Name: "Ada"}, nil))
+	job, err := client.Wait(ctx, added.ID)
+	switch {
+	case err != nil:
+		log.Fatal(err)
+	case job.Phase() != jq.Succeeded:
+		log.Fatal(job.Error)
+	}
+	fmt.Println(job.Phase(), string(job.Result))
+	// Output: succeeded "Hello, Ada"
+}
+
 // A request key makes an enqueueing safe to repeat, whatever became of the first try.
 func ExampleEnqueueOptions_requestKey() {
 	ctx := context.Background()

@@ -17,6 +17,8 @@ import (
 //
 // Its methods beyond the contract:
 //
+//	// AwaitEnd returns the job once it has ended, or as it is after 30 seconds.
+//	func (*Store) AwaitEnd(ctx context.Context, id int64) (contract.JobDetail, error)
 //	// Redacted reports whether the server has left documents out of jobs or schedules, because the token's role
 //	// may not see them.
 //	func (*Store) Redacted() bool

@@ -90,8 +90,8 @@ type Options struct {
 	// default 0.2. If it is negative, claims return retries only if there are not enough fresh jobs.
 	RetryShare float64
 
-	// MaxWaiting is how many claims can wait for jobs at once, and MaxStreams how many streams of events can be open: by
-	// default 1,000 each. All tokens with the same name together can use half of each limit, here and below, so that others
+	// MaxWaiting is how many calls can wait at once, claims for jobs and others for the end of a job, and MaxStreams how many
+	// streams of events can be open: by default 1,000 each. All tokens with the same name together can use half of each limit, here and below, so that others
 	// are still served.
 	MaxWaiting int
 	MaxStreams int
@@ -206,8 +206,8 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// Close ends waiting claims, which get an empty answer, and streams. It returns when they have ended. Later requests are
-// refused. Calling Close again does nothing.
+// Close ends waiting claims, which get an empty answer, waits for the end of a job, which get the job as it is, and streams. It
+// returns when they have ended. Later requests are refused. Calling Close again does nothing.
 func (a *API) Close() error {
 	a.mu.Lock()
 	a.closed = true

@@ -57,7 +57,7 @@ type share struct {
 	listed  atomic.Int64 // the memory of the latest answer to a listing
 	reads   room         // running listings and counts
 	briefs  room         // running quick reads
-	polls   room         // waiting claims
+	polls   room         // waiting claims, and waits for the end of a job
 	streams room
 }
 
@@ -171,6 +171,18 @@ func (x *exchange) enter(of func(*share) room) (leave func(), ok bool) {
 	return func() { leaveAll(shares, of) }, true
 }
 
+// wait waits for a place in the room of each share. It fails if the context ends before.
+func (x *exchange) wait(ctx context.Context, of func(*share) room) (leave func(), err error) {
+	shares := x.shares()
+	for i, s := range shares {
+		if err := of(s).wait(ctx); err != nil {
+			leaveAll(shares[:i], of)
+			return nil, err
+		}
+	}
+	return func() { leaveAll(shares, of) }, nil
+}
+
 func leaveAll(shares []*share, of func(*share) room) {
 	for _, s := range shares {
 		of(s).leave()
@@ -180,12 +192,11 @@ func leaveAll(shares []*share, of func(*share) room) {
 // gather waits for a place in the room of each share, reads from the store, and encodes the answer. It fails if the context
 // ends before.
 func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(context.Context) (any, error)) ([]byte, error) {
-	for _, s := range x.shares() {
-		if err := of(s).wait(ctx); err != nil {
-			return nil, err
-		}
-		defer of(s).leave()
+	leave, err := x.wait(ctx, of)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	answer, err := read(ctx)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -67,6 +68,7 @@ func (a *API) act(ctx context.Context, action wire.Action, filter store.Filter, 
 		return nil, refuse("action", "must be cancel, requeue or delete")
 	}
 	outcomes, err := do(ctx, filter, limit)
+	await.Tell(a.store, outcomes)
 	var events []Event
 	for _, o := range outcomes {
 		if o.Status == store.StatusOK {

@@ -178,39 +178,40 @@ func number(field, text string) (int64, error) {
 
 // query reads the query parameters of a listing of jobs.
 func query(raw string) (store.Filter, store.Page, error) {
-	var f store.Filter
+	f, page := store.Filter{}, store.Page{Limit: 100}
 	texts := map[string]*string{"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey}
-	page, err := parameters(raw, texts, &f.States)
+	err := parameters(raw, texts, &f.States, &page)
 	return f, page, err
 }
 
 // workerQuery reads the query parameters of a listing of workers.
 func workerQuery(raw string) (store.WorkerFilter, store.Page, error) {
-	var f store.WorkerFilter
-	page, err := parameters(raw, map[string]*string{"name": &f.Name}, nil)
+	f, page := store.WorkerFilter{}, store.Page{Limit: 100}
+	err := parameters(raw, map[string]*string{"name": &f.Name}, nil, &page)
 	return f, page, err
 }
 
-// parameters reads the query parameters of a listing: the page, the listing's own parameters into texts, and the states if
-// they are not nil.
-func parameters(raw string, texts map[string]*string, states *[]store.State) (store.Page, error) {
-	page := store.Page{Limit: 100}
+// parameters reads query parameters: the call's own parameters into texts, the states if they are not nil, and cursor and limit of a
+// page if it is not nil.
+func parameters(raw string, texts map[string]*string, states *[]store.State, page *store.Page) error {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return page, refuse("query", "must be written as name=value, with & in between")
+		return refuse("query", "must be written as name=value, with & in between")
 	}
-	texts["cursor"] = &page.Cursor
+	if page != nil {
+		texts["cursor"] = &page.Cursor
+	}
 	names := make([]string, 0, len(values))
 	for name := range values {
 		names = append(names, name)
 	}
 	slices.Sort(names) // in order, so that the same request always gets the same error
 	for _, name := range names {
-		if err := parameter(name, values[name], texts, states, &page); err != nil {
-			return page, err
+		if err := parameter(name, values[name], texts, states, page); err != nil {
+			return err
 		}
 	}
-	return page, nil
+	return nil
 }
 
 func parameter(name string, values []string, texts map[string]*string, states *[]store.State, page *store.Page) error {
@@ -223,7 +224,7 @@ func parameter(name string, values []string, texts map[string]*string, states *[
 	if len(values) > 1 {
 		return refuse(name, "must be given once")
 	}
-	if name == "limit" {
+	if name == "limit" && page != nil {
 		limit, err := number(name, values[0])
 		page.Limit = int(limit)
 		return err

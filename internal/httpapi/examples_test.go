@@ -16,6 +16,7 @@ import (
 type request struct {
 	operation    string
 	method, path string
+	query        string // with its ?, only in the example itself
 	body         string
 }
 
@@ -25,8 +26,13 @@ func example(key string, op map[string]any) request {
 	out := request{operation: op["operationId"].(string), method: method, path: path}
 	parameters, _ := op["parameters"].([]any)
 	for _, p := range parameters {
-		if p := p.(map[string]any); p["in"] == "path" {
-			out.path = strings.Replace(out.path, "{"+p["name"].(string)+"}", p["example"].(string), 1)
+		p := p.(map[string]any)
+		shown, _ := p["example"].(string)
+		switch {
+		case p["in"] == "path":
+			out.path = strings.Replace(out.path, "{"+p["name"].(string)+"}", shown, 1)
+		case shown != "":
+			out.query = "?" + p["name"].(string) + "=" + shown
 		}
 	}
 	if shown := theBook().at([]string{"paths", path, strings.ToLower(method), "requestBody", "content", wire.JSON, "example"}); shown != nil {
@@ -88,7 +94,7 @@ func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
 				w.follow(one.method, one.path, one.body) // an answer without an end: see the tests of streams
 				return
 			}
-			got := w.ask(one.method, one.path, one.body)
+			got := w.ask(one.method, one.path+one.query, one.body)
 			require.Less(t, got.status, 400, got.text)
 			want := theBook().at([]string{"paths", strings.Fields(key)[1], strings.ToLower(one.method), "responses", "200", "content", wire.JSON, "example"})
 			if one.operation == "enqueue" {

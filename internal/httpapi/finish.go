@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -51,6 +52,7 @@ func (a *API) finished(
 	if err != nil {
 		return wire.Results{}, err
 	}
+	await.Tell(a.store, outcomes)
 	events := make([]Event, 0, len(outcomes))
 	for i, o := range outcomes {
 		if o.Status != store.StatusOK {
@@ -141,6 +143,7 @@ func (a *API) tellSettled(settled []store.Settled) {
 
 // tellRecovered publishes and counts recovered leases.
 func (a *API) tellRecovered(recovered []store.Recovered) {
+	await.TellRecovered(a.store, recovered)
 	a.Publish(RecoveredEvents(recovered)...)
 	a.counter.Recovered(recovered)
 }

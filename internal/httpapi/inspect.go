@@ -47,17 +47,6 @@ func (a *API) stats(w *exchange, r *http.Request) error {
 	return a.show(w, r, func(ctx context.Context) (any, error) { return a.count(ctx, wire.Count{}) })
 }
 
-func (a *API) job(w *exchange, r *http.Request) error {
-	id, err := number("id", r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
-		detail, err := a.as(ctx).Get(ctx, id)
-		return wire.DetailOf(detail), err
-	})
-}
-
 func (a *API) due(w *exchange, r *http.Request) error {
 	monitor, err := able[store.Monitor](r.Context(), a)
 	if err != nil {

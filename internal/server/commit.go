@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -106,6 +107,7 @@ func (s *Server) tryWrite(op writeOp, runs []*Run) error {
 	s.recordAnswer(s.clock.Now(), nil)
 	s.health.permitted(string(op))
 	s.writes[op]++
+	await.Tell(s.store, outcomes)
 	s.applyOutcomes(op, runs, outcomes)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -51,6 +52,7 @@ func (v verdict) writeTo(ctx context.Context, s store.Store, lease store.Lease) 
 	if err != nil {
 		return store.Outcome{}, err
 	}
+	await.Tell(s, outcomes)
 	switch o := outcomes[0]; {
 	case v.op == confirm && o.Status == store.StatusOK: // the job is still in flight: its transaction was not committed
 		return v.otherwise.writeTo(ctx, s, lease)

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -107,6 +108,7 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 	}
 	s.health.permitted("recover")
 	if len(list) > 0 {
+		await.TellRecovered(s.store, list)
 		s.o.Observer.Recovered(list)
 		s.failures.recovered(list)
 		dead := 0

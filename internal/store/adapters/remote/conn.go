@@ -57,7 +57,8 @@ type call struct {
 	reads  bool   // the call changes nothing
 	most   int64  // greatest size of the answer in bytes
 
-	refused error // why the call must not be sent, or nil
+	wait    time.Duration // how long the server may wait before it answers
+	refused error         // why the call must not be sent, or nil
 }
 
 // fetch returns a call that reads and has no body.
@@ -122,7 +123,7 @@ func (s *Store) request(ctx context.Context, c call, sent *parcel) (*http.Reques
 func (s *Store) once(ctx context.Context, c call, sent *parcel, read func(*http.Response) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := s.clock.AfterFunc(s.options.Timeout, func() { cancel(errSilent) })
+	late := s.clock.AfterFunc(s.options.Timeout+c.wait, func() { cancel(errSilent) })
 	defer late.Stop()
 	req, err := s.request(ctx, c, sent)
 	if err != nil {

@@ -4,14 +4,34 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // Get is part of the contract.
-func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) { return s.get(ctx, id, 0) }
+
+// patience is how long one request waits for the end of a job.
+const patience = 30 * time.Second
+
+// AwaitEnd returns the job once it has ended, or as it is after 30 seconds. If too many clients wait already, or the server knows no
+// waiting, it returns the job as it is.
+func (s *Store) AwaitEnd(ctx context.Context, id int64) (store.JobDetail, error) {
+	job, err := s.get(ctx, id, patience)
+	if _, away := errors.AsType[*sentAway](err); away {
+		return s.get(ctx, id, 0)
+	}
+	return job, err
+}
+
+// get returns the job after it has ended or the wait is over.
+func (s *Store) get(ctx context.Context, id int64, wait time.Duration) (store.JobDetail, error) {
 	c := fetch(wire.PathJob+strconv.FormatInt(id, 10), nil, mostDetail)
+	if c.wait = wait; wait > 0 {
+		c.query = "wait=" + wait.String()
+	}
 	answer, err := ask(ctx, s, c, func(d wire.JobDetail) error {
 		if int64(d.ID) != id || d.State == "" || d.History == nil {
 			return errors.New("not the job that was asked for")
