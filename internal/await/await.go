@@ -70,6 +70,11 @@ func TellRecovered(s store.Store, recovered []store.Recovered) {
 	all.tell(s, len(recovered), func(i int) (int64, bool) { return recovered[i].ID, recovered[i].Next.IsZero() })
 }
 
+// TellSettled is Tell for the jobs that were cancelled because they had expired.
+func TellSettled(s store.Store, settled []store.Settled) {
+	all.tell(s, len(settled), func(i int) (int64, bool) { return settled[i].ID, true })
+}
+
 // all are the watches of this process. Client, server and HTTP API meet here, because they have nothing in common but the value of
 // their store.
 var all = registry{watches: map[key]*watch{}}
@@ -244,7 +249,7 @@ func (r *registry) finish(w *watch, number int, e end) {
 }
 
 func clone(j store.JobDetail) store.JobDetail {
-	j.Tags, j.History, j.Scheduled = slices.Clone(j.Tags), slices.Clone(j.History), j.Scheduled.Clone()
+	j.Tags, j.History, j.Extras = slices.Clone(j.Tags), slices.Clone(j.History), j.Extras.Clone()
 	for _, doc := range []*[]byte{&j.Payload, &j.Checkpoint, &j.Progress, &j.Result} {
 		*doc = bytes.Clone(*doc)
 	}

@@ -138,6 +138,7 @@ func (a *API) settle(ctx context.Context, req wire.Settle) (wire.Settled, error)
 // tellSettled publishes and counts jobs that were cancelled.
 func (a *API) tellSettled(settled []store.Settled) {
 	a.Publish(SettledEvents(settled)...)
+	await.TellSettled(a.store, settled)
 	a.counter.Settled(settled)
 }
 

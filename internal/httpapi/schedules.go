@@ -30,7 +30,8 @@ func (a *API) schedules(w *exchange, r *http.Request) error {
 func scheduleQuery(raw string) (store.ScheduleFilter, store.Page, error) {
 	var f store.ScheduleFilter
 	var due, within string
-	page, err := parameters(raw, map[string]*string{"name": &f.Name, "due": &due, "within": &within}, nil)
+	page := store.Page{Limit: 100}
+	err := parameters(raw, map[string]*string{"name": &f.Name, "due": &due, "within": &within}, nil, &page)
 	if err == nil && due != "" && due != "true" {
 		err = refuse("due", "must be true: leave it out for all schedules")
 	}

@@ -41,6 +41,7 @@ func (s *Server) settleAll() {
 			return
 		}
 		if len(list) > 0 {
+			await.TellSettled(s.store, list)
 			s.o.Observer.Settled(list)
 			s.log.Info("jq: jobs cancelled that had expired", "count", len(list))
 		}
