@@ -54,7 +54,7 @@ var before = map[string][]string{
 	"checkpoint": {"enqueue", "claim"}, "release": {"enqueue", "claim"}, "recover": {"enqueue", "claim", "+1m"},
 	"jobs": {"enqueue", "claim", "checkpoint"}, "list": {"enqueue", "claim"}, "count": {"enqueue", "claim"}, "stats": {"enqueue", "claim"},
 	"job": {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "due": {"enqueue", "+5s"}, "workers": {"beat", "+5s"}, "leave": {"beat"}, "bulk": {"enqueue"},
-	"policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "delete": {"enqueue", "claim", "ack"},
+	"policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "reschedule": {"enqueue"}, "delete": {"enqueue", "claim", "ack"},
 }
 
 // TestExamplesAreAnsweredAsDocumented sends each request as it stands in the book.

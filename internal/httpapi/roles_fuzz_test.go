@@ -64,7 +64,7 @@ func roleSeeds() [][]byte {
 			add(call, role, 60, byte(role), 1, byte(call), 0)
 		}
 	}
-	for n := range 60 {
+	for n := range 62 {
 		add(n, 99, 600)
 	}
 	return seeds
@@ -467,7 +467,7 @@ func (p *play) field(name string, value any, now state) any {
 	case "wait":
 		return nil // nobody would wake it
 	case "action":
-		return p.pick("cancel", "requeue", "delete")
+		return p.pick("cancel", "requeue", "reschedule", "delete")
 	case "lease":
 		return p.pick("1s", "1m", "1h")
 	case "limit":

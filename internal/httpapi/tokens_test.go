@@ -68,7 +68,7 @@ func allowed(operation string, role Role) bool {
 		return role == Producer || role == Operator
 	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "beat", "leave", "wakeups":
 		return role == Worker || role == Operator
-	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "set-policy", "fence":
+	case "bulk", "cancel", "requeue", "reschedule", "delete", "pause", "resume", "set-policy", "fence":
 		return role == Operator
 	case "count", "stats", "session", "logout": // by which clients see that they are known
 		return true
