@@ -34,6 +34,9 @@ import "github.com/seed-ed332417/jq/internal/store"
 //	Cancel(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 //	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0.
 //	Requeue(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
+//	// Reschedule gives jobs that are ready or retrying another due time: the later of now and at, or now if at is
+//	// the zero time.
+//	Reschedule(ctx context.Context, filter Filter, at time.Time, limit int) ([]Outcome, error)
 //	// Delete removes terminal jobs and their history.
 //	Delete(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 //	// Close releases everything that the store holds.
@@ -376,6 +379,8 @@ type (
 	//	func (Filter) Check() error
 	//	// CheckBulk returns an *InvalidError if a call of Cancel, Requeue or Delete breaks a limit.
 	//	func (Filter) CheckBulk(limit int) error
+	//	// CheckReschedule returns an *InvalidError if a call of Reschedule breaks a limit.
+	//	func (Filter) CheckReschedule(at time.Time, limit int) error
 	Filter = store.Filter
 
 	// A Page asks for one page of a listing.

@@ -53,6 +53,9 @@ type (
 	//	Cancel(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 	//	// Requeue makes terminal jobs ready again: they are due now, and their retries are 0.
 	//	Requeue(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
+	//	// Reschedule gives jobs that are ready or retrying another due time: the later of now and at, or now if at is
+	//	// the zero time.
+	//	Reschedule(ctx context.Context, filter Filter, at time.Time, limit int) ([]Outcome, error)
 	//	// Delete removes terminal jobs and their history.
 	//	Delete(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 	//	// Close releases everything that the store holds.
@@ -855,6 +858,8 @@ type (
 	//	func (Filter) Check() error
 	//	// CheckBulk returns an *InvalidError if a call of Cancel, Requeue or Delete breaks a limit.
 	//	func (Filter) CheckBulk(limit int) error
+	//	// CheckReschedule returns an *InvalidError if a call of Reschedule breaks a limit.
+	//	func (Filter) CheckReschedule(at time.Time, limit int) error
 	Filter = store.Filter
 
 	// A WorkerFilter selects workers.
@@ -1024,6 +1029,8 @@ type (
 	//	func (*Record) Cancel(now time.Time) Outcome
 	//	// Requeue makes a terminal job ready again.
 	//	func (*Record) Requeue(holder int64, now time.Time) Outcome
+	//	// Reschedule makes a job that waits due at the later of now and at.
+	//	func (*Record) Reschedule(at, now time.Time) Outcome
 	//	// Delete answers ok if the store may remove the job.
 	//	func (*Record) Delete() Outcome
 	//	// Claim grants a lease on a job that is due.

@@ -2,30 +2,44 @@ package bbolt
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ed332417/jq/contract"
 )
 
 // Cancel cancels jobs that are not terminal.
 func (s *Store) Cancel(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
-	return s.operate(ctx, filter, limit, func(j *job) bool { return !j.Terminal() }, (*txn).cancel)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), func(j *job) bool { return !j.Terminal() }, (*txn).cancel)
 }
 
 // Requeue makes terminal jobs ready again.
 func (s *Store) Requeue(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
-	return s.operate(ctx, filter, limit, func(j *job) bool { return j.Terminal() }, (*txn).requeue)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), func(j *job) bool { return j.Terminal() }, (*txn).requeue)
+}
+
+// Reschedule gives jobs that wait another due time.
+func (s *Store) Reschedule(ctx context.Context, filter contract.Filter, at time.Time, limit int) ([]contract.Outcome, error) {
+	waits := func(j *job) bool { return !j.Terminal() && j.State != contract.InFlight }
+	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), waits, func(t *txn, j *job) contract.Outcome {
+		before := j.Token
+		o := j.Reschedule(at, t.now)
+		if j.Token != before {
+			t.save(j)
+		}
+		return o
+	})
 }
 
 // Delete removes terminal jobs and their history.
 func (s *Store) Delete(ctx context.Context, filter contract.Filter, limit int) ([]contract.Outcome, error) {
-	return s.operate(ctx, filter, limit, func(j *job) bool { return j.Terminal() }, (*txn).delete)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), func(j *job) bool { return j.Terminal() }, (*txn).delete)
 }
 
 // operate applies an operation to the ids of the filter, or without ids to the first jobs that match it and can change.
 func (s *Store) operate(
-	ctx context.Context, f contract.Filter, limit int, can func(*job) bool, apply func(*txn, *job) contract.Outcome,
+	ctx context.Context, f contract.Filter, limit int, invalid error, can func(*job) bool, apply func(*txn, *job) contract.Outcome,
 ) ([]contract.Outcome, error) {
-	return write(ctx, s, f.CheckBulk(limit), func(t *txn) []contract.Outcome {
+	return write(ctx, s, invalid, func(t *txn) []contract.Outcome {
 		if len(f.IDs) > 0 {
 			return t.operateOnIDs(f, apply)
 		}

@@ -333,6 +333,12 @@ func (c *C) Requeue(id int64) store.Outcome {
 	return c.One(c.Store.Requeue(c.Ctx, only(id), 1))
 }
 
+// Reschedule makes one job due at the time, by its id.
+func (c *C) Reschedule(id int64, at time.Time) store.Outcome {
+	c.Helper()
+	return c.One(c.Store.Reschedule(c.Ctx, only(id), at, 1))
+}
+
 // Delete deletes one job by its id.
 func (c *C) Delete(id int64) store.Outcome {
 	c.Helper()

@@ -4,11 +4,12 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A bulk is one of Cancel, Requeue and Delete, which choose their jobs in the same way.
+// A bulk is one of Cancel, Requeue, Reschedule and Delete, which choose their jobs in the same way.
 type bulk struct {
 	op    store.Op
 	call  func(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error)
@@ -16,15 +17,22 @@ type bulk struct {
 	to    store.State  // the phase it leads to
 	not   store.State  // a phase that it does not leave
 	again store.Status // the outcome of a job that was just changed
+	stays bool         // a job that was just changed still matches
 }
 
 var (
-	cancelling = bulk{store.OpCancel, store.Store.Cancel, store.InFlight, store.Cancelled, store.Succeeded, store.StatusOK}
-	requeueing = bulk{store.OpRequeue, store.Store.Requeue, store.Dead, store.Ready, store.InFlight, store.StatusWrongState}
-	deleting   = bulk{store.OpDelete, store.Store.Delete, store.Succeeded, store.Gone, store.Retrying, store.StatusNotFound}
+	cancelling   = bulk{store.OpCancel, store.Store.Cancel, store.InFlight, store.Cancelled, store.Succeeded, store.StatusOK, false}
+	requeueing   = bulk{store.OpRequeue, store.Store.Requeue, store.Dead, store.Ready, store.InFlight, store.StatusWrongState, false}
+	rescheduling = bulk{store.OpReschedule, rescheduleNow, store.Retrying, store.Retrying, store.InFlight, store.StatusOK, true}
+	deleting     = bulk{store.OpDelete, store.Store.Delete, store.Succeeded, store.Gone, store.Retrying, store.StatusNotFound, false}
 )
 
-// cases are those that Cancel, Requeue and Delete share. The contract says for Cancel what they prove.
+// rescheduleNow makes jobs due now.
+func rescheduleNow(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	return s.Reschedule(ctx, filter, time.Time{}, limit)
+}
+
+// cases are those that Cancel, Requeue, Reschedule and Delete share. The contract says for Cancel what they prove.
 func (b bulk) cases(group string) []Case {
 	cases := []Case{
 		{"/AnswersEachIDInOrderWhateverTheLimit", "If the filter has IDs, the answer has one outcome per id, in the order of the filter's IDs, whatever the limit. A job that does not match the rest of the filter is not_found.", b.answersEachID},
@@ -165,31 +173,35 @@ func (b bulk) goesByRisingID(c *C) {
 // choose every queue.
 func (b bulk) heedsQueues(c *C) {
 	list := map[string]int64{}
-	end := map[store.State]store.Op{store.Dead: store.OpNever, store.Succeeded: store.OpAck, store.InFlight: store.OpExtend}[b.from]
+	end := map[store.State]store.Op{store.Dead: store.OpNever, store.Succeeded: store.OpAck, store.InFlight: store.OpExtend, store.Retrying: store.OpAfter}[b.from]
 	for _, name := range []string{"a_b", "ab", "aXb", "A_b", "a_", "b", "a_c"} {
 		held := holding(c, name, 1)[0]
 		takes(c, end, held, "in queue %s", name)
 		list[name] = held.ID
 	}
-	changes := func(filter store.Filter, limit int, names ...string) {
+	changed := map[string]bool{}
+	changes := func(filter store.Filter, limit int, matching ...string) {
 		outcomes := b.on(c, filter, limit)
 		var want []int64
-		for _, name := range names {
-			want = append(want, list[name])
+		for _, name := range matching {
+			if len(want) < limit && (b.stays || !changed[name]) {
+				want, changed[name] = append(want, list[name]), true
+			}
 		}
 		c.Equal(outcomes, b.done(c, want...), "outcomes of %+v, at most %d", filter, limit)
 	}
-	changes(store.Filter{Queues: []string{"a_*"}}, 1, "a_b")
-	changes(store.Filter{Queues: []string{"a_*", "a_c"}}, 10, "a_", "a_c")
-	changes(store.Filter{Queues: []string{"a_*"}}, 10)
+	changes(store.Filter{Queues: []string{"a_*"}}, 1, "a_b", "a_", "a_c")
+	changes(store.Filter{Queues: []string{"a_*", "a_c"}}, 10, "a_b", "a_", "a_c")
+	changes(store.Filter{Queues: []string{"a_*"}}, 10, "a_b", "a_", "a_c")
 	changes(store.Filter{Queues: []string{"a*"}, Queue: "b"}, 10)
 	changes(store.Filter{Queues: []string{"a*"}, Queue: "ab"}, 10, "ab")
 
 	named := store.Filter{Queues: []string{"a*"}, IDs: []int64{list["b"], list["aXb"]}}
 	outcomes := b.on(c, named, 10)
+	changed["aXb"] = true
 	want := append([]store.Outcome{{ID: list["b"], Status: store.StatusNotFound}}, b.done(c, list["aXb"])...)
 	c.Equal(outcomes, want, "outcomes of ids, of which one is in a queue that was chosen")
-	changes(store.Filter{Queues: []string{"*"}}, 10, "A_b", "b")
+	changes(store.Filter{Queues: []string{"*"}}, 10, "a_b", "ab", "aXb", "A_b", "a_", "b", "a_c")
 }
 
 // changesEachOnce: calls at the same time, by ids and by filter, share the jobs, and each is changed by one of them.

@@ -26,6 +26,7 @@ var faultCases = []Case{
 	{"Fault/RecoveryIsSafeToRepeat", "It is safe to repeat a recovery.", faultRepeatedRecovery},
 	{"Fault/CancelAndDeleteAreSafeToRepeat", "It is safe to repeat a Cancel.\nIt is safe to repeat a Delete.", faultRepeatedBulks},
 	{"Fault/RequeueIsSafeToRepeatUntilTheJobsFinish", "It is safe to repeat a Requeue after a lost answer as long as the jobs cannot have finished in between. Jobs that have finished would run once more.", faultRepeatedRequeue},
+	{"Fault/RescheduleIsSafeToRepeat", "It is safe to repeat a Reschedule.", faultRepeatedReschedule},
 	{"Fault/ClosedStoreRefusesEveryCall", "ErrClosed: the store was closed, and nothing was applied.\nIt is fine to call Close twice.", faultClosedStoreRefusesEveryCall},
 	{"Fault/CloseFinishesOrFailsCallsUnderWay", "Calls in progress finish or fail.", faultCloseBesideCalls},
 }
@@ -35,7 +36,7 @@ func (c *C) methods() map[string]func(ctx context.Context) error {
 	l := c.JobIn(store.InFlight).Lease()
 	c.Advance(ttl)
 	dead := c.JobIn(store.Dead).Lease()
-	c.EnqueueOne()
+	waiting := store.Lease{ID: c.EnqueueOne()}
 	calls := map[string]func(ctx context.Context) error{
 		"Enqueue": func(ctx context.Context) error {
 			_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}, RequestKey: "key"})
@@ -58,7 +59,7 @@ func (c *C) methods() map[string]func(ctx context.Context) error {
 		},
 	}
 	for op, l := range map[store.Op]store.Lease{
-		store.OpExtend: l, store.OpSave: l, store.OpAck: l, store.OpRelease: l, store.OpRequeue: dead, store.OpDelete: dead,
+		store.OpExtend: l, store.OpSave: l, store.OpAck: l, store.OpRelease: l, store.OpRequeue: dead, store.OpReschedule: waiting, store.OpDelete: dead,
 	} {
 		calls[string(op)] = func(ctx context.Context) error { _, err := tryOn(c.under(ctx), op, l); return err }
 	}

@@ -109,6 +109,18 @@ func faultRepeatedBulks(c *C) {
 	}
 }
 
+func faultRepeatedReschedule(c *C) {
+	for _, wait := range []time.Duration{0, time.Minute} {
+		list := []int64{c.JobIn(store.Retrying).ID, c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))[0]}
+		at := c.Now().Add(wait)
+		outcomes := repeats(c, "Reschedule", time.Second, func(c *C) ([]store.Outcome, error) {
+			return c.Store.Reschedule(c.Ctx, only(list...), at, 1)
+		})
+		c.Equal(statuses(outcomes), []store.Status{store.StatusOK, store.StatusOK}, "outcomes of the repeat")
+		cancelling.on(c, only(list...), 1)
+	}
+}
+
 func faultRepeatedRequeue(c *C) {
 	l := c.JobIn(store.Dead).Lease()
 	outcomes := repeats(c, "Requeue", time.Second, func(c *C) ([]store.Outcome, error) { return tryOn(c, store.OpRequeue, l) })

@@ -57,14 +57,17 @@ type hastyWrite struct {
 
 // hastyWrites are n calls of each method that changes a job it is told of, each with a job of its own.
 func (c *C) hastyWrites(n int) []*hastyWrite {
-	ops := []store.Op{store.OpExtend, store.OpSave, store.OpAck, store.OpFail, store.OpCancel, store.OpRequeue, store.OpDelete}
+	ops := []store.Op{store.OpExtend, store.OpSave, store.OpAck, store.OpFail, store.OpCancel, store.OpRequeue, store.OpReschedule, store.OpDelete}
 	var writes []*hastyWrite
 	for _, op := range ops {
 		for _, d := range holding(c, string(op), n) {
-			if op == store.OpRequeue || op == store.OpDelete {
+			switch op {
+			case store.OpRequeue, store.OpDelete:
 				c.Ack(d.Lease())
-				d = c.Get(d.ID)
+			case store.OpReschedule:
+				underLease(c, store.OpAfter, d.Lease())
 			}
+			d = c.Get(d.ID)
 			writes = append(writes, &hastyWrite{op: op, before: d.Job})
 		}
 	}

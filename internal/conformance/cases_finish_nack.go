@@ -11,7 +11,7 @@ import (
 const (
 	sentenceErrorText   = "The store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16 KiB."
 	sentenceRemembers   = "The store must remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release."
-	sentenceHolds       = "The store must remember this until the next claim, cancel, requeue or deletion of the job."
+	sentenceHolds       = "The store must remember this until the token grows again or the job is deleted."
 	sentenceNAckInvalid = "invalid the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;"
 )
 

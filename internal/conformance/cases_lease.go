@@ -146,6 +146,9 @@ func refuses(c *C, l store.Lease, ops ...store.Op) {
 
 // becomes is a job after a legal operation at now, as the table says it; underLease tells what is saved, kept and waited for.
 func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
+	if op == store.OpReschedule && !d.Next().After(now) {
+		return d // due already
+	}
 	i := slices.IndexFunc(store.Transitions, func(t store.Transition) bool { return t.Op == op })
 	row, was := store.Transitions[i], d.Phase()
 	j := d.Job
@@ -158,6 +161,13 @@ func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
 		return store.JobDetail{Job: j, History: d.History}
 	case store.OpSave:
 		j.Checkpoint, j.CheckpointSeq, j.Progress, j.ProgressSeq = []byte(savedDoc), savedSeq, []byte(savedDoc), savedSeq
+		return store.JobDetail{Job: j, History: d.History}
+	case store.OpReschedule: // to now
+		if was == store.Retrying {
+			j.RetryAt = now
+		} else {
+			j.RunAt = now
+		}
 		return store.JobDetail{Job: j, History: d.History}
 	}
 	j.LeaseExpiresAt, j.RetryAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}

@@ -30,10 +30,11 @@ var matrixSentences = map[store.Op][]string{
 		"ok the job is in flight under this token; Next is the end of its lease;", "cancelled the job is cancelled, whatever the token;",
 		"stale the lease was ended by someone else;",
 	},
-	store.OpSave:    {"ok the job is in flight under this token;", "stale the job is not in flight under this token;"},
-	store.OpCancel:  {"ok the job is cancelled now, or was before;", "wrong_state the job has succeeded or is dead;"},
-	store.OpRequeue: {"ok the job is ready now;", "wrong_state the job is not terminal;"},
-	store.OpDelete:  {"ok the job is gone;", "wrong_state the job is not terminal;"},
+	store.OpSave:       {"ok the job is in flight under this token;", "stale the job is not in flight under this token;"},
+	store.OpCancel:     {"ok the job is cancelled now, or was before;", "wrong_state the job has succeeded or is dead;"},
+	store.OpRequeue:    {"ok the job is ready now;", "wrong_state the job is not terminal;"},
+	store.OpReschedule: {"ok the job is due at that time now, or was before;", "wrong_state the job is in flight or terminal;", sentenceHolds},
+	store.OpDelete:     {"ok the job is gone;", "wrong_state the job is not terminal;"},
 }
 
 func matrixOf(table []store.Transition) []Case {
@@ -69,6 +70,8 @@ var situations = []situation{
 	{"released", []store.Op{store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease},
 	{"released after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease},
 	{"requeued", []store.Op{store.OpClaim, store.OpAck, store.OpRequeue}, store.Ready, ""},
+	{"rescheduled after a snooze", []store.Op{store.OpClaim, store.OpSnooze, store.OpReschedule}, store.Ready, ""},
+	{"rescheduled after failing", []store.Op{store.OpClaim, store.OpAfter, store.OpReschedule}, store.Retrying, ""},
 	{"in flight", []store.Op{store.OpClaim}, store.InFlight, ""},
 	{"in flight after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim}, store.InFlight, ""},
 	{"in flight under an expired lease", []store.Op{store.OpClaim, stepExpire}, store.InFlight, ""},
@@ -181,7 +184,7 @@ func (m *matrixJob) refusal(op store.Op, l store.Lease, d store.JobDetail, there
 		return store.StatusNotFound
 	case op == store.OpCancel && m.phase == store.Cancelled:
 		return store.StatusOK
-	case op == store.OpCancel || op == store.OpRequeue || op == store.OpDelete:
+	case op == store.OpCancel || op == store.OpRequeue || op == store.OpReschedule || op == store.OpDelete:
 		return store.StatusWrongState
 	case op == store.OpExtend && m.phase == store.Cancelled:
 		return store.StatusCancelled
@@ -240,6 +243,8 @@ func (m *matrixJob) try(op store.Op, l store.Lease) store.Outcome {
 		return m.Cancel(m.id)
 	case store.OpRequeue:
 		return m.Requeue(m.id)
+	case store.OpReschedule:
+		return m.Reschedule(m.id, time.Time{})
 	case store.OpDelete:
 		return m.Delete(m.id)
 	default:

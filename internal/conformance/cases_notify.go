@@ -167,6 +167,14 @@ func notifyFollowsEachCommit(c *C) {
 		id := c.JobIn(store.Dead).ID
 		return func() { c.Requeue(id) }
 	})
+	for _, op := range []store.Op{store.OpAfter, store.OpSnooze} {
+		c.wokenBy("Reschedule after "+string(op), func() func() {
+			cancelling.on(c, store.Filter{Queue: queue}, 100)
+			l := c.JobIn(store.InFlight).Lease()
+			underLease(c, op, l)
+			return func() { c.Reschedule(l.ID, time.Time{}) }
+		})
+	}
 }
 
 func notifyFollowsTheEndOfAPause(c *C) {

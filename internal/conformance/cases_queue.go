@@ -188,6 +188,8 @@ func queueEnqueueingFinishingAndRecoveryGoOn(c *C) {
 		queue + " succeeded": 1, queue + " retrying": 2, queue + " dead": 1, queue + " ready": 3,
 	}, "phases after all that")
 	c.Equal(c.Requeue(held[0].ID).Status, store.StatusOK, "Requeue in a paused queue")
+	c.Equal(c.Reschedule(held[0].ID, c.Now().Add(time.Minute)).Status, store.StatusOK, "Reschedule in a paused queue")
+	c.Equal(c.Reschedule(held[0].ID, time.Time{}).Status, store.StatusOK, "Reschedule to now in a paused queue")
 	c.Equal(c.Cancel(held[0].ID).Status, store.StatusOK, "Cancel in a paused queue")
 	c.Equal(c.Delete(held[0].ID).Status, store.StatusOK, "Delete in a paused queue")
 	c.Equal(ids(c.Claim(10)), []int64{}, "claimed after all that")

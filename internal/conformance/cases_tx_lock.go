@@ -80,12 +80,13 @@ func txRecoveryLeavesALockedJob(c *C) {
 
 func txOthersDecideAfterItsEnd(c *C) {
 	for op, want := range map[store.Op]map[bool]store.Status{
-		store.OpAck:     {true: store.StatusOK, false: store.StatusOK},
-		store.OpNever:   {true: store.StatusStale, false: store.StatusOK},
-		store.OpSave:    {true: store.StatusStale, false: store.StatusOK},
-		store.OpCancel:  {true: store.StatusWrongState, false: store.StatusOK},
-		store.OpRequeue: {true: store.StatusOK, false: store.StatusWrongState},
-		store.OpDelete:  {true: store.StatusOK, false: store.StatusWrongState},
+		store.OpAck:        {true: store.StatusOK, false: store.StatusOK},
+		store.OpNever:      {true: store.StatusStale, false: store.StatusOK},
+		store.OpSave:       {true: store.StatusStale, false: store.StatusOK},
+		store.OpCancel:     {true: store.StatusWrongState, false: store.StatusOK},
+		store.OpRequeue:    {true: store.StatusOK, false: store.StatusWrongState},
+		store.OpReschedule: {true: store.StatusWrongState, false: store.StatusWrongState},
+		store.OpDelete:     {true: store.StatusOK, false: store.StatusWrongState},
 	} {
 		for commit, status := range want {
 			l := c.JobIn(store.InFlight).Lease()
@@ -101,7 +102,7 @@ func txOthersDecideAfterItsEnd(c *C) {
 
 // tryOn does any operation on one job that changes it.
 func tryOn(c *C, op store.Op, l store.Lease) ([]store.Outcome, error) {
-	for _, b := range []bulk{cancelling, requeueing, deleting} {
+	for _, b := range []bulk{cancelling, requeueing, rescheduling, deleting} {
 		if b.op == op {
 			return b.call(c.Store, c.Ctx, only(l.ID), 1)
 		}

@@ -83,6 +83,7 @@ func Groups() []Group {
 		{"Cancel", "live jobs are ended from outside", cancelCases},
 		{"Requeue", "jobs that have ended run again", requeueCases},
 		{"Settle", "jobs that have expired are cancelled", settleCases},
+		{"Reschedule", "jobs that wait get another due time", rescheduleCases},
 		{"Delete", "jobs that have ended are removed", deleteCases},
 		{"Queue", "queues are listed and paused", queueCases},
 		{"Policy", "what a queue keeps for how long", policyCases},

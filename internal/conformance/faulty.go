@@ -84,6 +84,10 @@ func (f *faulty) Requeue(ctx context.Context, filter store.Filter, limit int) ([
 	return through(f, "Requeue", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Requeue(ctx, filter, limit) })
 }
 
+func (f *faulty) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	return through(f, "Reschedule", []any{filter, at, limit}, func() ([]store.Outcome, error) { return f.Store.Reschedule(ctx, filter, at, limit) })
+}
+
 func (f *faulty) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return through(f, "Delete", []any{filter, limit}, func() ([]store.Outcome, error) { return f.Store.Delete(ctx, filter, limit) })
 }

@@ -201,7 +201,7 @@ func TestForeignQueuesAreRefused(t *testing.T) {
 		assert.NotEmpty(t, f.Detail, what)
 	}
 	assert.Equal(t, before, h.everything())
-	for _, call := range []string{"POST /v1/jobs/%d/cancel", "POST /v1/jobs/%d/requeue", "DELETE /v1/jobs/%d"} {
+	for _, call := range []string{"POST /v1/jobs/%d/cancel", "POST /v1/jobs/%d/requeue", "POST /v1/jobs/%d/reschedule", "DELETE /v1/jobs/%d"} {
 		method, path, _ := strings.Cut(fmt.Sprintf(call, foreign.ID), " ")
 		assert.Equal(t, urn+"not_found", h.as(Operator, method, path, "").fail(t).Type, call)
 	}

@@ -24,17 +24,18 @@ type Event struct {
 
 // The values of Event.Event. A repeated call may cause a second event.
 const (
-	WasEnqueued  = "enqueued"
-	WasClaimed   = "claimed"
-	WasSucceeded = "succeeded"
-	WasRetrying  = "retrying" // it has failed, and will be retried
-	WasDead      = "dead"     // it has failed for good
-	WasSnoozed   = "snoozed"
-	WasReleased  = "released"
-	WasRecovered = "recovered"
-	WasCancelled = "cancelled"
-	WasRequeued  = "requeued"
-	WasDeleted   = "deleted"
+	WasEnqueued    = "enqueued"
+	WasClaimed     = "claimed"
+	WasSucceeded   = "succeeded"
+	WasRetrying    = "retrying" // it has failed, and will be retried
+	WasDead        = "dead"     // it has failed for good
+	WasSnoozed     = "snoozed"
+	WasReleased    = "released"
+	WasRecovered   = "recovered"
+	WasCancelled   = "cancelled"
+	WasRequeued    = "requeued"
+	WasRescheduled = "rescheduled"
+	WasDeleted     = "deleted"
 )
 
 // RecoveredEvents returns the events of a recovery: each lease that was ended, and each job that is dead now.

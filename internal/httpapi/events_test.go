@@ -102,6 +102,8 @@ func TestEventsTellWhatWasDone(t *testing.T) {
 	claim()
 	finish("/v1/nack", ``)
 	tell(`{"job":"1","queue":"default","event":"retrying"}`)
+	call[wire.Outcome](w, 200, "POST", "/v1/jobs/1/reschedule", "")
+	tell(`{"job":"1","event":"rescheduled"}`)
 	claim()
 	finish("/v1/nack", `,"form":"snooze"`)
 	tell(`{"job":"1","queue":"default","event":"snoozed"}`)

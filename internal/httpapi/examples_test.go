@@ -63,7 +63,7 @@ var before = map[string][]string{
 	"job": {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "due": {"enqueue", "+5s"}, "workers": {"beat", "+5s"}, "leave": {"beat"}, "bulk": {"enqueue"},
 	"schedules": {"set-schedule"}, "schedule": {"set-schedule"}, "delete-schedule": {"set-schedule"}, "pause-schedule": {"set-schedule"},
 	"resume-schedule": {"set-schedule", "pause-schedule"}, "reset-schedule": {"set-schedule"}, "run-schedule": {"set-schedule"},
-	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "delete": {"enqueue", "claim", "ack"},
+	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "reschedule": {"enqueue"}, "delete": {"enqueue", "claim", "ack"},
 }
 
 // TestExamplesAreAnsweredAsDocumented sends each request as it stands in the book.

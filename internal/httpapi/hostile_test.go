@@ -110,7 +110,7 @@ func TestWorkersOfATokenForKeys(t *testing.T) {
 func TestForeignAndAbsentAreAnsweredAlike(t *testing.T) {
 	h := newHouse(t, Options{})
 	h.job(foreignQueue, "")
-	for _, call := range []string{"GET /v1/jobs/%d", "HEAD /v1/jobs/%d", "POST /v1/jobs/%d/cancel", "POST /v1/jobs/%d/requeue", "DELETE /v1/jobs/%d"} {
+	for _, call := range []string{"GET /v1/jobs/%d", "HEAD /v1/jobs/%d", "POST /v1/jobs/%d/cancel", "POST /v1/jobs/%d/requeue", "POST /v1/jobs/%d/reschedule", "DELETE /v1/jobs/%d"} {
 		var answers []answered
 		for _, id := range []int{1, 7} { // the first is there
 			var method, path string

@@ -68,6 +68,9 @@ var produce = map[string]struct {
 			w.claim(`{"worker":"w"}`)
 			call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"1","token":"1"}]}`)
 		}
+		if r.operation == "reschedule" {
+			w.claim(`{"worker":"w"}`)
+		}
 		if r.operation == "set-policy" {
 			call[wire.Policy](w, 200, r.method, r.path, `{"retain_dead":"720h"}`)
 		}
@@ -272,7 +275,12 @@ func TestBadInput(t *testing.T) {
 		{"UnknownState", "GET", "/v1/jobs?state=sleepy", ``, 400, "state", "must be ready, in_flight, succeeded, failed, retrying, dead or cancelled"},
 		{"QueryNoUTF8", "GET", "/v1/jobs?queue=%ff", ``, 400, "queue", "must be valid UTF-8 without NUL"},
 		{"EmptyFilter", "POST", "/v1/jobs/bulk", `{"action":"delete","filter":{}}`, 400, "filter", "must not be empty: it would mean every job"},
-		{"NoAction", "POST", "/v1/jobs/bulk", `{"action":"eat","filter":{"queue":"a"}}`, 400, "action", "must be cancel, requeue or delete"},
+		{"NoAction", "POST", "/v1/jobs/bulk", `{"action":"eat","filter":{"queue":"a"}}`, 400, "action", "must be cancel, requeue, reschedule or delete"},
+		{"CancelAtATime", "POST", "/v1/jobs/bulk", `{"action":"cancel","filter":{"queue":"a"},"run_at":"2026-01-02T03:04:05Z"}`, 400, "run_at", "goes with reschedule only"},
+		{"RescheduleAfterAllTime", "POST", "/v1/jobs/bulk", `{"action":"reschedule","filter":{"queue":"a"},"run_at":"9999-12-31T23:59:59-01:00"}`, 400, "run_at", "must lie in the years 1 to 9999"},
+		{"RescheduleOneAfterAllTime", "POST", "/v1/jobs/1/reschedule", `{"run_at":"9999-12-31T23:59:59-01:00"}`, 400, "run_at", "must lie in the years 1 to 9999"},
+		{"RescheduleInWords", "POST", "/v1/jobs/1/reschedule", `{"run_at":"tomorrow"}`, 400, "run_at", "must be a time such as \"2006-01-02T15:04:05Z\""},
+		{"RescheduleColour", "POST", "/v1/jobs/1/reschedule", `{"colour":1}`, 400, "colour", "is not known here"},
 		{"QueueNoUTF8", "POST", "/v1/queues/%ff/pause", ``, 400, "name", "must be valid UTF-8 without NUL"},
 		{"PolicyTooShort", "PUT", "/v1/queues/q/policy", `{"retain_dead":"59m"}`, 400, "retain_dead", "must be 1h0m0s to 87600h0m0s, or for ever"},
 		{"PolicyTooLong", "PUT", "/v1/queues/q/policy", `{"retain_succeeded":"87600h1us"}`, 400, "retain_succeeded", "must be 1h0m0s to 87600h0m0s, or for ever"},

@@ -67,7 +67,7 @@ func roleSeeds() [][]byte {
 			}
 		}
 	}
-	for n := range 60 {
+	for n := range 62 {
 		add(n, 99, 600)
 	}
 	return seeds
@@ -514,7 +514,7 @@ func (p *play) field(name string, value any, now state) any {
 	case "wait":
 		return nil // nobody would wake it
 	case "action":
-		return p.pick("cancel", "requeue", "delete")
+		return p.pick("cancel", "requeue", "reschedule", "delete")
 	case "lease":
 		return p.pick("1s", "1m", "1h")
 	case "limit":

@@ -71,6 +71,7 @@ func table() []route {
 		{"delete", http.MethodDelete, wire.PathJob + "{id}", operators, operates, one(wire.Delete)},
 		{"cancel", http.MethodPost, wire.PathJob + "{id}/cancel", operators, operates, one(wire.Cancel)},
 		{"requeue", http.MethodPost, wire.PathJob + "{id}/requeue", operators, operates, one(wire.Requeue)},
+		{"reschedule", http.MethodPost, wire.PathJob + "{id}/reschedule", operators, operates, one(wire.Reschedule)},
 
 		{"queues", http.MethodGet, wire.PathQueues, readers, reads, (*API).queues},
 		{"pause", http.MethodPost, fmt.Sprintf(wire.PathPause, name), operators, operates, paused(true)},

@@ -112,6 +112,10 @@ func (m *meddled) Requeue(ctx context.Context, filter store.Filter, limit int) (
 	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Requeue(ctx, filter, limit) })
 }
 
+func (m *meddled) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Reschedule(ctx, filter, at, limit) })
+}
+
 func (m *meddled) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return meddle(ctx, m, func() ([]store.Outcome, error) { return m.Store.Delete(ctx, filter, limit) })
 }

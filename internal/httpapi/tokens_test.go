@@ -68,7 +68,7 @@ func allowed(operation string, role Role) bool {
 		return role == Producer || role == Operator
 	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups", "fire":
 		return role == Worker || role == Operator
-	case "bulk", "cancel", "requeue", "delete", "pause", "resume", "set-policy", "fence",
+	case "bulk", "cancel", "requeue", "reschedule", "delete", "pause", "resume", "set-policy", "fence",
 		"set-schedule", "delete-schedule", "pause-schedule", "resume-schedule", "reset-schedule", "run-schedule":
 		return role == Operator
 	case "count", "stats", "session", "logout", "preview": // by which clients see that they are known, or which tells nothing of the store

@@ -242,6 +242,14 @@ func (v *view) Requeue(ctx context.Context, filter store.Filter, limit int) ([]s
 	return outcomes, err
 }
 
+// Reschedule works only on jobs that the bearer may see.
+func (v *view) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	do := func(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+		return v.of.Reschedule(ctx, filter, at, limit)
+	}
+	return v.bulk(ctx, do, filter, limit)
+}
+
 // Delete works only on jobs that the bearer may see.
 func (v *view) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return v.bulk(ctx, v.of.Delete, filter, limit)

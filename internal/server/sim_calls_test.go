@@ -64,6 +64,10 @@ func (l *link) Requeue(ctx context.Context, filter store.Filter, limit int) ([]s
 	return through(ctx, l, "Requeue", func(ctx context.Context) ([]store.Outcome, error) { return l.to.Requeue(ctx, filter, limit) })
 }
 
+func (l *link) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	return through(ctx, l, "Reschedule", func(ctx context.Context) ([]store.Outcome, error) { return l.to.Reschedule(ctx, filter, at, limit) })
+}
+
 func (l *link) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return through(ctx, l, "Delete", func(ctx context.Context) ([]store.Outcome, error) { return l.to.Delete(ctx, filter, limit) })
 }

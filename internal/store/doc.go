@@ -24,6 +24,7 @@
 //
 //	Cancel, token+1: from ready, in_flight and retrying to cancelled.
 //	Settle, token+1: from ready and retrying to cancelled, if the job has expired.
+//	Reschedule, token+1: a ready or retrying job gets another due time.
 //	The recovery of an expired lease: token+1.
 //	Delete: from succeeded, dead and cancelled to nothing.
 //	Extend and Save leave the state as it is.
@@ -45,8 +46,8 @@
 // remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release. If the
 // holder finishes the job in the same way again, the store must answer ok and change nothing, so that a caller can repeat a
 // call whose reply was lost. If the holder tries to finish the job in another way, the store must answer stale. The store must
-// remember this until the next claim, cancel, requeue or deletion of the job. If a job is not in flight, even its current token
-// is stale, unless the holder of the lease with that token finished the job.
+// remember this until the token grows again or the job is deleted. If a job is not in flight, even its current token is stale,
+// unless the holder of the lease with that token finished the job.
 //
 // # Time
 //

@@ -298,7 +298,8 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// CheckBulk returns an [*InvalidError] if a call of Cancel, Requeue or Delete breaks a limit.
+// CheckBulk returns an [*InvalidError] if a call of Cancel, Requeue or Delete breaks a limit. Reschedule has
+// [Filter.CheckReschedule].
 func (f Filter) CheckBulk(limit int) error {
 	if f.Empty() {
 		return refuse("filter", "must not be empty: it would mean every job")
@@ -307,6 +308,14 @@ func (f Filter) CheckBulk(limit int) error {
 		return err
 	}
 	return f.Check()
+}
+
+// CheckReschedule returns an [*InvalidError] if a call of Reschedule breaks a limit.
+func (f Filter) CheckReschedule(at time.Time, limit int) error {
+	if err := f.CheckBulk(limit); err != nil {
+		return err
+	}
+	return asError(checkTime("run_at", at))
 }
 
 // Check returns an [*InvalidError] if the page breaks a limit. Filter.Position and WorkerFilter.Position check the cursor.

@@ -250,6 +250,26 @@ func (r *Record) Requeue(holder int64, now time.Time) Outcome {
 	return r.outcome(StatusOK)
 }
 
+// Reschedule makes a job that waits due at the later of now and at.
+func (r *Record) Reschedule(at, now time.Time) Outcome {
+	phase := PhaseOf(&r.Job)
+	if phase != Ready && phase != Retrying {
+		return r.outcome(StatusWrongState)
+	}
+	due := later(now, Truncate(at))
+	if later(now, NextOf(&r.Job)).Equal(due) {
+		return r.outcome(StatusOK)
+	}
+	if phase == Ready {
+		r.RunAt = due
+	} else {
+		r.RetryAt = due
+	}
+	r.raise()
+	r.FinishedBy = NotFinished
+	return r.outcome(StatusOK)
+}
+
 // Delete answers ok if the store may remove the job.
 func (r *Record) Delete() Outcome {
 	if !TerminalOf(&r.Job) {

@@ -70,6 +70,8 @@ func act(t *testing.T, r *Record, op Op, now time.Time) Status {
 		return r.Cancel(now).Status
 	case OpRequeue:
 		return r.Requeue(0, now).Status
+	case OpReschedule:
+		return r.Reschedule(now.Add(time.Hour), now).Status
 	case OpDelete:
 		return r.Delete().Status
 	}

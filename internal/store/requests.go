@@ -29,16 +29,20 @@ type NewJob struct {
 	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
 }
 
+// later returns the later time.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // Row returns the job as it is after it was enqueued at now with the id. It shares no slice with n.
 func (n NewJob) Row(id int64, now time.Time) Job {
-	due := now.Add(n.Delay.Truncate(Resolution))
-	if asked := Truncate(n.RunAt); asked.After(now) {
-		due = asked
-	}
 	return Job{
 		ID: id, Queue: n.Queue, Kind: n.Kind, Payload: bytes.Clone(n.Payload), Priority: n.Priority,
 		Tags: slices.Clone(n.Tags), Trace: n.Trace,
-		State: Ready, RunAt: due,
+		State: Ready, RunAt: later(now.Add(n.Delay.Truncate(Resolution)), Truncate(n.RunAt)), // of which one at most is set
 		MaxRetries: n.MaxRetries, Timeout: n.Timeout.Truncate(Resolution),
 		Backoff: Backoff{
 			Base: n.Backoff.Base.Truncate(Resolution), Cap: n.Backoff.Cap.Truncate(Resolution), Jitter: n.Backoff.Jitter,

@@ -166,6 +166,20 @@ type Store interface {
 	// finished would run once more. Without IDs, the outcomes include duplicates, and duplicates count toward the limit.
 	Requeue(ctx context.Context, filter Filter, limit int) ([]Outcome, error)
 
+	// Reschedule gives jobs that are ready or retrying another due time: the later of now and at, or now if at is the zero time.
+	// Filter, limit and order work as in Cancel.
+	//
+	// A ready job gets the due time as its RunAt. A retrying job gets it as its RetryAt and stays retrying. The token grows, and
+	// nothing else changes. A job does not change if it is due at that time already, or if that time is now and it is due.
+	//
+	//	ok           the job is due at that time now, or was before;
+	//	wrong_state  the job is in flight or terminal;
+	//	not_found    the job does not exist, or no longer exists.
+	//
+	// It is safe to repeat a Reschedule. Without IDs, the outcomes include jobs that do not change, and these jobs count toward
+	// the limit.
+	Reschedule(ctx context.Context, filter Filter, at time.Time, limit int) ([]Outcome, error)
+
 	// Delete removes terminal jobs and their history. Filter, limit and order work as in Cancel. The store must never use an id
 	// again.
 	//

@@ -5,19 +5,20 @@ type Op string
 
 // The operations. Fail, Never, After, Snooze and Release are the forms of NAck.
 const (
-	OpClaim   Op = "claim"
-	OpExtend  Op = "extend"
-	OpSave    Op = "save"
-	OpAck     Op = "ack"
-	OpFail    Op = "fail"
-	OpNever   Op = "never"
-	OpAfter   Op = "after"
-	OpSnooze  Op = "snooze"
-	OpRelease Op = "release"
-	OpRecover Op = "recover"
-	OpCancel  Op = "cancel"
-	OpRequeue Op = "requeue"
-	OpDelete  Op = "delete"
+	OpClaim      Op = "claim"
+	OpExtend     Op = "extend"
+	OpSave       Op = "save"
+	OpAck        Op = "ack"
+	OpFail       Op = "fail"
+	OpNever      Op = "never"
+	OpAfter      Op = "after"
+	OpSnooze     Op = "snooze"
+	OpRelease    Op = "release"
+	OpRecover    Op = "recover"
+	OpCancel     Op = "cancel"
+	OpRequeue    Op = "requeue"
+	OpReschedule Op = "reschedule"
+	OpDelete     Op = "delete"
 )
 
 // A Change says what a transition does to a counter.
@@ -63,5 +64,6 @@ var Transitions = []Transition{
 	{OpRecover, []State{InFlight}, "lease ≤ now − grace", []State{Retrying, Dead}, Plus, Same, Plus, "as fail, with the reason lease expired"},
 	{OpCancel, []State{Ready, Retrying, InFlight}, "", []State{Cancelled}, Plus, Same, Same, "lease and RetryAt cleared; repeated: ok, nothing changes"},
 	{OpRequeue, []State{Succeeded, Dead, Cancelled}, "its unique key is free", []State{Ready}, Plus, Same, Reset, "RunAt = now, error, result and ExpiresAt cleared; checkpoint and progress cleared if the job had succeeded"},
+	{OpReschedule, []State{Ready, Retrying}, "", []State{Ready, Retrying}, Plus, Same, Same, "RunAt, or RetryAt if retrying = the later of now and the time asked for; already due then: ok, nothing changes"},
 	{OpDelete, []State{Succeeded, Dead, Cancelled}, "", []State{Gone}, Same, Same, Same, "history deleted too; the id is never used again"},
 }

@@ -186,11 +186,17 @@ type Count struct {
 	Filter Filter `json:"filter,omitzero"`
 }
 
-// A Bulk changes all jobs that match, up to a limit.
+// A Bulk changes all jobs that match, up to a limit. Only a reschedule may have a RunAt.
 type Bulk struct {
 	Action Action `json:"action"`
 	Filter Filter `json:"filter"`
+	RunAt  Time   `json:"run_at,omitzero"`
 	Limit  *int   `json:"limit,omitempty"`
+}
+
+// A DueTime reschedules one job; without a time, it is due now.
+type DueTime struct {
+	RunAt Time `json:"run_at,omitzero"`
 }
 
 // An Action is what a Bulk does.
@@ -198,9 +204,10 @@ type Action string
 
 // The actions.
 const (
-	Cancel  Action = "cancel"
-	Requeue Action = "requeue"
-	Delete  Action = "delete"
+	Cancel     Action = "cancel"
+	Requeue    Action = "requeue"
+	Reschedule Action = "reschedule"
+	Delete     Action = "delete"
 )
 
 // Wakeups asks for an event whenever one of the queues may have a job to claim, or has lost a job in flight to a cancellation.

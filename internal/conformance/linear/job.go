@@ -56,6 +56,8 @@ func (j job) after(e *event) (job, store.Status) {
 		return j.cancelled()
 	case store.OpRequeue:
 		return j.requeued(e.now)
+	case store.OpReschedule:
+		return j.rescheduled(e)
 	case store.OpDelete:
 		return j.deleted()
 	default:
@@ -104,6 +106,25 @@ func (j job) requeued(now span) (job, store.Status) {
 	}
 	j.phase, j.next, j.token, j.ended = store.Ready, now, j.token+1, ""
 	j.retries, j.result, j.reason = 0, "", ""
+	return j, store.StatusOK
+}
+
+// rescheduled is the job that is due now. If it was due already, it does not change, and its token shows that.
+func (j job) rescheduled(e *event) (job, store.Status) {
+	if j.phase != store.Ready && j.phase != store.Retrying {
+		return j, store.StatusWrongState
+	}
+	if !e.lost && e.seen.token == j.token {
+		if _, due := e.now.from(j.next.lo); !due {
+			return j, ""
+		}
+		return j, store.StatusOK
+	}
+	now, early := e.now.upTo(j.next.hi - 1)
+	if !early {
+		return j, ""
+	}
+	j.next, j.token, j.ended = now, j.token+1, ""
 	return j, store.StatusOK
 }
 

@@ -15,7 +15,7 @@ import (
 var script = slices.Concat(
 	times(26, store.OpClaim), times(14, opEnqueue), times(10, store.OpAck), times(8, store.OpExtend), times(5, store.OpSave),
 	times(5, store.OpFail), times(2, store.OpAfter), times(2, store.OpNever), times(3, store.OpSnooze), times(4, store.OpRelease),
-	times(10, store.OpRecover), times(4, store.OpCancel), times(6, store.OpRequeue), times(4, store.OpDelete), times(5, opGet),
+	times(10, store.OpRecover), times(4, store.OpCancel), times(6, store.OpRequeue), times(3, store.OpReschedule), times(4, store.OpDelete), times(5, opGet),
 )
 
 func times(weight int, op store.Op) []store.Op { return slices.Repeat([]store.Op{op}, weight) }
@@ -31,7 +31,7 @@ func (c *client) step(ctx context.Context, n int) {
 		c.claimSome(ctx)
 	case store.OpRecover:
 		c.recover(ctx, store.RecoverRequest{Limit: 1 + c.script.IntN(5), Grace: time.Duration(c.script.IntN(2)) * time.Second})
-	case store.OpCancel, store.OpRequeue, store.OpDelete, opGet:
+	case store.OpCancel, store.OpRequeue, store.OpReschedule, store.OpDelete, opGet:
 		c.byID(ctx, op)
 	default:
 		c.byLease(ctx, op)
@@ -87,6 +87,9 @@ func (c *client) byID(ctx context.Context, op store.Op) {
 	}
 	do := map[store.Op]func(context.Context, store.Filter, int) ([]store.Outcome, error){
 		store.OpCancel: c.h.store.Cancel, store.OpRequeue: c.h.store.Requeue, store.OpDelete: c.h.store.Delete,
+		store.OpReschedule: func(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+			return c.h.store.Reschedule(ctx, filter, time.Time{}, limit)
+		},
 	}[op]
 	c.outcomes([]event{{op: op, id: id}}, func() ([]store.Outcome, error) { return do(ctx, store.Filter{IDs: []int64{id}}, 1) })
 }

@@ -171,6 +171,15 @@ var effects = []effect{
 		after.Progress, after.ProgressSeq = before.Progress, before.ProgressSeq
 	}},
 	{RequeueKeepsRunAt, on(store.OpRequeue), func(before job, after *job) { after.RunAt = before.RunAt }},
+	{RescheduleKeepsToken, on(store.OpReschedule), keepToken},
+	{RescheduleResetsRetries, on(store.OpReschedule), func(_ job, after *job) { after.Retries = 0 }},
+	{RescheduleDropsError, on(store.OpReschedule), func(_ job, after *job) { after.Error = "" }},
+	{RescheduleMakesReady, on(store.OpReschedule), func(_ job, after *job) {
+		if after.State == store.Failed {
+			after.State, after.RunAt, after.RetryAt = store.Ready, after.RetryAt, time.Time{}
+		}
+	}},
+	{RescheduleSparesRetries, on(store.OpReschedule), func(before job, after *job) { after.RetryAt = before.RetryAt }},
 	{RequeueForgetsClaim, on(store.OpRequeue), func(_ job, after *job) { after.ClaimedAt = time.Time{} }},
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, s.cancellable, s.cancel)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), s.cancellable, s.cancel)
 }
 
 func (s *Store) cancellable(j job) bool { return !j.Terminal() || s.broken(CancelOverwrites) }
@@ -37,7 +37,7 @@ func (s *Store) cancel(before job, now time.Time) store.Outcome {
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, s.requeueable, s.requeue)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), s.requeueable, s.requeue)
 }
 
 func (s *Store) requeueable(j job) bool { return j.Terminal() || s.broken(RequeueOfLive) }
@@ -70,9 +70,51 @@ func (s *Store) requeue(before job, now time.Time) store.Outcome {
 	return ok(s.write(store.OpRequeue, before, j))
 }
 
+// Reschedule is part of the contract.
+func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	refused := filter.CheckReschedule(at, limit)
+	if filter.CheckBulk(limit) == nil {
+		refused = s.unless(RescheduleUnchecked, refused)
+	}
+	do := func(j job, now time.Time) store.Outcome { return s.reschedule(j, at, now) }
+	return s.operate(ctx, filter, limit, refused, s.reschedulable, do)
+}
+
+func (s *Store) reschedulable(j job) bool {
+	return j.Phase() == store.Ready || j.Phase() == store.Retrying || j.State == store.InFlight && s.broken(RescheduleOfInFlight)
+}
+
+func (s *Store) reschedule(before job, at, now time.Time) store.Outcome {
+	if !s.reschedulable(before) {
+		return store.OutcomeOf(before.Job, store.StatusWrongState)
+	}
+	due := at.UTC().Truncate(store.Resolution)
+	if s.broken(RescheduleIgnoresTime) || due.Before(now) && !s.broken(PastRescheduleKept) {
+		due = now
+	}
+	is := before.Next()
+	if is.Before(now) && !s.broken(RescheduleMovesDue) {
+		is = now
+	}
+	if is.Equal(due) && !s.broken(RescheduleRepeatChanges) {
+		return ok(before)
+	}
+	j := before
+	if j.State == store.Failed {
+		j.RetryAt = due
+	} else {
+		j.RunAt = due
+	}
+	j.Token = s.raised(j, RescheduleForgetsEpoch)
+	if !s.broken(RescheduleKeepsEnding) {
+		j.endedBy = ""
+	}
+	return ok(s.write(store.OpReschedule, before, j))
+}
+
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, s.deletable, s.delete)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), s.deletable, s.delete)
 }
 
 func (s *Store) deletable(j job) bool { return j.Terminal() || s.broken(DeleteOfLive) }
@@ -90,9 +132,8 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 
 // operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
 func (s *Store) operate(
-	ctx context.Context, filter store.Filter, limit int, can func(job) bool, do func(job, time.Time) store.Outcome,
+	ctx context.Context, filter store.Filter, limit int, refused error, can func(job) bool, do func(job, time.Time) store.Outcome,
 ) ([]store.Outcome, error) {
-	refused := filter.CheckBulk(limit)
 	if filter.Empty() {
 		refused = s.unless(EmptyFilterAllowed, refused)
 	}

@@ -89,9 +89,35 @@ func cancel(t *rapid.T) op  { return operation(t, store.OpCancel, store.Store.Ca
 func requeue(t *rapid.T) op { return operation(t, store.OpRequeue, store.Store.Requeue) }
 func remove(t *rapid.T) op  { return operation(t, store.OpDelete, store.Store.Delete) }
 
-// operation cancels, requeues or deletes: mostly jobs that are named, since conditions meet few phases.
+// reschedule makes jobs due now, at a time that is past or still to come, or at one that no job can have.
+func reschedule(t *rapid.T) op {
+	wait := among(t, time.Second, 0, 1500*time.Nanosecond, -time.Second, time.Minute, time.Hour)
+	now, never := rapid.Bool().Draw(t, ""), rarely(t, 8)
+	what := when(now, "now ") + when(!now && !never, "in %v ", wait) + when(!now && never, "after all time ")
+	return onJobs(t, store.OpReschedule, what, func(r *run, s store.Store, filter store.Filter, limit int) ([]store.Outcome, error) {
+		at := r.clk.Now().Add(wait)
+		switch {
+		case now:
+			at = time.Time{}
+		case never:
+			at = store.MaxTime
+		}
+		return s.Reschedule(r.ctx, filter, at, limit)
+	})
+}
+
+// operation cancels, requeues or deletes.
 func operation(
 	t *rapid.T, name store.Op, do func(store.Store, context.Context, store.Filter, int) ([]store.Outcome, error),
+) op {
+	return onJobs(t, name, "", func(r *run, s store.Store, filter store.Filter, limit int) ([]store.Outcome, error) {
+		return do(s, r.ctx, filter, limit)
+	})
+}
+
+// onJobs changes jobs: mostly some that are named, since conditions meet few phases.
+func onJobs(
+	t *rapid.T, name store.Op, how string, do func(*run, store.Store, store.Filter, int) ([]store.Outcome, error),
 ) op {
 	c := choice{}
 	if rarely(t, 4) {
@@ -100,11 +126,11 @@ func operation(
 		c = drawNamed(t)
 	}
 	limit := rapid.IntRange(1, 3).Draw(t, "")
-	return op{fmt.Sprintf("%s %vat most %d", name, c, limit), func(r *run) error {
+	return op{fmt.Sprintf("%s %s%vat most %d", name, how, c, limit), func(r *run) error {
 		filter := c.of(r)
 		what := fmt.Sprintf("%s %v", name, filter.IDs)
 		return r.outcomes(what, func(int) store.Op { return name }, func(s store.Store) ([]store.Outcome, error) {
-			return do(s, r.ctx, filter, limit)
+			return do(r, s, filter, limit)
 		})
 	}}
 }

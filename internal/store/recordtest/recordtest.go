@@ -57,8 +57,18 @@ var calls = slices.Concat(
 	filters("cancel", store.Store.Cancel, func(j store.Job) bool { return !j.Terminal() }, (*store.Record).Cancel),
 	filters("requeue", store.Store.Requeue, store.Job.Terminal,
 		func(r *store.Record, now time.Time) store.Outcome { return r.Requeue(0, now) }),
+	reschedules("now", time.Time{}), reschedules("at a time to come", time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)),
 	[]call{{"claim", (*bench).claimed, claimed}, {"recover", (*bench).recovered, recovered}, {"settle", (*bench).settled, settled}},
 )
+
+func reschedules(when string, at time.Time) []call {
+	return filters("reschedule "+when,
+		func(s store.Store, ctx context.Context, f store.Filter, limit int) ([]store.Outcome, error) {
+			return s.Reschedule(ctx, f, at, limit)
+		},
+		func(j store.Job) bool { return j.Phase() == store.Ready || j.Phase() == store.Retrying },
+		func(r *store.Record, now time.Time) store.Outcome { return r.Reschedule(at, now) })
+}
 
 func acks(name string, result []byte) []call {
 	return items(name, func(l store.Lease) store.Ack { return store.Ack{Lease: l, Result: result} }, store.Store.Ack,

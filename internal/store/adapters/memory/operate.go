@@ -10,17 +10,30 @@ import (
 // Cancel ends jobs that are not terminal.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	live := func(j *job) bool { return !store.TerminalOf(&j.Job) }
-	return s.operate(ctx, filter, limit, live, s.cancel)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), live, s.cancel)
 }
 
 // Requeue makes terminal jobs ready again.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, terminal, s.requeue)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), terminal, s.requeue)
+}
+
+// Reschedule gives jobs that wait another due time.
+func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	waits := func(j *job) bool { return !store.TerminalOf(&j.Job) && j.State != store.InFlight }
+	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), waits, func(j *job, now time.Time) store.Outcome {
+		r := s.record(j)
+		o := r.Reschedule(at, now)
+		if r.Token != j.Token {
+			s.change(j, r)
+		}
+		return o
+	})
 }
 
 // Delete removes terminal jobs with their history.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, terminal, s.delete)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), terminal, s.delete)
 }
 
 func terminal(j *job) bool { return store.TerminalOf(&j.Job) }
@@ -28,9 +41,9 @@ func terminal(j *job) bool { return store.TerminalOf(&j.Job) }
 // operate applies an operation to the ids of the filter. If the filter has no ids, it applies the operation to the first jobs
 // that match and can be changed.
 func (s *Store) operate(
-	ctx context.Context, f store.Filter, limit int, can func(*job) bool, apply func(*job, time.Time) store.Outcome,
+	ctx context.Context, f store.Filter, limit int, invalid error, can func(*job) bool, apply func(*job, time.Time) store.Outcome,
 ) ([]store.Outcome, error) {
-	now, err := s.enter(ctx, f.CheckBulk(limit))
+	now, err := s.enter(ctx, invalid)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,77 @@ func TestNothingStaysHidden(t *testing.T) {
 	}
 }
 
+// TestRescheduledJobsAreFoundBesideTheCursor holds a reschedule of a ready and a retrying job open, until the cursors of the queue
+// have passed the time that it read. The marks must not have, and claims find both jobs soon after its commit.
+func TestRescheduledJobsAreFoundBesideTheCursor(t *testing.T) {
+	shown := clock.NewMock()
+	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, &Options{Clock: shown})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	retrying := enqueue(t, s, 1)[0]
+	_, err = s.NAck(t.Context(), []store.NAck{{Lease: claimN(t, s, 1)[0].Lease(), Form: store.After, Delay: time.Hour}})
+	require.NoError(t, err)
+	delayed := benchJobs(1)
+	delayed[0].Delay = time.Hour
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: delayed})
+	require.NoError(t, err)
+	awaitMark(t, s, cursor.Position{At: shown.Now().Add(time.Minute)}, func() {
+		shown.Add(time.Second)
+		require.Empty(t, claimN(t, s, 1))
+	})
+	past := shown.Now().Add(-time.Minute) // the marks are behind it
+
+	began, written, release := shown.Now(), make(chan struct{}), make(chan struct{})
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		filter := store.Filter{IDs: []int64{retrying, added[0].ID}}
+		outcomes, err := call(t.Context(), s, nil, s.with.bulk, func(tn *txn) ([]store.Outcome, error) {
+			outcomes, err := tn.operate(filter, 2, ifWaiting, &rescheduling{at: past})
+			close(written)
+			<-release
+			return outcomes, err
+		})
+		if assert.NoError(t, err) {
+			assert.Equal(t, []store.Status{store.StatusOK, store.StatusOK}, []store.Status{outcomes[0].Status, outcomes[1].Status})
+		}
+	})
+	defer slow.Wait()
+	awaitClosed(t, written, "the reschedule has not written its jobs")
+	for since := time.Now(); ; {
+		shown.Add(time.Millisecond)
+		enqueue(t, s, 1)
+		require.Len(t, claimN(t, s, 1), 1, "the job that was just added")
+		if at := s.cursors.Get("q").Lanes[cursor.Fresh].Cursor[cursor.LevelOf(0)].At; at.After(began) {
+			break
+		}
+		require.Less(t, time.Since(since), time.Minute, "the cursor does not move on without the open transaction")
+	}
+	for lane, positions := range s.cursors.Get("q").Lanes {
+		assert.False(t, positions.Mark[cursor.LevelOf(0)].At.After(began), "the mark of lane %d has passed the open transaction", lane)
+	}
+	close(release)
+	slow.Wait()
+
+	found := map[int64]bool{}
+	for committed := time.Now(); len(found) < 2; {
+		require.Less(t, time.Since(committed), bound, "a rescheduled job stays hidden; found are %v", found)
+		for _, j := range claimN(t, s, 10) {
+			found[j.ID] = true
+		}
+	}
+	assert.Equal(t, map[int64]bool{retrying: true, added[0].ID: true}, found)
+}
+
+// awaitClosed waits for the channel to be closed, for a minute at most.
+func awaitClosed(t *testing.T, done <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		require.FailNow(t, otherwise)
+	}
+}
+
 // claimTogether lets several claim at once, some of them where there is nothing.
 func claimTogether(t *testing.T, s *Store, n int) {
 	var all sync.WaitGroup

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -9,7 +10,7 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, ifLive, func() operation { return &cancelling{} })
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifLive, func() operation { return &cancelling{} })
 }
 
 type cancelling struct{ changed []*store.Record }
@@ -39,7 +40,7 @@ func (c *cancelling) end(t *txn) error { return t.update(withoutDocuments, c.cha
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, ifTerminal, func() operation { return &requeueing{} })
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifTerminal, func() operation { return &requeueing{} })
 }
 
 type requeueing struct {
@@ -134,9 +135,34 @@ func (r *requeueing) end(t *txn) error {
 	return t.update(withoutDocuments, r.others)
 }
 
+// Reschedule is part of the contract. The new due time is never before the transaction's now, so every mark stays exact.
+func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	start := func() operation { return &rescheduling{at: at} }
+	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), ifWaiting, start)
+}
+
+type rescheduling struct {
+	at      time.Time
+	changed []*store.Record
+}
+
+func (r *rescheduling) begin(*txn, []*store.Record) error { return nil }
+
+func (r *rescheduling) apply(t *txn, e *store.Record) store.Outcome {
+	before := e.Token
+	o := e.Reschedule(r.at, t.now)
+	if e.Token != before {
+		r.changed = append(r.changed, e)
+		t.woken.AddFor(e.Job, t.now)
+	}
+	return o
+}
+
+func (r *rescheduling) end(t *txn) error { return t.update(withoutDocuments, r.changed) }
+
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, ifTerminal, func() operation { return &deleting{} })
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifTerminal, func() operation { return &deleting{} })
 }
 
 type deleting struct {
@@ -195,9 +221,9 @@ type operation interface {
 
 // operate applies an operation to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
 func (s *Store) operate(
-	ctx context.Context, filter store.Filter, limit int, can condition, start func() operation,
+	ctx context.Context, filter store.Filter, limit int, invalid error, can condition, start func() operation,
 ) ([]store.Outcome, error) {
-	return call(ctx, s, filter.CheckBulk(limit), s.with.bulk, func(t *txn) ([]store.Outcome, error) {
+	return call(ctx, s, invalid, s.with.bulk, func(t *txn) ([]store.Outcome, error) {
 		return t.operate(filter, limit, can, start())
 	})
 }

@@ -211,6 +211,7 @@ func everyCallSaysSo(t *testing.T, c *pgtest.Cluster) {
 		{"Count", func() error { _, err := s.Count(ctx, one); return err }},
 		{"Cancel", func() error { _, err := s.Cancel(ctx, one, 1); return err }},
 		{"Requeue", func() error { _, err := s.Requeue(ctx, one, 1); return err }},
+		{"Reschedule", func() error { _, err := s.Reschedule(ctx, one, time.Time{}, 1); return err }},
 		{"Delete", func() error { _, err := s.Delete(ctx, one, 1); return err }},
 		{"Queues", func() error { _, err := s.Queues(ctx); return err }},
 		{"SetPaused", func() error { return s.SetPaused(ctx, "other", false) }},

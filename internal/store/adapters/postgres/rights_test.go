@@ -76,6 +76,8 @@ func useAll(t *testing.T, s *Store) {
 	require.Len(t, recovered, 1)
 	ok(t)(s.Cancel(ctx, store.Filter{IDs: []int64{leases[2].ID}}, 1))
 	ok(t)(s.Requeue(ctx, store.Filter{IDs: []int64{leases[0].ID}}, 1))
+	ok(t)(s.Reschedule(ctx, store.Filter{IDs: []int64{leases[1].ID}}, time.Now().Add(time.Hour), 1))
+	ok(t)(s.Reschedule(ctx, store.Filter{IDs: []int64{leases[1].ID}}, time.Time{}, 1))
 	require.Len(t, claim(), 2, "an attempt moves to the table of attempts")
 	ok(t)(s.Delete(ctx, store.Filter{IDs: []int64{leases[2].ID}}, 1))
 

@@ -139,6 +139,11 @@ func measuredCalls() []measured {
 	bulk("A requeue or cancel", "of what is retrying", (*Store).Cancel, store.Filter{States: states(store.Retrying)})
 	bulk("A requeue or cancel", "of a unique key", (*Store).Cancel, store.Filter{UniqueKey: "key"})
 	bulk("A requeue or cancel", "of a small queue", (*Store).Cancel, store.Filter{Queue: "small", Kind: "k"})
+	tomorrow := func(s *Store, ctx context.Context, f store.Filter, limit int) ([]store.Outcome, error) {
+		return s.Reschedule(ctx, f, time.Now().Add(day), limit)
+	}
+	bulk("A reschedule", "of a small queue", tomorrow, store.Filter{Queue: "small"})
+	bulk("A reschedule", "of what is retrying", tomorrow, store.Filter{States: states(store.Retrying)})
 	list := func(name string, f store.Filter) {
 		calls = append(calls, measured{"A page", name, func(ctx context.Context, s *Store) (int, error) {
 			page, err := s.List(ctx, f, store.Page{Limit: 100})

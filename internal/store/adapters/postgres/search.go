@@ -38,6 +38,7 @@ type condition string
 const (
 	ifAny      condition = ``
 	ifLive     condition = `finished_at IS NULL`
+	ifWaiting  condition = `finished_at IS NULL AND state <> 'in_flight'`
 	ifTerminal condition = `finished_at IS NOT NULL`
 )
 
@@ -47,9 +48,9 @@ func (t *txn) find(f store.Filter, limit int, can condition, leases cursor.Posit
 	for _, phase := range store.Phases {
 		state := stateOf(phase)
 		asked := len(f.States) == 0 || slices.Contains(f.States, phase) || slices.Contains(f.States, state)
-		possible := can != ifLive
+		possible := can == ifAny || can == ifTerminal
 		if state == store.Ready || state == store.InFlight || phase == store.Retrying {
-			possible = can != ifTerminal && f.FinishedFor == 0
+			possible = can != ifTerminal && f.FinishedFor == 0 && (can != ifWaiting || state != store.InFlight)
 		}
 		if asked && possible {
 			q.phases = append(q.phases, phase)

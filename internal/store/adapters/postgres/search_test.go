@@ -58,7 +58,7 @@ func TestSearchFindsTheFirst(t *testing.T) {
 	for range filters {
 		f, limit := anyFilter(random, all), 1+random.IntN(300)
 		within(func(tn *txn) {
-			for _, can := range []condition{ifAny, ifLive, ifTerminal} {
+			for _, can := range []condition{ifAny, ifLive, ifWaiting, ifTerminal} {
 				found, err := tn.lock(tn.find(f, limit, can, cursor.Position{}))
 				require.NoError(t, err)
 				require.Equal(t, firstOf(all, f, tn.now, limit, can), idsOf(found), "jobs of %+v, %q, at most %d", f, can, limit)
@@ -159,7 +159,7 @@ func anyFilter(random *rand.Rand, all []*store.Record) store.Filter {
 func firstOf(all []*store.Record, f store.Filter, now time.Time, limit int, can condition) []int64 {
 	ids := []int64{}
 	for _, e := range all {
-		possible := can == ifAny || e.Terminal() == (can == ifTerminal)
+		possible := can == ifAny || e.Terminal() == (can == ifTerminal) && (can != ifWaiting || e.State != store.InFlight)
 		if possible && f.Matches(e.Job, now) && len(ids) < limit {
 			ids = append(ids, e.ID)
 		}

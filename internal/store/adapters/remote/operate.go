@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -9,24 +10,29 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.bulk(ctx, wire.Cancel, filter, limit)
+	return s.bulk(ctx, filter.CheckBulk(limit), wire.Bulk{Action: wire.Cancel}, filter, limit)
 }
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.bulk(ctx, wire.Requeue, filter, limit)
+	return s.bulk(ctx, filter.CheckBulk(limit), wire.Bulk{Action: wire.Requeue}, filter, limit)
+}
+
+// Reschedule is part of the contract.
+func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	return s.bulk(ctx, filter.CheckReschedule(at, limit), wire.Bulk{Action: wire.Reschedule, RunAt: wire.Time{Time: store.Truncate(at)}}, filter, limit)
 }
 
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.bulk(ctx, wire.Delete, filter, limit)
+	return s.bulk(ctx, filter.CheckBulk(limit), wire.Bulk{Action: wire.Delete}, filter, limit)
 }
 
-func (s *Store) bulk(ctx context.Context, action wire.Action, filter store.Filter, limit int) ([]store.Outcome, error) {
-	body := wire.Bulk{Action: action, Filter: wire.FilterOf(filter), Limit: &limit}
+func (s *Store) bulk(ctx context.Context, invalid error, body wire.Bulk, filter store.Filter, limit int) ([]store.Outcome, error) {
+	body.Filter, body.Limit = wire.FilterOf(filter), &limit
 	valid, most := outcomesUpTo(limit), limit
 	if len(filter.IDs) > 0 {
 		valid, most = outcomesFor(filter.IDs), len(filter.IDs)
 	}
-	return s.outcomes(ctx, post(wire.PathBulk, filter.CheckBulk(limit), body, mostOf(most)), valid)
+	return s.outcomes(ctx, post(wire.PathBulk, invalid, body, mostOf(most)), valid)
 }

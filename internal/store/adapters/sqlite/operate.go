@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -9,7 +10,7 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, `finished_at IS NULL`, (*txn).cancel)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), `finished_at IS NULL`, (*txn).cancel)
 }
 
 func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
@@ -26,7 +27,7 @@ func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, (*txn).requeue)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), `finished_at IS NOT NULL`, (*txn).requeue)
 }
 
 func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
@@ -72,9 +73,26 @@ func (t *txn) holderOf(e *store.Record) (int64, error) {
 	return holders[e.UniqueKey].id, err
 }
 
+// Reschedule is part of the contract.
+func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
+	const waits = `finished_at IS NULL AND state <> 'in_flight'`
+	do := func(t *txn, e *store.Record) (store.Outcome, error) { return t.reschedule(e, at) }
+	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), waits, do)
+}
+
+func (t *txn) reschedule(e *store.Record, at time.Time) (store.Outcome, error) {
+	before := e.Token
+	o := e.Reschedule(at, t.now)
+	if e.Token == before {
+		return o, nil
+	}
+	t.woken.AddFor(e.Job, t.now)
+	return o, t.update(e)
+}
+
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, `finished_at IS NOT NULL`, (*txn).delete)
+	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), `finished_at IS NOT NULL`, (*txn).delete)
 }
 
 // delete removes the job. Its attempts are deleted by a foreign key.
@@ -95,10 +113,11 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 
 // operate applies do to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
 func (s *Store) operate(
-	ctx context.Context, filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
+	ctx context.Context, filter store.Filter, limit int, invalid error, can string,
+	do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	l := load{items: max(limit, len(filter.IDs))}
-	return write(ctx, s, filter.CheckBulk(limit), l, func(t *txn) ([]store.Outcome, error) {
+	return write(ctx, s, invalid, l, func(t *txn) ([]store.Outcome, error) {
 		if len(filter.IDs) > 0 {
 			return t.operateNamed(filter, do)
 		}
