@@ -35,10 +35,13 @@ func onPool(t *testing.T, dsn string, pool *pgxpool.Pool, o postgres.Options) *p
 	return s
 }
 
+// oneJob is a request for one job.
+var oneJob = contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`{"a": 1}`)}}}
+
 // lives lets a job go through enqueue, claim and ack.
 func lives(t *testing.T, s *postgres.Store) {
 	t.Helper()
-	added, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`{"a": 1}`)}}})
+	added, err := s.Enqueue(t.Context(), oneJob)
 	require.NoError(t, err)
 	claimed, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Minute})
 	require.NoError(t, err)
@@ -94,7 +97,7 @@ func TestAStoreUsesThePoolAsItIsConfigured(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	lives(t, s)
-	assert.Equal(t, int64(pool.Stat().NewConnsCount()), opened.Load(), "the store opens no connection beside the pool")
+	assert.Equal(t, pool.Stat().NewConnsCount(), opened.Load(), "the store opens no connection beside the pool")
 	assert.True(t, seen.saw("COMMIT"))
 	assert.True(t, seen.saw("BEGIN ISOLATION LEVEL READ COMMITTED"))
 	assert.True(t, seen.saw("INSERT INTO \"jq\".jobs"))
@@ -149,7 +152,8 @@ func TestThePoolRemainsTheCallers(t *testing.T) {
 	pool := sized(t, dsn, 1)
 	settings := func() (all string) {
 		t.Helper()
-		require.NoError(t, pool.QueryRow(t.Context(), `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings`).Scan(&all))
+		require.NoError(t, pool.QueryRow(t.Context(), `
+			SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings`).Scan(&all))
 		return all
 	}
 	before := settings()
@@ -232,14 +236,15 @@ func TestAStoreListensOnAConnectionOfThePool(t *testing.T) {
 	eventually(t, pool, "the store listens", listens, schema, 0)
 	enqueue := func() {
 		t.Helper()
-		_, err := other.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`)}}})
+		_, err := other.Enqueue(t.Context(), oneJob)
 		require.NoError(t, err)
 	}
 	enqueue()
 	woken()
 
 	var listening int
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN "jq ' || $1::text || '"'`, schema).Scan(&listening))
+	require.NoError(t, pool.QueryRow(t.Context(), `
+		SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN "jq ' || $1::text || '"'`, schema).Scan(&listening))
 	_, err = pool.Exec(t.Context(), `SELECT pg_terminate_backend($1)`, listening)
 	require.NoError(t, err)
 	woken() // notifications may have been missed
@@ -345,7 +350,9 @@ func TestACallThatIsBrokenOffLeavesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		require.Error(t, call(ctx), name)
 		cancel()
-		eventually(t, pool, name, `SELECT count(*) = 0 FROM pg_stat_activity WHERE query LIKE '%-- broken off' AND state = 'active' AND pid <> pg_backend_pid()`)
+		eventually(t, pool, name, `
+			SELECT count(*) = 0 FROM pg_stat_activity
+			WHERE query LIKE '%-- broken off' AND state = 'active' AND pid <> pg_backend_pid()`)
 		lives(t, s)
 	}
 	assert.Zero(t, pool.Stat().AcquiredConns())
@@ -355,7 +362,8 @@ func TestDBRunsTextsOfSeveralStatements(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	s := onPool(t, dsn, sized(t, dsn, 2), postgres.Options{})
 	ctx := t.Context()
-	rows, err := s.DB().QueryContext(ctx, `SET work_mem = '1MB'; SELECT 1 AS a UNION ALL SELECT 2; RESET work_mem; SELECT WHERE false; SELECT 'x' AS b, NULL`)
+	rows, err := s.DB().QueryContext(ctx, `
+		SET work_mem = '1MB'; SELECT 1 AS a UNION ALL SELECT 2; RESET work_mem; SELECT WHERE false; SELECT 'x' AS b, NULL`)
 	require.NoError(t, err)
 	var sets [][]any
 	for again := true; again; again = rows.NextResultSet() {
@@ -433,7 +441,8 @@ func TestDBBeginsTransactions(t *testing.T) {
 			tx := began(t.Context(), t, s, &sql.TxOptions{Isolation: level, ReadOnly: reads})
 			var got string
 			var readOnly bool
-			require.NoError(t, tx.QueryRow(`SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')::boolean`).Scan(&got, &readOnly))
+			require.NoError(t, tx.QueryRow(`
+				SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')::boolean`).Scan(&got, &readOnly))
 			assert.Equal(t, want, got)
 			assert.Equal(t, reads, readOnly)
 			require.NoError(t, tx.Commit())
@@ -552,7 +561,7 @@ func TestAStandbyIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	for range 3 {
 		before := pool.Stat().NewConnsCount()
-		_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`)}}})
+		_, err := s.Enqueue(t.Context(), oneJob)
 		require.ErrorIs(t, err, jq.ErrUnavailable)
 		assert.ErrorContains(t, err, "perhaps a standby")
 		_, err = s.OldestDue(t.Context())
