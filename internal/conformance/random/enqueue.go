@@ -53,7 +53,7 @@ func drawDraft(t *rapid.T) draft {
 		d.UniqueKey = among(t, "x", "y", "z")
 		d.UniqueFor = among(t, 0, 10*time.Second, time.Hour)
 	}
-	if rarely(t, 3) {
+	if rarely(t, 5) {
 		d.expiresIn = among(t, time.Second, 30*time.Second, time.Hour+1500*time.Nanosecond, 10*time.Microsecond)
 	}
 	if rarely(t, 60) {

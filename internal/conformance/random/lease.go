@@ -199,6 +199,9 @@ func (r *run) outcomes(what string, op func(i int) store.Op, call func(s store.S
 		r.tried.outcome(op(i), phases, o)
 		came = append(came, fmt.Sprintf("job %d %s", o.ID, o.Status))
 		r.touched = append(r.touched, o.ID)
+		if op(i) == store.OpReschedule && o.Status == store.StatusOK { // a token that no claim has given is tried as well
+			r.leases = append(r.leases, store.Lease{ID: o.ID, Token: o.Token})
+		}
 	}
 	r.note("%s: %s", what, strings.Join(came, ", "))
 	return nil

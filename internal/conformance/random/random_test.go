@@ -64,7 +64,7 @@ var beyond = map[string][]model.Fault{
 }
 
 // tries is how many scripts a fault may survive.
-const tries = 150
+const tries = 300
 
 func TestFaultsAreFound(t *testing.T) {
 	if race.Enabled {
