@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,40 +18,71 @@ import (
 
 func (a *app) jobsShow() *cobra.Command {
 	var asJSON bool
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "show a job with its payload, result and attempts",
-		Args:  takes(1, 1, "the id of a job"),
+		Long: "Show a job with its payload, result and attempts.\n\n" +
+			"With --wait, the command first waits until the job has succeeded, is dead or is cancelled, and exits with 0 whichever it is.\n" +
+			"If the job goes on for longer, the command shows it as it is then, and exits with 1.",
+		Args: takes(1, 1, "the id of a job"),
 	}
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to `TIME` for the end of the job, such as 30s")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
 		if err != nil {
 			return err
 		}
+		if wait < 0 {
+			return misuse("--wait %v: want more than nothing", wait)
+		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			job, err := s.Get(cmd.Context(), ids[0])
-			switch {
-			case errors.Is(err, jq.ErrNotFound):
+			job, err := getAfter(cmd.Context(), s, ids[0], wait)
+			if errors.Is(err, jq.ErrNotFound) {
 				return fmt.Errorf("job %d not found", ids[0])
-			case err != nil:
-				return err
-			case asJSON:
-				detail := wire.DetailOf(job)
-				detail.Redacted = redacted(s)
-				return wire.Encode(a.out, detail)
-			}
-			if err := a.showJob(job.Job); err != nil {
+			} else if err != nil {
 				return err
 			}
-			a.showDocuments(job.Job)
-			if redacted(s) {
-				fmt.Fprintln(a.std.err, "the role of your token does not allow you to read payloads, checkpoints and lease tokens")
+			if err := a.show(s, job, asJSON); err != nil {
+				return err
 			}
-			return a.showHistory(job)
+			if wait > 0 && !job.Terminal() {
+				return fmt.Errorf("job %d has not ended within %v", job.ID, wait)
+			}
+			return nil
 		})
 	}
 	return cmd
+}
+
+// getAfter returns the job once it has ended, or as it is after the wait.
+func getAfter(ctx context.Context, s jq.Store, id int64, wait time.Duration) (jq.JobDetail, error) {
+	if wait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		job, err := jq.NewClient(s, nil).Wait(waiting, id)
+		if waiting.Err() == nil || err == nil {
+			return job, err
+		}
+	}
+	return s.Get(ctx, id)
+}
+
+func (a *app) show(s jq.Store, job jq.JobDetail, asJSON bool) error {
+	if asJSON {
+		detail := wire.DetailOf(job)
+		detail.Redacted = redacted(s)
+		return wire.Encode(a.out, detail)
+	}
+	if err := a.showJob(job.Job); err != nil {
+		return err
+	}
+	a.showDocuments(job.Job)
+	if redacted(s) {
+		fmt.Fprintln(a.std.err, "the role of your token does not allow you to read payloads, checkpoints and lease tokens")
+	}
+	return a.showHistory(job)
 }
 
 func (a *app) showJob(j jq.Job) error {

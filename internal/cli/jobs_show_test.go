@@ -28,3 +28,30 @@ func TestShowSaysWhyAJobWasPutOff(t *testing.T) {
 	assert.Regexp(t, `anna .* snoozed +the mail server is away\n`, out.String())
 	assert.NotContains(t, out.String(), "\nerror:", "that is for failures")
 }
+
+// TestShowWaitsForTheEnd of the job, here over HTTP.
+func TestShowWaitsForTheEnd(t *testing.T) {
+	s := jqtest.NewStore(t)
+	_, err := s.Enqueue(t.Context(), contract.EnqueueRequest{Jobs: []contract.NewJob{{Queue: "mail", Kind: "welcome", Payload: []byte(`{}`)}}})
+	require.NoError(t, err)
+	url, secret := servedWith(t, s, httpapi.Operator)
+	show := func(wait string) (int, string, string) {
+		var out, stderr bytes.Buffer
+		code := run(t.Context(), []string{"jobq", "jobs", "show", "1", "--wait", wait, "--server", url, "--token", secret}, quiet(&out, &stderr))
+		return code, out.String(), stderr.String()
+	}
+	code, out, stderr := show("10ms")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, out, "job 1: ready\n", "it shows the job as it is")
+	assert.Equal(t, "jobq jobs show: job 1 has not ended within 10ms\n", stderr)
+
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Cancel(t.Context(), contract.Filter{IDs: []int64{1}}, 1)
+		ended <- err
+	}()
+	code, out, stderr = show("1m")
+	require.NoError(t, <-ended)
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, out, "job 1: cancelled\n")
+}
