@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -105,6 +106,9 @@ func when(j jq.Job) string {
 	case jq.InFlight:
 		return "leased until " + at
 	case jq.Ready, jq.Retrying:
+		if contract.ExpiredOf(&j, time.Now()) {
+			return "expired " + moment(j.ExpiresAt()) // a server cancels it at its next recovery
+		}
 		return "due " + at
 	default:
 		return "finished " + moment(j.FinishedAt)
