@@ -85,6 +85,10 @@ func (m *meddled) RecoverExpiredLeases(ctx context.Context, req store.RecoverReq
 	return meddle(ctx, m, func() ([]store.Recovered, error) { return m.Store.RecoverExpiredLeases(ctx, req) })
 }
 
+func (m *meddled) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	return meddle(ctx, m, func() ([]store.Settled, error) { return m.Store.Settle(ctx, limit) })
+}
+
 func (m *meddled) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	return meddle(ctx, m, func() (store.JobDetail, error) { return m.Store.Get(ctx, id) })
 }

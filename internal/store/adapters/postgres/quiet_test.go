@@ -34,7 +34,20 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 			require.Len(t, list, want)
 		}
 	}
+	settled := func(want int) func() {
+		return func() {
+			list, err := s.Settle(t.Context(), 10)
+			require.NoError(t, err)
+			require.Len(t, list, want)
+		}
+	}
+	expiring := func() {
+		job := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), Delay: time.Minute, ExpiresAt: shown.Now().Add(time.Hour)}
+		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job}})
+		require.NoError(t, err)
+	}
 	for range 3 {
+		settled(0)()
 		beat()
 		enqueue(t, s, 1)
 		claimN(t, s, 1)
@@ -58,6 +71,9 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 			looks()
 		}, recovered(0), 1},
 		{"where it has expired", func() { shown.Add(time.Hour); looks() }, recovered(1), 5},
+		{"a settle where no job expires", nil, settled(0), 1},
+		{"where one expires later", expiring, settled(0), 1},
+		{"where it has expired", func() { shown.Add(time.Hour) }, settled(1), 5},
 	} {
 		if call.before != nil {
 			call.before()

@@ -37,9 +37,9 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
-			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled`,
+			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules')`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry')`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {
 			_, err := before.db.Exec(before.sql(statement))

@@ -27,9 +27,11 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 		_, err := before.DB().Exec(`
 			ALTER TABLE jobs DROP COLUMN reason;
 			ALTER TABLE jobs DROP COLUMN scheduled;
+			DROP INDEX jobs_expiring;
+			ALTER TABLE jobs DROP COLUMN expires_at;
 			DROP TABLE schedules;
 			DROP TABLE schedule_revisions;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules');
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry');
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)
 		require.NoError(t, err)
