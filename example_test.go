@@ -81,7 +81,6 @@ func ExampleClient_Wait() {
 	if err := server.Start(ctx); err != nil {
 		log.Fatal(err)
 	}
-	defer server.Stop(ctx)
 
 	client := jq.NewClient(store, nil)
 	added := must(client.Enqueue(ctx, Greet{Name: "Ada"}, nil))
@@ -93,6 +92,9 @@ func ExampleClient_Wait() {
 		log.Fatal(job.Error)
 	}
 	fmt.Println(job.Phase(), string(job.Result))
+	if err := server.Stop(ctx); err != nil {
+		log.Fatal(err)
+	}
 	// Output: succeeded "Hello, Ada"
 }
 
