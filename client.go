@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/benbjohnson/clock"
 
@@ -240,6 +241,12 @@ func (c *Client) Requeue(ctx context.Context, id int64) error {
 	return single(c.store.Requeue(ctx, Filter{IDs: []int64{id}}, 1))
 }
 
+// Reschedule makes a job that is ready or retrying due at the given time. If that time is past or zero, the job is due now. A
+// retrying job keeps its retries. If the job is in flight or has finished, the error is ErrState.
+func (c *Client) Reschedule(ctx context.Context, id int64, at time.Time) error {
+	return single(c.store.Reschedule(ctx, Filter{IDs: []int64{id}}, at, 1))
+}
+
 // Delete removes a finished job. If the job has not finished, the error is ErrState.
 func (c *Client) Delete(ctx context.Context, id int64) error {
 	return single(c.telling(c.store.Delete)(ctx, Filter{IDs: []int64{id}}, 1))
@@ -283,6 +290,14 @@ func (c *Client) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 		}
 		filter.FinishedFor = max(filter.FinishedFor, now.Sub(began))
 		return c.store.Requeue(ctx, filter, limit)
+	}, filter)
+}
+
+// RescheduleAll makes all jobs that match and are ready or retrying due at the given time, or now if that time is past or zero.
+// It returns their number, including those that were due then already. An empty filter is refused.
+func (c *Client) RescheduleAll(ctx context.Context, filter Filter, at time.Time) (int, error) {
+	return all(ctx, func(ctx context.Context, filter Filter, limit int) ([]Outcome, error) {
+		return c.store.Reschedule(ctx, filter, at, limit)
 	}, filter)
 }
 

@@ -1,6 +1,7 @@
 package jq_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -328,10 +329,17 @@ func TestOneJobIsLookedAfter(t *testing.T) {
 	j, err := client.Get(t.Context(), id)
 	require.NoError(t, err)
 	assert.Equal(t, jq.Cancelled, j.State)
+	require.ErrorIs(t, client.Reschedule(t.Context(), id, time.Time{}), jq.ErrState)
 	require.NoError(t, client.Requeue(t.Context(), id))
+	for _, at := range []time.Time{j.EnqueuedAt.Add(time.Hour), {}} {
+		require.NoError(t, client.Reschedule(t.Context(), id, at))
+		j, err = client.Get(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, cmp.Or(at, j.EnqueuedAt), j.RunAt)
+	}
 	require.NoError(t, client.Cancel(t.Context(), id))
 	require.NoError(t, client.Delete(t.Context(), id))
-	for _, err := range []error{client.Cancel(t.Context(), id), client.Requeue(t.Context(), id), client.Delete(t.Context(), id)} {
+	for _, err := range []error{client.Cancel(t.Context(), id), client.Requeue(t.Context(), id), client.Reschedule(t.Context(), id, time.Time{}), client.Delete(t.Context(), id)} {
 		require.ErrorIs(t, err, jq.ErrNotFound)
 	}
 
@@ -388,18 +396,22 @@ func TestAllThatMatchAreReached(t *testing.T) {
 		require.NoError(t, err)
 	}
 	odd := jq.Filter{Tag: "odd"}
+	later := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	reschedule := func(ctx context.Context, filter jq.Filter) (int, error) {
+		return client.RescheduleAll(ctx, filter, later)
+	}
 	for _, step := range []struct {
 		call func(context.Context, jq.Filter) (int, error)
 		want int
 	}{
-		{client.DeleteAll, 0}, {client.RequeueAll, 0}, {client.CancelAll, n / 2}, {client.CancelAll, 0}, {client.RequeueAll, n / 2}, {client.CancelAll, n / 2},
+		{client.DeleteAll, 0}, {client.RequeueAll, 0}, {reschedule, n / 2}, {reschedule, n / 2}, {client.CancelAll, n / 2}, {reschedule, 0}, {client.CancelAll, 0}, {client.RequeueAll, n / 2}, {client.CancelAll, n / 2},
 		{client.DeleteAll, n / 2}, {client.DeleteAll, 0},
 	} {
 		got, err := step.call(t.Context(), odd)
 		require.NoError(t, err)
 		require.Equal(t, step.want, got)
 	}
-	for _, call := range []func(context.Context, jq.Filter) (int, error){client.CancelAll, client.RequeueAll, client.DeleteAll} {
+	for _, call := range []func(context.Context, jq.Filter) (int, error){client.CancelAll, client.RequeueAll, reschedule, client.DeleteAll} {
 		_, err := call(t.Context(), jq.Filter{})
 		require.ErrorIs(t, err, jq.ErrInvalid, "an empty filter would mean every job")
 	}

@@ -34,6 +34,10 @@ var (
 		verb: "cancel", does: "cancel", done: "cancelled", from: []jq.State{jq.Ready, jq.InFlight, jq.Retrying},
 		hint: "it has already finished", call: jq.Store.Cancel,
 	}
+	rescheduling = operation{
+		verb: "reschedule", does: "reschedule", done: "rescheduled", from: []jq.State{jq.Ready, jq.Retrying},
+		hint: "it is not waiting",
+	}
 	removing = operation{
 		verb: "rm", does: "remove", done: "removed", from: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled},
 		hint: "it has not finished: cancel it first", call: jq.Store.Delete,
@@ -52,6 +56,12 @@ func (a *app) jobsCancel() *cobra.Command {
 			"with its next heartbeat, and stops it. The store refuses everything the worker writes to the job from now on.")
 }
 
+func (a *app) jobsReschedule() *cobra.Command {
+	return a.bulk(rescheduling, "make waiting jobs due now, or at another time, by id or by filter",
+		"Make jobs that are ready or retrying due now or, with --run-at or --delay, at another time. A retrying job keeps its count of\n"+
+			"retries. A job that is due by then already stays as it is.")
+}
+
 func (a *app) jobsRm() *cobra.Command {
 	return a.bulk(removing, "remove finished jobs and their history, by id or by filter",
 		"Remove finished jobs and their history. You cannot undo this.")
@@ -60,6 +70,7 @@ func (a *app) jobsRm() *cobra.Command {
 // A selection holds the flags of a bulk operation.
 type selection struct {
 	filterFlags
+	due    dueFlags // for reschedule
 	yes    bool
 	asJSON bool
 }
@@ -74,7 +85,11 @@ func (a *app) bulk(op operation, short, long string) *cobra.Command {
 		Example: fmt.Sprintf("  SELF jobs %s 17 18\n  SELF jobs %s --queue mail --state %s", op.verb, op.verb, op.from[1]),
 	}
 	sel.add(cmd)
-	if op.verb != cancelling.verb { // finished jobs cannot be cancelled
+	switch op.verb {
+	case cancelling.verb: // finished jobs cannot be cancelled
+	case rescheduling.verb:
+		sel.due.add(cmd)
+	default:
 		sel.addOlderThan(cmd)
 	}
 	cmd.Flags().BoolVar(&sel.yes, "yes", false, "do not ask for confirmation")
@@ -84,7 +99,16 @@ func (a *app) bulk(op operation, short, long string) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		at, err := sel.due.time()
+		if err != nil {
+			return err
+		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			if op.verb == rescheduling.verb {
+				if op.call, err = sel.due.call(cmd.Context(), s, at); err != nil {
+					return err
+				}
+			}
 			if len(filter.IDs) > 0 {
 				return a.operateOnIDs(cmd.Context(), s, op, filter.IDs, sel.asJSON)
 			}
@@ -92,6 +116,46 @@ func (a *app) bulk(op operation, short, long string) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// dueFlags say when jobs become due.
+type dueFlags struct {
+	runAt string
+	delay time.Duration
+}
+
+func (d *dueFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.runAt, "run-at", "", "`TIME` when the jobs become due, such as "+exampleTime+"; the default is now")
+	cmd.Flags().DurationVar(&d.delay, "delay", 0, "how long to wait before the jobs are due, such as 90s or 1h30m")
+}
+
+// time returns the time of --run-at, or the zero time.
+func (d *dueFlags) time() (at time.Time, err error) {
+	switch {
+	case d.delay < 0:
+		return at, misuse("--delay %s: want a duration that is not negative", d.delay)
+	case d.runAt == "":
+		return at, nil
+	case d.delay > 0:
+		return at, misuse("give --run-at or --delay, not both")
+	}
+	return timeOf("--run-at", d.runAt)
+}
+
+// call returns the call that makes jobs due at the time. A delay begins now, by the store's clock, for all batches.
+func (d *dueFlags) call(
+	ctx context.Context, s jq.Store, at time.Time,
+) (func(jq.Store, context.Context, jq.Filter, int) ([]jq.Outcome, error), error) {
+	if d.delay > 0 {
+		now, err := contract.Now(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		at = now.Add(d.delay)
+	}
+	return func(s jq.Store, ctx context.Context, filter jq.Filter, limit int) ([]jq.Outcome, error) {
+		return s.Reschedule(ctx, filter, at, limit)
+	}, nil
 }
 
 // choose returns a filter from ids or from flags. It returns an error for a selection that is probably a mistake.
