@@ -27,8 +27,8 @@ var (
 	deleting     = bulk{store.OpDelete, store.Store.Delete, store.Succeeded, store.Gone, store.Retrying, store.StatusNotFound, false}
 )
 
-// rescheduleNow makes jobs due now.
-func rescheduleNow(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+// rescheduleNow makes jobs due now. Like the other methods, it takes the store first.
+var rescheduleNow = func(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	return s.Reschedule(ctx, filter, time.Time{}, limit)
 }
 
