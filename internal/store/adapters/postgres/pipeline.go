@@ -24,7 +24,6 @@ import (
 //
 // A statement that is executed by name sees the tables as they were before it waited for their locks. If another session was
 // just changing a table, the statement may silently see no row of it. So the transaction must already have the locks.
-// changing a table, it may see no row of it, and say nothing. So the transaction must have the locks already.
 
 // A pipelinedCall is a statement that can share a message with others. The zero value is none.
 type pipelinedCall struct {

@@ -24,7 +24,6 @@ import (
 // The store does not write again to a server that was replaced: one of the same system with an older timeline, which is an old
 // primary that somebody has started again, or one that this store has left for another. A process that has never met the new
 // primary cannot know this. In that case the failover tool must make sure that the old primary stays down.
-// know. There the tool that promotes has to see that the old primary stays down.
 
 // errReplaced is the error of a transaction on a server that was replaced. Its connection is not used again.
 var errReplaced = errors.New("this server was replaced by another one and must not be written to: " +
