@@ -28,7 +28,7 @@ import (
 
 const (
 	envSchedule    = "JQ_SCHEDULE_LENGTH" // how long the servers are killed and started, if not for
-	scheduleLength = 20 * time.Second
+	scheduleLength = 30 * time.Second
 
 	schedulesName = "schedules" // of a process that fires schedules and does nothing else
 	firing        = 3           // such processes
