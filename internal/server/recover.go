@@ -44,6 +44,7 @@ func (s *Server) settleAll() {
 			s.logFailure("settle", err)
 			return
 		}
+		s.health.permitted("settle")
 		if len(list) > 0 {
 			await.TellSettled(s.store, list)
 			s.o.Observer.Settled(list)
