@@ -78,6 +78,23 @@ func TestRightThatIsTakenAwayAndGivenBack(t *testing.T) {
 	})
 }
 
+// The log tells of each time at which a right is taken away, also the right to cancel expired jobs.
+func TestRightToSettleIsTakenAwayTwice(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		s := w.server(Options{}, g)
+		require.NoError(w, s.Start(w.Context()))
+		for times := range 2 {
+			g.deny("settle")
+			w.wait(10 * time.Minute)
+			assert.Equal(w, times+1, w.log.said("jq: the store denied a call"))
+			g.back()
+			w.wait(time.Minute)
+		}
+		w.stop(s)
+	})
+}
+
 // The server used to ask again and again for a lease longer than the store allows, with a line in the log each time.
 func TestWorkerWhoseLeaseIsTooLongAskedForEver(t *testing.T) {
 	inWorld(t, func(w *world) {

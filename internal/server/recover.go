@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -36,10 +37,14 @@ func (s *Server) settleAll() {
 		ctx, cancel := s.callWhileWorking(s.o.Lease.Heartbeat)
 		list, err := s.store.Settle(ctx, s.o.Recovery.Limit)
 		cancel()
+		if errors.Is(err, errors.ErrUnsupported) { // a remote store whose server is older
+			return
+		}
 		if s.recordAnswer(sent, err); err != nil {
 			s.logFailure("settle", err)
 			return
 		}
+		s.health.permitted("settle")
 		if len(list) > 0 {
 			await.TellSettled(s.store, list)
 			s.o.Observer.Settled(list)

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +49,31 @@ func TestExpiredJobsAreCancelled(t *testing.T) {
 			told += int(line["count"].(int64))
 		}
 		assert.Equal(w, 10, told)
+		w.stop(s)
+	})
+}
+
+// The server behind a remote store may be too old to cancel expired jobs. That is no reason to fill the log.
+func TestAStoreThatCannotSettleIsAskedQuietly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		g.set(func() {
+			g.before = func(_ context.Context, called string) error {
+				if called == "settle" {
+					return fmt.Errorf("%w: the server does not know this call", errors.ErrUnsupported)
+				}
+				return nil
+			}
+		})
+		s := w.server(Options{}, g)
+		require.NoError(w, s.Start(w.Context()))
+		id := w.expiring(1)[0]
+		w.wait(10 * time.Minute)
+		assert.Zero(w, w.log.said("jq: the store refused a call"))
+		require.NoError(w, s.Ready())
+		g.back()
+		w.wait(time.Minute)
+		assert.Equal(w, store.Cancelled, w.job(id).State, "the server was replaced")
 		w.stop(s)
 	})
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"time"
 
@@ -174,7 +175,8 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 	return found, err
 }
 
-// expired locks the jobs among the holders that had expired when they were read.
+// expired locks the jobs among the holders that had expired when they were read. It drops holders that others have cancelled and
+// deleted since.
 func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
 	var ids []int64
 	for _, h := range holders {
@@ -185,7 +187,10 @@ func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return t.byID(ids)
+	found, err := t.byID(ids)
+	kept := sqlkit.Keyed(found)
+	maps.DeleteFunc(holders, func(_ string, h holder) bool { return h.expired && kept[h.id] == nil })
+	return found, err
 }
 
 // dropExpired cancels the holders that have expired.
