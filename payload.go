@@ -74,6 +74,10 @@ type EnqueueOptions struct {
 	// handler may run on for a while.
 	UniqueKey string
 	UniqueFor time.Duration
+	// Replace, with a UniqueKey, makes a job that waits take this job's place: if the one that holds the key has the same queue
+	// and kind and is ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and begins without a
+	// checkpoint. The answer says Duplicate and Replaced. If the holder runs or has ended, nothing changes.
+	Replace bool
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a
 	// call: for several jobs set it in [EnqueueManyOptions]. In defaults it has no effect.
@@ -101,6 +105,7 @@ func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	}
 	orElse(&o.ExpiresAt, other.ExpiresAt)
 	orElse(&o.UniqueKey, other.UniqueKey)
+	orElse(&o.Replace, other.Replace)
 	orElse(&o.Queue, other.Queue)
 	orElse(&o.Priority, other.Priority)
 	orElse(&o.MaxRetries, other.MaxRetries)
@@ -146,7 +151,7 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: *o.Priority, Tags: o.Tags, Trace: o.Trace,
 		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: *o.MaxRetries, Timeout: leastOf(o.Timeout),
 		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: max(0, o.Backoff.Jitter)},
-		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), ExpiresAt: o.ExpiresAt,
+		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), Replace: o.Replace, ExpiresAt: o.ExpiresAt,
 	}, nil
 }
 

@@ -629,6 +629,7 @@ type (
 	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
 	//	UniqueKey  string        // keeps out a second job with the same key
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
+	//	Replace    bool          // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
 	//	ExpiresAt  time.Time     // later than the due time: from then on no claim takes the job; zero means never
 	//
 	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
@@ -663,6 +664,7 @@ type (
 	//	ID        int64 // id of the new job, or of the job that holds the unique key
 	//	State     State // state of that job at that moment; empty if it was deleted and still holds its key
 	//	Duplicate bool  // true if nothing was enqueued because another job holds the unique key
+	//	Replaced  bool  // with Duplicate: that job was changed, as NewJob.Replace asks
 	Enqueued = store.Enqueued
 
 	// A ClaimRequest asks for jobs of one queue.
@@ -1031,6 +1033,9 @@ type (
 	//	func (*Record) Requeue(holder int64, now time.Time) Outcome
 	//	// Reschedule makes a job that waits due at the later of now and at.
 	//	func (*Record) Reschedule(at, now time.Time) Outcome
+	//	// Replace gives a job that waits the payload, priority, ExpiresAt and due time of n, which needs the unique
+	//	// key that it holds.
+	//	func (*Record) Replace(n NewJob, now time.Time) bool
 	//	// Delete answers ok if the store may remove the job.
 	//	func (*Record) Delete() Outcome
 	//	// Claim grants a lease on a job that is due.

@@ -34,6 +34,11 @@ func (t *txn) enqueue(n contract.NewJob) contract.Enqueued {
 		duplicate := contract.Enqueued{ID: h.ID, Duplicate: true}
 		if j := t.job(h.ID); j != nil {
 			duplicate.State = j.State
+			if duplicate.Replaced = j.Replace(n, t.now); duplicate.Replaced {
+				t.putRaw(payloads, number(j.ID), j.Payload)
+				j.Payload = nil
+				t.save(j)
+			}
 		}
 		return duplicate
 	}

@@ -33,8 +33,8 @@ func (a *app) enqueue() *cobra.Command {
 		Short: "add one job, or many from JSON lines",
 		Long: "Add a job. The payload is a JSON document; - reads it from standard input. The default is null.\n\n" +
 			"With --lines, add one job for each line of a file, or of standard input with --lines -. A line is a JSON object. It must\n" +
-			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key and\n" +
-			"unique_for. The command adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
+			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key,\n" +
+			"unique_for and replace. The command adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
 		Example: "  SELF enqueue welcome '{\"name\":\"Ada\"}'\n" +
 			"  SELF enqueue report --queue slow --delay 1h --unique-key report-17\n" +
 			"  SELF enqueue --lines jobs.jsonl --request-key import-17",
@@ -70,6 +70,7 @@ func (o *order) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	o.jobFlags(f)
+	f.BoolVar(&o.job.Replace, "replace", false, "if a waiting job of this queue and kind holds the unique key, give it this payload,\npriority and due time")
 	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
 	f.StringVar(&o.expiresAt, "expires-at", "", "`TIME` from when on nobody may start the job: it is cancelled")
 	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
@@ -158,6 +159,8 @@ func fieldError(err error) error {
 // enqueuedText describes the answer for a job.
 func enqueuedText(e jq.Enqueued, n jq.NewJob) string {
 	switch {
+	case e.Replaced:
+		return fmt.Sprintf("added nothing: job %d, which is %s and holds the unique key %s, was replaced", e.ID, e.State, n.UniqueKey)
 	case e.Duplicate && e.State == "":
 		return fmt.Sprintf("added nothing: job %d, which was removed, still holds the unique key %s", e.ID, n.UniqueKey)
 	case e.Duplicate:

@@ -89,8 +89,8 @@ type load struct {
 	lines []int       // their line numbers
 	bytes int         // upper limit of their size
 
-	added, duplicates int64
-	addedTo           int // all lines up to and including this one are in the store
+	added, replaced, duplicates int64
+	addedTo                     int // all lines up to and including this one are in the store
 }
 
 func newLoad(a *app, s jq.Store, o order, size int64) *load {
@@ -134,6 +134,9 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 		return nil
 	}
 	text := "added " + plural(l.added)
+	if l.replaced > 0 {
+		text += "; replaced " + plural(l.replaced)
+	}
 	if l.duplicates > 0 {
 		text += fmt.Sprintf("; skipped %d whose unique key another job holds", l.duplicates)
 	}
@@ -192,9 +195,12 @@ func (l *load) send(ctx context.Context) error {
 		return fmt.Errorf("lines %d to %d: %w", first, last, err)
 	}
 	for _, e := range added {
-		if e.Duplicate {
+		switch {
+		case e.Replaced:
+			l.replaced++
+		case e.Duplicate:
 			l.duplicates++
-		} else {
+		default:
 			l.added++
 		}
 	}

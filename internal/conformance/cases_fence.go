@@ -96,6 +96,10 @@ func fenceTokensAboveTheFloor(c *C) {
 	fresh := c.EnqueueOne()
 	c.Equal(c.ClaimOne().Lease(), store.Lease{ID: fresh, Token: first}, "the first lease of a job that was added afterwards")
 	c.Equal(c.Get(fresh).History[0].Token, first, "its token in the history")
+	added := c.answers(keyed("key", 0), replacing("key", nil))[0].ID
+	c.Equal(c.Get(added).Token, first, "the token of a job that was replaced in the call that added it")
+	c.answers(replacing("key", nil))
+	c.Equal(c.Get(added).Token, first+1, "its token after it was replaced once more")
 }
 
 // fenceNoLostPair takes the floor for what was lost: whatever was given in an earlier epoch is no greater.

@@ -175,6 +175,13 @@ func notifyFollowsEachCommit(c *C) {
 			return func() { c.Reschedule(l.ID, time.Time{}) }
 		})
 	}
+	c.wokenBy("Enqueue with Replace", func() func() {
+		cancelling.on(c, store.Filter{Queue: queue}, 100)
+		later := keyed("key", 0)
+		later.Delay = time.Hour
+		c.Enqueue(later)
+		return func() { c.answers(replacing("key", nil)) }
+	})
 }
 
 func notifyFollowsTheEndOfAPause(c *C) {

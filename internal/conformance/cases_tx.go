@@ -23,6 +23,7 @@ const (
 var txCases = []Case{
 	{"Tx/EnqueueIsSeenAtCommitOnly", sentenceInTx, txEnqueueIsSeenAtCommitOnly},
 	{"Tx/RollbackLeavesNothing", sentenceInTx, txRollbackLeavesNothing},
+	{"Tx/ReplaceIsSeenAtCommitOnly", sentenceInTx, txReplaceIsSeenAtCommitOnly},
 	{"Tx/FinishIsSeenAtCommitOnly", sentenceInTx, txFinishIsSeenAtCommitOnly},
 	{"Tx/SchedulesArePartOfIt", "If the store is a ScheduleKeeper, the Writer is one as well: the schedules that it sets, deletes and fires are part of the transaction.", txSchedulesArePartOfIt},
 	{"Tx/OnlyAnOpenOneIsTaken", sentenceOpenTx, txOnlyAnOpenOneIsTaken},
@@ -181,6 +182,42 @@ func txRollbackLeavesNothing(c *C) {
 		c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "answer %d, under the keys of a rolled-back transaction", i)
 	}
 	c.Equal(len(c.All()), 3, "jobs after that")
+}
+
+// txReplaceIsSeenAtCommitOnly replaces a job from before the transaction, and one that the transaction has added.
+func txReplaceIsSeenAtCommitOnly(c *C) {
+	for _, commit := range []bool{false, true} {
+		before := c.waitingHolder(store.After, keyed("key", 0))
+		n := replacing("key", func(n *store.NewJob) {
+			n.Payload, n.Priority, n.ExpiresAt = []byte("1"), 3, c.Now().Add(time.Hour)
+		})
+		var added store.JobDetail
+		c.inTx(func(t *txCase) {
+			want := store.Enqueued{ID: before.ID, State: store.Failed, Duplicate: true, Replaced: true}
+			c.Equal(t.in.answers(n)[0], want, "the answer for a job that replaces another in a transaction")
+			added = store.JobDetail{Job: t.adds(keyed("another", 0), "the first job")}
+			want = store.Enqueued{ID: added.ID, State: store.Ready, Duplicate: true, Replaced: true}
+			c.Equal(t.in.answers(replacing("another", nil))[0], want, "the answer for a job that replaces one of the transaction")
+			c.beside(func(c *C) error {
+				detail, err := c.Store.Get(c.Ctx, before.ID)
+				if err == nil {
+					c.Equal(detail, before, "the job that others see before the end of the transaction")
+				}
+				return err
+			})
+			t.end(commit)
+		})
+		if !commit {
+			c.Equal(c.Get(before.ID), before, "the job after the rollback")
+			c.Equal(ids(c.Claim(10)), []int64{}, "claimed after the rollback")
+			c.Cancel(before.ID)
+			continue
+		}
+		after := replacedBy(before, n, c.Now())
+		c.Equal(c.Get(before.ID), after, "the job after the commit")
+		c.Equal(c.Get(added.ID).Job, replacedBy(added, replacing("another", nil), c.Now()).Job, "the job of the transaction")
+		c.Equal(ids(c.Claim(10)), []int64{before.ID, added.ID}, "claimed after the commit")
+	}
 }
 
 func txFinishIsSeenAtCommitOnly(c *C) {

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-var uniqueCases = []Case{
+var uniqueCases = append([]Case{
 	{"Unique/ManyAtOnceBecomeOne", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueManyAtOnce},
 	{"Unique/KeyIsItsOwnScope", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueKeyIsItsOwnScope},
 	{"Unique/LiveJobHoldsItsKey", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
@@ -16,7 +16,7 @@ var uniqueCases = []Case{
 	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches its end.", uniqueWindowIsExact},
 	{"Unique/DuplicateChangesNothing", "A job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueDuplicateChangesNothing},
 	{"Unique/DuplicatesInsideOneCall", "This also applies to two items of one call.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueInsideOneCall},
-}
+}, replaceCases...)
 
 // keyed is a plain job with a unique key.
 func keyed(key string, window time.Duration) store.NewJob {

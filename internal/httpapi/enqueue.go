@@ -34,6 +34,9 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 			events = append(events, Event{Job: wire.ID(e.ID), Queue: in.Jobs[i].Queue, Event: WasEnqueued})
 			a.counter.Added(in.Jobs[i].Queue, in.Jobs[i].Kind)
 		}
+		if e.Replaced {
+			events = append(events, Event{Job: wire.ID(e.ID), Queue: in.Jobs[i].Queue, Event: WasReplaced})
+		}
 	}
 	a.Publish(events...)
 	return a.answer(w, http.StatusCreated, wire.Enqueued{Jobs: wire.Listed(added)})

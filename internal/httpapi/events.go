@@ -35,6 +35,7 @@ const (
 	WasCancelled   = "cancelled"
 	WasRequeued    = "requeued"
 	WasRescheduled = "rescheduled"
+	WasReplaced    = "replaced" // an enqueue has given it another payload
 	WasDeleted     = "deleted"
 )
 

@@ -45,7 +45,7 @@ func (v *view) hideHolders(ctx context.Context, added []store.Enqueued) []store.
 	seen, err := v.seen(ctx, holders)
 	for i, e := range added {
 		if e.Duplicate && (err != nil || !seen[e.ID]) { // the jobs are added, so a failed lookup must not fail the call
-			added[i] = store.Enqueued{Duplicate: true}
+			added[i] = store.Enqueued{Duplicate: true, Replaced: e.Replaced}
 		}
 	}
 	return added

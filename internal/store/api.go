@@ -145,6 +145,7 @@ type NewJobJSON struct {
 	Timeout     DurationJSON    `json:"timeout,omitzero"`
 	UniqueKey   string          `json:"unique_key,omitempty"`
 	UniqueFor   DurationJSON    `json:"unique_for,omitzero"`
+	Replace     bool            `json:"replace,omitempty"`
 	ExpiresAt   TimeJSON        `json:"expires_at,omitzero"`
 }
 
@@ -155,7 +156,7 @@ func JSONOfNewJob(n NewJob) NewJobJSON {
 		Queue: &n.Queue, Kind: n.Kind, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: TimeJSON{n.RunAt}, Delay: DurationJSON(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
 		Timeout: DurationJSON(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: DurationJSON(n.UniqueFor),
-		ExpiresAt: TimeJSON{n.ExpiresAt},
+		Replace: n.Replace, ExpiresAt: TimeJSON{n.ExpiresAt},
 	}
 	out.Payload, out.PayloadText = SplitDocument(n.Payload)
 	return out
@@ -167,7 +168,7 @@ func (n NewJobJSON) Store(defaults NewJob) NewJob {
 		Queue: defaults.Queue, Kind: n.Kind, Payload: defaults.Payload, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: n.RunAt.Time, Delay: time.Duration(n.Delay), MaxRetries: defaults.MaxRetries, Backoff: defaults.Backoff,
 		Timeout: time.Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: time.Duration(n.UniqueFor),
-		ExpiresAt: n.ExpiresAt.Time,
+		Replace: n.Replace, ExpiresAt: n.ExpiresAt.Time,
 	}
 	if n.Payload != nil || n.PayloadText != nil {
 		out.Payload = JoinDocument(n.Payload, n.PayloadText)

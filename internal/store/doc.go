@@ -25,6 +25,7 @@
 //	Cancel, token+1: from ready, in_flight and retrying to cancelled.
 //	Settle, token+1: from ready and retrying to cancelled, if the job has expired.
 //	Reschedule, token+1: a ready or retrying job gets another due time.
+//	Enqueue with Replace, token+1: a ready or retrying job gets another payload, priority and due time.
 //	The recovery of an expired lease: token+1.
 //	Delete: from succeeded, dead and cancelled to nothing.
 //	Extend and Save leave the state as it is.
@@ -73,8 +74,8 @@
 // is 0 to 1,000,000. A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a
 // jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999. A retention
 // is an hour to ten years, or for ever. A schedule's name and expression are names as well; its time zone and its owner may
-// also be empty, and its job has a payload of at most 64 KiB, no due time and no ExpiresAt. A call has at most 1,000 items,
-// and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all. A lease is
+// also be empty, and its job has a payload of at most 64 KiB, no due time, no ExpiresAt and no Replace. A call has at most
+// 1,000 items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all. A lease is
 // at most as long as the store's MaxLease. MaxLease is one hour unless the store was opened with another value. The store
 // must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16
 // KiB.

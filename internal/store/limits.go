@@ -100,6 +100,9 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		if !n.ExpiresAt.IsZero() {
 			fmt.Fprintf(&text, "expires %d\n", n.ExpiresAt.UnixMicro())
 		}
+		if n.Replace {
+			text.WriteString("replace\n")
+		}
 	}
 	return sha256.Sum256(text.Bytes())
 }
@@ -134,6 +137,8 @@ func (n NewJob) check() *InvalidError {
 		return refuse("backoff.cap", "must be no less than the base")
 	case n.UniqueFor > 0 && n.UniqueKey == "":
 		return refuse("unique_for", "needs a unique key")
+	case n.Replace && n.UniqueKey == "":
+		return refuse("replace", "needs a unique key")
 	case 0 < n.UniqueFor && n.UniqueFor < Resolution:
 		return refuse("unique_for", "must be a microsecond at least, or zero for as long as the job is live")
 	case n.Scheduled != nil:
@@ -368,6 +373,8 @@ func (s Schedule) Check() error {
 		return refuse("job.run_at", "must not be set: the schedule decides when its jobs run")
 	case !s.Job.ExpiresAt.IsZero():
 		return refuse("job.expires_at", "must not be set: the schedule enqueues its job again and again")
+	case s.Job.Replace:
+		return refuse("job.replace", "must not be set: a schedule's job does not change the job that holds its unique key")
 	case len(s.Job.Payload) > MaxTemplateBytes:
 		return refuse("job.payload", fmt.Sprintf("must have at most %d bytes in a schedule", MaxTemplateBytes))
 	case s.CatchUp != "" && s.CatchUp != CatchUpOne && s.CatchUp != CatchUpSkip:

@@ -270,6 +270,30 @@ func (r *Record) Reschedule(at, now time.Time) Outcome {
 	return r.outcome(StatusOK)
 }
 
+// Replace gives a job that waits the payload, priority, ExpiresAt and due time of n, which needs the unique key that it holds. It
+// changes nothing and returns false if n does not ask for that, or if the job is of another queue or kind, does not wait, or has
+// expired.
+func (r *Record) Replace(n NewJob, now time.Time) bool {
+	if r == nil || !n.Replace || r.Queue != n.Queue || r.Kind != n.Kind || ExpiredOf(&r.Job, now) {
+		return false
+	}
+	row := n.Row(r.ID, now)
+	switch PhaseOf(&r.Job) {
+	case Ready:
+		r.RunAt = row.RunAt
+	case Retrying:
+		r.RetryAt = row.RunAt
+	default:
+		return false
+	}
+	r.Payload, r.Priority, r.Extras = row.Payload, row.Priority, r.Extras.WithExpiresAt(row.ExpiresAt())
+	r.Checkpoint, r.Progress = nil, nil
+	r.CheckpointSeq, r.ProgressSeq = 0, 0
+	r.raise()
+	r.FinishedBy = NotFinished
+	return true
+}
+
 // Delete answers ok if the store may remove the job.
 func (r *Record) Delete() Outcome {
 	if !TerminalOf(&r.Job) {

@@ -24,6 +24,7 @@ type NewJob struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`    // how long one run may take; if zero, the server decides
 	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
+	Replace    bool          `json:"replace,omitempty"`    // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`  // later than the due time: from then on no claim takes the job; zero means never
 
 	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
@@ -67,6 +68,7 @@ type Enqueued struct {
 	ID        int64 `json:"id,string"`           // id of the new job, or of the job that holds the unique key
 	State     State `json:"state,omitempty"`     // state of that job at that moment; empty if it was deleted and still holds its key
 	Duplicate bool  `json:"duplicate,omitempty"` // true if nothing was enqueued because another job holds the unique key
+	Replaced  bool  `json:"replaced,omitempty"`  // with Duplicate: that job was changed, as NewJob.Replace asks
 }
 
 // A ClaimRequest asks for jobs of one queue.

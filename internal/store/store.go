@@ -212,6 +212,13 @@ type Writer interface {
 	// An expired job does not hold its key, unless it holds it for a window. A call that needs the key cancels the expired job
 	// first, as Settle does.
 	//
+	// A duplicate with Replace changes the holder of its key, if that is ready or retrying, has not expired, and has the queue and
+	// the kind of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as RunAt if it
+	// is ready, as RetryAt if it is retrying. Its checkpoint and progress and their numbers are cleared, and its token grows.
+	// Nothing else changes, and a window stays as it is. The answer says replaced. A holder that an earlier item of the call has
+	// added or changed is changed as well. Any other duplicate with Replace changes nothing. A job with Replace but without a
+	// unique key is invalid.
+	//
 	// A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.
 	//
 	// A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns

@@ -48,7 +48,7 @@ type Transition struct {
 }
 
 // Transitions is the table of legal transitions: an operation does not change a job in any phase other than those of its row.
-// Enqueue, which makes a job ready, and Fence, which raises tokens of jobs in flight if it ends leases, have no row. A token
+// Enqueue, which makes a job ready or replaces one that waits, and Fence, which raises tokens of jobs in flight if it ends leases, have no row. A token
 // grows by one, or to the first token of the epoch that Fence has set if that is greater. The documentation, the reference
 // model and the suite's matrix of operations and states are made from it.
 var Transitions = []Transition{

@@ -50,6 +50,9 @@ var (
 	leaving = append(on(store.OpAck, store.OpSnooze, store.OpRelease, store.OpCancel), failed...)
 )
 
+// opReplace is what an Enqueue with Replace does to the holder of a key.
+const opReplace store.Op = "replace"
+
 var effects = []effect{
 	{ClaimKeepsToken, on(store.OpClaim), func(before job, after *job) { after.Token = max(before.Token, 1) }},
 	{TokenIsAttempts, on(store.OpClaim), func(_ job, after *job) { after.Token = int64(after.Attempts) }},
@@ -180,6 +183,26 @@ var effects = []effect{
 		}
 	}},
 	{RescheduleSparesRetries, on(store.OpReschedule), func(before job, after *job) { after.RetryAt = before.RetryAt }},
+	{ReplaceKeepsPayload, on(opReplace), func(before job, after *job) { after.Payload = before.Payload }},
+	{ReplaceKeepsPriority, on(opReplace), func(before job, after *job) { after.Priority = before.Priority }},
+	{ReplaceKeepsDue, on(opReplace), func(before job, after *job) { after.RunAt, after.RetryAt = before.RunAt, before.RetryAt }},
+	{ReplaceKeepsExpiry, on(opReplace), func(before job, after *job) { after.Extras = before.Extras }},
+	{ReplaceKeepsCheckpoint, on(opReplace), func(before job, after *job) {
+		after.Checkpoint, after.CheckpointSeq = before.Checkpoint, before.CheckpointSeq
+	}},
+	{ReplaceKeepsProgress, on(opReplace), func(before job, after *job) { after.Progress, after.ProgressSeq = before.Progress, before.ProgressSeq }},
+	{ReplaceKeepsSeqs, on(opReplace), func(before job, after *job) {
+		after.CheckpointSeq, after.ProgressSeq = before.CheckpointSeq, before.ProgressSeq
+	}},
+	{ReplaceKeepsToken, on(opReplace), keepToken},
+	{ReplaceKeepsEnding, on(opReplace), func(before job, after *job) { after.endedBy = before.endedBy }},
+	{ReplaceResetsRetries, on(opReplace), func(_ job, after *job) { after.Retries = 0 }},
+	{ReplaceDropsError, on(opReplace), func(_ job, after *job) { after.Error = "" }},
+	{ReplaceMakesReady, on(opReplace), func(_ job, after *job) {
+		if after.State == store.Failed {
+			after.State, after.RunAt, after.RetryAt = store.Ready, after.RetryAt, time.Time{}
+		}
+	}},
 	{RequeueForgetsClaim, on(store.OpRequeue), func(_ job, after *job) { after.ClaimedAt = time.Time{} }},
 }
 

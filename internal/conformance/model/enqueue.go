@@ -105,6 +105,15 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 		if held {
 			holding, _ := s.find(holder)
 			answer[i] = store.Enqueued{ID: holder, State: holding.State, Duplicate: true}
+			if n.Replace && !(s.broken(ReplaceBeforeTheCall) && holder >= first) {
+				answer[i].Replaced = s.replace(holding, n, row, now)
+			}
+			if s.broken(ReplaceUnsaid) {
+				answer[i].Replaced = false
+			}
+			if s.broken(ReplaceIsNoDuplicate) && answer[i].Replaced {
+				answer[i].Duplicate = false
+			}
 			if s.broken(DuplicateUnnamed) {
 				answer[i].ID = 0
 			}
@@ -119,6 +128,45 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 		answer[i] = store.Enqueued{ID: row.ID, State: store.Ready}
 	}
 	return answer, nil
+}
+
+// replace changes the holder of a key for a duplicate with Replace, of which the row is what would have been added.
+func (s *Store) replace(before job, n store.NewJob, row store.Job, now time.Time) bool {
+	waits := before.Phase() == store.Ready || before.Phase() == store.Retrying || before.State == store.InFlight && s.broken(ReplaceOfInFlight)
+	switch {
+	case !waits, s.broken(ReplaceIgnored),
+		before.Queue != row.Queue && !s.broken(ReplaceOfOtherQueue),
+		before.Kind != row.Kind && !s.broken(ReplaceOfOtherKind),
+		store.ExpiredOf(&before.Job, now) && !s.broken(ReplaceOfExpired),
+		before.UniqueFor > 0 && s.broken(ReplaceSparesWindows):
+		return false
+	}
+	due := row.RunAt
+	if s.broken(PastReplaceKept) && n.RunAt.Before(now) && !n.RunAt.IsZero() {
+		due = store.Truncate(n.RunAt)
+	}
+	j := before
+	if j.State == store.Failed {
+		j.RetryAt = due
+	} else {
+		j.RunAt = due
+	}
+	j.Payload, j.Priority, j.Extras = row.Payload, row.Priority, j.Extras.WithExpiresAt(row.ExpiresAt())
+	if s.broken(ReplaceSharesSlices) {
+		j.Payload = n.Payload
+	}
+	j.Checkpoint, j.Progress, j.CheckpointSeq, j.ProgressSeq = nil, nil, 0, 0
+	j.Token = s.raised(j, ReplaceForgetsEpoch)
+	j.endedBy = ""
+	if s.broken(ReplaceProlongsWindow) {
+		for i, w := range s.windows {
+			if w.id == j.ID {
+				s.windows[i].end = now.Add(row.UniqueFor)
+			}
+		}
+	}
+	s.write(opReplace, before, j)
+	return true
 }
 
 func (s *Store) insert(n store.NewJob, row store.Job) {

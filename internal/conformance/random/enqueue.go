@@ -18,7 +18,7 @@ type draft struct {
 
 func (d draft) String() string {
 	return fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries) + when(d.Delay > 0, " delay %v", d.Delay) +
-		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor) +
+		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor) + when(d.Replace, " replace") +
 		when(d.expiresIn != 0, " expires in %v", d.expiresIn)
 }
 
@@ -52,6 +52,7 @@ func drawDraft(t *rapid.T) draft {
 	if rarely(t, 2) {
 		d.UniqueKey = among(t, "x", "y", "z")
 		d.UniqueFor = among(t, 0, 10*time.Second, time.Hour)
+		d.Replace = rarely(t, 2)
 	}
 	if rarely(t, 5) {
 		d.expiresIn = among(t, time.Second, 30*time.Second, time.Hour+1500*time.Nanosecond, 10*time.Microsecond)
@@ -64,10 +65,10 @@ func drawDraft(t *rapid.T) draft {
 
 // enqueue adds one to four jobs.
 func enqueue(t *rapid.T) op {
-	drafts := several(t, drawDraft, func(d *draft, before draft) { d.UniqueKey = before.UniqueKey })
+	drafts := several(t, drawDraft, func(d *draft, before draft) { d.UniqueKey, d.Replace = before.UniqueKey, before.Replace })
 	for i := range drafts {
 		if drafts[i].UniqueKey == "" {
-			drafts[i].UniqueFor = 0
+			drafts[i].UniqueFor, drafts[i].Replace = 0, false
 		}
 	}
 	key := ""
@@ -117,10 +118,17 @@ func (r *run) enqueue(req store.EnqueueRequest) error {
 	r.touched = fresh
 	for i, e := range got {
 		n := req.Jobs[i]
+		if e.Replaced { // a token that no claim has given is tried as well
+			replaced, err := r.store.Get(r.ctx, e.ID)
+			if err != nil {
+				return err
+			}
+			r.touched, r.leases = append(r.touched, e.ID), append(r.leases, replaced.Lease())
+		}
 		if n.UniqueFor > 0 && !e.Duplicate {
 			r.ends = append(r.ends, r.now().Add(n.UniqueFor))
 		}
-		if !n.ExpiresAt.IsZero() && !e.Duplicate {
+		if !n.ExpiresAt.IsZero() && (!e.Duplicate || e.Replaced) {
 			r.ends = append(r.ends, store.Truncate(n.ExpiresAt))
 		}
 	}

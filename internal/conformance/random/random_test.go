@@ -33,7 +33,7 @@ func TestModelAgreesWithItself(t *testing.T) {
 var beyond = map[string][]model.Fault{
 	"no queue has an underscore":              {model.PatternsAreLike},
 	"calls do not overlap":                    {model.ClaimUnlocked, model.AckUnlocked, model.RecoverUnlocked, model.SettleUnlocked, model.PolicyUnlocked},
-	"slices are not changed after a call":     {model.SlicesKept, model.SlicesHandedOut, model.ScheduleSharesSlices},
+	"slices are not changed after a call":     {model.SlicesKept, model.ReplaceSharesSlices, model.SlicesHandedOut, model.ScheduleSharesSlices},
 	"no script's jobs weigh so much":          {model.ClaimUnweighed, model.PageUnweighed, model.WeightOfPayloadsOnly, model.HeavyJobSkipped},
 	"no job has more than a hundred attempts": {model.HistoryUnbounded},
 	"no worker is registered": {

@@ -31,6 +31,7 @@ const (
 	Inserted Uses = 1 << iota // an insert writes it
 	Rare                      // an insert writes it if one of its jobs has extras
 	Updated                   // an operation may change it
+	Replaced                  // an Enqueue with Replace may change it
 	Claimed                   // a claim reads it
 	Document                  // it may be large
 )
@@ -43,11 +44,11 @@ var All = Columns{
 	{"id", func(e *store.Record) any { return &e.ID }, Claimed},
 	{"queue", func(e *store.Record) any { return &e.Queue }, Inserted},
 	{"kind", func(e *store.Record) any { return &e.Kind }, Inserted | Claimed},
-	{"priority", func(e *store.Record) any { return &e.Priority }, Inserted | Claimed},
+	{"priority", func(e *store.Record) any { return &e.Priority }, Inserted | Replaced | Claimed},
 	{"state", func(e *store.Record) any { return (*string)(&e.State) }, Updated | Claimed},
-	{"run_at", func(e *store.Record) any { return (*Time)(&e.RunAt) }, Inserted | Updated | Claimed},
-	{"retry_at", func(e *store.Record) any { return (*Time)(&e.RetryAt) }, Updated | Claimed},
-	{"token", func(e *store.Record) any { return &e.Token }, Updated | Claimed},
+	{"run_at", func(e *store.Record) any { return (*Time)(&e.RunAt) }, Inserted | Updated | Replaced | Claimed},
+	{"retry_at", func(e *store.Record) any { return (*Time)(&e.RetryAt) }, Updated | Replaced | Claimed},
+	{"token", func(e *store.Record) any { return &e.Token }, Updated | Replaced | Claimed},
 	{"lease_expires_at", func(e *store.Record) any { return (*Time)(&e.LeaseExpiresAt) }, Updated},
 	{"lease_for", func(e *store.Record) any { return (*Micros)(&e.LeaseFor) }, Updated},
 	{"worker", func(e *store.Record) any { return &e.Worker }, 0},
@@ -62,22 +63,22 @@ var All = Columns{
 	{"unique_for", func(e *store.Record) any { return (*Micros)(&e.UniqueFor) }, Inserted | Claimed},
 	{"enqueued_at", func(e *store.Record) any { return (*Time)(&e.EnqueuedAt) }, Claimed},
 	{"finished_at", func(e *store.Record) any { return (*Time)(&e.FinishedAt) }, Updated},
-	{"finished_by", func(e *store.Record) any { return (*string)(&e.FinishedBy) }, Updated},
+	{"finished_by", func(e *store.Record) any { return (*string)(&e.FinishedBy) }, Updated | Replaced},
 	{"claim_token", func(e *store.Record) any { return &e.ClaimToken }, Updated | Claimed},
 	{"claimed_at", func(e *store.Record) any { return (*Time)(&e.ClaimedAt) }, 0},
 	{"ended_at", func(e *store.Record) any { return (*Time)(&e.EndedAt) }, Updated},
 	{"ending", func(e *store.Record) any { return (*string)(&e.Ending) }, Updated},
 	{"reason", func(e *store.Record) any { return &e.Reason }, Updated},
-	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated},
-	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated},
+	{"checkpoint_seq", func(e *store.Record) any { return &e.CheckpointSeq }, Updated | Replaced},
+	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated | Replaced},
 	{"scheduled", func(e *store.Record) any { return Scheduled{&e.Extras} }, Rare | Claimed},
-	{"expires_at", func(e *store.Record) any { return ExpiresAt{&e.Extras} }, Rare | Claimed},
+	{"expires_at", func(e *store.Record) any { return ExpiresAt{&e.Extras} }, Rare | Replaced | Claimed},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
 	{"tags", func(e *store.Record) any { return (*List)(&e.Tags) }, Inserted | Claimed},
 	{"error", func(e *store.Record) any { return &e.Error }, Updated | Claimed},
-	{"payload", func(e *store.Record) any { return &e.Payload }, Inserted | Claimed | Document},
-	{"checkpoint", func(e *store.Record) any { return &e.Checkpoint }, Updated | Claimed | Document},
-	{"progress", func(e *store.Record) any { return &e.Progress }, Updated | Claimed | Document},
+	{"payload", func(e *store.Record) any { return &e.Payload }, Inserted | Replaced | Claimed | Document},
+	{"checkpoint", func(e *store.Record) any { return &e.Checkpoint }, Updated | Replaced | Claimed | Document},
+	{"progress", func(e *store.Record) any { return &e.Progress }, Updated | Replaced | Claimed | Document},
 	{"result", func(e *store.Record) any { return &e.Result }, Updated | Claimed | Document},
 }
 

@@ -3,6 +3,7 @@ package sqlkit
 import (
 	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -59,6 +60,7 @@ type answer struct {
 	ID        int64
 	State     store.State
 	Duplicate bool
+	Replaced  bool `json:",omitempty"`
 }
 
 // answers returns the kept answer to the request.
@@ -72,4 +74,18 @@ func (r Request) answers() ([]store.Enqueued, error) {
 		answers[i] = store.Enqueued(row)
 	}
 	return answers, nil
+}
+
+// Replace changes the holders that duplicates with Replace are to change, in the order of the jobs, and notes it in the answers.
+// It returns the holders that it changed, some of them perhaps several times.
+func Replace(jobs []store.NewJob, answers []store.Enqueued, holders map[int64]*store.Record, now time.Time) []*store.Record {
+	var changed []*store.Record
+	for i, n := range jobs {
+		a := &answers[i]
+		if e := holders[a.ID]; a.Duplicate && e.Replace(n, now) {
+			a.Replaced = true
+			changed = append(changed, e)
+		}
+	}
+	return changed
 }

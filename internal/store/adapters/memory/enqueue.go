@@ -45,7 +45,9 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 
 func (s *Store) enqueueOne(n store.NewJob, now time.Time) store.Enqueued {
 	if held := s.holderOf(n.UniqueKey, now); held != 0 {
-		return s.duplicateOf(held)
+		duplicate := s.duplicateOf(held)
+		duplicate.Replaced = n.Replace && s.replace(held, n, now)
+		return duplicate
 	}
 	s.lastID++
 	j := s.add(n.Row(s.lastID, now))
@@ -61,4 +63,14 @@ func (s *Store) duplicateOf(id int64) store.Enqueued {
 		duplicate.State = j.State
 	}
 	return duplicate
+}
+
+// replace changes the job that holds the unique key of n, if that waits and n asks for it.
+func (s *Store) replace(held int64, n store.NewJob, now time.Time) bool {
+	j, r := s.find(held)
+	if !r.Replace(n, now) {
+		return false
+	}
+	s.change(j, r)
+	return true
 }

@@ -118,7 +118,8 @@ func (s *Store) change(j *job, r *store.Record) {
 	if s.tx != nil {
 		s.rememberFor(s.tx, j)
 	}
-	moves := j.State != r.State || !store.NextOf(&j.Job).Equal(store.NextOf(&r.Job))
+	moves := j.State != r.State || !store.NextOf(&j.Job).Equal(store.NextOf(&r.Job)) ||
+		j.Priority != r.Priority || j.Extras != r.Extras
 	if moves {
 		s.stepOut(j)
 	}

@@ -77,9 +77,10 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 		}
 	}
 	holders, err := t.holders(keys)
-	if err == nil {
-		err = t.dropExpired(holders)
+	if err != nil {
+		return nil, err
 	}
+	locked, err := t.lockHolders(jobs, holders)
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +111,43 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 			answers[i].ID, answers[i].State = fresh[places[i]].ID, store.Ready
 		}
 	}
+	if err := t.replace(jobs, answers, holders, locked); err != nil {
+		return nil, err
+	}
 	return answers, t.hold(fresh)
+}
+
+// replace changes the holders of keys that jobs with Replace need: those that were locked, and new jobs of the same call. The due
+// times are never before the transaction's now, so every mark stays exact. No change has an effect on the other answers, so this
+// may come after them.
+func (t *txn) replace(
+	jobs []store.NewJob, answers []store.Enqueued, before map[string]holder, locked map[int64]*store.Record,
+) error {
+	var added []int64
+	for i, n := range jobs {
+		if n.Replace && answers[i].Duplicate && before[n.UniqueKey].id == 0 {
+			added = append(added, answers[i].ID)
+		}
+	}
+	if len(added) > 0 {
+		records, err := t.byID(added)
+		if err != nil {
+			return err
+		}
+		maps.Copy(locked, sqlkit.Keyed(records))
+	}
+	changed := sqlkit.Replace(jobs, answers, locked, t.now)
+	for _, e := range changed {
+		t.woken.AddFor(e.Job, t.now)
+	}
+	return t.update(withReplaced, changed)
 }
 
 // A holder is the job that holds a unique key.
 type holder struct {
 	id      int64
 	state   store.State // empty if the job is gone
+	window  bool        // it holds the key whatever becomes of it
 	expired bool        // it must be cancelled before another job takes the key
 }
 
@@ -139,7 +170,7 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 			jobs[id.Int64] = key
 		case window.After(t.now):
 			jobs[id.Int64] = key
-			found[key] = holder{id: id.Int64}
+			found[key] = holder{id: id.Int64, window: true}
 		}
 		return nil
 	}, `
@@ -162,8 +193,9 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 		var h holder
 		var live bool
 		err := rows.Scan(&h.id, &h.state, &live, &h.expired)
-		if _, window := found[jobs[h.id]]; live || window {
-			h.expired = h.expired && !window
+		h.window = found[jobs[h.id]].window
+		h.expired = h.expired && !h.window
+		if live || h.window {
 			found[jobs[h.id]] = h
 		}
 		return err
@@ -193,19 +225,43 @@ func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
 	return found, err
 }
 
-// dropExpired cancels the holders that have expired.
-func (t *txn) dropExpired(holders map[string]holder) error {
-	jobs, err := t.expired(holders)
-	if err != nil {
-		return err
-	}
-	var c cancelling
-	for _, e := range jobs {
-		if c.dropExpired(t, e) || e.Terminal() {
-			delete(holders, e.UniqueKey)
+// lockHolders locks the holders that have expired, and those that wait and that a job with Replace may change. It cancels the
+// expired ones, and corrects the holders for what has become of them since they were read.
+func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[int64]*store.Record, error) {
+	wanted := map[string]bool{}
+	for _, n := range jobs {
+		h := holders[n.UniqueKey]
+		if h.expired || n.Replace && (h.state == store.Ready || h.state == store.Failed) {
+			wanted[n.UniqueKey] = true
 		}
 	}
-	return c.end(t)
+	if len(wanted) == 0 {
+		return map[int64]*store.Record{}, nil
+	}
+	var ids []int64
+	for key := range wanted {
+		ids = append(ids, holders[key].id)
+	}
+	records, err := t.byID(ids)
+	if err != nil {
+		return nil, err
+	}
+	locked := sqlkit.Keyed(records)
+	var c cancelling
+	for key := range wanted {
+		h := holders[key]
+		e := locked[h.id]
+		switch {
+		case e != nil && (h.window || !c.dropExpired(t, e) && !e.Terminal()):
+			h.state = e.State
+			holders[key] = h
+		case h.window:
+			holders[key] = holder{id: h.id, window: true}
+		default:
+			delete(holders, key)
+		}
+	}
+	return locked, c.end(t)
 }
 
 // hold gives the locked keys to the jobs, and deletes a few windows that have ended.

@@ -71,20 +71,47 @@ func TestNothingStaysHidden(t *testing.T) {
 	}
 }
 
-// TestRescheduledJobsAreFoundBesideTheCursor holds a reschedule of a ready and a retrying job open, until the cursors of the queue
-// have passed the time that it read. The marks must not have, and claims find both jobs soon after its commit.
 func TestRescheduledJobsAreFoundBesideTheCursor(t *testing.T) {
+	findBesideTheCursor(t, func(tn *txn, waiting []store.Job, past time.Time) error {
+		filter := store.Filter{IDs: []int64{waiting[0].ID, waiting[1].ID}}
+		outcomes, err := tn.operate(filter, 2, ifWaiting, &rescheduling{at: past})
+		for _, o := range outcomes {
+			assert.Equal(t, store.StatusOK, o.Status)
+		}
+		return err
+	})
+}
+
+func TestReplacedJobsAreFoundBesideTheCursor(t *testing.T) {
+	findBesideTheCursor(t, func(tn *txn, waiting []store.Job, past time.Time) error {
+		jobs := benchJobs(2)
+		for i := range jobs {
+			jobs[i].Kind, jobs[i].UniqueKey, jobs[i].Replace, jobs[i].RunAt = waiting[i].Kind, waiting[i].UniqueKey, true, past
+		}
+		answers, err := tn.add(jobs)
+		for _, a := range answers {
+			assert.True(t, a.Replaced, "%+v", a)
+		}
+		return err
+	})
+}
+
+// findBesideTheCursor holds a change open that makes a ready and a retrying job due, until the cursors of the queue have passed
+// the time that it read. The marks must not have, and claims find both jobs soon after its commit.
+func findBesideTheCursor(t *testing.T, change func(tn *txn, waiting []store.Job, past time.Time) error) {
 	shown := clock.NewMock()
 	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, &Options{Clock: shown})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	retrying := enqueue(t, s, 1)[0]
+	jobs := benchJobs(2)
+	jobs[0].UniqueKey, jobs[1].UniqueKey, jobs[1].Delay = "retrying", "delayed", time.Hour
+	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
 	_, err = s.NAck(t.Context(), []store.NAck{{Lease: claimN(t, s, 1)[0].Lease(), Form: store.After, Delay: time.Hour}})
 	require.NoError(t, err)
-	delayed := benchJobs(1)
-	delayed[0].Delay = time.Hour
-	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: delayed})
+	page, err := s.List(t.Context(), store.Filter{}, store.Page{Limit: 2})
 	require.NoError(t, err)
+	require.Len(t, page.Jobs, 2)
 	awaitMark(t, s, cursor.Position{At: shown.Now().Add(time.Minute)}, func() {
 		shown.Add(time.Second)
 		require.Empty(t, claimN(t, s, 1))
@@ -94,19 +121,16 @@ func TestRescheduledJobsAreFoundBesideTheCursor(t *testing.T) {
 	began, written, release := shown.Now(), make(chan struct{}), make(chan struct{})
 	var slow sync.WaitGroup
 	slow.Go(func() {
-		filter := store.Filter{IDs: []int64{retrying, added[0].ID}}
-		outcomes, err := call(t.Context(), s, nil, s.with.bulk, func(tn *txn) ([]store.Outcome, error) {
-			outcomes, err := tn.operate(filter, 2, ifWaiting, &rescheduling{at: past})
+		_, err := write(t.Context(), s, nil, func(tn *txn) (struct{}, error) {
+			err := change(tn, page.Jobs, past)
 			close(written)
 			<-release
-			return outcomes, err
+			return struct{}{}, err
 		})
-		if assert.NoError(t, err) {
-			assert.Equal(t, []store.Status{store.StatusOK, store.StatusOK}, []store.Status{outcomes[0].Status, outcomes[1].Status})
-		}
+		assert.NoError(t, err)
 	})
 	defer slow.Wait()
-	awaitClosed(t, written, "the reschedule has not written its jobs")
+	awaitClosed(t, written, "the change has not written its jobs")
 	for since := time.Now(); ; {
 		shown.Add(time.Millisecond)
 		enqueue(t, s, 1)
@@ -124,12 +148,12 @@ func TestRescheduledJobsAreFoundBesideTheCursor(t *testing.T) {
 
 	found := map[int64]bool{}
 	for committed := time.Now(); len(found) < 2; {
-		require.Less(t, time.Since(committed), bound, "a rescheduled job stays hidden; found are %v", found)
+		require.Less(t, time.Since(committed), bound, "a job stays hidden; found are %v", found)
 		for _, j := range claimN(t, s, 10) {
 			found[j.ID] = true
 		}
 	}
-	assert.Equal(t, map[int64]bool{retrying: true, added[0].ID: true}, found)
+	assert.Equal(t, map[int64]bool{page.Jobs[0].ID: true, page.Jobs[1].ID: true}, found)
 }
 
 // awaitClosed waits for the channel to be closed, for a minute at most.

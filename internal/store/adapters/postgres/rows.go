@@ -21,12 +21,13 @@ type rowText struct {
 }
 
 var (
-	withDocuments    = textOf(sqlkit.All)
-	withoutDocuments = textOf(sqlkit.All.Without(sqlkit.Document))
+	withDocuments    = textOf(sqlkit.All, sqlkit.Updated)
+	withoutDocuments = textOf(sqlkit.All.Without(sqlkit.Document), sqlkit.Updated)
+	withReplaced     = textOf(sqlkit.All, sqlkit.Replaced)
 )
 
-func textOf(all sqlkit.Columns) rowText {
-	updated := slices.Concat(all[:1], all.For(sqlkit.Updated))
+func textOf(all sqlkit.Columns, changed sqlkit.Uses) rowText {
+	updated := slices.Concat(all[:1], all.For(changed))
 	return rowText{selected(all), updated, `
 		UPDATE {schema}.jobs
 		SET ` + updated[1:].Each(`{name} = new.{name}`, 0) + `

@@ -93,7 +93,29 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 			t.woken.AddFor(*row, t.now)
 		}
 	}
-	return answers, nil
+	return answers, t.replace(jobs, answers)
+}
+
+// replace changes the holders of keys that jobs with Replace need. No change of one has an effect on the other answers, so this
+// may come last.
+func (t *txn) replace(jobs []store.NewJob, answers []store.Enqueued) error {
+	var ids []int64
+	for i, n := range jobs {
+		if n.Replace && answers[i].Duplicate {
+			ids = append(ids, answers[i].ID)
+		}
+	}
+	holders, err := t.byID(ids)
+	if err != nil {
+		return err
+	}
+	for _, e := range sqlkit.Replace(jobs, answers, holders, t.now) {
+		t.woken.AddFor(e.Job, t.now)
+		if _, err := t.exec(replaceQuery, append(values(nil, replaced, e), e.ID)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A holder is the job that holds a unique key.

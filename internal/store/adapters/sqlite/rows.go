@@ -33,12 +33,17 @@ func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
 	return sqlkit.Keyed(records), err
 }
 
-var updated = sqlkit.All.For(sqlkit.Updated)
+var (
+	updated, replaced         = sqlkit.All.For(sqlkit.Updated), sqlkit.All.For(sqlkit.Replaced)
+	updateQuery, replaceQuery = updating(updated), updating(replaced)
+)
 
-var updateQuery = `
+func updating(columns sqlkit.Columns) string {
+	return `
 	UPDATE jobs
-	SET ` + updated.Each(`{name} = ?`, 0) + `
+	SET ` + columns.Each(`{name} = ?`, 0) + `
 	WHERE id = ?`
+}
 
 // update writes the columns that operations change.
 func (t *txn) update(e *store.Record) error {
