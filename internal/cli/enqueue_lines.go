@@ -77,6 +77,7 @@ type load struct {
 	again    string                               // the flag to add when repeating the command
 	parse    func(line []byte) (jq.NewJob, error) // returns errFinished to skip the line
 	longest  int                                  // maximum bytes of a line
+	expired  *int64                               // counts jobs that have expired, which are left out; if nil, they are an error
 	asJSON   bool
 	bar      *progress
 
@@ -144,7 +145,8 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 	return err
 }
 
-// take adds a line to the batch. It first sends the batch if the line would make it too large.
+// take adds a line to the batch. It first sends the batch if the line would make it too large, or if its job expires at another
+// time: if jobs are left out, then all of a batch are, so that those of other batches stay the same.
 func (l *load) take(ctx context.Context, line []byte) error {
 	job, err := l.parse(line)
 	switch {
@@ -157,7 +159,8 @@ func (l *load) take(ctx context.Context, line []byte) error {
 		return fmt.Errorf("line %d: %w", l.line, fieldError(err))
 	}
 	weight := len(line) + len(job.Queue) // JSON is never shorter than the values it encodes
-	if len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes {
+	apart := l.expired != nil && len(l.jobs) > 0 && !l.jobs[0].ExpiresAt.Equal(job.ExpiresAt)
+	if apart || len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes {
 		if err := l.send(ctx); err != nil {
 			return err
 		}
@@ -185,7 +188,13 @@ func (l *load) send(ctx context.Context) error {
 	added, err := enqueueRetrying(ctx, l.store, jq.EnqueueRequest{Jobs: l.jobs, RequestKey: l.keyOf(l.calls)})
 	if err != nil {
 		first, last := l.lines[0], l.lines[len(l.lines)-1]
-		if invalid, ok := errors.AsType[*jq.InvalidError](err); ok && invalid.Item >= 0 {
+		invalid, ok := errors.AsType[*jq.InvalidError](err)
+		if l.expired != nil && ok && invalid.Field == "expires_at" {
+			*l.expired += int64(len(l.jobs))
+			l.jobs, l.lines, l.bytes = nil, nil, 0
+			return nil
+		}
+		if ok && invalid.Item >= 0 {
 			first, last = l.lines[invalid.Item], l.lines[invalid.Item]
 			err = fieldError(err)
 		}

@@ -187,12 +187,7 @@ func (a *app) jobsImport() *cobra.Command {
 		}
 		defer func() { _ = from.Close() }()
 		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
-			i := &imported{lines: sha256.New()}
-			l := newLoad(a, s, order{requestKey: key}, size)
-			l.parse, l.longest = i.parse, longestExported
-			if key == "" {
-				l.keyOf, l.again = i.key, ""
-			}
+			l, i := a.importing(s, key, size)
 			defer l.bar.end()
 			if err := l.run(cmd.Context(), from); err != nil {
 				return err
@@ -201,6 +196,17 @@ func (a *app) jobsImport() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// importing returns a load of an export's lines into the store. Without a key of the caller's, the lines give the calls their keys.
+func (a *app) importing(s jq.Store, key string, size int64) (*load, *imported) {
+	i := &imported{lines: sha256.New()}
+	l := newLoad(a, s, order{requestKey: key}, size)
+	l.parse, l.longest, l.expired = i.parse, longestExported, &i.expired
+	if key == "" {
+		l.keyOf, l.again = i.key, ""
+	}
+	return l, i
 }
 
 // longestExported is the maximum length of a line: four documents and a hundred errors, with every byte escaped.
@@ -218,8 +224,8 @@ type imported struct {
 // errFinished means that the job of a line has finished or expired, and is skipped.
 var errFinished = errors.New("the job has finished")
 
-// parse parses a line. But for jobs that expire between imports, the result depends only on the line, so a repeated import sends
-// identical requests.
+// parse parses a line. The result depends only on the line, so a repeated import sends identical requests. What has expired since
+// the export, the store says.
 func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	var e exported
 	if err := wire.Decode(line, &e); err != nil {
@@ -235,7 +241,7 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 		return jq.NewJob{}, errFinished
 	}
 	n := unfinishedJob(j, e.ExportedAt.Time)
-	if !n.ExpiresAt.IsZero() && (!n.ExpiresAt.After(n.RunAt) || !n.ExpiresAt.After(time.Now())) {
+	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(n.RunAt) {
 		i.expired++
 		return jq.NewJob{}, errFinished
 	}
