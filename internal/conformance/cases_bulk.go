@@ -23,14 +23,11 @@ type bulk struct {
 var (
 	cancelling   = bulk{store.OpCancel, store.Store.Cancel, store.InFlight, store.Cancelled, store.Succeeded, store.StatusOK, false}
 	requeueing   = bulk{store.OpRequeue, store.Store.Requeue, store.Dead, store.Ready, store.InFlight, store.StatusWrongState, false}
-	rescheduling = bulk{store.OpReschedule, rescheduleNow, store.Retrying, store.Retrying, store.InFlight, store.StatusOK, true}
-	deleting     = bulk{store.OpDelete, store.Store.Delete, store.Succeeded, store.Gone, store.Retrying, store.StatusNotFound, false}
+	rescheduling = bulk{store.OpReschedule, func(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+		return s.Reschedule(ctx, filter, time.Time{}, limit) // to now
+	}, store.Retrying, store.Retrying, store.InFlight, store.StatusOK, true}
+	deleting = bulk{store.OpDelete, store.Store.Delete, store.Succeeded, store.Gone, store.Retrying, store.StatusNotFound, false}
 )
-
-// rescheduleNow makes jobs due now. Like the other methods, it takes the store first.
-var rescheduleNow = func(s store.Store, ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.Reschedule(ctx, filter, time.Time{}, limit)
-}
 
 // cases are those that Cancel, Requeue, Reschedule and Delete share. The contract says for Cancel what they prove.
 func (b bulk) cases(group string) []Case {

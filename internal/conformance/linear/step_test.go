@@ -185,6 +185,13 @@ func TestHistories(t *testing.T) {
 		"RequeueTakesTheKeyOfOther": {illegal, historyOf(one(added(0, live, 1)), one(byID(store.OpCancel, 1, 1, store.StatusOK).showing(store.Cancelled, 1)), one(added(1, live, 2)), one(byID(store.OpRequeue, 2, 1, store.StatusOK).showing(store.Ready, 2, 2)))},
 		"RequeueIsDuplicate":        {legal, historyOf(one(added(0, live, 1)), one(byID(store.OpCancel, 1, 1, store.StatusOK).showing(store.Cancelled, 1)), one(added(1, live, 2)), one(byID(store.OpRequeue, 2, 1, store.StatusDuplicate).showing(store.Cancelled, 1)))},
 		"RequeueTakesTheKey":        {illegal, historyOf(one(added(0, live, 1)), one(byID(store.OpCancel, 1, 1, store.StatusOK).showing(store.Cancelled, 1)), one(byID(store.OpRequeue, 2, 1, store.StatusOK).showing(store.Ready, 2, 2)), one(added(3, live, 2)))},
+		"RescheduledIsClaimedEarly": {legal, historyOf(one(added(0, delayed, 1)), one(byID(store.OpReschedule, 1, 1, store.StatusOK).showing(store.Ready, 1, 1)), one(claimed(1, 2)))},
+		"RescheduleKeepsTheToken":   {illegal, historyOf(one(added(0, delayed, 1)), one(byID(store.OpReschedule, 1, 1, store.StatusOK).showing(store.Ready, 0, 1)), one(claimed(1, 1)))},
+		"RescheduleWhenDue":         {legal, historyOf(enqueue, one(byID(store.OpReschedule, 1, 1, store.StatusOK).showing(store.Ready, 0, 0)), one(claimed(1, 1)))},
+		"RescheduleMovesADueJob":    {illegal, historyOf(enqueue, one(byID(store.OpReschedule, 1, 1, store.StatusOK).showing(store.Ready, 1, 1)))},
+		"RescheduledInFlight":       {illegal, historyOf(enqueue, claim, one(byID(store.OpReschedule, 1, 1, store.StatusOK).showing(store.InFlight, 2, 1)))},
+		"RescheduleEndsARepeat":     {illegal, historyOf(enqueue, claim, one(under(store.OpSnooze, 1, store.StatusOK).showing(store.Ready, 1, 1)), one(byID(store.OpReschedule, 0, 1, store.StatusOK).showing(store.Ready, 2, 0)), one(under(store.OpSnooze, 1, store.StatusOK).showing(store.Ready, 2, 0)))},
+		"LostRescheduleWasApplied":  {legal, historyOf(one(added(0, delayed, 1)), one(lost(byID(store.OpReschedule, 1, 1, store.StatusOK))), one(claimed(1, 2)))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := porcupine.CheckOperationsTimeout(specification, c.history, timeout)
