@@ -1,6 +1,7 @@
 package random
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -118,12 +119,13 @@ func (r *run) enqueue(req store.EnqueueRequest) error {
 	r.touched = fresh
 	for i, e := range got {
 		n := req.Jobs[i]
-		if e.Replaced { // a token that no claim has given is tried as well
+		if e.Replaced { // a token that no claim has given is tried as well, unless a repeat answers what is gone
 			replaced, err := r.store.Get(r.ctx, e.ID)
-			if err != nil {
+			if err == nil {
+				r.touched, r.leases = append(r.touched, e.ID), append(r.leases, replaced.Lease())
+			} else if !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			r.touched, r.leases = append(r.touched, e.ID), append(r.leases, replaced.Lease())
 		}
 		if n.UniqueFor > 0 && !e.Duplicate {
 			r.ends = append(r.ends, r.now().Add(n.UniqueFor))
