@@ -90,7 +90,7 @@ func table() []route {
 		{"pause-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/pause", operators, operates, changed(pauseSchedule)},
 		{"resume-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/resume", operators, operates, changed(resumeSchedule)},
 		{"reset-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/reset", operators, operates, changed(schedule.Reset)},
-		{"run-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/run", operators, operates, (*API).runSchedule},
+		{"run-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/run", operators, operates, onSchedule(runSchedule)},
 		{"fire", http.MethodPost, wire.PathFire, workers, works, (*API).fire},
 		{"preview", http.MethodPost, wire.PathSchedules + "/preview", everybody, reads, reading((*API).preview)},
 

@@ -109,8 +109,8 @@ func settable(req wire.Schedule) error {
 	}
 }
 
-// changed returns the handler of a change to the schedule in the path.
-func changed(change func(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.Schedule, error)) handler {
+// onSchedule returns the handler of a call on the schedule in the path, without a body.
+func onSchedule(do func(ctx context.Context, a *API, w *exchange, keeper store.ScheduleKeeper, name string) (any, error)) handler {
 	return func(a *API, w *exchange, r *http.Request) error {
 		keeper, err := able[store.ScheduleKeeper](r.Context(), a)
 		if err != nil {
@@ -121,12 +121,20 @@ func changed(change func(ctx context.Context, keeper store.ScheduleKeeper, name 
 		}
 		ctx, cancel := a.within(r.Context())
 		defer cancel()
-		s, err := change(ctx, keeper, r.PathValue("name"))
+		answer, err := do(ctx, a, w, keeper, r.PathValue("name"))
 		if err != nil {
 			return err
 		}
-		return a.answer(w, http.StatusOK, wire.ScheduleOf(s))
+		return a.answer(w, http.StatusOK, answer)
 	}
+}
+
+// changed returns the handler of a change to the schedule in the path.
+func changed(change func(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.Schedule, error)) handler {
+	return onSchedule(func(ctx context.Context, _ *API, _ *exchange, keeper store.ScheduleKeeper, name string) (any, error) {
+		s, err := change(ctx, keeper, name)
+		return wire.ScheduleOf(s), err
+	})
 }
 
 func pauseSchedule(ctx context.Context, keeper store.ScheduleKeeper, name string) (store.Schedule, error) {
@@ -138,30 +146,20 @@ func resumeSchedule(ctx context.Context, keeper store.ScheduleKeeper, name strin
 }
 
 // runSchedule enqueues a job as an enqueue does, so it is subject to the same quotas.
-func (a *API) runSchedule(w *exchange, r *http.Request) error {
-	keeper, err := able[store.ScheduleKeeper](r.Context(), a)
-	if err != nil {
-		return err
-	}
-	if err := nothing(w, r); err != nil {
-		return err
-	}
-	ctx, cancel := a.within(r.Context())
-	defer cancel()
-	name := r.PathValue("name")
+func runSchedule(ctx context.Context, a *API, w *exchange, keeper store.ScheduleKeeper, name string) (any, error) {
 	s, _, err := schedule.Get(ctx, keeper, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := a.hasRoom(ctx, w.bearer, store.EnqueueRequest{Jobs: []store.NewJob{s.Job}}); err != nil {
-		return err
+		return nil, err
 	}
 	added, err := schedule.Run(ctx, keeper, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.tellFired(ctx, []store.Fired{{Job: &added}})
-	return a.answer(w, http.StatusOK, added)
+	return added, nil
 }
 
 // fire is the Fire of the contract. A worker only says which schedules are due: the server computes for which times they fire,

@@ -170,14 +170,7 @@ func inItsPlace(err error, at []int) error {
 // others here, because nothing else does.
 func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	recovered, err := v.of.RecoverExpiredLeases(ctx, req)
-	var own, foreign []store.Recovered
-	for _, r := range recovered {
-		if v.bearer.sees(r.Queue) {
-			own = append(own, r)
-		} else {
-			foreign = append(foreign, r)
-		}
-	}
+	own, foreign := divided(v, recovered, func(r store.Recovered) string { return r.Queue })
 	v.api.tellRecovered(foreign)
 	return own, err
 }
@@ -186,16 +179,21 @@ func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 // here, because nothing else does.
 func (v *view) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
 	settled, err := v.of.Settle(ctx, limit)
-	var own, foreign []store.Settled
-	for _, s := range settled {
-		if v.bearer.sees(s.Queue) {
-			own = append(own, s)
-		} else {
-			foreign = append(foreign, s)
-		}
-	}
+	own, foreign := divided(v, settled, func(s store.Settled) string { return s.Queue })
 	v.api.tellSettled(foreign)
 	return own, err
+}
+
+// divided returns the items of the bearer's queues, and the others.
+func divided[T any](v *view, items []T, queueOf func(T) string) (own, foreign []T) {
+	for _, item := range items {
+		if v.bearer.sees(queueOf(item)) {
+			own = append(own, item)
+		} else {
+			foreign = append(foreign, item)
+		}
+	}
+	return own, foreign
 }
 
 // Get finds only jobs that the bearer may see.
