@@ -123,6 +123,9 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 func (t *txn) replace(
 	jobs []store.NewJob, answers []store.Enqueued, before map[string]holder, locked map[int64]*store.Record,
 ) error {
+	if !slices.ContainsFunc(jobs, func(n store.NewJob) bool { return n.Replace }) {
+		return nil
+	}
 	var added []int64
 	for i, n := range jobs {
 		if n.Replace && answers[i].Duplicate && before[n.UniqueKey].id == 0 {
@@ -228,6 +231,10 @@ func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
 // lockHolders locks the holders that have expired, and those that wait and that a job with Replace may change. It cancels the
 // expired ones, and corrects the holders for what has become of them since they were read.
 func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[int64]*store.Record, error) {
+	locked := map[int64]*store.Record{}
+	if len(holders) == 0 {
+		return locked, nil
+	}
 	wanted := map[string]bool{}
 	for _, n := range jobs {
 		h := holders[n.UniqueKey]
@@ -236,7 +243,7 @@ func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[i
 		}
 	}
 	if len(wanted) == 0 {
-		return map[int64]*store.Record{}, nil
+		return locked, nil
 	}
 	var ids []int64
 	for key := range wanted {
@@ -246,7 +253,7 @@ func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[i
 	if err != nil {
 		return nil, err
 	}
-	locked := sqlkit.Keyed(records)
+	locked = sqlkit.Keyed(records)
 	var c cancelling
 	for key := range wanted {
 		h := holders[key]
