@@ -95,7 +95,7 @@ func scheduleNames(list []store.Schedule) []string {
 	return names
 }
 
-// firing is that of a schedule for now, to go on in an hour.
+// firing fires a schedule now, and moves it on by an hour.
 func (c *C) firing(s store.Schedule) store.Firing {
 	return store.Firing{Name: s.Name, Revision: s.Revision, For: c.Now(), Next: c.Now().Add(time.Hour)}
 }
