@@ -266,6 +266,7 @@ func TestBadInput(t *testing.T) {
 		{"BodyOfNoUse", "POST", "/v1/jobs/1/cancel", `{"colour":1}`, 400, "colour", "is not known here"},
 		{"CursorOfAnother", "GET", "/v1/jobs?queue=a&cursor=" + store.Filter{Queue: "b"}.Cursor(7), ``, 400, "cursor", "must come from the page before, by the same filter"},
 		{"CursorOfNone", "POST", "/v1/jobs/list", `{"cursor":"x"}`, 400, "cursor", "must come from the page before, by the same filter"},
+		{"DocumentsNotFalse", "GET", "/v1/jobs?documents=true", ``, 400, "documents", "must be false: leave it out for jobs with their documents"},
 		{"UnknownParameter", "GET", "/v1/jobs?colour=red", ``, 400, "colour", "is not known here"},
 		{"ParameterTwice", "GET", "/v1/jobs?queue=a&queue=b", ``, 400, "queue", "must be given once"},
 		{"EmptyParameter", "GET", "/v1/jobs?queue=", ``, 400, "queue", "must not be empty: leave it out"},
