@@ -10,21 +10,33 @@ const batch = 1000; // the most that one call may change
 // The actions on jobs: from which states they work, and what they do to one job or to many.
 export const jobActions = {
   requeue: {
-    label: "Requeue", done: "requeued", from: ["dead", "succeeded", "cancelled"],
-    effect: (many) => `${many ? "They become ready and are" : "It becomes ready and is"} due now, with all retries left. Error and result are cleared. ` +
+    label: "Requeue",
+    done: "requeued",
+    from: ["dead", "succeeded", "cancelled"],
+    effect: (many) =>
+      `${many ? "They become ready and are" : "It becomes ready and is"} due now, with all retries left. Error and result are cleared. ` +
       "A checkpoint stays, unless the job had succeeded.",
   },
   reschedule: {
-    label: "Run now", done: "due now", from: ["ready", "retrying"],
+    label: "Run now",
+    done: "due now",
+    from: ["ready", "retrying"],
     effect: (many) => `${many ? "They are" : "It is"} due now instead of later. Workers take jobs with a higher priority first.`,
   },
   cancel: {
-    label: "Cancel", done: "cancelled", from: ["ready", "in_flight", "retrying"], danger: true,
-    effect: (many) => `${many ? "They end" : "It ends"} as cancelled and will not run. A worker that runs ${many ? "one of them" : "it"} ` +
+    label: "Cancel",
+    done: "cancelled",
+    from: ["ready", "in_flight", "retrying"],
+    danger: true,
+    effect: (many) =>
+      `${many ? "They end" : "It ends"} as cancelled and will not run. A worker that runs ${many ? "one of them" : "it"} ` +
       "loses its lease: it learns of that shortly, and whatever it still writes is refused.",
   },
   delete: {
-    label: "Delete", done: "deleted", from: ["dead", "succeeded", "cancelled"], danger: true,
+    label: "Delete",
+    done: "deleted",
+    from: ["dead", "succeeded", "cancelled"],
+    danger: true,
     effect: (many) => `${many ? "The jobs and their histories are" : "The job and its history are"} gone for good.`,
   },
 };
@@ -35,7 +47,8 @@ export function askOne(name, job, after) {
   ask({
     title: `${action.label === "Run now" ? "Run" : action.label} job ${job.id}${action.label === "Run now" ? " now" : ""}?`,
     text: [h("p.facts", {}, `${job.kind} in queue ${job.queue}, ${stateName(phaseOf(job))}`), action.effect(false)],
-    label: action.label, danger: action.danger,
+    label: action.label,
+    danger: action.danger,
     run: async () => {
       if (name === "delete") await call("DELETE", `v1/jobs/${job.id}`);
       else await call("POST", `v1/jobs/${job.id}/${name}`);
@@ -73,17 +86,27 @@ export async function askMany(name, filter, words, after) {
   const counts = states.length && !(filter.ids && !filter.ids.length) ? await count(narrowed) : {};
   const total = Object.values(counts).reduce((sum, n) => sum + n, 0);
   if (!total) {
-    ask({ title: `Nothing to ${action.label.toLowerCase()}`, text: `None of ${words} is ${list(action.from.map(stateName), "or")}.`, label: "OK", run: () => "" });
+    ask({
+      title: `Nothing to ${action.label.toLowerCase()}`,
+      text: `None of ${words} is ${list(action.from.map(stateName), "or")}.`,
+      label: "OK",
+      run: () => "",
+    });
     return;
   }
   ask({
     title: `${action.label}: ${plural(total, "job")}?`,
     text: [
       h("p", {}, `This applies to ${words}:`),
-      h("ul.facts", {}, Object.entries(counts).map(([state, n]) => h("li", {}, `${number(n)} ${stateName(state)}`))),
+      h(
+        "ul.facts",
+        {},
+        Object.entries(counts).map(([state, n]) => h("li", {}, `${number(n)} ${stateName(state)}`)),
+      ),
       action.effect(total > 1),
     ],
-    label: total > 1 ? `${action.label} ${plural(total, "job")}` : `${action.label} 1 job`, danger: action.danger,
+    label: total > 1 ? `${action.label} ${plural(total, "job")}` : `${action.label} 1 job`,
+    danger: action.danger,
     run: async (_, progress) => {
       const outcomes = await change(name, narrowed, total, progress);
       after();
@@ -105,7 +128,10 @@ async function count(filter) {
 // parts divides a filter with many ids.
 function parts(filter) {
   if (!filter.ids) return [filter];
-  return Array.from({ length: Math.ceil(filter.ids.length / batch) }, (_, i) => ({ ...filter, ids: filter.ids.slice(i * batch, (i + 1) * batch) }));
+  return Array.from({ length: Math.ceil(filter.ids.length / batch) }, (_, i) => ({
+    ...filter,
+    ids: filter.ids.slice(i * batch, (i + 1) * batch),
+  }));
 }
 
 // change calls the action until all jobs have been seen, in ascending order of id. Jobs that begin to match meanwhile may be changed as
@@ -133,7 +159,9 @@ async function change(action, filter, total, progress) {
 }
 
 const problems = {
-  wrong_state: "no longer in a state that allows it", duplicate: "held back, because another job has the unique key", not_found: "no longer there or changed meanwhile",
+  wrong_state: "no longer in a state that allows it",
+  duplicate: "held back, because another job has the unique key",
+  not_found: "no longer there or changed meanwhile",
 };
 
 function report(action, outcomes) {
@@ -142,7 +170,7 @@ function report(action, outcomes) {
   return parts.join(" ");
 }
 
-const list = (words, last) => words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
+const list = (words, last) => (words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`);
 
 // askPause asks before a queue is paused or resumed.
 export function askPause(queue, paused, after) {
@@ -163,12 +191,20 @@ export function askPause(queue, paused, after) {
 // askPolicy asks for the retentions of a queue.
 export function askPolicy(queue, policy, after) {
   const defaults = { retain_succeeded: "24h", retain_cancelled: "168h", retain_dead: "keep" };
-  const input = (name, label) => field(label, h("input", { name, value: policy[name] ?? "", placeholder: defaults[name], autocomplete: "off" }),
-    `such as 48h, or keep for ever; empty for the default, ${defaults[name]}`);
+  const input = (name, label) =>
+    field(
+      label,
+      h("input", { name, value: policy[name] ?? "", placeholder: defaults[name], autocomplete: "off" }),
+      `such as 48h, or keep for ever; empty for the default, ${defaults[name]}`,
+    );
   ask({
     title: `Retention of queue ${queue}`,
     text: "Servers delete finished jobs that are older, in all processes that use this store. The shortest time is 1h.",
-    fields: [input("retain_succeeded", "Keep succeeded jobs"), input("retain_cancelled", "Keep cancelled jobs"), input("retain_dead", "Keep dead jobs")],
+    fields: [
+      input("retain_succeeded", "Keep succeeded jobs"),
+      input("retain_cancelled", "Keep cancelled jobs"),
+      input("retain_dead", "Keep dead jobs"),
+    ],
     label: "Save",
     run: async (values) => {
       const next = { version: policy.version ?? 0 };
@@ -185,14 +221,21 @@ const scheduleActions = {
   run: { label: "Run now", text: "One job is enqueued now. The next times stay as they are.", done: "has run" },
   pause: { label: "Pause", text: "The schedule enqueues no jobs until it is resumed.", done: "is paused" },
   resume: { label: "Resume", text: "The schedule enqueues jobs again, from its next time on.", done: "is running" },
-  reset: { label: "Skip to the next time", text: "Times that were missed are left out: the schedule goes on with its next time after now.", done: "goes on from now" },
+  reset: {
+    label: "Skip to the next time",
+    text: "Times that were missed are left out: the schedule goes on with its next time after now.",
+    done: "goes on from now",
+  },
   delete: { label: "Delete", text: "The schedule is gone. Jobs that it has enqueued stay.", done: "is deleted", danger: true },
 };
 
 export function askSchedule(name, schedule, after) {
   const action = scheduleActions[name];
   ask({
-    title: `${action.label}: schedule ${schedule}?`, text: action.text, label: action.label, danger: action.danger,
+    title: `${action.label}: schedule ${schedule}?`,
+    text: action.text,
+    label: action.label,
+    danger: action.danger,
     run: async () => {
       const path = `v1/schedules/${encodeURIComponent(schedule)}`;
       if (name === "delete") await call("DELETE", path);

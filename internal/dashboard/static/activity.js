@@ -36,7 +36,7 @@ export function sum(spans) {
 }
 
 // quantile returns a percentile of "waited" or "ran" in milliseconds, or null.
-export const quantile = (answer, a, field, q) => answer && a ? percentile(a[field], bounds(answer), q) : null;
+export const quantile = (answer, a, field, q) => (answer && a ? percentile(a[field], bounds(answer), q) : null);
 
 // charts draws the three charts of the steps.
 export function charts(answer, length) {
@@ -49,15 +49,25 @@ export function charts(answer, length) {
     return { at: time, span: at.get(time) ?? {} };
   });
   const limits = bounds(answer);
-  const range = (field) => columns.map((c) => ({
-    at: c.at, low: percentile(c.span[field], limits, 0.5), high: percentile(c.span[field], limits, 0.95),
-  }));
-  return h("div.charts", {},
+  const range = (field) =>
+    columns.map((c) => ({
+      at: c.at,
+      low: percentile(c.span[field], limits, 0.5),
+      high: percentile(c.span[field], limits, 0.95),
+    }));
+  return h(
+    "div.charts",
+    {},
     bars({
       title: length.step === "1m" ? "Runs each minute" : "Runs each 20 minutes",
       columns: columns.map((c) => ({ at: c.at, values: [c.span.succeeded ?? 0, c.span.retried ?? 0, c.span.dead ?? 0] })),
-      series: [{ name: "succeeded", state: "succeeded" }, { name: "failed, will be retried", state: "retrying" }, { name: "dead", state: "dead" }],
+      series: [
+        { name: "succeeded", state: "succeeded" },
+        { name: "failed, will be retried", state: "retrying" },
+        { name: "dead", state: "dead" },
+      ],
     }),
     ranges({ title: "Waiting time", columns: range("waited") }),
-    ranges({ title: "Running time", columns: range("ran") }));
+    ranges({ title: "Running time", columns: range("ran") }),
+  );
 }

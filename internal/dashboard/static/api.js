@@ -3,7 +3,7 @@
 // A Problem is an answer that is not a success.
 export class Problem extends Error {
   constructor(status, body) {
-    super(body?.detail ? `${body.title}: ${body.detail}` : body?.title ?? `the server answered ${status}`);
+    super(body?.detail ? `${body.title}: ${body.detail}` : (body?.title ?? `the server answered ${status}`));
     this.status = status;
     this.type = body?.type ?? "";
   }
@@ -76,8 +76,13 @@ export const now = () => Date.now() + offset;
 export async function openSession() {
   const answer = await get("v1/session");
   Object.assign(session, {
-    roles: answer.roles ?? [], queues: answer.queues ?? null, open: Boolean(answer.open), readOnly: Boolean(answer.read_only),
-    name: answer.name ?? "", csrf: answer.csrf_token ?? "", known: true,
+    roles: answer.roles ?? [],
+    queues: answer.queues ?? null,
+    open: Boolean(answer.open),
+    readOnly: Boolean(answer.read_only),
+    name: answer.name ?? "",
+    csrf: answer.csrf_token ?? "",
+    known: true,
   });
 }
 

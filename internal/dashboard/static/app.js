@@ -2,10 +2,13 @@
 // shows the same to others.
 
 import { announce, h, patch } from "./dom.js";
-import { login, logout, may, openSession, Problem, session } from "./api.js";
-import { anyOpen, ask, field, open } from "./dialog.js";
+import { logout, may, openSession, Problem, session } from "./api.js";
+import { anyOpen, ask } from "./dialog.js";
 import { tick } from "./format.js";
+import { navigation, onKey, showHelp } from "./keys.js";
 import { Live } from "./live.js";
+import { loginView } from "./login.js";
+import { switchTheme } from "./settings.js";
 import * as overview from "./page-overview.js";
 import * as jobs from "./page-jobs.js";
 import * as job from "./page-job.js";
@@ -17,13 +20,17 @@ import * as enqueue from "./page-enqueue.js";
 
 // Each page has a title, reads its data with load, and draws it with view.
 const routes = [
-  [/^$/, overview], [/^jobs$/, jobs], [/^jobs\/([^/]+)$/, job], [/^failures$/, failures], [/^queues$/, queues], [/^queues\/([^/]+)$/, queues],
-  [/^schedules$/, schedules], [/^schedules\/([^/]+)$/, schedules], [/^workers$/, workers], [/^workers\/([^/]+)$/, workers], [/^enqueue$/, enqueue],
-];
-
-// The pages of the navigation, with the key that follows g.
-const navigation = [
-  ["", "Overview", "o"], ["jobs", "Jobs", "j"], ["failures", "Failures", "f"], ["queues", "Queues", "q"], ["schedules", "Schedules", "s"], ["workers", "Workers", "w"],
+  [/^$/, overview],
+  [/^jobs$/, jobs],
+  [/^jobs\/([^/]+)$/, job],
+  [/^failures$/, failures],
+  [/^queues$/, queues],
+  [/^queues\/([^/]+)$/, queues],
+  [/^schedules$/, schedules],
+  [/^schedules\/([^/]+)$/, schedules],
+  [/^workers$/, workers],
+  [/^workers\/([^/]+)$/, workers],
+  [/^enqueue$/, enqueue],
 ];
 
 let current = null; // what the address names, with the data that was read last
@@ -40,7 +47,9 @@ function parse() {
     if (!match) continue;
     try {
       return { path, page, params: match.slice(1).map(decodeURIComponent), query: new URLSearchParams(query) };
-    } catch { /* a percent sign that stands for nothing */ }
+    } catch {
+      /* a percent sign that stands for nothing */
+    }
   }
   return { path, page: null, params: [], query: new URLSearchParams() };
 }
@@ -54,9 +63,15 @@ async function visit() {
   failure = null;
   Object.assign(current, {
     link: (changes) => address(current.path, current.query, changes),
-    go: (changes) => { location.hash = address(current.path, current.query, changes); },
-    leave: (hash) => { if (location.hash === hash) refresh(true); else location.hash = hash; },
-    refresh: (all) => refresh(all !== false), redraw: draw,
+    go: (changes) => {
+      location.hash = address(current.path, current.query, changes);
+    },
+    leave: (hash) => {
+      if (location.hash === hash) refresh(true);
+      else location.hash = hash;
+    },
+    refresh: (all) => refresh(all !== false),
+    redraw: draw,
   });
   document.title = `${current.page?.title(current) ?? "Not found"} · jq`;
   if (!same) draw();
@@ -102,13 +117,18 @@ async function refresh(asked) {
 // inUse reports whether somebody reads or marks rows, so that they must not move.
 function inUse() {
   const selection = document.getSelection();
-  return window.scrollY > 120 || current.selected.size > 0 || selection !== null && !selection.isCollapsed
-    || document.querySelector("tbody:hover") !== null || document.activeElement?.closest("tbody") !== null && document.activeElement?.closest("tbody") !== undefined;
+  return (
+    window.scrollY > 120 ||
+    current.selected.size > 0 ||
+    (selection !== null && !selection.isCollapsed) ||
+    document.querySelector("tbody:hover") !== null ||
+    (document.activeElement?.closest("tbody") !== null && document.activeElement?.closest("tbody") !== undefined)
+  );
 }
 
 function draw() {
   const root = document.getElementById("app");
-  if (stage === "login") return patch(root, [loginView()]);
+  if (stage === "login") return patch(root, [loginView(begin)]);
   patch(root, [h("header.bar", { "data-key": "bar" }, bar()), h("main", { id: "main", "data-key": `main ${current.path}` }, main())]);
 }
 
@@ -121,34 +141,79 @@ function bar() {
   const [section] = current.path.split("/");
   return [
     h("a.brand", { href: "#/" }, "jq"),
-    h("nav.pages", { "aria-label": "Pages" },
-      (may.read() ? navigation : []).map(([path, name]) => h("a", { href: `#/${path}`, "aria-current": section === path ? "page" : false }, name)),
-      may.enqueue() ? h("a", { href: "#/enqueue", "aria-current": section === "enqueue" ? "page" : false }, "Enqueue") : null),
-    h("div.tools", {},
+    h(
+      "nav.pages",
+      { "aria-label": "Pages" },
+      (may.read() ? navigation : []).map(([path, name]) =>
+        h("a", { href: `#/${path}`, "aria-current": section === path ? "page" : false }, name),
+      ),
+      may.enqueue() ? h("a", { href: "#/enqueue", "aria-current": section === "enqueue" ? "page" : false }, "Enqueue") : null,
+    ),
+    h(
+      "div.tools",
+      {},
       session.readOnly ? h("span.badge", {}, "read-only") : null,
       current.page?.live && stage === "ready" ? liveButton() : null,
       h("button.plain", { type: "button", "data-tool": "theme", onclick: switchTheme, "aria-label": "Switch between light and dark" }, "◐"),
       h("button.plain", { type: "button", "data-tool": "help", onclick: showHelp, "aria-label": "Keys and help" }, "?"),
-      session.name ? h("button.plain", { type: "button", "data-tool": "session", onclick: askLogout, "aria-label": `Signed in as ${session.name}: sign out` }, session.name) : null),
+      session.name
+        ? h(
+            "button.plain",
+            { type: "button", "data-tool": "session", onclick: askLogout, "aria-label": `Signed in as ${session.name}: sign out` },
+            session.name,
+          )
+        : null,
+    ),
   ];
 }
 
 function liveButton() {
-  const [text, state] = live.paused ? [live.missed ? "paused, out of date" : "paused", "paused"] : failure ? ["not up to date", "off"] : live.connected ? ["live", "on"] : ["every 5 s", "slow"];
-  return h("button.live", { type: "button", class: state, "data-tool": "live", "aria-pressed": String(live.paused), onclick: () => live.setPaused(!live.paused), title: "Pause or continue the updates of this page (p)" },
-    h("span.dot", { "aria-hidden": "true" }), h("span", {}, text), h("span.unseen", {}, live.paused ? ": continue the updates" : ": pause the updates"));
+  const [text, state] = live.paused
+    ? [live.missed ? "paused, out of date" : "paused", "paused"]
+    : failure
+      ? ["not up to date", "off"]
+      : live.connected
+        ? ["live", "on"]
+        : ["every 5 s", "slow"];
+  return h(
+    "button.live",
+    {
+      type: "button",
+      class: state,
+      "data-tool": "live",
+      "aria-pressed": String(live.paused),
+      onclick: pause,
+      title: "Pause or continue the updates of this page (p)",
+    },
+    h("span.dot", { "aria-hidden": "true" }),
+    h("span", {}, text),
+    h("span.unseen", {}, live.paused ? ": continue the updates" : ": pause the updates"),
+  );
 }
 
 function main() {
-  if (!current.page) return [h("h1", { tabindex: "-1" }, "Not found"), h("p", {}, "There is no such page. ", h("a", { href: "#/" }, "Go to the overview"))];
-  if (stage === "refused") return [h("h1", { tabindex: "-1" }, "Nothing to see"), h("p", {}, "This token may not read jobs. Sign in with a token that has the role viewer or operator.")];
-  const trouble = failure ? h("p.notice.bad", { role: "alert" }, current.data ? "The latest update failed: " : "", failure.message, " ",
-    h("button.small", { type: "button", onclick: () => refresh(true) }, "Try again")) : null;
+  if (!current.page)
+    return [h("h1", { tabindex: "-1" }, "Not found"), h("p", {}, "There is no such page. ", h("a", { href: "#/" }, "Go to the overview"))];
+  if (stage === "refused")
+    return [
+      h("h1", { tabindex: "-1" }, "Nothing to see"),
+      h("p", {}, "This token may not read jobs. Sign in with a token that has the role viewer or operator."),
+    ];
+  const trouble = failure
+    ? h(
+        "p.notice.bad",
+        { role: "alert" },
+        current.data ? "The latest update failed: " : "",
+        failure.message,
+        " ",
+        h("button.small", { type: "button", onclick: () => refresh(true) }, "Try again"),
+      )
+    : null;
   if (!current.data) return [h("h1", { tabindex: "-1" }, current.page.title(current)), trouble ?? h("p.quiet.loading", {}, "Loading …")];
   return [trouble, current.page.view(current.data, current)];
 }
 
-// The login view. The token goes to the server once and is not kept: the browser gets a cookie that scripts cannot read.
+// askLogin shows the view in which a token is entered.
 function askLogin(problem) {
   live.close();
   stage = "login";
@@ -160,30 +225,11 @@ function askLogin(problem) {
   document.querySelector("main.login input").focus();
 }
 
-function loginView() {
-  const submit = async (e) => {
-    e.preventDefault();
-    const form = e.currentTarget;
-    const box = form.querySelector(".failure");
-    box.textContent = "";
-    try {
-      await login(new FormData(form).get("token").trim());
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      box.textContent = error.status === 401 ? "The server does not know this token." : error.message;
-      form.querySelector("input").select();
-      return;
-    }
-    begin();
-  };
-  return h("main.login", { id: "main", "data-key": "login" }, h("h1", { tabindex: "-1" }, "jq"),
-    h("form", { onsubmit: submit }, field("Token", h("input", { name: "token", type: "password", required: true, autocomplete: "current-password" }), "as jobq token new printed it"),
-      h("p.failure", { role: "alert", "data-opaque": "" }), h("button.primary", { type: "submit" }, "Sign in")));
-}
-
 function askLogout() {
   ask({
-    title: `Signed in as ${session.name}`, text: [`Roles: ${session.roles.join(", ")}.`, session.queues ? `Queues: ${session.queues.join(", ")}.` : "All queues."], label: "Sign out",
+    title: `Signed in as ${session.name}`,
+    text: [`Roles: ${session.roles.join(", ")}.`, session.queues ? `Queues: ${session.queues.join(", ")}.` : "All queues."],
+    label: "Sign out",
     run: async () => {
       await logout();
       askLogin();
@@ -191,57 +237,8 @@ function askLogout() {
   });
 }
 
-function switchTheme() {
-  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  const theme = dark ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  remember("jq-theme", theme);
-  announce(`${theme} colours`);
-}
-
-// Settings of this browser. Without storage they last until the page is left.
-const remembered = new Map();
-
-function remember(name, value) {
-  remembered.set(name, value);
-  try { localStorage.setItem(name, value); } catch { /* storage is off */ }
-}
-
-function recall(name) {
-  try { return remembered.get(name) ?? localStorage.getItem(name); } catch { return null; }
-}
-
-const keysOn = () => recall("jq-keys") !== "off";
-
-function showHelp() {
-  const keys = [
-    ...navigation.filter(() => may.read()).map(([, name, key]) => [`g ${key}`, name]), ...(may.enqueue() ? [["n", "Enqueue a job"]] : []),
-    ["/", "Find a job by its id, or filter"], ["p", "Pause or continue the updates"], ["t", "Light or dark"], ["?", "This help"],
-  ];
-  const dialog = open(h("h2", { id: "dialog-title" }, "Keys"), h("dl.keys", {}, keys.map(([key, what]) => h("div", {}, h("dt", {}, key.split(" ").map((k) => h("kbd", {}, k))), h("dd", {}, what)))),
-    h("p", {}, h("label", {}, h("input", { type: "checkbox", checked: keysOn(), onchange: (e) => remember("jq-keys", e.currentTarget.checked ? "on" : "off") }), " Use these keys")),
-    h("p", {}, h("a", { href: "docs" }, "The HTTP API"), " does all that these pages do. Point at a time to see the exact one."),
-    h("div.buttons", {}, h("button.primary", { type: "button", onclick: () => dialog.close() }, "Close")));
-  dialog.querySelector("button").focus();
-}
-
-let prefix = false; // g was pressed
-
-function onKey(e) {
-  if (!keysOn() || e.ctrlKey || e.metaKey || e.altKey || anyOpen() || stage !== "ready" || e.target.closest("input, textarea, select")) return;
-  const wasPrefix = prefix;
-  prefix = false;
-  const page = wasPrefix ? navigation.find(([, , key]) => key === e.key) : null;
-  if (page && may.read()) location.hash = `#/${page[0]}`;
-  else if (wasPrefix) return;
-  else if (e.key === "g") prefix = true;
-  else if (e.key === "n" && may.enqueue()) location.hash = "#/enqueue";
-  else if (e.key === "p" && current.page?.live) live.setPaused(!live.paused);
-  else if (e.key === "t") switchTheme();
-  else if (e.key === "?") showHelp();
-  else if (e.key === "/") search();
-  else return;
-  e.preventDefault();
+function pause() {
+  if (current.page?.live) live.setPaused(!live.paused);
 }
 
 function search() {
@@ -274,7 +271,9 @@ async function begin() {
 window.addEventListener("hashchange", () => {
   if (stage !== "login") visit().then(() => window.dispatchEvent(new Event("jq-drawn")));
 });
-window.addEventListener("keydown", onKey);
+window.addEventListener("keydown", (e) => {
+  if (stage === "ready") onKey(e, { pause, search });
+});
 document.querySelector("[data-skip]").addEventListener("click", (e) => {
   e.preventDefault(); // the address names the page
   document.querySelector("#main h1")?.focus();

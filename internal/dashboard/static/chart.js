@@ -16,14 +16,26 @@ export function bars({ title, columns, series }) {
     let below = 0;
     return column.values.map((n, k) => {
       if (!n) return null;
-      const from = y(below += n);
-      return h("rect", { class: `fill-${series[k].state}`, x: percent(i, columns), y: from, width: percent(0.8, columns), height: Math.max(1, y(below - n) - from) });
+      const from = y((below += n));
+      return h("rect", {
+        class: `fill-${series[k].state}`,
+        x: percent(i, columns),
+        y: from,
+        width: percent(0.8, columns),
+        height: Math.max(1, y(below - n) - from),
+      });
     });
   });
   const sums = series.map((s, k) => `${number(columns.reduce((sum, c) => sum + c.values[k], 0))} ${s.name}`);
   return chart({
-    title, columns, marks, summary: sums.join(", "),
-    lines: [[y(top), number(top)], [y(top / 2), top % 2 ? "" : number(top / 2)]],
+    title,
+    columns,
+    marks,
+    summary: sums.join(", "),
+    lines: [
+      [y(top), number(top)],
+      [y(top / 2), top % 2 ? "" : number(top / 2)],
+    ],
     read: (c) => series.map((s, k) => `${number(c.values[k])} ${s.name}`).join(", "),
     legend: series,
   });
@@ -40,20 +52,42 @@ export function ranges({ title, columns }) {
   const worst = known.reduce((most, c) => Math.max(most, c.high), 0);
   const top = tops.find((ms) => ms >= worst) ?? tops.at(-1);
   const y = (ms) => room + (height - room) * (1 - Math.log(Math.max(ms, bottom) / bottom) / Math.log(top / bottom));
-  const marks = columns.map((c, i) => c.high === null ? null : h("g", {},
-    h("rect", { class: "fill-range", x: percent(i, columns), y: y(c.high), width: percent(0.8, columns), height: Math.max(2, y(c.low) - y(c.high)) }),
-    h("rect", { class: "fill-median", x: percent(i, columns), y: y(c.low) - 1, width: percent(0.8, columns), height: 2 })));
-  const lines = tops.filter((ms) => ms <= top).map((ms) => [y(ms), span(ms)]).slice(-3);
+  const marks = columns.map((c, i) =>
+    c.high === null
+      ? null
+      : h(
+          "g",
+          {},
+          h("rect", {
+            class: "fill-range",
+            x: percent(i, columns),
+            y: y(c.high),
+            width: percent(0.8, columns),
+            height: Math.max(2, y(c.low) - y(c.high)),
+          }),
+          h("rect", { class: "fill-median", x: percent(i, columns), y: y(c.low) - 1, width: percent(0.8, columns), height: 2 }),
+        ),
+  );
+  const lines = tops
+    .filter((ms) => ms <= top)
+    .map((ms) => [y(ms), span(ms)])
+    .slice(-3);
   return chart({
-    title, columns, marks, lines,
+    title,
+    columns,
+    marks,
+    lines,
     summary: known.length ? `95 % below ${span(worst)} in each step` : "nothing in this time",
-    read: (c) => c.high === null ? "nothing" : `half below ${span(c.low)}, 95 % below ${span(c.high)}`,
-    legend: [{ name: "median", state: "median" }, { name: "to the 95th percentile", state: "range" }],
+    read: (c) => (c.high === null ? "nothing" : `half below ${span(c.low)}, 95 % below ${span(c.high)}`),
+    legend: [
+      { name: "median", state: "median" },
+      { name: "to the 95th percentile", state: "range" },
+    ],
   });
 }
 
 function chart({ title, columns, marks, lines, summary, read, legend }) {
-  const label = (c) => columns.length > 1 && columns.at(-1).at - columns[0].at > 7200000 ? dayTime(c.at) : clockTime(c.at);
+  const label = (c) => (columns.length > 1 && columns.at(-1).at - columns[0].at > 7200000 ? dayTime(c.at) : clockTime(c.at));
   const point = (plot, at) => {
     const i = Math.min(columns.length - 1, Math.max(0, at));
     plot.jq.at = i;
@@ -70,36 +104,62 @@ function chart({ title, columns, marks, lines, summary, read, legend }) {
     plot.querySelector(".cursor").classList.remove("shown");
   };
   const keys = { ArrowLeft: -1, ArrowRight: 1 };
-  return h("figure.chart", {},
-    h("figcaption", {}, h("span.title", {}, title), " ", h("span.summary", {}, summary), h("span.pointed", { "data-opaque": "", "aria-live": "polite" })),
-    h("div.plot", {
-      tabindex: "0", role: "img", "aria-label": `${title}: ${summary}. Arrow keys read single columns.`,
-      onpointermove: (e) => {
-        const box = e.currentTarget.getBoundingClientRect();
-        point(e.currentTarget, Math.floor((e.clientX - box.left) / box.width * columns.length));
+  return h(
+    "figure.chart",
+    {},
+    h(
+      "figcaption",
+      {},
+      h("span.title", {}, title),
+      " ",
+      h("span.summary", {}, summary),
+      h("span.pointed", { "data-opaque": "", "aria-live": "polite" }),
+    ),
+    h(
+      "div.plot",
+      {
+        tabindex: "0",
+        role: "img",
+        "aria-label": `${title}: ${summary}. Arrow keys read single columns.`,
+        onpointermove: (e) => {
+          const box = e.currentTarget.getBoundingClientRect();
+          point(e.currentTarget, Math.floor(((e.clientX - box.left) / box.width) * columns.length));
+        },
+        onpointerleave: (e) => leave(e.currentTarget),
+        onblur: (e) => leave(e.currentTarget),
+        onkeydown: (e) => {
+          if (!(e.key in keys)) return;
+          e.preventDefault();
+          point(e.currentTarget, (e.currentTarget.jq.at ?? columns.length) + keys[e.key]);
+        },
       },
-      onpointerleave: (e) => leave(e.currentTarget),
-      onblur: (e) => leave(e.currentTarget),
-      onkeydown: (e) => {
-        if (!(e.key in keys)) return;
-        e.preventDefault();
-        point(e.currentTarget, (e.currentTarget.jq.at ?? columns.length) + keys[e.key]);
-      },
-    },
-    h("svg", { width: "100%", height, "aria-hidden": "true" },
-      h("rect.cursor", { x: 0, y: 0, width: 0, height, "data-opaque": "" }),
-      lines.map(([at]) => h("line.grid", { x1: 0, x2: "100%", y1: at, y2: at })),
-      h("line.base", { x1: 0, x2: "100%", y1: height - 0.5, y2: height - 0.5 }),
-      marks,
-      lines.map(([at, text]) => h("text.tick", { x: 0, y: at - 3 }, text)))),
-    h("div.axis", { "aria-hidden": "true" }, [0, 0.5, 1].map((part) => {
-      const column = columns[Math.round(part * (columns.length - 1))];
-      return h("span", {}, column ? label(column) : "");
-    })),
-    h("ul.legend", {}, legend.map((s) => h("li", {}, h("span.dot", { class: `fill-${s.state}` }), s.name))));
+      h(
+        "svg",
+        { width: "100%", height, "aria-hidden": "true" },
+        h("rect.cursor", { x: 0, y: 0, width: 0, height, "data-opaque": "" }),
+        lines.map(([at]) => h("line.grid", { x1: 0, x2: "100%", y1: at, y2: at })),
+        h("line.base", { x1: 0, x2: "100%", y1: height - 0.5, y2: height - 0.5 }),
+        marks,
+        lines.map(([at, text]) => h("text.tick", { x: 0, y: at - 3 }, text)),
+      ),
+    ),
+    h(
+      "div.axis",
+      { "aria-hidden": "true" },
+      [0, 0.5, 1].map((part) => {
+        const column = columns[Math.round(part * (columns.length - 1))];
+        return h("span", {}, column ? label(column) : "");
+      }),
+    ),
+    h(
+      "ul.legend",
+      {},
+      legend.map((s) => h("li", {}, h("span.dot", { class: `fill-${s.state}` }), s.name)),
+    ),
+  );
 }
 
-const percent = (i, columns) => `${(100 * i / columns.length).toFixed(3)}%`;
+const percent = (i, columns) => `${((100 * i) / columns.length).toFixed(3)}%`;
 
 // niceTop returns the next number that people like to read.
 function niceTop(n) {

@@ -10,24 +10,33 @@ export function ask({ title, text = [], fields = [], label, danger = false, run 
   const failure = h("p.failure", { role: "alert" });
   const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
   const agree = h("button", { type: "submit", class: danger ? "danger" : "primary" }, label);
-  const form = h("form", {
-    onsubmit: async (e) => {
-      e.preventDefault();
-      agree.disabled = true;
-      failure.textContent = "";
-      try {
-        const done = await run(Object.fromEntries(new FormData(form)), (progress) => { agree.textContent = progress; });
-        dialog.close();
-        if (done) tell(done);
-      } catch (error) {
-        if (!(error instanceof Problem || error instanceof Mistake)) throw error;
-        failure.textContent = error.message;
-        agree.textContent = label;
-        agree.disabled = false;
-      }
+  const form = h(
+    "form",
+    {
+      onsubmit: async (e) => {
+        e.preventDefault();
+        agree.disabled = true;
+        failure.textContent = "";
+        try {
+          const done = await run(Object.fromEntries(new FormData(form)), (progress) => {
+            agree.textContent = progress;
+          });
+          dialog.close();
+          if (done) tell(done);
+        } catch (error) {
+          if (!(error instanceof Problem || error instanceof Mistake)) throw error;
+          failure.textContent = error.message;
+          agree.textContent = label;
+          agree.disabled = false;
+        }
+      },
     },
-  }, h("h2", { id: "dialog-title" }, title), [text].flat().map((t) => t instanceof Node ? t : h("p", {}, t)), fields, failure,
-  h("div.buttons", {}, cancel, agree));
+    h("h2", { id: "dialog-title" }, title),
+    [text].flat().map((t) => (t instanceof Node ? t : h("p", {}, t))),
+    fields,
+    failure,
+    h("div.buttons", {}, cancel, agree),
+  );
   const dialog = open(form);
   (form.querySelector("input, textarea, select") ?? agree).focus();
 }
@@ -38,7 +47,9 @@ export class Mistake extends Error {}
 // open shows content as a modal dialog and returns it.
 export function open(...content) {
   const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() }, content);
-  dialog.addEventListener("click", (e) => { if (e.target === dialog) dialog.close(); });
+  dialog.addEventListener("click", (e) => {
+    if (e.target === dialog) dialog.close();
+  });
   document.body.append(dialog);
   dialog.showModal();
   return dialog;
@@ -52,12 +63,15 @@ let hide;
 export function tell(text, problem = false) {
   document.querySelector(".note")?.remove();
   clearTimeout(hide);
-  const note = h("div.note", { class: problem ? "bad" : "" }, h("span", {}, text),
-    h("button.plain", { type: "button", "aria-label": "Close this note", onclick: () => note.remove() }, "×"));
+  const note = h(
+    "div.note",
+    { class: problem ? "bad" : "" },
+    h("span", {}, text),
+    h("button.plain", { type: "button", "aria-label": "Close this note", onclick: () => note.remove() }, "×"),
+  );
   document.body.append(note);
   announce(text);
   hide = setTimeout(() => note.remove(), problem ? 20000 : 8000);
 }
 
-export const field = (label, input, hint) =>
-  h("label.field", {}, h("span", {}, label), input, hint ? h("small", {}, hint) : null);
+export const field = (label, input, hint) => h("label.field", {}, h("span", {}, label), input, hint ? h("small", {}, hint) : null);

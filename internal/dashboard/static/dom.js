@@ -7,9 +7,7 @@ const svgNames = new Set(["svg", "rect", "line", "path", "g", "circle", "text"])
 // Null, undefined and false are left out.
 export function h(what, properties, ...children) {
   const [name, ...classes] = what.split(".");
-  const element = svgNames.has(name)
-    ? document.createElementNS("http://www.w3.org/2000/svg", name)
-    : document.createElement(name);
+  const element = svgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   if (classes.length) element.setAttribute("class", classes.join(" "));
   element.jq = { listeners: {}, live: {} };
   for (const [key, value] of Object.entries(properties ?? {})) set(element, key, value);
@@ -21,7 +19,7 @@ export function h(what, properties, ...children) {
 const liveProperties = new Set(["checked", "indeterminate"]);
 
 function set(element, key, value) {
-  if (value === null || value === undefined || value === false && !liveProperties.has(key)) return;
+  if (value === null || value === undefined || (value === false && !liveProperties.has(key))) return;
   if (key.startsWith("on")) {
     const event = key.slice(2);
     element.jq.listeners[event] = value;
@@ -92,7 +90,7 @@ function update(node, next) {
       if (!(event in node.jq.listeners)) node.addEventListener(event, (e) => node.jq.listeners[event]?.(e));
       node.jq.listeners[event] = listener;
     }
-    Object.assign(node, node.jq.live = next.jq.live);
+    Object.assign(node, (node.jq.live = next.jq.live));
   }
   const value = next.getAttribute("value");
   if (value !== null && value !== old && node !== document.activeElement) node.value = value;

@@ -5,7 +5,14 @@ import { now } from "./api.js";
 
 export const states = ["ready", "in_flight", "retrying", "dead", "succeeded", "cancelled"];
 
-const stateNames = { ready: "ready", in_flight: "in flight", retrying: "retrying", dead: "dead", succeeded: "succeeded", cancelled: "cancelled" };
+const stateNames = {
+  ready: "ready",
+  in_flight: "in flight",
+  retrying: "retrying",
+  dead: "dead",
+  succeeded: "succeeded",
+  cancelled: "cancelled",
+};
 
 export const stateName = (state) => stateNames[state] ?? state;
 
@@ -24,7 +31,12 @@ export function short(n) {
   return `${(n / 1e6).toFixed(n < 1e8 ? 1 : 0)}M`;
 }
 
-const units = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
+const units = [
+  ["d", 86400000],
+  ["h", 3600000],
+  ["min", 60000],
+  ["s", 1000],
+];
 
 // span writes a duration in milliseconds with its two largest units.
 export function span(ms) {
@@ -42,7 +54,7 @@ export function span(ms) {
 
 // milliseconds reads a duration as the API writes it, such as 1m30s.
 export function milliseconds(text) {
-  const sizes = { ns: 1e-6, us: 1e-3, "µs": 1e-3, ms: 1, s: 1000, m: 60000, h: 3600000 };
+  const sizes = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1000, m: 60000, h: 3600000 };
   let sum = 0;
   for (const [, n, unit] of String(text ?? "").matchAll(/([\d.]+)(ns|us|µs|ms|s|m|h)/g)) sum += Number(n) * sizes[unit];
   return sum;
@@ -56,7 +68,14 @@ export function relative(ms) {
 }
 
 const exactFormat = new Intl.DateTimeFormat("en-GB", {
-  weekday: "short", year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+  weekday: "short",
+  year: "numeric",
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  timeZoneName: "short",
 });
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
@@ -117,6 +136,8 @@ export function percentile(counts, bounds, q) {
 
 export function addHistograms(a, b) {
   const out = [...(a ?? [])];
-  (b ?? []).forEach((n, i) => { out[i] = (out[i] ?? 0) + n; });
+  (b ?? []).forEach((n, i) => {
+    out[i] = (out[i] ?? 0) + n;
+  });
   return out;
 }

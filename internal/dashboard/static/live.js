@@ -69,19 +69,22 @@ export class Live {
   // arrange plans the next reading.
   arrange() {
     if (!this.dirty || this.running || this.planned || this.paused || document.visibilityState === "hidden") return;
-    this.planned = setTimeout(async () => {
-      this.planned = null;
-      this.dirty = false;
-      this.running = true;
-      const began = performance.now();
-      try {
-        await this.refresh();
-      } finally {
-        this.running = false;
-        const took = performance.now() - began;
-        this.earliest = performance.now() + Math.min(most, Math.max(least - took, 3 * took));
-        this.arrange();
-      }
-    }, Math.max(50, this.earliest - performance.now()));
+    this.planned = setTimeout(
+      async () => {
+        this.planned = null;
+        this.dirty = false;
+        this.running = true;
+        const began = performance.now();
+        try {
+          await this.refresh();
+        } finally {
+          this.running = false;
+          const took = performance.now() - began;
+          this.earliest = performance.now() + Math.min(most, Math.max(least - took, 3 * took));
+          this.arrange();
+        }
+      },
+      Math.max(50, this.earliest - performance.now()),
+    );
   }
 }

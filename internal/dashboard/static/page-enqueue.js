@@ -22,9 +22,15 @@ export function view({ overview, key }, page) {
   const text = (name, value, more = {}) => h("input", { name, value, autocomplete: "off", ...more });
   return [
     h("div.heading", {}, h("h1", { tabindex: "-1" }, "Enqueue a job")),
-    h("form.enqueue", { "data-key": key, onsubmit: (e) => submit(e, key, page) },
+    h(
+      "form.enqueue",
+      { "data-key": key, onsubmit: (e) => submit(e, key, page) },
       field("Queue", text("queue", session.queues?.length && queues.length ? queues[0] : "default", { required: true, list: "queues" })),
-      h("datalist", { id: "queues" }, queues.map((q) => h("option", { value: q }))),
+      h(
+        "datalist",
+        { id: "queues" },
+        queues.map((q) => h("option", { value: q })),
+      ),
       field("Kind", text("kind", "", { required: true }), "the name under which workers have a handler"),
       field("Payload", h("textarea", { name: "payload", rows: "8", spellcheck: "false", value: "{}" }), "JSON"),
       field("Due at (your time zone)", h("input", { name: "run_at", type: "datetime-local", step: "1", value: "" }), "empty for now"),
@@ -33,7 +39,8 @@ export function view({ overview, key }, page) {
       field("Tags", text("tags", ""), "with commas between them"),
       field("Unique key", text("unique_key", ""), "while a job holds it, no other job with the same key is added"),
       failure,
-      h("div.buttons", {}, h("button.primary", { type: "submit" }, "Enqueue"))),
+      h("div.buttons", {}, h("button.primary", { type: "submit" }, "Enqueue")),
+    ),
   ];
 }
 
@@ -51,17 +58,31 @@ async function submit(e, key, page) {
     form.querySelector("textarea").focus();
     return;
   }
-  const tags = v.tags.split(",").map((t) => t.trim()).filter(Boolean);
+  const tags = v.tags
+    .split(",")
+    .map((t) => t.trim())
+    .filter(Boolean);
   const rest = {
-    queue: v.queue.trim(), kind: v.kind.trim(), ...(v.run_at ? { run_at: new Date(v.run_at).toISOString() } : {}), ...(v.max_retries ? { max_retries: Number(v.max_retries) } : {}),
-    ...(v.priority ? { priority: Number(v.priority) } : {}), ...(tags.length ? { tags } : {}), ...(v.unique_key ? { unique_key: v.unique_key } : {}),
+    queue: v.queue.trim(),
+    kind: v.kind.trim(),
+    ...(v.run_at ? { run_at: new Date(v.run_at).toISOString() } : {}),
+    ...(v.max_retries ? { max_retries: Number(v.max_retries) } : {}),
+    ...(v.priority ? { priority: Number(v.priority) } : {}),
+    ...(tags.length ? { tags } : {}),
+    ...(v.unique_key ? { unique_key: v.unique_key } : {}),
   };
   // The payload is sent as it was typed: as a value of JavaScript, large numbers would lose digits.
   const body = `{"jobs":[${JSON.stringify(rest).slice(0, -1)},"payload":${v.payload}}]}`;
   button.disabled = true;
   try {
-    const { jobs: [job] } = await call("POST", "v1/jobs", body, { "Idempotency-Key": key });
-    tell(job.duplicate ? `No job was added: ${job.id && job.id !== "0" ? `job ${job.id}` : "another job"} holds the unique key.` : `Job ${job.id} is enqueued in ${rest.queue}.`);
+    const {
+      jobs: [job],
+    } = await call("POST", "v1/jobs", body, { "Idempotency-Key": key });
+    tell(
+      job.duplicate
+        ? `No job was added: ${job.id && job.id !== "0" ? `job ${job.id}` : "another job"} holds the unique key.`
+        : `Job ${job.id} is enqueued in ${rest.queue}.`,
+    );
     if (may.read() && job.id && job.id !== "0") page.leave(`#/jobs/${job.id}`);
     else page.refresh(true);
   } catch (error) {
@@ -70,5 +91,3 @@ async function submit(e, key, page) {
     button.disabled = false;
   }
 }
-
-export const after = (n) => link("#/jobs", plural(n, "job"));

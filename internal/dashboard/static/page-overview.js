@@ -3,9 +3,10 @@
 import { h } from "./dom.js";
 import { get, may, now, orNull } from "./api.js";
 import { askPause } from "./actions.js";
-import { badge, clockTime, dayTime, number, plural, short, since, span, time } from "./format.js";
-import { charts, failed, finished, lengthOf, loadSteps, loadSums, quantile, sum } from "./activity.js";
-import { link, notice, section, table, tabs } from "./parts.js";
+import { clockTime, dayTime, number, plural, short, since, time } from "./format.js";
+import { charts, failed, lengthOf, loadSteps, loadSums, sum } from "./activity.js";
+import { link, notice, section, tabs } from "./parts.js";
+import { describe, queueTable } from "./queue-state.js";
 
 export const title = () => "Overview";
 export const live = true;
@@ -13,8 +14,12 @@ export const live = true;
 export async function load({ query }) {
   const length = lengthOf(query);
   const [overview, workers, steps, sums, errors, schedules] = await Promise.all([
-    get("v1/overview"), orNull(get("v1/workers", { limit: 500 })), loadSteps(length), loadSums(length, "queue"),
-    orNull(get("v1/errors", { last: length.last })), orNull(get("v1/schedules", { limit: 500 })),
+    get("v1/overview"),
+    orNull(get("v1/workers", { limit: 500 })),
+    loadSteps(length),
+    loadSums(length, "queue"),
+    orNull(get("v1/errors", { last: length.last })),
+    orNull(get("v1/schedules", { limit: 500 })),
   ]);
   return { overview, workers: workers?.workers ?? [], steps, sums, errors, schedules: schedules?.schedules ?? [], length };
 }
@@ -23,70 +28,83 @@ export function view(data, page) {
   const { overview, length } = data;
   const queues = overview.queues.map((q) => describe(q, data));
   return [
-    h("div.heading", {}, h("h1", { tabindex: "-1" }, "Overview"), countNote(overview),
-      tabs("Time", [["hour", "last hour"], ["day", "last day"]], page.query.get("over") ?? "hour", (over) => page.link({ over: over === "hour" ? null : over }))),
+    h(
+      "div.heading",
+      {},
+      h("h1", { tabindex: "-1" }, "Overview"),
+      countNote(overview),
+      tabs(
+        "Time",
+        [
+          ["hour", "last hour"],
+          ["day", "last day"],
+        ],
+        page.query.get("over") ?? "hour",
+        (over) => page.link({ over: over === "hour" ? null : over }),
+      ),
+    ),
     verdicts(queues, page),
     tiles(data),
     charts(data.steps, length),
     section("Queues", queueTable(queues, data, page)),
-    h("div.columns", {},
+    h(
+      "div.columns",
+      {},
       section(`What failed most in the ${length.name}`, failures(data.errors)),
-      section("What runs next by schedule", upcoming(data.schedules))),
+      section("What runs next by schedule", upcoming(data.schedules)),
+    ),
   ];
-}
-
-// A queue is behind if its oldest due job has waited longer than this.
-const patience = 30000;
-
-// describe says how a queue is doing, and why.
-export function describe(queue, { workers, sums }) {
-  const activity = sums?.spans.find((s) => s.queue === queue.queue);
-  const waited = queue.oldest_due ? now() - Date.parse(queue.oldest_due) : 0;
-  const behind = waited > patience;
-  return { ...queue, activity, waited, behind, ...reason(queue, behind, workers, activity, sums) };
-}
-
-function reason(queue, behind, workers, activity, sums) {
-  if (queue.paused) return { why: "it is paused", cure: "resume" };
-  if (!behind) return { why: "" };
-  const mine = workers.filter((w) => w.queues?.includes(queue.queue));
-  const alive = mine.filter((w) => !w.stale);
-  if (!alive.length) {
-    return { why: mine.length ? `its ${mine.length === 1 ? "worker has" : "workers have"} stopped reporting` : "no worker reports that it serves it", cure: "workers" };
-  }
-  const slots = alive.reduce((all, w) => all + w.slots, 0);
-  const running = alive.reduce((all, w) => all + w.running, 0);
-  const runs = activity ? finished(activity) : 0;
-  if (runs > 4 && failed(activity) > runs / 2) return { why: `${Math.round(100 * failed(activity) / runs)} % of its runs fail`, cure: "failures" };
-  if (running >= slots) {
-    const median = quantile(sums, activity, "ran", 0.5);
-    return { why: `all ${plural(slots, "slot")} of its ${plural(alive.length, "worker")} are busy${median ? `, half of the runs take more than ${span(median)}` : ""}`, cure: "workers" };
-  }
-  return { why: `its workers have free slots (${running} of ${slots} busy) but do not keep up`, cure: "workers" };
 }
 
 // verdicts says what needs somebody, worst first.
 function verdicts(queues, page) {
-  const held = queues.filter((q) => q.behind || q.paused && q.due).sort((a, b) => b.waited - a.waited);
+  const held = queues.filter((q) => q.behind || (q.paused && q.due)).sort((a, b) => b.waited - a.waited);
   const stopped = queues.filter((q) => q.paused && !held.includes(q));
-  if (!held.length && !stopped.length) return notice("good", h("strong", {}, "All queues keep up."), " No job has been due for more than 30 seconds.");
-  return h("div.verdicts", { role: "region", "aria-label": "What needs attention" },
-    held.slice(0, 8).map((q) => notice("bad",
-      h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), " is behind"), ": its oldest due job has waited ", since(q.oldest_due), ` (since ${dayTime(q.oldest_due)})`,
-      q.why ? `, because ${q.why}. ` : ". ", cure(q, page))),
+  if (!held.length && !stopped.length)
+    return notice("good", h("strong", {}, "All queues keep up."), " No job has been due for more than 30 seconds.");
+  return h(
+    "div.verdicts",
+    { role: "region", "aria-label": "What needs attention" },
+    held
+      .slice(0, 8)
+      .map((q) =>
+        notice(
+          "bad",
+          h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), " is behind"),
+          ": its oldest due job has waited ",
+          since(q.oldest_due),
+          ` (since ${dayTime(q.oldest_due)})`,
+          q.why ? `, because ${q.why}. ` : ". ",
+          cure(q, page),
+        ),
+      ),
     held.length > 8 ? h("p.quiet", {}, `And ${plural(held.length - 8, "more queue")}.`) : null,
-    stopped.slice(0, 8).map((q) => notice("calm", h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), " is paused"), ". No job waits in it. ", cure(q, page))));
+    stopped
+      .slice(0, 8)
+      .map((q) =>
+        notice(
+          "calm",
+          h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), " is paused"),
+          ". No job waits in it. ",
+          cure(q, page),
+        ),
+      ),
+  );
 }
 
 function cure(queue, page) {
-  if (queue.cure === "resume") return may.operate() ? h("button", { type: "button", onclick: () => askPause(queue.queue, false, page.refresh) }, `Resume ${queue.queue}`) : null;
+  if (queue.cure === "resume")
+    return may.operate()
+      ? h("button", { type: "button", onclick: () => askPause(queue.queue, false, page.refresh) }, `Resume ${queue.queue}`)
+      : null;
   if (queue.cure === "failures") return link(`#/failures?queue=${encodeURIComponent(queue.queue)}`, "See what fails");
   if (queue.cure === "workers") return link("#/workers", "See the workers");
   return null;
 }
 
 function countNote(overview) {
-  if (!overview.counted_at) return h("p.quiet", {}, overview.count_error ? `The jobs cannot be counted: ${overview.count_error}` : "The jobs are being counted …");
+  if (!overview.counted_at)
+    return h("p.quiet", {}, overview.count_error ? `The jobs cannot be counted: ${overview.count_error}` : "The jobs are being counted …");
   const old = now() - Date.parse(overview.counted_at) > 10000;
   return old ? h("p.quiet", {}, "Counts of ", time(overview.counted_at)) : null;
 }
@@ -96,54 +114,88 @@ function tiles({ overview, sums, length }) {
   for (const q of overview.queues) for (const [state, n] of Object.entries(q.jobs ?? {})) all[state] = (all[state] ?? 0) + n;
   const done = sum(sums?.spans);
   const known = Boolean(overview.counted_at);
-  const tile = (href, n, label, state, note) => h("a.tile", { href, class: state ? `tile-${state}` : "" },
-    h("span.big", { title: typeof n === "number" ? number(n) : "" }, n === null ? "–" : short(n)), h("span", {}, label), note ? h("small", {}, note) : null);
+  const tile = (href, n, label, state, note) =>
+    h(
+      "a.tile",
+      { href, class: state ? `tile-${state}` : "" },
+      h("span.big", { title: typeof n === "number" ? number(n) : "" }, n === null ? "–" : short(n)),
+      h("span", {}, label),
+      note ? h("small", {}, note) : null,
+    );
   const w = overview.workers;
-  return h("div.tiles", {},
-    tile("#/jobs?state=ready", known ? all.ready ?? 0 : null, "ready", "ready"),
-    tile("#/jobs?state=in_flight", known ? all.in_flight ?? 0 : null, "in flight", "in_flight"),
-    tile("#/jobs?state=retrying", known ? all.retrying ?? 0 : null, "retrying", "retrying"),
-    tile("#/jobs?state=dead", known ? all.dead ?? 0 : null, "dead", "dead"),
+  return h(
+    "div.tiles",
+    {},
+    tile("#/jobs?state=ready", known ? (all.ready ?? 0) : null, "ready", "ready"),
+    tile("#/jobs?state=in_flight", known ? (all.in_flight ?? 0) : null, "in flight", "in_flight"),
+    tile("#/jobs?state=retrying", known ? (all.retrying ?? 0) : null, "retrying", "retrying"),
+    tile("#/jobs?state=dead", known ? (all.dead ?? 0) : null, "dead", "dead"),
     sums ? tile("#/jobs?state=succeeded", done.succeeded, `succeeded, ${length.name}`, "succeeded") : null,
-    sums ? tile("#/failures", failed(done), `failed, ${length.name}`, "failed", done.recovered ? `${plural(done.recovered, "lease")} recovered` : null) : null,
-    w ? tile("#/workers", w.running, `of ${plural(w.slots, "slot")} busy`, "", w.stale ? `${plural(w.stale, "worker")} silent` : plural(w.alive, "worker")) : null);
-}
-
-// queueTable is the table of all queues, here and on the page of queues.
-export function queueTable(queues, { sums, length }, page) {
-  if (!queues.length) return h("p.quiet", {}, "No queue has jobs yet. ", may.enqueue() ? link("#/enqueue", "Enqueue the first one") : null);
-  const ms = (v) => v === null ? "–" : span(v);
-  const cell = (q, state) => {
-    const n = q.jobs?.[state] ?? (q.jobs ? 0 : null);
-    return n ? link(`#/jobs?${new URLSearchParams({ state, queue: q.queue })}`, short(n)) : n === null ? "–" : "0";
-  };
-  const worst = [...queues].sort((a, b) => b.behind - a.behind || b.waited - a.waited || a.queue.localeCompare(b.queue));
-  return table([["Queue"], ["Oldest due", "n"], ["Ready", "n"], ["In flight", "n"], ["Retrying", "n"], ["Dead", "n"],
-    ["Done", "n", `runs that succeeded in the ${length.name}`], ["Failed", "n", `runs that failed in the ${length.name}`],
-    ["Wait p95", "n", "95 % of the jobs waited less than this"], ["Run p95", "n", "95 % of the runs took less than this"], [may.operate() ? "Action" : ""]],
-  worst.map((q) => [q.queue, [
-    h("span", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), q.paused ? [" ", badge("paused", "paused")] : q.behind ? [" ", badge("dead", "behind")] : null),
-    q.oldest_due ? since(q.oldest_due) : "–",
-    cell(q, "ready"), cell(q, "in_flight"), cell(q, "retrying"), cell(q, "dead"),
-    sums ? short(q.activity?.succeeded ?? 0) : "–", sums ? short(q.activity ? failed(q.activity) : 0) : "–",
-    ms(quantile(sums, q.activity, "waited", 0.95)), ms(quantile(sums, q.activity, "ran", 0.95)),
-    may.operate() ? h("button.small", { type: "button", onclick: () => askPause(q.queue, !q.paused, page.refresh), "aria-label": `${q.paused ? "Resume" : "Pause"} queue ${q.queue}` }, q.paused ? "Resume" : "Pause") : null,
-  ]]));
+    sums
+      ? tile(
+          "#/failures",
+          failed(done),
+          `failed, ${length.name}`,
+          "failed",
+          done.recovered ? `${plural(done.recovered, "lease")} recovered` : null,
+        )
+      : null,
+    w
+      ? tile(
+          "#/workers",
+          w.running,
+          `of ${plural(w.slots, "slot")} busy`,
+          "",
+          w.stale ? `${plural(w.stale, "worker")} silent` : plural(w.alive, "worker"),
+        )
+      : null,
+  );
 }
 
 function failures(errors) {
   if (!errors) return h("p.quiet", {}, "This token cannot read failures.");
   if (!errors.groups.length) return h("p.quiet", {}, "Nothing that is still retrying or dead.");
-  return h("ol.ranking", {}, errors.groups.slice(0, 6).map((g) => h("li", {},
-    h("span.rank", {}, number(g.jobs)),
-    h("span", {}, link(`#/failures?${new URLSearchParams({ queue: g.queue, kind: g.kind })}`, g.error || "no error text"),
-      h("small", {}, `${g.kind} in ${g.queue}, last `, time(g.newest.at))))));
+  return h(
+    "ol.ranking",
+    {},
+    errors.groups
+      .slice(0, 6)
+      .map((g) =>
+        h(
+          "li",
+          {},
+          h("span.rank", {}, number(g.jobs)),
+          h(
+            "span",
+            {},
+            link(`#/failures?${new URLSearchParams({ queue: g.queue, kind: g.kind })}`, g.error || "no error text"),
+            h("small", {}, `${g.kind} in ${g.queue}, last `, time(g.newest.at)),
+          ),
+        ),
+      ),
+  );
 }
 
 function upcoming(schedules) {
   const next = schedules.filter((s) => s.next_at && !s.paused).sort((a, b) => Date.parse(a.next_at) - Date.parse(b.next_at));
   if (!next.length) return h("p.quiet", {}, "No schedule is set.");
-  return h("ol.ranking", {}, next.slice(0, 6).map((s) => h("li", {},
-    h("span.rank", { title: dayTime(s.next_at) }, clockTime(s.next_at)),
-    h("span", {}, link(`#/schedules/${encodeURIComponent(s.name)}`, s.name), h("small", {}, `${s.job.kind} in ${s.job.queue ?? "default"}, `, time(s.next_at))))));
+  return h(
+    "ol.ranking",
+    {},
+    next
+      .slice(0, 6)
+      .map((s) =>
+        h(
+          "li",
+          {},
+          h("span.rank", { title: dayTime(s.next_at) }, clockTime(s.next_at)),
+          h(
+            "span",
+            {},
+            link(`#/schedules/${encodeURIComponent(s.name)}`, s.name),
+            h("small", {}, `${s.job.kind} in ${s.job.queue ?? "default"}, `, time(s.next_at)),
+          ),
+        ),
+      ),
+  );
 }
