@@ -100,7 +100,7 @@ func New(s jq.Store, options *Options) *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"queue", "kind"})
 	}
 	return &Metrics{
-		store:        &reading{store: s, timeout: o.Timeout, maxAge: o.MaxCountAge},
+		store:        newReading(s, o.Timeout, o.MaxCountAge),
 		labels:       newLabels(o.MaxLabels),
 		enqueued:     counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates and those in callers' transactions apart.", "queue", "kind"),
 		enqueuedInTx: counter("jq_jobs_enqueued_in_tx_total", "Jobs that were enqueued in callers' transactions, of which some may have been rolled back.", "queue", "kind"),
@@ -238,12 +238,12 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		answers = 1
 	}
 	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, answers)
-	if seen.counts.known() {
-		ch <- prometheus.MustNewConstMetric(jobsAge, prometheus.GaugeValue, time.Since(seen.counts.began).Seconds())
-		m.collectJobs(ch, seen.counts.value)
+	if seen.counts.Known() {
+		ch <- prometheus.MustNewConstMetric(jobsAge, prometheus.GaugeValue, time.Since(seen.counts.Began).Seconds())
+		m.collectJobs(ch, seen.counts.Value)
 	}
 	if seen.due != nil {
-		m.collectDue(ch, *seen.due, seen.counts.value)
+		m.collectDue(ch, *seen.due, seen.counts.Value)
 	}
 }
 
