@@ -1,6 +1,7 @@
 // Keeps a page up to date. Events of the server say that something has changed; the page then reads again what it shows. However
-// many events come, it reads at most about once a second, and less often if the server is slow. Changes by programs that use the
-// store directly are no events of this server, so the page also reads every five seconds.
+// many events come, it reads at most about once a second, and less often if the server is slow. After the last event it reads once
+// more, because the server shares some answers between readers for half a second. Changes by programs that use the store directly are
+// no events of this server, so the page also reads every five seconds.
 
 const least = 700; // milliseconds between two readings
 const most = 10000;
@@ -14,7 +15,8 @@ export class Live {
     this.missed = 0; // events since the pause
     this.connected = false;
     this.running = false;
-    this.dirty = false;
+    this.dirty = false; // something may have changed since the latest reading
+    this.told = false; // by an event
     this.earliest = 0;
     document.addEventListener("visibilitychange", () => this.arrange());
     setInterval(() => this.note(false), quiet);
@@ -63,6 +65,7 @@ export class Live {
       return;
     }
     this.dirty = true;
+    this.told ||= event;
     this.arrange();
   }
 
@@ -72,7 +75,8 @@ export class Live {
     this.planned = setTimeout(
       async () => {
         this.planned = null;
-        this.dirty = false;
+        this.dirty = this.told; // then once more
+        this.told = false;
         this.running = true;
         const began = performance.now();
         try {
