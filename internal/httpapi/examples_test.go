@@ -68,7 +68,6 @@ var before = map[string][]string{
 
 // TestExamplesAreAnsweredAsDocumented sends each request as it stands in the book.
 func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
-	all := examples()
 	for key, op := range theBook().operations() {
 		if strings.HasSuffix(key, " "+pathSession) {
 			continue // which needs tokens: see TestSession
@@ -76,20 +75,7 @@ func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
 		t.Run(op["operationId"].(string), func(t *testing.T) {
 			w := newWorld(t, Options{Metrics: always(metricsText)})
 			one := example(key, op)
-			for _, step := range before[one.operation] {
-				if wait, is := strings.CutPrefix(step, "+"); is {
-					d, err := time.ParseDuration(wait)
-					require.NoError(t, err)
-					w.clock.Add(d)
-					continue
-				}
-				first := all[step]
-				if strings.HasPrefix(step, "{") {
-					first = request{method: "POST", path: "/v1/jobs", body: step}
-				}
-				got := w.ask(first.method, first.path, first.body)
-				require.Less(t, got.status, 300, got.text)
-			}
+			w.prepare(one.operation)
 			if one.operation == "events" || one.operation == "wakeups" {
 				w.follow(one.method, one.path, one.body) // an answer without an end: see the tests of streams
 				return
@@ -110,5 +96,25 @@ func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
 				require.JSONEq(t, string(text), got.text)
 			}
 		})
+	}
+}
+
+// prepare does what must come before an example.
+func (w *world) prepare(operation string) {
+	w.Helper()
+	all := examples()
+	for _, step := range before[operation] {
+		if wait, is := strings.CutPrefix(step, "+"); is {
+			d, err := time.ParseDuration(wait)
+			require.NoError(w, err)
+			w.clock.Add(d)
+			continue
+		}
+		first := all[step]
+		if strings.HasPrefix(step, "{") {
+			first = request{method: "POST", path: "/v1/jobs", body: step}
+		}
+		got := w.ask(first.method, first.path, first.body)
+		require.Less(w, got.status, 300, got.text)
 	}
 }
