@@ -45,6 +45,7 @@ type API struct {
 
 	sessions sessions
 	refusals refusals
+	samples  samples
 
 	life    context.Context // the context of everything that lasts longer than a call
 	end     context.CancelFunc
@@ -164,6 +165,7 @@ func newAPI(s store.Store, options *Options, calls []route) (*API, error) {
 	a.sessions = sessions{clock: o.Clock, bearers: a.bearers, all: map[[sha256.Size]byte]*session{}}
 	a.refusals.clock, a.refusals.to = o.Clock, o.Logger
 	a.life, a.end = context.WithCancel(context.Background())
+	a.samples = newSamples(a)
 	a.mux = a.routes(calls)
 	return a, nil
 }
@@ -214,6 +216,7 @@ func (a *API) Close() error {
 	a.mu.Unlock()
 	a.end()
 	a.running.Wait()
+	a.samples.close()
 	a.refusals.tell()
 	return nil
 }

@@ -62,7 +62,7 @@ func roleSeeds() [][]byte {
 	}
 	for call := range roleCalls() {
 		for role := range roles {
-			for n := range 3 {
+			for n := range 5 {
 				add(call, role+len(roles)*n, 60, byte(role), 1, byte(call), 0)
 			}
 		}

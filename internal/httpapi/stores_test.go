@@ -25,6 +25,14 @@ type meddled struct {
 	ping       func(ctx context.Context) error // before every Ping
 	listing    func(filter store.WorkerFilter) // before every Workers
 	setting    func(s store.Schedule) error    // before every SetSchedule: an error is its end
+	reading    func(call string)               // before every Count, Queues, OldestDue and Workers
+}
+
+// reads tells a test of a call that overviews make.
+func (m *meddled) reads(call string) {
+	if m.reading != nil {
+		m.reading(call)
+	}
 }
 
 func (m *meddled) Warnings(ctx context.Context) ([]store.Finding, error) {
@@ -98,6 +106,7 @@ func (m *meddled) List(ctx context.Context, filter store.Filter, page store.Page
 }
 
 func (m *meddled) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	m.reads("count")
 	return meddle(ctx, m, func() (store.Counts, error) {
 		if m.counting != nil {
 			if err := m.counting(); err != nil {
@@ -132,6 +141,7 @@ func (m *meddled) Subscribe(ctx context.Context, queues []string) (<-chan store.
 }
 
 func (m *meddled) Queues(ctx context.Context) ([]store.Queue, error) {
+	m.reads("queues")
 	return meddle(ctx, m, func() ([]store.Queue, error) { return m.Store.Queues(ctx) })
 }
 
@@ -148,6 +158,7 @@ func (m *meddled) Ping(ctx context.Context) error {
 }
 
 func (m *meddled) OldestDue(ctx context.Context) (store.Due, error) {
+	m.reads("due")
 	return meddle(ctx, m, func() (store.Due, error) { return m.Store.OldestDue(ctx) })
 }
 
@@ -175,6 +186,7 @@ func (m *meddled) Beat(ctx context.Context, w store.Worker) error {
 }
 
 func (m *meddled) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	m.reads("workers")
 	return meddle(ctx, m, func() (store.WorkerPage, error) {
 		if m.listing != nil {
 			m.listing(filter)
