@@ -15,13 +15,14 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// The times of an overview. It waits a little for a count, and so gets the quick ones. A count is reused for a while, longer if
-// it took long: counting takes at most a tenth of the time. What the store answers quickly is shared for a second.
+// The times of an overview. It waits a little for a count, and so gets the quick ones. A count is reused for a moment, longer if
+// it took long: counting takes at most a tenth of the time. What the store answers quickly is shared for a shorter moment, so
+// that a page that reads again after an event shows what has changed.
 const (
 	quickCount = 25 * time.Millisecond
-	countAge   = 5 * time.Second
+	countAge   = 500 * time.Millisecond
 	countRest  = 9
-	briefAge   = time.Second
+	briefAge   = 250 * time.Millisecond
 )
 
 type (
