@@ -84,6 +84,10 @@ type Options struct {
 	// may see; for all others, see is nil. Without Metrics, the API has no metrics.
 	Metrics func(see func(queue string) bool) http.Handler
 
+	// Home answers GET / and the paths below /ui/. They are pages for people and no calls of the API, so they need no token.
+	// Without Home, / redirects to the documentation.
+	Home http.Handler
+
 	// Counter counts what calls do to jobs. Without it nothing is counted.
 	Counter Counter
 

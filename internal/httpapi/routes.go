@@ -151,7 +151,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(x, r, err)
 		return
 	}
+	if a.options.Home != nil && isPage(r) {
+		a.allow(x)
+		a.options.Home.ServeHTTP(x, r)
+		return
+	}
 	a.mux.ServeHTTP(x, r)
+}
+
+// isPage reports whether Home answers the request.
+func isPage(r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return reads && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"))
 }
 
 func clean(escaped string) string {
