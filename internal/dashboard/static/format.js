@@ -60,11 +60,14 @@ export function milliseconds(text) {
   return sum;
 }
 
-// ago is a time relative to now.
+// seconds writes a duration that grows on the page, so without parts of a second.
+const seconds = (ms) => span(Math.floor(Math.max(0, ms) / 1000) * 1000).replace("0 ms", "0 s");
+
+// relative says how far a time is from now.
 export function relative(ms) {
   const away = ms - now();
   if (Math.abs(away) < 1000) return "now";
-  return away < 0 ? `${span(-away)} ago` : `in ${span(away)}`;
+  return away < 0 ? `${seconds(-away)} ago` : `in ${seconds(away)}`;
 }
 
 const exactFormat = new Intl.DateTimeFormat("en-GB", {
@@ -99,14 +102,14 @@ export function time(text) {
 // since shows how long ago a time was, without a word behind it.
 export function since(text) {
   if (!text) return "–";
-  return h("time", { datetime: text, title: exact(text), "data-since": "" }, span(now() - Date.parse(text)));
+  return h("time", { datetime: text, title: exact(text), "data-since": "" }, seconds(now() - Date.parse(text)));
 }
 
 // tick lets the times on the page grow older.
 export function tick() {
   for (const element of document.querySelectorAll("time[data-relative], time[data-since]")) {
     const at = Date.parse(element.dateTime);
-    const text = element.dataset.since === undefined ? relative(at) : span(now() - at);
+    const text = element.dataset.since === undefined ? relative(at) : seconds(now() - at);
     if (element.textContent !== text) element.textContent = text;
   }
 }
