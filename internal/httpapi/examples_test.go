@@ -60,6 +60,7 @@ var before = map[string][]string{
 	"checkpoint": {"enqueue", "claim"}, "release": {"enqueue", "claim"}, "recover": {"enqueue", "claim", "+1m"},
 	"settle": {`{"jobs":[{"kind":"mail.welcome","expires_at":"2026-01-02T03:05:00Z"}]}`, "+1m"},
 	"jobs":   {"enqueue", "claim", "checkpoint"}, "list": {"enqueue", "claim"}, "count": {"enqueue", "claim"}, "stats": {"enqueue", "claim"},
+	"errors":   {"enqueue", "claim", "nack"},
 	"overview": {"enqueue", "claim", "beat", "pause"},
 	"job":      {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "due": {"enqueue", "+5s"}, "workers": {"beat", "+5s"}, "leave": {"beat"}, "bulk": {"enqueue"},
 	"schedules": {"set-schedule"}, "schedule": {"set-schedule"}, "delete-schedule": {"set-schedule"}, "pause-schedule": {"set-schedule"},

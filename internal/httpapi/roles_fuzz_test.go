@@ -578,7 +578,7 @@ func (e *extract) walk(name string, v any) {
 		}
 	case string:
 		switch name {
-		case "id", "job", "last_job":
+		case "id", "ids", "job", "last_job":
 			e.id(v)
 		case "next":
 			e.cursors = append(e.cursors, v)

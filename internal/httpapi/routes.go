@@ -66,6 +66,7 @@ func table() []route {
 		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
 		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
 		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
+		{"errors", http.MethodGet, "/v1/errors", readers, reads, (*API).failures},
 		{"overview", http.MethodGet, "/v1/overview", readers, reads, (*API).overview},
 
 		{"bulk", http.MethodPost, wire.PathBulk, operators, operates, (*API).bulk},

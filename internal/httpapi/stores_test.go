@@ -25,6 +25,7 @@ type meddled struct {
 	ping       func(ctx context.Context) error // before every Ping
 	listing    func(filter store.WorkerFilter) // before every Workers
 	setting    func(s store.Schedule) error    // before every SetSchedule: an error is its end
+	paging     func(page store.Page)           // before every List
 	reading    func(call string)               // before every Count, Queues, OldestDue and Workers
 }
 
@@ -102,6 +103,9 @@ func (m *meddled) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 }
 
 func (m *meddled) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	if m.paging != nil {
+		m.paging(page)
+	}
 	return meddle(ctx, m, func() (store.JobPage, error) { return m.Store.List(ctx, filter, page) })
 }
 
