@@ -66,6 +66,7 @@ func table() []route {
 		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
 		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
 		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
+		{"activity", http.MethodGet, wire.PathActivity, readers, reads, (*API).activity},
 
 		{"bulk", http.MethodPost, wire.PathBulk, operators, operates, (*API).bulk},
 		{"delete", http.MethodDelete, wire.PathJob + "{id}", operators, operates, one(wire.Delete)},
