@@ -66,6 +66,7 @@ func table() []route {
 		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
 		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
 		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
+		{"activity", http.MethodGet, wire.PathActivity, readers, reads, (*API).activity},
 		{"errors", http.MethodGet, "/v1/errors", readers, reads, (*API).failures},
 		{"overview", http.MethodGet, "/v1/overview", readers, reads, (*API).overview},
 

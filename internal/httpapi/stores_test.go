@@ -166,6 +166,15 @@ func (m *meddled) OldestDue(ctx context.Context) (store.Due, error) {
 	return meddle(ctx, m, func() (store.Due, error) { return m.Store.OldestDue(ctx) })
 }
 
+func (m *meddled) Activity(ctx context.Context, filter store.ActivityFilter) (store.ActivityPage, error) {
+	return meddle(ctx, m, func() (store.ActivityPage, error) { return m.Store.Activity(ctx, filter) })
+}
+
+func (m *meddled) AddActivity(ctx context.Context, items []store.Activity) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.AddActivity(ctx, items) })
+	return err
+}
+
 func (m *meddled) SetPaused(ctx context.Context, queue string, paused bool) error {
 	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.SetPaused(ctx, queue, paused) })
 	return err
