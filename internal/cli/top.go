@@ -11,14 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/sample"
 )
 
 func (a *app) top() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use: "top", Short: "watch queues and workers in the terminal", Args: takesNone(),
-		Long: "Watch queues and workers in the terminal. Press q to quit. The column done/s shows how many jobs per second have finished\n" +
-			"since the previous refresh. Each refresh counts all jobs.",
+		Long: "Watch queues and workers in the terminal: the overview of the dashboard. Press q to quit. The queue whose oldest due job has\n" +
+			"waited longest comes first. Jobs are counted in the background, for at most a tenth of the time, so counts of a large store\n" +
+			"are older than the rest. The numbers of the last hour are those of all servers of the store.",
 	}
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "time between refreshes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -33,7 +35,8 @@ func (a *app) top() *cobra.Command {
 			return err
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			screen := &screen{ctx: cmd.Context(), client: jq.NewClient(s, nil), shown: p.shown, every: every}
+			screen := newScreen(cmd.Context(), s, p.shown, every)
+			defer screen.counts.Close()
 			_, err := tea.NewProgram(screen, tea.WithContext(cmd.Context()), tea.WithInput(a.std.in), tea.WithOutput(a.std.out)).Run()
 			if errors.Is(err, tea.ErrProgramKilled) && cmd.Context().Err() != nil {
 				return nil // a signal ended it
@@ -47,20 +50,24 @@ func (a *app) top() *cobra.Command {
 // A screen shows the latest snapshot of a store.
 type screen struct {
 	ctx    context.Context
+	store  jq.Store
 	client *jq.Client
+	counts *sample.Sampler[jq.Counts]
 	shown  string // the store
 	every  time.Duration
 
+	countWait time.Duration // how long a refresh waits for a count, and so gets those of small stores
+
 	width, height int
-	last, before  snapshot
+	last          snapshot
 	err           error // of the latest refresh
 }
 
-// A snapshot is the state of a store at one moment.
-type snapshot struct {
-	counts  jq.Counts
-	paused  map[string]bool
-	workers []jq.Worker
+func newScreen(ctx context.Context, store jq.Store, shown string, every time.Duration) *screen {
+	s := &screen{ctx: ctx, store: store, client: jq.NewClient(store, nil), shown: shown, every: every, countWait: 200 * time.Millisecond}
+	count := func(ctx context.Context) (jq.Counts, error) { return s.client.Count(ctx, jq.Filter{}) }
+	s.counts = sample.New(count, sample.Options{Rest: 9})
+	return s
 }
 
 // refreshDue is the message that starts the next refresh.
@@ -71,22 +78,19 @@ func (s *screen) Init() tea.Cmd { return s.snapshot }
 
 // snapshot reads the store.
 func (s *screen) snapshot() tea.Msg {
-	counts, err := s.client.Count(s.ctx, jq.Filter{})
+	counting := s.counts.Ask()
+	l, err := s.read()
 	if err != nil {
 		return err
 	}
-	l := snapshot{counts: counts, paused: map[string]bool{}}
-	queues, err := s.client.Queues(s.ctx)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
+	ctx, cancel := context.WithTimeout(s.ctx, s.countWait)
+	defer cancel()
+	sample.Wait(ctx, counting)
+	latest, good := s.counts.Answers()
+	if l.counts = good; !good.Known() && latest.Known() {
+		return latest.Err
 	}
-	for _, q := range queues {
-		l.paused[q.Name] = q.Paused
-	}
-	if l.workers, err = s.client.Workers(s.ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	return l
+	return l.finished()
 }
 
 // Update implements tea.Model.
@@ -102,7 +106,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case refreshDue:
 		return s, s.snapshot
 	case snapshot:
-		s.before, s.last, s.err = s.last, msg, nil
+		s.last, s.err = msg, nil
 		return s, later
 	case error:
 		s.err = msg // keep the previous snapshot and try again
@@ -121,9 +125,16 @@ func (s *screen) View() tea.View {
 // text returns the screen, cut to the window.
 func (s *screen) text() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s   %s   every %v, press q to quit\n", printable(s.shown), moment(s.last.counts.Now), s.every)
+	fmt.Fprintf(&text, "%s   %s   every %v, press q to quit\n", printable(s.shown), moment(s.last.now), s.every)
 	if s.err != nil {
 		fmt.Fprintf(&text, "the latest refresh failed: %s\n", oneLine(s.err))
+	}
+	switch counts := s.last.counts; {
+	case s.last.now.IsZero():
+	case !counts.Known():
+		text.WriteString("the jobs are being counted\n")
+	case s.last.now.Sub(counts.Value.Now) > 10*time.Second:
+		fmt.Fprintf(&text, "jobs counted %s ago, in %s\n", span(s.last.now.Sub(counts.Value.Now).Truncate(time.Second)), span(counts.Took))
 	}
 	text.WriteByte('\n')
 	s.queues(&text)
@@ -142,35 +153,46 @@ func (s *screen) text() string {
 }
 
 func (s *screen) queues(text *strings.Builder) {
-	if len(s.last.counts.Queues) == 0 {
+	if len(s.last.queues) == 0 {
 		text.WriteString("no queue has jobs\n")
 		return
 	}
 	table := newTable(text)
-	row(table, "queue", "ready", "due", "oldest due", "in flight", "retrying", "dead", "done/s", "paused")
-	for _, q := range s.last.counts.Queues {
-		oldest, paused := "", ""
-		if q.Due > 0 {
-			oldest = span(s.last.counts.Now.Sub(q.OldestDue).Truncate(time.Second))
+	row(table, "queue", "state", "oldest due", "ready", "in flight", "retrying", "dead", "done 1h", "failed 1h", "wait p95", "run p95")
+	for _, q := range s.last.queues {
+		oldest := ""
+		if !q.oldestDue.IsZero() {
+			oldest = span(q.waited(s.last.now).Truncate(time.Second))
 		}
-		if s.last.paused[q.Queue] {
-			paused = "yes"
+		cells := []any{q.name, q.state, oldest}
+		for _, state := range []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead} {
+			cells = append(cells, s.count(q, state))
 		}
-		row(table, q.Queue, q.Jobs[jq.Ready], q.Due, oldest, q.Jobs[jq.InFlight], q.Jobs[jq.Retrying], q.Jobs[jq.Dead], s.rate(q), paused)
+		row(table, append(cells, q.hour()...)...)
 	}
 	_ = table.Flush() // a Builder never fails
 }
 
-// rate returns how many jobs of the queue have finished per second since the previous snapshot. It misses jobs that were deleted in
-// between.
-func (s *screen) rate(q jq.QueueCount) string {
-	ended := func(q jq.QueueCount) int64 { return q.Jobs[jq.Succeeded] + q.Jobs[jq.Dead] + q.Jobs[jq.Cancelled] }
-	for _, earlier := range s.before.counts.Queues {
-		if passed := s.last.counts.Now.Sub(s.before.counts.Now); earlier.Queue == q.Queue && passed > 0 {
-			return fmt.Sprintf("%.1f", float64(max(0, ended(q)-ended(earlier)))/passed.Seconds())
-		}
+// count returns the number of jobs, or nothing before the first count.
+func (s *screen) count(q topQueue, state jq.State) string {
+	if !s.last.counts.Known() {
+		return ""
 	}
-	return ""
+	return fmt.Sprint(q.jobs[state])
+}
+
+// hour returns the cells about the last hour.
+func (q topQueue) hour() []any {
+	if q.activity == nil {
+		return []any{"", "", "", ""}
+	}
+	high := func(h jq.Histogram) string {
+		if h.Total() == 0 {
+			return ""
+		}
+		return span(h.Quantile(0.95).Round(time.Millisecond))
+	}
+	return []any{q.activity.Succeeded, q.activity.Retried + q.activity.Dead, high(q.activity.Waited), high(q.activity.Ran)}
 }
 
 func (s *screen) workers(text *strings.Builder) {
@@ -186,7 +208,7 @@ func (s *screen) workers(text *strings.Builder) {
 			alive = "STALE"
 		}
 		row(table, w.Name, fmt.Sprintf("%d of %d", w.Running, w.Slots), strings.Join(w.Queues, ", "),
-			span(max(0, s.last.counts.Now.Sub(w.BeatAt)).Truncate(time.Second))+" ago", alive)
+			span(max(0, s.last.now.Sub(w.BeatAt)).Truncate(time.Second))+" ago", alive)
 	}
 	_ = table.Flush() // a Builder never fails
 }

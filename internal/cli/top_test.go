@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -14,16 +15,20 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
+	"github.com/seed-ed332417/jq/internal/sample"
 )
 
-// newScreen returns a screen over a store in memory with its own clock.
-func newScreen(t *testing.T) (*screen, jq.Store, *clock.Mock) {
+// screenOn returns a screen over a store in memory with its own clock.
+func screenOn(t *testing.T) (*screen, jq.Store, *clock.Mock) {
 	t.Helper()
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	s := jq.NewMemory(&jq.MemoryOptions{Clock: clk})
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return &screen{ctx: t.Context(), client: jq.NewClient(s, nil), shown: "memory:", every: 2 * time.Second}, s, clk
+	screen := newScreen(t.Context(), s, "memory:", 2*time.Second)
+	t.Cleanup(screen.counts.Close)
+	screen.countWait = 10 * time.Second // a busy machine counts late
+	return screen, s, clk
 }
 
 func (s *screen) refresh(t *testing.T) string {
@@ -34,7 +39,7 @@ func (s *screen) refresh(t *testing.T) string {
 }
 
 func TestTopShowsQueuesAndWorkers(t *testing.T) {
-	s, store, clk := newScreen(t)
+	s, store, clk := screenOn(t)
 	assert.Equal(t, "memory:   2026-01-02T03:04:05Z   every 2s, press q to quit\n\nno queue has jobs\n\nno workers are running, and none died in the last day", s.refresh(t))
 
 	client := jq.NewClient(store, nil)
@@ -45,28 +50,68 @@ func TestTopShowsQueuesAndWorkers(t *testing.T) {
 	require.NoError(t, store.(contract.Registry).Beat(t.Context(), jq.Worker{Name: "anna", Queues: []string{"mail"}, Slots: 8, Running: 1, StaleAfter: 3 * time.Second}))
 	jobs, err := store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "mail", Limit: 2, Worker: "anna", TTL: time.Minute})
 	require.NoError(t, err)
-	s.refresh(t)
 	clk.Add(2 * time.Second)
 	_, err = store.Ack(t.Context(), []contract.Ack{{Lease: jobs[0].Lease()}})
 	require.NoError(t, err)
-	require.NoError(t, store.(contract.QueueKeeper).SetPaused(t.Context(), "mail", true))
-	s.refresh(t)
-	clk.Add(2 * time.Second)
+	done := jq.Activity{Queue: "mail", Kind: "k", Succeeded: 1, Retried: 2, Dead: 3}
+	done.Waited.Add(time.Second)
+	require.NoError(t, store.(contract.ActivityKeeper).AddActivity(t.Context(), []jq.Activity{done}))
+	_, err = client.Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte("1")}, &jq.EnqueueOptions{Queue: "later", Delay: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, store.(contract.QueueKeeper).SetPaused(t.Context(), "held", true))
 	assert.Equal(t, strings.TrimSpace(`
 memory:   2026-01-02T03:04:07Z   every 2s, press q to quit
 
-queue  ready  due  oldest due  in flight  retrying  dead  done/s  paused
-mail   2      2    2s          1          0         0     0.5     yes
+queue  state   oldest due  ready  in flight  retrying  dead  done 1h  failed 1h  wait p95  run p95
+mail   -       2s          2      1          0         0     1        5          965ms     -
+held   paused  -           0      0          0         0     0        0          -         -
+later  -       -           1      0          0         0     0        0          -         -
 
 worker  running  queues  last beat  alive
-anna    1 of 8   mail    2s ago     yes`), s.text())
+anna    1 of 8   mail    2s ago     yes`), s.refresh(t))
+	clk.Add(behindAfter)
+	assert.Regexp(t, `(?m)^mail +NO WORKER +32s `, s.refresh(t))
+	require.NoError(t, store.(contract.Registry).Beat(t.Context(), jq.Worker{Name: "anna", Queues: []string{"mail"}, Slots: 8, Running: 1, StaleAfter: 3 * time.Second}))
+	assert.Regexp(t, `(?m)^mail +BEHIND +32s `, s.refresh(t))
+	clk.Add(4 * time.Second)
 	assert.Contains(t, s.refresh(t), "STALE")
 	s.Update(tea.WindowSizeMsg{Width: 10, Height: 3})
-	assert.Equal(t, "memory:   \n\nqueue  rea", s.text())
+	assert.Equal(t, "memory:   \n\nqueue  sta", s.text())
+}
+
+// counting is a store whose counts end when the test lets them.
+type counting struct {
+	*jq.MemoryStore
+	let chan struct{}
+}
+
+func (c counting) Count(ctx context.Context, f jq.Filter) (jq.Counts, error) {
+	select {
+	case <-c.let:
+		return c.MemoryStore.Count(ctx, f)
+	case <-ctx.Done():
+		return jq.Counts{}, ctx.Err()
+	}
+}
+
+// TestTopWaitsForNoCount: the rest is shown at once, and the age of a count that is old.
+func TestTopWaitsForNoCount(t *testing.T) {
+	_, store, clk := screenOn(t)
+	_, err := jq.NewClient(store, nil).Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte("1")}, &jq.EnqueueOptions{Queue: "mail"})
+	require.NoError(t, err)
+	slow := counting{store.(*jq.MemoryStore), make(chan struct{}, 1)}
+	s := newScreen(t.Context(), slow, "memory:", 2*time.Second)
+	t.Cleanup(s.counts.Close)
+	assert.Contains(t, s.refresh(t), "the jobs are being counted")
+	slow.let <- struct{}{}
+	require.True(t, sample.Wait(t.Context(), s.counts.Ask()))
+	assert.Regexp(t, `(?m)^mail +- +0s +1 `, s.refresh(t))
+	clk.Add(11 * time.Second)
+	assert.Contains(t, s.refresh(t), "jobs counted 11s ago")
 }
 
 func TestTopContinuesAfterAFailedRefresh(t *testing.T) {
-	s, store, _ := newScreen(t)
+	s, store, _ := screenOn(t)
 	s.refresh(t)
 	require.NoError(t, store.Close())
 	assert.Contains(t, s.refresh(t), "the latest refresh failed: store closed\n\nno queue has jobs")
@@ -74,7 +119,7 @@ func TestTopContinuesAfterAFailedRefresh(t *testing.T) {
 
 func TestTopQuitsOnKeys(t *testing.T) {
 	for _, key := range []string{"q", "\x1b", "\x03"} {
-		s, _, _ := newScreen(t)
+		s, _, _ := screenOn(t)
 		var out bytes.Buffer
 		in, press := io.Pipe()
 		go func() {

@@ -120,7 +120,7 @@ export const badge = (state, text) => h("span.badge", { class: `is-${state}` }, 
 export const firstLine = (text) => (text ?? "").split("\n", 1)[0];
 
 // percentile returns the q-quantile of a histogram in milliseconds, or null if it is empty. Within a class it assumes that values
-// are spread evenly on a logarithmic scale.
+// are spread evenly.
 export function percentile(counts, bounds, q) {
   const all = (counts ?? []).reduce((sum, n) => sum + n, 0);
   if (!all) return null;
@@ -128,9 +128,9 @@ export function percentile(counts, bounds, q) {
   for (let i = 0; i < counts.length; i++) {
     if (left <= counts[i] && counts[i] > 0) {
       const top = bounds[Math.min(i, bounds.length - 1)];
-      const bottom = i === 0 ? top / 3 : bounds[i - 1];
+      const bottom = i === 0 ? 0 : bounds[i - 1];
       if (i >= bounds.length) return top;
-      return bottom * (top / bottom) ** (left / counts[i]);
+      return bottom + (top - bottom) * (left / counts[i]);
     }
     left -= counts[i];
   }
