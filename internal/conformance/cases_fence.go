@@ -9,20 +9,18 @@ import (
 )
 
 const (
-	sentenceEpoch     = "Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch."
 	sentenceFloor     = "Once Fence has returned, each change that raises a token raises it to at least epoch·2³²+1, and each new job gets an id of at least epoch·2³²+1."
 	sentenceFenceOnly = "Nothing else changes: a lease in force stays valid, and the store still remembers how each lease was ended."
-	sentenceEndLeases = "With EndLeases, Fence also raises the tokens of the jobs in flight: their leases are stale from then on, and the jobs are recovered when these leases expire."
 )
 
 var fenceCases = []Case{
-	{"Fence/RaisesTheEpochByOne", sentenceEpoch + "\nThe epoch of a new store is 0.\nIt is safe to repeat a Fence: it raises the epoch once more.", fenceRaisesTheEpoch},
+	{"Fence/RaisesTheEpochByOne", "Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch.\nThe epoch of a new store is 0.\nIt is safe to repeat a Fence: it raises the epoch once more.", fenceRaisesTheEpoch},
 	{"Fence/EveryRaisedTokenIsAboveTheFloor", sentenceFloor, fenceTokensAboveTheFloor},
 	{"Fence/NoLostPairIsGivenAgain", sentenceFloor + "\nSo the store never again gives out a pair of id and token that it gave out before and lost.", fenceNoLostPair},
 	{"Fence/LeasesInForceGoOn", sentenceFenceOnly, fenceLeasesGoOn},
 	{"Fence/KeysAndWindowsGoOn", sentenceFenceOnly, fenceKeysGoOn},
 	{"Fence/HowLeasesWereEndedIsRemembered", sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
-	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
+	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", "With EndLeases, Fence also raises the tokens of the jobs in flight: their leases are stale from then on, and the jobs are recovered when these leases expire.", fenceEndsLeases},
 	{"Fence/EpochHasALimit", "Fence returns ErrInvalid for an epoch above MaxEpoch.", fenceEpochHasALimit},
 	{"Fence/RefusesAsTheCoreDoes", sentenceRefusals, fenceRefusesAsTheCoreDoes},
 }

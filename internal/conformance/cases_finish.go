@@ -9,11 +9,8 @@ import (
 )
 
 const (
-	sentenceRefused   = "The store does not keep a result that breaks a limit. The job becomes dead, its error says why, and the outcome is ok with the state failed."
 	sentenceDocuments = "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required."
 	sentenceCallLimit = "A call has at most 1,000 items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all."
-	sentenceLateGood  = "A lease that has expired but was not recovered yet is still valid."
-	sentenceAckOK     = "ok the job was in flight under this token, or an earlier Ack finished it under this token;"
 )
 
 var finishCases = slices.Concat(finishAckCases, finishNAckCases)
@@ -21,8 +18,8 @@ var finishCases = slices.Concat(finishAckCases, finishNAckCases)
 var finishAckCases = []Case{
 	{"Finish/AckMakesTheJobSucceeded", "Ack finishes jobs whose work is done: each job becomes succeeded, its lease ends, and its result is kept.", finishAckMakesTheJobSucceeded},
 	{"Finish/ResultIsKeptByteForByte", sentenceDocuments, finishResultByteForByte},
-	{"Finish/RefusedResultFailsTheJobForGood", sentenceRefused + "\n" + sentenceAckStale, finishRefusedResult},
-	{"Finish/LateButUnrecoveredIsAccepted", sentenceLateGood, finishLate},
+	{"Finish/RefusedResultFailsTheJobForGood", "The store does not keep a result that breaks a limit. The job becomes dead, its error says why, and the outcome is ok with the state failed.\n" + sentenceAckStale, finishRefusedResult},
+	{"Finish/LateButUnrecoveredIsAccepted", "A lease that has expired but was not recovered yet is still valid.", finishLate},
 	{"Finish/ItemsAreHandledInOrder", sentencePositional, finishInOrder},
 	{"Finish/OneOfSeveralWaysAtOnceWins", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.", finishWaysAtOnce},
 }

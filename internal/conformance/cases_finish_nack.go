@@ -9,16 +9,14 @@ import (
 )
 
 const (
-	sentenceErrorText   = "The store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16 KiB."
-	sentenceRemembers   = "The store must remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release."
-	sentenceHolds       = "The store must remember this until the token grows again or the job is deleted."
-	sentenceNAckInvalid = "invalid the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;"
+	sentenceErrorText = "The store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16 KiB."
+	sentenceHolds     = "The store must remember this until the token grows again or the job is deleted."
 )
 
 var finishNAckCases = []Case{
-	{"Finish/RepeatKeepsWhatTheFirstHasWritten", sentenceAckOK + "\nok the job was in flight under this token, or its holder ended the lease in the same way before;\n" + sentenceHolds, finishRepeated},
+	{"Finish/RepeatKeepsWhatTheFirstHasWritten", "ok the job was in flight under this token, or an earlier Ack finished it under this token;\nok the job was in flight under this token, or its holder ended the lease in the same way before;\n" + sentenceHolds, finishRepeated},
 	{"Finish/ErrorsAreMendedAndCut", sentenceErrorText, finishErrorsAreMended},
-	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", sentenceNAckInvalid, finishInvalidItem},
+	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", "invalid the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;", finishInvalidItem},
 	{"Finish/InvalidItemIsInvalidWhateverItsLease", "An invalid item gets the outcome invalid, whether its lease is valid or not.", finishInvalidWhateverItsLease},
 }
 

@@ -9,17 +9,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const (
-	sentenceAttempt = "Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it together with the change that it records."
-	sentenceReason  = "The error of a Snooze is its reason. The attempt keeps it, and the job's Error does not change."
-	sentenceKept    = "The store keeps the latest 100 attempts of each job."
-)
-
 var historyCases = []Case{
-	{"History/ReasonOfASnoozeStaysWithItsAttempt", sentenceReason + "\nor was put off", historyOfReasons},
+	{"History/ReasonOfASnoozeStaysWithItsAttempt", "The error of a Snooze is its reason. The attempt keeps it, and the job's Error does not change.\nor was put off", historyOfReasons},
 	{"History/OldestFirstEachWithItsOwnWorkerAndTimes", "Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.\nEvery claim is an attempt\nwhy it failed", historyOldestFirst},
-	{"History/LatestHundredAreKept", sentenceKept + "\n" + sentenceRemembers, historyKeepsTheLatest},
-	{"History/ReadersSeeNoChangeWithoutItsAttempt", sentenceAttempt, historyInOneSnapshot},
+	{"History/LatestHundredAreKept", "The store keeps the latest 100 attempts of each job.\nThe store must remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release.", historyKeepsTheLatest},
+	{"History/ReadersSeeNoChangeWithoutItsAttempt", "Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it together with the change that it records.", historyInOneSnapshot},
 }
 
 // historyOfReasons looks at each reason before and after its attempt has made room for the next one.

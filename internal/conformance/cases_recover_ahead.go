@@ -7,20 +7,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const (
-	sentenceAhead     = "A lease that was granted or extended later than now plus 5 s comes from a clock that was ahead."
-	sentenceRunsAnew  = "RecoverExpiredLeases makes such a lease run for its own length from now, under the same token. A holder that is alive can go on, and the job of a dead holder is recovered soon."
-	sentenceMostAhead = "In addition to the leases that it ends, a call corrects at most Limit of these leases, the latest end first."
-	sentenceLooks     = "The store looks for them in the first call after it was opened or saw its clock go back, and then in every call until it has found all of them. Otherwise it looks every 30 s."
-	sentenceMaxLease  = "A lease is at most as long as the store's MaxLease. MaxLease is one hour unless the store was opened with another value."
-)
-
 var recoverAheadCases = []Case{
-	{"Ahead/LeaseOfAClockThatWasAheadRunsFromNow", sentenceRunsAnew, aheadRunsFromNow},
+	{"Ahead/LeaseOfAClockThatWasAheadRunsFromNow", "RecoverExpiredLeases makes such a lease run for its own length from now, under the same token. A holder that is alive can go on, and the job of a dead holder is recovered soon.", aheadRunsFromNow},
 	{"Ahead/ExtendedLeaseToo", "RecoverExpiredLeases corrects the leases that such a clock granted.", aheadExtended},
-	{"Ahead/ByWhenItWasGivenToTheMicrosecond", sentenceAhead, aheadToTheMicrosecond},
-	{"Ahead/LimitAndOrder", sentenceMostAhead, aheadLimit},
-	{"Ahead/LongestLease", sentenceMaxLease, aheadLongestLease},
+	{"Ahead/ByWhenItWasGivenToTheMicrosecond", "A lease that was granted or extended later than now plus 5 s comes from a clock that was ahead.", aheadToTheMicrosecond},
+	{"Ahead/LimitAndOrder", "In addition to the leases that it ends, a call corrects at most Limit of these leases, the latest end first.", aheadLimit},
+	{"Ahead/LongestLease", "A lease is at most as long as the store's MaxLease. MaxLease is one hour unless the store was opened with another value.", aheadLongestLease},
 }
 
 // ahead claims a job for the ttl while the clock is ahead by the jump.

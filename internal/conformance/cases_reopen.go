@@ -16,7 +16,7 @@ var reopenCases = []Case{
 	{"Reopen/PausesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", reopenPausesSurvive},
 	{"Reopen/PoliciesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPoliciesSurvive},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
-	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", sentenceLooks, reopenAhead},
+	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", "The store looks for them in the first call after it was opened or saw its clock go back, and then in every call until it has found all of them. Otherwise it looks every 30 s.", reopenAhead},
 	{"Reopen/FenceSurvives", sentenceFloor, reopenFenceSurvives},
 	{"Reopen/ExpiredLeasesAreRecovered", "So if every worker of a job dies, the job is dead after MaxRetries plus one claims.", reopenExpiredLeasesAreRecovered},
 	{"Reopen/AnsweredCallsSurviveAClosingStore", "Calls in progress finish or fail.", reopenAnsweredCallsSurvive},

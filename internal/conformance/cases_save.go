@@ -10,15 +10,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const (
-	sentenceSave        = "Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token."
-	sentenceSaveNumber  = "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases."
-	sentenceSaveInvalid = "invalid a document or Seq breaks a limit, and Reason has the message of Check; nothing of this item was kept;"
-	sentenceSurvives    = "The checkpoint survives the end of the attempt, whatever ended it."
-)
+const sentenceSaveNumber = "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases."
 
 var saveCases = []Case{
-	{"Save/KeepsBothAndChangesNothingElse", sentenceSave, saveKeepsBoth},
+	{"Save/KeepsBothAndChangesNothingElse", "Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token.", saveKeepsBoth},
 	{"Save/LeavesWhatIsNil", "An empty document leaves the stored one as it is.", saving(
 		aSave{0, "", ""}, aSave{1, "", "1"}, aSave{2, "2", ""}, aSave{3, "", "3"}, aSave{4, "", ""}, aSave{5, "4", ""},
 	)},
@@ -32,10 +27,10 @@ var saveCases = []Case{
 	)},
 	{"Save/CountsNumbersOnlyOfWhatWasWritten", sentenceSaveNumber, saveNumbersOfWhatWasWritten},
 	{"Save/GreatestNumberWinsAmongSavesAtOnce", sentenceSaveNumber, saveAtOnce},
-	{"Save/InvalidItemIsNotKeptAndSpoilsNoOther", sentenceSaveInvalid, saveInvalid},
+	{"Save/InvalidItemIsNotKeptAndSpoilsNoOther", "invalid a document or Seq breaks a limit, and Reason has the message of Check; nothing of this item was kept;", saveInvalid},
 	{"Save/DocumentsAtTheirLimitAreKeptByteForByte", sentenceDocuments, saveAtTheLimit},
 	{"Save/ItemsAreHandledInOrder", sentencePositional, saveInOrder},
-	{"Save/SurvivesWhateverEndedTheAttempt", sentenceSurvives + "\nthe Seq with which it was saved within the lease", saveSurvivesEndings},
+	{"Save/SurvivesWhateverEndedTheAttempt", "The checkpoint survives the end of the attempt, whatever ended it.\nthe Seq with which it was saved within the lease", saveSurvivesEndings},
 }
 
 // aSave is a save with a number, and documents that may be empty.

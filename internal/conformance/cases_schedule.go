@@ -32,7 +32,7 @@ var scheduleCases = []Case{
 	{"Schedule/FireDoesNotOverlap", "If Overlap is OverlapSkip and LastJob exists and has not ended, no job is enqueued, and LastAt and LastJob stay as they were.", scheduleFireDoesNotOverlap},
 	{"Schedule/FireIsSafeToRepeat", "It is safe to repeat a Fire: an item that took effect is stale from then on.", scheduleFireIsSafeToRepeat},
 	{"Schedule/ManyFireOnce", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.", scheduleManyFireOnce},
-	{"Schedule/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", scheduleRefusesAsTheCoreDoes},
+	{"Schedule/RefusesAsTheCoreDoes", sentenceAbility, scheduleRefusesAsTheCoreDoes},
 }
 
 func (c *C) schedules() store.ScheduleKeeper { return ability[store.ScheduleKeeper](c) }

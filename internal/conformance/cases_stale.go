@@ -8,21 +8,18 @@ import (
 )
 
 const (
-	sentenceToken      = "The token grows with every transition except those that the holder of the lease makes, and it never shrinks or restarts. So any token other than the job's current one has been superseded, and the store must reject a write with it as stale."
 	sentenceNoName     = "The token does not count attempts, and no check uses the worker's name."
-	sentenceExpiredOK  = "An expired lease stays valid until it is ended by RecoverExpiredLeases, by Cancel, or by Fence with EndLeases."
 	sentenceWholeCall  = "A call takes effect as a whole, at one moment between its start and its return, or not at all."
 	sentenceAckStale   = "stale the lease was ended by someone else, or by its holder in another way; nothing changed;"
-	sentenceOneBadItem = "One bad item must not affect the other items."
 	sentencePositional = "If a call takes several items, its outcomes are positional: one per item, as if the items were applied in order."
 )
 
 var staleCases = []Case{
-	{"Stale/LostLeaseOverwritesNothing", sentenceAckStale + "\n" + sentenceExpiredOK + "\nCancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.", staleLostLeases},
-	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", sentenceToken + "\n" + sentenceNoName, staleTokensNeverComeBack},
+	{"Stale/LostLeaseOverwritesNothing", sentenceAckStale + "\nAn expired lease stays valid until it is ended by RecoverExpiredLeases, by Cancel, or by Fence with EndLeases.\nCancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.", staleLostLeases},
+	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", "The token grows with every transition except those that the holder of the lease makes, and it never shrinks or restarts. So any token other than the job's current one has been superseded, and the store must reject a write with it as stale.\n" + sentenceNoName, staleTokensNeverComeBack},
 	{"Stale/TokenOfAnotherJobIsStale", "The job's id and its token identify the lease.", staleTokenOfAnotherJob},
 	{"Stale/WorkerNameBlocksNothing", sentenceNoName, staleWorkerNameBlocksNothing},
-	{"Stale/OneStaleItemSpoilsNoOther", sentenceOneBadItem, staleItemAmongOthers},
+	{"Stale/OneStaleItemSpoilsNoOther", "One bad item must not affect the other items.", staleItemAmongOthers},
 	{"Stale/RescueOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleRescueRace},
 	{"Stale/CancelOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleCancelRace},
 }

@@ -14,7 +14,6 @@ import (
 const (
 	sentenceInTx    = "InTx returns a Writer that writes in tx: others see its effect when tx is committed, and never if tx is rolled back."
 	sentenceLocked  = "A job that was finished in a transaction stays locked until the transaction ends, so finish jobs last, and then commit. Meanwhile Extend answers busy or waits, and recovery leaves the job alone or waits."
-	sentenceTxKey   = "An Enqueue may wait for an open transaction that has written the same unique key or request key."
 	sentenceNoWait  = "No method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends."
 	sentenceEnded   = "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error."
 	sentenceKeyLife = "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone."
@@ -41,7 +40,7 @@ var txCases = []Case{
 	{"Tx/ExtendOfALockedJobIsBusyOrWaits", sentenceLocked + "\nbusy an open transaction locks the job; the lease was neither extended nor lost, so ask again;", txExtendOfALockedJob},
 	{"Tx/RecoveryLeavesALockedJobAloneOrWaits", sentenceLocked, txRecoveryLeavesALockedJob},
 	{"Tx/OthersDecideAfterItsEnd", sentenceLocked, txOthersDecideAfterItsEnd},
-	{"Tx/EnqueueMayWaitForTheSameKey", sentenceTxKey, txEnqueueMayWaitForTheSameKey},
+	{"Tx/EnqueueMayWaitForTheSameKey", "An Enqueue may wait for an open transaction that has written the same unique key or request key.", txEnqueueMayWaitForTheSameKey},
 	{"Tx/WaitingEndsWithTheContext", sentenceNoWait + "\nCalls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may wait for itself.", txWaitingEndsWithTheContext},
 	{"Tx/PingWaitsForNone", "It does not wait for other calls.", txPingWaitsForNone},
 	{"Tx/EndOfItsContextRollsBack", sentenceInTx, txEndOfItsContextRollsBack},
