@@ -72,23 +72,24 @@ func enqueueDueAtTheLater(c *C) {
 	}
 }
 
-// enqueueKeepsPayloads has what a store would change that parses a document, or keeps it in a type of its own.
+// oddDocuments are valid, and each is changed by a store that parses what it should only keep, or keeps it in a type of its own.
+var oddDocuments = []string{
+	"null", "0", `""`, "false", "[]", "{}",
+	" \t\r\n{ \"b\" : 1 ,\n\"a\":2 } \n", `{"a":1,"a":2}`, `{"z":1,"a":{"y":[],"b":null}}`,
+	"12345678901234567890123456789012345678901234567890", "1.0", "1e400", "-0", "1E+2", "0.1000000000000000055511151231257827",
+	`"\u0000"`, `{"\u0000":"\u0000"}`, `"\ud800"`, `"\u003c\u003C<>&\/"`, `"é` + "e\u0301\u2028\u2029\uFFFD\U0001F980\uFEFF" + `"`,
+	`"it's 100% \"quoted\" \\ $1 ? :name @p {{x}}"`, "\"\x7f\"", strings.Repeat("[", 500) + strings.Repeat("]", 500),
+}
+
 func enqueueKeepsPayloads(c *C) {
-	payloads := []string{
-		"null", "0", `""`, "false", "[]", "{}",
-		" \t\r\n{ \"b\" : 1 ,\n\"a\":2 } \n", `{"a":1,"a":2}`, `{"z":1,"a":{"y":[],"b":null}}`,
-		"12345678901234567890123456789012345678901234567890", "1.0", "1e400", "-0", "1E+2", "0.1000000000000000055511151231257827",
-		`"\u0000"`, `{"\u0000":"\u0000"}`, `"\ud800"`, `"\u003c\u003C<>&\/"`, `"é` + "e\u0301\u2028\u2029\uFFFD\U0001F980\uFEFF" + `"`,
-		`"it's 100% \"quoted\" \\ $1 ? :name @p {{x}}"`, "\"\x7f\"", strings.Repeat("[", 500) + strings.Repeat("]", 500),
-	}
 	var jobs []store.NewJob
-	for _, p := range payloads {
-		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Payload = []byte(p) }))
+	for _, doc := range oddDocuments {
+		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Payload = []byte(doc) }))
 	}
 	enqueued := c.Enqueue(jobs...)
 	for i, j := range c.Claim(len(jobs)) {
-		c.Equal(string(j.Payload), payloads[i], "a claimed payload")
-		c.Equal(string(c.Get(enqueued[i]).Payload), payloads[i], "a stored payload")
+		c.Equal(string(j.Payload), oddDocuments[i], "a claimed payload")
+		c.Equal(string(c.Get(enqueued[i]).Payload), oddDocuments[i], "a stored payload")
 	}
 }
 

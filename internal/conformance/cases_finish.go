@@ -17,16 +17,10 @@ var finishCases = slices.Concat(finishAckCases, finishNAckCases)
 
 var finishAckCases = []Case{
 	{"Finish/AckMakesTheJobSucceeded", "Ack finishes jobs whose work is done: each job becomes succeeded, its lease ends, and its result is kept.", finishAckMakesTheJobSucceeded},
-	{"Finish/ResultIsKeptByteForByte", sentenceDocuments, finishResultByteForByte},
 	{"Finish/RefusedResultFailsTheJobForGood", "The store does not keep a result that breaks a limit. The job becomes dead, its error says why, and the outcome is ok with the state failed.\n" + sentenceAckStale, finishRefusedResult},
 	{"Finish/LateButUnrecoveredIsAccepted", "A lease that has expired but was not recovered yet is still valid.", finishLate},
 	{"Finish/ItemsAreHandledInOrder", sentencePositional, finishInOrder},
 	{"Finish/OneOfSeveralWaysAtOnceWins", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.", finishWaysAtOnce},
-}
-
-// oddDocuments are valid, and each is spoiled by a store that parses what it should only keep.
-var oddDocuments = []string{
-	`null`, ` {"b": 1,` + "\t\n" + `"a":2, "a":3} `, `12345678901234567890.00e-400`, `"\u0000 \/ \ud800 é 𝄞"`, "\"é 𝄞 \u2028\"", `[-0, 1E5, 1.50]`,
 }
 
 // brokenDocuments are no documents that may be kept.
@@ -48,18 +42,6 @@ func finishAckMakesTheJobSucceeded(c *C) {
 	takes(c, store.OpAck, holding(c, queue, 1)[0], "by its holder")
 	c.Advance(time.Hour)
 	c.Equal(len(c.Recover(10))+len(c.Claim(10)), 0, "leases to recover and jobs to claim, later")
-}
-
-func finishResultByteForByte(c *C) {
-	docs := append([]string{string(docOf(store.MaxDocBytes))}, oddDocuments...)
-	var acks []store.Ack
-	for i, d := range holding(c, queue, len(docs)) {
-		acks = append(acks, store.Ack{Lease: d.Lease(), Result: []byte(docs[i])})
-	}
-	c.many(c.Store.Ack(c.Ctx, acks))
-	for i, doc := range docs {
-		c.True(string(c.Get(acks[i].ID).Result) == doc, "the result %.100q is kept byte for byte", doc)
-	}
 }
 
 // finishRefusedResult has results that are refused under good leases, under one that was lost, and under that of no job, and a result

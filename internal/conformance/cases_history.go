@@ -81,8 +81,12 @@ func historyOldestFirst(c *C) {
 		c.Advance(time.Minute)
 	}
 	c.Equal(c.Get(id).History, want, "the history")
-	_, err := c.Store.Get(c.Ctx, id+1000)
-	c.ErrorIs(err, store.ErrNotFound, "Get of a job that is not there")
+	c.Delete(id)
+	for _, gone := range []int64{id, noJob, 0, -1} {
+		detail, err := c.Store.Get(c.Ctx, gone)
+		c.ErrorIs(err, store.ErrNotFound, "Get %d", gone)
+		c.Equal(detail, store.JobDetail{}, "the job %d", gone)
+	}
 }
 
 // worn is a job that has been claimed and released so often.

@@ -138,7 +138,7 @@ var (
 	FinishUnseenByExtend = fault("finish-unseen-by-extend", "Extend", "Extend says stale for a job that its holder has finished.")
 	CancelUnseenByExtend = fault("cancel-unseen-by-extend", "Cancel", "Extend says stale for a cancelled job.")
 	ExtendAddsUp         = fault("extend-adds-up", "Extend", "Extend adds to the end of the lease rather than to now.")
-	SaveWithoutToken     = fault("save-without-token", "Save", "Save is taken whatever its token.")
+	SaveWithoutToken     = fault("save-without-token", "Stale", "Save is taken whatever its token.")
 	SaveAfterFinish      = fault("save-after-finish", "Matrix", "Save is taken in any state under the job's token.")
 	SaveUnchecked        = fault("save-unchecked", "Save", "Save checks no limit.")
 	OlderSaveWins        = fault("older-save-wins", "Save", "An older save overwrites a later one.")
