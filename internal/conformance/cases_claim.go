@@ -10,7 +10,6 @@ var claimCases = []Case{
 	{"Claim/ReturnsTheRowAsStored", "Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves start again at 0.\nThe job's checkpoint, progress, retries and error do not change.", claimReturnsTheRowAsStored},
 	{"Claim/DelayedJobIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", claimHiddenUntilDue},
 	{"Claim/TakesOnlyFromItsQueue", "A claim takes jobs only from the queue that it names.", claimOnlyFromItsQueue},
-	{"Claim/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", claimRefusedBeyond},
 	{"Claim/NothingMatchesIsNoError", "If nothing matches, the call returns an empty answer and no error.\nNo method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.", claimEmptyQueue},
 	{"Claim/HandsOutNoSliceThatItKeeps", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", claimHandsOutNoSlice},
 	{"Claim/HigherPriorityThenEarlierDueThenSmallerID", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.", claimOrder},
@@ -74,42 +73,6 @@ func claimOnlyFromItsQueue(c *C) {
 	for i, name := range strangeNames {
 		c.Equal(ids(c.claimFrom(name, 1000, 0)), []int64{enqueued[i], enqueued[half+i]}, "claimed from queue %q", name)
 	}
-}
-
-func claimRefusedBeyond(c *C) {
-	before := c.Get(c.EnqueueOne())
-	good := claimOf(1)
-	type wrong struct {
-		what, field string
-		change      func(*store.ClaimRequest)
-	}
-	list := []wrong{
-		{"no queue", "queue", func(r *store.ClaimRequest) { r.Queue = "" }},
-		{"no worker", "worker", func(r *store.ClaimRequest) { r.Worker = "" }},
-		{"limit 0", "limit", func(r *store.ClaimRequest) { r.Limit = 0 }},
-		{"limit −1", "limit", func(r *store.ClaimRequest) { r.Limit = -1 }},
-		{"limit 1,001", "limit", func(r *store.ClaimRequest) { r.Limit = 1001 }},
-		{"quota −1", "retry_quota", func(r *store.ClaimRequest) { r.RetryQuota = -1 }},
-		{"a quota over the limit", "retry_quota", func(r *store.ClaimRequest) { r.RetryQuota = 2 }},
-		{"no lease", "ttl", func(r *store.ClaimRequest) { r.TTL = 0 }},
-		{"a lease below a tick", "ttl", func(r *store.ClaimRequest) { r.TTL = store.Resolution - 1 }},
-		{"a negative lease", "ttl", func(r *store.ClaimRequest) { r.TTL = -ttl }},
-		{"a lease over ten years", "ttl", func(r *store.ClaimRequest) { r.TTL = 87_600*time.Hour + 1 }},
-	}
-	for what, name := range wrongNames {
-		list = append(list,
-			wrong{"a queue of " + what, "queue", func(r *store.ClaimRequest) { r.Queue = name }},
-			wrong{"a worker of " + what, "worker", func(r *store.ClaimRequest) { r.Worker = name }},
-		)
-	}
-	for _, k := range list {
-		req := good
-		k.change(&req)
-		got, err := c.Store.FetchAndClaim(c.Ctx, req)
-		c.refused(err, -1, k.field, "a claim with "+k.what)
-		c.Equal(got, []store.Job{}, "the answer to a claim with %s", k.what)
-	}
-	c.Equal(c.Get(before.ID), before, "the job that refused claims could have taken")
 }
 
 func claimEmptyQueue(c *C) {

@@ -11,7 +11,6 @@ var deleteCases = append([]Case{
 	{"Delete/RemovesTerminalJobsWithTheirHistory", "Delete removes terminal jobs and their history.", deleteRemovesTerminalJobs},
 	{"Delete/IDsAreNeverUsedAgain", "The store must never use an id again.", deleteIDsAreNeverUsedAgain},
 	{"Delete/ByAgeIsExact", "finished at least this long ago", deleteByAgeIsExact},
-	{"Delete/FreesNothingThatAWindowHolds", "state of that job at that moment; empty if it was deleted and still holds its key", deleteFreesNothingThatAWindowHolds},
 }, deleting.cases("Delete")...)
 
 func deleteRemovesTerminalJobs(c *C) {
@@ -54,14 +53,4 @@ func deleteByAgeIsExact(c *C) {
 		c.Advance(store.Resolution)
 		c.Equal(deleting.on(c, filter, 10), deleting.done(c, id), "a %s job of that age", phase)
 	}
-}
-
-func deleteFreesNothingThatAWindowHolds(c *C) {
-	windowed, live := c.deadWithKey("windowed", time.Hour), c.deadWithKey("live", 0)
-	deleting.on(c, only(windowed.ID, live.ID), 2)
-	c.free(keyed("live", 0), "the job held it while it lived, and is deleted")
-	c.Advance(time.Hour - store.Resolution)
-	c.held(keyed("windowed", 0), windowed.ID, "", "by the window of a job that was deleted")
-	c.Advance(store.Resolution)
-	c.free(keyed("windowed", 0), "the window has ended")
 }

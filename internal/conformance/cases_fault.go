@@ -17,9 +17,7 @@ var faultCases = []Case{
 	{"Fault/UnavailableWriteIsNotApplied", sentenceUnavailable, faultUnavailableWriteIsNotApplied},
 	{"Fault/EveryErrorIsOneOfTheContract", "Every error must match, by errors.Is, one of the following errors or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
 	{"Fault/CancelledCallsSpoilNoOther", "If the context ends during the call, the call stops waiting and does not affect other calls: the error is ErrUnavailable or ErrInDoubt, and matches the context's own error.", faultCancelledCallsSpoilNoOther},
-	{"Fault/UndeliveredClaimIsReleased", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.", faultUndeliveredClaimIsReleased},
-	{"Fault/CancelledClaimersHideNoJob", "A claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultCancelledClaimersHideNoJob},
-	{"Fault/NoMethodWaitsForWork", sentenceNoWait, faultNoMethodWaitsForWork},
+	{"Fault/UndeliveredClaimIsReleasedAndHidesNoJob", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.\nA claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultUndeliveredClaimIsReleased},
 	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", sentenceKeyLife + "\nWithout a request key, a repeated call adds the jobs once more.", faultRepeatedEnqueue},
 	{"Fault/LostClaimComesBackWhenItsLeasesExpire", "If the answer to a claim is lost, repeat the claim: the jobs of the lost answer come back when their leases expire.", faultLostClaimComesBack},
 	{"Fault/WritesUnderALeaseAreSafeToRepeat", "It is safe to repeat an Ack.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.\nIt is safe to repeat an Extend.\nIt is safe to repeat a Save.", faultRepeatedWrites},
@@ -126,13 +124,6 @@ func faultEndedContextAppliesNothing(c *C) {
 		"the request key of a call that was not applied is free for other jobs")
 }
 
-func faultNoMethodWaitsForWork(c *C) {
-	c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))
-	c.Equal(ids(c.Claim(10)), []int64{}, "claimed where nothing is due")
-	c.Equal(c.Recover(10), []store.Recovered{}, "recovered where nothing has expired")
-	c.Equal(c.List(store.Filter{Queue: "another"}, 10), []store.Job{}, "listed where nothing matches")
-}
-
 func faultClosedStoreRefusesEveryCall(c *C) {
 	calls := c.methods()
 	c.Parallel(4, func(int) { c.Equal(c.Store.Close(), nil, "the error of Close beside Close") })
@@ -144,47 +135,28 @@ func faultClosedStoreRefusesEveryCall(c *C) {
 
 // Whatever is under way when the store is closed comes back, with an answer or an error that says what is known.
 func faultCloseBesideCalls(c *C) {
-	c.EnqueueN(100)
 	var closed atomic.Bool
 	c.Parallel(6, func(i int) {
 		if i == 0 {
 			for range 20 {
-				_, _ = c.Store.Count(c.Ctx, store.Filter{}) // lets the others begin
+				c.count(store.Filter{}) // lets the others begin
 			}
-			if err := c.Store.Close(); err != nil {
-				c.Errorf("Close: %v", err)
-			}
+			c.OK(c.Store.Close(), "Close")
 			closed.Store(true)
 			return
 		}
-		for last := false; !last; {
+		for last, open := false, true; !last && open; {
 			last = closed.Load()
-			err := c.claimAndRelease()
-			switch {
-			case errors.Is(err, store.ErrClosed):
-				return
-			case err != nil && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrInDoubt):
-				c.Errorf("a call beside Close: %v, want one that says what is known", err)
-				return
-			}
-			c.True(!last, "a call that began after Close returned is ErrClosed, and not %v", err)
+			c.workOnce(func(call func(ctx context.Context) error) bool {
+				err := call(c.Ctx)
+				open = open && !errors.Is(err, store.ErrClosed)
+				known := err == nil || !open || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrInDoubt)
+				c.True(known, "a call beside Close has an error that says what is known: %v", err)
+				c.True(!last || !open, "a call that began after Close returned is ErrClosed, and not %v", err)
+				return err == nil
+			})
 		}
 	})
 	_, err := c.Store.Count(c.Ctx, store.Filter{})
 	c.ErrorIs(err, store.ErrClosed, "Count after Close")
-}
-
-// claimAndRelease is a little of everything that a worker does, until the first error.
-func (c *C) claimAndRelease() error {
-	jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(2))
-	if err != nil {
-		return err
-	}
-	for _, j := range jobs {
-		if _, err := c.Store.NAck(c.Ctx, []store.NAck{{Lease: j.Lease(), Form: store.Release}}); err != nil {
-			return err
-		}
-	}
-	_, err = c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-	return err
 }

@@ -269,20 +269,12 @@ func notifyClosed(c *C) {
 }
 
 func notifyManySubscribers(c *C) {
-	notifier := c.notifier()
 	c.Parallel(8, func(int) {
 		for range 20 {
 			ctx, cancel := context.WithCancel(c.Ctx)
-			wakeups, err := notifier.Subscribe(ctx, []string{queue})
-			if err != nil {
-				c.Errorf("Subscribe: %v", err)
-			} else if _, err = c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}}); err != nil {
-				c.Errorf("Enqueue: %v", err)
-			}
+			wakeups := c.subscribe(ctx, queue)
+			c.EnqueueOne()
 			cancel()
-			if wakeups == nil {
-				return
-			}
 			if _, ended := c.endsInTime(wakeups); !ended {
 				return
 			}

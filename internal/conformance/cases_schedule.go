@@ -225,7 +225,7 @@ func scheduleLimitsAreKept(c *C) {
 		"a job with Replace":   func(s *store.Schedule) { s.Job.UniqueKey, s.Job.Replace = "key", true },
 		"a job with a time":    func(s *store.Schedule) { s.Job.RunAt = c.Now() },
 		"a job that expires":   func(s *store.Schedule) { s.Job.ExpiresAt = c.Now().Add(time.Hour) },
-		"a large payload":      func(s *store.Schedule) { s.Job.Payload = document(store.MaxTemplateBytes + 1) },
+		"a large payload":      func(s *store.Schedule) { s.Job.Payload = docOf(store.MaxTemplateBytes + 1) },
 		"a wrong catch-up":     func(s *store.Schedule) { s.CatchUp = "all" },
 		"a wrong overlap":      func(s *store.Schedule) { s.Overlap = "queue" },
 		"a negative version":   func(s *store.Schedule) { s.Version = -1 },
@@ -243,7 +243,7 @@ func scheduleLimitsAreKept(c *C) {
 	}
 	c.Equal(c.allSchedules(), []store.Schedule{}, "schedules after refused ones")
 	most := c.daily(long)
-	most.Cron, most.Timezone, most.Owner, most.Job.Payload = long, long, long, document(store.MaxTemplateBytes)
+	most.Cron, most.Timezone, most.Owner, most.Job.Payload = long, long, long, docOf(store.MaxTemplateBytes)
 	most = c.setSchedule(most)
 	c.Equal(c.allSchedules(), []store.Schedule{most}, "a schedule with every field at its limit")
 
@@ -263,9 +263,6 @@ func scheduleLimitsAreKept(c *C) {
 	_, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plainBut(func(n *store.NewJob) { n.Scheduled = &store.Scheduled{Name: "s"} })}})
 	c.ErrorIs(err, store.ErrInvalid, "Enqueue of a job that says that a schedule enqueues it")
 }
-
-// document is a JSON document of that many bytes.
-func document(size int) []byte { return []byte(`"` + strings.Repeat("x", size-2) + `"`) }
 
 func scheduleKeepsNoSlice(c *C) {
 	s := c.full("s")
@@ -344,19 +341,10 @@ func schedulePagesJoinUp(c *C) {
 	for _, name := range trickyNames {
 		c.setSchedule(c.daily(name))
 	}
-	for size := 1; size <= len(trickyNames)+1; size++ {
-		var got []string
-		pages := 0
-		for page := (store.Page{Limit: size}); pages == 0 || page.Cursor != ""; pages++ {
-			part := c.schedulePage(store.ScheduleFilter{}, page)
-			got = append(got, scheduleNames(part.Schedules)...)
-			if page.Cursor = part.Next; pages > len(trickyNames) {
-				c.Fatalf("pages of size %d do not end", size)
-			}
-		}
-		c.Equal(got, trickyNames, "all pages of size %d", size)
-		c.Equal(pages, (len(trickyNames)+size-1)/size, "pages of size %d", size)
-	}
+	joinsUp(c, trickyNames, func(page store.Page) ([]string, string) {
+		part := c.schedulePage(store.ScheduleFilter{}, page)
+		return scheduleNames(part.Schedules), part.Next
+	})
 	first := c.schedulePage(store.ScheduleFilter{}, store.Page{Limit: 2})
 	c.OK(c.schedules().DeleteSchedule(c.Ctx, trickyNames[1]), "DeleteSchedule of the last one of the page")
 	rest := c.schedulePage(store.ScheduleFilter{}, store.Page{Limit: store.MaxItems, Cursor: first.Next})
@@ -371,7 +359,7 @@ func schedulePageEndsEarly(c *C) {
 	const most = store.MaxPageTemplates / store.MaxTemplateBytes
 	add := func(name string, size int) {
 		s := c.daily(name)
-		s.Job.Payload = document(size)
+		s.Job.Payload = docOf(size)
 		c.setSchedule(s)
 	}
 	for i := range most {

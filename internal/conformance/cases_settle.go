@@ -21,7 +21,6 @@ var settleCases = []Case{
 	{"Settle/ExpiresAtNotLaterThanDueIsInvalid", "A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.", settleInvalid},
 	{"Settle/FollowsAClockThatWasSetBack", sentenceFollows, settleFollowsTheClock},
 	{"Settle/SettlersAtTheSameTimeShareTheJobs", "Each expired job is cancelled once, even if several callers settle at the same time.", settlersShare},
-	{"Settle/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", settleRefusedBeyond},
 }
 
 // Settle cancels up to limit expired jobs.
@@ -86,15 +85,7 @@ func settleEarliestFirst(c *C) {
 	}
 	slices.SortFunc(jobs, func(a, b store.Job) int { return cmp.Or(a.ExpiresAt().Compare(b.ExpiresAt()), cmp.Compare(a.ID, b.ID)) })
 	c.Advance(time.Minute)
-	var got []int64
-	for _, limit := range []int{1, 2, 7, 19, 10} {
-		settled := c.Settle(limit)
-		c.True(len(settled) <= limit, "settled with limit %d: %d", limit, len(settled))
-		for _, s := range settled {
-			got = append(got, s.ID)
-		}
-	}
-	c.Equal(got, ids(jobs), "the order")
+	taken(c, ids(jobs), c.Settle, func(s store.Settled) int64 { return s.ID })
 }
 
 func settleSparesRunning(c *C) {
@@ -229,32 +220,11 @@ func settlersShare(c *C) {
 		c.Enqueue(c.expiring(time.Second))
 	}
 	c.Advance(time.Second)
-	all := make([][]store.Settled, 9)
-	c.Parallel(8, func(i int) {
-		for range 5 {
-			all[i] = append(all[i], c.Settle(7)...)
-		}
-	})
-	all[8] = c.Settle(jobs)
+	got := shared(c, jobs, c.Settle, func(s store.Settled) int64 { return s.ID })
 	var want []store.Settled
 	for _, d := range slices.Backward(c.All()) {
 		c.Equal(d.Token, int64(1), "the token of a job that was cancelled once")
 		want = append(want, store.SettledOf(&d))
 	}
-	got := slices.Concat(all...)
-	slices.SortFunc(got, func(a, b store.Settled) int { return cmp.Compare(a.ID, b.ID) })
 	c.Equal(got, want, "the answers of all settlers together")
-}
-
-func settleRefusedBeyond(c *C) {
-	id := c.Enqueue(c.expiring(time.Second))[0]
-	c.Advance(time.Hour)
-	before := c.Get(id)
-	for _, limit := range []int{0, -1, 1001} {
-		got, err := c.Store.Settle(c.Ctx, limit)
-		c.refused(err, -1, "limit", "a Settle beyond its limit")
-		c.Equal(got, []store.Settled{}, "the answer to a Settle with limit %d", limit)
-	}
-	c.Equal(c.Get(id), before, "the job that refused calls could have settled")
-	c.Equal(len(c.Settle(1000)), 1, "how many were settled with limit 1,000")
 }

@@ -95,26 +95,16 @@ func txFinishIsStrict(c *C) {
 
 // What is kept is what is kept outside: see Finish/ErrorsAreMendedAndCut for every way to mend and cut.
 func txErrorsAreMended(c *C) {
-	longest := strings.Repeat("x", store.MaxErrorBytes)
-	for text, want := range map[string]string{
-		"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", longest: longest, longest + "x": store.CleanError(longest + "x"),
-	} {
-		for _, form := range []store.Form{store.Fail, store.Never, store.After} {
-			before := c.JobIn(store.InFlight)
-			n := store.NAck{Lease: before.Lease(), Form: form, Error: text}
-			if form == store.After {
-				n.Delay = time.Hour // so that nobody claims it here
-			}
-			c.inTx(func(t *txCase) {
-				c.Equal(c.One(t.in.Store.NAck(c.Ctx, []store.NAck{n})).Status, store.StatusOK, "NAck %s in a transaction with the error %.20q", form, text)
-				t.commit()
-			})
-			failed := before.Failed(n.Failure(), c.Now())
-			failed.Error = want
-			attempt := before.History[0]
-			attempt.EndedAt, attempt.Ending, attempt.Error = c.Now(), store.EndFailed, want
-			c.Equal(c.Get(before.ID), store.JobDetail{Job: failed, History: []store.Attempt{attempt}}, "the job after NAck %s with the error %.20q", form, text)
-			c.Cancel(before.ID)
-		}
+	text := "a\x00b\xff" + strings.Repeat("x", store.MaxErrorBytes)
+	for _, form := range []store.Form{store.Fail, store.Never, store.After} {
+		held := c.JobIn(store.InFlight).Lease()
+		c.inTx(func(t *txCase) {
+			c.Equal(t.in.NAck(held, form, 0, text).Status, store.StatusOK, "NAck %s in a transaction", form)
+			t.commit()
+		})
+		got := c.Get(held.ID)
+		want := store.CleanError(text)
+		c.Equal([]string{got.Error, got.History[0].Error}, []string{want, want}, "the error of the job and of its attempt, after %s", form)
+		c.Cancel(held.ID)
 	}
 }
