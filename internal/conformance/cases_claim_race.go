@@ -11,11 +11,9 @@ import (
 
 // endAll ends the leases of the jobs in one call.
 func (c *C) endAll(jobs []store.Job, form store.Form, delay time.Duration) {
-	nacks := make([]store.NAck, len(jobs))
-	for i, j := range jobs {
-		nacks[i] = store.NAck{Lease: j.Lease(), Form: form, Delay: delay}
-	}
-	outcomes := c.many(c.Store.NAck(c.Ctx, nacks))
+	outcomes := c.many(c.Store.NAck(c.Ctx, each(jobs, func(j store.Job) store.NAck {
+		return store.NAck{Lease: j.Lease(), Form: form, Delay: delay}
+	})))
 	c.Equal(statuses(outcomes), slices.Repeat([]store.Status{store.StatusOK}, len(jobs)), "statuses of NAck %s", form)
 }
 

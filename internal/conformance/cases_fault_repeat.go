@@ -61,10 +61,7 @@ func faultLostClaimComesBack(c *C) {
 	c.Equal(ids(repeat), list[2:], "claimed by the repeat: nothing is handed out twice")
 	c.Ack(repeat[0].Lease())
 	c.Advance(ttl)
-	var back []int64
-	for _, r := range c.Recover(10) {
-		back = append(back, r.ID)
-	}
+	back := each(c.Recover(10), func(r store.Recovered) int64 { return r.ID })
 	c.Equal(back, list[:2], "recovered when the lost leases expired")
 	c.Advance(time.Second)
 	claimed := c.Claim(10)

@@ -55,28 +55,20 @@ type hastyWrite struct {
 	err      error
 }
 
-// hastyWrites are n calls of each method that changes a job it is told of, each with a job of its own.
-func (c *C) hastyWrites(n int) []*hastyWrite {
-	ops := []store.Op{store.OpExtend, store.OpSave, store.OpAck, store.OpFail, store.OpCancel, store.OpRequeue, store.OpReschedule, store.OpDelete}
+func faultUnavailableWriteIsNotApplied(c *C) {
 	var writes []*hastyWrite
-	for _, op := range ops {
-		for _, d := range holding(c, string(op), n) {
-			switch op {
-			case store.OpRequeue, store.OpDelete:
-				c.Ack(d.Lease())
-			case store.OpReschedule:
-				underLease(c, store.OpAfter, d.Lease())
+	for _, op := range []store.Op{
+		store.OpExtend, store.OpSave, store.OpAck, store.OpFail, store.OpCancel, store.OpRequeue, store.OpReschedule, store.OpDelete,
+	} {
+		ready := map[store.Op]store.Op{store.OpRequeue: store.OpAck, store.OpDelete: store.OpAck, store.OpReschedule: store.OpAfter}[op]
+		for _, d := range holding(c, string(op), hastyWritesEach) {
+			if ready != "" {
+				underLease(c, ready, d.Lease())
 			}
-			d = c.Get(d.ID)
-			writes = append(writes, &hastyWrite{op: op, before: d.Job})
+			writes = append(writes, &hastyWrite{op: op, before: c.Get(d.ID).Job})
 		}
 	}
 	c.Advance(time.Second) // so that every change shows
-	return writes
-}
-
-func faultUnavailableWriteIsNotApplied(c *C) {
-	writes := c.hastyWrites(hastyWritesEach)
 	c.Parallel(hastyCallers, func(i int) {
 		for n := i; n < len(writes); n += hastyCallers {
 			w := writes[n]

@@ -24,11 +24,7 @@ func historyOfReasons(c *C) {
 	want := []string{"boom"}
 	look := func(jobError, when string) {
 		got := c.Get(id)
-		var errors []string
-		for _, a := range got.History {
-			errors = append(errors, a.Error)
-		}
-		c.Equal(errors, want, "the errors of the attempts %s", when)
+		c.Equal(each(got.History, func(a store.Attempt) string { return a.Error }), want, "the errors of the attempts %s", when)
 		c.Equal(got.Error, jobError, "the error of the job %s", when)
 	}
 	for _, reason := range []string{"not yet", "", "why\x00" + strings.Repeat("x", store.MaxErrorBytes), "once more"} {

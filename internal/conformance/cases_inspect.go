@@ -85,10 +85,7 @@ func inspectPatternsChooseQueues(c *C) {
 		{[]string{"o\U0010ffff*"}, []string{"o\U0010ffff", "o\U0010ffffb", "o\U0010ffff\U0010ffff"}},
 		{[]string{"o\U0010ffff*", "o*", "o\x01"}, names[13:22]}, {[]string{"\U0010ffff*"}, []string{"\U0010ffff"}},
 	} {
-		var listed []string
-		for _, j := range c.List(store.Filter{Queues: k.patterns}, 100) {
-			listed = append(listed, of[j.ID])
-		}
+		listed := each(c.List(store.Filter{Queues: k.patterns}, 100), func(j store.Job) string { return of[j.ID] })
 		slices.Reverse(listed)
 		c.Equal(listed, k.want, "the queues of the jobs for %q", k.patterns)
 		counts := c.countOf(store.Filter{Queues: k.patterns})
@@ -101,10 +98,7 @@ func inspectPatternsChooseQueues(c *C) {
 	c.ErrorIs(err, store.ErrInvalid, "a cursor of other patterns")
 	outcomes, err := c.Store.Cancel(c.Ctx, store.Filter{Queues: []string{"a_*", "A"}}, 100)
 	c.OK(err, "Cancel")
-	var cancelled []string
-	for _, o := range outcomes {
-		cancelled = append(cancelled, of[o.ID])
-	}
+	cancelled := each(outcomes, func(o store.Outcome) string { return of[o.ID] })
 	c.Equal(cancelled, []string{"a_b", "A"}, "the queues of the cancelled jobs")
 }
 

@@ -62,10 +62,7 @@ func queueListedByNameByteByByte(c *C) {
 	slices.SortFunc(want, func(a, b store.Queue) int { return strings.Compare(a.Name, b.Name) })
 	c.Equal(c.queues(), want, "queues")
 
-	var counted []string
-	for _, q := range c.count(store.Filter{}).Queues {
-		counted = append(counted, q.Queue)
-	}
+	counted := each(c.count(store.Filter{}).Queues, func(q store.QueueCount) string { return q.Queue })
 	c.True(slices.IsSorted(counted), "counts are by name, byte by byte: %q", counted)
 }
 

@@ -56,11 +56,7 @@ func (c *C) workersPage(filter store.WorkerFilter, page store.Page) store.Worker
 }
 
 func namesOf(workers []store.Worker) []string {
-	var names []string
-	for _, w := range workers {
-		names = append(names, w.Name)
-	}
-	return names
+	return each(workers, func(w store.Worker) string { return w.Name })
 }
 
 func registryBeatWritesTheRow(c *C) {

@@ -88,11 +88,7 @@ func (c *C) scheduleNow(name string) store.Schedule {
 }
 
 func scheduleNames(list []store.Schedule) []string {
-	var names []string
-	for _, s := range list {
-		names = append(names, s.Name)
-	}
-	return names
+	return each(list, func(s store.Schedule) string { return s.Name })
 }
 
 // firing fires a schedule now, and moves it on by an hour.

@@ -37,11 +37,7 @@ func (c *C) expiring(in time.Duration) store.NewJob {
 }
 
 func settledAs(jobs ...store.JobDetail) []store.Settled {
-	settled := make([]store.Settled, len(jobs))
-	for i, d := range jobs {
-		settled[i] = store.SettledOf(&d.Job)
-	}
-	return settled
+	return each(jobs, func(d store.JobDetail) store.Settled { return store.SettledOf(&d.Job) })
 }
 
 // settleCancels has a job that is retrying, one that snoozes until after its expiry, and one that is ready.

@@ -107,10 +107,8 @@ func (w crowd) counts(numbers []int) map[string]int64 {
 
 // countOf is what Count answers, by queue and phase.
 func (c *C) countOf(filter store.Filter) map[string]int64 {
-	counts, err := c.Store.Count(c.Ctx, filter)
-	c.OK(err, "Count %+v", filter)
 	flat := map[string]int64{}
-	for _, q := range counts.Queues {
+	for _, q := range c.count(filter).Queues {
 		for phase, n := range q.Jobs {
 			flat[q.Queue+" "+string(phase)] = n
 		}
