@@ -51,7 +51,7 @@ func brokenInvariants(d store.JobDetail) []string {
 		must(t.Location() == time.UTC, "%s is not in UTC", name)
 		must(t.Equal(t.Truncate(store.Resolution)), "%s is finer than a microsecond", name)
 	}
-	must(len(d.History) <= store.MaxAttemptsKept, "%d attempts are kept, and no more than %d", len(d.History), store.MaxAttemptsKept)
+	must(len(d.History) <= store.MaxAttemptsKept, "%d attempts are kept, more than %d", len(d.History), store.MaxAttemptsKept)
 	must(d.State != store.InFlight || len(d.History) > 0, "a job in flight has an attempt")
 	var latest store.Attempt
 	for i, a := range d.History {
