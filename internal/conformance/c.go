@@ -44,7 +44,7 @@ type C struct {
 // use goes on with the store.
 func (c *C) use(s store.Store) {
 	c.instance.Store = s
-	c.Store = &faulty{Store: s, Seen: c.calls.add}
+	c.Store = &watched{Store: s, seen: c.calls.add}
 }
 
 // ability is what the store can do beyond the core.

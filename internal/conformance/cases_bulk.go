@@ -270,7 +270,10 @@ func deleteRemovesTerminalJobs(c *C) {
 	}
 }
 
-func deleteIDsAreNeverUsedAgain(c *C) {
+func deleteIDsAreNeverUsedAgain(c *C) { c.usesNoIDAgain(func() {}) }
+
+// usesNoIDAgain deletes jobs, in turns all of them and only the newest, and adds others after what comes between.
+func (c *C) usesNoIDAgain(between func()) {
 	highest := int64(0)
 	for round := range 4 {
 		list := c.EnqueueN(3)
@@ -282,6 +285,7 @@ func deleteIDsAreNeverUsedAgain(c *C) {
 		} else {
 			c.Delete(highest) // only the newest is gone
 		}
+		between()
 	}
 }
 

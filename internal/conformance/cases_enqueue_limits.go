@@ -3,7 +3,6 @@ package conformance
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,13 +40,6 @@ var wrongNames = map[string]string{
 	"an overlong letter": "\xc1\xa1",
 }
 
-// wrongNamesOrNone are those, and no name, where one is required.
-func wrongNamesOrNone() map[string]string {
-	names := maps.Clone(wrongNames)
-	names["no bytes"] = ""
-	return names
-}
-
 func beyondLimits() []excess {
 	list := []excess{
 		{"no queue", "queue", func(n *store.NewJob) { n.Queue = "" }},
@@ -80,11 +72,6 @@ func beyondLimits() []excess {
 			excess{"a unique key of " + what, "unique_key", func(n *store.NewJob) { n.UniqueKey = name }},
 		)
 	}
-	return append(list, beyondDurations()...)
-}
-
-func beyondDurations() []excess {
-	var list []excess
 	for _, wrong := range []time.Duration{-1, 87_600*time.Hour + 1} {
 		list = append(list,
 			excess{"delay " + wrong.String(), "delay", func(n *store.NewJob) { n.Delay = wrong }},

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	sentenceDocuments = "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required."
 	sentenceCallLimit = "A call has at most 1,000 items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all."
 	sentenceErrorText = "The store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16 KiB."
 	sentenceHolds     = "The store must remember this until the token grows again or the job is deleted."

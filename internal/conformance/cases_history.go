@@ -85,21 +85,15 @@ func historyOldestFirst(c *C) {
 	}
 }
 
-// worn is a job that has been claimed and released so often.
-func worn(c *C, times int) int64 {
-	id := c.EnqueueOne()
-	for range times {
-		underLease(c, store.OpRelease, c.ClaimOne().Lease())
-	}
-	return id
-}
-
 // historyKeepsTheLatest cuts the history of one job, which changes no other job, and forgets nothing of how the lease was ended.
 func historyKeepsTheLatest(c *C) {
 	other := holding(c, "other", 2)
 	c.Ack(other[0].Lease())
 	other[0] = c.Get(other[0].ID)
-	id := worn(c, store.MaxAttemptsKept)
+	id := c.EnqueueOne()
+	for range store.MaxAttemptsKept {
+		underLease(c, store.OpRelease, c.ClaimOne().Lease())
+	}
 	full := c.Get(id).History
 	c.Equal(len(full), store.MaxAttemptsKept, "attempts kept of as many")
 	for n := 1; n <= 2; n++ {

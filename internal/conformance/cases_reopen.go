@@ -11,7 +11,7 @@ var reopenCases = []Case{
 	{"Reopen/LeasesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenLeasesSurvive},
 	{"Reopen/WaysOfFinishingAreRemembered", "If the holder finishes the job in the same way again, the store must answer ok and change nothing, so that a caller can repeat a call whose reply was lost. If the holder tries to finish the job in another way, the store must answer stale.", reopenWaysOfFinishingAreRemembered},
 	{"Reopen/UniqueKeysSurvive", "A unique key applies across all queues and kinds, and at most one job holds it.", reopenUniqueKeysSurvive},
-	{"Reopen/RequestKeysSurvive", sentenceKeyLife, reopenRequestKeysSurvive},
+	{"Reopen/RequestKeysSurvive", sentenceRequestKey, reopenRequestKeysSurvive},
 	{"Reopen/PausesAndPoliciesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.\nWhen a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPausesAndPoliciesSurvive},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
 	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", "The store looks for them in the first call after it was opened or saw its clock go back, and then in every call until it has found all of them. Otherwise it looks every 30 s.", reopenAhead},
@@ -143,17 +143,7 @@ func reopenPausesAndPoliciesSurvive(c *C) {
 }
 
 // The highest ids are deleted before the store is closed, so that no row remembers them.
-func reopenIDsAreNeverUsedAgain(c *C) {
-	highest := int64(0)
-	for round := range 3 {
-		list := c.EnqueueN(3)
-		c.True(list[0] > highest, "round %d: id %d is above %d, which was deleted before", round, list[0], highest)
-		highest = list[2]
-		cancelling.on(c, only(list...), 3)
-		deleting.on(c, only(list...), 3)
-		c.reopen()
-	}
-}
+func reopenIDsAreNeverUsedAgain(c *C) { c.usesNoIDAgain(c.reopen) }
 
 func reopenFenceSurvives(c *C) {
 	c.JobIn(store.InFlight)
@@ -184,33 +174,20 @@ func reopenExpiredLeasesAreRecovered(c *C) {
 }
 
 // What was answered before the store closed is there afterwards, what was refused is not, and what is in doubt is there as a
-// whole or not at all.
+// whole or not at all. The callers go on until they are refused.
 func reopenAnsweredCallsSurvive(c *C) {
 	var calls enqueueing
-	c.reopening(func(c *C, i, n int) error { return calls.call(c, i, n) })
-	calls.leaves(c)
-}
-
-// reopening closes the store and opens it again while callers go on until they are refused.
-func (c *C) reopening(call func(c *C, i, n int) error) {
-	if c.instance.Reopen == nil {
-		c.Fatalf("the store cannot be reopened: exclude Reopen/ with a reason")
-	}
 	old := c.over(c.Store)
-	var again store.Store
 	c.Parallel(5, func(i int) {
 		if i > 0 {
-			for n := 0; n < 100 && call(old, i, n) == nil; n++ { // until it is closed
+			for n := 0; n < 100 && calls.call(old, i, n) == nil; n++ { // until it is closed
 			}
 			return
 		}
 		for range 10 {
 			_, _ = old.Store.Count(c.Ctx, store.Filter{}) // lets the others begin
 		}
-		var err error
-		if again, err = c.instance.Reopen(c.Ctx); err != nil {
-			c.Errorf("opening the store again: %v", err)
-		}
+		c.reopen()
 	})
-	c.use(again)
+	calls.leaves(c)
 }

@@ -18,9 +18,8 @@ var scheduleCases = []Case{
 	{"Schedule/LimitsAreKept", "A schedule's name and expression are names as well; its time zone and its owner may also be empty, and its job has a payload of at most 64 KiB, no due time, no ExpiresAt and no Replace.\nA call has at most 1,000 items, and a call of Fire at most 100.", scheduleLimitsAreKept},
 	{"Schedule/KeepsNoSlice", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", scheduleKeepsNoSlice},
 	{"Schedule/DeleteLeavesJobs", "DeleteSchedule removes the schedule.\nIts jobs stay.\nIf there is no such schedule, DeleteSchedule does nothing.\nIt is safe to repeat a DeleteSchedule.", scheduleDeleteLeavesJobs},
-	{"Schedule/ListedByNameByteByByte", "Schedules returns the schedules that match the filter, in bytewise order of name.", scheduleListedByName},
 	{"Schedule/DueToTheTick", "A filter with Due selects the schedules whose NextAt is set and lies at most Within after the store's now.", scheduleDueToTheTick},
-	{"Schedule/PagesOfEverySizeJoinUp", "The pages neither skip nor repeat a schedule that matched the whole time.\nThe last page has an empty Next.", schedulePagesJoinUp},
+	{"Schedule/PagesOfEverySizeJoinUpByName", "Schedules returns the schedules that match the filter, in bytewise order of name.\nThe pages neither skip nor repeat a schedule that matched the whole time.\nThe last page has an empty Next.", schedulePagesJoinUp},
 	{"Schedule/PageEndsBeforeItIsTooHeavy", "A page ends early before the first schedule that would raise the total size of the page's payloads above MaxPageTemplates bytes.", schedulePageEndsEarly},
 	{"Schedule/CursorOfAnotherListingIsRefused", "The call returns ErrInvalid for a cursor that does not come from a page of the same filter.", scheduleCursorIsRefused},
 	{"Schedule/FireEnqueues", "Fire moves schedules to their next times and enqueues their jobs.\nIf For is set, Fire also enqueues the job of the schedule, with the schedule's name as Schedule and For as ScheduledFor, and keeps For as LastAt and the job's id as LastJob.", scheduleFireEnqueues},
@@ -290,20 +289,6 @@ func scheduleDeleteLeavesJobs(c *C) {
 	c.Equal(c.Get(id).Scheduled(), &store.Scheduled{Name: "s", For: c.Now()}, "the schedule of a job whose schedule is gone")
 }
 
-func scheduleListedByName(c *C) {
-	for _, name := range slices.Backward(trickyNames) {
-		c.setSchedule(c.daily(name))
-	}
-	c.Equal(scheduleNames(c.allSchedules()), trickyNames, "names of the schedules")
-	for _, name := range trickyNames {
-		found := c.schedulePage(store.ScheduleFilter{Name: name}, store.Page{Limit: 2})
-		c.Equal(scheduleNames(found.Schedules), []string{name}, "the schedule %q", name)
-	}
-	for _, name := range []string{"nobody", "%", "*"} {
-		c.Equal(c.schedulePage(store.ScheduleFilter{Name: name}, store.Page{Limit: 2}).Schedules, []store.Schedule{}, "the schedule %q", name)
-	}
-}
-
 func scheduleDueToTheTick(c *C) {
 	const tick = store.Resolution
 	for name, after := range map[string]time.Duration{"a": -time.Hour, "b": 0, "c": tick, "d": time.Second, "e": time.Second + tick} {
@@ -334,8 +319,15 @@ func scheduleDueToTheTick(c *C) {
 
 // Between the pages, the schedules at their edges are deleted, and others come.
 func schedulePagesJoinUp(c *C) {
-	for _, name := range trickyNames {
+	for _, name := range slices.Backward(trickyNames) {
 		c.setSchedule(c.daily(name))
+	}
+	for _, name := range trickyNames {
+		found := c.schedulePage(store.ScheduleFilter{Name: name}, store.Page{Limit: 2})
+		c.Equal(scheduleNames(found.Schedules), []string{name}, "the schedule %q", name)
+	}
+	for _, name := range []string{"nobody", "%", "*"} {
+		c.Equal(c.schedulePage(store.ScheduleFilter{Name: name}, store.Page{Limit: 2}).Schedules, []store.Schedule{}, "the schedule %q", name)
 	}
 	joinsUp(c, trickyNames, func(page store.Page) ([]string, string) {
 		part := c.schedulePage(store.ScheduleFilter{}, page)

@@ -265,12 +265,13 @@ func txKeysEndWithinOne(c *C) {
 
 // The transaction meets the ends of its own windows and of those of others, and lets go of them; then all is taken back. What ends
 // later under the same keys must not be taken for theirs.
-func txRollbackLeavesOthersKeys(c *C) {
+func txRollbackLeavesNothing(c *C) {
 	bystander := c.free(keyed("bystander", 10*time.Second), "before the transaction")
 	c.free(keyed("ending", 2*time.Second), "before the transaction")
 	answer := c.asked(request("others"))
 	before := c.everything()
 	c.inTx(func(t *txCase) {
+		t.adds(keyed("live", 0), "at first")
 		t.adds(keyed("own", time.Second), "at first")
 		t.asks("own", 1)
 		c.Advance(2 * time.Second)
@@ -282,7 +283,7 @@ func txRollbackLeavesOthersKeys(c *C) {
 	c.Equal(c.everything(), before, "all jobs after the rollback")
 	c.held(keyed("bystander", 0), bystander, store.Ready, "by a job outside the transaction")
 	free := map[string]int64{}
-	for _, key := range []string{"own", "another", "ending"} {
+	for _, key := range []string{"live", "own", "another", "ending"} {
 		free[key] = c.free(keyed(key, 0), "the transaction that had the key %q was rolled back", key)
 	}
 	own := c.asked(request("own"))
