@@ -24,7 +24,7 @@ var saveCases = []Case{
 	{"Save/CountsNumbersForEachDocument", sentenceSaveNumber, saving(
 		aSave{2, "", "2"}, aSave{1, "1", ""}, aSave{1, `"both"`, `"both"`}, aSave{4, "4", ""}, aSave{3, "", "3"}, aSave{3, `"both"`, `"both"`},
 	)},
-	{"Save/InvalidItemIsNotKeptAndSpoilsNoOther", "invalid a document or Seq breaks a limit, and Reason has the message of Check; nothing of this item was kept;", saveInvalid},
+	{"Save/InvalidItemIsNotKeptAndSpoilsNoOther", "invalid a document or Seq breaks a limit, and Reason has the message of Check; nothing of this item was kept;\n" + sentencePositional, saveInvalid},
 	{"Save/DocumentsAndResultsAreKeptByteForByte", "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required.", saveByteForByte},
 	{"Save/SurvivesWhateverEndedTheAttempt", "The checkpoint survives the end of the attempt, whatever ended it.\nthe Seq with which it was saved within the lease", saveSurvivesEndings},
 }
@@ -76,6 +76,7 @@ func inFlightAnew(c *C) store.JobDetail {
 
 func saveKeepsBoth(c *C) { takes(c, store.OpSave, inFlightAnew(c), "by its holder") }
 
+// saveInvalid has two good items of one job at the end, of which the second overwrites what the first has written.
 func saveInvalid(c *C) {
 	bad := []store.Save{{Seq: -1, Checkpoint: []byte("1"), Progress: []byte("1")}, {Seq: math.MinInt64}}
 	for _, doc := range brokenDocuments() {
@@ -89,14 +90,14 @@ func saveInvalid(c *C) {
 		bad[i].Lease = jobs[i].Lease()
 	}
 	good := store.Save{Lease: last.Lease(), Seq: savedSeq, Checkpoint: []byte(savedDoc), Progress: []byte(savedDoc)}
-	outcomes := c.many(c.Store.Save(c.Ctx, append(bad, good)))
+	outcomes := c.many(c.Store.Save(c.Ctx, append(bad, aSave{savedSeq, "1", "1"}.under(last.Lease()), good)))
 	for i, item := range bad {
 		got := outcomes[i]
 		c.Equal(got, store.Outcome{ID: item.ID, Status: store.StatusInvalid, Reason: item.Check().Error()}, "the outcome of %.60q, seq %d", item.Checkpoint, item.Seq)
 		c.Equal(c.Get(item.ID), jobs[i], "the job of the invalid item %d", i)
 	}
-	c.Equal(outcomes[len(bad)].Status, store.StatusOK, "the good item after the invalid ones")
-	c.Equal(c.Get(last.ID), becomes(store.OpSave, last, c.Now()), "the job of the good item")
+	c.Equal(statuses(outcomes[len(bad):]), []store.Status{store.StatusOK, store.StatusOK}, "the good items after the invalid ones")
+	c.Equal(c.Get(last.ID), becomes(store.OpSave, last, c.Now()), "the job of the good items")
 }
 
 // saveByteForByte has no two documents of a job alike. Every job is acked with a result at last.
