@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/seed-ed332417/jq/internal/conformance"
-	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
@@ -204,9 +203,6 @@ var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
 
 // Each of them must be failed by a case that is about wake-ups, and the store that they are made of by none.
 func TestMumblingNotifiersAreKilled(t *testing.T) {
-	if race.Enabled {
-		t.Skip("broken stores are left to the pass without the race detector: what is looked for in them is no race")
-	}
 	for what, alter := range notifyMutants {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
