@@ -44,7 +44,7 @@ type C struct {
 // use goes on with the store.
 func (c *C) use(s store.Store) {
 	c.instance.Store = s
-	c.Store = &faulty{Store: s, Seen: c.calls.add}
+	c.Store = &watched{Store: s, seen: c.calls.add}
 }
 
 // ability is what the store can do beyond the core.
@@ -161,16 +161,7 @@ func plainBut(change func(*store.NewJob)) store.NewJob {
 // Enqueue adds jobs and returns their ids.
 func (c *C) Enqueue(jobs ...store.NewJob) []int64 {
 	c.Helper()
-	answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: jobs})
-	c.OK(err, "Enqueue of %d jobs", len(jobs))
-	if len(answers) != len(jobs) {
-		c.Fatalf("Enqueue of %d jobs: got %d answers", len(jobs), len(answers))
-	}
-	ids := make([]int64, len(answers))
-	for i, a := range answers {
-		ids[i] = a.ID
-	}
-	return ids
+	return each(c.answers(jobs...), func(a store.Enqueued) int64 { return a.ID })
 }
 
 // EnqueueOne adds a plain job and returns its id.
@@ -349,20 +340,12 @@ func only(ids ...int64) store.Filter { return store.Filter{IDs: ids} }
 
 // statuses are the statuses of the outcomes, in order.
 func statuses(outcomes []store.Outcome) []store.Status {
-	list := make([]store.Status, len(outcomes))
-	for i, o := range outcomes {
-		list[i] = o.Status
-	}
-	return list
+	return each(outcomes, func(o store.Outcome) store.Status { return o.Status })
 }
 
 // ids are the ids of the jobs, in order.
 func ids(jobs []store.Job) []int64 {
-	list := make([]int64, len(jobs))
-	for i, j := range jobs {
-		list[i] = j.ID
-	}
-	return list
+	return each(jobs, func(j store.Job) int64 { return j.ID })
 }
 
 // JobIn brings a new job of the queue into the phase and returns it as it then is. Other jobs of the queue must not be

@@ -2,8 +2,10 @@ package conformance
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -12,6 +14,7 @@ var callCases = []Case{
 	{"Call/WithoutItemsDoesNothing", "A call without items does nothing.", callWithoutItems},
 	{"Call/ThousandItemsAndNoMore", sentenceCallLimit, callThousandItems},
 	{"Call/EightMebibytesAndNoMore", sentenceCallLimit, callEightMebibytes},
+	{"Call/RequestsBeyondALimitAreRefused", "ErrInvalid: the request breaks a limit and nothing was applied.", callBeyondALimit},
 }
 
 // someLeases are n leases: the first is the one that is held, the others are of no job.
@@ -112,4 +115,57 @@ func callEightMebibytes(c *C) {
 		c.OK(err, "8 MiB: %s", what)
 		c.Equal(statuses(outcomes)[:2], []store.Status{store.StatusOK, store.StatusNotFound}, "8 MiB: the first outcomes of %s", what)
 	}
+}
+
+// callBeyondALimit has a job for each call: one to claim, one whose lease has expired, and one that has expired itself.
+func callBeyondALimit(c *C) {
+	claim := func(change func(*store.ClaimRequest)) func() error {
+		return func() error {
+			req := claimOf(1)
+			change(&req)
+			_, err := c.Store.FetchAndClaim(c.Ctx, req)
+			return err
+		}
+	}
+	recovering := func(limit int, grace time.Duration) func() error {
+		return func() error {
+			_, err := c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: limit, Grace: grace})
+			return err
+		}
+	}
+	type wrong struct {
+		field string
+		call  func() error
+	}
+	list := []wrong{
+		{"queue", claim(func(r *store.ClaimRequest) { r.Queue = "" })},
+		{"worker", claim(func(r *store.ClaimRequest) { r.Worker = "" })},
+		{"retry_quota", claim(func(r *store.ClaimRequest) { r.RetryQuota = -1 })},
+		{"retry_quota", claim(func(r *store.ClaimRequest) { r.RetryQuota = 2 })},
+		{"grace", recovering(1, -1)},
+		{"grace", recovering(1, store.MaxDuration+1)},
+	}
+	for _, ttl := range []time.Duration{0, store.Resolution - 1, -ttl, time.Hour + 1, store.MaxDuration + 1} {
+		list = append(list, wrong{"ttl", claim(func(r *store.ClaimRequest) { r.TTL = ttl })})
+	}
+	for _, limit := range []int{0, -1, store.MaxItems + 1} {
+		settle := func() error { _, err := c.Store.Settle(c.Ctx, limit); return err }
+		list = append(list, wrong{"limit", claim(func(r *store.ClaimRequest) { r.Limit = limit })}, wrong{"limit", recovering(limit, 0)}, wrong{"limit", settle})
+	}
+	for _, name := range wrongNames {
+		list = append(list, wrong{"queue", claim(func(r *store.ClaimRequest) { r.Queue = name })}, wrong{"worker", claim(func(r *store.ClaimRequest) { r.Worker = name })})
+	}
+	c.JobIn(store.InFlight)
+	c.Enqueue(c.expiring(time.Second))
+	c.Advance(time.Hour)
+	c.EnqueueOne()
+	c.changesNothing("calls beyond their limits", func() {
+		for i, k := range list {
+			c.refused(k.call(), -1, k.field, fmt.Sprintf("call %d, whose %s is wrong", i, k.field))
+		}
+	})
+	req := claimOf(store.MaxItems)
+	req.RetryQuota, req.TTL = store.MaxItems, store.Resolution
+	counts := []int{len(c.ClaimBy(req)), len(c.Recover(store.MaxItems)), len(c.Settle(store.MaxItems))}
+	c.Equal(counts, []int{1, 1, 1}, "how many jobs calls at their limits take")
 }

@@ -72,23 +72,24 @@ func enqueueDueAtTheLater(c *C) {
 	}
 }
 
-// enqueueKeepsPayloads has what a store would change that parses a document, or keeps it in a type of its own.
+// oddDocuments are valid, and each is changed by a store that parses what it should only keep, or keeps it in a type of its own.
+var oddDocuments = []string{
+	"null", "0", `""`, "false", "[]", "{}",
+	" \t\r\n{ \"b\" : 1 ,\n\"a\":2 } \n", `{"a":1,"a":2}`, `{"z":1,"a":{"y":[],"b":null}}`,
+	"12345678901234567890123456789012345678901234567890", "1.0", "1e400", "-0", "1E+2", "0.1000000000000000055511151231257827",
+	`"\u0000"`, `{"\u0000":"\u0000"}`, `"\ud800"`, `"\u003c\u003C<>&\/"`, `"é` + "e\u0301\u2028\u2029\uFFFD\U0001F980\uFEFF" + `"`,
+	`"it's 100% \"quoted\" \\ $1 ? :name @p {{x}}"`, "\"\x7f\"", strings.Repeat("[", 500) + strings.Repeat("]", 500),
+}
+
 func enqueueKeepsPayloads(c *C) {
-	payloads := []string{
-		"null", "0", `""`, "false", "[]", "{}",
-		" \t\r\n{ \"b\" : 1 ,\n\"a\":2 } \n", `{"a":1,"a":2}`, `{"z":1,"a":{"y":[],"b":null}}`,
-		"12345678901234567890123456789012345678901234567890", "1.0", "1e400", "-0", "1E+2", "0.1000000000000000055511151231257827",
-		`"\u0000"`, `{"\u0000":"\u0000"}`, `"\ud800"`, `"\u003c\u003C<>&\/"`, `"é` + "e\u0301\u2028\u2029\uFFFD\U0001F980\uFEFF" + `"`,
-		`"it's 100% \"quoted\" \\ $1 ? :name @p {{x}}"`, "\"\x7f\"", strings.Repeat("[", 500) + strings.Repeat("]", 500),
-	}
 	var jobs []store.NewJob
-	for _, p := range payloads {
-		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Payload = []byte(p) }))
+	for _, doc := range oddDocuments {
+		jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Payload = []byte(doc) }))
 	}
 	enqueued := c.Enqueue(jobs...)
 	for i, j := range c.Claim(len(jobs)) {
-		c.Equal(string(j.Payload), payloads[i], "a claimed payload")
-		c.Equal(string(c.Get(enqueued[i]).Payload), payloads[i], "a stored payload")
+		c.Equal(string(j.Payload), oddDocuments[i], "a claimed payload")
+		c.Equal(string(c.Get(enqueued[i]).Payload), oddDocuments[i], "a stored payload")
 	}
 }
 
@@ -177,26 +178,21 @@ func enqueueKeepsNoSlice(c *C) {
 	c.Equal(c.Get(enqueued[1]).Job, plain().Row(enqueued[1], c.Now()), "the job whose place in the call was overwritten by the caller")
 
 	held := c.ClaimOne().Lease()
-	saves := []store.Save{{Lease: held, Seq: 1, Checkpoint: []byte(`"saved"`), Progress: []byte(`"seen"`)}}
-	_, err := c.Store.Save(c.Ctx, saves)
-	c.OK(err, "Save")
-	spoil(saves[0].Checkpoint)
-	spoil(saves[0].Progress)
-	c.Equal(string(c.Get(held.ID).Checkpoint), `"saved"`, "the checkpoint that was overwritten by the caller")
-	c.Equal(string(c.Get(held.ID).Progress), `"seen"`, "the progress that was overwritten by the caller")
+	saved, seen, done := []byte(`"saved"`), []byte(`"seen"`), []byte(`"done"`)
+	c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: held, Seq: 1, Checkpoint: saved, Progress: seen}}))
+	spoil(saved)
+	spoil(seen)
+	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: held, Result: done}}))
+	spoil(done)
+	got := c.Get(held.ID)
+	documents := []string{string(got.Checkpoint), string(got.Progress), string(got.Result)}
+	c.Equal(documents, []string{`"saved"`, `"seen"`, `"done"`}, "the documents that were overwritten by the caller")
 
-	acks := []store.Ack{{Lease: held, Result: []byte(`"done"`)}}
-	_, err = c.Store.Ack(c.Ctx, acks)
-	c.OK(err, "Ack")
-	spoil(acks[0].Result)
-	c.Equal(string(c.Get(held.ID).Result), `"done"`, "the result that was overwritten by the caller")
-
-	req := request("key")
-	answer := c.asked(req)
+	answer := c.asked(request("key"))
 	want := slices.Clone(answer)
 	for range 2 {
 		clear(answer) // the one that is kept for a repeat is not the caller's
-		answer = c.asked(req)
+		answer = c.asked(request("key"))
 		c.Equal(answer, want, "the first answer, after the caller overwrote the one that it had")
 	}
 }

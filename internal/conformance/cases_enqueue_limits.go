@@ -3,7 +3,6 @@ package conformance
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,13 +40,6 @@ var wrongNames = map[string]string{
 	"an overlong letter": "\xc1\xa1",
 }
 
-// wrongNamesOrNone are those, and no name, where one is required.
-func wrongNamesOrNone() map[string]string {
-	names := maps.Clone(wrongNames)
-	names["no bytes"] = ""
-	return names
-}
-
 func beyondLimits() []excess {
 	list := []excess{
 		{"no queue", "queue", func(n *store.NewJob) { n.Queue = "" }},
@@ -80,11 +72,6 @@ func beyondLimits() []excess {
 			excess{"a unique key of " + what, "unique_key", func(n *store.NewJob) { n.UniqueKey = name }},
 		)
 	}
-	return append(list, beyondDurations()...)
-}
-
-func beyondDurations() []excess {
-	var list []excess
 	for _, wrong := range []time.Duration{-1, 87_600*time.Hour + 1} {
 		list = append(list,
 			excess{"delay " + wrong.String(), "delay", func(n *store.NewJob) { n.Delay = wrong }},
@@ -166,32 +153,25 @@ func enqueueGrantedAtLimit(c *C) {
 	}
 }
 
-// enqueueEightMebibytes fills a call to the byte, and then adds one byte in each field that counts.
+// enqueueEightMebibytes fills every field that counts, and lets a call fit to the byte: a store that counts less takes a byte more, and
+// one that counts more refuses what fits.
 func enqueueEightMebibytes(c *C) {
-	full := func() store.EnqueueRequest {
-		var req store.EnqueueRequest
-		for range 8 {
-			req.Jobs = append(req.Jobs, plainBut(func(n *store.NewJob) { n.Payload = docOf(1<<20 - len(n.Queue) - len(n.Kind)) }))
+	fitting := func(more string) store.EnqueueRequest {
+		req := store.EnqueueRequest{RequestKey: strings.Repeat("r", 255)}
+		for i := range 8 {
+			req.Jobs = append(req.Jobs, plainBut(func(n *store.NewJob) {
+				n.Tags, n.Trace, n.UniqueKey = []string{"t", "tag"}, "trace", string(rune('a'+i))
+				n.Payload = docOf(1<<20 - len(n.Queue) - len(n.Kind) - len("t"+"tag") - len(n.Trace) - len(n.UniqueKey))
+			}))
 		}
+		req.Jobs[3].Payload = append(req.Jobs[3].Payload, more...)
 		return req
 	}
-	for field, add := range map[string]func(*store.EnqueueRequest){
-		"queue":      func(r *store.EnqueueRequest) { r.Jobs[0].Queue += "q" },
-		"kind":       func(r *store.EnqueueRequest) { r.Jobs[7].Kind += "k" },
-		"payload":    func(r *store.EnqueueRequest) { r.Jobs[3].Payload = append(r.Jobs[3].Payload, ' ') },
-		"tag":        func(r *store.EnqueueRequest) { r.Jobs[4].Tags = []string{"t"} },
-		"trace":      func(r *store.EnqueueRequest) { r.Jobs[5].Trace = "t" },
-		"unique key": func(r *store.EnqueueRequest) { r.Jobs[6].UniqueKey = "u" },
-	} {
-		req := full()
-		add(&req)
-		_, err := c.Store.Enqueue(c.Ctx, req)
-		c.refused(err, -1, "call", "a call of 8 MiB and one more byte in a "+field)
-	}
-	c.Equal(c.howMany(), 0, "how many jobs the refused calls left")
+	_, err := c.Store.Enqueue(c.Ctx, fitting(" "))
+	c.refused(err, -1, "call", "a call of 8 MiB and one more byte")
+	c.Equal(c.howMany(), 0, "how many jobs the refused call left")
 
-	req := full()
-	req.RequestKey = strings.Repeat("r", 255)
+	req := fitting("")
 	answers, err := c.Store.Enqueue(c.Ctx, req)
 	c.OK(err, "Enqueue of exactly 8 MiB, and a request key")
 	for i, a := range answers {

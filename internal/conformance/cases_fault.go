@@ -3,8 +3,12 @@ package conformance
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -17,10 +21,7 @@ var faultCases = []Case{
 	{"Fault/UnavailableWriteIsNotApplied", sentenceUnavailable, faultUnavailableWriteIsNotApplied},
 	{"Fault/EveryErrorIsOneOfTheContract", "Every error must match, by errors.Is, one of the following errors or one that the method itself names.", faultEveryErrorIsOneOfTheContract},
 	{"Fault/CancelledCallsSpoilNoOther", "If the context ends during the call, the call stops waiting and does not affect other calls: the error is ErrUnavailable or ErrInDoubt, and matches the context's own error.", faultCancelledCallsSpoilNoOther},
-	{"Fault/UndeliveredClaimIsReleased", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.", faultUndeliveredClaimIsReleased},
-	{"Fault/CancelledClaimersHideNoJob", "A claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultCancelledClaimersHideNoJob},
-	{"Fault/NoMethodWaitsForWork", sentenceNoWait, faultNoMethodWaitsForWork},
-	{"Fault/RequestKeyMakesEnqueueSafeToRepeat", sentenceKeyLife + "\nWithout a request key, a repeated call adds the jobs once more.", faultRepeatedEnqueue},
+	{"Fault/UndeliveredClaimIsReleasedAndHidesNoJob", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.\nA claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultUndeliveredClaimIsReleased},
 	{"Fault/LostClaimComesBackWhenItsLeasesExpire", "If the answer to a claim is lost, repeat the claim: the jobs of the lost answer come back when their leases expire.", faultLostClaimComesBack},
 	{"Fault/WritesUnderALeaseAreSafeToRepeat", "It is safe to repeat an Ack.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.\nIt is safe to repeat an Extend.\nIt is safe to repeat a Save.", faultRepeatedWrites},
 	{"Fault/RecoveryIsSafeToRepeat", "It is safe to repeat a recovery.", faultRepeatedRecovery},
@@ -105,9 +106,9 @@ func (c *C) refusesAsTheCoreDoes(calls abilityCalls, unapplied func()) {
 	withContext := map[string]func(context.Context) error{}
 	for name, call := range calls {
 		withContext[name] = func(ctx context.Context) error { return call(ctx, queue) }
-		for what, wrong := range wrongNamesOrNone() {
+		for _, wrong := range append(slices.Collect(maps.Values(wrongNames)), "") {
 			if err := call(c.Ctx, wrong); !errors.Is(err, errUnnamed) {
-				c.ErrorIs(err, store.ErrInvalid, "%s with a name of %s", name, what)
+				c.ErrorIs(err, store.ErrInvalid, "%s with the name %.20q", name, wrong)
 			}
 		}
 	}
@@ -126,13 +127,6 @@ func faultEndedContextAppliesNothing(c *C) {
 		"the request key of a call that was not applied is free for other jobs")
 }
 
-func faultNoMethodWaitsForWork(c *C) {
-	c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))
-	c.Equal(ids(c.Claim(10)), []int64{}, "claimed where nothing is due")
-	c.Equal(c.Recover(10), []store.Recovered{}, "recovered where nothing has expired")
-	c.Equal(c.List(store.Filter{Queue: "another"}, 10), []store.Job{}, "listed where nothing matches")
-}
-
 func faultClosedStoreRefusesEveryCall(c *C) {
 	calls := c.methods()
 	c.Parallel(4, func(int) { c.Equal(c.Store.Close(), nil, "the error of Close beside Close") })
@@ -144,47 +138,116 @@ func faultClosedStoreRefusesEveryCall(c *C) {
 
 // Whatever is under way when the store is closed comes back, with an answer or an error that says what is known.
 func faultCloseBesideCalls(c *C) {
-	c.EnqueueN(100)
 	var closed atomic.Bool
 	c.Parallel(6, func(i int) {
 		if i == 0 {
 			for range 20 {
-				_, _ = c.Store.Count(c.Ctx, store.Filter{}) // lets the others begin
+				c.count(store.Filter{}) // lets the others begin
 			}
-			if err := c.Store.Close(); err != nil {
-				c.Errorf("Close: %v", err)
-			}
+			c.OK(c.Store.Close(), "Close")
 			closed.Store(true)
 			return
 		}
-		for last := false; !last; {
+		for last, open := false, true; !last && open; {
 			last = closed.Load()
-			err := c.claimAndRelease()
-			switch {
-			case errors.Is(err, store.ErrClosed):
-				return
-			case err != nil && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrInDoubt):
-				c.Errorf("a call beside Close: %v, want one that says what is known", err)
-				return
-			}
-			c.True(!last, "a call that began after Close returned is ErrClosed, and not %v", err)
+			c.workOnce(func(call func(ctx context.Context) error) bool {
+				err := call(c.Ctx)
+				open = open && !errors.Is(err, store.ErrClosed)
+				known := err == nil || !open || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrInDoubt)
+				c.True(known, "a call beside Close has an error that says what is known: %v", err)
+				c.True(!last || !open, "a call that began after Close returned is ErrClosed, and not %v", err)
+				return err == nil
+			})
 		}
 	})
 	_, err := c.Store.Count(c.Ctx, store.Filter{})
 	c.ErrorIs(err, store.ErrClosed, "Count after Close")
 }
 
-// claimAndRelease is a little of everything that a worker does, until the first error.
-func (c *C) claimAndRelease() error {
-	jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(2))
-	if err != nil {
-		return err
+// repeats makes a call, and once more when later has passed, as a caller does whose first answer was lost. All jobs must stand then as
+// the first call has left them. It returns the answer to the repeat.
+func repeats[A any](c *C, what string, later time.Duration, call func() (A, error)) A {
+	before := c.everything()
+	_, err := call()
+	c.OK(err, "%s", what)
+	applied := c.everything()
+	c.True(!cmp.Equal(applied, before, alike), "%s has changed something", what)
+	c.Advance(later)
+	answer, err := call()
+	c.OK(err, "%s repeated", what)
+	c.Equal(c.everything(), applied, "all jobs after %s and its repeat", what)
+	return answer
+}
+
+func faultLostClaimComesBack(c *C) {
+	list := c.EnqueueN(3)
+	c.Claim(2) // of which the caller learns nothing
+	repeat := c.Claim(10)
+	c.Equal(ids(repeat), list[2:], "claimed by the repeat: nothing is handed out twice")
+	c.Ack(repeat[0].Lease())
+	c.Advance(ttl)
+	back := each(c.Recover(10), func(r store.Recovered) int64 { return r.ID })
+	c.Equal(back, list[:2], "recovered when the lost leases expired")
+	c.Advance(time.Second)
+	claimed := c.Claim(10)
+	c.Equal(ids(claimed), list[:2], "claimed after its backoff")
+	for _, j := range claimed {
+		c.Equal([]any{j.Token, j.Attempts, j.Retries}, []any{int64(3), 2, 1}, "token, attempts and retries of job %d", j.ID)
 	}
-	for _, j := range jobs {
-		if _, err := c.Store.NAck(c.Ctx, []store.NAck{{Lease: j.Lease(), Form: store.Release}}); err != nil {
-			return err
+}
+
+func faultRepeatedWrites(c *C) {
+	for _, op := range leaseOps {
+		l := holding(c, string(op), 1)[0].Lease()
+		later := time.Second
+		if op == store.OpExtend {
+			later = 0 // for an Extend that is repeated later runs from then
 		}
+		outcomes := repeats(c, string(op), later, func() ([]store.Outcome, error) { return tryOn(c, op, l) })
+		c.Equal(statuses(outcomes), []store.Status{store.StatusOK}, "outcomes of %s repeated", op)
+		if op == store.OpExtend {
+			c.Advance(time.Second)
+			takes(c, op, c.Get(l.ID), "repeated later")
+		}
+		c.Cancel(l.ID)
 	}
-	_, err = c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}})
-	return err
+}
+
+func faultRepeatedRecovery(c *C) {
+	c.EnqueueN(2)
+	c.Claim(2)
+	c.Advance(ttl)
+	recovered := repeats(c, "RecoverExpiredLeases", time.Second, func() ([]store.Recovered, error) {
+		return c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: 10})
+	})
+	c.Equal(recovered, []store.Recovered{}, "recovered by a call that came second")
+}
+
+func faultRepeatedBulks(c *C) {
+	for _, b := range []bulk{cancelling, deleting} {
+		list := c.manyIn(b.from, 2)
+		outcomes := repeats(c, string(b.op), time.Second, func() ([]store.Outcome, error) { return b.call(c.Store, c.Ctx, only(list...), 1) })
+		c.Equal(statuses(outcomes), []store.Status{b.again, b.again}, "outcomes of %s repeated", b.op)
+	}
+}
+
+func faultRepeatedReschedule(c *C) {
+	for _, wait := range []time.Duration{0, time.Minute} {
+		list := []int64{c.JobIn(store.Retrying).ID, c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))[0]}
+		at := c.Now().Add(wait)
+		outcomes := repeats(c, "Reschedule", time.Second, func() ([]store.Outcome, error) {
+			return c.Store.Reschedule(c.Ctx, only(list...), at, 1)
+		})
+		c.Equal(statuses(outcomes), []store.Status{store.StatusOK, store.StatusOK}, "outcomes of the repeat")
+		cancelling.on(c, only(list...), 1)
+	}
+}
+
+func faultRepeatedRequeue(c *C) {
+	l := c.JobIn(store.Dead).Lease()
+	outcomes := repeats(c, "Requeue", time.Second, func() ([]store.Outcome, error) { return tryOn(c, store.OpRequeue, l) })
+	c.Equal(statuses(outcomes), []store.Status{store.StatusWrongState}, "outcomes of the repeat")
+	c.Ack(c.ClaimOne().Lease())
+	c.Equal(c.Requeue(l.ID).Status, store.StatusOK, "the repeat after the job has finished")
+	c.Equal(ids(c.Claim(10)), []int64{l.ID}, "claimed after it: the job runs once more")
 }

@@ -9,20 +9,17 @@ import (
 )
 
 const (
-	sentenceEpoch     = "Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch."
 	sentenceFloor     = "Once Fence has returned, each change that raises a token raises it to at least epoch·2³²+1, and each new job gets an id of at least epoch·2³²+1."
 	sentenceFenceOnly = "Nothing else changes: a lease in force stays valid, and the store still remembers how each lease was ended."
-	sentenceEndLeases = "With EndLeases, Fence also raises the tokens of the jobs in flight: their leases are stale from then on, and the jobs are recovered when these leases expire."
 )
 
 var fenceCases = []Case{
-	{"Fence/RaisesTheEpochByOne", sentenceEpoch + "\nThe epoch of a new store is 0.\nIt is safe to repeat a Fence: it raises the epoch once more.", fenceRaisesTheEpoch},
+	{"Fence/RaisesTheEpochByOne", "Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch.\nThe epoch of a new store is 0.\nIt is safe to repeat a Fence: it raises the epoch once more.", fenceRaisesTheEpoch},
 	{"Fence/EveryRaisedTokenIsAboveTheFloor", sentenceFloor, fenceTokensAboveTheFloor},
 	{"Fence/NoLostPairIsGivenAgain", sentenceFloor + "\nSo the store never again gives out a pair of id and token that it gave out before and lost.", fenceNoLostPair},
 	{"Fence/LeasesInForceGoOn", sentenceFenceOnly, fenceLeasesGoOn},
-	{"Fence/KeysAndWindowsGoOn", sentenceFenceOnly, fenceKeysGoOn},
 	{"Fence/HowLeasesWereEndedIsRemembered", sentenceFenceOnly, fenceRemembersHowLeasesWereEnded},
-	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", sentenceEndLeases, fenceEndsLeases},
+	{"Fence/EndLeasesRaisesTokensOfJobsInFlight", "With EndLeases, Fence also raises the tokens of the jobs in flight: their leases are stale from then on, and the jobs are recovered when these leases expire.", fenceEndsLeases},
 	{"Fence/EpochHasALimit", "Fence returns ErrInvalid for an epoch above MaxEpoch.", fenceEpochHasALimit},
 	{"Fence/RefusesAsTheCoreDoes", sentenceRefusals, fenceRefusesAsTheCoreDoes},
 }
@@ -134,29 +131,6 @@ func fenceLeasesGoOn(c *C) {
 		}
 		c.Equal(c.Get(l.ID).Token, l.Token, "the token after %s", op)
 	}
-}
-
-// fenceKeysGoOn has keys that are held by a live job, and by windows that outlive their jobs, and a request key.
-func fenceKeysGoOn(c *C) {
-	finished, deleted := c.free(keyed("finished", time.Hour), "before Fence"), c.free(keyed("deleted", time.Hour), "before Fence")
-	for _, j := range c.Claim(2) {
-		c.Ack(j.Lease())
-	}
-	c.Delete(deleted)
-	c.Advance(time.Minute)
-	req := store.EnqueueRequest{Jobs: []store.NewJob{keyed("key", 0), plain()}, RequestKey: "request"}
-	first := c.asked(req)
-	c.fence(store.FenceRequest{})
-
-	c.Equal(c.asked(req), first, "answers to the same request after Fence")
-	c.held(keyed("key", 0), first[0].ID, store.Ready, "after Fence, by a job that waits")
-	c.Equal(ids(c.Claim(10)), []int64{first[0].ID, first[1].ID}, "claimed after Fence")
-	c.Advance(time.Hour - time.Minute - store.Resolution)
-	c.held(keyed("finished", 0), finished, store.Succeeded, "after Fence, by a job that has finished")
-	c.held(keyed("deleted", 0), deleted, "", "after Fence, by a job that is gone")
-	c.Advance(store.Resolution)
-	c.free(keyed("finished", 0), "the window has ended after Fence, the job has finished")
-	c.free(keyed("deleted", 0), "the window has ended after Fence, the job is gone")
 }
 
 func fenceRemembersHowLeasesWereEnded(c *C) {

@@ -9,17 +9,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const (
-	sentenceAttempt = "Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it together with the change that it records."
-	sentenceReason  = "The error of a Snooze is its reason. The attempt keeps it, and the job's Error does not change."
-	sentenceKept    = "The store keeps the latest 100 attempts of each job."
-)
-
 var historyCases = []Case{
-	{"History/ReasonOfASnoozeStaysWithItsAttempt", sentenceReason + "\nor was put off", historyOfReasons},
+	{"History/ReasonOfASnoozeStaysWithItsAttempt", "The error of a Snooze is its reason. The attempt keeps it, and the job's Error does not change.\nor was put off", historyOfReasons},
 	{"History/OldestFirstEachWithItsOwnWorkerAndTimes", "Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.\nEvery claim is an attempt\nwhy it failed", historyOldestFirst},
-	{"History/LatestHundredAreKept", sentenceKept + "\n" + sentenceRemembers, historyKeepsTheLatest},
-	{"History/ReadersSeeNoChangeWithoutItsAttempt", sentenceAttempt, historyInOneSnapshot},
+	{"History/LatestHundredAreKept", "The store keeps the latest 100 attempts of each job.\nThe store must remember how the holder finished it: by Ack, by failing (NAck with Fail, Never or After), by Snooze or by Release.", historyKeepsTheLatest},
+	{"History/ReadersSeeNoChangeWithoutItsAttempt", "Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it together with the change that it records.", historyInOneSnapshot},
 }
 
 // historyOfReasons looks at each reason before and after its attempt has made room for the next one.
@@ -30,11 +24,7 @@ func historyOfReasons(c *C) {
 	want := []string{"boom"}
 	look := func(jobError, when string) {
 		got := c.Get(id)
-		var errors []string
-		for _, a := range got.History {
-			errors = append(errors, a.Error)
-		}
-		c.Equal(errors, want, "the errors of the attempts %s", when)
+		c.Equal(each(got.History, func(a store.Attempt) string { return a.Error }), want, "the errors of the attempts %s", when)
 		c.Equal(got.Error, jobError, "the error of the job %s", when)
 	}
 	for _, reason := range []string{"not yet", "", "why\x00" + strings.Repeat("x", store.MaxErrorBytes), "once more"} {
@@ -87,17 +77,12 @@ func historyOldestFirst(c *C) {
 		c.Advance(time.Minute)
 	}
 	c.Equal(c.Get(id).History, want, "the history")
-	_, err := c.Store.Get(c.Ctx, id+1000)
-	c.ErrorIs(err, store.ErrNotFound, "Get of a job that is not there")
-}
-
-// worn is a job that has been claimed and released so often.
-func worn(c *C, times int) int64 {
-	id := c.EnqueueOne()
-	for range times {
-		underLease(c, store.OpRelease, c.ClaimOne().Lease())
+	c.Delete(id)
+	for _, gone := range []int64{id, noJob, 0, -1} {
+		detail, err := c.Store.Get(c.Ctx, gone)
+		c.ErrorIs(err, store.ErrNotFound, "Get %d", gone)
+		c.Equal(detail, store.JobDetail{}, "the job %d", gone)
 	}
-	return id
 }
 
 // historyKeepsTheLatest cuts the history of one job, which changes no other job, and forgets nothing of how the lease was ended.
@@ -105,7 +90,10 @@ func historyKeepsTheLatest(c *C) {
 	other := holding(c, "other", 2)
 	c.Ack(other[0].Lease())
 	other[0] = c.Get(other[0].ID)
-	id := worn(c, store.MaxAttemptsKept)
+	id := c.EnqueueOne()
+	for range store.MaxAttemptsKept {
+		underLease(c, store.OpRelease, c.ClaimOne().Lease())
+	}
 	full := c.Get(id).History
 	c.Equal(len(full), store.MaxAttemptsKept, "attempts kept of as many")
 	for n := 1; n <= 2; n++ {

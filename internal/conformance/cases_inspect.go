@@ -9,43 +9,17 @@ import (
 )
 
 var inspectCases = []Case{
-	{"Inspect/GetReturnsTheJobAndItsHistory", "Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.", inspectGetReturnsTheJobAndItsHistory},
 	{"Inspect/FieldsTogetherMustAllMatch", "A Filter selects the jobs that match every field that is set.\nList returns the jobs that match, the newest first: in descending order of id.\nAn empty filter matches every job.", inspectFieldsTogetherMustAllMatch},
 	{"Inspect/NamesMatchAsAWhole", "A Filter selects the jobs that match every field that is set.", inspectNamesMatchAsAWhole},
 	{"Inspect/PatternsChooseQueues", "the queue matches one of these: a name, or a prefix followed by *", inspectPatternsChooseQueues},
-	{"Inspect/FinishedForIsExact", "finished at least this long ago", inspectFinishedForIsExact},
 	{"Inspect/PagesOfEverySizeJoinUp", "The last page has an empty Next.", inspectPagesOfEverySizeJoinUp},
 	{"Inspect/PagesSkipAndRepeatNothing", "The pages neither skip nor repeat a job if it was committed before the first page was read and if its match did not change.", inspectPagesSkipAndRepeatNothing},
-	{"Inspect/PagesOfChosenIDsSkipAndRepeatNothing", "The pages neither skip nor repeat a job if it was committed before the first page was read and if its match did not change.", inspectPagesOfChosenIDs},
 	{"Inspect/PageEndsBeforeItWeighsTooMuch", "A page ends early before the first job that would raise the total size of the page's documents above MaxAnswerBytes.", inspectPageEndsBeforeItWeighsTooMuch},
 	{"Inspect/CursorOfAnotherFilterIsRefused", "The call returns ErrInvalid for a cursor from another filter.", inspectCursorOfAnotherFilterIsRefused},
 	{"Inspect/CountsByQueueAndPhase", "Count counts the jobs that match, by queue and phase.", inspectCountsByQueueAndPhase},
 	{"Inspect/DueIsWhatAClaimCouldTake", "Due is how many of these jobs a claim could take now if no queue were paused. OldestDue is the earliest due time among them.", inspectDueIsWhatAClaimCouldTake},
 	{"Inspect/LimitsAreKept", "ErrInvalid: the request breaks a limit and nothing was applied.", inspectLimitsAreKept},
-	{"Inspect/AnswersAreTheCallersOwn", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", inspectAnswersAreTheCallersOwn},
 	{"Inspect/RacingReadersNeverMissAJob", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", inspectRacingReadersNeverMissAJob},
-}
-
-func inspectGetReturnsTheJobAndItsHistory(c *C) {
-	c.EnqueueOne()
-	started := c.Now()
-	lost := c.ClaimOne()
-	again := c.ClaimAnew(lost)
-	want := store.JobDetail{Job: again, History: []store.Attempt{
-		{Token: 1, Worker: worker, StartedAt: started, EndedAt: started.Add(ttl), Ending: store.EndExpired, Error: store.LeaseExpired.Reason},
-		{Token: 3, Worker: worker, StartedAt: c.Now()},
-	}}
-	neighbour := c.JobIn(store.Succeeded)
-	c.Equal(len(neighbour.History), 1, "attempts of a neighbour")
-	underLease(c, store.OpNever, again.Lease())
-	c.Equal(c.Get(lost.ID), becomes(store.OpNever, want, c.Now()), "the job and its history")
-
-	c.Delete(neighbour.ID)
-	for _, id := range []int64{neighbour.ID, noJob, 0, -1} {
-		detail, err := c.Store.Get(c.Ctx, id)
-		c.ErrorIs(err, store.ErrNotFound, "Get %d", id)
-		c.Equal(detail, store.JobDetail{}, "the job %d", id)
-	}
 }
 
 // Every filter is tried alone, and every two that set different fields together: what both choose is known from what each does.
@@ -111,10 +85,7 @@ func inspectPatternsChooseQueues(c *C) {
 		{[]string{"o\U0010ffff*"}, []string{"o\U0010ffff", "o\U0010ffffb", "o\U0010ffff\U0010ffff"}},
 		{[]string{"o\U0010ffff*", "o*", "o\x01"}, names[13:22]}, {[]string{"\U0010ffff*"}, []string{"\U0010ffff"}},
 	} {
-		var listed []string
-		for _, j := range c.List(store.Filter{Queues: k.patterns}, 100) {
-			listed = append(listed, of[j.ID])
-		}
+		listed := each(c.List(store.Filter{Queues: k.patterns}, 100), func(j store.Job) string { return of[j.ID] })
 		slices.Reverse(listed)
 		c.Equal(listed, k.want, "the queues of the jobs for %q", k.patterns)
 		counts := c.countOf(store.Filter{Queues: k.patterns})
@@ -127,29 +98,8 @@ func inspectPatternsChooseQueues(c *C) {
 	c.ErrorIs(err, store.ErrInvalid, "a cursor of other patterns")
 	outcomes, err := c.Store.Cancel(c.Ctx, store.Filter{Queues: []string{"a_*", "A"}}, 100)
 	c.OK(err, "Cancel")
-	var cancelled []string
-	for _, o := range outcomes {
-		cancelled = append(cancelled, of[o.ID])
-	}
+	cancelled := each(outcomes, func(o store.Outcome) string { return of[o.ID] })
 	c.Equal(cancelled, []string{"a_b", "A"}, "the queues of the cancelled jobs")
-}
-
-func inspectFinishedForIsExact(c *C) {
-	for _, phase := range []store.State{store.Succeeded, store.Dead, store.Cancelled} {
-		id := c.JobIn(phase).ID
-		filter := store.Filter{IDs: []int64{id}, FinishedFor: time.Hour + 999}
-
-		c.Advance(time.Hour - store.Resolution)
-		for tick, want := range [][]int64{{}, {id}, {id}} {
-			c.Equal(ids(c.List(filter, 10)), want, "a %s job, finished for an hour but %d ticks", phase, 1-tick)
-			c.Advance(store.Resolution)
-		}
-	}
-	c.JobIn(store.Retrying)
-	c.JobIn(store.InFlight)
-	c.JobIn(store.Ready)
-	c.Advance(2 * time.Hour)
-	c.Equal(len(c.List(store.Filter{FinishedFor: store.Resolution}, 10)), 3, "jobs that were finished at all")
 }
 
 func inspectCountsByQueueAndPhase(c *C) {
@@ -219,26 +169,4 @@ func inspectLimitsAreKept(c *C) {
 	}
 	c.page(widest, store.Page{Limit: store.MaxItems})
 	c.count(widest)
-}
-
-func inspectAnswersAreTheCallersOwn(c *C) {
-	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Tags = []string{"one", "two"} }))[0]
-	l := c.ClaimOne().Lease()
-	c.One(c.Store.Save(c.Ctx, []store.Save{{Lease: l, Checkpoint: []byte(`"c"`), Progress: []byte(`"p"`)}}))
-	c.One(c.Store.Ack(c.Ctx, []store.Ack{{Lease: l, Result: []byte(`"r"`)}}))
-	c.changesNothing("writing over what List and Get answered", func() {
-		spoil := func(j store.Job) {
-			for _, doc := range [][]byte{j.Payload, j.Checkpoint, j.Progress, j.Result} {
-				c.True(len(doc) > 0, "the job has every document")
-				clear(doc)
-			}
-			clear(j.Tags)
-		}
-		detail := c.Get(id)
-		clear(detail.History)
-		spoil(detail.Job)
-		spoil(c.All()[0])
-		clear(c.count(store.Filter{}).Queues[0].Jobs)
-	})
-	c.Equal(c.countOf(store.Filter{}), map[string]int64{queue + " succeeded": 1}, "counts after writing over an answer")
 }

@@ -28,13 +28,22 @@ func joinsUp[T any](c *C, want []T, read func(store.Page) ([]T, string)) {
 	}
 }
 
+// inspectPagesOfEverySizeJoinUp also chooses jobs by their ids, in no order, and some twice.
 func inspectPagesOfEverySizeJoinUp(c *C) {
 	list := c.EnqueueN(12)
+	chosen := only(list[4], list[7], noJob, list[1], list[0], list[7], list[8], list[4], list[3])
+	pages := func(filter store.Filter, want ...int64) {
+		joinsUp(c, want, func(page store.Page) ([]int64, string) {
+			part := c.page(filter, page)
+			return ids(part.Jobs), part.Next
+		})
+	}
+	pages(chosen, list[8], list[7], list[4], list[3], list[1], list[0])
+	c.Claim(2)
+	chosen.States = []store.State{store.Ready}
+	pages(chosen, list[8], list[7], list[4], list[3])
 	slices.Reverse(list)
-	joinsUp(c, list, func(page store.Page) ([]int64, string) {
-		part := c.page(store.Filter{Queue: queue}, page)
-		return ids(part.Jobs), part.Next
-	})
+	pages(store.Filter{Queue: queue}, list...)
 }
 
 // wrongCursors are none, made from one that is.
@@ -69,20 +78,6 @@ func inspectPagesSkipAndRepeatNothing(c *C) {
 	slices.Reverse(want)
 	c.Equal(got, want, "jobs that were there before the first page and did not change")
 	c.True(len(gone) > 2, "jobs changed ahead of the reader: %d", len(gone))
-}
-
-// The ids come in no order, and some twice.
-func inspectPagesOfChosenIDs(c *C) {
-	list := c.EnqueueN(9)
-	c.Equal(c.Claim(2)[1].ID, list[1], "the second job, which is claimed")
-	filter := only(list[4], list[7], noJob, list[1], list[0], list[7], list[8], list[4], list[3])
-	want := []int64{list[8], list[7], list[4], list[3], list[1], list[0]}
-	ready := filter
-	ready.States = []store.State{store.Ready}
-	for size := 1; size <= len(want)+1; size++ {
-		c.Equal(ids(c.List(filter, size)), want, "the chosen jobs, in pages of %d", size)
-		c.Equal(ids(c.List(ready, size)), want[:4], "the chosen jobs that are ready, in pages of %d", size)
-	}
 }
 
 // inspectPageEndsBeforeItWeighsTooMuch has jobs with four documents each, so that two of them are just not too much.
@@ -131,61 +126,28 @@ func inspectCursorOfAnotherFilterIsRefused(c *C) {
 
 // A store that keeps finished jobs apart may lose sight of one while it moves.
 func inspectRacingReadersNeverMissAJob(c *C) {
-	job := plainBut(func(n *store.NewJob) { n.UniqueKey, n.UniqueFor = "key", time.Hour })
+	job := keyed("key", time.Hour)
 	id := c.Enqueue(job)[0]
 	var done atomic.Bool
 	c.Parallel(5, func(i int) {
 		if i == 0 {
 			defer done.Store(true)
-			c.liveAndFinish(id, 50)
+			for range 50 {
+				c.Ack(c.ClaimOne().Lease())
+				c.Equal(c.Requeue(id).Status, store.StatusOK, "Requeue of the job")
+			}
 			return
 		}
 		for reads := 0; reads == 0 || !done.Load(); reads++ {
-			c.seesOnce(job, id)
+			c.Equal(c.Get(id).ID, id, "the job that Get finds")
+			for _, filter := range []store.Filter{{}, only(id), {UniqueKey: job.UniqueKey}, {States: store.Phases}} {
+				c.Equal(ids(c.page(filter, store.Page{Limit: 10}).Jobs), []int64{id}, "List %+v", filter)
+			}
+			c.Equal(len(c.countOf(store.Filter{})), 1, "phases that Count finds a job in")
+			answer := c.answers(job)[0]
+			c.Equal(answer, store.Enqueued{ID: id, State: answer.State, Duplicate: true}, "Enqueue under its key")
+			c.True(answer.State != "", "the holder is there")
+			c.Equal(c.Ack(store.Lease{ID: id, Token: -1}).Status, store.StatusStale, "Ack under no token of the job")
 		}
 	})
-}
-
-// liveAndFinish takes the job from ready to terminal and back, n times. It runs beside others, so it ends nothing.
-func (c *C) liveAndFinish(id int64, n int) {
-	for i := range n {
-		jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(1))
-		if err != nil || len(jobs) != 1 {
-			c.Errorf("claiming the job: got %d jobs, error %v", len(jobs), err)
-			return
-		}
-		outcomes, err := c.Store.Ack(c.Ctx, []store.Ack{{Lease: jobs[0].Lease()}})
-		if err != nil || outcomes[0].Status != store.StatusOK {
-			c.Errorf("finishing the job: got %+v, error %v", outcomes, err)
-		}
-		outcomes, err = c.Store.Requeue(c.Ctx, only(id), 1)
-		if err != nil || outcomes[0].Status != store.StatusOK {
-			c.Errorf("requeueing the job, time %d: got %+v, error %v", i, outcomes, err)
-		}
-	}
-}
-
-// seesOnce checks that every way of looking finds the job exactly once.
-func (c *C) seesOnce(job store.NewJob, id int64) {
-	if detail, err := c.Store.Get(c.Ctx, id); err != nil || detail.ID != id {
-		c.Errorf("Get: got job %d, error %v", detail.ID, err)
-	}
-	for _, filter := range []store.Filter{{}, only(id), {UniqueKey: job.UniqueKey}, {States: store.Phases}} {
-		page, err := c.Store.List(c.Ctx, filter, store.Page{Limit: 10})
-		if err != nil || len(page.Jobs) != 1 {
-			c.Errorf("List %+v: got %d jobs, error %v, want one", filter, len(page.Jobs), err)
-		}
-	}
-	counts, err := c.Store.Count(c.Ctx, store.Filter{})
-	if err != nil || len(counts.Queues) != 1 || len(counts.Queues[0].Jobs) != 1 {
-		c.Errorf("Count: got %+v, error %v, want one job", counts, err)
-	}
-	answers, err := c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{job}})
-	if err != nil || len(answers) != 1 || answers[0].ID != id || !answers[0].Duplicate || answers[0].State == "" {
-		c.Errorf("Enqueue under its key: got %+v, error %v, want a duplicate of job %d", answers, err, id)
-	}
-	outcomes, err := c.Store.Ack(c.Ctx, []store.Ack{{Lease: store.Lease{ID: id, Token: -1}}})
-	if err != nil || len(outcomes) != 1 || outcomes[0].Status != store.StatusStale {
-		c.Errorf("Ack under no token of the job: got %+v, error %v, want stale", outcomes, err)
-	}
 }

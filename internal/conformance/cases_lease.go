@@ -101,27 +101,16 @@ func wayOf(op store.Op) store.Op {
 
 // holding returns n jobs in flight in a queue of their own, with a checkpoint, and a second after their claim.
 func holding(c *C, name string, n int) []store.JobDetail {
-	jobs := make([]store.NewJob, n)
-	for i := range jobs {
-		jobs[i] = plainBut(func(n *store.NewJob) { n.Queue = name })
-	}
-	c.Enqueue(jobs...)
+	c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Queue = name })}, n)...)
 	claimed := c.ClaimBy(store.ClaimRequest{Queue: name, Limit: n, Worker: worker, TTL: ttl})
 	if len(claimed) != n {
 		c.Fatalf("claiming %d jobs of a queue of their own: got %d", n, len(claimed))
 	}
-	saves := make([]store.Save, n)
-	for i, j := range claimed {
-		saves[i] = store.Save{Lease: j.Lease(), Seq: 3, Checkpoint: []byte(`"kept"`), Progress: []byte(`"seen"`)}
-	}
-	_, err := c.Store.Save(c.Ctx, saves)
-	c.OK(err, "Save for %d jobs", n)
+	c.many(c.Store.Save(c.Ctx, each(claimed, func(j store.Job) store.Save {
+		return store.Save{Lease: j.Lease(), Seq: 3, Checkpoint: []byte(`"kept"`), Progress: []byte(`"seen"`)}
+	})))
 	c.Advance(time.Second)
-	details := make([]store.JobDetail, n)
-	for i, j := range claimed {
-		details[i] = c.Get(j.ID)
-	}
-	return details
+	return each(claimed, func(j store.Job) store.JobDetail { return c.Get(j.ID) })
 }
 
 // takes does the operation under the lease of the job, which is good, and checks that the job becomes what the table says.

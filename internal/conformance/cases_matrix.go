@@ -13,8 +13,6 @@ import (
 // transitions, so that a row that changes there changes the suite.
 var matrixCases = matrixOf(store.Transitions)
 
-const sentenceTable = "Transitions is the table of legal transitions: an operation does not change a job in any phase other than those of its row."
-
 // matrixSentences are what a case proves beside the table.
 var matrixSentences = map[store.Op][]string{
 	store.OpClaim: {"A dead job is never claimed."},
@@ -41,9 +39,11 @@ func matrixOf(table []store.Transition) []Case {
 	var cases []Case
 	for _, t := range table {
 		cases = append(cases, Case{
-			Name:     "Matrix/" + strings.ToUpper(string(t.Op[:1])) + string(t.Op[1:]),
-			Sentence: strings.Join(append(matrixSentences[t.Op], sentenceTable, "not_found the job does not exist, or no longer exists."), "\n"),
-			Run:      func(c *C) { matrixRow(c, t) },
+			Name: "Matrix/" + strings.ToUpper(string(t.Op[:1])) + string(t.Op[1:]),
+			Sentence: strings.Join(append(matrixSentences[t.Op],
+				"Transitions is the table of legal transitions: an operation does not change a job in any phase other than those of its row.",
+				"not_found the job does not exist, or no longer exists."), "\n"),
+			Run: func(c *C) { matrixRow(c, t) },
 		})
 	}
 	return cases

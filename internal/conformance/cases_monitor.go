@@ -7,13 +7,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const sentenceOldestDue = "OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise order of name."
-
 var monitorCases = []Case{
 	{"Monitor/PingAnswers", "Ping checks that the store answers, and that it contains what this program keeps in it.", monitorPingAnswers},
-	{"Monitor/QueuesWithAJobThatIsDue", sentenceOldestDue, monitorQueuesWithAJobThatIsDue},
+	{"Monitor/QueuesWithAJobThatIsDue", "OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise order of name.", monitorQueuesWithAJobThatIsDue},
 	{"Monitor/TheEarliestDueTime", "Each queue comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
-	{"Monitor/RefusesAsTheCoreDoes", "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", monitorRefusesAsTheCoreDoes},
+	{"Monitor/RefusesAsTheCoreDoes", sentenceRefusals, monitorRefusesAsTheCoreDoes},
 }
 
 func (c *C) monitor() store.Monitor { return ability[store.Monitor](c) }

@@ -18,7 +18,7 @@ var notifyCases = []Case{
 	{"Notify/SlowReaderHoldsUpNobody", "A slow reader loses wake-ups and blocks nobody.", notifySlowReaderHoldsUpNobody},
 	{"Notify/ChannelIsClosedWithTheContextAndTheStore", "The channel is closed when the context ends or the store is closed.", notifyClosed},
 	{"Notify/ManySubscribersComeAndGo", "The channel is closed when the context ends or the store is closed.", notifyManySubscribers},
-	{"Notify/RefusesAsTheCoreDoes", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nIf the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\nEvery later call returns ErrClosed.", notifyRefusesAsTheCoreDoes},
+	{"Notify/RefusesAsTheCoreDoes", sentenceAbility, notifyRefusesAsTheCoreDoes},
 }
 
 // Wake-ups come in real time and may be lost: a healthy store is given so many tries, each so long.
@@ -269,20 +269,12 @@ func notifyClosed(c *C) {
 }
 
 func notifyManySubscribers(c *C) {
-	notifier := c.notifier()
 	c.Parallel(8, func(int) {
 		for range 20 {
 			ctx, cancel := context.WithCancel(c.Ctx)
-			wakeups, err := notifier.Subscribe(ctx, []string{queue})
-			if err != nil {
-				c.Errorf("Subscribe: %v", err)
-			} else if _, err = c.Store.Enqueue(c.Ctx, store.EnqueueRequest{Jobs: []store.NewJob{plain()}}); err != nil {
-				c.Errorf("Enqueue: %v", err)
-			}
+			wakeups := c.subscribe(ctx, queue)
+			c.EnqueueOne()
 			cancel()
-			if wakeups == nil {
-				return
-			}
 			if _, ended := c.endsInTime(wakeups); !ended {
 				return
 			}

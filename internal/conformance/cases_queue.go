@@ -62,10 +62,7 @@ func queueListedByNameByteByByte(c *C) {
 	slices.SortFunc(want, func(a, b store.Queue) int { return strings.Compare(a.Name, b.Name) })
 	c.Equal(c.queues(), want, "queues")
 
-	var counted []string
-	for _, q := range c.count(store.Filter{}).Queues {
-		counted = append(counted, q.Queue)
-	}
+	counted := each(c.count(store.Filter{}).Queues, func(q store.QueueCount) string { return q.Queue })
 	c.True(slices.IsSorted(counted), "counts are by name, byte by byte: %q", counted)
 }
 
@@ -112,9 +109,8 @@ func queuePausedQueueGivesNothing(c *C) {
 }
 
 // Claimers give back what they took, so that there is always something to take. A claim that found the same pause before it
-// began and after it returned began after that pause.
+// began and after it returned began after that pause. Each pause lasts until a few have.
 func queueNothingIsTakenAfterPauseReturned(c *C) {
-	keeper := c.queueKeeper()
 	c.EnqueueN(20)
 	var pause, within atomic.Int64 // pause is odd while the queue is paused, within counts claims that began after it was
 	var stop atomic.Bool
@@ -122,53 +118,28 @@ func queueNothingIsTakenAfterPauseReturned(c *C) {
 		if i == 0 {
 			defer stop.Store(true)
 			for range 20 {
-				c.pauseAndResume(keeper, &pause, &within)
+				c.setPaused(queue, true)
+				pause.Add(1)
+				c.Equal(ids(c.Claim(1)), []int64{}, "claimed from a paused queue")
+				for enough := within.Load() + 3; within.Load() < enough && !c.Failed() && c.Ctx.Err() == nil; {
+					runtime.Gosched()
+				}
+				c.True(c.count(store.Filter{Queue: queue}).Queues[0].Due > 0, "jobs are left to be claimed but for the pause")
+				pause.Add(1)
+				c.setPaused(queue, false)
 			}
 			return
 		}
 		for !stop.Load() {
 			before := pause.Load()
-			jobs := c.takeAndGiveBack()
+			jobs := c.Claim(1)
+			c.endAll(jobs, store.Release, 0)
 			if before%2 == 1 && pause.Load() == before {
 				within.Add(1)
 				c.Equal(ids(jobs), []int64{}, "claimed although the queue had been paused")
 			}
 		}
 	})
-}
-
-// takeAndGiveBack claims a job and releases it. It runs beside others, so it ends nothing.
-func (c *C) takeAndGiveBack() []store.Job {
-	jobs, err := c.Store.FetchAndClaim(c.Ctx, claimOf(1))
-	if err != nil {
-		c.Errorf("FetchAndClaim: %v", err)
-	}
-	for _, j := range jobs {
-		if _, err := c.Store.NAck(c.Ctx, []store.NAck{{Lease: j.Lease(), Form: store.Release}}); err != nil {
-			c.Errorf("NAck: %v", err)
-		}
-	}
-	return jobs
-}
-
-// pauseAndResume goes on when others have claimed from the paused queue a few times, with jobs to be had but for the pause.
-func (c *C) pauseAndResume(keeper store.QueueKeeper, pause, within *atomic.Int64) {
-	if err := keeper.SetPaused(c.Ctx, queue, true); err != nil {
-		c.Errorf("SetPaused: %v", err)
-	}
-	pause.Add(1)
-	c.Equal(ids(c.takeAndGiveBack()), []int64{}, "claimed from a paused queue")
-	for enough := within.Load() + 3; within.Load() < enough && c.Ctx.Err() == nil; {
-		runtime.Gosched()
-	}
-	counts, err := c.Store.Count(c.Ctx, store.Filter{Queue: queue})
-	if err != nil || len(counts.Queues) != 1 || counts.Queues[0].Due == 0 {
-		c.Errorf("jobs are left to be claimed in the paused queue: got %+v, error %v", counts, err)
-	}
-	pause.Add(1)
-	if err := keeper.SetPaused(c.Ctx, queue, false); err != nil {
-		c.Errorf("SetPaused: %v", err)
-	}
 }
 
 func queueEnqueueingFinishingAndRecoveryGoOn(c *C) {

@@ -21,7 +21,6 @@ var registryCases = []Case{
 	{"Registry/LeaveRemovesTheRow", "Leave removes the row of a worker that shuts down, so that nobody takes it for a worker that died.\nIf there is no such row, Leave does nothing.\nIt is safe to repeat a Leave.\nA later Beat writes the row again.", registryLeaveRemovesTheRow},
 	{"Registry/AffectsNoJob", "It is for people: nothing in it affects jobs.", registryAffectsNoJob},
 	{"Registry/LimitsAreKept", "ErrInvalid: the request breaks a limit and nothing was applied.\ntrace and host may also be empty.", registryLimitsAreKept},
-	{"Registry/ManyBeatsAtOnce", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.", registryManyBeatsAtOnce},
 	{"Registry/RefusesAsTheCoreDoes", sentenceAbility, registryRefusesAsTheCoreDoes},
 }
 
@@ -57,11 +56,7 @@ func (c *C) workersPage(filter store.WorkerFilter, page store.Page) store.Worker
 }
 
 func namesOf(workers []store.Worker) []string {
-	var names []string
-	for _, w := range workers {
-		names = append(names, w.Name)
-	}
-	return names
+	return each(workers, func(w store.Worker) string { return w.Name })
 }
 
 func registryBeatWritesTheRow(c *C) {
@@ -314,22 +309,6 @@ func registryLimitsAreKept(c *C) {
 	}
 	found := c.workersPage(store.WorkerFilter{}, store.Page{Limit: store.MaxItems})
 	c.Equal(found.Workers, []store.Worker{row}, "the worker with every field at its limit")
-}
-
-func registryManyBeatsAtOnce(c *C) {
-	registry := c.registry()
-	c.Parallel(8, func(i int) {
-		for n := range 10 {
-			row := store.Worker{Name: trickyNames[n], PID: i, StaleAfter: time.Hour}
-			if err := registry.Beat(c.Ctx, row); err != nil {
-				c.Errorf("Beat: %v", err)
-			}
-			if workers, err := store.AllWorkers(c.Ctx, registry); err != nil || len(workers) <= n {
-				c.Errorf("Workers: got %d, error %v, want more than %d", len(workers), err, n)
-			}
-		}
-	})
-	c.Equal(len(c.workers()), 10, "workers")
 }
 
 func registryRefusesAsTheCoreDoes(c *C) {

@@ -10,14 +10,12 @@ var reopenCases = []Case{
 	{"Reopen/JobsAndHistorySurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenJobsAndHistorySurvive},
 	{"Reopen/LeasesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenLeasesSurvive},
 	{"Reopen/WaysOfFinishingAreRemembered", "If the holder finishes the job in the same way again, the store must answer ok and change nothing, so that a caller can repeat a call whose reply was lost. If the holder tries to finish the job in another way, the store must answer stale.", reopenWaysOfFinishingAreRemembered},
-	{"Reopen/NumbersOfSavesSurvive", "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases.", reopenNumbersOfSavesSurvive},
 	{"Reopen/UniqueKeysSurvive", "A unique key applies across all queues and kinds, and at most one job holds it.", reopenUniqueKeysSurvive},
-	{"Reopen/RequestKeysSurvive", sentenceKeyLife, reopenRequestKeysSurvive},
-	{"Reopen/PausesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", reopenPausesSurvive},
-	{"Reopen/PoliciesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPoliciesSurvive},
+	{"Reopen/RequestKeysSurvive", sentenceRequestKey, reopenRequestKeysSurvive},
+	{"Reopen/PausesAndPoliciesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.\nWhen a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPausesAndPoliciesSurvive},
 	{"Reopen/ActivitySurvives", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenActivitySurvives},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
-	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", sentenceLooks, reopenAhead},
+	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", "The store looks for them in the first call after it was opened or saw its clock go back, and then in every call until it has found all of them. Otherwise it looks every 30 s.", reopenAhead},
 	{"Reopen/FenceSurvives", sentenceFloor, reopenFenceSurvives},
 	{"Reopen/ExpiredLeasesAreRecovered", "So if every worker of a job dies, the job is dead after MaxRetries plus one claims.", reopenExpiredLeasesAreRecovered},
 	{"Reopen/AnsweredCallsSurviveAClosingStore", "Calls in progress finish or fail.", reopenAnsweredCallsSurvive},
@@ -62,9 +60,11 @@ func reopenLeasesSurvive(c *C) {
 	held := c.Claim(3)
 	lost := held[2].Lease()
 	c.Cancel(lost.ID)
+	c.SaveCheckpoint(held[0].Lease(), 5, `5`)
 	c.Advance(time.Second)
 	c.reopen()
 
+	c.changesNothing("an older save", func() { c.SaveCheckpoint(held[0].Lease(), 4, `4`) })
 	c.Equal(c.Extend(held[0].Lease()).Next, c.Now().Add(ttl), "the end of a lease extended after the store was opened again")
 	c.Equal(c.Ack(held[1].Lease()).Status, store.StatusOK, "Ack after the store was opened again")
 	c.Equal(c.Ack(lost).Status, store.StatusStale, "Ack under a lease that was lost before")
@@ -90,17 +90,6 @@ func reopenWaysOfFinishingAreRemembered(c *C) {
 			}
 		}
 	})
-}
-
-func reopenNumbersOfSavesSurvive(c *C) {
-	l := c.JobIn(store.InFlight).Lease()
-	c.SaveCheckpoint(l, 5, `5`)
-	c.reopen()
-	c.changesNothing("an older save", func() {
-		c.Equal(c.SaveCheckpoint(l, 4, `4`).Status, store.StatusOK, "an older save after the store was opened again")
-	})
-	c.SaveCheckpoint(l, 6, `6`)
-	c.Equal(string(c.Get(l.ID).Checkpoint), `6`, "the checkpoint after a newer save")
 }
 
 func reopenUniqueKeysSurvive(c *C) {
@@ -137,41 +126,25 @@ func reopenRequestKeysSurvive(c *C) {
 	c.True(c.asked(request("key"))[0].ID > first[2].ID, "the key is free when its day has passed")
 }
 
-func reopenPausesSurvive(c *C) {
+// reopenPausesAndPoliciesSurvive also has a policy that sets nothing any more: its version must not restart.
+func reopenPausesAndPoliciesSurvive(c *C) {
 	id := c.EnqueueOne()
+	set := c.setPolicy(queue, aPolicy)
+	unset := c.setPolicy("unset", store.Policy{Version: c.setPolicy("unset", aPolicy).Version})
 	c.setPaused(queue, true)
 	c.setPaused("empty", true)
 	c.reopen()
-	c.Equal(c.queues(), []store.Queue{{Name: "empty", Paused: true}, {Name: queue, Paused: true}}, "queues after the store was opened again")
+	want := []store.Queue{{Name: "empty", Paused: true}, {Name: queue, Paused: true, Policy: set}}
+	c.Equal(c.queues(), want, "queues after the store was opened again")
 	c.Equal(ids(c.Claim(10)), []int64{}, "claimed from a queue that was paused before")
 	c.setPaused(queue, false)
 	c.reopen()
 	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed from a queue that went on before")
-}
-
-func reopenPoliciesSurvive(c *C) {
-	set := c.setPolicy("set", aPolicy)
-	unset := c.setPolicy("unset", store.Policy{Version: c.setPolicy("unset", aPolicy).Version})
-	for range 2 {
-		c.reopen()
-		c.Equal(c.policy("set"), set, "a policy after the store was opened again")
-		c.Equal(c.policy("unset"), unset, "a policy that sets nothing any more, after the store was opened again")
-		c.Equal(c.queues(), []store.Queue{{Name: "set", Policy: set}}, "queues after the store was opened again")
-	}
+	c.Equal([]store.Policy{c.policy(queue), c.policy("unset")}, []store.Policy{set, unset}, "the policies after the store was opened again twice")
 }
 
 // The highest ids are deleted before the store is closed, so that no row remembers them.
-func reopenIDsAreNeverUsedAgain(c *C) {
-	highest := int64(0)
-	for round := range 3 {
-		list := c.EnqueueN(3)
-		c.True(list[0] > highest, "round %d: id %d is above %d, which was deleted before", round, list[0], highest)
-		highest = list[2]
-		cancelling.on(c, only(list...), 3)
-		deleting.on(c, only(list...), 3)
-		c.reopen()
-	}
-}
+func reopenIDsAreNeverUsedAgain(c *C) { c.usesNoIDAgain(c.reopen) }
 
 func reopenFenceSurvives(c *C) {
 	c.JobIn(store.InFlight)
@@ -202,35 +175,22 @@ func reopenExpiredLeasesAreRecovered(c *C) {
 }
 
 // What was answered before the store closed is there afterwards, what was refused is not, and what is in doubt is there as a
-// whole or not at all.
+// whole or not at all. The callers go on until they are refused.
 func reopenAnsweredCallsSurvive(c *C) {
 	var calls enqueueing
-	c.reopening(func(c *C, i, n int) error { return calls.call(c, i, n) })
-	calls.leaves(c)
-}
-
-// reopening closes the store and opens it again while callers go on until they are refused.
-func (c *C) reopening(call func(c *C, i, n int) error) {
-	if c.instance.Reopen == nil {
-		c.Fatalf("the store cannot be reopened: exclude Reopen/ with a reason")
-	}
 	old := c.over(c.Store)
-	var again store.Store
 	c.Parallel(5, func(i int) {
 		if i > 0 {
-			for n := 0; n < 100 && call(old, i, n) == nil; n++ { // until it is closed
+			for n := 0; n < 100 && calls.call(old, i, n) == nil; n++ { // until it is closed
 			}
 			return
 		}
 		for range 10 {
 			_, _ = old.Store.Count(c.Ctx, store.Filter{}) // lets the others begin
 		}
-		var err error
-		if again, err = c.instance.Reopen(c.Ctx); err != nil {
-			c.Errorf("opening the store again: %v", err)
-		}
+		c.reopen()
 	})
-	c.use(again)
+	calls.leaves(c)
 }
 
 func reopenActivitySurvives(c *C) {

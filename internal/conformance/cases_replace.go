@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -265,46 +264,23 @@ func replaceUnderARequestKey(c *C) {
 // replaceRacesClaims replaces jobs while others claim them. Whichever comes first decides: a job that was replaced is claimed with
 // its new payload, or not yet, and a job that was claimed stays as it is.
 func replaceRacesClaims(c *C) {
-	const jobs = 100
 	var list []int64
-	for i := range jobs {
-		list = append(list, c.Enqueue(keyed(fmt.Sprint(i), 0))...)
-	}
-	order := rand.Perm(jobs)
-	before := map[int64]store.JobDetail{}
-	for _, id := range list {
-		before[id] = c.Get(id)
+	before, by := map[int64]store.JobDetail{}, map[int64]store.NewJob{}
+	for i := range 100 {
+		key := fmt.Sprint(i)
+		id := c.Enqueue(keyed(key, 0))[0]
+		list, before[id] = append(list, id), c.Get(id)
+		by[id] = replacing(key, func(n *store.NewJob) { n.Payload, n.Delay = []byte("1"), time.Hour })
 	}
 	answers := map[int64]store.Enqueued{}
-	claimed := make([][]store.Job, 4)
-	by := func(i int) store.NewJob {
-		return replacing(fmt.Sprint(i), func(n *store.NewJob) { n.Payload, n.Delay = []byte("1"), time.Hour })
-	}
-	c.Parallel(1+len(claimed), func(i int) {
-		if i > 0 {
-			for range jobs / len(claimed) / 3 {
-				claimed[i-1] = append(claimed[i-1], c.Claim(2)...)
-			}
-			return
-		}
-		for _, i := range order {
-			answers[list[i]] = c.answers(by(i))[0]
-		}
-	})
-	want := map[int64]store.JobDetail{}
-	for _, some := range claimed {
-		for _, j := range some {
-			want[j.ID] = becomes(store.OpClaim, before[j.ID], c.Now())
-			c.Equal(j, want[j.ID].Job, "a job that was claimed before it could be replaced")
-		}
-	}
-	for i, id := range list {
-		answer := store.Enqueued{ID: id, State: store.InFlight, Duplicate: true}
-		if _, was := want[id]; !was {
-			want[id] = replacedBy(before[id], by(i), c.Now())
-			answer.State, answer.Replaced = store.Ready, true
+	claimed := c.besideClaims(list, func(id int64) { answers[id] = c.answers(by[id])[0] })
+	for _, id := range list {
+		answer, want := store.Enqueued{ID: id, State: store.Ready, Duplicate: true, Replaced: true}, replacedBy(before[id], by[id], c.Now())
+		if j, was := claimed[id]; was {
+			answer.State, answer.Replaced, want = store.InFlight, false, becomes(store.OpClaim, before[id], c.Now())
+			c.Equal(j, want.Job, "a job that was claimed before it could be replaced")
 		}
 		c.Equal(answers[id], answer, "the answer for the key of job %d", id)
-		c.Equal(c.Get(id), want[id], "job %d", id)
+		c.Equal(c.Get(id), want, "job %d", id)
 	}
 }

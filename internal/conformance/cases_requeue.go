@@ -109,27 +109,24 @@ func requeueTakesItsUniqueKeyAgain(c *C) {
 
 // No Enqueue comes between the end of the window and the Requeue, which therefore has to notice that end by itself.
 func requeueEndedWindowOfAnotherHoldsNothing(c *C) {
-	for how, requeue := range map[string]func(id int64) store.Outcome{
-		"by id": func(id int64) store.Outcome { return c.Requeue(id) },
-		"by filter": func(int64) store.Outcome {
-			return c.One(c.Store.Requeue(c.Ctx, store.Filter{Queue: queue, States: []store.State{store.Dead}}, 1))
-		},
-	} {
-		for _, window := range []time.Duration{0, time.Second} {
-			dead := c.deadWithKey(how, window)
-			c.Advance(window)
-			holder := c.free(keyed(how, time.Minute), "the first job is dead, and its window has ended")
-			c.Advance(time.Minute - store.Resolution)
-			c.Equal(requeue(dead.ID).Status, store.StatusDuplicate, "Requeue %s one tick before the window of another ends", how)
-			c.Advance(store.Resolution)
-			want := becomes(store.OpRequeue, dead, c.Now())
-			c.Equal(requeue(dead.ID), store.OutcomeOf(want.Job, store.StatusOK), "Requeue %s when the window of another ends", how)
-			c.Equal(c.Get(dead.ID), want, "the requeued job")
-			if window == 0 {
-				c.held(keyed(how, 0), dead.ID, store.Ready, "by the requeued job")
-			}
-			cancelling.on(c, only(dead.ID, holder), 2)
+	for i, window := range []time.Duration{0, time.Second, 0, time.Second} {
+		key := fmt.Sprint(i)
+		dead := c.deadWithKey(key, window)
+		filter := only(dead.ID)
+		if i > 1 {
+			filter = store.Filter{Queue: queue, States: []store.State{store.Dead}}
 		}
+		c.Advance(window)
+		holder := c.free(keyed(key, time.Minute), "the first job is dead, and its window has ended")
+		c.Advance(time.Minute - store.Resolution)
+		c.Equal(statuses(requeueing.on(c, filter, 1)), []store.Status{store.StatusDuplicate}, "Requeue %+v one tick before the window of another ends", filter)
+		c.Advance(store.Resolution)
+		c.Equal(requeueing.on(c, filter, 1), requeueing.done(c, dead.ID), "Requeue %+v when the window of another ends", filter)
+		c.Equal(c.Get(dead.ID), becomes(store.OpRequeue, dead, c.Now()), "the requeued job")
+		if window == 0 {
+			c.held(keyed(key, 0), dead.ID, store.Ready, "by the requeued job")
+		}
+		cancelling.on(c, only(dead.ID, holder), 2)
 	}
 }
 

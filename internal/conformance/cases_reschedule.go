@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -119,39 +120,41 @@ func rescheduleLimits(c *C) {
 	}
 }
 
-// rescheduleRacesClaims puts jobs off while others claim them. Whichever comes first decides: a job that was put off is not
-// claimed, and one that was claimed is not put off.
-func rescheduleRacesClaims(c *C) {
-	const jobs = 200
-	list := c.EnqueueN(jobs)
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	later := c.Now().Add(time.Hour)
-	outcomes := map[int64]store.Outcome{}
-	taken := map[int64]int64{} // the token
+// besideClaims makes a change for each job, in no order, while others claim. It returns what was claimed, by id.
+func (c *C) besideClaims(list []int64, change func(id int64)) map[int64]store.Job {
 	claimed := make([][]store.Job, 4)
 	c.Parallel(1+len(claimed), func(i int) {
 		if i > 0 {
-			for range jobs / len(claimed) / 3 {
+			for range len(list) / len(claimed) / 3 {
 				claimed[i-1] = append(claimed[i-1], c.Claim(2)...)
 			}
 			return
 		}
-		for _, id := range list {
-			outcomes[id] = c.Reschedule(id, later)
+		for _, at := range rand.Perm(len(list)) {
+			change(list[at])
 		}
 	})
-	for _, some := range claimed {
-		for _, j := range some {
-			taken[j.ID] = j.Token
-		}
+	taken := map[int64]store.Job{}
+	for _, j := range slices.Concat(claimed...) {
+		taken[j.ID] = j
 	}
+	return taken
+}
+
+// rescheduleRacesClaims puts jobs off while others claim them. Whichever comes first decides: a job that was put off is not
+// claimed, and one that was claimed is not put off.
+func rescheduleRacesClaims(c *C) {
+	list := c.EnqueueN(200)
+	later := c.Now().Add(time.Hour)
+	outcomes := map[int64]store.Outcome{}
+	claimed := c.besideClaims(list, func(id int64) { outcomes[id] = c.Reschedule(id, later) })
 	for _, id := range list {
 		j := c.Get(id).Job
-		token, was := taken[id]
+		taken, was := claimed[id]
 		status := store.StatusOK
 		if was {
 			status = store.StatusWrongState
-			c.Equal(token, int64(1), "the token of the lease on job %d", id)
+			c.Equal(taken.Token, int64(1), "the token of the lease on job %d", id)
 		}
 		c.Equal(outcomes[id], store.OutcomeOf(j, status), "the outcome for job %d, which was claimed: %v", id, was)
 		c.Equal(j.State == store.InFlight, was, "whether job %d is in flight", id)

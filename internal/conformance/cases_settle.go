@@ -8,13 +8,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const (
-	sentenceExpired    = "A job has expired if it is ready or retrying and its ExpiresAt is at or before now."
-	sentenceExpiredKey = "An expired job does not hold its key, unless it holds it for a window. A call that needs the key cancels the expired job first, as Settle does."
-)
+const sentenceExpiredKey = "An expired job does not hold its key, unless it holds it for a window. A call that needs the key cancels the expired job first, as Settle does."
 
 var settleCases = []Case{
-	{"Settle/CancelsToTheMicrosecond", "It cancels a job as Cancel does.\nIt returns the jobs that it cancelled.\nIt is safe to repeat a Settle.\n" + sentenceExpired, settleCancels},
+	{"Settle/CancelsToTheMicrosecond", "It cancels a job as Cancel does.\nIt returns the jobs that it cancelled.\nIt is safe to repeat a Settle.\nA job has expired if it is ready or retrying and its ExpiresAt is at or before now.", settleCancels},
 	{"Settle/EarliestExpiryFirstThenSmallerID", "Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id.", settleEarliestFirst},
 	{"Settle/JobInFlightDoesNotExpire", "A job in flight does not expire, but it may expire when its attempt ends.", settleSparesRunning},
 	{"Settle/ExpiredJobIsNotClaimed", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", settleNotClaimed},
@@ -24,7 +21,6 @@ var settleCases = []Case{
 	{"Settle/ExpiresAtNotLaterThanDueIsInvalid", "A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.", settleInvalid},
 	{"Settle/FollowsAClockThatWasSetBack", sentenceFollows, settleFollowsTheClock},
 	{"Settle/SettlersAtTheSameTimeShareTheJobs", "Each expired job is cancelled once, even if several callers settle at the same time.", settlersShare},
-	{"Settle/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.", settleRefusedBeyond},
 }
 
 // Settle cancels up to limit expired jobs.
@@ -41,11 +37,7 @@ func (c *C) expiring(in time.Duration) store.NewJob {
 }
 
 func settledAs(jobs ...store.JobDetail) []store.Settled {
-	settled := make([]store.Settled, len(jobs))
-	for i, d := range jobs {
-		settled[i] = store.SettledOf(&d.Job)
-	}
-	return settled
+	return each(jobs, func(d store.JobDetail) store.Settled { return store.SettledOf(&d.Job) })
 }
 
 // settleCancels has a job that is retrying, one that snoozes until after its expiry, and one that is ready.
@@ -89,15 +81,7 @@ func settleEarliestFirst(c *C) {
 	}
 	slices.SortFunc(jobs, func(a, b store.Job) int { return cmp.Or(a.ExpiresAt().Compare(b.ExpiresAt()), cmp.Compare(a.ID, b.ID)) })
 	c.Advance(time.Minute)
-	var got []int64
-	for _, limit := range []int{1, 2, 7, 19, 10} {
-		settled := c.Settle(limit)
-		c.True(len(settled) <= limit, "settled with limit %d: %d", limit, len(settled))
-		for _, s := range settled {
-			got = append(got, s.ID)
-		}
-	}
-	c.Equal(got, ids(jobs), "the order")
+	taken(c, ids(jobs), c.Settle, func(s store.Settled) int64 { return s.ID })
 }
 
 func settleSparesRunning(c *C) {
@@ -232,32 +216,11 @@ func settlersShare(c *C) {
 		c.Enqueue(c.expiring(time.Second))
 	}
 	c.Advance(time.Second)
-	all := make([][]store.Settled, 9)
-	c.Parallel(8, func(i int) {
-		for range 5 {
-			all[i] = append(all[i], c.Settle(7)...)
-		}
-	})
-	all[8] = c.Settle(jobs)
+	got := shared(c, jobs, c.Settle, func(s store.Settled) int64 { return s.ID })
 	var want []store.Settled
 	for _, d := range slices.Backward(c.All()) {
 		c.Equal(d.Token, int64(1), "the token of a job that was cancelled once")
 		want = append(want, store.SettledOf(&d))
 	}
-	got := slices.Concat(all...)
-	slices.SortFunc(got, func(a, b store.Settled) int { return cmp.Compare(a.ID, b.ID) })
 	c.Equal(got, want, "the answers of all settlers together")
-}
-
-func settleRefusedBeyond(c *C) {
-	id := c.Enqueue(c.expiring(time.Second))[0]
-	c.Advance(time.Hour)
-	before := c.Get(id)
-	for _, limit := range []int{0, -1, 1001} {
-		got, err := c.Store.Settle(c.Ctx, limit)
-		c.refused(err, -1, "limit", "a Settle beyond its limit")
-		c.Equal(got, []store.Settled{}, "the answer to a Settle with limit %d", limit)
-	}
-	c.Equal(c.Get(id), before, "the job that refused calls could have settled")
-	c.Equal(len(c.Settle(1000)), 1, "how many were settled with limit 1,000")
 }

@@ -12,12 +12,9 @@ import (
 )
 
 const (
-	sentenceInTx    = "InTx returns a Writer that writes in tx: others see its effect when tx is committed, and never if tx is rolled back."
-	sentenceLocked  = "A job that was finished in a transaction stays locked until the transaction ends, so finish jobs last, and then commit. Meanwhile Extend answers busy or waits, and recovery leaves the job alone or waits."
-	sentenceTxKey   = "An Enqueue may wait for an open transaction that has written the same unique key or request key."
-	sentenceNoWait  = "No method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends."
-	sentenceEnded   = "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error."
-	sentenceKeyLife = "A request key makes the call safe to repeat. For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone."
+	sentenceInTx   = "InTx returns a Writer that writes in tx: others see its effect when tx is committed, and never if tx is rolled back."
+	sentenceLocked = "A job that was finished in a transaction stays locked until the transaction ends, so finish jobs last, and then commit. Meanwhile Extend answers busy or waits, and recovery leaves the job alone or waits."
+	sentenceEnded  = "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error."
 )
 
 var txCases = []Case{
@@ -33,16 +30,12 @@ var txCases = []Case{
 	{"Tx/FinishIsStrict", "In a transaction, Ack and NAck are strict. They return ErrStaleLease for a stale lease, ErrAlreadyFinished for a job that its holder has already finished, and ErrNotFound for a job that is gone. They return ErrInvalid for an item that breaks a limit, including the limit of a result: the InvalidError has the item's index.\nAfter an error, the caller must roll back the transaction.", txFinishIsStrict},
 	{"Tx/ErrorsAreMendedAndCut", sentenceErrorText, txErrorsAreMended},
 	{"Tx/EachCallHasItsOwnNow", "Each call uses one value of now throughout.", txEachCallHasItsOwnNow},
-	{"Tx/WindowEndsWithinOne", "A window ends when now reaches its end.", txWindowEndsWithinOne},
-	{"Tx/RequestKeyIsForgottenWithinOne", sentenceKeyLife, txRequestKeyIsForgottenWithinOne},
-	{"Tx/RollbackLeavesTheKeysOfOthersAlone", sentenceInTx, txRollbackLeavesTheKeysOfOthersAlone},
-	{"Tx/RollbackLeavesNoWindowThatEndsLater", sentenceInTx, txRollbackLeavesNoWindow},
-	{"Tx/RollbackLeavesNoRequestKeyThatEndsLater", sentenceInTx, txRollbackLeavesNoRequestKey},
+	{"Tx/KeysEndWithinOne", "A window ends when now reaches its end.\n" + sentenceRequestKey, txKeysEndWithinOne},
 	{"Tx/ExtendOfALockedJobIsBusyOrWaits", sentenceLocked + "\nbusy an open transaction locks the job; the lease was neither extended nor lost, so ask again;", txExtendOfALockedJob},
 	{"Tx/RecoveryLeavesALockedJobAloneOrWaits", sentenceLocked, txRecoveryLeavesALockedJob},
 	{"Tx/OthersDecideAfterItsEnd", sentenceLocked, txOthersDecideAfterItsEnd},
-	{"Tx/EnqueueMayWaitForTheSameKey", sentenceTxKey, txEnqueueMayWaitForTheSameKey},
-	{"Tx/WaitingEndsWithTheContext", sentenceNoWait + "\nCalls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may wait for itself.", txWaitingEndsWithTheContext},
+	{"Tx/EnqueueMayWaitForTheSameKey", "An Enqueue may wait for an open transaction that has written the same unique key or request key.", txEnqueueMayWaitForTheSameKey},
+	{"Tx/WaitingEndsWithTheContext", "No method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.\nCalls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may wait for itself.", txWaitingEndsWithTheContext},
 	{"Tx/PingWaitsForNone", "It does not wait for other calls.", txPingWaitsForNone},
 	{"Tx/EndOfItsContextRollsBack", sentenceInTx, txEndOfItsContextRollsBack},
 	{"Tx/EndedContextAppliesNothing", sentenceEnded, txEndedContextAppliesNothing},
@@ -168,22 +161,6 @@ func txEnqueueIsSeenAtCommitOnly(c *C) {
 	c.Equal(ids(c.Claim(10)), []int64{want.ID}, "claimed after the commit")
 }
 
-func txRollbackLeavesNothing(c *C) {
-	job, window := keyed("key", 0), keyed("window", time.Hour)
-	c.inTx(func(t *txCase) {
-		t.in.asked(store.EnqueueRequest{Jobs: []store.NewJob{job, window}, RequestKey: "request"})
-		t.rollback()
-	})
-	c.Equal(c.All(), []store.Job{}, "jobs after the rollback")
-	c.Equal(ids(c.Claim(10)), []int64{}, "claimed after the rollback")
-
-	answers := c.asked(store.EnqueueRequest{Jobs: []store.NewJob{plain(), window, job}, RequestKey: "request"})
-	for i, a := range answers {
-		c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "answer %d, under the keys of a rolled-back transaction", i)
-	}
-	c.Equal(len(c.All()), 3, "jobs after that")
-}
-
 // txReplaceIsSeenAtCommitOnly replaces a job from before the transaction, and one that the transaction has added.
 func txReplaceIsSeenAtCommitOnly(c *C) {
 	for _, commit := range []bool{false, true} {
@@ -243,5 +220,46 @@ func txFinishIsSeenAtCommitOnly(c *C) {
 			takes(c, store.OpExtend, before, "after the rollback of %s", op)
 			takes(c, op, c.Get(before.ID), "after its rollback")
 		}
+	}
+}
+
+// keeper is the Writer of the transaction, for schedules.
+func (t *txCase) keeper() store.ScheduleKeeper {
+	keeper, ok := t.c.transactor().InTx(t.tx).(store.ScheduleKeeper)
+	if !ok {
+		t.c.Fatalf("the Writer of a store that keeps schedules does not keep them")
+	}
+	return keeper
+}
+
+func txSchedulesArePartOfIt(c *C) {
+	fires, goes := c.setSchedule(c.daily("fires")), c.setSchedule(c.daily("goes"))
+	for _, commit := range []bool{false, true} {
+		before := c.allSchedules()
+		c.Advance(time.Second)
+		var added store.Schedule
+		var fired []store.Fired
+		c.inTx(func(t *txCase) {
+			keeper := t.keeper()
+			var err error
+			added, err = keeper.SetSchedule(c.Ctx, c.full("new"))
+			c.OK(err, "SetSchedule in a transaction")
+			fired, err = keeper.Fire(c.Ctx, []store.Firing{c.firing(fires), {Name: "new", Revision: added.Revision}})
+			c.OK(err, "Fire in a transaction")
+			c.Equal(c.statusesOf(fired), []store.Status{store.StatusOK, store.StatusOK}, "the outcomes in a transaction")
+			c.OK(keeper.DeleteSchedule(c.Ctx, goes.Name), "DeleteSchedule in a transaction")
+			page, err := keeper.Schedules(c.Ctx, store.ScheduleFilter{}, store.Page{Limit: 10})
+			c.OK(err, "Schedules in a transaction")
+			c.Equal(scheduleNames(page.Schedules), []string{"fires", "new"}, "schedules as the transaction sees them")
+			t.end(commit)
+		})
+		if !commit {
+			c.Equal(c.allSchedules(), before, "schedules after a rollback")
+			c.Equal(c.All(), []store.Job{}, "jobs after a rollback")
+			continue
+		}
+		c.Equal(scheduleNames(c.allSchedules()), []string{"fires", "new"}, "schedules after a commit")
+		c.Equal(c.scheduleNow("fires").LastJob, fired[0].Job.ID, "the last job of the schedule that fired")
+		c.Equal(c.Get(fired[0].Job.ID).Scheduled(), &store.Scheduled{Name: "fires", For: c.Now()}, "the schedule of its job")
 	}
 }

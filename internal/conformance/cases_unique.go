@@ -10,11 +10,10 @@ import (
 var uniqueCases = append([]Case{
 	{"Unique/ManyAtOnceBecomeOne", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueManyAtOnce},
 	{"Unique/KeyIsItsOwnScope", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueKeyIsItsOwnScope},
-	{"Unique/LiveJobHoldsItsKey", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.", uniqueLiveJobHolds},
+	{"Unique/LiveJobHoldsItsKeyAndDuplicatesChangeNothing", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueLiveJobHolds},
 	{"Unique/KeyIsFreeOnceTheJobHasEnded", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
 	{"Unique/WindowOutlivesTheJob", "Otherwise the job holds its key for a window of UniqueFor from now, whatever becomes of the job, and no longer.", uniqueWindowOutlives},
 	{"Unique/WindowEndsToTheMicrosecond", "A window ends when now reaches its end.", uniqueWindowIsExact},
-	{"Unique/DuplicateChangesNothing", "A job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueDuplicateChangesNothing},
 	{"Unique/DuplicatesInsideOneCall", "This also applies to two items of one call.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueInsideOneCall},
 }, replaceCases...)
 
@@ -93,6 +92,10 @@ func uniqueKeyIsItsOwnScope(c *C) {
 
 func uniqueLiveJobHolds(c *C) {
 	id := c.free(keyed("key", 0), "the first job")
+	twin := plainBut(func(n *store.NewJob) {
+		n.UniqueKey, n.UniqueFor, n.Priority, n.Payload, n.Tags = "key", 10*time.Hour, 9, []byte("1"), []string{"twin"}
+		n.MaxRetries, n.Kind, n.Queue, n.Delay = 0, "other", "other", time.Hour
+	})
 	var lost store.Lease
 	for _, step := range []struct {
 		what  string
@@ -110,7 +113,9 @@ func uniqueLiveJobHolds(c *C) {
 		{"retrying, after a stale Ack", func() { c.Ack(lost) }, store.Failed},
 	} {
 		step.do()
-		c.held(keyed("key", 0), id, step.state, "%s", step.what)
+		before := c.Get(id)
+		c.held(twin, id, step.state, "%s", step.what)
+		c.Equal(c.Get(id), before, "the holder, after a duplicate: %s", step.what)
 	}
 	c.Equal(c.onlyJob().ID, id, "the only job")
 }
@@ -138,30 +143,6 @@ func uniqueFreeOnceEnded(c *C) {
 		c.Cancel(next)
 		c.Cancel(c.free(keyed(what, 0), "the job before was cancelled while it was ready"))
 	}
-}
-
-func uniqueDuplicateChangesNothing(c *C) {
-	twin := plainBut(func(n *store.NewJob) {
-		n.UniqueKey, n.UniqueFor, n.Priority, n.Payload, n.Tags = "key", 10*time.Hour, 9, []byte("1"), []string{"twin"}
-		n.MaxRetries, n.Kind, n.Queue, n.Delay = 0, "other", "other", time.Hour
-	})
-	for _, window := range []time.Duration{0, time.Hour} {
-		id := c.free(keyed("key", window), "the first job")
-		c.Advance(time.Second)
-		for _, step := range []func(){
-			func() {},
-			func() { c.ClaimOne() },
-			func() { c.NAck(c.Get(id).Lease(), store.After, time.Minute, "boom") },
-		} {
-			step()
-			before := c.Get(id)
-			c.held(twin, id, before.State, "by a job that is %s", before.Phase())
-			c.Equal(c.Get(id), before, "the holder, after a duplicate")
-		}
-		c.Cancel(id)
-		c.Advance(time.Hour)
-	}
-	c.Equal(c.howMany(), 2, "how many jobs there are")
 }
 
 // uniqueInsideOneCall has items whose key was held before, and items whose key an earlier item takes.

@@ -53,17 +53,12 @@ func (c *C) crowd() crowd {
 	jobs.phases = []string{
 		"q ready", "q in_flight", "q retrying", "q succeeded", "q2 dead", "q2 cancelled", "q2 ready", "q cancelled",
 	}
-	jobs.filters = jobs.choices()
-	return jobs
-}
-
-func (w crowd) choices() []choice {
 	in := func(states ...store.State) store.Filter { return store.Filter{States: states} }
-	return []choice{
-		{only(w.ids[5], w.ids[0], noJob, w.ids[3], w.ids[0]), []int{0, 3, 5}},
+	jobs.filters = []choice{
+		{only(jobs.ids[5], jobs.ids[0], noJob, jobs.ids[3], jobs.ids[0]), []int{0, 3, 5}},
 		{only(noJob), nil},
-		{store.Filter{After: w.ids[4]}, []int{5, 6, 7}},
-		{store.Filter{After: w.ids[7]}, nil},
+		{store.Filter{After: jobs.ids[4]}, []int{5, 6, 7}},
+		{store.Filter{After: jobs.ids[7]}, nil},
 		{store.Filter{Queue: "q2"}, []int{4, 5, 6}},
 		{store.Filter{Queue: "Q"}, nil},
 		{store.Filter{Kind: "k2"}, []int{1, 5}},
@@ -91,6 +86,7 @@ func (w crowd) choices() []choice {
 		{store.Filter{Queues: []string{"*"}}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 		{store.Filter{Queues: []string{"Q*"}}, nil},
 	}
+	return jobs
 }
 
 func (w crowd) newestFirst(numbers []int) []int64 {
@@ -111,10 +107,8 @@ func (w crowd) counts(numbers []int) map[string]int64 {
 
 // countOf is what Count answers, by queue and phase.
 func (c *C) countOf(filter store.Filter) map[string]int64 {
-	counts, err := c.Store.Count(c.Ctx, filter)
-	c.OK(err, "Count %+v", filter)
 	flat := map[string]int64{}
-	for _, q := range counts.Queues {
+	for _, q := range c.count(filter).Queues {
 		for phase, n := range q.Jobs {
 			flat[q.Queue+" "+string(phase)] = n
 		}

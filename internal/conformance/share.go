@@ -53,8 +53,8 @@ func Under(ctx context.Context, s store.Store, op store.Op, ttl time.Duration, i
 	}
 }
 
-func each[T any](items []Item, of func(Item) T) []T {
-	list := make([]T, len(items))
+func each[T, U any](items []T, of func(T) U) []U {
+	list := make([]U, len(items))
 	for i, item := range items {
 		list[i] = of(item)
 	}

@@ -42,6 +42,11 @@ type effect struct {
 	spoil func(before job, after *job)
 }
 
+// spoils declares a fault by what it does to a row: nothing else asks for it.
+func spoils(name Fault, group, breaks string, ops []store.Op, spoil func(before job, after *job)) effect {
+	return effect{fault(name, group, breaks), ops, spoil}
+}
+
 func on(ops ...store.Op) []store.Op { return ops }
 
 var (
@@ -54,156 +59,156 @@ var (
 const opReplace store.Op = "replace"
 
 var effects = []effect{
-	{ClaimKeepsToken, on(store.OpClaim), func(before job, after *job) { after.Token = max(before.Token, 1) }},
-	{TokenIsAttempts, on(store.OpClaim), func(_ job, after *job) { after.Token = int64(after.Attempts) }},
-	{ClaimUncounted, on(store.OpClaim), func(before job, after *job) { after.Attempts = before.Attempts }},
-	{ClaimKeepsRetryAt, on(store.OpClaim), func(before job, after *job) { after.RetryAt = before.RetryAt }},
-	{ClaimKeepsClaimedAt, on(store.OpClaim), func(before job, after *job) {
+	spoils("claim-keeps-token", "Claim", "Only the first claim of a job raises its token.", on(store.OpClaim), func(before job, after *job) { after.Token = max(before.Token, 1) }),
+	spoils("token-is-attempts", "Stale", "The token is the number of attempts, which a release takes back.", on(store.OpClaim), func(_ job, after *job) { after.Token = int64(after.Attempts) }),
+	spoils("claim-uncounted", "Claim", "A claim is no attempt.", on(store.OpClaim), func(before job, after *job) { after.Attempts = before.Attempts }),
+	spoils("claim-keeps-retry-at", "Claim", "A claimed retry keeps its RetryAt.", on(store.OpClaim), func(before job, after *job) { after.RetryAt = before.RetryAt }),
+	spoils("claim-keeps-claimed-at", "Claim", "ClaimedAt is when the job was claimed first.", on(store.OpClaim), func(before job, after *job) {
 		if !before.ClaimedAt.IsZero() {
 			after.ClaimedAt = before.ClaimedAt
 		}
-	}},
-	{ClaimKeepsSaveNumbers, on(store.OpClaim), func(before job, after *job) {
+	}),
+	spoils("claim-keeps-save-numbers", "Claim", "The numbers of saves go on from the lease before.", on(store.OpClaim), func(before job, after *job) {
 		after.CheckpointSeq, after.ProgressSeq = before.CheckpointSeq, before.ProgressSeq
-	}},
-	{ClaimDropsCheckpoint, on(store.OpClaim), dropCheckpoint},
+	}),
+	spoils("claim-drops-checkpoint", "Claim", "A claim clears the checkpoint.", on(store.OpClaim), dropCheckpoint),
 
 	{RecoverKeepsToken, on(store.OpRecover), keepToken},
-	{RecoverUncounted, on(store.OpRecover), func(before job, after *job) {
+	spoils("recover-uncounted", "Recover", "An expiry is no retry, so that a job may crash for ever.", on(store.OpRecover), func(before job, after *job) {
 		revive(after)
 		after.Retries = before.Retries
-	}},
-	{RecoverCountsAttempt, on(store.OpRecover), func(_ job, after *job) { after.Attempts++ }},
-	{RecoverKills, on(store.OpRecover), func(_ job, after *job) { kill(after) }},
-	{RecoverWithoutBackoff, on(store.OpRecover), func(_ job, after *job) { retryAfter(after, 0) }},
-	{RecoverDropsCheckpoint, on(store.OpRecover), dropCheckpoint},
-	{RecoverWithoutReason, on(store.OpRecover), func(before job, after *job) { after.Error = before.Error }},
-	{RecoverLeavesAttemptRun, on(store.OpRecover), keepHistory},
+	}),
+	spoils("recover-counts-attempt", "Recover", "Recovery counts an attempt.", on(store.OpRecover), func(_ job, after *job) { after.Attempts++ }),
+	spoils("recover-kills", "Recover", "A recovered job is dead at once.", on(store.OpRecover), func(_ job, after *job) { kill(after) }),
+	spoils("recover-without-backoff", "Recover", "A recovered job is due at once.", on(store.OpRecover), func(_ job, after *job) { retryAfter(after, 0) }),
+	spoils("recover-drops-checkpoint", "Recover", "Recovery clears the checkpoint.", on(store.OpRecover), dropCheckpoint),
+	spoils("recover-without-reason", "Recover", "Recovery does not write its reason.", on(store.OpRecover), func(before job, after *job) { after.Error = before.Error }),
+	spoils("recover-leaves-attempt-running", "Recover", "In the history, a recovered attempt goes on running.", on(store.OpRecover), keepHistory),
 
-	{AckKeepsError, on(store.OpAck), func(before job, after *job) { after.Error = before.Error }},
-	{AckDropsResult, on(store.OpAck), func(_ job, after *job) { after.Result = nil }},
-	{AckRaisesToken, on(store.OpAck), func(_ job, after *job) { after.Token++ }},
-	{RefusedResultRetried, on(store.OpAck), func(_ job, after *job) {
+	spoils("ack-keeps-error", "Matrix", "A succeeded job keeps the error of an earlier attempt.", on(store.OpAck), func(before job, after *job) { after.Error = before.Error }),
+	spoils("ack-drops-result", "Matrix", "The result is not kept.", on(store.OpAck), func(_ job, after *job) { after.Result = nil }),
+	spoils("ack-raises-token", "Finish", "Ack raises the token, so that a repeat is stale.", on(store.OpAck), func(_ job, after *job) { after.Token++ }),
+	spoils("refused-result-retried", "Finish", "A job whose result is refused is tried again.", on(store.OpAck), func(_ job, after *job) {
 		if after.State == store.Failed && after.Retries <= after.MaxRetries {
 			revive(after)
 		}
-	}},
-	{FailDropsError, failing, func(before job, after *job) { after.Error = before.Error }},
-	{FailKeepsLease, failing, func(before job, after *job) { after.LeaseExpiresAt = before.LeaseExpiresAt }},
-	{FailDropsCheckpoint, failing, dropCheckpoint},
-	{FailUncounted, failing, func(before job, after *job) { after.Retries = before.Retries }},
-	{MaxRetriesOneLess, failed, func(_ job, after *job) {
+	}),
+	spoils("fail-drops-error", "Matrix", "A failing NAck does not keep its error.", failing, func(before job, after *job) { after.Error = before.Error }),
+	spoils("fail-keeps-lease", "Matrix", "A failing NAck leaves the end of the lease in the row.", failing, func(before job, after *job) { after.LeaseExpiresAt = before.LeaseExpiresAt }),
+	spoils("fail-drops-checkpoint", "Save", "A failing NAck clears the checkpoint.", failing, dropCheckpoint),
+	spoils("fail-uncounted", "Retry", "A failing NAck is no retry.", failing, func(before job, after *job) { after.Retries = before.Retries }),
+	spoils("max-retries-one-less", "Retry", "A job is dead after MaxRetries failures.", failed, func(_ job, after *job) {
 		if after.Retries == after.MaxRetries {
 			kill(after)
 		}
-	}},
-	{MaxRetriesOneMore, on(store.OpFail, store.OpRecover), func(_ job, after *job) {
+	}),
+	spoils("max-retries-one-more", "Retry", "A job is dead only after MaxRetries and two failures.", on(store.OpFail, store.OpRecover), func(_ job, after *job) {
 		if after.Retries == after.MaxRetries+1 {
 			revive(after)
 		}
-	}},
-	{BackoffUncapped, on(store.OpFail, store.OpRecover), func(_ job, after *job) {
+	}),
+	spoils("backoff-uncapped", "Retry", "The backoff goes beyond its cap.", on(store.OpFail, store.OpRecover), func(_ job, after *job) {
 		uncapped := after.Backoff
 		uncapped.Cap = store.MaxDuration
 		retryAfter(after, uncapped.Delay(after.ID, after.Retries))
-	}},
-	{BackoffConstant, on(store.OpFail, store.OpRecover), func(_ job, after *job) {
+	}),
+	spoils("backoff-constant", "Retry", "The backoff does not grow.", on(store.OpFail, store.OpRecover), func(_ job, after *job) {
 		retryAfter(after, after.Backoff.Delay(after.ID, 1))
-	}},
-	{JitterIgnored, on(store.OpFail, store.OpRecover), func(_ job, after *job) {
+	}),
+	spoils("jitter-ignored", "Retry", "The backoff has no jitter.", on(store.OpFail, store.OpRecover), func(_ job, after *job) {
 		plain := after.Backoff
 		plain.Jitter = 0
 		retryAfter(after, plain.Delay(after.ID, after.Retries))
-	}},
-	{NeverIsRetried, on(store.OpNever), func(_ job, after *job) {
+	}),
+	spoils("never-is-retried", "Matrix", "NAck with Never is tried again.", on(store.OpNever), func(_ job, after *job) {
 		if after.Retries <= after.MaxRetries {
 			revive(after)
 		}
-	}},
-	{AfterIgnoresDelay, on(store.OpAfter), func(_ job, after *job) {
+	}),
+	spoils("after-ignores-delay", "Retry", "NAck with After waits the backoff.", on(store.OpAfter), func(_ job, after *job) {
 		retryAfter(after, after.Backoff.Delay(after.ID, after.Retries))
-	}},
-	{AfterIgnoresLimit, on(store.OpAfter), func(_ job, after *job) { revive(after) }},
-	{SnoozeCountsRetry, on(store.OpSnooze), func(_ job, after *job) { after.Retries++ }},
-	{SnoozeRefundsAttempt, on(store.OpSnooze), func(_ job, after *job) { after.Attempts-- }},
-	{SnoozeIgnoresDelay, on(store.OpSnooze), func(_ job, after *job) { after.RunAt = leftAt(after) }},
-	{SnoozeDropsReason, on(store.OpSnooze), func(_ job, after *job) { after.history[len(after.history)-1].Error = "" }},
-	{SnoozeReasonIsError, on(store.OpSnooze), func(_ job, after *job) { after.Error = after.history[len(after.history)-1].Error }},
-	{SnoozeRepeatsReason, on(store.OpSnooze), func(_ job, after *job) {
+	}),
+	spoils("after-ignores-limit", "Retry", "NAck with After is tried again beyond MaxRetries.", on(store.OpAfter), func(_ job, after *job) { revive(after) }),
+	spoils("snooze-counts-retry", "Retry", "Snooze is a retry.", on(store.OpSnooze), func(_ job, after *job) { after.Retries++ }),
+	spoils("snooze-refunds-attempt", "Retry", "Snooze takes the attempt back.", on(store.OpSnooze), func(_ job, after *job) { after.Attempts-- }),
+	spoils("snooze-ignores-delay", "Retry", "A snoozed job is due at once.", on(store.OpSnooze), func(_ job, after *job) { after.RunAt = leftAt(after) }),
+	spoils("snooze-drops-reason", "History", "Snooze does not keep its reason.", on(store.OpSnooze), func(_ job, after *job) { after.history[len(after.history)-1].Error = "" }),
+	spoils("snooze-reason-is-error", "History", "The reason of a snooze becomes the job's error.", on(store.OpSnooze), func(_ job, after *job) { after.Error = after.history[len(after.history)-1].Error }),
+	spoils("snooze-repeats-reason", "History", "A snooze without a reason has that of the attempt before.", on(store.OpSnooze), func(_ job, after *job) {
 		if n := len(after.history); n > 1 && after.history[n-1].Error == "" {
 			after.history[n-1].Error = after.history[n-2].Error
 		}
-	}},
-	{ClaimDropsReason, on(store.OpClaim), func(_ job, after *job) {
+	}),
+	spoils("claim-drops-reason", "History", "A claim drops the reason of the attempt before.", on(store.OpClaim), func(_ job, after *job) {
 		if n := len(after.history); n > 1 && after.history[n-2].Ending == store.EndSnoozed {
 			after.history[n-2].Error = ""
 		}
-	}},
-	{ReleaseKeepsAttempt, on(store.OpRelease), func(before job, after *job) { after.Attempts = before.Attempts }},
-	{ReleaseKeepsRunAt, on(store.OpRelease), func(before job, after *job) { after.RunAt = before.RunAt }},
-	{ReleaseRestoresToken, on(store.OpRelease), func(_ job, after *job) { after.Token-- }},
-	{ReleaseDropsHistory, on(store.OpRelease), func(_ job, after *job) {
+	}),
+	spoils("release-keeps-attempt", "Retry", "Release does not take the attempt back.", on(store.OpRelease), func(before job, after *job) { after.Attempts = before.Attempts }),
+	spoils("release-keeps-run-at", "Retry", "A released job keeps its RunAt.", on(store.OpRelease), func(before job, after *job) { after.RunAt = before.RunAt }),
+	spoils("release-restores-token", "Stale", "Release takes the token back with the attempt.", on(store.OpRelease), func(_ job, after *job) { after.Token-- }),
+	spoils("release-drops-history", "History", "A released claim leaves the history.", on(store.OpRelease), func(_ job, after *job) {
 		after.history = after.history[:max(len(after.history), 1)-1]
-	}},
-	{HistoryWithoutErrors, failed, func(_ job, after *job) {
+	}),
+	spoils("history-without-errors", "History", "The history has no errors.", failed, func(_ job, after *job) {
 		if n := len(after.history); n > 0 {
 			after.history[n-1].Error = ""
 		}
-	}},
-	{HistoryOfLastOnly, on(store.OpClaim), func(_ job, after *job) { after.history = after.history[len(after.history)-1:] }},
-	{HistoryWithoutEndings, leaving, keepHistory},
+	}),
+	spoils("history-of-last-only", "History", "The history has the latest attempt only.", on(store.OpClaim), func(_ job, after *job) { after.history = after.history[len(after.history)-1:] }),
+	spoils("history-without-endings", "History", "The history does not say how attempts ended.", leaving, keepHistory),
 
 	{ExtendRevives, on(store.OpExtend), func(_ job, after *job) {
 		after.State, after.RetryAt, after.FinishedAt = store.InFlight, time.Time{}, time.Time{}
 	}},
-	{ExtendNeverShortens, on(store.OpExtend), func(before job, after *job) {
+	spoils("extend-never-shortens", "Extend", "Extend leaves a later end of the lease as it is.", on(store.OpExtend), func(before job, after *job) {
 		if after.LeaseExpiresAt.Before(before.LeaseExpiresAt) {
 			after.LeaseExpiresAt = before.LeaseExpiresAt
 		}
-	}},
+	}),
 
-	{CancelKeepsToken, on(store.OpCancel), keepToken},
-	{CancelLeavesAttemptRun, on(store.OpCancel), keepHistory},
-	{RequeueKeepsRetries, on(store.OpRequeue), func(before job, after *job) { after.Retries = before.Retries }},
-	{RequeueKeepsToken, on(store.OpRequeue), keepToken},
-	{RequeueResetsToken, on(store.OpRequeue), func(_ job, after *job) { after.Token = 0 }},
-	{RequeueResetsAttempts, on(store.OpRequeue), func(_ job, after *job) { after.Attempts = 0 }},
-	{RequeueDropsDeadCheckpoint, on(store.OpRequeue), dropCheckpoint},
-	{RequeueKeepsFinishedProgress, on(store.OpRequeue), func(before job, after *job) {
+	spoils("cancel-keeps-token", "Cancel", "Cancel leaves the token as it is.", on(store.OpCancel), keepToken),
+	spoils("cancel-leaves-attempt-running", "Cancel", "In the history, a cancelled attempt goes on running.", on(store.OpCancel), keepHistory),
+	spoils("requeue-keeps-retries", "Requeue", "Requeue leaves the retries as they are.", on(store.OpRequeue), func(before job, after *job) { after.Retries = before.Retries }),
+	spoils("requeue-keeps-token", "Requeue", "Requeue leaves the token as it is.", on(store.OpRequeue), keepToken),
+	spoils("requeue-resets-token", "Requeue", "Requeue sets the token back to zero.", on(store.OpRequeue), func(_ job, after *job) { after.Token = 0 }),
+	spoils("requeue-resets-attempts", "Requeue", "Requeue sets the attempts back to zero.", on(store.OpRequeue), func(_ job, after *job) { after.Attempts = 0 }),
+	spoils("requeue-drops-dead-checkpoint", "Requeue", "Requeue clears the checkpoint of a dead job.", on(store.OpRequeue), dropCheckpoint),
+	spoils("requeue-keeps-finished-progress", "Requeue", "Requeue keeps the checkpoint and progress of a job that had succeeded.", on(store.OpRequeue), func(before job, after *job) {
 		after.Checkpoint, after.CheckpointSeq = before.Checkpoint, before.CheckpointSeq
 		after.Progress, after.ProgressSeq = before.Progress, before.ProgressSeq
-	}},
-	{RequeueKeepsRunAt, on(store.OpRequeue), func(before job, after *job) { after.RunAt = before.RunAt }},
-	{RescheduleKeepsToken, on(store.OpReschedule), keepToken},
-	{RescheduleResetsRetries, on(store.OpReschedule), func(_ job, after *job) { after.Retries = 0 }},
-	{RescheduleDropsError, on(store.OpReschedule), func(_ job, after *job) { after.Error = "" }},
-	{RescheduleMakesReady, on(store.OpReschedule), func(_ job, after *job) {
+	}),
+	spoils("requeue-keeps-run-at", "Requeue", "A requeued job keeps its RunAt.", on(store.OpRequeue), func(before job, after *job) { after.RunAt = before.RunAt }),
+	spoils("reschedule-keeps-token", "Reschedule", "Reschedule leaves the token as it is.", on(store.OpReschedule), keepToken),
+	spoils("reschedule-resets-retries", "Reschedule", "Reschedule sets the retries back to zero.", on(store.OpReschedule), func(_ job, after *job) { after.Retries = 0 }),
+	spoils("reschedule-drops-error", "Reschedule", "Reschedule clears the error.", on(store.OpReschedule), func(_ job, after *job) { after.Error = "" }),
+	spoils("reschedule-makes-ready", "Reschedule", "A retrying job that is rescheduled becomes ready.", on(store.OpReschedule), func(_ job, after *job) {
 		if after.State == store.Failed {
 			after.State, after.RunAt, after.RetryAt = store.Ready, after.RetryAt, time.Time{}
 		}
-	}},
-	{RescheduleSparesRetries, on(store.OpReschedule), func(before job, after *job) { after.RetryAt = before.RetryAt }},
-	{ReplaceKeepsPayload, on(opReplace), func(before job, after *job) { after.Payload = before.Payload }},
-	{ReplaceKeepsPriority, on(opReplace), func(before job, after *job) { after.Priority = before.Priority }},
-	{ReplaceKeepsDue, on(opReplace), func(before job, after *job) { after.RunAt, after.RetryAt = before.RunAt, before.RetryAt }},
-	{ReplaceKeepsExpiry, on(opReplace), func(before job, after *job) { after.Extras = before.Extras }},
-	{ReplaceKeepsCheckpoint, on(opReplace), func(before job, after *job) {
+	}),
+	spoils("reschedule-spares-retries", "Reschedule", "A retrying job keeps its RetryAt.", on(store.OpReschedule), func(before job, after *job) { after.RetryAt = before.RetryAt }),
+	spoils("replace-keeps-payload", "Unique", "A job that is replaced keeps its payload.", on(opReplace), func(before job, after *job) { after.Payload = before.Payload }),
+	spoils("replace-keeps-priority", "Unique", "A job that is replaced keeps its priority.", on(opReplace), func(before job, after *job) { after.Priority = before.Priority }),
+	spoils("replace-keeps-due", "Unique", "A job that is replaced keeps its due time.", on(opReplace), func(before job, after *job) { after.RunAt, after.RetryAt = before.RunAt, before.RetryAt }),
+	spoils("replace-keeps-expiry", "Unique", "A job that is replaced keeps its ExpiresAt.", on(opReplace), func(before job, after *job) { after.Extras = before.Extras }),
+	spoils("replace-keeps-checkpoint", "Unique", "A job that is replaced keeps its checkpoint.", on(opReplace), func(before job, after *job) {
 		after.Checkpoint, after.CheckpointSeq = before.Checkpoint, before.CheckpointSeq
-	}},
-	{ReplaceKeepsProgress, on(opReplace), func(before job, after *job) { after.Progress, after.ProgressSeq = before.Progress, before.ProgressSeq }},
-	{ReplaceKeepsSeqs, on(opReplace), func(before job, after *job) {
+	}),
+	spoils("replace-keeps-progress", "Unique", "A job that is replaced keeps its progress.", on(opReplace), func(before job, after *job) { after.Progress, after.ProgressSeq = before.Progress, before.ProgressSeq }),
+	spoils("replace-keeps-seqs", "Unique", "A job that is replaced keeps the numbers of its checkpoint and progress.", on(opReplace), func(before job, after *job) {
 		after.CheckpointSeq, after.ProgressSeq = before.CheckpointSeq, before.ProgressSeq
-	}},
-	{ReplaceKeepsToken, on(opReplace), keepToken},
-	{ReplaceKeepsEnding, on(opReplace), func(before job, after *job) { after.endedBy = before.endedBy }},
-	{ReplaceResetsRetries, on(opReplace), func(_ job, after *job) { after.Retries = 0 }},
-	{ReplaceDropsError, on(opReplace), func(_ job, after *job) { after.Error = "" }},
-	{ReplaceMakesReady, on(opReplace), func(_ job, after *job) {
+	}),
+	spoils("replace-keeps-token", "Unique", "A job that is replaced keeps its token.", on(opReplace), keepToken),
+	spoils("replace-keeps-ending", "Unique", "A job that is replaced counts as finished under its new token.", on(opReplace), func(before job, after *job) { after.endedBy = before.endedBy }),
+	spoils("replace-resets-retries", "Unique", "The retries of a job that is replaced are back to zero.", on(opReplace), func(_ job, after *job) { after.Retries = 0 }),
+	spoils("replace-drops-error", "Unique", "A job that is replaced loses its error.", on(opReplace), func(_ job, after *job) { after.Error = "" }),
+	spoils("replace-makes-ready", "Unique", "A retrying job that is replaced becomes ready.", on(opReplace), func(_ job, after *job) {
 		if after.State == store.Failed {
 			after.State, after.RunAt, after.RetryAt = store.Ready, after.RetryAt, time.Time{}
 		}
-	}},
-	{RequeueForgetsClaim, on(store.OpRequeue), func(_ job, after *job) { after.ClaimedAt = time.Time{} }},
+	}),
+	spoils("requeue-forgets-claim", "Requeue", "Requeue clears ClaimedAt.", on(store.OpRequeue), func(_ job, after *job) { after.ClaimedAt = time.Time{} }),
 }
 
 func keepToken(before job, after *job) { after.Token = before.Token }

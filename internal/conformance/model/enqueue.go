@@ -220,20 +220,15 @@ func (s *Store) holder(j store.Job, now time.Time) (id int64, held bool) {
 		if other.UniqueKey == j.UniqueKey && other.ID != j.ID && other.UniqueFor == 0 && s.live(other) &&
 			(other.Queue == j.Queue || !s.broken(KeyPerQueue)) {
 			if store.ExpiredOf(&other.Job, now) && !s.broken(KeyKeptByExpired) {
-				s.dropHolder(other, now)
+				if !s.broken(ExpiredHolderLeft) {
+					s.cancel(other, now)
+				}
 				continue
 			}
 			return other.ID, true
 		}
 	}
 	return 0, false
-}
-
-// dropHolder ends an expired job whose key another one needs.
-func (s *Store) dropHolder(j job, now time.Time) {
-	if !s.broken(ExpiredHolderLeft) {
-		s.cancel(j, now)
-	}
 }
 
 // open says that the window has not ended.

@@ -67,10 +67,3 @@ func tidy(j store.Job) store.Job {
 	}
 	return j
 }
-
-func tidied(jobs []store.Job) []store.Job {
-	for i, j := range jobs {
-		jobs[i] = tidy(j)
-	}
-	return jobs
-}

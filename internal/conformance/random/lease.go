@@ -27,7 +27,10 @@ func claim(t *rapid.T) op {
 	return op{text, func(r *run) error {
 		jobs, err := both(r, "FetchAndClaim", func(s store.Store) ([]store.Job, error) {
 			claimed, err := s.FetchAndClaim(r.ctx, req)
-			return tidied(claimed), err
+			for i, j := range claimed {
+				claimed[i] = tidy(j)
+			}
+			return claimed, err
 		})
 		for _, j := range jobs {
 			r.leases = append(r.leases, j.Lease())

@@ -72,17 +72,15 @@ func drawCondition(t *rapid.T) store.Filter {
 	case "unique":
 		return store.Filter{UniqueKey: among(t, "x", "y")}
 	case "states":
-		return store.Filter{States: several(t, drawState, func(*store.State, store.State) {})}
+		state := func(t *rapid.T) store.State { // as filters know it
+			return among(t, store.Dead, store.Retrying, store.Failed, store.Ready, store.InFlight, store.Succeeded, store.Cancelled)
+		}
+		return store.Filter{States: several(t, state, func(*store.State, store.State) {})}
 	case "age":
 		return store.Filter{FinishedFor: among(t, time.Microsecond, time.Second, 1500*time.Nanosecond, time.Hour)}
 	default:
 		return store.Filter{}
 	}
-}
-
-// drawState draws a state as filters know it.
-func drawState(t *rapid.T) store.State {
-	return among(t, store.Dead, store.Retrying, store.Failed, store.Ready, store.InFlight, store.Succeeded, store.Cancelled)
 }
 
 func cancel(t *rapid.T) op  { return operation(t, store.OpCancel, store.Store.Cancel) }

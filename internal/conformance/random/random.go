@@ -48,7 +48,6 @@ func Run(t *testing.T, a conformance.Adapter) {
 		tried.add(lane)
 	}
 	figures.Print(t, "%s: %d operations in %d random sequences agree with the reference model", t.Name(), tried.ops, tried.scripts)
-	t.Logf("how often each operation met each phase:\n%s", tried.table())
 	for _, gap := range tried.gaps() {
 		t.Errorf("the scripts have not tried enough: %s", gap)
 	}

@@ -3,8 +3,6 @@ package random
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -103,24 +101,4 @@ func (t *tally) count(op store.Op, phase store.State, outcomes ...store.Status) 
 		n += t.cells[cell{op, phase, outcome}]
 	}
 	return n
-}
-
-// table is the histogram: a line for each operation and phase of the job before it, a column for each outcome.
-func (t *tally) table() string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "operation\tphase before\t")
-	for _, outcome := range outcomes {
-		fmt.Fprintf(w, "%s\t", outcome)
-	}
-	for _, row := range store.Transitions {
-		for _, phase := range phasesOf(row.Op) {
-			fmt.Fprintf(w, "\n%s\t%s\t", row.Op, phase)
-			for _, outcome := range outcomes {
-				fmt.Fprintf(w, "%d\t", t.count(row.Op, phase, outcome))
-			}
-		}
-	}
-	_ = w.Flush() // into memory: cannot fail
-	return text.String()
 }

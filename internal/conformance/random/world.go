@@ -104,22 +104,3 @@ func fence(t *rapid.T) op {
 		return err
 	}}
 }
-
-// emptyCall makes every call that takes items with none.
-func emptyCall(*rapid.T) op {
-	return op{"calls without items", func(r *run) error {
-		_, err := both(r, "Enqueue of nothing", func(s store.Store) ([]store.Enqueued, error) {
-			return s.Enqueue(r.ctx, store.EnqueueRequest{})
-		})
-		for what, call := range map[string]func(s store.Store) ([]store.Outcome, error){
-			"Ack of nothing":    func(s store.Store) ([]store.Outcome, error) { return s.Ack(r.ctx, nil) },
-			"NAck of nothing":   func(s store.Store) ([]store.Outcome, error) { return s.NAck(r.ctx, nil) },
-			"Save of nothing":   func(s store.Store) ([]store.Outcome, error) { return s.Save(r.ctx, nil) },
-			"Extend of nothing": func(s store.Store) ([]store.Outcome, error) { return s.Extend(r.ctx, nil, time.Second) },
-		} {
-			_, err2 := both(r, what, call)
-			err = errors.Join(err, err2)
-		}
-		return err
-	}}
-}

@@ -92,6 +92,9 @@ func TestTextThatGrows(t *testing.T) {
 
 // TestLargestPageOfWorkers has as many names as there can be, each of which takes nine bytes of JSON for one.
 func TestLargestPageOfWorkers(t *testing.T) {
+	if race.Enabled {
+		t.Skip("not under the race detector: tens of megabytes of JSON take too long there")
+	}
 	behind := memory.New(memory.Options{})
 	server, err := serve(behind, httpapi.Options{})
 	require.NoError(t, err)

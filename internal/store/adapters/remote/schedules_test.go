@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/httpapi"
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -93,6 +94,9 @@ func TestWorkersTokenFires(t *testing.T) {
 
 // TestLargestPageOfSchedules has payloads that are the longest when they are written into JSON once more, and names that are.
 func TestLargestPageOfSchedules(t *testing.T) {
+	if race.Enabled {
+		t.Skip("not under the race detector: tens of megabytes of JSON take too long there")
+	}
 	behind := memory.New(memory.Options{})
 	server, err := serve(behind, httpapi.Options{})
 	require.NoError(t, err)

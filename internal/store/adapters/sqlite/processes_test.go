@@ -194,7 +194,10 @@ func (c *child) readSome(t *testing.T, into ledger, most int) {
 }
 
 func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
-	const kills = 50
+	kills := 50
+	if race.Enabled {
+		kills = 15
+	}
 	path := newPath(t)
 	acknowledged := ledger{}
 	for range kills {

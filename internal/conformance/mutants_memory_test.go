@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/benbjohnson/clock"
@@ -119,23 +120,96 @@ var txMutants = map[string]func(s *memory.Store, tx store.Tx) store.Writer{
 
 // Each of them must be failed by a case that is about what a transaction is.
 func TestCarelessTransactorsAreKilled(t *testing.T) {
-	about := []string{"Tx/OnlyAnOpenOneIsTaken", "Tx/AfterItsEndNoCallIsTaken", "Tx/WrappedOneIsTaken", "Tx/SchedulesArePartOfIt"}
 	for what, inTx := range txMutants {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			adapter := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
-				s := memory.New(memory.Options{Clock: clk})
-				return &conformance.Instance{Store: careless{s, inTx}, DB: s.DB()}, nil
-			}}
-			killed := slices.ContainsFunc(conformance.Cases(), func(k conformance.Case) bool {
-				if !slices.Contains(about, k.Name) {
-					return false
-				}
-				result := conformance.Run(t.Context(), adapter, k)
-				assert.False(t, result.Hung, "%s hangs: %s", k.Name, strings.Join(result.Log, "\n"))
-				return result.Failed
-			})
-			assert.True(t, killed, "no case notices")
+			assert.True(t, notices(t, func(s *memory.Store) conformance.Instance {
+				return conformance.Instance{Store: careless{s, inTx}, DB: s.DB()}
+			}, "Tx/OnlyAnOpenOneIsTaken", "Tx/AfterItsEndNoCallIsTaken", "Tx/WrappedOneIsTaken", "Tx/SchedulesArePartOfIt"), "no case notices")
+		})
+	}
+}
+
+// notices says whether one of the cases fails on stores in memory that are changed so.
+func notices(t *testing.T, change func(*memory.Store) conformance.Instance, cases ...string) bool {
+	t.Helper()
+	adapter := conformance.Adapter{New: func(_ context.Context, clk clock.Clock) (*conformance.Instance, error) {
+		changed := change(memory.New(memory.Options{Clock: clk}))
+		return &changed, nil
+	}}
+	return slices.ContainsFunc(conformance.Cases(), func(k conformance.Case) bool {
+		if !slices.Contains(cases, k.Name) {
+			return false
+		}
+		result := conformance.Run(t.Context(), adapter, k)
+		assert.False(t, result.Hung, "%s hangs: %s", k.Name, strings.Join(result.Log, "\n"))
+		return result.Failed
+	})
+}
+
+// The model wakes nobody, so wake-ups are broken in the store in memory.
+
+// A mumbling store changes its wake-ups, or loses them.
+type mumbling struct {
+	*memory.Store
+	searched atomic.Bool // the latest Cancel had no ids
+	alter    func(m *mumbling, w *store.Wakeup) (lost bool)
+}
+
+func (m *mumbling) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	m.searched.Store(len(filter.IDs) == 0)
+	return m.Store.Cancel(ctx, filter, limit)
+}
+
+func (m *mumbling) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
+	in, err := m.Store.Subscribe(ctx, queues)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan store.Wakeup, 64)
+	go func() {
+		defer close(out)
+		for w := range in {
+			if m.alter(m, &w) {
+				continue
+			}
+			select {
+			case out <- w:
+			default:
+			}
+		}
+	}()
+	return out, nil
+}
+
+const unbroken = "nothing is broken"
+
+var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
+	unbroken:                          func(*mumbling, *store.Wakeup) bool { return false },
+	"nobody is told of cancellations": func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled },
+	"nobody is told of cancellations without ids": func(m *mumbling, w *store.Wakeup) bool {
+		return w.Cancelled && m.searched.Load()
+	},
+	"one queue of a Cancel is forgotten": func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled && w.Queue == "b" },
+	"what is cancelled looks claimable": func(_ *mumbling, w *store.Wakeup) bool {
+		w.Cancelled = false
+		return false
+	},
+	"what is claimable looks cancelled": func(_ *mumbling, w *store.Wakeup) bool {
+		w.Cancelled = true
+		return false
+	},
+}
+
+// Each of them must be failed by a case that is about wake-ups, and the store that they are made of by none.
+func TestMumblingNotifiersAreKilled(t *testing.T) {
+	for what, alter := range notifyMutants {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			killed := notices(t, func(s *memory.Store) conformance.Instance {
+				return conformance.Instance{Store: &mumbling{Store: s, alter: alter}}
+			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable")
+			assert.Equal(t, what != unbroken, killed, "a case notices")
 		})
 	}
 }

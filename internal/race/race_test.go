@@ -1,0 +1,51 @@
+package race_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	selection = regexp.MustCompile(`-run '(\^Test[^']*)'`)
+	test      = regexp.MustCompile(`^Test\w+`)
+)
+
+// A test that asks for the detector leaves work to a pass without it. One of the lanes must select it there by its name, or nothing
+// does that work.
+func TestWhatIsLeftOutUnderTheDetectorRunsWithoutIt(t *testing.T) {
+	var lanes []*regexp.Regexp
+	for _, script := range []string{"test", "test-all"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "scripts", script))
+		require.NoError(t, err)
+		for _, run := range selection.FindAllStringSubmatch(string(text), -1) {
+			lanes = append(lanes, regexp.MustCompile(run[1]))
+		}
+	}
+	found := 0
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") || strings.Contains(path, "chaos"+string(filepath.Separator)) { // the second lane runs all of chaos
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for function := range strings.SplitSeq(string(source), "\nfunc ") {
+			name := test.FindString(function)
+			if name == "" || !strings.Contains(function, "race."+"Enabled") {
+				continue
+			}
+			found++
+			selected := slices.ContainsFunc(lanes, func(lane *regexp.Regexp) bool { return lane.MatchString(name) })
+			assert.True(t, selected, "%s of %s is left out or shortened under the race detector, and scripts/test selects it in no other pass", name, path)
+		}
+		return err
+	})
+	require.NoError(t, err)
+	assert.Greater(t, found, 10, "tests that ask for the detector")
+}
