@@ -3,10 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +27,7 @@ func (w *world) shell(commands string) string {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", commands)
 	cmd.Env = append(os.Environ(), "JQ_SERVER="+w.url, "JQ_TOKEN=", "no_proxy=*")
 	out, err := cmd.Output()
-	if failed, is := err.(*exec.ExitError); is {
+	if failed, is := errors.AsType[*exec.ExitError](err); is {
 		w.Errorf("%s\n%v: %s", commands, err, failed.Stderr)
 	} else {
 		require.NoError(w, err)
@@ -103,5 +103,5 @@ func TestCurlQuotes(t *testing.T) {
 	w := newWorld(t, Options{})
 	assert.Contains(t, w.shell(curl("POST", "/v1/jobs", op)), `"id":"1"`)
 	assert.Contains(t, w.ask("GET", "/v1/jobs/1", "").text, `"kind":"it's $HOME"`)
-	assert.False(t, strings.Contains(curl("GET", "/", &operation{}), "Bearer"), "without roles there is no token")
+	assert.NotContains(t, curl("GET", "/", &operation{}), "Bearer", "without roles there is no token")
 }

@@ -88,7 +88,7 @@ func TestDocsShowsEverySchema(t *testing.T) {
 	_, text := theDocs(t)
 	for name, s := range theBook().at([]string{"components", "schemas"}).(map[string]any) {
 		assert.Equal(t, 1, strings.Count(text, ` id="schema-`+name+`"`), "%s is shown once", name)
-		properties(t, name, s.(map[string]any), func(path, name string, p map[string]any) {
+		properties(name, s.(map[string]any), func(path, name string, p map[string]any) {
 			said, _ := p["description"].(string)
 			assert.NotEmpty(t, said, "%s.%s needs a description in openapi.json", path, name)
 			assert.Contains(t, text, plain(said), "%s.%s", path, name)
@@ -104,14 +104,14 @@ func TestDocsShowsEverySchema(t *testing.T) {
 }
 
 // properties calls do for each property of a schema and of the objects within it.
-func properties(t *testing.T, path string, s map[string]any, do func(path, name string, p map[string]any)) {
+func properties(path string, s map[string]any, do func(path, name string, p map[string]any)) {
 	all, _ := s["properties"].(map[string]any)
 	for name, p := range all {
 		do(path, name, p.(map[string]any))
-		properties(t, path+"."+name, p.(map[string]any), do)
+		properties(path+"."+name, p.(map[string]any), do)
 	}
 	if items, are := s["items"].(map[string]any); are {
-		properties(t, path+"[]", items, do)
+		properties(path+"[]", items, do)
 	}
 }
 

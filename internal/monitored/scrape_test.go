@@ -1,6 +1,6 @@
 //go:build unix
 
-package deploy
+package monitored
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ import (
 // TestAlertRules: Prometheus reads the rules, and each fires when it should and not before.
 func TestAlertRules(t *testing.T) {
 	promtool := prometheus(t, "promtool")
-	t.Log(ask(t, promtool, "check", "rules", "alerts.yaml"))
-	t.Log(ask(t, promtool, "test", "rules", "alerts_test.yaml"))
+	t.Log(ask(t, promtool, "check", "rules", "../../deploy/alerts.yaml"))
+	t.Log(ask(t, promtool, "test", "rules", "../../deploy/alerts_test.yaml"))
 }
 
 // A site is a server of jobq, its workers and a Prometheus that scrapes them.
@@ -51,7 +51,7 @@ func newSite(t *testing.T) *site {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	s := &site{T: t, jobq: in("jobq"), store: "sqlite:" + in("jobs.db")}
-	ask(t, "go", "build", "-o", s.jobq, "../cmd/jobq")
+	ask(t, "go", "build", "-o", s.jobq, "../../cmd/jobq")
 	s.token = ask(t, s.jobq, "token", "new", "tests", "--role", "operator", "--file", in("tokens"))
 	server := start(t, s.jobq, "serve", "--store", s.store, "--addr", "127.0.0.1:0", "--tokens", in("tokens"), "--recover-every", "100ms")
 	s.url = server.says(`serving on (http://\S+);`)
@@ -59,7 +59,7 @@ func newSite(t *testing.T) *site {
 	worker := start(t, s.jobq, "work", "--store", s.store, "--addr", "127.0.0.1:0", "--queue", "mail=5", "--exec", in("handler"))
 	probes := worker.says(`/metrics on (http://\S+)`)
 
-	rules, err := filepath.Abs("alerts.yaml")
+	rules, err := filepath.Abs("../../deploy/alerts.yaml")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(in("token"), []byte(s.token), 0o600))
 	config := fmt.Sprintf(`

@@ -1,5 +1,5 @@
-// Package deploy has no code: these tests read the files beside it.
-package deploy
+// Package monitored has no code: its tests read the files in deploy for those who monitor jq.
+package monitored
 
 import (
 	"encoding/json"
@@ -45,7 +45,7 @@ func read(t *testing.T, path string) string {
 func theDashboard(t *testing.T) dashboard {
 	t.Helper()
 	var d dashboard
-	require.NoError(t, json.Unmarshal([]byte(read(t, "grafana.json")), &d))
+	require.NoError(t, json.Unmarshal([]byte(read(t, "../../deploy/grafana.json")), &d))
 	require.NotEmpty(t, d.Panels)
 	return d
 }
@@ -80,8 +80,8 @@ var metric = regexp.MustCompile(`\bjq_[a-z_]+`)
 
 // TestMetricsAreDocumented: panels and alerts use only metrics that the page for operators explains.
 func TestMetricsAreDocumented(t *testing.T) {
-	page := read(t, "../docs/observability.md")
-	used := metric.FindAllString(read(t, "alerts.yaml"), -1)
+	page := read(t, "../../docs/observability.md")
+	used := metric.FindAllString(read(t, "../../deploy/alerts.yaml"), -1)
 	for _, p := range theDashboard(t).Panels {
 		for _, target := range p.Targets {
 			used = append(used, metric.FindAllString(target.Expr, -1)...)
@@ -110,17 +110,17 @@ func TestVariablesAreDefined(t *testing.T) {
 
 // alerts are the names in alerts.yaml.
 func alerts(t *testing.T) (names []string) {
-	for _, m := range regexp.MustCompile(`(?m)^      - alert: (\w+)$`).FindAllStringSubmatch(read(t, "alerts.yaml"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^      - alert: (\w+)$`).FindAllStringSubmatch(read(t, "../../deploy/alerts.yaml"), -1) {
 		names = append(names, m[1])
 	}
-	require.Len(t, names, strings.Count(read(t, "alerts.yaml"), "alert:"))
-	require.True(t, len(names) > 5)
+	require.Len(t, names, strings.Count(read(t, "../../deploy/alerts.yaml"), "alert:"))
+	require.Greater(t, len(names), 5)
 	return names
 }
 
 // TestAlertsAreTriedAndDocumented: each has a time at which it fires and one at which it does not, and a line on what to do.
 func TestAlertsAreTriedAndDocumented(t *testing.T) {
-	tried, page := read(t, "alerts_test.yaml"), read(t, "../docs/observability.md")
+	tried, page := read(t, "../../deploy/alerts_test.yaml"), read(t, "../../docs/observability.md")
 	for _, name := range alerts(t) {
 		assert.Regexp(t, `alertname: `+name+`, exp_alerts: \[\]`, tried, "%s must not fire at some time", name)
 		assert.Regexp(t, `alertname: `+name+`\n\s+exp_alerts:\n\s+- exp_labels`, tried, "%s must fire at some time", name)
