@@ -291,3 +291,31 @@ func TestConcurrentMigrations(t *testing.T) {
 		}
 	})
 }
+
+// TestReadOnlyServe: a store is not made, and one that is there is shown and not changed, until an ordinary server serves it.
+func TestReadOnlyServe(t *testing.T) {
+	w := newSandbox(t)
+	args := []string{"serve", "--store", "sqlite:jobs.db", "--addr", "127.0.0.1:0", "--read-only"}
+	out, err := w.command(args...).CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "there is no store at sqlite:jobs.db")
+	assert.NoFileExists(t, filepath.Join(w.folder, "jobs.db"))
+
+	w.run("enqueue", "mail", "--store", "sqlite:jobs.db")
+	server := w.start("serving read-only on ", args...)
+	url, _, _ := strings.Cut(server.ready, ";")
+	assert.Contains(t, w.run("jobs", "ls", "--server", url), "mail")
+	var f wire.Fail
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/jobs/1/cancel", nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&f))
+	assert.Equal(t, []any{403, wire.ReadOnly}, []any{resp.StatusCode, f.Type})
+	out, err = w.command("jobs", "cancel", "1", "--server", url).CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "this server only reads, nothing was applied: call a server that is not read-only")
+	w.end(server)
+	assert.Contains(t, w.run("jobs", "show", "1", "--store", "sqlite:jobs.db", "--json"), `"state":"ready"`)
+}

@@ -152,9 +152,11 @@ func TestReadingCommandsCreateNoFiles(t *testing.T) {
 			before := files(t, folder)
 			refusedEach(t, "sqlite:"+path, c.want)
 			assert.Equal(t, before, files(t, folder))
-			for _, command := range [][]string{{"serve", "--addr", "127.0.0.1:0"}, {"work", "--exec", "cat"}} {
+			for _, command := range [][]string{
+				{"serve", "--addr", "127.0.0.1:0", "--no-migrate"}, {"serve", "--addr", "127.0.0.1:0", "--read-only"}, {"work", "--exec", "cat", "--no-migrate"},
+			} {
 				var stderr bytes.Buffer
-				args := slices.Concat([]string{"jobq"}, command, []string{"--no-migrate", "--store", "sqlite:" + path})
+				args := slices.Concat([]string{"jobq"}, command, []string{"--store", "sqlite:" + path})
 				assert.Equal(t, exitFailed, run(t.Context(), args, quiet(&stderr, &stderr)))
 				assert.Regexp(t, c.want, stderr.String())
 			}

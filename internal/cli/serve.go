@@ -38,6 +38,7 @@ type serveFlags struct {
 	hosts    []string
 	insecure bool
 	existing bool
+	readOnly bool
 
 	maxWaiting   int64
 	recoverEvery time.Duration
@@ -80,6 +81,7 @@ func (a *app) serve() *cobra.Command {
 	a.busyTimeout(f, "")
 	a.maxLease(f)
 	noMigrate(f, &s.existing)
+	f.BoolVar(&s.readOnly, "read-only", false, "refuse every call that changes the store; do not migrate the store, recover leases, delete jobs\nor fire schedules")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		secrets, err := s.secrets()
 		if err != nil {
@@ -89,8 +91,12 @@ func (a *app) serve() *cobra.Command {
 			return err
 		}
 		a.serves = true
-		s.ready = func(url string) { fmt.Fprintf(a.std.err, "serving on %s; press Ctrl-C to stop\n", url) }
-		return a.using(cmd.Context(), !s.existing, func(store jq.Store) error {
+		how := "serving"
+		if s.readOnly {
+			how = "serving read-only"
+		}
+		s.ready = func(url string) { fmt.Fprintf(a.std.err, "%s on %s; press Ctrl-C to stop\n", how, url) }
+		return a.using(cmd.Context(), !s.existing && !s.readOnly, func(store jq.Store) error {
 			defer a.announceEnd(cmd.Context())()
 			defer a.limitMemory(store)()
 			return a.serving(cmd.Context(), store, &s, secrets, a.logger(slog.LevelInfo))
@@ -152,7 +158,8 @@ func (s *serveFlags) names(tokens bool) (hosts []string, loopback bool) {
 	}
 }
 
-// serving serves the store over HTTP until the context ends. Meanwhile it recovers expired leases and deletes old jobs.
+// serving serves the store over HTTP until the context ends. Meanwhile it recovers expired leases, fires schedules and deletes old
+// jobs, unless it only reads.
 func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secrets *secrets, log *slog.Logger) (err error) {
 	hangups := make(chan os.Signal, 1) // always handle SIGHUP, which would otherwise kill the process
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -171,17 +178,12 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	hosts, loopback := s.names(secrets.tokens != nil)
 	api, err := httpapi.New(store, &httpapi.Options{
 		Tokens: secrets.tokens, Hosts: hosts, Loopback: loopback, Logger: log, Audit: audit,
-		Metrics: metricsOf(metrics), Counter: metrics, MaxWaitingJobs: s.maxWaiting, Home: pages,
+		Metrics: metricsOf(metrics), Counter: metrics, MaxWaitingJobs: s.maxWaiting, ReadOnly: s.readOnly, Home: pages,
 	})
 	if err != nil {
 		return err
 	}
-	keeper, err := jq.NewServer(store, nil, &jq.ServerOptions{
-		Queues:    map[string]jq.QueueOptions{},
-		Recovery:  jq.RecoveryOptions{Interval: s.recoverEvery},
-		Retention: jq.RetentionOptions{Interval: s.retainEvery},
-		Logger:    log, Observer: recoveries{metrics, api},
-	})
+	keep, err := s.keeper(store, log, recoveries{metrics, api})
 	if err != nil {
 		return errors.Join(misuseOfOption(err), api.Close())
 	}
@@ -200,11 +202,32 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	kept := make(chan error, 1)
 	go func() {
 		defer endAnswers() // if the recovery fails, the server must stop too
-		kept <- keeper.Run(keeps)
+		kept <- keep(keeps)
 	}()
 	err = answering(answers, api, listener, secrets.tls, log, s.ready)
 	endKeeping()
 	return errors.Join(err, <-kept)
+}
+
+// keeper returns what keeps the store in order until its context ends: a server without queues, which recovers leases, fires
+// schedules and deletes old jobs. If serve only reads, it does nothing.
+func (s *serveFlags) keeper(store jq.Store, log *slog.Logger, observer jq.Observer) (func(context.Context) error, error) {
+	if s.readOnly {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}, nil
+	}
+	keeper, err := jq.NewServer(store, nil, &jq.ServerOptions{
+		Queues:    map[string]jq.QueueOptions{},
+		Recovery:  jq.RecoveryOptions{Interval: s.recoverEvery},
+		Retention: jq.RetentionOptions{Interval: s.retainEvery},
+		Logger:    log, Observer: observer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keeper.Run, nil
 }
 
 // metricsOf returns the handler for the metrics of the process, and of the queues that the caller may see.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"path/filepath"
 	"runtime/debug"
@@ -13,6 +14,15 @@ import (
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/sqlite"
 )
+
+// A read-only server keeps no store in order: it makes no server of the library, which would need the store.
+func TestReadOnlyServeKeepsNothingInOrder(t *testing.T) {
+	keep, err := (&serveFlags{readOnly: true}).keeper(nil, nil, nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, keep(ctx))
+}
 
 // A server sets a memory limit, unless GOMEMLIMIT is set or the store keeps jobs in memory.
 func TestServerLimitsItsMemory(t *testing.T) {

@@ -81,6 +81,7 @@ var (
 	tooMuch         = problem("too_much_at_once", "the calls of this token take up too much memory", http.StatusTooManyRequests, comeBack)
 	busy            = problem("busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, comeBack)
 	overQuota       = problem("quota", "too many jobs wait already, nothing was applied", http.StatusTooManyRequests, "")
+	onlyReads       = problem("read_only", "this server only reads, nothing was applied", http.StatusForbidden, "call a server that is not read-only")
 	noSessions      = problem("no_sessions", "this server has no tokens, and needs no session", http.StatusNotFound, "")
 	noMetrics       = problem("no_metrics", "this server has no metrics", http.StatusNotFound, "")
 )

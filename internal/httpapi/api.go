@@ -123,6 +123,9 @@ type Options struct {
 	// every second.
 	PollPause time.Duration
 
+	// ReadOnly refuses every call that changes something in the store. Sessions can still be begun and ended.
+	ReadOnly bool
+
 	// KeepEvents is how many events are kept for clients that reconnect: by default the latest 10,000.
 	KeepEvents int
 }

@@ -159,6 +159,9 @@ func (a *API) refused(x *exchange, r *http.Request, f wire.Fail) {
 	case http.StatusUnauthorized:
 		a.counter.Refused("unauthorized")
 	case http.StatusForbidden:
+		if f.Type == wire.ReadOnly {
+			return // whoever asks
+		}
 		a.counter.Refused("forbidden")
 		if x.bearer != nil {
 			return

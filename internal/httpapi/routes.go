@@ -33,6 +33,9 @@ func (r route) everyRole() []Role {
 	return append(slices.Clip(r.roles), Operator)
 }
 
+// onlyReads reports whether the call changes nothing in the store.
+func (r route) onlyReads() bool { return r.effect == reads || r.path == pathSession }
+
 // pathRelease is for people: the remote store releases jobs with a NAck.
 const pathRelease = "/v1/release"
 
@@ -121,6 +124,10 @@ func (a *API) routes(calls []route) *http.ServeMux {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			x := w.(*exchange) // ServeHTTP passes nothing else
 			x.to = r
+			if a.options.ReadOnly && !r.onlyReads() {
+				a.fail(x, req, onlyReads)
+				return
+			}
 			err := a.admit(x, req)
 			if r.effect == operates && (err == nil && a.known(x) || x.bearer != nil && statusOf(err) == http.StatusForbidden) {
 				a.begin(x, req)

@@ -42,6 +42,7 @@ type (
 		KeyPrefix string    `json:"key_prefix,omitempty"`
 		Expires   wire.Time `json:"expires,omitzero"`
 		CSRFToken string    `json:"csrf_token,omitempty"`
+		ReadOnly  bool      `json:"read_only,omitempty"` // of the server
 	}
 )
 
@@ -241,10 +242,11 @@ func (a *API) login(w *exchange, r *http.Request) error {
 // session answers what the token or the session may do. Without tokens everybody may do everything.
 func (a *API) session(w *exchange, r *http.Request) error {
 	if w.bearer == nil {
-		return a.answer(w, http.StatusOK, sessionAnswer{Roles: roles, Open: true})
+		return a.answer(w, http.StatusOK, sessionAnswer{Roles: roles, Open: true, ReadOnly: a.options.ReadOnly})
 	}
 	answer := sessionAnswer{
 		Name: w.bearer.Name, Roles: w.bearer.roles, Queues: w.bearer.Queues, KeyPrefix: w.bearer.KeyPrefix, Expires: w.bearer.Expires,
+		ReadOnly: a.options.ReadOnly,
 	}
 	if r.Header.Get("Authorization") == "" {
 		answer.CSRFToken = csrfOf(cookieOf(r))

@@ -36,11 +36,15 @@ func (f *follower) ends() {
 	}
 }
 
-func newVisitor(t *testing.T) *visitor {
+func newVisitor(t *testing.T, change ...func(*Options)) *visitor {
 	t.Helper()
 	v := &visitor{audit: &audited{}, count: &tally{}}
 	v.known, v.secrets = tokens(t)
-	v.world = newWorld(t, Options{Tokens: v.known, Audit: v.audit.logger(), Counter: v.count, PollPause: lookPause})
+	options := Options{Tokens: v.known, Audit: v.audit.logger(), Counter: v.count, PollPause: lookPause}
+	for _, c := range change {
+		c(&options)
+	}
+	v.world = newWorld(t, options)
 	v.forget()
 	return v
 }

@@ -36,6 +36,7 @@ const (
 	Forbidden    = urn + "forbidden"
 	Busy         = urn + "busy"
 	NoSuchCall   = urn + "no_such_call"
+	ReadOnly     = urn + "read_only"
 )
 
 // A problem is one type of Fail, with the error of the store that it stands for.
@@ -56,6 +57,7 @@ var problems = []problem{
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},
 	{"unavailable", "the store is unavailable, nothing was applied", http.StatusServiceUnavailable, store.ErrDenied}, // the store denies access to the server, which is not the client's fault
+	{"read_only", "this server only reads", http.StatusForbidden, store.ErrDenied},                                   // the API itself says so, not the store
 	{"busy", "the server is busy, nothing was applied", http.StatusServiceUnavailable, store.ErrUnavailable},         // the API itself says so, not the store
 	{"in_doubt", "the store's answer was lost, the call may have been applied", http.StatusInternalServerError, store.ErrInDoubt},
 }
