@@ -84,6 +84,10 @@ type Options struct {
 	// may see; for all others, see is nil. Without Metrics, the API has no metrics.
 	Metrics func(see func(queue string) bool) http.Handler
 
+	// Home answers GET / and GET /ui/{file}, with the path of the request. Anybody may call them, so it must not show what is in
+	// the store. It sets its own Content-Security-Policy and Cache-Control. Without it, / redirects to /docs.
+	Home http.Handler
+
 	// Counter counts what calls do to jobs. Without it nothing is counted.
 	Counter Counter
 

@@ -76,7 +76,7 @@ func TestExamplesAreAnsweredAsDocumented(t *testing.T) {
 			continue // which needs tokens: see TestSession
 		}
 		t.Run(op["operationId"].(string), func(t *testing.T) {
-			w := newWorld(t, Options{Metrics: always(metricsText)})
+			w := newWorld(t, Options{Metrics: always(metricsText), Home: pages{}})
 			one := example(key, op)
 			for _, step := range before[one.operation] {
 				if wait, is := strings.CutPrefix(step, "+"); is {

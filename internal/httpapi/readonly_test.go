@@ -25,7 +25,7 @@ func TestReadOnlyServerRefusesWhatChanges(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			var audit audited
 			var count tally
-			options := Options{ReadOnly: true, Tokens: known, Audit: audit.logger(), Counter: &count, Metrics: always(metricsText)}
+			options := Options{ReadOnly: true, Tokens: known, Audit: audit.logger(), Counter: &count, Metrics: always(metricsText), Home: pages{}}
 			armed := false
 			w := newWorld(t, options, func(s *memory.Store) store.Store {
 				return &meddled{Store: s, any: func(context.Context) error {

@@ -113,7 +113,8 @@ func table() []route {
 		{"metrics", http.MethodGet, "/metrics", readers, reads, (*API).metrics},
 		{"openapi", http.MethodGet, "/openapi.json", anybody, reads, (*API).openapi},
 		{"docs", http.MethodGet, "/docs", anybody, reads, (*API).docs},
-		{"home", http.MethodGet, "/{$}", anybody, reads, (*API).home},
+		{"home", http.MethodGet, "/{$}", anybody, reads, (*API).front},
+		{"ui", http.MethodGet, "/ui/{file}", anybody, reads, (*API).ui},
 	}
 }
 
