@@ -32,7 +32,7 @@ func TestActivityIsAddedUpAsTheQuerySays(t *testing.T) {
 		"last=2m&queue=a-1&queue=b":     {From: first, Spans: []store.Activity{row(first, "", "", 13)}},
 		"last=2m&kind=l":                {From: first, Spans: []store.Activity{row(first, "", "", 10)}},
 		"last=1m&kind=k":                {From: first.Add(time.Minute)},
-		"last=168h&step=24h&queue=none": {From: first.Truncate(24*time.Hour).Add(-6 * 24 * time.Hour), Step: 24 * time.Hour},
+		"last=168h&step=24h&queue=none": {From: first.Truncate(24 * time.Hour).Add(-6 * 24 * time.Hour), Step: 24 * time.Hour},
 	} {
 		want.Now = w.clock.Now()
 		got := call[store.ActivityPage](w, 200, "GET", "/v1/activity?"+query, "")
