@@ -94,24 +94,23 @@ func taken[T any](c *C, list []int64, call func(limit int) []T, id func(T) int64
 }
 
 // shared are the answers, by rising id, of eight callers at once that each ask for seven a few times, and of a last one that asks for all.
-func shared[T any](c *C, all int, call func(limit int) []T, id func(T) int64) []T {
+func shared[T any](c *C, call func(limit int) []T, id func(T) int64) []T {
 	answers := make([][]T, 9)
 	c.Parallel(8, func(i int) {
 		for range 5 {
 			answers[i] = append(answers[i], call(7)...)
 		}
 	})
-	answers[8] = call(all)
+	answers[8] = call(store.MaxItems)
 	list := slices.Concat(answers...)
 	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
 	return list
 }
 
 func recoverersShare(c *C) {
-	const leases = 100
-	held := holding(c, queue, leases)
+	held := holding(c, queue, 100)
 	c.Advance(ttl)
-	got := shared(c, leases, c.Recover, func(r store.Recovered) int64 { return r.ID })
+	got := shared(c, c.Recover, func(r store.Recovered) int64 { return r.ID })
 	var want []store.Recovered
 	for _, before := range held {
 		after := becomes(store.OpRecover, before, c.Now())

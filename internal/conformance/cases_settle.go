@@ -211,12 +211,11 @@ func settleFollowsTheClock(c *C) {
 }
 
 func settlersShare(c *C) {
-	const jobs = 100
-	for range jobs {
+	for range 100 {
 		c.Enqueue(c.expiring(time.Second))
 	}
 	c.Advance(time.Second)
-	got := shared(c, jobs, c.Settle, func(s store.Settled) int64 { return s.ID })
+	got := shared(c, c.Settle, func(s store.Settled) int64 { return s.ID })
 	var want []store.Settled
 	for _, d := range slices.Backward(c.All()) {
 		c.Equal(d.Token, int64(1), "the token of a job that was cancelled once")
