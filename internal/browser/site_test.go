@@ -172,10 +172,11 @@ func (s *site) becomes(id int64, phase jq.State) {
 }
 
 // work runs a worker with the handlers until the test ends. It is a client of the server, as workers elsewhere are.
-func (s *site) work(name string, queues map[string]jq.QueueOptions, handlers *jq.Handlers) {
+func (s *site) work(name, queue string, slots int, handlers *jq.Handlers) {
 	s.t.Helper()
 	server, err := jq.NewServer(s.store, handlers, &jq.ServerOptions{
-		Name: name, Queues: queues, Slots: 8, Claim: jq.ClaimOptions{PollInterval: 200 * time.Millisecond},
+		Name: name, Queues: map[string]jq.QueueOptions{queue: {}}, Slots: slots, Claim: jq.ClaimOptions{PollInterval: 200 * time.Millisecond},
+		Lease:    jq.LeaseOptions{Duration: 30 * time.Second, Heartbeat: 3 * time.Second}, // so that its row says soon what it runs
 		Shutdown: jq.ShutdownOptions{DrainTimeout: 100 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(s.t, err)
