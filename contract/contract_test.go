@@ -30,7 +30,7 @@ var inside = map[string]string{
 
 	"JobJSON": sent, "JobDetailJSON": sent, "NewJobJSON": sent, "BackoffJSON": sent, "PolicyJSON": sent, "WorkerJSON": sent, "FilterJSON": sent,
 	"IDJSON": sent, "DurationJSON": sent, "RetentionJSON": sent, "TimeJSON": sent, "KeepJSON": sent, "JSONOfJob": sent, "JSONOfDetail": sent,
-	"JSONOfNewJob": sent, "JSONOfFilter": sent, "SplitDocument": sent, "JoinDocument": sent, "Wanted": sent,
+	"JSONOfNewJob": sent, "JSONOfFilter": sent, "ActivityPageJSON": sent, "JSONOfActivity": sent, "SplitDocument": sent, "JoinDocument": sent, "Wanted": sent,
 
 	"Explained": "an error in jq's own words: other programs have theirs",
 }

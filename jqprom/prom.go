@@ -99,8 +99,8 @@ func New(s jq.Store, options *Options) *Metrics {
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"queue", "kind"})
 	}
-	return &Metrics{
-		store:        &reading{store: s, timeout: o.Timeout, maxAge: o.MaxCountAge},
+	m := &Metrics{
+		store:        newReading(s, o.Timeout, o.MaxCountAge),
 		labels:       newLabels(o.MaxLabels),
 		enqueued:     counter("jq_jobs_enqueued_total", "Jobs that were added, duplicates and those in callers' transactions apart.", "queue", "kind"),
 		enqueuedInTx: counter("jq_jobs_enqueued_in_tx_total", "Jobs that were enqueued in callers' transactions, of which some may have been rolled back.", "queue", "kind"),
@@ -115,6 +115,22 @@ func New(s jq.Store, options *Options) *Metrics {
 		beats: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "jq_heartbeat_failures_total", Help: "Heartbeats that did not reach the store.",
 		}),
+	}
+	m.begin()
+	return m
+}
+
+// begin gives the counters whose labels are known their first value, 0. Prometheus sees no increase in a counter that appears with
+// its first event, so an alert on one would miss it.
+func (m *Metrics) begin() {
+	for _, outcome := range []jq.State{jq.Retrying, jq.Dead} {
+		m.recovered.WithLabelValues(string(outcome))
+	}
+	for _, op := range []string{"ack", "nack", "extend", "save", "confirm"} {
+		m.stale.WithLabelValues(op)
+	}
+	for _, reason := range []string{"unauthorized", "forbidden"} {
+		m.refused.WithLabelValues(reason)
 	}
 }
 
@@ -238,12 +254,12 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		answers = 1
 	}
 	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, answers)
-	if seen.counts.known() {
-		ch <- prometheus.MustNewConstMetric(jobsAge, prometheus.GaugeValue, time.Since(seen.counts.began).Seconds())
-		m.collectJobs(ch, seen.counts.value)
+	if seen.counts.Known() {
+		ch <- prometheus.MustNewConstMetric(jobsAge, prometheus.GaugeValue, time.Since(seen.counts.Began).Seconds())
+		m.collectJobs(ch, seen.counts.Value)
 	}
 	if seen.due != nil {
-		m.collectDue(ch, *seen.due, seen.counts.value)
+		m.collectDue(ch, *seen.due, seen.counts.Value)
 	}
 }
 

@@ -122,17 +122,35 @@ jq_store_up{} 1
 `, scraped(t, m, "jq_heartbeat_failures_total", "jq_job_run_seconds", "jq_job_wait_seconds", "jq_jobs", "jq_jobs_claimed_total", "jq_jobs_enqueued_total",
 			"jq_jobs_finished_total", "jq_queue_oldest_ready_seconds", "jq_store_up"))
 
+		const rare = `jq_heartbeat_failures_total{} 0
+jq_http_refused_total{reason=forbidden} 0
+jq_http_refused_total{reason=unauthorized} 0
+jq_leases_recovered_total{outcome=dead} 0
+jq_leases_recovered_total{outcome=retrying} 0
+jq_stale_writes_rejected_total{op=ack} 0
+jq_stale_writes_rejected_total{op=confirm} 0
+jq_stale_writes_rejected_total{op=extend} 0
+jq_stale_writes_rejected_total{op=nack} 0
+jq_stale_writes_rejected_total{op=save} 0
+`
+		assert.Equal(t, rare, scraped(t, m, "jq_heartbeat_failures_total", "jq_http_refused_total", "jq_leases_recovered_total",
+			"jq_stale_writes_rejected_total"), "0 before the first, so that Prometheus sees an increase")
 		m.BeatFailed()
 		m.StaleWrite("ack")
 		m.Refused("unauthorized")
 		m.Settled([]jq.Settled{{ID: 1, Queue: "default", Kind: "welcome"}})
 		m.Recovered([]jq.Recovered{{ID: 1}, {ID: 2, Next: time.Now()}})
 		assert.Equal(t, `jq_heartbeat_failures_total{} 1
+jq_http_refused_total{reason=forbidden} 0
 jq_http_refused_total{reason=unauthorized} 1
 jq_jobs_expired_total{kind=welcome,queue=default} 1
 jq_leases_recovered_total{outcome=dead} 1
 jq_leases_recovered_total{outcome=retrying} 1
 jq_stale_writes_rejected_total{op=ack} 1
+jq_stale_writes_rejected_total{op=confirm} 0
+jq_stale_writes_rejected_total{op=extend} 0
+jq_stale_writes_rejected_total{op=nack} 0
+jq_stale_writes_rejected_total{op=save} 0
 `, scraped(t, m, "jq_heartbeat_failures_total", "jq_http_refused_total", "jq_jobs_expired_total", "jq_leases_recovered_total", "jq_stale_writes_rejected_total"))
 		problems, err := testutil.CollectAndLint(m)
 		require.NoError(t, err)

@@ -23,11 +23,12 @@ import (
 )
 
 var (
-	_ contract.Store        = (*Store)(nil)
-	_ contract.Notifier     = (*Store)(nil)
-	_ contract.PolicyKeeper = (*Store)(nil)
-	_ contract.Registry     = (*Store)(nil)
-	_ contract.Fencer       = (*Store)(nil)
+	_ contract.Store          = (*Store)(nil)
+	_ contract.Notifier       = (*Store)(nil)
+	_ contract.PolicyKeeper   = (*Store)(nil)
+	_ contract.Registry       = (*Store)(nil)
+	_ contract.Fencer         = (*Store)(nil)
+	_ contract.ActivityKeeper = (*Store)(nil)
 )
 
 // Options configures Open. Zero fields mean the default.

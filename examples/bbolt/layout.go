@@ -26,6 +26,7 @@ const (
 	ends     bucket = "ends"     // time, keys or requests, key: an index of the two above, by when they end
 	queues   bucket = "queues"   // name: how many jobs it has, whether it is paused, and its policy
 	workers  bucket = "workers"  // name: the worker
+	activity bucket = "activity" // width, overall or each, begin, queue, NUL, kind: the sums of a span of that width
 	epochs   bucket = "epochs"   // present: the epoch; missing before the first Fence
 )
 
@@ -34,7 +35,7 @@ const present = "present"
 
 func makeBuckets(db *bolt.DB) error {
 	return db.Update(func(tx *bolt.Tx) error {
-		for _, b := range []bucket{jobs, payloads, attempts, waiting, expiries, leases, keys, requests, ends, queues, workers, epochs} {
+		for _, b := range []bucket{jobs, payloads, attempts, waiting, expiries, leases, keys, requests, ends, queues, workers, activity, epochs} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 				return err
 			}

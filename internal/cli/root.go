@@ -11,9 +11,8 @@ import (
 
 // root returns a new tree of commands.
 func (a *app) root() *cobra.Command {
-	root := a.group(a.self, "A durable job queue.",
-		a.dev(), a.demo(), a.serve(), a.work(), a.enqueue(), a.jobs(), a.queues(), a.schedules(), a.workers(), a.stats(), a.top(),
-		a.migrate(), a.prune(), a.backup(), a.restore(), a.fence(), a.doctor(), a.bench(), a.token(), a.conformance(), a.version())
+	root := a.group(a.self, "A durable job queue.")
+	addGroups(root, a.groups())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetIn(a.in)
@@ -91,12 +90,7 @@ func takesNone() cobra.PositionalArgs { return takes(0, 0, "") }
 func (a *app) help(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprintf(w, "%s\n\nUsage: %s\n", about(cmd), usageOf(cmd))
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintln(w, "\nCommands:")
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() || c.Name() == "help" {
-				fmt.Fprintf(w, "  %-*s  %s\n", cmd.NamePadding(), c.Name(), c.Short)
-			}
-		}
+		helpCommands(w, cmd)
 	}
 	if cmd.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.ReplaceAll(cmd.Example, "SELF", a.self))

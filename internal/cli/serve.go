@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/dashboard"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqprom"
 )
@@ -163,10 +164,14 @@ func (a *app) serving(ctx context.Context, store jq.Store, s *serveFlags, secret
 	defer func() { err = errors.Join(err, auditFile.Close()) }()
 	metrics := jqprom.New(store, nil)
 	defer metrics.Close()
+	pages, err := dashboard.Handler()
+	if err != nil {
+		return err
+	}
 	hosts, loopback := s.names(secrets.tokens != nil)
 	api, err := httpapi.New(store, &httpapi.Options{
 		Tokens: secrets.tokens, Hosts: hosts, Loopback: loopback, Logger: log, Audit: audit,
-		Metrics: metricsOf(metrics), Counter: metrics, MaxWaitingJobs: s.maxWaiting,
+		Metrics: metricsOf(metrics), Counter: metrics, MaxWaitingJobs: s.maxWaiting, Home: pages,
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ var reopenCases = []Case{
 	{"Reopen/RequestKeysSurvive", sentenceKeyLife, reopenRequestKeysSurvive},
 	{"Reopen/PausesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", reopenPausesSurvive},
 	{"Reopen/PoliciesSurvive", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPoliciesSurvive},
+	{"Reopen/ActivitySurvives", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenActivitySurvives},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
 	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", sentenceLooks, reopenAhead},
 	{"Reopen/FenceSurvives", sentenceFloor, reopenFenceSurvives},
@@ -230,4 +231,11 @@ func (c *C) reopening(call func(c *C, i, n int) error) {
 		}
 	})
 	c.use(again)
+}
+
+func reopenActivitySurvives(c *C) {
+	c.addActivity(eachNumber(queue, "k", 1), succeeded("", "", 1))
+	before := c.activity(byKind)
+	c.reopen()
+	c.Equal(c.activity(byKind), before, "activity after the store was opened again")
 }

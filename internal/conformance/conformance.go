@@ -90,6 +90,7 @@ func Groups() []Group {
 		{"Registry", "the list of workers", registryCases},
 		{"Schedule", "schedules are kept, and enqueue each time once", scheduleCases},
 		{"Monitor", "what probes and metrics ask", monitorCases},
+		{"Activity", "what servers did, minute by minute", activityCases},
 		{"Fence", "a store restored from a backup", fenceCases},
 		{"Reopen", "what a store keeps when it is closed", reopenCases},
 		{"Fault", "what an error says about the call, and how to repeat it", faultCases},

@@ -22,6 +22,11 @@ func (b *bearer) limited() bool { return b != nil && (len(b.Queues) > 0 || b.Key
 // sees reports whether the bearer may see the queue.
 func (b *bearer) sees(queue string) bool { return b == nil || store.QueueMatches(b.Queues, queue) }
 
+// seesWorker reports whether the worker serves a queue that the bearer may see.
+func (b *bearer) seesWorker(w store.Worker) bool {
+	return b == nil || len(b.Queues) == 0 || slices.ContainsFunc(w.Queues, b.sees)
+}
+
 // tells reports whether the bearer may get the event. The queue of a job is unknown if the job was claimed, or is changed by
 // its id, through another server. Audit events are for operators without limits.
 func (b *bearer) tells(e Event) bool {

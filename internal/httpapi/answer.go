@@ -136,6 +136,11 @@ func (a *API) failOf(r *http.Request, err error) wire.Fail {
 	if r.Context().Err() == nil && !errors.Is(err, store.ErrClosed) {
 		a.log.Error("jq: a call failed", "path", r.Pattern, "error", err)
 	}
+	return a.vague(f, err)
+}
+
+// vague removes the details of an internal error from its problem, except what the client can act on.
+func (a *API) vague(f wire.Fail, err error) wire.Fail {
 	f.Detail = ""
 	if overlong, ok := errors.AsType[*store.OverlongError](err); ok {
 		f.Detail = overlong.Advice()

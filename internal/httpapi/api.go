@@ -45,6 +45,7 @@ type API struct {
 
 	sessions sessions
 	refusals refusals
+	samples  samples
 
 	life    context.Context // the context of everything that lasts longer than a call
 	end     context.CancelFunc
@@ -82,6 +83,10 @@ type Options struct {
 	// Metrics returns the handler of GET /metrics. For a token that is limited to some queues, see reports which queues it
 	// may see; for all others, see is nil. Without Metrics, the API has no metrics.
 	Metrics func(see func(queue string) bool) http.Handler
+
+	// Home answers GET / and the paths below /ui/. They are pages for people and no calls of the API, so they need no token.
+	// Without Home, / redirects to the documentation.
+	Home http.Handler
 
 	// Counter counts what calls do to jobs. Without it nothing is counted.
 	Counter Counter
@@ -164,6 +169,7 @@ func newAPI(s store.Store, options *Options, calls []route) (*API, error) {
 	a.sessions = sessions{clock: o.Clock, bearers: a.bearers, all: map[[sha256.Size]byte]*session{}}
 	a.refusals.clock, a.refusals.to = o.Clock, o.Logger
 	a.life, a.end = context.WithCancel(context.Background())
+	a.samples = newSamples(a)
 	a.mux = a.routes(calls)
 	return a, nil
 }
@@ -214,6 +220,7 @@ func (a *API) Close() error {
 	a.mu.Unlock()
 	a.end()
 	a.running.Wait()
+	a.samples.close()
 	a.refusals.tell()
 	return nil
 }

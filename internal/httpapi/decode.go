@@ -176,12 +176,26 @@ func number(field, text string) (int64, error) {
 	return n, nil
 }
 
+// A jobQuery asks for a page of jobs.
+type jobQuery struct {
+	filter    store.Filter
+	page      store.Page
+	documents bool // whether the answer has payloads, checkpoints, progress and results
+}
+
 // query reads the query parameters of a listing of jobs.
-func query(raw string) (store.Filter, store.Page, error) {
-	f, page := store.Filter{}, store.Page{Limit: 100}
-	texts := map[string]*string{"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey}
-	err := parameters(raw, texts, &f.States, &page)
-	return f, page, err
+func query(raw string) (jobQuery, error) {
+	q := jobQuery{page: store.Page{Limit: 100}}
+	f, documents := &q.filter, ""
+	texts := map[string]*string{
+		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "documents": &documents,
+	}
+	err := parameters(raw, texts, &f.States, &q.page)
+	if err == nil && documents != "" && documents != "false" {
+		err = refuse("documents", "must be false: leave it out for jobs with their documents")
+	}
+	q.documents = documents == ""
+	return q, err
 }
 
 // workerQuery reads the query parameters of a listing of workers.

@@ -20,14 +20,14 @@ import (
 
 // FuzzQuery: whatever is taken of a query can be asked of a store, and whatever is not names a field.
 func FuzzQuery(f *testing.F) {
-	for _, seed := range []string{"", "queue=a&state=ready&state=dead&limit=7", "cursor=AAAA", "state=", "limit=-1", "queue=%ff", "tag=a;kind=b", "unique_key=%00", "queue=a&queue=b", "%3D=&="} {
+	for _, seed := range []string{"", "queue=a&state=ready&state=dead&limit=7", "cursor=AAAA", "state=", "limit=-1", "queue=%ff", "tag=a;kind=b", "unique_key=%00", "queue=a&queue=b", "%3D=&=", "documents=false"} {
 		f.Add(seed)
 	}
 	s := memory.New(memory.Options{})
 	f.Fuzz(func(t *testing.T, raw string) {
-		filter, page, err := query(raw)
+		q, err := query(raw)
 		if err == nil {
-			_, err = s.List(t.Context(), filter, page)
+			_, err = s.List(t.Context(), q.filter, q.page)
 		}
 		if err != nil {
 			var invalid *store.InvalidError

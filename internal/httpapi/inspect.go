@@ -9,11 +9,11 @@ import (
 )
 
 func (a *API) jobs(w *exchange, r *http.Request) error {
-	filter, page, err := query(r.URL.RawQuery)
+	q, err := query(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	return named(a.listed(w, r, filter, page), "states", "state")
+	return named(a.listed(w, r, q), "states", "state")
 }
 
 func (a *API) list(w *exchange, r *http.Request) error {
@@ -21,22 +21,32 @@ func (a *API) list(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.listed(w, r, req.Filter.Store(), store.Page{Limit: limitOr(req.Limit, 100), Cursor: req.Cursor})
+	return a.listed(w, r, jobQuery{req.Filter.Store(), store.Page{Limit: limitOr(req.Limit, 100), Cursor: req.Cursor}, true})
 }
 
-func (a *API) listed(w *exchange, r *http.Request, filter store.Filter, page store.Page) error {
+func (a *API) listed(w *exchange, r *http.Request, q jobQuery) error {
 	return a.show(w, r, func(ctx context.Context) (any, error) {
 		if err := w.expect(&w.own.listed); err != nil {
 			return nil, err
 		}
-		found, err := a.as(ctx).List(ctx, filter, page)
+		found, err := a.as(ctx).List(ctx, q.filter, q.page)
 		if err != nil {
 			return nil, err
+		}
+		if !q.documents {
+			dropDocuments(found.Jobs)
 		}
 		answer := wire.JobsOf(found.Jobs)
 		answer.Next = found.Next
 		return answer, nil
 	})
+}
+
+func dropDocuments(jobs []store.Job) {
+	for i := range jobs {
+		j := &jobs[i]
+		j.Payload, j.Checkpoint, j.Progress, j.Result = nil, nil, nil, nil
+	}
 }
 
 func (a *API) count(ctx context.Context, req wire.Count) (store.Counts, error) {

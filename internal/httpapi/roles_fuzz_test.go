@@ -62,7 +62,7 @@ func roleSeeds() [][]byte {
 	}
 	for call := range roleCalls() {
 		for role := range roles {
-			for n := range 3 {
+			for n := range 5 {
 				add(call, role+len(roles)*n, 60, byte(role), 1, byte(call), 0)
 			}
 		}
@@ -578,7 +578,7 @@ func (e *extract) walk(name string, v any) {
 		}
 	case string:
 		switch name {
-		case "id", "job", "last_job":
+		case "id", "ids", "job", "last_job":
 			e.id(v)
 		case "next":
 			e.cursors = append(e.cursors, v)

@@ -66,6 +66,9 @@ func table() []route {
 		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
 		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
 		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
+		{"activity", http.MethodGet, wire.PathActivity, readers, reads, (*API).activity},
+		{"errors", http.MethodGet, "/v1/errors", readers, reads, (*API).failures},
+		{"overview", http.MethodGet, "/v1/overview", readers, reads, (*API).overview},
 
 		{"bulk", http.MethodPost, wire.PathBulk, operators, operates, (*API).bulk},
 		{"delete", http.MethodDelete, wire.PathJob + "{id}", operators, operates, one(wire.Delete)},
@@ -150,7 +153,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(x, r, err)
 		return
 	}
+	if a.options.Home != nil && isPage(r) {
+		a.allow(x)
+		a.options.Home.ServeHTTP(x, r)
+		return
+	}
 	a.mux.ServeHTTP(x, r)
+}
+
+// isPage reports whether Home answers the request.
+func isPage(r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return reads && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"))
 }
 
 func clean(escaped string) string {

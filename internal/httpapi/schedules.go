@@ -215,13 +215,17 @@ func (a *API) preview(ctx context.Context, req wire.Preview) (wire.Times, error)
 	if count < 1 || count > store.MaxItems {
 		return wire.Times{}, refuse("count", fmt.Sprintf("must be 1 to %d", store.MaxItems))
 	}
-	now, err := store.Now(ctx, a.store)
+	after := req.After.Time
+	if after.IsZero() {
+		now, err := store.Now(ctx, a.store)
+		if err != nil {
+			return wire.Times{}, err
+		}
+		after = now
+	}
+	times, err := schedule.Parse(req.Cron, req.Timezone, after)
 	if err != nil {
 		return wire.Times{}, err
 	}
-	times, err := schedule.Parse(req.Cron, req.Timezone, now)
-	if err != nil {
-		return wire.Times{}, err
-	}
-	return wire.TimesOf(times.Upcoming(now, count)), nil
+	return wire.TimesOf(times.Upcoming(after, count)), nil
 }

@@ -279,6 +279,8 @@ func TestPreviewGoesByTheStoresTime(t *testing.T) {
 	require.Len(t, times, 5)
 	assert.Equal(t, time.Date(2026, 1, 2, 7, 30, 0, 0, time.UTC), times[0].Time)
 	assert.Len(t, call[wire.Times](w, 200, "POST", "/v1/schedules/preview", `{"cron":"@every 1s","count":1000}`).Times, 1000)
+	later := call[wire.Times](w, 200, "POST", "/v1/schedules/preview", `{"cron":"@every 6h","after":"2030-05-01T11:30:00Z","count":1}`).Times
+	assert.Equal(t, []wire.Time{{Time: time.Date(2030, 5, 1, 17, 30, 0, 0, time.UTC)}}, later, "the time after the one that a page shows")
 	distant := call[wire.Times](w, 200, "POST", "/v1/schedules/preview", `{"cron":"@every 87600h","count":1000}`).Times
 	assert.True(t, distant[len(distant)-1].Before(store.MaxTime), "a time that has no text in RFC 3339")
 	all, err := schedule.All(t.Context(), w.store)

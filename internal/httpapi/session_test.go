@@ -281,14 +281,22 @@ func TestSessionHasTheLimitsOfItsToken(t *testing.T) {
 	assert.Equal(t, 403, h.ask("POST", "/v1/queues/billing/pause", "", csrfHeader, csrf).status)
 }
 
-// TestServerWithoutTokensNeedsNoSession.
+// TestServerWithoutTokensNeedsNoSession: it says so to whoever asks, and nobody signs in or out.
 func TestServerWithoutTokensNeedsNoSession(t *testing.T) {
 	w := newWorld(t, Options{})
-	for _, method := range []string{"POST", "GET", "DELETE"} {
+	for _, method := range []string{"POST", "DELETE"} {
 		body := ""
 		if method == "POST" {
 			body = `{"token":"x"}`
 		}
 		assert.Equal(t, urn+"no_sessions", w.ask(method, pathSession, body).fail(t).Type)
 	}
+	const open = `{"name":"","roles":["producer","worker","operator","viewer"],"open":true}`
+	for _, headers := range [][]string{{}, {"Authorization", "Bearer x"}, {"Cookie", "jq_session=x"}} {
+		got := w.ask("GET", pathSession, "", headers...)
+		assert.Equal(t, 200, got.status)
+		assert.JSONEq(t, open, got.text, headers)
+	}
+	w.api.SetTokens(&Tokens{})
+	assert.Equal(t, 401, w.ask("GET", pathSession, "").status, "an empty list of tokens is not the same as none")
 }

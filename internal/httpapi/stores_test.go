@@ -25,6 +25,15 @@ type meddled struct {
 	ping       func(ctx context.Context) error // before every Ping
 	listing    func(filter store.WorkerFilter) // before every Workers
 	setting    func(s store.Schedule) error    // before every SetSchedule: an error is its end
+	paging     func(page store.Page)           // before every List
+	reading    func(call string)               // before every Count, Queues, OldestDue and Workers
+}
+
+// reads tells a test of a call that overviews make.
+func (m *meddled) reads(call string) {
+	if m.reading != nil {
+		m.reading(call)
+	}
 }
 
 func (m *meddled) Warnings(ctx context.Context) ([]store.Finding, error) {
@@ -94,10 +103,14 @@ func (m *meddled) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 }
 
 func (m *meddled) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
+	if m.paging != nil {
+		m.paging(page)
+	}
 	return meddle(ctx, m, func() (store.JobPage, error) { return m.Store.List(ctx, filter, page) })
 }
 
 func (m *meddled) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
+	m.reads("count")
 	return meddle(ctx, m, func() (store.Counts, error) {
 		if m.counting != nil {
 			if err := m.counting(); err != nil {
@@ -132,6 +145,7 @@ func (m *meddled) Subscribe(ctx context.Context, queues []string) (<-chan store.
 }
 
 func (m *meddled) Queues(ctx context.Context) ([]store.Queue, error) {
+	m.reads("queues")
 	return meddle(ctx, m, func() ([]store.Queue, error) { return m.Store.Queues(ctx) })
 }
 
@@ -148,7 +162,17 @@ func (m *meddled) Ping(ctx context.Context) error {
 }
 
 func (m *meddled) OldestDue(ctx context.Context) (store.Due, error) {
+	m.reads("due")
 	return meddle(ctx, m, func() (store.Due, error) { return m.Store.OldestDue(ctx) })
+}
+
+func (m *meddled) Activity(ctx context.Context, filter store.ActivityFilter) (store.ActivityPage, error) {
+	return meddle(ctx, m, func() (store.ActivityPage, error) { return m.Store.Activity(ctx, filter) })
+}
+
+func (m *meddled) AddActivity(ctx context.Context, items []store.Activity) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.AddActivity(ctx, items) })
+	return err
 }
 
 func (m *meddled) SetPaused(ctx context.Context, queue string, paused bool) error {
@@ -175,6 +199,7 @@ func (m *meddled) Beat(ctx context.Context, w store.Worker) error {
 }
 
 func (m *meddled) Workers(ctx context.Context, filter store.WorkerFilter, page store.Page) (store.WorkerPage, error) {
+	m.reads("workers")
 	return meddle(ctx, m, func() (store.WorkerPage, error) {
 		if m.listing != nil {
 			m.listing(filter)

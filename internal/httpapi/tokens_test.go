@@ -77,7 +77,7 @@ func allowed(operation string, role Role) bool {
 		return role != Producer
 	case "job":
 		return role != Worker
-	case "jobs", "list", "due", "queues", "policy", "workers", "events", "metrics":
+	case "jobs", "list", "overview", "activity", "errors", "due", "queues", "policy", "workers", "events", "metrics":
 		return role == Viewer || role == Operator
 	default: // what needs no token
 		return true

@@ -375,14 +375,10 @@ func (v *view) needsWorker(ctx context.Context, name string) error {
 	return nil
 }
 
-func (v *view) seesWorker(w store.Worker) bool {
-	return len(v.bearer.Queues) == 0 || slices.ContainsFunc(w.Queues, v.bearer.sees)
-}
-
 // ownsWorker reports whether the worker only serves queues that the bearer may see.
 func (v *view) ownsWorker(w store.Worker) bool {
 	foreign := func(queue string) bool { return !v.bearer.sees(queue) }
-	return v.seesWorker(w) && !slices.ContainsFunc(w.Queues, foreign)
+	return v.bearer.seesWorker(w) && !slices.ContainsFunc(w.Queues, foreign)
 }
 
 // Workers lists the workers of the bearer's queues, each only with those queues. Other workers take no place on a page, and
@@ -395,7 +391,7 @@ func (v *view) Workers(ctx context.Context, filter store.WorkerFilter, page stor
 	workers, next, err := ownPage(page, store.MaxPageNames,
 		func(page store.Page) ([]store.Worker, string, error) {
 			part, err := v.of.(store.Registry).Workers(ctx, filter, page)
-			workers := slices.DeleteFunc(part.Workers, func(w store.Worker) bool { return !v.seesWorker(w) })
+			workers := slices.DeleteFunc(part.Workers, func(w store.Worker) bool { return !v.bearer.seesWorker(w) })
 			for i := range workers {
 				workers[i].Queues = slices.DeleteFunc(workers[i].Queues, func(q string) bool { return !v.bearer.sees(q) })
 			}

@@ -223,6 +223,20 @@ func TestServerIsListedAmongTheWorkers(t *testing.T) {
 	})
 }
 
+// A server without queues, such as that of jobq serve, has no slots in the list: nobody is to take them for free ones.
+func TestServerWithoutQueuesListsNoSlots(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.start(Options{Name: "keeper", Queues: map[string]QueueOptions{}})
+		w.wait(time.Minute)
+		list, err := store.AllWorkers(w.Context(), w.store)
+		require.NoError(w, err)
+		require.Len(w, list, 1)
+		assert.Empty(w, list[0].Queues)
+		assert.Zero(w, list[0].Slots)
+		_ = s.Stop(inAHurry())
+	})
+}
+
 // distant is a store whose calls of Beat take a second, and arrive even if nobody waits for them any more.
 type distant struct{ *memory.Store }
 

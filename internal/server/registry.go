@@ -26,11 +26,14 @@ func (s *Server) register() {
 		return
 	}
 	host, _ := os.Hostname() // empty if it is unknown
-	st := s.book.stats()
+	st, queues := s.book.stats(), s.scheduler.names()
+	if len(queues) == 0 {
+		st.Slots = 0 // it only recovers jobs and fires schedules
+	}
 	sent := s.clock.Now()
 	ctx, cancel := s.clock.WithTimeout(s.registration, s.o.Lease.Heartbeat)
 	err := registry.Beat(ctx, store.Worker{
-		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: s.scheduler.names(),
+		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: queues,
 		Slots: st.Slots, Running: st.Running, StaleAfter: min(3*s.o.Lease.Heartbeat, store.MaxDuration),
 	})
 	cancel()

@@ -219,6 +219,29 @@ func (w WorkerJSON) Store() Worker {
 	}
 }
 
+// An ActivityPageJSON is the answer of Activity, with the upper bounds of the classes of its histograms.
+type ActivityPageJSON struct {
+	Now    TimeJSON       `json:"now"`
+	From   TimeJSON       `json:"from"`
+	Step   DurationJSON   `json:"step,omitzero"`
+	Bounds []DurationJSON `json:"bounds"`
+	Spans  []Activity     `json:"spans"`
+}
+
+// JSONOfActivity returns the JSON of an answer.
+func JSONOfActivity(p ActivityPage) ActivityPageJSON {
+	out := ActivityPageJSON{Now: TimeJSON{p.Now}, From: TimeJSON{p.From}, Step: DurationJSON(p.Step), Spans: neverNull(p.Spans)}
+	for _, bound := range histogramBounds {
+		out.Bounds = append(out.Bounds, DurationJSON(bound))
+	}
+	return out
+}
+
+// Store converts the answer back.
+func (p ActivityPageJSON) Store() ActivityPage {
+	return ActivityPage{Now: p.Now.Time, From: p.From.Time, Step: time.Duration(p.Step), Spans: p.Spans}
+}
+
 // A FilterJSON chooses jobs.
 type FilterJSON struct {
 	IDs         []IDJSON     `json:"ids,omitempty" list:"some"`

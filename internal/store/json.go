@@ -136,6 +136,14 @@ func (d Due) MarshalJSON() ([]byte, error) {
 	return encoded(plainDue(d))
 }
 
+// MarshalJSON writes the answer as the HTTP API does, with the bounds of its histograms.
+func (p ActivityPage) MarshalJSON() ([]byte, error) { return encoded(JSONOfActivity(p)) }
+
+// UnmarshalJSON reads the JSON of MarshalJSON or of the HTTP API.
+func (p *ActivityPage) UnmarshalJSON(text []byte) error {
+	return decoded(text, p, ActivityPageJSON.Store)
+}
+
 func neverNull[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -418,6 +418,34 @@ type Monitor interface {
 	OldestDue(ctx context.Context) (Due, error)
 }
 
+// An ActivityReader adds up what happened to jobs within the last hours or days. It is for people: nothing in it affects jobs.
+type ActivityReader interface {
+	// Activity adds up what AddActivity was given for the minutes that the filter selects, and returns the sums by span.
+	//
+	// Spans begin at multiples of Step since the beginning of 1970 in UTC. The answer has the spans that begin later than now
+	// minus Last. Without a Step, it has one span, which begins with the first minute that is later than now minus Last, or with
+	// the first such hour if Last is longer than MaxFineActivity. From is the begin of the first span.
+	//
+	// A span is one row, or one for each queue, or one for each queue and kind, as By says. A row adds up what matches Queues and
+	// Kind. The answer leaves out rows in which nothing happened. It is in order of At, then in bytewise order of queue and kind.
+	Activity(ctx context.Context, filter ActivityFilter) (ActivityPage, error)
+}
+
+// An ActivityKeeper keeps the sums of what all servers did, by minute, queue and kind. Each server adds up its own work and hands
+// it over from time to time, so no job costs a write.
+type ActivityKeeper interface {
+	ActivityReader
+
+	// AddActivity adds the numbers of the items to those of the minute of the store's now. The At of an item is ignored.
+	//
+	// Items with the same queue and kind are added together, and calls at the same time lose no numbers. If one item breaks a
+	// limit, nothing is added. The store keeps the sums for MaxActivity.
+	//
+	// It is not safe to repeat an AddActivity: the repeat adds the numbers once more. After ErrInDoubt, a caller that must not
+	// count twice forgets them.
+	AddActivity(ctx context.Context, items []Activity) error
+}
+
 // Ping checks that a store answers, even if the store is not a Monitor.
 func Ping(ctx context.Context, s Store) error {
 	if m, ok := s.(Monitor); ok {
@@ -459,6 +487,9 @@ func Missing(s Store) []string {
 	}
 	if _, ok := s.(Monitor); !ok {
 		missing = append(missing, "Monitor")
+	}
+	if _, ok := s.(ActivityReader); !ok {
+		missing = append(missing, "ActivityReader")
 	}
 	return missing
 }

@@ -48,6 +48,7 @@ const (
 	PathResume     = "/v1/queues/%s/resume"
 	PathPolicy     = "/v1/queues/%s/policy" // GET, PUT
 	PathDue        = "/v1/due"              // GET
+	PathActivity   = "/v1/activity"         // GET
 	PathWorkers    = "/v1/workers"          // GET
 	PathWorker     = "/v1/workers/%s"       // PUT
 	PathSchedules  = "/v1/schedules"        // GET

@@ -102,11 +102,12 @@ type Fired struct {
 	Fired []store.Fired `json:"fired"`
 }
 
-// Preview asks for the next times of an expression.
+// Preview asks for the next times of an expression. Without After, they are those after now.
 type Preview struct {
 	Cron     string `json:"cron"`
 	Timezone string `json:"timezone,omitempty"`
 	Count    *int   `json:"count,omitempty"`
+	After    Time   `json:"after,omitzero"`
 }
 
 // Times is the answer to a Preview.

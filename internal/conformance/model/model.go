@@ -26,6 +26,7 @@ var (
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.ScheduleKeeper = (*Store)(nil)
+	_ store.ActivityKeeper = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a slice. It is for tests: it forgets them when the process ends.
@@ -50,6 +51,8 @@ type Store struct {
 
 	schedules map[string]store.Schedule
 	revision  int64 // of the latest change of a schedule
+
+	activity []store.Activity // what was added, each with its minute
 }
 
 // A job is a row with what the contract makes the store remember beside it.

@@ -28,6 +28,7 @@ var (
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.ScheduleKeeper = (*Store)(nil)
+	_ store.ActivityKeeper = (*Store)(nil)
 )
 
 // Options configures New. Zero fields mean the default.
@@ -71,6 +72,8 @@ type Store struct {
 	workers   map[string]store.Worker
 	schedules map[string]store.Schedule
 	revision  int64 // of the latest change of a schedule
+
+	activity [len(store.ActivityWidths)]activity // as store.ActivityWidths
 
 	hub   wake.Hub
 	woken []store.Wakeup // to send when the call or the transaction takes effect
@@ -117,6 +120,7 @@ func (s *Store) drop() {
 	s.jobs, s.queues, s.leases, s.workers, s.schedules = table{}, nil, line{}, nil, nil
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}
+	clear(s.activity[:])
 	s.expiries, s.expiring, s.expired = nil, heap[*expiry]{}, heap[*expiry]{}
 }
 

@@ -91,6 +91,7 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 		_, err = s.SetSchedule(t.Context(), store.Schedule{Name: name, Cron: "@daily", Job: job})
 		require.NoError(t, err)
 	}
+	require.NoError(t, s.AddActivity(t.Context(), []store.Activity{{Queue: "q", Succeeded: 1}}))
 	_, err = s.Fence(t.Context(), store.FenceRequest{})
 	require.NoError(t, err)
 	_, err = s.DB().ExecContext(t.Context(), `INSERT INTO "`+used+`".sweeps (queue, wanted_at) VALUES ('q', now())`)

@@ -38,8 +38,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
-			`DROP TABLE {schema}.schedules`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry')`,
+			`DROP TABLE {schema}.schedules, {schema}.activity`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity')`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {
 			_, err := before.db.Exec(before.sql(statement))

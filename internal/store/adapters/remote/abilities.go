@@ -130,3 +130,24 @@ func segment(name string) string {
 		return url.PathEscape(name)
 	}
 }
+
+// Activity is part of the contract. AddActivity has no call over HTTP: a server counts what its clients do.
+func (s *Store) Activity(ctx context.Context, filter store.ActivityFilter) (store.ActivityPage, error) {
+	query := url.Values{"last": {filter.Last.String()}, "queue": filter.Queues}
+	if filter.Step > 0 {
+		query.Set("step", filter.Step.String())
+	}
+	for name, value := range map[string]string{"by": string(filter.By), "kind": filter.Kind} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	c := fetch(wire.PathActivity, filter.Check(), mostNames)
+	c.query = query.Encode()
+	return ask(ctx, s, c, func(p store.ActivityPage) error {
+		if p.Now.IsZero() || p.From.IsZero() {
+			return errors.New("no times in it")
+		}
+		return nil
+	})
+}

@@ -51,14 +51,15 @@ func remoteTo(newPlace func() place, exclude map[string]string) jqtest.Adapter {
 				return nil, err
 			}
 			transport.store, s.own, s.traced = s, transport.Transport, true
-			return s, nil
+			return counting{s, back}, nil
 		}
 		shut := func() error { return errors.Join(s.Close(), server.stop()) }
-		if _, err := open(ctx); err != nil {
+		first, err := open(ctx)
+		if err != nil {
 			return nil, err
 		}
 		return &jqtest.Instance{
-			Store: s,
+			Store: first,
 			Reopen: func(ctx context.Context) (store.Store, error) {
 				if err := shut(); err != nil {
 					return nil, err
@@ -69,6 +70,18 @@ func remoteTo(newPlace func() place, exclude map[string]string) jqtest.Adapter {
 		}, nil
 	}}
 }
+
+// counting is a remote store that adds activity to the store behind the server, where the server adds what its clients do.
+type counting struct {
+	*Store
+	behind store.Store
+}
+
+func (c counting) AddActivity(ctx context.Context, items []store.Activity) error {
+	return c.behind.(store.ActivityKeeper).AddActivity(ctx, items)
+}
+
+func (c counting) Close() error { return errors.Join(c.Store.Close(), c.behind.Close()) }
 
 func inMemory() place {
 	return place{

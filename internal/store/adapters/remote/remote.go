@@ -27,12 +27,13 @@ import (
 )
 
 var (
-	_ store.Store        = (*Store)(nil)
-	_ store.Notifier     = (*Store)(nil)
-	_ store.PolicyKeeper = (*Store)(nil)
-	_ store.Registry     = (*Store)(nil)
-	_ store.Fencer       = (*Store)(nil)
-	_ store.Monitor      = (*Store)(nil)
+	_ store.Store          = (*Store)(nil)
+	_ store.Notifier       = (*Store)(nil)
+	_ store.PolicyKeeper   = (*Store)(nil)
+	_ store.Registry       = (*Store)(nil)
+	_ store.Fencer         = (*Store)(nil)
+	_ store.Monitor        = (*Store)(nil)
+	_ store.ActivityReader = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a jq server.

@@ -31,7 +31,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			ALTER TABLE jobs DROP COLUMN expires_at;
 			DROP TABLE schedules;
 			DROP TABLE schedule_revisions;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry');
+			DROP TABLE activity;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity');
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)
 		require.NoError(t, err)

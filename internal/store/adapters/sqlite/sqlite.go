@@ -38,6 +38,7 @@ var (
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.Monitor        = (*Store)(nil)
+	_ store.ActivityKeeper = (*Store)(nil)
 	_ store.Examiner       = (*Store)(nil)
 	_ store.Repairer       = (*Store)(nil)
 	_ store.Accountant     = (*Store)(nil)

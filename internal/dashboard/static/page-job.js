@@ -1,0 +1,213 @@
+// One job: what it is doing, who has had it, and how each attempt ended.
+
+import { h } from "./dom.js";
+import { get, may, now } from "./api.js";
+import { askOne, askReschedule, jobActions } from "./actions.js";
+import { badge, exact, phaseOf, plural, since, span, stateName, time } from "./format.js";
+import { documentOf, duration, errorText, facts, link, section, took } from "./parts.js";
+
+export const title = ({ params }) => `Job ${params[0]}`;
+export const live = true;
+
+export const load = ({ params }) => get(`v1/jobs/${encodeURIComponent(params[0])}`);
+
+export function view(job, page) {
+  const state = phaseOf(job);
+  return [
+    h(
+      "div.heading",
+      {},
+      h("h1", { tabindex: "-1" }, `Job ${job.id}`),
+      badge(state),
+      h("span.name", {}, job.kind),
+      actions(job, state, page),
+    ),
+    h("p.lead", {}, story(job, state)),
+    state !== "succeeded" && job.error ? h("section", {}, h("h2", {}, "Last error"), errorText(job.error)) : null,
+    h("div.columns", {}, section("Attempts", timeline(job, state)), section("Settings", settings(job))),
+    job.redacted ? h("p.notice.calm", {}, "Payload and result are hidden from this token.") : null,
+    documentOf("Payload", job.payload, job.payload_text),
+    documentOf("Progress", job.progress, job.progress_text),
+    documentOf("Checkpoint", job.checkpoint, job.checkpoint_text),
+    documentOf("Result", job.result, job.result_text),
+  ];
+}
+
+function actions(job, state, page) {
+  if (!may.operate()) return null;
+  const after = (name) => () => (name === "delete" ? page.leave("#/jobs") : page.refresh(true));
+  return h(
+    "div.buttons",
+    { role: "group", "aria-label": "Change this job" },
+    Object.entries(jobActions)
+      .filter(([, action]) => action.from.includes(state))
+      .map(([name, action]) =>
+        h(
+          "button.small",
+          { type: "button", class: action.danger ? "danger" : "", "data-action": name, onclick: () => askOne(name, job, after(name)) },
+          action.label,
+        ),
+      ),
+    state === "ready" || state === "retrying"
+      ? h("button.small", { type: "button", "data-action": "later", onclick: () => askReschedule(job, after("reschedule")) }, "Reschedule…")
+      : null,
+  );
+}
+
+// story says in a sentence what becomes of the job.
+function story(job, state) {
+  const attempt = `attempt ${job.attempts}, failure ${job.retries + 1} would be ${job.retries >= job.max_retries ? "the last: the job would be dead" : `followed by ${plural(job.max_retries - job.retries, "retry", "retries")}`}`;
+  switch (state) {
+    case "ready":
+      if (job.expires_at && Date.parse(job.expires_at) <= now()) return ["It has expired ", time(job.expires_at), " and will not run."];
+      return Date.parse(job.run_at) > now()
+        ? ["It is due ", time(job.run_at), "."]
+        : ["It has been due for ", since(job.run_at), " and waits for a worker."];
+    case "in_flight": {
+      const lost = Date.parse(job.lease_expires_at) < now();
+      return [
+        "Worker ",
+        link(`#/workers/${encodeURIComponent(job.worker)}`, job.worker),
+        " has had it for ",
+        since(job.claimed_at),
+        ` (${attempt}). `,
+        lost
+          ? ["Its lease ended ", time(job.lease_expires_at), ": another worker gets the job after the next recovery."]
+          : ["Its lease ends ", time(job.lease_expires_at), " unless it is extended."],
+      ];
+    }
+    case "retrying":
+      return [
+        `It has failed ${plural(job.retries, "time")}; with ${plural(job.max_retries + 1, "failure")} it would be dead. `,
+        Date.parse(job.retry_at) > now()
+          ? ["It runs again ", time(job.retry_at), "."]
+          : ["It has been due again for ", since(job.retry_at), " and waits for a worker."],
+      ];
+    case "dead":
+      return [`It failed ${plural(job.retries, "time")} and died `, time(job.finished_at), ". It runs again only if somebody requeues it."];
+    case "succeeded":
+      return ["It succeeded ", time(job.finished_at), job.claimed_at ? `, after ${took(job.claimed_at, job.finished_at)}.` : "."];
+    default:
+      return job.expires_at && Date.parse(job.expires_at) <= Date.parse(job.finished_at)
+        ? ["It expired ", time(job.expires_at), " before a worker took it, and was cancelled."]
+        : ["It was cancelled ", time(job.finished_at), "."];
+  }
+}
+
+const endings = {
+  "": ["in_flight", "running"],
+  succeeded: ["succeeded", "succeeded"],
+  failed: ["dead", "failed"],
+  snoozed: ["ready", "snoozed"],
+  released: ["cancelled", "released"],
+  expired: ["lost", "lease expired"],
+  cancelled: ["cancelled", "cancelled"],
+};
+
+// timeline lists the attempts, the latest first, with the writes that were refused because their lease was lost.
+function timeline(job, state) {
+  const refused = job.refused ?? [];
+  const items = job.history
+    .map((a, i) => ({
+      at: a.started_at,
+      item: attempt(
+        a,
+        job,
+        refused.filter((r) => r.token && r.token === a.token),
+        i,
+      ),
+    }))
+    .reverse();
+  const unplaced = refused.filter((r) => !r.token || !job.history.some((a) => a.token === r.token));
+  if (state === "retrying" || state === "ready") {
+    items.unshift({
+      item: h(
+        "li.planned",
+        {},
+        badge(state, "next attempt"),
+        Date.parse(job.retry_at ?? job.run_at) > now() ? " " : " due since ",
+        time(job.retry_at ?? job.run_at),
+        h("small", {}, exact(job.retry_at ?? job.run_at)),
+      ),
+    });
+  }
+  return [
+    h(
+      "ol.timeline",
+      {},
+      items.map((i) => i.item),
+      h("li.planned", {}, badge("", "enqueued"), " ", time(job.enqueued_at), h("small", {}, exact(job.enqueued_at))),
+    ),
+    unplaced.length ? h("ul.timeline", {}, unplaced.map(refusal)) : null,
+  ];
+}
+
+function attempt(a, job, refused) {
+  const [kind, text] = endings[a.ending ?? ""] ?? ["", a.ending];
+  return h(
+    "li",
+    { "data-key": `${a.started_at}-${a.token ?? ""}` },
+    badge(kind, text),
+    " ",
+    link(`#/workers/${encodeURIComponent(a.worker)}`, a.worker),
+    h(
+      "small",
+      {},
+      "claimed ",
+      time(a.started_at),
+      a.token ? ` under token ${a.token}` : "",
+      a.ended_at
+        ? `, ${a.ending === "expired" ? "recovered" : "ended"} after ${took(a.started_at, a.ended_at)}`
+        : ["; running for ", since(a.started_at)],
+    ),
+    a.ending === "expired" ? h("p", {}, "The worker stopped extending its lease. The job was recovered for another worker.") : null,
+    errorText(a.error),
+    refused.map(refusal),
+  );
+}
+
+const refusal = (r) =>
+  h(
+    "p.refused",
+    {},
+    badge("lost", "late write refused"),
+    ` ${r.op}`,
+    r.times > 1 ? ` ${plural(r.times, "time")}` : "",
+    " ",
+    time(r.at),
+    h("small", {}, "The worker came back after it had lost the job. Nothing was changed."),
+  );
+
+function settings(job) {
+  return facts([
+    ["Queue", link(`#/queues/${encodeURIComponent(job.queue)}`, job.queue)],
+    ["Kind", link(`#/jobs?${new URLSearchParams({ kind: job.kind })}`, job.kind)],
+    ["State", stateName(phaseOf(job))],
+    [
+      "Attempts",
+      `${job.attempts}, with ${plural(job.retries, "failure")} since it was enqueued or requeued; dead after ${job.max_retries + 1}`,
+    ],
+    ["Priority", job.priority],
+    ["Tags", (job.tags ?? []).map((t, i) => [i ? ", " : "", link(`#/jobs?${new URLSearchParams({ tag: t })}`, t)])],
+    ["Unique key", job.unique_key && link(`#/jobs?${new URLSearchParams({ unique_key: job.unique_key })}`, job.unique_key)],
+    ["Unique for", duration(job.unique_for)],
+    ["Timeout of a run", duration(job.timeout)],
+    [
+      "Backoff",
+      job.backoff?.base ? `${duration(job.backoff.base)} to ${duration(job.backoff.cap)}, ${job.backoff.jitter ?? 0} % jitter` : "",
+    ],
+    ["Enqueued", job.enqueued_at && time(job.enqueued_at)],
+    ["Due first", job.run_at && time(job.run_at)],
+    ["Expires", job.expires_at && time(job.expires_at)],
+    [
+      "Schedule",
+      job.schedule && [
+        link(`#/schedules/${encodeURIComponent(job.schedule)}`, job.schedule),
+        job.scheduled_for ? [", for ", time(job.scheduled_for)] : "",
+      ],
+    ],
+    ["Waited", job.claimed_at && job.attempts === 1 ? span(Math.max(0, Date.parse(job.claimed_at) - Date.parse(job.run_at))) : ""],
+    ["Token", job.token],
+    ["Trace", job.trace],
+  ]);
+}

@@ -1,0 +1,133 @@
+// All queues, or one with its charts and settings.
+
+import { h } from "./dom.js";
+import { get, may, orNull } from "./api.js";
+import { askPause, askPolicy } from "./actions.js";
+import { badge, number, since, states, stateName } from "./format.js";
+import { charts, lengthOf, loadSteps, loadSums } from "./activity.js";
+import { facts, link, notice, section, tabs } from "./parts.js";
+import { describe, queueTable } from "./queue-state.js";
+
+export const title = ({ params }) => (params.length ? `Queue ${params[0]}` : "Queues");
+export const live = true;
+
+export async function load({ params, query }) {
+  const [name] = params;
+  const length = lengthOf(query);
+  const [overview, workers, sums, steps, policy] = await Promise.all([
+    get("v1/overview"),
+    orNull(get("v1/workers", { limit: 500 })),
+    loadSums(length, "queue", name),
+    name === undefined ? null : loadSteps(length, name),
+    name === undefined ? null : orNull(get(`v1/queues/${encodeURIComponent(name)}/policy`)),
+  ]);
+  return { overview, workers: workers?.workers ?? [], sums, steps, policy, length };
+}
+
+export function view(data, page) {
+  const heading = (name, ...more) =>
+    h(
+      "div.heading",
+      {},
+      h("h1", { tabindex: "-1" }, name),
+      more,
+      tabs(
+        "Time",
+        [
+          ["hour", "last hour"],
+          ["day", "last day"],
+        ],
+        page.query.get("over") ?? "hour",
+        (over) => page.link({ over: over === "hour" ? null : over }),
+      ),
+    );
+  if (!page.params.length)
+    return [
+      heading("Queues"),
+      queueTable(
+        data.overview.queues.map((q) => describe(q, data)),
+        data,
+        page,
+      ),
+    ];
+  return one(data, page, heading);
+}
+
+function one(data, page, heading) {
+  const [name] = page.params;
+  const queue = describe(data.overview.queues.find((q) => q.queue === name) ?? { queue: name, jobs: {} }, data);
+  const { policy } = data;
+  return [
+    heading(
+      name,
+      queue.paused ? badge("paused", "paused") : queue.behind ? badge("dead", "behind") : null,
+      may.operate()
+        ? h(
+            "div.buttons",
+            {},
+            h(
+              "button.small",
+              {
+                type: "button",
+                "data-action": queue.paused ? "resume" : "pause",
+                onclick: () => askPause(name, !queue.paused, page.refresh),
+              },
+              queue.paused ? "Resume" : "Pause",
+            ),
+          )
+        : null,
+    ),
+    queue.behind || queue.paused
+      ? notice(
+          queue.behind ? "bad" : "calm",
+          queue.oldest_due ? ["Its oldest due job has waited ", since(queue.oldest_due)] : "No job waits",
+          queue.why ? `, because ${queue.why}.` : ".",
+        )
+      : null,
+    charts(data.steps, data.length),
+    h(
+      "div.columns",
+      {},
+      section(
+        "Jobs",
+        facts(
+          states.map((s) => [
+            stateName(s),
+            queue.jobs ? link(`#/jobs?${new URLSearchParams({ state: s, queue: name })}`, number(queue.jobs[s] ?? 0)) : "–",
+          ]),
+        ),
+      ),
+      policy
+        ? section(
+            "Retention",
+            facts([
+              ["Succeeded", kept(policy.retain_succeeded, "24 hours, the default")],
+              ["Cancelled", kept(policy.retain_cancelled, "7 days, the default")],
+              ["Dead", kept(policy.retain_dead, "for ever, the default")],
+            ]),
+            may.operate()
+              ? h(
+                  "button.small",
+                  { type: "button", "data-action": "policy", onclick: () => askPolicy(name, policy, page.refresh) },
+                  "Change…",
+                )
+              : null,
+          )
+        : null,
+      section("Workers", workersOf(name, data.workers)),
+    ),
+  ];
+}
+
+const kept = (text, byDefault) => (!text ? byDefault : text === "keep" ? "for ever" : text);
+
+function workersOf(queue, workers) {
+  const mine = workers.filter((w) => w.queues?.includes(queue));
+  if (!mine.length) return h("p.quiet", {}, "No worker reports that it serves this queue.");
+  return facts(
+    mine.map((w) => [
+      link(`#/workers/${encodeURIComponent(w.name)}`, w.name),
+      w.stale ? badge("lost", "silent") : `${w.running} of ${w.slots} slots busy`,
+    ]),
+  );
+}

@@ -1,0 +1,263 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/sample"
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+// The times of an overview. It waits a little for a count, and so gets the quick ones. A count is reused for a moment, longer if
+// it took long: counting takes at most a tenth of the time. What the store answers quickly is shared for a shorter moment, so
+// that a page that reads again after an event shows what has changed.
+const (
+	quickCount = 25 * time.Millisecond
+	countAge   = 500 * time.Millisecond
+	countRest  = 9
+	briefAge   = 250 * time.Millisecond
+)
+
+type (
+	overviewAnswer struct {
+		Now        wire.Time       `json:"now"`
+		CountedAt  wire.Time       `json:"counted_at,omitzero"`
+		CountTook  *wire.Duration  `json:"count_took,omitempty"`
+		CountError string          `json:"count_error,omitempty"`
+		Queues     []queueOverview `json:"queues"`
+		Workers    *workerOverview `json:"workers,omitempty"`
+	}
+	queueOverview struct {
+		Queue     string                `json:"queue"`
+		Paused    *bool                 `json:"paused,omitempty"`
+		OldestDue wire.Time             `json:"oldest_due,omitzero"`
+		Due       *int64                `json:"due,omitempty"`
+		Jobs      map[store.State]int64 `json:"jobs,omitzero"` // empty, but not nil, if the queue was counted without jobs
+	}
+	workerOverview struct {
+		Alive   int `json:"alive"`
+		Stale   int `json:"stale"`
+		Slots   int `json:"slots"`   // of those alive
+		Running int `json:"running"` // likewise
+	}
+)
+
+// samples are what overviews show. It is read once for all callers, and each sees the part of its token.
+type samples struct {
+	due     *sample.Sampler[store.Due]
+	queues  *sample.Sampler[[]store.Queue]
+	workers *sample.Sampler[[]store.Worker]
+	counts  *sample.Sampler[fullCount]
+}
+
+// A fullCount is a count of all jobs, with the time that the store took for it.
+type fullCount struct {
+	store.Counts
+	took time.Duration
+}
+
+func newSamples(a *API) samples {
+	brief := sample.Options{Life: a.options.CallTimeout, MaxAge: briefAge, Clock: a.clock}
+	return samples{
+		due:     sample.New(untilClosed(a, a.readDue), brief),
+		queues:  sample.New(untilClosed(a, a.readQueues), brief),
+		workers: sample.New(untilClosed(a, a.readWorkers), brief),
+		counts:  sample.New(untilClosed(a, a.countAll), sample.Options{Life: a.options.CallTimeout, MaxAge: countAge, Rest: countRest, Clock: a.clock}),
+	}
+}
+
+// untilClosed ends the context of a call when the API is closed.
+func untilClosed[A any](a *API, do func(context.Context) (A, error)) func(context.Context) (A, error) {
+	return func(ctx context.Context) (A, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(a.life, cancel)()
+		return do(ctx)
+	}
+}
+
+func (s *samples) close() {
+	s.due.Close()
+	s.queues.Close()
+	s.workers.Close()
+	s.counts.Close()
+}
+
+// readDue returns at least the time of the store. The queues are nil if the store is not a Monitor.
+func (a *API) readDue(ctx context.Context) (store.Due, error) {
+	if monitor, ok := a.store.(store.Monitor); ok {
+		if due, err := monitor.OldestDue(ctx); !errors.Is(err, errors.ErrUnsupported) {
+			due.Queues = wire.Listed(due.Queues)
+			return due, err
+		}
+	}
+	now, err := store.Now(ctx, a.store)
+	return store.Due{Now: now}, err
+}
+
+// readQueues returns nil if the store does not list its queues.
+func (a *API) readQueues(ctx context.Context) ([]store.Queue, error) {
+	keeper, ok := a.store.(store.QueueKeeper)
+	if !ok {
+		return nil, nil
+	}
+	queues, err := keeper.Queues(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	return wire.Listed(queues), err
+}
+
+// readWorkers returns nil if the store does not list workers.
+func (a *API) readWorkers(ctx context.Context) ([]store.Worker, error) {
+	registry, ok := a.store.(store.Registry)
+	if !ok {
+		return nil, nil
+	}
+	workers, err := store.AllWorkers(ctx, registry)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	return wire.Listed(workers), err
+}
+
+// countAll counts all jobs. It takes a turn, as every count does, and leaves the wait for it out of the time that it took.
+func (a *API) countAll(ctx context.Context) (fullCount, error) {
+	if err := a.all.reads.wait(ctx); err != nil {
+		return fullCount{}, err
+	}
+	defer a.all.reads.leave()
+	began := a.clock.Now()
+	counts, err := a.store.Count(ctx, store.Filter{})
+	if err != nil && a.life.Err() == nil {
+		a.log.Warn("jq: the jobs can not be counted for the overview", "error", err)
+	}
+	return fullCount{counts, a.clock.Since(began)}, err
+}
+
+// overview answers how the queues and workers are, and waits for no long count. It takes no turn: the overviews of all callers
+// together make one call of each kind at a time.
+func (a *API) overview(w *exchange, r *http.Request) error {
+	done, err := a.lasting()
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := a.within(r.Context())
+	defer cancel()
+	answer, err := a.survey(ctx, w.bearer)
+	if err != nil {
+		return err
+	}
+	text, err := w.encode(answer)
+	if err != nil {
+		return err
+	}
+	return a.send(w, http.StatusOK, wire.JSON, text)
+}
+
+func (a *API) survey(ctx context.Context, b *bearer) (overviewAnswer, error) {
+	quick, cancel := a.clock.WithTimeout(ctx, quickCount) // before the count begins, so that the wait for it is no longer than this
+	defer cancel()
+	counting := a.samples.counts.Ask()
+	asked := []<-chan struct{}{a.samples.due.Ask(), a.samples.queues.Ask(), a.samples.workers.Ask()}
+	for _, one := range asked {
+		if !sample.Wait(ctx, one) {
+			return overviewAnswer{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
+	due, _ := a.samples.due.Answers()
+	queues, _ := a.samples.queues.Answers()
+	workers, _ := a.samples.workers.Answers()
+	if err := cmp.Or(due.Err, queues.Err, workers.Err); err != nil {
+		return overviewAnswer{}, err
+	}
+	sample.Wait(quick, counting)
+	latest, counts := a.samples.counts.Answers()
+
+	answer := overviewAnswer{
+		Now:     wire.Time{Time: due.Value.Now.Add(a.clock.Since(due.Began).Truncate(store.Resolution))},
+		Queues:  queuesFor(b, due.Value, queues.Value, counts.Value.Counts),
+		Workers: workersFor(b, workers.Value),
+	}
+	if latest.Err != nil {
+		answer.CountError = a.vague(wire.FailOf(latest.Err), latest.Err).Error()
+	}
+	if counts.Known() {
+		took := wire.Duration(counts.Value.took)
+		answer.CountedAt, answer.CountTook = wire.Time{Time: counts.Value.Now}, &took
+	}
+	return answer, nil
+}
+
+// queuesFor lists the queues that the bearer may see: those with jobs when they were counted, those that the store lists, and
+// those with a due job now. The counts are zero if there are none yet.
+func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Counts) []queueOverview {
+	by := map[string]queueOverview{}
+	of := func(queue string) (queueOverview, bool) {
+		one, known := by[queue]
+		if !known {
+			one.Queue = queue
+			if queues != nil {
+				one.Paused = new(bool)
+			}
+			if !counts.Now.IsZero() {
+				one.Due, one.Jobs = new(int64), map[store.State]int64{}
+			}
+		}
+		return one, b.sees(queue)
+	}
+	for _, q := range counts.Queues {
+		if one, sees := of(q.Queue); sees {
+			one.Due, one.Jobs = &q.Due, q.Jobs
+			if due.Queues == nil {
+				one.OldestDue = wire.Time{Time: q.OldestDue}
+			}
+			by[q.Queue] = one
+		}
+	}
+	for _, q := range queues {
+		if one, sees := of(q.Name); sees {
+			one.Paused = &q.Paused
+			by[q.Name] = one
+		}
+	}
+	for _, q := range due.Queues {
+		if one, sees := of(q.Queue); sees {
+			one.OldestDue = wire.Time{Time: q.OldestDue}
+			by[q.Queue] = one
+		}
+	}
+	list := make([]queueOverview, 0, len(by))
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		list = append(list, by[name])
+	}
+	return list
+}
+
+// workersFor counts the workers that the bearer may see. It returns nil if the store does not list workers.
+func workersFor(b *bearer, workers []store.Worker) *workerOverview {
+	if workers == nil {
+		return nil
+	}
+	var all workerOverview
+	for _, w := range workers {
+		switch {
+		case !b.seesWorker(w):
+		case w.Stale:
+			all.Stale++
+		default:
+			all.Alive++
+			all.Slots += w.Slots
+			all.Running += w.Running
+		}
+	}
+	return &all
+}

@@ -1,0 +1,21 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store/activitytest"
+)
+
+func BenchmarkActivity(b *testing.B) {
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC))
+	s, err := Open(b.Context(), filepath.Join(b.TempDir(), "jobs.db"), &Options{Clock: clk})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, s.Close()) }()
+	activitytest.Bench(b, clk, s)
+}
