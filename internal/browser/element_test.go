@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -88,6 +89,16 @@ func axText(v *accessibility.Value) string {
 	return text
 }
 
+// names returns the names of all elements with a role.
+func (p *tab) names(role string) []string {
+	p.t.Helper()
+	var names []string
+	for _, n := range p.all(element{role: role, name: "*"}) {
+		names = append(names, n.name)
+	}
+	return names
+}
+
 // has reports whether the page has such an element now.
 func (p *tab) has(e element) bool {
 	p.t.Helper()
@@ -100,7 +111,7 @@ func (p *tab) find(e element) node {
 	var found []node
 	eventually(p.t, e.String(), func() (bool, string) {
 		found = p.all(e)
-		return len(found) > 0, "the page shows:\n" + p.text()
+		return len(found) > 0, fmt.Sprintf("of this role the page has %q, and it shows:\n%s", p.names(e.role), p.text())
 	})
 	require.Len(p.t, found, 1, "%s must be one", e)
 	return found[0]
@@ -121,34 +132,43 @@ func (p *tab) shows(text string) {
 	})
 }
 
-// click clicks the middle of the element as a mouse does. It fails if something else is there.
+// click clicks the middle of the element as a mouse does. If something else is there, it waits until that is gone.
 func (p *tab) click(e element) {
 	p.t.Helper()
-	n := p.find(e)
 	var x, y float64
-	p.call(func(ctx context.Context) error {
-		if _, err := chromedp.Call(ctx, dom.ScrollIntoViewIfNeeded, dom.ScrollIntoViewIfNeededParams{BackendNodeID: n.id}); err != nil {
-			return err
-		}
-		box, err := chromedp.Call(ctx, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: n.id})
-		if err != nil {
-			return err
-		}
-		if len(box.Quads) == 0 {
-			return fmt.Errorf("%s has no place on the page", e)
-		}
-		q := box.Quads[0]
-		x, y = (q[0]+q[4])/2, (q[1]+q[5])/2
-		hit, err := p.ask(ctx, n, fmt.Sprintf(`function() {
-			const at = document.elementFromPoint(%f, %f);
-			return this.contains(at) || [...(this.labels ?? [])].some(l => l.contains(at)) ? "" : at?.outerHTML.slice(0, 200) ?? "nothing";
-		}`, x, y))
-		if err == nil && hit != "" {
-			return fmt.Errorf("%s is covered by %s", e, hit)
-		}
-		return err
+	eventually(p.t, "a free way to "+e.String(), func() (bool, string) {
+		n := p.find(e)
+		ctx, cancel := context.WithTimeout(p.ctx, patience)
+		defer cancel()
+		var err error
+		x, y, err = p.place(ctx, n)
+		return err == nil, fmt.Sprint(err) // the page may have drawn the element anew
 	})
 	p.do(chromedp.MouseClickXY(x, y))
+}
+
+// place scrolls to the element and returns its middle, or an error if something else is there.
+func (p *tab) place(ctx context.Context, n node) (x, y float64, err error) {
+	if _, err := chromedp.Call(ctx, dom.ScrollIntoViewIfNeeded, dom.ScrollIntoViewIfNeededParams{BackendNodeID: n.id}); err != nil {
+		return 0, 0, err
+	}
+	box, err := chromedp.Call(ctx, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: n.id})
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(box.Quads) == 0 {
+		return 0, 0, errors.New("it has no place on the page")
+	}
+	q := box.Quads[0]
+	x, y = (q[0]+q[4])/2, (q[1]+q[5])/2
+	hit, err := p.ask(ctx, n, fmt.Sprintf(`function() {
+		const at = document.elementFromPoint(%f, %f);
+		return this.contains(at) || [...(this.labels ?? [])].some(l => l.contains(at)) ? "" : at?.outerHTML.slice(0, 200) ?? "nothing";
+	}`, x, y))
+	if err == nil && hit != "" {
+		err = fmt.Errorf("it is covered by %s", hit)
+	}
+	return x, y, err
 }
 
 // ask calls a function with the node as its this, and returns its answer.

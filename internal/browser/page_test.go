@@ -12,7 +12,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,16 +53,13 @@ func open(t *testing.T, base string, l look) *tab {
 	at, err := url.Parse(base)
 	require.NoError(t, err)
 	p := &tab{t: t, base: base, watch: &watch{host: at.Host}}
-	ctx, end := chromedp.NewContext(browser.start(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.see))
+	ctx, end := chromedp.NewContext(browser.start(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.note))
 	p.ctx = ctx
 	p.dialog = func() {
 		_, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true}) // the page may be gone
 	}
 	t.Cleanup(func() {
-		p.settle()
-		for _, fault := range p.found() {
-			assert.Fail(t, "the page did what no page may do", fault)
-		}
+		p.clean()
 		end()
 	})
 	require.NoError(t, chromedp.Do(ctx))
@@ -73,6 +69,27 @@ func open(t *testing.T, base string, l look) *tab {
 	})
 	p.show(l)
 	return p
+}
+
+// clean fails the test for each fault that the watch has seen since it was asked last.
+func (p *tab) clean() {
+	p.t.Helper()
+	p.settle()
+	times := map[string]int{}
+	for _, fault := range p.found() {
+		times[fault]++
+	}
+	for fault, n := range times {
+		p.t.Errorf("the page did what no page may do, %d times: %s", n, fault)
+	}
+}
+
+// during returns the same page for a part of the test, which reports the faults that it makes.
+func (p *tab) during(t *testing.T) *tab {
+	t.Helper()
+	part := &tab{watch: p.watch, t: t, ctx: p.ctx, base: p.base}
+	t.Cleanup(part.clean)
+	return part
 }
 
 // show changes the size and the colours of the page.
@@ -124,11 +141,11 @@ func (p *tab) settle() {
 }
 
 // eval returns the value of a JavaScript expression. It waits for a promise.
-func eval[T any](p *tab, expression string, args ...any) T {
+func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	var value T
 	p.call(func(ctx context.Context) (err error) {
-		value, err = chromedp.Run(ctx, chromedp.Evaluate[T](fmt.Sprintf(expression, args...), chromedp.EvalAwaitPromise))
+		value, err = chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 		return err
 	})
 	return value

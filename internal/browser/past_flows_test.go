@@ -40,7 +40,7 @@ var flows = []flow{
 		failing: 2, never: true, fails: func(n int) string { return fmt.Sprintf("smtp: 550 5.1.1 no such user: %s", person(n)) },
 	},
 	{
-		queue: "images", kind: "images.resize", worker: "images-1", tags: []string{"uploads"}, each: 6, runs: 6 * time.Second, stops: time.Minute,
+		queue: "images", kind: "images.resize", worker: "images-1", tags: []string{"uploads"}, each: 6, runs: 6 * time.Second,
 		payload: func(n int) any {
 			return map[string]any{"upload": fmt.Sprintf("u-%06d", n), "widths": []int{320, 640, 1280}, "format": "avif"}
 		},
@@ -120,6 +120,7 @@ func (p *past) run(job jq.Job) {
 	n := int(job.ID)
 	p.at(p.clock.Now().Add(took), func(ctx context.Context) error {
 		if !fails {
+			p.note(job, func(a *contract.Activity) { a.Succeeded++ })
 			ack := contract.Ack{Lease: job.Lease()}
 			if f.result != nil {
 				ack.Result = document(f.result(n))
@@ -130,6 +131,13 @@ func (p *past) run(job jq.Job) {
 		if f.never {
 			form = contract.Never
 		}
+		p.note(job, func(a *contract.Activity) {
+			if f.never || job.Retries >= job.MaxRetries {
+				a.Dead++
+			} else {
+				a.Retried++
+			}
+		})
 		return ended(p.store.NAck(ctx, []contract.NAck{{Lease: job.Lease(), Form: form, Error: f.fails(n)}}))
 	})
 }

@@ -58,6 +58,14 @@ func (p *past) odds() {
 		}
 		return err
 	})
+	p.ago(10*time.Second, func(ctx context.Context) error { // for the worker that runs when the past is over
+		for n := range 3 {
+			if _, err := p.enqueue(ctx, jq.NewJob{Queue: "images", Kind: "images.resize", Tags: []string{"uploads"}, Payload: document(flows[2].payload(990000 + n))}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	p.ago(7*time.Minute, func(ctx context.Context) error {
 		added, err := p.enqueue(ctx,
 			jq.NewJob{Queue: "mail", Kind: "mail.digest", Tags: []string{"newsletter"}, Delay: 3 * time.Hour, Payload: document(map[string]any{"list": "weekly"})},
@@ -102,6 +110,7 @@ func (p *past) lost() {
 				}}))
 			})
 			p.at(p.clock.Now().Add(80*time.Second), func(ctx context.Context) error {
+				p.note(job, func(a *contract.Activity) { a.Recovered++ })
 				_, err := p.store.RecoverExpiredLeases(ctx, contract.RecoverRequest{Limit: 100})
 				return err
 			})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,8 +40,12 @@ type past struct {
 	random *rand.Rand // with a fixed seed, so that each run has the same past
 	now    time.Time  // where the past ends
 	events []event
-	n      int
+	n      int // how many jobs the flows have enqueued
+	did    map[did]contract.Activity
 }
+
+// did names the sums of what servers did.
+type did struct{ queue, kind string }
 
 // An event of the past happens at a time.
 type event struct {
@@ -88,7 +93,7 @@ func lived(t *testing.T) string {
 
 func write(ctx context.Context, file string) error {
 	now := time.Now().UTC().Truncate(time.Second)
-	p := &past{clock: &moving{Clock: clock.New(), at: now.Add(-pastLength)}, random: rand.New(rand.NewPCG(1, 2)), now: now}
+	p := &past{clock: &moving{Clock: clock.New(), at: now.Add(-pastLength)}, random: rand.New(rand.NewPCG(1, 2)), now: now, did: map[did]contract.Activity{}}
 	var err error
 	p.store, err = sqlite.Open(ctx, file, &sqlite.Options{Clock: p.clock, Synchronous: sqlite.Normal, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -134,6 +139,7 @@ func (p *past) plan() {
 			step = 5 * time.Minute
 		}
 		p.at(p.now.Add(at), p.fire)
+		p.at(p.now.Add(at+step-time.Microsecond), p.tell)
 		for _, f := range flows {
 			p.flow(f, at, step)
 		}
@@ -175,6 +181,26 @@ func (p *past) fire(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tell writes what servers did since it was called last, as each server does.
+func (p *past) tell(ctx context.Context) error {
+	all := slices.Collect(maps.Values(p.did))
+	clear(p.did)
+	return p.store.AddActivity(ctx, all)
+}
+
+// note adds the end of a run to what servers did.
+func (p *past) note(job jq.Job, count func(a *contract.Activity)) {
+	key := did{job.Queue, job.Kind}
+	a := p.did[key]
+	a.Queue, a.Kind = key.queue, key.kind
+	if job.Retries == 0 {
+		a.Waited.Add(job.ClaimedAt.Sub(job.RunAt))
+	}
+	a.Ran.Add(p.clock.Now().Sub(job.ClaimedAt))
+	count(&a)
+	p.did[key] = a
 }
 
 func document(v any) []byte {

@@ -26,6 +26,7 @@ import (
 type site struct {
 	t     *testing.T
 	url   string            // without a slash at the end
+	from  string            // the URL of the store that it serves
 	token map[string]string // by the name of the token; empty if the server needs none
 	store *remote.Store     // an operator's
 	*jq.Client
@@ -55,7 +56,7 @@ func serve(t *testing.T, o options) *site {
 	if o.store == "" {
 		o.store = "sqlite:" + filepath.Join(t.TempDir(), "jobs.db")
 	}
-	s := &site{t: t, token: map[string]string{}}
+	s := &site{t: t, from: o.store, token: map[string]string{}}
 	args := append([]string{"serve", "--addr", "127.0.0.1:0", "--store", o.store}, o.flags...)
 	if o.tokens {
 		file := filepath.Join(t.TempDir(), "tokens")
@@ -100,8 +101,8 @@ func listening(t *testing.T, interrupt func(), cmd *exec.Cmd) string {
 		lines := bufio.NewReader(io.TeeReader(stderr, &said))
 		for {
 			line, err := lines.ReadString('\n')
-			if rest, ok := strings.CutPrefix(line, "serving on "); ok {
-				at, _, _ := strings.Cut(rest, ";")
+			if _, rest, ok := strings.Cut(line, " on http"); ok && strings.HasPrefix(line, "serving") {
+				at, _, _ := strings.Cut("http"+rest, ";")
 				first <- at
 			}
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Each fault of a page is seen, so that a test without faults has proved something.
@@ -80,4 +81,32 @@ func TestExpectedAnswersAreNoFaults(t *testing.T) {
 	eval[int](p, `fetch("/v1/jobs").then(r => r.status)`)
 	eventually(t, "a fault", func() (bool, string) { return len(p.found()) == 1, "" })
 	assert.Equal(t, []request{{"GET", "/v1/session"}, {"GET", "/v1/jobs"}}, p.made("/v1/"))
+}
+
+// A page that breaks the rules, and is too wide for a phone, is found out. The policy is that of the dashboard.
+func TestBadPagesAreFoundOut(t *testing.T) {
+	t.Parallel()
+	const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"
+	const begin = `<!DOCTYPE html><html lang="en"><meta name="viewport" content="width=device-width"><title>t</title><link rel="icon" href="data:,">`
+	pages := map[string]string{
+		"/good": `<main><h1>Good</h1><label>Name <input></label><button>Do it</button></main>`,
+		"/bad":  `<p style="color: #bbb; background: #fff; width: 500px">pale</p><input><button></button><img src="data:,">`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte(begin + pages[r.URL.Path]))
+	}))
+	t.Cleanup(server.Close)
+	p := open(t, server.URL, phone)
+	p.visit("/good")
+	assert.Empty(t, p.violations())
+	assert.Empty(t, p.tooWide())
+	p.visit("/bad")
+	found := strings.Join(p.violations(), "\n")
+	for _, rule := range []string{"color-contrast", "label", "button-name", "image-alt"} {
+		assert.Contains(t, found, rule)
+	}
+	require.Len(t, p.tooWide(), 2)
+	assert.Contains(t, p.tooWide()[1], "pale")
 }

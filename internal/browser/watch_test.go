@@ -34,8 +34,8 @@ type answer struct {
 // A request is one that the page has made.
 type request struct{ method, path string }
 
-// see is called for each event of the page. It must return at once.
-func (w *watch) see(event any) {
+// note is called for each event of the page. It must return at once.
+func (w *watch) note(event any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch e := event.(type) {
