@@ -12,7 +12,7 @@ demo: ## watch a worker crash, its job recovered, and its late answer refused
 test: ## run the tests under the race detector and print their figures: at most ten minutes on two cores
 	@scripts/test
 
-test-all: ## run the tests that take longer or need more: killed processes, a pooler, the module of the peers
+test-all: ## run the tests that take longer or need more: killed processes, a pooler, the pages in a browser, the module of the peers
 	@scripts/test-all
 
 lint: ## check formatting, modules, vet and golangci-lint

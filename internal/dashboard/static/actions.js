@@ -47,7 +47,7 @@ export function askOne(name, job, after) {
   ask({
     title: `${action.label === "Run now" ? "Run" : action.label} job ${job.id}${action.label === "Run now" ? " now" : ""}?`,
     text: [h("p.facts", {}, `${job.kind} in queue ${job.queue}, ${stateName(phaseOf(job))}`), action.effect(false)],
-    label: action.label,
+    label: name === "cancel" ? `Cancel job ${job.id}` : action.label,
     danger: action.danger,
     run: async () => {
       if (name === "delete") await call("DELETE", `v1/jobs/${job.id}`);

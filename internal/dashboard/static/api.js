@@ -28,7 +28,7 @@ export async function call(method, path, body, headers = {}) {
   const text = await answer.text();
   let decoded = null;
   try {
-    decoded = text ? JSON.parse(text) : null;
+    decoded = text ? JSON.parse(text, asWritten) : null;
   } catch {
     throw new Problem(answer.status, { title: "the server sent an answer that is not JSON" });
   }
@@ -36,6 +36,9 @@ export async function call(method, path, body, headers = {}) {
   if (decoded?.now) noteTime(decoded.now);
   return decoded;
 }
+
+// asWritten keeps the numbers of documents that JavaScript would round or write in another way. Older browsers round them.
+const asWritten = (_, value, context) => typeof value === "number" && context && String(value) !== context.source ? JSON.rawJSON(context.source) : value;
 
 export const get = (path, query) => call("GET", path + queryOf(query));
 

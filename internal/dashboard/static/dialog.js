@@ -8,7 +8,7 @@ import { Problem } from "./api.js";
 // elements of a form; run gets the values by name.
 export function ask({ title, text = [], fields = [], label, danger = false, run }) {
   const failure = h("p.failure", { role: "alert" });
-  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const agree = h("button", { type: "submit", class: danger ? "danger" : "primary" }, label);
   const form = h(
     "form",

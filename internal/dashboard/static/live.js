@@ -12,32 +12,49 @@ export class Live {
     this.refresh = refresh; // reads and draws; returns a promise
     this.changed = changed; // draws the state of the connection
     this.paused = false;
+    this.wanted = false; // connect was called
     this.missed = 0; // events since the pause
     this.connected = false;
     this.running = false;
     this.dirty = false; // something may have changed since the latest reading
     this.told = false; // by an event
     this.earliest = 0;
-    document.addEventListener("visibilitychange", () => this.arrange());
+    document.addEventListener("visibilitychange", () => this.attend());
     setInterval(() => this.note(false), quiet);
+  }
+
+  // attend closes the stream while nobody sees the page: a browser opens six connections to a server, so a seventh page would wait for
+  // ever. That holds too for pages that it keeps for the way back.
+  attend() {
+    if (document.visibilityState === "hidden") return this.drop();
+    if (this.wanted && !this.source) this.connect();
+    this.note(false);
   }
 
   // connect opens the stream of events.
   connect() {
-    this.close();
+    this.drop();
+    this.wanted = true;
+    if (document.visibilityState === "hidden") return;
     this.source = new EventSource("v1/events");
     this.source.addEventListener("open", () => this.setConnected(true));
     for (const name of ["job", "reset"]) this.source.addEventListener(name, () => this.note(true));
     this.source.addEventListener("error", () => {
       this.setConnected(false);
       if (this.source?.readyState === EventSource.CLOSED) {
-        this.close();
+        this.drop();
         this.again = setTimeout(() => this.connect(), 5000);
       }
     });
   }
 
+  // close ends the stream for good.
   close() {
+    this.wanted = false;
+    this.drop();
+  }
+
+  drop() {
     clearTimeout(this.again);
     this.source?.close();
     this.source = null;

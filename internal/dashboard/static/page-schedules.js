@@ -71,7 +71,7 @@ function all({ schedules, plans, more }, page) {
                         "button.small",
                         {
                           type: "button",
-                          "aria-label": `Run schedule ${s.name} now`,
+                          "aria-label": `Run now: schedule ${s.name}`,
                           onclick: () => askSchedule("run", s.name, () => page.refresh(true)),
                         },
                         "Run now",

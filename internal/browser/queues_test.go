@@ -1,0 +1,136 @@
+package browser
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq"
+)
+
+func (s *site) paused(queue string) bool {
+	s.t.Helper()
+	queues, err := s.Queues(s.t.Context())
+	require.NoError(s.t, err)
+	for _, q := range queues {
+		if q.Name == queue {
+			return q.Paused
+		}
+	}
+	return false
+}
+
+// A queue is paused and resumed on its page, in the list of queues, and on the first page, which says what waits because of it.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{})
+	s.add("k", `{}`, &jq.EnqueueOptions{Queue: "mail"})
+	p := open(t, s.url, desk)
+	p.visit("/#/queues/mail")
+	p.shown("mail")
+	p.click(button("Pause"))
+	p.agree("Pause queue mail?", "Pause")
+	assert.True(t, s.paused("mail"))
+	p.find(button("Resume"))
+	p.shows("it is paused")
+
+	p.click(link("Overview"))
+	p.shown("Overview")
+	p.shows("it is paused")
+	p.click(button("Resume mail"))
+	p.agree("Resume queue mail?", "Resume")
+	assert.False(t, s.paused("mail"))
+
+	p.click(link("Queues"))
+	p.shown("Queues")
+	p.click(button("Pause queue mail"))
+	p.agree("Pause queue mail?", "Pause")
+	assert.True(t, s.paused("mail"))
+	p.click(button("Resume queue mail"))
+	p.agree("Resume queue mail?", "Resume")
+	assert.False(t, s.paused("mail"))
+}
+
+// The retentions of a queue are changed together. What the server refuses is said, and a change by somebody else in between is not lost.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{})
+	s.add("k", `{}`, &jq.EnqueueOptions{Queue: "mail"})
+	p := open(t, s.url, desk)
+	p.allow(422, "/v1/queues/mail/policy")
+	p.allow(400, "/v1/queues/mail/policy")
+	p.allow(409, "/v1/queues/mail/policy")
+	p.visit("/#/queues/mail")
+	p.shown("mail")
+	p.shows("24 hours, the default")
+	p.click(button("Change…"))
+	p.find(element{role: "dialog", name: "Retention of queue mail"})
+	p.write(textbox("Keep succeeded jobs*"), "1s")
+	p.click(button("Save"))
+	p.shows("retain_succeeded")
+	p.write(textbox("Keep succeeded jobs*"), "48h")
+	p.write(textbox("Keep cancelled jobs*"), "keep")
+	p.agree("Retention of queue mail", "Save")
+	policy, err := s.Policy(t.Context(), "mail")
+	require.NoError(t, err)
+	assert.Equal(t, 48*time.Hour, policy.RetainSucceeded)
+	assert.Equal(t, jq.KeepForEver, policy.RetainCancelled)
+	assert.Zero(t, policy.RetainDead)
+	p.shows("48h")
+
+	p.click(button("Change…"))
+	p.find(element{role: "dialog", name: "Retention of queue mail"})
+	policy.RetainDead = 100 * time.Hour
+	policy, err = s.SetPolicy(t.Context(), "mail", policy)
+	require.NoError(t, err)
+	p.write(textbox("Keep succeeded jobs*"), "72h")
+	p.click(button("Save"))
+	p.shows("version")
+	p.press(escape)
+	after, err := s.Policy(t.Context(), "mail")
+	require.NoError(t, err)
+	assert.Equal(t, policy, after)
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{})
+	_, err := s.PutSchedule(t.Context(), jq.Schedule{
+		Name: "nightly", Cron: "0 2 * * *", Timezone: "Europe/Berlin", Job: jq.NewJob{Queue: "reports", Kind: "nightly", Payload: []byte(`{"of":"yesterday"}`)},
+	})
+	require.NoError(t, err)
+	get := func() jq.Schedule {
+		schedule, err := s.Schedule(t.Context(), "nightly")
+		require.NoError(t, err)
+		return schedule
+	}
+	p := open(t, s.url, desk)
+	p.visit("/#/schedules")
+	p.shown("Schedules")
+	p.shows("0 2 * * *")
+	p.click(link("nightly").of("table"))
+	p.shown("nightly")
+	p.shows("Europe/Berlin")
+	assert.Len(t, eval[[]string](p, `[...document.querySelectorAll("ol.plain li")].map(l => l.textContent)`), 5, "the next times")
+	p.click(button("Run now"))
+	p.agree("Run now: schedule nightly?", "Run now")
+	assert.EqualValues(t, 1, s.count(jq.Filter{Queue: "reports", Kind: "nightly"}))
+	p.click(button("Pause"))
+	p.agree("Pause: schedule nightly?", "Pause")
+	assert.True(t, get().Paused)
+	p.shows("It is paused.")
+	p.click(button("Resume"))
+	p.agree("Resume: schedule nightly?", "Resume")
+	assert.False(t, get().Paused)
+	p.click(button("Skip to the next time"))
+	p.agree("Skip to the next time: schedule nightly?", "Skip to the next time")
+	assert.False(t, get().NextAt.IsZero())
+	p.click(button("Delete"))
+	p.agree("Delete: schedule nightly?", "Delete")
+	_, err = s.Schedule(t.Context(), "nightly")
+	require.ErrorIs(t, err, jq.ErrNotFound)
+	p.shown("Schedules")
+	p.shows("No schedule is set.")
+}
