@@ -12,11 +12,22 @@ import (
 // audit checks what must hold of every store at every time, whatever the case was about. A store that the case has closed
 // is past auditing.
 func (c *C) audit() {
-	if _, err := c.Store.Count(c.Ctx, store.Filter{}); errors.Is(err, store.ErrClosed) {
+	counts, err := c.Store.Count(c.Ctx, store.Filter{})
+	if errors.Is(err, store.ErrClosed) {
 		return
 	}
-	counted := map[string]int64{}
+	counted, holders := map[string]int64{}, map[string]int64{}
 	for _, j := range c.All() {
+		holds := !j.Terminal()
+		if j.UniqueFor > 0 {
+			holds = j.EnqueuedAt.Add(j.UniqueFor).After(counts.Now)
+		}
+		if j.UniqueKey != "" && holds {
+			if other := holders[j.UniqueKey]; other != 0 {
+				c.Errorf("audit: jobs %d and %d both hold the unique key %q", j.ID, other, j.UniqueKey)
+			}
+			holders[j.UniqueKey] = j.ID
+		}
 		counted[j.Queue+" "+string(j.Phase())]++
 		for _, broken := range brokenInvariants(c.Get(j.ID)) {
 			c.Errorf("audit: job %d: %s\n%+v", j.ID, broken, j)
