@@ -84,7 +84,7 @@ func (a *app) sample(ctx context.Context, url string) error {
 	if n := before.Total(); n > 0 {
 		fmt.Fprintf(a.std.err, "found %s from earlier runs\n", plural(n))
 	}
-	fmt.Fprintf(a.std.err, "\nTry in a second terminal:\n"+
+	fmt.Fprintf(a.std.err, "\nOpen %[1]s in a browser, or try in a second terminal:\n"+
 		"  curl --json '{\"jobs\":[{\"kind\":\"hello\",\"payload\":{\"name\":\"you\"}}]}' %[1]s/v1/jobs\n"+
 		"  %[2]s jobs ls --server %[1]s\n"+
 		"  %[2]s jobs show 1 --server %[1]s\n\n", url, a.path)
