@@ -13,14 +13,23 @@ import (
 
 func (a *app) stats() *cobra.Command {
 	var asJSON bool
+	var last time.Duration
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "count jobs by queue and state, and show how long the oldest due job has waited",
-		Args:  takesNone(),
+		Long: `Count jobs by queue and state, and show how long the oldest due job has waited.
+
+With --last, show what servers did within this time, by queue and kind: how many runs ended how, and how long half of the jobs, and 95 percent
+of them, waited at most and ran at most.`,
+		Args: takesNone(),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().DurationVar(&last, "last", 0, "show what servers did within this time, such as 1h; at most 168h")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
+			if cmd.Flags().Changed("last") {
+				return a.activity(cmd.Context(), s, last, asJSON)
+			}
 			counts, err := s.Count(cmd.Context(), jq.Filter{})
 			switch {
 			case err != nil:

@@ -131,7 +131,7 @@ func TestForeignJobsAreNotFinished(t *testing.T) {
 			h := newHouse(t, Options{})
 			own, foreign := h.job(ownQueue, ""), h.job(foreignQueue, "")
 			if claimedHere {
-				h.api.held.add([]store.Job{own, foreign})
+				h.api.held.add([]store.Job{own, foreign}, h.clock.Now())
 			}
 			more := ""
 			if path == wire.PathExtend {
@@ -360,7 +360,7 @@ func tryCell(t *testing.T, one request, role Role, queue string, may bool) {
 	defer func() { assert.NoError(t, h.api.Close()) }() // or its streams keep the server open
 	h.url, h.client = server.URL, server.Client()
 	job := h.job(queue, "")
-	h.api.held.add([]store.Job{job})
+	h.api.held.add([]store.Job{job}, h.clock.Now())
 	h.job(map[string]string{ownQueue: foreignQueue, foreignQueue: ownQueue}[queue], "")
 	require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "w", Queues: []string{queue}, StaleAfter: time.Minute, Slots: 1}))
 	h.schedule("poll-feeds", queue, "")

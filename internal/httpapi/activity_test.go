@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 func TestActivityIsAddedUpAsTheQuerySays(t *testing.T) {
@@ -58,4 +59,44 @@ func TestActivityOfForeignQueuesIsEmpty(t *testing.T) {
 		require.Len(t, got.Spans, 1, query)
 		assert.EqualValues(t, 1, got.Spans[0].Succeeded, query)
 	}
+}
+
+// What clients do is in the store ten seconds later, or when the API is closed.
+func TestActivityOfClientsIsHandedOver(t *testing.T) {
+	w := newWorld(t, Options{})
+	rows := func() []store.Activity {
+		t.Helper()
+		page, err := w.store.Activity(t.Context(), store.ActivityFilter{Last: 12 * time.Hour, By: store.ByKind})
+		require.NoError(t, err)
+		for i := range page.Spans {
+			page.Spans[i].At = time.Time{}
+		}
+		return page.Spans
+	}
+	on := func(path, body string) { w.Helper(); call[wire.Results](w, 200, "POST", path, body) }
+	call[wire.Enqueued](w, 201, "POST", "/v1/jobs", `{"jobs":[
+		{"kind":"k","queue":"a"},{"kind":"k","queue":"a"},{"kind":"l","queue":"a","max_retries":0},{"kind":"l","queue":"a"},{"kind":"m","queue":"a"},{"kind":"m","queue":"a"}]}`)
+	w.clock.Add(20 * time.Millisecond)
+	w.claim(`{"worker":"w","limit":9,"queues":["a"],"lease":"1h"}`)
+	w.clock.Add(2 * time.Second)
+	on("/v1/ack", `{"jobs":[{"id":"1","token":"1"}]}`)
+	on("/v1/ack", `{"jobs":[{"id":"1","token":"1"}]}`)
+	on("/v1/nack", `{"jobs":[{"id":"2","token":"1","form":"fail"},{"id":"3","token":"1","form":"fail"},{"id":"4","token":"1","form":"snooze"}]}`)
+	on("/v1/release", `{"jobs":[{"id":"5","token":"1"}]}`)
+	on("/v1/extend", `{"lease":"1h","jobs":[{"id":"6","token":"77"},{"id":"6","token":"1"}]}`)
+	on("/v1/checkpoint", `{"jobs":[{"id":"1","token":"1","checkpoint":1,"seq":1}]}`)
+	assert.Empty(t, rows(), "before ten seconds have passed")
+	w.clock.Add(10 * time.Second)
+	require.Eventually(t, func() bool { return len(rows()) > 0 }, 10*time.Second, time.Millisecond, "the API did not hand over")
+	assert.Equal(t, []store.Activity{
+		{Stale: 1},
+		{Queue: "a", Kind: "k", Succeeded: 1, Retried: 1, Stale: 1, Waited: store.Histogram{3: 2}, Ran: store.Histogram{7: 2}},
+		{Queue: "a", Kind: "l", Dead: 1, Snoozed: 1, Waited: store.Histogram{3: 2}, Ran: store.Histogram{7: 2}},
+		{Queue: "a", Kind: "m", Waited: store.Histogram{3: 2}},
+	}, rows())
+
+	w.clock.Add(2 * time.Hour)
+	call[wire.Recovered](w, 200, "POST", "/v1/recover", `{}`)
+	require.NoError(t, w.api.Close())
+	assert.Contains(t, rows(), store.Activity{Queue: "a", Kind: "m", Recovered: 1, Waited: store.Histogram{3: 2}})
 }

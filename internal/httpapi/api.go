@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/store"
+	activities "github.com/seed-ed332417/jq/internal/tally"
 )
 
 // An API serves a store over HTTP. It is an [http.Handler].
@@ -36,6 +37,7 @@ type API struct {
 	waiters waiters
 	ring    *ring
 	counter Counter
+	tally   *activities.Tally // nil if the store keeps no activity
 	checks  checks
 	held    *holdings
 	byQueue quotas
@@ -140,6 +142,7 @@ func New(s jq.Store, options *Options) (*API, error) {
 		return nil, err
 	}
 	a.running.Go(a.poll)
+	a.running.Go(func() { a.tally.Run(a.life, a.clock, a.options.CallTimeout) })
 	if n, ok := s.(store.Notifier); ok {
 		a.running.Go(func() { a.listen(n) })
 	}
@@ -162,7 +165,7 @@ func newAPI(s store.Store, options *Options, calls []route) (*API, error) {
 		defaults: store.NewJob{Queue: jq.DefaultQueue, Payload: []byte("null"), MaxRetries: jq.DefaultMaxRetries, Backoff: jq.DefaultBackoff},
 		origins:  http.NewCrossOriginProtection(), page: sync.OnceValues(renderDocs),
 		lanes: lanes{part: max(0, o.RetryShare)}, turns: turns{seed: maphash.MakeSeed()}, ring: newRing(o.KeepEvents),
-		counter: o.Counter, held: newHoldings(maxHeld),
+		counter: o.Counter, tally: activities.New(s, o.Logger), held: newHoldings(maxHeld),
 		all: newShare(o, 1),
 	}
 	a.bearers = &bearers{clock: o.Clock, room: func() *share { return newShare(o, 2) }, shares: map[string]*share{}}
@@ -224,9 +227,15 @@ func (a *API) Close() error {
 	a.end()
 	a.running.Wait()
 	a.samples.close()
+	ctx, cancel := a.clock.WithTimeout(context.Background(), lastWrite)
+	defer cancel()
+	a.tally.Flush(ctx)
 	a.refusals.tell()
 	return nil
 }
+
+// lastWrite is how long Close waits for the store to take the activity of the last seconds.
+const lastWrite = 2 * time.Second
 
 // lasting registers something that Close waits for. It fails if the API was closed.
 func (a *API) lasting() (done func(), err error) {

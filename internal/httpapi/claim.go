@@ -227,10 +227,7 @@ func (a *API) take(c claim) ([]wire.Job, error) {
 			a.log.Warn("jq: a claim of several queues goes without one", "queue", req.Queue, "error", err)
 			break
 		}
-		if len(claimed) > 0 {
-			a.held.add(claimed)
-			a.counter.Claimed(req.Queue, len(claimed))
-		}
+		a.countClaimed(req.Queue, claimed)
 		remaining := a.remaining(begun, req.TTL)
 		for _, j := range claimed {
 			weight += j.Weight()

@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"sync"
+	"time"
 	"unique"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	activities "github.com/seed-ed332417/jq/internal/tally"
 )
 
 // A Counter counts what calls of the API do to jobs, after it was committed. Its methods are called from many goroutines, and
@@ -54,6 +56,7 @@ type holdings struct {
 
 type holding struct {
 	job   unique.Handle[sort] // there are few different ones
+	since time.Time           // the claim, by the clock of the API
 	ended bool
 }
 
@@ -62,7 +65,7 @@ type sort struct{ queue, kind string }
 
 func newHoldings(most int) *holdings { return &holdings{most: most, of: map[store.Lease]holding{}} }
 
-func (h *holdings) add(jobs []store.Job) {
+func (h *holdings) add(jobs []store.Job, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range jobs {
@@ -74,38 +77,79 @@ func (h *holdings) add(jobs []store.Job) {
 			h.leases[h.next] = lease
 			h.next = (h.next + 1) % h.most
 		}
-		h.of[lease] = holding{job: unique.Make(sort{jobs[i].Queue, jobs[i].Kind})}
+		h.of[lease] = holding{job: unique.Make(sort{jobs[i].Queue, jobs[i].Kind}), since: now}
 	}
 }
 
 // queue returns the queue of the lease's job, if it is known.
 func (h *holdings) queue(l store.Lease) (string, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	held, ok := h.of[l]
-	if !ok {
-		return "", false
-	}
-	return held.job.Value().queue, true
+	of, ok := h.sort(l)
+	return of.queue, ok
 }
 
-// end marks the lease as ended. It returns the sort of its job, if that is known, and whether the lease was already ended
-// here.
-func (h *holdings) end(l store.Lease) (of sort, again bool) {
+// sort returns the sort of the lease's job, if it is known.
+func (h *holdings) sort(l store.Lease) (sort, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held, ok := h.of[l]
 	if !ok {
 		return sort{}, false
 	}
-	h.of[l] = holding{job: held.job, ended: true}
-	return held.job.Value(), held.ended
+	return held.job.Value(), true
 }
 
-func (a *API) countStale(op string, outcomes []store.Outcome) {
-	for _, o := range outcomes {
-		if o.Status == store.StatusStale {
-			a.counter.StaleWrite(op)
+// end marks the lease as ended. It returns the sort of its job and when it was claimed, if that is known, and whether the lease was
+// already ended here.
+func (h *holdings) end(l store.Lease) (of sort, since time.Time, again bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held, ok := h.of[l]
+	if !ok {
+		return sort{}, time.Time{}, false
+	}
+	h.of[l] = holding{job: held.job, since: held.since, ended: true}
+	return held.job.Value(), held.since, held.ended
+}
+
+// countClaimed remembers and counts the claimed jobs of a queue.
+func (a *API) countClaimed(queue string, jobs []store.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	a.held.add(jobs, a.clock.Now())
+	a.counter.Claimed(queue, len(jobs))
+	for i := range jobs {
+		a.tally.Waited(queue, jobs[i].Kind, activities.WaitOf(&jobs[i]))
+	}
+}
+
+// countFinished counts a lease that its holder has ended. The run took as long as the lease, as far as the API can see.
+func (a *API) countFinished(of sort, outcome string, since time.Time) {
+	a.counter.Finished(of.queue, of.kind, outcome)
+	ran := time.Duration(0)
+	if !since.IsZero() {
+		ran = a.clock.Since(since)
+	}
+	switch outcome {
+	case WasSucceeded:
+		a.tally.Ended(of.queue, of.kind, store.EndSucceeded, store.Succeeded, ran)
+	case WasRetrying:
+		a.tally.Ended(of.queue, of.kind, store.EndFailed, store.Retrying, ran)
+	case WasDead:
+		a.tally.Ended(of.queue, of.kind, store.EndFailed, store.Dead, ran)
+	case WasSnoozed:
+		a.tally.Ended(of.queue, of.kind, store.EndSnoozed, store.Ready, ran)
+	}
+}
+
+// countStale counts the writes that were refused because their lease was lost.
+func (a *API) countStale(op string, leases []store.Lease, outcomes []store.Outcome) {
+	for i, o := range outcomes {
+		if o.Status != store.StatusStale {
+			continue
 		}
+		a.counter.StaleWrite(op)
+		of, _ := a.held.sort(leases[i])
+		a.tally.Stale(of.queue, of.kind)
 	}
 }

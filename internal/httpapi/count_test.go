@@ -98,19 +98,19 @@ func TestLeasesOfOtherServersAreCountedWithoutNames(t *testing.T) {
 func TestOldestHoldingsAreForgotten(t *testing.T) {
 	h := newHoldings(3)
 	for id := range int64(10) {
-		h.add([]store.Job{{ID: id, Token: 1, Queue: fmt.Sprint(id)}})
+		h.add([]store.Job{{ID: id, Token: 1, Queue: fmt.Sprint(id)}}, start)
 	}
 	assert.Len(t, h.of, 3)
 	for id := range int64(10) {
-		of, _ := h.end(store.Lease{ID: id, Token: 1})
+		of, _, _ := h.end(store.Lease{ID: id, Token: 1})
 		want := ""
 		if id >= 7 {
 			want = fmt.Sprint(id)
 		}
 		assert.Equal(t, want, of.queue, "job %d", id)
 	}
-	of, again := h.end(store.Lease{ID: 9, Token: 1})
+	of, _, again := h.end(store.Lease{ID: 9, Token: 1})
 	assert.Equal(t, []any{"9", true}, []any{of.queue, again})
-	of, again = h.end(store.Lease{ID: 9, Token: 2})
+	of, _, again = h.end(store.Lease{ID: 9, Token: 2})
 	assert.Equal(t, []any{"", false}, []any{of.queue, again}, "another lease of the same job")
 }

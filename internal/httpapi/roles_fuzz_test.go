@@ -159,7 +159,7 @@ func (p *play) furnish() {
 		_, err = p.store.NAck(p.Context(), []store.NAck{{Lease: claimed[2].Lease(), Form: store.Never, Error: mark + " error"}})
 		require.NoError(p, err)
 		if i%2 == 0 {
-			p.api.held.add(claimed) // as if they had been claimed here
+			p.api.held.add(claimed, p.clock.Now()) // as if they had been claimed here
 		}
 		// The key of a finished job is free: a job in a queue of the other side takes it.
 		other := playQueues[(i+3)%len(playQueues)]

@@ -24,6 +24,7 @@ func (s *Server) cancelHandlers(cancelled []cancellation, op string) {
 // staleWrite logs a write that the store refused because of its old token. Operators want to know which job ran twice.
 func (s *Server) staleWrite(op string, r *Run, o store.Outcome) {
 	s.o.Observer.StaleWrite(op)
+	s.tally.Stale(r.Queue, r.Kind)
 	s.log.Warn("jq: stale write refused", "op", op, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "token", r.Token, "current_token", o.Token)
 }
 

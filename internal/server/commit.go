@@ -172,6 +172,7 @@ func (s *Server) reportEnd(op writeOp, r *Run, o store.Outcome) {
 			s.log.Error("jq: the store refused a result; the job failed", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "bytes", len(r.verdict.result))
 		}
 		s.o.Observer.Ended(r.Job, ending, phase, r.ran)
+		s.tally.Ended(r.Queue, r.Kind, ending, phase, r.ran)
 		if op == nack && ending == store.EndFailed {
 			s.failures.ended(r, phase, o)
 		}

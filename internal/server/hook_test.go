@@ -139,6 +139,11 @@ func (h *hook) Beat(ctx context.Context, w store.Worker) error {
 	return err
 }
 
+func (h *hook) AddActivity(ctx context.Context, items []store.Activity) error {
+	_, err := passed(ctx, h, "addactivity", func() (struct{}, error) { return struct{}{}, h.Store.AddActivity(ctx, items) })
+	return err
+}
+
 func (h *hook) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
 	return passed(ctx, h, "schedules", func() (store.SchedulePage, error) { return h.Store.Schedules(ctx, filter, page) })
 }

@@ -111,16 +111,6 @@ func TestObserverCountsEverything(t *testing.T) {
 	})
 }
 
-// The wait ends with the claim, and is unknown of a retry and of a job whose claim has no time.
-func TestWaitEndsWithTheClaim(t *testing.T) {
-	j := store.Job{RunAt: dawn, ClaimedAt: dawn.Add(time.Minute), LeaseExpiresAt: dawn.Add(time.Hour)}
-	assert.Equal(t, time.Minute, waited(j))
-	untimed, retry := j, j
-	untimed.ClaimedAt, retry.Retries = time.Time{}, 1
-	assert.Negative(t, waited(untimed))
-	assert.Negative(t, waited(retry))
-}
-
 // Stats shows at any time how many runs are running, buffered or uncommitted: the gauges of R49.
 func TestStatsShowWhatIsHeld(t *testing.T) {
 	inWorld(t, func(w *world) {

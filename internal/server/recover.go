@@ -48,6 +48,7 @@ func (s *Server) settleAll() {
 		if len(list) > 0 {
 			await.TellSettled(s.store, list)
 			s.o.Observer.Settled(list)
+			s.tally.Settled(list)
 			s.log.Info("jq: jobs cancelled that had expired", "count", len(list))
 		}
 		if len(list) < s.o.Recovery.Limit {
@@ -116,6 +117,7 @@ func (s *Server) recoverBatch(req store.RecoverRequest, atMost time.Duration) ([
 	if len(list) > 0 {
 		await.TellRecovered(s.store, list)
 		s.o.Observer.Recovered(list)
+		s.tally.Recovered(list)
 		s.failures.recovered(list)
 		dead := 0
 		for _, r := range list {

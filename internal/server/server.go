@@ -12,6 +12,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/tally"
 )
 
 // A Lookup finds the handler of a kind.
@@ -31,6 +32,7 @@ type Server struct {
 	health    *health
 	failures  *failureLog
 	writes    map[writeOp]int // how many writes have succeeded, by operation; only the committer uses it
+	tally     *tally.Tally    // nil if the store keeps no activity
 
 	life            context.Context // ends when nothing is left to write
 	endLife         context.CancelFunc
@@ -73,6 +75,7 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 	return &Server{
 		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailureLog(log, o.Clock),
 		book: newBook(o), scheduler: newScheduler(o), cancels: newCancels(), health: newHealth(o), writes: map[writeOp]int{},
+		tally:        tally.New(s, log),
 		recoveryDone: make(chan struct{}), claimsDone: make(chan struct{}), drainOver: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
 }
@@ -104,6 +107,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(s.scheduleLoop)
 	s.loops.Go(s.registerLoop)
 	s.loops.Go(s.listenLoop)
+	s.loops.Go(func() { s.tally.Run(s.life, s.clock, s.o.Lease.Heartbeat) })
 	s.loops.Go(func() {
 		defer close(s.claimsDone)
 		s.claimLoop()
@@ -218,6 +222,7 @@ func (s *Server) shutDown() {
 	}
 	s.endLife()
 	s.awaitLoops()
+	s.flushTally()
 	s.failures.close()
 	s.mu.Lock()
 	s.stopErr = unfinishedError(s.book.stats())
@@ -233,6 +238,16 @@ func (s *Server) shutDown() {
 		s.deregister()
 	}
 	close(s.stopped)
+}
+
+// flushTally writes what the server did since it wrote last. It does not wait for an unreachable store.
+func (s *Server) flushTally() {
+	if s.health.unavailable() {
+		return
+	}
+	ctx, cancel := s.clock.WithTimeout(s.handlerBase, leaveTimeout)
+	defer cancel()
+	s.tally.Flush(ctx)
 }
 
 // awaitLoops waits for the loops to end, and for a call of Registry.Beat under way: if it arrived after Leave, the store would list the

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/tally"
 )
 
 // launch starts a goroutine for each run. A stop does not wait for these goroutines as such: it waits until every run has ended or is
@@ -41,17 +42,10 @@ func (s *Server) perform(r *Run) verdict {
 	if !ok {
 		return s.unknown(r)
 	}
-	s.o.Observer.Started(r.Job, waited(r.Job))
+	waited := tally.WaitOf(&r.Job)
+	s.o.Observer.Started(r.Job, waited)
+	s.tally.Waited(r.Queue, r.Kind, waited)
 	return r.execute(handler)
-}
-
-// waited is how long the job was due before it was claimed, by the store's clock. It is not known of a retry, whose due time is not
-// kept, and of a job from a jq server of an earlier version, which leaves ClaimedAt out.
-func waited(j store.Job) time.Duration {
-	if j.Retries > 0 || j.ClaimedAt.IsZero() {
-		return -1
-	}
-	return j.ClaimedAt.Sub(j.RunAt)
 }
 
 // noHandler begins the reason why a job of an unknown kind is put off, and in the end fails.

@@ -12,6 +12,11 @@ import (
 // AddActivity is part of the contract.
 func (s *Store) AddActivity(ctx context.Context, items []store.Activity) error {
 	return change(ctx, s, s.unless(ActivityUnchecked, store.CheckActivity(items)), func(now time.Time) error {
+		if s.broken(ActivityUnlocked) {
+			kept := slices.Clip(s.activity)
+			s.letOthersIn()
+			s.activity = kept
+		}
 		for i, one := range items {
 			if !s.broken(ActivityByCaller) || one.At.IsZero() {
 				one.At = store.AtMultiple(now, time.Minute)
@@ -83,9 +88,12 @@ func (s *Store) activityMatches(filter store.ActivityFilter, one store.Activity)
 
 // rowOf is the activity under the begin and the names of the row that it counts for.
 func (s *Store) rowOf(one store.Activity, filter store.ActivityFilter, from time.Time) store.Activity {
-	if filter.Step > 0 {
+	switch {
+	case filter.Step > 0 && s.broken(ActivityFromYearOne):
+		one.At = one.At.Truncate(filter.Step)
+	case filter.Step > 0:
 		one.At = store.AtMultiple(one.At, filter.Step)
-	} else {
+	default:
 		one.At = from
 	}
 	if filter.By != store.ByKind {

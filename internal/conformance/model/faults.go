@@ -258,6 +258,8 @@ var (
 	ActivityKeepsEmpty       = fault("activity-keeps-empty", "Activity", "The answer has a row in which nothing happened.")
 	ActivityUnsorted         = fault("activity-unsorted", "Activity", "The answer has the order in which rows were added.")
 	ActivityUnaligned        = fault("activity-unaligned", "Activity", "The first span begins Last before now.")
+	ActivityFromYearOne      = fault("activity-from-year-one", "Activity", "Spans begin at multiples of the step since the year 1.")
+	ActivityUnlocked         = fault("activity-unlocked", "Activity", "AddActivity reads and writes under two locks.")
 	ActivityWeekByMinute     = fault("activity-week-by-minute", "Activity", "An answer for more than a day begins with a minute.")
 	ActivityOneSpanMore      = fault("activity-one-span-more", "Activity", "The answer has the span that began before it.")
 	ActivityIgnoresQueues    = fault("activity-ignores-queues", "Activity", "Activity ignores the queues of its filter.")

@@ -57,7 +57,13 @@ var beyond = map[string][]model.Fault{
 	},
 	"no script's schedules weigh so much":              {model.SchedulesUnweighed, model.SchedulesWeighedShort},
 	"no script asks with the cursor of another filter": {model.SchedulesCursorUnchecked},
-	"no script fires so many":                          {model.FireUnlimited},
+	"no script adds activity: its cases compare whole answers": {
+		model.ActivityUnchecked, model.ActivityFilterUnchecked, model.ActivityByCaller, model.ActivityReplaces, model.ActivityOncePerCall,
+		model.ActivityForgetsEarly, model.ActivityDeletesJobs, model.ActivityKeepsEmpty, model.ActivityUnsorted, model.ActivityUnaligned,
+		model.ActivityWeekByMinute, model.ActivityOneSpanMore, model.ActivityIgnoresQueues, model.ActivityIgnoresKind,
+		model.ActivityKindsOfAllQueues, model.ActivityFromYearOne, model.ActivityUnlocked, model.ActivityLosesHistograms,
+	},
+	"no script fires so many": {model.FireUnlimited},
 	"hardly any script fires a schedule again that must not overlap": {
 		model.FireOverlaps, model.FireSkipsAfterEnd, model.FireSkipsAfterDeletion, model.FireSkipMovesLast,
 	},

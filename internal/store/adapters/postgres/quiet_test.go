@@ -46,7 +46,12 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{job}})
 		require.NoError(t, err)
 	}
+	activity := func() {
+		items := []store.Activity{{Queue: "q", Kind: "it's", Succeeded: 2, Waited: store.Histogram{3: 1}}, {Queue: "q", Stale: 1}}
+		require.NoError(t, s.AddActivity(t.Context(), items))
+	}
 	for range 3 {
+		activity()
 		settled(0)()
 		beat()
 		enqueue(t, s, 1)
@@ -62,6 +67,9 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 		call   func()
 		want   int64
 	}{
+		{"activity", nil, activity, 2},
+		{"activity, a day after the one before", func() { shown.Add(26 * time.Hour) }, activity, 2},
+		{"no activity", nil, func() { require.NoError(t, s.AddActivity(t.Context(), nil)) }, 2},
 		{"a heartbeat", nil, beat, 2},
 		{"of a worker with queues", func() { w.Queues = []string{"q", "it's"} }, beat, 2},
 		{"a recovery where nothing is in flight", looks, recovered(0), 1},
