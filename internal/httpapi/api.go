@@ -38,6 +38,7 @@ type API struct {
 	counter Counter
 	checks  checks
 	held    *holdings
+	stale   staleWrites
 	byQueue quotas
 	byToken quotas
 	all     *share // the share of all callers together

@@ -101,11 +101,3 @@ func (h *holdings) end(l store.Lease) (of sort, again bool) {
 	h.of[l] = holding{job: held.job, ended: true}
 	return held.job.Value(), held.ended
 }
-
-func (a *API) countStale(op string, outcomes []store.Outcome) {
-	for _, o := range outcomes {
-		if o.Status == store.StatusStale {
-			a.counter.StaleWrite(op)
-		}
-	}
-}

@@ -66,7 +66,7 @@ func (a *API) finished(
 		}
 	}
 	a.Publish(events...)
-	a.countStale(op, outcomes)
+	a.countStale(op, leases, outcomes)
 	return wire.ResultsOf(outcomes), nil
 }
 
@@ -91,7 +91,7 @@ func (a *API) extend(ctx context.Context, req wire.Extend) (wire.Results, error)
 	if err != nil {
 		return wire.Results{}, err
 	}
-	a.countStale("extend", outcomes)
+	a.countStale("extend", leases, outcomes)
 	remaining := a.remaining(begun, ttl)
 	results := wire.ResultsOf(outcomes)
 	for i, o := range outcomes {
@@ -107,11 +107,12 @@ func (a *API) remaining(begun time.Time, ttl time.Duration) wire.Duration {
 }
 
 func (a *API) checkpoint(ctx context.Context, req wire.Checkpoints) (wire.Results, error) {
-	outcomes, err := a.as(ctx).Save(ctx, wire.Each(req.Jobs, wire.Checkpoint.Store))
+	saves := wire.Each(req.Jobs, wire.Checkpoint.Store)
+	outcomes, err := a.as(ctx).Save(ctx, saves)
 	if err != nil {
 		return wire.Results{}, err
 	}
-	a.countStale("save", outcomes)
+	a.countStale("save", wire.Each(saves, func(s store.Save) store.Lease { return s.Lease }), outcomes)
 	return wire.ResultsOf(outcomes), nil
 }
 
