@@ -127,10 +127,13 @@ func (b *bearer) redact(answer any) any {
 		for i := range answer.Jobs {
 			b.redactJob(&answer.Jobs[i])
 		}
-	case wire.JobDetail:
+	case jobAnswer:
 		b.redactJob(&answer.JobJSON)
 		for i := range answer.History {
 			answer.History[i].Token = 0
+		}
+		for i := range answer.Refused {
+			answer.Refused[i].Token = 0
 		}
 		return answer
 	case wire.SchedulePage:

@@ -40,6 +40,7 @@ type API struct {
 	tally   *activities.Tally // nil if the store keeps no activity
 	checks  checks
 	held    *holdings
+	stale   staleWrites
 	byQueue quotas
 	byToken quotas
 	all     *share // the share of all callers together

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/await"
 	"github.com/seed-ed332417/jq/internal/store"
-	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // job answers with a job. If the client asks for that, it first waits until the job has ended.
@@ -34,10 +33,10 @@ func (a *API) job(w *exchange, r *http.Request) error {
 	}
 	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
 		if ended != nil {
-			return wire.DetailOf(*ended), nil
+			return a.answerJob(*ended), nil
 		}
 		detail, err := a.as(ctx).Get(ctx, id)
-		return wire.DetailOf(detail), err
+		return a.answerJob(detail), err
 	})
 }
 

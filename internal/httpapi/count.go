@@ -141,15 +141,3 @@ func (a *API) countFinished(of sort, outcome string, since time.Time) {
 		a.tally.Ended(of.queue, of.kind, store.EndSnoozed, store.Ready, ran)
 	}
 }
-
-// countStale counts the writes that were refused because their lease was lost.
-func (a *API) countStale(op string, leases []store.Lease, outcomes []store.Outcome) {
-	for i, o := range outcomes {
-		if o.Status != store.StatusStale {
-			continue
-		}
-		a.counter.StaleWrite(op)
-		of, _ := a.held.sort(leases[i])
-		a.tally.Stale(of.queue, of.kind)
-	}
-}

@@ -37,6 +37,7 @@ const (
 	WasRescheduled = "rescheduled"
 	WasReplaced    = "replaced" // an enqueue has given it another payload
 	WasDeleted     = "deleted"
+	WasRefused     = "refused" // nothing was changed: somebody has written with a lease that was lost
 )
 
 // RecoveredEvents returns the events of a recovery: each lease that was ended, and each job that is dead now.
