@@ -1,4 +1,4 @@
-.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs mutants kills chaos soak release clean
+.PHONY: help run demo test test-all lint cover bench bench-alone bench-check bench-docs mutants kills chaos soak screenshots release clean
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z-]+: ## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ chaos: ## repeat the tests of real faults with new seeds until 1,000 kills a sto
 
 soak: ## run each store for an hour, with kills and a held snapshot: samples, plots and verdicts in .cache/soak. FLAGS='-length 2m -stores sqlite' for less
 	@go run ./internal/chaos/cmd/soak $(FLAGS)
+
+screenshots: ## take the pictures of the dashboard in docs/screenshots, from workers on a day of work
+	@. scripts/need && . scripts/need-browser && need_browser && need_axe && JQ_BROWSER=required go -C internal/browser test -count 1 -run '^TestScreenshots$$' -screenshots ../../docs/screenshots .
 
 mutants: ## plant faults in the code and list those that the tests miss, 40 minutes; continues where it stopped. FLAGS='-n 3 -packages internal/wire' for less
 	@mkdir -p .cache && go run ./internal/mutants -json .cache/mutants.json $(FLAGS)

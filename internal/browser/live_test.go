@@ -33,7 +33,7 @@ func (p *tab) within(limit time.Duration, what, condition string, change func())
 		return seen > 0, p.text()
 	})
 	took := time.Duration(seen-changed) * time.Millisecond
-	p.t.Logf("%s: shown %s after the change", what, took)
+	figures.Print(p.t, "%s: shown %s after the change", what, took)
 	assert.Less(p.t, took, limit, what)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/figures"
 )
 
 // looks are the ways in which every page is looked at.
@@ -76,6 +77,7 @@ func (p *tab) shown(heading string) {
 func TestPagesAreAccessible(t *testing.T) {
 	t.Parallel()
 	s := alive(t, options{})
+	figures.Print(t, "%d pages in %d looks by the rules of axe-core", len(views(s)), len(looks))
 	for _, l := range looks {
 		t.Run(l.String(), func(t *testing.T) {
 			t.Parallel()

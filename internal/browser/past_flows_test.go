@@ -31,13 +31,13 @@ var flows = []flow{
 		payload: func(n int) any { return map[string]any{"to": person(n), "order": 480000 + n, "template": "receipt"} },
 		result:  func(n int) any { return map[string]any{"message_id": fmt.Sprintf("<%d@mail.example.org>", 7000000+n)} },
 		failing: 3, fails: func(n int) string {
-			return fmt.Sprintf("smtp: 450 4.2.1 mailbox %s is busy, try again later", person(n))
+			return fmt.Sprintf("smtp: 450 4.2.1 mailbox %q is busy, try again later", person(n))
 		},
 	},
 	{
 		queue: "mail", kind: "mail.welcome", worker: "mail-1", tags: []string{"signup"}, each: 4, runs: 600 * time.Millisecond, stops: mailStops,
 		payload: func(n int) any { return map[string]any{"to": person(n), "locale": "de-DE", "template": "welcome"} },
-		failing: 2, never: true, fails: func(n int) string { return fmt.Sprintf("smtp: 550 5.1.1 no such user: %s", person(n)) },
+		failing: 2, never: true, fails: func(n int) string { return fmt.Sprintf("smtp: 550 5.1.1 no such user: %q", person(n)) },
 	},
 	{
 		queue: "images", kind: "images.resize", worker: "images-1", tags: []string{"uploads"}, each: 6, runs: 6 * time.Second,

@@ -17,7 +17,9 @@ import (
 // alive serves a store with a past, and runs workers that keep some of its jobs in flight.
 func alive(t *testing.T, o options) *site {
 	t.Helper()
-	o.store = lived(t)
+	if o.store == "" {
+		o.store = lived(t)
+	}
 	s := serve(t, o)
 	var handlers jq.Handlers
 	handlers.Otherwise(func(ctx context.Context, run *jq.Run) error {

@@ -17,7 +17,7 @@ func (p *past) schedules(ctx context.Context) error {
 	for _, s := range []jq.Schedule{
 		{Name: "nightly", Cron: "0 2 * * *", Timezone: "Europe/Berlin", Job: job("reports", "reports.nightly", map[string]any{"of": "yesterday"}), Overlap: jq.OverlapSkip},
 		{Name: "rollup", Cron: "@every 15m", Job: job("reports", "reports.rollup", map[string]any{"tables": []string{"orders", "visits"}})},
-		{Name: "weekly-digest", Cron: "30 7 * * MON", Timezone: "America/New_York", Job: job("mail", "mail.digest", map[string]any{"list": "all"}), CatchUp: jq.CatchUpSkip},
+		{Name: "weekly-digest", Cron: "30 7 * * MON", Timezone: "America/New_York", Job: job("mail", "mail.digest", map[string]any{"list": "all"})},
 		{Name: "month-end", Cron: "0 0 1 * *", Timezone: "Europe/London", Job: job("billing", "billing.close", map[string]any{})},
 		{Name: "purge-uploads", Cron: "0 4 * * SUN", Job: job("images", "images.purge", map[string]any{"older_than": "720h"}), Paused: true},
 	} {
@@ -28,15 +28,22 @@ func (p *past) schedules(ctx context.Context) error {
 	return nil
 }
 
-// odds plans single jobs: one that was put off, cancelled ones, and some for later.
-func (p *past) odds() {
-	p.ago(closeUp, func(ctx context.Context) error { // what the schedules have left of the day before
-		jobs, err := p.claim(ctx, "reports", "reports-1", 200)
+// report plans that reports-1 takes what the schedules have enqueued, until the odd jobs begin.
+func (p *past) report(at time.Duration) {
+	if at > -10*time.Minute {
+		return
+	}
+	p.at(p.now.Add(at+900*time.Millisecond), func(ctx context.Context) error {
+		jobs, err := p.claim(ctx, "reports", "reports-1", 100)
 		for _, job := range jobs {
 			p.run(job)
 		}
 		return err
 	})
+}
+
+// odds plans single jobs: one that was put off, cancelled ones, and some for later.
+func (p *past) odds() {
 	p.ago(9*time.Minute, func(ctx context.Context) error {
 		_, err := p.enqueue(ctx, jq.NewJob{
 			Queue: "reports", Kind: "reports.build", Tags: []string{"finance"}, Priority: 5, Payload: document(map[string]any{"month": "2026-10", "for": "finance"}),

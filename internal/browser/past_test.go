@@ -91,6 +91,14 @@ func lived(t *testing.T) string {
 	return "sqlite:" + filepath.Join(to, "jobs.db")
 }
 
+// original is lived without the copy. A store that finds itself copied takes larger ids and tokens, which look odd in a picture.
+func original(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	require.NoError(t, write(t.Context(), file))
+	return "sqlite:" + file
+}
+
 func write(ctx context.Context, file string) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	p := &past{clock: &moving{Clock: clock.New(), at: now.Add(-pastLength)}, random: rand.New(rand.NewPCG(1, 2)), now: now, did: map[did]contract.Activity{}}
@@ -139,6 +147,7 @@ func (p *past) plan() {
 			step = 5 * time.Minute
 		}
 		p.at(p.now.Add(at), p.fire)
+		p.report(at)
 		p.at(p.now.Add(at+step-time.Microsecond), p.tell)
 		for _, f := range flows {
 			p.flow(f, at, step)

@@ -28,7 +28,7 @@ func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("it checks nothing and writes pictures: make screenshots")
 	}
-	s := alive(t, options{tokens: true})
+	s := alive(t, options{store: original(t), tokens: true})
 	eventually(t, "workers that say what they run", func() (bool, string) {
 		workers, err := s.Workers(t.Context())
 		require.NoError(t, err)
@@ -60,8 +60,8 @@ func TestScreenshots(t *testing.T) {
 		{"enqueue", "enqueue", desk},
 		{"overview-dark", "overview", night},
 		{"job-dark", "job-recovered", night},
-		{"overview-phone", "overview", phone},
-		{"failures-phone", "failures", phone},
+		{"overview-phone", "overview", look{width: phone.width, height: 1500}},
+		{"job-phone", "job-recovered", look{width: phone.width, height: 1200}},
 	} {
 		p.show(one.look)
 		p.see(all[one.view])
@@ -76,11 +76,11 @@ func TestScreenshots(t *testing.T) {
 	p.picture("api", desk)
 }
 
-// picture writes a picture of the page, down to its end or at most twice the height of the window.
+// picture writes a picture of the page, down to its end or a little beyond the height of the window.
 func (p *tab) picture(name string, l look) {
 	p.t.Helper()
 	height := eval[int64](p, `document.documentElement.scrollHeight`)
-	p.show(look{dark: l.dark, width: l.width, height: min(max(height, l.height), 2*l.height)})
+	p.show(look{dark: l.dark, width: l.width, height: min(max(height, l.height), l.height+220)})
 	eval[bool](p, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 	var shot []byte
 	p.call(func(ctx context.Context) (err error) {
