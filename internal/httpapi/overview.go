@@ -23,6 +23,7 @@ const (
 	countAge   = 500 * time.Millisecond
 	countRest  = 9
 	briefAge   = 250 * time.Millisecond
+	oldBrief   = 10 * time.Second // beyond this, an overview waits for a store that does not answer quickly
 )
 
 type (
@@ -167,16 +168,12 @@ func (a *API) survey(ctx context.Context, b *bearer) (overviewAnswer, error) {
 	quick, cancel := a.clock.WithTimeout(ctx, quickCount) // before the count begins, so that the wait for it is no longer than this
 	defer cancel()
 	counting := a.samples.counts.Ask()
-	asked := []<-chan struct{}{a.samples.due.Ask(), a.samples.queues.Ask(), a.samples.workers.Ask()}
-	for _, one := range asked {
-		if !sample.Wait(ctx, one) {
-			return overviewAnswer{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
-		}
-	}
-	due, _ := a.samples.due.Answers()
-	queues, _ := a.samples.queues.Answers()
-	workers, _ := a.samples.workers.Answers()
-	if err := cmp.Or(due.Err, queues.Err, workers.Err); err != nil {
+	a.samples.queues.Ask() // all calls run at the same time
+	a.samples.workers.Ask()
+	due, dueErr := recent(ctx, quick, a, a.samples.due)
+	queues, queuesErr := recent(ctx, quick, a, a.samples.queues)
+	workers, workersErr := recent(ctx, quick, a, a.samples.workers)
+	if err := cmp.Or(dueErr, queuesErr, workersErr); err != nil {
 		return overviewAnswer{}, err
 	}
 	sample.Wait(quick, counting)
@@ -195,6 +192,21 @@ func (a *API) survey(ctx context.Context, b *bearer) (overviewAnswer, error) {
 		answer.CountedAt, answer.CountTook = wire.Time{Time: counts.Value.Now}, &took
 	}
 	return answer, nil
+}
+
+// recent returns the newest answer, or the one before if the store does not answer quickly and that is not old.
+func recent[A any](ctx, quick context.Context, a *API, s *sample.Sampler[A]) (sample.Answer[A], error) {
+	asked := s.Ask()
+	if !sample.Wait(quick, asked) {
+		if _, good := s.Answers(); good.Known() && a.clock.Since(good.Began) <= oldBrief {
+			return good, nil
+		}
+		if !sample.Wait(ctx, asked) {
+			return sample.Answer[A]{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
+	latest, _ := s.Answers()
+	return latest, latest.Err
 }
 
 // queuesFor lists the queues that the bearer may see: those with jobs when they were counted, those that the store lists, and

@@ -293,6 +293,35 @@ func TestOverviewHasAQuickCount(t *testing.T) {
 	assert.Equal(t, start, w.overview().CountedAt.Time)
 }
 
+// TestOverviewDoesNotWaitForASlowStore where it has read queues and workers within ten seconds.
+func TestOverviewDoesNotWaitForASlowStore(t *testing.T) {
+	var hangs atomic.Bool
+	held := make(chan struct{})
+	w := newWorld(t, Options{CallTimeout: time.Hour, PollPause: 24 * time.Hour}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, reading: func(call string) {
+			if hangs.Load() && call != "count" {
+				select {
+				case <-held:
+				case <-time.After(2 * patience):
+				}
+			}
+		}}
+	})
+	w.enqueue("mail")
+	w.overview()
+	w.clock.Add(oldBrief / 2)
+	hangs.Store(true)
+	asked := make(chan overviewAnswer, 1)
+	go func() { asked <- w.overview() }()
+	got := w.withoutCount(asked)
+	assert.Equal(t, "mail", got.Queues[0].Queue)
+	w.clock.Add(oldBrief)
+	go func() { asked <- w.overview() }()
+	hangs.Store(false)
+	close(held)
+	assert.Equal(t, "mail", (<-asked).Queues[0].Queue)
+}
+
 // TestCloseEndsOverviews: one whose calls hang ends with the API, and not later.
 func TestCloseEndsOverviews(t *testing.T) {
 	var hangs atomic.Bool
