@@ -23,9 +23,9 @@ const pathOverview = "/v1/overview"
 // patience is how long what should not happen is waited for, so that a defect does not hang the test.
 const patience = 5 * time.Second
 
-func (w *world) overview(headers ...string) overviewAnswer {
+func (w *world) overview() overviewAnswer {
 	w.Helper()
-	return call[overviewAnswer](w, 200, "GET", pathOverview, "", headers...)
+	return call[overviewAnswer](w, 200, "GET", pathOverview, "")
 }
 
 // withoutCount lets the time pass in which an overview waits for a count.

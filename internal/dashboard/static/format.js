@@ -93,6 +93,10 @@ export function dayTime(at) {
   return date.toDateString() === today.toDateString() ? clockTime(at) : `${dayFormat.format(date)}, ${clockTime(at)}`;
 }
 
+// shortTime is a time of the next 24 hours, or else a day.
+const shortDay = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+export const shortTime = (at) => (Date.parse(at) - now() < 86400000 ? clockTime(at) : shortDay.format(new Date(at)));
+
 // time shows a time relative to now, and the exact one on hover. It grows older by itself.
 export function time(text) {
   if (!text) return "–";

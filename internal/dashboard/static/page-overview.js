@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get, may, now, orNull } from "./api.js";
 import { askPause } from "./actions.js";
-import { clockTime, dayTime, number, plural, short, since, time } from "./format.js";
+import { dayTime, exact, number, plural, short, shortTime, since, time } from "./format.js";
 import { charts, failed, lengthOf, loadSteps, loadSums, sum } from "./activity.js";
 import { link, notice, section, tabs } from "./parts.js";
 import { describe, queueTable } from "./queue-state.js";
@@ -188,7 +188,7 @@ function upcoming(schedules) {
         h(
           "li",
           {},
-          h("span.rank", { title: dayTime(s.next_at) }, clockTime(s.next_at)),
+          h("span.rank", { title: exact(s.next_at) }, shortTime(s.next_at)),
           h(
             "span",
             {},

@@ -93,7 +93,8 @@ func (s *Store) Activity(ctx context.Context, filter store.ActivityFilter) (stor
 // activitySums returns the query for a part of an answer that begins with the minute.
 func activitySums(f store.ActivityFilter, from int64, part store.ActivityPart) (query string, args []any) {
 	w := &where{}
-	minute, queue, kind := ``, `''::text`, `''::text`
+	queue, kind := `''::text`, `''::text`
+	var minute string
 	if f.Step > 0 {
 		minute = `minute - minute % ` + w.arg(sqlkit.Minutes(f.Step)) + `::bigint`
 	} else {
