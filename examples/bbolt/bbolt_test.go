@@ -161,7 +161,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		require.Len(t, deleted, len(req.Jobs))
 	}
 	require.NoError(t, s.Beat(t.Context(), contract.Worker{Name: "old"}))
-	clk.Add(contract.WorkerLife)
+	did := []contract.Activity{{Queue: "q", Kind: "k", Succeeded: 1}}
+	require.NoError(t, s.AddActivity(t.Context(), did))
+	clk.Add(contract.WorkerLife + contract.MaxActivity)
+	require.NoError(t, s.AddActivity(t.Context(), did))
 	require.NoError(t, s.Beat(t.Context(), contract.Worker{Name: "w"}))
 	last, err := s.Enqueue(t.Context(), request(1)) // it deletes the keys that have ended
 	require.NoError(t, err)
@@ -179,7 +182,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}))
 	assert.Equal(t, map[string]int{
 		"jobs": 0, "payloads": 0, "attempts": 0, "waiting": 0, "expiries": 0, "leases": 0, "keys": 0, "requests": 0, "ends": 0, "queues": 0, "workers": 1,
-		"epochs": 0,
+		"activity": 6, "epochs": 0, // a row of each width, and one overall
 	}, left)
 }
 

@@ -58,7 +58,7 @@ export function view(data, page) {
 
 // verdicts says what needs somebody, worst first.
 function verdicts(queues, page) {
-  const held = queues.filter((q) => q.behind || (q.paused && q.due)).sort((a, b) => b.waited - a.waited);
+  const held = queues.filter((q) => q.behind || (q.paused && q.oldest_due)).sort((a, b) => b.waited - a.waited);
   const stopped = queues.filter((q) => q.paused && !held.includes(q));
   if (!held.length && !stopped.length)
     return notice("good", h("strong", {}, "All queues keep up."), " No job has been due for more than 30 seconds.");
@@ -70,11 +70,11 @@ function verdicts(queues, page) {
       .map((q) =>
         notice(
           "bad",
-          h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), " is behind"),
+          h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), q.paused ? " is paused" : " is behind"),
           ": its oldest due job has waited ",
           since(q.oldest_due),
           ` (since ${dayTime(q.oldest_due)})`,
-          q.why ? `, because ${q.why}. ` : ". ",
+          q.why && !q.paused ? `, because ${q.why}. ` : ". ",
           cure(q, page),
         ),
       ),
