@@ -97,10 +97,10 @@ func (p *tab) fits() {
 // tooWide returns the width that the page has beyond the window, with the elements that stand there.
 func (p *tab) tooWide() []string {
 	p.t.Helper()
-	return eval[[]string](p, `(() => {
-		const root = document.documentElement, room = Math.min(root.clientWidth, screen.width);
+	return eval[[]string](p, fmt.Sprintf(`(() => {
+		const root = document.documentElement, room = Math.min(root.clientWidth, %d);
 		if (root.scrollWidth <= room) return [];
 		return [root.scrollWidth - room + " pixels", ...[...document.body.querySelectorAll("*")]
 			.filter(e => e.getBoundingClientRect().right > room + 0.5).map(e => e.outerHTML.slice(0, 160)).slice(0, 8)];
-	})()`)
+	})()`, p.look.width))
 }

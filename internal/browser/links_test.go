@@ -75,7 +75,7 @@ func TestFindJob(t *testing.T) {
 	p.shows("no such job")
 }
 
-// The page of a job tells its story: who had it under which token, and how that ended.
+// The page of a job tells its story: who had it under which token, how that ended, and the late write that was refused.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{flags: []string{"--recover-every", "100ms"}})
@@ -109,6 +109,7 @@ func TestTimeline(t *testing.T) {
 	assert.Contains(t, attempts[1], "lease expired")
 	assert.Contains(t, attempts[1], "worker-a")
 	assert.Contains(t, attempts[1], fmt.Sprintf("token %d", first.Token))
+	assert.Contains(t, attempts[1], "late write refused")
 	assert.Contains(t, attempts[2], "enqueued")
 	p.shows(`"row": 41`)
 	p.shows(`"done": "41 %"`)

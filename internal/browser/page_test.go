@@ -24,6 +24,7 @@ type tab struct {
 	t    *testing.T
 	ctx  context.Context
 	base string // where the server is, without a slash at the end
+	look look
 }
 
 // A look is how a page is shown.
@@ -87,7 +88,7 @@ func (p *tab) clean() {
 // during returns the same page for a part of the test, which reports the faults that it makes.
 func (p *tab) during(t *testing.T) *tab {
 	t.Helper()
-	part := &tab{watch: p.watch, t: t, ctx: p.ctx, base: p.base}
+	part := &tab{watch: p.watch, t: t, ctx: p.ctx, base: p.base, look: p.look}
 	t.Cleanup(part.clean)
 	return part
 }
@@ -95,6 +96,7 @@ func (p *tab) during(t *testing.T) *tab {
 // show changes the size and the colours of the page.
 func (p *tab) show(l look) {
 	p.t.Helper()
+	p.look = l
 	scheme := "light"
 	if l.dark {
 		scheme = "dark"

@@ -38,7 +38,7 @@ func TestPauseAndResume(t *testing.T) {
 
 	p.click(link("Overview"))
 	p.shown("Overview")
-	p.shows("it is paused")
+	p.shows("mail is paused: its oldest due job has waited")
 	p.click(button("Resume mail"))
 	p.agree("Resume queue mail?", "Resume")
 	assert.False(t, s.paused("mail"))
