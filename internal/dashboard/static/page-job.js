@@ -56,7 +56,7 @@ function actions(job, state, page) {
 
 // story says in a sentence what becomes of the job.
 function story(job, state) {
-  const attempt = `attempt ${job.attempts}, failure ${job.retries + 1} would be ${job.retries >= job.max_retries ? "the last: the job would be dead" : `followed by ${plural(job.max_retries - job.retries, "retry", "retries")}`}`;
+  const attempt = `attempt ${job.attempts}; ${job.retries ? plural(job.retries, "failure") : "no failure"} so far, dead after ${job.max_retries + 1}`;
   switch (state) {
     case "ready":
       if (job.expires_at && Date.parse(job.expires_at) <= now()) return ["It has expired ", time(job.expires_at), " and will not run."];
