@@ -51,7 +51,7 @@ func (c *chromium) start(t *testing.T) context.Context {
 		chromedp.Env("LANG=en_US.UTF-8", "TZ=UTC"),
 	)
 	// The browser outlives the test that starts it, so its context is not that of the test.
-	alloc, endAlloc := chromedp.NewExecAllocator(context.Background(), options...) //nolint:usetesting // see above
+	alloc, endAlloc := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(alloc)
 	c.cancel = []context.CancelFunc{end, endAlloc}
 	require.NoError(t, chromedp.Do(ctx), "starting %s", path)

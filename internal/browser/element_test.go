@@ -220,27 +220,6 @@ func (p *tab) write(e element, text string) {
 	p.press(text)
 }
 
-// choose takes an option of a list, by its text.
-func (p *tab) choose(e element, option string) {
-	p.t.Helper()
-	n := p.find(e)
-	p.call(func(ctx context.Context) error {
-		had, err := p.ask(ctx, n, fmt.Sprintf(`function() {
-			const option = [...this.options].find(o => o.label === %[1]s);
-			if (!option) return [...this.options].map(o => o.label).join(", ");
-			this.focus();
-			this.value = option.value;
-			this.dispatchEvent(new Event("input", {bubbles: true}));
-			this.dispatchEvent(new Event("change", {bubbles: true}));
-			return "";
-		}`, quoted(option)))
-		if err == nil && had != "" {
-			return fmt.Errorf("%s has no option %q but: %s", e, option, had)
-		}
-		return err
-	})
-}
-
 // press presses keys one after the other.
 func (p *tab) press(keys string) {
 	p.t.Helper()

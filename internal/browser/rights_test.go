@@ -172,7 +172,7 @@ func TestLimitedOperator(t *testing.T) {
 	p.shown("Queues")
 	p.click(button("Pause queue mail"))
 	p.agree("Pause queue mail?", "Pause")
-	assert.True(t, s.paused("mail"))
+	assert.True(t, s.mailIsPaused())
 	p.allow(404, "/v1/jobs/")
 	foreign := int64(0)
 	for job, err := range s.Jobs(t.Context(), jq.Filter{Queue: "images"}) {
