@@ -6,6 +6,8 @@ package sample
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -86,7 +88,7 @@ func (s *Sampler[A]) Ask() <-chan struct{} {
 func (s *Sampler[A]) call(ctx context.Context) {
 	now := s.options.Clock.Now
 	got := Answer[A]{Began: now()}
-	got.Value, got.Err = s.do(ctx)
+	got.Value, got.Err = s.safely(ctx)
 	got.Took = now().Sub(got.Began)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,6 +97,16 @@ func (s *Sampler[A]) call(ctx context.Context) {
 		s.good = got
 	}
 	s.rest = now().Add(max(s.options.MaxAge, time.Duration(s.options.Rest)*got.Took))
+}
+
+// safely makes the call. A panic becomes an error: nothing above this goroutine could recover it, and the process would end.
+func (s *Sampler[A]) safely(ctx context.Context) (value A, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return s.do(ctx)
 }
 
 // Answers returns the latest answer, and the latest one without an error.

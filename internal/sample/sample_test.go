@@ -151,3 +151,26 @@ func TestTimesAreThoseOfItsClock(t *testing.T) {
 	<-s.Ask()
 	assert.Equal(t, 2, calls)
 }
+
+// A call that panics runs in a goroutine of the sampler: nobody else could stop the panic from ending the process.
+func TestAPanicIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := sample.New(func(context.Context) (int, error) {
+			if calls++; calls == 1 {
+				panic("broken")
+			}
+			return calls, nil
+		}, sample.Options{})
+		<-s.Ask()
+		latest, good := s.Answers()
+		assert.ErrorContains(t, latest.Err, "broken")
+		assert.ErrorContains(t, latest.Err, "sample_test.go", "the stack says where")
+		assert.False(t, good.Known())
+		<-s.Ask()
+		latest, _ = s.Answers()
+		assert.NoError(t, latest.Err)
+		assert.Equal(t, 2, latest.Value)
+		s.Close()
+	})
+}

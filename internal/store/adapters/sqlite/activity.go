@@ -22,7 +22,7 @@ var addActivity = `
 	ON CONFLICT (overall, width, minute, queue, kind) DO UPDATE
 	SET ` + sqlkit.EachActivityNumber(`{name} = {name} + excluded.{name}`, 0)
 
-// addActivity adds to rows of each width, and deletes rows that no answer needs any more.
+// addActivity adds to rows of each width, and deletes some of the rows that no answer needs any more.
 func (t *txn) addActivity(rows []store.ActivityRow) error {
 	for _, width := range store.ActivityWidths {
 		minutes, minute := sqlkit.Minutes(width), sqlkit.MinuteOf(store.AtMultiple(t.now, width))
@@ -35,16 +35,25 @@ func (t *txn) addActivity(rows []store.ActivityRow) error {
 				return err
 			}
 		}
-		_, err := t.exec(`
-			DELETE FROM activity
-			WHERE overall IN (FALSE, TRUE) AND width = ? AND minute <= ?`,
-			minutes, sqlkit.MinuteKept(width, t.now))
-		if err != nil {
-			return err
+		for _, overall := range []bool{false, true} {
+			if _, err := t.exec(forgetActivity, overall, minutes, sqlkit.MinuteKept(width, t.now), store.MaxItems); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
+
+// forgetActivity has a limit, because no job can be claimed meanwhile: after a day without a server, a day of rows is old at once. It is
+// what a call can add, so that the rows do not grow without end.
+const forgetActivity = `
+	DELETE FROM activity
+	WHERE (overall, width, minute, queue, kind) IN (
+		SELECT overall, width, minute, queue, kind
+		FROM activity
+		WHERE overall = ? AND width = ? AND minute <= ?
+		ORDER BY minute
+		LIMIT ?)`
 
 // Activity is part of the contract.
 func (s *Store) Activity(ctx context.Context, filter store.ActivityFilter) (store.ActivityPage, error) {

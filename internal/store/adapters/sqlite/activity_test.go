@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -50,4 +51,29 @@ func TestOldActivityIsDeleted(t *testing.T) {
 	clk.Add(store.MaxActivity)
 	add()
 	assert.Equal(t, map[int]int{1: 3, 5: 3, 60: 6}, rows(), "what is a week and an hour old is gone")
+}
+
+// After a day without a server, a call deletes only some of what is old: while it deletes, no job can be claimed.
+func TestOldActivityIsDeletedInParts(t *testing.T) {
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s := openAt(t, newPath(t), &Options{Clock: clk})
+	most := make([]store.Activity, store.MaxItems)
+	for i := range most {
+		most[i] = store.Activity{Queue: "q", Kind: strconv.Itoa(i), Succeeded: 1}
+	}
+	for range 2 {
+		require.NoError(t, s.AddActivity(t.Context(), most))
+		clk.Add(time.Minute)
+	}
+	rows := func() (n int) {
+		require.NoError(t, s.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM activity WHERE width = 1 AND NOT overall`).Scan(&n))
+		return n
+	}
+	require.Equal(t, 2*store.MaxItems, rows())
+	clk.Add(store.MaxFineActivity + time.Hour)
+	for _, left := range []int{store.MaxItems + 1, 1, 1} {
+		require.NoError(t, s.AddActivity(t.Context(), []store.Activity{{Queue: "q", Succeeded: 1}}))
+		assert.Equal(t, left, rows())
+	}
 }
