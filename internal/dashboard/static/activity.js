@@ -63,7 +63,7 @@ export function charts(answer, length) {
       columns: columns.map((c) => ({ at: c.at, values: [c.span.succeeded ?? 0, c.span.retried ?? 0, c.span.dead ?? 0] })),
       series: [
         { name: "succeeded", state: "succeeded" },
-        { name: "failed, will be retried", state: "retrying" },
+        { name: "retried", state: "retrying" },
         { name: "dead", state: "dead" },
       ],
     }),

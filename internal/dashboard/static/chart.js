@@ -68,10 +68,10 @@ export function ranges({ title, columns }) {
           h("rect", { class: "fill-median", x: percent(i, columns), y: y(c.low) - 1, width: percent(0.8, columns), height: 2 }),
         ),
   );
-  const lines = tops
-    .filter((ms) => ms <= top)
-    .map((ms) => [y(ms), span(ms)])
-    .slice(-3);
+  const lines = [];
+  for (const ms of tops.filter((ms) => ms <= top).reverse()) {
+    if (!lines.length || y(ms) - lines.at(-1)[0] > 18) lines.push([y(ms), span(ms)]);
+  }
   return chart({
     title,
     columns,
@@ -140,7 +140,7 @@ function chart({ title, columns, marks, lines, summary, read, legend }) {
         lines.map(([at]) => h("line.grid", { x1: 0, x2: "100%", y1: at, y2: at })),
         h("line.base", { x1: 0, x2: "100%", y1: height - 0.5, y2: height - 0.5 }),
         marks,
-        lines.map(([at, text]) => h("text.tick", { x: 0, y: at - 3 }, text)),
+        lines.map(([at, text]) => h("text.tick", { x: -6, y: at + 3 }, text)),
       ),
     ),
     h(

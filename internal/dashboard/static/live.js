@@ -28,7 +28,7 @@ export class Live {
   attend() {
     if (document.visibilityState === "hidden") return this.drop();
     if (this.wanted && !this.source) this.connect();
-    this.note(false);
+    this.note(this.paused); // a page that was hidden while paused may be out of date
   }
 
   // connect opens the stream of events.
