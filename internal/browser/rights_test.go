@@ -253,3 +253,49 @@ func TestDocuments(t *testing.T) {
 		p.fits()
 	}
 }
+
+// A document that is nested very deeply breaks no page: neither that of its job, nor one that lists schedules.
+func TestDeepDocuments(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{})
+	for _, depth := range []int{60, 3000, 9000} {
+		s.add("k", strings.Repeat("[", depth)+strings.Repeat("]", depth), nil)
+	}
+	payload := []byte(strings.Repeat("[", 9000) + strings.Repeat("]", 9000))
+	_, err := s.PutSchedule(t.Context(), jq.Schedule{Name: "deep", Cron: "@every 1h", Job: jq.NewJob{Queue: "q", Kind: "k", Payload: payload}})
+	require.NoError(t, err)
+	p := open(t, s.url, desk)
+	for path, heading := range map[string]string{
+		"/": "Overview", "/#/schedules": "Schedules", "/#/schedules/deep": "deep", "/#/jobs/1": "Job 1", "/#/jobs/2": "Job 2", "/#/jobs/3": "Job 3",
+	} {
+		p.visit(path)
+		p.shown(heading)
+		assert.NotContains(t, p.text(), "not JSON", path)
+		assert.NotContains(t, p.text(), "Loading", path)
+	}
+	p.visit("/#/jobs/1")
+	p.shown("Job 1")
+	p.shows(strings.Repeat("[", 60) + strings.Repeat("]", 60))
+	p.visit("/#/jobs/3")
+	p.shown("Job 3")
+	p.shows("Payload")
+}
+
+// Somebody who signs in again in another tab replaces the session of all tabs. The first change in an old tab is refused, with the name
+// that counts now, and the next one works.
+func TestSignInInAnotherTab(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{tokens: true})
+	s.add("k", `{}`, &jq.EnqueueOptions{Queue: "mail"})
+	p := s.enter("ada", "/#/queues/mail")
+	p.allow(http.StatusForbidden, "/v1/")
+	p.shown("mail")
+	assert.Equal(t, http.StatusNoContent, eval[int](p, `fetch("v1/session", {method: "POST", body: JSON.stringify({token: `+quoted(s.token["ada"])+
+		`}), headers: {"Content-Type": "application/json"}}).then(r => r.status)`))
+	p.click(button("Pause"))
+	p.click(button("Pause").of("dialog"))
+	p.shows("this browser is signed in as ada now")
+	assert.False(t, s.paused("mail"))
+	p.agree("Pause queue mail?", "Pause")
+	assert.True(t, s.paused("mail"))
+}

@@ -1,8 +1,8 @@
 // What operators change. Each action says first what it will do, and to how many jobs.
 
 import { h } from "./dom.js";
-import { call, now } from "./api.js";
-import { ask, field, Mistake } from "./dialog.js";
+import { call, now, Problem } from "./api.js";
+import { anyOpen, ask, field, Mistake, tell } from "./dialog.js";
 import { number, phaseOf, plural, stateName } from "./format.js";
 
 const batch = 1000; // the most that one call may change
@@ -83,7 +83,15 @@ export async function askMany(name, filter, words, after) {
   const action = jobActions[name];
   const states = filter.states?.length ? filter.states.filter((s) => action.from.includes(s)) : action.from;
   const narrowed = { ...filter, states };
-  const counts = states.length && !(filter.ids && !filter.ids.length) ? await count(narrowed) : {};
+  let counts = {};
+  try {
+    if (states.length && !(filter.ids && !filter.ids.length)) counts = await count(narrowed);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    tell(`The jobs cannot be counted: ${error.message}.`, true);
+    return;
+  }
+  if (anyOpen()) return; // after a second click
   const total = Object.values(counts).reduce((sum, n) => sum + n, 0);
   if (!total) {
     ask({
@@ -134,25 +142,24 @@ function parts(filter) {
   }));
 }
 
-// change calls the action until all jobs have been seen, in ascending order of id. Jobs that begin to match meanwhile may be changed as
-// well; the limit ends the loop if there is no end of them.
+// change calls the action until all jobs have been seen, in ascending order of id, or until the reader closes the question. Jobs that
+// begin to match meanwhile may be changed as well; the limit ends the loop if there is no end of them.
 async function change(action, filter, total, progress) {
   const outcomes = {};
   let seen = 0;
   const add = (results) => {
     for (const r of results) outcomes[r.status] = (outcomes[r.status] ?? 0) + 1;
     seen += results.length;
-    progress(`${number(Math.min(seen, total))} of ${number(total)} …`);
+    return progress(`${number(Math.min(seen, total))} of ${number(total)} …`);
   };
   if (filter.ids) {
-    for (const part of parts(filter)) add((await call("POST", "v1/jobs/bulk", { action, filter: part })).results);
+    for (const part of parts(filter)) if (!add((await call("POST", "v1/jobs/bulk", { action, filter: part })).results)) break;
     return outcomes;
   }
   let after;
   while (seen < 2 * total + batch) {
     const { results } = await call("POST", "v1/jobs/bulk", { action, filter: after ? { ...filter, after } : filter, limit: batch });
-    add(results);
-    if (results.length < batch) break;
+    if (!add(results) || results.length < batch) break;
     after = results.at(-1).id;
   }
   return outcomes;

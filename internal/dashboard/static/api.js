@@ -28,9 +28,13 @@ export async function call(method, path, body, headers = {}) {
   const text = await answer.text();
   let decoded = null;
   try {
-    decoded = text ? JSON.parse(text, asWritten) : null;
+    decoded = text ? parse(text) : null;
   } catch {
     throw new Problem(answer.status, { title: "the server sent an answer that is not JSON" });
+  }
+  if (!answer.ok && decoded?.type === "urn:jq:csrf") {
+    await openSession(); // somebody has signed in again in another tab
+    throw new Problem(answer.status, { title: `nothing was changed: this browser is signed in as ${session.name} now. Try again` });
   }
   if (!answer.ok) throw new Problem(answer.status, decoded);
   if (decoded?.now) noteTime(decoded.now);
@@ -39,6 +43,16 @@ export async function call(method, path, body, headers = {}) {
 
 // asWritten keeps the numbers of documents that JavaScript would round or write in another way. Older browsers round them.
 const asWritten = (_, value, context) => typeof value === "number" && context && String(value) !== context.source ? JSON.rawJSON(context.source) : value;
+
+// parse reads JSON. Browsers cannot call a function for the values of a document that is nested very deeply; its numbers are rounded.
+function parse(text) {
+  try {
+    return JSON.parse(text, asWritten);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return JSON.parse(text);
+  }
+}
 
 export const get = (path, query) => call("GET", path + queryOf(query));
 

@@ -5,7 +5,7 @@ import { announce, h } from "./dom.js";
 import { Problem } from "./api.js";
 
 // ask shows a dialog that says what a button will change. It calls run when the user agrees, and closes if run succeeds. Fields are
-// elements of a form; run gets the values by name.
+// elements of a form; run gets the values by name, and a function that shows how far it is and says whether the dialog is still open.
 export function ask({ title, text = [], fields = [], label, danger = false, run }) {
   const failure = h("p.failure", { role: "alert" });
   const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
@@ -20,11 +20,13 @@ export function ask({ title, text = [], fields = [], label, danger = false, run 
         try {
           const done = await run(Object.fromEntries(new FormData(form)), (progress) => {
             agree.textContent = progress;
+            return dialog.open;
           });
           dialog.close();
           if (done) tell(done);
         } catch (error) {
           if (!(error instanceof Problem || error instanceof Mistake)) throw error;
+          if (!dialog.open) return tell(error.message, true);
           failure.textContent = error.message;
           agree.textContent = label;
           agree.disabled = false;

@@ -68,7 +68,7 @@ function group(g, page) {
     );
   return h(
     "div.card",
-    { "data-key": `${g.queue} ${g.kind} ${g.error}` },
+    { "data-key": JSON.stringify([g.queue, g.kind, g.error]) },
     section(
       [h("span.rank", {}, number(g.jobs)), " ", h("span.error", {}, g.error || "no error text")],
       h(

@@ -68,11 +68,12 @@ export const facts = (pairs) =>
   );
 
 const folded = 20; // lines of a document that are shown at once
+const deepest = 50; // beyond it most of a document with line breaks would be white space
 
 // document shows a payload or a result. Long ones are folded.
 export function documentOf(title, value, text) {
   if (value === undefined && text === undefined) return null;
-  const pretty = value !== undefined ? JSON.stringify(value, null, 2) : text;
+  const pretty = value !== undefined ? written(value) : text;
   const lines = pretty.split("\n");
   const id = `document-${title.toLowerCase().replaceAll(" ", "-")}`;
   const long = lines.length > folded || pretty.length > 4000;
@@ -90,6 +91,33 @@ export function documentOf(title, value, text) {
         )
       : box(pretty),
   );
+}
+
+// depth returns how deeply a JSON document is nested.
+function depth(line) {
+  let now = 0;
+  let most = 0;
+  let quoted = false;
+  for (let i = 0; i < line.length; i++) {
+    const mark = line[i];
+    if (quoted && mark === "\\") i++;
+    else if (mark === '"') quoted = !quoted;
+    else if (quoted) continue;
+    else if (mark === "[" || mark === "{") most = Math.max(most, ++now);
+    else if (mark === "]" || mark === "}") now--;
+  }
+  return most;
+}
+
+// written returns a document as text, with line breaks unless it is deep.
+function written(value) {
+  try {
+    const line = JSON.stringify(value);
+    return depth(line) > deepest ? line : JSON.stringify(value, null, 2);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return "It is nested too deeply to be shown here: read it with the API.";
+  }
 }
 
 // errorText shows an error. What follows its first line, such as a stack, is folded.
