@@ -295,7 +295,7 @@ func TestSignInInAnotherTab(t *testing.T) {
 	p.click(button("Pause"))
 	p.click(button("Pause").of("dialog"))
 	p.shows("this browser is signed in as ada now")
-	assert.False(t, s.paused("mail"))
+	assert.False(t, s.mailIsPaused())
 	p.agree("Pause queue mail?", "Pause")
-	assert.True(t, s.paused("mail"))
+	assert.True(t, s.mailIsPaused())
 }
