@@ -110,6 +110,7 @@ func (p *tab) show(l look) {
 	p.call(func(ctx context.Context) error {
 		_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 			Width: l.width, Height: l.height, DeviceScaleFactor: 1, Mobile: l.width < 600,
+			ScreenWidth: l.width, ScreenHeight: l.height, // else fits takes a headless browser's screen, of 800 pixels, for the window
 		})
 		return err
 	})
