@@ -42,7 +42,8 @@ export async function call(method, path, body, headers = {}) {
 }
 
 // asWritten keeps the numbers of documents that JavaScript would round or write in another way. Older browsers round them.
-const asWritten = (_, value, context) => typeof value === "number" && context && String(value) !== context.source ? JSON.rawJSON(context.source) : value;
+const asWritten = (_, value, context) =>
+  typeof value === "number" && context && String(value) !== context.source ? JSON.rawJSON(context.source) : value;
 
 // parse reads JSON. Browsers cannot call a function for the values of a document that is nested very deeply; its numbers are rounded.
 function parse(text) {

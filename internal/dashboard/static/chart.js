@@ -77,7 +77,7 @@ export function ranges({ title, columns }) {
     columns,
     marks,
     lines,
-    summary: known.length ? `95 % below ${span(worst)} in each step` : "nothing in this time",
+    summary: known.length ? `95th percentile up to ${span(worst)}` : "nothing in this time",
     read: (c) => (c.high === null ? "nothing" : `half below ${span(c.low)}, 95 % below ${span(c.high)}`),
     legend: [
       { name: "median", state: "median" },

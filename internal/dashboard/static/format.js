@@ -61,7 +61,7 @@ export function milliseconds(text) {
 }
 
 // seconds writes a duration that grows on the page, so without parts of a second.
-const seconds = (ms) => span(Math.floor(Math.max(0, ms) / 1000) * 1000).replace("0 ms", "0 s");
+export const seconds = (ms) => span(Math.floor(Math.max(0, ms) / 1000) * 1000).replace("0 ms", "0 s");
 
 // relative says how far a time is from now.
 export function relative(ms) {
@@ -84,6 +84,9 @@ const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: 
 const dayFormat = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 
 export const exact = (at) => exactFormat.format(new Date(at));
+// zone is the name of the browser's time zone.
+export const zone = () => exactFormat.formatToParts(new Date(now())).find((part) => part.type === "timeZoneName").value;
+
 export const clockTime = (at) => clockFormat.format(new Date(at));
 
 // dayTime is a time of the next or the last days.

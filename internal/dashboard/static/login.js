@@ -32,7 +32,7 @@ export function loginView(begin) {
       field(
         "Token",
         h("input", { name: "token", type: "password", required: true, autocomplete: "current-password" }),
-        "as jobq token new printed it",
+        "the one that jobq token new printed",
       ),
       h("p.failure", { role: "alert", "data-opaque": "" }),
       h("button.primary", { type: "submit" }, "Sign in"),

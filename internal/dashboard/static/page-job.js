@@ -56,7 +56,7 @@ function actions(job, state, page) {
 
 // story says in a sentence what becomes of the job.
 function story(job, state) {
-  const attempt = `attempt ${job.attempts}; ${job.retries ? plural(job.retries, "failure") : "no failure"} so far, dead after ${job.max_retries + 1}`;
+  const attempt = `attempt ${job.attempts}; ${job.retries ? plural(job.retries, "failure") : "no failure"} so far, dead after ${plural(job.max_retries + 1, "failure")}`;
   switch (state) {
     case "ready":
       if (job.expires_at && Date.parse(job.expires_at) <= now()) return ["It has expired ", time(job.expires_at), " and will not run."];
@@ -175,7 +175,7 @@ const refusal = (r) =>
     r.times > 1 ? ` ${plural(r.times, "time")}` : "",
     " ",
     time(r.at),
-    h("small", {}, "The worker came back after it had lost the job. Nothing was changed."),
+    h("small", {}, "The worker reported after it had lost the job. Nothing was changed."),
   );
 
 function settings(job) {

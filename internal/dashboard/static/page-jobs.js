@@ -209,7 +209,7 @@ function listing(rows, page) {
         badge(state),
         h("span.name", {}, job.kind),
         link(page.link({ queue: job.queue, cursor: null }), job.queue),
-        `${job.attempts} of ${job.max_retries + 1}`,
+        ["dead", "succeeded", "cancelled"].includes(state) ? job.attempts : `${job.attempts} of ${job.max_retries + 1}`,
         when(job, state),
         state === "in_flight" ? job.worker : h("span.error", {}, firstLine(job.error)),
       ];

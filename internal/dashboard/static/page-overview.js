@@ -3,25 +3,26 @@
 import { h } from "./dom.js";
 import { get, may, now, orNull } from "./api.js";
 import { askPause } from "./actions.js";
-import { dayTime, exact, number, plural, short, shortTime, since, time } from "./format.js";
+import { dayTime, exact, number, plural, short, shortTime, since, time, zone } from "./format.js";
 import { charts, failed, lengthOf, loadSteps, loadSums, sum } from "./activity.js";
 import { link, notice, section, tabs } from "./parts.js";
-import { describe, queueTable } from "./queue-state.js";
+import { describe, loadRunning, queueTable } from "./queue-state.js";
 
 export const title = () => "Overview";
 export const live = true;
 
 export async function load({ query }) {
   const length = lengthOf(query);
-  const [overview, workers, steps, sums, errors, schedules] = await Promise.all([
+  const [overview, workers, running, steps, sums, errors, schedules] = await Promise.all([
     get("v1/overview"),
     orNull(get("v1/workers", { limit: 500 })),
+    loadRunning(),
     loadSteps(length),
     loadSums(length, "queue"),
     orNull(get("v1/errors", { last: length.last })),
     orNull(get("v1/schedules", { limit: 500 })),
   ]);
-  return { overview, workers: workers?.workers ?? [], steps, sums, errors, schedules: schedules?.schedules ?? [], length };
+  return { overview, workers: workers?.workers ?? [], running, steps, sums, errors, schedules: schedules?.schedules ?? [], length };
 }
 
 export function view(data, page) {
@@ -43,24 +44,25 @@ export function view(data, page) {
         (over) => page.link({ over: over === "hour" ? null : over }),
       ),
     ),
-    verdicts(queues, page),
+    verdicts(queues, data.workers, page),
     tiles(data),
     charts(data.steps, length),
     section("Queues", queueTable(queues, data, page)),
     h(
       "div.columns",
       {},
-      section(`What failed most in the ${length.name}`, failures(data.errors)),
-      section("What runs next by schedule", upcoming(data.schedules)),
+      section(`What failed most in the ${length.name}`, failures(data.errors, length)),
+      section(`What runs next by schedule (${zone()})`, upcoming(data.schedules)),
     ),
   ];
 }
 
 // verdicts says what needs somebody, worst first.
-function verdicts(queues, page) {
+function verdicts(queues, workers, page) {
   const held = queues.filter((q) => q.behind || (q.paused && q.oldest_due)).sort((a, b) => b.waited - a.waited);
   const stopped = queues.filter((q) => q.paused && !held.includes(q));
-  if (!held.length && !stopped.length)
+  const silent = workers.filter((w) => w.stale && w.queues?.length);
+  if (!held.length && !stopped.length && !silent.length)
     return notice("good", h("strong", {}, "All queues keep up."), " No job has been due for more than 30 seconds.");
   return h(
     "div.verdicts",
@@ -69,11 +71,11 @@ function verdicts(queues, page) {
       .slice(0, 8)
       .map((q) =>
         notice(
-          "bad",
+          q.paused ? "held" : "bad",
           h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), q.paused ? " is paused" : " is behind"),
           ": its oldest due job has waited ",
           since(q.oldest_due),
-          ` (since ${dayTime(q.oldest_due)})`,
+          ` (since ${dayTime(q.oldest_due)} ${zone()})`,
           q.why && !q.paused ? `, because ${q.why}. ` : ". ",
           cure(q, page),
         ),
@@ -87,6 +89,17 @@ function verdicts(queues, page) {
           h("strong", {}, link(`#/queues/${encodeURIComponent(q.queue)}`, q.queue), " is paused"),
           ". No job waits in it. ",
           cure(q, page),
+        ),
+      ),
+    silent
+      .slice(0, 4)
+      .map((w) =>
+        notice(
+          "held",
+          h("strong", {}, link(`#/workers/${encodeURIComponent(w.name)}`, w.name), " is silent"),
+          ": this worker reported last ",
+          time(w.beat_at),
+          ". Its jobs go to other workers when their leases end.",
         ),
       ),
   );
@@ -129,13 +142,13 @@ function tiles({ overview, sums, length }) {
     tile("#/jobs?state=ready", known ? (all.ready ?? 0) : null, "ready", "ready"),
     tile("#/jobs?state=in_flight", known ? (all.in_flight ?? 0) : null, "in flight", "in_flight"),
     tile("#/jobs?state=retrying", known ? (all.retrying ?? 0) : null, "retrying", "retrying"),
-    tile("#/jobs?state=dead", known ? (all.dead ?? 0) : null, "dead", "dead"),
-    sums ? tile("#/jobs?state=succeeded", done.succeeded, `succeeded, ${length.name}`, "succeeded") : null,
+    tile("#/jobs?state=dead", known ? (all.dead ?? 0) : null, "dead now", "dead"),
+    sums ? tile("#/jobs?state=succeeded", done.succeeded, `runs succeeded, ${length.name}`, "succeeded") : null,
     sums
       ? tile(
-          "#/failures",
+          `#/failures?last=${length.last}`,
           failed(done),
-          `failed, ${length.name}`,
+          `runs failed, ${length.name}`,
           "failed",
           done.recovered ? `${plural(done.recovered, "lease")} recovered` : null,
         )
@@ -152,7 +165,8 @@ function tiles({ overview, sums, length }) {
   );
 }
 
-function failures(errors) {
+// failures counts jobs and not runs: those that are still retrying or dead.
+function failures(errors, length) {
   if (!errors) return h("p.quiet", {}, "This token cannot read failures.");
   if (!errors.groups.length) return h("p.quiet", {}, "Nothing that is still retrying or dead.");
   return h(
@@ -168,7 +182,7 @@ function failures(errors) {
           h(
             "span",
             {},
-            link(`#/failures?${new URLSearchParams({ queue: g.queue, kind: g.kind })}`, g.error || "no error text"),
+            link(`#/failures?${new URLSearchParams({ queue: g.queue, kind: g.kind, last: length.last })}`, g.error || "no error text"),
             h("small", {}, `${g.kind} in ${g.queue}, last `, time(g.newest.at)),
           ),
         ),

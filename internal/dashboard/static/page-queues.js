@@ -3,10 +3,10 @@
 import { h } from "./dom.js";
 import { get, may, orNull } from "./api.js";
 import { askPause, askPolicy } from "./actions.js";
-import { badge, number, since, states, stateName } from "./format.js";
+import { badge, dayTime, number, since, stateName, states, zone } from "./format.js";
 import { charts, lengthOf, loadSteps, loadSums } from "./activity.js";
 import { facts, link, notice, section, tabs } from "./parts.js";
-import { describe, queueTable } from "./queue-state.js";
+import { describe, loadRunning, queueTable } from "./queue-state.js";
 
 export const title = ({ params }) => (params.length ? `Queue ${params[0]}` : "Queues");
 export const live = true;
@@ -14,14 +14,15 @@ export const live = true;
 export async function load({ params, query }) {
   const [name] = params;
   const length = lengthOf(query);
-  const [overview, workers, sums, steps, policy] = await Promise.all([
+  const [overview, workers, sums, running, steps, policy] = await Promise.all([
     get("v1/overview"),
     orNull(get("v1/workers", { limit: 500 })),
     loadSums(length, "queue", name),
+    loadRunning(name),
     name === undefined ? null : loadSteps(length, name),
     name === undefined ? null : orNull(get(`v1/queues/${encodeURIComponent(name)}/policy`)),
   ]);
-  return { overview, workers: workers?.workers ?? [], sums, steps, policy, length };
+  return { overview, workers: workers?.workers ?? [], sums, running, steps, policy, length };
 }
 
 export function view(data, page) {
@@ -79,8 +80,10 @@ function one(data, page, heading) {
     ),
     queue.behind || queue.paused
       ? notice(
-          queue.behind ? "bad" : "calm",
-          queue.oldest_due ? ["Its oldest due job has waited ", since(queue.oldest_due)] : "No job waits",
+          queue.paused ? "held" : "bad",
+          queue.oldest_due
+            ? ["Its oldest due job has waited ", since(queue.oldest_due), ` (since ${dayTime(queue.oldest_due)} ${zone()})`]
+            : "No job waits",
           queue.why ? `, because ${queue.why}.` : ".",
         )
       : null,

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { call, get, may, now, orNull, Problem } from "./api.js";
 import { askSchedule } from "./actions.js";
-import { badge, clockTime, exact, plural, time } from "./format.js";
+import { badge, clockTime, exact, plural, time, zone } from "./format.js";
 import { documentOf, facts, link, section, table } from "./parts.js";
 
 export const title = ({ params }) => (params.length ? `Schedule ${params[0]}` : "Schedules");
@@ -53,7 +53,7 @@ function all({ schedules, plans, more }, page) {
     h("div.heading", {}, h("h1", { tabindex: "-1" }, "Schedules")),
     schedules.length
       ? [
-          section("The next 24 hours", agenda(plans)),
+          section(`The next 24 hours (${zone()})`, agenda(plans)),
           section(
             "All schedules",
             table(
@@ -99,28 +99,32 @@ const href = (name) => `#/schedules/${encodeURIComponent(name)}`;
 function agenda(plans) {
   const end = now() + 86400000;
   const entries = plans
-    .flatMap(({ schedule, times }) => times.map((t, i) => ({ at: t, schedule, more: i === 4 && Date.parse(t) < end })))
-    .filter((e) => Date.parse(e.at) <= end)
-    .sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+    .map(({ schedule, times }) => ({ schedule, soon: times.filter((t) => Date.parse(t) <= end) }))
+    .filter(({ soon }) => soon.length);
   if (!entries.length) return h("p.quiet", {}, "Nothing runs by schedule in the next 24 hours.");
   return h(
     "ol.ranking",
     {},
-    entries
-      .slice(0, 40)
-      .map((e) =>
+    entries.map(({ schedule: s, soon: [first, ...rest] }) =>
+      h(
+        "li",
+        { "data-key": s.name },
+        h("span.rank", { title: exact(first) }, clockTime(first)),
         h(
-          "li",
-          { "data-key": `${e.at} ${e.schedule.name}` },
-          h("span.rank", { title: exact(e.at) }, clockTime(e.at)),
+          "span",
+          {},
+          link(href(s.name), s.name),
           h(
-            "span",
+            "small",
             {},
-            link(href(e.schedule.name), e.schedule.name),
-            h("small", {}, `${e.schedule.job.kind} in ${e.schedule.job.queue ?? "default"}, `, time(e.at), e.more ? ", and so on" : ""),
+            `${s.job.kind} in ${s.job.queue ?? "default"}, `,
+            time(first),
+            rest.length ? `; then ${rest.map(clockTime).join(", ")}` : "",
+            rest.length === 4 ? " and so on" : "",
           ),
         ),
       ),
+    ),
   );
 }
 

@@ -35,7 +35,7 @@ function all({ workers, jobs, more }) {
               link(`#/workers/${encodeURIComponent(w.name)}`, w.name),
               state(w),
               w.queues?.length ? `${w.running} of ${w.slots}` : "",
-              !w.queues?.length
+              !w.queues?.length || w.stale
                 ? null
                 : h("meter", {
                     min: "0",

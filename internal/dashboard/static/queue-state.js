@@ -1,24 +1,28 @@
 // How queues are doing, and why.
 
 import { h } from "./dom.js";
-import { may, now } from "./api.js";
+import { get, may, now, orNull } from "./api.js";
 import { askPause } from "./actions.js";
-import { badge, plural, short, since, span } from "./format.js";
+import { badge, plural, seconds, short, since, span } from "./format.js";
 import { failed, finished, quantile } from "./activity.js";
 import { link, table } from "./parts.js";
 
 // A queue is behind if its oldest due job has waited longer than this.
 const patience = 30000;
 
+// loadRunning reads jobs that are in flight, for the longest runs. Of many it reads the newest.
+export const loadRunning = async (queue) =>
+  (await orNull(get("v1/jobs", { state: "in_flight", queue, limit: 200, documents: "false" })))?.jobs ?? [];
+
 // describe says how a queue is doing, and why.
-export function describe(queue, { workers, sums }) {
+export function describe(queue, { workers, sums, running }) {
   const activity = sums?.spans.find((s) => s.queue === queue.queue);
   const waited = queue.oldest_due ? now() - Date.parse(queue.oldest_due) : 0;
   const behind = waited > patience;
-  return { ...queue, activity, waited, behind, ...reason(queue, behind, workers, activity, sums) };
+  return { ...queue, activity, waited, behind, ...reason(queue, behind, workers, activity, sums, running) };
 }
 
-function reason(queue, behind, workers, activity, sums) {
+function reason(queue, behind, workers, activity, sums, jobs) {
   if (queue.paused) return { why: "it is paused", cure: "resume" };
   if (!behind) return { why: "" };
   const mine = workers.filter((w) => w.queues?.includes(queue.queue));
@@ -37,13 +41,20 @@ function reason(queue, behind, workers, activity, sums) {
   if (runs > 4 && failed(activity) > runs / 2)
     return { why: `${Math.round((100 * failed(activity)) / runs)} % of its runs fail`, cure: "failures" };
   if (running >= slots) {
-    const median = quantile(sums, activity, "ran", 0.5);
     return {
-      why: `all ${plural(slots, "slot")} of its ${plural(alive.length, "worker")} are busy${median ? `, half of the runs take more than ${span(median)}` : ""}`,
+      why: `all ${plural(slots, "slot")} of its ${plural(alive.length, "worker")} are busy${pace(queue, activity, sums, jobs)}`,
       cure: "workers",
     };
   }
   return { why: `its workers have free slots (${running} of ${slots} busy) but do not keep up`, cure: "workers" };
+}
+
+// pace compares the longest run with those that have ended, so that a run that hangs stands out.
+function pace(queue, activity, sums, jobs) {
+  const longest = Math.max(0, ...jobs.filter((j) => j.queue === queue.queue).map((j) => now() - Date.parse(j.claimed_at)));
+  const median = quantile(sums, activity, "ran", 0.5);
+  const usual = median ? `half of the runs took less than ${span(median)}` : "no run has ended";
+  return longest ? `: the longest run has taken ${seconds(longest)} so far, and ${usual}` : `, and ${usual}`;
 }
 
 // queueTable is the table of all queues.
@@ -63,8 +74,8 @@ export function queueTable(queues, { sums, length }, page) {
       ["In flight", "n"],
       ["Retrying", "n"],
       ["Dead", "n"],
-      ["Done", "n", `runs that succeeded in the ${length.name}`],
-      ["Failed", "n", `runs that failed in the ${length.name}`],
+      [`Done ${length.last}`, "n", `runs that succeeded in the ${length.name}`],
+      [`Failed ${length.last}`, "n", `runs that failed in the ${length.name}`],
       ["Wait p95", "n", "95 % of the jobs waited less than this"],
       ["Run p95", "n", "95 % of the runs took less than this"],
       [may.operate() ? "Action" : ""],
