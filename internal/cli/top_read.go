@@ -54,7 +54,9 @@ func (s *screen) read() (l sight, err error) {
 // oldestDue returns at least the time of the store.
 func (s *screen) oldestDue() (contract.Due, error) {
 	if monitor, ok := s.store.(contract.Monitor); ok {
-		return monitor.OldestDue(s.ctx)
+		if due, err := monitor.OldestDue(s.ctx); !errors.Is(err, errors.ErrUnsupported) { // else a server cannot tell it
+			return due, err
+		}
 	}
 	counts, err := s.client.Count(s.ctx, jq.Filter{IDs: []int64{1}}) // a cheap call that answers the time
 	return contract.Due{Now: counts.Now}, err

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -129,4 +130,20 @@ func TestTopQuitsOnKeys(t *testing.T) {
 		require.NoError(t, err)
 		assert.NoError(t, press.Close())
 	}
+}
+
+// unmonitored is a remote store whose server cannot tell due times.
+type unmonitored struct{ jq.Store }
+
+func (unmonitored) Ping(context.Context) error { return nil }
+
+func (unmonitored) OldestDue(context.Context) (contract.Due, error) {
+	return contract.Due{}, errors.ErrUnsupported
+}
+
+func TestTopWithoutDueTimes(t *testing.T) {
+	s, store, _ := screenOn(t)
+	s.store = unmonitored{store}
+	assert.Contains(t, s.refresh(t), "2026-01-02T03:04:05Z")
+	assert.NotContains(t, s.refresh(t), "failed:")
 }
