@@ -11,6 +11,17 @@ import { describe, loadRunning, queueTable } from "./queue-state.js";
 export const title = () => "Overview";
 export const live = true;
 
+// Failures are read every five seconds only: the server reads up to 1,000 jobs for an answer.
+let failuresRead = { at: -Infinity, last: "", answer: null };
+
+async function loadFailures(length) {
+  if (failuresRead.last !== length.last || performance.now() - failuresRead.at > 4900) {
+    const answer = await orNull(get("v1/errors", { last: length.last }));
+    failuresRead = { at: performance.now(), last: length.last, answer };
+  }
+  return failuresRead.answer;
+}
+
 export async function load({ query }) {
   const length = lengthOf(query);
   const [overview, workers, running, steps, sums, errors, schedules] = await Promise.all([
@@ -19,7 +30,7 @@ export async function load({ query }) {
     loadRunning(),
     loadSteps(length),
     loadSums(length, "queue"),
-    orNull(get("v1/errors", { last: length.last })),
+    loadFailures(length),
     orNull(get("v1/schedules", { limit: 500 })),
   ]);
   return { overview, workers: workers?.workers ?? [], running, steps, sums, errors, schedules: schedules?.schedules ?? [], length };
