@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Every is how often a tally writes, if something has happened.
+// Every is how long a tally waits, from the first thing that has happened, until it writes.
 const Every = 10 * time.Second
 
 // other is the queue and the kind of what comes after the limit of pairs is reached. Anyone who may enqueue can invent names, and
@@ -30,6 +30,7 @@ const most = store.MaxItems - 1
 type Tally struct {
 	keeper store.ActivityKeeper
 	log    *slog.Logger
+	begun  chan struct{} // says that something has happened for the first time since the sums were taken
 
 	mu      sync.Mutex // guards what follows
 	rows    map[pair]*store.Activity
@@ -46,13 +47,19 @@ func New(s store.Store, log *slog.Logger) *Tally {
 	if !ok {
 		return nil
 	}
-	return &Tally{keeper: keeper, log: log, rows: map[pair]*store.Activity{}}
+	return &Tally{keeper: keeper, log: log, begun: make(chan struct{}, 1), rows: map[pair]*store.Activity{}}
 }
 
 // row returns the sums of the pair. The caller holds the lock and adds to them. Most jobs are like the one before, and then this
 // costs two comparisons.
 func (t *Tally) row(queue, kind string) *store.Activity {
-	t.changed = true
+	if !t.changed {
+		t.changed = true
+		select {
+		case t.begun <- struct{}{}:
+		default: // Run has not taken the last one yet
+		}
+	}
 	if row := t.latest; row != nil && row.Queue == queue && row.Kind == kind {
 		return row
 	}
@@ -150,18 +157,24 @@ func (t *Tally) Stale(queue, kind string) {
 	t.mu.Unlock()
 }
 
-// Run writes the sums every ten seconds, each time with a time-out, until the context ends. What is left then is for [Tally.Flush].
+// Run writes the sums ten seconds after something has happened, each time with a time-out, until the context ends. What is left then
+// is for [Tally.Flush]. While nothing happens, it does not even wake up.
 func (t *Tally) Run(ctx context.Context, clk clock.Clock, timeout time.Duration) {
 	if t == nil {
 		return
 	}
-	ticker := clk.Ticker(Every)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-t.begun:
+		}
+		due := clk.Timer(Every)
+		select {
+		case <-ctx.Done():
+			due.Stop()
+			return
+		case <-due.C:
 			call, cancel := clk.WithTimeout(ctx, timeout)
 			t.Flush(call)
 			cancel()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // A keeper is a store that notes what it is given, and fails as it is told.
 type keeper struct {
 	*memory.Store
+	mu    sync.Mutex // guards calls
 	calls [][]store.Activity
 	fail  error
 	panic string
@@ -29,7 +31,9 @@ type keeper struct {
 
 func (k *keeper) AddActivity(_ context.Context, items []store.Activity) error {
 	slices.SortFunc(items, func(a, b store.Activity) int { return strings.Compare(a.Queue+a.Kind, b.Queue+b.Kind) })
+	k.mu.Lock()
 	k.calls = append(k.calls, items)
+	k.mu.Unlock()
 	if k.panic != "" {
 		panic(k.panic)
 	}
@@ -153,46 +157,51 @@ func TestTallyStaysWithinTheLimits(t *testing.T) {
 	require.NoError(t, store.CheckActivity(k.calls[0]))
 }
 
-func TestTallyWritesEveryTenSeconds(t *testing.T) {
+// Nothing runs until something happens, and ten seconds later it is written.
+func TestTallyWritesTenSecondsLater(t *testing.T) {
 	tally, k, _ := newTally(t)
 	clk := clock.NewMock()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	ticks := make(chan struct{}, 1)
+	timers := make(chan struct{}, 1)
 	go func() {
 		defer close(ended)
-		tally.Run(ctx, watched{clk, ticks}, time.Second)
+		tally.Run(ctx, watched{clk, timers}, time.Second)
 	}()
-	<-ticks
 	calls := func() int {
-		tally.mu.Lock()
-		defer tally.mu.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		return len(k.calls)
 	}
-	tally.Stale("q", "k")
-	clk.Add(Every - 1)
-	assert.Zero(t, calls())
-	clk.Add(1)
-	require.Eventually(t, func() bool {
-		tally.mu.Lock()
-		defer tally.mu.Unlock()
-		return !tally.changed
-	}, 10*time.Second, time.Millisecond, "the sums were not taken")
+	for n := range 3 {
+		assert.Empty(t, timers, "nothing has happened, so nothing is waited for")
+		tally.Stale("q", "k")
+		select {
+		case <-timers:
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing waits for the ten seconds to pass")
+		}
+		clk.Add(Every - 1)
+		assert.Equal(t, n, calls())
+		clk.Add(1)
+		require.Eventually(t, func() bool { return calls() == n+1 }, 10*time.Second, time.Millisecond, "the sums were not written")
+		clk.Add(time.Hour)
+	}
 	cancel()
 	<-ended
-	assert.Len(t, k.calls, 1)
+	assert.Len(t, k.calls, 3)
 }
 
-// A watched clock tells when a ticker was made.
+// A watched clock tells when the timer of a tally was made.
 type watched struct {
 	*clock.Mock
-	ticks chan struct{}
+	timers chan struct{}
 }
 
-func (w watched) Ticker(d time.Duration) *clock.Ticker {
-	ticker := w.Mock.Ticker(d)
-	w.ticks <- struct{}{}
-	return ticker
+func (w watched) Timer(d time.Duration) *clock.Timer {
+	timer := w.Mock.Timer(d)
+	w.timers <- struct{}{}
+	return timer
 }
 
 func BenchmarkTally(b *testing.B) {
