@@ -140,14 +140,15 @@ func TestEveryCallHasADeadline(t *testing.T) {
 		s := w.start(Options{Claim: ClaimOptions{Buffer: 10}}, h)
 		w.wait(5 * time.Minute)
 		mu.Lock()
-		defer mu.Unlock()
 		for method, most := range map[string]time.Duration{
 			"claim": 30 * time.Second, "ack": 30 * time.Second, "nack": 30 * time.Second, "get": 30 * time.Second, "delete": 30 * time.Second,
 			"recover": 20 * time.Second, "extend": 10 * time.Second, "register": 10 * time.Second, "queues": 10 * time.Second,
+			"addactivity": 10 * time.Second,
 		} {
 			assert.Positive(w, longest[method], method)
 			assert.LessOrEqual(w, longest[method], most, method)
 		}
+		mu.Unlock()
 		w.stop(s)
 	})
 }
