@@ -21,10 +21,6 @@ type reading struct {
 	counts *sample.Sampler[jq.Counts]
 }
 
-// countRest makes the next count wait nine times as long as the last one took, so that counting takes at most a tenth of the
-// time.
-const countRest = 9
-
 func newReading(s jq.Store, timeout, maxAge time.Duration) *reading {
 	brief := sample.Options{Life: timeout}
 	return &reading{
@@ -38,7 +34,7 @@ func newReading(s jq.Store, timeout, maxAge time.Duration) *reading {
 		}, brief),
 		counts: sample.New(func(ctx context.Context) (jq.Counts, error) {
 			return s.Count(ctx, jq.Filter{States: counted[:]})
-		}, sample.Options{MaxAge: maxAge, Rest: countRest}), // stores have limits of their own for the life of a count
+		}, sample.Options{MaxAge: maxAge, Rest: sample.Tenth}), // stores have limits of their own for the life of a count
 	}
 }
 

@@ -66,7 +66,7 @@ type screen struct {
 func newScreen(ctx context.Context, store jq.Store, shown string, every time.Duration) *screen {
 	s := &screen{ctx: ctx, store: store, client: jq.NewClient(store, nil), shown: shown, every: every, countWait: 200 * time.Millisecond}
 	count := func(ctx context.Context) (jq.Counts, error) { return s.client.Count(ctx, jq.Filter{}) }
-	s.counts = sample.New(count, sample.Options{Rest: 9})
+	s.counts = sample.New(count, sample.Options{Rest: sample.Tenth})
 	return s
 }
 

@@ -58,8 +58,8 @@ func (s *screen) oldestDue() (contract.Due, error) {
 			return due, err
 		}
 	}
-	counts, err := s.client.Count(s.ctx, jq.Filter{IDs: []int64{1}}) // a cheap call that answers the time
-	return contract.Due{Now: counts.Now}, err
+	now, err := contract.Now(s.ctx, s.store)
+	return contract.Due{Now: now}, err
 }
 
 // ifSupported takes an ability that the store lacks for an empty answer.
@@ -89,7 +89,8 @@ func (l sight) finished() snapshot {
 	of := func(name string) *topQueue {
 		if by[name] == nil {
 			by[name] = &topQueue{name: name}
-			if a, known := l.activity[name]; known || l.activity != nil {
+			if l.activity != nil {
+				a := l.activity[name] // zero of a queue in which nothing happened
 				by[name].activity = &a
 			}
 		}

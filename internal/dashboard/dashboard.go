@@ -11,7 +11,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -68,7 +67,7 @@ func load() (map[string]file, error) {
 		}
 		text, err := static.ReadFile(name)
 		sum := sha256.Sum256(text)
-		files[strings.TrimPrefix(name, "static")] = file{text, kindOf(name), `"` + hex.EncodeToString(sum[:16]) + `"`}
+		files[strings.TrimPrefix(name, "static")] = file{text, kinds[path.Ext(name)], `"` + hex.EncodeToString(sum[:16]) + `"`}
 		return err
 	})
 	return files, err
@@ -80,11 +79,4 @@ var kinds = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
-}
-
-func kindOf(name string) string {
-	if kind, ok := kinds[path.Ext(name)]; ok {
-		return kind
-	}
-	return mime.TypeByExtension(path.Ext(name))
 }

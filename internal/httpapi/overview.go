@@ -21,7 +21,6 @@ import (
 const (
 	quickCount = 25 * time.Millisecond
 	countAge   = 500 * time.Millisecond
-	countRest  = 9
 	briefAge   = 250 * time.Millisecond
 	oldBrief   = 10 * time.Second // beyond this, an overview waits for a store that does not answer quickly
 )
@@ -70,7 +69,7 @@ func newSamples(a *API) samples {
 		due:     sample.New(untilClosed(a, a.readDue), brief),
 		queues:  sample.New(untilClosed(a, a.readQueues), brief),
 		workers: sample.New(untilClosed(a, a.readWorkers), brief),
-		counts:  sample.New(untilClosed(a, a.countAll), sample.Options{Life: a.options.CallTimeout, MaxAge: countAge, Rest: countRest, Clock: a.clock}),
+		counts:  sample.New(untilClosed(a, a.countAll), sample.Options{Life: a.options.CallTimeout, MaxAge: countAge, Rest: sample.Tenth, Clock: a.clock}),
 	}
 }
 

@@ -25,14 +25,16 @@ type Answer[A any] struct {
 // Known reports whether there is an answer.
 func (a Answer[A]) Known() bool { return !a.Began.IsZero() }
 
+// Tenth is the Rest with which calls take at most a tenth of the time.
+const Tenth = 9
+
 // Options configures New. Zero fields mean the default.
 type Options struct {
 	// Life limits how long a call may run. Default: a minute.
 	Life time.Duration
 	// MaxAge is how long an answer is reused after its call has ended. By default only calls that overlap share an answer.
 	MaxAge time.Duration
-	// Rest makes the next call wait at least this many times as long as the last one took. With 9, calls take at most a tenth
-	// of the time.
+	// Rest makes the next call wait at least this many times as long as the last one took: see Tenth.
 	Rest int
 	// Clock measures these times. Default: the clock of the process.
 	Clock clock.Clock
