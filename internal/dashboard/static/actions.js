@@ -113,7 +113,7 @@ export async function askMany(name, filter, words, after) {
       ),
       action.effect(total > 1),
     ],
-    label: total > 1 ? `${action.label} ${plural(total, "job")}` : `${action.label} 1 job`,
+    label: `${action.label} ${plural(total, "job")}`,
     danger: action.danger,
     run: async (_, progress) => {
       const outcomes = await change(name, narrowed, total, progress);

@@ -1,4 +1,4 @@
-// Package activitytest measures the activity of a busy day on any store.
+// Package activitytest has what the tests of the SQL stores share about activity: which rows they delete, and what a busy day costs.
 package activitytest
 
 import (
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -58,4 +59,26 @@ func Bench(b *testing.B, clk *clock.Mock, keeper store.ActivityKeeper) {
 			}
 		})
 	}
+}
+
+// OldIsDeleted checks that rows which no answer needs are deleted, and those of other widths and of later minutes are not. The function
+// rows counts the rows of a width.
+func OldIsDeleted(t *testing.T, clk *clock.Mock, keeper store.ActivityKeeper, rows func(width int) int) {
+	t.Helper()
+	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	all := func() map[int]int { return map[int]int{1: rows(1), 5: rows(5), 60: rows(60)} }
+	add := func() {
+		require.NoError(t, keeper.AddActivity(t.Context(), []store.Activity{{Queue: "q", Succeeded: 1}, {Queue: "r", Succeeded: 1}}))
+	}
+	add() // a row of each queue, and one overall
+	assert.Equal(t, map[int]int{1: 3, 5: 3, 60: 3}, all())
+	clk.Add(store.MaxFineActivity)
+	add()
+	assert.Equal(t, map[int]int{1: 6, 5: 6, 60: 6}, all())
+	clk.Add(time.Hour)
+	add()
+	assert.Equal(t, map[int]int{1: 6, 5: 6, 60: 9}, all())
+	clk.Add(store.MaxActivity)
+	add()
+	assert.Equal(t, map[int]int{1: 3, 5: 3, 60: 6}, all(), "what is a week and an hour old is gone")
 }

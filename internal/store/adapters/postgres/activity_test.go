@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
-	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/activitytest"
 )
 
@@ -23,33 +21,12 @@ func BenchmarkActivity(b *testing.B) {
 	activitytest.Bench(b, clk, s)
 }
 
-// Rows that no answer needs are deleted, those of other widths and of later minutes are not.
 func TestOldActivityIsDeleted(t *testing.T) {
 	t.Parallel()
 	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := openStore(t, Options{Clock: clk})
-	rows := func() map[int]int {
-		all := map[int]int{}
-		for _, width := range []int{1, 5, 60} {
-			var n int
-			require.NoError(t, s.DB().QueryRowContext(t.Context(), s.sql(`SELECT count(*) FROM {schema}.activity WHERE width = $1`), width).Scan(&n))
-			all[width] = n
-		}
-		return all
-	}
-	add := func() {
-		require.NoError(t, s.AddActivity(t.Context(), []store.Activity{{Queue: "q", Succeeded: 1}, {Queue: "r", Succeeded: 1}}))
-	}
-	add() // a row of each queue, and one overall
-	assert.Equal(t, map[int]int{1: 3, 5: 3, 60: 3}, rows())
-	clk.Add(store.MaxFineActivity)
-	add()
-	assert.Equal(t, map[int]int{1: 6, 5: 6, 60: 6}, rows())
-	clk.Add(time.Hour)
-	add()
-	assert.Equal(t, map[int]int{1: 6, 5: 6, 60: 9}, rows())
-	clk.Add(store.MaxActivity)
-	add()
-	assert.Equal(t, map[int]int{1: 3, 5: 3, 60: 6}, rows(), "what is a week and an hour old is gone")
+	activitytest.OldIsDeleted(t, clk, s, func(width int) (n int) {
+		require.NoError(t, s.DB().QueryRowContext(t.Context(), s.sql(`SELECT count(*) FROM {schema}.activity WHERE width = $1`), width).Scan(&n))
+		return n
+	})
 }
