@@ -75,14 +75,21 @@ func Migrations(embedded fs.FS) ([]Migration, error) {
 	return steps, nil
 }
 
-var indexes = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+) ON`)
+var (
+	indexes = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+) ON`)
+	dropped = regexp.MustCompile(`(?m)^DROP INDEX (?:\{schema\}\.)?(\w+);`)
+)
 
-// MissingIndexes finds the indexes that the steps create and that are not there. state says where they should be and what is
+// MissingIndexes finds the indexes that the steps create, that no later step drops, and that are not there. state says where they should be and what is
 // wrong: "schema jq is missing".
 func MissingIndexes(steps []Migration, there []string, state, advice string) (findings []store.Finding) {
-	for _, step := range steps {
+	for i, step := range steps {
 		for _, made := range indexes.FindAllStringSubmatch(step.SQL, -1) {
-			if name := made[1]; !slices.Contains(there, name) {
+			name := made[1]
+			drops := func(later Migration) bool {
+				return slices.ContainsFunc(dropped.FindAllStringSubmatch(later.SQL, -1), func(m []string) bool { return m[1] == name })
+			}
+			if !slices.Contains(there, name) && !slices.ContainsFunc(steps[i+1:], drops) {
 				findings = append(findings, store.Finding{
 					Name: "missing_index", Detail: fmt.Sprintf("the index %s of %s: calls read whole tables", name, state), Advice: advice,
 				})

@@ -33,13 +33,13 @@ func queuesOf(jobs string) string {
 }
 
 var (
-	readyQueues    = queuesOf(lanes[cursor.Fresh].waits)
-	retryingQueues = queuesOf(lanes[cursor.Retries].waits)
+	readyQueues    = queuesOf(lanes[cursor.Fresh].indexed)
+	retryingQueues = queuesOf(lanes[cursor.Retries].indexed)
 	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
 )
 
-// queues steps from name to name through the indexes, so its cost grows with the number of queues, not of jobs. Few jobs are in
-// flight, so those are read directly.
+// queues steps from name to name through the indexes, so its cost grows with the number of queues, not of jobs. A job in flight is
+// in the index in which it waited.
 func (t *txn) queues() ([]store.Queue, error) {
 	return sqlkit.Queues(t.each, `
 		WITH names(name) AS (
@@ -48,8 +48,6 @@ func (t *txn) queues() ([]store.Queue, error) {
 			SELECT * FROM (`+retryingQueues+`) AS retrying
 			UNION
 			SELECT * FROM (`+finishedQueues+`) AS finished
-			UNION
-			SELECT queue FROM {schema}.jobs WHERE state = 'in_flight'
 			UNION
 			SELECT name FROM {schema}.queues WHERE paused
 			UNION
@@ -254,7 +252,7 @@ func (t *txn) raise(req store.FenceRequest) (int64, error) {
 		_, err = t.exec(`
 			UPDATE {schema}.jobs
 			SET token = greatest(token, $1::bigint) + 1
-			WHERE state = 'in_flight'`,
+			WHERE lease_expires_at IS NOT NULL AND id = ANY (ARRAY(SELECT unnest(ids) FROM {schema}.leases))`,
 			store.Floor(epoch))
 	}
 	if err != nil {

@@ -23,8 +23,8 @@ func TestHalvesOfARecoveryFailApart(t *testing.T) {
 		ahead         time.Duration // how long the lease of the clock that was ahead still is
 		left          int64         // leases that have expired
 	}{
-		{"WhatExpired", `NEW.state <> 'in_flight'`, true, "", time.Minute, 1},
-		{"WhatLiesAhead", `NEW.state = 'in_flight'`, false, "looking for leases given by a fast clock failed", time.Hour + time.Minute, 0},
+		{"WhatExpired", `NEW.lease_expires_at IS NULL`, true, "", time.Minute, 1},
+		{"WhatLiesAhead", `NEW.lease_expires_at IS NOT NULL`, false, "looking for leases given by a fast clock failed", time.Hour + time.Minute, 0},
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +39,7 @@ func TestHalvesOfARecoveryFailApart(t *testing.T) {
 			_, err := s.callers.ExecContext(t.Context(), s.sql(`
 				CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$;
 				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.jobs FOR EACH ROW
-				WHEN (OLD.state = 'in_flight' AND `+half.refused+`) EXECUTE FUNCTION {schema}.refuse()`))
+				WHEN (OLD.lease_expires_at IS NOT NULL AND `+half.refused+`) EXECUTE FUNCTION {schema}.refuse()`))
 			require.NoError(t, err)
 
 			_, err = s.RecoverExpiredLeases(t.Context(), store.RecoverRequest{Limit: 10})

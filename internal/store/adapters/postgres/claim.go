@@ -141,21 +141,28 @@ func tooHeavy(found []*store.Record) bool {
 }
 
 // The columns that a claim must read: a third fewer, without those that it sets or that a waiting job implies.
-var claimColumns = selected(sqlkit.All.For(sqlkit.Claimed))
+var (
+	claimed      = sqlkit.All.For(sqlkit.Claimed)
+	claimColumns = ` ` + waitedAs.Replace(claimed.Each(`jobs.{name}`, 0))
+)
 
-// A lane is an index of waiting jobs. Each queue and priority is one range in it.
-type lane struct{ waits, due string }
+// A lane is an index of waiting jobs, and of those that waited there before they were claimed. Each queue and priority is one
+// range in it.
+type lane struct{ indexed, due string }
 
 // lanes are the conditions of the indexes, and the times by which these are ordered.
 var lanes = [cursor.Lanes]lane{
-	cursor.Retries: {`jobs.state = 'failed' AND jobs.retry_at IS NOT NULL`, `jobs.retry_at`},
-	cursor.Fresh:   {`jobs.state = 'ready'`, `jobs.run_at`},
+	cursor.Retries: {`jobs.unleased_state = 'failed' AND jobs.retry_at IS NOT NULL`, `jobs.retry_at`},
+	cursor.Fresh:   {`jobs.unleased_state = 'ready'`, `jobs.run_at`},
 }
 
-// sql fills the lane's condition and time into a text about waiting jobs.
+// sql fills the lane's conditions and time into a text about jobs.
 func (l lane) sql(text string) string {
-	return strings.NewReplacer(`{waits}`, l.waits, `{due}`, l.due).Replace(text)
+	return strings.NewReplacer(`{waits}`, l.waits(), `{due}`, l.due).Replace(text)
 }
+
+// waits is the condition of the jobs that wait in the lane.
+func (l lane) waits() string { return l.indexed + ` AND jobs.lease_expires_at IS NULL` }
 
 // findOf returns the query that locks due jobs of both lanes, in no particular order.
 func findOf(weigh bool) string {
@@ -181,9 +188,9 @@ func findOf(weigh bool) string {
 		),
 		fresh AS MATERIALIZED (` + find(cursor.Fresh, placesAt(6), `$10`, `greatest($10 - (SELECT count(*) FROM retries), 0)`) + `
 		)
-		SELECT` + claimColumns + `,` + presentEpoch + ` FROM retries AS jobs
+		SELECT ` + claimed.Names() + `,` + presentEpoch + ` FROM retries
 		UNION ALL
-		SELECT` + claimColumns + `,` + presentEpoch + ` FROM fresh AS jobs`
+		SELECT ` + claimed.Names() + `,` + presentEpoch + ` FROM fresh`
 }
 
 var findQuery = map[bool]string{false: findOf(false), true: findOf(true)}
@@ -258,7 +265,7 @@ const firstOfPlace = `
 		LIMIT 1
 	) AS first`
 
-// lease gives the worker a lease on each job.
+// lease gives the worker a lease on each job. It changes no column that an index names.
 func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	if len(chosen) == 0 {
 		return nil, nil
@@ -268,23 +275,24 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	}
 	c.at = t.now
 	jobs := make([]store.Job, len(chosen))
-	ids := make([]int64, len(chosen))
+	ids, leases := make([]int64, len(chosen)), make([]leased, len(chosen))
 	for i, e := range chosen {
 		c.plan.Took(laneOf(e), e.Priority, cursor.Position{At: e.Next(), ID: e.ID})
 		e.Queue = c.Queue
 		e.Claim(c.ClaimRequest, t.now)
-		jobs[i], ids[i] = e.Job, e.ID
+		jobs[i], ids[i], leases[i] = e.Job, e.ID, leased{e.ID, t.now.Add(min(e.LeaseFor, firstDue))}
 		c.leases = append(c.leases, e.Lease())
 	}
+	due, members := leaseRows(leases)
 	err := t.last(`
+		WITH noted AS (`+noteLeases(7)+`
+		)
 		UPDATE {schema}.jobs
-		SET state = 'in_flight',
-			token = greatest(token, $5::bigint) + 1,
+		SET token = greatest(token, $5::bigint) + 1,
 			attempts = attempts + 1,
 			lease_expires_at = $2,
 			lease_for = $6,
 			worker = $3,
-			retry_at = NULL,
 			checkpoint_seq = 0,
 			progress_seq = 0,
 			finished_by = '',
@@ -294,7 +302,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 			ending = '',
 			reason = ''
 		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds())
+		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members)
 	return jobs, err
 }
 

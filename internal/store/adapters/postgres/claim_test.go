@@ -142,7 +142,7 @@ func TestRolledBackClaimIsFound(t *testing.T) {
 	claimN(t, s, 1)
 	tx, err := s.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), s.sql(`UPDATE {schema}.jobs SET state = 'in_flight' WHERE id = $1`), ids[1])
+	_, err = tx.ExecContext(t.Context(), s.sql(`UPDATE {schema}.jobs SET lease_expires_at = now() WHERE id = $1`), ids[1])
 	require.NoError(t, err)
 	for looks := 0; looks < 2 || s.cursors.Get("q").Lanes[cursor.Fresh].Cursor[cursor.LevelOf(0)].ID <= ids[1]; { // the marks move on meanwhile
 		jobs, looked := claimAndLook(t, s, 200)

@@ -58,7 +58,9 @@ func adapter(t *testing.T, dsn string, o postgres.Options) jqtest.Adapter {
 			}
 			return s, err
 		}
-		instance.Remove = func() error { return errors.Join(s.Close(), schemas.Return(o.Schema)) }
+		instance.Remove = func() error {
+			return errors.Join(s.Close(), postgres.CheckLeases(dsn, o.Schema), schemas.Return(o.Schema))
+		}
 		return instance, nil
 	}}
 }

@@ -82,7 +82,7 @@ func TestEachSlowQueueHasItsTurn(t *testing.T) {
 	for _, q := range slow {
 		crowd{queue: q, state: store.Ready, due: "-400 days"}.add(t, s, 60_000)
 	}
-	_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.jobs SET state = 'succeeded', finished_at = run_at`))
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.jobs SET unleased_state = 'succeeded', finished_at = run_at`))
 	require.NoError(t, err)
 	for _, q := range append(slow, "z") {
 		_, err := s.callers.ExecContext(t.Context(), s.sql(`INSERT INTO {schema}.sweeps (queue, wanted_at) VALUES ($1, now())`), q)
@@ -110,7 +110,7 @@ func TestBranchesOfTheSameDataHaveEpochsOfTheirOwn(t *testing.T) {
 	branch := func(later int) (token, next int64) { // the server's timeline is so many later than that of the copy
 		_, err := first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.fence SET epoch = 0, timeline = 1 - $1::bigint`), later)
 		require.NoError(t, err)
-		_, err = first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.jobs SET state = 'ready', token = 0, attempts = 0, lease_expires_at = NULL, claim_token = 0, claimed_at = NULL`))
+		_, err = first.callers.ExecContext(t.Context(), first.sql(`UPDATE {schema}.jobs SET unleased_state = 'ready', token = 0, attempts = 0, lease_expires_at = NULL, claim_token = 0, claimed_at = NULL`))
 		require.NoError(t, err)
 		_, err = first.callers.ExecContext(t.Context(), first.sql(`SELECT setval(pg_get_serial_sequence('{schema}.jobs', 'id'), 1)`))
 		require.NoError(t, err)

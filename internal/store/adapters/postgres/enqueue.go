@@ -203,7 +203,7 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 		}
 		return err
 	}, `
-		SELECT id, state, finished_at IS NULL, finished_at IS NULL AND state <> 'in_flight' AND coalesce(expires_at <= $2, FALSE)
+		SELECT id, `+presentState+`, finished_at IS NULL, finished_at IS NULL AND lease_expires_at IS NULL AND coalesce(expires_at <= $2, FALSE)
 		FROM {schema}.jobs
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(ids), t.now)

@@ -31,9 +31,9 @@ func findingsOf(t *testing.T, s *Store, a alarming) map[string]store.Finding {
 func TestExamineFindsAMissingIndex(t *testing.T) {
 	s := openStore(t, Options{})
 	require.Empty(t, findingsOf(t, s, calm))
-	_, err := s.callers.Exec(s.sql(`DROP INDEX {schema}.jobs_leased`))
+	_, err := s.callers.Exec(s.sql(`DROP INDEX {schema}.jobs_finished`))
 	require.NoError(t, err)
-	assert.Contains(t, findingsOf(t, s, calm)["missing_index"].Detail, "jobs_leased")
+	assert.Contains(t, findingsOf(t, s, calm)["missing_index"].Detail, "jobs_finished")
 }
 
 func TestExamineFindsAHeldSnapshot(t *testing.T) {

@@ -105,20 +105,20 @@ func (w *where) inQueues(queue string, ranges []sqlkit.Range) string {
 	return `(` + strings.Join(terms, ` OR `) + `)`
 }
 
-// A stateTerm is the condition for a state or one of its phases, written as in the indexes.
+// A stateTerm is the condition for a state or one of its phases, written as in the indexes. Only a job in flight has a lease.
 type stateTerm struct {
 	state store.State
 	term  string
 }
 
 var stateTerms = []stateTerm{
-	{store.Ready, `state = 'ready'`},
-	{store.InFlight, `state = 'in_flight'`},
-	{store.Succeeded, `state = 'succeeded' AND finished_at IS NOT NULL`},
-	{store.Cancelled, `state = 'cancelled' AND finished_at IS NOT NULL`},
-	{store.Failed, `state = 'failed'`},
-	{store.Retrying, `state = 'failed' AND retry_at IS NOT NULL`},
-	{store.Dead, `state = 'failed' AND retry_at IS NULL`},
+	{store.Ready, `unleased_state = 'ready' AND lease_expires_at IS NULL`},
+	{store.InFlight, `lease_expires_at IS NOT NULL`},
+	{store.Succeeded, `unleased_state = 'succeeded' AND finished_at IS NOT NULL`},
+	{store.Cancelled, `unleased_state = 'cancelled' AND finished_at IS NOT NULL`},
+	{store.Failed, `unleased_state = 'failed' AND lease_expires_at IS NULL`},
+	{store.Retrying, `unleased_state = 'failed' AND retry_at IS NOT NULL AND lease_expires_at IS NULL`},
+	{store.Dead, `unleased_state = 'failed' AND retry_at IS NULL`},
 }
 
 // inStates returns the condition that a job is in one of the states.

@@ -15,9 +15,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 	return write(ctx, s, store.CheckAcks(acks), func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
 }
 
-// ack first tries the common case in one statement: every lease holds, and no result is refused. The statement must find its
-// jobs by id. The index of leases still contains jobs that have finished since the last vacuum, and an open snapshot keeps them
-// there. So the condition on the state is written in a way that does not match that index.
+// ack first tries the common case in one statement: every lease holds, and no result is refused.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	held, outcomes := sqlkit.Succeeded(acks)
 	refused := func(a store.Ack) bool { return a.Refused() != nil }
@@ -36,7 +34,8 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	}
 	n, err := t.exec(`
 		UPDATE {schema}.jobs
-		SET state = 'succeeded',
+		SET unleased_state = 'succeeded',
+			retry_at = NULL,
 			lease_expires_at = NULL,
 			result = ack.result,
 			error = '',
@@ -45,7 +44,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 			ended_at = $4,
 			ending = 'succeeded'
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
-		WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.state || '' = 'in_flight'`,
+		WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL`,
 		ids, tokens, results.String(), t.now)
 	if err != nil || n == len(acks) {
 		return outcomes, err
@@ -72,7 +71,7 @@ func (s *Store) Extend(ctx context.Context, leases []store.Lease, ttl time.Durat
 	return call(ctx, s, invalid, s.with.beat, func(t *txn) ([]store.Outcome, error) { return t.extend(leases, ttl) })
 }
 
-// extend first tries the common case in one statement: every lease holds, and no job is locked.
+// extend first tries the common case in one statement: every lease holds, none becomes shorter, and no job is locked.
 func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, error) {
 	if sqlkit.Repeats(held) {
 		return t.extendEach(held, ttl)
@@ -87,7 +86,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 			CROSS JOIN LATERAL (
 				SELECT jobs.id
 				FROM {schema}.jobs
-				WHERE jobs.id = lease.id AND jobs.token = lease.token AND jobs.state || '' = 'in_flight'
+				WHERE jobs.id = lease.id AND jobs.token = lease.token AND jobs.lease_expires_at <= $3
 				FOR UPDATE SKIP LOCKED
 			) AS jobs
 		)
@@ -129,11 +128,16 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 	}
 	outcomes := make([]store.Outcome, len(held))
 	var changed []*store.Record
+	var shortened []leased
 	for i, l := range held {
 		e, other := free[l.ID], others[l.ID]
 		switch {
 		case e != nil:
+			before := e.LeaseExpiresAt
 			outcomes[i] = e.Extend(l, ttl, t.now)
+			if e.LeaseExpiresAt.Before(before) {
+				shortened = append(shortened, leased{e.ID, e.LeaseExpiresAt})
+			}
 		case other == nil:
 			outcomes[i] = store.Outcome{ID: l.ID, Status: store.StatusNotFound}
 		case other.Token == l.Token:
@@ -144,6 +148,9 @@ func (t *txn) extendUnlocked(held []store.Lease, ttl time.Duration) ([]store.Out
 		if outcomes[i].Status == store.StatusOK {
 			changed = append(changed, e)
 		}
+	}
+	if err := t.noteLeases(shortened); err != nil {
+		return nil, err
 	}
 	return outcomes, t.update(withoutDocuments, changed)
 }

@@ -68,14 +68,15 @@ func (t *txn) count(filter store.Filter) (store.Counts, error) {
 		WITH matching AS (
 			SELECT queue,
 				CASE
-					WHEN state <> 'failed' THEN state
+					WHEN lease_expires_at IS NOT NULL THEN 'in_flight'
+					WHEN unleased_state <> 'failed' THEN unleased_state
 					WHEN retry_at IS NULL THEN 'dead'
 					ELSE 'retrying'
 				END AS phase,
 				CASE
-					WHEN expires_at <= `+now+` THEN NULL
-					WHEN state = 'ready' AND run_at <= `+now+` THEN run_at
-					WHEN state = 'failed' AND retry_at <= `+now+` THEN retry_at
+					WHEN lease_expires_at IS NOT NULL OR expires_at <= `+now+` THEN NULL
+					WHEN unleased_state = 'ready' AND run_at <= `+now+` THEN run_at
+					WHEN unleased_state = 'failed' AND retry_at <= `+now+` THEN retry_at
 				END AS due_at
 			FROM {schema}.jobs`+where.text()+`
 		)

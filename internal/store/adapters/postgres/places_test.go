@@ -28,7 +28,7 @@ func TestCallsUnderWayWriteNoPlaceBack(t *testing.T) {
 		{"Look", "SELECT 0, place.priority", claim},
 		{"Find", "FOR UPDATE SKIP LOCKED", claim},
 		{"Leases", "attempts = attempts + 1", claim},
-		{"Recovery", "SELECT lease_expires_at, id", recovery},
+		{"Recovery", "SELECT due_at, id", recovery},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()

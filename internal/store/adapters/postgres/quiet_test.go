@@ -78,7 +78,7 @@ func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 			require.Len(t, claimN(t, s, 1), 1)
 			looks()
 		}, recovered(0), 1},
-		{"where it has expired", func() { shown.Add(time.Hour); looks() }, recovered(1), 5},
+		{"where it has expired", func() { shown.Add(time.Hour); looks() }, recovered(1), 7},
 		{"a settle where no job expires", nil, settled(0), 1},
 		{"where one expires later", expiring, settled(0), 1},
 		{"where it has expired", func() { shown.Add(time.Hour) }, settled(1), 5},

@@ -37,9 +37,13 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
+			`UPDATE {schema}.jobs SET unleased_state = 'in_flight', retry_at = NULL WHERE lease_expires_at IS NOT NULL`,
+			`ALTER TABLE {schema}.jobs RENAME COLUMN unleased_state TO state`,
+			`CREATE INDEX jobs_leased ON {schema}.jobs (lease_expires_at, id) WHERE state = 'in_flight'`,
+			`DROP TABLE {schema}.leases`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity')`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases')`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {
 			_, err := before.db.Exec(before.sql(statement))

@@ -14,9 +14,9 @@ const repaired = 10_000
 
 // writtenAt is the time of the latest known event of a waiting job.
 const writtenAt = `
-	CASE WHEN state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
+	CASE WHEN unleased_state = 'failed' OR ending IN ('snoozed', 'released') THEN ended_at ELSE enqueued_at END`
 
-const waits = `(state = 'ready' OR state = 'failed' AND retry_at IS NOT NULL)`
+const waits = `(unleased_state = 'ready' OR unleased_state = 'failed' AND retry_at IS NOT NULL) AND lease_expires_at IS NULL`
 
 // Repair is part of store.Repairer. It moves no job to before now, so every mark stays exact.
 func (s *Store) Repair(ctx context.Context) (moved int, err error) {
@@ -52,7 +52,7 @@ func (t *txn) repair(after int64) (part sqlkit.Repaired, err error) {
 		),
 		moved AS (
 			UPDATE {schema}.jobs
-			SET run_at = CASE WHEN state = 'ready' THEN run_at - (ahead.written - $4) ELSE run_at END,
+			SET run_at = CASE WHEN unleased_state = 'ready' THEN run_at - (ahead.written - $4) ELSE run_at END,
 				retry_at = retry_at - (ahead.written - $4),
 				enqueued_at = CASE WHEN enqueued_at > $4 THEN $4 ELSE enqueued_at END,
 				ended_at = CASE WHEN ended_at > $4 THEN $4 ELSE ended_at END

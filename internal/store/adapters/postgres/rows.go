@@ -28,9 +28,13 @@ var (
 
 func textOf(all sqlkit.Columns, changed sqlkit.Uses) rowText {
 	updated := slices.Concat(all[:1], all.For(changed))
+	set := updated[1:].Each(`{name} = new.{name}`, 0)
+	if changed == sqlkit.Updated {
+		set = keepUnleased.Replace(set)
+	}
 	return rowText{selected(all), updated, `
 		UPDATE {schema}.jobs
-		SET ` + updated[1:].Each(`{name} = new.{name}`, 0) + `
+		SET ` + set + `
 		FROM unnest(` + arrays(updated, 1) + `) AS new (` + updated.Names() + `)
 		WHERE jobs.id = ANY (ARRAY[new.id])`}
 }
@@ -39,7 +43,23 @@ func textOf(all sqlkit.Columns, changed sqlkit.Uses) rowText {
 var columns = withoutDocuments.columns
 
 // selected returns the columns for a SELECT.
-func selected(all sqlkit.Columns) string { return ` ` + all.Each(`jobs.{name}`, 0) }
+func selected(all sqlkit.Columns) string {
+	return ` ` + presently.Replace(all.Each(`jobs.{name}`, 0))
+}
+
+// presentState is the state of a job. Only a job in flight has a lease.
+const presentState = `CASE WHEN lease_expires_at IS NULL THEN unleased_state ELSE 'in_flight' END`
+
+// While a job is in flight, the columns unleased_state and retry_at keep what they were when it waited.
+var (
+	presently = strings.NewReplacer(
+		`jobs.state`, presentState+` AS state`,
+		`jobs.retry_at`, `CASE WHEN lease_expires_at IS NULL THEN retry_at END AS retry_at`)
+	keepUnleased = strings.NewReplacer(
+		`state = new.state`, `unleased_state = CASE new.state WHEN 'in_flight' THEN jobs.unleased_state ELSE new.state END`,
+		`retry_at = new.retry_at`, `retry_at = CASE new.state WHEN 'in_flight' THEN jobs.retry_at ELSE new.retry_at END`)
+	waitedAs = strings.NewReplacer(`jobs.state`, `jobs.unleased_state AS state`)
+)
 
 const (
 	// presentEpoch is for calls that raise tokens. The statement that locks the jobs must read it: see fence.
@@ -170,7 +190,7 @@ var ordinary, withExtras = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.In
 func newInsertion(uses sqlkit.Uses) insertion {
 	columns := sqlkit.All.For(uses)
 	return insertion{columns, `
-		INSERT INTO {schema}.jobs (state, enqueued_at, ` + columns.Names() + `)
+		INSERT INTO {schema}.jobs (unleased_state, enqueued_at, ` + columns.Names() + `)
 		SELECT 'ready', $` + strconv.Itoa(len(columns)+1) + `, ` + columns.Names() + `
 		FROM unnest(` + arrays(columns, 1) + `) WITH ORDINALITY AS new (` + columns.Names() + `, place)
 		ORDER BY place

@@ -26,7 +26,7 @@ type search struct {
 	can           condition
 	now           time.Time
 	phases        []store.State   // in which a job can match
-	leases        cursor.Position // no visible lease ends earlier
+	leases        cursor.Position // no visible row of the table leases is due earlier
 	after, before int64           // the ids in between
 	falling       bool
 	limit         int
@@ -38,7 +38,7 @@ type condition string
 const (
 	ifAny      condition = ``
 	ifLive     condition = `finished_at IS NULL`
-	ifWaiting  condition = `finished_at IS NULL AND state <> 'in_flight'`
+	ifWaiting  condition = `finished_at IS NULL AND lease_expires_at IS NULL`
 	ifTerminal condition = `finished_at IS NOT NULL`
 )
 
@@ -185,9 +185,9 @@ func (q *search) ranges(w *where) string {
 	for _, phase := range q.phases {
 		switch phase {
 		case store.Ready:
-			ranges = append(ranges, q.live(w, readyQueues, lanes[cursor.Fresh].waits))
+			ranges = append(ranges, q.live(w, readyQueues, lanes[cursor.Fresh]))
 		case store.Retrying:
-			ranges = append(ranges, q.live(w, retryingQueues, lanes[cursor.Retries].waits))
+			ranges = append(ranges, q.live(w, retryingQueues, lanes[cursor.Retries]))
 		case store.InFlight:
 			ranges = append(ranges, q.leased(w))
 		default:
@@ -202,14 +202,14 @@ func (q *search) ranges(w *where) string {
 }
 
 // live uses the index jobs_ready_by_id or jobs_retrying_by_id.
-func (q *search) live(w *where, queues, phase string) string {
+func (q *search) live(w *where, queues string, l lane) string {
 	return `
 		SELECT first.id
 		FROM ` + q.names(w, queues) + `
 		CROSS JOIN LATERAL (
 			SELECT id
 			FROM {schema}.jobs
-			WHERE ` + phase + ` AND queue = ANY (ARRAY[names.name])
+			WHERE ` + l.waits() + ` AND queue = ANY (ARRAY[names.name])
 				AND ` + q.between(w) + q.rest(w) + `
 			` + q.order(`queue`, `id`) + `
 			LIMIT ` + w.arg(q.limit) + `
@@ -225,22 +225,24 @@ func (q *search) finished(w *where, states, more string) string {
 		CROSS JOIN LATERAL (
 			SELECT id
 			FROM {schema}.jobs
-			WHERE finished_at IS NOT NULL AND queue = ANY (ARRAY[names.name]) AND state = states.name
+			WHERE finished_at IS NOT NULL AND queue = ANY (ARRAY[names.name]) AND unleased_state = states.name
 				AND ` + q.between(w) + more + q.rest(w) + `
 			` + q.order(`queue`, `id`) + `
 			LIMIT ` + w.arg(q.limit) + `
 		) AS first`
 }
 
-// leased uses the index jobs_leased and reads all jobs in flight: these are few, but not in the order of their ids.
+// leased reads all jobs in flight: these are few, but not in the order of their ids.
 func (q *search) leased(w *where) string {
 	return `
 		SELECT id
 		FROM (
 			SELECT id
 			FROM {schema}.jobs
-			WHERE state = 'in_flight'
-				AND (lease_expires_at, id) >= (` + w.arg(placeText(q.leases)) + `::text::timestamptz, ` + w.arg(q.leases.ID) + `)
+			WHERE lease_expires_at IS NOT NULL AND id = ANY (ARRAY(
+					SELECT unnest(ids)
+					FROM {schema}.leases
+					WHERE (due_at, id) >= (` + w.arg(placeText(q.leases)) + `::text::timestamptz, ` + w.arg(q.leases.ID) + `)))
 				` + w.also(store.Filter{Queue: q.filter.Queue, Queues: q.filter.Queues}, q.now) + q.rest(w) + `
 			OFFSET 0
 		) AS leased
@@ -267,7 +269,7 @@ func (q *search) old(w *where) string {
 			CROSS JOIN LATERAL (
 				SELECT id
 				FROM {schema}.jobs
-				WHERE finished_at IS NOT NULL AND queue = names.name AND state = states.name` + age + `
+				WHERE finished_at IS NOT NULL AND queue = names.name AND unleased_state = states.name` + age + `
 					AND ` + q.between(w) + q.rest(w) + `
 				ORDER BY finished_at
 				LIMIT ` + few + ` + 1
@@ -293,9 +295,13 @@ func (q *search) names(w *where, queues string) string {
 	return `(SELECT name FROM ` + names + ` WHERE ` + w.inQueues(`name`, ranges) + `) AS names`
 }
 
-// between returns the condition that an id lies in the searched range.
+// between returns the condition that an id lies in the searched range. If the filter names its jobs, no index must serve it.
 func (q *search) between(w *where) string {
-	return `id > ` + w.arg(q.after) + ` AND id < ` + w.arg(q.before)
+	id := `id`
+	if q.named() {
+		id = `id + 0`
+	}
+	return id + ` > ` + w.arg(q.after) + ` AND ` + id + ` < ` + w.arg(q.before)
 }
 
 // rest returns the conditions that no index serves.

@@ -51,7 +51,7 @@ func (l *settling) firstExpiry() pipelinedCall {
 		LIMIT 1`, nil}
 }
 
-const waitsToExpire = `expires_at IS NOT NULL AND finished_at IS NULL AND state <> 'in_flight'`
+const waitsToExpire = `expires_at IS NOT NULL AND finished_at IS NULL AND lease_expires_at IS NULL`
 
 func (t *txn) settle(limit int) ([]store.Settled, error) {
 	expired, err := t.records(`

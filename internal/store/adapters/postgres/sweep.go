@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -19,7 +21,7 @@ import (
 // A mark is exact as long as the database behaves as package cursor requires. If somebody changes the database without any
 // sign, a due job may lie before the mark: another store enqueued it while the clock was set back, or somebody wrote the row by
 // hand. A sweep finds it. It reads each index from its beginning and stores the first job of each queue, lane and priority,
-// regardless of the marks. These are the heads. Every store compares the heads with its own marks. If a job waits now, and lies
+// regardless of the marks. These are the heads. The head of the table leases is its first row: when it is due, and its id. Every store compares the heads with its own marks. If a job waits now, and lies
 // before the mark as it was before the question was sent, the mark is wrong and moves back to the job. If a job was merely
 // claimed since the sweep, that proves nothing and costs nothing.
 //
@@ -168,33 +170,38 @@ const checkQuery = `
 	SELECT TRUE, stale.queue, stale.place, '', '', 0, NULL::timestamptz, 0::bigint
 	FROM turn CROSS JOIN stale
 	UNION ALL
-	SELECT FALSE, '', '', jobs.queue, jobs.state, jobs.priority,
-		CASE jobs.state WHEN 'ready' THEN jobs.run_at WHEN 'failed' THEN jobs.retry_at ELSE jobs.lease_expires_at END, jobs.id
+	SELECT FALSE, '', '', jobs.queue, jobs.unleased_state, jobs.priority,
+		CASE jobs.unleased_state WHEN 'ready' THEN jobs.run_at ELSE jobs.retry_at END, jobs.id
 	FROM wanted
 	JOIN {schema}.sweeps ON sweeps.queue = ANY (ARRAY[wanted.queue])
 	CROSS JOIN LATERAL unnest(sweeps.heads || sweeps.found) AS head (id)
 	JOIN {schema}.jobs ON jobs.id = ANY (ARRAY[head.id])
-	WHERE jobs.finished_at IS NULL`
+	WHERE wanted.queue <> '' AND jobs.finished_at IS NULL AND jobs.lease_expires_at IS NULL
+	UNION ALL
+	SELECT FALSE, '', '', '', '', 0, leases.due_at, leases.id
+	FROM {schema}.sweeps
+	JOIN {schema}.leases ON leases.due_at = TIMESTAMPTZ 'epoch' + heads[1] * interval '1 microsecond' AND leases.id = heads[2]
+	WHERE sweeps.queue = ''`
 
-// A head is the first job that a sweep has found: waiting, or in flight.
+// A head is the first job that a sweep has found, or the first row of the table leases.
 type head struct {
-	queue    string
-	state    store.State
+	queue    string      // [cursor.Leases] for a row of leases
+	state    store.State // in which the job waits
 	priority int
-	at       time.Time // when it is due, or when its lease ends
+	at       time.Time // when it is due
 	id       int64
 }
 
 // compare moves a mark back to the job if the job lies before it. The marks are copies from before the job was read.
 func (s *Store) compare(h head, before map[string]cursor.Queue) {
-	queue, lane, priority := h.queue, cursor.Fresh, h.priority
-	switch h.state {
-	case store.InFlight:
-		queue, priority = cursor.Leases, store.MaxPriority
-	case store.Failed:
+	lane, priority := cursor.Fresh, h.priority
+	if h.state == store.Failed {
 		lane = cursor.Retries
 	}
-	if s.cursors.Correct(before, queue, lane, priority, cursor.Position{At: h.at, ID: h.id}) {
+	if h.queue == cursor.Leases {
+		priority = store.MaxPriority
+	}
+	if s.cursors.Correct(before, h.queue, lane, priority, cursor.Position{At: h.at, ID: h.id}) && h.queue != cursor.Leases {
 		s.hub.Tell(store.Wakeup{Queue: h.queue})
 	}
 }
@@ -255,12 +262,11 @@ func (s *Store) within(with opening, most time.Duration) opening {
 // sweepQuery reads the heads of queues from the beginning.
 var sweepQuery = `
 	INSERT INTO {schema}.sweeps (queue, wanted_at, swept_at, heads)
-	SELECT wanted.queue, clock_timestamp(), clock_timestamp(), CASE wanted.queue WHEN '' THEN ARRAY(
-			SELECT id
-			FROM {schema}.jobs
-			WHERE state = 'in_flight'
-			ORDER BY lease_expires_at, id
-			LIMIT 1)
+	SELECT wanted.queue, clock_timestamp(), clock_timestamp(), CASE wanted.queue WHEN '' THEN coalesce((
+			SELECT ARRAY[` + dueMicros + `, id]
+			FROM {schema}.leases
+			ORDER BY due_at, id
+			LIMIT 1), '{}')
 		ELSE ARRAY(` + lanes[cursor.Retries].sql(headsOfQueue) + `
 			UNION ALL` + lanes[cursor.Fresh].sql(headsOfQueue) + `)
 		END
@@ -338,31 +344,35 @@ func (p place) tooLong(horizon time.Time) place {
 // next returns the beginning of the next range.
 func (p place) next() place { return place{Range: p.Range + 1} }
 
-// sliceOf returns the query for the first job of a slice.
-func sliceOf(l lane, more string) string {
-	return l.sql(`
-		SELECT id
-		FROM {schema}.jobs
-		WHERE {waits} AND ({due}, id) >= ($1::text::timestamptz, $2::bigint) AND ({due}, id) < ($3::text::timestamptz, $4::bigint)` + more + `
-		ORDER BY {due}, id
-		LIMIT 1`)
+// dueMicros is when a row of the table leases is due, in microseconds since 1970.
+const dueMicros = `(extract(epoch FROM due_at) * 1000000)::bigint`
+
+// sliceOf returns the query for the head in a slice of an index.
+func sliceOf(head, table, due string) string {
+	return `
+		SELECT ` + head + `
+		FROM {schema}.` + table + ` AND (` + due + `, id) >= ($1::text::timestamptz, $2::bigint) AND (` + due + `, id) < ($3::text::timestamptz, $4::bigint)
+		ORDER BY ` + due + `, id
+		LIMIT 1`
 }
 
-const ofLevel = ` AND queue = $5 AND priority = $6`
+func sliceOfLane(l lane) string {
+	return sliceOf(`ARRAY[id]`, `jobs WHERE queue = $5 AND priority = $6 AND `+l.waits(), l.due)
+}
 
 var (
-	sliceOfLeases = sliceOf(lane{`state = 'in_flight'`, `lease_expires_at`}, ``)
-	sliceOfLane   = [cursor.Lanes]string{sliceOf(lanes[cursor.Retries], ofLevel), sliceOf(lanes[cursor.Fresh], ofLevel)}
+	sliceOfLeases = sliceOf(`ARRAY[`+dueMicros+`, id]`, `leases WHERE TRUE`, `due_at`)
+	slicesOfLanes = [cursor.Lanes]string{sliceOfLane(lanes[cursor.Retries]), sliceOfLane(lanes[cursor.Fresh])}
 )
 
-// slice returns the query for the first job between the place and to. The ranges of a queue are the levels of its retries, then
+// slice returns the query for the head between the place and to. The ranges of a queue are the levels of its retries, then
 // of its fresh jobs.
 func (p place) slice(queue string, to cursor.Position) pipelinedCall {
 	args := []any{placeText(cursor.Position{At: p.At}), p.ID, placeText(to), to.ID, queue, cursor.PriorityOf(p.Range % cursor.Levels)}
 	if queue == cursor.Leases {
 		return pipelinedCall{query: sliceOfLeases, args: args[:4]}
 	}
-	return pipelinedCall{query: sliceOfLane[p.Range/cursor.Levels], args: args}
+	return pipelinedCall{query: slicesOfLanes[p.Range/cursor.Levels], args: args}
 }
 
 // ranges returns how many ranges the queue has.
@@ -385,17 +395,17 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, limit time.Duratio
 	var found []int64
 	large := p != place{} // it takes more than one turn
 	for p.Range < ranges(of.queue) && time.Now().Before(until) {
-		var id int64
+		var head pq.Int64Array
 		to, began := p.to(horizon), time.Now()
 		e := p.slice(of.queue, to)
-		e.scan = func(rows *sql.Rows) error { return rows.Scan(&id) }
+		e.scan = func(rows *sql.Rows) error { return rows.Scan(&head) }
 		switch err := s.single(ctx, s.within(s.with.get, limit/10), e); {
 		case codeOf(err) == codeCancelled:
 			p, large = p.tooLong(horizon), true
 		case err != nil:
 			return err
-		case id != 0:
-			found = append(found, id)
+		case head != nil:
+			found = append(found, head...)
 			p = p.next()
 		default:
 			p = p.passed(to, horizon, time.Since(began) < limit/40)

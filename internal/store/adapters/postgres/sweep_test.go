@@ -151,14 +151,14 @@ func TestRowsMadeReadyByHandAreFound(t *testing.T) {
 	require.NoError(t, err)
 	h.pass(t)
 	past := h.shown.Now().Add(-time.Hour)
-	h.run(t, `UPDATE {schema}.jobs SET state = 'ready', finished_at = NULL, run_at = $2 WHERE id = $1`, ids[0], past)
-	h.run(t, `UPDATE {schema}.jobs SET lease_expires_at = $2 WHERE id = $1 AND state = 'in_flight'`, ids[2], past)
+	h.run(t, `UPDATE {schema}.jobs SET unleased_state = 'ready', finished_at = NULL, run_at = $2 WHERE id = $1`, ids[0], past)
+	h.run(t, `UPDATE {schema}.jobs SET lease_expires_at = $2 WHERE id = $1 AND lease_expires_at IS NOT NULL`, ids[2], past)
 	h.finds(t, h.claimed(t, ids[0]), h.recovered(t, ids[2]))
 	h.s.sweeper.pace(never)
 	_, err = h.s.Cancel(t.Context(), store.Filter{IDs: []int64{ids[0], ids[2]}}, 2) // which would be due again soon
 	require.NoError(t, err)
 	h.pass(t)
-	h.run(t, `UPDATE {schema}.jobs SET retry_at = $2 WHERE id = $1 AND state = 'failed'`, ids[1], past)
+	h.run(t, `UPDATE {schema}.jobs SET retry_at = $2 WHERE id = $1 AND unleased_state = 'failed'`, ids[1], past)
 	h.finds(t, h.claimed(t, ids[1]))
 }
 
@@ -170,7 +170,7 @@ func TestWhatOneStoreSweepsAllFind(t *testing.T) {
 	_, err := h.s.Ack(t.Context(), acksOf(claimN(t, h.s, 1)))
 	require.NoError(t, err)
 	h.pass(t)
-	h.run(t, `UPDATE {schema}.jobs SET state = 'ready', finished_at = NULL, run_at = $2 WHERE id = $1`, id, h.shown.Now().Add(-time.Hour))
+	h.run(t, `UPDATE {schema}.jobs SET unleased_state = 'ready', finished_at = NULL, run_at = $2 WHERE id = $1`, id, h.shown.Now().Add(-time.Hour))
 	checked(t, h.s) // says what it claims from
 	h.other.sweeper.pace(often)
 	require.Eventually(t, func() bool {
@@ -263,13 +263,13 @@ func TestSlicesFindWhatHidesBehindTheDead(t *testing.T) {
 	release := holdSnapshot(t, h.s)
 	defer release()
 	crowd{queue: "q", state: store.Ready, due: "-400 days"}.add(t, h.s, 150_000) // before the time that the store is shown
-	_, err := h.s.callers.ExecContext(t.Context(), h.s.sql(`UPDATE {schema}.jobs SET state = 'succeeded', finished_at = run_at`))
+	_, err := h.s.callers.ExecContext(t.Context(), h.s.sql(`UPDATE {schema}.jobs SET unleased_state = 'succeeded', finished_at = run_at`))
 	require.NoError(t, err)
 	id := enqueue(t, h.s, 1)[0]
 	_, err = h.s.Ack(t.Context(), acksOf(claimN(t, h.s, 1)))
 	require.NoError(t, err)
 	passed := h.pass(t)
-	h.run(t, `UPDATE {schema}.jobs SET state = 'ready', finished_at = NULL, run_at = $2 WHERE id = $1`, id, passed.Add(-time.Second))
+	h.run(t, `UPDATE {schema}.jobs SET unleased_state = 'ready', finished_at = NULL, run_at = $2 WHERE id = $1`, id, passed.Add(-time.Second))
 	checked(t, h.s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
