@@ -101,7 +101,7 @@ func one(ctx context.Context, s *site.Site, p peer.Peer, scenario Scenario, o Op
 	debug.FreeOSMemory() // from the previous run
 	times := scenario.times(o)
 	ledger := peer.NewLedger(times)
-	q, err := p.Open(ctx, place, ledger.Begin)
+	q, err := p.Open(ctx, place, ledger.Handle)
 	if err != nil {
 		return Result{}, fmt.Errorf("opening: %w", err)
 	}

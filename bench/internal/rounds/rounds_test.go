@@ -75,8 +75,8 @@ func (f *fake) Close(context.Context) error { return nil }
 func playFake(t *testing.T, scenario string, f *fake) Result {
 	t.Helper()
 	p := peer.Peer{Name: "fake", Store: "none", Handlers: 1, Keeps: true}
-	p.Open = func(_ context.Context, _ peer.Place, started func(int64)) (peer.Queue, error) {
-		f.started = started
+	p.Open = func(_ context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
+		f.started = handle.Started
 		return f, nil
 	}
 	all := Scenarios()
@@ -153,7 +153,7 @@ func TestRunsWithoutEveryEndDoNotCount(t *testing.T) {
 
 func TestAnAbsentPeerIsLeftOut(t *testing.T) {
 	var opened int
-	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, func(int64)) (peer.Queue, error) {
+	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, peer.Handler) (peer.Queue, error) {
 		opened++
 		return nil, &site.Absence{Reason: "it lives elsewhere"}
 	}}
@@ -166,7 +166,7 @@ func TestAnAbsentPeerIsLeftOut(t *testing.T) {
 }
 
 func TestAFailedPeerDoesNotEndTheOthers(t *testing.T) {
-	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, func(int64)) (peer.Queue, error) {
+	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, peer.Handler) (peer.Queue, error) {
 		return nil, errors.New("no store")
 	}}
 	results, err := Run(t.Context(), &site.Site{}, Options{

@@ -266,36 +266,21 @@ func latency(ctx context.Context, p *play) (Result, error) {
 		return Result{}, err
 	}
 	began := time.Now()
-	called := make([]time.Time, p.times)
-	if err := p.enqueueSteadily(ctx, called); err != nil {
+	called, err := peer.Steadily(ctx, p.queue, peer.Load{First: 1, Jobs: p.times - 1}, pace)
+	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Jobs: int64(len(called)), Seconds: time.Since(began).Seconds()}
-	if err := p.finish(ctx, int64(len(called))); err != nil {
+	r := Result{Jobs: int64(p.times), Seconds: time.Since(began).Seconds()}
+	if err := p.finish(ctx, int64(p.times)); err != nil {
 		return r, err
 	}
-	waits := make([]float64, 0, len(called)-1)
-	for number := 1; number < len(called); number++ { // the first one was for warming up
-		waits = append(waits, float64(p.ledger.Began(number).Sub(called[number]))/1e6)
+	waits := make([]float64, len(called))
+	for i, at := range called {
+		waits[i] = float64(p.ledger.Began(i+1).Sub(at)) / 1e6 // the first job was for warming up
 	}
 	slices.Sort(waits)
 	r.P50, r.P95, r.P99, r.Max = quantile(waits, 50), quantile(waits, 95), quantile(waits, 99), waits[len(waits)-1]
 	return r, nil
-}
-
-// enqueueSteadily records when it calls. A slow call does not delay the next one.
-func (p *play) enqueueSteadily(ctx context.Context, called []time.Time) error {
-	calls, ctx := errgroup.WithContext(ctx)
-	tick := time.NewTicker(time.Second / pace)
-	defer tick.Stop()
-	for number := 1; number < len(called) && ctx.Err() == nil; number++ {
-		<-tick.C
-		calls.Go(func() error {
-			called[number] = time.Now().Round(0) // wall clock, as in the ledger
-			return p.queue.Enqueue(ctx, peer.Load{First: int64(number), Jobs: 1, Callers: 1, Batch: 1})
-		})
-	}
-	return calls.Wait()
 }
 
 // quantile returns the smallest of the sorted values that at least that many percent do not exceed.
