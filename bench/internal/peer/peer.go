@@ -44,6 +44,7 @@ func (p Peer) ID() string { return p.Name + "-" + p.Store }
 // A Place tells a peer where its empty store is.
 type Place struct {
 	DSN    string // of an empty Postgres database, as key=value
+	Admin  string // of another database on the same server
 	Folder string // an empty folder
 	Redis  string // the address of an empty Redis
 	Node   string // the folder of the installed npm packages
