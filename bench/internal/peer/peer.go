@@ -4,7 +4,7 @@ package peer
 import (
 	"context"
 	"fmt"
-	"strings"
+	"math/rand/v2"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -19,6 +19,8 @@ type Peer struct {
 	Keeps    bool              // finished jobs stay in the store
 	Node     bool              // an npm package, which must be installed first
 	Skips    map[string]string // the scenarios that it cannot run, and why
+	Like     string            // the name of the peer that this one is with other settings, and that it is chosen with
+	Plays    string            // the only scenario or group that it runs, if not all
 	Open     func(ctx context.Context, p Place, handle Handler) (Queue, error)
 }
 
@@ -95,11 +97,22 @@ type Job struct {
 	Fails  bool   `json:"fails,omitempty"`  // the first attempt fails
 }
 
+// letters is text that stores cannot compress, as long as several large payloads.
+var letters = func() string {
+	chance := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 1<<16)
+	for i := range text {
+		text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 -"[chance.IntN(64)]
+	}
+	return string(text)
+}()
+
 // Job returns the payload with that number.
 func (s Shape) Job(number int64) Job {
 	job := Job{Number: number, User: 12345, Text: "hello there"}
 	if s.Text > 0 {
-		job.Text = strings.Repeat("hello there ", s.Text/12+1)[:s.Text]
+		from := int(number*61) % (len(letters) - s.Text)
+		job.Text = letters[from : from+s.Text]
 	}
 	if s.Slow {
 		job.Millis = 5 + int(number*7919%796) // evenly spread, and the same for every peer

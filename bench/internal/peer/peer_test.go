@@ -1,8 +1,11 @@
 package peer_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,7 +92,14 @@ func TestLedgerIsSafeForManyGoroutines(t *testing.T) {
 
 func TestShapesSayWhatJobsDo(t *testing.T) {
 	require.Equal(t, peer.Job{Number: 7, User: 12345, Text: "hello there"}, peer.Shape{}.Job(7))
-	require.Len(t, peer.Shape{Text: 5000}.Job(7).Text, 5000)
+	big := peer.Shape{Text: 5000}
+	require.Len(t, big.Job(7).Text, 5000)
+	require.NotEqual(t, big.Job(7).Text, big.Job(8).Text)
+	var packed bytes.Buffer
+	pack := gzip.NewWriter(&packed)
+	_, err := io.WriteString(pack, big.Job(7).Text)
+	require.NoError(t, errors.Join(err, pack.Close()))
+	require.Greater(t, packed.Len(), 3500, "a store can hardly compress it")
 	failing, shortest, longest := 0, 1000, 0
 	for number := range int64(1000) {
 		job := peer.Shape{Slow: true, Fails: 10}.Job(number)

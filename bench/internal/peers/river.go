@@ -15,7 +15,8 @@ import (
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 )
 
-const riverVersion = "v0.51.1"
+// riverPatient is River with a default that costs latency.
+const riverVersion, riverPatient = "v0.51.1", "river-100ms"
 
 func river() []peer.Peer {
 	return []peer.Peer{
@@ -23,6 +24,12 @@ func river() []peer.Peer {
 			Name: "river", Store: peer.Postgres, Version: riverVersion, Handlers: 2000, Keeps: true,
 			Settings: "pgx, 20 connections; fetch cooldown 2 ms, no timeout of jobs; single calls by Insert, bulk by InsertManyFast (COPY)",
 			Open:     openRiver(2 * time.Millisecond),
+		},
+		{
+			Name: riverPatient, Store: peer.Postgres, Version: riverVersion, Handlers: 2000, Keeps: true,
+			Like: "river", Plays: "lone",
+			Settings: "as river, but with a fetch cooldown of 100 ms, its default, which saves notifications and fetches and costs latency",
+			Open:     openRiver(riverqueue.FetchCooldownDefault),
 		},
 	}
 }
