@@ -21,7 +21,7 @@ lint: ## check formatting, modules, vet and golangci-lint
 cover: ## measure test coverage of the whole module, into coverage.out
 	@go test -coverpkg=./... -coverprofile=coverage.out ./... && go tool cover -func=coverage.out | tail -n 1
 
-bench: ## measure jq beside its peers, about an hour: a table, and .cache/bench.svg. FLAGS='--peers jq,river' for less
+bench: ## measure jq beside its peers, about two hours: tables, and .cache/bench.svg. FLAGS='--peers jq,river' for less
 	@mkdir -p .cache && go -C bench run . --json ../.cache/bench.json --plot ../.cache/bench.svg $(FLAGS)
 
 bench-alone: ## measure the goals that concern jq alone, an hour and a half. FLAGS='--goals P9,P10' for less

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -8,9 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/bench/internal/peers"
+	"github.com/seed-ed332417/jq/bench/internal/producer"
 	"github.com/seed-ed332417/jq/bench/internal/report"
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
+
+// The producers of lone jobs are this program too.
+func TestMain(m *testing.M) {
+	producer.Main(peers.All())
+	os.Exit(m.Run())
+}
 
 // Every peer that needs nothing installed plays every scenario, tiny, and the end of every job is found in its store.
 func TestPeersFinishEveryJob(t *testing.T) {
@@ -65,7 +73,7 @@ func TestGoalsAboutJQAlonePileUp(t *testing.T) {
 func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--peers jq-postgres,sidekiq", `--peers: there is no "sidekiq": want some of `},
-		{"--scenarios drian", `--scenarios: there is no "drian": want some of bulk, `},
+		{"--scenarios drian", `--scenarios: there is no "drian": want some of big, bulk, `},
 		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P8, P9`},
 		{"--goals P8", "--goals are measured with --alone"},
 		{"--alone --peers jq", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
@@ -91,4 +99,12 @@ func TestPeersAreChosenByNameOrStore(t *testing.T) {
 	require.Contains(t, ids, "river-postgres")
 	require.Contains(t, ids, "jq-sqlite")
 	require.NotContains(t, ids, "jq-postgres")
+}
+
+func TestAGroupOfScenariosHasOneName(t *testing.T) {
+	var errs strings.Builder
+	o, err := parse([]string{"--scenarios", "lone,drain", "--peers", "river"}, &errs)
+	require.NoError(t, err)
+	require.Equal(t, []string{"drain", "lone-20", "lone-20-tx", "lone-300", "lone-300-tx"}, scenarioNames(o.Scenarios))
+	require.Len(t, o.Peers, 2, "River with both of its settings")
 }

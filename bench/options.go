@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -28,10 +29,10 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errors)
 	names := flags.String("peers", "", "measure only these, separated by commas: names, stores, or both as in jq-postgres")
-	scenarios := flags.String("scenarios", "", "run only these, separated by commas: "+strings.Join(scenarioNames(rounds.Scenarios()), ", "))
+	scenarios := flags.String("scenarios", "", "run only these, separated by commas: "+strings.Join(scenarioNames(rounds.Scenarios()), ", ")+", or "+rounds.Lone+" for all of that group")
 	flags.IntVar(&o.Rounds, "rounds", 5, "how often to run everything")
 	flags.IntVar(&o.Jobs, "jobs", 50_000, "how many jobs to drain")
-	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "of the continuous scenarios; a fifth of it for each that enqueues, half of it for latency, twelve and twenty-four times as long for the long ones")
+	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "of the continuous scenarios; a fifth of it for each that enqueues, half of it for latency, four times as long for lone jobs, twelve and twenty-four times as long for the long ones")
 	flags.IntVar(&o.Handlers, "handlers", 0, "how many handlers run at once, instead of what is best for each peer")
 	flags.StringVar(&o.json, "json", "", "write all rounds to this file")
 	flags.StringVar(&o.plot, "plot", "", "draw the figures into this file: .svg or .png")
@@ -57,10 +58,10 @@ func parse(args []string, errors io.Writer) (options, error) {
 		return options{}, fmt.Errorf("--goals are measured with --alone")
 	}
 	var err error
-	if o.Peers, err = choose(*names, peers.All(), func(p peer.Peer) []string { return []string{p.ID(), p.Name, p.Store} }); err != nil {
+	if o.Peers, err = choose(*names, peers.All(), func(p peer.Peer) []string { return []string{p.ID(), p.Name, p.Store, cmp.Or(p.Like, p.Name)} }); err != nil {
 		return options{}, fmt.Errorf("--peers: %w", err)
 	}
-	if o.Scenarios, err = choose(*scenarios, rounds.Scenarios(), func(s rounds.Scenario) []string { return []string{s.Name} }); err != nil {
+	if o.Scenarios, err = choose(*scenarios, rounds.Scenarios(), rounds.Scenario.Names); err != nil {
 		return options{}, fmt.Errorf("--scenarios: %w", err)
 	}
 	if o.goals, err = choose(*goals, alone.Goals(), func(id string) []string { return []string{id} }); err != nil {

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -26,8 +27,9 @@ type page [pageBits / 64]atomic.Uint64
 // NewLedger returns an empty ledger. It records the times of the first jobs, as many as times says.
 func NewLedger(times int) *Ledger { return &Ledger{times: make([]atomic.Int64, times)} }
 
-// Begin records that the job begins. It panics if the number is out of range, which is a bug in the peer's adapter.
-func (l *Ledger) Begin(number int64) {
+// Begin records that the job begins, and reports whether it does so for the first time. It panics if the number is out of
+// range, which is a bug in the peer's adapter.
+func (l *Ledger) Begin(number int64) (first bool) {
 	if number < 0 || number >= maxPages*pageBits {
 		panic(fmt.Sprintf("a job has the number %d: numbers run from 0 to %d", number, maxPages*pageBits-1))
 	}
@@ -37,9 +39,28 @@ func (l *Ledger) Begin(number int64) {
 	word, bit := &l.page(number)[number%pageBits/64], uint64(1)<<(number%64)
 	if word.Or(bit)&bit != 0 {
 		l.again.Add(1)
-		return
+		return false
 	}
 	l.count.Add(1)
+	return true
+}
+
+var errOnce = errors.New("this job fails once")
+
+// Handle records that the job begins, and does what the job says.
+func (l *Ledger) Handle(ctx context.Context, job Job) error {
+	first := l.Begin(job.Number)
+	if job.Millis > 0 {
+		select {
+		case <-time.After(time.Duration(job.Millis) * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if job.Fails && first {
+		return errOnce
+	}
+	return nil
 }
 
 func (l *Ledger) page(number int64) *page {

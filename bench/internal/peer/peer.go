@@ -4,6 +4,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -18,7 +19,17 @@ type Peer struct {
 	Keeps    bool              // finished jobs stay in the store
 	Node     bool              // an npm package, which must be installed first
 	Skips    map[string]string // the scenarios that it cannot run, and why
-	Open     func(ctx context.Context, p Place, started func(number int64)) (Queue, error)
+	Like     string            // the name of the peer that this one is with other settings, and that it is chosen with
+	Plays    string            // the only scenario or group that it runs, if not all
+	Open     func(ctx context.Context, p Place, handle Handler) (Queue, error)
+}
+
+// A Handler does the work of a job. If it returns an error, the queue must retry the job.
+type Handler func(ctx context.Context, job Job) error
+
+// Started begins a job that has only a number.
+func (h Handler) Started(number int64) {
+	_ = h(context.Background(), Job{Number: number}) // it does nothing that could fail
 }
 
 // The stores.
@@ -35,13 +46,14 @@ func (p Peer) ID() string { return p.Name + "-" + p.Store }
 // A Place tells a peer where its empty store is.
 type Place struct {
 	DSN    string // of an empty Postgres database, as key=value
+	Admin  string // of another database on the same server
 	Folder string // an empty folder
 	Redis  string // the address of an empty Redis
 	Node   string // the folder of the installed npm packages
 }
 
-// A Queue is a running peer. Its jobs are numbered from zero. When a handler begins a job, it passes the number to the function
-// that Open was given. Close is called once.
+// A Queue is a running peer. Its jobs are numbered from zero. It passes each job to the handler that Open was given. Close is
+// called once.
 type Queue interface {
 	// Enqueue adds jobs and returns when all are stored.
 	Enqueue(ctx context.Context, load Load) error
@@ -57,8 +69,17 @@ type Queue interface {
 type Load struct {
 	First   int64 // the number of the first job
 	Jobs    int
-	Callers int // concurrent goroutines
-	Batch   int // jobs per call
+	Callers int  // concurrent goroutines
+	Batch   int  // jobs per call
+	Tx      bool // each job in a transaction of the caller's own; only with batches of one
+	Shape   Shape
+}
+
+// A Shape says what jobs are like. The zero value means a small payload and an empty handler.
+type Shape struct {
+	Text  int  `json:"text"`  // so many bytes of text in the payload, instead of a few
+	Slow  bool `json:"slow"`  // the handlers take 5 to 800 ms
+	Fails int  `json:"fails"` // one job in so many fails once
 }
 
 // Counts are the numbers of jobs in a store.
@@ -67,15 +88,38 @@ type Counts struct {
 	Finished   int64 // zero if finished jobs are deleted
 }
 
-// A Job is the payload, the same for every peer.
+// A Job is the payload, the same for every peer. It tells the handler what to do.
 type Job struct {
 	Number int64  `json:"number"`
 	User   int    `json:"user"`
 	Text   string `json:"text"`
+	Millis int    `json:"millis,omitempty"` // how long the handler takes
+	Fails  bool   `json:"fails,omitempty"`  // the first attempt fails
 }
 
-// NewJob returns the payload with that number.
-func NewJob(number int64) Job { return Job{Number: number, User: 12345, Text: "hello there"} }
+// letters is text that stores cannot compress, as long as several large payloads.
+var letters = func() string {
+	chance := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 1<<16)
+	for i := range text {
+		text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 -"[chance.IntN(64)]
+	}
+	return string(text)
+}()
+
+// Job returns the payload with that number.
+func (s Shape) Job(number int64) Job {
+	job := Job{Number: number, User: 12345, Text: "hello there"}
+	if s.Text > 0 {
+		from := int(number*61) % (len(letters) - s.Text)
+		job.Text = letters[from : from+s.Text]
+	}
+	if s.Slow {
+		job.Millis = 5 + int(number*7919%796) // evenly spread, and the same for every peer
+	}
+	job.Fails = s.Fails > 0 && number%int64(s.Fails) == 0
+	return job
+}
 
 // Kind returns the kind of job, for peers that ask the payload.
 func (Job) Kind() string { return "bench" }

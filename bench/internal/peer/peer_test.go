@@ -1,10 +1,15 @@
 package peer_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,4 +88,68 @@ func TestLedgerIsSafeForManyGoroutines(t *testing.T) {
 	work.Wait()
 	require.EqualValues(t, 100_000, l.Count())
 	require.EqualValues(t, 300_000, l.Again())
+}
+
+func TestShapesSayWhatJobsDo(t *testing.T) {
+	require.Equal(t, peer.Job{Number: 7, User: 12345, Text: "hello there"}, peer.Shape{}.Job(7))
+	big := peer.Shape{Text: 5000}
+	require.Len(t, big.Job(7).Text, 5000)
+	require.NotEqual(t, big.Job(7).Text, big.Job(8).Text)
+	var packed bytes.Buffer
+	pack := gzip.NewWriter(&packed)
+	_, err := io.WriteString(pack, big.Job(7).Text)
+	require.NoError(t, errors.Join(err, pack.Close()))
+	require.Greater(t, packed.Len(), 3500, "a store can hardly compress it")
+	failing, shortest, longest := 0, 1000, 0
+	for number := range int64(1000) {
+		job := peer.Shape{Slow: true, Fails: 10}.Job(number)
+		shortest, longest = min(shortest, job.Millis), max(longest, job.Millis)
+		if job.Fails {
+			failing++
+		}
+	}
+	require.Equal(t, []int{5, 800, 100}, []int{shortest, longest, failing})
+}
+
+func TestHandlersDoWhatJobsSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := peer.NewLedger(0)
+		began := time.Now()
+		require.NoError(t, l.Handle(t.Context(), peer.Job{Number: 1, Millis: 70}))
+		require.Equal(t, 70*time.Millisecond, time.Since(began))
+		require.Error(t, l.Handle(t.Context(), peer.Job{Number: 2, Fails: true}))
+		require.NoError(t, l.Handle(t.Context(), peer.Job{Number: 2, Fails: true}), "it fails once")
+		require.EqualValues(t, 2, l.Count())
+		require.EqualValues(t, 1, l.Again())
+
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, l.Handle(over, peer.Job{Number: 3, Millis: 70}), context.Canceled)
+	})
+}
+
+// A slow queue takes a second for a job.
+type slow struct {
+	peer.Queue
+	loads chan peer.Load
+}
+
+func (s *slow) Enqueue(_ context.Context, load peer.Load) error {
+	<-time.After(time.Second)
+	s.loads <- load
+	return nil
+}
+
+func TestASlowCallDoesNotDelayTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &slow{loads: make(chan peer.Load, 10)}
+		began := time.Now()
+		called, err := peer.Steadily(t.Context(), q, peer.Load{First: 5, Jobs: 3, Tx: true}, 100)
+		require.NoError(t, err)
+		require.Len(t, called, 3)
+		for i, at := range called {
+			require.Equal(t, time.Duration(i+1)*10*time.Millisecond, at.Sub(began.Round(0)))
+			require.Equal(t, peer.Load{First: int64(5 + i), Jobs: 1, Callers: 1, Batch: 1, Tx: true}, <-q.loads)
+		}
+	})
 }

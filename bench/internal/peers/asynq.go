@@ -15,7 +15,7 @@ func asynqPeers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "asynq", Store: peer.Redis, Version: "v0.26.0", Handlers: 200,
 		Settings: "Redis with appendfsync=everysec, up to a second of which a crash loses; 20 connections; a look for tasks every 10 ms",
-		Skips:    map[string]string{"bulk": "it has no bulk call"},
+		Skips:    map[string]string{"bulk": "it has no bulk call", "failing": "it waits for about half a minute before a retry"},
 		Open:     openAsynq,
 	}}
 }
@@ -24,20 +24,20 @@ type asynqQueue struct {
 	options   asynq.RedisClientOpt
 	client    *asynq.Client
 	inspector *asynq.Inspector
-	started   func(int64)
+	handle    peer.Handler
 	server    *asynq.Server
 }
 
-func openAsynq(_ context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+func openAsynq(_ context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 	options := asynq.RedisClientOpt{Addr: p.Redis, PoolSize: 20}
 	return &asynqQueue{
-		options: options, client: asynq.NewClient(options), inspector: asynq.NewInspector(options), started: started,
+		options: options, client: asynq.NewClient(options), inspector: asynq.NewInspector(options), handle: handle,
 	}, nil
 }
 
 func (q *asynqQueue) Enqueue(ctx context.Context, load peer.Load) error {
 	return load.Spread(ctx, func(ctx context.Context, first int64, _ int) error {
-		payload, err := json.Marshal(peer.NewJob(first))
+		payload, err := json.Marshal(load.Shape.Job(first))
 		if err != nil {
 			return err
 		}
@@ -50,8 +50,8 @@ func (q *asynqQueue) Work(_ context.Context, handlers int) error {
 	q.server = asynq.NewServer(q.options, asynq.Config{
 		Concurrency: handlers, TaskCheckInterval: 10 * time.Millisecond, LogLevel: asynq.FatalLevel,
 	})
-	return q.server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
-		return begin(task.Payload(), q.started)
+	return q.server.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		return handle(ctx, task.Payload(), q.handle)
 	}))
 }
 

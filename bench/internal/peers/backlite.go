@@ -20,10 +20,10 @@ func backlitePeers() []peer.Peer {
 }
 
 type backliteQueue struct {
-	db      *sql.DB
-	started func(int64)
-	client  *backlite.Client
-	works   bool
+	db     *sql.DB
+	handle peer.Handler
+	client *backlite.Client
+	works  bool
 }
 
 // backliteTask is the payload with its queue settings.
@@ -33,12 +33,12 @@ func (backliteTask) Config() backlite.QueueConfig {
 	return backlite.QueueConfig{Name: "bench", MaxAttempts: 3, Backoff: time.Second}
 }
 
-func openBacklite(_ context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+func openBacklite(_ context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 	db, err := openSQLite(p, "NORMAL", 1)
 	if err != nil {
 		return nil, err
 	}
-	q := &backliteQueue{db: db, started: started}
+	q := &backliteQueue{db: db, handle: handle}
 	if err := q.renew(1); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -54,10 +54,7 @@ func (q *backliteQueue) renew(handlers int) error {
 	if err != nil {
 		return err
 	}
-	client.Register(backlite.NewQueue(func(_ context.Context, task backliteTask) error {
-		q.started(task.Number)
-		return nil
-	}))
+	client.Register(backlite.NewQueue(func(ctx context.Context, task backliteTask) error { return q.handle(ctx, task.Job) }))
 	q.client = client
 	return nil
 }
@@ -66,7 +63,7 @@ func (q *backliteQueue) Enqueue(ctx context.Context, load peer.Load) error {
 	return load.Spread(ctx, func(ctx context.Context, first int64, jobs int) error {
 		tasks := make([]backlite.Task, jobs)
 		for i := range tasks {
-			tasks[i] = backliteTask{peer.NewJob(first + int64(i))}
+			tasks[i] = backliteTask{load.Shape.Job(first + int64(i))}
 		}
 		_, err := q.client.Add(tasks...).Ctx(ctx).Save()
 		return err

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -17,23 +18,24 @@ const jqSettings = "slots as handlers, a buffer of 4,000 jobs, all else as by de
 func jqPeers() []peer.Peer {
 	return []peer.Peer{
 		{
-			Name: "jq", Store: peer.Postgres, Handlers: jqHandlers, Keeps: true, Settings: "sqlx and lib/pq; " + jqSettings,
-			Open: func(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+			Name: "jq", Store: peer.Postgres, Handlers: jqHandlers, Keeps: true,
+			Settings: "sqlx and lib/pq; a caller's own transactions on 20 connections; " + jqSettings,
+			Open: func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 				s, err := postgres.Open(ctx, p.DSN, nil)
-				return openJQ(s, err, started)
+				return openJQ(s, err, p.DSN, handle)
 			},
 		},
 		{
 			Name: "jq", Store: peer.SQLite, Handlers: jqHandlers, Keeps: true, Settings: "modernc, synchronous=FULL; " + jqSettings,
-			Open: func(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+			Open: func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 				s, err := sqlite.Open(ctx, filepath.Join(p.Folder, "jobs.db"), nil)
-				return openJQ(s, err, started)
+				return openJQ(s, err, "", handle)
 			},
 		},
 		{
 			Name: "jq", Store: peer.Memory, Handlers: jqHandlers, Keeps: true, Settings: jqSettings,
-			Open: func(_ context.Context, _ peer.Place, started func(int64)) (peer.Queue, error) {
-				return openJQ(jq.NewMemory(nil), nil, started)
+			Open: func(_ context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
+				return openJQ(jq.NewMemory(nil), nil, "", handle)
 			},
 		},
 	}
@@ -47,33 +49,53 @@ type jqQueue struct {
 	client   *jq.Client
 	handlers jq.Handlers
 	server   *jq.Server
+	own      *sql.DB // the caller's own pool, for Load.Tx
 }
 
-func openJQ(s jq.Store, err error, started func(int64)) (peer.Queue, error) {
+// openJQ uses the store. dsn is where callers have their own transactions, if they have any.
+func openJQ(s jq.Store, err error, dsn string, handle peer.Handler) (peer.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
 	q := &jqQueue{store: s, client: jq.NewClient(s, nil)}
-	jq.Handle(&q.handlers, func(_ context.Context, _ *jq.Run, job peer.Job) error {
-		started(job.Number)
-		return nil
-	})
+	jq.Handle(&q.handlers, func(ctx context.Context, _ *jq.Run, job peer.Job) error { return handle(ctx, job) })
+	if dsn != "" {
+		if q.own, err = sql.Open("postgres", dsn); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		q.own.SetMaxOpenConns(20)
+		q.own.SetMaxIdleConns(20)
+	}
 	return q, nil
 }
 
 func (q *jqQueue) Enqueue(ctx context.Context, load peer.Load) error {
 	return load.Spread(ctx, func(ctx context.Context, first int64, jobs int) error {
-		if load.Batch == 1 {
-			_, err := q.client.Enqueue(ctx, peer.NewJob(first), nil)
+		switch {
+		case load.Tx:
+			return q.enqueueTx(ctx, load.Shape.Job(first))
+		case load.Batch == 1:
+			_, err := q.client.Enqueue(ctx, load.Shape.Job(first), nil)
 			return err
 		}
 		items := make([]jq.Item, jobs)
 		for i := range items {
-			items[i].Payload = peer.NewJob(first + int64(i))
+			items[i].Payload = load.Shape.Job(first + int64(i))
 		}
 		_, err := q.client.EnqueueMany(ctx, items, nil)
 		return err
 	})
+}
+
+func (q *jqQueue) enqueueTx(ctx context.Context, job peer.Job) error {
+	tx, err := q.own.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := q.client.EnqueueTx(ctx, tx, job, nil); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
 }
 
 func (q *jqQueue) Work(ctx context.Context, handlers int) error {
@@ -109,6 +131,9 @@ func (q *jqQueue) Close(ctx context.Context) error {
 	var err error
 	if q.server != nil {
 		err = q.server.Stop(ctx)
+	}
+	if q.own != nil {
+		err = errors.Join(err, q.own.Close())
 	}
 	return errors.Join(err, q.store.Close())
 }

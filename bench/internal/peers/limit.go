@@ -12,7 +12,9 @@ import (
 // limits are queues that do only the minimum: no handlers in goroutines, no JSON, no retries, no times. Their figures are an
 // upper bound for queues on the same store.
 func limits() []peer.Peer {
-	none := map[string]string{"latency": "it wakes nobody"}
+	none := map[string]string{
+		"latency": "it wakes nobody", "big": "all its payloads are small", "failing": "it does not retry",
+	}
 	return []peer.Peer{
 		{
 			Name: "limit", Store: peer.Postgres, Handlers: 1, Keeps: true, Skips: none, Open: openLimitPostgres,

@@ -20,8 +20,8 @@ type limitMemory struct {
 	over   bool
 }
 
-func openLimitMemory(_ context.Context, _ peer.Place, started func(int64)) (peer.Queue, error) {
-	q := &limitMemory{started: started}
+func openLimitMemory(_ context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
+	q := &limitMemory{started: handle.Started}
 	q.more.L = &q.mu
 	return q, nil
 }

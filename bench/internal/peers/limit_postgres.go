@@ -33,7 +33,7 @@ const limitTable = `
 	) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1);
 	CREATE INDEX jobs_ready ON jobs (id) WHERE state = 0`
 
-func openLimitPostgres(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+func openLimitPostgres(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 	db, err := sql.Open("postgres", p.DSN)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func openLimitPostgres(ctx context.Context, p peer.Place, started func(int64)) (
 		return nil, errors.Join(err, db.Close())
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	q := &limitPostgres{db: db, started: started, spans: make(chan span), wake: make(chan struct{}, 1), cancel: cancel}
+	q := &limitPostgres{db: db, started: handle.Started, spans: make(chan span), wake: make(chan struct{}, 1), cancel: cancel}
 	q.work.Go(func() { q.insert(ctx) })
 	return q, nil
 }

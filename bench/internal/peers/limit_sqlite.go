@@ -24,7 +24,7 @@ type limitSQLite struct {
 	stmts   map[string]*sql.Stmt // the writer's
 }
 
-func openLimitSQLite(ctx context.Context, p peer.Place, started func(int64)) (peer.Queue, error) {
+func openLimitSQLite(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 	db, err := openSQLite(p, "FULL", 2)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func openLimitSQLite(ctx context.Context, p peer.Place, started func(int64)) (pe
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	q := &limitSQLite{
-		db: db, started: started, spans: make(chan span, 64), start: make(chan struct{}, 1), cancel: cancel,
+		db: db, started: handle.Started, spans: make(chan span, 64), start: make(chan struct{}, 1), cancel: cancel,
 		stmts: map[string]*sql.Stmt{},
 	}
 	q.work.Go(func() { q.write(ctx) })

@@ -22,7 +22,7 @@ func neoqPeers() []peer.Peer {
 		Name: "neoq", Store: peer.Memory, Version: "v0.71.3", Handlers: 100,
 		Settings: "room for a million jobs, a fingerprint that is given and not computed; it can not be asked what it has, so that the " +
 			"handlers' ends stand for those of the jobs",
-		Skips: map[string]string{"bulk": "it has no bulk call"},
+		Skips: map[string]string{"bulk": "it has no bulk call", "failing": "it can not be asked whether a job has failed"},
 		Open:  openNeoq,
 	}}
 }
@@ -30,19 +30,19 @@ func neoqPeers() []peer.Peer {
 // neoqQueue starts with its handlers, because it accepts no jobs without them. They wait behind a gate until Work opens it.
 type neoqQueue struct {
 	queue          neoq.Neoq
-	started        func(int64)
+	handler        peer.Handler
 	enqueued, done atomic.Int64
 	gate           chan struct{}
 	open           sync.Once
 }
 
-func openNeoq(ctx context.Context, _ peer.Place, started func(int64)) (peer.Queue, error) {
+func openNeoq(ctx context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
 	ctx = context.WithoutCancel(ctx)
 	queue, err := neoq.New(ctx, neoq.WithBackend(memory.Backend), neoq.WithLogLevel(logging.LogLevelError))
 	if err != nil {
 		return nil, err
 	}
-	q := &neoqQueue{queue: queue, started: started, gate: make(chan struct{})}
+	q := &neoqQueue{queue: queue, handler: handle, gate: make(chan struct{})}
 	return q, queue.Start(ctx, handler.New("bench", q.handle, handler.Concurrency(100), handler.MaxQueueCapacity(1<<20),
 		handler.JobTimeout(10*time.Minute)))
 }
@@ -57,14 +57,14 @@ func (q *neoqQueue) handle(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("the payload has no number: %v", job.Payload)
 	}
-	q.started(number)
+	err = q.handler(ctx, peer.Job{Number: number})
 	q.done.Add(1)
-	return nil
+	return err
 }
 
 func (q *neoqQueue) Enqueue(ctx context.Context, load peer.Load) error {
 	return load.Spread(ctx, func(ctx context.Context, first int64, _ int) error {
-		job := peer.NewJob(first)
+		job := load.Shape.Job(first)
 		_, err := q.queue.Enqueue(ctx, &jobs.Job{
 			Queue: "bench", Fingerprint: strconv.FormatInt(first, 10),
 			Payload: map[string]any{"number": job.Number, "user": job.User, "text": job.Text},

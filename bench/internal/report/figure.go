@@ -6,15 +6,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-ed332417/jq/bench/internal/rounds"
+	"github.com/seed-ed332417/jq/bench/internal/cost"
 )
 
-// A figure summarizes the rounds of a peer in a scenario: a rate, or waits.
+// A figure summarizes the rounds of a peer in a scenario: a rate, waits, or a cost.
 type figure struct {
 	runs             int // the valid runs
 	failed           int
-	median, low, top float64    // jobs per second, or the median wait in milliseconds
+	median, low, top float64    // jobs per second, the median wait in milliseconds, or the cost of a job
 	waits            [3]float64 // p50, p95 and p99: the median of each over the rounds
+	cost             bool
 }
 
 // figure summarizes the rounds. A failed round is only counted as failed.
@@ -31,7 +32,7 @@ func (r *Report) figure(peer, scenario string) figure {
 			continue
 		}
 		f.runs++
-		if scenario != rounds.Latency {
+		if one.Rate > 0 {
 			values = append(values, one.Rate)
 			continue
 		}
@@ -44,10 +45,25 @@ func (r *Report) figure(peer, scenario string) figure {
 		return f
 	}
 	f.median, f.low, f.top = median(values), slices.Min(values), slices.Max(values)
-	if scenario == rounds.Latency {
-		for i := range waits {
+	for i := range waits {
+		if len(waits[i]) > 0 {
 			f.waits[i] = median(waits[i])
 		}
+	}
+	return f
+}
+
+// cost summarizes what a job has cost in the rounds in which it was measured.
+func (r *Report) cost(peer, scenario string, kind cost.Kind) figure {
+	f := figure{cost: true}
+	var values []float64
+	for _, one := range r.Results {
+		if value, measured := one.Costs[kind]; measured && one.Error == "" && one.Peer == peer && one.Scenario == scenario {
+			values = append(values, value)
+		}
+	}
+	if f.runs = len(values); f.runs > 0 {
+		f.median, f.low, f.top = median(values), slices.Min(values), slices.Max(values)
 	}
 	return f
 }
@@ -77,6 +93,27 @@ func (f figure) String() string {
 		text += fmt.Sprintf(", %d failed", f.failed)
 	}
 	return text
+}
+
+// short returns the median alone, or the waits.
+func (f figure) short() string {
+	switch {
+	case f.runs == 0:
+		return ""
+	case f.waits != [3]float64{}:
+		return f.percentiles()
+	case f.cost:
+		return amount(f.median)
+	}
+	return Thousands(f.median)
+}
+
+// amount writes small costs with two digits after the point, and large ones with none.
+func amount(value float64) string {
+	if value >= 100 {
+		return Thousands(value)
+	}
+	return strconv.FormatFloat(value, 'f', 2, 64)
 }
 
 func (f figure) percentiles() string {

@@ -78,12 +78,14 @@ func (r *Report) panels() ([]panel, error) {
 			all = append(all, p)
 		}
 	}
-	p, err := r.waits()
-	if err != nil {
-		return nil, err
-	}
-	if p.Plot != nil {
-		all = append(all, p)
+	for _, lone := range []bool{false, true} {
+		p, err := r.waits(lone)
+		if err != nil {
+			return nil, err
+		}
+		if p.Plot != nil {
+			all = append(all, p)
+		}
 	}
 	return all, nil
 }
@@ -93,7 +95,7 @@ func (r *Report) rates(title string, peers []Peer) (panel, error) {
 	var scenarios []string
 	for _, s := range slices.Backward(rounds.Scenarios()) {
 		played := func(p Peer) bool { return r.figure(p.ID(), s.Name).runs > 0 }
-		if s.Name != rounds.Latency && slices.ContainsFunc(peers, played) {
+		if !s.Paced() && slices.ContainsFunc(peers, played) {
 			scenarios = append(scenarios, s.Name)
 		}
 	}
@@ -115,19 +117,32 @@ func (r *Report) rates(title string, peers []Peer) (panel, error) {
 	return roomy(p), nil
 }
 
-// waits has a line for each peer, with the three percentiles.
-func (r *Report) waits() (panel, error) {
+// waits has a line for each peer, with the three percentiles, or one for each scenario of lone jobs and each peer.
+func (r *Report) waits(lone bool) (panel, error) {
 	var names []string
 	var figures []figure
-	for _, p := range slices.Backward(r.Peers) {
-		if f := r.figure(p.ID(), rounds.Latency); f.runs > 0 {
-			names, figures = append(names, p.Name+", "+p.Store), append(figures, f)
+	for _, s := range slices.Backward(rounds.Scenarios()) {
+		if !s.Paced() || s.Lone() != lone {
+			continue
+		}
+		for _, p := range slices.Backward(r.Peers) {
+			name := p.Name + ", " + p.Store
+			if lone {
+				name = p.Name + ", " + s.Name
+			}
+			if f := r.figure(p.ID(), s.Name); f.runs > 0 {
+				names, figures = append(names, name), append(figures, f)
+			}
 		}
 	}
 	if len(names) == 0 {
 		return panel{}, nil
 	}
-	p := logarithmic("latency at a small load: milliseconds to the start of the handler", names)
+	title := "latency at a small load"
+	if lone {
+		title = "lone jobs, enqueued by another process"
+	}
+	p := logarithmic(title+": milliseconds to the start of the handler", names)
 	for i, name := range []string{"p50", "p95", "p99"} {
 		var marks spread
 		for y, f := range figures {

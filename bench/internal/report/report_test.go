@@ -3,11 +3,13 @@ package report
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/bench/internal/cost"
 	"github.com/seed-ed332417/jq/bench/internal/rounds"
 )
 
@@ -30,6 +32,88 @@ func sample() *Report {
 		rounds.Result{Peer: "jq-postgres", Scenario: rounds.Latency, P50: 1.04, P95: 2, P99: 4},
 		rounds.Result{Peer: "river-postgres", Scenario: rounds.Latency, P50: 2.08, P95: 8, P99: 8})
 	return r
+}
+
+// costly adds a scenario of lone jobs, with River as it is by default, and the costs of a continuous one.
+func costly() *Report {
+	r := sample()
+	r.Peers = append(r.Peers, Peer{Name: "river-100ms", Store: "postgres"}, Peer{Name: "jq", Store: "memory"})
+	lone := func(peer string, transactions, statements, server float64) rounds.Result {
+		return rounds.Result{Peer: peer, Scenario: rounds.Lone20, P50: 3, P95: 4, P99: 5,
+			Costs: cost.Costs{cost.Transactions: transactions, cost.Statements: statements, cost.Server: server}}
+	}
+	first := lone("jq-postgres", 9, 9, 9)
+	first.Queries = []cost.Query{{Text: "out of date", Calls: 1}}
+	last := lone("jq-postgres", 2, 8, 1000)
+	last.Queries = []cost.Query{{Text: "INSERT", Calls: 1.5}, {Text: "a heartbeat", Calls: 0.001}}
+	failed := lone("jq-postgres", 50, 50, 50)
+	failed.Error = "one job is missing"
+	r.Results = append(r.Results, first, lone("jq-postgres", 4, 21, 2000), last, failed, lone("river-100ms-postgres", 1.5, 3, 500),
+		rounds.Result{Peer: "jq-postgres", Scenario: rounds.Continuous, Rate: 2000, Costs: cost.Costs{cost.WAL: 1683, cost.Dead: 2.5}},
+		rounds.Result{Peer: "river-postgres", Scenario: rounds.Continuous, Rate: 1000, Costs: cost.Costs{cost.WAL: 3366, cost.Dead: 2}},
+		rounds.Result{Peer: "jq-memory", Scenario: rounds.Continuous, Rate: 1000, Costs: cost.Costs{cost.Allocations: 6.2, cost.Allocated: 3300}})
+	return r
+}
+
+func TestCostsHaveATableOfTheirOwn(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, costly().Print(&b))
+	require.Contains(t, b.String(), `
+postgres
+  costs of a job          peer   transactions   statements   server CPU µs   WAL bytes   dead tuples                p50/p95/p99
+  continuous                jq              –            –               –       1,683          2.50                          –
+  continuous             river              –            –               –       3,366          2.00                          –
+  lone-20                   jq           4.00         9.00           1,000           –             –   3.0/4.0/5.0 ms, 1 failed
+  lone-20          river-100ms           1.50         3.00             500           –             –             3.0/4.0/5.0 ms
+
+memory
+  jobs/s          jq   jq : best peer
+  continuous   1,000                –
+
+memory
+  costs of a job   peer   allocations   allocated bytes
+  continuous         jq          6.20             3,300
+`)
+	require.Contains(t, b.String(), "\nstatements a job of jq-postgres in lone-20:\n    1.500  INSERT\n", "those of the last round")
+	require.NotContains(t, b.String(), "out of date")
+	require.NotContains(t, b.String(), "a heartbeat")
+	rates, _, _ := strings.Cut(b.String(), "costs of a job")
+	require.NotContains(t, rates, "lone")
+	require.NotContains(t, rates, "river-100ms", "it has nothing else")
+}
+
+func TestGoalsAboutCostsCompareThem(t *testing.T) {
+	byWork := map[string]Goal{}
+	for _, g := range costly().goals(nil) {
+		byWork[g.ID+" "+g.Target+" "+g.Work] = g
+	}
+	want := []Goal{
+		{"P13", "Postgres, a lone job, 20 a second, empty handlers: transactions; statements; server CPU in µs", "≤ 2.1; ≤ 8; ≤ River's",
+			"4.00; 9.00; 1,000", "river-100ms 1.50; 3.00; 500", "", "2.00×"},
+		{"P14", "Postgres, continuous: WAL bytes a job", "≤ 1,250", "1,683", "river 3,366", "", "0.50×"},
+		{"P14", "Postgres, continuous: dead tuples a job that are not HOT", "≤ River's + 0.3", "2.50", "river 2.00", "", "+0.50"},
+		{"P7", "memory: allocations a job; allocated bytes", "≤ 3; ≤ 1,200", "6.20; 3,300", "", "", ""},
+	}
+	for _, g := range want {
+		require.Equal(t, g, byWork[g.ID+" "+g.Target+" "+g.Work])
+	}
+}
+
+// A report that was written before costs were measured is read, and its goals about costs are empty.
+func TestReportsWithoutCostsAreRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "old.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"date": "2026-01-02", "rounds": 1,
+		"peers": [{"name": "jq", "store": "postgres", "handlers": 100, "settings": "", "keeps": true}],
+		"results": [{"peer": "jq-postgres", "scenario": "continuous", "round": 1, "jobs": 5, "seconds": 1, "rate": 5}]}`), 0o644))
+	r, err := Read(path)
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, r.Print(&b))
+	require.Contains(t, b.String(), "continuous    5")
+	require.NotContains(t, b.String(), "costs")
+	for _, g := range r.goals(nil) {
+		require.Empty(t, g.JQ, "%v", g)
+	}
 }
 
 func TestTableHasMediansSpreadsAndRatios(t *testing.T) {
@@ -56,9 +140,9 @@ func TestGoalsComeFromTheFigures(t *testing.T) {
 	for _, g := range sample().goals(more) {
 		byID[g.ID] = append(byID[g.ID], g)
 	}
-	require.Len(t, byID, 12, "all of P1 to P12 stand there, measured or not")
-	require.Equal(t, Goal{"P3", "Postgres: drain of no-op jobs", "≥ 2.5× River", "20,000", "river 4,500", "1,234,567", "4.44×"}, byID["P3"][0])
-	require.Equal(t, "0.50×, 0.25×, 0.50×", byID["P5"][0].Ratio)
+	require.Len(t, byID, 14, "all of P1 to P14 stand there, measured or not")
+	require.Equal(t, Goal{"P3", "Postgres: drain of no-op jobs", "≥ 3× River", "20,000", "river 4,500", "1,234,567", "4.44×"}, byID["P3"][0])
+	require.Equal(t, "0.50×; p99 is 3.85× of its p50", byID["P5"][0].Ratio)
 	require.Empty(t, byID["P1"][0].JQ, "nobody played it")
 	require.Equal(t, more, byID["P12"], "what was measured elsewhere")
 }
@@ -105,19 +189,22 @@ func TestPerformancePageIsThatOfItsFigures(t *testing.T) {
 func TestPlotsAreDrawn(t *testing.T) {
 	for name, begins := range map[string]string{"plot.svg": "<?xml", "plot.png": "\x89PNG"} {
 		path := filepath.Join(t.TempDir(), name)
-		require.NoError(t, sample().Plot(path))
+		require.NoError(t, costly().Plot(path))
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(data), begins), "%s begins with %.20q", name, data)
 	}
+	lone := costly()
+	lone.Results = slices.DeleteFunc(lone.Results, func(one rounds.Result) bool { return one.Scenario != rounds.Lone20 })
+	require.NoError(t, lone.Plot(filepath.Join(t.TempDir(), "lone.svg")), "a run of lone jobs alone has a picture too")
 	require.ErrorContains(t, sample().Plot(filepath.Join(t.TempDir(), "plot.doc")), "name it .svg or .png")
 	require.ErrorContains(t, (&Report{}).Plot(filepath.Join(t.TempDir(), "plot.svg")), "no figures")
 }
 
 func TestReportsAreReadAsTheyWereWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rounds.json")
-	require.NoError(t, sample().Write(path))
+	require.NoError(t, costly().Write(path))
 	got, err := Read(path)
 	require.NoError(t, err)
-	require.Equal(t, sample(), got)
+	require.Equal(t, costly(), got)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ed332417/jq/bench/internal/cost"
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 	"github.com/seed-ed332417/jq/bench/internal/site"
 )
@@ -40,6 +41,9 @@ type Result struct {
 	Max      float64   `json:"max,omitempty"`
 	Again    int64     `json:"again,omitempty"` // how often a job began again
 	Error    string    `json:"error,omitempty"`
+
+	Costs   cost.Costs   `json:"costs,omitempty"`   // of a job
+	Queries []cost.Query `json:"queries,omitempty"` // the statements of lone jobs
 }
 
 // Run runs everything. If a peer cannot run a scenario, or cannot run on this machine, Run says so once and leaves it out. If
@@ -71,7 +75,7 @@ func Run(ctx context.Context, s *site.Site, o Options) ([]Result, error) {
 					r.Error = err.Error()
 				}
 				results = append(results, r)
-				fmt.Fprintf(o.Progress, "round %d of %d  %-9s  %-18s %s\n", round+1, o.Rounds, scenario.Name, p.ID(), r.brief())
+				fmt.Fprintf(o.Progress, "round %d of %d  %-11s  %-20s %s\n", round+1, o.Rounds, scenario.Name, p.ID(), r.brief())
 			}
 		}
 	}
@@ -85,7 +89,13 @@ func (r Result) brief() string {
 	case r.Rate > 0:
 		return fmt.Sprintf("%9.0f jobs/s (%d jobs in %.1f s)", r.Rate, r.Jobs, r.Seconds)
 	}
-	return fmt.Sprintf("p50 %.2f  p95 %.2f  p99 %.2f ms", r.P50, r.P95, r.P99)
+	text := fmt.Sprintf("p50 %.2f  p95 %.2f  p99 %.2f ms", r.P50, r.P95, r.P99)
+	for _, kind := range []cost.Kind{cost.Transactions, cost.Statements, cost.Server} {
+		if value, measured := r.Costs[kind]; measured {
+			text += fmt.Sprintf("  %s %.2f", kind.Title(), value)
+		}
+	}
+	return text
 }
 
 // one runs a scenario once, on an empty store.
@@ -101,15 +111,28 @@ func one(ctx context.Context, s *site.Site, p peer.Peer, scenario Scenario, o Op
 	debug.FreeOSMemory() // from the previous run
 	times := scenario.times(o)
 	ledger := peer.NewLedger(times)
-	q, err := p.Open(ctx, place, ledger.Begin)
+	meter, err := cost.New(ctx, p, place, scenario.Lone())
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, meter.Close()) }()
+	if scenario.Lone() && !meter.Counts() {
+		fmt.Fprintln(o.Progress, "statements are not counted: the server has no pg_stat_statements")
+	}
+	q, err := p.Open(ctx, place, ledger.Handle)
 	if err != nil {
 		return Result{}, fmt.Errorf("opening: %w", err)
 	}
-	pl := &play{Options: o, peer: p, place: place, queue: q, ledger: ledger, times: times}
+	pl := &play{
+		Options: o, peer: p, place: place, queue: q, ledger: ledger, meter: meter, shape: scenario.shape, pace: scenario.pace, times: times,
+	}
 	r, err = scenario.play(ctx, pl)
 	if closed := q.Close(context.WithoutCancel(ctx)); err == nil && closed != nil {
 		err = fmt.Errorf("closing: %w", closed)
 	}
 	r.Again = ledger.Again()
+	if err == nil {
+		r.Costs, r.Queries, err = meter.Finish(ctx, r.Jobs)
+	}
 	return r, err
 }

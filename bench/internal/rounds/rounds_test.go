@@ -27,12 +27,14 @@ type fake struct {
 	waiting []int64
 	done    int64
 	works   bool
+	shape   peer.Shape
 }
 
 func (f *fake) Enqueue(_ context.Context, load peer.Load) error {
 	<-time.After(time.Millisecond * time.Duration(load.Jobs/load.Batch))
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.shape = load.Shape
 	for i := range load.Jobs {
 		f.waiting = append(f.waiting, load.First+int64(i))
 	}
@@ -75,8 +77,8 @@ func (f *fake) Close(context.Context) error { return nil }
 func playFake(t *testing.T, scenario string, f *fake) Result {
 	t.Helper()
 	p := peer.Peer{Name: "fake", Store: "none", Handlers: 1, Keeps: true}
-	p.Open = func(_ context.Context, _ peer.Place, started func(int64)) (peer.Queue, error) {
-		f.started = started
+	p.Open = func(_ context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
+		f.started = handle.Started
 		return f, nil
 	}
 	all := Scenarios()
@@ -153,7 +155,7 @@ func TestRunsWithoutEveryEndDoNotCount(t *testing.T) {
 
 func TestAnAbsentPeerIsLeftOut(t *testing.T) {
 	var opened int
-	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, func(int64)) (peer.Queue, error) {
+	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, peer.Handler) (peer.Queue, error) {
 		opened++
 		return nil, &site.Absence{Reason: "it lives elsewhere"}
 	}}
@@ -166,7 +168,7 @@ func TestAnAbsentPeerIsLeftOut(t *testing.T) {
 }
 
 func TestAFailedPeerDoesNotEndTheOthers(t *testing.T) {
-	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, func(int64)) (peer.Queue, error) {
+	p := peer.Peer{Name: "fake", Open: func(context.Context, peer.Place, peer.Handler) (peer.Queue, error) {
 		return nil, errors.New("no store")
 	}}
 	results, err := Run(t.Context(), &site.Site{}, Options{
@@ -184,4 +186,34 @@ func TestQuantiles(t *testing.T) {
 	}
 	got := []float64{quantile(values, 50), quantile(values, 99), quantile([]float64{7}, 99)}
 	require.Equal(t, []float64{100, 198, 7}, got)
+}
+
+func TestContinuousRunsHaveTheShapeOfTheirScenario(t *testing.T) {
+	for scenario, want := range map[string]peer.Shape{Continuous: {}, Big: {Text: 5000}, Failing: {Fails: 10}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{skip: -1}
+			require.Empty(t, playFake(t, scenario, f).Error)
+			require.Equal(t, want, f.shape, scenario)
+		})
+	}
+}
+
+func TestPeersPlayWhatFitsThem(t *testing.T) {
+	fits := func(p peer.Peer) (names []string) {
+		for _, s := range Scenarios() {
+			if s.Unfit(p) == "" {
+				names = append(names, s.Name)
+			}
+		}
+		return names
+	}
+	all := []string{Lone20, Lone20Tx, Lone300, Lone300Tx}
+	require.Equal(t, all, fits(peer.Peer{Name: "river-100ms", Store: peer.Postgres, Plays: Lone}))
+	require.Subset(t, fits(peer.Peer{Name: "river", Store: peer.Postgres}), append(all, Big, Held, Long))
+	require.NotContains(t, fits(peer.Peer{Name: "jq", Store: peer.Memory}), Big)
+	require.NotContains(t, fits(peer.Peer{Name: "jq", Store: peer.SQLite}), Lone20)
+	for _, s := range Scenarios() {
+		require.Contains(t, s.Names(), s.Name)
+		require.Equal(t, strings.HasPrefix(s.Name, "lone-"), slices.Contains(s.Names(), Lone), "one name chooses all lone ones")
+	}
 }

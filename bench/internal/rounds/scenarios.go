@@ -3,13 +3,16 @@ package rounds
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-ed332417/jq/bench/internal/cost"
 	"github.com/seed-ed332417/jq/bench/internal/peer"
 	"github.com/seed-ed332417/jq/bench/internal/site"
 )
@@ -21,7 +24,23 @@ type Scenario struct {
 	play   func(ctx context.Context, p *play) (Result, error)
 	longer int      // times the duration, if not 1
 	only   []string // the peers that run it, if not all
+	pace   int      // jobs a second, if the scenario sets it
+	shape  peer.Shape
 }
+
+// Names returns the names by which people choose it: its own, and that of its group.
+func (s Scenario) Names() []string {
+	if s.Lone() {
+		return []string{Lone, s.Name}
+	}
+	return []string{s.Name}
+}
+
+// Lone reports whether another process enqueues the jobs one by one.
+func (s Scenario) Lone() bool { return strings.HasPrefix(s.Name, Lone+"-") }
+
+// Paced reports whether the scenario sets the pace, so that its figures are waits and costs, not rates.
+func (s Scenario) Paced() bool { return s.pace > 0 }
 
 // The names of the scenarios.
 const (
@@ -34,6 +53,13 @@ const (
 	Latency    = "latency"
 	Long       = "long"
 	LongHeld   = "long-held"
+	Big        = "big"
+	Failing    = "failing"
+	Lone       = "lone" // a group
+	Lone20     = "lone-20"
+	Lone20Tx   = "lone-20-tx"
+	Lone300    = "lone-300"
+	Lone300Tx  = "lone-300-tx"
 )
 
 // Scenarios returns all scenarios.
@@ -45,16 +71,31 @@ func Scenarios() []Scenario {
 		{Name: Drain, Does: "jobs that wait are worked off, until the store has the end of the last one", play: drain},
 		{Name: Continuous, Does: "jobs are enqueued, worked and finished at once; the time ends with the end of the last job in the store", play: continuous},
 		{Name: Held, Does: "continuous, while another session holds a snapshot of the database open", play: held},
-		{Name: Latency, Does: fmt.Sprintf("%d jobs a second; milliseconds from the start of the enqueue call to the start of the handler", pace), play: latency},
+		{Name: Latency, Does: fmt.Sprintf("%d jobs a second; milliseconds from the start of the enqueue call to the start of the handler", pace), play: latency, pace: pace},
 		{Name: Long, Does: "continuous, twelve times as long", play: continuous, longer: 12, only: lasting},
 		{Name: LongHeld, Does: "held, twenty-four times as long", play: held, longer: 24, only: lasting},
+		{Name: Big, Does: fmt.Sprintf("continuous, with payloads of %d kB", large/1000), play: continuous, shape: peer.Shape{Text: large}},
+		{Name: Failing, Does: "continuous, and one job in ten fails once", play: continuous, shape: peer.Shape{Fails: 10}},
+		loneScenario(Lone20, "20 jobs a second, each enqueued by itself in another process; empty handlers", 20, false),
+		loneScenario(Lone20Tx, "the same, each job in a transaction of the caller's own", 20, true),
+		loneScenario(Lone300, "300 jobs a second, each enqueued by itself in another process; handlers that take 5 to 800 ms", 300, false),
+		loneScenario(Lone300Tx, "the same, each job in a transaction of the caller's own", 300, true),
 	}
+}
+
+func loneScenario(name, does string, pace int, tx bool) Scenario {
+	return Scenario{Name: name, Does: does, play: lone(tx), only: lonePeers, pace: pace, shape: peer.Shape{Slow: pace > 20}}
 }
 
 // lasting are the peers whose long runs the goals compare. Long runs of all peers would take hours.
 var lasting = []string{"jq-postgres", "river-postgres"}
 
+// lonePeers are the peers with lone jobs: those on Postgres, whose servers others use too. All offer to enqueue in a transaction of
+// the caller's own.
+var lonePeers = []string{"jq-postgres", "river-postgres", "river-100ms-postgres", "graphile-worker-postgres", "pg-boss-postgres"}
+
 const (
+	large   = 5000 // bytes of a large payload
 	bulk    = 1000
 	backlog = 10_000 // how many jobs may wait in the continuous scenarios
 	pace    = 100    // jobs per second for latency
@@ -65,18 +106,28 @@ func (s Scenario) Unfit(p peer.Peer) string {
 	if s.Name == Held && p.Store != peer.Postgres {
 		return "it has no snapshots that others pay for"
 	}
+	if s.Name == Big && (p.Store == peer.Memory || p.Store == peer.Redis) {
+		return "it keeps all payloads in memory"
+	}
 	if s.only != nil && !slices.Contains(s.only, p.ID()) {
-		return "no goal asks for its long runs"
+		return "no goal asks for it"
+	}
+	if p.Plays != "" && !slices.Contains(s.Names(), p.Plays) {
+		return "it differs only in " + p.Plays
 	}
 	return p.Skips[s.Name]
 }
 
-// times returns how many jobs are timed: a first one, for warming up, and those of half the duration.
+// times returns how many jobs are timed: a first one, for warming up, and those of half the duration, or of four times the
+// duration.
 func (s Scenario) times(o Options) int {
-	if s.Name != Latency {
-		return 0
+	switch {
+	case s.Lone():
+		return 1 + max(1, int(4*o.Duration.Seconds()*float64(s.pace)))
+	case s.Paced():
+		return 1 + max(1, int(o.Duration.Seconds()/2*float64(s.pace)))
 	}
-	return 1 + max(1, int(o.Duration.Seconds()/2*pace))
+	return 0
 }
 
 // A play is one run.
@@ -86,6 +137,9 @@ type play struct {
 	place  peer.Place
 	queue  peer.Queue
 	ledger *peer.Ledger
+	meter  *cost.Meter
+	shape  peer.Shape
+	pace   int
 	times  int // how many jobs are timed
 }
 
@@ -132,9 +186,9 @@ func rate(jobs int64, took time.Duration) Result {
 // load returns the peer's fastest way to enqueue many jobs.
 func (p *play) load(first int64, jobs int) peer.Load {
 	if p.peer.Skips[Bulk] != "" {
-		return peer.Load{First: first, Jobs: jobs, Callers: 16, Batch: 1}
+		return peer.Load{First: first, Jobs: jobs, Callers: 16, Batch: 1, Shape: p.shape}
 	}
-	return peer.Load{First: first, Jobs: jobs, Callers: 1, Batch: bulk}
+	return peer.Load{First: first, Jobs: jobs, Callers: 1, Batch: bulk, Shape: p.shape}
 }
 
 func (p *play) work(ctx context.Context) error {
@@ -196,6 +250,9 @@ func continuous(ctx context.Context, p *play) (Result, error) {
 	if err := p.work(ctx); err != nil {
 		return Result{}, err
 	}
+	if err := p.meter.Begin(ctx, 0); err != nil {
+		return Result{}, err
+	}
 	began := time.Now()
 	var next atomic.Int64
 	producers, producing := errgroup.WithContext(ctx)
@@ -209,7 +266,7 @@ func continuous(ctx context.Context, p *play) (Result, error) {
 	err := p.finish(ctx, next.Load())
 	r := rate(next.Load(), time.Since(began))
 	r.Tenths = <-tenths
-	return r, err
+	return r, errors.Join(err, p.meter.End(ctx))
 }
 
 // produce enqueues while few enough jobs wait, until the time is over.
@@ -266,36 +323,26 @@ func latency(ctx context.Context, p *play) (Result, error) {
 		return Result{}, err
 	}
 	began := time.Now()
-	called := make([]time.Time, p.times)
-	if err := p.enqueueSteadily(ctx, called); err != nil {
+	called, err := peer.Steadily(ctx, p.queue, peer.Load{First: 1, Jobs: p.times - 1}, p.pace)
+	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Jobs: int64(len(called)), Seconds: time.Since(began).Seconds()}
-	if err := p.finish(ctx, int64(len(called))); err != nil {
+	r := Result{Jobs: int64(p.times), Seconds: time.Since(began).Seconds()}
+	if err := p.finish(ctx, int64(p.times)); err != nil {
 		return r, err
 	}
-	waits := make([]float64, 0, len(called)-1)
-	for number := 1; number < len(called); number++ { // the first one was for warming up
-		waits = append(waits, float64(p.ledger.Began(number).Sub(called[number]))/1e6)
-	}
-	slices.Sort(waits)
-	r.P50, r.P95, r.P99, r.Max = quantile(waits, 50), quantile(waits, 95), quantile(waits, 99), waits[len(waits)-1]
+	p.waits(&r, called)
 	return r, nil
 }
 
-// enqueueSteadily records when it calls. A slow call does not delay the next one.
-func (p *play) enqueueSteadily(ctx context.Context, called []time.Time) error {
-	calls, ctx := errgroup.WithContext(ctx)
-	tick := time.NewTicker(time.Second / pace)
-	defer tick.Stop()
-	for number := 1; number < len(called) && ctx.Err() == nil; number++ {
-		<-tick.C
-		calls.Go(func() error {
-			called[number] = time.Now().Round(0) // wall clock, as in the ledger
-			return p.queue.Enqueue(ctx, peer.Load{First: int64(number), Jobs: 1, Callers: 1, Batch: 1})
-		})
+// waits adds how long the jobs waited that were enqueued at these times. The first job of the run was for warming up.
+func (p *play) waits(r *Result, called []time.Time) {
+	waits := make([]float64, len(called))
+	for i, at := range called {
+		waits[i] = float64(p.ledger.Began(i+1).Sub(at)) / 1e6
 	}
-	return calls.Wait()
+	slices.Sort(waits)
+	r.P50, r.P95, r.P99, r.Max = quantile(waits, 50), quantile(waits, 95), quantile(waits, 99), waits[len(waits)-1]
 }
 
 // quantile returns the smallest of the sorted values that at least that many percent do not exceed.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/lib/pq"
 
@@ -25,6 +26,22 @@ type Site struct {
 
 // settings are those of the Postgres server. Commits are synced to the disk.
 var settings = []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"}
+
+// counting loads the module that counts statements, and leaves it off. Runs that want it turn it on for their database.
+var counting = []string{"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=none", "compute_query_id=off"}
+
+// startPostgres starts a server that can count statements, or else one without the module.
+func startPostgres(ctx context.Context) (*pgtest.Cluster, error) {
+	c, err := pgtest.Start(ctx, pgtest.Options{Durable: true, Settings: slices.Concat(settings, counting)})
+	if err == nil || ctx.Err() != nil {
+		return c, err
+	}
+	plain, without := pgtest.Start(ctx, pgtest.Options{Durable: true, Settings: settings})
+	if without != nil {
+		return nil, err
+	}
+	return plain, nil
+}
 
 // Settings describes the servers' settings, for people.
 const Settings = "Postgres with fsync, synchronous_commit, shared_buffers=512MB and max_wal_size=4GB, all else by default, through a " +
@@ -64,7 +81,9 @@ func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove
 	}
 	switch p.Store {
 	case peer.Postgres:
-		place.DSN, remove, err = s.database(ctx)
+		if place.DSN, remove, err = s.database(ctx); err == nil {
+			place.Admin = s.postgres.DSN
+		}
 	case peer.SQLite:
 		place.Folder, err = os.MkdirTemp(s.folder, "sqlite-")
 		remove = func() error { return os.RemoveAll(place.Folder) }
@@ -78,7 +97,7 @@ func (s *Site) Place(ctx context.Context, p peer.Peer) (place peer.Place, remove
 // wait for other runs' writes.
 func (s *Site) database(ctx context.Context) (dsn string, remove func() error, err error) {
 	if s.postgres == nil {
-		if s.postgres, err = pgtest.Start(ctx, pgtest.Options{Durable: true, Settings: settings}); err != nil {
+		if s.postgres, err = startPostgres(ctx); err != nil {
 			return "", nil, err
 		}
 	}

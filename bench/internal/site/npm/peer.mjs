@@ -2,11 +2,19 @@
 //
 // Each line that comes in is a command, {"id": 1, "op": "enqueue", ...}, and is answered by a line with its id, and an error if
 // there is one. The numbers of jobs that are begun go out by themselves, {"started": [5, 6]}.
+import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline";
 
 const [name, settings] = [process.argv[2], JSON.parse(process.argv[3])];
 const kind = "bench";
-const payload = (number) => ({ number, user: 12345, text: "hello there" });
+const letters = randomBytes(49152).toString("base64"); // text that stores cannot compress, as long as several large payloads
+const payload = (number, { text, slow, fails }) => ({
+	number,
+	user: 12345,
+	text: text ? letters.substr((number * 61) % (letters.length - text), text) : "hello there",
+	...(slow && { millis: 5 + ((number * 7919) % 796) }), // as the peers in Go
+	...(fails && number % fails === 0 && { fails: true }),
+});
 const say = (message) => process.stdout.write(JSON.stringify(message) + "\n");
 
 // What begins in one turn of the loop is told together.
@@ -17,6 +25,31 @@ function started(number) {
 			say({ started: begun });
 			begun = [];
 		});
+	}
+}
+
+// What a handler does. It answers whether the job fails.
+const failed = new Set();
+async function handle(job) {
+	started(job.number);
+	if (job.millis) await new Promise((over) => setTimeout(over, job.millis));
+	if (!job.fails || failed.has(job.number)) return false;
+	failed.add(job.number);
+	return true;
+}
+
+// Calls work with a client in a transaction of the caller's own.
+async function inTransaction(pool, work) {
+	const client = await pool.connect();
+	try {
+		await client.query("BEGIN");
+		await work(client);
+		await client.query("COMMIT");
+	} catch (error) {
+		await client.query("ROLLBACK");
+		throw error;
+	} finally {
+		client.release();
 	}
 }
 
@@ -31,14 +64,22 @@ async function graphile() {
 	await utils.migrate();
 	let runner;
 	return {
-		add: (number) => utils.addJob(kind, payload(number), { maxAttempts: 3 }),
-		addMany: (numbers) => utils.addJobs(numbers.map((n) => ({ identifier: kind, payload: payload(n), maxAttempts: 3 }))),
+		add: (payload) => utils.addJob(kind, payload, { maxAttempts: 3 }),
+		addTx: (payload) =>
+			inTransaction(pgPool, (client) =>
+				client.query("SELECT graphile_worker.add_job($1, $2, max_attempts := 3)", [kind, JSON.stringify(payload)]),
+			),
+		addMany: (payloads) => utils.addJobs(payloads.map((payload) => ({ identifier: kind, payload, maxAttempts: 3 }))),
 		async work(handlers) {
 			runner = await run({
 				pgPool,
 				logger,
 				noHandleSignals: true,
-				taskList: { [kind]: async (job) => started(job.number) },
+				taskList: {
+					[kind]: async (job) => {
+						if (await handle(job)) throw new Error("this job fails once");
+					},
+				},
 				preset: {
 					worker: {
 						concurrentJobs: handlers,
@@ -60,35 +101,45 @@ async function graphile() {
 
 async function pgboss() {
 	const { default: PgBoss } = await import("pg-boss");
+	const { default: pg } = await import("pg");
+	const own = new pg.Pool({ ...settings.connection, max: 20 }); // the caller's, for transactions of its own
 	const boss = new PgBoss({ ...settings.connection, max: 20, supervise: false, schedule: false });
 	boss.on("error", () => {});
 	await boss.start();
 	await boss.createQueue(kind);
 	return {
-		add: (number) => boss.send(kind, payload(number)),
-		addMany: (numbers) => boss.insert(numbers.map((n) => ({ name: kind, data: payload(n) }))),
+		add: (payload) => boss.send(kind, payload),
+		addTx: (payload) =>
+			inTransaction(own, (client) =>
+				boss.send(kind, payload, { db: { executeSql: (text, values) => client.query(text, values) } }),
+			),
+		addMany: (payloads) => boss.insert(payloads.map((data) => ({ name: kind, data }))),
 		async work(handlers) {
 			const batchSize = Math.ceil(handlers / 4);
 			for (let i = 0; i < 4; i++) {
 				const id = await boss.work(kind, { batchSize, pollingIntervalSeconds: 0.5 }, async (jobs) => {
-					for (const job of jobs) started(job.data.number);
+					await Promise.all(jobs.map((job) => handle(job.data)));
 					if (jobs.length === batchSize) boss.notifyWorker(id); // there may be more: do not wait for the interval
 				});
 			}
 		},
-		stop: () => boss.stop({ graceful: true, wait: true, timeout: 10_000 }),
+		async stop() {
+			await boss.stop({ graceful: true, wait: true, timeout: 10_000 });
+			await own.end();
+		},
 	};
 }
 
-async function enqueue(peer, { first, jobs, callers, batch }) {
+async function enqueue(peer, { first, jobs, callers, batch, tx, shape }) {
 	let next = first;
 	const end = first + jobs;
 	const caller = async () => {
 		while (next < end) {
 			const from = next;
 			next = Math.min(end, from + batch);
-			if (batch === 1) await peer.add(from);
-			else await peer.addMany(Array.from({ length: next - from }, (_, i) => from + i));
+			if (tx) await peer.addTx(payload(from, shape));
+			else if (batch === 1) await peer.add(payload(from, shape));
+			else await peer.addMany(Array.from({ length: next - from }, (_, i) => payload(from + i, shape)));
 		}
 	};
 	await Promise.all(Array.from({ length: callers }, caller));
