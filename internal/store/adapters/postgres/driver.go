@@ -59,10 +59,8 @@ func OpenOn(ctx context.Context, d Driver, options *Options) (*Store, error) {
 	if s.listen == nil && !s.options.Pooled {
 		s.listen = d.Listen
 	}
-	s.pools(patient{d.Connector, s.options.Timeout}, d.Connector)
-	for _, pool := range s.all() {
-		pool.SetMaxIdleConns(-1)
-	}
+	s.pools(patient{d.Connector, s.options.Timeout}, d.Connector, false)
+	s.callers.SetMaxIdleConns(-1)
 	return s.opened(ctx)
 }
 

@@ -63,7 +63,7 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		}
 		err = t.reason(err)
 		t.end(err)
-		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > with.db.Stats().MaxOpenConnections {
+		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > s.options.MaxConns {
 			return nil, err
 		}
 	}
