@@ -73,7 +73,11 @@ func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(&confirmed{Conn: conn.(Conn)}), nil // migrations begin and commit through the driver
+	s := newSession(&confirmed{Conn: conn.(Conn)}) // migrations begin and commit through the driver
+	if own, ok := conn.(*pqConn); ok {
+		s.interrupt = own.interrupt
+	}
+	return s, nil
 }
 
 // A patient connector waits for a connection, but not longer than it may.

@@ -163,6 +163,22 @@ func TestUrgentCallsAreServedFirstAndOthersInTheirOrder(t *testing.T) {
 	})
 }
 
+// A listing that must wait for other listings holds up nobody behind it.
+func TestASlowCallHoldsUpNobody(t *testing.T) {
+	pooled(t, 4, 100, func(t *testing.T, p *pool, _ *gate) {
+		held := []*session{taken(t, p, slow), taken(t, p, slow), taken(t, p, usual)}
+		var order []string
+		soonTaken(t, p, slow, &order, "list")
+		soonTaken(t, p, usual, &order, "claim")
+		require.NoError(t, held[2].Close())
+		synctest.Wait()
+		assert.Equal(t, []string{"claim"}, order)
+		require.NoError(t, errors.Join(held[0].Close(), held[1].Close()))
+		synctest.Wait()
+		assert.Equal(t, []string{"claim", "list"}, order)
+	})
+}
+
 // Of the connections that a burst has opened, one is left after some seconds, and it is never closed.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	pooled(t, 4, 100, func(t *testing.T, p *pool, g *gate) {
@@ -179,6 +195,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 
 		// While a listing goes on, another one is left too.
 		list := taken(t, p, slow)
+		require.NoError(t, taken(t, p, usual).Close())
 		assert.Equal(t, 2, g.left())
 		time.Sleep(time.Hour)
 		assert.Equal(t, 2, g.left())

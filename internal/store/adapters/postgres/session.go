@@ -20,6 +20,9 @@ type session struct {
 	class    class     // of its present user
 	since    time.Time // when its latest user gave it back
 	spoilt   bool
+
+	interrupt func() // ends the present call; nil if only a context can
+
 	prepares bool                 // in the present transaction
 	seen     map[string]bool      // statements used once
 	prepared map[string]statement // those used again
@@ -52,6 +55,20 @@ func (s *session) Close() error {
 		return s.Conn.Close()
 	}
 	return s.pool.put(s)
+}
+
+// until returns the context for statements that must end with ctx, and a function to be called after them. If the session can be
+// interrupted, that context can not end by itself, so that neither the driver nor database/sql needs goroutines to watch it.
+func (s *session) until(ctx context.Context) (statements context.Context, unwatch func()) {
+	if s.interrupt == nil {
+		return ctx, func() {}
+	}
+	stop := context.AfterFunc(ctx, s.interrupt)
+	return context.WithoutCancel(ctx), func() {
+		if !stop() {
+			s.Discard() // perhaps just now
+		}
+	}
 }
 
 // Discard is part of Conn.
