@@ -16,10 +16,10 @@ const mostPrepared = 64
 // several times as long to plan as to run. A statement is prepared on its second use.
 type session struct {
 	Conn
-	pool     *pool     // that it goes back to
-	class    class     // of its present user
-	since    time.Time // when its latest user gave it back
-	spoilt   bool
+	pool   *pool     // that it goes back to
+	class  class     // of its present user
+	since  time.Time // when its latest user gave it back
+	spoilt bool
 
 	interrupt func() // ends the present call; nil if only a context can
 

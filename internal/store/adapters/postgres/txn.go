@@ -35,9 +35,9 @@ type txn struct {
 	wire    context.Context // for statements: ends with ctx, or its end interrupts them
 	unwatch func()          // after the statements
 	cancel  func()          // ends the context
-	open    bool     // begun, and not committed yet
-	ahead   bool     // the first statement was sent with the opening
-	final   string   // a statement to send with the COMMIT
+	open    bool            // begun, and not committed yet
+	ahead   bool            // the first statement was sent with the opening
+	final   string          // a statement to send with the COMMIT
 }
 
 // over reports whether the COMMIT was sent with the opening, so that the transaction has already ended.
