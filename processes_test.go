@@ -42,6 +42,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dsn := os.Getenv(crewDSN); dsn != "" {
+		if err := crew(dsn); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(pgtest.Main(m))
 }
 

@@ -18,6 +18,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 
 	"github.com/seed-ed332417/jq/contract"
@@ -28,7 +29,7 @@ import (
 //
 // Its methods beyond the contract:
 //
-//	// DB is the database to begin your own transactions on, for InTx.
+//	// DB is the database to begin your own transactions on, for InTx, with at most Options.MaxConns connections.
 //	func (*Store) DB() *sqlx.DB
 type Store = postgres.Store
 
@@ -43,16 +44,17 @@ type Store = postgres.Store
 //	// must use the same clock.
 //	Clock clock.Clock
 //
-//	// MaxConns is how many connections the store may have: by default 16. On top come two connections for heartbeats, those
-//	// for reads (see Readers), and the one that listens.
+//	// MaxConns is how many connections the store may have at once: by default max_conns of the DSN, or else 5, and at least 4. One
+//	// listens, and one is always left to heartbeats and Ping. List and Count have at most half of the rest, so that no other call
+//	// waits for a slow listing. A connection that nobody uses is closed after three seconds, except the last one. Transactions that
+//	// you begin on DB may have as many again.
+//	//
+//	// If the server has no free connection (SQLSTATE 53300), calls wait for one that the store has, and keep asking the server. A
+//	// call that gets none within Timeout fails.
 //	MaxConns int
 //
-//	// Readers is how many connections List and Count have of their own, so that no other call waits for a slow listing: by
-//	// default 4. Get, OldestDue and other quick reads have two more, and Ping has one.
-//	Readers int
-//
-//	// ReadTimeout ends a List or a Count if one of its statements takes longer, or if it waits longer for one of those
-//	// connections: by default 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
+//	// ReadTimeout ends a List or a Count if one of its statements takes longer, or if it waits longer for a connection: by default
+//	// 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
 //	ReadTimeout time.Duration
 //
 //	// Timeout ends any other statement or transaction that takes longer: by default 8 seconds. LockTimeout ends a statement
@@ -80,11 +82,33 @@ type Store = postgres.Store
 //	Migrating func(step, of int)
 type Options = postgres.Options
 
+// MinConns is the least Options.MaxConns: one connection that listens, one for heartbeats, one for other calls, and one for listings.
+const MinConns = postgres.MinConns
+
 // Open opens the store, and creates or migrates its schema if necessary. With Options.NoMigrate it changes nothing, and fails if
 // the schema is missing or of another version. Any number of processes may open a store at once. The DSN is a URL or a list of
-// key=value, as for lib/pq. Options may be nil.
+// key=value, as for lib/pq, and may have max_conns (see Options.MaxConns). Options may be nil.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	return postgres.Open(ctx, dsn, options)
+}
+
+// OpenDB opens a store on the connections of your own *sql.DB, which must be one of lib/pq. For a pool of pgx, use jqpgx.Open.
+//
+//	db, err := sql.Open("postgres", dsn)
+//	...
+//	store, err := postgres.OpenDB(ctx, db, nil)
+//
+// The *sql.DB remains yours. Close of the store does not close it, and you must close the store first.
+//
+// The store takes a connection only for the time of a transaction, and changes no setting of a session. It has at most
+// Options.MaxConns of them at once, as far as the *sql.DB has them free. Heartbeats wait for a connection like everybody, so
+// SetMaxOpenConns must leave room for them beside your own transactions: a call that gets none within Options.Timeout returns
+// ErrUnavailable. A server that does not respond at all is noticed only as soon as the *sql.DB notices it.
+//
+// A *sql.DB can not listen: set Options.ListenDSN for wake-ups, or the store polls. If the *sql.DB leads to a transaction-pooling
+// proxy, set Options.Pooled, and binary_parameters=yes in its DSN.
+func OpenDB(ctx context.Context, db *sql.DB, options *Options) (*Store, error) {
+	return postgres.OpenDB(ctx, db, options)
 }
 
 // SchemaVersion returns how far the schema is migrated. It changes nothing.

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-const storeForms = "memory:, sqlite:PATH or\npostgres://USER@HOST/DATABASE[?schema=NAME&pooled=true]"
+const storeForms = "memory:, sqlite:PATH or\npostgres://USER@HOST/DATABASE[?schema=NAME&pooled=true&max_conns=N]"
 
 // wantForms is storeForms for error messages.
 const wantForms = "want memory:, sqlite:PATH or postgres://USER@HOST/DATABASE"
@@ -135,6 +135,11 @@ func (a *app) maxLease(f *pflag.FlagSet) {
 	f.DurationVar(&a.longest, "max-lease", contract.DefaultMaxLease, "the longest lease allowed; must be the same in all processes that use the store")
 }
 
+// maxConns adds a flag to long-running commands.
+func (a *app) maxConns(f *pflag.FlagSet) {
+	f.IntVar(&a.conns, "max-conns", 0, "how many connections to Postgres to have at most: by default max_conns of the URL, else 5")
+}
+
 // fitBusyTimeout limits the busy timeout to a sixth of the lease, so that a heartbeat does not wait until its lease expires.
 func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
 	if !cmd.Flags().Changed("busy-timeout") && a.sources["busy-timeout"] == "" {
@@ -162,6 +167,9 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 			return nil, misuse("--max-lease: %w", err)
 		}
 	}
+	if a.conns != 0 && a.conns < postgres.MinConns {
+		return nil, misuse("--max-conns is %d: want at least %d", a.conns, postgres.MinConns)
+	}
 	switch p.kind {
 	case "server":
 		secure, err := a.secure()
@@ -177,7 +185,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
 			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
-			ReadTimeout: a.readTimeout(),
+			ReadTimeout: a.readTimeout(), MaxConns: a.conns,
 		})
 		a.bar.end()
 		if err != nil {

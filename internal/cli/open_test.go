@@ -21,6 +21,7 @@ func TestPlacesOfStores(t *testing.T) {
 		"postgresql:///db?host=/tmp&password=pw&schema=my+jobs&pooled=true": {
 			kind: "postgres", dsn: "postgresql:///db?host=%2Ftmp&password=pw", schema: "my jobs", pooled: true, shown: "postgres:///db",
 		},
+		"postgres://me@h/db?max_conns=8": {kind: "postgres", dsn: "postgres://me@h/db?max_conns=8", shown: "postgres://me@h/db"},
 	} {
 		got, err := parsePlace(text)
 		require.NoError(t, err, text)

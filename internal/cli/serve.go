@@ -80,6 +80,7 @@ func (a *app) serve() *cobra.Command {
 	f.DurationVar(&s.retainEvery, "retain-every", time.Minute, retainEvery)
 	a.busyTimeout(f, "")
 	a.maxLease(f)
+	a.maxConns(f)
 	noMigrate(f, &s.existing)
 	f.BoolVar(&s.readOnly, "read-only", false, "refuse every call that changes the store; do not migrate the store, recover leases, delete jobs\nor fire schedules")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

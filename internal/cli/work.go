@@ -82,6 +82,7 @@ func (a *app) work() *cobra.Command {
 	f.BoolVar(&w.probes.insecure, "insecure", false, "let --addr listen on any address; anyone who can reach it can read the metrics")
 	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to standard error; the same as --log-level debug")
 	a.maxLease(f)
+	a.maxConns(f)
 	a.busyTimeout(f, ";\nat most a sixth of the lease, unless you set the flag")
 	noMigrate(f, &w.existing)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

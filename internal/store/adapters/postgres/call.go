@@ -17,7 +17,7 @@ func write[T any](ctx context.Context, s *Store, invalid error, run func(t *txn)
 
 // read runs a short call that changes nothing, on one snapshot of the database.
 func read[T any](ctx context.Context, s *Store, invalid error, run func(t *txn) (T, error)) (T, error) {
-	return call(ctx, s, invalid, s.with.brief, run)
+	return call(ctx, s, invalid, s.with.get, run)
 }
 
 func call[T any](ctx context.Context, s *Store, invalid error, with opening, run func(t *txn) (T, error)) (T, error) {
@@ -43,7 +43,7 @@ const mostTries = 10
 // discarded.
 func (s *Store) tries(err error) int {
 	if stalePlan(err) {
-		return mostTries + max(s.options.MaxConns, s.options.Readers)
+		return mostTries + s.options.MaxConns
 	}
 	return mostTries
 }

@@ -36,14 +36,39 @@ func TestConformanceThroughAPooler(t *testing.T) {
 	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
 }
 
+// On an application's own *sql.DB, sessions keep nothing of the store.
+func TestConformanceOnADB(t *testing.T) {
+	if race.Enabled {
+		t.Skip("not under the race detector: the same code as on a pool of pgx, and slow")
+	}
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	db, err := sql.Open("postgres", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	db.SetMaxOpenConns(40)
+	jqtest.Run(t, adapterOf(t, dsn, func(ctx context.Context, o *postgres.Options) (*postgres.Store, error) {
+		return postgres.OpenDB(ctx, db, o)
+	}, postgres.Options{ListenDSN: dsn}))
+}
+
 // adapter makes stores that have a schema each, one after the other.
 func adapter(t *testing.T, dsn string, o postgres.Options) jqtest.Adapter {
+	t.Helper()
+	return adapterOf(t, dsn, func(ctx context.Context, o *postgres.Options) (*postgres.Store, error) {
+		return postgres.Open(ctx, dsn, o)
+	}, o)
+}
+
+func adapterOf(
+	t *testing.T, dsn string, open func(ctx context.Context, o *postgres.Options) (*postgres.Store, error), o postgres.Options,
+) jqtest.Adapter {
 	t.Helper()
 	schemas := pgtest.NewSchemas(t, dsn)
 	return jqtest.Adapter{New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 		o := o
 		o.Clock, o.Schema = clk, schemas.Take()
-		s, err := postgres.Open(ctx, dsn, &o)
+		s, err := open(ctx, &o)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +77,7 @@ func adapter(t *testing.T, dsn string, o postgres.Options) jqtest.Adapter {
 			if err := s.Close(); err != nil {
 				return nil, err
 			}
-			s, err = postgres.Open(ctx, dsn, &o)
+			s, err = open(ctx, &o)
 			if err == nil {
 				instance.DB = s.DB().DB
 			}

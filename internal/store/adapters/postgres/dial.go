@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -43,7 +45,11 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPQConn(conn, l), nil
+	own := newPQConn(conn, l)
+	if err := own.watch(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return own, nil
 }
 
 // A pqConn is a connection of lib/pq.
@@ -51,6 +57,35 @@ type pqConn struct {
 	standard
 	line   *line // nil for a connection that is never given up
 	warned bool
+
+	watched driver.Rows // whose context is that of interrupt
+	cancel  func()      // ends that context
+}
+
+// watch makes the driver wait for interrupt as long as the connection is open. The driver starts a goroutine for each call whose
+// context can end, and keeps it until the rows are closed, here with the connection. So other calls can do without.
+func (c *pqConn) watch(ctx context.Context) (err error) {
+	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	if c.watched, err = c.standard.QueryContext(ended, `;`, nil); err != nil || !stop() {
+		cancel()
+		return cmp.Or(ctx.Err(), err)
+	}
+	c.cancel = cancel
+	return nil
+}
+
+// interrupt makes the driver ask the server to cancel the present call, as the end of a context does. The connection is not used
+// again.
+func (c *pqConn) interrupt() { c.cancel() }
+
+// Close is part of driver.Conn.
+func (c *pqConn) Close() error {
+	if c.watched != nil {
+		_ = c.watched.Close()
+		c.cancel()
+	}
+	return c.standard.Close()
 }
 
 // newPQConn makes the connection note warnings. That costs nothing while the server sends no notices.

@@ -59,10 +59,8 @@ func OpenOn(ctx context.Context, d Driver, options *Options) (*Store, error) {
 	if s.listen == nil && !s.options.Pooled {
 		s.listen = d.Listen
 	}
-	s.pools(patient{d.Connector, s.options.Timeout}, d.Connector)
-	for _, pool := range s.all() {
-		pool.SetMaxIdleConns(-1)
-	}
+	s.pools(patient{d.Connector, s.options.Timeout}, d.Connector, false)
+	s.callers.SetMaxIdleConns(-1)
 	return s.opened(ctx)
 }
 
@@ -75,7 +73,11 @@ func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(&confirmed{Conn: conn.(Conn)}), nil // migrations begin and commit through the driver
+	s := newSession(&confirmed{Conn: conn.(Conn)}) // migrations begin and commit through the driver
+	if own, ok := conn.(*pqConn); ok {
+		s.interrupt = own.interrupt
+	}
+	return s, nil
 }
 
 // A patient connector waits for a connection, but not longer than it may.

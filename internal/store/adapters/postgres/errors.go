@@ -129,7 +129,7 @@ var advices = map[string]string{
 	codeNoTable:       "the schema is gone: ",
 	codeReadOnly:      "the server is read-only, perhaps a standby: ",
 	codeFull:          "the server's disk is full: ",
-	codeTooMany:       "the server has no free connection, use fewer (MaxConns): ",
+	codeTooMany:       "the server has no free connection, give each process fewer (max_conns), connect through a pooler, or raise max_connections: ",
 	codeNotNow:        "the server is starting or stopping, try again soon: ",
 	codeProtocol:      sayPooled + ": ",
 }

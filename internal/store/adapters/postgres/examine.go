@@ -94,7 +94,7 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 		return nil, err
 	}
 	var valid []string
-	if err := s.callers.SelectContext(ctx, &valid, `
+	if err := s.db.SelectContext(ctx, &valid, `
 		SELECT class.relname
 		FROM pg_index AS index
 		JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -113,7 +113,7 @@ func (s *Store) lookAtSnapshots(ctx context.Context, a alarming) ([]store.Findin
 		Name string
 		Age  float64
 	}
-	if err := s.callers.SelectContext(ctx, &held, `
+	if err := s.db.SelectContext(ctx, &held, `
 		SELECT pid, application_name AS name, extract(epoch FROM clock_timestamp() - xact_start) AS age
 		FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -139,7 +139,7 @@ func (s *Store) lookAtDeadRows(ctx context.Context, a alarming) ([]store.Finding
 		Name       string
 		Live, Dead int64
 	}
-	if err := s.callers.SelectContext(ctx, &tables, `
+	if err := s.db.SelectContext(ctx, &tables, `
 		SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead
 		FROM pg_stat_user_tables
 		WHERE schemaname = $1 AND n_dead_tup > $2::bigint AND n_dead_tup > n_live_tup
@@ -160,7 +160,7 @@ func (s *Store) lookAtDeadRows(ctx context.Context, a alarming) ([]store.Finding
 
 func (s *Store) lookAtSettings(ctx context.Context, _ alarming) ([]store.Finding, error) {
 	var off []string
-	if err := s.callers.SelectContext(ctx, &off, `
+	if err := s.db.SelectContext(ctx, &off, `
 		SELECT name
 		FROM pg_settings
 		WHERE name IN ('autovacuum', 'fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
@@ -181,7 +181,7 @@ func (s *Store) lookAtStandbys(ctx context.Context, _ alarming) ([]store.Finding
 		Names          string
 		Wanted, Counts int
 	}
-	if err := s.callers.GetContext(ctx, &standbys, `
+	if err := s.db.GetContext(ctx, &standbys, `
 		SELECT names,
 			coalesce(substring(names FROM '(?i)^\s*(?:first\s|any\s)?\s*(\d+)\s*\(')::integer, 1) AS wanted,
 			(SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) AS counts
@@ -205,7 +205,7 @@ func (s *Store) lookAtStandbys(ctx context.Context, _ alarming) ([]store.Finding
 
 func (s *Store) lookAtConnections(ctx context.Context, a alarming) ([]store.Finding, error) {
 	var used struct{ Taken, Most int }
-	if err := s.callers.GetContext(ctx, &used, `
+	if err := s.db.GetContext(ctx, &used, `
 		SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS taken,
 			current_setting('max_connections')::integer AS most`); err != nil || float64(used.Taken) < a.connections*float64(used.Most) {
 		return nil, err
@@ -213,7 +213,7 @@ func (s *Store) lookAtConnections(ctx context.Context, a alarming) ([]store.Find
 	return []store.Finding{{
 		Name:   "few_connections",
 		Detail: fmt.Sprintf("%d of the server's %d connections are taken", used.Taken, used.Most),
-		Advice: "use fewer (MaxConns), put a pooler in between, or raise max_connections",
+		Advice: "give each process fewer (max_conns), connect through a pooler, or raise max_connections",
 	}}, nil
 }
 
@@ -224,7 +224,7 @@ func (s *Store) lookAtServer(ctx context.Context, _ alarming) ([]store.Finding, 
 		At     time.Time
 		Before string
 	}
-	if err := s.callers.SelectContext(ctx, &adopted, s.sql(`
+	if err := s.db.SelectContext(ctx, &adopted, s.sql(`
 		SELECT epoch, adopted_at AS at, adopted_from AS before
 		FROM {schema}.fence
 		WHERE adopted_at > clock_timestamp() - interval '1 day'`)); err != nil || len(adopted) == 0 {

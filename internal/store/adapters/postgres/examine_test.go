@@ -62,9 +62,8 @@ func TestExamineFindsDeadRows(t *testing.T) {
 
 func TestExamineFindsUnsafeSettings(t *testing.T) {
 	s := openStore(t, Options{})
-	_, err := s.callers.Exec(`SET synchronous_commit = off`)
+	_, err := s.db.Exec(`SET synchronous_commit = off`) // on the connection that comes next
 	require.NoError(t, err)
-	s.callers.SetMaxOpenConns(1) // the one on which it was set
 	found, err := s.lookAtSettings(t.Context(), calm)
 	require.NoError(t, err)
 	require.Len(t, found, 1)

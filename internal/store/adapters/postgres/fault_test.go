@@ -257,7 +257,7 @@ func TestErrorsByCode(t *testing.T) {
 
 // TestBeatsHaveTheirOwnConnections: a heartbeat comes through while every other connection waits for a locked job.
 func TestBeatsHaveTheirOwnConnections(t *testing.T) {
-	s := openStore(t, Options{MaxConns: 2})
+	s := openStore(t, Options{MaxConns: 4})
 	enqueue(t, s, 2)
 	held := claimN(t, s, 2)
 	tx, err := s.DB().BeginTx(t.Context(), nil)
@@ -268,7 +268,7 @@ func TestBeatsHaveTheirOwnConnections(t *testing.T) {
 	for range 3 {
 		waiting.Go(func() { _, _ = s.Ack(context.Background(), acksOf(held[:1])) })
 	}
-	require.Eventually(t, func() bool { return s.db.Stats().InUse == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { used, waiting := busy(s); return used == 2 && waiting == 1 }, 5*time.Second, time.Millisecond)
 	outcomes, err := s.Extend(t.Context(), []store.Lease{held[1].Lease()}, time.Hour)
 	require.NoError(t, err)
 	assert.Equal(t, store.StatusOK, outcomes[0].Status)
@@ -285,8 +285,8 @@ func TestExtendTakesNowInItsTransaction(t *testing.T) {
 	enqueue(t, s, 1)
 	held := claimN(t, s, 1)
 	var taken []*sqlx.Conn
-	for range s.beats.Stats().MaxOpenConnections {
-		conn, err := s.beats.Connx(t.Context())
+	for range s.pool.most {
+		conn, err := s.urgent.Connx(t.Context())
 		require.NoError(t, err)
 		taken = append(taken, conn)
 	}
@@ -297,7 +297,7 @@ func TestExtendTakesNowInItsTransaction(t *testing.T) {
 		outcomes, err = s.Extend(t.Context(), leasesOf(held), time.Minute)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return s.beats.Stats().WaitCount > 0 }, time.Minute, time.Millisecond, "it waits for no connection")
+	require.Eventually(t, func() bool { _, waiting := busy(s); return waiting > 0 }, time.Minute, time.Millisecond, "it waits for no connection")
 	shown.Add(20 * time.Second)
 	for _, conn := range taken {
 		require.NoError(t, conn.Close())

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Ping is part of the contract. It has a connection of its own, and reads nothing that others lock for long. A newer schema is
+// Ping is part of the contract. It waits for no other call but heartbeats, and reads nothing that others lock for long. A newer schema is
 // fine: this program can work with it.
 func (s *Store) Ping(ctx context.Context) error {
 	steps, err := folder()

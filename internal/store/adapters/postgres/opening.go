@@ -18,16 +18,16 @@ import (
 // Openings are the messages that begin the store's transactions. The answer is one row of five columns: the present, the time when the
 // message arrived, the lowest transaction number that has not ended, the number of this transaction, and the start time of the server.
 type openings struct {
-	write, beat, get  opening // for statements that recur
-	brief, probe      opening // the same, for reads on behalf of others
-	bulk, page, count opening // for statements that are made for a filter
-	caller            opening // for a caller's transaction that has begun: see join
+	write, beat, get, probe opening // for statements that recur
+	bulk, page, count       opening // for statements that are made for a filter
+	caller                  opening // for a caller's transaction that has begun: see join
 }
 
 // An opening is how a transaction begins, and on which connections.
 type opening struct {
 	db       *sqlx.DB
-	limit    time.Duration // for a connection, and for a statement; 0 means only the limits of every call
+	wait     time.Duration // for a connection; 0 means until the call's context ends
+	limit    time.Duration // for a statement; 0 means only the limits of every call
 	begin    string
 	ask      string // the query for the row
 	prepares bool   // sessions prepare its statements
@@ -39,18 +39,22 @@ type opening struct {
 // mostStatements is how many statements a read with a limit has, besides its opening.
 const mostStatements = 2
 
-// connect waits for a connection, for at most the opening's limit.
+// connect waits for a connection.
 func (o opening) connect(ctx context.Context) (*sqlx.Conn, error) {
-	if o.limit == 0 {
+	if o.wait == 0 {
 		return o.db.Connx(ctx)
 	}
-	waiting, cancel := context.WithTimeout(ctx, o.limit)
+	waiting, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
 	conn, err := o.db.Connx(waiting)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, &store.OverlongError{Limit: o.limit, Waited: true}
+	switch {
+	case err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return conn, err
+	case o.limit > 0:
+		return nil, &store.OverlongError{Limit: o.wait, Waited: true}
+	default:
+		return nil, fmt.Errorf("no connection was free within %v", o.wait) // it is not the caller's context that has ended
 	}
-	return conn, err
 }
 
 // A setting is a server setting for a session or a transaction of the store.
@@ -86,9 +90,11 @@ var slowNodes = []string{
 	"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan", "enable_sort", "enable_incremental_sort",
 }
 
-// openings builds the openings. Heartbeats have connections of their own, so that they wait for no other call. Reads have
-// others, so that no other call waits for them, and Ping has one. The store's own sessions have the settings. Sessions
-// that are shared with others get them in each transaction, and prepare nothing.
+// pingLimit is how long Ping waits, for a connection and for its statement.
+const pingLimit = 2 * time.Second
+
+// openings builds the openings. The store's own sessions have the settings. Sessions that are shared with others get them in
+// each transaction, and prepare nothing.
 //
 // A writing transaction takes its number before it reads the clock. So once every transaction with a lower number has ended, no
 // job that is due by that time can appear any more (see package cursor).
@@ -123,18 +129,22 @@ func (s *Store) openings(o Options) openings {
 		with.db = db
 		return with
 	}
-	page := on(get, s.readers)
-	page.limit = o.ReadTimeout
-	limit := `SET LOCAL statement_timeout = ` + millis(o.ReadTimeout) + `; `
+	page, probe := on(get, s.slow).within(o.ReadTimeout), on(get, s.urgent).within(pingLimit)
+	page.wait, page.limit, probe.wait = o.ReadTimeout, o.ReadTimeout, pingLimit
 	anew := func(with opening, also string) opening {
 		with.begin, with.prepares = with.begin+also, false
 		return with
 	}
 	return openings{
-		write: write, beat: on(write, s.beats), get: get, caller: caller,
-		brief: on(get, s.briefs), probe: on(get, s.probe),
-		bulk: anew(write, each), page: anew(page, each+limit), count: anew(page, each+limit+free.String()),
+		write: write, beat: on(write, s.urgent), get: get, probe: probe, caller: caller,
+		bulk: anew(write, each), page: anew(page, each), count: anew(page, each+free.String()),
 	}
+}
+
+// within limits each statement to that time.
+func (o opening) within(most time.Duration) opening {
+	o.begin += `SET LOCAL statement_timeout = ` + millis(most) + `; `
+	return o
 }
 
 // atStart returns the settings where statements are prepared, which sessions of the store's own get at their start. Prepared

@@ -107,7 +107,7 @@ func (t *txn) text(c pipelinedCall) (string, error) {
 	if c.query == "" || t.session == nil {
 		return "", nil
 	}
-	name, err := t.session.name(t.ctx, t.s.sql(c.query))
+	name, err := t.session.name(t.wire, t.s.sql(c.query))
 	if name == "" || err != nil {
 		return "", err
 	}

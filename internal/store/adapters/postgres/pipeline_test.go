@@ -18,8 +18,7 @@ import (
 // warm is a store with one connection, which has prepared what calls about a few jobs need.
 func warm(t *testing.T, o Options) *Store {
 	t.Helper()
-	o.MaxConns = 1
-	s := openStore(t, o)
+	s := narrow(openStore(t, o))
 	for range 3 {
 		enqueue(t, s, 1)
 		jobs := claimN(t, s, 1)
@@ -121,7 +120,7 @@ func TestALookThatCameTooEarlyIsMadeAnew(t *testing.T) {
 		noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		shown := clock.NewMock()
 		shown.Set(noon)
-		s := openStore(t, Options{Clock: shown, MaxConns: 1})
+		s := narrow(openStore(t, Options{Clock: shown}))
 		other := openStore(t, Options{Clock: shown, Schema: s.options.Schema})
 		awaitMark(t, s, cursor.Position{At: noon.Add(store.Resolution), ID: 0}, func() {
 			shown.Add(time.Second)
@@ -229,7 +228,7 @@ func TestALookKnowsOfNothingThatEndedAfterIt(t *testing.T) {
 func TestALookWhosePlacesWereForgottenIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, told := range []bool{false, true} {
-		s := openStore(t, Options{MaxConns: 1})
+		s := narrow(openStore(t, Options{}))
 		other := openStore(t, Options{Schema: s.options.Schema})
 		var meanwhile func()
 		wrapped(t, s, func(c Conn) Conn { return &slowConn{c, "LOCK TABLE", &meanwhile} })

@@ -59,11 +59,10 @@ type Store struct {
 	group      groupCommit
 	roundTrips roundTrips
 
-	db      *sqlx.DB // for the store's own transactions
-	beats   *sqlx.DB // for heartbeats
-	readers *sqlx.DB // for List and Count, which can take long
-	briefs  *sqlx.DB // for other reads
-	probe   *sqlx.DB // for Ping
+	pool    *pool    // the store's own connections
+	urgent  *sqlx.DB // takes them for heartbeats and Ping,
+	db      *sqlx.DB // for other transactions,
+	slow    *sqlx.DB // and for List and Count
 	callers *sqlx.DB // for callers' own transactions
 
 	shared bool                                                                                    // others use the same sessions
@@ -89,16 +88,17 @@ type Options struct {
 	// must use the same clock.
 	Clock clock.Clock
 
-	// MaxConns is how many connections the store may have: by default 16. On top come two connections for heartbeats, those
-	// for reads (see Readers), and the one that listens.
+	// MaxConns is how many connections the store may have at once: by default max_conns of the DSN, or else 5, and at least 4. One
+	// listens, and one is always left to heartbeats and Ping. List and Count have at most half of the rest, so that no other call
+	// waits for a slow listing. A connection that nobody uses is closed after three seconds, except the last one. Transactions that
+	// you begin on DB may have as many again.
+	//
+	// If the server has no free connection (SQLSTATE 53300), calls wait for one that the store has, and keep asking the server. A
+	// call that gets none within Timeout fails.
 	MaxConns int
 
-	// Readers is how many connections List and Count have of their own, so that no other call waits for a slow listing: by
-	// default 4. Get, OldestDue and other quick reads have two more, and Ping has one.
-	Readers int
-
-	// ReadTimeout ends a List or a Count if one of its statements takes longer, or if it waits longer for one of those
-	// connections: by default 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
+	// ReadTimeout ends a List or a Count if one of its statements takes longer, or if it waits longer for a connection: by default
+	// 10 seconds. The error is a *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
 	ReadTimeout time.Duration
 
 	// Timeout ends any other statement or transaction that takes longer: by default 8 seconds. LockTimeout ends a statement
@@ -130,8 +130,9 @@ type Options struct {
 var migrations embed.FS
 
 // Open opens the store. It creates or migrates its schema if needed, unless Options.NoMigrate is set. Any number of processes
-// may do so at once. The DSN is a URL or a list of key=value pairs, as for lib/pq. If it has several hosts, the store uses the
-// one that accepts writes, unless the DSN has target_session_attrs.
+// may do so at once. The DSN is a URL or a list of key=value pairs, as for lib/pq, which may have max_conns (see
+// Options.MaxConns). If it has several hosts, the store uses the one that accepts writes, unless the DSN has
+// target_session_attrs.
 func Open(ctx context.Context, dsn string, options *Options) (*Store, error) {
 	s, err := unprepared(dsn, options)
 	if err != nil {
@@ -153,12 +154,18 @@ func (s *Store) opened(ctx context.Context) (*Store, error) {
 
 // unprepared returns the store before it has asked the server anything.
 func unprepared(dsn string, options *Options) (*Store, error) {
-	s, err := newStore(options)
+	if strings.TrimSpace(dsn) == "" { // the driver would use a server on this machine
+		return nil, errors.New("jq: the DSN is empty: want postgres://user:password@host/database")
+	}
+	dsn, conns, err := cutMaxConns(dsn)
 	if err != nil {
 		return nil, err
 	}
-	if strings.TrimSpace(dsn) == "" { // the driver would use a server on this machine
-		return nil, errors.New("jq: the DSN is empty: want postgres://user:password@host/database")
+	filled := *cmp.Or(options, &Options{})
+	filled.MaxConns = cmp.Or(filled.MaxConns, conns)
+	s, err := newStore(&filled)
+	if err != nil {
+		return nil, err
 	}
 	dsn, config, err := toPrimary(dsn)
 	if err != nil {
@@ -183,7 +190,11 @@ func newStore(options *Options) (*Store, error) {
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
 	if o.ListenDSN != "" {
-		dsn, _, err := toPrimary(o.ListenDSN)
+		dsn, _, err := cutMaxConns(o.ListenDSN)
+		if err != nil {
+			return nil, err
+		}
+		dsn, _, err = toPrimary(dsn)
 		if err != nil {
 			return nil, dsnError(err)
 		}
@@ -191,6 +202,11 @@ func newStore(options *Options) (*Store, error) {
 	}
 	return s, nil
 }
+
+// MinConns is the least Options.MaxConns: one that listens, one for heartbeats, one for other calls, and one for listings.
+const MinConns = 4
+
+const defaultConns = 5
 
 // errHosts refuses a DSN that has ports behind its hosts.
 var errHosts = errors.New("several hosts")
@@ -225,8 +241,7 @@ func toPrimary(dsn string) (string, pq.Config, error) {
 func (o *Options) filled() (Options, error) {
 	full := *cmp.Or(o, &Options{})
 	full.Schema = cmp.Or(full.Schema, "jq")
-	full.MaxConns = cmp.Or(full.MaxConns, 16)
-	full.Readers = cmp.Or(full.Readers, 4)
+	full.MaxConns = cmp.Or(full.MaxConns, defaultConns)
 	full.ReadTimeout = cmp.Or(full.ReadTimeout, 10*time.Second)
 	full.Timeout = cmp.Or(full.Timeout, 8*time.Second)
 	full.LockTimeout = cmp.Or(full.LockTimeout, 5*time.Second)
@@ -238,10 +253,8 @@ func (o *Options) filled() (Options, error) {
 	switch {
 	case len(full.Schema) > 60 || strings.ContainsRune(full.Schema, 0):
 		return full, fmt.Errorf("jq: schema %q: want a name of at most 60 bytes", full.Schema)
-	case full.MaxConns < 0:
-		return full, fmt.Errorf("jq: the number of connections is %d: want at least 1", full.MaxConns)
-	case full.Readers < 0:
-		return full, fmt.Errorf("jq: the number of connections for reads is %d: want at least 1", full.Readers)
+	case full.MaxConns < MinConns:
+		return full, fmt.Errorf("jq: the number of connections is %d: want at least %d", full.MaxConns, MinConns)
 	case full.ReadTimeout < time.Millisecond:
 		return full, fmt.Errorf("jq: the read timeout is %v: want at least a millisecond", full.ReadTimeout)
 	case full.Timeout < time.Millisecond || full.LockTimeout < time.Millisecond:
@@ -263,23 +276,25 @@ func (s *Store) connect(config pq.Config) error {
 	if !s.shared {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
 	}
-	s.pools(connector{config}, plainConnector{callers})
+	s.pools(connector{config}, plainConnector{callers}, true)
+	s.callers.SetMaxOpenConns(s.options.MaxConns)
+	s.callers.SetMaxIdleConns(s.options.MaxConns)
+	s.callers.SetConnMaxIdleTime(idleFor)
 	return nil
 }
 
 // pools makes the pools, of connections for the store itself and for callers.
-func (s *Store) pools(own, callers driver.Connector) {
-	own = sessions{own}
-	s.db, s.beats, s.callers = open(own, s.options.MaxConns), open(own, 2), open(confirming{callers}, 0)
-	s.readers, s.briefs, s.probe = open(own, s.options.Readers), open(own, 2), open(own, 1)
+func (s *Store) pools(own, callers driver.Connector, keeps bool) {
+	most := s.options.MaxConns
+	if s.listen != nil {
+		most--
+	}
+	s.use(newPool(sessions{own}, s.options, most, keeps))
+	s.callers = sqlx.NewDb(sql.OpenDB(confirming{callers}), "postgres")
 }
 
-func open(connector driver.Connector, most int) *sqlx.DB {
-	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
-	db.SetMaxOpenConns(most)
-	db.SetMaxIdleConns(max(most, 2))
-	db.SetConnMaxIdleTime(5 * time.Minute)
-	return db
+func (s *Store) use(p *pool) {
+	s.pool, s.urgent, s.db, s.slow = p, p.of(urgent), p.of(usual), p.of(slow)
 }
 
 // prepare creates the schema or migrates it to the newest version.
@@ -381,7 +396,7 @@ func (s *Store) lockSchema(ctx context.Context, tx *sqlx.Tx) error {
 // sql fills in the schema's name. Values from callers never become a part of a planned statement.
 func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "{schema}", s.schema) }
 
-// DB is the database to begin your own transactions on, for InTx. Close closes it.
+// DB is the database to begin your own transactions on, for InTx, with at most Options.MaxConns connections. Close closes it.
 func (s *Store) DB() *sqlx.DB { return s.callers }
 
 // Close is part of the contract.
@@ -399,12 +414,8 @@ func (s *Store) Close() error {
 
 // disconnect closes all connections. Errors are ignored: the connections are gone anyway.
 func (s *Store) disconnect() {
-	for _, pool := range s.all() {
-		_ = pool.Close()
+	for _, db := range []*sqlx.DB{s.urgent, s.db, s.slow, s.callers} {
+		_ = db.Close()
 	}
-}
-
-// all returns the pools.
-func (s *Store) all() []*sqlx.DB {
-	return []*sqlx.DB{s.db, s.beats, s.readers, s.briefs, s.probe, s.callers}
+	s.pool.close()
 }

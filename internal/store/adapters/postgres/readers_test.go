@@ -27,15 +27,14 @@ func holdReadings(t *testing.T, s *Store) (letGo func()) {
 			})
 		})
 	}
-	pool := with.db
-	for range pool.Stats().MaxOpenConnections {
+	for range s.pool.slowest {
 		select {
 		case <-inside:
 		case <-time.After(time.Minute):
 			require.Fail(t, "the readings do not begin")
 		}
 	}
-	require.Eventually(t, func() bool { return pool.Stats().WaitCount > 0 }, time.Minute, time.Millisecond, "others wait")
+	require.Eventually(t, func() bool { _, waiting := busy(s); return waiting == 50-s.pool.slowest }, time.Minute, time.Millisecond, "others wait")
 	return func() {
 		cancel()
 		all.Wait()

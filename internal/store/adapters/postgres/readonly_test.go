@@ -20,12 +20,12 @@ func counted(t *testing.T, s *Store, dsn string) *atomic.Int64 {
 	config.BinaryParameters, config.Options = true, s.options.startup()
 	inner, err := pq.NewConnectorConfig(config)
 	require.NoError(t, err)
-	require.NoError(t, s.db.Close())
+	s.pool.close()
 	opened := &atomic.Int64{}
-	s.db = open(wrapping{inner, func(c Conn) Conn {
+	s.use(newPool(wrapping{inner, func(c Conn) Conn {
 		opened.Add(1)
 		return c
-	}}, s.options.MaxConns)
+	}}, s.options, s.pool.most, true))
 	s.with = s.openings(s.options)
 	return opened
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"strconv"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -15,6 +16,13 @@ const mostPrepared = 64
 // several times as long to plan as to run. A statement is prepared on its second use.
 type session struct {
 	Conn
+	pool   *pool     // that it goes back to
+	class  class     // of its present user
+	since  time.Time // when its latest user gave it back
+	spoilt bool
+
+	interrupt func() // ends the present call; nil if only a context can
+
 	prepares bool                 // in the present transaction
 	seen     map[string]bool      // statements used once
 	prepared map[string]statement // those used again
@@ -40,6 +48,37 @@ func sessionOf(conn *sqlx.Conn) (own *session, err error) {
 	})
 	return own, err
 }
+
+// Close is part of driver.Conn.
+func (s *session) Close() error {
+	if s.pool == nil {
+		return s.Conn.Close()
+	}
+	return s.pool.put(s)
+}
+
+// until returns the context for statements that must end with ctx, and a function to be called after them. If the session can be
+// interrupted, that context can not end by itself, so that neither the driver nor database/sql needs goroutines to watch it.
+func (s *session) until(ctx context.Context) (statements context.Context, unwatch func()) {
+	if s.interrupt == nil {
+		return ctx, func() {}
+	}
+	stop := context.AfterFunc(ctx, s.interrupt)
+	return context.WithoutCancel(ctx), func() {
+		if !stop() {
+			s.Discard() // perhaps just now
+		}
+	}
+}
+
+// Discard is part of Conn.
+func (s *session) Discard() {
+	s.spoilt = true
+	s.Conn.Discard()
+}
+
+// IsValid is part of driver.Validator.
+func (s *session) IsValid() bool { return !s.spoilt && s.Conn.IsValid() }
 
 // ResetSession is part of driver.SessionResetter. The next user of the connection has not begun a transaction.
 func (s *session) ResetSession(ctx context.Context) error {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
@@ -22,9 +20,9 @@ func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 	}
 	transactions, messages := s.roundTrips.transactions.Load(), s.roundTrips.messages.Load()
 	var written struct{ WAL, Dead, Hot int64 }
-	err := errors.Join(flush(ctx, s.db), flush(ctx, s.beats))
+	err := s.flush(ctx)
 	if err == nil {
-		err = s.callers.GetContext(ctx, &written, `
+		err = s.db.GetContext(ctx, &written, `
 			SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint AS wal,
 				coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint AS dead,
 				coalesce(sum(n_tup_hot_upd), 0)::bigint AS hot
@@ -46,9 +44,9 @@ func (s *Store) Spent(ctx context.Context) ([]store.Cost, error) {
 
 // flush makes idle sessions report their statistics, which they would otherwise do up to ten seconds later. Servers before
 // version 15 cannot do this.
-func flush(ctx context.Context, db *sqlx.DB) error {
-	for range db.Stats().Idle {
-		conn, err := db.Connx(ctx)
+func (s *Store) flush(ctx context.Context) error {
+	for range s.pool.unused() {
+		conn, err := s.urgent.Connx(ctx)
 		if err != nil {
 			return err
 		}

@@ -73,6 +73,7 @@ func (c *cutOff) signal(function string) {
 // open opens the stores of one kind of break.
 func (c *cutOff) open(o Options) {
 	c.Helper()
+	o.MaxConns = 40 // for as many calls at once
 	for _, s := range []**Store{&c.s, &c.crowded} {
 		opened, err := Open(c.Context(), c.primary.DSN, &o)
 		require.NoError(c, err)

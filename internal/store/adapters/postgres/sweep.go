@@ -228,7 +228,7 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) 
 	}
 	for len(whole) > 0 && time.Since(began) < limit/2 {
 		n := min(int(s.sweeper.most.Load()), len(whole))
-		err := s.single(ctx, s.within(s.with.write, limit/5), pipelinedCall{ignored, sweepQuery, []any{arrayOfTexts(whole[:n])}})
+		err := s.single(ctx, s.with.write.within(max(limit/5, leastSlice)), pipelinedCall{ignored, sweepQuery, []any{arrayOfTexts(whole[:n])}})
 		switch {
 		case err == nil:
 			whole = whole[n:]
@@ -252,12 +252,6 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) 
 
 // ignored scans the row that a statement returns only so that it can be pipelined.
 func ignored(*sql.Rows) error { return nil }
-
-// within limits each statement to that time: a turn has room for several that are cancelled.
-func (s *Store) within(with opening, most time.Duration) opening {
-	with.begin += `SET LOCAL statement_timeout = ` + millis(max(most, leastSlice)) + `; `
-	return with
-}
 
 // sweepQuery reads the heads of queues from the beginning.
 var sweepQuery = `
@@ -399,7 +393,7 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, limit time.Duratio
 		to, began := p.to(horizon), time.Now()
 		e := p.slice(of.queue, to)
 		e.scan = func(rows *sql.Rows) error { return rows.Scan(&head) }
-		switch err := s.single(ctx, s.within(s.with.get, limit/10), e); {
+		switch err := s.single(ctx, s.with.get.within(max(limit/10, leastSlice)), e); {
 		case codeOf(err) == codeCancelled:
 			p, large = p.tooLong(horizon), true
 		case err != nil:

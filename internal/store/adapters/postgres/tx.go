@@ -63,7 +63,7 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 	if err := sqlkit.Admit(ctx, w.s.closed, cmp.Or(invalid, sqlkit.CheckTx(w.tx))); err != nil {
 		return none, err
 	}
-	t := &txn{ctx: ctx, s: w.s, tx: w.tx, strict: true}
+	t := &txn{ctx: ctx, wire: ctx, s: w.s, tx: w.tx, strict: true}
 	answer, err := func() (T, error) {
 		if err := t.join(); err != nil {
 			return none, err

@@ -31,11 +31,13 @@ type txn struct {
 
 	// Only for the store's own transactions.
 	conn    *sqlx.Conn
-	session *session // of the connection
-	cancel  func()   // ends the context
-	open    bool     // begun, and not committed yet
-	ahead   bool     // the first statement was sent with the opening
-	final   string   // a statement to send with the COMMIT
+	session *session        // of the connection
+	wire    context.Context // for statements: ends with ctx, or its end interrupts them
+	unwatch func()          // after the statements
+	cancel  func()          // ends the context
+	open    bool            // begun, and not committed yet
+	ahead   bool            // the first statement was sent with the opening
+	final   string          // a statement to send with the COMMIT
 }
 
 // over reports whether the COMMIT was sent with the opening, so that the transaction has already ended.
@@ -49,9 +51,10 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &txn{s: s, tx: conn, conn: conn, open: true}
+		t := &txn{s: s, tx: conn, conn: conn, open: true, unwatch: func() {}}
 		t.ctx, t.cancel = context.WithTimeoutCause(ctx, max(s.options.Timeout, mostStatements*with.limit)+lingering, errSilent)
 		if t.session, err = sessionOf(conn); err == nil {
+			t.wire, t.unwatch = t.session.until(t.ctx)
 			t.session.prepares = with.prepares
 			err = t.start(with)
 		}
@@ -63,7 +66,7 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 		}
 		err = t.reason(err)
 		t.end(err)
-		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > with.db.Stats().MaxOpenConnections {
+		if codeOf(err) != "" || errors.Is(err, errSilent) || ctx.Err() != nil || try > s.options.MaxConns {
 			return nil, err
 		}
 	}
@@ -98,7 +101,7 @@ func (t *txn) start(with opening) error {
 	t.shown.sent = time.Now()
 	t.s.roundTrips.transactions.Add(1)
 	t.s.roundTrips.messages.Add(1)
-	if err := sqlkit.EachOf(t.ctx, t.tx, scans, message); err != nil {
+	if err := sqlkit.EachOf(t.wire, t.tx, scans, message); err != nil {
 		return err
 	}
 	t.open = t.open && !over
@@ -123,9 +126,13 @@ func (t *txn) commit() error {
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
 	defer cancel()
+	t.unwatch()
+	wire, unwatch := t.session.until(ctx)
+	t.unwatch = func() {}
 	t.s.roundTrips.messages.Add(1)
 	t.session.Warned()
-	_, err := t.conn.ExecContext(ctx, text.String())
+	_, err := t.conn.ExecContext(wire, text.String())
+	unwatch()
 	t.s.hub.Tell(t.woken...) // a store does not listen to its own notifications; even after an error the commit may have happened
 	if err != nil {
 		t.s.limiter.put(t.woken) // the commit may have happened, and pending notifications were not sent
@@ -142,12 +149,17 @@ func (t *txn) commit() error {
 // errSilent is the error of a transaction that the server's time-outs should have ended long ago.
 var errSilent = errors.New("the server is silent")
 
-// reason returns the error, or errSilent if the transaction ran out of time.
+// reason returns the error, or errSilent if the transaction ran out of time. An interrupted session calls any end of a context a
+// cancellation.
 func (t *txn) reason(err error) error {
-	if codeOf(err) == "" && errors.Is(context.Cause(t.ctx), errSilent) {
+	switch {
+	case codeOf(err) == "" && errors.Is(context.Cause(t.ctx), errSilent):
 		return errSilent
+	case errors.Is(err, context.Canceled) && t.ctx.Err() != nil:
+		return t.ctx.Err()
+	default:
+		return err
 	}
-	return err
 }
 
 // end rolls back an open transaction and returns the connection. err is the error of the transaction, if any.
@@ -157,11 +169,14 @@ func (t *txn) reason(err error) error {
 // transaction, the server may have died. If it confirms commits before it syncs them, or is another server now, it has lost
 // claims, and jobs are claimable again behind the marks. So end forgets all positions.
 func (t *txn) end(err error) {
+	t.unwatch()
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.s.options.Timeout)
 		defer cancel()
+		wire, unwatch := t.session.until(ctx)
 		t.s.roundTrips.messages.Add(1)
-		if _, failed := t.conn.ExecContext(ctx, `ROLLBACK`); failed != nil {
+		_, failed := t.conn.ExecContext(wire, `ROLLBACK`)
+		if unwatch(); failed != nil {
 			discard(t.conn)
 			if t.ctx.Err() == nil || t.silent(err) {
 				t.s.cursors.Forget()
@@ -191,13 +206,13 @@ func discard(conn *sqlx.Conn) {
 // exec runs a statement and returns how many rows it changed.
 func (t *txn) exec(query string, args ...any) (int, error) {
 	t.s.roundTrips.messages.Add(1)
-	return sqlkit.Exec(t.ctx, t.tx, t.s.sql(query), args...)
+	return sqlkit.Exec(t.wire, t.tx, t.s.sql(query), args...)
 }
 
 // each runs a query and calls scan for each row.
 func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	t.s.roundTrips.messages.Add(1)
-	return sqlkit.Each(t.ctx, t.tx, scan, t.s.sql(query), args...)
+	return sqlkit.Each(t.wire, t.tx, scan, t.s.sql(query), args...)
 }
 
 // records runs a query for columns of the table jobs.

@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"testing"
 
-	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
@@ -26,12 +25,24 @@ func wrapped(t testing.TB, s *Store, wrap func(Conn) Conn) {
 	config.BinaryParameters, config.Options = true, s.options.startup()
 	inner, err := pq.NewConnectorConfig(config)
 	require.NoError(t, err)
-	for _, pool := range []**sqlx.DB{&s.db, &s.readers, &s.briefs, &s.probe} {
-		most := (*pool).Stats().MaxOpenConnections
-		require.NoError(t, (*pool).Close())
-		*pool = open(wrapping{inner, wrap}, most)
-	}
+	s.pool.close()
+	s.use(newPool(wrapping{inner, wrap}, s.options, s.pool.most, true))
 	s.with = s.openings(s.options)
+}
+
+// narrow leaves the store one connection besides that for heartbeats.
+func narrow(s *Store) *Store {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.pool.most = 2
+	return s
+}
+
+// busy is how many connections the store's calls have, and how many calls wait for one.
+func busy(s *Store) (used, waiting int) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.pool.open - len(s.pool.idle), len(s.pool.waiting)
 }
 
 // Connect is part of driver.Connector.
