@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -115,6 +116,25 @@ func Repeats(held []store.Lease) bool {
 		seen[l.ID] = struct{}{}
 	}
 	return len(seen) < len(held)
+}
+
+// A Run is the leases with one token on jobs whose ids follow one another.
+type Run struct {
+	First, Last, Token int64
+}
+
+// Runs returns the leases as runs, sorted by id. No job may appear twice.
+func Runs(held []store.Lease) []Run {
+	sorted := slices.SortedFunc(slices.Values(held), func(a, b store.Lease) int { return cmp.Compare(a.ID, b.ID) })
+	var runs []Run
+	for _, l := range sorted {
+		if n := len(runs); n > 0 && runs[n-1].Last+1 == l.ID && runs[n-1].Token == l.Token {
+			runs[n-1].Last = l.ID
+		} else {
+			runs = append(runs, Run{l.ID, l.ID, l.Token})
+		}
+	}
+	return runs
 }
 
 // Succeeded returns the leases of the acks, and the outcomes of the acks if every lease holds.

@@ -80,3 +80,11 @@ func TestRepeatsFindsAJobThatStandsTwice(t *testing.T) {
 	assert.False(t, sqlkit.Repeats([]store.Lease{{ID: 1, Token: 1}, {ID: 2, Token: 1}}))
 	assert.True(t, sqlkit.Repeats([]store.Lease{{ID: 1, Token: 1}, {ID: 2, Token: 1}, {ID: 1, Token: 2}}))
 }
+
+func TestRunsAreOfOneToken(t *testing.T) {
+	assert.Empty(t, sqlkit.Runs(nil))
+	held := []store.Lease{{ID: 9, Token: 1}, {ID: 2, Token: 1}, {ID: 1, Token: 1}, {ID: 3, Token: 2}, {ID: 4, Token: 2}, {ID: 6, Token: 2}}
+	assert.Equal(t, []sqlkit.Run{{First: 1, Last: 2, Token: 1}, {First: 3, Last: 4, Token: 2}, {First: 6, Last: 6, Token: 2}, {First: 9, Last: 9, Token: 1}},
+		sqlkit.Runs(held))
+	assert.Equal(t, int64(9), held[0].ID, "the leases keep their order")
+}

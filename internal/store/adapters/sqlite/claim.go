@@ -110,35 +110,35 @@ func (t *txn) lease(chosen []*store.Record, req store.ClaimRequest) ([]store.Job
 	if err := t.moveAttempts(chosen); err != nil {
 		return nil, err
 	}
-	jobs := make([]store.Job, len(chosen))
-	ids := make([]int64, len(chosen))
-	for i, e := range chosen {
-		e.Queue = req.Queue
-		e.Claim(req, t.now)
-		jobs[i], ids[i] = e.Job, e.ID
-	}
 	if len(chosen) == 0 {
 		return nil, nil
 	}
-	_, err := t.exec(`
+	jobs := make([]store.Job, len(chosen))
+	waiting := make([]store.Lease, len(chosen))
+	for i, e := range chosen {
+		waiting[i] = e.Lease()
+		e.Queue = req.Queue
+		e.Claim(req, t.now)
+		jobs[i] = e.Job
+	}
+	floor := store.Floor(chosen[0].Epoch)
+	_, err := t.updateHeld(waiting, `state <> 'in_flight'`, `
 		UPDATE jobs
 		SET state = 'in_flight',
-			token = max(token, ?5) + 1,
+			token = max(token, ?) + 1,
 			attempts = attempts + 1,
-			lease_expires_at = ?2,
-			lease_for = ?6,
-			worker = ?3,
+			lease_expires_at = ?,
+			lease_for = ?,
+			worker = ?,
 			retry_at = NULL,
 			checkpoint_seq = 0,
 			progress_seq = 0,
 			finished_by = '',
-			claim_token = max(token, ?5) + 1,
-			claimed_at = ?4,
+			claim_token = max(token, ?) + 1,
+			claimed_at = ?,
 			ended_at = NULL,
 			ending = '',
-			reason = ''
-		WHERE id IN (SELECT value FROM json_each(?1))`,
-		list(ids), jobs[0].LeaseExpiresAt.UnixMicro(), req.Worker, t.now.UnixMicro(), store.Floor(chosen[0].Epoch),
-		chosen[0].LeaseFor.Microseconds())
+			reason = ''`,
+		floor, jobs[0].LeaseExpiresAt.UnixMicro(), chosen[0].LeaseFor.Microseconds(), req.Worker, floor, t.now.UnixMicro())
 	return jobs, err
 }

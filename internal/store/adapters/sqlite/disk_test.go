@@ -168,7 +168,7 @@ func TestDiskWithoutRoomForTheLock(t *testing.T) {
 	path := filepath.Join(disk, "jobs.db")
 	s := openAt(t, path, nil)
 	enqueue(t, s, 1)
-	until(t, "the lock is let go", func() bool { return !s.turn.lock.Locked() })
+	until(t, "the lock is let go", func() bool { return !s.turn.taken() })
 	require.NoError(t, os.Remove(path+".lock"))
 	var err error
 	for i := 0; err == nil; i++ {

@@ -26,19 +26,18 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if t.strict || slices.ContainsFunc(acks, hasResult) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
 	}
-	n, err := t.exec(`
+	now := t.now.UnixMicro()
+	n, err := t.updateHeld(held, inFlight, `
 		UPDATE jobs
 		SET state = 'succeeded',
 			lease_expires_at = NULL,
 			result = NULL,
 			error = '',
-			finished_at = ?2,
+			finished_at = ?,
 			finished_by = 'ack',
-			ended_at = ?2,
-			ending = 'succeeded'
-		FROM json_each(?1) AS lease
-		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.state = 'in_flight'`,
-		leases(held), t.now.UnixMicro())
+			ended_at = ?,
+			ending = 'succeeded'`,
+		now, now)
 	if err != nil || n == len(acks) {
 		return outcomes, err
 	}
@@ -76,13 +75,11 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 	}
 	length := ttl.Truncate(store.Resolution)
 	until := t.now.Add(length)
-	n, err := t.exec(`
+	n, err := t.updateHeld(held, inFlight, `
 		UPDATE jobs
-		SET lease_expires_at = ?2,
-			lease_for = ?3
-		FROM json_each(?1) AS lease
-		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.state = 'in_flight'`,
-		leases(held), until.UnixMicro(), length.Microseconds())
+		SET lease_expires_at = ?,
+			lease_for = ?`,
+		until.UnixMicro(), length.Microseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +104,31 @@ func (s *Store) Save(ctx context.Context, saves []store.Save) ([]store.Outcome, 
 
 func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
 	return onLeases(t, saves, sqlkit.Saving())
+}
+
+const inFlight = `state = 'in_flight'`
+
+// updateHeld runs the update, whose arguments are args, on the jobs that have the tokens of the leases and for which the
+// condition is true. It returns how many there are. Usually the ids follow one another, so it takes one statement for each run
+// of ids. If most runs are short, one statement finds the jobs one by one.
+func (t *txn) updateHeld(held []store.Lease, condition, update string, args ...any) (n int, err error) {
+	runs := sqlkit.Runs(held)
+	if len(runs) > 1 && len(runs) > len(held)/3 {
+		return t.exec(update+`
+		FROM json_each(?) AS lease
+		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.`+condition,
+			append(args, leases(held))...)
+	}
+	for _, r := range runs {
+		some, err := t.exec(update+`
+		WHERE id BETWEEN ? AND ? AND token = ? AND `+condition,
+			append(slices.Clip(args), r.First, r.Last, r.Token)...)
+		if err != nil {
+			return 0, err
+		}
+		n += some
+	}
+	return n, nil
 }
 
 // leases returns the leases as a JSON object from id to token, for json_each.

@@ -14,7 +14,7 @@ type queue struct {
 	lines  [2][]*call // urgent, and not
 	closed bool
 
-	wake chan struct{} // receives after put
+	wake chan struct{} // receives after alert
 }
 
 // A call is one caller's work.
@@ -56,11 +56,15 @@ func (q *queue) put(c *call) bool {
 		line = &q.lines[0]
 	}
 	*line = append(*line, c)
+	return true
+}
+
+// alert wakes the writer's goroutine.
+func (q *queue) alert() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // withdraw removes the call. It returns false if the writer has taken it.

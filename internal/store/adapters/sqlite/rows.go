@@ -53,16 +53,10 @@ func (t *txn) update(e *store.Record) error {
 
 // insert adds the jobs and sets their ids, which are consecutive.
 func (t *txn) insert(rows []*store.Job) error {
-	var e store.Record
-	with := insertionOf(slices.ContainsFunc(rows, func(j *store.Job) bool { return j.Extras != nil }))
 	for left := rows; len(left) > 0; {
 		size := insertSizes[slices.IndexFunc(insertSizes, func(size int) bool { return size <= len(left) })]
-		args := make([]any, 0, (len(with.columns)+1)*size)
-		for _, j := range left[:size] {
-			e.Job = *j
-			args = values(append(args, t.now.UnixMicro()), with.columns, &e)
-		}
-		result, err := t.tx.ExecContext(t.ctx, with.queries[size], args...)
+		query, args := insertion(left[:size], t.now)
+		result, err := t.tx.ExecContext(t.ctx, query, args...)
 		if err != nil {
 			return err
 		}
@@ -78,34 +72,53 @@ func (t *txn) insert(rows []*store.Job) error {
 	return t.openWindows(rows)
 }
 
-// An insertion is the statements that insert jobs, by their number.
-type insertion struct {
-	columns sqlkit.Columns
-	queries map[int]string
-}
-
-// The insertions of ordinary jobs, and of jobs with extras, which have more columns.
-var ordinary, withExtras = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Rare)
-
-func insertionOf(extras bool) insertion {
-	if extras {
-		return withExtras
-	}
-	return ordinary
-}
+// The columns that an insert writes. The payload is the last.
+var inserted = sqlkit.All.For(sqlkit.Inserted | sqlkit.Rare)
 
 // The numbers of jobs in one statement: batches insert twice as fast.
 var insertSizes = []int{50, 5, 1}
 
-func newInsertion(uses sqlkit.Uses) insertion {
-	with := insertion{sqlkit.All.For(uses), map[int]string{}}
-	row := `('ready', ?, ` + with.columns.Each(`?`, 0) + `)`
+// The statements that insert jobs, by their number. The second ones are for jobs that differ in their payloads alone.
+var insertQueries, insertPayloads = func() (queries, payloads map[int]string) {
+	queries, payloads = map[int]string{}, map[int]string{}
+	row, shared := `('ready', ?, `+inserted.Each(`?`, 0)+`)`, inserted[:len(inserted)-1].Each(`?`, 0)
+	into := `
+		INSERT INTO jobs (state, enqueued_at, ` + inserted.Names() + `)`
 	for _, n := range insertSizes {
-		with.queries[n] = `
-			INSERT INTO jobs (state, enqueued_at, ` + with.columns.Names() + `)
-			VALUES ` + strings.Repeat(row+`, `, n-1) + row
+		queries[n] = into + `
+		VALUES ` + strings.Repeat(row+`, `, n-1) + row
+		payloads[n] = into + `
+		SELECT 'ready', ?, ` + shared + `, column1
+		FROM (VALUES ` + strings.Repeat(`(?), `, n-1) + `(?))`
 	}
-	return with
+	return queries, payloads
+}()
+
+// insertion returns the statement that inserts the jobs. Every argument that it can leave out saves time, and clients often add
+// many jobs that differ in their payloads alone.
+func insertion(jobs []*store.Job, now time.Time) (query string, args []any) {
+	differ := slices.ContainsFunc(jobs[1:], func(j *store.Job) bool { return !alike(jobs[0], j) })
+	var e store.Record
+	for i, j := range jobs {
+		if i > 0 && !differ {
+			args = append(args, value(&j.Payload))
+			continue
+		}
+		e.Job = *j
+		args = values(append(args, now.UnixMicro()), inserted, &e)
+	}
+	if differ {
+		return insertQueries[len(jobs)], args
+	}
+	return insertPayloads[len(jobs)], args
+}
+
+// alike reports whether all columns that an insert writes have the same values, except the payload.
+func alike(a, b *store.Job) bool {
+	return a.Queue == b.Queue && a.Kind == b.Kind && a.Priority == b.Priority && a.RunAt.Equal(b.RunAt) &&
+		a.MaxRetries == b.MaxRetries && a.Backoff == b.Backoff && a.Timeout == b.Timeout &&
+		a.UniqueKey == b.UniqueKey && a.UniqueFor == b.UniqueFor && a.Trace == b.Trace && slices.Equal(a.Tags, b.Tags) &&
+		a.Extras == nil && b.Extras == nil
 }
 
 // values appends the values of the columns, as arguments of a statement.

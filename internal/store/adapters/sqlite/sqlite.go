@@ -1,6 +1,6 @@
 // Package sqlite keeps jobs in one SQLite file, for one process or several.
 //
-// A single goroutine writes. It uses group commit: one transaction holds the calls of all waiting callers, each atomic in
+// One goroutine at a time writes. It uses group commit: one transaction holds the calls of all waiting callers, each atomic in
 // itself, so that one disk sync makes many calls durable. Readers run beside it and see whole commits only. Processes that
 // share the file take turns: whoever writes holds a lock on a second file beside it.
 package sqlite

@@ -44,6 +44,17 @@ func writable(path string) bool {
 	return unix.Access(path, unix.W_OK) == nil
 }
 
+// tryLock locks the file as flock(2) does, if nobody else has locked it.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 // A span is a range of bytes in a file.
 type span struct{ from, to int64 }
 

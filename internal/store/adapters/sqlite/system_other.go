@@ -2,7 +2,10 @@
 
 package sqlite
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 // Only on Linux can this package identify files and lock holders without opening the file, which would release the process's
 // own locks on it.
@@ -18,6 +21,10 @@ func lockedBy(string, string, span, bool) []int { return nil }
 func programOf(int) string { return "" }
 
 func isStopped(int) bool { return false }
+
+func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+
+func unlock(*os.File) error { return errors.ErrUnsupported }
 
 func likeThat(f *os.File, path string) error {
 	info, err := os.Stat(path)

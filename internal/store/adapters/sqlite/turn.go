@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -31,6 +32,7 @@ type turn struct {
 	inode os.FileInfo // of notes
 	known string      // the line about the store's file, as last written
 	held  []byte      // the line about this process, without the time
+	short atomic.Bool // this process has the turn by a lock on notes
 }
 
 // The places of the lines. Windows prevents others from reading locked bytes, so the first byte is left for the lock. The lines
@@ -65,8 +67,22 @@ func newTurn(actual, name string) *turn {
 	}
 }
 
-// try takes the turn if it is free.
+// try takes the turn if it is free. After the first turn, the lock file is open already, so it only has to be locked.
 func (t *turn) try() (bool, error) {
+	if t.notes != nil {
+		ok, err := tryLock(t.notes)
+		now, missing := os.Stat(t.path)
+		switch {
+		case ok && missing == nil && os.SameFile(now, t.inode):
+			t.short.Store(true)
+			t.write()
+			return true, nil
+		case ok: // somebody deleted the lock file
+			_ = unlock(t.notes)
+		case err == nil:
+			return false, nil
+		}
+	}
 	ok, err := t.lock.TryLock()
 	if ok {
 		t.sign()
@@ -99,7 +115,13 @@ func (t *turn) take(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-func (t *turn) release() { _ = t.lock.Unlock() }
+func (t *turn) release() {
+	if t.short.Swap(false) {
+		_ = unlock(t.notes)
+		return
+	}
+	_ = t.lock.Unlock()
+}
 
 func (t *turn) close() error {
 	var err error
@@ -132,9 +154,14 @@ func (t *turn) sign() {
 		}
 	}
 	if t.notes != nil {
-		strconv.AppendInt(t.held[:len(holdLineMark)], time.Now().UnixMicro(), 10) // 16 digits until the year 2286
-		_, _ = t.notes.WriteAt(t.held, holdLineAt)
+		t.write()
 	}
+}
+
+// write writes the line about this process.
+func (t *turn) write() {
+	strconv.AppendInt(t.held[:len(holdLineMark)], time.Now().UnixMicro(), 10) // 16 digits until the year 2286
+	_, _ = t.notes.WriteAt(t.held, holdLineAt)
 }
 
 // stillAt reports whether the note is about the file at the path. The lock file may have been replaced by that of another

@@ -172,7 +172,7 @@ func TestStrangerWithTheWriteLockIsNamed(t *testing.T) {
 		_, err := other.Enqueue(t.Context(), newJobs(1))
 		waits <- err
 	}()
-	until(t, "the other has the turn", other.turn.lock.Locked)
+	until(t, "the other has the turn", other.turn.taken)
 	_, err = s.Enqueue(t.Context(), newJobs(1))
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	assert.ErrorContains(t, err, want)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/wake"
 )
 
-// A writer is the goroutine that writes. It commits the queued calls in batches (group commit). Each call is atomic within the
-// shared transaction, and no call is affected by another's context.
+// A writer commits the queued calls in batches (group commit). Each call is atomic within the shared transaction, and no call is
+// affected by another's context. The writer has a goroutine; but a caller who finds nobody writing writes the batch itself.
 type writer struct {
 	ctx    context.Context // never ends: a commit belongs to no single caller
 	db     *sqlx.DB
@@ -39,6 +40,7 @@ type writer struct {
 	abandoned bool // a goroutine still waits for the lock, and will close its file
 
 	queue *queue
+	busy  sync.Mutex // whoever writes holds it; it guards the fields from log to seen, and cancelled
 	quit  chan struct{}
 	done  chan struct{}
 }
@@ -59,6 +61,12 @@ func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
 	if !w.queue.put(c) {
 		return store.ErrClosed
 	}
+	if w.busy.TryLock() { // otherwise, whoever writes now looks at the queue after it
+		w.turnAtOnce()
+		if !w.queue.empty() {
+			w.queue.alert()
+		}
+	}
 	select {
 	case err := <-c.answer:
 		return err
@@ -77,6 +85,9 @@ func (w *writer) close() error {
 	}
 	close(w.quit)
 	<-w.done
+	w.busy.Lock() // a caller may still be writing
+	defer w.busy.Unlock()
+	w.disconnect()
 	if w.abandoned {
 		return nil
 	}
@@ -85,7 +96,6 @@ func (w *writer) close() error {
 
 func (w *writer) loop() {
 	defer close(w.done)
-	defer w.disconnect()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for {
@@ -94,9 +104,10 @@ func (w *writer) loop() {
 			return
 		case <-w.queue.wake:
 		case <-look.C:
+			w.busy.Lock()
 			w.lookAround()
 			w.tidy()
-			continue
+			w.busy.Unlock()
 		}
 		for !w.queue.empty() {
 			w.turn()
@@ -104,8 +115,31 @@ func (w *writer) loop() {
 	}
 }
 
+// turnAtOnce writes one batch in the goroutine of a caller, who holds busy: that saves two switches of goroutines. If it would
+// have to wait or to report trouble, it leaves the batch to the writer's goroutine.
+func (w *writer) turnAtOnce() {
+	defer w.busy.Unlock()
+	if w.kept == nil {
+		return
+	}
+	if ok, err := w.turns.try(); !ok || err != nil {
+		return
+	}
+	defer w.turns.release()
+	if _, err := w.kept.ExecContext(w.ctx, `BEGIN IMMEDIATE`); err != nil {
+		return
+	}
+	if w.inPlace() != nil {
+		w.rollback()
+		return
+	}
+	w.write()
+}
+
 // turn writes one batch, once this process has the turn.
 func (w *writer) turn() {
+	w.busy.Lock()
+	defer w.busy.Unlock()
 	if !w.lockFile() {
 		return
 	}
@@ -116,6 +150,11 @@ func (w *writer) turn() {
 		}
 		return
 	}
+	w.write()
+}
+
+// write writes one batch in the open transaction.
+func (w *writer) write() {
 	batch := w.queue.take()
 	if len(batch) == 0 { // all withdrawn
 		w.rollback()

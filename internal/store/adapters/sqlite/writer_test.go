@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ func (w *writer) inLine() int {
 	return len(w.queue.lines[0]) + len(w.queue.lines[1])
 }
 
+func (t *turn) taken() bool { return t.short.Load() || t.lock.Locked() }
+
 // A heartbeat that waits for a transaction extends from the time at which it comes through.
 func TestExtendTakesNowInItsTransaction(t *testing.T) {
 	clk := newClock()
@@ -45,11 +48,31 @@ func TestExtendTakesNowInItsTransaction(t *testing.T) {
 		waits <- err
 	}()
 	until(t, "the heartbeat is in line", func() bool { return s.writer.inLine() == 1 })
-	until(t, "the writer waits for the transaction", s.turn.lock.Locked)
+	until(t, "the writer waits for the transaction", s.turn.taken)
 	clk.Add(20 * time.Second)
 	require.NoError(t, tx.Rollback())
 	require.NoError(t, <-waits)
 	assert.Equal(t, clk.Now().Add(time.Minute), outcomes[0].Next)
+}
+
+// Who finds nobody writing writes in its own goroutine, with the lock file that is open already.
+func TestLoneCallIsWrittenByItsCaller(t *testing.T) {
+	s := newStore(t)
+	enqueue(t, s, 1) // by the writer's goroutine, which connects
+	until(t, "the writer's goroutine is done", func() bool {
+		free := s.writer.busy.TryLock()
+		if free {
+			s.writer.busy.Unlock()
+		}
+		return free
+	})
+	err := s.writer.do(t.Context(), load{items: 1}, func(tx *txn) error {
+		assert.Contains(t, string(debug.Stack()), "turnAtOnce")
+		assert.True(t, s.turn.short.Load(), "the turn was taken by the open file")
+		return add(1)(tx)
+	})
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), countIn(t, s, store.Ready))
 }
 
 func TestConcurrentCallsShareOneCommit(t *testing.T) {
