@@ -102,25 +102,15 @@ func TestWaitIsToldOfRecoveries(t *testing.T) {
 	assert.Equal(t, store.Dead, w.phase(w.answer(got)))
 }
 
-// A looked store counts its calls of Get that have returned.
-type looked struct {
-	*memory.Store
-	gets atomic.Int64
-}
-
-func (l *looked) Get(ctx context.Context, id int64) (store.JobDetail, error) {
-	defer l.gets.Add(1)
-	return l.Store.Get(ctx, id)
-}
-
 // TestWaitIsToldOfDeletions, of a job whose end it was not told of.
 func TestWaitIsToldOfDeletions(t *testing.T) {
-	l := &looked{}
-	w := newWorld(t, Options{}, func(s *memory.Store) store.Store { l.Store = s; return l })
+	var looked atomic.Int64
+	w := newWorld(t, Options{}, func(s *memory.Store) store.Store {
+		return &meddled{Store: s, got: func() { looked.Add(1) }}
+	})
 	w.enqueue("default")
-	before := l.gets.Load()
 	got := w.waiting(waitForOne)
-	w.eventually("the call and its watch have looked", func() bool { return l.gets.Load() == before+2 })
+	w.eventually("the call and its watch have looked", func() bool { return looked.Load() == 2 })
 	_, err := w.store.Cancel(t.Context(), store.Filter{IDs: []int64{1}}, 1)
 	require.NoError(t, err)
 	require.Equal(t, 200, w.ask("DELETE", "/v1/jobs/1", "").status)

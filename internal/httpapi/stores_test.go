@@ -20,6 +20,7 @@ type meddled struct {
 	any        func(ctx context.Context) error // before every call: an error is its end
 	fetch      func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
 	after      func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
+	got        func() // after every Get
 	warnings   []store.Finding
 	counting   func() error                    // before every Count: an error is its end
 	ping       func(ctx context.Context) error // before every Ping
@@ -99,6 +100,9 @@ func (m *meddled) Settle(ctx context.Context, limit int) ([]store.Settled, error
 }
 
 func (m *meddled) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	if m.got != nil {
+		defer m.got()
+	}
 	return meddle(ctx, m, func() (store.JobDetail, error) { return m.Store.Get(ctx, id) })
 }
 
