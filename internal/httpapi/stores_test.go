@@ -20,7 +20,7 @@ type meddled struct {
 	any        func(ctx context.Context) error // before every call: an error is its end
 	fetch      func(ctx context.Context, req store.ClaimRequest) ([]store.Job, error)
 	after      func(ctx context.Context, req store.ClaimRequest, jobs []store.Job) // of a claim, before the API hears of it
-	got        func() // after every Get
+	got        func()                                                              // after every Get
 	warnings   []store.Finding
 	counting   func() error                    // before every Count: an error is its end
 	ping       func(ctx context.Context) error // before every Ping
