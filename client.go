@@ -1,12 +1,12 @@
 package jq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -129,12 +129,17 @@ func (c *Client) inTx(tx Tx) (store.Writer, error) {
 }
 
 func (c *Client) one(ctx context.Context, w store.Writer, payload Payload, options *EnqueueOptions) (Enqueued, error) {
-	o := cmp.Or(options, &EnqueueOptions{})
-	job, err := newJob(0, payload, *o, c.defaults)
+	var o EnqueueOptions
+	if options != nil {
+		o = *options
+	}
+	job, err := newJob(0, payload, o, c.defaults)
 	if err != nil {
 		return Enqueued{}, err
 	}
-	added, err := c.send(ctx, w, EnqueueRequest{Jobs: []NewJob{job}, RequestKey: o.RequestKey})
+	room := roomFor(1)
+	(*room)[0] = job
+	added, err := c.send(ctx, w, room, o.RequestKey)
 	if err != nil {
 		return Enqueued{}, err
 	}
@@ -142,10 +147,11 @@ func (c *Client) one(ctx context.Context, w store.Writer, payload Payload, optio
 }
 
 func (c *Client) many(ctx context.Context, w store.Writer, items []Item, options *EnqueueManyOptions) ([]Enqueued, error) {
-	req := EnqueueRequest{Jobs: make([]NewJob, len(items))}
+	var key string
 	if options != nil {
-		req.RequestKey = options.RequestKey
+		key = options.RequestKey
 	}
+	room := roomFor(len(items))
 	for i, item := range items {
 		var o EnqueueOptions
 		if item.Options != nil {
@@ -158,19 +164,34 @@ func (c *Client) many(ctx context.Context, w store.Writer, items []Item, options
 		if err != nil {
 			return nil, err
 		}
-		req.Jobs[i] = job
+		(*room)[i] = job
 	}
-	return c.send(ctx, w, req)
+	return c.send(ctx, w, room, key)
 }
 
-func (c *Client) send(ctx context.Context, w store.Writer, req EnqueueRequest) ([]Enqueued, error) {
+// rooms has slices of jobs that a store has added. A store keeps nothing of a request, so the slices can be used again.
+var rooms = sync.Pool{New: func() any { return new([]NewJob) }}
+
+func roomFor(jobs int) *[]NewJob {
+	room := rooms.Get().(*[]NewJob)
+	*room = slices.Grow((*room)[:0], jobs)[:jobs]
+	return room
+}
+
+// send adds the jobs. It takes over their room.
+func (c *Client) send(ctx context.Context, w store.Writer, room *[]NewJob, key string) ([]Enqueued, error) {
+	req := EnqueueRequest{Jobs: *room, RequestKey: key}
 	enqueue := EnqueueFunc(w.Enqueue)
 	for _, around := range slices.Backward(c.middleware) {
 		enqueue = around(enqueue)
 	}
 	added, err := enqueue(ctx, req)
-	if err == nil && len(added) != len(req.Jobs) {
-		return nil, fmt.Errorf("jq: a middleware returned %d answers for %d jobs; it must answer for each", len(added), len(req.Jobs))
+	if err == nil && len(c.middleware) == 0 { // after an error the store may still read, and a middleware may keep what it wants
+		clear(*room)
+		rooms.Put(room)
+	}
+	if err == nil && len(added) != len(*room) {
+		return nil, fmt.Errorf("jq: a middleware returned %d answers for %d jobs; it must answer for each", len(added), len(*room))
 	}
 	return added, err
 }

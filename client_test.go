@@ -461,3 +461,23 @@ func TestJobAddedBesideATransactionIsInNone(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, []bool{true, false, false}, inTx)
 }
+
+// A middleware may keep the jobs that it has seen: their slice is not used again.
+func TestMiddlewareMayKeepTheRequest(t *testing.T) {
+	s := jq.NewMemory(nil)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	var seen []jq.EnqueueRequest
+	client := jq.NewClient(s, &jq.ClientOptions{Middleware: []jq.EnqueueMiddleware{func(next jq.EnqueueFunc) jq.EnqueueFunc {
+		return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
+			seen = append(seen, req)
+			return next(ctx, req)
+		}
+	}}})
+	for _, name := range []string{"Ada", "Grace"} {
+		_, err := client.Enqueue(t.Context(), welcome{name}, nil)
+		require.NoError(t, err)
+	}
+	require.Len(t, seen, 2)
+	assert.JSONEq(t, `{"Name":"Ada"}`, string(seen[0].Jobs[0].Payload))
+	assert.JSONEq(t, `{"Name":"Grace"}`, string(seen[1].Jobs[0].Payload))
+}

@@ -144,7 +144,7 @@ func (h *Handlers) wrap(handle HandlerFunc) server.Handler {
 		}
 	}
 	return func(ctx context.Context, live *server.Run) error {
-		return handle(ctx, &Run{Job: live.Job, live: live})
+		return handle(ctx, live.Holder.(*Run))
 	}
 }
 
@@ -153,7 +153,7 @@ func (h *Handlers) wrap(handle HandlerFunc) server.Handler {
 // job's timeout and the end of the context tell the handler to stop, and RunJob waits until it returns. A job without a handler
 // is an error and stays in flight until its lease expires.
 func (h *Handlers) RunJob(ctx context.Context, s Store, job Job) (Outcome, error) {
-	return server.Once(ctx, s, h.seal(), job)
+	return server.Once(ctx, s, h.seal(), slab, job)
 }
 
 // A Run is one run of a job: the job as it was claimed, with its token, and the calls that its handler can make.
@@ -166,14 +166,31 @@ type Run struct {
 	live *server.Run
 }
 
+// slab makes runs for a server.
+func slab(runs []*server.Run) {
+	type both struct {
+		run  Run
+		live server.Run
+	}
+	slab := make([]both, len(runs))
+	for i := range slab {
+		b := &slab[i]
+		b.run.live, b.live.Job, b.live.Holder = &b.live, &b.run.Job, &b.run
+		runs[i] = &b.live
+	}
+}
+
 // RunFrom returns the run whose handler got the context, or nil. With it, a function deep down can get the lease,
-// RunFrom(ctx).Lease(), and pass its token to a store outside the queue that refuses older runs.
+// RunFrom(ctx).Lease(), and pass its token to a store outside the queue that refuses older runs. The run is a copy, and its ID,
+// token, queue, kind and payload are as claimed, even if a middleware has changed those that the handler sees.
 func RunFrom(ctx context.Context) *Run {
 	live := server.From(ctx)
 	if live == nil {
 		return nil
 	}
-	return &Run{Job: live.Job, live: live}
+	run := &Run{Job: *live.Job, live: live}
+	run.ID, run.Token, run.Queue, run.Kind, run.Payload = live.ID, live.Token, live.Queue, live.Kind, live.Payload
+	return run
 }
 
 // Decode decodes the payload.

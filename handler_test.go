@@ -366,6 +366,7 @@ func TestStaleRunFinishesNothing(t *testing.T) {
 // A handler may do what it likes with its job: what the server has claimed stays as it was. R20, R63.
 func TestJobOfARunIsACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		seen := &endedJobs{}
 		s := jq.NewMemory(nil)
 		added, err := jq.NewClient(s, nil).Enqueue(t.Context(), welcome{"Ada"}, nil)
 		require.NoError(t, err)
@@ -387,10 +388,13 @@ func TestJobOfARunIsACopy(t *testing.T) {
 			<-time.After(time.Minute) // beats go on
 			return run.SetResult(w.Name)
 		})
-		server, err := jq.NewServer(s, &h, &jq.ServerOptions{Queues: map[string]jq.QueueOptions{"default": {Slots: 1}}})
+		server, err := jq.NewServer(s, &h, &jq.ServerOptions{Queues: map[string]jq.QueueOptions{"default": {Slots: 1}}, Observer: seen})
 		require.NoError(t, err)
 		require.NoError(t, server.Start(t.Context()))
 		<-time.After(2 * time.Minute)
+		require.Len(t, seen.jobs, 1)
+		assert.Equal(t, added.ID, seen.jobs[0].ID)
+		assert.JSONEq(t, `{"Name":"Ada"}`, string(seen.jobs[0].Payload))
 		j, err := s.Get(t.Context(), added.ID)
 		require.NoError(t, err)
 		assert.Equal(t, jq.Succeeded, j.State, j.Error)
@@ -399,6 +403,15 @@ func TestJobOfARunIsACopy(t *testing.T) {
 		require.NoError(t, server.Stop(t.Context()))
 		require.NoError(t, s.Close())
 	})
+}
+
+type endedJobs struct {
+	jq.NopObserver
+	jobs []jq.Job
+}
+
+func (e *endedJobs) Ended(j jq.Job, _ jq.Ending, _ jq.State, _ time.Duration) {
+	e.jobs = append(e.jobs, j)
 }
 
 // R36: a job that is run without a server has its timeout all the same.

@@ -234,6 +234,7 @@ func NewServer(s Store, handlers *Handlers, options *ServerOptions) (*Server, er
 	if err != nil {
 		return nil, err
 	}
+	inner.MakeRuns(slab)
 	return &Server{inner}, nil
 }
 

@@ -676,6 +676,7 @@ type (
 	//	RetryQuota int           // 0 to Limit: how many of the jobs may be retries while fresh jobs wait
 	//	Worker     string        // written to the jobs; no check uses it
 	//	TTL        time.Duration // length of the leases
+	//	Room       []Job         // optional: memory that the store may use for the answer. Whoever lends it must have finished with the jobs in it.
 	//
 	// Its methods:
 	//

@@ -81,7 +81,7 @@ func BenchmarkBook(b *testing.B) {
 			for ; r != nil; r = h.finish(r, verdict{op: ack}, now) {
 			}
 		}
-		h.remove(h.takeBatch(now))
+		h.remove(h.takeBatch(nil, now))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(runs)), "ns/job")
 }

@@ -158,7 +158,7 @@ func (b *book) endRun(r *Run, v verdict, now time.Time) {
 	if !r.startedAt.IsZero() {
 		r.ran = now.Sub(r.startedAt)
 	}
-	r.stage, r.verdict = ended, v
+	r.stage, r.verdict = ended, v.kept()
 	b.ended = append(b.ended, r)
 	if b.uncommitted++; b.uncommitted == b.maxUncommitted {
 		b.fullSince = now
@@ -268,7 +268,7 @@ func (b *book) checkDeadlines(now time.Time) (started []*Run, cancelled []cancel
 // deadlineReached cancels or abandons one handler whose deadline has passed. The caller holds the lock.
 func (b *book) deadlineReached(r *Run, now time.Time) cancellation {
 	switch {
-	case r.cause != nil:
+	case r.cancellation != nil:
 		b.abandon(r, now)
 		return cancellation{run: r}
 	case !r.timeoutAt().After(now):
@@ -276,14 +276,14 @@ func (b *book) deadlineReached(r *Run, now time.Time) cancellation {
 	default:
 		b.markCancelled(r, ErrLeaseUnknown, now)
 	}
-	return cancellation{run: r, cause: r.cause}
+	return cancellation{run: r, cause: r.cause()}
 }
 
 // markCancelled records why a handler is cancelled, and when it will be abandoned. The caller holds the lock.
 func (b *book) markCancelled(r *Run, cause error, now time.Time) {
-	if r.cause == nil {
-		r.cause, r.abandonAt = cause, now.Add(b.abandonTimeout)
-		b.watchBy(r.abandonAt)
+	if r.cancellation == nil {
+		r.cancellation = &cancelled{cause, now.Add(b.abandonTimeout)}
+		b.watchBy(r.cancellation.abandonAt)
 	}
 }
 
@@ -300,7 +300,7 @@ func (b *book) watchBy(at time.Time) {
 func (b *book) abandon(r *Run, now time.Time) {
 	r.abandoned = true
 	b.leaveQueue(r)
-	if errors.Is(r.cause, ErrTimeout) {
+	if errors.Is(r.cause(), ErrTimeout) {
 		b.endRun(r, confirmIfFinished(r, fail(timedOut(r, errStuck))), now)
 	} else {
 		b.endRun(r, verdict{}, now)
@@ -344,23 +344,24 @@ func (b *book) pending(now time.Time) (n int, alone bool, later time.Time) {
 	n = len(b.ended)
 	for _, r := range b.delayed {
 		switch {
-		case !r.writeAt.After(now):
+		case !r.trouble.writeAt.After(now):
 			n++
-		case later.IsZero() || r.writeAt.Before(later):
-			later = r.writeAt
+		case later.IsZero() || r.trouble.writeAt.Before(later):
+			later = r.trouble.writeAt
 		}
 	}
 	return n, b.running == len(b.blocking) && len(b.buffered) == 0, later
 }
 
-// takeBatch returns the runs to write now, and removes them from the list.
-func (b *book) takeBatch(now time.Time) []*Run {
+// takeBatch returns the runs to write now, and removes them from the list. It takes over the room, which must be empty, for those that will
+// end.
+func (b *book) takeBatch(room []*Run, now time.Time) []*Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	runs := b.ended
-	b.ended = nil
+	b.ended = room
 	b.delayed = slices.DeleteFunc(b.delayed, func(r *Run) bool {
-		if r.writeAt.After(now) {
+		if r.trouble.writeAt.After(now) {
 			return false
 		}
 		runs = append(runs, r)
@@ -373,8 +374,9 @@ func (b *book) takeBatch(now time.Time) []*Run {
 func (b *book) delayWrite(r *Run, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.delays++
-	r.writeAt = at
+	t := r.troubled()
+	t.delays++
+	t.writeAt = at
 	b.delayed = append(b.delayed, r)
 }
 
@@ -382,7 +384,9 @@ func (b *book) delayWrite(r *Run, at time.Time) {
 func (b *book) replaceVerdict(r *Run, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.verdict, r.refusals = v, 0
+	if r.verdict = v.kept(); r.trouble != nil {
+		r.trouble.refusals = 0
+	}
 	b.ended = append(b.ended, r)
 	b.commit.send()
 }
@@ -437,7 +441,7 @@ func (b *book) cancelRunning(cause error, now time.Time) []cancellation {
 	defer b.mu.Unlock()
 	var cancelled []cancellation
 	for _, r := range b.runs {
-		if r.stage == running && r.cause == nil {
+		if r.stage == running && r.cancellation == nil {
 			b.markCancelled(r, cause, now)
 			cancelled = append(cancelled, cancellation{run: r, cause: cause})
 		}

@@ -49,9 +49,11 @@ func (s *Server) claim(o claimPlan) {
 	defer s.cancels.claim("")
 	sent := s.clock.Now()
 	ctx, cancel := s.call(s.o.Lease.Duration)
-	req := store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease.Duration}
+	req := store.ClaimRequest{Queue: o.name, Limit: o.limit, RetryQuota: o.quota, Worker: s.o.Name, TTL: s.o.Lease.Duration, Room: s.room}
 	jobs, err := s.store.FetchAndClaim(ctx, req)
 	cancel()
+	s.room = jobs[:0] // empty after an error
+	defer clear(jobs) // their runs have copies
 	s.recordAnswer(sent, err)
 	now := s.clock.Now()
 	if err != nil {
@@ -66,9 +68,11 @@ func (s *Server) claim(o claimPlan) {
 		return
 	}
 	s.o.Observer.Claimed(o.name, len(jobs))
-	runs := make([]*Run, len(jobs))
-	for i, job := range jobs {
-		runs[i] = newRun(s.handlerBase, s, job, s.o.Timeout)
+	runs := newRuns(s.handlerBase, s.slab, s, jobs, s.o.Timeout)
+	if s.observed {
+		for i, job := range jobs {
+			runs[i].seen = &job
+		}
 	}
 	s.launch(s.book.add(runs, sent.Add(s.o.Lease.Duration), now))
 }

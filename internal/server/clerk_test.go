@@ -148,7 +148,7 @@ func (c *clerk) Pause(t *rapid.T) {
 
 // Take is the committer's.
 func (c *clerk) Take(*rapid.T) {
-	for _, r := range c.h.takeBatch(c.now) {
+	for _, r := range c.h.takeBatch(nil, c.now) {
 		if slices.Contains(c.taken, r) || c.written[r] {
 			c.Fatalf("run %v is to be written twice", r.Lease())
 		}

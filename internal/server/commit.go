@@ -11,8 +11,11 @@ import (
 
 // commitLoop writes the verdicts of runs in batches. Runs that end during a write form the next batch.
 func (s *Server) commitLoop() {
+	var runs []*Run
 	for s.awaitBatch() {
-		s.commit(s.book.takeBatch(s.clock.Now()))
+		runs = s.book.takeBatch(runs[:0], s.clock.Now())
+		s.commit(runs)
+		clear(runs) // which are reused, and must not hold what has ended
 	}
 }
 
@@ -41,9 +44,16 @@ func (s *Server) awaitBatch() bool {
 
 // commit writes the verdicts of the runs: one call for each operation. Delayed writes are made one by one.
 func (s *Server) commit(runs []*Run) {
+	acked := func(r *Run) bool { return r.verdict.op == ack && r.trouble == nil }
+	if slices.IndexFunc(runs, func(r *Run) bool { return !acked(r) }) < 0 {
+		for part := range splitByLimits(runs) {
+			s.writeBatch(ack, part)
+		}
+		return
+	}
 	byOp, delayed := map[writeOp][]*Run{}, []*Run(nil)
 	for _, r := range runs {
-		if r.delays > 0 {
+		if r.delays() > 0 {
 			delayed = append(delayed, r)
 		} else {
 			byOp[r.verdict.op] = append(byOp[r.verdict.op], r)
@@ -80,7 +90,7 @@ func splitByLimits(runs []*Run) func(yield func([]*Run) bool) {
 }
 
 // size returns what the verdict adds to a call, as the contract counts it.
-func (v verdict) size() int {
+func (v *verdict) size() int {
 	size := min(len(v.reason), store.MaxErrorBytes)
 	if len(v.result) <= store.MaxDocBytes {
 		size += len(v.result)
@@ -165,13 +175,15 @@ func (s *Server) applyOutcomes(op writeOp, runs []*Run, outcomes []store.Outcome
 func (s *Server) reportEnd(op writeOp, r *Run, o store.Outcome) {
 	switch o.Status {
 	case store.StatusOK, store.StatusFinished:
-		phase := store.Job{State: o.State, RetryAt: o.Next}.Phase()
+		phase := store.PhaseOf(&store.Job{State: o.State, RetryAt: o.Next})
 		ending := r.verdict.ending()
 		if op == ack && o.State == store.Failed {
 			ending = store.EndFailed // the store refused the result
 			s.log.Error("jq: the store refused a result; the job failed", "job", r.ID, "queue", r.Queue, "kind", r.Kind, "bytes", len(r.verdict.result))
 		}
-		s.o.Observer.Ended(r.Job, ending, phase, r.ran)
+		if r.seen != nil {
+			s.o.Observer.Ended(*r.seen, ending, phase, r.ran)
+		}
 		s.tally.Ended(r.Queue, r.Kind, ending, phase, r.ran)
 		if op == nack && ending == store.EndFailed {
 			s.failures.ended(r, phase, o)

@@ -15,8 +15,13 @@ type runContext struct {
 
 	mu     sync.Mutex // guards what follows, and the result of the run
 	reason error      // why the context has ended, or nil
-	made   context.Context
-	end    context.CancelCauseFunc // of made
+	made   *ending    // nil until somebody asks for it
+}
+
+// An ending is a context that can end.
+type ending struct {
+	context.Context
+	end context.CancelCauseFunc
 }
 
 // cancel ends the context. Only the first cause counts.
@@ -25,10 +30,10 @@ func (c *runContext) cancel(cause error) {
 	if c.reason == nil {
 		c.reason = cause
 	}
-	reason, end := c.reason, c.end
+	reason, made := c.reason, c.made
 	c.mu.Unlock()
-	if end != nil {
-		end(reason)
+	if made != nil {
+		made.end(reason)
 	}
 }
 
@@ -44,12 +49,13 @@ func (c *runContext) ending() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made == nil {
-		c.made, c.end = context.WithCancelCause(c.base)
+		ctx, end := context.WithCancelCause(c.base)
+		c.made = &ending{ctx, end}
 		if c.reason != nil {
-			c.end(c.reason)
+			end(c.reason)
 		}
 	}
-	return c.made
+	return c.made.Context
 }
 
 // Deadline returns no deadline: the server cancels the context when the timeout ends.

@@ -22,7 +22,7 @@ func TestCrashAfterTheClaim(t *testing.T) {
 		var mu sync.Mutex // guards causes
 		var causes []error
 		w.handlers["work"] = func(ctx context.Context, r *Run) error {
-			if r.Worker == "dead" {
+			if r.Job.Worker == "dead" {
 				<-ctx.Done()
 				r.SetResult([]byte(`"dead"`))
 				mu.Lock()
@@ -30,7 +30,7 @@ func TestCrashAfterTheClaim(t *testing.T) {
 				causes = append(causes, context.Cause(ctx))
 				return nil // whatever is offered comes too late: see below
 			}
-			r.SetResult(fmt.Appendf(nil, "%q", r.Worker))
+			r.SetResult(fmt.Appendf(nil, "%q", r.Job.Worker))
 			return work(time.Second)(ctx, r)
 		}
 		ids := w.enqueue(7, "work")

@@ -37,7 +37,7 @@ func newFailureLog(log *slog.Logger, clk clock.Clock) *failureLog {
 
 // ended logs a run whose failure the store has accepted.
 func (f *failureLog) ended(r *Run, phase store.State, o store.Outcome) {
-	args := []any{"job", r.ID, "queue", r.Queue, "kind", r.Kind, "attempt", r.Attempts, "error", r.verdict.reason}
+	args := []any{"job", r.ID, "queue", r.Queue, "kind", r.Kind, "attempt", int(r.attempt), "error", r.verdict.reason}
 	if text, stack, found := strings.Cut(r.verdict.reason, "\n"); found && r.verdict.panicked {
 		args = append(args[:len(args)-1], text, "stack", stack)
 	}

@@ -124,7 +124,7 @@ func (s *Server) stillUnwritten(runs []*Run) (open []*Run, reachable bool) {
 func (s *Server) delayWrites(runs ...*Run) {
 	now := s.clock.Now()
 	for _, r := range runs {
-		s.book.delayWrite(r, now.Add(min(firstRetryDelay<<min(r.delays, 10), s.o.Lease.Heartbeat)))
+		s.book.delayWrite(r, now.Add(min(firstRetryDelay<<min(r.delays(), 10), s.o.Lease.Heartbeat)))
 	}
 }
 
@@ -134,23 +134,23 @@ func (s *Server) delayWrites(runs ...*Run) {
 // lease is left to expire.
 func (s *Server) handleRefusal(r *Run, err error, before int) {
 	log := s.log.With("op", r.verdict.op, "job", r.ID, "queue", r.Queue, "kind", r.Kind, "error", err)
-	now := s.clock.Now()
+	now, t := s.clock.Now(), r.troubled()
 	switch {
-	case r.refusals == 0:
-		r.refusals, r.firstRefusalAt, r.writesBefore = 1, now, before
+	case t.refusals == 0:
+		t.refusals, t.firstRefusalAt, t.writesBefore = 1, now, before
 		log.Warn("jq: could not write a result; trying again")
-	case r.verdict.substitute || s.writes[r.verdict.op] > r.writesBefore || now.Sub(r.firstRefusalAt) >= maxRefusalTime:
-		r.refusals++
+	case r.verdict.substitute || s.writes[r.verdict.op] > t.writesBefore || now.Sub(t.firstRefusalAt) >= maxRefusalTime:
+		t.refusals++
 	}
 	switch {
-	case !errors.Is(err, store.ErrInvalid) && r.refusals < maxRefusals:
+	case !errors.Is(err, store.ErrInvalid) && t.refusals < maxRefusals:
 		s.delayWrites(r)
 	case r.verdict.substitute:
 		log.Error("jq: could not write the failure either; the job waits until its lease expires")
 		s.book.remove([]*Run{r})
 	default:
 		log.Error("jq: could not write a result; the job fails instead")
-		s.book.replaceVerdict(r, asFailure(r.verdict, err))
+		s.book.replaceVerdict(r, asFailure(*r.verdict, err))
 	}
 }
 

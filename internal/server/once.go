@@ -12,18 +12,19 @@ import (
 )
 
 // Once runs one claimed job in the caller's goroutine, and writes its verdict.
-func Once(ctx context.Context, s store.Store, lookup Lookup, job store.Job) (store.Outcome, error) {
+func Once(ctx context.Context, s store.Store, lookup Lookup, slab Slab, job store.Job) (store.Outcome, error) {
 	handler, ok := lookup(job.Kind)
 	if !ok {
 		return store.Outcome{}, fmt.Errorf("jq: no handler for kind %q", job.Kind)
 	}
-	r := newRun(context.WithoutCancel(ctx), unheld{s}, job, DefaultTimeout) // so that only cancel ends it, with the cause
+	base := context.WithoutCancel(ctx) // so that only cancel ends it, with the cause
+	r := newRuns(base, slab, unheld{s}, []store.Job{job}, DefaultTimeout)[0]
 	defer r.cancel(context.Canceled)
 	stop := context.AfterFunc(ctx, func() { r.cancel(ErrDrained) })
 	defer stop()
 	timer := clock.New().AfterFunc(r.timeout, func() { r.cancel(ErrTimeout) })
 	defer timer.Stop()
-	return r.execute(handler).writeTo(context.WithoutCancel(ctx), s, job.Lease())
+	return r.execute(handler).writeTo(base, s, job.Lease())
 }
 
 // execute runs the handler and returns the verdict. A panic is a failure that carries the stack.

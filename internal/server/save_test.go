@@ -26,7 +26,7 @@ func TestCheckpointReachesTheNextAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.handlers["steps"] = func(ctx context.Context, r *Run) error {
-					step := len(r.Checkpoint)
+					step := len(r.Job.Checkpoint)
 					if step == 3 {
 						return nil
 					}

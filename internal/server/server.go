@@ -33,6 +33,9 @@ type Server struct {
 	failures  *failureLog
 	writes    map[writeOp]int // how many writes have succeeded, by operation; only the committer uses it
 	tally     *tally.Tally    // nil if the store keeps no activity
+	slab      Slab
+	observed  bool        // there is an observer that wants to see the jobs
+	room      []store.Job // lent to each claim; only the claim loop uses it
 
 	life            context.Context // ends when nothing is left to write
 	endLife         context.CancelFunc
@@ -70,15 +73,19 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, deaf := o.Observer.(NopObserver)
 	o.Observer = &safeObserver{observer: o.Observer, log: o.Logger}
 	log := o.Logger.With("worker", o.Name)
 	return &Server{
 		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailureLog(log, o.Clock),
 		book: newBook(o), scheduler: newScheduler(o), cancels: newCancels(), health: newHealth(o), writes: map[writeOp]int{},
-		tally:        tally.New(s, log),
+		tally: tally.New(s, log), slab: plainSlab, observed: !deaf,
 		recoveryDone: make(chan struct{}), claimsDone: make(chan struct{}), drainOver: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
 }
+
+// MakeRuns sets the slab of which the server takes its runs. Call it before Start.
+func (s *Server) MakeRuns(slab Slab) { s.slab = slab }
 
 // Name returns the name under which the server claims.
 func (s *Server) Name() string { return s.o.Name }

@@ -80,7 +80,7 @@ func TestServerWithOneSlotStarvesNoLane(t *testing.T) {
 				if retries+fresh == 100 {
 					return nil
 				}
-				if r.Retries > 0 {
+				if r.Job.Retries > 0 {
 					retries++
 				} else {
 					fresh++

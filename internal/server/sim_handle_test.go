@@ -16,10 +16,10 @@ import (
 // handle is the handler of all kinds: it behaves as the job's plan says.
 func (m *member) handle(ctx context.Context, r *server.Run) error {
 	s := m.sim
-	p := s.plans[numberOf(r.Payload)]
+	p := s.plans[numberOf(r.Job.Payload)]
 	s.handlers.Add(1)
 	s.countNamed("runs of " + p.Kind)
-	s.witness.started(r.Lease(), stepOf(r.Checkpoint))
+	s.witness.started(r.Lease(), stepOf(r.Job.Checkpoint))
 	began := time.Now()
 	var err error
 	defer func() { // also where it panics, or ends its goroutine
@@ -37,13 +37,13 @@ func (m *member) handle(ctx context.Context, r *server.Run) error {
 }
 
 func (m *member) behave(ctx context.Context, r *server.Run, p *plan) error {
-	misbehaves := r.Attempts <= p.times
+	misbehaves := r.Job.Attempts <= p.times
 	switch {
 	case p.Kind == never:
 		return &server.Wish{Form: store.Never, Err: errors.New("this can not work")}
 	case p.Kind == hopeless, p.Kind == flaky && misbehaves:
 		pause(ctx, p.work)
-		return fmt.Errorf("attempt %d went wrong", r.Attempts)
+		return fmt.Errorf("attempt %d went wrong", r.Job.Attempts)
 	case p.Kind == later && misbehaves:
 		return &server.Wish{Form: store.After, Delay: 3 * p.work, Err: errors.New("not yet")}
 	case p.Kind == snoozing && misbehaves:
@@ -89,7 +89,7 @@ func resultOf(token int64) []byte { return fmt.Appendf(nil, `{"token":%d}`, toke
 
 // walk continues from the step that an earlier run has saved. A failed save is an error like any other.
 func (m *member) walk(ctx context.Context, r *server.Run, p *plan) error {
-	for step := stepOf(r.Checkpoint) + 1; step <= p.steps; step++ {
+	for step := stepOf(r.Job.Checkpoint) + 1; step <= p.steps; step++ {
 		if !pause(ctx, p.work) {
 			return ctx.Err()
 		}

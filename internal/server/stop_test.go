@@ -78,7 +78,7 @@ func TestStopAwaitsAndReleasesTheClaimUnderWay(t *testing.T) {
 func TestStopReleasesTheBufferAndLetsHandlersFinish(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.handlers["work"] = func(ctx context.Context, r *Run) error {
-			r.SetResult(fmt.Appendf(nil, "%q", r.Worker))
+			r.SetResult(fmt.Appendf(nil, "%q", r.Job.Worker))
 			return work(25*time.Second)(ctx, r)
 		}
 		running, buffered := w.enqueue(1, "work")[0], w.enqueue(1, "work")[0]

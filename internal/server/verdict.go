@@ -64,6 +64,18 @@ func fail(reason string) verdict {
 
 func release() verdict { return verdict{op: nack, form: store.Release} }
 
+// success is the verdict of most runs, which share it.
+var success = &verdict{op: ack}
+
+// kept returns the verdict for its run to keep.
+func (v verdict) kept() *verdict {
+	if v.op == ack && len(v.result) == 0 {
+		return success
+	}
+	kept := v // copied here, so that the others do not pay for the allocation
+	return &kept
+}
+
 // confirmIfFinished returns the verdict, or a confirmation if the handler has finished the job in a transaction of its own: then the
 // verdict is written only if that transaction was not committed.
 func confirmIfFinished(r *Run, v verdict) verdict {
@@ -126,7 +138,7 @@ func timedOut(r *Run, err error) string {
 }
 
 // ending returns how the attempt ends if the store accepts the verdict.
-func (v verdict) ending() store.Ending {
+func (v *verdict) ending() store.Ending {
 	switch {
 	case v.op == ack, v.op == confirm:
 		return store.EndSucceeded

@@ -181,7 +181,7 @@ func TestResultOfAHandlerThatWasGivenUpIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.gate()
 		w.handlers["deaf"] = func(ctx context.Context, r *Run) error {
-			r.SetResult([]byte(`"` + r.Worker + `"`))
+			r.SetResult([]byte(`"` + r.Job.Worker + `"`))
 			return deaf(2*time.Minute)(ctx, r)
 		}
 		id := w.enqueue(1, "deaf")[0]

@@ -42,8 +42,10 @@ func (s *Server) perform(r *Run) verdict {
 	if !ok {
 		return s.unknown(r)
 	}
-	waited := tally.WaitOf(&r.Job)
-	s.o.Observer.Started(r.Job, waited)
+	waited := tally.WaitOf(r.Job)
+	if r.seen != nil {
+		s.o.Observer.Started(*r.seen, waited)
+	}
 	s.tally.Waited(r.Queue, r.Kind, waited)
 	return r.execute(handler)
 }

@@ -78,6 +78,7 @@ type ClaimRequest struct {
 	RetryQuota int           // 0 to Limit: how many of the jobs may be retries while fresh jobs wait
 	Worker     string        // written to the jobs; no check uses it
 	TTL        time.Duration // length of the leases
+	Room       []Job         // optional: memory that the store may use for the answer. Whoever lends it must have finished with the jobs in it.
 }
 
 // MayLeave reports whether the queue may have had more jobs for a claim that returned these: they are as many as it asked for,

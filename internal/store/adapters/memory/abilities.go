@@ -50,8 +50,8 @@ func (q *queue) oldestDue(now time.Time) time.Time {
 	var oldest time.Time
 	for _, l := range []*lane{&q.fresh, &q.retries} {
 		for i := range l {
-			if first := l[i].first(now.UnixMicro()); first != nil && (oldest.IsZero() || first.Next().Before(oldest)) {
-				oldest = first.Next()
+			if first := l[i].first(now.UnixMicro()); first != nil && (oldest.IsZero() || first.next().time().Before(oldest)) {
+				oldest = first.next().time()
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 	s.epoch, s.lastID = epoch, store.Floor(epoch)
 	if req.EndLeases {
 		for j := range s.jobs.rising(0) {
-			if j.State == store.InFlight {
+			if j.phase == inFlight {
 				s.raise(j)
 			}
 		}
@@ -195,4 +195,4 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 }
 
 // raise gives the job its next token.
-func (s *Store) raise(j *job) { j.Token = store.NextToken(j.Token, s.epoch) }
+func (s *Store) raise(j *job) { j.token = store.NextToken(j.token, s.epoch) }

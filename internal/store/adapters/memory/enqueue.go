@@ -50,17 +50,21 @@ func (s *Store) enqueueOne(n store.NewJob, now time.Time) store.Enqueued {
 		return duplicate
 	}
 	s.lastID++
-	j := s.add(n.Row(s.lastID, now))
-	if j.UniqueKey != "" {
+	payload := s.docs.clone(n.Payload, blockSize)
+	n.Payload = nil
+	row := n.Row(s.lastID, now)
+	row.Payload = payload
+	j := s.add(&row)
+	if row.UniqueKey != "" {
 		s.hold(j)
 	}
-	return store.Enqueued{ID: j.ID, State: j.State}
+	return store.Enqueued{ID: row.ID, State: row.State}
 }
 
 func (s *Store) duplicateOf(id int64) store.Enqueued {
 	duplicate := store.Enqueued{ID: id, Duplicate: true}
 	if j := s.jobs.get(id); j != nil {
-		duplicate.State = j.State
+		duplicate.State = j.phase.state()
 	}
 	return duplicate
 }

@@ -36,10 +36,10 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 	var found store.JobPage
 	room := store.MaxAnswerBytes
 	for j := range s.falling(filter, before) {
-		if !filter.Matches(j.Job, now) {
+		if !s.matches(filter, j, now) {
 			continue
 		}
-		if room -= j.Weight(); len(found.Jobs) == page.Limit || room < 0 {
+		if room -= j.weight(); len(found.Jobs) == page.Limit || room < 0 {
 			found.Next = filter.Cursor(found.Jobs[len(found.Jobs)-1].ID)
 			break
 		}
@@ -71,13 +71,13 @@ func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, e
 	defer s.leave()
 	counts := map[string]*store.QueueCount{}
 	for j := range s.rising(filter) {
-		if !filter.Matches(j.Job, now) {
+		if !s.matches(filter, j, now) {
 			continue
 		}
-		c := counts[j.Queue]
+		c := counts[j.queue.name]
 		if c == nil {
-			c = &store.QueueCount{Queue: j.Queue, Jobs: map[store.State]int64{}}
-			counts[j.Queue] = c
+			c = &store.QueueCount{Queue: j.queue.name, Jobs: map[store.State]int64{}}
+			counts[j.queue.name] = c
 		}
 		count(c, j, now)
 	}
@@ -89,14 +89,20 @@ func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, e
 }
 
 func count(c *store.QueueCount, j *job, now time.Time) {
-	c.Jobs[j.Phase()]++
-	if !j.Claimable(now) {
+	c.Jobs[store.Phases[j.phase]]++
+	due := j.next().time()
+	if !j.phase.waits() || due.After(now) || j.expired(now) {
 		return
 	}
-	c.Due++
-	if due := j.Next(); c.OldestDue.IsZero() || due.Before(c.OldestDue) {
+	if c.Due++; c.OldestDue.IsZero() || due.Before(c.OldestDue) {
 		c.OldestDue = due
 	}
+}
+
+// matches reports whether the filter selects the job. It makes use of the room of record.
+func (s *Store) matches(f store.Filter, j *job, now time.Time) bool {
+	j.read(&s.work.Job)
+	return f.Matches(s.work.Job, now)
 }
 
 // rising lists the jobs that the filter may match, the oldest first.

@@ -20,10 +20,10 @@ func (h *holder) moved(to int) { h.index = to }
 
 // hold gives the job its unique key, which must be free.
 func (s *Store) hold(j *job) {
-	h := &holder{key: j.UniqueKey, id: j.ID, index: -1}
+	h := &holder{key: j.rare.uniqueKey, id: j.ID, index: -1}
 	s.keys[h.key] = h
-	if j.UniqueFor > 0 {
-		s.windows.push(j.EnqueuedAt.Add(j.UniqueFor).UnixMicro(), j.ID, h)
+	if window := j.rare.uniqueFor; window > 0 {
+		s.windows.push(j.enqueuedAt.unix()+window.Microseconds(), j.ID, h)
 	}
 	if s.tx == nil {
 		return
@@ -47,7 +47,7 @@ func (s *Store) holderOf(key string, now time.Time) int64 {
 	if !held {
 		return 0
 	}
-	if j := s.jobs.get(h.id); j != nil && j.UniqueFor == 0 && store.ExpiredOf(&j.Job, now) {
+	if j := s.jobs.get(h.id); j != nil && j.rares().uniqueFor == 0 && j.expired(now) {
 		s.cancel(j, now)
 		return 0
 	}
@@ -56,11 +56,12 @@ func (s *Store) holderOf(key string, now time.Time) int64 {
 
 // release frees the unique key of a job that is no longer live. A key that is held for a window stays held.
 func (s *Store) release(j *job) {
-	if j.UniqueKey == "" || j.UniqueFor > 0 {
+	has := j.rares()
+	if has.uniqueKey == "" || has.uniqueFor > 0 {
 		return
 	}
-	h := s.keys[j.UniqueKey]
-	delete(s.keys, j.UniqueKey)
+	h := s.keys[has.uniqueKey]
+	delete(s.keys, has.uniqueKey)
 	if s.tx != nil {
 		s.tx.onRollback(func() { s.keys[h.key] = h })
 	}

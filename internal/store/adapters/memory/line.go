@@ -1,7 +1,5 @@
 package memory
 
-import "github.com/seed-ed332417/jq/internal/store"
-
 // A line keeps jobs in the order of a time, and jobs with the same time in the order of their ids. The store's time only grows,
 // so most jobs arrive in that order. Those go into a fifo, where adding and removing a job costs the same whatever the length.
 // The other jobs go into a heap beside it.
@@ -56,7 +54,7 @@ func (j *job) before(other *job) bool {
 }
 
 // at is the time by which the job stands in its line, in microseconds. It does not change before the job leaves.
-func (j *job) at() int64 { return store.NextOf(&j.Job).UnixMicro() }
+func (j *job) at() int64 { return j.next().unix() }
 
 // moved notes the place in the heap.
 func (j *job) moved(to int) { j.index = int32(to) }
@@ -111,12 +109,18 @@ func (f *fifo) remove(index int) {
 // tidy closes the gaps and frees memory that a shorter fifo does not need. It moves fewer jobs than were removed since the last
 // tidy. So removing a job costs the same on average, however long the fifo is.
 func (f *fifo) tidy() {
-	kept := make([]*job, 0, f.count+f.count/2+fifoSlack)
+	kept := f.slots[:0]
+	if room := f.count + f.count/2 + fifoSlack; cap(f.slots) > 2*room {
+		kept = make([]*job, 0, room)
+	}
 	for _, j := range f.slots[f.head:] {
 		if j != nil {
 			j.index = int32(len(kept))
 			kept = append(kept, j)
 		}
+	}
+	if end := len(f.slots); cap(kept) == cap(f.slots) {
+		clear(f.slots[len(kept):end])
 	}
 	f.head, f.slots = 0, kept
 }

@@ -53,7 +53,7 @@ func aside(random *rand.Rand) int64 {
 }
 
 func dueAt(id, micros int64) *job {
-	return &job{Job: store.Job{ID: id, State: store.Ready, RunAt: time.UnixMicro(micros)}}
+	return &job{ID: id, runAt: stampOf(time.UnixMicro(micros))}
 }
 
 func inOrder(a, b *job) int {
@@ -112,8 +112,7 @@ func TestTableAgreesWithAMap(t *testing.T) {
 	for range 60 {
 		for range random.IntN(300) {
 			id++
-			want[id] = &job{Job: store.Job{ID: id}}
-			got.add(want[id])
+			want[id] = got.add(id)
 		}
 		if random.IntN(20) == 0 {
 			id += store.FenceStep

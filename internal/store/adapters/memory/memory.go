@@ -54,6 +54,10 @@ type Store struct {
 
 	jobs    table
 	work    store.Record // reused by every call: see record
+	docs    copier       // of the payloads that are enqueued
+	chosen  []*job       // reused by every claim
+	sorts   map[policy]*sort
+	latest  *sort // the latest that was asked for, or nil
 	lastID  int64
 	epoch   int64 // see Fence
 	queues  map[string]*queue
@@ -91,6 +95,7 @@ func New(options Options) *Store {
 		maxLease: longest,
 		lengths:  newLengths(longest),
 		queues:   map[string]*queue{},
+		sorts:    map[policy]*sort{},
 		keys:     map[string]*holder{},
 		requests: map[string]*answer{},
 		expiries: map[int64]*expiry{},
@@ -118,6 +123,7 @@ func (s *Store) drop() {
 	}
 	s.hub.Close()
 	s.jobs, s.queues, s.leases, s.workers, s.schedules = table{}, nil, line{}, nil, nil
+	s.sorts, s.latest, s.docs, s.chosen, s.work = nil, nil, copier{}, nil, store.Record{}
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}
 	clear(s.activity[:])

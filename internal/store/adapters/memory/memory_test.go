@@ -69,7 +69,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		for i := range 30 {
 			key := fmt.Sprintf("%d of %d", i, round)
 			jobs = append(jobs,
-				plain(unique(key, 0)),
+				plain(unique(key, 0), func(n *store.NewJob) { n.Kind = key }),
 				plain(unique(key+" for a while", time.Hour)),
 				plain(func(n *store.NewJob) { n.Queue, n.Delay = key, time.Minute }),
 			)
@@ -95,6 +95,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	assert.Len(t, s.jobs.pages, 1)
 	assert.Len(t, s.jobs.order, 1)
 	assert.Len(t, s.queues, 1)
+	assert.Len(t, s.sorts, 1)
+	for _, chosen := range s.chosen[:cap(s.chosen)] {
+		assert.Nil(t, chosen)
+	}
 	assert.Zero(t, s.leases.fifo.count+len(s.leases.aside.items))
 	assert.LessOrEqual(t, cap(s.leases.fifo.slots), 2*fifoSlack)
 	assert.Empty(t, s.keys)
@@ -141,15 +145,66 @@ func TestHistoryKeepsTheLatest(t *testing.T) {
 		_, err := s.NAck(t.Context(), []store.NAck{{Lease: claim(t, s, 1)[0].Lease(), Form: store.Release}})
 		require.NoError(t, err)
 	}
-	history := s.jobs.get(id).past.attempts
+	history := s.jobs.get(id).history()
 	require.Len(t, history, store.MaxAttemptsKept)
 	assert.Equal(t, int64(21), history[0].Token)
-	assert.LessOrEqual(t, cap(history), 2*store.MaxAttemptsKept)
+	assert.LessOrEqual(t, cap(s.jobs.get(id).rare.past), 2*store.MaxAttemptsKept)
 }
 
-// TestJobIsSmall keeps jobs below the size from which the collector looks at them one by one, which shows where many wait.
+// TestDocumentsOfABlockAreApart: small documents of several jobs are allocated together, and nobody who has one can reach another.
+func TestDocumentsOfABlockAreApart(t *testing.T) {
+	s, _ := newStore(t)
+	docs := []string{`"first"`, `"second"`, `"third"`}
+	var jobs []store.NewJob
+	for _, doc := range docs {
+		jobs = append(jobs, plain(func(n *store.NewJob) { n.Payload = []byte(doc) }))
+	}
+	enqueue(t, s, jobs...)
+	claimed := claim(t, s, len(docs))
+	for i := range claimed {
+		_ = append(claimed[i].Payload, "overwrites the next one"...)
+		require.Equal(t, docs[i], string(claimed[i].Payload))
+		copy(claimed[i].Payload, "overwrites itself")
+	}
+	for i, j := range claimed {
+		detail, err := s.Get(t.Context(), j.ID)
+		require.NoError(t, err)
+		require.Equal(t, docs[i], string(detail.Payload))
+		_ = append(s.jobs.get(j.ID).payload, "overwrites the next one"...)
+	}
+	for i, j := range claimed {
+		require.Equal(t, docs[i], string(s.jobs.get(j.ID).payload))
+	}
+}
+
+// TestClaimUsesTheRoomThatItIsLent, and keeps nothing of it.
+func TestClaimUsesTheRoomThatItIsLent(t *testing.T) {
+	s, _ := newStore(t)
+	enqueue(t, s, plain(), plain(), plain())
+	room := make([]store.Job, 2)
+	lend := func(limit int) []store.Job {
+		jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: limit, Worker: "w", TTL: time.Minute, Room: room})
+		require.NoError(t, err)
+		return jobs
+	}
+	first := lend(1)
+	assert.Same(t, &room[0], &first[0])
+	id := first[0].ID
+	kept, err := s.Get(t.Context(), id)
+	require.NoError(t, err)
+	clear(room)
+	after, err := s.Get(t.Context(), id)
+	require.NoError(t, err)
+	assert.Equal(t, kept, after)
+	assert.Len(t, lend(2), 2)
+	assert.Empty(t, lend(1))
+	enqueue(t, s, plain(), plain(), plain())
+	assert.NotSame(t, &room[0], &lend(3)[0], "three do not fit")
+}
+
+// TestJobIsSmall because many may wait.
 func TestJobIsSmall(t *testing.T) {
-	assert.LessOrEqual(t, reflect.TypeFor[job]().Size(), uintptr(512))
+	assert.LessOrEqual(t, reflect.TypeFor[job]().Size(), uintptr(160))
 }
 
 func TestSubscriptionsEnd(t *testing.T) {

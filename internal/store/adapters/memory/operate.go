@@ -9,7 +9,7 @@ import (
 
 // Cancel ends jobs that are not terminal.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	live := func(j *job) bool { return !store.TerminalOf(&j.Job) }
+	live := func(j *job) bool { return !j.phase.terminal() }
 	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), live, s.cancel)
 }
 
@@ -20,11 +20,11 @@ func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]
 
 // Reschedule gives jobs that wait another due time.
 func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
-	waits := func(j *job) bool { return !store.TerminalOf(&j.Job) && j.State != store.InFlight }
+	waits := func(j *job) bool { return j.phase.waits() }
 	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), waits, func(j *job, now time.Time) store.Outcome {
 		r := s.record(j)
 		o := r.Reschedule(at, now)
-		if r.Token != j.Token {
+		if r.Token != j.token {
 			s.change(j, r)
 		}
 		return o
@@ -36,7 +36,7 @@ func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]s
 	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), terminal, s.delete)
 }
 
-func terminal(j *job) bool { return store.TerminalOf(&j.Job) }
+func terminal(j *job) bool { return j.phase.terminal() }
 
 // operate applies an operation to the ids of the filter. If the filter has no ids, it applies the operation to the first jobs
 // that match and can be changed.
@@ -56,7 +56,7 @@ func (s *Store) operate(
 		if len(chosen) == limit {
 			break
 		}
-		if can(j) && f.Matches(j.Job, now) {
+		if can(j) && s.matches(f, j, now) {
 			chosen = append(chosen, j)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Store) operateOnIDs(f store.Filter, apply func(*job, time.Time) store.O
 	rest.IDs = nil
 	outcomes := make([]store.Outcome, len(f.IDs))
 	for i, id := range f.IDs {
-		if j := s.jobs.get(id); j != nil && rest.Matches(j.Job, now) {
+		if j := s.jobs.get(id); j != nil && s.matches(rest, j, now) {
 			outcomes[i] = apply(j, now)
 		} else {
 			outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}
@@ -84,10 +84,10 @@ func (s *Store) operateOnIDs(f store.Filter, apply func(*job, time.Time) store.O
 func (s *Store) cancel(j *job, now time.Time) store.Outcome {
 	r := s.record(j)
 	o := r.Cancel(now)
-	if j.State == store.InFlight {
-		s.wake(store.Wakeup{Queue: j.Queue, Cancelled: true})
+	if j.phase == inFlight {
+		s.wake(store.Wakeup{Queue: j.queue.name, Cancelled: true})
 	}
-	if o.Status == store.StatusOK && j.State != store.Cancelled {
+	if o.Status == store.StatusOK && j.phase != cancelled {
 		s.change(j, r)
 	}
 	return o
@@ -97,14 +97,14 @@ func (s *Store) requeue(j *job, now time.Time) store.Outcome {
 	s.forget(now)
 	var holder int64
 	if terminal(j) {
-		holder = s.holderOf(j.UniqueKey, now)
+		holder = s.holderOf(j.rares().uniqueKey, now)
 	}
 	r := s.record(j)
 	o := r.Requeue(holder, now)
 	if o.Status != store.StatusOK {
 		return o
 	}
-	if j.UniqueKey != "" && j.UniqueFor == 0 {
+	if has := j.rares(); has.uniqueKey != "" && has.uniqueFor == 0 {
 		s.hold(j)
 	}
 	s.change(j, r)

@@ -37,15 +37,15 @@ func (s *Store) bringBack(limit int, now time.Time) {
 	}
 	var ahead []*job
 	for j := range s.jobs.rising(0) {
-		if j.State != store.InFlight {
+		if j.phase != inFlight {
 			continue
 		}
-		if _, is := store.LeaseAhead(j.LeaseExpiresAt, s.lengths.known[j.leaseFor], s.maxLease, now); is {
+		if _, is := store.LeaseAhead(j.until.time(), s.lengths.known[j.leaseFor], s.maxLease, now); is {
 			ahead = append(ahead, j)
 		}
 	}
 	slices.SortFunc(ahead, func(a, b *job) int {
-		return cmp.Or(b.LeaseExpiresAt.Compare(a.LeaseExpiresAt), cmp.Compare(b.ID, a.ID))
+		return cmp.Or(cmp.Compare(b.until, a.until), cmp.Compare(b.ID, a.ID))
 	})
 	if len(ahead) < limit {
 		s.present.Looked(mark)

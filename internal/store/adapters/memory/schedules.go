@@ -124,7 +124,7 @@ func (s *Store) fire(f store.Firing, now time.Time) store.Fired {
 	if one, known := s.schedules[f.Name]; known {
 		current = &one
 		last := s.jobs.get(one.LastJob)
-		lives = last != nil && !store.TerminalOf(&last.Job)
+		lives = last != nil && !last.phase.terminal()
 	}
 	next, job, result := current.Fire(f, now, lives)
 	if result.Status != store.StatusOK {

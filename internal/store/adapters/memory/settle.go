@@ -21,7 +21,7 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) 
 			break
 		}
 		s.cancel(e.job, now)
-		settled = append(settled, store.SettledOf(&e.job.Job))
+		settled = append(settled, store.SettledOf(&s.record(e.job).Job))
 	}
 	return settled, nil
 }
@@ -48,7 +48,7 @@ func (s *Store) heapOf(e *expiry) *heap[*expiry] {
 func (s *Store) expire(before, now time.Time) {
 	if now.Before(before) {
 		for _, e := range s.expiries {
-			if e.expired && e.job.ExpiresAt().After(now) {
+			if e.expired && e.job.expiresAt().After(now) {
 				s.forgetExpiry(e.job)
 				s.place(e.job)
 			}
@@ -67,7 +67,7 @@ func (s *Store) expire(before, now time.Time) {
 
 // expect notes when a waiting job expires, and reports whether it has expired.
 func (s *Store) expect(j *job) (expired bool) {
-	at := j.ExpiresAt()
+	at := j.expiresAt()
 	if at.IsZero() {
 		return false
 	}
@@ -80,7 +80,7 @@ func (s *Store) expect(j *job) (expired bool) {
 // stepOut ends the waiting of a job.
 func (s *Store) stepOut(j *job) {
 	j.leave()
-	if j.Extras != nil {
+	if j.rares().extras != nil {
 		s.forgetExpiry(j)
 	}
 }

@@ -6,30 +6,45 @@ import (
 )
 
 // A table finds jobs by id and lists them in the order of their ids. Ids only grow, so live ids lie close together. The table
-// keeps them in pages, and drops a page when its last job is removed.
+// keeps them in pages and these in chunks, and drops a page or a chunk when its last job is removed. The jobs of a chunk are
+// allocated together, so a job that stays for long keeps the memory of a chunk.
 type table struct {
 	pages map[int64]*page
 	order []int64 // the numbers of the pages, in ascending order
 }
 
-const pageSize = 256
+const pageSize, chunkSize = 256, 16
 
 type page struct {
-	jobs  [pageSize]*job
+	chunks [pageSize / chunkSize]*chunk
+	count  int // of jobs
+}
+
+type chunk struct {
+	jobs  [chunkSize]job // the ID of one that is not there is zero
 	count int
 }
 
+// chunk returns where the chunk of the id is.
+func (p *page) chunk(id int64) **chunk { return &p.chunks[id%pageSize/chunkSize] }
+
+func (c *chunk) at(id int64) *job { return &c.jobs[id%chunkSize] }
+
 func (t *table) get(id int64) *job {
 	p := t.pages[id/pageSize]
-	if p == nil || id < 0 {
+	if p == nil || id <= 0 {
 		return nil
 	}
-	return p.jobs[id%pageSize]
+	c := *p.chunk(id)
+	if c == nil || c.at(id).ID == 0 {
+		return nil
+	}
+	return c.at(id)
 }
 
-// add adds a job. Its id must be greater than all others.
-func (t *table) add(j *job) {
-	number := j.ID / pageSize
+// add adds an empty job. Its id must be greater than all others.
+func (t *table) add(id int64) *job {
+	number := id / pageSize
 	p := t.pages[number]
 	if p == nil {
 		p = &page{}
@@ -39,14 +54,25 @@ func (t *table) add(j *job) {
 		t.pages[number] = p
 		t.order = append(t.order, number)
 	}
-	p.jobs[j.ID%pageSize] = j
+	c := p.chunk(id)
+	if *c == nil {
+		*c = &chunk{}
+	}
 	p.count++
+	(*c).count++
+	j := (*c).at(id)
+	j.ID = id
+	return j
 }
 
 func (t *table) remove(id int64) {
 	number := id / pageSize
 	p := t.pages[number]
-	p.jobs[id%pageSize] = nil
+	c := p.chunk(id)
+	*(*c).at(id) = job{}
+	if (*c).count--; (*c).count == 0 {
+		*c = nil
+	}
 	p.count--
 	if p.count == 0 {
 		delete(t.pages, number)
@@ -60,9 +86,11 @@ func (t *table) rising(after int64) iter.Seq[*job] {
 	return func(yield func(*job) bool) {
 		start, _ := slices.BinarySearch(t.order, max(after, 0)/pageSize)
 		for _, number := range t.order[start:] {
-			for _, j := range t.pages[number].jobs {
-				if j != nil && j.ID > after && !yield(j) {
-					return
+			for _, c := range t.pages[number].chunks {
+				for i := 0; c != nil && i < chunkSize; i++ {
+					if j := &c.jobs[i]; j.ID != 0 && j.ID > after && !yield(j) {
+						return
+					}
 				}
 			}
 		}
@@ -77,9 +105,11 @@ func (t *table) falling(before int64) iter.Seq[*job] {
 			start++
 		}
 		for _, number := range slices.Backward(t.order[:start]) {
-			for _, j := range slices.Backward(t.pages[number].jobs[:]) {
-				if j != nil && j.ID < before && !yield(j) {
-					return
+			for _, c := range slices.Backward(t.pages[number].chunks[:]) {
+				for i := chunkSize - 1; c != nil && i >= 0; i-- {
+					if j := &c.jobs[i]; j.ID != 0 && j.ID < before && !yield(j) {
+						return
+					}
 				}
 			}
 		}

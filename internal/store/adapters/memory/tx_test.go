@@ -217,6 +217,25 @@ func TestEndOfItsContextRollsATransactionBack(t *testing.T) {
 	})
 }
 
+// TestRollbackOfAJobThatHasExpiredMeanwhile leaves it in no line.
+func TestRollbackOfAJobThatHasExpiredMeanwhile(t *testing.T) {
+	s, clk := newStore(t)
+	expires := clk.Now().Add(time.Minute)
+	id := enqueue(t, s, plain(unique("key", 0), func(n *store.NewJob) { n.ExpiresAt = expires }), plain())[0].ID
+	tx := beginTx(t, s)
+	replaced := enqueue(t, s.InTx(tx), plain(unique("key", 0), func(n *store.NewJob) { n.Replace = true }))
+	require.True(t, replaced[0].Replaced)
+	clk.Set(expires)
+	enqueue(t, s.InTx(tx), plain())
+	require.NoError(t, tx.Rollback())
+
+	settled, err := s.Settle(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, settled, 1)
+	assert.Equal(t, id, settled[0].ID)
+	assert.Len(t, claim(t, s, 10), 1)
+}
+
 func TestWaitingInATransactionEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
