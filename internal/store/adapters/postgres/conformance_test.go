@@ -47,9 +47,11 @@ func TestConformanceOnADB(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	db.SetMaxOpenConns(40)
-	jqtest.Run(t, adapterOf(t, dsn, func(ctx context.Context, o *postgres.Options) (*postgres.Store, error) {
+	a := adapterOf(t, dsn, func(ctx context.Context, o *postgres.Options) (*postgres.Store, error) {
 		return postgres.OpenDB(ctx, db, o)
-	}, postgres.Options{ListenDSN: dsn}))
+	}, postgres.Options{ListenDSN: dsn})
+	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
+	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
 }
 
 // adapter makes stores that have a schema each, one after the other.
