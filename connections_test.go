@@ -93,8 +93,9 @@ func startMember(t *testing.T, dsn string, pooled bool) *member {
 // within calls look until it returns true.
 func within(t *testing.T, limit time.Duration, what string, look func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !look(); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(limit); !look(); {
 		require.True(t, time.Now().Before(end), what)
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // polls other processes
 	}
 }
 

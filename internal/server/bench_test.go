@@ -70,7 +70,7 @@ func BenchmarkBook(b *testing.B) {
 	h, now := newBook(o), time.Now()
 	runs := make([]*Run, 1000)
 	for i := range runs {
-		runs[i] = newRun(b.Context(), nil, store.Job{ID: int64(i), Token: 1, Queue: DefaultQueue}, time.Minute)
+		runs[i] = newRun(b.Context(), store.Job{ID: int64(i), Token: 1, Queue: DefaultQueue}, time.Minute)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

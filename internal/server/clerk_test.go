@@ -74,7 +74,7 @@ func (c *clerk) Claim(t *rapid.T) {
 	var runs []*Run
 	for range rapid.IntRange(1, room).Draw(t, "jobs") {
 		c.claimed++
-		r := newRun(context.Background(), nil, store.Job{
+		r := newRun(context.Background(), store.Job{
 			ID: c.claimed, Token: 1, Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue"),
 		}, time.Duration(rapid.IntRange(1, 60).Draw(t, "timeout"))*time.Second)
 		r.inTx.Store(rapid.Bool().Draw(t, "in a transaction"))

@@ -19,7 +19,7 @@ type nameKey struct{}
 
 func newContext() *runContext {
 	base := context.WithValue(context.Background(), nameKey{}, "Ada")
-	return &newRun(base, nil, store.Job{ID: 7}, time.Minute).ctx
+	return &newRun(base, store.Job{ID: 7}, time.Minute).ctx
 }
 
 // Whether somebody looks at a run's context before or after it ends, it behaves like one of package context.
@@ -100,6 +100,6 @@ func TestRunsContextIsForManyGoroutines(t *testing.T) {
 
 // Printing a context, as test doubles do with their arguments, reads no field that changes.
 func TestContextOfAHandlerIsPrintedByItsName(t *testing.T) {
-	r := newRun(context.Background(), nil, store.Job{ID: 7}, 0)
+	r := newRun(context.Background(), store.Job{ID: 7}, 0)
 	assert.Equal(t, "context.Background.Job(7)", fmt.Sprint(&r.ctx))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-func newRun(base context.Context, k runHolder, job store.Job, timeout time.Duration) *Run {
-	return newRuns(base, plainSlab, k, []store.Job{job}, timeout)[0]
+func newRun(base context.Context, job store.Job, timeout time.Duration) *Run {
+	return newRuns(base, plainSlab, nil, []store.Job{job}, timeout)[0]
 }
 
 // One slow handler keeps the slab of its run in memory, so a slab has few runs and few bytes of documents.
