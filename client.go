@@ -185,13 +185,14 @@ func (c *Client) send(ctx context.Context, w store.Writer, room *[]NewJob, key s
 	for _, around := range slices.Backward(c.middleware) {
 		enqueue = around(enqueue)
 	}
+	jobs := len(req.Jobs)
 	added, err := enqueue(ctx, req)
 	if err == nil && len(c.middleware) == 0 { // after an error the store may still read, and a middleware may keep what it wants
 		clear(*room)
 		rooms.Put(room)
 	}
-	if err == nil && len(added) != len(*room) {
-		return nil, fmt.Errorf("jq: a middleware returned %d answers for %d jobs; it must answer for each", len(added), len(*room))
+	if err == nil && len(added) != jobs {
+		return nil, fmt.Errorf("jq: a middleware returned %d answers for %d jobs; it must answer for each", len(added), jobs)
 	}
 	return added, err
 }
