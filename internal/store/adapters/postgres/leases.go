@@ -83,30 +83,30 @@ type leaseRow struct {
 
 // recover recovers leases in the order in which they expired. A lease that was extended may expire after one in a later row. So
 // it recovers only leases that expired before the first row whose jobs it has not read is due, and reads more rows if that is
-// not enough. It reports whether it has left rows that are due for another transaction.
-func (t *txn) recover(expired time.Time, limit int, mark cursor.Position) (recovered []store.Recovered, more bool, err error) {
+// not enough. If it leaves rows that are due for another transaction, it returns where that one begins.
+func (t *txn) recover(expired time.Time, limit int, from cursor.Position) (recovered []store.Recovered, left cursor.Position, err error) {
 	var rows []leaseRow
 	inFlight := map[int64]time.Time{}
 	read, all := 0, false
 	for jobs := 0; len(recovered) < limit && jobs < mostLeased && !(all && read == len(rows)); {
 		if !all && read+1 >= len(rows) {
 			most := max(firstRows, min(len(rows), mostRows))
-			next, err := t.dueRows(expired, most, mark)
+			next, err := t.dueRows(expired, most, from)
 			if err != nil {
-				return nil, false, err
+				return nil, left, err
 			}
 			rows, all = append(rows, next...), len(next) < most
 			if !all {
-				mark = cursor.Position{At: next[most-1].due, ID: next[most-1].id + 1}
+				from = cursor.Position{At: next[most-1].due, ID: next[most-1].id + 1}
 			}
 			continue
 		}
-		from := read
+		first := read
 		for wanted := jobs + limit - len(recovered); jobs < wanted && (read+1 < len(rows) || all && read < len(rows)); read++ {
 			jobs += len(rows[read].ids)
 		}
-		if err := t.findLeases(rows[from:read], inFlight); err != nil {
-			return nil, false, err
+		if err := t.findLeases(rows[first:read], inFlight); err != nil {
+			return nil, left, err
 		}
 		before := expired.Add(store.Resolution)
 		if read < len(rows) {
@@ -114,11 +114,14 @@ func (t *txn) recover(expired time.Time, limit int, mark cursor.Position) (recov
 		}
 		some, err := t.recoverBefore(before, limit-len(recovered), inFlight)
 		if err != nil {
-			return nil, false, err
+			return nil, left, err
 		}
 		recovered = append(recovered, some...)
 	}
-	return recovered, !all || read < len(rows), t.putRight(rows[:read], inFlight)
+	if read < len(rows) {
+		left = cursor.Position{At: rows[read].due, ID: rows[read].id}
+	}
+	return recovered, left, t.putRight(rows[:read], inFlight)
 }
 
 // dueRows locks the first rows that are due by then. It skips those that another recovery has locked.

@@ -196,6 +196,22 @@ func TestRowsOfLockedJobsStay(t *testing.T) {
 	assert.Equal(t, ids[1], recovered[0].ID)
 }
 
+// Rows that are due and must stay are more than one transaction reads. A recovery passes them all once, and recovers what lies behind
+// them.
+func TestRecoveryPassesRowsThatStay(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{Timeout: time.Minute})
+	crowd{queue: "q", state: store.InFlight, due: longAgo, lease: "-10 minutes"}.add(t, s, mostLeased+20_000)
+	_, err := s.callers.Exec(s.sql(`UPDATE {schema}.leases SET due_at = due_at - interval '1 hour'`))
+	require.NoError(t, err)
+	crowd{queue: "q", state: store.InFlight, due: longAgo, lease: "-31 minutes"}.add(t, s, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	recovered, err := s.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10, Grace: 30 * time.Minute})
+	require.NoError(t, err)
+	assert.Len(t, recovered, 3)
+}
+
 // A program of an earlier version cannot take jobs that are in flight: its statements name a column that is no more.
 func TestEarlierProgramsAreRefused(t *testing.T) {
 	t.Parallel()

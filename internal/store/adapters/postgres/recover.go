@@ -15,7 +15,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 	defer s.checkInBackground()
 	r := &recovery{RecoverRequest: req, s: s}
 	recovered, err = lookFirst(ctx, s, req.Check(), r)
-	for err == nil && r.more && len(recovered) < req.Limit {
+	for err == nil && r.left != (cursor.Position{}) && len(recovered) < req.Limit {
 		r.Limit = req.Limit - len(recovered)
 		some, failed := lookFirst(ctx, s, nil, r)
 		recovered = append(recovered, some...)
@@ -42,12 +42,12 @@ type recovery struct {
 	plan  *cursor.Plan
 	first cursor.Position // the first row of the table leases from the mark on
 	late  bool            // something may have expired, but the transaction was already committed
-	more  bool            // rows that are due were left for another transaction
+	left  cursor.Position // where another transaction goes on, or zero if no row that is due is left
 }
 
 // look is part of looker.
 func (r *recovery) look() (first pipelinedCall, expectsNothing bool) {
-	*r = recovery{RecoverRequest: r.RecoverRequest, s: r.s, plan: r.s.cursors.Plan(cursor.Leases)}
+	*r = recovery{RecoverRequest: r.RecoverRequest, s: r.s, plan: r.s.cursors.Plan(cursor.Leases), left: r.left}
 	return r.firstLease(), true
 }
 
@@ -69,11 +69,16 @@ func (r *recovery) run(t *txn) ([]store.Recovered, error) {
 	r.plan.Looked(t.now)
 	expired := t.now.Add(-r.Grace.Truncate(store.Resolution))
 	some := r.first != cursor.Position{} && !r.first.At.After(expired)
-	if r.late = some && t.over(); r.late || !some {
+	if r.late = some && t.over(); r.late {
 		return nil, nil
 	}
-	recovered, more, err := t.recover(expired, r.Limit, r.plan.Mark(cursor.Fresh, store.MaxPriority))
-	r.more = more
+	if !some {
+		r.left = cursor.Position{}
+		return nil, nil
+	}
+	from := cursor.Later(r.plan.Mark(cursor.Fresh, store.MaxPriority), r.left)
+	recovered, left, err := t.recover(expired, r.Limit, from)
+	r.left = left
 	return recovered, err
 }
 
