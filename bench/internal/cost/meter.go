@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strconv"
@@ -104,9 +105,7 @@ func (m *Meter) Begin(ctx context.Context, producer int) error {
 	if m.before, err = m.now(ctx); err != nil {
 		return err
 	}
-	for kind, value := range late {
-		m.before[kind] = value
-	}
+	maps.Copy(m.before, late)
 	return nil
 }
 
@@ -146,9 +145,7 @@ func (m *Meter) Finish(ctx context.Context, jobs int64) (Costs, []Query, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	for kind, value := range late.minus(m.before) {
-		m.spent[kind] = value
-	}
+	maps.Copy(m.spent, late.minus(m.before))
 	if m.admin != nil {
 		m.spent[Transactions] -= lateTransactions
 	}

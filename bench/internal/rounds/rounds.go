@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/bench/internal/cost"
@@ -89,13 +90,14 @@ func (r Result) brief() string {
 	case r.Rate > 0:
 		return fmt.Sprintf("%9.0f jobs/s (%d jobs in %.1f s)", r.Rate, r.Jobs, r.Seconds)
 	}
-	text := fmt.Sprintf("p50 %.2f  p95 %.2f  p99 %.2f ms", r.P50, r.P95, r.P99)
+	var text strings.Builder
+	fmt.Fprintf(&text, "p50 %.2f  p95 %.2f  p99 %.2f ms", r.P50, r.P95, r.P99)
 	for _, kind := range []cost.Kind{cost.Transactions, cost.Statements, cost.Server} {
 		if value, measured := r.Costs[kind]; measured {
-			text += fmt.Sprintf("  %s %.2f", kind.Title(), value)
+			fmt.Fprintf(&text, "  %s %.2f", kind.Title(), value)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // one runs a scenario once, on an empty store.

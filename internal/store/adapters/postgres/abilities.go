@@ -248,15 +248,21 @@ func (t *txn) raise(req store.FenceRequest) (int64, error) {
 		SET epoch = $1
 		WHERE one`,
 		epoch)
-	if err == nil && req.EndLeases {
-		_, err = t.exec(`
-			UPDATE {schema}.jobs
-			SET token = greatest(token, $1::bigint) + 1
-			WHERE lease_expires_at IS NOT NULL AND id = ANY (ARRAY(SELECT unnest(ids) FROM {schema}.leases))`,
-			store.Floor(epoch))
-	}
 	if err != nil {
 		return 0, err
+	}
+	for _, l := range lanes {
+		if !req.EndLeases {
+			break
+		}
+		_, err := t.exec(`
+			UPDATE {schema}.jobs
+			SET token = greatest(token, $1::bigint) + 1
+			WHERE `+l.indexed+` AND lease_expires_at IS NOT NULL`,
+			store.Floor(epoch))
+		if err != nil {
+			return 0, err
+		}
 	}
 	_, err = t.exec(`
 		SELECT setval(pg_get_serial_sequence($1, 'id'), $2)`,

@@ -18,19 +18,20 @@ import (
 //
 // Its rows say when to look whether leases have expired. Each job in flight is in some row that is due no later than its lease
 // expires. A claim writes a row for its jobs. Nobody changes a row when a lease is extended or ends: a recovery that finds the
-// row due looks at its jobs. It deletes the row, and writes new rows for the jobs that are still in flight, due when their leases
-// expire. So a claim needs one entry in an index for all its jobs, and an extension needs none.
+// row due looks at its jobs. It deletes the row, and writes new rows for the jobs that are still in flight. So a claim needs one entry in an index for all its jobs, and an extension needs none.
 //
-// The first row of a claim is due before its leases expire, since most jobs end soon. The table then holds few jobs that have
-// ended, which those who look for jobs in flight would read in vain.
+// The first row of a claim is due before its leases expire, since most jobs end soon, and no row is due much later. The table then
+// holds few jobs that have ended, which those who look for jobs in flight would read in vain.
 
 const (
 	firstDue   = 2 * time.Second // when the row of a claim is due at the latest
 	jobsInRow  = 200             // so many fit without being compressed
 	spanOfRow  = time.Second     // how far apart the leases of a row may expire
+	latestDue  = time.Minute     // how long a row whose jobs have ended may stay
 	firstRows  = 16              // how many rows a recovery reads at first
 	mostRows   = 1024            // and at once
-	mostLeased = 100_000         // jobs of the rows that one transaction reads
+	mostRead   = 5_000           // how many rows one transaction reads,
+	mostLeased = 100_000         // and how many jobs of them
 )
 
 // A leased is a job in flight, and when its row is due: never later than its lease expires.
@@ -88,7 +89,7 @@ func (t *txn) recover(expired time.Time, limit int, from cursor.Position) (recov
 	var rows []leaseRow
 	inFlight := map[int64]time.Time{}
 	read, all := 0, false
-	for jobs := 0; len(recovered) < limit && jobs < mostLeased && !(all && read == len(rows)); {
+	for jobs := 0; len(recovered) < limit && jobs < mostLeased && read < mostRead && !(all && read == len(rows)); {
 		if !all && read+1 >= len(rows) {
 			most := max(firstRows, min(len(rows), mostRows))
 			next, err := t.dueRows(expired, most, from)
@@ -211,7 +212,7 @@ func inOrderOfEnds(jobs []leased) {
 // putRight deletes the rows and writes new ones for the jobs that are still in flight. It leaves a row with a lease that has
 // expired as it is: a new row is never due before the transaction's now, so every mark stays exact.
 func (t *txn) putRight(rows []leaseRow, inFlight map[int64]time.Time) error {
-	var gone array
+	var gone, goneDue array
 	var still []leased
 	for _, row := range rows {
 		if slices.ContainsFunc(row.ids, func(id int64) bool {
@@ -221,9 +222,10 @@ func (t *txn) putRight(rows []leaseRow, inFlight map[int64]time.Time) error {
 			continue
 		}
 		gone.int(row.id)
+		goneDue.stamp(row.due)
 		for _, id := range row.ids {
 			if expires, held := inFlight[id]; held {
-				still = append(still, leased{id, expires})
+				still = append(still, leased{id, t.now.Add(min(expires.Sub(t.now), latestDue))})
 				delete(inFlight, id) // another row may have it too
 			}
 		}
@@ -235,7 +237,8 @@ func (t *txn) putRight(rows []leaseRow, inFlight map[int64]time.Time) error {
 	return t.last(`
 		WITH gone AS (
 			DELETE FROM {schema}.leases
-			WHERE id = ANY ($1::bigint[]) AND due_at >= $2 AND due_at <= $3
-		)`+noteLeases(4),
-		gone.String(), rows[0].due, rows[len(rows)-1].due, due, members)
+			USING unnest($1::timestamptz[], $2::bigint[]) AS gone (due_at, id)
+			WHERE leases.due_at = gone.due_at AND leases.id = ANY (ARRAY[gone.id])
+		)`+noteLeases(3),
+		goneDue.String(), gone.String(), due, members)
 }

@@ -36,7 +36,7 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 }
 
 // oldestDue reads the first job of each queue and priority, in claim order. It takes one index step from each to the next,
-// however many jobs lie between.
+// however many jobs wait between, and passes jobs in flight that came before the first.
 func (t *txn) oldestDue() (store.Due, error) { return sqlkit.Due(t.each, t.now, oldestDueQuery, t.now) }
 
 var oldestDueQuery = `

@@ -85,7 +85,7 @@ func (t *txn) compose(with opening, row sqlkit.Scan) (message string, scans []sq
 	if t.ahead = text != ""; !t.ahead {
 		return message, scans, false, err
 	}
-	message += t.s.sql(`; LOCK TABLE {schema}.jobs IN ACCESS SHARE MODE; `) + text
+	message += t.s.sql(`; LOCK TABLE {schema}.jobs, {schema}.leases IN ACCESS SHARE MODE; `) + text
 	if only {
 		message += `; COMMIT`
 	}

@@ -349,7 +349,8 @@ func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations)
 // beginMigration starts a transaction that excludes other migrators. The right to create a schema is needed only if there is
 // none.
 func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
-	tx, err := s.db.BeginTxx(ctx, nil)
+	// A step must see what programs of an earlier version have committed before it got its locks.
+	tx, err := s.db.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, err
 	}

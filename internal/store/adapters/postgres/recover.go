@@ -104,7 +104,10 @@ func (r *recovery) firstLease() pipelinedCall {
 const misplaced = `
 	SELECT id
 	FROM {schema}.jobs
-	WHERE id = ANY (ARRAY(SELECT unnest(ids) FROM {schema}.leases WHERE due_at > $3::timestamptz))
+	WHERE id = ANY (ARRAY(
+			SELECT unnest(ids) FROM {schema}.leases WHERE due_at > $3::timestamptz
+			EXCEPT
+			SELECT unnest(ids) FROM {schema}.leases WHERE due_at <= $3::timestamptz))
 		AND (lease_expires_at - ` + leaseLength + ` > $1::timestamptz OR lease_expires_at <= $3::timestamptz)
 	ORDER BY lease_expires_at DESC, id DESC`
 

@@ -3,8 +3,6 @@
 -- waited. The new name stops servers of earlier versions, which would claim jobs that are in flight.
 ALTER TABLE {schema}.jobs RENAME COLUMN state TO unleased_state;
 
-DROP INDEX {schema}.jobs_leased;
-
 -- When to look whether leases have expired. Each job in flight is in the ids of some row that is due no later than its lease
 -- expires. A lease that is extended stays where it is, and a job that ends stays too: whoever finds the row due puts it right.
 CREATE TABLE {schema}.leases (
@@ -26,6 +24,8 @@ GROUP BY part;
 UPDATE {schema}.jobs
 SET unleased_state = 'ready'
 WHERE unleased_state = 'in_flight';
+
+DROP INDEX {schema}.jobs_leased;
 
 -- Sweeps have noted leases by the ids of jobs.
 UPDATE {schema}.sweeps
