@@ -3,6 +3,7 @@ package jq_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,9 +91,9 @@ func TestWaitReturnsAtOnceWhatTheServerHasEnded(t *testing.T) {
 }
 
 func TestWaitReturnsAtOnceWhatAHandlersTransactionHasEnded(t *testing.T) {
-	var s *jq.MemoryStore
+	var s atomic.Pointer[jq.MemoryStore]
 	inLobby(t, after(func(ctx context.Context, run *jq.Run) error {
-		tx, err := s.DB().BeginTx(ctx, nil)
+		tx, err := s.Load().DB().BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func TestWaitReturnsAtOnceWhatAHandlersTransactionHasEnded(t *testing.T) {
 		}
 		return tx.Commit()
 	}), func(l *lobby) {
-		s = l.store
+		s.Store(l.store)
 		l.atOnce(jq.Succeeded)
 	})
 }

@@ -586,6 +586,7 @@ type (
 	//
 	//	Version int // version of the store; 0 if it has no schema yet
 	//	Newest  int // newest version that this program knows
+	//	Least   int // least compatible version: only programs that know this version can work with the store; 0 if it has no schema yet
 	Schema = store.Schema
 
 	// A Present is the now of an open store. It follows the store's clock, but keeps the latest time it has seen while the clock

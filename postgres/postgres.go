@@ -71,12 +71,24 @@ type Store = postgres.Store
 //	Pooled    bool
 //	ListenDSN string
 //
-//	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or of another version, Open fails
+//	// NotifyEvery is the least time between two notifications of new jobs in the same queue: by default 10 milliseconds, since
+//	// transactions that notify cannot commit at once. With more, jobs that come one by one cost the server less, and may wait for so
+//	// long; those of a program that ends meanwhile wait for the next poll. Wake-ups within this program do not wait, and callers' own
+//	// transactions always notify.
+//	NotifyEvery time.Duration
+//
+//	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or older than this program, Open fails
 //	// and says what to do.
 //	NoMigrate bool
 //
 //	// Logger gets what the store does by itself and operators should know: by default slog.Default().
 //	Logger *slog.Logger
+//
+//	// MigrateWait is how long Open waits before a migration that breaks programs of earlier versions, until these have stopped and their
+//	// leases have ended. It logs whom it waits for. By default Open does not wait: it migrates nothing and fails if one still runs.
+//	// MigrateForce migrates at once, whoever runs.
+//	MigrateWait  time.Duration
+//	MigrateForce bool
 //
 //	// Migrating is called before each step of a migration. A step over many jobs can take long.
 //	Migrating func(step, of int)

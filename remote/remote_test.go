@@ -124,6 +124,18 @@ func work(t *testing.T, s jq.Store) <-chan jq.Job {
 	return ran
 }
 
+// receive returns the next job that runs.
+func receive(t *testing.T, ran <-chan jq.Job) jq.Job {
+	t.Helper()
+	select {
+	case job := <-ran:
+		return job
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "no job runs")
+		return jq.Job{}
+	}
+}
+
 func TestServerWorksOnARemoteStore(t *testing.T) {
 	url := serve(t)
 	worker := open(t, url)
@@ -143,13 +155,8 @@ func TestServerWorksOnARemoteStore(t *testing.T) {
 	for i := range 20 {
 		added, err := client.Enqueue(t.Context(), greeting{fmt.Sprint(i)}, nil)
 		require.NoError(t, err)
-		began := time.Now()
-		for job := range ran {
-			if job.ID == added.ID {
-				break
-			}
+		for receive(t, ran).ID != added.ID { // the jobs of before, if a wake-up was late
 		}
-		assert.Less(t, time.Since(began), 10*time.Second, "until a wake-up led to job %d", added.ID)
 	}
 	require.Eventually(t, func() bool {
 		counts, err := client.Count(t.Context(), jq.Filter{States: []jq.State{jq.Ready, jq.InFlight, jq.Failed}})
@@ -181,7 +188,7 @@ func TestJobsOfAKilledWorkerAreRecovered(t *testing.T) {
 	_ = victim.Wait()
 
 	worker := open(t, url)
-	job := <-work(t, worker)
+	job := receive(t, work(t, worker))
 	assert.Equal(t, added.ID, job.ID)
 	assert.EqualValues(t, 3, job.Token, "claimed, recovered and claimed again")
 	assert.Equal(t, 1, job.Retries)

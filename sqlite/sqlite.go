@@ -51,8 +51,8 @@ type Store = sqlite.Store
 //	// *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
 //	ReadTimeout time.Duration
 //
-//	// NoMigrate keeps Open from creating and migrating the store. If the store is missing or of another version, Open fails
-//	// and says what to do. With NoMigrate, Open does not wait for other processes that write.
+//	// NoMigrate keeps Open from creating and migrating the store. If the store is missing or older than this program, Open
+//	// fails and says what to do. With NoMigrate, Open does not wait for other processes that write.
 //	NoMigrate bool
 //
 //	// BusyTimeout is how long a call waits for another process that writes: by default DefaultBusyTimeout. Then the call fails
@@ -66,6 +66,12 @@ type Store = sqlite.Store
 //	// Shared allows a file that already has tables of another program, or another program's application_id. The store adds its
 //	// tables, and leaves the application_id as it is.
 //	Shared bool
+//
+//	// MigrateWait is how long Open waits before a migration that breaks programs of earlier versions, until these have stopped and their
+//	// leases have ended. It logs whom it waits for. By default Open does not wait: it migrates nothing and fails if one still runs.
+//	// MigrateForce migrates at once, whoever runs.
+//	MigrateWait  time.Duration
+//	MigrateForce bool
 //
 //	// Migrating is called before each step of a migration. A step over many jobs can take long.
 //	Migrating func(step, of int)

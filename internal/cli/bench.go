@@ -57,6 +57,7 @@ func (a *app) bench() *cobra.Command {
 	f.BoolVar(&b.asJSON, "json", false, "print JSON: one object for each round, and one with the medians")
 	f.StringVar(&b.cpuprofile, "cpuprofile", "", "`FILE` to write a CPU profile of the last measurement to, for go tool pprof")
 	f.StringVar(&b.memprofile, "memprofile", "", "`FILE` to write a profile of all allocations to, for go tool pprof")
+	a.noMigrate(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := b.check(); err != nil {
 			return err

@@ -26,6 +26,7 @@ func (a *app) dev() *cobra.Command {
 		Example: "  SELF dev\n  SELF dev --store sqlite:try.db --addr 127.0.0.1:8080",
 	}
 	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:7070", "`HOST:PORT` to listen on; port 0 picks a free port")
+	a.noMigrate(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if _, socket, _ := socketPath(s.addr); socket || !s.local() {
 			return misuse("--addr %q: dev has no tokens, so it listens only on this machine, such as on 127.0.0.1:7070; use serve for other addresses", s.addr)

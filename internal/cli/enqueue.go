@@ -41,6 +41,7 @@ func (a *app) enqueue() *cobra.Command {
 		Args: takes(0, 2, ""),
 	}
 	o.flags(cmd)
+	a.noMigrate(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("lines") {
 			return a.enqueueLines(cmd, o, args)

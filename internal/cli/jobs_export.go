@@ -180,6 +180,7 @@ func (a *app) jobsImport() *cobra.Command {
 		Args: takes(1, 1, "a file written by jobs export, or - for standard input"),
 	}
 	cmd.Flags().StringVar(&key, "request-key", "", "idempotency `KEY`; give another one to import the same lines again")
+	a.noMigrate(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		from, size, err := a.openLines(args[0])
 		if err != nil {

@@ -85,6 +85,10 @@ type app struct {
 	flagged map[string]bool   // the names of the flags on the command line
 	sources map[string]string // flag name to the variable or file that set the flag
 	helped  error             // an error in the configuration, found while showing help
+
+	existing bool          // the flag no-migrate
+	waits    time.Duration // the flag wait of migrate up; zero for other commands
+	forces   bool          // the flag force of migrate up
 }
 
 // run runs the command in args and returns the exit code. args[0] is the name of the program.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,14 +20,23 @@ func (a *app) migrate() *cobra.Command {
 }
 
 func (a *app) migrateUp() *cobra.Command {
+	var wait time.Duration
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "create a store, or migrate it to the schema of this program",
 		Long: "Create a store, or migrate it to the schema of this program. Commands that add or run jobs do this too, such as serve, work\n" +
 			"and enqueue. All others never create or migrate a store. If only one step of your deployment may change the schema, run\n" +
-			"this command there, and give --no-migrate to serve and work. Several processes may migrate one store at once.",
+			"this command there, and set JQ_NO_MIGRATE=true for all others. Several processes may migrate one store at once. If the\n" +
+			"command is killed, run it again.\n\n" +
+			"Most migrations only add to the schema, and programs of earlier versions continue. Before any other migration, the\n" +
+			"command waits until workers and servers of earlier versions have stopped and their leases have ended, and names them. It\n" +
+			"does not stop them. It cannot see programs that only enqueue or read: stop these too. Other commands do not wait: they\n" +
+			"fail, and have changed nothing.",
 		Args: takesNone(),
 	}
+	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for programs of earlier versions; with 0, the command fails while they run")
+	cmd.Flags().BoolVar(&force, "force", false, "do not wait for them; their calls fail from then on, and their jobs run again")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := a.place()
 		if err != nil {
@@ -36,11 +46,14 @@ func (a *app) migrateUp() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.bar = a.progress()
+		a.bar, a.waits, a.forces = a.progress(), wait, force
 		return a.using(cmd.Context(), toFill, func(jq.Store) error {
-			if before.Version == before.Newest {
+			switch {
+			case before.Version == before.Newest:
 				_, err = fmt.Fprintf(a.out, "%s has schema %d, the newest\n", printable(p.shown), before.Newest)
-			} else {
+			case before.Version > before.Newest:
+				_, err = fmt.Fprintf(a.out, "%s has schema %d, which a newer program has made; this program works with it\n", printable(p.shown), before.Version)
+			default:
 				_, err = fmt.Fprintf(a.out, "migrated %s from schema %d to %d\n", printable(p.shown), before.Version, before.Newest)
 			}
 			return err
@@ -57,7 +70,7 @@ func (p *progress) migrating(step, of int) {
 func (a *app) migrateStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "show the schema version, and fail if it is not this program's", Args: takesNone(),
+		Use: "status", Short: "show the schema version, and fail if this program cannot work with it", Args: takesNone(),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -70,7 +83,7 @@ func (a *app) migrateStatus() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			err = wire.Encode(a.out, map[string]int{"schema": found.Version, "newest": found.Newest})
+			err = wire.Encode(a.out, map[string]int{"schema": found.Version, "newest": found.Newest, "least": found.Least})
 		} else {
 			_, err = fmt.Fprintf(a.out, "%s has schema %d of %d\n", printable(p.shown), found.Version, found.Newest)
 		}
@@ -79,12 +92,12 @@ func (a *app) migrateStatus() *cobra.Command {
 	return cmd
 }
 
-// schemaMismatch returns an error that says what to do if the schema is older or newer than this program.
+// schemaMismatch returns an error that says what to do if this program cannot work with the schema.
 func schemaMismatch(s contract.Schema) error {
 	switch {
 	case s.Version < s.Newest:
 		return errors.New("the schema of the store is older than this program: run migrate up")
-	case s.Version > s.Newest:
+	case s.Least > s.Newest:
 		return errors.New("the schema of the store is newer than this program: update the program")
 	}
 	return nil

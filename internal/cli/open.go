@@ -120,9 +120,10 @@ const (
 	toFill = true
 )
 
-// noMigrate adds a flag to long-running commands, which deployments start.
-func noMigrate(f *pflag.FlagSet, existing *bool) {
-	f.BoolVar(existing, "no-migrate", false, "do not create or migrate the store; fail if its schema is not this program's")
+// noMigrate adds a flag to commands that create and migrate a store.
+func (a *app) noMigrate(f *pflag.FlagSet) {
+	f.BoolVar(&a.existing, "no-migrate", false, "do not create or migrate the store; fail if it needs migrate up")
+	fromEnvironment(f, "no-migrate", "JQ_NO_MIGRATE")
 }
 
 // busyTimeout adds a flag to long-running commands.
@@ -162,6 +163,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	makes = makes && !a.existing
 	if a.longest != 0 {
 		if err := contract.CheckMaxLease(a.longest); err != nil {
 			return nil, misuse("--max-lease: %w", err)
@@ -185,7 +187,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
 			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
-			ReadTimeout: a.readTimeout(), MaxConns: a.conns,
+			ReadTimeout: a.readTimeout(), MaxConns: a.conns, MigrateWait: a.waits, MigrateForce: a.forces,
 		})
 		a.bar.end()
 		if err != nil {
@@ -271,7 +273,7 @@ func (a *app) openFile(ctx context.Context, p place, makes bool) (jq.Store, erro
 	}
 	s, err := sqlite.Open(ctx, p.path, &sqlite.Options{
 		Name: a.called, BusyTimeout: a.busy, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
-		ReadTimeout: a.readTimeout(),
+		ReadTimeout: a.readTimeout(), MigrateWait: a.waits, MigrateForce: a.forces,
 	})
 	a.bar.end()
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -154,10 +156,14 @@ func TestReadingCommandsCreateNoFiles(t *testing.T) {
 			assert.Equal(t, before, files(t, folder))
 			for _, command := range [][]string{
 				{"serve", "--addr", "127.0.0.1:0", "--no-migrate"}, {"serve", "--addr", "127.0.0.1:0", "--read-only"}, {"work", "--exec", "cat", "--no-migrate"},
+				{"dev", "--addr", "127.0.0.1:0", "--no-migrate"}, {"enqueue", "k", "--no-migrate"}, {"enqueue", "--lines", os.DevNull, "--no-migrate"},
+				{"jobs", "import", os.DevNull, "--no-migrate"}, {"schedules", "set", "s", "@daily", "k", "--no-migrate"}, {"bench", "--no-migrate"},
 			} {
 				var stderr bytes.Buffer
 				args := slices.Concat([]string{"jobq"}, command, []string{"--store", "sqlite:" + path})
-				assert.Equal(t, exitFailed, run(t.Context(), args, quiet(&stderr, &stderr)))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // one that is not refused would serve for ever
+				assert.Equal(t, exitFailed, run(ctx, args, quiet(&stderr, &stderr)))
+				cancel()
 				assert.Regexp(t, c.want, stderr.String())
 			}
 			assert.Equal(t, before, files(t, folder))

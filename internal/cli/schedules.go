@@ -92,6 +92,7 @@ func (a *app) schedulesSet() *cobra.Command {
 	f.BoolVar(&s.Paused, "paused", false, "keep the schedule from enqueueing until schedules resume")
 	o.jobFlags(f)
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	a.noMigrate(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := o.request(a, args[2:])
 		if err != nil {

@@ -37,7 +37,6 @@ type serveFlags struct {
 	clientCA string
 	hosts    []string
 	insecure bool
-	existing bool
 	readOnly bool
 
 	maxWaiting   int64
@@ -81,7 +80,7 @@ func (a *app) serve() *cobra.Command {
 	a.busyTimeout(f, "")
 	a.maxLease(f)
 	a.maxConns(f)
-	noMigrate(f, &s.existing)
+	a.noMigrate(f)
 	f.BoolVar(&s.readOnly, "read-only", false, "refuse every call that changes the store; do not migrate the store, recover leases, delete jobs\nor fire schedules")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		secrets, err := s.secrets()
@@ -97,7 +96,7 @@ func (a *app) serve() *cobra.Command {
 			how = "serving read-only"
 		}
 		s.ready = func(url string) { fmt.Fprintf(a.std.err, "%s on %s; press Ctrl-C to stop\n", how, url) }
-		return a.using(cmd.Context(), !s.existing && !s.readOnly, func(store jq.Store) error {
+		return a.using(cmd.Context(), !s.readOnly, func(store jq.Store) error {
 			defer a.announceEnd(cmd.Context())()
 			defer a.limitMemory(store)()
 			return a.serving(cmd.Context(), store, &s, secrets, a.logger(slog.LevelInfo))

@@ -31,8 +31,7 @@ type workFlags struct {
 	retain  time.Duration
 	verbose bool
 
-	existing bool
-	reaper   outside.Reaper
+	reaper outside.Reaper
 }
 
 // retainEvery is the help of a flag that serve and work share.
@@ -84,7 +83,7 @@ func (a *app) work() *cobra.Command {
 	a.maxLease(f)
 	a.maxConns(f)
 	a.busyTimeout(f, ";\nat most a sixth of the lease, unless you set the flag")
-	noMigrate(f, &w.existing)
+	a.noMigrate(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if w.verbose {
 			if err := a.log.level.Set("debug"); err != nil {
@@ -106,7 +105,7 @@ func (a *app) work() *cobra.Command {
 		}
 		options.Logger = log
 		a.fitBusyTimeout(cmd, w.lease)
-		return a.using(cmd.Context(), !w.existing, func(s jq.Store) error {
+		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
 			var handlers jq.Handlers
 			handlers.Otherwise(handler)
 			probes, err := a.probes(s, &w.probes, options)

@@ -12,14 +12,13 @@ import (
 var activityCases = []Case{
 	{"Activity/AddedToTheMinuteOfNow", "Activity adds up what AddActivity was given for the minutes that the filter selects, and returns the sums by span.\nAddActivity adds the numbers of the items to those of the minute of the store's now. The At of an item is ignored.", activityAddedToTheMinuteOfNow},
 	{"Activity/SameQueueAndKindAddedTogether", "Items with the same queue and kind are added together, and calls at the same time lose no numbers.", activitySameQueueAndKindAddedTogether},
-	{"Activity/CallsAtTheSameTimeLoseNothing", "Items with the same queue and kind are added together, and calls at the same time lose no numbers.", activityCallsAtTheSameTimeLoseNothing},
+	{"Activity/CallsAtTheSameTimeLoseNothing", "It is not safe to repeat an AddActivity: the repeat adds the numbers once more.\nItems with the same queue and kind are added together, and calls at the same time lose no numbers.", activityCallsAtTheSameTimeLoseNothing},
 	{"Activity/SpansBeginAtMultiplesOfTheStep", "Spans begin at multiples of Step since the beginning of 1970 in UTC. The answer has the spans that begin later than now minus Last.\nFrom is the begin of the first span.", activitySpansBeginAtMultiples},
 	{"Activity/OneSpanWithoutAStep", "Without a Step, it has one span, which begins with the first minute that is later than now minus Last, or with the first such hour if Last is longer than MaxFineActivity.", activityOneSpanWithoutAStep},
 	{"Activity/RowsAsByAsks", "A span is one row, or one for each queue, or one for each queue and kind, as By says.\nIt is in order of At, then in bytewise order of queue and kind.", activityRowsAsByAsks},
 	{"Activity/QueuesAndKindSelect", "A row adds up what matches Queues and Kind.", activityQueuesAndKindSelect},
 	{"Activity/EmptyRowsAreLeftOut", "The answer leaves out rows in which nothing happened.\nIf nothing matches, the call returns an empty answer and no error.\nA call without items does nothing.", activityEmptyRowsAreLeftOut},
 	{"Activity/KeptForAWeek", "The store keeps the sums for MaxActivity.", activityKeptForAWeek},
-	{"Activity/RepeatAddsOnceMore", "It is not safe to repeat an AddActivity: the repeat adds the numbers once more.", activityRepeatAddsOnceMore},
 	{"Activity/LimitsAreKept", "If one item breaks a limit, nothing is added.\nThe queue and the kind of an activity may be empty as well, and its numbers are 0 to 1,000,000,000. An answer of Activity goes back a minute to 7 days; its Step is whole minutes and at most Last, whole hours if Last is longer than 24 hours, and zero with By.", activityLimitsAreKept},
 	{"Activity/AffectsNoJob", "It is for people: nothing in it affects jobs.", activityAffectsNoJob},
 	{"Activity/RefusesAsTheCoreDoes", sentenceRefusals, activityRefusesAsTheCoreDoes},
@@ -93,7 +92,7 @@ func activitySameQueueAndKindAddedTogether(c *C) {
 	c.Equal(c.activity(byKind).Spans, want, "items of the same queue and kind in one call")
 }
 
-// The calls have the same keys in different orders.
+// The calls have the same keys in different orders. Each caller repeats its own.
 func activityCallsAtTheSameTimeLoseNothing(c *C) {
 	const callers, calls = 8, 6
 	keeper := c.activityKeeper()
@@ -282,14 +281,6 @@ func activityKeptForAWeek(c *C) {
 	c.addActivity(succeeded("other", "k", 1))
 	week.Queues = []string{"other"}
 	c.Equal(len(c.activity(week).Spans), 9, "hours of the other queue")
-}
-
-func activityRepeatAddsOnceMore(c *C) {
-	item := eachNumber(queue, "k", 1)
-	c.addActivity(item)
-	c.addActivity(item)
-	page := c.activity(byKind)
-	c.Equal(page.Spans, []store.Activity{at(page.From, item.Plus(item))}, "the sum after a repeat")
 }
 
 func activityLimitsAreKept(c *C) {

@@ -11,9 +11,7 @@ import (
 
 var claimCases = []Case{
 	{"Claim/ReturnsTheRowAsStored", "Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves start again at 0.\nThe job's checkpoint, progress, retries and error do not change.", claimReturnsTheRowAsStored},
-	{"Claim/DelayedJobIsHiddenUntilDue", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", claimHiddenUntilDue},
-	{"Claim/TakesOnlyFromItsQueue", "A claim takes jobs only from the queue that it names.", claimOnlyFromItsQueue},
-	{"Claim/NothingMatchesIsNoError", "If nothing matches, the call returns an empty answer and no error.\nNo method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.", claimEmptyQueue},
+	{"Claim/DelayedJobIsHiddenUntilDue", "If nothing matches, the call returns an empty answer and no error.\nNo method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.\nA job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", claimHiddenUntilDue},
 	{"Claim/HandsOutNoSliceThatItKeeps", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", claimHandsOutNoSlice},
 	{"Claim/HigherPriorityThenEarlierDueThenSmallerID", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.", claimOrder},
 	{"Claim/WaitingJobOfHighPriorityHidesNothing", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", claimWaitingHidesNothing},
@@ -41,6 +39,8 @@ func claimReturnsTheRowAsStored(c *C) {
 }
 
 func claimHiddenUntilDue(c *C) {
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed where there is no job")
+	c.Equal(c.Recover(10), []store.Recovered{}, "recovered where there is no lease")
 	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Minute }))[0]
 	for _, waits := range []struct {
 		why   string
@@ -60,33 +60,6 @@ func claimHiddenUntilDue(c *C) {
 		c.Advance(store.Resolution)
 		c.Equal(ids(c.Claim(10)), []int64{id}, "claimed when the job is due: %s", waits.why)
 		c.NAck(c.Get(id).Lease(), store.Release, 0, "")
-	}
-}
-
-func claimOnlyFromItsQueue(c *C) {
-	var jobs []store.NewJob
-	for range 2 {
-		for _, name := range strangeNames {
-			jobs = append(jobs, plainBut(func(n *store.NewJob) { n.Queue = name }))
-		}
-	}
-	enqueued := c.Enqueue(jobs...)
-	half := len(strangeNames)
-	c.Equal(ids(c.claimFrom("nobody's", 1000, 0)), []int64{}, "claimed from a queue without jobs")
-	for i, name := range strangeNames {
-		c.Equal(ids(c.claimFrom(name, 1000, 0)), []int64{enqueued[i], enqueued[half+i]}, "claimed from queue %q", name)
-	}
-}
-
-func claimEmptyQueue(c *C) {
-	for range 2 {
-		got, err := c.Store.FetchAndClaim(c.Ctx, claimOf(10))
-		c.OK(err, "FetchAndClaim where nothing is due")
-		c.Equal(got, []store.Job{}, "claimed where nothing is due")
-		recovered, err := c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: 10})
-		c.OK(err, "RecoverExpiredLeases where nothing has expired")
-		c.Equal(recovered, []store.Recovered{}, "recovered where nothing has expired")
-		c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))
 	}
 }
 

@@ -13,7 +13,7 @@ var enqueueCases = []Case{
 	{"Enqueue/KeepsTheRowAsItWasGiven", "Each job becomes ready and is due at the later of now and the requested time. Its token, attempts and retries are 0.\nNo field has a default: a zero field is taken as zero.", enqueueKeepsTheRow},
 	{"Enqueue/DueAtTheLaterOfNowAndWhatWasAsked", "Each job becomes ready and is due at the later of now and the requested time. Its token, attempts and retries are 0.", enqueueDueAtTheLater},
 	{"Enqueue/KeepsPayloadsByteForByte", "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required.", enqueueKeepsPayloads},
-	{"Enqueue/KeepsNamesAsTheyAre", "Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nEnqueue adds all of the jobs or none of them, and returns one answer per job, in order.", enqueueKeepsNames},
+	{"Enqueue/KeepsNamesAsTheyAre", "A claim takes jobs only from the queue that it names.\nQueue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nEnqueue adds all of the jobs or none of them, and returns one answer per job, in order.", enqueueKeepsNames},
 	{"Enqueue/IdsGrow", "Ids grow in the order of the items, and from one call to the next if the calls do not overlap.", enqueueIDsGrow},
 	{"Enqueue/IsCommittedAsAWholeBeforeItReturns", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.\nA call takes effect as a whole, at one moment between its start and its return, or not at all.", enqueueIsCommitted},
 	{"Enqueue/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.\nIf a job is invalid, Enqueue adds none and returns an InvalidError with the index of the first invalid job.", enqueueRefusedBeyond},
@@ -107,9 +107,14 @@ func enqueueKeepsNames(c *C) {
 			n.Priority, n.Delay = i%19-9, time.Duration(len(strangeNames)-i)*time.Second
 		}))
 	}
-	for i, a := range c.answers(jobs...) {
+	answers := c.answers(jobs...)
+	for i, a := range answers {
 		c.Equal(a, store.Enqueued{ID: a.ID, State: store.Ready}, "answer %d", i)
 		c.Equal(c.Get(a.ID).Job, jobs[i].Row(a.ID, c.Now()), "the job of answer %d, whose every name is %q", i, strangeNames[i])
+	}
+	c.Advance(time.Hour)
+	for i, name := range strangeNames {
+		c.Equal(ids(c.claimFrom(name, store.MaxItems, 0)), []int64{answers[i].ID}, "claimed from queue %q", name)
 	}
 }
 

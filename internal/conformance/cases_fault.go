@@ -24,10 +24,7 @@ var faultCases = []Case{
 	{"Fault/UndeliveredClaimIsReleasedAndHidesNoJob", "If the store can tell that the caller of a claim is gone, it releases the claimed jobs.\nA claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", faultUndeliveredClaimIsReleased},
 	{"Fault/LostClaimComesBackWhenItsLeasesExpire", "If the answer to a claim is lost, repeat the claim: the jobs of the lost answer come back when their leases expire.", faultLostClaimComesBack},
 	{"Fault/WritesUnderALeaseAreSafeToRepeat", "It is safe to repeat an Ack.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.\nIt is safe to repeat an Extend.\nIt is safe to repeat a Save.", faultRepeatedWrites},
-	{"Fault/RecoveryIsSafeToRepeat", "It is safe to repeat a recovery.", faultRepeatedRecovery},
-	{"Fault/CancelAndDeleteAreSafeToRepeat", "It is safe to repeat a Cancel.\nIt is safe to repeat a Delete.", faultRepeatedBulks},
-	{"Fault/RequeueIsSafeToRepeatUntilTheJobsFinish", "It is safe to repeat a Requeue after a lost answer as long as the jobs cannot have finished in between. Jobs that have finished would run once more.", faultRepeatedRequeue},
-	{"Fault/RescheduleIsSafeToRepeat", "It is safe to repeat a Reschedule.", faultRepeatedReschedule},
+	{"Fault/BulkCallsAreSafeToRepeat", "It is safe to repeat a Cancel.\nIt is safe to repeat a Delete.\nIt is safe to repeat a Reschedule.\nIt is safe to repeat a Requeue after a lost answer as long as the jobs cannot have finished in between. Jobs that have finished would run once more.", faultRepeatedBulks},
 	{"Fault/ClosedStoreRefusesEveryCall", "ErrClosed: the store was closed, and nothing was applied.\nIt is fine to call Close twice.", faultClosedStoreRefusesEveryCall},
 	{"Fault/CloseFinishesOrFailsCallsUnderWay", "Calls in progress finish or fail.", faultCloseBesideCalls},
 }
@@ -213,41 +210,18 @@ func faultRepeatedWrites(c *C) {
 	}
 }
 
-func faultRepeatedRecovery(c *C) {
-	c.EnqueueN(2)
-	c.Claim(2)
-	c.Advance(ttl)
-	recovered := repeats(c, "RecoverExpiredLeases", time.Second, func() ([]store.Recovered, error) {
-		return c.Store.RecoverExpiredLeases(c.Ctx, store.RecoverRequest{Limit: 10})
-	})
-	c.Equal(recovered, []store.Recovered{}, "recovered by a call that came second")
-}
-
+// faultRepeatedBulks requeues last: the jobs then finish, and a repeat runs them once more.
 func faultRepeatedBulks(c *C) {
-	for _, b := range []bulk{cancelling, deleting} {
-		list := c.manyIn(b.from, 2)
+	var list []int64
+	for _, b := range []bulk{rescheduling, cancelling, deleting, requeueing} {
+		list = c.manyIn(b.from, 2)
 		outcomes := repeats(c, string(b.op), time.Second, func() ([]store.Outcome, error) { return b.call(c.Store, c.Ctx, only(list...), 1) })
 		c.Equal(statuses(outcomes), []store.Status{b.again, b.again}, "outcomes of %s repeated", b.op)
+		if b.op == store.OpReschedule {
+			cancelling.on(c, only(list...), 1)
+		}
 	}
-}
-
-func faultRepeatedReschedule(c *C) {
-	for _, wait := range []time.Duration{0, time.Minute} {
-		list := []int64{c.JobIn(store.Retrying).ID, c.Enqueue(plainBut(func(n *store.NewJob) { n.Delay = time.Hour }))[0]}
-		at := c.Now().Add(wait)
-		outcomes := repeats(c, "Reschedule", time.Second, func() ([]store.Outcome, error) {
-			return c.Store.Reschedule(c.Ctx, only(list...), at, 1)
-		})
-		c.Equal(statuses(outcomes), []store.Status{store.StatusOK, store.StatusOK}, "outcomes of the repeat")
-		cancelling.on(c, only(list...), 1)
-	}
-}
-
-func faultRepeatedRequeue(c *C) {
-	l := c.JobIn(store.Dead).Lease()
-	outcomes := repeats(c, "Requeue", time.Second, func() ([]store.Outcome, error) { return tryOn(c, store.OpRequeue, l) })
-	c.Equal(statuses(outcomes), []store.Status{store.StatusWrongState}, "outcomes of the repeat")
-	c.Ack(c.ClaimOne().Lease())
-	c.Equal(c.Requeue(l.ID).Status, store.StatusOK, "the repeat after the job has finished")
-	c.Equal(ids(c.Claim(10)), []int64{l.ID}, "claimed after it: the job runs once more")
+	c.Equal(statuses(underLeases(c, store.OpAck, each(c.Claim(2), func(j store.Job) store.Lease { return j.Lease() })...)), []store.Status{store.StatusOK, store.StatusOK}, "the Acks of both")
+	c.Equal(requeueing.on(c, only(list...), 1), requeueing.done(c, list...), "the repeat after the jobs have finished")
+	c.Equal(ids(c.Claim(10)), list, "claimed after it: the jobs run once more")
 }

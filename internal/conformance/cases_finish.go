@@ -23,8 +23,7 @@ var finishCases = []Case{
 	{"Finish/OneOfSeveralWaysAtOnceWins", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.", finishWaysAtOnce},
 	{"Finish/RepeatKeepsWhatTheFirstHasWritten", "ok the job was in flight under this token, or an earlier Ack finished it under this token;\nok the job was in flight under this token, or its holder ended the lease in the same way before;\n" + sentenceHolds, finishRepeated},
 	{"Finish/ErrorsAreMendedAndCut", sentenceErrorText, finishErrorsAreMended},
-	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", "invalid the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;", finishInvalidItem},
-	{"Finish/InvalidItemIsInvalidWhateverItsLease", "An invalid item gets the outcome invalid, whether its lease is valid or not.", finishInvalidWhateverItsLease},
+	{"Finish/InvalidItemChangesNothingAndSpoilsNoOther", "An invalid item gets the outcome invalid, whether its lease is valid or not.\ninvalid the form or the delay breaks a limit, and Reason has the message of Check; nothing changed;", finishInvalidItem},
 }
 
 // brokenDocuments are no documents that may be kept.
@@ -141,17 +140,6 @@ func finishWaysAtOnce(c *C) {
 	}
 }
 
-func finishInvalidWhateverItsLease(c *C) {
-	held := c.JobIn(store.InFlight)
-	for name, l := range map[string]store.Lease{
-		"in force": held.Lease(), "overtaken": {ID: held.ID, Token: held.Token - 1}, "of no job": {ID: held.ID + 1000, Token: 1},
-	} {
-		c.Equal(c.NAck(l, "later", 0, "").Status, store.StatusInvalid, "NAck in no known form under a lease %s", name)
-		c.Equal(c.SaveCheckpoint(l, 1, "{").Status, store.StatusInvalid, "Save of half a document under a lease %s", name)
-	}
-	c.Equal(c.Get(held.ID), held, "the job that is in flight")
-}
-
 // finishErrorsAreMended reads each error back from the row and from the history. The job has failed before with another error.
 func finishErrorsAreMended(c *C) {
 	longest := strings.Repeat("x", store.MaxErrorBytes)
@@ -196,6 +184,10 @@ func finishInvalidItem(c *C) {
 			want := becomes(store.OpFail, jobs[i], c.Now())
 			c.Equal(outcomes[i], store.OutcomeOf(want.Job, store.StatusOK), "the outcome beside the invalid item")
 			c.Equal(c.Get(want.ID), want, "the job beside the invalid item")
+		}
+		for _, l := range []store.Lease{notThere(1), {ID: bad.ID, Token: bad.Token - 1}} {
+			c.Equal(c.NAck(l, bad.Form, bad.Delay, "").Status, store.StatusInvalid, "an invalid item under a lease that is none")
+			c.Equal(c.SaveCheckpoint(l, 1, "{").Status, store.StatusInvalid, "Save of half a document under a lease that is none")
 		}
 		outcomes = c.many(c.Store.NAck(c.Ctx, []store.NAck{bad, nackOf(store.OpRelease, bad.Lease)}))
 		c.Equal(statuses(outcomes), []store.Status{store.StatusInvalid, store.StatusOK}, "an invalid item, then a good one of the same job")

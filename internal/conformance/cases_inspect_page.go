@@ -51,33 +51,41 @@ func wrongCursors(right string) []string {
 	return []string{"x", right[1:], right + "A", strings.Repeat("A", len(right)), "1", "ä\x00"}
 }
 
-// Between the pages the store lives on: jobs come, go and change, the one at the edge of the page first of all.
-func inspectPagesSkipAndRepeatNothing(c *C) {
-	const size = 3
-	list := c.EnqueueN(30)
-	filter := store.Filter{Queue: queue, States: []store.State{store.Ready}}
-	gone := map[int64]bool{}
-	var got []int64
-	for page := (store.Page{Limit: size}); ; {
-		part := c.page(filter, page)
-		got = append(got, ids(part.Jobs)...)
-		if part.Next == "" {
+// skipsNothing reads pages of three while the store lives on: change lets others come between two pages,
+// and returns those that may be read; then the last of the page is removed and, after every second one, also the one that would come next.
+func skipsNothing[T comparable](c *C, list []T, read func(store.Page) ([]T, string), remove func(T), change func(part []T, even bool) []T) {
+	gone, come := map[T]bool{}, []T{}
+	var got []T
+	for page := (store.Page{Limit: 3}); len(got) == 0 || page.Cursor != ""; {
+		part, next := read(page)
+		got = append(got, part...)
+		if page.Cursor = next; next == "" {
 			break
 		}
-		page.Cursor = part.Next
-		edge := part.Jobs[len(part.Jobs)-1].ID
-		c.Cancel(edge)
-		c.Delete(edge)
-		if next := slices.Index(list, edge) - 1; next > 0 && len(got)%2 == 0 {
-			gone[list[next]] = true
-			c.Cancel(list[next])
+		if len(got) > 2*len(list) {
+			c.Fatalf("the pages do not end: %v", got)
 		}
-		c.EnqueueN(2)
+		edge, even := part[len(part)-1], len(got)%2 == 0
+		come = append(come, change(part, even)...)
+		remove(edge)
+		if next := slices.Index(list, edge) + 1; next > 0 && next < len(list) && even {
+			gone[list[next]] = true
+			remove(list[next])
+		}
 	}
-	want := slices.DeleteFunc(slices.Clone(list), func(id int64) bool { return gone[id] })
-	slices.Reverse(want)
-	c.Equal(got, want, "jobs that were there before the first page and did not change")
-	c.True(len(gone) > 2, "jobs changed ahead of the reader: %d", len(gone))
+	got = slices.DeleteFunc(got, func(t T) bool { return slices.Contains(come, t) })
+	want := slices.DeleteFunc(slices.Clone(list), func(t T) bool { return gone[t] })
+	c.Equal(got, want, "what was there before the first page and was not removed")
+	c.True(len(gone) > 2, "removed ahead of the reader: %d", len(gone))
+}
+
+func inspectPagesSkipAndRepeatNothing(c *C) {
+	list := c.EnqueueN(30)
+	slices.Reverse(list)
+	skipsNothing(c, list, func(page store.Page) ([]int64, string) {
+		part := c.page(store.Filter{Queue: queue, States: []store.State{store.Ready}}, page)
+		return ids(part.Jobs), part.Next
+	}, func(id int64) { c.Cancel(id); c.Delete(id) }, func([]int64, bool) []int64 { c.EnqueueN(2); return nil })
 }
 
 // inspectPageEndsBeforeItWeighsTooMuch has jobs with four documents each, so that two of them are just not too much.

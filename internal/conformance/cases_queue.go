@@ -20,12 +20,11 @@ const (
 )
 
 var queueCases = []Case{
-	{"Queue/ListedByNameByteByByte", "Queues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", queueListedByNameByteByByte},
+	{"Queue/ListedByNameByteByByte", "A queue can be paused before it has a job.\nQueues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", queueListedByNameByteByByte},
 	{"Queue/ListedAsLongAsItHasAJobOrIsPaused", "Queues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", queueListedAsLongAsItHasAJobOrIsPaused},
-	{"Queue/PausedQueueGivesNothing", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", queuePausedQueueGivesNothing},
+	{"Queue/PausedQueueGivesNothing", "It is safe to repeat a pause.\nOnce SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", queuePausedQueueGivesNothing},
 	{"Queue/NothingIsTakenAfterPauseReturned", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.", queueNothingIsTakenAfterPauseReturned},
 	{"Queue/EnqueueingFinishingAndRecoveryGoOn", "SetPaused pauses a queue or resumes it. While a queue is paused, claims on it return no jobs, but enqueueing, finishing and recovery go on.\nA pause does not stop recovery.", queueEnqueueingFinishingAndRecoveryGoOn},
-	{"Queue/PauseAndResumeTwice", "It is safe to repeat a pause.\nA queue can be paused before it has a job.", queuePauseAndResumeTwice},
 	{"Queue/RefusesAsTheCoreDoes", sentenceAbility, queueRefusesAsTheCoreDoes},
 	{"Queue/PauseDoesNotStopSettle", "A pause does not stop it.", queuePauseStopsNoSettle},
 }
@@ -97,6 +96,7 @@ func queuePausedQueueGivesNothing(c *C) {
 	fromOther.Queue = "other"
 
 	c.setPaused(queue, true)
+	c.setPaused(queue, true)
 	c.changesNothing("a claim from a paused queue", func() {
 		req := claimOf(10)
 		req.RetryQuota = 10
@@ -105,7 +105,9 @@ func queuePausedQueueGivesNothing(c *C) {
 	c.Equal(ids(c.ClaimBy(fromOther)), []int64{other}, "claimed from another queue")
 
 	c.setPaused(queue, false)
-	c.Equal(ids(c.Claim(10)), []int64{retrying.ID, ready.ID}, "claimed when the queue goes on")
+	c.Equal(ids(c.Claim(10)), []int64{retrying.ID, ready.ID}, "claimed when the queue goes on, after two pauses and one resume")
+	c.setPaused(queue, false)
+	c.Equal(c.queues(), []store.Queue{{Name: "other"}, {Name: queue}}, "queues after two resumes")
 }
 
 // Claimers give back what they took, so that there is always something to take. A claim that found the same pause before it
@@ -164,19 +166,6 @@ func queueEnqueueingFinishingAndRecoveryGoOn(c *C) {
 	c.Equal(c.Cancel(held[0].ID).Status, store.StatusOK, "Cancel in a paused queue")
 	c.Equal(c.Delete(held[0].ID).Status, store.StatusOK, "Delete in a paused queue")
 	c.Equal(ids(c.Claim(10)), []int64{}, "claimed after all that")
-}
-
-func queuePauseAndResumeTwice(c *C) {
-	c.setPaused(queue, false)
-	c.setPaused(queue, true)
-	id := c.EnqueueOne()
-	c.setPaused(queue, true)
-	c.Equal(c.queues(), []store.Queue{{Name: queue, Paused: true}}, "queues after two pauses, one of them before there was a job")
-	c.Equal(ids(c.Claim(10)), []int64{}, "claimed after two pauses")
-	c.setPaused(queue, false)
-	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed after two pauses and one resume")
-	c.setPaused(queue, false)
-	c.Equal(c.queues(), []store.Queue{{Name: queue}}, "queues after two resumes")
 }
 
 func queueRefusesAsTheCoreDoes(c *C) {

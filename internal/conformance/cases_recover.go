@@ -9,7 +9,7 @@ import (
 )
 
 var recoverCases = []Case{
-	{"Recover/ChangesTheRowAsTheTableSays", "Each of these jobs fails as by NAck, with the reason \"lease expired\" and with a new token. Its attempts do not change.", recoverChangesTheRow},
+	{"Recover/ChangesTheRowAsTheTableSays", "It is safe to repeat a recovery.\nEach of these jobs fails as by NAck, with the reason \"lease expired\" and with a new token. Its attempts do not change.", recoverChangesTheRow},
 	{"Recover/GraceIsExact", "It ends a lease only if the job is in flight and the lease expired at or before now minus Grace.", recoverGraceIsExact},
 	{"Recover/OldestExpiryFirstThenSmallerID", "RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.", recoverOldestFirst},
 	{"Recover/RecoverersAtTheSameTimeShareTheLeases", "Each expired lease is recovered once, even if several callers recover at the same time.", recoverersShare},
@@ -29,12 +29,13 @@ func recoverChangesTheRow(c *C) {
 			c.Advance(90 * time.Second)
 
 			recovered := c.Recover(10)
-
 			want := becomes(store.OpRecover, before, c.Now())
 			c.Equal(c.Get(id), want, "a recovered job with %d of %d retries", want.Retries, maxRetries)
 			c.Equal(recovered, []store.Recovered{recoveredAs(want.Job)}, "the answer for it")
 			c.Equal(ids(c.Claim(10)), []int64{}, "claimed right after the recovery")
 			c.Advance(time.Minute)
+			c.Equal(c.Recover(10), []store.Recovered{}, "recovered again, a minute later")
+			c.Equal(c.Get(id), want, "the job after that")
 		}
 	}
 }

@@ -45,14 +45,13 @@ func retryIsExact(c *C) {
 		default:
 			c.endAll(held, store.Fail, 0)
 		}
-		for _, id := range enqueued {
-			j := c.Get(id).Job
+		for _, j := range c.List(only(enqueued...), len(enqueued)) {
 			wait, most := j.RetryAt.Sub(c.Now()), j.Backoff.Base
 			for n := 1; n < retry && most < j.Backoff.Cap; n++ {
 				most *= 2
 			}
 			most = min(most, j.Backoff.Cap)
-			c.Equal(wait, j.Backoff.Delay(id, retry), "the wait of job %d with %+v before retry %d", id, j.Backoff, retry)
+			c.Equal(wait, j.Backoff.Delay(j.ID, retry), "the wait of job %d with %+v before retry %d", j.ID, j.Backoff, retry)
 			c.True(wait <= most && wait >= most-most*time.Duration(j.Backoff.Jitter)/100, "%v lies up to %d percent below %v", wait, j.Backoff.Jitter, most)
 			spread[wait] = true
 		}

@@ -77,7 +77,11 @@ var produce = map[string]struct {
 		return w.ask(r.method, r.path, r.body)
 	}},
 	"413": {ask: func(w *world, r request) answered {
-		return w.direct(r.method, r.path, strings.Repeat(" ", wire.MaxBody+1)) // a socket is left lingering for half a second
+		most := wire.MaxBrief
+		if slices.Contains([]string{"enqueue", "checkpoint", "ack", "fail", "release", "snooze", "nack"}, r.operation) { // whose bodies have documents
+			most = wire.MaxBody
+		}
+		return w.direct(r.method, r.path, strings.Repeat(" ", most+1)) // a socket is left lingering for half a second
 	}, kind: "invalid"},
 	"415": {ask: func(w *world, r request) answered {
 		return w.ask(r.method, r.path, r.body, "Content-Type", "text/plain")

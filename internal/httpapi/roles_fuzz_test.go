@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/race"
 	"github.com/seed-ed332417/jq/internal/schedule"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
@@ -31,23 +32,33 @@ import (
 
 // FuzzRoles: whatever the holders of tokens call, in whatever order, none does or learns more than its token is for.
 func FuzzRoles(f *testing.F) {
+	if race.Enabled {
+		f.Skip("left to the pass without the race detector: there is one call at a time, and TestSeedsReachEveryCall makes each of them here")
+	}
 	for _, seed := range roleSeeds() {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, tape []byte) { newPlay(t, tape).run() })
 }
 
-// TestSeedsReachEveryCall, as somebody who may do it for some queues alone.
+// TestSeedsReachEveryCall, as somebody who may do it for some queues alone. It plays no more seeds than it needs, because FuzzRoles plays all
+// of them.
 func TestSeedsReachEveryCall(t *testing.T) {
-	reached := map[string]bool{}
+	missing := map[string]bool{}
+	for _, c := range roleCalls() {
+		missing[c.operation] = true
+	}
+	delete(missing, "fence") // which only a token for all queues may call
 	for _, seed := range roleSeeds() {
+		if len(missing) == 0 {
+			break
+		}
 		p := newPlay(t, seed)
 		p.run()
-		maps.Copy(reached, p.served)
+		assert.False(t, p.served["fence"])
+		maps.DeleteFunc(missing, func(operation string, _ bool) bool { return p.served[operation] })
 	}
-	for _, c := range roleCalls() {
-		assert.Equal(t, c.operation != "fence", reached[c.operation], c.operation)
-	}
+	assert.Empty(t, missing)
 }
 
 // roleSeeds are some for every call and role, and some that are long.
@@ -60,15 +71,15 @@ func roleSeeds() [][]byte {
 		}
 		seeds = append(seeds, begin)
 	}
-	for call := range roleCalls() {
-		for role := range roles {
-			for n := range 5 {
+	for n := range 62 {
+		add(n, 99, 600)
+	}
+	for n := range 5 {
+		for call := range roleCalls() {
+			for role := range roles {
 				add(call, role+len(roles)*n, 60, byte(role), 1, byte(call), 0)
 			}
 		}
-	}
-	for n := range 62 {
-		add(n, 99, 600)
 	}
 	return seeds
 }

@@ -49,4 +49,5 @@ func WrittenAhead(jobs int, most time.Duration) Finding {
 type Schema struct {
 	Version int // version of the store; 0 if it has no schema yet
 	Newest  int // newest version that this program knows
+	Least   int // least compatible version: only programs that know this version can work with the store; 0 if it has no schema yet
 }

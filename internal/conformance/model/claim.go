@@ -51,8 +51,7 @@ func (s *Store) lightEnough(list []job, unweighed Fault) []job {
 	if s.broken(unweighed) {
 		return list
 	}
-	var light []job
-	weight := 0
+	light, weight := make([]job, 0, len(list)), 0
 	for _, j := range list {
 		own := len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
 		if s.broken(WeightOfPayloadsOnly) {

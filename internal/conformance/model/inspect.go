@@ -31,7 +31,9 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 		}
 		var answer store.JobPage
 		light := s.lightEnough(matching, PageUnweighed)
-		for _, j := range light[:min(page.Limit, len(light))] {
+		light = light[:min(page.Limit, len(light))]
+		answer.Jobs = slices.Grow(answer.Jobs, len(light))
+		for _, j := range light {
 			answer.Jobs = append(answer.Jobs, s.row(j))
 		}
 		if n := len(answer.Jobs); n < len(matching) {

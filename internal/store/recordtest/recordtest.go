@@ -303,7 +303,11 @@ func Upgraded(t *testing.T, s store.Store, down func(requeued int64) store.Store
 		require.NoError(t, err)
 	}
 	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`)}
-	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n, n}})
+	usual := n
+	usual.MaxRetries, usual.Backoff = 20, store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}
+	other := n
+	other.MaxRetries, other.Timeout, other.Backoff = 3, time.Minute, store.Backoff{Base: 1500 * time.Microsecond, Cap: 2 * time.Second, Jitter: 100}
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{usual, other}})
 	require.NoError(t, err)
 	jobs := claim()
 	snoozed, requeued := jobs[0].ID, jobs[1].ID
@@ -316,8 +320,11 @@ func Upgraded(t *testing.T, s store.Store, down func(requeued int64) store.Store
 	require.NoError(t, err)
 	assert.Zero(t, detail.ClaimedAt)
 	jobs = claim()
-	for _, j := range jobs {
+	for i, want := range []store.NewJob{usual, other} {
+		j := jobs[i]
 		assert.False(t, j.ClaimedAt.IsZero())
+		got := store.NewJob{Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, MaxRetries: j.MaxRetries, Backoff: j.Backoff, Timeout: j.Timeout}
+		assert.Equal(t, want, got)
 	}
 	finish(store.NAck{Lease: store.Lease{ID: snoozed, Token: 2}, Form: store.Snooze, Error: "not yet"})
 	for id, want := range map[int64][]string{snoozed: {"", "not yet"}, requeued: {"boom", ""}} {

@@ -84,7 +84,7 @@ func Because(ctx context.Context, closed <-chan struct{}, err error) error {
 // an error of the contract. If means is nil, it matches none, because opening fails again until somebody changes what the text
 // names.
 func NotOpened(name string, means, err error, advice func(error) string) error {
-	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrMissing) {
+	if _, busy := errors.AsType[*BusyError](err); busy || errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrMissing) {
 		return fmt.Errorf("jq: %s: %w", name, err)
 	}
 	if means == nil {

@@ -2,9 +2,11 @@ package sqlkit
 
 import (
 	"database/sql/driver"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 type Column struct {
 	Name string
 
-	// Field returns where a record keeps the value: a pointer to an int, an int64, a string, a [Time], a [Micros], a [List]
-	// a JSON document, a [Scheduled] or an [ExpiresAt]. Rows are scanned into it, and statements are written from it.
+	// Field returns where a record keeps the value: a pointer to an [Int], an int64, a string, a [Time], a [Micros], a [List] or
+	// a JSON document, or a [Rules], a [Scheduled] or an [ExpiresAt]. Rows are scanned into it, and statements are written from it.
 	Field func(e *store.Record) any
 
 	uses Uses
@@ -44,7 +46,7 @@ var All = Columns{
 	{"id", func(e *store.Record) any { return &e.ID }, Claimed},
 	{"queue", func(e *store.Record) any { return &e.Queue }, Inserted},
 	{"kind", func(e *store.Record) any { return &e.Kind }, Inserted | Claimed},
-	{"priority", func(e *store.Record) any { return &e.Priority }, Inserted | Replaced | Claimed},
+	{"priority", func(e *store.Record) any { return (*Int)(&e.Priority) }, Inserted | Replaced | Claimed},
 	{"state", func(e *store.Record) any { return (*string)(&e.State) }, Updated | Claimed},
 	{"run_at", func(e *store.Record) any { return (*Time)(&e.RunAt) }, Inserted | Updated | Replaced | Claimed},
 	{"retry_at", func(e *store.Record) any { return (*Time)(&e.RetryAt) }, Updated | Replaced | Claimed},
@@ -52,13 +54,9 @@ var All = Columns{
 	{"lease_expires_at", func(e *store.Record) any { return (*Time)(&e.LeaseExpiresAt) }, Updated},
 	{"lease_for", func(e *store.Record) any { return (*Micros)(&e.LeaseFor) }, Updated},
 	{"worker", func(e *store.Record) any { return &e.Worker }, 0},
-	{"attempts", func(e *store.Record) any { return &e.Attempts }, Updated | Claimed},
-	{"retries", func(e *store.Record) any { return &e.Retries }, Updated | Claimed},
-	{"max_retries", func(e *store.Record) any { return &e.MaxRetries }, Inserted | Claimed},
-	{"backoff_base", func(e *store.Record) any { return (*Micros)(&e.Backoff.Base) }, Inserted | Claimed},
-	{"backoff_cap", func(e *store.Record) any { return (*Micros)(&e.Backoff.Cap) }, Inserted | Claimed},
-	{"backoff_jitter", func(e *store.Record) any { return &e.Backoff.Jitter }, Inserted | Claimed},
-	{"timeout", func(e *store.Record) any { return (*Micros)(&e.Timeout) }, Inserted | Claimed},
+	{"attempts", func(e *store.Record) any { return (*Int)(&e.Attempts) }, Updated | Claimed},
+	{"retries", func(e *store.Record) any { return (*Int)(&e.Retries) }, Updated | Claimed},
+	{"rules", func(e *store.Record) any { return Rules{&e.Job} }, Inserted | Claimed},
 	{"unique_key", func(e *store.Record) any { return &e.UniqueKey }, Inserted | Claimed},
 	{"unique_for", func(e *store.Record) any { return (*Micros)(&e.UniqueFor) }, Inserted | Claimed},
 	{"enqueued_at", func(e *store.Record) any { return (*Time)(&e.EnqueuedAt) }, Claimed},
@@ -113,6 +111,71 @@ func (c Columns) Each(text string, first int) string {
 // Names returns the names of the columns, separated by commas.
 func (c Columns) Names() string { return c.Each(`{name}`, 0) }
 
+// Int reads a number that is an int in a record. Without it, database/sql formats and parses the number.
+type Int int
+
+// Scan reads the column.
+func (i *Int) Scan(src any) error {
+	n, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("a number can not be read from %T", src)
+	}
+	*i = Int(n)
+	return nil
+}
+
+// Rules is the column of how a job is retried and how long it may run: MaxRetries, Backoff and Timeout, as numbers with spaces
+// between them. Most jobs have the rules of a client that sets none: they are NULL.
+type Rules struct{ Of *store.Job }
+
+// usual are the rules that are stored as NULL. They never change, since stored jobs have them.
+var usual = store.Job{MaxRetries: 20, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}}
+
+// Scan reads the column.
+func (r Rules) Scan(src any) error {
+	j := r.Of
+	var text string
+	switch v := src.(type) {
+	case nil:
+		j.MaxRetries, j.Backoff, j.Timeout = usual.MaxRetries, usual.Backoff, usual.Timeout
+		return nil
+	case string:
+		text = v
+	case []byte:
+		text = string(v)
+	default:
+		return fmt.Errorf("rules can not be read from %T", src)
+	}
+	var numbers [5]int64
+	for i := range numbers {
+		var one string
+		var err error
+		one, text, _ = strings.Cut(text, " ")
+		if numbers[i], err = strconv.ParseInt(one, 10, 64); err != nil {
+			return fmt.Errorf("rules: %w", err)
+		}
+	}
+	duration := func(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
+	j.MaxRetries, j.Timeout = int(numbers[0]), duration(numbers[4])
+	j.Backoff = store.Backoff{Base: duration(numbers[1]), Cap: duration(numbers[2]), Jitter: int(numbers[3])}
+	return nil
+}
+
+// Value writes the column.
+func (r Rules) Value() (driver.Value, error) {
+	j := r.Of
+	if j.MaxRetries == usual.MaxRetries && j.Backoff == usual.Backoff && j.Timeout == usual.Timeout {
+		return nil, nil
+	}
+	text := make([]byte, 0, 40)
+	for _, n := range [...]int64{
+		int64(j.MaxRetries), j.Backoff.Base.Microseconds(), j.Backoff.Cap.Microseconds(), int64(j.Backoff.Jitter), j.Timeout.Microseconds(),
+	} {
+		text = append(strconv.AppendInt(text, n, 10), ' ')
+	}
+	return string(text[:len(text)-1]), nil
+}
+
 // Micros reads a duration from a column of microseconds. NULL is zero.
 type Micros time.Duration
 
@@ -129,7 +192,11 @@ func (m *Micros) Scan(src any) error {
 	return nil
 }
 
-// Time reads a time from a column of times or of microseconds since 1970. NULL is the zero time.
+// PostgresEpoch is the time from which Postgres counts the microseconds of its times, in microseconds since 1970.
+const PostgresEpoch = 946_684_800_000_000
+
+// Time reads a time from a column of times, of microseconds since 1970, or of times in the binary format of Postgres. NULL is the
+// zero time.
 type Time time.Time
 
 // Scan reads the column.
@@ -141,6 +208,11 @@ func (t *Time) Scan(src any) error {
 		*t = Time(time.UnixMicro(v).UTC())
 	case time.Time:
 		*t = Time(v.UTC())
+	case []byte:
+		if len(v) != 8 {
+			return fmt.Errorf("a time can not be read from %d bytes", len(v))
+		}
+		*t = Time(time.UnixMicro(int64(binary.BigEndian.Uint64(v)) + PostgresEpoch).UTC())
 	default:
 		return fmt.Errorf("a time can not be read from %T", src)
 	}

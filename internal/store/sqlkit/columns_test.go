@@ -1,6 +1,7 @@
 package sqlkit_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -31,6 +32,39 @@ func TestColumnsAreChosenByTheirUses(t *testing.T) {
 	assert.Equal(t, `payload, checkpoint, progress, result`, sqlkit.All.For(sqlkit.Document).Names())
 	assert.NotContains(t, sqlkit.All.Without(sqlkit.Document).Names(), `progress,`)
 	assert.Equal(t, `payload = $3, checkpoint = $4`, sqlkit.All.For(sqlkit.Document).Except("progress", "result").Each(`{name} = ${n}`, 3))
+}
+
+// The rules that clients set by default are NULL, and every column with rules gives them back as they were.
+func TestRulesAreReadAsTheyWereWritten(t *testing.T) {
+	usual := store.Job{MaxRetries: 20, Backoff: store.Backoff{Base: time.Second, Cap: time.Hour, Jitter: 10}}
+	all := []store.Job{usual, {}, {MaxRetries: 1_000_000, Timeout: time.Microsecond, Backoff: store.Backoff{Base: 1500 * time.Microsecond, Cap: 100 * 365 * 24 * time.Hour, Jitter: 100}}}
+	for _, change := range []func(j *store.Job){
+		func(j *store.Job) { j.MaxRetries++ },
+		func(j *store.Job) { j.Backoff.Base += store.Resolution },
+		func(j *store.Job) { j.Backoff.Cap += store.Resolution },
+		func(j *store.Job) { j.Backoff.Jitter++ },
+		func(j *store.Job) { j.Timeout += store.Resolution },
+	} {
+		j := usual
+		change(&j)
+		all = append(all, j)
+	}
+	for _, j := range all {
+		text, err := sqlkit.Rules{Of: &j}.Value()
+		require.NoError(t, err)
+		assert.Equal(t, reflect.DeepEqual(j, usual), text == nil, text)
+		read := store.Job{MaxRetries: 7, Timeout: time.Hour}
+		require.NoError(t, sqlkit.Rules{Of: &read}.Scan(text))
+		assert.Equal(t, j, read, text)
+	}
+	var j store.Job
+	for src, problem := range map[any]string{
+		"1 2 3 4":   `rules: strconv.ParseInt: parsing "": invalid syntax`,
+		"1 2 x 4 5": `rules: strconv.ParseInt: parsing "x": invalid syntax`,
+		int64(1):    "rules can not be read from int64",
+	} {
+		assert.EqualError(t, sqlkit.Rules{Of: &j}.Scan(src), problem)
+	}
 }
 
 func TestMicrosReadMicroseconds(t *testing.T) {

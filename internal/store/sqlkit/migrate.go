@@ -18,30 +18,49 @@ import (
 
 // The reasons why a store can not be opened as it is. Opening it fails again until somebody has done what the text says.
 var (
-	// ErrNewer means that a newer version of the program wrote the store.
-	ErrNewer = errors.New("jq: the store's schema is newer than this program: update the program")
+	// ErrNewer means that a newer version of the program migrated the store, and that programs like this one can not work with it any more.
+	ErrNewer = errors.New("jq: the store's schema is newer than this program can work with: update the program")
 	// ErrOlder means that the store needs a migration and was opened without one.
 	ErrOlder = errors.New("jq: the store's schema is older than this program: run jobq migrate up")
 	// ErrMissing means that the store does not exist, and that it was opened without creating it.
 	ErrMissing = errors.New("jq: there is no store: name another, or make one there by jobq migrate up")
 )
 
-// Current returns nil if the schema is the one of this program.
+// SchemaOf describes a store that is migrated to that version, for a program that knows these steps. If the version is newer, least
+// is called to read the least compatible version that the newer program has recorded.
+func SchemaOf(steps []Migration, version int, least func() (int, error)) (s store.Schema, err error) {
+	s = store.Schema{Version: version, Newest: len(steps)}
+	switch {
+	case version > len(steps):
+		s.Least, err = least()
+	case version > 0:
+		s.Least = steps[version-1].Least
+	}
+	return s, err
+}
+
+// Number returns the answer of a query for one number.
+func Number(ctx context.Context, db sqlx.QueryerContext, query string) (n int, err error) {
+	err = sqlx.GetContext(ctx, db, &n, query)
+	return n, err
+}
+
+// Current returns nil if this program can work with the schema: it is the program's own, or a newer one that is compatible.
 func Current(s store.Schema) error {
 	switch {
 	case s.Version == 0:
 		return ErrMissing
 	case s.Version < s.Newest:
 		return fmt.Errorf("%w (schema %d, program %d)", ErrOlder, s.Version, s.Newest)
-	case s.Version > s.Newest:
-		return fmt.Errorf("%w (schema %d, program %d)", ErrNewer, s.Version, s.Newest)
+	case s.Least > s.Newest:
+		return fmt.Errorf("%w (schema %d needs %d, program %d)", ErrNewer, s.Version, s.Least, s.Newest)
 	}
 	return nil
 }
 
-// Served returns nil if a running program can go on with the schema: its own, or one that a newer program has made.
+// Served returns nil if a running program can go on with the schema.
 func Served(s store.Schema) error {
-	if err := Current(s); err != nil && !errors.Is(err, ErrNewer) {
+	if err := Current(s); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return nil
@@ -52,6 +71,32 @@ type Migration struct {
 	Version int
 	Name    string
 	SQL     string
+	Least   int // programs that know this version of the schema, or a later one, can work with the store after the step
+}
+
+var (
+	leastOf  = regexp.MustCompile(`(?m)^-- Least compatible version: (\d+)\.`)
+	comments = regexp.MustCompile(`--.*`)
+	takes    = regexp.MustCompile(`(?i)\b(DROP|RENAME|ALTER COLUMN)\b`)
+)
+
+// compatible sets the step's least compatible version. A step is additive, and leaves that of the step before, unless a comment says
+// otherwise. A step that takes something away must say so.
+func (m *Migration) compatible(before int) error {
+	m.Least = before
+	said := leastOf.FindStringSubmatch(m.SQL)
+	if said == nil {
+		if taken := takes.FindString(comments.ReplaceAllString(m.SQL, "")); taken != "" {
+			return fmt.Errorf("migration %d (%s) has a %s: write which programs it breaks, as -- Least compatible version: %d",
+				m.Version, m.Name, taken, m.Version)
+		}
+		return nil
+	}
+	var err error
+	if m.Least, err = strconv.Atoi(said[1]); err != nil || m.Least < before || m.Least > m.Version {
+		return fmt.Errorf("migration %d (%s): the least compatible version is %s: want one from %d to %d", m.Version, m.Name, said[1], before, m.Version)
+	}
+	return nil
 }
 
 // Migrations reads the steps in the folder migrations. Their files must be numbered from 1 without a gap.
@@ -61,6 +106,7 @@ func Migrations(embedded fs.FS) ([]Migration, error) {
 		return nil, err
 	}
 	steps := make([]Migration, len(files)) // Glob sorts by name
+	least := 1
 	for i, file := range files {
 		number, name, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".sql"), "_")
 		if version, err := strconv.Atoi(number); err != nil || version != i+1 {
@@ -71,6 +117,10 @@ func Migrations(embedded fs.FS) ([]Migration, error) {
 			return nil, err
 		}
 		steps[i] = Migration{Version: i + 1, Name: name, SQL: string(text)}
+		if err := steps[i].compatible(least); err != nil {
+			return nil, err
+		}
+		least = steps[i].Least
 	}
 	return steps, nil
 }
@@ -80,8 +130,8 @@ var (
 	dropped = regexp.MustCompile(`(?m)^DROP INDEX (?:\{schema\}\.)?(\w+);`)
 )
 
-// MissingIndexes finds the indexes that the steps create, that no later step drops, and that are not there. state says where they should be and what is
-// wrong: "schema jq is missing".
+// MissingIndexes finds the indexes that the steps create, that no later step drops, and that are not there. state says where they
+// should be and what is wrong: "schema jq is missing".
 func MissingIndexes(steps []Migration, there []string, state, advice string) (findings []store.Finding) {
 	for i, step := range steps {
 		for _, made := range indexes.FindAllStringSubmatch(step.SQL, -1) {
@@ -99,27 +149,38 @@ func MissingIndexes(steps []Migration, there []string, state, advice string) (fi
 	return findings
 }
 
-// A Migrator brings one store to the newest schema.
+// A Migrator brings one store to the newest schema. Its table of migrations has the columns version, name and least, the least
+// compatible version. Programs of before that column have made the table without it; then it is NULL for the steps that they have
+// recorded.
 type Migrator struct {
 	Steps []Migration
 
 	// Begin starts a transaction that can read the table of migrations and keeps other migrators out until it ends.
 	Begin func(ctx context.Context) (*sqlx.Tx, error)
 
-	Version string // a query: the greatest version applied, 0 if none
-	Record  string // a statement of two arguments: version and name
+	Version  string // a query: the greatest version applied, 0 if none
+	Least    string // a query: the least compatible version
+	HasLeast string // a query: how many columns are called least
+	AddLeast string // a statement that adds the column
+	Record   string // a statement of three arguments: version, name and least compatible version
+
+	// Busy returns who may still use the schema of that version. It is asked before a step that breaks programs of earlier versions.
+	// If it is nil, such a step is applied whoever uses it.
+	Busy func(ctx context.Context, tx *sqlx.Tx, version int) ([]Busy, error)
 
 	Before func(step, of int) // is called before each step is applied; may be nil
 }
 
-// Up applies the missing steps, each in its own transaction, and returns how many it applied. Any number of processes may call
-// it at the same time.
+// Up applies the missing steps, each in its own transaction, and returns how many it applied. Any number of processes may call it at
+// the same time, and again after one was killed. If a step would break programs that still run, Up applies none, and the error is a
+// *BusyError.
 func (m Migrator) Up(ctx context.Context) (int, error) {
 	for applied := 0; ; applied++ {
 		more, err := m.step(ctx)
 		if err != nil || !more {
 			return applied, err
 		}
+		m.Busy = nil // a program that has begun to work since then must not stop the steps that are left
 	}
 }
 
@@ -130,12 +191,28 @@ func (m Migrator) step(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	var version int
-	if err := tx.GetContext(ctx, &version, m.Version); err != nil {
+	version, err := Number(ctx, tx, m.Version)
+	if err != nil {
 		return false, fmt.Errorf("reading the schema's version: %w", err)
 	}
 	if version >= len(m.Steps) {
-		return false, Current(store.Schema{Version: version, Newest: len(m.Steps)})
+		found, err := SchemaOf(m.Steps, version, func() (int, error) { return Number(ctx, tx, m.Least) })
+		if err != nil {
+			return false, fmt.Errorf("reading the least compatible version: %w", err)
+		}
+		return false, Current(found)
+	}
+	if err := m.admit(ctx, tx, version); err != nil {
+		return false, err
+	}
+	if added, err := m.addLeast(ctx, tx); err != nil {
+		return false, fmt.Errorf("preparing the table of migrations: %w", err)
+	} else if added {
+		// In a transaction of its own: this change locks out readers of the table, such as Ping, and the step may take long.
+		if err := tx.Commit(); err != nil {
+			return false, err
+		}
+		return m.step(ctx)
 	}
 	next := m.Steps[version]
 	if m.Before != nil {
@@ -144,8 +221,33 @@ func (m Migrator) step(ctx context.Context) (more bool, err error) {
 	if _, err := tx.ExecContext(ctx, next.SQL); err != nil {
 		return false, fmt.Errorf("migration %d (%s): %w", next.Version, next.Name, err)
 	}
-	if _, err := tx.ExecContext(ctx, m.Record, next.Version, next.Name); err != nil {
+	if _, err := tx.ExecContext(ctx, m.Record, next.Version, next.Name, next.Least); err != nil {
 		return false, fmt.Errorf("recording migration %d: %w", next.Version, err)
 	}
 	return true, tx.Commit()
+}
+
+// admit returns a BusyError if some missing step, not only the next, breaks programs that still run: otherwise the steps before it
+// would be applied, and programs from before least compatible versions could not be started again.
+func (m Migrator) admit(ctx context.Context, tx *sqlx.Tx, version int) error {
+	newest := m.Steps[len(m.Steps)-1]
+	if m.Busy == nil || version == 0 || newest.Least <= m.Steps[version-1].Least {
+		return nil
+	}
+	busy, err := m.Busy(ctx, tx, version)
+	if err != nil {
+		return fmt.Errorf("looking for programs of earlier versions: %w", err)
+	}
+	if len(busy) > 0 {
+		return &BusyError{Version: version, Newest: newest.Version, Busy: busy}
+	}
+	return nil
+}
+
+func (m Migrator) addLeast(ctx context.Context, tx *sqlx.Tx) (added bool, err error) {
+	if has, err := Number(ctx, tx, m.HasLeast); err != nil || has > 0 {
+		return false, err
+	}
+	_, err = tx.ExecContext(ctx, m.AddLeast)
+	return err == nil, err
 }

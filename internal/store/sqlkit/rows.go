@@ -91,7 +91,7 @@ func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record
 	var into []any
 	err := each(func(rows *sql.Rows) (err error) {
 		if into == nil {
-			if into, err = fieldsOf(&row, rows); err != nil {
+			if into, err = fieldsOf(&row, rows, 0); err != nil {
 				return err
 			}
 		}
@@ -121,12 +121,13 @@ var fields = func() map[string]func(*store.Record) any {
 	return found
 }()
 
-// fieldsOf returns where the record keeps the columns of the rows.
-func fieldsOf(e *store.Record, rows *sql.Rows) ([]any, error) {
+// fieldsOf returns where the record keeps the columns of the rows, behind the first ones.
+func fieldsOf(e *store.Record, rows *sql.Rows, first int) ([]any, error) {
 	names, err := rows.Columns()
 	if err != nil {
 		return nil, err
 	}
+	names = names[first:]
 	into := make([]any, len(names))
 	for i, name := range names {
 		field, known := fields[name]
@@ -136,6 +137,16 @@ func fieldsOf(e *store.Record, rows *sql.Rows) ([]any, error) {
 		into[i] = field(e)
 	}
 	return into, nil
+}
+
+// RecordBehind reads a row of which the columns of the table jobs stand behind others, for which it has the destinations.
+func RecordBehind(rows *sql.Rows, others []any) (*store.Record, error) {
+	var e store.Record
+	into, err := fieldsOf(&e, rows, len(others))
+	if err != nil {
+		return nil, err
+	}
+	return &e, rows.Scan(append(slices.Clip(others), into...)...)
 }
 
 // Names returns the rows of a query for one name.

@@ -53,7 +53,7 @@ func TestEachOfWantsAllAnswers(t *testing.T) {
 
 func TestEntriesReadColumnsByTheirNames(t *testing.T) {
 	found, err := sqlkit.Records(queries(t), `
-		SELECT 'q' AS queue, 7 AS id, '["a","b"]' AS tags, 1500000 AS run_at, 2000 AS timeout, 'failed' AS state, NULL AS payload, 'x' AS payload
+		SELECT 'q' AS queue, 7 AS id, '["a","b"]' AS tags, 1500000 AS run_at, 2000 AS unique_for, 'failed' AS state, NULL AS payload, 'x' AS payload
 		UNION ALL
 		SELECT 's', 9, '["c"]', 0, 0, 'ready', NULL, 'y'
 		UNION ALL
@@ -62,7 +62,7 @@ func TestEntriesReadColumnsByTheirNames(t *testing.T) {
 	job := func(j store.Job) *store.Record { return &store.Record{Job: j} }
 	want := []*store.Record{
 		job(store.Job{
-			ID: 7, Queue: "q", Tags: []string{"a", "b"}, RunAt: time.UnixMicro(1_500_000).UTC(), Timeout: 2 * time.Millisecond,
+			ID: 7, Queue: "q", Tags: []string{"a", "b"}, RunAt: time.UnixMicro(1_500_000).UTC(), UniqueFor: 2 * time.Millisecond,
 			State: store.Failed, Payload: []byte("x"),
 		}),
 		job(store.Job{ID: 9, Queue: "s", Tags: []string{"c"}, RunAt: time.UnixMicro(0).UTC(), State: store.Ready, Payload: []byte("y")}),

@@ -139,7 +139,7 @@ func (t *txn) beat(w store.Worker) error {
 	if err != nil {
 		return err
 	}
-	return t.last(`
+	_, err = t.exec(`
 		WITH silent AS (
 			DELETE FROM {schema}.workers
 			WHERE name IN (
@@ -160,6 +160,7 @@ func (t *txn) beat(w store.Worker) error {
 			beat_at = excluded.beat_at`,
 		w.Name, w.Host, w.PID, queues, w.Slots, w.Running, w.StaleAfter.Microseconds(), t.now,
 		t.now.Add(-store.WorkerLife))
+	return err
 }
 
 // Leave is part of the contract.
@@ -251,16 +252,8 @@ func (t *txn) raise(req store.FenceRequest) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, l := range lanes {
-		if !req.EndLeases {
-			break
-		}
-		_, err := t.exec(`
-			UPDATE {schema}.jobs
-			SET token = greatest(token, $1::bigint) + 1
-			WHERE `+l.indexed+` AND lease_expires_at IS NOT NULL`,
-			store.Floor(epoch))
-		if err != nil {
+	if req.EndLeases {
+		if err := t.endLeases(epoch); err != nil {
 			return 0, err
 		}
 	}
@@ -268,4 +261,19 @@ func (t *txn) raise(req store.FenceRequest) (int64, error) {
 		SELECT setval(pg_get_serial_sequence($1, 'id'), $2)`,
 		t.s.schema+`.jobs`, store.Floor(epoch))
 	return epoch, err
+}
+
+// endLeases raises the tokens of all jobs in flight, found in the index in which they waited: also of one that no row of leases has.
+func (t *txn) endLeases(epoch int64) error {
+	for _, l := range lanes {
+		_, err := t.exec(`
+			UPDATE {schema}.jobs
+			SET token = greatest(token, $1::bigint) + 1
+			WHERE `+l.indexed+` AND lease_expires_at IS NOT NULL`,
+			store.Floor(epoch))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -24,25 +24,29 @@ func (t *txn) addActivity(rows []store.ActivityRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	var overall, queues, kinds array
-	numbers := make([]array, len(sqlkit.ActivityNumbers))
+	overall, queues, kinds := newArray(ofTexts, 0), newArray(ofTexts, 0), newArray(ofTexts, 0)
+	sums := make([]*array, len(sqlkit.ActivityNumbers))
+	for n := range sums {
+		sums[n] = newArray(ofNumbers, len(rows)*numberBytes)
+	}
 	for i := range rows {
 		overall.string(strconv.FormatBool(rows[i].Overall))
 		queues.string(rows[i].Queue)
 		kinds.string(rows[i].Kind)
 		for n, number := range rows[i].Numbers() {
-			numbers[n].int(*number)
+			sums[n].int(*number)
 		}
 	}
 	var args []any
 	for _, width := range store.ActivityWidths {
 		args = append(args, sqlkit.Minutes(width), sqlkit.MinuteOf(store.AtMultiple(t.now, width)), sqlkit.MinuteKept(width, t.now))
 	}
-	args = append(args, overall.String(), queues.String(), kinds.String())
-	for i := range numbers {
-		args = append(args, numbers[i].String())
+	args = append(args, overall, queues, kinds)
+	for _, sum := range sums {
+		args = append(args, sum)
 	}
-	return t.last(addActivity, args...)
+	_, err := t.exec(addActivity, args...)
+	return err
 }
 
 var addActivity = func() string {
@@ -71,8 +75,8 @@ var addActivity = func() string {
 				) AS activity))
 		)
 		INSERT INTO {schema}.activity (overall, width, minute, queue, kind, %s)
-		SELECT items.overall, width, minute, queue, kind, %s
-		FROM unnest($%d::boolean[], $%d::text[], $%d::text[], %s) AS items (overall, queue, kind, %s)
+		SELECT items.overall::boolean, width, minute, queue, kind, %s
+		FROM unnest($%d::text[], $%d::text[], $%d::text[], %s) AS items (overall, queue, kind, %s)
 		CROSS JOIN widths
 		ORDER BY overall, width, minute, queue COLLATE "C", kind COLLATE "C"
 		ON CONFLICT (overall, width, minute, queue, kind) DO UPDATE

@@ -29,9 +29,7 @@ func TestJobsThatAreDueAgainOnAnotherServerAreFound(t *testing.T) {
 		before func(t *testing.T, c *pgtest.Cluster) (goBack func() (dsn string))
 	}{
 		{"AfterAFailoverWithLoss", 1, func(t *testing.T, c *pgtest.Cluster) func() string {
-			standby, err := c.Standby(t.Context())
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+			standby := standbyOf(t, c)
 			require.NoError(t, standby.Detach(t.Context()))
 			return func() string {
 				require.NoError(t, c.Crash(t.Context()))
@@ -203,9 +201,7 @@ func TestAReplacedServerIsNotWrittenTo(t *testing.T) {
 		require.NoError(t, p.PointAt(t.Context(), to))
 		require.NoError(t, p.Resume(t.Context()))
 	}
-	standby, err := old.Standby(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+	standby := standbyOf(t, old)
 	require.NoError(t, standby.Promote(t.Context()))
 	lead(standby.DSN)
 	enqueue(t, s, 2)
@@ -236,9 +232,7 @@ func TestSeveralHostsLeadToThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t, lasting)
 	require.NoError(t, openOn(t, primary.DSN, "first").Close())
-	standby, err := primary.Standby(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+	standby := standbyOf(t, primary)
 	both := map[string]string{}
 	for _, c := range []*pgtest.Cluster{standby, primary} {
 		config, err := pq.NewConfig(c.DSN)
@@ -274,5 +268,25 @@ func TestSeveralHostsLeadToThePrimary(t *testing.T) {
 		}
 		require.Len(t, claimN(t, s, 1), 1)
 		require.NoError(t, s.Close())
+	}
+}
+
+// A standby answers those who read. Whoever writes next learns that it is unavailable, and not that a right is missing.
+func TestAStandbyThatAnswersReadersIsUnavailable(t *testing.T) {
+	t.Parallel()
+	primary := ownServer(t, lasting)
+	require.NoError(t, openOn(t, primary.DSN, "first").Close())
+	standby := standbyOf(t, primary)
+	s, err := Open(t.Context(), standby.DSN, &Options{NoMigrate: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	for range 3 {
+		_, err = s.Get(t.Context(), 1)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		require.NotErrorIs(t, err, store.ErrDenied)
+		_, err = s.FetchAndClaim(t.Context(), claimOf(1))
+		require.ErrorIs(t, err, store.ErrUnavailable)
 	}
 }

@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"database/sql/driver"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,83 +13,114 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// An array is a list of values as Postgres writes arrays in text. Every driver can send it as a plain string; the statement
-// casts it: $1::bigint[].
-type array struct{ text []byte }
+// An array is an argument of a statement: a list of values in the server's binary format, which neither side must parse. A driver
+// that cannot send arguments in that format sends a text that the server reads as the same array. The statement must cast the
+// argument to the array type of the kind: $1::bigint[].
+type array struct {
+	kind   kind
+	values int
+	nulls  uint32 // 1 if there is a NULL
+	bytes  []byte // the header, which binary fills in, and the values, each after its length
+}
 
-// roomFor returns an empty array with capacity for that many values of that many bytes each.
-func roomFor(values, bytes int) array { return array{make([]byte, 0, values*(bytes+1)+2)} }
+// A kind is the type of an array's values, by the server's number for it.
+type kind uint32
 
-// The size in bytes of most numbers, and of times.
 const (
-	numberBytes = 10
-	stampBytes  = 31
+	ofNumbers kind = 20   // int64
+	ofTexts   kind = 25   // strings
+	ofTimes   kind = 1184 // times
 )
 
+// String returns the name of the type.
+func (k kind) String() string {
+	return map[kind]string{ofNumbers: `bigint`, ofTexts: `text`, ofTimes: `timestamptz`}[k]
+}
+
+const (
+	headerBytes = 20
+	numberBytes = 12 // of a number or a time, with its length
+	nullLength  = math.MaxUint32
+)
+
+// newArray returns an empty array with room for that many bytes of values.
+func newArray(k kind, room int) *array {
+	return &array{kind: k, bytes: make([]byte, headerBytes, headerBytes+room)}
+}
+
 // arrayOf returns an array of the numbers.
-func arrayOf(numbers []int64) string {
-	a := roomFor(len(numbers), numberBytes)
-	for _, n := range numbers {
+func arrayOf(list []int64) *array {
+	a := newArray(ofNumbers, len(list)*numberBytes)
+	for _, n := range list {
 		a.int(n)
 	}
-	return a.String()
+	return a
 }
 
 // arrayOfTexts returns an array of the strings.
-func arrayOfTexts(list []string) string {
-	var a array
+func arrayOfTexts(list []string) *array {
+	a := newArray(ofTexts, 0)
 	for _, s := range list {
 		a.string(s)
 	}
-	return a.String()
+	return a
 }
 
-// String returns the whole array.
-func (a *array) String() string {
-	if len(a.text) == 0 {
-		return "{}"
-	}
-	return string(append(a.text, '}'))
-}
+func (a *array) empty() bool { return a.values == 0 }
 
-func (a *array) next() {
-	if len(a.text) == 0 {
-		a.text = append(a.text, '{')
-	} else {
-		a.text = append(a.text, ',')
-	}
+// length begins a value of that many bytes.
+func (a *array) length(n uint32) {
+	a.values++
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, n)
 }
 
 func (a *array) int(n int64) {
-	a.next()
-	a.text = strconv.AppendInt(a.text, n, 10)
+	a.length(8)
+	a.bytes = binary.BigEndian.AppendUint64(a.bytes, uint64(n))
 }
 
 func (a *array) null() {
-	a.next()
-	a.text = append(a.text, "NULL"...)
+	a.length(nullLength)
+	a.nulls = 1
 }
 
 func (a *array) string(s string) {
-	a.next()
-	a.text = append(a.text, '"')
-	for {
-		i := strings.IndexAny(s, `"\`)
-		if i < 0 {
-			break
-		}
-		a.text = append(a.text, s[:i]...)
-		a.text = append(a.text, '\\', s[i])
-		s = s[i+1:]
+	a.length(uint32(len(s)))
+	a.bytes = append(a.bytes, s...)
+}
+
+// doc appends a JSON document, or NULL for none.
+func (a *array) doc(doc []byte) {
+	if len(doc) == 0 {
+		a.null()
+		return
 	}
-	a.text = append(a.text, s...)
-	a.text = append(a.text, '"')
+	a.length(uint32(len(doc)))
+	a.bytes = append(a.bytes, doc...)
+}
+
+// stamp appends a time, or NULL for the zero time.
+func (a *array) stamp(t time.Time) {
+	if t.IsZero() {
+		a.null()
+		return
+	}
+	a.int(t.UnixMicro() - sqlkit.PostgresEpoch)
+}
+
+// place appends the time of a position. The first position of all has none.
+func (a *array) place(p cursor.Position) {
+	if p.At.IsZero() {
+		a.int(math.MinInt64)
+		return
+	}
+	a.stamp(p.At)
 }
 
 // field appends the value of a column, given a pointer to the record's field.
 func (a *array) field(value any) {
 	switch v := value.(type) {
-	case *int:
+	case *sqlkit.Int:
 		a.int(int64(*v))
 	case *int64:
 		a.int(*v)
@@ -99,9 +132,7 @@ func (a *array) field(value any) {
 		a.stamp(v.Time())
 	case *sqlkit.Micros:
 		a.int(time.Duration(*v).Microseconds())
-	case *sqlkit.List:
-		a.value(*v)
-	case sqlkit.Scheduled:
+	case driver.Valuer:
 		a.value(v)
 	case *[]byte:
 		a.doc(*v)
@@ -110,48 +141,79 @@ func (a *array) field(value any) {
 	}
 }
 
-// typeOf returns the element type of the field's array. The server casts the elements to the column's type.
-func typeOf(field any) string {
+// kindOf returns the kind of an array of the field. The server casts the values to the column's type.
+func kindOf(field any) kind {
 	switch field.(type) {
-	case *int, *int64, *sqlkit.Micros:
-		return `bigint`
+	case *sqlkit.Int, *int64, *sqlkit.Micros:
+		return ofNumbers
 	case *sqlkit.Time, sqlkit.ExpiresAt:
-		return `timestamptz`
+		return ofTimes
 	default:
-		return `text`
+		return ofTexts
 	}
 }
 
-// doc appends a JSON document, or NULL for none.
-func (a *array) doc(doc []byte) {
-	if len(doc) == 0 {
-		a.null()
+// value appends the text of a list, of rules or of a schedule, or NULL for none.
+func (a *array) value(v driver.Valuer) {
+	text, _ := v.Value() // valid strings and numbers: cannot fail
+	if text, ok := text.(string); ok {
+		a.string(text)
 		return
 	}
-	a.string(string(doc))
+	a.null()
+}
+
+// BinaryValue is for lib/pq.
+func (a *array) BinaryValue() ([]byte, error) {
+	header := [...]uint32{1, a.nulls, uint32(a.kind), uint32(a.values), 1} // how many dimensions, …, the first index
+	for i, n := range header {
+		binary.BigEndian.PutUint32(a.bytes[4*i:], n)
+	}
+	return a.bytes, nil
+}
+
+// Value is part of driver.Valuer.
+func (a *array) Value() (driver.Value, error) { return a.String(), nil }
+
+// String returns the array as a text.
+func (a *array) String() string {
+	text := make([]byte, 1, len(a.bytes)+a.values)
+	text[0] = '{'
+	for left := a.bytes[headerBytes:]; len(left) > 0; {
+		length := binary.BigEndian.Uint32(left)
+		left = left[4:]
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		if length == nullLength {
+			text = append(text, "NULL"...)
+			continue
+		}
+		text = a.kind.appendText(text, left[:length])
+		left = left[length:]
+	}
+	return string(append(text, '}'))
+}
+
+var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// appendText appends the text of a value.
+func (k kind) appendText(text, value []byte) []byte {
+	if k == ofTexts {
+		return append(append(append(text, '"'), escaped.Replace(string(value))...), '"')
+	}
+	n := int64(binary.BigEndian.Uint64(value))
+	switch {
+	case k == ofNumbers:
+		return strconv.AppendInt(text, n, 10)
+	case n == math.MinInt64:
+		return append(text, "-infinity"...)
+	default:
+		return append(time.UnixMicro(n+sqlkit.PostgresEpoch).UTC().AppendFormat(append(text, '"'), stampFormat), '"')
+	}
 }
 
 const stampFormat = "2006-01-02 15:04:05.999999Z07:00"
-
-// stamp appends a time, or NULL for the zero time.
-func (a *array) stamp(t time.Time) {
-	if t.IsZero() {
-		a.null()
-		return
-	}
-	a.next()
-	a.text = append(a.text, '"')
-	a.text = t.UTC().AppendFormat(a.text, stampFormat)
-	a.text = append(a.text, '"')
-}
-
-// place appends the time of a position.
-func (a *array) place(p cursor.Position) {
-	a.next()
-	a.text = append(a.text, '"')
-	a.text = append(a.text, placeText(p)...)
-	a.text = append(a.text, '"')
-}
 
 // placeText returns the time of a position, for a statement.
 func placeText(p cursor.Position) string {
@@ -160,15 +222,3 @@ func placeText(p cursor.Position) string {
 	}
 	return p.At.UTC().Format(stampFormat)
 }
-
-// value appends the JSON of a list or of a schedule, or NULL for none.
-func (a *array) value(v driver.Valuer) {
-	text, _ := v.Value() // valid strings: cannot fail
-	if text, ok := text.(string); ok {
-		a.string(text)
-		return
-	}
-	a.null()
-}
-
-func (a *array) empty() bool { return len(a.text) == 0 }

@@ -96,10 +96,14 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 // lingering is how long to wait for the answer to a commit after the caller has left.
 const lingering = time.Second
 
-// linger returns a context that ends d after ctx.
+// linger returns a context that ends d after ctx, or with ctx if the server was silent for so long.
 func linger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errSilent) {
+			cancel()
+			return
+		}
 		late := time.AfterFunc(d, cancel)
 		context.AfterFunc(longer, func() { late.Stop() })
 	})

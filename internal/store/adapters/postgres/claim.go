@@ -17,12 +17,16 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// FetchAndClaim is part of the contract. If the answer to its commit was lost, it releases the jobs in the background.
+// FetchAndClaim is part of the contract. If it is in doubt, it releases the jobs in the background, unless the answer of a single
+// statement was lost, which names them: then the leases expire.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	defer s.checkInBackground()
 	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
 	c := &claim{ClaimRequest: req, s: s}
-	jobs, err := lookFirst(ctx, s, invalid, c)
+	jobs, done, err := c.single(ctx, invalid)
+	if !done && err == nil {
+		jobs, err = write(ctx, s, invalid, c.run)
+	}
 	switch {
 	case err == nil:
 		c.plan.Done(len(jobs) < req.Limit)
@@ -45,43 +49,21 @@ type claim struct {
 	store.ClaimRequest
 	s      *Store
 	plan   *cursor.Plan
-	late   bool          // something may be due, but the transaction was already committed
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
 }
 
-// look is part of looker. Each transaction of a claim has its own plan.
-func (c *claim) look() (first pipelinedCall, expectsNothing bool) {
-	*c = claim{ClaimRequest: c.ClaimRequest, s: c.s, plan: c.s.cursors.Plan(c.Queue)}
-	if !c.plan.MustLook() {
-		return pipelinedCall{}, false
-	}
-	return c.firsts(), c.plan.ExpectsNothing()
-}
-
-// missed is part of looker.
-func (c *claim) missed() bool { return c.late }
-
 // run takes due jobs. If it finds fewer than it was asked for, it looks from the marks and takes again from there. The second
 // take includes the jobs of the first, whose rows this transaction has locked.
 func (c *claim) run(t *txn) ([]store.Job, error) {
-	answered := c.plan.Open(t.horizon, t.ahead)
-	if c.late = t.over() && !answered; c.late {
-		return nil, nil
-	}
-	for looks := answered || c.plan.MustLook(); ; looks = true {
-		if looks && !answered {
-			first := c.firsts()
-			if err := t.each(first.scan, first.query, first.args...); err != nil {
+	*c = claim{ClaimRequest: c.ClaimRequest, s: c.s, plan: c.s.cursors.Plan(c.Queue)}
+	c.plan.Open(t.horizon, false)
+	for looks := c.plan.MustLook(); ; looks = true {
+		if looks {
+			if err := t.each(c.saw, firstsAt(1), c.marks()...); err != nil {
 				return nil, err
 			}
-		}
-		if looks {
 			c.plan.Looked(t.now)
-		}
-		if t.over() {
-			c.late = !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh)
-			return nil, nil
 		}
 		chosen, err := c.take(t)
 		if err != nil {
@@ -118,9 +100,7 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, e
 	if err == nil && !weigh && tooHeavy(found) {
 		found, err = c.find(t, quota, limit, true) // of the same jobs, which this transaction has locked
 	}
-	slices.SortFunc(found, func(a, b *store.Record) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
-	})
+	inOrderOfClaims(found)
 	for _, e := range found {
 		if laneOf(e) == cursor.Retries {
 			retries = append(retries, e)
@@ -129,6 +109,13 @@ func (c *claim) due(t *txn, quota, limit int) (retries, fresh []*store.Record, e
 		}
 	}
 	return retries, fresh, err
+}
+
+// inOrderOfClaims sorts jobs of a lane.
+func inOrderOfClaims(list []*store.Record) {
+	slices.SortFunc(list, func(a, b *store.Record) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Next().Compare(b.Next()), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // few is how many jobs a claim reads before weighing them. Weighing them in the server would slow down small claims.
@@ -140,11 +127,23 @@ func tooHeavy(found []*store.Record) bool {
 	return slices.ContainsFunc(found, func(e *store.Record) bool { return !room.Take(e) })
 }
 
-// The columns that a claim must read: a third fewer, without those that it sets or that a waiting job implies.
+// The columns that a claim must read: a third fewer, without those that it sets or that a waiting job implies. Times are sent in
+// their binary format, which neither side must format or parse.
 var (
 	claimed      = sqlkit.All.For(sqlkit.Claimed)
-	claimColumns = ` ` + waitedAs.Replace(claimed.Each(`jobs.{name}`, 0))
+	claimColumns = ` ` + waitedAs.Replace(claimedOf(`jobs`))
 )
+
+func claimedOf(row string) string {
+	var e store.Record
+	all := make([]string, len(claimed))
+	for i, c := range claimed {
+		if all[i] = row + `.` + c.Name; kindOf(c.Field(&e)) == ofTimes {
+			all[i] = `timestamptz_send(` + all[i] + `) AS ` + c.Name
+		}
+	}
+	return strings.Join(all, `, `)
+}
 
 // A lane is an index of waiting jobs, and of those that waited there before they were claimed. Each queue and priority is one
 // range in it.
@@ -211,55 +210,61 @@ func lightEnough(weigh bool, query string) string {
 	}
 	return `
 			SELECT *
-			FROM (SELECT *, sum(` + weight + `) OVER (ROWS UNBOUNDED PRECEDING) AS heaped FROM (` + query + `
+			FROM (SELECT *, sum(` + weightOf(`jobs`) + `) OVER (ROWS UNBOUNDED PRECEDING) AS heaped FROM (` + query + `
 			) AS jobs) AS jobs
 			WHERE heaped <= ` + strconv.Itoa(store.MaxAnswerBytes)
 }
 
 // placesAt returns the table of the three arrays that [places] makes, beginning at that argument number.
 func placesAt(n int) string {
-	return fmt.Sprintf(`unnest($%d::smallint[], $%d::timestamptz[], $%d::bigint[]) AS place (priority, due_at, id)`, n, n+1, n+2)
+	return fmt.Sprintf(`unnest($%d::bigint[], $%d::timestamptz[], $%d::bigint[]) AS place (priority, due_at, id)`, n, n+1, n+2)
 }
 
 // places appends positions by priority, as arguments of a statement.
 func places(args []any, all iter.Seq2[int, cursor.Position]) []any {
-	priorities, times, ids := roomFor(cursor.Levels, 2), roomFor(cursor.Levels, stampBytes), roomFor(cursor.Levels, numberBytes)
+	const room = cursor.Levels * numberBytes
+	priorities, times, ids := newArray(ofNumbers, room), newArray(ofTimes, room), newArray(ofNumbers, room)
 	for priority, from := range all {
 		priorities.int(int64(priority))
 		times.place(from)
 		ids.int(from.ID)
 	}
-	return append(args, priorities.String(), times.String(), ids.String())
+	return append(args, priorities, times, ids)
 }
 
-// firsts returns the query for the first claimable job of each level from the mark on, due or not, even if an open transaction
-// holds it.
-func (c *claim) firsts() pipelinedCall {
-	args := append(make([]any, 0, 7), c.Queue)
-	args = places(args, c.plan.Marks(cursor.Retries))
-	args = places(args, c.plan.Marks(cursor.Fresh))
-	return pipelinedCall{func(rows *sql.Rows) error {
-		var lane cursor.Lane
-		var priority int
-		var first cursor.Position
-		err := rows.Scan(&lane, &priority, (*sqlkit.Time)(&first.At), &first.ID)
-		c.plan.Saw(lane, priority, first)
-		return err
-	}, firstsQuery, args}
+// marks returns the queue and the marks, as arguments of [firstsAt].
+func (c *claim) marks() []any {
+	args := places(append(make([]any, 0, 7), c.Queue), c.plan.Marks(cursor.Retries))
+	return places(args, c.plan.Marks(cursor.Fresh))
 }
 
-var firstsQuery = lanes[cursor.Retries].sql(`
-	SELECT 0, place.priority, first.due_at, first.id
-	FROM `+placesAt(2)+firstOfPlace) + `
-	UNION ALL` + lanes[cursor.Fresh].sql(`
-	SELECT 1, place.priority, first.due_at, first.id
-	FROM `+placesAt(5)+firstOfPlace)
+// saw scans a row of [firstsAt].
+func (c *claim) saw(rows *sql.Rows) error {
+	var lane cursor.Lane
+	var priority int
+	var first cursor.Position
+	err := rows.Scan(&lane, &priority, (*sqlkit.Time)(&first.At), &first.ID)
+	c.plan.Saw(lane, priority, first)
+	return err
+}
+
+// firstsAt returns the query for the first claimable job of each level from the mark on, due or not, even if an open transaction
+// holds it. Its arguments begin at that number.
+func firstsAt(n int) string {
+	of := func(l cursor.Lane, places int) string {
+		return fmt.Sprintf(`
+	SELECT %d AS lane, place.priority, first.due_at, first.id
+	FROM `, l) + placesAt(places) + strings.ReplaceAll(lanes[l].sql(firstOfPlace), `{queue}`, `$`+strconv.Itoa(n))
+	}
+	return of(cursor.Retries, n+1) + `
+	UNION ALL` + of(cursor.Fresh, n+4)
+}
 
 const firstOfPlace = `
 	CROSS JOIN LATERAL (
 		SELECT {due} AS due_at, jobs.id
 		FROM {schema}.jobs
-		WHERE {waits} AND jobs.queue = $1 AND jobs.priority = place.priority
+		WHERE {waits} AND jobs.queue = {queue} AND jobs.priority = place.priority
 			AND ({due}, jobs.id) >= (place.due_at, place.id)
 		ORDER BY {due}, jobs.id
 		LIMIT 1
@@ -284,26 +289,31 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 		c.leases = append(c.leases, e.Lease())
 	}
 	due, members := leaseRows(leases)
-	err := t.last(`
+	_, err := t.exec(`
 		WITH noted AS (`+noteLeases(7)+`
 		)
-		UPDATE {schema}.jobs
-		SET token = greatest(token, $5::bigint) + 1,
-			attempts = attempts + 1,
-			lease_expires_at = $2,
-			lease_for = $6,
-			worker = $3,
-			checkpoint_seq = 0,
-			progress_seq = 0,
-			finished_by = '',
-			claim_token = greatest(token, $5::bigint) + 1,
-			claimed_at = $4,
-			ended_at = NULL,
-			ending = '',
-			reason = ''
+		UPDATE {schema}.jobs`+giveLeases(`$2`, `$6`, `$3`, `$4`, `$5::bigint`)+`
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members)
 	return jobs, err
+}
+
+// giveLeases returns what an UPDATE sets to give leases.
+func giveLeases(until, length, worker, now, floor string) string {
+	return strings.NewReplacer(`{until}`, until, `{length}`, length, `{worker}`, worker, `{now}`, now, `{floor}`, floor).Replace(`
+		SET token = greatest(jobs.token, {floor}) + 1,
+			attempts = jobs.attempts + 1,
+			lease_expires_at = {until},
+			lease_for = {length},
+			worker = {worker},
+			checkpoint_seq = 0,
+			progress_seq = 0,
+			finished_by = '',
+			claim_token = greatest(jobs.token, {floor}) + 1,
+			claimed_at = {now},
+			ended_at = NULL,
+			ending = '',
+			reason = ''`)
 }
 
 // laneOf returns the lane in which the job waits.

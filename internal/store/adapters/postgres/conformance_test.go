@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformanceOnPostgres(t *testing.T) {
 	t.Parallel()
 	jqtest.Run(t, adapter(t, pgtest.DSN(t), postgres.Options{}))
 }

@@ -218,6 +218,13 @@ func (l *line) giveUp(in time.Duration) {
 	}
 }
 
+// silent reports whether nothing has arrived that was not read.
+func (l *line) silent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil && !arrived(l.conn)
+}
+
 // lasts reports whether the connection has not been given up. One that was given up may still answer in time, but would fail
 // the next call.
 func (l *line) lasts() bool {

@@ -75,7 +75,7 @@ func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	s := newSession(&confirmed{Conn: conn.(Conn)}) // migrations begin and commit through the driver
 	if own, ok := conn.(*pqConn); ok {
-		s.interrupt = own.interrupt
+		s.interrupt, s.silent = own.interrupt, own.line.silent
 	}
 	return s, nil
 }

@@ -273,7 +273,7 @@ func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[i
 
 // hold gives the locked keys to the jobs, and deletes a few windows that have ended.
 func (t *txn) hold(jobs []store.Job) error {
-	var keys, ids, untils array
+	keys, ids, untils := newArray(ofTexts, 0), newArray(ofNumbers, 0), newArray(ofTimes, 0)
 	windows := false
 	for _, j := range jobs {
 		if j.UniqueKey == "" {
@@ -297,7 +297,7 @@ func (t *txn) hold(jobs []store.Job) error {
 			until = taken.until
 		FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) AS taken (unique_key, job_id, until)
 		WHERE unique_keys.unique_key = ANY (ARRAY[taken.unique_key])`,
-		keys.String(), ids.String(), untils.String())
+		keys, ids, untils)
 	if err != nil || !windows {
 		return err
 	}

@@ -31,25 +31,23 @@ func SchemaVersion(ctx context.Context, dsn string, options *Options) (store.Sch
 // schemaVersion changes nothing. Other programs have tables of migrations too; a store's are recognized by the names of its
 // steps.
 func (s *Store) schemaVersion(ctx context.Context) (store.Schema, error) {
-	steps, err := folder()
-	if err != nil {
-		return store.Schema{}, err
-	}
-	found := store.Schema{Newest: len(steps)}
-	var columns int
+	var columns, version int
 	if err := s.db.GetContext(ctx, &columns, `
 		SELECT count(*)
 		FROM pg_attribute JOIN pg_class t ON t.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
 		WHERE nspname = $1 AND relname = 'migrations' AND attname IN ('version', 'name')`,
 		s.options.Schema); err != nil || columns < 2 {
-		return found, err
+		return store.Schema{Newest: len(s.steps)}, err
 	}
-	err = s.db.GetContext(ctx, &found.Version, s.sql(`
+	err := s.db.GetContext(ctx, &version, s.sql(`
 		SELECT coalesce(max(version), 0)
 		FROM {schema}.migrations
 		WHERE EXISTS (SELECT 1 FROM {schema}.migrations WHERE version = 1 AND name = $1)`),
-		steps[0].Name)
-	return found, err
+		s.steps[0].Name)
+	if err != nil {
+		return store.Schema{}, err
+	}
+	return sqlkit.SchemaOf(s.steps, version, func() (int, error) { return sqlkit.Number(ctx, s.db, s.sql(leastQuery)) })
 }
 
 // alarming holds the thresholds for findings.
@@ -89,10 +87,6 @@ func (s *Store) examine(ctx context.Context, a alarming) ([]store.Finding, error
 }
 
 func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding, error) {
-	steps, err := folder()
-	if err != nil {
-		return nil, err
-	}
 	var valid []string
 	if err := s.db.SelectContext(ctx, &valid, `
 		SELECT class.relname
@@ -103,7 +97,7 @@ func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding,
 		s.options.Schema); err != nil {
 		return nil, err
 	}
-	return sqlkit.MissingIndexes(steps, valid, "schema "+s.options.Schema+" is missing or invalid",
+	return sqlkit.MissingIndexes(s.steps, valid, "schema "+s.options.Schema+" is missing or invalid",
 		"create it again as the migrations do, by CREATE INDEX CONCURRENTLY"), nil
 }
 

@@ -3,7 +3,9 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -12,40 +14,100 @@ import (
 
 // Ack is part of the contract.
 func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
-	return write(ctx, s, store.CheckAcks(acks), func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
+	invalid := store.CheckAcks(acks)
+	if invalid == nil && len(acks) > 0 && len(acks) <= few && simple(acks) {
+		switch done, err := s.ackFew(ctx, acks); {
+		case err != nil:
+			return nil, err
+		case done:
+			_, outcomes := sqlkit.Succeeded(acks)
+			return outcomes, nil
+		}
+	}
+	return write(ctx, s, invalid, func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
 }
 
-// ack first tries the common case in one statement: every lease holds, and no result is refused.
-func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
-	held, outcomes := sqlkit.Succeeded(acks)
-	refused := func(a store.Ack) bool { return a.Refused() != nil }
-	if t.strict || slices.ContainsFunc(acks, refused) || sqlkit.Repeats(held) {
-		return t.ackEach(acks)
-	}
-	kept := make(map[int64][]byte, len(acks))
-	for _, a := range acks {
-		kept[a.ID] = a.Result
-	}
-	inOrder(held)
-	ids, tokens := leases(held)
-	var results array
-	for _, l := range held {
-		results.doc(kept[l.ID])
-	}
-	n, err := t.exec(`
-		UPDATE {schema}.jobs
+// simple reports whether no result is refused, and no lease named twice.
+func simple(acks []store.Ack) bool {
+	held, _ := sqlkit.Succeeded(acks)
+	return !sqlkit.Repeats(held) && !slices.ContainsFunc(acks, func(a store.Ack) bool { return a.Refused() != nil })
+}
+
+// ackFew finishes jobs by a single statement, if every lease holds.
+func (s *Store) ackFew(ctx context.Context, acks []store.Ack) (done bool, err error) {
+	ids, tokens, results := ended(acks)
+	_, done, err = s.single(ctx, s.with.write, true, func(rows *sql.Rows, shown []any) error { return rows.Scan(shown...) },
+		ackQuery[len(acks) > 1], ids, tokens, results)
+	return done, err
+}
+
+// ackQuery has the statements that finish one job, and several: these lock all jobs first, because they must finish all or none.
+var ackQuery = map[bool]string{
+	false: ackAll(``, ``),
+	true: ackAll(`,
+	held AS MATERIALIZED (
+		SELECT jobs.id
+		FROM unnest($4::bigint[], $5::bigint[]) AS lease (id, token)
+		CROSS JOIN LATERAL (
+			SELECT jobs.id
+			FROM {schema}.jobs
+			WHERE jobs.id = lease.id AND jobs.token = lease.token AND jobs.lease_expires_at IS NOT NULL
+			FOR UPDATE
+		) AS jobs
+	)`, ` AND (SELECT count(*) FROM held) = cardinality($4::bigint[])`),
+}
+
+func ackAll(held, allHeld string) string {
+	return `
+	WITH present AS MATERIALIZED (
+		SELECT ` + presentNow + ` AS now
+		WHERE ` + onKnownServer + `
+	)` + held + `
+	UPDATE {schema}.jobs` + succeeded(`present.now`) + `
+	FROM present, unnest($4::bigint[], $5::bigint[], $6::text[]) AS ack (id, token, result)
+	WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL` + allHeld + `
+	RETURNING present.now, ` + shownByWrite
+}
+
+// succeeded returns what an UPDATE sets to finish jobs.
+func succeeded(now string) string {
+	return strings.ReplaceAll(`
 		SET unleased_state = 'succeeded',
 			retry_at = NULL,
 			lease_expires_at = NULL,
 			result = ack.result,
 			error = '',
-			finished_at = $4,
+			finished_at = {now},
 			finished_by = 'ack',
-			ended_at = $4,
-			ending = 'succeeded'
+			ended_at = {now},
+			ending = 'succeeded'`, `{now}`, now)
+}
+
+// ended returns the arguments of a statement that finishes jobs, in the order of their ids.
+func ended(acks []store.Ack) (ids, tokens, results *array) {
+	ordered := slices.Clone(acks)
+	slices.SortFunc(ordered, func(a, b store.Ack) int { return cmp.Compare(a.ID, b.ID) })
+	held, _ := sqlkit.Succeeded(ordered)
+	ids, tokens = leases(held)
+	results = newArray(ofTexts, 4*len(acks))
+	for _, a := range ordered {
+		results.doc(a.Result)
+	}
+	return ids, tokens, results
+}
+
+// ack first tries the common case in one statement: every lease holds, and no result is refused.
+func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
+	if t.strict || !simple(acks) {
+		return t.ackEach(acks)
+	}
+	_, outcomes := sqlkit.Succeeded(acks)
+	ids, tokens, results := ended(acks)
+	n, err := t.exec(`
+		UPDATE {schema}.jobs`+succeeded(`$4`)+`
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
 		WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL`,
-		ids, tokens, results.String(), t.now)
+		ids, tokens, results, t.now)
 	if err != nil || n == len(acks) {
 		return outcomes, err
 	}
@@ -168,13 +230,13 @@ func inOrder(held []store.Lease) {
 }
 
 // leases returns the ids and the tokens, for a statement.
-func leases(held []store.Lease) (ids, tokens string) {
-	i, t := roomFor(len(held), numberBytes), roomFor(len(held), numberBytes)
+func leases(held []store.Lease) (ids, tokens *array) {
+	ids, tokens = newArray(ofNumbers, len(held)*numberBytes), newArray(ofNumbers, len(held)*numberBytes)
 	for _, l := range held {
-		i.int(l.ID)
-		t.int(l.Token)
+		ids.int(l.ID)
+		tokens.int(l.Token)
 	}
-	return i.String(), t.String()
+	return ids, tokens
 }
 
 // onLeases locks the jobs of the leases, applies the items, and writes the jobs that have changed.

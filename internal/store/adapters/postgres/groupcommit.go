@@ -52,23 +52,30 @@ func batchable(req store.EnqueueRequest) bool {
 		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" || !n.ExpiresAt.IsZero() })
 }
 
+// addAll adds the jobs of a batch.
+func (s *Store) addAll(ctx context.Context, jobs []store.NewJob) ([]store.Enqueued, error) {
+	if added, done, err := s.insertSingle(ctx, jobs); done || err != nil {
+		return added, err
+	}
+	return write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) })
+}
+
 // enqueueBatched adds the jobs in a transaction of their own if fewer than commitsAtOnce are running, or else in a shared one.
 func (s *Store) enqueueBatched(ctx context.Context, jobs []store.NewJob) ([]store.Enqueued, error) {
-	add := func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) }
 	if err := sqlkit.Admit(ctx, s.closed, nil); err != nil {
 		return nil, err
 	}
 	p := s.group.join(jobs)
 	if p == nil {
 		defer s.commitWaiting()
-		return write(ctx, s, nil, add)
+		return s.addAll(ctx, jobs)
 	}
 	got, err := s.await(ctx, p)
 	switch {
 	case err != nil:
 		return nil, sqlkit.Because(ctx, s.closed, err)
 	case got.alone:
-		return write(ctx, s, nil, add)
+		return s.addAll(ctx, jobs)
 	default:
 		return got.added, sqlkit.Because(ctx, s.closed, got.err)
 	}
@@ -124,7 +131,7 @@ func (s *Store) commitBatch(batch []*batchedCall) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout+lingering)
 	defer cancel()
-	added, err := write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) })
+	added, err := s.addAll(ctx, jobs)
 	if err != nil {
 		refused := errors.Is(err, store.ErrUnavailable) && codeOf(err) != ""
 		refuse(batch, answer{err: err, alone: refused && len(batch) > 1})

@@ -77,7 +77,7 @@ func (f *forgetful) without(query string) string {
 var historyParts = map[string]string{
 	// of a claim, whose time the job has as well
 	`
-			claim_token = greatest(token, $5::bigint) + 1,
+			claim_token = greatest(jobs.token, $5::bigint) + 1,
 			claimed_at = $4,
 			ended_at = NULL,
 			ending = '',

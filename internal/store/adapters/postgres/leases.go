@@ -41,20 +41,20 @@ type leased struct {
 }
 
 // leaseRows returns the rows for the jobs, as arguments of noteLeases.
-func leaseRows(jobs []leased) (due, members string) {
+func leaseRows(jobs []leased) (due, members *array) {
 	inOrderOfEnds(jobs)
-	var times, lists array
+	due, members = newArray(ofTimes, 0), newArray(ofTexts, 0)
 	for len(jobs) > 0 {
 		n := 0
-		row := roomFor(min(len(jobs), jobsInRow), numberBytes)
+		row := newArray(ofNumbers, min(len(jobs), jobsInRow)*numberBytes)
 		for ; n < min(len(jobs), jobsInRow) && jobs[n].due.Sub(jobs[0].due) < spanOfRow; n++ {
 			row.int(jobs[n].id)
 		}
-		times.stamp(jobs[0].due)
-		lists.string(row.String())
+		due.stamp(jobs[0].due)
+		members.string(row.String())
 		jobs = jobs[n:]
 	}
-	return times.String(), lists.String()
+	return due, members
 }
 
 // noteLeases returns the statement that inserts rows, whose arguments begin at that number.
@@ -177,7 +177,7 @@ func (t *txn) recoverBefore(then time.Time, limit int, inFlight map[int64]time.T
 	inOrderOfEnds(expired)
 	for len(expired) > 0 && len(recovered) < limit {
 		n := min(len(expired), limit-len(recovered))
-		ids := roomFor(n, numberBytes)
+		ids := newArray(ofNumbers, n*numberBytes)
 		for _, one := range expired[:n] {
 			ids.int(one.id)
 		}
@@ -188,7 +188,7 @@ func (t *txn) recoverBefore(then time.Time, limit int, inFlight map[int64]time.T
 			WHERE id = ANY ($1::bigint[]) AND lease_expires_at < $2
 			ORDER BY lease_expires_at, id
 			FOR UPDATE SKIP LOCKED`,
-			ids.String(), then)
+			ids, then)
 		if err != nil {
 			return nil, err
 		}
@@ -212,7 +212,7 @@ func inOrderOfEnds(jobs []leased) {
 // putRight deletes the rows and writes new ones for the jobs that are still in flight. It leaves a row with a lease that has
 // expired as it is: a new row is never due before the transaction's now, so every mark stays exact.
 func (t *txn) putRight(rows []leaseRow, inFlight map[int64]time.Time) error {
-	var gone, goneDue array
+	gone, goneDue := newArray(ofNumbers, 0), newArray(ofTimes, 0)
 	var still []leased
 	for _, row := range rows {
 		if slices.ContainsFunc(row.ids, func(id int64) bool {
@@ -234,11 +234,12 @@ func (t *txn) putRight(rows []leaseRow, inFlight map[int64]time.Time) error {
 		return nil
 	}
 	due, members := leaseRows(still)
-	return t.last(`
+	_, err := t.exec(`
 		WITH gone AS (
 			DELETE FROM {schema}.leases
 			USING unnest($1::timestamptz[], $2::bigint[]) AS gone (due_at, id)
 			WHERE leases.due_at = gone.due_at AND leases.id = ANY (ARRAY[gone.id])
 		)`+noteLeases(3),
-		goneDue.String(), gone.String(), due, members)
+		goneDue, gone, due, members)
+	return err
 }

@@ -20,11 +20,12 @@ func writeWorkers(t *testing.T, s *Store, n int, queues string) {
 	require.NoError(t, err)
 }
 
-// The driver keeps all that the server sends, however early one stops to read. 400 workers of 255 kB made 103 MB of it.
+// The driver keeps all that the server sends, however early one stops to read. 400 workers of 255 kB made 103 MB of it: 40 show
+// the same.
 func TestServerSendsNoMoreWorkersThanAPageHolds(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{})
-	writeWorkers(t, s, 400, `'["' || repeat(repeat('q', 255) || '","', 999) || repeat('q', 255) || '"]'`)
+	s := openStore(t, Options{Timeout: time.Minute})
+	writeWorkers(t, s, 40, `'["' || repeat(repeat('q', 255) || '","', 999) || repeat('q', 255) || '"]'`)
 	var asked string
 	spied(t, s, "AS follow", func(query string) { asked = query })
 	page, err := s.Workers(t.Context(), store.WorkerFilter{}, store.Page{Limit: store.MaxItems})
@@ -42,13 +43,13 @@ func TestServerSendsNoMoreWorkersThanAPageHolds(t *testing.T) {
 	assert.Equal(t, 5, sent, "those on the page, and one to tell that there are more")
 	all, err := store.AllWorkers(t.Context(), s)
 	require.NoError(t, err)
-	assert.Len(t, all, 400)
+	assert.Len(t, all, 40)
 }
 
 // Names that are nine times as long as JSON do not end a page early.
 func TestPageOfWorkersHoldsTheLongestJSON(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{})
+	s := openStore(t, Options{Timeout: time.Minute})
 	writeWorkers(t, s, store.MaxItems+1, `'["' || repeat('\u0001","', 999) || '\u0001"]'`)
 	page, err := s.Workers(t.Context(), store.WorkerFilter{}, store.Page{Limit: store.MaxItems})
 	require.NoError(t, err)

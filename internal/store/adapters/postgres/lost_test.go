@@ -1,9 +1,15 @@
 package postgres
 
 import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -86,4 +92,53 @@ func inCommits(t *testing.T, s *Store, written, what string) {
 		_, err := s.db.ExecContext(t.Context(), s.sql(statement))
 		require.NoError(t, err)
 	}
+}
+
+// A lossyConn is a connection that loses the answer to a query with a text, which it has not prepared yet.
+type lossyConn struct {
+	Conn
+	at   string
+	lost *int
+}
+
+// QueryContext is part of driver.QueryerContext.
+func (c lossyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.Conn.QueryContext(ctx, query, args)
+	if err != nil || !strings.Contains(query, c.at) {
+		return rows, err
+	}
+	*c.lost++
+	return nil, errors.Join(rows.Close(), io.ErrUnexpectedEOF)
+}
+
+// A claim whose answer was lost knows no jobs that it could release. They are recovered when their leases expire.
+func TestJobsOfALostToldClaimAreRecovered(t *testing.T) {
+	t.Parallel()
+	shown := clock.NewMock()
+	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s := warm(t, Options{Clock: shown})
+	lost := 0
+	wrapped(t, s, func(c Conn) Conn { return lossyConn{c, "given.until", &lost} })
+	narrow(s)
+	id := enqueue(t, s, 1)[0]
+	lively(s)
+	_, err := s.FetchAndClaim(t.Context(), claimOf(2))
+	require.ErrorIs(t, err, store.ErrInDoubt)
+	require.Equal(t, 1, lost)
+	s.running.Wait()
+	detail, err := s.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, store.InFlight, detail.Job.State, "it was applied")
+	recovered := func() []store.Recovered {
+		list, err := s.RecoverExpiredLeases(t.Context(), store.RecoverRequest{Limit: 10})
+		require.NoError(t, err)
+		return list
+	}
+	shown.Add(time.Minute - store.Resolution)
+	require.Empty(t, recovered())
+	shown.Add(store.Resolution)
+	list := recovered()
+	require.Len(t, list, 1)
+	assert.Equal(t, id, list[0].ID)
+	assert.Equal(t, "w", list[0].Worker)
 }

@@ -9,25 +9,27 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Ping is part of the contract. It waits for no other call but heartbeats, and reads nothing that others lock for long. A newer schema is
-// fine: this program can work with it.
+// Ping is part of the contract. It waits for no other call but heartbeats, and reads nothing that others lock for long. A newer
+// schema is fine if this program can work with it.
 func (s *Store) Ping(ctx context.Context) error {
-	steps, err := folder()
+	found, err := call(ctx, s, nil, s.with.probe, (*txn).schema)
 	if err != nil {
 		return err
 	}
-	found, err := call(ctx, s, nil, s.with.probe, (*txn).version)
-	if err != nil {
-		return err
-	}
-	return sqlkit.Served(store.Schema{Version: found, Newest: len(steps)})
+	return sqlkit.Served(found)
 }
 
-func (t *txn) version() (version int, err error) {
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&version) }, `
-		SELECT coalesce(max(version), 0)
-		FROM {schema}.migrations`)
-	return version, err
+func (t *txn) schema() (store.Schema, error) {
+	version, err := t.number(versionQuery)
+	if err != nil {
+		return store.Schema{}, err
+	}
+	return sqlkit.SchemaOf(t.s.steps, version, func() (int, error) { return t.number(leastQuery) })
+}
+
+func (t *txn) number(query string) (n int, err error) {
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&n) }, query)
+	return n, err
 }
 
 // OldestDue is part of the contract.

@@ -55,12 +55,13 @@ func heard(payload string) (by string, w store.Wakeup) {
 
 const cancelledMark = "!"
 
-// notifyEvery limits how often the same notification is sent: two transactions that notify cannot commit at once.
-const notifyEvery = 10 * time.Millisecond
+// usualNotifyEvery is the default of Options.NotifyEvery.
+const usualNotifyEvery = 10 * time.Millisecond
 
 // A notifyLimiter decides when to send a wake-up: with the commit, or a little later for several commits.
 type notifyLimiter struct {
-	s *Store
+	s     *Store
+	every time.Duration // see Options.NotifyEvery
 
 	mu      sync.Mutex                 // guards the fields below
 	latest  map[store.Wakeup]time.Time // when it was last sent
@@ -68,7 +69,15 @@ type notifyLimiter struct {
 }
 
 func newNotifyLimiter(s *Store) *notifyLimiter {
-	return &notifyLimiter{s: s, latest: map[store.Wakeup]time.Time{}, pending: map[store.Wakeup]time.Time{}}
+	return &notifyLimiter{s: s, every: s.options.NotifyEvery, latest: map[store.Wakeup]time.Time{}, pending: map[store.Wakeup]time.Time{}}
+}
+
+// between is the least time between two notifications of the wake-up. Cancellations do not wait for longer than usual.
+func (l *notifyLimiter) between(w store.Wakeup) time.Duration {
+	if w.Cancelled {
+		return min(l.every, usualNotifyEvery)
+	}
+	return l.every
 }
 
 // sort splits the wake-ups into those to send with the commit, and afterwards.
@@ -76,7 +85,7 @@ func (l *notifyLimiter) sort(wakeups []store.Wakeup) (now, later []store.Wakeup)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range wakeups {
-		if time.Since(l.latest[w]) < notifyEvery {
+		if time.Since(l.latest[w]) < l.between(w) {
 			later = append(later, w)
 			continue
 		}
@@ -89,20 +98,29 @@ func (l *notifyLimiter) sort(wakeups []store.Wakeup) (now, later []store.Wakeup)
 	return now, later
 }
 
+// unsent says that the wake-ups were not sent with the commit after all.
+func (l *notifyLimiter) unsent(wakeups []store.Wakeup) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range wakeups {
+		delete(l.latest, w)
+	}
+}
+
 // put schedules the wake-ups, unless a later commit sends them.
 func (l *notifyLimiter) put(wakeups []store.Wakeup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range wakeups {
 		if _, waits := l.pending[w]; !waits {
-			l.later(w)
+			l.later(w, l.between(w))
 		}
 		l.pending[w] = time.Now()
 	}
 }
 
-func (l *notifyLimiter) later(w store.Wakeup) {
-	time.AfterFunc(notifyEvery, func() {
+func (l *notifyLimiter) later(w store.Wakeup, after time.Duration) {
+	time.AfterFunc(after, func() {
 		if l.due(w) {
 			l.s.background(func(ctx context.Context) { l.tell(ctx, w) })
 		}
@@ -114,12 +132,13 @@ func (l *notifyLimiter) due(w store.Wakeup) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	latest := l.latest[w]
+	ago := time.Since(latest)
 	switch {
 	case latest.After(l.pending[w]): // a later commit has sent it
 		delete(l.pending, w)
 		return false
-	case time.Since(latest) < notifyEvery: // a commit has just sent it for a part, and the next one may do so for the rest
-		l.later(w)
+	case ago < l.between(w): // a commit has just sent it for a part, and the next one may do so for the rest
+		l.later(w, l.between(w)-ago)
 		return false
 	default:
 		delete(l.pending, w)

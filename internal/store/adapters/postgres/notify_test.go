@@ -66,7 +66,7 @@ func TestCommitsTellOfWhatWaits(t *testing.T) {
 		{"told of a part, just now", -time.Hour, -2 * time.Hour, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newNotifyLimiter(&Store{closed: make(chan struct{})})
+			h := newNotifyLimiter(&Store{closed: make(chan struct{}), options: Options{NotifyEvery: 10 * time.Millisecond}})
 			close(h.s.closed) // it sends nothing
 			q := store.Wakeup{Queue: "q"}
 			told := time.Now().Add(-c.told)
@@ -81,11 +81,31 @@ func TestCommitsTellOfWhatWaits(t *testing.T) {
 	}
 }
 
+// How often new jobs are told of is the user's choice. Cancellations are told of as soon as usual.
+func TestNotifyEveryIsForNewJobs(t *testing.T) {
+	t.Parallel()
+	l := newNotifyLimiter(&Store{options: Options{NotifyEvery: time.Hour}})
+	enqueued, cancelled := store.Wakeup{Queue: "q"}, store.Wakeup{Queue: "q", Cancelled: true}
+	both := []store.Wakeup{enqueued, cancelled}
+	now, later := l.sort(both)
+	assert.Equal(t, both, now)
+	assert.Empty(t, later)
+	for _, w := range both {
+		l.latest[w] = time.Now().Add(-time.Minute)
+	}
+	now, later = l.sort(both)
+	assert.Equal(t, []store.Wakeup{cancelled}, now)
+	assert.Equal(t, []store.Wakeup{enqueued}, later)
+
+	_, err := unprepared("host=localhost", &Options{NotifyEvery: -1})
+	assert.ErrorContains(t, err, "notify every")
+}
+
 // A commit that comes too soon after another to be told of by itself is told of a little later, although no other follows.
 func TestGatheredWakeUpsAreSent(t *testing.T) {
 	t.Parallel()
-	const tries = 100
-	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	const tries = 20
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t)), NotifyEvery: 100 * time.Millisecond}
 	own, other := openStore(t, o), openStore(t, o)
 	queues := make([]string, tries)
 	for i := range queues {
@@ -119,7 +139,7 @@ func TestGatheredWakeUpsAreSent(t *testing.T) {
 			gathered++
 		}
 	}
-	assert.Positive(t, gathered, "no second commit came within %v of the first", notifyEvery)
+	assert.Positive(t, gathered, "no second commit came within %v of the first", o.NotifyEvery)
 }
 
 // A commit that fails has told nobody of what earlier ones have left to it.

@@ -31,9 +31,8 @@ type opening struct {
 	begin    string
 	ask      string // the query for the row
 	prepares bool   // sessions prepare its statements
-
-	// The first statement, called for when the opening is sent, and whether no other is expected after it. May be nil.
-	first func() (c pipelinedCall, only bool)
+	limited  bool   // its statements have a time limit of their own
+	sends    func() // called right before a single statement is sent; may be nil
 }
 
 // mostStatements is how many statements a read with a limit has, besides its opening.
@@ -106,7 +105,7 @@ func (s *Store) openings(o Options) openings {
 			all = o.atStart()
 		}
 		for _, one := range all {
-			fmt.Fprintf(&settings, "SET LOCAL %s = %s; ", one.name, one.value)
+			fmt.Fprintf(&settings, "SET LOCAL %s = '%s'; ", one.name, one.value)
 		}
 	}
 	for _, node := range slowNodes {
@@ -144,13 +143,14 @@ func (s *Store) openings(o Options) openings {
 // within limits each statement to that time.
 func (o opening) within(most time.Duration) opening {
 	o.begin += `SET LOCAL statement_timeout = ` + millis(most) + `; `
+	o.limited = true
 	return o
 }
 
 // atStart returns the settings where statements are prepared, which sessions of the store's own get at their start. Prepared
-// statements get a generic plan at once.
+// statements get a generic plan at once. Single statements have the isolation level of the session.
 func (o Options) atStart() []setting {
-	return append(o.settings(), setting{"plan_cache_mode", planMode})
+	return append(o.settings(), setting{"plan_cache_mode", planMode}, setting{"default_transaction_isolation", "read committed"})
 }
 
 const planMode = "force_generic_plan"
@@ -159,7 +159,7 @@ const planMode = "force_generic_plan"
 func (o Options) startup() string {
 	var text strings.Builder
 	for _, one := range o.atStart() {
-		fmt.Fprintf(&text, " -c %s=%s", one.name, one.value)
+		fmt.Fprintf(&text, " -c %s=%s", one.name, strings.ReplaceAll(one.value, " ", `\ `))
 	}
 	return text.String()
 }

@@ -25,10 +25,10 @@ func TestCallsUnderWayWriteNoPlaceBack(t *testing.T) {
 		name, at string
 		call     func(t *testing.T, s *Store)
 	}{
-		{"Look", "SELECT 0, place.priority", claim},
+		{"Look", "SELECT 0 AS lane, place.priority", claim},
 		{"Find", "FOR UPDATE SKIP LOCKED", claim},
-		{"Leases", "attempts = attempts + 1", claim},
-		{"Recovery", "SELECT due_at, id", recovery},
+		{"Leases", "attempts = jobs.attempts + 1", claim},
+		{"Recovery", "(due_at, id) >= ($1::text", recovery},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,11 @@ const (
 )
 
 const (
-	idleFor   = 3 * time.Second        // how long a connection stays open that nobody uses
+	idleFor = 3 * time.Second // how long a connection stays open that nobody uses
+
+	// leastPatience is how long a connection may take to open, if that is longer than the time-out of calls.
+	leastPatience = 5 * time.Second
+
 	soonest   = 100 * time.Millisecond // how long to wait before asking again a server that has refused, at first
 	latest    = time.Second            // and at most
 	sayAtMost = time.Minute            // how often to log that the server refuses
@@ -42,6 +46,8 @@ type pool struct {
 	slowest   int              // how many of them slow calls may have at once
 	keeps     bool             // else connections go back to somebody's own pool after each call
 	patience  time.Duration    // how long to wait for a server that refuses
+	life      context.Context  // ends when the pool is closed
+	end       context.CancelFunc
 	logger    *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
@@ -66,7 +72,9 @@ type waiter struct {
 }
 
 func newPool(connector driver.Connector, o Options, most int, keeps bool) *pool {
-	return &pool{connector: connector, most: most, slowest: most / 2, keeps: keeps, patience: o.Timeout, logger: o.Logger}
+	p := &pool{connector: connector, most: most, slowest: most / 2, keeps: keeps, patience: o.Timeout, logger: o.Logger}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
 }
 
 // of returns the pool as a database whose connections are all for one class.
@@ -237,9 +245,42 @@ func (p *pool) dispatch() {
 	}
 }
 
-// connect opens a connection, for which the call has the right.
+// connect opens a connection, for which the call has the right. If the call ends before the connection is there, others get it: a
+// server that has much to do after its start would otherwise spend its time on connections that everybody has given up, and so never
+// get to one in time.
 func (p *pool) connect(ctx context.Context, c class) (*session, error) {
-	conn, err := p.connector.Connect(ctx)
+	if !p.keeps {
+		conn, err := p.connector.Connect(ctx)
+		return p.connected(c, conn, err)
+	}
+	type answer struct {
+		conn driver.Conn
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(p.patience, leastPatience))
+		defer cancel()
+		defer context.AfterFunc(p.life, cancel)()
+		conn, err := p.connector.Connect(ctx)
+		answered <- answer{conn, err}
+	}()
+	select {
+	case a := <-answered:
+		return p.connected(c, a.conn, a.err)
+	case <-ctx.Done():
+		go func() {
+			a := <-answered
+			if s, err := p.connected(c, a.conn, a.err); err == nil {
+				_ = p.put(s)
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// connected notes how it ended that a connection was opened.
+func (p *pool) connected(c class, conn driver.Conn, err error) (*session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -337,6 +378,7 @@ func (p *pool) close() {
 	idle := p.idle
 	p.open -= len(idle)
 	p.idle, p.closed = nil, true
+	p.end()
 	for _, w := range p.waiting {
 		close(w.given)
 	}

@@ -25,6 +25,7 @@ type gate struct {
 	driver.Connector
 	mu                  sync.Mutex // guards the fields below
 	admits, open, asked int
+	takes               time.Duration // to answer
 }
 
 // admit changes how many connections the server admits.
@@ -56,10 +57,21 @@ func (g *gate) asks() int {
 var errTooMany = &pq.Error{Code: codeTooMany, Message: "sorry, too many clients already"}
 
 // Connect is part of driver.Connector.
-func (g *gate) Connect(context.Context) (driver.Conn, error) {
+func (g *gate) Connect(ctx context.Context) (driver.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.asked++; g.open >= g.admits {
+	g.asked++
+	if g.takes > 0 {
+		g.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(g.takes):
+		}
+		if g.mu.Lock(); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if g.open >= g.admits {
 		return nil, errTooMany
 	}
 	g.open++
@@ -177,6 +189,34 @@ func TestASlowCallHoldsUpNobody(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"claim", "list"}, order)
 	})
+}
+
+// A server that is slow to answer after its start is not asked for ever new connections, each of which is given up before it is there.
+func TestAConnectionThatACallDidNotWaitForServesAnother(t *testing.T) {
+	pooled(t, 2, 9, func(t *testing.T, p *pool, g *gate) {
+		within := func(d time.Duration) (*session, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			return p.take(ctx, usual)
+		}
+		g.takes = 3 * time.Second
+		for range 2 {
+			_, err := within(time.Second)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		s, err := within(2 * time.Second)
+		require.NoError(t, err)
+		assert.Equal(t, 1, g.asks())
+		s.Discard()
+		require.NoError(t, s.Close())
+
+		g.takes = time.Hour
+		_, err = within(time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = within(10 * time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 3, g.asks(), "a server that does not answer at all is asked again")
+	}) // which closes the pool while a connection is being opened
 }
 
 // Of the connections that a burst has opened, one is left after some seconds, and it is never closed.

@@ -11,7 +11,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
-	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,7 +67,8 @@ type Store struct {
 	shared bool                                                                                    // others use the same sessions
 	listen func(ctx context.Context, channel string, connected func(), heard func(payload string)) // nil if the store polls
 
-	database string // its name, as the server gives it
+	database string             // its name, as the server gives it
+	steps    []sqlkit.Migration // all that this program knows
 
 	with openings
 
@@ -115,19 +115,30 @@ type Options struct {
 	Pooled    bool
 	ListenDSN string
 
-	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or of another version, Open fails
+	// NotifyEvery is the least time between two notifications of new jobs in the same queue: by default 10 milliseconds, since
+	// transactions that notify cannot commit at once. With more, jobs that come one by one cost the server less, and may wait for so
+	// long; those of a program that ends meanwhile wait for the next poll. Wake-ups within this program do not wait, and callers' own
+	// transactions always notify.
+	NotifyEvery time.Duration
+
+	// NoMigrate keeps Open from creating and migrating the schema. If the schema is missing or older than this program, Open fails
 	// and says what to do.
 	NoMigrate bool
 
 	// Logger gets what the store does by itself and operators should know: by default slog.Default().
 	Logger *slog.Logger
 
+	// MigrateWait is how long Open waits before a migration that breaks programs of earlier versions, until these have stopped and their
+	// leases have ended. It logs whom it waits for. By default Open does not wait: it migrates nothing and fails if one still runs.
+	// MigrateForce migrates at once, whoever runs.
+	MigrateWait  time.Duration
+	MigrateForce bool
+
 	// Migrating is called before each step of a migration. A step over many jobs can take long.
 	Migrating func(step, of int)
-}
 
-//go:embed migrations
-var migrations embed.FS
+	steps []sqlkit.Migration // the program knows these: by default all
+}
 
 // Open opens the store. It creates or migrates its schema if needed, unless Options.NoMigrate is set. Any number of processes
 // may do so at once. The DSN is a URL or a list of key=value pairs, as for lib/pq, which may have max_conns (see
@@ -186,7 +197,7 @@ func newStore(options *Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
-		cursors: cursor.New(), server: &server{},
+		steps: o.steps, cursors: cursor.New(), server: &server{},
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}
 	if o.ListenDSN != "" {
@@ -245,8 +256,15 @@ func (o *Options) filled() (Options, error) {
 	full.ReadTimeout = cmp.Or(full.ReadTimeout, 10*time.Second)
 	full.Timeout = cmp.Or(full.Timeout, 8*time.Second)
 	full.LockTimeout = cmp.Or(full.LockTimeout, 5*time.Second)
+	full.NotifyEvery = cmp.Or(full.NotifyEvery, usualNotifyEvery)
 	full.Logger = cmp.Or(full.Logger, slog.Default())
 	full.MaxLease = cmp.Or(full.MaxLease, store.DefaultMaxLease)
+	if full.steps == nil {
+		var err error
+		if full.steps, err = folder(); err != nil {
+			return full, err
+		}
+	}
 	if err := store.CheckMaxLease(full.MaxLease); err != nil {
 		return full, err
 	}
@@ -259,6 +277,8 @@ func (o *Options) filled() (Options, error) {
 		return full, fmt.Errorf("jq: the read timeout is %v: want at least a millisecond", full.ReadTimeout)
 	case full.Timeout < time.Millisecond || full.LockTimeout < time.Millisecond:
 		return full, fmt.Errorf("jq: the time-outs are %v and %v: want at least a millisecond", full.Timeout, full.LockTimeout)
+	case full.NotifyEvery < 0:
+		return full, fmt.Errorf("jq: notify every %v: want more than that", full.NotifyEvery)
 	}
 	return full, nil
 }
@@ -272,7 +292,7 @@ func (s *Store) connect(config pq.Config) error {
 	if err != nil {
 		return fmt.Errorf("jq: the DSN can not be used: %w", err)
 	}
-	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, s.options.Timeout)
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, max(s.options.Timeout, leastPatience))
 	if !s.shared {
 		config.Options, config.Runtime = config.Options+s.options.startup(), s.options.others(config.Runtime)
 	}
@@ -297,7 +317,7 @@ func (s *Store) use(p *pool) {
 	s.pool, s.urgent, s.db, s.slow = p, p.of(urgent), p.of(usual), p.of(slow)
 }
 
-// prepare creates the schema or migrates it to the newest version.
+// prepare creates the schema or migrates it to the newest version, unless the options say not to.
 func (s *Store) prepare(ctx context.Context) error {
 	var server struct{ Database, Encoding, Mode string }
 	if err := s.db.GetContext(ctx, &server, `
@@ -322,76 +342,11 @@ func (s *Store) prepare(ctx context.Context) error {
 		}
 		return sqlkit.Current(found)
 	}
-	steps, err := folder()
-	if err != nil {
+	migrator := s.migrator()
+	return sqlkit.Await(ctx, s.options.MigrateWait, s.options.Logger, func() error {
+		_, err := migrator.Up(ctx)
 		return err
-	}
-	for i := range steps {
-		steps[i].SQL = s.sql(steps[i].SQL)
-	}
-	migrator := sqlkit.Migrator{
-		Steps: steps,
-		Begin: s.beginMigration,
-		Version: s.sql(`
-			SELECT coalesce(max(version), 0)
-			FROM {schema}.migrations`),
-		Record: s.sql(`
-			INSERT INTO {schema}.migrations (version, name)
-			VALUES ($1, $2)`),
-		Before: s.options.Migrating,
-	}
-	_, err = migrator.Up(ctx)
-	return err
-}
-
-func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
-
-// beginMigration starts a transaction that excludes other migrators. The right to create a schema is needed only if there is
-// none.
-func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
-	// A step must see what programs of an earlier version have committed before it got its locks.
-	tx, err := s.db.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.lockSchema(ctx, tx); err != nil {
-		_ = tx.Rollback()
-		return nil, err
-	}
-	return tx, nil
-}
-
-// lockSchema excludes other migrators until the transaction ends, and creates the schema and its table of migrations if they
-// are missing. It lifts the time-outs, because migrating a large table takes long. It also restores the default of read-only,
-// which the driver overrides by READ WRITE.
-func (s *Store) lockSchema(ctx context.Context, tx *sqlx.Tx) error {
-	var found struct{ Schema, Migrated bool }
-	_, err := tx.ExecContext(ctx, `
-		SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
-		SET LOCAL client_min_messages = warning;
-		SELECT set_config('transaction_read_only', current_setting('default_transaction_read_only'), TRUE)`)
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `
-			SELECT pg_advisory_xact_lock(hashtextextended('jq ' || $1, 0))`,
-			s.options.Schema)
-	}
-	if err == nil {
-		err = tx.GetContext(ctx, &found, `
-			SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1) AS schema,
-				EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations') AS migrated`,
-			s.options.Schema)
-	}
-	if err == nil && !found.Schema {
-		_, err = tx.ExecContext(ctx, s.sql(`CREATE SCHEMA {schema}`))
-	}
-	if err == nil && !found.Migrated {
-		_, err = tx.ExecContext(ctx, s.sql(`
-			CREATE TABLE {schema}.migrations (
-				version integer PRIMARY KEY,
-				name text NOT NULL
-			)`))
-	}
-	return err
+	})
 }
 
 // sql fills in the schema's name. Values from callers never become a part of a planned statement.

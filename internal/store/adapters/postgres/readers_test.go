@@ -95,6 +95,10 @@ func TestReadingsHaveATimeLimit(t *testing.T) {
 			assert.Equal(t, &store.OverlongError{Limit: limited, Waited: true}, err)
 			require.ErrorIs(t, err, store.ErrUnavailable)
 			letGo()
+			limit(time.Minute)
+			_, err = s.List(t.Context(), store.Filter{}, store.Page{Limit: 1}) // opens a connection, which may take longer than the limit
+			require.NoError(t, err)
+			limit(limited)
 
 			tx, err := s.DB().BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -130,7 +134,7 @@ func TestAReadingThatItsCallerEndsIsNotOverlong(t *testing.T) {
 	assert.NotErrorAs(t, err, &overlong)
 }
 
-// Ping says whether the schema is there, and goes on with that of a newer program, as everything else does.
+// Ping says whether the schema is there, and goes on with that of a newer program if it is compatible.
 func TestPingSeesTheSchema(t *testing.T) {
 	s := openStore(t, Options{})
 	run := func(text string) {
@@ -139,8 +143,10 @@ func TestPingSeesTheSchema(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, s.Ping(t.Context()))
-	run(`INSERT INTO {schema}.migrations (version, name) VALUES (1000, 'from the future')`)
+	run(`INSERT INTO {schema}.migrations (version, name, least) VALUES (1000, 'from the future', 1)`)
 	require.NoError(t, s.Ping(t.Context()))
+	run(`UPDATE {schema}.migrations SET least = 1000 WHERE version = 1000`)
+	require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable)
 	run(`DELETE FROM {schema}.migrations WHERE version > 1`)
 	require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable)
 	run(`DROP TABLE {schema}.migrations`)

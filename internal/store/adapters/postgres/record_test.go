@@ -37,13 +37,25 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
+			`ALTER TABLE {schema}.jobs
+				ADD COLUMN max_retries integer,
+				ADD COLUMN backoff_base bigint,
+				ADD COLUMN backoff_cap bigint,
+				ADD COLUMN backoff_jitter smallint,
+				ADD COLUMN timeout bigint`,
+			`UPDATE {schema}.jobs
+			SET (max_retries, backoff_base, backoff_cap, backoff_jitter, timeout) = (
+				SELECT one[1], one[2], one[3], one[4], one[5]
+				FROM (SELECT string_to_array(coalesce(rules, '20 1000000 3600000000 10 0'), ' ')::bigint[] AS one) AS numbers)`,
+			`ALTER TABLE {schema}.jobs DROP COLUMN rules`,
 			`UPDATE {schema}.jobs SET unleased_state = 'in_flight', retry_at = NULL WHERE lease_expires_at IS NOT NULL`,
 			`ALTER TABLE {schema}.jobs RENAME COLUMN unleased_state TO state`,
 			`CREATE INDEX jobs_leased ON {schema}.jobs (lease_expires_at, id) WHERE state = 'in_flight'`,
 			`DROP TABLE {schema}.leases`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases')`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules')`,
+			`ALTER TABLE {schema}.migrations DROP COLUMN least`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {
 			_, err := before.db.Exec(before.sql(statement))

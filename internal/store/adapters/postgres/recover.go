@@ -3,21 +3,26 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// RecoverExpiredLeases is part of the contract. If nothing has expired, the look in the opening shows that, and the call is
-// done. It restarts leases given by a fast clock in a separate transaction, so that a failure of one does not undo the other.
+// RecoverExpiredLeases is part of the contract. It restarts leases given by a fast clock in a separate transaction, so that a
+// failure of one does not undo the other.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) (recovered []store.Recovered, err error) {
 	defer s.checkInBackground()
 	r := &recovery{RecoverRequest: req, s: s}
-	recovered, err = lookFirst(ctx, s, req.Check(), r)
+	done, err := r.single(ctx)
+	if !done && err == nil {
+		recovered, err = write(ctx, s, req.Check(), r.run)
+	}
 	for err == nil && r.left != (cursor.Position{}) && len(recovered) < req.Limit {
 		r.Limit = req.Limit - len(recovered)
-		some, failed := lookFirst(ctx, s, nil, r)
+		some, failed := write(ctx, s, nil, r.run)
 		recovered = append(recovered, some...)
 		if failed != nil && len(recovered) > 0 { // the first ones are committed
 			break
@@ -41,62 +46,88 @@ type recovery struct {
 	s     *Store
 	plan  *cursor.Plan
 	first cursor.Position // the first row of the table leases from the mark on
-	late  bool            // something may have expired, but the transaction was already committed
 	left  cursor.Position // where another transaction goes on, or zero if no row that is due is left
 }
 
-// look is part of looker.
-func (r *recovery) look() (first pipelinedCall, expectsNothing bool) {
-	*r = recovery{RecoverRequest: r.RecoverRequest, s: r.s, plan: r.s.cursors.Plan(cursor.Leases), left: r.left}
-	return r.firstLease(), true
+// single finds by a single statement that no lease has expired, and reports whether that was all.
+func (r *recovery) single(ctx context.Context) (done bool, err error) {
+	if r.Check() != nil {
+		return false, nil
+	}
+	r.begin()
+	t, some, err := r.s.single(ctx, r.s.with.write, false, func(rows *sql.Rows, shown []any) error {
+		var id sql.NullInt64
+		err := rows.Scan(append(shown, (*sqlkit.Time)(&r.first.At), &id)...)
+		r.saw(id.Int64)
+		return err
+	}, `
+	SELECT `+presentNow+`, `+shownByRead+`, first.due_at, first.id
+	FROM (SELECT) AS always
+	LEFT JOIN (`+firstLease(4)+`) AS first ON TRUE
+	WHERE `+onKnownServer, r.mark()...)
+	if err != nil || !some || !r.plan.Open(t.horizon, true) {
+		return false, err
+	}
+	r.plan.Looked(t.now)
+	return !r.some(t), nil
 }
 
-// missed is part of looker.
-func (r *recovery) missed() bool { return r.late }
+func (r *recovery) begin() { r.plan, r.first = r.s.cursors.Plan(cursor.Leases), cursor.Position{} }
+
+// some reports whether leases may have expired.
+func (r *recovery) some(t *txn) bool {
+	return r.first != cursor.Position{} && !r.first.At.After(r.expired(t))
+}
+
+// expired returns the latest end of a lease to recover.
+func (r *recovery) expired(t *txn) time.Time { return t.now.Add(-r.Grace.Truncate(store.Resolution)) }
 
 // run moves the mark to the first row seen from it on, or to the horizon, and recovers from there. A row is never due before the
 // now of the transaction that wrote it, so this mark is as exact as those of due jobs.
 func (r *recovery) run(t *txn) ([]store.Recovered, error) {
-	if !r.plan.Open(t.horizon, t.ahead) {
-		if r.late = t.over(); r.late {
-			return nil, nil
-		}
-		first := r.firstLease()
-		if err := t.each(first.scan, first.query, first.args...); err != nil {
-			return nil, err
-		}
+	r.begin()
+	r.plan.Open(t.horizon, false)
+	err := t.each(func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan((*sqlkit.Time)(&r.first.At), &id)
+		r.saw(id)
+		return err
+	}, firstLease(1), r.mark()...)
+	if err != nil {
+		return nil, err
 	}
 	r.plan.Looked(t.now)
-	expired := t.now.Add(-r.Grace.Truncate(store.Resolution))
-	some := r.first != cursor.Position{} && !r.first.At.After(expired)
-	if r.late = some && t.over(); r.late {
-		return nil, nil
-	}
-	if !some {
+	if !r.some(t) {
 		r.left = cursor.Position{}
 		return nil, nil
 	}
 	from := cursor.Later(r.plan.Mark(cursor.Fresh, store.MaxPriority), r.left)
-	recovered, left, err := t.recover(expired, r.Limit, from)
+	recovered, left, err := t.recover(r.expired(t), r.Limit, from)
 	r.left = left
 	return recovered, err
 }
 
-// firstLease returns the query for the first row of the table leases from the mark on.
-func (r *recovery) firstLease() pipelinedCall {
-	mark := r.plan.Mark(cursor.Fresh, store.MaxPriority)
-	r.first = cursor.Position{}
-	return pipelinedCall{func(rows *sql.Rows) error {
-		err := rows.Scan((*sqlkit.Time)(&r.first.At), &r.first.ID)
+// saw notes the first row of the table leases. The id is 0 if there is none.
+func (r *recovery) saw(id int64) {
+	if r.first.ID = id; id != 0 {
 		r.plan.Saw(cursor.Fresh, store.MaxPriority, r.first)
-		return err
-	}, `
+	}
+}
+
+// mark returns the arguments of [firstLease].
+func (r *recovery) mark() []any {
+	mark := r.plan.Mark(cursor.Fresh, store.MaxPriority)
+	return []any{placeText(mark), mark.ID}
+}
+
+// firstLease returns the query for the first row of the table leases from the mark on. Its arguments begin at that number.
+func firstLease(n int) string {
+	return fmt.Sprintf(`
 		SELECT due_at, id
 		FROM {schema}.leases
-		WHERE (due_at, id) >= ($1::text::timestamptz, $2::bigint)
+		WHERE (due_at, id) >= ($%d::text::timestamptz, $%d::bigint)
 		ORDER BY due_at, id
-		LIMIT 1`,
-		[]any{placeText(mark), mark.ID}}
+		LIMIT 1`, n, n+1)
 }
 
 // The leases that no row will show in time, out of those whose rows are not due at $3: they must have been given by a clock ahead
@@ -125,8 +156,10 @@ func (s *Store) bringBack(ctx context.Context, limit int) {
 	}
 	longest, some, n := s.options.MaxLease.Microseconds(), false, 0
 	latest := s.now.present.Latest()
-	err := s.single(ctx, s.with.get, pipelinedCall{func(*sql.Rows) error { some = true; return nil }, misplaced + ` LIMIT 1`,
-		[]any{latest.Add(store.MaxSetBack), longest, latest}})
+	_, err := read(ctx, s, nil, func(t *txn) (struct{}, error) {
+		return struct{}{}, t.each(func(*sql.Rows) error { some = true; return nil }, misplaced+` LIMIT 1`,
+			latest.Add(store.MaxSetBack), longest, latest)
+	})
 	if err == nil && some {
 		n, err = write(ctx, s, nil, func(t *txn) (int, error) {
 			return t.exec(`

@@ -1,12 +1,15 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -61,14 +64,15 @@ var (
 	waitedAs = strings.NewReplacer(`jobs.state`, `jobs.unleased_state AS state`)
 )
 
-const (
-	// presentEpoch is for calls that raise tokens. The statement that locks the jobs must read it: see fence.
-	presentEpoch = `
+// presentEpoch is for calls that raise tokens. The statement that locks the jobs must read it: see fence.
+const presentEpoch = `
 	(SELECT epoch FROM {schema}.fence WHERE one) AS epoch`
 
-	weight = `octet_length(jobs.payload) + coalesce(octet_length(jobs.checkpoint), 0)
-		+ coalesce(octet_length(jobs.progress), 0) + coalesce(octet_length(jobs.result), 0)`
-)
+// weightOf returns the size of the documents of a row.
+func weightOf(row string) string {
+	return strings.ReplaceAll(`octet_length({row}.payload) + coalesce(octet_length({row}.checkpoint), 0)
+		+ coalesce(octet_length({row}.progress), 0) + coalesce(octet_length({row}.result), 0)`, `{row}`, row)
+}
 
 // byID locks the jobs that exist, in the order of their ids. It waits for other transactions that have locked them.
 func (t *txn) byID(ids []int64) ([]*store.Record, error) {
@@ -156,7 +160,7 @@ func (t *txn) update(text rowText, jobs []*store.Record) error {
 	return err
 }
 
-// insert adds the jobs in their order and sets their ids.
+// insert adds the jobs in their order and sets their ids. In a caller's transaction, it also notifies.
 func (t *txn) insert(jobs []store.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -166,22 +170,104 @@ func (t *txn) insert(jobs []store.Job) error {
 		with = withExtras
 	}
 	values := newRowArrays(with.columns, len(jobs))
+	var woken sqlkit.Woken
 	var e store.Record
 	for _, e.Job = range jobs {
 		values.add(with.columns, &e)
-		t.woken.AddFor(e.Job, t.now)
+		woken.AddFor(e.Job, t.now)
+	}
+	query, args := with.query, append(values.args(), t.now)
+	if t.conn != nil {
+		for _, w := range woken {
+			t.woken.Add(w)
+		}
+	} else if len(woken) > 0 {
+		query, args = with.telling, append(args, t.s.channel(), arrayOfTexts(toldToAll(woken)))
 	}
 	next := 0
 	return t.each(func(rows *sql.Rows) error {
 		next++
 		return rows.Scan(&jobs[next-1].ID)
-	}, with.query, append(values.args(), t.now)...)
+	}, query, args...)
 }
 
-// An insertion is the statement that inserts jobs.
+// insertSingle adds jobs without keys by a single statement, and reports whether it did. The statement reads the time after it has
+// its number, and so the due times are never before what every mark relies on. An injected clock cannot be read there.
+func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []store.Enqueued, done bool, err error) {
+	if s.shared || s.now.clock != nil || len(jobs) > maxJobsBatched || slices.ContainsFunc(jobs, func(n store.NewJob) bool { return !n.RunAt.IsZero() || n.Scheduled != nil }) {
+		return nil, false, nil
+	}
+	values, delays := newRowArrays(insertedLater, len(jobs)), newArray(ofNumbers, len(jobs)*numberBytes)
+	var woken sqlkit.Woken
+	var e store.Record
+	for _, n := range jobs {
+		e.Job = n.Row(0, time.Time{})
+		values.add(insertedLater, &e)
+		delay := n.Delay.Truncate(store.Resolution)
+		delays.int(delay.Microseconds())
+		if delay == 0 {
+			woken.Add(store.Wakeup{Queue: n.Queue})
+		}
+	}
+	var now, later []store.Wakeup
+	sending, with := newArray(ofTexts, 0), s.with.write
+	with.sends = func() {
+		now, later = s.limiter.sort(woken)
+		for _, w := range now {
+			sending.string(told(s.name, w))
+		}
+	}
+	ids := make([]int64, 0, len(jobs))
+	_, some, err := s.single(ctx, with, true, func(rows *sql.Rows, shown []any) error {
+		var id int64
+		err := rows.Scan(append(shown, &id)...)
+		ids = append(ids, id)
+		return err
+	}, insertSingle, append(values.args(), delays, sending, s.channel())...)
+	switch {
+	case errors.Is(err, store.ErrInDoubt): // the jobs may be there, and what was to be sent may not have been
+		s.limiter.put(woken)
+		s.hub.Tell(woken...)
+		return nil, false, err
+	case err != nil || !some:
+		s.limiter.unsent(now)
+		return nil, false, err
+	}
+	s.hub.Tell(woken...) // a store does not listen to its own notifications
+	s.limiter.put(later)
+	added = make([]store.Enqueued, len(jobs))
+	for i, id := range ids {
+		added[i] = store.Enqueued{ID: id, State: store.Ready}
+	}
+	return added, true, nil
+}
+
+var (
+	insertedLater = sqlkit.All.For(sqlkit.Inserted).Except("run_at") // than the row is made
+	insertSingle  = func() string {
+		delay, names := 4+len(insertedLater), insertedLater.Names()
+		return fmt.Sprintf(`
+	WITH present AS MATERIALIZED (
+		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN `+presentNow+` END AS now
+		WHERE `+onKnownServer+`
+	),
+	sent AS MATERIALIZED (
+		SELECT pg_notify($%d, told)
+		FROM present, unnest($%d::text[]) AS woken (told)
+	)
+	INSERT INTO {schema}.jobs (unleased_state, enqueued_at, run_at, `+names+`)
+	SELECT 'ready', present.now, present.now + new.delay * interval '1 microsecond', `+insertedLater.Each(`new.{name}`, 0)+`
+	FROM present, unnest(`+arrays(insertedLater, 4)+`, $%d::bigint[]) WITH ORDINALITY AS new (`+names+`, delay, place)
+	WHERE (SELECT count(*) FROM sent) >= 0
+	ORDER BY new.place
+	RETURNING enqueued_at, `+shownByWrite+`, id`, delay+2, delay+1, delay)
+	}()
+)
+
+// An insertion has the statements that insert jobs, and that also notify.
 type insertion struct {
-	columns sqlkit.Columns
-	query   string
+	columns        sqlkit.Columns
+	query, telling string
 }
 
 // The insertions of ordinary jobs, and of jobs with extras, which have more columns.
@@ -189,24 +275,31 @@ var ordinary, withExtras = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.In
 
 func newInsertion(uses sqlkit.Uses) insertion {
 	columns := sqlkit.All.For(uses)
-	return insertion{columns, `
+	now := len(columns) + 1
+	insert := func(where string) string {
+		return `
 		INSERT INTO {schema}.jobs (unleased_state, enqueued_at, ` + columns.Names() + `)
-		SELECT 'ready', $` + strconv.Itoa(len(columns)+1) + `, ` + columns.Names() + `
-		FROM unnest(` + arrays(columns, 1) + `) WITH ORDINALITY AS new (` + columns.Names() + `, place)
+		SELECT 'ready', $` + strconv.Itoa(now) + `, ` + columns.Names() + `
+		FROM unnest(` + arrays(columns, 1) + `) WITH ORDINALITY AS new (` + columns.Names() + `, place)` + where + `
 		ORDER BY place
-		RETURNING id`}
+		RETURNING id`
+	}
+	return insertion{columns, insert(``), fmt.Sprintf(`
+		WITH sent AS MATERIALIZED (
+			SELECT pg_notify($%d, told)
+			FROM unnest($%d::text[]) AS woken (told)
+		)`, now+1, now+2) + insert(`
+		WHERE (SELECT count(*) FROM sent) >= 0`)}
 }
 
 // rowArrays are the values of rows, one array for each column.
-type rowArrays []array
+type rowArrays []*array
 
-// newRowArrays allocates room for that many rows at once.
 func newRowArrays(columns sqlkit.Columns, rows int) rowArrays {
+	var e store.Record
 	r := make(rowArrays, len(columns))
-	room := rows*numberBytes + 2
-	all := make([]byte, len(columns)*room)
-	for i := range r {
-		r[i].text = all[i*room : i*room : (i+1)*room]
+	for i, c := range columns {
+		r[i] = newArray(kindOf(c.Field(&e)), rows*numberBytes)
 	}
 	return r
 }
@@ -221,7 +314,7 @@ func (r rowArrays) add(columns sqlkit.Columns, e *store.Record) {
 func (r rowArrays) args() []any {
 	args := make([]any, len(r), len(r)+1)
 	for i := range r {
-		args[i] = r[i].String()
+		args[i] = r[i]
 	}
 	return args
 }
@@ -231,7 +324,7 @@ func arrays(columns sqlkit.Columns, first int) string {
 	var e store.Record
 	all := make([]string, len(columns))
 	for i, c := range columns {
-		all[i] = fmt.Sprintf(`$%d::%s[]`, first+i, typeOf(c.Field(&e)))
+		all[i] = fmt.Sprintf(`$%d::%v[]`, first+i, kindOf(c.Field(&e)))
 	}
 	return strings.Join(all, `, `)
 }

@@ -55,9 +55,9 @@ func (c crowd) add(t *testing.T, s *Store, n int) {
 		WITH added AS (
 		INSERT INTO {schema}.jobs (
 			queue, unleased_state, kind, priority, run_at, retry_at, lease_expires_at, finished_at,
-			max_retries, backoff_base, backoff_cap, backoff_jitter, timeout, unique_key, unique_for, enqueued_at, trace, payload)
+			rules, unique_key, unique_for, enqueued_at, trace, payload)
 		SELECT $1, $2, 'k', $3, now() + $4::interval + step, now() + $5::interval + step, now() + $6::interval + step, now() + $7::interval + step,
-			3, 1000000, 60000000, 0, 0, $9, 0, now() - interval '3 days', '', '{"user":12345,"text":"hello there"}'
+			'3 1000000 60000000 0 0', $9, 0, now() - interval '3 days', '', '{"user":12345,"text":"hello there"}'
 		FROM (SELECT n * interval '1 microsecond' AS step FROM generate_series(1, $8::integer) AS n) AS steps
 		RETURNING id, lease_expires_at)
 		INSERT INTO {schema}.leases (due_at, ids)

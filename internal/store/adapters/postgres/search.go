@@ -74,7 +74,7 @@ func (t *txn) firstJobs(q *search, ids func(*where) string, room *sqlkit.Room) (
 	return sqlkit.Fitting(t.each, room, `
 		SELECT`+withDocuments.columns+`
 		FROM (
-			SELECT *, sum(`+weight+`) OVER (`+q.order(`id`)+` ROWS UNBOUNDED PRECEDING) - (`+weight+`) AS before
+			SELECT *, sum(`+weightOf(`jobs`)+`) OVER (`+q.order(`id`)+` ROWS UNBOUNDED PRECEDING) - (`+weightOf(`jobs`)+`) AS before
 			FROM (
 				SELECT *
 				FROM {schema}.jobs
@@ -217,7 +217,7 @@ func (q *search) live(w *where, queues string, l lane) string {
 }
 
 // finished uses the index jobs_finished_by_id.
-func (q *search) finished(w *where, states, more string) string {
+func (q *search) finished(w *where, states *array, more string) string {
 	return `
 		SELECT first.id
 		FROM ` + q.names(w, finishedQueues) + `

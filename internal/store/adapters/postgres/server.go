@@ -71,8 +71,16 @@ const (
 	replaced       // must not be used again
 )
 
-// note learns from the opening of a transaction, which was sent at that time by the process's clock. number is 0 for a read.
-func (s *server) note(since time.Time, number int64, sent time.Time) sight {
+// started returns since when the server has run that the store writes to, or zero if it has met none.
+func (s *server) started() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since
+}
+
+// note learns from the opening of a transaction, which was sent at that time by the process's clock. number is 0 if it has none.
+// next says that it is the number that the server will give next.
+func (s *server) note(since time.Time, number int64, next bool, sent time.Time) sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -82,6 +90,9 @@ func (s *server) note(since time.Time, number int64, sent time.Time) sight {
 		return stranger
 	}
 	back := number != 0 && number <= s.number && sent.After(s.told)
+	if next {
+		number--
+	}
 	if back || number > s.number {
 		s.number, s.told = number, time.Now()
 	}
@@ -132,7 +143,7 @@ func (t *txn) recognise() error {
 	if t.shown.numbered { // its number is from before the opening
 		number = 0
 	}
-	sight := t.s.server.note(t.shown.since, number, t.shown.sent)
+	sight := t.s.server.note(t.shown.since, number, t.shown.next, t.shown.sent)
 	if sight == replaced {
 		return errReplaced
 	}

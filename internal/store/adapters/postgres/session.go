@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql/driver"
-	"strconv"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -19,15 +18,15 @@ type session struct {
 	pool   *pool     // that it goes back to
 	class  class     // of its present user
 	since  time.Time // when its latest user gave it back
+	worked time.Time // when the server last answered it
 	spoilt bool
 
-	interrupt func() // ends the present call; nil if only a context can
+	interrupt func()      // ends the present call; nil if only a context can
+	silent    func() bool // reports that the server has neither said anything since the latest call nor gone; may be nil
 
 	prepares bool                 // in the present transaction
 	seen     map[string]bool      // statements used once
 	prepared map[string]statement // those used again
-	named    map[string]string    // the names of statements for EXECUTE, empty after one use
-	names    int                  // how many names were given
 }
 
 // A statement is what the driver's prepared statements can do.
@@ -37,7 +36,7 @@ type statement interface {
 }
 
 func newSession(conn Conn) *session {
-	return &session{Conn: conn, seen: map[string]bool{}, prepared: map[string]statement{}, named: map[string]string{}}
+	return &session{Conn: conn, seen: map[string]bool{}, prepared: map[string]statement{}}
 }
 
 // sessionOf returns the session of the connection.
@@ -55,6 +54,11 @@ func (s *session) Close() error {
 		return s.Conn.Close()
 	}
 	return s.pool.put(s)
+}
+
+// warm reports whether the session has worked a moment ago, and the server has not ended it since.
+func (s *session) warm() bool {
+	return time.Since(s.worked) <= warmFor && (s.silent == nil || s.silent())
 }
 
 // until returns the context for statements that must end with ctx, and a function to be called after them. If the session can be
@@ -130,26 +134,4 @@ func (s *session) statement(ctx context.Context, query string, args []driver.Nam
 	}
 	s.prepared[query] = stmt.(statement)
 	return s.prepared[query], nil
-}
-
-// name returns the name for EXECUTE, or empty if the query must be sent by itself.
-func (s *session) name(ctx context.Context, query string) (string, error) {
-	if !s.prepares {
-		return "", nil
-	}
-	name, came := s.named[query]
-	if name != "" {
-		return name, nil
-	}
-	if !came {
-		s.named[query] = ""
-		return "", nil
-	}
-	s.names++
-	name = "jq_" + strconv.Itoa(s.names)
-	if _, err := s.Conn.ExecContext(ctx, `PREPARE `+name+` AS `+query, nil); err != nil {
-		return "", err
-	}
-	s.named[query] = name
-	return name, nil
 }

@@ -40,7 +40,7 @@ func prepared(t *testing.T, s *Store) (n int) {
 func TestStatementsArePreparedWhenTheyComeAgain(t *testing.T) {
 	t.Parallel()
 	s := alone(t)
-	for _, want := range []int{0, 2, 2} { // what begins a call and what it does
+	for _, want := range []int{0, 1, 2, 2} { // what begins a call and what it does; then both in one, as soon as the store knows the server
 		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: benchJobs(1)})
 		require.NoError(t, err)
 		assert.Equal(t, want, prepared(t, s))

@@ -109,20 +109,33 @@ func (f *silentServer) soon() context.Context {
 	return ctx
 }
 
+// cool makes the store send nothing on its connections that could be applied without a COMMIT.
+func (f *silentServer) cool() {
+	f.s.pool.mu.Lock()
+	defer f.s.pool.mu.Unlock()
+	require.NotEmpty(f, f.s.pool.idle)
+	for _, idle := range f.s.pool.idle {
+		idle.worked = idle.worked.Add(-warmFor - time.Second)
+	}
+}
+
 func TestSilentServer(t *testing.T) {
 	f := newSilentServer(t)
 
+	f.cool()
 	_, thaw := freeze(t, f.other, itsSessions)
 	f.forgets(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrUnavailable, context.DeadlineExceeded)
 	thaw()
 	enqueue(t, f.s, 1)
 
+	f.cool()
 	_, thaw = freeze(t, f.other, itsSessions)
 	f.forgets(shortTimeout, func() error { return f.enqueue(t.Context()) }, store.ErrUnavailable, errSilent)
 	thaw()
 	enqueue(t, f.s, 1)
 
 	// Nobody lets new sessions in either.
+	f.cool()
 	_, thaw = freeze(t, f.other, itsSessions+` UNION `+postmaster)
 	f.fails(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrUnavailable, context.DeadlineExceeded)
 	f.fails(shortTimeout, func() error { return f.enqueue(t.Context()) }, store.ErrUnavailable)
@@ -135,6 +148,24 @@ func TestSilentServer(t *testing.T) {
 	assert.Equal(t, int64(4), countIn(t, f.s, store.Ready), "what was unavailable was not applied, not even later")
 	figures.Print(t, "calls of a server that is silent ended within %v: with contexts of %v, or a time-out of %v and %v to cancel",
 		f.slowest.Round(time.Millisecond), shortContext, shortTimeout, lingering+patience)
+}
+
+// TestSilenceInASingleStatementIsInDoubt: it was sent, so it may be applied when the server speaks again. Later calls know better.
+func TestSilenceInASingleStatementIsInDoubt(t *testing.T) {
+	f := newSilentServer(t)
+	enqueue(t, f.s, 1) // on the connection that it keeps
+	_, thaw := freeze(t, f.other, itsSessions+` UNION `+postmaster)
+	f.forgets(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrInDoubt, context.DeadlineExceeded)
+	f.fails(shortContext, func() error { return f.enqueue(f.soon()) }, store.ErrUnavailable, context.DeadlineExceeded)
+	thaw()
+	enqueue(t, f.s, 1)
+	_, thaw = freeze(t, f.other, itsSessions)
+	f.fails(shortTimeout, func() error {
+		_, err := f.s.Settle(t.Context(), 1)
+		return err
+	}, store.ErrUnavailable, errSilent)
+	thaw()
+	assert.Contains(t, []int64{3, 4}, countIn(t, f.s, store.Ready), "only what is in doubt may have been applied")
 }
 
 // TestSilenceInCommitIsInDoubt: the commit was sent, so it may be applied when the server speaks again.

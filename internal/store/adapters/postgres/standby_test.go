@@ -19,13 +19,20 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+// standbyOf starts a standby, which ends with the test.
+func standbyOf(t *testing.T, primary *pgtest.Cluster) *pgtest.Cluster {
+	t.Helper()
+	standby, err := primary.Standby(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+	return standby
+}
+
 // replicated starts a primary whose commits wait for its standby, and which warns only those who ask for it.
 func replicated(t *testing.T) (primary, standby *pgtest.Cluster) {
 	t.Helper()
 	primary = ownServer(t, pgtest.Options{Settings: []string{"synchronous_commit=on", "client_min_messages=error"}})
-	standby, err := primary.Standby(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, standby.Stop()) })
+	standby = standbyOf(t, primary)
 	require.NoError(t, primary.Synchronous(t.Context(), true))
 	return primary, standby
 }
@@ -218,6 +225,7 @@ func (c *cutOff) breakOff(calls []writing, commits, waiting int, do func(*cutOff
 
 // D1: a commit whose wait for a standby is broken off was answered with success, and the failover lost it.
 func TestCommitThatWasBrokenOffIsInDoubt(t *testing.T) {
+	t.Parallel() // it waits for time-outs, on servers of its own
 	primary, standby := replicated(t)
 	admin, err := sql.Open("postgres", primary.DSN+" synchronous_commit=local")
 	require.NoError(t, err)
@@ -259,6 +267,7 @@ func TestCommitThatWasBrokenOffIsInDoubt(t *testing.T) {
 
 // D1, to its end: what was answered ok is there after a failover, be it from before the standby was cut off or from after.
 func TestAcknowledgedSurvivesFailoverToAStandbyThatWasCutOff(t *testing.T) {
+	t.Parallel() // it waits for time-outs, on servers of its own
 	primary, standby := replicated(t)
 	admin, err := sql.Open("postgres", primary.DSN+" synchronous_commit=local")
 	require.NoError(t, err)

@@ -108,7 +108,7 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 		}
 	}
 	var stale []sweeping
-	err = s.single(ctx, s.with.write, pipelinedCall{func(rows *sql.Rows) error {
+	scan := func(rows *sql.Rows) error {
 		var h head
 		var of sweeping
 		if err := rows.Scan(&of.turn, &of.queue, &of.place, &h.queue, &h.state, &h.priority, (*sqlkit.Time)(&h.at), &h.id); err != nil {
@@ -120,9 +120,18 @@ func (s *Store) check(ctx context.Context) (swept bool, err error) {
 			s.compare(h, before)
 		}
 		return nil
-	}, checkQuery, []any{arrayOfTexts(queues), (every / 2).Seconds(), (every * 5 / 6).Seconds(), forgetSweep.Seconds()}})
-	if err != nil || len(stale) == 0 {
+	}
+	args := []any{arrayOfTexts(queues), (every / 2).Seconds(), (every * 5 / 6).Seconds(), forgetSweep.Seconds()}
+	if _, ran, err := s.statement(ctx, s.with.write, true, scan, checkQuery, args); ran && err != nil {
 		return false, err
+	} else if !ran {
+		stale = nil
+		if err := s.alone(ctx, s.with.write, scan, checkQuery, args...); err != nil {
+			return false, err
+		}
+	}
+	if len(stale) == 0 {
+		return false, nil
 	}
 	return true, s.sweep(ctx, stale, limit)
 }
@@ -228,7 +237,7 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) 
 	}
 	for len(whole) > 0 && time.Since(began) < limit/2 {
 		n := min(int(s.sweeper.most.Load()), len(whole))
-		err := s.single(ctx, s.with.write.within(max(limit/5, leastSlice)), pipelinedCall{ignored, sweepQuery, []any{arrayOfTexts(whole[:n])}})
+		err := s.alone(ctx, s.with.write.within(max(limit/5, leastSlice)), ignored, sweepQuery, arrayOfTexts(whole[:n]))
 		switch {
 		case err == nil:
 			whole = whole[n:]
@@ -250,7 +259,13 @@ func (s *Store) sweep(ctx context.Context, all []sweeping, limit time.Duration) 
 	return nil
 }
 
-// ignored scans the row that a statement returns only so that it can be pipelined.
+// alone runs one statement in a transaction.
+func (s *Store) alone(ctx context.Context, with opening, scan sqlkit.Scan, query string, args ...any) error {
+	_, err := call(ctx, s, nil, with, func(t *txn) (struct{}, error) { return struct{}{}, t.each(scan, query, args...) })
+	return err
+}
+
+// ignored is for statements that return no row.
 func ignored(*sql.Rows) error { return nil }
 
 // sweepQuery reads the heads of queues from the beginning.
@@ -270,8 +285,7 @@ var sweepQuery = `
 	SET swept_at = excluded.swept_at,
 		heads = excluded.heads,
 		found = '{}',
-		place = ''
-	RETURNING 1`
+		place = ''`
 
 const headsOfQueue = `
 			SELECT first.id
@@ -361,12 +375,12 @@ var (
 
 // slice returns the query for the head between the place and to. The ranges of a queue are the levels of its retries, then
 // of its fresh jobs.
-func (p place) slice(queue string, to cursor.Position) pipelinedCall {
-	args := []any{placeText(cursor.Position{At: p.At}), p.ID, placeText(to), to.ID, queue, cursor.PriorityOf(p.Range % cursor.Levels)}
+func (p place) slice(queue string, to cursor.Position) (query string, args []any) {
+	args = []any{placeText(cursor.Position{At: p.At}), p.ID, placeText(to), to.ID, queue, cursor.PriorityOf(p.Range % cursor.Levels)}
 	if queue == cursor.Leases {
-		return pipelinedCall{query: sliceOfLeases, args: args[:4]}
+		return sliceOfLeases, args[:4]
 	}
-	return pipelinedCall{query: slicesOfLanes[p.Range/cursor.Levels], args: args}
+	return slicesOfLanes[p.Range/cursor.Levels], args
 }
 
 // ranges returns how many ranges the queue has.
@@ -391,9 +405,9 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, limit time.Duratio
 	for p.Range < ranges(of.queue) && time.Now().Before(until) {
 		var head pq.Int64Array
 		to, began := p.to(horizon), time.Now()
-		e := p.slice(of.queue, to)
-		e.scan = func(rows *sql.Rows) error { return rows.Scan(&head) }
-		switch err := s.single(ctx, s.with.get.within(max(limit/10, leastSlice)), e); {
+		scan := func(rows *sql.Rows) error { return rows.Scan(&head) }
+		query, args := p.slice(of.queue, to)
+		switch err := s.alone(ctx, s.with.get.within(max(limit/10, leastSlice)), scan, query, args...); {
 		case codeOf(err) == codeCancelled:
 			p, large = p.tooLong(horizon), true
 		case err != nil:
@@ -416,13 +430,12 @@ func (s *Store) sweepSlices(ctx context.Context, of sweeping, limit time.Duratio
 	if done && !large { // it can be swept as a whole again
 		text = nil
 	}
-	return s.single(ctx, s.with.write, pipelinedCall{ignored, `
+	return s.alone(ctx, s.with.write, ignored, `
 		UPDATE {schema}.sweeps
 		SET swept_at = clock_timestamp(),
 			heads = CASE WHEN $4::boolean THEN found || $2::bigint[] ELSE heads END,
 			found = CASE WHEN $4::boolean THEN '{}' ELSE found || $2::bigint[] END,
 			place = $3
-		WHERE queue = $1
-		RETURNING 1`,
-		[]any{of.queue, arrayOf(found), string(text), done}})
+		WHERE queue = $1`,
+		of.queue, arrayOf(found), string(text), done)
 }

@@ -109,13 +109,19 @@ func (t *txn) notify() error {
 	if len(t.woken) == 0 {
 		return nil
 	}
-	all := make([]string, len(t.woken))
-	for i, w := range t.woken {
-		all[i] = told("", w) // this store does not learn otherwise that the caller has committed
-	}
 	_, err := t.exec(`
 		SELECT pg_notify($1, told)
 		FROM unnest($2::text[]) AS woken (told)`,
-		t.s.channel(), arrayOfTexts(all))
+		t.s.channel(), arrayOfTexts(toldToAll(t.woken)))
 	return err
+}
+
+// toldToAll returns the payloads of notifications that this store must hear too: otherwise it does not learn that the caller has
+// committed.
+func toldToAll(woken sqlkit.Woken) []string {
+	all := make([]string, len(woken))
+	for i, w := range woken {
+		all[i] = told("", w)
+	}
+	return all
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,29 +37,23 @@ type txn struct {
 	unwatch func()          // after the statements
 	cancel  func()          // ends the context
 	open    bool            // begun, and not committed yet
-	ahead   bool            // the first statement was sent with the opening
-	final   string          // a statement to send with the COMMIT
+	limited bool            // see opening
 }
 
-// over reports whether the COMMIT was sent with the opening, so that the transaction has already ended.
+// over reports whether the transaction has already ended: it was a single statement.
 func (t *txn) over() bool { return t.conn != nil && !t.open }
 
 // begin opens a transaction. If the pool returns a dead connection, begin tries another one, until it has tried as many as the
 // pool can have.
 func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 	for try := 0; ; try++ {
-		conn, err := with.connect(ctx)
+		t, err := s.take(ctx, with)
 		if err != nil {
 			return nil, err
 		}
-		t := &txn{s: s, tx: conn, conn: conn, open: true, unwatch: func() {}}
-		t.ctx, t.cancel = context.WithTimeoutCause(ctx, max(s.options.Timeout, mostStatements*with.limit)+lingering, errSilent)
-		if t.session, err = sessionOf(conn); err == nil {
-			t.wire, t.unwatch = t.session.until(t.ctx)
-			t.session.prepares = with.prepares
-			err = t.start(with)
-		}
-		if err == nil {
+		t.open = true
+		t.wire, t.unwatch = t.session.until(t.ctx)
+		if err = t.start(with); err == nil {
 			err = t.recognise()
 		}
 		if err == nil {
@@ -72,11 +67,28 @@ func (s *Store) begin(ctx context.Context, with opening) (*txn, error) {
 	}
 }
 
+// take takes a connection for a transaction.
+func (s *Store) take(ctx context.Context, with opening) (*txn, error) {
+	conn, err := with.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &txn{s: s, tx: conn, conn: conn, unwatch: func() {}}
+	t.ctx, t.cancel = context.WithTimeoutCause(ctx, max(s.options.Timeout, mostStatements*with.limit)+lingering, errSilent)
+	if t.session, err = sessionOf(conn); err != nil {
+		t.end(err)
+		return nil, err
+	}
+	t.session.prepares, t.limited = with.prepares, with.limited
+	return t, nil
+}
+
 // A shown is the answer to an opening.
 type shown struct {
 	sent   time.Time // when the opening was sent, by the process's clock
 	asOf   time.Time // transactions with this number or a higher one read this time or a later one
-	number int64     // of this transaction, 0 if it cannot write
+	number int64     // of this transaction, 0 if it has none
+	next   bool      // the number is the next one that the server will give
 	xmin   int64     // every transaction with a lower number has ended
 	since  time.Time // when the server started
 
@@ -92,19 +104,17 @@ func (t *txn) start(with opening) error {
 	if t.conn == nil {
 		row = append([]any{&t.shown.numbered, &t.shown.database}, row...)
 	}
-	message, scans, over, err := t.compose(with, func(rows *sql.Rows) error { return rows.Scan(row...) })
-	if err != nil {
-		return err
-	}
 	n := t.s.now
 	before := n.read(time.Time{}) // of an injected clock
 	t.shown.sent = time.Now()
 	t.s.roundTrips.transactions.Add(1)
 	t.s.roundTrips.messages.Add(1)
-	if err := sqlkit.EachOf(t.wire, t.tx, scans, message); err != nil {
+	if err := sqlkit.Each(t.wire, t.tx, func(rows *sql.Rows) error { return rows.Scan(row...) }, with.begin+with.ask); err != nil {
 		return err
 	}
-	t.open = t.open && !over
+	if t.session != nil {
+		t.session.worked = time.Now()
+	}
 	t.now, t.shown.asOf = n.get(database, t.shown.sent), before
 	if n.clock == nil {
 		t.shown.asOf = store.Truncate(arrived)
@@ -116,12 +126,12 @@ func (t *txn) start(with opening) error {
 // result is known if the server answers in time.
 func (t *txn) commit() error {
 	var text strings.Builder
-	if t.final != "" {
-		text.WriteString(t.final + `; `)
-	}
 	now, later := t.s.limiter.sort(t.woken)
 	for _, w := range now {
 		text.WriteString(`SELECT pg_notify(` + pq.QuoteLiteral(t.s.channel()) + `, ` + pq.QuoteLiteral(told(t.s.name, w)) + `); `)
+	}
+	if t.limited { // a limit that passes while the server commits could end the next call
+		text.WriteString(`SET LOCAL statement_timeout = ` + millis(t.s.options.Timeout) + `; `)
 	}
 	text.WriteString(`COMMIT`)
 	ctx, cancel := linger(t.ctx, lingering)
@@ -206,13 +216,27 @@ func discard(conn *sqlx.Conn) {
 // exec runs a statement and returns how many rows it changed.
 func (t *txn) exec(query string, args ...any) (int, error) {
 	t.s.roundTrips.messages.Add(1)
-	return sqlkit.Exec(t.wire, t.tx, t.s.sql(query), args...)
+	return sqlkit.Exec(t.wire, t.tx, t.s.sql(query), t.args(args)...)
 }
 
 // each runs a query and calls scan for each row.
 func (t *txn) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	t.s.roundTrips.messages.Add(1)
-	return sqlkit.Each(t.wire, t.tx, scan, t.s.sql(query), args...)
+	return sqlkit.Each(t.wire, t.tx, scan, t.s.sql(query), t.args(args)...)
+}
+
+// args returns the arguments for the driver. Not every driver of a caller's transaction knows what to do with an array.
+func (t *txn) args(list []any) []any {
+	if t.conn != nil {
+		return list
+	}
+	list = slices.Clone(list)
+	for i, arg := range list {
+		if a, ok := arg.(*array); ok {
+			list[i] = a.String()
+		}
+	}
+	return list
 }
 
 // records runs a query for columns of the table jobs.

@@ -22,7 +22,7 @@ func wrapped(t testing.TB, s *Store, wrap func(Conn) Conn) {
 	t.Helper()
 	config, err := pq.NewConfig(pgtest.DSN(t))
 	require.NoError(t, err)
-	config.BinaryParameters, config.Options = true, s.options.startup()
+	config.BinaryParameters, config.Options, config.ApplicationName = true, s.options.startup(), s.options.Schema
 	inner, err := pq.NewConnectorConfig(config)
 	require.NoError(t, err)
 	s.pool.close()

@@ -14,13 +14,17 @@ import (
 
 // SchemaVersion returns the version of the store's schema. It changes nothing.
 func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
+	steps, err := folder()
+	if err != nil {
+		return store.Schema{}, err
+	}
 	at, err := checkPath(path)
 	if err != nil {
 		return store.Schema{}, err
 	}
 	var found store.Schema
 	if _, err = at.state(newTurn(at.real, "")); err == nil {
-		found, err = schemaOf(ctx, at.real)
+		found, err = schemaOf(ctx, at.real, steps)
 	}
 	if err != nil {
 		return store.Schema{}, openError(at.path, err)
@@ -30,11 +34,7 @@ func SchemaVersion(ctx context.Context, path string) (store.Schema, error) {
 
 // schemaOf leaves the file unchanged, whoever owns it. Other programs have tables of migrations too; a store's are recognized
 // by the names of its steps.
-func schemaOf(ctx context.Context, path string) (store.Schema, error) {
-	steps, err := folder()
-	if err != nil {
-		return store.Schema{}, err
-	}
+func schemaOf(ctx context.Context, path string, steps []sqlkit.Migration) (store.Schema, error) {
 	found := store.Schema{Newest: len(steps)}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return found, nil
@@ -46,7 +46,7 @@ func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 		return store.Schema{}, err
 	}
 	defer func() { _ = db.Close() }()
-	var columns int
+	var columns, version int
 	err = db.GetContext(ctx, &columns, `
 		SELECT count(*)
 		FROM pragma_table_info('migrations')
@@ -54,12 +54,15 @@ func schemaOf(ctx context.Context, path string) (store.Schema, error) {
 	if err != nil || columns < 2 {
 		return found, err
 	}
-	err = db.GetContext(ctx, &found.Version, `
+	err = db.GetContext(ctx, &version, `
 		SELECT coalesce(max(version), 0)
 		FROM migrations
 		WHERE EXISTS (SELECT 1 FROM migrations WHERE version = 1 AND name = ?)`,
 		steps[0].Name)
-	return found, err
+	if err != nil || version == 0 {
+		return found, err
+	}
+	return foundIn(ctx, db, steps)
 }
 
 // unlessWhole returns the option to open a file read-only if there is a WAL or a journal beside it. When a program was killed
@@ -120,15 +123,11 @@ func (s *Store) lookAtFile(ctx context.Context, _ alarming) ([]store.Finding, er
 }
 
 func (s *Store) lookAtIndexes(ctx context.Context, _ alarming) ([]store.Finding, error) {
-	steps, err := folder()
-	if err != nil {
-		return nil, err
-	}
 	var there []string
 	if err := s.callers.SelectContext(ctx, &there, `SELECT name FROM sqlite_schema WHERE type = 'index'`); err != nil {
 		return nil, err
 	}
-	return sqlkit.MissingIndexes(steps, there, s.place.path+" is missing", "create it again as the migrations do"), nil
+	return sqlkit.MissingIndexes(s.steps, there, s.place.path+" is missing", "create it again as the migrations do"), nil
 }
 
 func (s *Store) lookAtLog(_ context.Context, a alarming) ([]store.Finding, error) {

@@ -23,7 +23,7 @@ const childRole = "JQ_SQLITE_CHILD"
 
 var roles = map[string]func(path string, in io.Reader, out io.Writer) error{
 	"share": share, "write": writeOn, "limited": limited, "open": tryToOpen, "sql": runSQL,
-	"hold": holdTurn, "seed": seedAndStay, "restore": restoreInSteps, "backup": backUp,
+	"hold": holdTurn, "seed": seedAndStay, "restore": restoreInSteps, "backup": backUp, "migrate": dieMigrating,
 }
 
 func TestMain(m *testing.M) {

@@ -9,22 +9,26 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Ping is part of the contract. It has a connection of its own. A newer schema is fine: this program can work with it.
+// Ping is part of the contract. It has a connection of its own. A newer schema is fine if this program can work with it.
 func (s *Store) Ping(ctx context.Context) error {
-	steps, err := folder()
+	found, err := readOn(ctx, s, s.probe, nil, func(t *txn) (store.Schema, error) { return t.schema(s.steps) })
 	if err != nil {
 		return err
 	}
-	found, err := readOn(ctx, s, s.probe, nil, (*txn).version)
-	if err != nil {
-		return err
-	}
-	return sqlkit.Served(store.Schema{Version: found, Newest: len(steps)})
+	return sqlkit.Served(found)
 }
 
-func (t *txn) version() (version int, err error) {
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&version) }, schemaVersion)
-	return version, err
+func (t *txn) schema(steps []sqlkit.Migration) (store.Schema, error) {
+	version, err := t.number(versionQuery)
+	if err != nil {
+		return store.Schema{}, err
+	}
+	return sqlkit.SchemaOf(steps, version, func() (int, error) { return t.number(leastQuery) })
+}
+
+func (t *txn) number(query string) (n int, err error) {
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&n) }, query)
+	return n, err
 }
 
 // OldestDue is part of the contract.

@@ -29,16 +29,6 @@ func ownerOf(ctx context.Context, db *sqlx.DB) (owner, error) {
 	return found, err
 }
 
-const schemaVersion = `
-	SELECT coalesce(max(version), 0)
-	FROM migrations`
-
-func versionOf(ctx context.Context, db *sqlx.DB) (int, error) {
-	var version int
-	err := db.GetContext(ctx, &version, schemaVersion)
-	return version, err
-}
-
 // isStore reports whether the file contains a store.
 func (o owner) isStore() bool { return o.Ours == 3 }
 

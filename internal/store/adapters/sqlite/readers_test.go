@@ -95,7 +95,7 @@ func TestAReadingThatItsCallerEndsIsNotOverlong(t *testing.T) {
 	assert.NotErrorAs(t, err, &overlong)
 }
 
-// Ping says whether the schema is there, and goes on with that of a newer program, as everything else does.
+// Ping says whether the schema is there, and goes on with that of a newer program if it is compatible.
 func TestPingSeesTheSchema(t *testing.T) {
 	s := openAt(t, newPath(t), nil)
 	run := func(text string) {
@@ -104,8 +104,10 @@ func TestPingSeesTheSchema(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, s.Ping(t.Context()))
-	run(`INSERT INTO migrations (version, name) VALUES (1000, 'from the future')`)
+	run(`INSERT INTO migrations (version, name, least) VALUES (1000, 'from the future', 1)`)
 	require.NoError(t, s.Ping(t.Context()))
+	run(`UPDATE migrations SET least = 1000 WHERE version = 1000`)
+	require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable)
 	run(`DELETE FROM migrations WHERE version > 1`)
 	require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable)
 	run(`DROP TABLE migrations`)

@@ -25,6 +25,17 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openAt(t, path, nil)
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		_, err := before.DB().Exec(`
+			ALTER TABLE jobs ADD COLUMN max_retries INTEGER NOT NULL DEFAULT 20;
+			ALTER TABLE jobs ADD COLUMN backoff_base INTEGER NOT NULL DEFAULT 1000000;
+			ALTER TABLE jobs ADD COLUMN backoff_cap INTEGER NOT NULL DEFAULT 3600000000;
+			ALTER TABLE jobs ADD COLUMN backoff_jitter INTEGER NOT NULL DEFAULT 10;
+			ALTER TABLE jobs ADD COLUMN timeout INTEGER NOT NULL DEFAULT 0;
+			UPDATE jobs
+			SET (max_retries, backoff_base, backoff_cap, backoff_jitter, timeout) = (
+				SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+				FROM (SELECT '[' || replace(rules, ' ', ',') || ']' AS value))
+			WHERE rules IS NOT NULL;
+			ALTER TABLE jobs DROP COLUMN rules;
 			ALTER TABLE jobs DROP COLUMN reason;
 			ALTER TABLE jobs DROP COLUMN scheduled;
 			DROP INDEX jobs_expiring;
@@ -32,7 +43,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE schedules;
 			DROP TABLE schedule_revisions;
 			DROP TABLE activity;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity');
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules');
+			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)
 		require.NoError(t, err)

@@ -241,7 +241,7 @@ func (r *restorer) prepare(ctx context.Context) error {
 		return err
 	}
 	r.step("fence")
-	s, err := Open(ctx, part, &Options{Shared: true, restoring: true}) // the backup's mark stays as it is
+	s, err := Open(ctx, part, &Options{Shared: true, restoring: true, MigrateForce: true}) // the workers in the backup do not use this file
 	if err != nil {
 		return err
 	}

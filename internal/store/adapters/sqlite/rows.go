@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql/driver"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,8 +134,8 @@ func values(args []any, columns sqlkit.Columns, e *store.Record) []any {
 // microseconds. The zero time and an empty document are NULL.
 func value(field any) any {
 	switch v := field.(type) {
-	case *int:
-		return *v
+	case *sqlkit.Int:
+		return int64(*v)
 	case *int64:
 		return *v
 	case *string:
@@ -145,10 +146,9 @@ func value(field any) any {
 		return micros(v.Time())
 	case *sqlkit.Micros:
 		return time.Duration(*v).Microseconds()
-	case *sqlkit.List:
-		return *v
-	case sqlkit.Scheduled:
-		return v
+	case driver.Valuer:
+		text, _ := v.Value() // valid strings and numbers: cannot fail
+		return text
 	case *[]byte:
 		if len(*v) > 0 {
 			return string(*v)

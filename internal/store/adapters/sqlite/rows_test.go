@@ -18,7 +18,7 @@ func TestAlikeComparesWhatAnInsertWrites(t *testing.T) {
 	for _, c := range inserted {
 		var b store.Record
 		switch field := c.Field(&b).(type) {
-		case *int:
+		case *sqlkit.Int:
 			*field = 1
 		case *string:
 			*field = "x"
@@ -28,6 +28,13 @@ func TestAlikeComparesWhatAnInsertWrites(t *testing.T) {
 			*field = sqlkit.Micros(time.Second)
 		case *sqlkit.List:
 			*field = sqlkit.List{"x"}
+		case sqlkit.Rules:
+			require.NoError(t, field.Scan("0 0 0 0 1000000"))
+			for _, other := range []string{"1 0 0 0 0", "0 1 0 0 0", "0 0 1 0 0", "0 0 0 1 0"} {
+				var third store.Record
+				require.NoError(t, sqlkit.Rules{Of: &third.Job}.Scan(other))
+				assert.False(t, alike(&a.Job, &third.Job), other)
+			}
 		case sqlkit.Scheduled, sqlkit.ExpiresAt:
 			b.Extras = &store.Extras{}
 		case *[]byte:

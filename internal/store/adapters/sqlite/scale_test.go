@@ -24,9 +24,9 @@ func crowd(t *testing.T, s *Store, n int, state store.State, priority int, due, 
 			SELECT n + 1 FROM numbers WHERE n < ?1
 		)
 		INSERT INTO jobs (
-			state, queue, kind, priority, run_at, max_retries, backoff_base, backoff_cap, backoff_jitter, timeout,
+			state, queue, kind, priority, run_at, rules,
 			unique_key, unique_for, enqueued_at, trace, payload, finished_at, lease_expires_at)
-		SELECT ?2, 'q', 'k', ?3, ?4 + n, 3, 1000000, 60000000, 0, 0, '', 0, ?4, '', '{"user":12345}', ?5 + n, ?6 + n
+		SELECT ?2, 'q', 'k', ?3, ?4 + n, '3 1000000 60000000 0 0', '', 0, ?4, '', '{"user":12345}', ?5 + n, ?6 + n
 		FROM numbers`,
 		n, string(state), priority, due, finished, lease)
 	require.NoError(t, err)

@@ -8,7 +8,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +50,7 @@ type Store struct {
 	turn     *turn
 	now      *now
 	maxLease time.Duration
+	steps    []sqlkit.Migration // all that this program knows
 	hub      *wake.Hub
 	writer   *writer
 
@@ -86,8 +86,8 @@ type Options struct {
 	// *jq.OverlongError, which is ErrUnavailable. Narrow the filter then.
 	ReadTimeout time.Duration
 
-	// NoMigrate keeps Open from creating and migrating the store. If the store is missing or of another version, Open fails
-	// and says what to do. With NoMigrate, Open does not wait for other processes that write.
+	// NoMigrate keeps Open from creating and migrating the store. If the store is missing or older than this program, Open
+	// fails and says what to do. With NoMigrate, Open does not wait for other processes that write.
 	NoMigrate bool
 
 	// BusyTimeout is how long a call waits for another process that writes: by default DefaultBusyTimeout. Then the call fails
@@ -102,10 +102,17 @@ type Options struct {
 	// tables, and leaves the application_id as it is.
 	Shared bool
 
+	// MigrateWait is how long Open waits before a migration that breaks programs of earlier versions, until these have stopped and their
+	// leases have ended. It logs whom it waits for. By default Open does not wait: it migrates nothing and fails if one still runs.
+	// MigrateForce migrates at once, whoever runs.
+	MigrateWait  time.Duration
+	MigrateForce bool
+
 	// Migrating is called before each step of a migration. A step over many jobs can take long.
 	Migrating func(step, of int)
 
-	restoring bool // the caller raises the epoch
+	restoring bool               // the caller raises the epoch
+	steps     []sqlkit.Migration // the program knows these: by default all
 }
 
 // Synchronous is how durable a commit is. Both settings lose nothing if only the process dies.
@@ -123,9 +130,6 @@ const (
 
 // DefaultBusyTimeout is how long a call waits for another process to finish its write.
 const DefaultBusyTimeout = 5 * time.Second
-
-//go:embed migrations
-var migrations embed.FS
 
 // Open opens the store in the file. It creates or migrates the store if needed, unless Options.NoMigrate is set. Any number of
 // processes may do so at once. SQLite keeps its own files beside the store's file; this store adds a lock file, the file's name
@@ -145,7 +149,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}
 	s := &Store{
 		place: at, turn: newTurn(at.real, o.Name), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}}, maxLease: o.MaxLease,
-		hub: &wake.Hub{}, closed: make(chan struct{}),
+		steps: o.steps, hub: &wake.Hub{}, closed: make(chan struct{}),
 	}
 	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", o.BusyTimeout.Milliseconds())
 	if s.callers, err = open(at.path, keepWriting, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
@@ -171,9 +175,16 @@ func (o *Options) filled() (Options, error) {
 	full.ReadTimeout = cmp.Or(full.ReadTimeout, 10*time.Second)
 	full.BusyTimeout = cmp.Or(full.BusyTimeout, DefaultBusyTimeout)
 	full.Name = cmp.Or(full.Name, programName())
+	full.Logger = cmp.Or(full.Logger, slog.Default())
 	full.MaxLease = cmp.Or(full.MaxLease, store.DefaultMaxLease)
 	if err := store.CheckMaxLease(full.MaxLease); err != nil {
 		return full, err
+	}
+	if full.steps == nil {
+		var err error
+		if full.steps, err = folder(); err != nil {
+			return full, err
+		}
 	}
 	switch full.Synchronous {
 	case "":
@@ -252,7 +263,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	}
 	if !ready {
 		dropIdle(s.callers) // a restore may put another file in place before this process has the turn
-		if err := s.bringUp(ctx, o); err != nil {
+		if err := sqlkit.Await(ctx, o.MigrateWait, o.Logger, func() error { return s.bringUp(ctx, o) }); err != nil {
 			return err
 		}
 	}
@@ -272,7 +283,7 @@ func (s *Store) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := schemaOf(ctx, s.place.real)
+	found, err := schemaOf(ctx, s.place.real, s.steps)
 	if err == nil {
 		err = sqlkit.Current(found)
 	}
@@ -302,16 +313,12 @@ func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 	if before.size <= 0 || known != before.identity || !writable(actual) || !writable(filepath.Dir(actual)) || isRestoring(actual) || isBackup(actual) {
 		return false, nil
 	}
-	steps, err := folder()
-	if err != nil {
-		return false, err
-	}
 	found, err := ownerOf(ctx, s.callers)
 	if err != nil || !found.isStore() || found.Journal != "wal" || found.unmarked(o) {
 		return false, err
 	}
-	version, err := versionOf(ctx, s.callers)
-	if err != nil || version != len(steps) {
+	schema, err := foundIn(ctx, s.callers, s.steps)
+	if err != nil || sqlkit.Current(schema) != nil {
 		return false, err
 	}
 	after, err := stateOf(actual)
@@ -319,7 +326,7 @@ func (s *Store) ready(ctx context.Context, o Options) (bool, error) {
 	return before.identity == after.identity, err
 }
 
-// bringUp makes the file a store with the newest schema, while it has the turn.
+// bringUp makes the file a store with the newest schema, while it has the turn. It does not wait for programs of earlier versions: they need the turn.
 func (s *Store) bringUp(ctx context.Context, o Options) error {
 	if err := s.turn.take(ctx, o.BusyTimeout); err != nil {
 		return err
@@ -352,20 +359,7 @@ func (s *Store) make(ctx context.Context, o Options) error {
 	if _, err := s.callers.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
 	}
-	steps, err := folder()
-	if err != nil {
-		return err
-	}
-	migrator := sqlkit.Migrator{
-		Steps:   steps,
-		Begin:   s.beginMigration,
-		Version: schemaVersion,
-		Record: `
-			INSERT INTO migrations (version, name)
-			VALUES (?, ?)`,
-		Before: o.Migrating,
-	}
-	if _, err = migrator.Up(ctx); err != nil {
+	if _, err = s.migrator(o).Up(ctx); err != nil {
 		return err
 	}
 	if found.unmarked(o) {
@@ -409,26 +403,6 @@ func (s *Store) fenceCopy(ctx context.Context) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-func folder() ([]sqlkit.Migration, error) { return sqlkit.Migrations(migrations) }
-
-// beginMigration starts a transaction that excludes other writers.
-func (s *Store) beginMigration(ctx context.Context) (*sqlx.Tx, error) {
-	tx, err := s.callers.BeginTxx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	const table = `
-		CREATE TABLE IF NOT EXISTS migrations (
-			version INTEGER PRIMARY KEY,
-			name TEXT NOT NULL
-		) STRICT`
-	if _, err := tx.ExecContext(ctx, table); err != nil {
-		_ = tx.Rollback()
-		return nil, err
-	}
-	return tx, nil
 }
 
 // DB is the database to begin your own transactions on, for InTx. Close closes it.

@@ -10,8 +10,8 @@
 // Why the mark is exact: a job becomes claimable by time at its due time, which is never before the now of the transaction that
 // wrote it. That transaction takes its number before it reads now. So once all transactions that were numbered before some
 // moment have ended, no job that was due before that moment can appear any more. That moment is the horizon. To learn it, a
-// transaction must take a number itself: the upper bound of a snapshot is not the next number but the one after the last that
-// has ended, which may belong to a transaction that is still running. A look moves a mark to the first claimable job from the
+// transaction must know its own number or the next one: the upper bound of a snapshot is not the next number but the one after
+// the last that has ended, which may belong to a transaction that is still running. A look moves a mark to the first claimable job from the
 // old mark on, but never beyond the horizon as known before the look. A job that an open transaction has claimed still counts
 // as claimable, since that transaction may roll back.
 //

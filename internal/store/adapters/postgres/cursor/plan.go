@@ -58,7 +58,13 @@ func (p *Plan) Open(now Horizon, looked bool) bool {
 }
 
 // MustLook reports whether the claim must begin with a look.
-func (p *Plan) MustLook() bool { return p.kept.Short || time.Since(p.kept.Looked) > LookEvery }
+func (p *Plan) MustLook() bool { return p.kept.Short || p.Stale() }
+
+// Stale reports whether the marks have not moved for a while.
+func (p *Plan) Stale() bool { return time.Since(p.kept.Looked) > LookEvery }
+
+// ExpectsFew reports whether the latest claim took all that was due.
+func (p *Plan) ExpectsFew() bool { return p.kept.Short }
 
 // ExpectsNothing reports whether the look will probably find nothing due.
 func (p *Plan) ExpectsNothing() bool { return p.kept.Short && !p.kept.Told }
@@ -154,6 +160,9 @@ func (p *Plan) Done(short bool) {
 		}
 	})
 }
+
+// Answered notes that the claim has found, from the marks on, all that the store was told of.
+func (p *Plan) Answered() { p.change(func(q *Queue) { q.Told = false }) }
 
 // Failed makes the next claim look, because this one may not have been committed.
 func (p *Plan) Failed() { p.change(func(q *Queue) { q.Looked = time.Time{} }) }

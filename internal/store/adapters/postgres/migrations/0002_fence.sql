@@ -11,4 +11,4 @@ INSERT INTO {schema}.fence (epoch)
 VALUES (0);
 
 -- How long a lease was when it was given or extended: so its end says when that was. NULL for one of an earlier program.
-ALTER TABLE {schema}.jobs ADD COLUMN lease_for bigint;
+ALTER TABLE {schema}.jobs ADD COLUMN IF NOT EXISTS lease_for bigint;

@@ -20,4 +20,4 @@ CREATE TABLE {schema}.schedules (
 CREATE INDEX schedules_due ON {schema}.schedules (next_at) WHERE next_at IS NOT NULL;
 
 -- Which schedule enqueued the job, and for which time, as JSON. A server of an earlier version leaves it as it is.
-ALTER TABLE {schema}.jobs ADD COLUMN scheduled text;
+ALTER TABLE {schema}.jobs ADD COLUMN IF NOT EXISTS scheduled text;

@@ -1,6 +1,8 @@
 -- A claim must change no column that an index names: then its new version of the row needs no entry in any index (HOT). So the
 -- indexes do not know which jobs are in flight. Such a job has a lease_expires_at; this column and retry_at still say how it
 -- waited. The new name stops servers of earlier versions, which would claim jobs that are in flight.
+--
+-- Least compatible version: 9.
 ALTER TABLE {schema}.jobs RENAME COLUMN state TO unleased_state;
 
 -- When to look whether leases have expired. Each job in flight is in the ids of some row that is due no later than its lease
