@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	selection = regexp.MustCompile(`-run '(\^Test[^']*)'`)
-	test      = regexp.MustCompile(`^Test\w+`)
+	selection = regexp.MustCompile(`(?:-run |longer=)'(\^[^']*(?:Test|Fuzz)[^']*)'`)
+	test      = regexp.MustCompile(`^(Test|Fuzz)\w+`)
 )
 
 // A test that asks for the detector leaves work to a pass without it. One of the lanes must select it there by its name, or nothing

@@ -337,8 +337,9 @@ func (b *book) abandonedReturned(r *Run, v verdict, now time.Time) {
 	}
 }
 
-// pending returns how many runs wait to be written, whether no other run can join them soon, and when the next delayed write is due.
-func (b *book) pending(now time.Time) (n int, alone bool, later time.Time) {
+// pending returns how many runs wait to be written, whether so many results are not written that no job is claimed, whether no other run
+// can join them soon, and when the next delayed write is due.
+func (b *book) pending(now time.Time) (n int, full, alone bool, later time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = len(b.ended)
@@ -350,7 +351,7 @@ func (b *book) pending(now time.Time) (n int, alone bool, later time.Time) {
 			later = r.trouble.writeAt
 		}
 	}
-	return n, b.running == len(b.blocking) && len(b.buffered) == 0, later
+	return n, b.uncommitted >= b.maxUncommitted, b.running == len(b.blocking) && len(b.buffered) == 0, later
 }
 
 // takeBatch returns the runs to write now, and removes them from the list. It takes over the room, which must be empty, for those that will
@@ -432,6 +433,7 @@ func (b *book) drain(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopping = true
+	b.commit.send() // results that wait for others wait no longer
 	b.releaseBuffered(func(*Run) bool { return true }, now)
 }
 

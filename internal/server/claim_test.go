@@ -69,6 +69,27 @@ func TestJobOnAnIdleServerStartsInTime(t *testing.T) {
 	}
 }
 
+// Jobs that are announced one by one cause one claim each, besides the polls.
+func TestLoneJobsCauseAClaimEach(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["job"] = func(context.Context, *Run) error { return nil }
+		h := w.hook()
+		s := w.start(Options{}, h)
+		w.wait(10 * time.Second) // until it is idle
+		const jobs = 200
+		claims, began := h.count("claim"), time.Now()
+		for range jobs {
+			w.enqueue(1, "job")
+			w.wait(50 * time.Millisecond)
+		}
+		polls := int(time.Since(began)/(DefaultPollInterval*4/5)) + 1
+		claims = h.count("claim") - claims
+		assert.GreaterOrEqual(w, claims, jobs)
+		assert.LessOrEqual(w, claims, jobs+polls)
+		w.stop(s)
+	})
+}
+
 // A delayed job, and a retry, start within PollInterval of their due times.
 func TestDelayedJobStartsInTime(t *testing.T) {
 	for _, poll := range []time.Duration{0, 50 * time.Millisecond, 5 * time.Second} {

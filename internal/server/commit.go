@@ -12,29 +12,37 @@ import (
 // commitLoop writes the verdicts of runs in batches. Runs that end during a write form the next batch.
 func (s *Server) commitLoop() {
 	var runs []*Run
-	for s.awaitBatch() {
-		runs = s.book.takeBatch(runs[:0], s.clock.Now())
+	var written time.Time // the latest batch
+	for s.awaitBatch(written) {
+		written = s.clock.Now()
+		runs = s.book.takeBatch(runs[:0], written)
 		s.commit(runs)
 		clear(runs) // which are reused, and must not hold what has ended
 	}
 }
 
 // awaitBatch waits until a batch is full, or has waited long enough, or no other run can join it soon. It returns false when the server has
-// ended.
-func (s *Server) awaitBatch() bool {
+// ended. Unless the server stops, a batch that is not full waits until the interval since the latest one is over.
+func (s *Server) awaitBatch(latest time.Time) bool {
 	var due time.Time // when the pending batch must be written, or zero
 	for {
 		now := s.clock.Now()
-		n, alone, later := s.book.pending(now)
+		n, full, alone, later := s.book.pending(now)
 		if n > 0 && due.IsZero() {
 			due = now.Add(s.o.Commit.MaxDelay)
 		}
-		if n >= s.o.Commit.Size || n > 0 && (alone || !due.After(now)) {
-			return true
-		}
-		again := due
-		if n == 0 {
-			again = later
+		again := later
+		if n > 0 {
+			again = due
+			if alone {
+				again = now
+			}
+			if apart := latest.Add(s.o.Commit.Interval); s.o.Commit.Interval > 0 && apart.After(again) && s.work.Err() == nil {
+				again = apart
+			}
+			if full || n >= s.o.Commit.Size || !again.After(now) {
+				return true
+			}
 		}
 		if !s.sleepUntil(again, s.book.commit) {
 			return false

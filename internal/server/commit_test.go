@@ -61,6 +61,73 @@ func TestLoneResultIsWrittenAtOnce(t *testing.T) {
 	})
 }
 
+// With an interval, the results of lone jobs gather. A server that stops writes them at once.
+func TestIntervalGathersResults(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		w.handlers["quick"] = work(time.Second)
+		s := w.start(Options{Commit: CommitOptions{Size: 3, Interval: time.Minute}}, g)
+		one := func() (id int64) {
+			id = w.enqueue(1, "quick")[0]
+			w.wait(2 * time.Second)
+			return id
+		}
+		first, second, third := one(), one(), one()
+		assert.Equal(w, store.InFlight, w.job(second).State)
+		w.wait(time.Minute)
+		assert.Equal(w, dawn.Add(time.Second), w.job(first).FinishedAt, "nothing was written before")
+		for _, id := range []int64{second, third} {
+			assert.Equal(w, dawn.Add(61*time.Second), w.job(id).FinishedAt)
+		}
+		assert.Equal(w, 2, g.count("ack"))
+
+		full := w.since()
+		ids := []int64{one(), one(), one()}
+		assert.Equal(w, dawn.Add(full+5*time.Second), w.job(ids[0]).FinishedAt, "as many as Size wait no longer")
+
+		last := one()
+		assert.Equal(w, store.InFlight, w.job(last).State)
+		stopped := w.since()
+		w.stop(s)
+		assert.Equal(w, store.Succeeded, w.job(last).State)
+		assert.Equal(w, dawn.Add(stopped), w.job(last).FinishedAt)
+	})
+}
+
+// Results that keep the server from claiming more jobs do not wait for the interval.
+func TestIntervalStopsNoClaims(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.handlers["quick"] = work(time.Second)
+		s := w.start(Options{Slots: 1, Commit: CommitOptions{MaxUncommitted: 2, Interval: time.Hour}})
+		ids := w.enqueue(7, "quick") // one is written at once, and then two together
+		w.wait(20 * time.Second)
+		for _, id := range ids {
+			assert.Equal(w, store.Succeeded, w.job(id).State)
+		}
+		w.stop(s)
+	})
+}
+
+// Nor do they wait for one whose write is delayed.
+func TestDelayedWriteStopsNoClaims(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := w.gate()
+		g.ack = func(_ context.Context, acks []store.Ack) ([]store.Outcome, error) {
+			g.set(func() { g.ack = nil })
+			return []store.Outcome{{ID: acks[0].ID, Status: store.StatusBusy}}, nil
+		}
+		w.handlers["quick"] = work(10 * time.Millisecond)
+		s := w.start(Options{Slots: 1, Commit: CommitOptions{MaxUncommitted: 2, Interval: time.Hour}}, g)
+		ids := w.enqueue(4, "quick")
+		w.wait(time.Minute)
+		require.Equal(w, store.InFlight, w.job(ids[0]).State, "its write was delayed")
+		for _, id := range ids[1:] {
+			assert.Equal(w, store.Succeeded, w.job(id).State)
+		}
+		w.stop(s)
+	})
+}
+
 // While results cannot be written, no more than Commit.MaxUncommitted pile up besides running jobs. Then everything continues, and every
 // job has run once: R37.
 func TestClaimingStopsBeforeMemoryGrows(t *testing.T) {

@@ -63,9 +63,13 @@ type ClaimOptions struct {
 	// Buffer is how many jobs the server claims ahead of free slots. With many short jobs, a buffer saves waiting for the store. With
 	// long jobs, it keeps jobs from other servers that could run them. Default: none.
 	Buffer int
-	// PollInterval is the longest pause between two looks into a queue that was empty. If the store announces new jobs, the server looks
-	// at once. Default: 1 second.
+	// PollInterval is the longest pause between two looks into a queue that was empty, or whose jobs the store announces. If it announces
+	// new jobs, the server looks at once, or after Interval. Default: 1 second.
 	PollInterval time.Duration
+	// Interval is the least time between two claims from a queue for which jobs were announced, when the first of them has taken all that
+	// was due. Jobs that come one by one are then claimed together, which costs the store less, and wait longer. Default: none, so the
+	// server claims at once.
+	Interval time.Duration
 	// RetryShare is the part of all claims that goes to retries while fresh jobs wait, at most 1. Negative: none. Default: 0.2.
 	RetryShare float64
 }
@@ -96,6 +100,10 @@ type CommitOptions struct {
 	Size int
 	// MaxDelay is how long a result waits for others, as long as other handlers run. Default: 5 milliseconds.
 	MaxDelay time.Duration
+	// Interval is the least time between two writes, unless Size or MaxUncommitted results have gathered or the server stops. The results of
+	// jobs that end one by one are then written together, which costs the store less. Retries and callers of Client.Wait wait for the write,
+	// and if the process dies meanwhile, more of these jobs run again. Default: none.
+	Interval time.Duration
 	// MaxUncommitted is how many results may wait to be written. At this number the server claims no more jobs. Default: 1,000, and
 	// twice the sum of Slots and Buffer.
 	MaxUncommitted int
@@ -237,6 +245,7 @@ func (o Options) countRules() []rule {
 func (o Options) timeRules() []rule {
 	return slices.Concat(
 		timeBounds("Claim.PollInterval", o.Claim.PollInterval, minInterval, ""),
+		timeBounds("Claim.Interval", o.Claim.Interval, 0, ""),
 		timeBounds("Lease.Duration", o.Lease.Duration, minLease, ""),
 		timeBounds("Lease.Heartbeat", o.Lease.Heartbeat, minInterval, ""),
 		[]rule{{
@@ -247,6 +256,7 @@ func (o Options) timeRules() []rule {
 		timeBounds("Abandon.Timeout", o.Abandon.Timeout, 0, ""),
 		timeBounds("UnknownKindTimeout", o.UnknownKindTimeout, 0, ""),
 		timeBounds("Commit.MaxDelay", o.Commit.MaxDelay, 0, ""),
+		timeBounds("Commit.Interval", o.Commit.Interval, 0, ""),
 		timeBounds("Recovery.Interval", o.Recovery.Interval, minInterval, "never"),
 		timeBounds("Recovery.Grace", o.Recovery.Grace, 0, ""),
 		timeBounds("Retention.Interval", o.Retention.Interval, minInterval, "never"),

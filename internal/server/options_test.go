@@ -60,18 +60,18 @@ func TestChosenOptionsStay(t *testing.T) {
 	queues := map[string]QueueOptions{"a": {Weight: 2, Slots: 3}}
 	in := Options{
 		Name: "me", Queues: queues, Slots: 3, Timeout: 8, UnknownKindTimeout: 11,
-		Claim:     ClaimOptions{Buffer: 4, RetryShare: -1, PollInterval: 5},
+		Claim:     ClaimOptions{Buffer: 4, RetryShare: -1, PollInterval: 5, Interval: 21},
 		Lease:     LeaseOptions{Duration: 6, Heartbeat: 7},
 		Abandon:   AbandonOptions{Timeout: 9, MaxHandlers: -1},
-		Commit:    CommitOptions{Size: 12, MaxDelay: 13, MaxUncommitted: 14},
+		Commit:    CommitOptions{Size: 12, MaxDelay: 13, Interval: 22, MaxUncommitted: 14},
 		Recovery:  RecoveryOptions{Interval: -1, Grace: 16, Limit: 17},
 		Retention: RetentionOptions{Interval: 18},
 		Schedules: ScheduleOptions{Interval: 20},
 		Shutdown:  ShutdownOptions{DrainTimeout: 19},
 	}
 	for _, d := range []*time.Duration{
-		&in.Claim.PollInterval, &in.Lease.Duration, &in.Lease.Heartbeat, &in.Timeout, &in.Abandon.Timeout,
-		&in.UnknownKindTimeout, &in.Commit.MaxDelay, &in.Recovery.Grace, &in.Retention.Interval, &in.Schedules.Interval, &in.Shutdown.DrainTimeout,
+		&in.Claim.PollInterval, &in.Claim.Interval, &in.Lease.Duration, &in.Lease.Heartbeat, &in.Timeout, &in.Abandon.Timeout,
+		&in.UnknownKindTimeout, &in.Commit.MaxDelay, &in.Commit.Interval, &in.Recovery.Grace, &in.Retention.Interval, &in.Schedules.Interval, &in.Shutdown.DrainTimeout,
 	} {
 		*d *= time.Second
 	}
@@ -108,6 +108,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 			func(o *Options) { o.Claim.PollInterval = time.Millisecond - 1 }, func(o *Options) { o.Claim.PollInterval = time.Millisecond },
 		},
 		{"Claim.PollInterval", "at least 1ms", func(o *Options) { o.Claim.PollInterval = -1 }, func(o *Options) { o.Claim.PollInterval = tenYears }},
+		{"Claim.Interval", "not be negative", func(o *Options) { o.Claim.Interval = -1 }, func(o *Options) { o.Claim.Interval = 1 }},
 		{"Lease.Duration", "at least 10ms", func(o *Options) { o.Lease.Duration = minLease - 1 }, func(o *Options) { o.Lease.Duration = minLease }},
 		{"Lease.Duration", "at most", func(o *Options) { o.Lease.Duration = tenYears + 1 }, func(o *Options) { o.Lease.Duration = tenYears }},
 		{"Lease.Heartbeat", "at least 1ms", func(o *Options) { o.Lease.Heartbeat = 1 }, func(o *Options) { o.Lease.Heartbeat = time.Millisecond }},
@@ -126,6 +127,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"Commit.Size", "1 to 1000", func(o *Options) { o.Commit.Size = -1 }, func(o *Options) { o.Commit.Size = 1 }},
 		{"Commit.Size", "1 to 1000", func(o *Options) { o.Commit.Size = 1001 }, func(o *Options) { o.Commit.Size = 1000 }},
 		{"Commit.MaxDelay", "not be negative", func(o *Options) { o.Commit.MaxDelay = -1 }, func(o *Options) { o.Commit.MaxDelay = 1 }},
+		{"Commit.Interval", "not be negative", func(o *Options) { o.Commit.Interval = -1 }, func(o *Options) { o.Commit.Interval = 1 }},
 		{"Commit.MaxUncommitted", "at least 1", func(o *Options) { o.Commit.MaxUncommitted = -1 }, func(o *Options) { o.Commit.MaxUncommitted = 1 }},
 		{"Recovery.Interval", "at least 1ms", func(o *Options) { o.Recovery.Interval = 1 }, func(o *Options) { o.Recovery.Interval = -1 }},
 		{
@@ -231,7 +233,7 @@ func TestNoTimeIsLongerThanTheContractKnows(t *testing.T) {
 		assert.Equal(t, path, option.Field)
 		assert.Contains(t, option.Rule, "at most")
 	}
-	assert.Len(t, times, 12, "%v", slices.Sorted(maps.Keys(times)))
+	assert.Len(t, times, 14, "%v", slices.Sorted(maps.Keys(times)))
 }
 
 // If several options are invalid, the error names the same one each time.

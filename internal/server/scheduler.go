@@ -11,9 +11,11 @@ import (
 
 // A scheduler chooses the queue to claim from next, by stride scheduling: the pass of a queue grows with every job claimed from it, more
 // slowly the greater its weight, and the queue with the least pass is next. A queue that was found empty pauses, longer each time, until
-// a wake-up.
+// a wake-up. Where a wake-up led to all the jobs that there were, the queue pauses for the longest time at once, because the next jobs
+// will be announced too. So jobs that come one by one cause one claim each.
 type scheduler struct {
 	minPause, maxPause time.Duration // of a pause
+	interval           time.Duration // see ClaimOptions
 
 	mu   sync.Mutex // guards what follows
 	pass float64    // of the queue claimed from last: no queue begins below it
@@ -30,15 +32,17 @@ type queue struct {
 	pass      float64
 	pause     time.Duration
 	notBefore time.Time // no claim before this time
+	wakeable  time.Time // no wake-up leads to a claim before this time
 	woken     bool      // since the claim under way began
+	announced bool      // a wake-up had caused that claim
 	failed    bool      // the last claim
 }
 
-// leastPause is the first pause after a queue was found empty.
+// firstPause is the first pause after a queue was found empty.
 const firstPause = 20 * time.Millisecond
 
 func newScheduler(o Options) *scheduler {
-	s := &scheduler{minPause: min(firstPause, o.Claim.PollInterval), maxPause: o.Claim.PollInterval}
+	s := &scheduler{minPause: min(firstPause, o.Claim.PollInterval), maxPause: o.Claim.PollInterval, interval: o.Claim.Interval}
 	for name, options := range o.Queues {
 		s.all = append(s.all, &queue{
 			name: name, weight: max(1, options.Weight), slots: options.Slots, share: share{part: max(0, o.Claim.RetryShare)},
@@ -88,7 +92,7 @@ func (s *scheduler) next(room int, inQueue func(string) int, now time.Time) (cla
 	if best == nil {
 		return claimPlan{}, false, again
 	}
-	best.woken = false
+	best.announced, best.woken = best.woken, false
 	part := (room*best.weight + weights - 1) / weights
 	limit := min(part, most, store.MaxItems)
 	return claimPlan{best, limit, best.share.quota(limit)}, true, time.Time{}
@@ -119,14 +123,21 @@ func (s *scheduler) claimed(o claimPlan, jobs int, more bool, now time.Time) {
 	switch {
 	case more:
 		o.pause = 0
+		o.woken = o.woken || o.announced // the next claim is for what this one has left
 		return
+	case o.announced && jobs > 0:
+		o.pause = s.maxPause
 	case jobs > 0:
 		o.pause = s.minPause
 	default:
 		o.pause = s.longer(o.pause)
 	}
-	if !o.woken {
-		o.notBefore = now.Add(spread(o.pause))
+	if s.interval > 0 && (o.announced || jobs > 0) {
+		o.wakeable = now.Add(s.interval)
+	}
+	o.notBefore = o.wakeable
+	if rested := now.Add(spread(o.pause)); !o.woken && rested.After(o.wakeable) {
+		o.notBefore = rested
 	}
 }
 
@@ -150,7 +161,7 @@ func (s *scheduler) wake(name string) {
 	defer s.mu.Unlock()
 	for _, q := range s.all {
 		if (name == "" || q.name == name) && !q.failed {
-			q.woken, q.notBefore, q.pause = true, time.Time{}, 0
+			q.woken, q.notBefore, q.pause = true, q.wakeable, 0
 		}
 	}
 }

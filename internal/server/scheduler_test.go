@@ -201,7 +201,68 @@ func TestPauseGrowsUpToPoll(t *testing.T) {
 	assert.LessOrEqual(t, pauses(1)[0], firstPause, "one was there")
 	pauses(20)
 	f.wake("a")
-	assert.LessOrEqual(t, pauses(1)[0], firstPause, "it was woken")
+	assert.LessOrEqual(t, pauses(1)[0], firstPause, "it was woken for nothing: another server was quicker, or a retry is due in a moment")
+	f.jobs["a"] = 1
+	f.wake("a")
+	assert.GreaterOrEqual(t, pauses(1)[0], DefaultPollInterval*4/5, "the next job will be announced too")
+	f.jobs["a"] = 15
+	f.wake("a")
+	f.claim(10)
+	assert.GreaterOrEqual(t, pauses(1)[0], DefaultPollInterval*4/5, "the claim took what the one before had left")
+}
+
+// With an interval, wake-ups lead to one claim in that time. A claim that has left jobs is followed by the next one at once.
+func TestIntervalGathersWakeUps(t *testing.T) {
+	f := newField(t, map[string]QueueOptions{"a": {}})
+	f.interval = time.Second
+	wake := func() { f.jobs["a"]++; f.wake("a") }
+	wake()
+	_, found := f.claim(10)
+	require.True(t, found, "the first one waits for nothing")
+	last := f.now
+	for range 3 {
+		wake()
+		_, found, again := f.next(10, func(string) int { return 0 }, f.now)
+		require.False(t, found)
+		require.Equal(t, last.Add(time.Second), again)
+		f.now = f.now.Add(300 * time.Millisecond)
+	}
+	f.now = last.Add(time.Second)
+	_, found = f.claim(10)
+	require.True(t, found)
+	assert.Equal(t, 4, f.got["a"])
+
+	f.now = f.now.Add(time.Second)
+	f.jobs["a"] = 25
+	f.wake("a")
+	for range 3 {
+		_, found = f.claim(10)
+		assert.True(t, found, "there are more")
+	}
+	assert.Zero(t, f.jobs["a"])
+	_, found = f.claim(10)
+	assert.False(t, found)
+
+	f.now = f.now.Add(time.Hour)
+	o, found, _ := f.next(10, func(string) int { return 0 }, f.now)
+	require.True(t, found)
+	f.wake("a")
+	f.claimed(o, 0, false, f.now)
+	_, found, _ = f.next(10, func(string) int { return 0 }, f.now)
+	assert.True(t, found, "a look that nothing had announced delays nobody")
+	f.wake("a")
+	f.claimed(o, 0, false, f.now)
+	_, found, again := f.next(10, func(string) int { return 0 }, f.now)
+	assert.False(t, found, "a wake-up during a claim waits as well")
+	assert.Equal(t, f.now.Add(time.Second), again)
+
+	f.interval = time.Hour
+	f.now = f.now.Add(time.Hour)
+	f.jobs["a"] = 1
+	_, found = f.claim(10)
+	require.True(t, found)
+	_, _, again = f.next(10, func(string) int { return 0 }, f.now)
+	assert.Equal(t, f.now.Add(time.Hour), again, "a pause is no shorter")
 }
 
 // A wake-up during a claim is not lost: a job that became claimable after the claim is claimed at once.

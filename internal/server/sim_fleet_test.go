@@ -206,7 +206,8 @@ func (s *simulation) checkServes(ctx context.Context, m *member) {
 			s.answers.Store(p.n, s.enqueue(ctx, m.link, store.EnqueueRequest{Jobs: []store.NewJob{p.NewJob}})[0])
 		}
 	}
-	if pause(ctx, m.options.Claim.PollInterval+3*slack); s.witness.live() > 0 {
-		s.problem(0, "%s, left alone, does not serve every queue: %d jobs are left", m.options.Name, s.witness.live())
+	o := m.options
+	if pause(ctx, o.Claim.PollInterval+o.Claim.Interval+o.Commit.Interval+3*slack); s.witness.live() > 0 {
+		s.problem(0, "%s, left alone, does not serve every queue: %d jobs are left", o.Name, s.witness.live())
 	}
 }

@@ -165,6 +165,9 @@ func (sc *scenario) options(number, life int) server.Options {
 	if d.IntN(4) == 0 {
 		o.Recovery.Grace = between(d, 0, 200*time.Millisecond)
 	}
+	if part := dice(sc.seed, fmt.Sprintf("intervals of %d", number), life); part.IntN(3) == 0 {
+		o.Claim.Interval, o.Commit.Interval = between(part, 0, 200*time.Millisecond), between(part, 0, 300*time.Millisecond)
+	}
 	for _, q := range queues {
 		o.Queues[q] = server.QueueOptions{Weight: d.IntN(4), Slots: d.IntN(2) * (1 + d.IntN(o.Slots+o.Claim.Buffer))}
 	}
