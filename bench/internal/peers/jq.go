@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/bench/internal/peer"
@@ -20,22 +21,24 @@ func jqPeers() []peer.Peer {
 		{
 			Name: "jq", Store: peer.Postgres, Handlers: jqHandlers, Keeps: true,
 			Settings: "sqlx and lib/pq; a caller's own transactions on 20 connections; " + jqSettings,
-			Open: func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
-				s, err := postgres.Open(ctx, p.DSN, nil)
-				return openJQ(s, err, p.DSN, handle)
-			},
+			Open:     openPostgres(0, 0),
+		},
+		{
+			Name: jqPatient, Store: peer.Postgres, Handlers: jqHandlers, Keeps: true, Like: "jq", Plays: "lone",
+			Settings: "as jq, but with notifications and claims at most every 100 ms, and results written at most every 250 ms, as in " + riverPatient,
+			Open:     openPostgres(100*time.Millisecond, 250*time.Millisecond),
 		},
 		{
 			Name: "jq", Store: peer.SQLite, Handlers: jqHandlers, Keeps: true, Settings: "modernc, synchronous=FULL; " + jqSettings,
 			Open: func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
 				s, err := sqlite.Open(ctx, filepath.Join(p.Folder, "jobs.db"), nil)
-				return openJQ(s, err, "", handle)
+				return openJQ(s, err, "", handle, jq.ServerOptions{})
 			},
 		},
 		{
 			Name: "jq", Store: peer.Memory, Handlers: jqHandlers, Keeps: true, Settings: jqSettings,
 			Open: func(_ context.Context, _ peer.Place, handle peer.Handler) (peer.Queue, error) {
-				return openJQ(jq.NewMemory(nil), nil, "", handle)
+				return openJQ(jq.NewMemory(nil), nil, "", handle, jq.ServerOptions{})
 			},
 		},
 	}
@@ -43,21 +46,35 @@ func jqPeers() []peer.Peer {
 
 const jqHandlers, jqBuffer = 100, 4000
 
+// jqPatient is jq with settings that cost latency.
+const jqPatient = "jq-100ms"
+
+// openPostgres opens jq with the least time between notifications and between claims, and that between writes of results.
+func openPostgres(between, results time.Duration) func(context.Context, peer.Place, peer.Handler) (peer.Queue, error) {
+	return func(ctx context.Context, p peer.Place, handle peer.Handler) (peer.Queue, error) {
+		s, err := postgres.Open(ctx, p.DSN, &postgres.Options{NotifyEvery: between})
+		return openJQ(s, err, p.DSN, handle, jq.ServerOptions{
+			Claim: jq.ClaimOptions{Interval: between}, Commit: jq.CommitOptions{Interval: results},
+		})
+	}
+}
+
 // jqQueue uses jq like an application: a client and a server in one process.
 type jqQueue struct {
 	store    jq.Store
 	client   *jq.Client
 	handlers jq.Handlers
+	options  jq.ServerOptions
 	server   *jq.Server
 	own      *sql.DB // the caller's own pool, for Load.Tx
 }
 
 // openJQ uses the store. dsn is where callers have their own transactions, if they have any.
-func openJQ(s jq.Store, err error, dsn string, handle peer.Handler) (peer.Queue, error) {
+func openJQ(s jq.Store, err error, dsn string, handle peer.Handler, o jq.ServerOptions) (peer.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &jqQueue{store: s, client: jq.NewClient(s, nil)}
+	q := &jqQueue{store: s, client: jq.NewClient(s, nil), options: o}
 	jq.Handle(&q.handlers, func(ctx context.Context, _ *jq.Run, job peer.Job) error { return handle(ctx, job) })
 	if dsn != "" {
 		if q.own, err = sql.Open("postgres", dsn); err != nil {
@@ -99,9 +116,8 @@ func (q *jqQueue) enqueueTx(ctx context.Context, job peer.Job) error {
 }
 
 func (q *jqQueue) Work(ctx context.Context, handlers int) error {
-	server, err := jq.NewServer(q.store, &q.handlers, &jq.ServerOptions{
-		Slots: handlers, Claim: jq.ClaimOptions{Buffer: jqBuffer}, Logger: slog.New(slog.DiscardHandler),
-	})
+	q.options.Slots, q.options.Claim.Buffer, q.options.Logger = handlers, jqBuffer, slog.New(slog.DiscardHandler)
+	server, err := jq.NewServer(q.store, &q.handlers, &q.options)
 	if err != nil {
 		return err
 	}

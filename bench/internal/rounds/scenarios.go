@@ -92,7 +92,7 @@ var lasting = []string{"jq-postgres", "river-postgres"}
 
 // lonePeers are the peers with lone jobs: those on Postgres, whose servers others use too. All offer to enqueue in a transaction of
 // the caller's own.
-var lonePeers = []string{"jq-postgres", "river-postgres", "river-100ms-postgres", "graphile-worker-postgres", "pg-boss-postgres"}
+var lonePeers = []string{"jq-postgres", "jq-100ms-postgres", "river-postgres", "river-100ms-postgres", "graphile-worker-postgres", "pg-boss-postgres"}
 
 const (
 	large   = 5000 // bytes of a large payload
