@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -59,6 +60,8 @@ type share struct {
 	briefs  room         // running quick reads
 	polls   room         // waiting claims, and waits for the end of a job
 	streams room
+	parses  room // bulky bodies that are parsed
+	refused sink // what is left of refused bodies
 }
 
 // newShare returns the share of all callers (n is 1), or the n-th part of it for one name, so that a name leaves something to
@@ -66,7 +69,7 @@ type share struct {
 func newShare(o Options, n int) *share {
 	part := func(places int) room { return newRoom((places + n - 1) / n) }
 	return &share{
-		bytes: budget{most: o.MaxBytes / int64(n)},
+		bytes: budget{most: o.MaxBytes / int64(n)}, parses: part(max(1, runtime.GOMAXPROCS(0)/2)),
 		reads: part(o.MaxReads), briefs: part(o.MaxReads), polls: part(o.MaxWaiting), streams: part(o.MaxStreams),
 	}
 }

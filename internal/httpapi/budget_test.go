@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -112,6 +113,55 @@ func TestABrokenBodyGivesBackItsBytes(t *testing.T) {
 	<-answer
 	w.nothingIsTakenUp()
 	assert.Empty(t, w.counts())
+}
+
+// A bulky body takes milliseconds of a processor. It waits while others take all that such bodies may have, and small calls do not.
+func TestBulkyBodiesWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShare(Options{}, 1)
+		for range cap(s.parses) {
+			require.True(t, s.parses.enter(), "by other calls")
+		}
+		begin := func(ctx context.Context, size int) (answer <-chan error) {
+			got := make(chan error, 1)
+			go func() {
+				var into map[string]string
+				r := httptest.NewRequestWithContext(ctx, "POST", wire.PathJobs, nil)
+				got <- parse(&exchange{all: s, own: s}, r, []byte(`{"k":"`+strings.Repeat("k", size)+`"}`), &into)
+			}()
+			synctest.Wait()
+			return got
+		}
+		assert.NoError(t, <-begin(t.Context(), bulky/2))
+		leaving, leave := context.WithCancel(t.Context())
+		left := begin(leaving, bulky)
+		stays := begin(t.Context(), bulky)
+		assert.Empty(t, left)
+		leave()
+		assert.ErrorIs(t, <-left, store.ErrUnavailable)
+		assert.Empty(t, stays)
+		s.parses.leave()
+		assert.NoError(t, <-stays)
+		assert.Len(t, s.parses, cap(s.parses)-1, "it has left")
+	})
+}
+
+// All refused bodies together are read at one speed, and end.
+func TestRefusedBodiesShareASpeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		refused := &newShare(Options{}, 1).refused
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				n, err := io.CopyN(refused, endless{}, sinkSpeed)
+				assert.NoError(t, err)
+				assert.EqualValues(t, sinkSpeed, n)
+			})
+		}
+		all.Wait()
+		assert.Equal(t, 4*time.Second, time.Since(begun).Round(time.Millisecond))
+	})
 }
 
 // Answers take up memory until they are read. One that does not fit is not sent, and jobs that were claimed for it are given back.
@@ -490,3 +540,7 @@ func TestLargestBriefCallsAreTaken(t *testing.T) {
 		assert.Equal(t, c.status, w.ask(c.method, c.path, string(text)).status, c.path)
 	}
 }
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

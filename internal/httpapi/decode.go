@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -53,7 +55,7 @@ func decode[Request any](w *exchange, r *http.Request) (req Request, err error) 
 	if err != nil {
 		return req, err
 	}
-	return req, wire.Decode(text, &req)
+	return req, parse(w, r, text, &req)
 }
 
 // longest returns the maximum size of a request's body. Bodies with documents can be large.
@@ -65,6 +67,20 @@ func longest(req any) int64 {
 	return wire.MaxBrief
 }
 
+// bulky is the size of a body that takes milliseconds to parse. Those that are parsed at once leave processors to small calls.
+const bulky = 256 << 10
+
+func parse(w *exchange, r *http.Request, text []byte, into any) error {
+	if len(text) > bulky {
+		leave, err := w.wait(r.Context(), func(s *share) room { return s.parses })
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	return wire.Decode(text, into)
+}
+
 // decodeAny reads an optional body. An empty body counts as none, with or without a Content-Length.
 func decodeAny[Request any](w *exchange, r *http.Request) (req Request, err error) {
 	text, err := readBody(w, r, longest(req))
@@ -74,7 +90,7 @@ func decodeAny[Request any](w *exchange, r *http.Request) (req Request, err erro
 	if !isJSON(r) {
 		return req, noJSON
 	}
-	return req, wire.Decode(text, &req)
+	return req, parse(w, r, text, &req)
 }
 
 // isJSON reports whether the Content-Type is JSON. A page of another site can not send that type without permission.
@@ -108,7 +124,7 @@ func nothing(w *exchange, r *http.Request) error {
 	if err != nil || len(text) == 0 {
 		return err
 	}
-	return wire.Decode(text, &struct{}{})
+	return parse(w, r, text, &struct{}{})
 }
 
 // readBody reserves memory as the body arrives, so that a body that is announced but not sent costs other clients nothing.
@@ -163,7 +179,7 @@ const firstRead = 16 << 10
 // discard reads a refused body and throws it away, up to a limit: a client that is still writing would not read the answer.
 func discard(w *exchange, r *http.Request, why error) error {
 	w.end()
-	_, _ = io.CopyN(yielding{}, r.Body, 2*wire.MaxBody) // an error means that the client has left
+	_, _ = io.CopyN(&w.all.refused, r.Body, 2*wire.MaxBody) // an error means that the client has left
 	return why
 }
 
@@ -268,10 +284,24 @@ type largeError struct{ error }
 
 func (e *largeError) Unwrap() error { return e.error }
 
-// yielding discards what is written to it, and lets other goroutines run.
-type yielding struct{}
+// A sink discards what is written to it, at most sinkSpeed bytes a second. To decrypt refused bodies as fast as they come would take
+// processors from other calls.
+type sink struct {
+	mu   sync.Mutex // guards free
+	free time.Time  // when what was written before is over
+}
 
-func (yielding) Write(p []byte) (int, error) {
-	runtime.Gosched()
+const sinkSpeed = 16 << 20
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	now := time.Now()
+	if s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(time.Duration(len(p)) * time.Second / sinkSpeed)
+	rest := s.free.Sub(now)
+	s.mu.Unlock()
+	time.Sleep(rest)
 	return len(p), nil
 }
