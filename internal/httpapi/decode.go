@@ -302,6 +302,6 @@ func (s *sink) Write(p []byte) (int, error) {
 	s.free = s.free.Add(time.Duration(len(p)) * time.Second / sinkSpeed)
 	rest := s.free.Sub(now)
 	s.mu.Unlock()
-	time.Sleep(rest)
+	<-time.After(rest)
 	return len(p), nil
 }
