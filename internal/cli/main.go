@@ -72,6 +72,7 @@ type app struct {
 	busy    time.Duration // the flag busy-timeout, zero for the default
 	longest time.Duration // the flag max-lease, zero for the default
 	conns   int           // the flag max-conns, zero for the default
+	gather  time.Duration // the flag, zero for the default
 	serves  bool          // the process serves the store to other processes
 	bar     *progress     // shows migrations while the store opens; may be nil
 	store   string        // the flag

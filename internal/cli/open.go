@@ -141,6 +141,11 @@ func (a *app) maxConns(f *pflag.FlagSet) {
 	f.IntVar(&a.conns, "max-conns", 0, "how many connections to Postgres to have at most: by default max_conns of the URL, else 5")
 }
 
+// gathers adds a flag to long-running commands.
+func (a *app) gathers(f *pflag.FlagSet, what string) {
+	f.DurationVar(&a.gather, "gather", 0, "for less load on the store, "+what)
+}
+
 // fitBusyTimeout limits the busy timeout to a sixth of the lease, so that a heartbeat does not wait until its lease expires.
 func (a *app) fitBusyTimeout(cmd *cobra.Command, lease time.Duration) {
 	if !cmd.Flags().Changed("busy-timeout") && a.sources["busy-timeout"] == "" {
@@ -172,6 +177,9 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	if a.conns != 0 && a.conns < postgres.MinConns {
 		return nil, misuse("--max-conns is %d: want at least %d", a.conns, postgres.MinConns)
 	}
+	if a.gather < 0 {
+		return nil, misuse("--gather must not be negative")
+	}
 	switch p.kind {
 	case "server":
 		secure, err := a.secure()
@@ -187,7 +195,7 @@ func (a *app) open(ctx context.Context, makes bool) (jq.Store, error) {
 	default:
 		s, err := postgres.Open(ctx, p.dsn, &postgres.Options{
 			Schema: p.schema, Pooled: p.pooled, MaxLease: a.longest, NoMigrate: !makes, Logger: a.logger(slog.LevelInfo), Migrating: a.bar.migrating,
-			ReadTimeout: a.readTimeout(), MaxConns: a.conns, MigrateWait: a.waits, MigrateForce: a.forces,
+			ReadTimeout: a.readTimeout(), MaxConns: a.conns, NotifyEvery: a.gather, MigrateWait: a.waits, MigrateForce: a.forces,
 		})
 		a.bar.end()
 		if err != nil {

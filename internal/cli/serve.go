@@ -80,6 +80,7 @@ func (a *app) serve() *cobra.Command {
 	a.busyTimeout(f, "")
 	a.maxLease(f)
 	a.maxConns(f)
+	a.gathers(f, "notify workers of new jobs in a queue once in this time at most, such as 100ms;\nonly Postgres notifies (default 10ms)")
 	a.noMigrate(f)
 	f.BoolVar(&s.readOnly, "read-only", false, "refuse every call that changes the store; do not migrate the store, recover leases, delete jobs\nor fire schedules")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

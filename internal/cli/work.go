@@ -82,6 +82,7 @@ func (a *app) work() *cobra.Command {
 	f.BoolVar(&w.verbose, "verbose", false, "log what programs write to standard error; the same as --log-level debug")
 	a.maxLease(f)
 	a.maxConns(f)
+	a.gathers(f, "let jobs that come one after another share claims and writes of results, as\nmany as come in this time, such as 100ms")
 	a.busyTimeout(f, ";\nat most a sixth of the lease, unless you set the flag")
 	a.noMigrate(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -99,7 +100,7 @@ func (a *app) work() *cobra.Command {
 			return err
 		}
 		w.retain = a.fitRetention(cmd, w.retain)
-		options, err := w.options()
+		options, err := w.options(a.gather)
 		if err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func asMisuse(flag string, err error) error {
 	return misuse("%s: %w", flag, err)
 }
 
-func (w *workFlags) options() (*jq.ServerOptions, error) {
+func (w *workFlags) options(gather time.Duration) (*jq.ServerOptions, error) {
 	queues, slots, err := parseQueues(w.queues)
 	if err != nil {
 		return nil, err
@@ -198,6 +199,8 @@ func (w *workFlags) options() (*jq.ServerOptions, error) {
 	return &jq.ServerOptions{
 		Name: w.name, Queues: queues, Slots: slots, Timeout: w.timeout,
 		Lease:     jq.LeaseOptions{Duration: w.lease},
+		Claim:     jq.ClaimOptions{Interval: gather},
+		Commit:    jq.CommitOptions{Interval: gather},
 		Abandon:   jq.AbandonOptions{Timeout: w.grace + 5*time.Second}, // wait for a program that has to be killed
 		Retention: jq.RetentionOptions{Interval: w.retain},
 		Shutdown:  jq.ShutdownOptions{DrainTimeout: w.drain},
@@ -206,6 +209,7 @@ func (w *workFlags) options() (*jq.ServerOptions, error) {
 
 // flagOfOption maps the library's options to the flags that set them.
 var flagOfOption = map[string]string{
+	"Claim.Interval":        "--gather",
 	"Name":                  "--name",
 	"Slots":                 "--queue",
 	"Timeout":               "--timeout",

@@ -23,7 +23,7 @@ import (
 // --grace applies to programs instead of their default, and the server waits longer than that.
 func TestGraceReachesProgramsAndServer(t *testing.T) {
 	w := &workFlags{exec: "true", lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: 40 * time.Second, snooze: time.Second}
-	o, err := w.options()
+	o, err := w.options(0)
 	require.NoError(t, err)
 	assert.Equal(t, 45*time.Second, o.Abandon.Timeout)
 	_, err = w.handler(&app{}, slog.New(slog.DiscardHandler))
@@ -37,6 +37,7 @@ func TestGraceReachesProgramsAndServer(t *testing.T) {
 // The error about an option that cannot be names the flag, and no option of the library that a flag sets lacks its flag.
 func TestOptionErrorsNameTheFlag(t *testing.T) {
 	tooLong := 20 * 365 * 24 * time.Hour
+	var gather time.Duration
 	for flag, change := range map[string]func(w *workFlags){
 		"--name":         func(w *workFlags) { w.name = strings.Repeat("x", 256) },
 		"--queue":        func(w *workFlags) { w.queues = []string{strings.Repeat("x", 256) + "=1"} },
@@ -45,10 +46,12 @@ func TestOptionErrorsNameTheFlag(t *testing.T) {
 		"--drain":        func(w *workFlags) { w.drain = tooLong },
 		"--grace":        func(w *workFlags) { w.grace = tooLong },
 		"--retain-every": func(w *workFlags) { w.retain = tooLong },
+		"--gather":       func(*workFlags) { gather = tooLong },
 	} {
 		w := &workFlags{lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: time.Second, snooze: time.Second}
+		gather = 0
 		change(w)
-		options, err := w.options()
+		options, err := w.options(gather)
 		require.NoError(t, err, flag)
 		var handlers jq.Handlers
 		handlers.Func("k", func(context.Context, *jq.Run) error { return nil })
@@ -100,5 +103,18 @@ func TestWorkSignsWithTheNewSecretAndTheOldOne(t *testing.T) {
 		mac := hmac.New(sha256.New, []byte(key))
 		_, _ = io.WriteString(mac, "7-3-mail."+seconds[1]+".{}")
 		assert.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), both[i])
+	}
+}
+
+// With --gather, claims and writes of results wait for others. Without it, they do not.
+func TestWorkGathers(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "--gather 100ms": 100 * time.Millisecond} {
+		a := &app{std: quiet(nil, nil), flagged: map[string]bool{}, sources: map[string]string{}}
+		cmd := commandBelow(a.root(), "work")
+		require.NoError(t, cmd.ParseFlags(strings.Fields(text)))
+		w := &workFlags{lease: time.Minute, timeout: time.Minute, drain: time.Second, grace: time.Second, snooze: time.Second}
+		options, err := w.options(a.gather)
+		require.NoError(t, err)
+		assert.Equal(t, []time.Duration{want, want}, []time.Duration{options.Claim.Interval, options.Commit.Interval}, text)
 	}
 }
