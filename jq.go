@@ -117,20 +117,49 @@ type (
 	//	func (Job) Weight() int
 	//	// Failed returns the job after a failure at now.
 	//	func (Job) Failed(f contract.Failure, now time.Time) Job
+	//	// Begin decides whether a new job is ready, blocked, or cancelled because a job that it needs is.
+	//	func (*Job) Begin(waits []contract.KeptWait, job func(id int64) *Job, now time.Time)
 	Job = store.Job
 
-	// JobDetail is a job with its attempts, the oldest first.
+	// JobDetail is a job with its attempts and with what it waits for.
 	//
 	// Its fields:
 	//
 	//	Job
 	//	History []Attempt // the oldest attempt first; the latest 100 are kept
+	//	Waits   []Waiting // in the order in which they were enqueued
 	JobDetail = store.JobDetail
+
+	// A Waiting is a job that another one waits for, or has waited for.
+	//
+	// Its fields:
+	//
+	//	ID    int64 // of the job
+	//	Any   bool  // met by whatever end of the job
+	//	Met   bool  // the wait is over
+	//	State State // phase of the job now; empty if it no longer exists
+	//
+	// Its methods:
+	//
+	//	// HoldsUp reports whether the wait will never be met unless somebody requeues the job: it is dead, cancelled
+	//	// or gone.
+	//	func (Waiting) HoldsUp() bool
+	Waiting = store.Waiting
+
+	// A Wait names a job that a new job waits for: one that exists, or an earlier item of the same call.
+	//
+	// Its fields:
+	//
+	//	ID   int64 // of the job; zero if Item names it
+	//	Item int   // index in the call, if ID is zero
+	//	Any  bool  // until it has ended in whatever way; otherwise until it has succeeded
+	Wait = store.Wait
 
 	// A State says what may happen to a job.
 	//
 	// Its values:
 	//
+	//	Blocked   = "blocked"   // waits for other jobs
 	//	Ready     = "ready"     // claimable once RunAt is due
 	//	InFlight  = "in_flight" // leased to a worker
 	//	Succeeded = "succeeded" // terminal
@@ -263,6 +292,7 @@ type (
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
 	//	Replace    bool          // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
 	//	ExpiresAt  time.Time     // later than the due time: from then on no claim takes the job; zero means never
+	//	After      []Wait        // for which jobs it waits
 	//
 	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
@@ -270,6 +300,8 @@ type (
 	//
 	//	// Row returns the job as it is after it was enqueued at now with the id.
 	//	func (NewJob) Row(id int64, now time.Time) Job
+	//	// KeptWaits returns the waits of a new job.
+	//	func (NewJob) KeptWaits(item func(i int) int64) []contract.KeptWait
 	NewJob = store.NewJob
 
 	// An EnqueueRequest holds the jobs of one Enqueue, which adds all of them or none.
@@ -341,15 +373,17 @@ type (
 	//	Next   time.Time // when the job is due again
 	Recovered = store.Recovered
 
-	// Settled is one job that was cancelled because it had expired, as it is afterwards.
+	// Settled is one job that Settle has changed, as it is afterwards.
 	//
 	// Its fields:
 	//
 	//	ID    int64  // of the job
 	//	Queue string // of the job
 	//	Kind  string // of the job
-	//	State State  // always Cancelled
-	//	Token int64  // the job's new token
+	//	State State  // Cancelled, or Ready if it no longer waits for other jobs
+	//	Token int64  // its token, which is new if it was cancelled
+	//
+	//	Expired bool // whether it was cancelled because it had expired
 	Settled = store.Settled
 
 	// A Filter selects the jobs that match every field that is set.
@@ -465,6 +499,7 @@ type (
 
 // The states of a job. Retrying and Dead are the two faces of Failed.
 const (
+	Blocked   = store.Blocked
 	Ready     = store.Ready
 	InFlight  = store.InFlight
 	Succeeded = store.Succeeded

@@ -79,6 +79,11 @@ type EnqueueOptions struct {
 	// checkpoint. The answer says Duplicate and Replaced. If the holder runs or has ended, nothing changes.
 	Replace bool
 
+	// After are the jobs that the job waits for: at most 64, each by its ID or, in EnqueueMany, as an earlier Item. It is Blocked until
+	// each of them has succeeded or, with Any, has ended. If one that it needs is cancelled, so is the job. In defaults it has no
+	// effect. Stores in memory, on SQLite, and behind a server on SQLite can do this.
+	After []Wait
+
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a
 	// call: for several jobs set it in [EnqueueManyOptions]. In defaults it has no effect.
 	RequestKey string
@@ -151,7 +156,7 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: *o.Priority, Tags: o.Tags, Trace: o.Trace,
 		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: *o.MaxRetries, Timeout: leastOf(o.Timeout),
 		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: max(0, o.Backoff.Jitter)},
-		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), Replace: o.Replace, ExpiresAt: o.ExpiresAt,
+		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), Replace: o.Replace, ExpiresAt: o.ExpiresAt, After: o.After,
 	}, nil
 }
 

@@ -46,6 +46,7 @@ const (
 
 // The states of a job. Retrying and Dead are the two faces of Failed.
 const (
+	Blocked   = store.Blocked
 	Ready     = store.Ready
 	InFlight  = store.InFlight
 	Succeeded = store.Succeeded
@@ -79,6 +80,11 @@ const (
 	MaxDocBytes      = store.MaxDocBytes
 	MaxErrorBytes    = store.MaxErrorBytes
 	MaxTags          = store.MaxTags
+	MaxWaits         = store.MaxWaits
+	MaxCallWaits     = store.MaxCallWaits
+	SettledByCall    = store.SettledByCall
+	LinkAwaited      = store.LinkAwaited
+	LinkWaits        = store.LinkWaits
 	MaxPatterns      = store.MaxPatterns
 	MinPriority      = store.MinPriority
 	MaxPriority      = store.MaxPriority
@@ -255,3 +261,33 @@ func CheckExpiry(jobs []NewJob, now time.Time) error { return store.CheckExpiry(
 
 // ExpiredOf reports whether a job has expired at now: it waits, and its ExpiresAt has come.
 func ExpiredOf(j *Job, now time.Time) bool { return store.ExpiredOf(j, now) }
+
+// RefuseWaits returns an [*InvalidError] if a job waits for others, for a store that does not keep waits.
+func RefuseWaits(jobs []NewJob) error { return store.RefuseWaits(jobs) }
+
+// NoSuchWait returns the error for an item that waits for a job which does not exist.
+func NoSuchWait(item int, id int64) error { return store.NoSuchWait(item, id) }
+
+// EndOf returns how the job ended, or false if it has not.
+func EndOf(j *Job) (End, bool) { return store.EndOf(j) }
+
+// GoneOf returns the end of a job that is deleted, or false if it was not dead: what has succeeded or was cancelled is beyond that.
+func GoneOf(j *Job) (End, bool) { return store.GoneOf(j) }
+
+// LookAgain sets the waits of a job that was requeued as the other jobs are now. It reports whether one of them is not met, so that the
+// job must be blocked.
+func LookAgain(waits []KeptWait, job func(id int64) *Job) (blocked bool) {
+	return store.LookAgain(waits, job)
+}
+
+// WaitsOf returns what Get shows of the waits. The argument job is as that of Job.Begin.
+func WaitsOf(waits []KeptWait, job func(id int64) *Job) []Waiting { return store.WaitsOf(waits, job) }
+
+// AllMet reports whether a job with these waits need not wait.
+func AllMet(waits []KeptWait) bool { return store.AllMet(waits) }
+
+// CheckNew returns an [*InvalidError] with the first job that cannot be added at now, or nil: its ExpiresAt is not later than its due
+// time, or it waits for a job that does not exist. A store must not check this for a repeat under a request key.
+func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool) error {
+	return store.CheckNew(jobs, now, exists)
+}

@@ -25,10 +25,10 @@ func TestEverythingOfTheContractCanBeReached(t *testing.T) {
 // inside is what nobody outside needs, and why.
 var inside = map[string]string{
 	"Op": made, "OpClaim": made, "OpExtend": made, "OpSave": made, "OpAck": made, "OpFail": made, "OpNever": made, "OpAfter": made, "OpSnooze": made,
-	"OpRelease": made, "OpRecover": made, "OpCancel": made, "OpRequeue": made, "OpReschedule": made, "OpDelete": made, "Change": made, "Same": made, "Plus": made,
+	"OpRelease": made, "OpRecover": made, "OpCancel": made, "OpRequeue": made, "OpReschedule": made, "OpDelete": made, "OpUnblock": made, "Change": made, "Same": made, "Plus": made,
 	"Minus": made, "Reset": made, "Gone": made, "Transition": made, "Transitions": made,
 
-	"JobJSON": sent, "JobDetailJSON": sent, "NewJobJSON": sent, "BackoffJSON": sent, "PolicyJSON": sent, "WorkerJSON": sent, "FilterJSON": sent,
+	"JobJSON": sent, "JobDetailJSON": sent, "NewJobJSON": sent, "WaitJSON": sent, "BackoffJSON": sent, "PolicyJSON": sent, "WorkerJSON": sent, "FilterJSON": sent,
 	"IDJSON": sent, "DurationJSON": sent, "RetentionJSON": sent, "TimeJSON": sent, "KeepJSON": sent, "JSONOfJob": sent, "JSONOfDetail": sent,
 	"JSONOfNewJob": sent, "JSONOfFilter": sent, "ActivityPageJSON": sent, "JSONOfActivity": sent, "SplitDocument": sent, "JoinDocument": sent, "Wanted": sent,
 

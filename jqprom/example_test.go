@@ -35,6 +35,7 @@ func Example() {
 		}
 	}
 	// Output:
+	// jq_jobs{queue="default",state="blocked"} 0
 	// jq_jobs{queue="default",state="dead"} 0
 	// jq_jobs{queue="default",state="in_flight"} 0
 	// jq_jobs{queue="default",state="ready"} 1

@@ -206,6 +206,9 @@ func (m *Metrics) Recovered(leases []jq.Recovered) {
 // Settled counts expired jobs.
 func (m *Metrics) Settled(jobs []jq.Settled) {
 	for _, j := range jobs {
+		if !j.Expired {
+			continue
+		}
 		m.expired.WithLabelValues(m.labels.pair(j.Queue, j.Kind)).Inc()
 	}
 }
@@ -322,4 +325,4 @@ func (m *Metrics) collectSlots(ch chan<- prometheus.Metric) {
 
 // counted lists the states that the metrics show. Succeeded and cancelled jobs are left out: there are many of them, they
 // only wait to be deleted, and counting them costs more the longer they are kept.
-var counted = [...]jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}
+var counted = [...]jq.State{jq.Blocked, jq.Ready, jq.InFlight, jq.Retrying, jq.Dead}

@@ -101,10 +101,12 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		assert.Equal(t, `jq_heartbeat_failures_total{} 0
 jq_job_run_seconds{kind=welcome,queue=default} 2
 jq_job_wait_seconds{kind=welcome,queue=default} 12
+jq_jobs{queue=default,state=blocked} 0
 jq_jobs{queue=default,state=dead} 1
 jq_jobs{queue=default,state=in_flight} 0
 jq_jobs{queue=default,state=ready} 1
 jq_jobs{queue=default,state=retrying} 1
+jq_jobs{queue=other,state=blocked} 0
 jq_jobs{queue=other,state=dead} 0
 jq_jobs{queue=other,state=in_flight} 0
 jq_jobs{queue=other,state=ready} 1
@@ -138,7 +140,7 @@ jq_stale_writes_rejected_total{op=save} 0
 		m.BeatFailed()
 		m.StaleWrite("ack")
 		m.Refused("unauthorized")
-		m.Settled([]jq.Settled{{ID: 1, Queue: "default", Kind: "welcome"}})
+		m.Settled([]jq.Settled{{ID: 1, Queue: "default", Kind: "welcome", Expired: true}, {ID: 2, Queue: "default", Kind: "welcome"}})
 		m.Recovered([]jq.Recovered{{ID: 1}, {ID: 2, Next: time.Now()}})
 		assert.Equal(t, `jq_heartbeat_failures_total{} 1
 jq_http_refused_total{reason=forbidden} 0
@@ -331,7 +333,7 @@ func TestMetricsStayTrueUnderADeepBacklog(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil)}
 		m := jqprom.New(store, nil)
 		addTo(t, store, "a")
-		const states = "jq_jobs{queue=a,state=dead} 0\njq_jobs{queue=a,state=in_flight} 0\njq_jobs{queue=a,state=ready} 1\njq_jobs{queue=a,state=retrying} 0\n"
+		const states = "jq_jobs{queue=a,state=blocked} 0\njq_jobs{queue=a,state=dead} 0\njq_jobs{queue=a,state=in_flight} 0\njq_jobs{queue=a,state=ready} 1\njq_jobs{queue=a,state=retrying} 0\n"
 		assert.Equal(t, states+"jq_jobs_age_seconds{} 0\njq_queue_oldest_ready_seconds{queue=a} 0\njq_store_up{} 1\n", depth(t, m))
 
 		store.held = make(chan struct{})

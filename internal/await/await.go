@@ -70,9 +70,9 @@ func TellRecovered(s store.Store, recovered []store.Recovered) {
 	all.tell(s, len(recovered), func(i int) (int64, bool) { return recovered[i].ID, recovered[i].Next.IsZero() })
 }
 
-// TellSettled is Tell for the jobs that were cancelled because they had expired.
+// TellSettled is Tell for the jobs that a Settle has cancelled.
 func TellSettled(s store.Store, settled []store.Settled) {
-	all.tell(s, len(settled), func(i int) (int64, bool) { return settled[i].ID, true })
+	all.tell(s, len(settled), func(i int) (int64, bool) { return settled[i].ID, settled[i].State == store.Cancelled })
 }
 
 // all are the watches of this process. Client, server and HTTP API meet here, because they have nothing in common but the value of

@@ -42,6 +42,8 @@ func views(s *site) []view {
 		job("job-recovered", jq.Filter{Kind: "reports.export"}),
 		job("job-dead", jq.Filter{Kind: "billing.refund", States: []jq.State{jq.Dead}}),
 		job("job-retrying", jq.Filter{States: []jq.State{jq.Retrying}}),
+		{"jobs-blocked", "/#/jobs?state=blocked", "Jobs"},
+		job("job-blocked", jq.Filter{States: []jq.State{jq.Blocked}}),
 		job("job-succeeded", jq.Filter{Kind: "mail.receipt", States: []jq.State{jq.Succeeded}}),
 		{"failures", "/#/failures", "Failures"},
 		{"queues", "/#/queues", "Queues"},

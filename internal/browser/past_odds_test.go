@@ -73,6 +73,7 @@ func (p *past) odds() {
 		}
 		return nil
 	})
+	p.ago(6*time.Minute, p.blocked)
 	p.ago(7*time.Minute, func(ctx context.Context) error {
 		added, err := p.enqueue(ctx,
 			jq.NewJob{Queue: "mail", Kind: "mail.digest", Tags: []string{"newsletter"}, Delay: 3 * time.Hour, Payload: document(map[string]any{"list": "weekly"})},
@@ -84,6 +85,28 @@ func (p *past) odds() {
 		}
 		return err
 	})
+}
+
+// blocked enqueues a job that waits for another one, and for a dead one. A third one has succeeded.
+func (p *past) blocked(ctx context.Context) error {
+	added, err := p.enqueue(ctx, jq.NewJob{
+		Queue: "billing", Kind: "billing.collect", Tags: []string{"finance"}, Delay: 2 * time.Hour, Payload: document(map[string]any{"month": "2026-10"}),
+	})
+	if err != nil {
+		return err
+	}
+	after := []jq.Wait{{ID: added[0].ID, Any: true}}
+	for _, phase := range []jq.State{jq.Succeeded, jq.Dead} {
+		page, err := p.store.List(ctx, jq.Filter{Kind: "billing.refund", States: []jq.State{phase}}, jq.Page{Limit: 1})
+		if err != nil {
+			return err
+		}
+		after = append(after, jq.Wait{ID: page.Jobs[0].ID})
+	}
+	_, err = p.enqueue(ctx, jq.NewJob{
+		Queue: "billing", Kind: "billing.statement", Tags: []string{"finance"}, After: after, Payload: document(map[string]any{"month": "2026-10"}),
+	})
+	return err
 }
 
 func (p *past) claim(ctx context.Context, queue, worker string, limit int) ([]jq.Job, error) {

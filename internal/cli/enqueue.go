@@ -21,6 +21,8 @@ type order struct {
 	job        jq.NewJob
 	runAt      string
 	expiresAt  string
+	after      []string // ids of the jobs that must succeed first
+	afterAny   []string // ids of the jobs that must end first
 	requestKey string
 	lines      string
 	asJSON     bool
@@ -32,11 +34,16 @@ func (a *app) enqueue() *cobra.Command {
 		Use:   "enqueue KIND [PAYLOAD]",
 		Short: "add one job, or many from JSON lines",
 		Long: "Add a job. The payload is a JSON document; - reads it from standard input. The default is null.\n\n" +
+			"With --after or --after-any, the job waits for other jobs and is blocked meanwhile. If a job that must succeed is cancelled,\n" +
+			"this one is cancelled too. If it is dead, this one stays blocked: requeue the dead job, or remove it, which cancels this one.\n" +
+			"Only stores in memory and on SQLite, and servers of them, can do this.\n\n" +
 			"With --lines, add one job for each line of a file, or of standard input with --lines -. A line is a JSON object. It must\n" +
 			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key,\n" +
-			"unique_for and replace. The command adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
+			"unique_for, replace and after, which lists jobs to wait for, such as [{\"id\":\"17\"},{\"id\":\"18\",\"any\":true}]. The command\n" +
+			"adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
 		Example: "  SELF enqueue welcome '{\"name\":\"Ada\"}'\n" +
 			"  SELF enqueue report --queue slow --delay 1h --unique-key report-17\n" +
+			"  SELF enqueue summary --after 17 --after 18\n" +
 			"  SELF enqueue --lines jobs.jsonl --request-key import-17",
 		Args: takes(0, 2, ""),
 	}
@@ -74,6 +81,8 @@ func (o *order) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.job.Replace, "replace", false, "if a waiting job of this queue and kind holds the unique key, give it this payload,\npriority and due time")
 	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
 	f.StringVar(&o.expiresAt, "expires-at", "", "`TIME` from when on nobody may start the job: it is cancelled")
+	f.StringArrayVar(&o.after, "after", nil, "wait until job `ID` has succeeded; may be repeated")
+	f.StringArrayVar(&o.afterAny, "after-any", nil, "wait until job `ID` has ended in whatever way; may be repeated")
 	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
 	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
@@ -109,6 +118,9 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if n.ExpiresAt, err = timeOf("--expires-at", o.expiresAt); err != nil {
 		return jq.EnqueueRequest{}, err
 	}
+	if n.After, err = o.waits(); err != nil {
+		return jq.EnqueueRequest{}, err
+	}
 	if string(n.Payload) == "-" {
 		doc, err := readAtMost(a.in, contract.MaxDocBytes)
 		if err != nil {
@@ -124,6 +136,25 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 		return req, usageError{fieldError(err)}
 	}
 	return req, nil
+}
+
+// waits returns what the job waits for.
+func (o *order) waits() ([]jq.Wait, error) {
+	var waits []jq.Wait
+	for _, flag := range []struct {
+		name string
+		ids  []string
+		any  bool
+	}{{"--after", o.after, false}, {"--after-any", o.afterAny, true}} {
+		ids, err := parseIDs(flag.ids)
+		if err != nil {
+			return nil, misuse("%s: %w", flag.name, err)
+		}
+		for _, id := range ids {
+			waits = append(waits, jq.Wait{ID: id, Any: flag.any})
+		}
+	}
+	return waits, nil
 }
 
 // timeOf returns the time of a flag, or the zero time if the flag is not set.
@@ -166,9 +197,15 @@ func enqueuedText(e jq.Enqueued, n jq.NewJob) string {
 		return fmt.Sprintf("added nothing: job %d, which was removed, still holds the unique key %s", e.ID, n.UniqueKey)
 	case e.Duplicate:
 		return fmt.Sprintf("added nothing: job %d, which is %s, holds the unique key %s", e.ID, e.State, n.UniqueKey)
-	default:
-		return fmt.Sprintf("added job %d to queue %s", e.ID, n.Queue)
 	}
+	text := fmt.Sprintf("added job %d to queue %s", e.ID, n.Queue)
+	switch e.State {
+	case jq.Blocked:
+		text += "; it is blocked, because it waits for other jobs"
+	case jq.Cancelled:
+		text += "; it is cancelled, because a job that it needs was cancelled"
+	}
+	return text
 }
 
 const (

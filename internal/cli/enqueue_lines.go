@@ -75,7 +75,7 @@ type load struct {
 	defaults jq.NewJob
 	keyOf    func(call int) string                // returns the request key of a call
 	again    string                               // the flag to add when repeating the command
-	parse    func(line []byte) (jq.NewJob, error) // returns errFinished to skip the line
+	parse    func(line []byte) (jq.NewJob, error) // returns errLeftOut to skip the line
 	longest  int                                  // maximum bytes of a line
 	expired  *int64                               // counts jobs that have expired, which are left out; if nil, they are an error
 	asJSON   bool
@@ -89,6 +89,7 @@ type load struct {
 	jobs  []jq.NewJob // the next batch
 	lines []int       // their line numbers
 	bytes int         // upper limit of their size
+	waits int         // number of jobs that they wait for
 
 	added, replaced, duplicates int64
 	addedTo                     int // all lines up to and including this one are in the store
@@ -150,7 +151,7 @@ func (l *load) run(ctx context.Context, from io.Reader) error {
 func (l *load) take(ctx context.Context, line []byte) error {
 	job, err := l.parse(line)
 	switch {
-	case errors.Is(err, errFinished):
+	case errors.Is(err, errLeftOut):
 		return nil
 	case err != nil:
 		return fmt.Errorf("line %d: %w", l.line, err)
@@ -159,21 +160,31 @@ func (l *load) take(ctx context.Context, line []byte) error {
 		return fmt.Errorf("line %d: %w", l.line, fieldError(err))
 	}
 	weight := len(line) + len(job.Queue) // JSON is never shorter than the values it encodes
+	full := len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes || l.waits+len(job.After) > contract.MaxCallWaits
 	apart := l.expired != nil && len(l.jobs) > 0 && !l.jobs[0].ExpiresAt.Equal(job.ExpiresAt)
-	if apart || len(l.jobs) == contract.MaxItems || l.bytes+weight > contract.MaxCallBytes {
+	if apart || full {
 		if err := l.send(ctx); err != nil {
 			return err
 		}
 	}
-	l.jobs, l.lines, l.bytes = append(l.jobs, job), append(l.lines, l.line), l.bytes+weight
+	l.jobs, l.lines = append(l.jobs, job), append(l.lines, l.line)
+	l.bytes, l.waits = l.bytes+weight, l.waits+len(job.After)
 	return nil
 }
+
+// sent forgets the batch.
+func (l *load) sent() { l.jobs, l.lines, l.bytes, l.waits = nil, nil, 0, 0 }
 
 // parseNew parses a line for a new job.
 func (l *load) parseNew(line []byte) (jq.NewJob, error) {
 	var written wire.NewJob
 	if err := wire.Decode(line, &written); err != nil {
 		return jq.NewJob{}, errors.New(strings.TrimPrefix(fieldError(err).Error(), "body "))
+	}
+	for _, w := range written.After {
+		if w.Item != nil || w.ID == 0 {
+			return jq.NewJob{}, errors.New("after must name jobs by id: the command cuts the lines into batches, so lines have no item numbers")
+		}
 	}
 	return written.Store(l.defaults), nil
 }
@@ -191,7 +202,7 @@ func (l *load) send(ctx context.Context) error {
 		invalid, ok := errors.AsType[*jq.InvalidError](err)
 		if l.expired != nil && ok && invalid.Field == "expires_at" {
 			*l.expired += int64(len(l.jobs))
-			l.jobs, l.lines, l.bytes = nil, nil, 0
+			l.sent()
 			return nil
 		}
 		if ok && invalid.Item >= 0 {
@@ -214,7 +225,7 @@ func (l *load) send(ctx context.Context) error {
 		}
 	}
 	l.addedTo = l.lines[len(l.lines)-1]
-	l.jobs, l.lines, l.bytes = nil, nil, 0
+	l.sent()
 	l.bar.show(l.read, l.size, "%s added", plural(l.added))
 	if !l.asJSON {
 		return nil

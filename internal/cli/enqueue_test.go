@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqtest"
 	"github.com/seed-ed332417/jq/sqlite"
@@ -142,6 +144,18 @@ func TestLargeLinesAreSentInMoreBatches(t *testing.T) {
 	long := strings.Repeat(" ", maxLine) + "\n"
 	assert.EqualError(t, l.run(t.Context(), strings.NewReader("\n"+long)),
 		"line 2 is longer than 2097152 bytes; nothing was added")
+}
+
+// A call may have fewer waits than a thousand jobs.
+func TestLinesAreCutByTheirWaits(t *testing.T) {
+	s := &flakyStore{Store: jqtest.NewStore(t)}
+	_, err := s.Store.Enqueue(t.Context(), oneJob(""))
+	require.NoError(t, err)
+	line := fmt.Sprintf(`{"kind":"k","after":[%s]}`+"\n", strings.Join(slices.Repeat([]string{`{"id":"1"}`}, contract.MaxWaits), ","))
+	l, _ := loading(s, "")
+	require.NoError(t, l.run(t.Context(), strings.NewReader(strings.Repeat(line, 100))))
+	require.Len(t, s.calls, 2)
+	assert.Equal(t, []int{contract.MaxCallWaits / contract.MaxWaits, 100 - contract.MaxCallWaits/contract.MaxWaits}, []int{len(s.calls[0].Jobs), len(s.calls[1].Jobs)})
 }
 
 func TestErrorSaysWhichLinesWereAdded(t *testing.T) {

@@ -48,7 +48,7 @@ func TestImportLeavesOutExpiredJobs(t *testing.T) {
 		"expired before the due": {later, now.Add(-time.Hour)},
 	} {
 		_, i, err = parse(times[0], times[1])
-		require.ErrorIs(t, err, errFinished, name)
+		require.ErrorIs(t, err, errLeftOut, name)
 		assert.Equal(t, int64(1), i.expired, name)
 	}
 }

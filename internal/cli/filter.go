@@ -24,7 +24,7 @@ type filterFlags struct {
 
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.states, "state", nil, "only jobs in `STATE`: ready, in_flight, retrying, succeeded, dead, cancelled, or\nfailed for both retrying and dead; may be repeated")
+	flags.StringSliceVar(&f.states, "state", nil, "only jobs in `STATE`: blocked, ready, in_flight, retrying, succeeded, dead, cancelled,\nor failed for both retrying and dead; may be repeated")
 	flags.StringVar(&f.queue, "queue", "", "only jobs in `QUEUE`")
 	flags.StringVar(&f.kind, "kind", "", "only jobs of `KIND`")
 	flags.StringVar(&f.tag, "tag", "", "only jobs with `TAG`")

@@ -31,12 +31,12 @@ var (
 		hint: "it has not finished", call: jq.Store.Requeue,
 	}
 	cancelling = operation{
-		verb: "cancel", does: "cancel", done: "cancelled", from: []jq.State{jq.Ready, jq.InFlight, jq.Retrying},
+		verb: "cancel", does: "cancel", done: "cancelled", from: []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Blocked},
 		hint: "it has already finished", call: jq.Store.Cancel,
 	}
 	rescheduling = operation{
 		verb: "reschedule", does: "reschedule", done: "rescheduled", from: []jq.State{jq.Ready, jq.Retrying},
-		hint: "it is not waiting",
+		hint: "it is neither ready nor retrying",
 	}
 	removing = operation{
 		verb: "rm", does: "remove", done: "removed", from: []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled},
@@ -47,7 +47,8 @@ var (
 func (a *app) jobsRequeue() *cobra.Command {
 	return a.bulk(requeueing, "make finished jobs ready again, by id or by filter",
 		"Make finished jobs ready again and reset their count of retries. With a filter, you must give --state, because jobs that\n"+
-			"have succeeded would run again. A filter leaves out jobs that finish after the command has started.")
+			"have succeeded would run again. A job that was to wait for others is blocked again if they have not succeeded, or ended.\n"+
+			"A filter leaves out jobs that finish after the command has started.")
 }
 
 func (a *app) jobsCancel() *cobra.Command {
@@ -207,6 +208,9 @@ func outcomeText(op operation, o jq.Outcome) string {
 	phase := contract.Job{State: o.State, RetryAt: o.Next}.Phase()
 	switch o.Status {
 	case contract.StatusOK:
+		if o.State == jq.Blocked {
+			return op.done + "; it is blocked, because it waits for other jobs"
+		}
 		return op.done
 	case contract.StatusNotFound:
 		return "not found"

@@ -21,6 +21,7 @@ import (
 type exported struct {
 	wire.Job
 	History    []jq.Attempt `json:"history,omitempty"`
+	Waits      []jq.Waiting `json:"waits,omitempty"`
 	ExportedAt wire.Time    `json:"exported_at"` // in the store's time
 }
 
@@ -34,12 +35,12 @@ func (a *app) jobsExport() *cobra.Command {
 			"jobs show --json. Without a filter, the command exports all jobs. It leaves out jobs that are enqueued during the export,\n" +
 			"and the pauses and policies of queues; it names the queues that have any.\n\n" +
 			"To move jobs to another store, stop the workers first, and then import the lines there. Jobs that workers continue here\n" +
-			"would run twice.",
+			"would run twice. An import leaves out blocked jobs.",
 		Args:    takesNone(),
 		Example: "  SELF jobs export > jobs.jsonl\n  SELF jobs import jobs.jsonl --store postgres://user@host/database",
 	}
 	chosen.add(cmd)
-	cmd.Flags().BoolVar(&history, "history", false, "include the attempts of each job")
+	cmd.Flags().BoolVar(&history, "history", false, "include the attempts of each job, and the jobs that it has waited for")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		filter, err := chosen.filter()
 		if err != nil {
@@ -65,6 +66,7 @@ type export struct {
 	at      time.Time
 	written int64
 	running int64
+	blocked int64
 }
 
 // exportedAtOnce is the number of jobs to read at once. Each may be up to four MiB.
@@ -97,6 +99,9 @@ func (e *export) run(ctx context.Context, filter jq.Filter) error {
 	fmt.Fprintf(e.app.std.err, "exported %s\n", plural(e.written))
 	if e.running > 0 {
 		fmt.Fprintf(e.app.std.err, "%s in flight: stop the workers before you import the lines\n", plural(e.running))
+	}
+	if e.blocked > 0 {
+		fmt.Fprintf(e.app.std.err, "%s blocked: an import leaves out jobs that wait for others\n", plural(e.blocked))
 	}
 	return e.reportSettings(ctx, filter.Queue)
 }
@@ -139,28 +144,44 @@ func (e *export) write(ctx context.Context, filter jq.Filter, ids []int64) error
 		found = append(found, job)
 	}
 	for _, job := range slices.Backward(found) {
-		line := exported{Job: wire.JobOf(job), ExportedAt: wire.Time{Time: e.at}}
-		if e.history {
-			detail, err := e.store.Get(ctx, job.ID)
-			if errors.Is(err, jq.ErrNotFound) {
-				continue // removed during the export
-			}
-			if err != nil {
-				return err
-			}
-			whole := wire.DetailOf(detail)
-			line.Job, line.History = whole.JobJSON, whole.History
-			job = detail.Job
+		line, err := e.line(ctx, job)
+		if errors.Is(err, jq.ErrNotFound) {
+			continue // removed during the export
 		}
-		if err := wire.Encode(e.app.out, line); err != nil {
+		if err == nil {
+			err = wire.Encode(e.app.out, line)
+		}
+		if err != nil {
 			return err
 		}
 		e.written++
-		if job.State == jq.InFlight {
+		switch line.Job.State {
+		case jq.InFlight:
 			e.running++
+		case jq.Blocked:
+			e.blocked++
 		}
 	}
 	return nil
+}
+
+// line returns the line of a job. That of a blocked job has its waits: an import by a version that does not know them then fails,
+// instead of running the job at once.
+func (e *export) line(ctx context.Context, job jq.Job) (exported, error) {
+	line := exported{Job: wire.JobOf(job), ExportedAt: wire.Time{Time: e.at}}
+	if !e.history && job.State != jq.Blocked {
+		return line, nil
+	}
+	detail, err := e.store.Get(ctx, job.ID)
+	if err != nil {
+		return line, err
+	}
+	whole := wire.DetailOf(detail)
+	line.Job, line.Waits = whole.JobJSON, whole.Waits
+	if e.history {
+		line.History = whole.History
+	}
+	return line, nil
 }
 
 func (a *app) jobsImport() *cobra.Command {
@@ -172,10 +193,11 @@ func (a *app) jobsImport() *cobra.Command {
 			"input. The jobs get new ids. They keep queue, kind, payload, priority, tags, trace, due time, backoff, timeout and\n" +
 			"remaining retries. They also keep the time when they expire, and their unique keys: until they finish, or for the rest of\n" +
 			"their window.\n\n" +
-			"The command does not import finished and expired jobs, past attempts, leases, checkpoints, progress and latest errors. It prints how\n" +
-			"many jobs had finished, were in flight, or had a checkpoint. Jobs with a checkpoint start from the beginning. The command\n" +
-			"also does not import pauses and policies of queues, request keys, and unique keys whose window outlasts a finished job.\n" +
-			"Set pauses and policies before you start workers.\n\n" +
+			"The command does not import finished and expired jobs, past attempts, leases, checkpoints, progress and latest errors. It also\n" +
+			"does not import blocked jobs: the jobs that they wait for have other ids in this store. It prints how many jobs had finished, were\n" +
+			"blocked, were in flight, or had a checkpoint. Jobs with a checkpoint start from the beginning. The command also does not import\n" +
+			"pauses and policies of queues, request keys, and unique keys whose window outlasts a finished job. Set pauses and policies\n" +
+			"before you start workers.\n\n" +
 			"You can repeat the command: within a day, the same lines add nothing twice.",
 		Args: takes(1, 1, "a file written by jobs export, or - for standard input"),
 	}
@@ -217,13 +239,14 @@ const longestExported = 64 << 20
 type imported struct {
 	lines       hash.Hash // hash of all lines so far
 	finished    int64
+	blocked     int64
 	running     int64
 	checkpoints int64
 	expired     int64
 }
 
-// errFinished means that the job of a line has finished or expired, and is skipped.
-var errFinished = errors.New("the job has finished")
+// errLeftOut means that the job of a line is not imported: it has finished or expired, or is blocked.
+var errLeftOut = errors.New("the job is left out")
 
 // parse parses a line. The result depends only on the line, so a repeated import sends identical requests. What has expired since
 // the export, the store says.
@@ -239,12 +262,16 @@ func (i *imported) parse(line []byte) (jq.NewJob, error) {
 	_, _ = i.lines.Write(line) // a hash never fails
 	if j.Terminal() {
 		i.finished++
-		return jq.NewJob{}, errFinished
+		return jq.NewJob{}, errLeftOut
+	}
+	if j.State == jq.Blocked { // without its waits, it would run at once
+		i.blocked++
+		return jq.NewJob{}, errLeftOut
 	}
 	n := unfinishedJob(j, e.ExportedAt.Time)
 	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(n.RunAt) {
 		i.expired++
-		return jq.NewJob{}, errFinished
+		return jq.NewJob{}, errLeftOut
 	}
 	if j.State == jq.InFlight {
 		i.running++
@@ -287,6 +314,7 @@ func (i *imported) printLeftOut(out io.Writer) error {
 		{i.running, "in flight at the export, ready now"},
 		{i.checkpoints, "with a checkpoint, which was not imported: they start from the beginning"},
 		{i.finished, "finished, not imported"},
+		{i.blocked, "blocked, not imported: the jobs that they wait for have other ids now"},
 		{i.expired, "expired, not imported"},
 	} {
 		if line.n > 0 {

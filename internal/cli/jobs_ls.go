@@ -105,9 +105,12 @@ func when(j jq.Job) string {
 	switch at := moment(j.Next()); j.Phase() {
 	case jq.InFlight:
 		return "leased until " + at
-	case jq.Ready, jq.Retrying:
-		if contract.ExpiredOf(&j, time.Now()) {
+	case jq.Blocked, jq.Ready, jq.Retrying:
+		switch {
+		case contract.ExpiredOf(&j, time.Now()):
 			return "expired " + moment(j.ExpiresAt()) // a server cancels it at its next recovery
+		case j.State == jq.Blocked:
+			return "waits for other jobs"
 		}
 		return "due " + at
 	default:

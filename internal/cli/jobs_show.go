@@ -78,6 +78,7 @@ func (a *app) show(s jq.Store, job jq.JobDetail, asJSON bool) error {
 	if err := a.showJob(job.Job); err != nil {
 		return err
 	}
+	a.showWaits(job)
 	a.showDocuments(job.Job)
 	if redacted(s) {
 		fmt.Fprintln(a.std.err, "the role of your token does not allow you to read payloads, checkpoints and lease tokens")
@@ -113,6 +114,34 @@ func (a *app) showJob(j jq.Job) error {
 	line("worker", j.Worker, j.Worker != "")
 	line("trace", j.Trace, j.Trace != "")
 	return table.Flush()
+}
+
+func (a *app) showWaits(j jq.JobDetail) {
+	if len(j.Waits) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nwaits for:")
+	for _, w := range j.Waits {
+		fmt.Fprintf(a.out, "  %s\n", printable(waitingText(w, j.State == jq.Blocked)))
+	}
+}
+
+// waitingText describes a wait. Only a blocked job can be held up.
+func waitingText(w jq.Waiting, blocked bool) string {
+	text := fmt.Sprintf("job %d", w.ID)
+	if w.Any {
+		text += ", until it has ended"
+	}
+	phase := cmp.Or(string(w.State), "removed")
+	switch {
+	case w.Met:
+		return fmt.Sprintf("%s: met (%s)", text, phase)
+	case blocked && w.HoldsUp() && w.State != "":
+		return fmt.Sprintf("%s: %s; it holds this job up unless somebody requeues it", text, phase)
+	case blocked && w.HoldsUp():
+		return fmt.Sprintf("%s: %s; it holds this job up for ever", text, phase)
+	}
+	return text + ": " + phase
 }
 
 func backoffOf(b jq.Backoff) string {

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/contract"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqtest"
@@ -54,4 +56,38 @@ func TestShowWaitsForTheEnd(t *testing.T) {
 	require.NoError(t, <-ended)
 	assert.Zero(t, code, stderr)
 	assert.Contains(t, out, "job 1: cancelled\n")
+}
+
+func TestShowSaysWhatHoldsAJobUp(t *testing.T) {
+	for _, c := range []struct {
+		w       jq.Waiting
+		blocked bool
+		text    string
+	}{
+		{jq.Waiting{ID: 7, State: jq.InFlight}, true, "job 7: in_flight"},
+		{jq.Waiting{ID: 7, State: jq.Ready, Any: true}, true, "job 7, until it has ended: ready"},
+		{jq.Waiting{ID: 7, State: jq.Succeeded, Met: true}, true, "job 7: met (succeeded)"},
+		{jq.Waiting{ID: 7, Any: true, Met: true}, false, "job 7, until it has ended: met (removed)"},
+		{jq.Waiting{ID: 7, State: jq.Dead}, true, "job 7: dead; it holds this job up unless somebody requeues it"},
+		{jq.Waiting{ID: 7}, true, "job 7: removed; it holds this job up for ever"},
+		{jq.Waiting{ID: 7, State: jq.Dead}, false, "job 7: dead"},
+	} {
+		assert.Equal(t, c.text, waitingText(c.w, c.blocked))
+	}
+}
+
+// TestWaitsOverHTTP are enqueued and shown as on a store.
+func TestWaitsOverHTTP(t *testing.T) {
+	url, secret := servedWith(t, jqtest.NewStore(t), httpapi.Operator)
+	do := func(args ...string) string {
+		var out, stderr bytes.Buffer
+		code := run(t.Context(), append(append([]string{"jobq"}, args...), "--server", url, "--token", secret), quiet(&out, &stderr))
+		return fmt.Sprint(code, " ", out.String(), stderr.String())
+	}
+	assert.Equal(t, "0 added job 1 to queue default\n", do("enqueue", "a"))
+	assert.Equal(t, "0 added job 2 to queue default; it is blocked, because it waits for other jobs\n", do("enqueue", "b", "--after", "1"))
+	assert.Equal(t, "1 jobq enqueue: after names job 99, which does not exist\n", do("enqueue", "b", "--after", "99"))
+	assert.Contains(t, do("jobs", "show", "2"), "\nwaits for:\n  job 1: ready\n")
+	assert.Equal(t, "0 job 1: cancelled\n", do("jobs", "cancel", "1"))
+	assert.Contains(t, do("jobs", "show", "2"), "\nerror:\n  job 1, which it needs, was cancelled\n")
 }

@@ -319,3 +319,23 @@ func TestReadOnlyServe(t *testing.T) {
 	w.end(server)
 	assert.Contains(t, w.run("jobs", "show", "1", "--store", "sqlite:jobs.db", "--json"), `"state":"ready"`)
 }
+
+// TestAJobRunsAfterTheJobThatItWaitsFor: a worker of another queue makes it ready, and it does not run before.
+func TestAJobRunsAfterTheJobThatItWaitsFor(t *testing.T) {
+	w := newSandbox(t)
+	w.run("enqueue", "extract", "--queue", "first")
+	assert.Equal(t, "added job 2 to queue default; it is blocked, because it waits for other jobs\n", w.run("enqueue", "load", "--after", "1"))
+	after := w.start("working on", "work", "--queue", "default", "--exec", `sh -c 'echo load >> runs'`)
+	first := w.start("working on", "work", "--queue", "first", "--exec", `sh -c 'echo extract >> runs'`)
+	assert.Contains(t, w.run("jobs", "show", "2", "--wait", "1m"), "\nwaits for:\n  job 1: met (succeeded)\n")
+	assert.Equal(t, []string{"extract", "load"}, w.lines("runs", 2))
+	w.end(first)
+	w.end(after)
+
+	w.run("enqueue", "extract", "--queue", "first")
+	w.run("enqueue", "load", "--after", "3", "--queue", "later")
+	first = w.start("working on", "work", "--queue", "first", "--exec", "true")
+	w.run("jobs", "show", "3", "--wait", "1m")
+	assert.Regexp(t, `^job 4: ready\n(.*\n)*  when +due `, w.run("jobs", "show", "4"))
+	w.end(first)
+}

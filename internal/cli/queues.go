@@ -55,14 +55,15 @@ func (a *app) tableOfQueues(queues []jq.Queue, counts jq.Counts) error {
 		of[c.Queue] = c
 	}
 	table := newTable(a.out)
-	row(table, "queue", "paused", "due", "ready", "in_flight", "retrying", "dead", "policy")
+	row(table, "queue", "paused", "due", "blocked", "ready", "in_flight", "retrying", "dead", "policy")
 	for _, q := range queues {
 		paused := "no"
 		if q.Paused {
 			paused = "yes"
 		}
 		c := of[q.Name]
-		row(table, q.Name, paused, c.Due, c.Jobs[jq.Ready], c.Jobs[jq.InFlight], c.Jobs[jq.Retrying], c.Jobs[jq.Dead], policyInShort(q.Policy))
+		row(table, q.Name, paused, c.Due, c.Jobs[jq.Blocked], c.Jobs[jq.Ready], c.Jobs[jq.InFlight], c.Jobs[jq.Retrying],
+			c.Jobs[jq.Dead], policyInShort(q.Policy))
 	}
 	return table.Flush()
 }

@@ -158,14 +158,14 @@ func (s *screen) queues(text *strings.Builder) {
 		return
 	}
 	table := newTable(text)
-	row(table, "queue", "state", "oldest due", "ready", "in flight", "retrying", "dead", "done 1h", "failed 1h", "wait p95", "run p95")
+	row(table, "queue", "state", "oldest due", "blocked", "ready", "in flight", "retrying", "dead", "done 1h", "failed 1h", "wait p95", "run p95")
 	for _, q := range s.last.queues {
 		oldest := ""
 		if !q.oldestDue.IsZero() {
 			oldest = span(q.waited(s.last.now).Truncate(time.Second))
 		}
 		cells := []any{q.name, q.state, oldest}
-		for _, state := range []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Dead} {
+		for _, state := range []jq.State{jq.Blocked, jq.Ready, jq.InFlight, jq.Retrying, jq.Dead} {
 			cells = append(cells, s.count(q, state))
 		}
 		row(table, append(cells, q.hour()...)...)

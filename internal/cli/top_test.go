@@ -59,14 +59,16 @@ func TestTopShowsQueuesAndWorkers(t *testing.T) {
 	require.NoError(t, store.(contract.ActivityKeeper).AddActivity(t.Context(), []jq.Activity{done}))
 	_, err = client.Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte("1")}, &jq.EnqueueOptions{Queue: "later", Delay: time.Hour})
 	require.NoError(t, err)
+	_, err = client.Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte("1")}, &jq.EnqueueOptions{Queue: "later", After: []jq.Wait{{ID: jobs[1].ID}}})
+	require.NoError(t, err)
 	require.NoError(t, store.(contract.QueueKeeper).SetPaused(t.Context(), "held", true))
 	assert.Equal(t, strings.TrimSpace(`
 memory:   2026-01-02T03:04:07Z   every 2s, press q to quit
 
-queue  state   oldest due  ready  in flight  retrying  dead  done 1h  failed 1h  wait p95  run p95
-mail   -       2s          2      1          0         0     1        5          965ms     -
-held   paused  -           0      0          0         0     0        0          -         -
-later  -       -           1      0          0         0     0        0          -         -
+queue  state   oldest due  blocked  ready  in flight  retrying  dead  done 1h  failed 1h  wait p95  run p95
+mail   -       2s          0        2      1          0         0     1        5          965ms     -
+held   paused  -           0        0      0          0         0     0        0          -         -
+later  -       -           1        1      0          0         0     0        0          -         -
 
 worker  running  queues  last beat  alive
 anna    1 of 8   mail    2s ago     yes`), s.refresh(t))
@@ -106,7 +108,7 @@ func TestTopWaitsForNoCount(t *testing.T) {
 	assert.Contains(t, s.refresh(t), "the jobs are being counted")
 	slow.let <- struct{}{}
 	require.True(t, sample.Wait(t.Context(), s.counts.Ask()))
-	assert.Regexp(t, `(?m)^mail +- +0s +1 `, s.refresh(t))
+	assert.Regexp(t, `(?m)^mail +- +0s +0 +1 `, s.refresh(t))
 	clk.Add(11 * time.Second)
 	assert.Contains(t, s.refresh(t), "jobs counted 11s ago")
 }

@@ -39,6 +39,12 @@ type C struct {
 
 	instance *Instance
 	calls    calls
+	noWaits  bool // the adapter keeps no waits
+}
+
+// phases are those that a job can have in the store.
+func (c *C) phases() []store.State {
+	return slices.DeleteFunc(slices.Clone(store.Phases), func(p store.State) bool { return p == store.Blocked && c.noWaits })
 }
 
 // use goes on with the store.
@@ -352,7 +358,11 @@ func ids(jobs []store.Job) []int64 {
 // claimable.
 func (c *C) JobIn(phase store.State) store.JobDetail {
 	c.Helper()
-	id := c.EnqueueOne()
+	var after []store.Wait
+	if phase == store.Blocked {
+		after = []store.Wait{{ID: c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "parents" }))[0]}}
+	}
+	id := c.Enqueue(plainBut(func(n *store.NewJob) { n.After = after }))[0]
 	switch phase {
 	case store.Cancelled:
 		c.Cancel(id)

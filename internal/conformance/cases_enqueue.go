@@ -10,8 +10,8 @@ import (
 )
 
 var enqueueCases = []Case{
-	{"Enqueue/KeepsTheRowAsItWasGiven", "Each job becomes ready and is due at the later of now and the requested time. Its token, attempts and retries are 0.\nNo field has a default: a zero field is taken as zero.", enqueueKeepsTheRow},
-	{"Enqueue/DueAtTheLaterOfNowAndWhatWasAsked", "Each job becomes ready and is due at the later of now and the requested time. Its token, attempts and retries are 0.", enqueueDueAtTheLater},
+	{"Enqueue/KeepsTheRowAsItWasGiven", "Each job becomes ready, unless it has to wait for others, and is due at the later of now and the requested time. Its token, attempts and retries are 0.\nNo field has a default: a zero field is taken as zero.", enqueueKeepsTheRow},
+	{"Enqueue/DueAtTheLaterOfNowAndWhatWasAsked", "Each job becomes ready, unless it has to wait for others, and is due at the later of now and the requested time. Its token, attempts and retries are 0.", enqueueDueAtTheLater},
 	{"Enqueue/KeepsPayloadsByteForByte", "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required.", enqueueKeepsPayloads},
 	{"Enqueue/KeepsNamesAsTheyAre", "A claim takes jobs only from the queue that it names.\nQueue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nEnqueue adds all of the jobs or none of them, and returns one answer per job, in order.", enqueueKeepsNames},
 	{"Enqueue/IdsGrow", "Ids grow in the order of the items, and from one call to the next if the calls do not overlap.", enqueueIDsGrow},

@@ -147,17 +147,20 @@ func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
 	switch op {
 	case store.OpExtend:
 		j.LeaseExpiresAt = now.Add(ttl)
-		return store.JobDetail{Job: j, History: d.History}
+		return store.JobDetail{Job: j, History: d.History, Waits: d.Waits}
 	case store.OpSave:
 		j.Checkpoint, j.CheckpointSeq, j.Progress, j.ProgressSeq = []byte(savedDoc), savedSeq, []byte(savedDoc), savedSeq
-		return store.JobDetail{Job: j, History: d.History}
+		return store.JobDetail{Job: j, History: d.History, Waits: d.Waits}
 	case store.OpReschedule: // to now
 		if was == store.Retrying {
 			j.RetryAt = now
 		} else {
 			j.RunAt = now
 		}
-		return store.JobDetail{Job: j, History: d.History}
+		return store.JobDetail{Job: j, History: d.History, Waits: d.Waits}
+	case store.OpUnblock:
+		j.State, j.RunAt = store.Ready, later(now, j.RunAt)
+		return store.JobDetail{Job: j, History: d.History, Waits: metBy(d.Waits, store.Succeeded)}
 	}
 	j.LeaseExpiresAt, j.RetryAt, j.FinishedAt = time.Time{}, time.Time{}, time.Time{}
 	switch op {
@@ -180,7 +183,7 @@ func becomes(op store.Op, d store.JobDetail, now time.Time) store.JobDetail {
 	default:
 		j = failedBy(op, j, now)
 	}
-	return store.JobDetail{Job: j, History: historyAfter(op, d, j, now)}
+	return store.JobDetail{Job: j, History: historyAfter(op, d, j, now), Waits: d.Waits}
 }
 
 // failedBy spells the retry policy out for jobs with the backoff of plain, rather than to ask the code that stores use.

@@ -30,8 +30,9 @@ var matrixSentences = map[store.Op][]string{
 	},
 	store.OpSave:       {"ok the job is in flight under this token;", "stale the job is not in flight under this token;"},
 	store.OpCancel:     {"ok the job is cancelled now, or was before;", "wrong_state the job has succeeded or is dead;"},
-	store.OpRequeue:    {"ok the job is ready now;", "wrong_state the job is not terminal;"},
-	store.OpReschedule: {"ok the job is due at that time now, or was before;", "wrong_state the job is in flight or terminal;", sentenceHolds},
+	store.OpUnblock:    {"A blocked job becomes ready when its last wait is met, and is due at the later of that now and the time that was asked for."},
+	store.OpRequeue:    {"ok the job is ready or blocked now;", "wrong_state the job is not terminal;"},
+	store.OpReschedule: {"ok the job is due at that time now, or was before;", "wrong_state the job is blocked, in flight or terminal;", sentenceHolds},
 	store.OpDelete:     {"ok the job is gone;", "wrong_state the job is not terminal;"},
 }
 
@@ -62,43 +63,50 @@ type situation struct {
 	script []store.Op
 	phase  store.State
 	by     store.Op // how the holder of the latest lease finished the job; empty if it did not
+	waits  bool     // for another job
 }
 
 var situations = []situation{
-	{"fresh", nil, store.Ready, ""},
-	{"snoozed", []store.Op{store.OpClaim, store.OpSnooze}, store.Ready, store.OpSnooze},
-	{"released", []store.Op{store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease},
-	{"released after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease},
-	{"requeued", []store.Op{store.OpClaim, store.OpAck, store.OpRequeue}, store.Ready, ""},
-	{"rescheduled after a snooze", []store.Op{store.OpClaim, store.OpSnooze, store.OpReschedule}, store.Ready, ""},
-	{"rescheduled after failing", []store.Op{store.OpClaim, store.OpAfter, store.OpReschedule}, store.Retrying, ""},
-	{"in flight", []store.Op{store.OpClaim}, store.InFlight, ""},
-	{"in flight after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim}, store.InFlight, ""},
-	{"in flight under an expired lease", []store.Op{store.OpClaim, stepExpire}, store.InFlight, ""},
+	{"fresh", nil, store.Ready, "", false},
+	{"snoozed", []store.Op{store.OpClaim, store.OpSnooze}, store.Ready, store.OpSnooze, false},
+	{"released", []store.Op{store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease, false},
+	{"released after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim, store.OpRelease}, store.Ready, store.OpRelease, false},
+	{"requeued", []store.Op{store.OpClaim, store.OpAck, store.OpRequeue}, store.Ready, "", false},
+	{"rescheduled after a snooze", []store.Op{store.OpClaim, store.OpSnooze, store.OpReschedule}, store.Ready, "", false},
+	{"rescheduled after failing", []store.Op{store.OpClaim, store.OpAfter, store.OpReschedule}, store.Retrying, "", false},
+	{"in flight", []store.Op{store.OpClaim}, store.InFlight, "", false},
+	{"in flight after failing", []store.Op{store.OpClaim, store.OpFail, store.OpClaim}, store.InFlight, "", false},
+	{"in flight under an expired lease", []store.Op{store.OpClaim, stepExpire}, store.InFlight, "", false},
 	{"in flight for the last time", []store.Op{
 		store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim,
-	}, store.InFlight, ""},
-	{"failed", []store.Op{store.OpClaim, store.OpFail}, store.Retrying, store.OpFail},
-	{"failed with a delay", []store.Op{store.OpClaim, store.OpAfter}, store.Retrying, store.OpAfter},
-	{"recovered", []store.Op{store.OpClaim, stepExpire, store.OpRecover}, store.Retrying, ""},
-	{"succeeded", []store.Op{store.OpClaim, store.OpAck}, store.Succeeded, store.OpAck},
-	{"dead by never", []store.Op{store.OpClaim, store.OpNever}, store.Dead, store.OpNever},
-	{"dead by a refused result", []store.Op{store.OpClaim, stepRefuse}, store.Dead, store.OpAck},
+	}, store.InFlight, "", false},
+	{"failed", []store.Op{store.OpClaim, store.OpFail}, store.Retrying, store.OpFail, false},
+	{"failed with a delay", []store.Op{store.OpClaim, store.OpAfter}, store.Retrying, store.OpAfter, false},
+	{"recovered", []store.Op{store.OpClaim, stepExpire, store.OpRecover}, store.Retrying, "", false},
+	{"succeeded", []store.Op{store.OpClaim, store.OpAck}, store.Succeeded, store.OpAck, false},
+	{"dead by never", []store.Op{store.OpClaim, store.OpNever}, store.Dead, store.OpNever, false},
+	{"dead by a refused result", []store.Op{store.OpClaim, stepRefuse}, store.Dead, store.OpAck, false},
 	{"dead by expiry", []store.Op{
 		store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim, store.OpFail, store.OpClaim, stepExpire, store.OpRecover,
-	}, store.Dead, ""},
-	{"cancelled", []store.Op{store.OpCancel}, store.Cancelled, ""},
-	{"cancelled in flight", []store.Op{store.OpClaim, store.OpCancel}, store.Cancelled, ""},
-	{"cancelled while retrying", []store.Op{store.OpClaim, store.OpFail, store.OpCancel}, store.Cancelled, ""},
-	{"deleted", []store.Op{store.OpClaim, store.OpAck, store.OpDelete}, store.Gone, ""},
+	}, store.Dead, "", false},
+	{"cancelled", []store.Op{store.OpCancel}, store.Cancelled, "", false},
+	{"cancelled in flight", []store.Op{store.OpClaim, store.OpCancel}, store.Cancelled, "", false},
+	{"cancelled while retrying", []store.Op{store.OpClaim, store.OpFail, store.OpCancel}, store.Cancelled, "", false},
+	{"blocked", nil, store.Blocked, "", true},
+	{"unblocked", []store.Op{store.OpUnblock}, store.Ready, "", true},
+	{"cancelled while blocked", []store.Op{store.OpCancel}, store.Cancelled, "", true},
+	{"deleted", []store.Op{store.OpClaim, store.OpAck, store.OpDelete}, store.Gone, "", false},
 }
 
 func matrixRow(c *C, t store.Transition) {
-	for _, phase := range store.Phases {
+	for _, phase := range c.phases() {
 		c.True(slices.ContainsFunc(situations, func(s situation) bool { return s.phase == phase }), "a situation reaches %s", phase)
 	}
 	reached := map[store.State]bool{}
 	for _, s := range situations {
+		if s.waits && c.noWaits {
+			continue
+		}
 		m := &matrixJob{C: c, situation: s}
 		m.bring()
 		m.refusals(t)
@@ -109,19 +117,29 @@ func matrixRow(c *C, t store.Transition) {
 			c.Ack(d.Lease()) // or it would expire among the next ones
 		}
 	}
-	c.Equal(slices.Sorted(maps.Keys(reached)), slices.Sorted(slices.Values(t.To)), "the phases that %s leads to", t.Op)
+	want := slices.DeleteFunc(slices.Sorted(slices.Values(t.To)), func(to store.State) bool { return to == store.Blocked && c.noWaits })
+	c.Equal(slices.Sorted(maps.Keys(reached)), want, "the phases that %s leads to", t.Op)
 }
 
 // A matrixJob is a job on its way through one cell of the matrix. It waits in a queue of its own.
 type matrixJob struct {
 	*C
 	situation
-	id   int64
-	held store.Lease // the latest that was handed out
+	id     int64
+	held   store.Lease // the latest that was handed out
+	parent int64       // the job that it waits for, or zero
 }
 
+// parents is the queue of the job that the job waits for.
+func (m *matrixJob) parents() string { return "before " + m.name }
+
 func (m *matrixJob) bring() {
-	m.id = m.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = m.name }))[0]
+	var after []store.Wait
+	if m.waits {
+		m.parent = m.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = m.parents() }))[0]
+		after = []store.Wait{{ID: m.parent}}
+	}
+	m.id = m.Enqueue(plainBut(func(n *store.NewJob) { n.Queue, n.After = m.name, after }))[0]
 	m.held = store.Lease{ID: m.id}
 	for _, step := range m.script {
 		d := m.Get(m.id)
@@ -170,6 +188,9 @@ func (m *matrixJob) leaves(op store.Op, l store.Lease, before store.JobDetail, t
 	}
 	m.Equal(m.try(op, l), want, "%s with token %d on a job that is %s", op, l.Token, m.name)
 	after, still := lookAt(m.C, m.id)
+	if op == store.OpUnblock { // of which the wait knows
+		after.Waits = before.Waits
+	}
 	m.Equal(after, before, "a job that is %s, after %s with token %d", m.name, op, l.Token)
 	m.Equal(still, there, "whether a job that is %s is there, after %s", m.name, op)
 }
@@ -178,7 +199,7 @@ func (m *matrixJob) leaves(op store.Op, l store.Lease, before store.JobDetail, t
 func (m *matrixJob) refusal(op store.Op, l store.Lease, d store.JobDetail, there bool) store.Status {
 	mine := m.by != "" && l == m.held && l == d.Lease()
 	switch {
-	case op == store.OpClaim || op == store.OpRecover:
+	case op == store.OpClaim || op == store.OpRecover || op == store.OpUnblock:
 		return ""
 	case !there:
 		return store.StatusNotFound
@@ -203,7 +224,7 @@ func (m *matrixJob) legal(t store.Transition) (to store.State, ok bool) {
 	if !there || !slices.Contains(t.From, m.phase) {
 		return "", false
 	}
-	if wait := before.Next().Sub(m.Now()); (t.Op == store.OpClaim || t.Op == store.OpRecover) && wait > 0 {
+	if wait := before.Next().Sub(m.Now()); m.phase != store.Blocked && (t.Op == store.OpClaim || t.Op == store.OpRecover) && wait > 0 {
 		m.Advance(wait - store.Resolution)
 		m.leaves(t.Op, before.Lease(), before, there)
 		m.Advance(store.Resolution)
@@ -211,6 +232,9 @@ func (m *matrixJob) legal(t store.Transition) (to store.State, ok bool) {
 	want, outcome := store.JobDetail{}, store.Outcome{ID: m.id, Status: store.StatusOK}
 	if t.Op != store.OpDelete {
 		want = becomes(t.Op, before, m.Now())
+		if m.waits && t.Op == store.OpRequeue { // for a job that has not ended
+			want.State = store.Blocked
+		}
 		outcome = store.OutcomeOf(want.Job, store.StatusOK)
 	}
 	m.Equal(m.try(t.Op, before.Lease()), outcome, "%s on a job that is %s", t.Op, m.name)
@@ -238,6 +262,14 @@ func (m *matrixJob) try(op store.Op, l store.Lease) store.Outcome {
 		for _, r := range m.Recover(10) {
 			m.Equal(r.ID, m.id, "the only job with an expired lease")
 			return store.Outcome{ID: r.ID, Status: store.StatusOK, State: r.State, Token: r.Token, Next: r.Next}
+		}
+	case store.OpUnblock:
+		for _, j := range m.ClaimBy(store.ClaimRequest{Queue: m.parents(), Limit: 1, Worker: worker, TTL: ttl}) {
+			before := m.Get(m.id)
+			m.Ack(j.Lease())
+			if d := m.Get(m.id); d.State != before.State {
+				return store.OutcomeOf(d.Job, store.StatusOK)
+			}
 		}
 	case store.OpCancel:
 		return m.Cancel(m.id)

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	sentenceReplace = "A duplicate with Replace changes the holder of its key, if that is ready or retrying, has not expired, and has the queue and the kind of the duplicate."
+	sentenceReplace = "A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the queue and the kind of the duplicate."
 	sentencePlain   = "Any other duplicate with Replace changes nothing."
 )
 
 var replaceCases = []Case{
-	{"Unique/ReplaceChangesAWaitingHolder", sentenceReplace + "\nThe holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as RunAt if it is ready, as RetryAt if it is retrying. Its checkpoint and progress and their numbers are cleared, and its token grows.\nThe answer says replaced.", replaceChangesAWaitingHolder},
+	{"Unique/ReplaceChangesAWaitingHolder", sentenceReplace + "\nThe holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as RetryAt if it is retrying, otherwise as RunAt. Its checkpoint and progress and their numbers are cleared, and its token grows.\nThe answer says replaced.", replaceChangesAWaitingHolder},
 	{"Unique/ReplaceMovesTheHolderInItsLane", sentenceReplace, replaceMovesTheHolder},
 	{"Unique/ReplaceLeavesTheWindow", "Nothing else changes, and a window stays as it is.\n" + sentencePlain, replaceLeavesTheWindow},
 	{"Unique/ReplaceOfInFlightHolderIsAPlainDuplicate", sentencePlain, replaceOfInFlight},

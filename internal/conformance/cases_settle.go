@@ -11,7 +11,7 @@ import (
 const sentenceExpiredKey = "An expired job does not hold its key, unless it holds it for a window. A call that needs the key cancels the expired job first, as Settle does."
 
 var settleCases = []Case{
-	{"Settle/CancelsToTheMicrosecond", "It cancels a job as Cancel does.\nIt returns the jobs that it cancelled.\nIt is safe to repeat a Settle.\nA job has expired if it is ready or retrying and its ExpiresAt is at or before now.", settleCancels},
+	{"Settle/CancelsToTheMicrosecond", "It cancels a job as Cancel does.\nIt changes at most limit jobs in all, and returns them.\nIt is safe to repeat a Settle.\nA job has expired if it is blocked, ready or retrying and its ExpiresAt is at or before now.", settleCancels},
 	{"Settle/EarliestExpiryFirstThenSmallerID", "Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id.", settleEarliestFirst},
 	{"Settle/JobInFlightDoesNotExpire", "A job in flight does not expire, but it may expire when its attempt ends.", settleSparesRunning},
 	{"Settle/ExpiredJobIsNotClaimed", "A job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", settleNotClaimed},

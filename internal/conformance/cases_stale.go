@@ -16,7 +16,7 @@ const (
 
 var staleCases = []Case{
 	{"Stale/LostLeaseOverwritesNothing", sentenceAckStale + "\nAn expired lease stays valid until it is ended by RecoverExpiredLeases, by Cancel, or by Fence with EndLeases.\nCancel ends jobs that are not terminal, including jobs in flight: their leases are stale from then on.", staleLostLeases},
-	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", "The token grows with every transition except those that the holder of the lease makes, and it never shrinks or restarts. So any token other than the job's current one has been superseded, and the store must reject a write with it as stale.\n" + sentenceNoName, staleTokensNeverComeBack},
+	{"Stale/TokenIsNoAttemptNumberThatReleaseOrSnoozeOrRequeueBringsBack", "The token grows with every transition except those that the holder of the lease makes and that from blocked to ready, and it never shrinks or restarts. So any token other than the job's current one has been superseded, and the store must reject a write with it as stale.\n" + sentenceNoName, staleTokensNeverComeBack},
 	{"Stale/WorkerNameBlocksNothing", sentenceNoName, staleWorkerNameBlocksNothing},
 	{"Stale/OneStaleItemSpoilsNoOther", "The job's id and its token identify the lease.\nOne bad item must not affect the other items.", staleItemAmongOthers},
 	{"Stale/RescueOverwritesNoJobFinishedInBetween", sentenceWholeCall, staleRescueRace},

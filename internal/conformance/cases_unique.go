@@ -9,8 +9,8 @@ import (
 
 var uniqueCases = append([]Case{
 	{"Unique/ManyAtOnceBecomeOne", "A unique key applies across all queues and kinds, and at most one job holds it.", uniqueManyAtOnce},
-	{"Unique/LiveJobHoldsItsKeyAndDuplicatesChangeNothing", "A unique key applies across all queues and kinds, and at most one job holds it.\nIf UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueLiveJobHolds},
-	{"Unique/KeyIsFreeOnceTheJobHasEnded", "If UniqueFor is zero, the job holds its key while it is ready, in flight or retrying.", uniqueFreeOnceEnded},
+	{"Unique/LiveJobHoldsItsKeyAndDuplicatesChangeNothing", "A unique key applies across all queues and kinds, and at most one job holds it.\nIf UniqueFor is zero, the job holds its key while it is blocked, ready, in flight or retrying.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueLiveJobHolds},
+	{"Unique/KeyIsFreeOnceTheJobHasEnded", "If UniqueFor is zero, the job holds its key while it is blocked, ready, in flight or retrying.", uniqueFreeOnceEnded},
 	{"Unique/WindowOutlivesTheJob", "Otherwise the job holds its key for a window of UniqueFor from now, whatever becomes of the job, and no longer.\nA window ends when now reaches its end.", uniqueWindowOutlives},
 	{"Unique/DuplicatesInsideOneCall", "This also applies to two items of one call.\nA job whose key is held is a duplicate. The store does not add it, answers with the id of the holder, and leaves all other items unaffected.", uniqueInsideOneCall},
 }, replaceCases...)

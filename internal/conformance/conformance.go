@@ -83,6 +83,7 @@ func Groups() []Group {
 		{"Cancel", "live jobs are ended from outside", cancelCases},
 		{"Requeue", "jobs that have ended run again", requeueCases},
 		{"Settle", "jobs that have expired are cancelled", settleCases},
+		{"Waits", "jobs wait for other jobs", waitCases},
 		{"Reschedule", "jobs that wait get another due time", rescheduleCases},
 		{"Delete", "jobs that have ended are removed", deleteCases},
 		{"Queue", "queues are listed and paused", queueCases},
@@ -191,6 +192,7 @@ func (c *C) run(a Adapter, k Case) {
 		return
 	}
 	c.instance = instance
+	_, c.noWaits = a.Excludes("Waits/")
 	c.use(instance.Store)
 	defer c.remove()
 	defer c.catch()

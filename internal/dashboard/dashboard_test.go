@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 func ask(t *testing.T, target string, header ...string) *httptest.ResponseRecorder {
@@ -87,6 +89,38 @@ func TestNothingTurnsTextIntoMarkup(t *testing.T) {
 		}
 		if path.Ext(name) == ".html" {
 			assert.NotRegexp(t, `(?i)<script(?:>| [^>]*>)\s*[^<\s]|\son[a-z]+=`, string(f.text), "a script or a listener in the page")
+		}
+	}
+}
+
+// TestEveryPhaseIsKnown: each has a name, a filter and colours, and each action is offered in the phases from which it is possible.
+func TestEveryPhaseIsKnown(t *testing.T) {
+	files, err := load()
+	require.NoError(t, err)
+	quoted := regexp.MustCompile(`"([a-z_]+)"`)
+	listed := func(file string, after ...string) (states []store.State) {
+		rest := string(files[file].text)
+		for _, word := range after {
+			var found bool
+			_, rest, found = strings.Cut(rest, word)
+			require.True(t, found, "%s has %q", file, word)
+		}
+		list, _, _ := strings.Cut(rest, "]")
+		for _, m := range quoted.FindAllStringSubmatch(list, -1) {
+			states = append(states, store.State(m[1]))
+		}
+		return states
+	}
+	assert.ElementsMatch(t, store.Phases, listed("/format.js", "export const states = ["))
+	for _, phase := range store.Phases {
+		assert.Contains(t, string(files["/format.js"].text), "\n  "+string(phase)+": \"", "it has a name")
+		if phase != store.Cancelled { // the colours of every badge
+			assert.Contains(t, string(files["/style.css"].text), "\n.is-"+string(phase)+" {", "it has colours")
+		}
+	}
+	for _, row := range store.Transitions {
+		if row.Op == store.OpCancel || row.Op == store.OpRequeue || row.Op == store.OpReschedule || row.Op == store.OpDelete {
+			assert.ElementsMatch(t, row.From, listed("/actions.js", "\n  "+string(row.Op)+": {", "from: ["), row.Op)
 		}
 	}
 }

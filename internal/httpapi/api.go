@@ -109,7 +109,7 @@ type Options struct {
 	// is the only one. An eighth is reserved for small calls.
 	MaxBytes int64
 
-	// MaxWaitingJobs is about how many jobs of one queue may be ready or retrying. An Enqueue beyond that is refused, and the
+	// MaxWaitingJobs is about how many jobs of one queue may be blocked, ready or retrying. An Enqueue beyond that is refused, and the
 	// client should retry later. By default there is no limit. A token can have a limit of its own.
 	MaxWaitingJobs int64
 

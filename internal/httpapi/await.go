@@ -33,7 +33,8 @@ func (a *API) job(w *exchange, r *http.Request) error {
 	}
 	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
 		if ended != nil {
-			return a.answerJob(*ended), nil
+			err := a.hideWaits(ctx, ended)
+			return a.answerJob(*ended), err
 		}
 		detail, err := a.as(ctx).Get(ctx, id)
 		return a.answerJob(detail), err
@@ -98,4 +99,12 @@ func (a *API) look(w *exchange, r *http.Request, id int64) (store.JobDetail, err
 	}
 	defer leave()
 	return a.as(ctx).Get(ctx, id)
+}
+
+// hideWaits leaves out of a job that has not come through a view what the caller may not see.
+func (a *API) hideWaits(ctx context.Context, d *store.JobDetail) error {
+	if v, limited := a.as(ctx).(*view); limited {
+		return v.hideWaits(ctx, d)
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ type Counter interface {
 	Finished(queue, kind, outcome string)
 	// Recovered counts expired leases that were ended.
 	Recovered(leases []store.Recovered)
-	// Settled counts expired jobs that a client cancelled.
+	// Settled counts jobs that a Settle of a client has changed.
 	Settled(jobs []store.Settled)
 	// StaleWrite counts a write that was refused because its lease was lost. Op is ack, nack, extend or save.
 	StaleWrite(op string)

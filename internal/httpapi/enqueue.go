@@ -17,6 +17,9 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 		return err
 	}
 	for i, n := range req.Jobs {
+		if err := checkWaits(i, n.After); err != nil {
+			return err
+		}
 		in.Jobs[i] = n.Store(a.defaults)
 	}
 	ctx, cancel := a.within(r.Context())
@@ -40,6 +43,16 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	}
 	a.Publish(events...)
 	return a.answer(w, http.StatusCreated, wire.Enqueued{Jobs: wire.Listed(added)})
+}
+
+// checkWaits refuses what would get lost on the way to the store: an item beside an id.
+func checkWaits(item int, waits []wire.Wait) error {
+	for _, w := range waits {
+		if (w.ID != 0) == (w.Item != nil) {
+			return &store.InvalidError{Item: item, Field: "after", Rule: "must name each job either by its id or by its item"}
+		}
+	}
+	return nil
 }
 
 // requestKey returns the request key in the header. It refuses an empty header, which is probably a mistake of the caller.

@@ -35,7 +35,8 @@ const (
 	WasCancelled   = "cancelled"
 	WasRequeued    = "requeued"
 	WasRescheduled = "rescheduled"
-	WasReplaced    = "replaced" // an enqueue has given it another payload
+	WasReplaced    = "replaced"  // an enqueue has given it another payload
+	WasUnblocked   = "unblocked" // the jobs that it waited for have ended
 	WasDeleted     = "deleted"
 	WasRefused     = "refused" // nothing was changed: somebody has written with a lease that was lost
 )
@@ -52,11 +53,15 @@ func RecoveredEvents(recovered []store.Recovered) []Event {
 	return events
 }
 
-// SettledEvents returns the events of a Settle: each job that is cancelled because it had expired.
+// SettledEvents returns the events of a Settle: each job that is cancelled, and each that no longer waits for others.
 func SettledEvents(settled []store.Settled) []Event {
 	var events []Event
 	for _, s := range settled {
-		events = append(events, Event{Job: wire.ID(s.ID), Queue: s.Queue, Event: WasCancelled})
+		what := WasUnblocked
+		if s.State == store.Cancelled {
+			what = WasCancelled
+		}
+		events = append(events, Event{Job: wire.ID(s.ID), Queue: s.Queue, Event: what})
 	}
 	return events
 }

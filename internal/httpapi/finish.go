@@ -136,7 +136,7 @@ func (a *API) settle(ctx context.Context, req wire.Settle) (wire.Settled, error)
 	return wire.Settled{Settled: wire.Listed(settled)}, nil
 }
 
-// tellSettled publishes and counts jobs that were cancelled.
+// tellSettled publishes and counts jobs that were cancelled, or wait for no others any longer.
 func (a *API) tellSettled(settled []store.Settled) {
 	a.Publish(SettledEvents(settled)...)
 	await.TellSettled(a.store, settled)

@@ -28,7 +28,7 @@ const (
 )
 
 func newQuota(most int64, filter store.Filter) *quota {
-	filter.States = []store.State{store.Ready, store.Retrying}
+	filter.States = []store.State{store.Blocked, store.Ready, store.Retrying}
 	return &quota{most: most, filter: filter, turn: newRoom(1)}
 }
 

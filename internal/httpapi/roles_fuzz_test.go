@@ -181,8 +181,24 @@ func (p *play) furnish() {
 		name := "w" + strconv.Itoa(i)
 		require.NoError(p, p.store.Beat(p.Context(), store.Worker{Name: name, Host: mark + " host", Queues: []string{queue}, StaleAfter: time.Minute}))
 	}
+	p.entangle()
 	both := store.Worker{Name: "both", Queues: []string{ownQueue, foreignQueues[0]}, StaleAfter: time.Minute}
 	require.NoError(p, p.store.Beat(p.Context(), both))
+}
+
+// entangle lets jobs of each queue wait for jobs in flight of both sides.
+func (p *play) entangle() {
+	flying, err := p.store.List(p.Context(), store.Filter{States: []store.State{store.InFlight}}, store.Page{Limit: 100})
+	require.NoError(p, err)
+	require.Len(p, flying.Jobs, len(playQueues))
+	for i, queue := range playQueues {
+		near, far := flying.Jobs[len(playQueues)-1-i].ID, flying.Jobs[(len(playQueues)+1-i)%len(playQueues)].ID
+		for _, after := range [][]store.Wait{{{ID: near}}, {{ID: far}}, {{ID: near, Any: true}, {ID: far, Any: true}}} {
+			n := store.NewJob{Queue: queue, Kind: "k", Payload: []byte(`{}`), After: after}
+			_, err := p.store.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n}})
+			require.NoError(p, err)
+		}
+	}
 }
 
 // schedule adds the schedule "s0" and so on, whose last job is one of the other side: that held its key.
@@ -324,6 +340,7 @@ func (p *play) step(role Role, limited bool, one request) {
 	if told.Code < 300 {
 		p.served[one.operation] = true
 	}
+	p.letGo(before, after)
 	if one.operation != "recover" && one.operation != "settle" {
 		require.Equal(p, before.foreign(), after.foreign(), "what is foreign stays as it is: %s", what)
 	}
@@ -337,6 +354,18 @@ func (p *play) step(role Role, limited bool, one request) {
 	for _, id := range seen.ids {
 		if j, there := before.jobs[id]; there && isForeign(j.Queue) {
 			require.True(p, sent[id], "job %d is foreign: %s", id, what)
+		}
+	}
+}
+
+// letGo takes from both states the blocked jobs that no longer wait, or were cancelled for what they need: any end of a job may cause that,
+// in whatever queue.
+func (p *play) letGo(before, after state) {
+	for id, was := range before.jobs {
+		now := after.jobs[id]
+		if was.State == store.Blocked && (now.State == store.Ready || now.State == store.Cancelled && neededJob.MatchString(now.Error)) {
+			delete(before.jobs, id)
+			delete(after.jobs, id)
 		}
 	}
 }
@@ -429,7 +458,7 @@ func (p *play) query() string {
 		case "queue":
 			values.Set(name, p.queue())
 		case "state":
-			values.Set(name, p.pick("ready", "in_flight", "dead"))
+			values.Set(name, p.pick("ready", "in_flight", "dead", "blocked"))
 		case "limit":
 			values.Set(name, p.pick("1", "3"))
 		case "unique_key":
@@ -463,7 +492,7 @@ func (p *play) filter(now state) map[string]any {
 		case "queues":
 			filter[name] = []any{p.queue(), p.queue()}
 		case "states":
-			filter[name] = []any{p.pick("ready", "in_flight", "dead", "succeeded", "failed")}
+			filter[name] = []any{p.pick("ready", "in_flight", "dead", "succeeded", "failed", "blocked", "cancelled")}
 		case "unique_key":
 			filter[name] = "m/" + strconv.Itoa(p.next(20))
 		default:
@@ -493,6 +522,12 @@ func (p *play) mutate(v any, now state) any {
 		}
 		if _, job := v["kind"]; job {
 			v["queue"] = p.queue()
+			switch p.next(6) {
+			case 4:
+				v["after"] = []any{map[string]any{"id": p.id(now), "any": p.next(2) == 0}}
+			case 5:
+				v["after"] = []any{map[string]any{"item": p.next(2)}}
+			}
 		}
 		return v
 	default:

@@ -2,12 +2,16 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
 )
 
 // A view is the store as a limited bearer sees it. Jobs and queues that the bearer may not see do not exist in it. A call
@@ -25,6 +29,9 @@ func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.E
 	if err := v.bearer.needsAll(req); err != nil {
 		return nil, err
 	}
+	if err := v.seesWaits(ctx, req); err != nil {
+		return nil, err
+	}
 	added, err := v.of.Enqueue(ctx, req)
 	if err != nil {
 		return nil, err
@@ -32,6 +39,113 @@ func (v *view) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.E
 	return v.hideHolders(ctx, added), nil
 }
 
+// seesWaits refuses waits for jobs that the bearer may not see, as if they did not exist.
+func (v *view) seesWaits(ctx context.Context, req store.EnqueueRequest) error {
+	ids := waitedFor(req.Jobs)
+	if len(ids) == 0 || len(v.bearer.Queues) == 0 {
+		return nil
+	}
+	if err := req.Check(); err != nil { // among others, too many waits to look at
+		return err
+	}
+	seen := map[int64]bool{}
+	for part := range slices.Chunk(ids, store.MaxItems) {
+		some, err := v.seen(ctx, slices.Clone(part))
+		if err != nil {
+			return err
+		}
+		maps.Copy(seen, some)
+	}
+	missing := slices.DeleteFunc(ids, func(id int64) bool { return seen[id] })
+	if len(missing) == 0 {
+		return nil
+	}
+	if req.RequestKey != "" { // the store must give a repeat its first answer, even after jobs that it waits for are gone
+		foreign, err := v.anyOf(ctx, missing)
+		if err != nil || !foreign {
+			return err
+		}
+	}
+	return noSuchWait(req.Jobs, seen)
+}
+
+// waitedFor returns the ids of the jobs that the new jobs wait for.
+func waitedFor(jobs []store.NewJob) (ids []int64) {
+	for _, n := range jobs {
+		for _, w := range n.After {
+			if w.ID != 0 {
+				ids = append(ids, w.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// noSuchWait returns the error of the first wait for a job that is not seen. Whether that job exists makes no difference.
+func noSuchWait(jobs []store.NewJob, seen map[int64]bool) error {
+	for i, n := range jobs {
+		for _, w := range n.After {
+			if w.ID != 0 && !seen[w.ID] {
+				return store.NoSuchWait(i, w.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// anyOf reports whether any of the jobs exists, in whatever queue.
+func (v *view) anyOf(ctx context.Context, ids []int64) (bool, error) {
+	for part := range slices.Chunk(ids, store.MaxItems) {
+		counts, err := v.of.Count(ctx, store.Filter{IDs: part})
+		if err != nil || counts.Total() > 0 {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// hideWaits leaves out the waits for jobs that the bearer may not see. A job that is gone is left out too, because nobody knows
+// in which queue it was.
+func (v *view) hideWaits(ctx context.Context, d *store.JobDetail) error {
+	if len(v.bearer.Queues) == 0 {
+		return nil
+	}
+	seen, err := v.seen(ctx, wire.Each(d.Waits, func(w store.Waiting) int64 { return w.ID }))
+	if err != nil {
+		return err
+	}
+	d.Waits = slices.DeleteFunc(slices.Clone(d.Waits), func(w store.Waiting) bool { return !seen[w.ID] }) // others may have the same slice
+	return v.hideNeeded(ctx, []*store.Job{&d.Job})
+}
+
+// neededJob finds in an error of store.End.Reason which job it names.
+var neededJob = regexp.MustCompile(`^job ([0-9]+), which it needs, was `)
+
+// hideNeeded takes jobs that the bearer may not see out of the errors of jobs that were cancelled because of them.
+func (v *view) hideNeeded(ctx context.Context, jobs []*store.Job) error {
+	if len(v.bearer.Queues) == 0 {
+		return nil
+	}
+	needed := map[*store.Job]int64{}
+	for _, j := range jobs {
+		if named := neededJob.FindStringSubmatch(j.Error); named != nil && j.State == store.Cancelled {
+			needed[j], _ = strconv.ParseInt(named[1], 10, 64) // a number that is too long names no job, like 0
+		}
+	}
+	seen, err := v.seen(ctx, slices.Collect(maps.Values(needed)))
+	if err != nil {
+		return err
+	}
+	for j, id := range needed {
+		if !seen[id] {
+			j.Error = neededJob.ReplaceAllString(j.Error, "a job, which it needs, was ")
+		}
+	}
+	return nil
+}
+
+// hideHolders hides the ids of jobs that hold a unique key if the bearer may not see them.
 func (v *view) hideHolders(ctx context.Context, added []store.Enqueued) []store.Enqueued {
 	var holders []int64
 	for _, e := range added {
@@ -172,7 +286,7 @@ func (v *view) RecoverExpiredLeases(ctx context.Context, req store.RecoverReques
 	return own, err
 }
 
-// Settle cancels expired jobs of all queues, and returns those of the bearer's queues. It publishes and counts the others
+// Settle cancels expired jobs and lets others go on in all queues, and returns those of the bearer's queues. It publishes and counts the others
 // here, because nothing else does.
 func (v *view) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
 	settled, err := v.of.Settle(ctx, limit)
@@ -199,6 +313,9 @@ func (v *view) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if err == nil && !v.bearer.sees(detail.Queue) {
 		return store.JobDetail{}, store.ErrNotFound
 	}
+	if err == nil {
+		err = v.hideWaits(ctx, &detail)
+	}
 	return detail, err
 }
 
@@ -208,7 +325,15 @@ func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (
 	if err != nil {
 		return store.JobPage{}, err
 	}
-	return v.of.List(ctx, filter, page)
+	found, err := v.of.List(ctx, filter, page)
+	if err != nil {
+		return store.JobPage{}, err
+	}
+	jobs := make([]*store.Job, len(found.Jobs))
+	for i := range found.Jobs {
+		jobs[i] = &found.Jobs[i]
+	}
+	return found, v.hideNeeded(ctx, jobs)
 }
 
 // Count counts only jobs that the bearer may see.

@@ -30,7 +30,7 @@ func (s *Server) recoverLoop() {
 	}
 }
 
-// settleAll cancels expired jobs, batch by batch, until there are none.
+// settleAll cancels expired jobs and lets jobs go on that waited for others, batch by batch, until there are none.
 func (s *Server) settleAll() {
 	for {
 		sent := s.clock.Now()
@@ -49,11 +49,29 @@ func (s *Server) settleAll() {
 			await.TellSettled(s.store, list)
 			s.o.Observer.Settled(list)
 			s.tally.Settled(list)
-			s.log.Info("jq: jobs cancelled that had expired", "count", len(list))
+			s.logSettled(list)
 		}
 		if len(list) < s.o.Recovery.Limit {
 			return
 		}
+	}
+}
+
+func (s *Server) logSettled(list []store.Settled) {
+	expired, unblocked := 0, 0
+	for _, one := range list {
+		switch {
+		case one.Expired:
+			expired++
+		case one.State == store.Ready:
+			unblocked++
+		}
+	}
+	if expired > 0 {
+		s.log.Info("jq: jobs cancelled that had expired", "count", expired)
+	}
+	if rest := len(list) - expired; rest > 0 {
+		s.log.Info("jq: jobs that waited for others go on", "ready", unblocked, "cancelled", rest-unblocked)
 	}
 }
 

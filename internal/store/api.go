@@ -104,15 +104,16 @@ func (j JobJSON) Store() Job {
 type JobDetailJSON struct {
 	JobJSON
 	History []Attempt `json:"history"`
+	Waits   []Waiting `json:"waits,omitempty"`
 }
 
 // JSONOfDetail returns the JSON of a job and its history.
 func JSONOfDetail(d JobDetail) JobDetailJSON {
-	return JobDetailJSON{JSONOfJob(d.Job), neverNull(d.History)}
+	return JobDetailJSON{JSONOfJob(d.Job), neverNull(d.History), d.Waits}
 }
 
 // Store converts the job and its history back.
-func (d JobDetailJSON) Store() JobDetail { return JobDetail{d.JobJSON.Store(), d.History} }
+func (d JobDetailJSON) Store() JobDetail { return JobDetail{d.JobJSON.Store(), d.History, d.Waits} }
 
 // A BackoffJSON is how long a job waits before each retry.
 type BackoffJSON struct {
@@ -147,6 +148,26 @@ type NewJobJSON struct {
 	UniqueFor   DurationJSON    `json:"unique_for,omitzero"`
 	Replace     bool            `json:"replace,omitempty"`
 	ExpiresAt   TimeJSON        `json:"expires_at,omitzero"`
+	After       []WaitJSON      `json:"after,omitempty" list:"some"`
+}
+
+// A WaitJSON names a job that a new job waits for, by its id or as an item of the same call.
+type WaitJSON struct {
+	ID   IDJSON `json:"id,omitzero"`
+	Item *int   `json:"item,omitempty"`
+	Any  bool   `json:"any,omitempty"`
+}
+
+// Store converts the wait back.
+func (w WaitJSON) Store() Wait {
+	out := Wait{ID: int64(w.ID), Any: w.Any}
+	switch {
+	case w.Item != nil:
+		out.Item = *w.Item
+	case w.ID == 0:
+		out.Item = -1 // names nothing
+	}
+	return out
 }
 
 // JSONOfNewJob returns the JSON of a new job. It sets every field that has a default, even to zero.
@@ -157,6 +178,13 @@ func JSONOfNewJob(n NewJob) NewJobJSON {
 		RunAt: TimeJSON{n.RunAt}, Delay: DurationJSON(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
 		Timeout: DurationJSON(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: DurationJSON(n.UniqueFor),
 		Replace: n.Replace, ExpiresAt: TimeJSON{n.ExpiresAt},
+	}
+	for _, w := range n.After {
+		wait := WaitJSON{ID: IDJSON(w.ID), Any: w.Any}
+		if w.ID == 0 {
+			wait.Item = &w.Item
+		}
+		out.After = append(out.After, wait)
 	}
 	out.Payload, out.PayloadText = SplitDocument(n.Payload)
 	return out
@@ -169,6 +197,9 @@ func (n NewJobJSON) Store(defaults NewJob) NewJob {
 		RunAt: n.RunAt.Time, Delay: time.Duration(n.Delay), MaxRetries: defaults.MaxRetries, Backoff: defaults.Backoff,
 		Timeout: time.Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: time.Duration(n.UniqueFor),
 		Replace: n.Replace, ExpiresAt: n.ExpiresAt.Time,
+	}
+	for _, w := range n.After {
+		out.After = append(out.After, w.Store())
 	}
 	if n.Payload != nil || n.PayloadText != nil {
 		out.Payload = JoinDocument(n.Payload, n.PayloadText)

@@ -23,10 +23,13 @@
 //	    │                              └──────────┘
 //	    └── Requeue, token+1: from succeeded, dead and cancelled
 //
-//	Cancel, token+1: from ready, in_flight and retrying to cancelled.
-//	Settle, token+1: from ready and retrying to cancelled, if the job has expired.
+//	Enqueue of a job that waits for others makes it blocked. Settle makes it ready when every wait is met; its token stays.
+//
+//	Cancel, token+1: from blocked, ready, in_flight and retrying to cancelled.
+//	Settle, token+1: from blocked, ready and retrying to cancelled, if the job has expired; from blocked to cancelled, if a job
+//	that it needs was cancelled or deleted.
 //	Reschedule, token+1: a ready or retrying job gets another due time.
-//	Enqueue with Replace, token+1: a ready or retrying job gets another payload, priority and due time.
+//	Enqueue with Replace, token+1: a blocked, ready or retrying job gets another payload, priority and due time.
 //	The recovery of an expired lease: token+1.
 //	Delete: from succeeded, dead and cancelled to nothing.
 //	Extend and Save leave the state as it is.
@@ -37,7 +40,8 @@
 // # Lease and token
 //
 // A claim grants a lease: the right to finish the job until LeaseExpiresAt. The job's id and its token identify the lease. The
-// token grows with every transition except those that the holder of the lease makes, and it never shrinks or restarts. So any
+// token grows with every transition except those that the holder of the lease makes and that from blocked to ready, and it never
+// shrinks or restarts. So any
 // token other than the job's current one has been superseded, and the store must reject a write with it as stale. The token
 // does not count attempts, and no check uses the worker's name.
 //
@@ -64,18 +68,18 @@
 // clock was ahead. RecoverExpiredLeases corrects the leases that such a clock granted.
 //
 // Due means at or before now. A lease has expired if its LeaseExpiresAt is at or before now. A job has expired if it is
-// ready or retrying and its ExpiresAt is at or before now. A job in flight does not expire, but it may expire when its
+// blocked, ready or retrying and its ExpiresAt is at or before now. A job in flight does not expire, but it may expire when its
 // attempt ends.
 //
 // # Limits
 //
 // Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also
-// be empty. Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must
+// be empty. A job has at most 64 waits, and a call at most 4,000. Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must
 // keep them byte for byte. Only the payload is required. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to
 // 1,000,000. A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to
 // 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999. A retention is an hour to
 // ten years, or for ever. A schedule's name and expression are names as well; its time zone and its owner may also be empty,
-// and its job has a payload of at most 64 KiB, no due time, no ExpiresAt and no Replace. The queue and the kind of an activity
+// and its job has a payload of at most 64 KiB, no due time, no ExpiresAt, no Replace and no waits. The queue and the kind of an activity
 // may be empty as well, and its numbers are 0 to 1,000,000,000. An answer of Activity goes back a minute to 7 days; its Step
 // is whole minutes and at most Last, whole hours if Last is longer than 24 hours, and zero with By. A call has at most 1,000
 // items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all. A

@@ -51,6 +51,7 @@ type State string
 
 // The states in which jobs are kept.
 const (
+	Blocked   State = "blocked"   // waits for other jobs
 	Ready     State = "ready"     // claimable once RunAt is due
 	InFlight  State = "in_flight" // leased to a worker
 	Succeeded State = "succeeded" // terminal
@@ -65,7 +66,7 @@ const (
 )
 
 // Phases lists every phase of a job: the states, with Retrying and Dead in place of Failed.
-var Phases = []State{Ready, InFlight, Retrying, Succeeded, Dead, Cancelled}
+var Phases = []State{Blocked, Ready, InFlight, Retrying, Succeeded, Dead, Cancelled}
 
 // Phase returns the job's state, with Retrying or Dead in place of Failed.
 func (j Job) Phase() State { return PhaseOf(&j) }
@@ -220,8 +221,22 @@ const (
 // MaxAttemptsKept is how many attempts of a job are kept: the latest ones.
 const MaxAttemptsKept = 100
 
-// JobDetail is a job with its attempts, the oldest first.
+// JobDetail is a job with its attempts and with what it waits for.
 type JobDetail struct {
 	Job
-	History []Attempt `json:"history"` // the oldest attempt first; the latest 100 are kept
+	History []Attempt `json:"history"`         // the oldest attempt first; the latest 100 are kept
+	Waits   []Waiting `json:"waits,omitempty"` // in the order in which they were enqueued
+}
+
+// A Waiting is a job that another one waits for, or has waited for.
+type Waiting struct {
+	ID    int64 `json:"id,string"`       // of the job
+	Any   bool  `json:"any,omitempty"`   // met by whatever end of the job
+	Met   bool  `json:"met,omitempty"`   // the wait is over
+	State State `json:"state,omitempty"` // phase of the job now; empty if it no longer exists
+}
+
+// HoldsUp reports whether the wait will never be met unless somebody requeues the job: it is dead, cancelled or gone.
+func (w Waiting) HoldsUp() bool {
+	return !w.Met && (w.State == "" || w.State == Dead || w.State == Cancelled)
 }

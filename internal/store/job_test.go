@@ -39,7 +39,7 @@ func TestTransitionsAreWhole(t *testing.T) {
 		assert.NotEmpty(t, tr.From, tr.Op)
 		assert.NotEmpty(t, tr.To, tr.Op)
 	}
-	assert.Len(t, seen, 14)
+	assert.Len(t, seen, 15)
 }
 
 func TestRowIsDueAtTheLaterOfNowAndWhatWasAsked(t *testing.T) {

@@ -44,13 +44,14 @@ type recordJSON struct {
 	Ending     Ending        `json:"ending,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`
+	Links      Links         `json:"links,omitempty"`
 	*Scheduled
 }
 
 // MarshalJSON writes the record for a store that keeps it as JSON: all of it, byte for byte, unlike a [Job] for people and
 // programs. The epoch belongs to the store and is not included.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Scheduled()})
+	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Links, r.Scheduled()})
 }
 
 // UnmarshalJSON reads the JSON of MarshalJSON.
@@ -58,7 +59,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return decoded(text, r, func(in recordJSON) Record {
 		kept := Record{
 			Job: Job(in.plainJob), Epoch: r.Epoch, FinishedBy: in.FinishedBy, LeaseFor: in.LeaseFor,
-			ClaimToken: in.ClaimToken, EndedAt: in.EndedAt, Ending: in.Ending, Reason: in.Reason,
+			ClaimToken: in.ClaimToken, EndedAt: in.EndedAt, Ending: in.Ending, Reason: in.Reason, Links: in.Links,
 		}
 		kept.Extras = extrasOf(in.ExpiresAt, in.Scheduled)
 		return kept

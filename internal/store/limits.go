@@ -25,6 +25,9 @@ const (
 	MaxJobBytes      = 4 * MaxDocBytes    // all documents of a job
 	MaxErrorBytes    = 16 << 10           // an error text
 	MaxTags          = 16                 // per job
+	MaxWaits         = 64                 // per job
+	MaxCallWaits     = 4000               // per call
+	SettledByCall    = 1000               // jobs that a call changes beside those that it is about, see Settle
 	MaxPatterns      = 100                // queue patterns in a filter
 	MinPriority      = -9                 //
 	MaxPriority      = 9                  //
@@ -74,10 +77,69 @@ func (r EnqueueRequest) Check() error {
 	if err := checkSize(size); err != nil { // before the documents are read, which takes longer
 		return err
 	}
+	waits := 0
 	for i, n := range r.Jobs {
-		if err := n.check(); err != nil {
+		err := n.check()
+		if waits += len(n.After); err == nil {
+			err = firstError(n.checkWaits(i), checkRange("after", waits, 0, MaxCallWaits))
+		}
+		if err != nil {
 			err.Item = i
 			return err
+		}
+	}
+	return nil
+}
+
+// checkWaits checks the waits of the item.
+func (n NewJob) checkWaits(item int) *InvalidError {
+	if err := checkRange("after", len(n.After), 0, MaxWaits); err != nil {
+		return err
+	}
+	for _, w := range n.After {
+		switch {
+		case w.ID < 0:
+			return refuse("after", "must have ids of jobs")
+		case w.ID != 0 && w.Item != 0:
+			return refuse("after", "must name a job either by its id or by its item")
+		case w.ID == 0 && (w.Item < 0 || w.Item >= item):
+			return refuse("after", "must name an earlier item of the call")
+		}
+	}
+	return nil
+}
+
+// NoSuchWait returns the error for an item that waits for a job which does not exist.
+func NoSuchWait(item int, id int64) error {
+	refused := refuse("after", fmt.Sprintf("names job %d, which does not exist", id))
+	refused.Item = item
+	return refused
+}
+
+// CheckNew returns an [*InvalidError] with the first job that cannot be added at now, or nil: its ExpiresAt is not later than its due
+// time, or it waits for a job that does not exist. A store must not check this for a repeat under a request key.
+func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool) error {
+	late := CheckExpiry(jobs, now)
+	for i := range jobs {
+		if refused, ok := late.(*InvalidError); ok && refused.Item == i { //nolint:errorlint // it has just been made
+			return late
+		}
+		for _, w := range jobs[i].After {
+			if w.ID != 0 && !exists(w.ID) {
+				return NoSuchWait(i, w.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// RefuseWaits returns an [*InvalidError] if a job waits for others, for a store that does not keep waits.
+func RefuseWaits(jobs []NewJob) error {
+	for i, n := range jobs {
+		if len(n.After) > 0 {
+			refused := refuse("after", "must be empty: this store can not let jobs wait for others")
+			refused.Item = i
+			return refused
 		}
 	}
 	return nil
@@ -102,6 +164,9 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		}
 		if n.Replace {
 			text.WriteString("replace\n")
+		}
+		if len(n.After) > 0 {
+			fmt.Fprintf(&text, "after %v\n", n.After)
 		}
 	}
 	return sha256.Sum256(text.Bytes())
@@ -295,9 +360,9 @@ func (f Filter) Check() error {
 	}
 	for _, s := range f.States {
 		switch s {
-		case Ready, InFlight, Succeeded, Failed, Retrying, Dead, Cancelled:
+		case Blocked, Ready, InFlight, Succeeded, Failed, Retrying, Dead, Cancelled:
 		default:
-			return refuse("states", "must be ready, in_flight, succeeded, failed, retrying, dead or cancelled")
+			return refuse("states", "must be blocked, ready, in_flight, succeeded, failed, retrying, dead or cancelled")
 		}
 	}
 	return nil
@@ -373,6 +438,8 @@ func (s Schedule) Check() error {
 		return refuse("job.run_at", "must not be set: the schedule decides when its jobs run")
 	case !s.Job.ExpiresAt.IsZero():
 		return refuse("job.expires_at", "must not be set: the schedule enqueues its job again and again")
+	case len(s.Job.After) > 0:
+		return refuse("job.after", "must not be set: a schedule's job waits for no other")
 	case s.Job.Replace:
 		return refuse("job.replace", "must not be set: a schedule's job does not change the job that holds its unique key")
 	case len(s.Job.Payload) > MaxTemplateBytes:

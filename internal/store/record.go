@@ -24,7 +24,18 @@ type Record struct {
 	EndedAt    time.Time // when the latest attempt ended
 	Ending     Ending    // how the latest attempt ended
 	Reason     string    // why it was put off, if it ended by Snooze: the job's Error may be that of an earlier attempt
+
+	Links Links // for stores that would otherwise have to look whether the job waits for others, or others for it
 }
+
+// Links say how a job is linked to others. They are never taken back.
+type Links int
+
+// The links.
+const (
+	LinkAwaited Links = 1 << iota // another job waits for it, or has waited for it
+	LinkWaits                     // it waits for another job, or has waited for one
+)
 
 // FinishedBy is a way in which a holder ends its own lease. A store remembers it until the next claim, so that it can tell a
 // repeat from another way of finishing.
@@ -279,7 +290,7 @@ func (r *Record) Replace(n NewJob, now time.Time) bool {
 	}
 	row := n.Row(r.ID, now)
 	switch PhaseOf(&r.Job) {
-	case Ready:
+	case Ready, Blocked:
 		r.RunAt = row.RunAt
 	case Retrying:
 		r.RetryAt = row.RunAt

@@ -34,6 +34,10 @@ func recordIn(t *testing.T, phase State) Record {
 		by(OpNever)
 	case Cancelled:
 		by(OpCancel)
+	case Blocked:
+		by(OpCancel)
+		by(OpRequeue)
+		r.State = Blocked
 	}
 	require.Equal(t, phase, r.Phase())
 	return r
@@ -74,6 +78,9 @@ func act(t *testing.T, r *Record, op Op, now time.Time) Status {
 		return r.Reschedule(now.Add(time.Hour), now).Status
 	case OpDelete:
 		return r.Delete().Status
+	case OpUnblock:
+		r.Hear([]KeptWait{{On: 1}}, End{ID: 1, As: Succeeded}, now)
+		return StatusOK
 	}
 	require.Fail(t, "no such operation", op)
 	return ""

@@ -26,8 +26,16 @@ type NewJob struct {
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
 	Replace    bool          `json:"replace,omitempty"`    // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`  // later than the due time: from then on no claim takes the job; zero means never
+	After      []Wait        `json:"after,omitempty"`      // for which jobs it waits
 
 	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
+}
+
+// A Wait names a job that a new job waits for: one that exists, or an earlier item of the same call.
+type Wait struct {
+	ID   int64 `json:"id,omitempty,string"` // of the job; zero if Item names it
+	Item int   `json:"item,omitempty"`      // index in the call, if ID is zero
+	Any  bool  `json:"any,omitempty"`       // until it has ended in whatever way; otherwise until it has succeeded
 }
 
 // later returns the later time.
@@ -199,17 +207,22 @@ type Recovered struct {
 	Next   time.Time `json:"next,omitzero"` // when the job is due again
 }
 
-// Settled is one job that was cancelled because it had expired, as it is afterwards.
+// Settled is one job that Settle has changed, as it is afterwards.
 type Settled struct {
 	ID    int64  `json:"id,string"`    // of the job
 	Queue string `json:"queue"`        // of the job
 	Kind  string `json:"kind"`         // of the job
-	State State  `json:"state"`        // always Cancelled
-	Token int64  `json:"token,string"` // the job's new token
+	State State  `json:"state"`        // Cancelled, or Ready if it no longer waits for other jobs
+	Token int64  `json:"token,string"` // its token, which is new if it was cancelled
+
+	Expired bool `json:"expired,omitempty"` // whether it was cancelled because it had expired
 }
 
 // SettledOf returns the answer of Settle for a job as it is now.
-func SettledOf(j *Job) Settled { return Settled{j.ID, j.Queue, j.Kind, j.State, j.Token} }
+func SettledOf(j *Job) Settled {
+	at := j.Extras.expiresAt()
+	return Settled{j.ID, j.Queue, j.Kind, j.State, j.Token, j.State == Cancelled && !at.IsZero() && !at.After(j.FinishedAt)}
+}
 
 // A Page asks for one page of a listing.
 type Page struct {

@@ -105,18 +105,29 @@ type Store interface {
 	// It is safe to repeat a recovery.
 	RecoverExpiredLeases(ctx context.Context, req RecoverRequest) ([]Recovered, error)
 
-	// Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id. It returns the
-	// jobs that it cancelled.
+	// Settle cancels at most limit jobs that have expired: the earliest ExpiresAt first, then the smaller id. Then it applies what
+	// follows for others from the ends of jobs. It changes at most limit jobs in all, and returns them.
 	//
 	// It cancels a job as Cancel does. Each expired job is cancelled once, even if several callers settle at the same time. A
 	// pause does not stop it. It is safe to repeat a Settle.
+	//
+	// A blocked job becomes ready when its last wait is met, and is due at the later of that now and the time that was asked for. A
+	// wait is met when its job succeeds or, with Any, when its job ends in whatever way or is deleted. A wait that was met stays
+	// met, whatever becomes of its job. A job that is dead ends nothing: what needs its success stays blocked, and becomes ready if
+	// the job is requeued and succeeds. A blocked job that needs the success of a job that is cancelled, or that is dead and deleted,
+	// is cancelled as by Cancel, and its Error names that job. So are those that need its own success in turn.
+	//
+	// A call that ends jobs applies this to at most 1,000 others before it returns. A call in a caller's transaction may leave it to
+	// Settle. So is the rest: a Settle that changes fewer than limit jobs has applied the ends of all jobs that were committed
+	// before it began. The outcomes of a call are only about the jobs that it was asked to change.
 	Settle(ctx context.Context, limit int) ([]Settled, error)
 
 	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
 	//
 	// Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it
 	// together with the change that it records. The store keeps the latest 100 attempts of each job. A released claim stays in
-	// the history, although it does not count as an attempt.
+	// the history, although it does not count as an attempt. The answer has the waits of the job in the order in which they were
+	// enqueued, with whether each is met and the phase of the other job.
 	Get(ctx context.Context, id int64) (JobDetail, error)
 
 	// List returns the jobs that match, the newest first: in descending order of id. An empty filter matches every job.
@@ -157,7 +168,11 @@ type Store interface {
 	// unless the job had succeeded: then they and their numbers are cleared too. A job does not change if another job holds its
 	// unique key. Otherwise a job without a window takes its key again. A call never requeues a job twice.
 	//
-	//	ok           the job is ready now;
+	// Jobs that had waits are looked at after all jobs of the call, by rising id. Such a job is blocked if one of its waits is not met
+	// as the jobs are now. A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled or deleted
+	// before does not cancel the job again.
+	//
+	//	ok           the job is ready or blocked now;
 	//	duplicate    another job, which Reason names, holds the unique key; this job does not change;
 	//	wrong_state  the job is not terminal;
 	//	not_found    the job does not exist, or no longer exists.
@@ -173,7 +188,7 @@ type Store interface {
 	// nothing else changes. A job does not change if it is due at that time already, or if that time is now and it is due.
 	//
 	//	ok           the job is due at that time now, or was before;
-	//	wrong_state  the job is in flight or terminal;
+	//	wrong_state  the job is blocked, in flight or terminal;
 	//	not_found    the job does not exist, or no longer exists.
 	//
 	// It is safe to repeat a Reschedule. Without IDs, the outcomes include jobs that do not change, and these jobs count toward
@@ -200,11 +215,12 @@ type Writer interface {
 	// Enqueue adds all of the jobs or none of them, and returns one answer per job, in order. If a job is invalid, Enqueue adds
 	// none and returns an InvalidError with the index of the first invalid job.
 	//
-	// Each job becomes ready and is due at the later of now and the requested time. Its token, attempts and retries are 0. Ids
+	// Each job becomes ready, unless it has to wait for others, and is due at the later of now and the requested time. Its token,
+	// attempts and retries are 0. Ids
 	// grow in the order of the items, and from one call to the next if the calls do not overlap.
 	//
 	// A unique key applies across all queues and kinds, and at most one job holds it. If UniqueFor is zero, the job holds its
-	// key while it is ready, in flight or retrying. Otherwise the job holds its key for a window of UniqueFor from now,
+	// key while it is blocked, ready, in flight or retrying. Otherwise the job holds its key for a window of UniqueFor from now,
 	// whatever becomes of the job, and no longer. A job whose key is held is a duplicate. The store does not add it, answers
 	// with the id of the holder, and leaves all other items unaffected. This also applies to two items of one call. A window
 	// ends when now reaches its end.
@@ -212,12 +228,18 @@ type Writer interface {
 	// An expired job does not hold its key, unless it holds it for a window. A call that needs the key cancels the expired job
 	// first, as Settle does.
 	//
-	// A duplicate with Replace changes the holder of its key, if that is ready or retrying, has not expired, and has the queue and
-	// the kind of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as RunAt if it
-	// is ready, as RetryAt if it is retrying. Its checkpoint and progress and their numbers are cleared, and its token grows.
+	// A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the
+	// queue and the kind of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as
+	// RetryAt if it is retrying, otherwise as RunAt. Its checkpoint and progress and their numbers are cleared, and its token grows.
 	// Nothing else changes, and a window stays as it is. The answer says replaced. A holder that an earlier item of the call has
 	// added or changed is changed as well. Any other duplicate with Replace changes nothing. A job with Replace but without a
 	// unique key is invalid.
+	//
+	// A job with After waits for jobs that exist, named by their ids, or for earlier items of the call, named by their indices. It is
+	// blocked until every wait is met, see Settle. What has succeeded meets a wait at once and, with Any, so does what has ended. A
+	// job that needs the success of a job that is cancelled or gone is added as cancelled. If a job that is named by its id does not exist,
+	// Enqueue adds none, and returns an InvalidError with the index of the item and the field after. A wait for an item that is a
+	// duplicate is one for the job that holds its key. The waits of a duplicate are checked and not kept.
 	//
 	// A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.
 	//

@@ -3,7 +3,7 @@ package store
 // An Op is an operation on a job.
 type Op string
 
-// The operations. Fail, Never, After, Snooze and Release are the forms of NAck.
+// The operations. Fail, Never, After, Snooze and Release are the forms of NAck. Unblock is what follows from the end of another job.
 const (
 	OpClaim      Op = "claim"
 	OpExtend     Op = "extend"
@@ -19,6 +19,7 @@ const (
 	OpRequeue    Op = "requeue"
 	OpReschedule Op = "reschedule"
 	OpDelete     Op = "delete"
+	OpUnblock    Op = "unblock"
 )
 
 // A Change says what a transition does to a counter.
@@ -48,7 +49,7 @@ type Transition struct {
 }
 
 // Transitions is the table of legal transitions: an operation does not change a job in any phase other than those of its row.
-// Enqueue, which makes a job ready or replaces one that waits, and Fence, which raises tokens of jobs in flight if it ends leases, have no row. A token
+// Enqueue, which makes a job ready or blocked or replaces one that waits, and Fence, which raises tokens of jobs in flight if it ends leases, have no row. A token
 // grows by one, or to the first token of the epoch that Fence has set if that is greater. The documentation, the reference
 // model and the suite's matrix of operations and states are made from it.
 var Transitions = []Transition{
@@ -62,8 +63,9 @@ var Transitions = []Transition{
 	{OpSnooze, []State{InFlight}, "token", []State{Ready}, Same, Same, Same, "lease cleared, RunAt = now + delay"},
 	{OpRelease, []State{InFlight}, "token", []State{Ready}, Same, Minus, Same, "lease cleared, RunAt = now"},
 	{OpRecover, []State{InFlight}, "lease ≤ now − grace", []State{Retrying, Dead}, Plus, Same, Plus, "as fail, with the reason lease expired"},
-	{OpCancel, []State{Ready, Retrying, InFlight}, "", []State{Cancelled}, Plus, Same, Same, "lease and RetryAt cleared; repeated: ok, nothing changes"},
-	{OpRequeue, []State{Succeeded, Dead, Cancelled}, "its unique key is free", []State{Ready}, Plus, Same, Reset, "RunAt = now, error, result and ExpiresAt cleared; checkpoint and progress cleared if the job had succeeded"},
+	{OpUnblock, []State{Blocked}, "its last wait is met", []State{Ready}, Same, Same, Same, "RunAt = the later of now and the time asked for"},
+	{OpCancel, []State{Blocked, Ready, Retrying, InFlight}, "", []State{Cancelled}, Plus, Same, Same, "lease and RetryAt cleared; repeated: ok, nothing changes"},
+	{OpRequeue, []State{Succeeded, Dead, Cancelled}, "its unique key is free", []State{Ready, Blocked}, Plus, Same, Reset, "RunAt = now, error, result and ExpiresAt cleared; checkpoint and progress cleared if the job had succeeded"},
 	{OpReschedule, []State{Ready, Retrying}, "", []State{Ready, Retrying}, Plus, Same, Same, "RunAt, or RetryAt if retrying = the later of now and the time asked for; already due then: ok, nothing changes"},
 	{OpDelete, []State{Succeeded, Dead, Cancelled}, "", []State{Gone}, Same, Same, Same, "history deleted too; the id is never used again"},
 }

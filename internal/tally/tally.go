@@ -143,7 +143,9 @@ func (t *Tally) Settled(jobs []store.Settled) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range jobs {
-		t.row(jobs[i].Queue, jobs[i].Kind).Expired++
+		if jobs[i].Expired {
+			t.row(jobs[i].Queue, jobs[i].Kind).Expired++
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func everything(t *Tally) {
 	t.Ended("q", "l", store.EndSnoozed, store.Ready, 0)
 	t.Ended("q", "m", store.EndReleased, store.Ready, time.Second)
 	t.Recovered([]store.Recovered{{Queue: "r", Kind: "k", Next: time.Unix(1, 0)}, {Queue: "r", Kind: "k"}})
-	t.Settled([]store.Settled{{Queue: "r", Kind: "k"}})
+	t.Settled([]store.Settled{{Queue: "r", Kind: "k", Expired: true}, {Queue: "r", Kind: "k"}})
 	t.Stale("q", "k")
 }
 

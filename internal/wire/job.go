@@ -19,10 +19,12 @@ type (
 	Time = store.TimeJSON
 	// Job is a job as the store has it.
 	Job = store.JobJSON
-	// JobDetail is a job with its attempts.
+	// JobDetail is a job with its attempts and with what it waits for.
 	JobDetail = store.JobDetailJSON
 	// NewJob is a job to enqueue.
 	NewJob = store.NewJobJSON
+	// Wait names a job that a new job waits for.
+	Wait = store.WaitJSON
 	// Policy has the settings of a queue.
 	Policy = store.PolicyJSON
 	// Worker is what a worker process reports about itself.

@@ -17,6 +17,7 @@ import (
 // have neither.
 type shape struct {
 	items  *shape
+	most   int // how many items a list may have
 	fields map[string]member
 	exact  bool // a document, whose text is not checked
 }
@@ -32,6 +33,7 @@ var (
 	shapes      sync.Map // by reflect.Type
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 	raw         = reflect.TypeFor[json.RawMessage]()
+	wait        = reflect.TypeFor[store.WaitJSON]()
 )
 
 func shapeOf(t reflect.Type) *shape {
@@ -44,7 +46,10 @@ func shapeOf(t reflect.Type) *shape {
 	case t.Kind() == reflect.Pointer:
 		return shapeOf(t.Elem())
 	case t.Kind() == reflect.Slice:
-		s.items = shapeOf(t.Elem())
+		s.items, s.most = shapeOf(t.Elem()), store.MaxItems
+		if t.Elem() == wait { // each job has such a list
+			s.most = store.MaxWaits
+		}
 	case t.Kind() == reflect.Struct:
 		s.fields = map[string]member{}
 		for i, f := range reflect.VisibleFields(t) {
@@ -140,12 +145,19 @@ func (c *checker) object(s *shape) error {
 
 func (c *checker) list(name string, s *shape) (items int, err error) {
 	err = c.each(']', func() error {
-		if items++; items > store.MaxItems {
-			return refuse(name, fmt.Sprintf("must be at most %d a call", store.MaxItems))
+		if items++; items > s.most {
+			return tooMany(name, s.most)
 		}
 		return c.value(name, s.items)
 	})
 	return items, err
+}
+
+func tooMany(name string, most int) error {
+	if most == store.MaxItems {
+		return refuse(name, fmt.Sprintf("must be at most %d a call", most))
+	}
+	return refuse(name, fmt.Sprintf("must be at most %d a job", most))
 }
 
 // each calls one for each element of the list or object that begins here.

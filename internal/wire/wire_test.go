@@ -30,13 +30,19 @@ func filled[A any](t *testing.T) A {
 	t.Helper()
 	var v A
 	fill(t, reflect.ValueOf(&v).Elem())
-	switch n := any(&v).(type) { // no request has it
+	switch n := any(&v).(type) {
 	case *store.NewJob:
-		n.Scheduled = nil
+		possible(n)
 	case *store.Schedule:
-		n.Job.Scheduled = nil
+		possible(&n.Job)
 	}
 	return v
+}
+
+// possible takes from a new job what no request has: a schedule, and waits that name a job twice.
+func possible(n *store.NewJob) {
+	n.Scheduled = nil
+	n.After[0].Item, n.After[1].ID = 0, 0
 }
 
 var aTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)

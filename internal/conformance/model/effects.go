@@ -73,6 +73,8 @@ var effects = []effect{
 	}),
 	spoils("claim-drops-checkpoint", "Claim", "A claim clears the checkpoint.", on(store.OpClaim), dropCheckpoint),
 
+	spoils("unblock-raises-token", "Waits", "A job that becomes ready gets another token.", on(store.OpUnblock), func(_ job, after *job) { after.Token++ }),
+
 	{RecoverKeepsToken, on(store.OpRecover), keepToken},
 	spoils("recover-uncounted", "Recover", "An expiry is no retry, so that a job may crash for ever.", on(store.OpRecover), func(before job, after *job) {
 		revive(after)

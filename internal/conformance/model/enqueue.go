@@ -43,7 +43,7 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 			}
 			return slices.Clone(first.answer), nil
 		}
-		if err := store.CheckExpiry(req.Jobs, now); err != nil && !s.broken(ExpiryUnchecked) {
+		if err := s.unfit(req.Jobs, now); err != nil {
 			return nil, s.refuse(req, err, now)
 		}
 		answer, err := s.add(req.Jobs, now)
@@ -124,15 +124,14 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 			continue
 		}
 		row.ID = s.newID()
-		s.insert(n, row)
-		answer[i] = store.Enqueued{ID: row.ID, State: store.Ready}
+		answer[i] = store.Enqueued{ID: row.ID, State: s.insert(n, row, answer, now)}
 	}
 	return answer, nil
 }
 
 // replace changes the holder of a key for a duplicate with Replace, of which the row is what would have been added.
 func (s *Store) replace(before job, n store.NewJob, row store.Job, now time.Time) bool {
-	waits := before.Phase() == store.Ready || before.Phase() == store.Retrying || before.State == store.InFlight && s.broken(ReplaceOfInFlight)
+	waits := before.Phase() == store.Blocked && !s.broken(ReplaceSparesBlocked) || before.Phase() == store.Ready || before.Phase() == store.Retrying || before.State == store.InFlight && s.broken(ReplaceOfInFlight)
 	switch {
 	case !waits, s.broken(ReplaceIgnored),
 		before.Queue != row.Queue && !s.broken(ReplaceOfOtherQueue),
@@ -169,7 +168,7 @@ func (s *Store) replace(before job, n store.NewJob, row store.Job, now time.Time
 	return true
 }
 
-func (s *Store) insert(n store.NewJob, row store.Job) {
+func (s *Store) insert(n store.NewJob, row store.Job, answer []store.Enqueued, now time.Time) store.State {
 	switch {
 	case s.broken(SlicesKept):
 		row.Payload, row.Tags = n.Payload, n.Tags
@@ -183,10 +182,12 @@ func (s *Store) insert(n store.NewJob, row store.Job) {
 	case s.broken(PastRunAtKept) && !n.RunAt.IsZero():
 		row.RunAt = store.Truncate(n.RunAt)
 	}
-	s.jobs = append(s.jobs, job{Job: row})
+	added := s.waiting(job{Job: row}, n, answer, now)
+	s.jobs = append(s.jobs, added)
 	if row.UniqueKey != "" && row.UniqueFor > 0 {
 		s.windows = append(s.windows, window{row.UniqueKey, row.ID, row.EnqueuedAt.Add(row.UniqueFor)})
 	}
+	return added.State
 }
 
 // newID is never one that was given before.

@@ -18,7 +18,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 		if !found {
 			return store.JobDetail{}, store.ErrNotFound
 		}
-		return store.JobDetail{Job: s.row(j), History: slices.Clone(j.history)}, nil
+		return store.JobDetail{Job: s.row(j), History: slices.Clone(j.history), Waits: s.shown(j)}, nil
 	})
 }
 

@@ -53,6 +53,11 @@ type Store struct {
 	revision  int64 // of the latest change of a schedule
 
 	activity []store.Activity // what was added, each with its minute
+
+	ends  []ending // of jobs, which those that wait have not all heard of
+	count int      // of all ends that there were
+
+	settled int // the count at the latest Settle
 }
 
 // A job is a row with what the contract makes the store remember beside it.
@@ -61,6 +66,7 @@ type job struct {
 	lent    time.Duration // how long its lease was when it was given or extended
 	endedBy store.Op      // how the holder of the lease with the job's token ended it, see wayOf; empty if it did not
 	history []store.Attempt
+	waits   []wait
 }
 
 // New makes an empty store that takes its time from clk and has the faults.
@@ -110,6 +116,12 @@ func call[T any](ctx context.Context, s *Store, refused error, do func(now time.
 	if refused != nil {
 		return answer, refused
 	}
+	ends := s.count
+	defer func() {
+		if s.count > max(ends, s.settled) { // what a Settle leaves is for the next one
+			s.hear(s.perCall(), now)
+		}
+	}()
 	return do(now)
 }
 
@@ -172,6 +184,9 @@ func (s *Store) those(is func(job) bool) []job {
 // write puts the job, as the operation has made it, in the place of what it was before, and returns it.
 func (s *Store) write(op store.Op, before, after job) job {
 	s.spoil(op, before, &after)
+	if !before.Terminal() && after.Terminal() {
+		s.noteEnd(after, after.Phase())
+	}
 	if i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == after.ID }); i >= 0 {
 		s.jobs[i] = after
 	}

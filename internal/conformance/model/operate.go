@@ -37,7 +37,7 @@ func (s *Store) cancel(before job, now time.Time) store.Outcome {
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), s.requeueable, s.requeue)
+	return s.operateAndThen(ctx, filter, limit, filter.CheckBulk(limit), s.requeueable, s.requeue, s.lookAgain)
 }
 
 func (s *Store) requeueable(j job) bool { return j.Terminal() || s.broken(RequeueOfLive) }
@@ -123,6 +123,9 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 	if !s.deletable(j) {
 		return store.OutcomeOf(j.Job, store.StatusWrongState)
 	}
+	if j.Phase() == store.Dead {
+		s.noteEnd(j, store.Gone)
+	}
 	s.jobs = s.those(func(other job) bool { return other.ID != j.ID })
 	if s.broken(PolicyGoesWithJobs) && !slices.ContainsFunc(s.jobs, func(other job) bool { return other.Queue == j.Queue }) {
 		delete(s.policies, j.Queue)
@@ -133,6 +136,14 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 // operate does something to the jobs of a filter: to each one named, or to the first ones that match and can be changed.
 func (s *Store) operate(
 	ctx context.Context, filter store.Filter, limit int, refused error, can func(job) bool, do func(job, time.Time) store.Outcome,
+) ([]store.Outcome, error) {
+	return s.operateAndThen(ctx, filter, limit, refused, can, do, func([]store.Outcome, time.Time) {})
+}
+
+// operateAndThen is operate, and does something with all outcomes at the end.
+func (s *Store) operateAndThen(
+	ctx context.Context, filter store.Filter, limit int, refused error, can func(job) bool, do func(job, time.Time) store.Outcome,
+	then func([]store.Outcome, time.Time),
 ) ([]store.Outcome, error) {
 	if filter.Empty() {
 		refused = s.unless(EmptyFilterAllowed, refused)
@@ -145,6 +156,7 @@ func (s *Store) operate(
 		} else {
 			outcomes = s.operateMatching(filter, limit, can, do, now)
 		}
+		then(outcomes, now)
 		return s.orNothing(DuplicateSpoilsRequeue, store.StatusDuplicate, outcomes, before), nil
 	})
 }

@@ -135,6 +135,13 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) 
 			after, _ := s.find(j.ID)
 			settled = append(settled, store.SettledOf(&after.Job))
 		}
+		if s.broken(SettleHearsNothing) {
+			s.ends = nil
+		}
+		for _, j := range s.hear(limit-len(settled), now) {
+			settled = append(settled, store.SettledOf(&j.Job))
+		}
+		s.settled = s.count
 		return settled, nil
 	})
 }

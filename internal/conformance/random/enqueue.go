@@ -15,17 +15,41 @@ import (
 type draft struct {
 	store.NewJob
 	runIn, expiresIn time.Duration
+	after            []awaited
+}
+
+// An awaited is a job that another waits for: a picked one, or the item before in the call, if there is one.
+type awaited struct {
+	pick
+	before, any bool
+}
+
+func (a awaited) String() string {
+	return when(a.before, "the item before") + when(!a.before, "%v", a.pick) + when(a.any, " to end")
+}
+
+func drawAwaited(t *rapid.T) awaited {
+	return awaited{pick: drawJob(t), before: rarely(t, 3), any: rarely(t, 3)}
 }
 
 func (d draft) String() string {
 	return fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries) + when(d.Delay > 0, " delay %v", d.Delay) +
 		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor) + when(d.Replace, " replace") +
-		when(d.expiresIn != 0, " expires in %v", d.expiresIn)
+		when(d.expiresIn != 0, " expires in %v", d.expiresIn) + when(len(d.after) > 0, " after %s", texts(d.after))
 }
 
-// newJob is the job to enqueue at now.
-func (d draft) newJob(now time.Time) store.NewJob {
-	n := d.NewJob
+// newJob is the job to enqueue now, as the item of a call.
+func (d draft) newJob(r *run, item int) store.NewJob {
+	n, now := d.NewJob, r.clk.Now()
+	for _, a := range d.after {
+		switch {
+		case r.noWaits:
+		case a.before && item > 0:
+			n.After = append(n.After, store.Wait{Item: item - 1, Any: a.any})
+		default:
+			n.After = append(n.After, store.Wait{ID: r.job(a.pick), Any: a.any})
+		}
+	}
 	if d.runIn != 0 {
 		n.RunAt = now.Add(d.runIn)
 	}
@@ -58,6 +82,9 @@ func drawDraft(t *rapid.T) draft {
 	if rarely(t, 5) {
 		d.expiresIn = among(t, time.Second, 30*time.Second, time.Hour+1500*time.Nanosecond, 10*time.Microsecond)
 	}
+	if rarely(t, 5) {
+		d.after = several(t, drawAwaited, func(a *awaited, before awaited) { a.pick = before.pick })
+	}
 	if rarely(t, 60) {
 		d.Priority = store.MaxPriority + 1
 	}
@@ -78,8 +105,8 @@ func enqueue(t *rapid.T) op {
 	}
 	return op{"enqueue " + texts(drafts) + when(key != "", ", request key %s", key), func(r *run) error {
 		req := store.EnqueueRequest{RequestKey: key}
-		for _, d := range drafts {
-			req.Jobs = append(req.Jobs, d.newJob(r.clk.Now()))
+		for i, d := range drafts {
+			req.Jobs = append(req.Jobs, d.newJob(r, i))
 		}
 		return r.enqueue(req)
 	}}
@@ -119,6 +146,9 @@ func (r *run) enqueue(req store.EnqueueRequest) error {
 	r.touched = fresh
 	for i, e := range got {
 		n := req.Jobs[i]
+		if e.State == store.Blocked { // a lease that nobody has given
+			r.leases = append(r.leases, store.Lease{ID: e.ID})
+		}
 		if e.Replaced { // a token that no claim has given is tried as well, unless a repeat answers what is gone
 			replaced, err := r.store.Get(r.ctx, e.ID)
 			if err == nil {

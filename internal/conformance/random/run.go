@@ -19,6 +19,7 @@ type run struct {
 	store   store.Store
 	model   *model.Store
 	tried   *tally
+	noWaits bool     // the store keeps no waits
 	journal []string // what was done, with the answers
 
 	ids      []int64                // of all jobs that were ever enqueued
@@ -54,9 +55,14 @@ func (r *run) compareRows() error {
 	if err != nil {
 		return err
 	}
+	before := r.rows
 	r.rows = make(map[int64]store.Job, len(jobs))
 	for _, j := range jobs {
 		r.rows[j.ID] = j
+		if before[j.ID].State == store.Blocked && j.State == store.Ready {
+			r.tried.cells[cell{store.OpUnblock, store.Blocked, taken}]++
+			r.touched = append(r.touched, j.ID)
+		}
 	}
 	return nil
 }

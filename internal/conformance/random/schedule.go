@@ -74,6 +74,7 @@ func present(r *run, s store.Store, name string) (store.Schedule, error) {
 
 func setSchedule(t *rapid.T, name string, off int64) op {
 	d := drawDraft(t)
+	d.after = nil
 	ahead := among(t, time.Second, 0, 700*time.Nanosecond, time.Hour, -time.Second)
 	asked := store.Schedule{
 		Name: name, Cron: among(t, "@daily", "@weekly", ""), CatchUp: among(t, store.CatchUpOne, store.CatchUpSkip, ""),
@@ -82,7 +83,7 @@ func setSchedule(t *rapid.T, name string, off int64) op {
 	times := among(t, 1, 2)
 	return ofSchedules(fmt.Sprintf("set the schedule %+v of %v, due in %v, %d revisions off, %d times", asked, d, ahead, off, times), func(r *run) error {
 		by := asked
-		if by.Job = d.newJob(r.clk.Now()); d.UniqueKey == "" {
+		if by.Job = d.newJob(r, 0); d.UniqueKey == "" {
 			by.Job.UniqueFor = 0
 		}
 		by.Job.RunAt = time.Time{}

@@ -13,9 +13,10 @@ export const jobActions = {
     label: "Requeue",
     done: "requeued",
     from: ["dead", "succeeded", "cancelled"],
-    effect: (many) =>
+    effect: (many, job) =>
       `${many ? "They become ready and are" : "It becomes ready and is"} due now, with all retries left. Error and result are cleared. ` +
-      "A checkpoint stays, unless the job had succeeded.",
+      "A checkpoint stays, unless the job had succeeded." +
+      (many || job?.waits ? ` ${many ? "A job" : "It"} is blocked instead while it still has to wait for other jobs.` : ""),
   },
   reschedule: {
     label: "Run now",
@@ -26,18 +27,21 @@ export const jobActions = {
   cancel: {
     label: "Cancel",
     done: "cancelled",
-    from: ["ready", "in_flight", "retrying"],
+    from: ["blocked", "ready", "in_flight", "retrying"],
     danger: true,
     effect: (many) =>
       `${many ? "They end" : "It ends"} as cancelled and will not run. A worker that runs ${many ? "one of them" : "it"} ` +
-      "loses its lease: it learns of that shortly, and whatever it still writes is refused.",
+      `loses its lease: it learns of that shortly, and whatever it still writes is refused. Jobs that need ` +
+      `${many ? "their" : "its"} success are cancelled too.`,
   },
   delete: {
     label: "Delete",
     done: "deleted",
     from: ["dead", "succeeded", "cancelled"],
     danger: true,
-    effect: (many) => `${many ? "The jobs and their histories are" : "The job and its history are"} gone for good.`,
+    effect: (many) =>
+      `${many ? "The jobs and their histories are" : "The job and its history are"} gone for good. ` +
+      "Jobs that need the success of a dead job which is deleted are cancelled.",
   },
 };
 
@@ -46,7 +50,7 @@ export function askOne(name, job, after) {
   const action = jobActions[name];
   ask({
     title: `${action.label === "Run now" ? "Run" : action.label} job ${job.id}${action.label === "Run now" ? " now" : ""}?`,
-    text: [h("p.facts", {}, `${job.kind} in queue ${job.queue}, ${stateName(phaseOf(job))}`), action.effect(false)],
+    text: [h("p.facts", {}, `${job.kind} in queue ${job.queue}, ${stateName(phaseOf(job))}`), action.effect(false, job)],
     label: name === "cancel" ? `Cancel job ${job.id}` : action.label,
     danger: action.danger,
     run: async () => {

@@ -3,9 +3,10 @@
 import { h } from "./dom.js";
 import { now } from "./api.js";
 
-export const states = ["ready", "in_flight", "retrying", "dead", "succeeded", "cancelled"];
+export const states = ["blocked", "ready", "in_flight", "retrying", "dead", "succeeded", "cancelled"];
 
 const stateNames = {
+  blocked: "blocked",
   ready: "ready",
   in_flight: "in flight",
   retrying: "retrying",

@@ -24,6 +24,7 @@ export function view(job, page) {
     ),
     h("p.lead", {}, story(job, state)),
     state !== "succeeded" && job.error ? h("section", {}, h("h2", {}, "Last error"), errorText(job.error)) : null,
+    job.waits?.length ? section("Waits for", waitsFor(job, state)) : null,
     h("div.columns", {}, section("Attempts", timeline(job, state)), section("Settings", settings(job))),
     job.redacted ? h("p.notice.calm", {}, "Payload and result are hidden from this token.") : null,
     documentOf("Payload", job.payload, job.payload_text),
@@ -58,6 +59,9 @@ function actions(job, state, page) {
 function story(job, state) {
   const attempt = `attempt ${job.attempts}; ${job.retries ? plural(job.retries, "failure") : "no failure"} so far, dead after ${plural(job.max_retries + 1, "failure")}`;
   switch (state) {
+    case "blocked":
+      if (job.expires_at && Date.parse(job.expires_at) <= now()) return ["It has expired ", time(job.expires_at), " and will not run."];
+      return blockedBy(job);
     case "ready":
       if (job.expires_at && Date.parse(job.expires_at) <= now()) return ["It has expired ", time(job.expires_at), " and will not run."];
       return Date.parse(job.run_at) > now()
@@ -93,6 +97,42 @@ function story(job, state) {
         : ["It was cancelled ", time(job.finished_at), "."];
   }
 }
+
+// blockedBy says how many jobs a blocked job waits for. A token for some queues does not see all of them.
+function blockedBy(job) {
+  const unmet = (job.waits ?? []).filter((w) => !w.met);
+  return [
+    unmet.length ? `It waits for ${plural(unmet.length, "other job")}. ` : "It waits for other jobs. ",
+    unmet.some(holdsUp) ? "It will not go on by itself: see below. " : "",
+    Date.parse(job.run_at) > now() ? ["After that it is due ", time(job.run_at), " at the earliest."] : "",
+  ];
+}
+
+// holdsUp reports whether a wait will not end by itself.
+const holdsUp = (w) => !w.met && (!w.state || w.state === "dead" || w.state === "cancelled");
+
+// waitsFor lists the jobs that a job waits for, or has waited for.
+const waitsFor = (job, state) =>
+  h(
+    "ul.plain",
+    {},
+    job.waits.map((w, i) =>
+      h(
+        "li",
+        { "data-key": `${w.id}-${i}` },
+        w.state ? link(`#/jobs/${w.id}`, `Job ${w.id}`) : `Job ${w.id}`,
+        " ",
+        w.met ? badge("succeeded", "met") : w.state ? badge(w.state) : badge("dead", "gone"),
+        w.any ? " until it has ended" : " until it has succeeded",
+        state === "blocked" && holdsUp(w) ? h("p.notice.held", {}, hint(w)) : null,
+      ),
+    ),
+  );
+
+const hint = (w) =>
+  w.state
+    ? `Job ${w.id} is ${stateName(w.state)}, so this job stays blocked until somebody requeues job ${w.id} and it succeeds.`
+    : `Job ${w.id} no longer exists, so this job stays blocked. Cancel it, and enqueue it again.`;
 
 const endings = {
   "": ["in_flight", "running"],

@@ -221,6 +221,8 @@ function listing(rows, page) {
 
 function when(job, state) {
   switch (state) {
+    case "blocked":
+      return ["enqueued ", time(job.enqueued_at)];
     case "ready":
       return [Date.parse(job.run_at) > Date.parse(job.enqueued_at) ? "due " : "enqueued ", time(job.run_at)];
     case "in_flight":

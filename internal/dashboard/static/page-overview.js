@@ -150,6 +150,7 @@ function tiles({ overview, sums, length }) {
   return h(
     "div.tiles",
     {},
+    all.blocked ? tile("#/jobs?state=blocked", all.blocked, "blocked", "blocked", "wait for other jobs") : null,
     tile("#/jobs?state=ready", known ? (all.ready ?? 0) : null, "ready", "ready"),
     tile("#/jobs?state=in_flight", known ? (all.in_flight ?? 0) : null, "in flight", "in_flight"),
     tile("#/jobs?state=retrying", known ? (all.retrying ?? 0) : null, "retrying", "retrying"),

@@ -65,11 +65,13 @@ export function queueTable(queues, { sums, length }, page) {
     const n = q.jobs?.[state] ?? (q.jobs ? 0 : null);
     return n ? link(`#/jobs?${new URLSearchParams({ state, queue: q.queue })}`, short(n)) : n === null ? "–" : "0";
   };
+  const blocked = queues.some((q) => q.jobs?.blocked); // most stores have no such jobs, so the column is not always there
   const worst = [...queues].sort((a, b) => b.behind - a.behind || b.waited - a.waited || a.queue.localeCompare(b.queue));
   return table(
     [
       ["Queue"],
       ["Oldest due", "n"],
+      ...(blocked ? [["Blocked", "n", "jobs that wait for other jobs"]] : []),
       ["Ready", "n"],
       ["In flight", "n"],
       ["Retrying", "n"],
@@ -90,6 +92,7 @@ export function queueTable(queues, { sums, length }, page) {
           q.paused ? [" ", badge("paused", "paused")] : q.behind ? [" ", badge("dead", "behind")] : null,
         ),
         q.oldest_due ? since(q.oldest_due) : "–",
+        ...(blocked ? [cell(q, "blocked")] : []),
         cell(q, "ready"),
         cell(q, "in_flight"),
         cell(q, "retrying"),

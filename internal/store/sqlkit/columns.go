@@ -83,6 +83,9 @@ var All = Columns{
 // epoch is the store's epoch, which queries read beside the columns of a job.
 var epoch = Column{"epoch", func(e *store.Record) any { return &e.Epoch }, 0}
 
+// links are the job's links, which calls that read a job alone read beside the columns.
+var links = Column{"links", func(e *store.Record) any { return (*Int)(&e.Links) }, 0}
+
 // For returns the columns that have the use.
 func (c Columns) For(use Uses) Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return one.uses&use == 0 })

@@ -30,12 +30,12 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 		}
 		return slices.Clone(given.jobs), nil
 	}
-	if err := store.CheckExpiry(req.Jobs, now); err != nil {
+	if err := store.CheckNew(req.Jobs, now, func(id int64) bool { return s.jobs.get(id) != nil }); err != nil {
 		return nil, err
 	}
 	answers := make([]store.Enqueued, len(req.Jobs))
 	for i, n := range req.Jobs {
-		answers[i] = s.enqueueOne(n, now)
+		answers[i] = s.enqueueOne(n, func(item int) int64 { return answers[item].ID }, now)
 	}
 	if req.RequestKey != "" {
 		s.keep(req, answers, now)
@@ -43,7 +43,7 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 	return answers, nil
 }
 
-func (s *Store) enqueueOne(n store.NewJob, now time.Time) store.Enqueued {
+func (s *Store) enqueueOne(n store.NewJob, item func(int) int64, now time.Time) store.Enqueued {
 	if held := s.holderOf(n.UniqueKey, now); held != 0 {
 		duplicate := s.duplicateOf(held)
 		duplicate.Replaced = n.Replace && s.replace(held, n, now)
@@ -54,8 +54,13 @@ func (s *Store) enqueueOne(n store.NewJob, now time.Time) store.Enqueued {
 	n.Payload = nil
 	row := n.Row(s.lastID, now)
 	row.Payload = payload
+	waits := n.KeptWaits(item)
+	row.Begin(waits, s.job, now)
 	j := s.add(&row)
-	if row.UniqueKey != "" {
+	if len(waits) > 0 {
+		s.await(row.ID, waits)
+	}
+	if row.UniqueKey != "" && (row.UniqueFor > 0 || !j.phase.terminal()) {
 		s.hold(j)
 	}
 	return store.Enqueued{ID: row.ID, State: row.State}

@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if j == nil {
 		return store.JobDetail{}, store.ErrNotFound
 	}
-	return store.JobDetail{Job: j.row(), History: j.history()}, nil
+	return store.JobDetail{Job: j.row(), History: j.history(), Waits: store.WaitsOf(s.waits[id], s.job)}, nil
 }
 
 // List returns the jobs that match, the newest first.

@@ -91,7 +91,8 @@ func (at stamp) unix() int64 { return int64(at - unixStamp) }
 type phase uint8
 
 const (
-	ready phase = iota
+	blocked phase = iota
+	ready
 	inFlight
 	retrying
 	succeeded
@@ -103,6 +104,7 @@ func phaseOf(j *store.Job) phase { return phase(slices.Index(store.Phases, store
 
 func (p phase) terminal() bool { return p >= succeeded }
 func (p phase) waits() bool    { return p == ready || p == retrying }
+func (p phase) expires() bool  { return p.waits() || p == blocked }
 
 // state returns what Job.State is in the phase.
 func (p phase) state() store.State {
@@ -196,6 +198,7 @@ func (s *Store) remove(j *job) {
 	s.stepOut(j)
 	q := j.queue
 	s.leaveSort(j.sort)
+	s.forgetWaits(j.ID)
 	s.jobs.remove(j.ID)
 	q.jobs--
 	s.forgetIfIdle(q)
@@ -243,10 +246,10 @@ func (j *job) read(row *store.Job) {
 	row.Result, row.Error = has.result, has.error
 }
 
-// until returns the time of the row that the phase has. Of a ready job it is one that is always zero.
+// until returns the time of the row that the phase has. Of a ready or blocked job it is one that is always zero.
 func (p phase) until(row *store.Job) *time.Time {
 	switch p {
-	case ready, retrying:
+	case blocked, ready, retrying:
 		return &row.RetryAt
 	case inFlight:
 		return &row.LeaseExpiresAt
@@ -310,6 +313,7 @@ func (s *Store) change(j *job, r *store.Record) {
 	}
 	if lived && j.phase.terminal() {
 		s.release(j)
+		s.ended(store.EndOf(&r.Job))
 	}
 	if moves {
 		s.place(j)
@@ -359,7 +363,7 @@ func (j *job) next() stamp {
 // place puts a job into the line of its phase, and wakes its queue if the job can be claimed at once.
 func (s *Store) place(j *job) {
 	early := j.at() > s.last.UnixMicro()
-	if j.phase.waits() && s.expect(j) {
+	if j.phase.expires() && s.expect(j) {
 		return
 	}
 	switch j.phase {
@@ -427,7 +431,7 @@ func (j *job) weight() int {
 // expired reports whether a claim at now may not take the job any more, although it waits.
 func (j *job) expired(now time.Time) bool {
 	at := j.expiresAt()
-	return !at.IsZero() && !at.After(now) && j.phase.waits()
+	return !at.IsZero() && !at.After(now) && j.phase.expires()
 }
 
 func (j *job) expiresAt() time.Time {

@@ -68,6 +68,11 @@ type Store struct {
 	expiring heap[*expiry]     // those that have not expired, by ExpiresAt
 	expired  heap[*expiry]     // the others, by ExpiresAt
 
+	waits   map[int64][]store.KeptWait // by the id of the job that waits
+	waiters map[int64][]int64          // by the id of the job that they wait for, in rising order
+	ends    []end                      // that waiters must hear of
+	heard   bool                       // a call has added to ends
+
 	keys     map[string]*holder // by unique key
 	windows  heap[*holder]      // the holders with a window, by its end
 	requests map[string]*answer // by request key
@@ -99,6 +104,8 @@ func New(options Options) *Store {
 		keys:     map[string]*holder{},
 		requests: map[string]*answer{},
 		expiries: map[int64]*expiry{},
+		waits:    map[int64][]store.KeptWait{},
+		waiters:  map[int64][]int64{},
 		workers:  map[string]store.Worker{},
 
 		schedules: map[string]store.Schedule{},
@@ -127,6 +134,7 @@ func (s *Store) drop() {
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}
 	clear(s.activity[:])
+	s.waits, s.waiters, s.ends = nil, nil, nil
 	s.expiries, s.expiring, s.expired = nil, heap[*expiry]{}, heap[*expiry]{}
 }
 
@@ -184,6 +192,7 @@ func (s *Store) refuse(ctx context.Context, refused error) error {
 // leave ends a call.
 func (s *Store) leave() {
 	if s.tx == nil {
+		s.follow()
 		s.announce()
 	}
 	s.mu.Unlock()

@@ -1,7 +1,10 @@
 package memory
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -15,7 +18,38 @@ func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]s
 
 // Requeue makes terminal jobs ready again.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), terminal, s.requeue)
+	var waiting []*job
+	apply := func(j *job, now time.Time) store.Outcome {
+		o := s.requeue(j, now)
+		if o.Status == store.StatusOK && len(s.waits[j.ID]) > 0 {
+			waiting = append(waiting, j)
+		}
+		return o
+	}
+	return s.operateAndThen(ctx, filter, limit, filter.CheckBulk(limit), terminal, apply, func(outcomes []store.Outcome) {
+		s.blockAgain(waiting, outcomes)
+	})
+}
+
+// blockAgain blocks jobs that were requeued and wait for others, by rising id.
+func (s *Store) blockAgain(waiting []*job, outcomes []store.Outcome) {
+	if len(waiting) > 0 {
+		s.hear(math.MaxInt, s.last) // what was before must not count afterwards
+	}
+	slices.SortFunc(waiting, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
+	for _, j := range waiting {
+		if !store.LookAgain(s.waits[j.ID], s.job) {
+			continue
+		}
+		r := s.record(j)
+		r.State = store.Blocked
+		s.change(j, r)
+		for i := range outcomes {
+			if o := &outcomes[i]; o.ID == j.ID && o.Status == store.StatusOK {
+				*o = store.OutcomeOf(s.record(j).Job, o.Status)
+			}
+		}
+	}
 }
 
 // Reschedule gives jobs that wait another due time.
@@ -43,11 +77,20 @@ func terminal(j *job) bool { return j.phase.terminal() }
 func (s *Store) operate(
 	ctx context.Context, f store.Filter, limit int, invalid error, can func(*job) bool, apply func(*job, time.Time) store.Outcome,
 ) ([]store.Outcome, error) {
+	return s.operateAndThen(ctx, f, limit, invalid, can, apply, func([]store.Outcome) {})
+}
+
+// operateAndThen is operate, and does something with all outcomes at the end of the call.
+func (s *Store) operateAndThen(
+	ctx context.Context, f store.Filter, limit int, invalid error, can func(*job) bool, apply func(*job, time.Time) store.Outcome,
+	then func([]store.Outcome),
+) (outcomes []store.Outcome, err error) {
 	now, err := s.enter(ctx, invalid)
 	if err != nil {
 		return nil, err
 	}
 	defer s.leave()
+	defer func() { then(outcomes) }()
 	if len(f.IDs) > 0 {
 		return s.operateOnIDs(f, apply, now), nil
 	}
@@ -60,7 +103,7 @@ func (s *Store) operate(
 			chosen = append(chosen, j)
 		}
 	}
-	outcomes := make([]store.Outcome, len(chosen))
+	outcomes = make([]store.Outcome, len(chosen))
 	for i, j := range chosen {
 		outcomes[i] = apply(j, now)
 	}
@@ -114,6 +157,7 @@ func (s *Store) requeue(j *job, now time.Time) store.Outcome {
 func (s *Store) delete(j *job, _ time.Time) store.Outcome {
 	o := s.record(j).Delete()
 	if o.Status == store.StatusOK {
+		s.ended(store.GoneOf(&s.record(j).Job))
 		s.remove(j)
 	}
 	return o

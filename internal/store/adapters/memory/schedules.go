@@ -131,7 +131,7 @@ func (s *Store) fire(f store.Firing, now time.Time) store.Fired {
 		return result
 	}
 	if job != nil {
-		next.Enqueued(f, s.enqueueOne(*job, now), &result)
+		next.Enqueued(f, s.enqueueOne(*job, nil, now), &result)
 	}
 	result.Revision = s.keepSchedule(next).Revision
 	return result

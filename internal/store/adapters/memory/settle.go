@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Settle cancels jobs that have expired, the earliest ExpiresAt first.
+// Settle cancels jobs that have expired, the earliest ExpiresAt first, and tells others of the ends of jobs that they wait for.
 func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
 	now, err := s.enter(ctx, store.CheckSettle(limit))
 	if err != nil {
@@ -23,6 +23,10 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) 
 		s.cancel(e.job, now)
 		settled = append(settled, store.SettledOf(&s.record(e.job).Job))
 	}
+	for _, j := range s.hear(limit-len(settled), now) {
+		settled = append(settled, store.SettledOf(&s.record(j).Job))
+	}
+	s.heard = false // what is left is for the next call
 	return settled, nil
 }
 

@@ -234,6 +234,7 @@ func (t *transaction) commit() error {
 	wrote := s.tx == t
 	t.end()
 	if wrote {
+		s.follow()
 		s.announce()
 	}
 	return nil

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"maps"
@@ -13,7 +14,7 @@ import (
 
 // Enqueue is part of the contract.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	invalid := req.Check()
+	invalid := cmp.Or(req.Check(), store.RefuseWaits(req.Jobs))
 	if invalid == nil && batchable(req) {
 		return s.enqueueBatched(ctx, req.Jobs)
 	}

@@ -112,6 +112,7 @@ type stateTerm struct {
 }
 
 var stateTerms = []stateTerm{
+	{store.Blocked, `FALSE`}, // this store keeps no waits
 	{store.Ready, `unleased_state = 'ready' AND lease_expires_at IS NULL`},
 	{store.InFlight, `lease_expires_at IS NOT NULL`},
 	{store.Succeeded, `unleased_state = 'succeeded' AND finished_at IS NOT NULL`},

@@ -18,7 +18,7 @@ func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := openStore(t, Options{Clock: clk})
-	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, Read: func(id int64) store.Record {
+	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, NoWaits: true, Read: func(id int64) store.Record {
 		found, err := read(t.Context(), s, nil, func(t *txn) ([]*store.Record, error) {
 			return t.records(`
 				SELECT`+withDocuments.columns+`,`+presentEpoch+`

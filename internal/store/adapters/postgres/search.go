@@ -42,10 +42,13 @@ const (
 	ifTerminal condition = `finished_at IS NOT NULL`
 )
 
+// keptPhases are the phases of jobs here: this store keeps no waits, so no job is blocked.
+var keptPhases = slices.DeleteFunc(slices.Clone(store.Phases), func(p store.State) bool { return p == store.Blocked })
+
 // find returns a search for the jobs that match the filter and the condition, in ascending order of ids.
 func (t *txn) find(f store.Filter, limit int, can condition, leases cursor.Position) *search {
 	q := &search{filter: f, can: can, now: t.now, leases: leases, after: f.After, before: math.MaxInt64, limit: limit}
-	for _, phase := range store.Phases {
+	for _, phase := range keptPhases {
 		state := stateOf(phase)
 		asked := len(f.States) == 0 || slices.Contains(f.States, phase) || slices.Contains(f.States, state)
 		possible := can == ifAny || can == ifTerminal
@@ -136,7 +139,7 @@ func (q *search) possible() string {
 
 // everywhere reports whether jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
-	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
+	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(keptPhases)
 }
 
 // named reports whether the filter names its jobs by id or by unique key, so that an index leads to them directly.

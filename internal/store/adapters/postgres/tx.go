@@ -22,7 +22,7 @@ type txWriter struct {
 
 // Enqueue is part of the contract.
 func (w *txWriter) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	return within(ctx, w, req.Check(), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
+	return within(ctx, w, cmp.Or(req.Check(), store.RefuseWaits(req.Jobs)), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
 }
 
 // Ack is part of the contract.

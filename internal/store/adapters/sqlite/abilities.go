@@ -30,6 +30,7 @@ func queuesOf(jobs string) string {
 }
 
 var (
+	blockedQueues  = queuesOf(`state = 'blocked'`)
 	readyQueues    = queuesOf(`state = 'ready'`)
 	retryingQueues = queuesOf(`state = 'failed' AND retry_at IS NOT NULL`)
 	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
@@ -40,6 +41,8 @@ var (
 func (t *txn) queues() ([]store.Queue, error) {
 	return sqlkit.Queues(t.each, `
 		WITH names(name) AS (
+			SELECT * FROM (`+blockedQueues+`)
+			UNION
 			SELECT * FROM (`+readyQueues+`)
 			UNION
 			SELECT * FROM (`+retryingQueues+`)

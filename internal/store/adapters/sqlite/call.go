@@ -14,8 +14,11 @@ func write[T any](ctx context.Context, s *Store, invalid error, l load, run func
 		return none, err
 	}
 	err := s.writer.do(ctx, l, func(t *txn) (err error) {
-		answer, err = run(t)
-		return err
+		t.heard = false
+		if answer, err = run(t); err != nil {
+			return err
+		}
+		return t.follow()
 	})
 	if err != nil {
 		return none, err

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -17,6 +18,7 @@ func weigh(req store.EnqueueRequest) load {
 	l := load{items: len(req.Jobs)}
 	for _, n := range req.Jobs {
 		l.bytes += len(n.Payload)
+		l.items += len(n.After)
 	}
 	return l
 }
@@ -62,9 +64,17 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 
 // add inserts the jobs that are not duplicates.
 func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+	if slices.ContainsFunc(jobs, func(n store.NewJob) bool { return len(n.After) > 0 }) {
+		return t.addWaiting(jobs)
+	}
 	if err := store.CheckExpiry(jobs, t.now); err != nil {
 		return nil, err
 	}
+	return t.addReady(jobs)
+}
+
+// addReady adds jobs as if they waited for no others.
+func (t *txn) addReady(jobs []store.NewJob) ([]store.Enqueued, error) {
 	holders, err := t.holders(jobs)
 	if err != nil {
 		return nil, err
@@ -90,7 +100,9 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	for i, row := range mine {
 		if row != nil {
 			answers[i].ID, answers[i].State = row.ID, row.State
-			t.woken.AddFor(*row, t.now)
+			if len(jobs[i].After) == 0 {
+				t.woken.AddFor(*row, t.now)
+			}
 		}
 	}
 	return answers, t.replace(jobs, answers)

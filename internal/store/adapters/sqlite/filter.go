@@ -83,6 +83,7 @@ func chosen(f store.Filter, now time.Time) *where {
 
 // The conditions of the states, written as in the indexes.
 var stateTerms = map[store.State]string{
+	store.Blocked:   `state = 'blocked'`,
 	store.Ready:     `state = 'ready'`,
 	store.InFlight:  `state = 'in_flight'`,
 	store.Succeeded: `state = 'succeeded'`,
@@ -94,6 +95,7 @@ var stateTerms = map[store.State]string{
 
 // The indexes of the states that few jobs are in.
 var stateIndexes = map[store.State]string{
+	store.Blocked:  `jobs_blocked_ids`,
 	store.InFlight: `jobs_leased`,
 	store.Retrying: `jobs_retrying`,
 	store.Dead:     `jobs_dead`,

@@ -19,7 +19,8 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 	return write(ctx, s, store.CheckAcks(acks), l, func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
 }
 
-// ack first tries the common case in one statement: every lease holds, and no result must be stored or refused.
+// ack first tries the common case in one statement: every lease holds, nobody waits for the jobs, and no result must be stored or
+// refused.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	held, outcomes := sqlkit.Succeeded(acks)
 	hasResult := func(a store.Ack) bool { return len(a.Result) > 0 }
@@ -27,7 +28,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 		return t.ackEach(acks)
 	}
 	now := t.now.UnixMicro()
-	n, err := t.updateHeld(held, inFlight, `
+	n, err := t.updateHeld(held, `links & 1 = 0 AND `+inFlight, `
 		UPDATE jobs
 		SET state = 'succeeded',
 			lease_expires_at = NULL,
@@ -158,6 +159,12 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 	if err != nil {
 		return nil, err
 	}
+	var awaited []*store.Record // that have not ended
+	for _, e := range jobs {
+		if e.Links&store.LinkAwaited != 0 && !e.Terminal() {
+			awaited = append(awaited, e)
+		}
+	}
 	outcomes, changed, err := v.Do(items, jobs)
 	if err != nil {
 		return nil, err
@@ -166,6 +173,7 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 		if err := t.update(e); err != nil {
 			return nil, err
 		}
+		t.noteEnd(e, slices.Contains(awaited, e))
 		t.woken.AddFor(e.Job, t.now)
 	}
 	return outcomes, nil

@@ -14,19 +14,23 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 
 func (t *txn) get(id int64) (store.JobDetail, error) {
 	found, err := t.records(`
-		SELECT`+columns+`
+		SELECT`+columns+`,`+presentLinks+`0 AS epoch
 		FROM jobs
 		WHERE id = ?`,
 		id)
 	if err != nil {
 		return store.JobDetail{}, err
 	}
-	return sqlkit.Detail(t.each, found, `
+	detail, err := sqlkit.Detail(t.each, found, `
 		SELECT token, worker, started_at, ended_at, ending, error
 		FROM attempts
 		WHERE job_id = ?
 		ORDER BY token`,
 		id)
+	if err == nil && found[0].Links&store.LinkWaits != 0 {
+		detail.Waits, err = t.shown(id)
+	}
+	return detail, err
 }
 
 // List is part of the contract.

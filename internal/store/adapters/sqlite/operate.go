@@ -22,12 +22,27 @@ func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 	if o.Status != store.StatusOK {
 		return o, nil
 	}
+	t.noteEnd(e, true)
 	return o, t.update(e)
 }
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), `finished_at IS NOT NULL`, (*txn).requeue)
+	l := load{items: max(limit, len(filter.IDs))}
+	return write(ctx, s, filter.CheckBulk(limit), l, func(t *txn) ([]store.Outcome, error) {
+		var waiting []*store.Record
+		outcomes, err := t.operate(filter, limit, `finished_at IS NOT NULL`, func(t *txn, e *store.Record) (store.Outcome, error) {
+			o, err := t.requeue(e)
+			if o.Status == store.StatusOK && e.Links&store.LinkWaits != 0 {
+				waiting = append(waiting, e)
+			}
+			return o, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return outcomes, t.blockAgain(waiting, outcomes)
+	})
 }
 
 func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
@@ -75,7 +90,7 @@ func (t *txn) holderOf(e *store.Record) (int64, error) {
 
 // Reschedule is part of the contract.
 func (s *Store) Reschedule(ctx context.Context, filter store.Filter, at time.Time, limit int) ([]store.Outcome, error) {
-	const waits = `finished_at IS NULL AND state <> 'in_flight'`
+	const waits = `finished_at IS NULL AND state NOT IN ('in_flight', 'blocked')`
 	do := func(t *txn, e *store.Record) (store.Outcome, error) { return t.reschedule(e, at) }
 	return s.operate(ctx, filter, limit, filter.CheckReschedule(at, limit), waits, do)
 }
@@ -105,10 +120,12 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 		DELETE FROM jobs
 		WHERE id = ?`,
 		e.ID)
-	if n == 0 {
+	if n == 0 || err != nil {
 		return store.Outcome{ID: e.ID, Status: store.StatusNotFound}, err
 	}
-	return o, err
+	_, gone := store.GoneOf(&e.Job)
+	t.noteEnd(e, gone)
+	return o, nil
 }
 
 // operate applies do to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
@@ -117,12 +134,16 @@ func (s *Store) operate(
 	do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
 	l := load{items: max(limit, len(filter.IDs))}
-	return write(ctx, s, invalid, l, func(t *txn) ([]store.Outcome, error) {
-		if len(filter.IDs) > 0 {
-			return t.operateNamed(filter, do)
-		}
-		return t.operateMatching(filter, limit, can, do)
-	})
+	return write(ctx, s, invalid, l, func(t *txn) ([]store.Outcome, error) { return t.operate(filter, limit, can, do) })
+}
+
+func (t *txn) operate(
+	filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
+) ([]store.Outcome, error) {
+	if len(filter.IDs) > 0 {
+		return t.operateNamed(filter, do)
+	}
+	return t.operateMatching(filter, limit, can, do)
 }
 
 func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (store.Outcome, error)) ([]store.Outcome, error) {
@@ -139,7 +160,7 @@ func (t *txn) operateMatching(
 	where := chosen(filter, t.now)
 	where.and(can)
 	found, err := t.records(`
-		SELECT`+columns+`,`+presentEpoch+`
+		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM jobs
 		WHERE id IN (
 			SELECT id

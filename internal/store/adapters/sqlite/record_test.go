@@ -43,7 +43,14 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE schedules;
 			DROP TABLE schedule_revisions;
 			DROP TABLE activity;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules');
+			DROP TRIGGER jobs_ended;
+			DROP TRIGGER jobs_deleted;
+			DROP TABLE waits;
+			DROP TABLE ends;
+			DROP INDEX jobs_blocked;
+			DROP INDEX jobs_blocked_ids;
+			ALTER TABLE jobs DROP COLUMN links;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

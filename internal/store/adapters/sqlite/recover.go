@@ -24,7 +24,7 @@ func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverReque
 
 func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	expired, err := t.records(`
-		SELECT`+columns+`,`+presentEpoch+`
+		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM jobs
 		WHERE state = 'in_flight' AND lease_expires_at <= ?
 		ORDER BY lease_expires_at, id
@@ -36,6 +36,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	recovered := make([]store.Recovered, len(expired))
 	for i, e := range expired {
 		recovered[i] = e.Recover(t.now)
+		t.noteEnd(e, true)
 		if err := t.update(e); err != nil {
 			return nil, err
 		}

@@ -17,9 +17,13 @@ var columns = ` ` + sqlkit.All.Names()
 // claimColumns are the columns that a claim must read: a third fewer, without those that it sets or that a waiting job implies.
 var claimColumns = ` ` + sqlkit.All.For(sqlkit.Claimed).Except("state", "retry_at", "result").Names() + `,` + presentEpoch
 
-// presentEpoch is for calls that raise tokens.
-const presentEpoch = `
+// presentEpoch is for calls that raise tokens, and presentLinks for those that may end jobs.
+const (
+	presentLinks = `
+	links, `
+	presentEpoch = `
 	(SELECT epoch FROM fence) AS epoch`
+)
 
 // byID loads the jobs that exist.
 func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
@@ -27,7 +31,7 @@ func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
 		return nil, nil
 	}
 	records, err := t.records(`
-		SELECT`+columns+`,`+presentEpoch+`
+		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM jobs
 		WHERE id IN (SELECT value FROM json_each(?))`,
 		list(ids))

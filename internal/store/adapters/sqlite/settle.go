@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"math"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -13,7 +14,7 @@ func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) 
 
 func (t *txn) settle(limit int) ([]store.Settled, error) {
 	expired, err := t.records(`
-		SELECT`+columns+`,`+presentEpoch+`
+		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM jobs
 		WHERE expires_at <= ? AND finished_at IS NULL AND state <> 'in_flight'
 		ORDER BY expires_at, id
@@ -29,5 +30,10 @@ func (t *txn) settle(limit int) ([]store.Settled, error) {
 		}
 		settled[i] = store.SettledOf(&e.Job)
 	}
-	return settled, nil
+	changed, err := t.hear(limit-len(settled), math.MaxInt)
+	for _, e := range changed {
+		settled = append(settled, store.SettledOf(&e.Job))
+	}
+	t.heard = false // what is left is for the next call
+	return settled, err
 }

@@ -79,7 +79,11 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 		if err := t.join(w.s); err != nil {
 			return none, err
 		}
-		return run(t)
+		answer, err := run(t)
+		if err != nil {
+			return none, err
+		}
+		return answer, t.follow()
 	}()
 	if err != nil {
 		return none, sqlkit.Because(ctx, w.s.closed, ours(store.TxError(err)))

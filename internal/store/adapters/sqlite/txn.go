@@ -17,6 +17,7 @@ type txn struct {
 	now    time.Time
 	strict bool         // a stale lease is an error
 	woken  sqlkit.Woken // the wake-ups to send after the commit
+	heard  bool         // the call has noted an end of a job that others wait for
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// page returns the page about the program.
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/flows.md")
+	require.NoError(t, err)
+	return string(text)
+}
+
+// build compiles a program into an empty folder, and returns its path there.
+func build(t *testing.T, pkg string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return program
+}
+
+// command returns a command of the program in its folder.
+func command(t *testing.T, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Stderr = filepath.Dir(program), os.Stderr
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir(), "JQ_NO_CONFIG=1"}
+	return cmd
+}
+
+func TestPageShowsTheProgram(t *testing.T) {
+	text, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	assert.Contains(t, page(t), "```go\n"+string(text)+"```\n", "copy the program into docs/flows.md")
+	printed, err := command(t, build(t, ".")).Output()
+	require.NoError(t, err)
+	assert.Contains(t, page(t), "```console\n$ go run ./examples/flows\n"+string(printed)+"```\n")
+}
+
+var (
+	curl = regexp.MustCompile(`^curl --json '(.*)' localhost:7070(\S+)$`)
+	when = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+)
+
+// The commands of the page print what it shows. The server has a free port instead of 7070, and the same file as the commands.
+func TestPageShowsTheCommands(t *testing.T) {
+	jobq := build(t, "../../cmd/jobq")
+	url := serve(t, command(t, jobq, "serve", "--addr", "127.0.0.1:0"))
+	_, block, found := strings.Cut(page(t), "```console\n$ ./jobq ")
+	require.True(t, found)
+	block, _, _ = strings.Cut("$ ./jobq "+block, "```")
+	steps := strings.Split(block, "$ ")[1:]
+	assert.Len(t, steps, 6)
+	for _, step := range steps {
+		line, want, _ := strings.Cut(step, "\n")
+		var got []byte
+		var err error
+		if call := curl.FindStringSubmatch(line); call != nil {
+			answer, failed := http.Post(url+call[2], "application/json", strings.NewReader(call[1]))
+			require.NoError(t, failed)
+			got, err = io.ReadAll(answer.Body)
+			require.NoError(t, answer.Body.Close())
+		} else {
+			got, err = command(t, jobq, strings.Fields(line)[1:]...).Output()
+		}
+		require.NoError(t, err, line)
+		assert.Equal(t, want, when.ReplaceAllString(string(got), "2026-01-02T03:04:05Z"), line)
+	}
+}
+
+// serve starts a server and returns its URL. It stops at the end of the test.
+func serve(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	cmd.Stderr = nil
+	said, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // the context may have done so
+		_ = cmd.Wait()
+	})
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		if _, url, found := strings.Cut(lines.Text(), "serving on "); found {
+			url, _, _ = strings.Cut(url, ";")
+			return url
+		}
+	}
+	require.Fail(t, "the server did not say where it listens")
+	return ""
+}

@@ -1,0 +1,316 @@
+package sqlite
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
+	"math"
+	"slices"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// addWaiting adds jobs of which some wait for others. What becomes of one of these depends on those before it.
+func (t *txn) addWaiting(jobs []store.NewJob) ([]store.Enqueued, error) {
+	var ids []int64
+	for _, n := range jobs {
+		for _, w := range n.After {
+			ids = append(ids, w.ID)
+		}
+	}
+	other, err := t.others(ids)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return other(id) != nil }); err != nil {
+		return nil, err
+	}
+	answers := make([]store.Enqueued, 0, len(jobs))
+	for begin, end := 0, 0; begin < len(jobs); begin = end {
+		for end = begin + 1; end < len(jobs) && len(jobs[end-1].After) == 0 && len(jobs[end].After) == 0; end++ {
+		}
+		added, err := t.addReady(jobs[begin:end])
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, added...)
+		if n := jobs[begin]; len(n.After) > 0 && !added[0].Duplicate {
+			waits := n.KeptWaits(func(item int) int64 { return answers[item].ID })
+			if answers[begin].State, err = t.await(n.Row(added[0].ID, t.now), waits); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return answers, nil
+}
+
+// others returns a function that returns jobs by their ids, as far as their ends are concerned, or nil.
+func (t *txn) others(ids []int64) (func(id int64) *store.Job, error) {
+	records, err := t.records(`
+		SELECT id, state, retry_at, token
+		FROM jobs
+		WHERE id IN (SELECT value FROM json_each(?))`,
+		list(ids))
+	jobs := sqlkit.Keyed(records)
+	return func(id int64) *store.Job {
+		if e := jobs[id]; e != nil {
+			return &e.Job
+		}
+		return nil
+	}, err
+}
+
+// othersOf returns others for those that the waits are for.
+func (t *txn) othersOf(waits []store.KeptWait) (func(id int64) *store.Job, error) {
+	ids := make([]int64, len(waits))
+	for i, w := range waits {
+		ids[i] = w.On
+	}
+	return t.others(ids)
+}
+
+// await makes a job that was just added wait, and returns its state.
+func (t *txn) await(j store.Job, waits []store.KeptWait) (store.State, error) {
+	other, err := t.othersOf(waits)
+	if err != nil {
+		return "", err
+	}
+	j.Begin(waits, other, t.now)
+	t.woken.AddFor(j, t.now)
+	_, err = t.exec(`
+		UPDATE jobs
+		SET state = ?, finished_at = ?, error = ?, links = 2
+		WHERE id = ?`,
+		j.State, micros(j.FinishedAt), j.Error, j.ID)
+	if err != nil {
+		return "", err
+	}
+	return j.State, cmp.Or(t.insertWaits(j.ID, waits), t.markAwaited(waits))
+}
+
+func (t *txn) insertWaits(id int64, waits []store.KeptWait) error {
+	rows := make([][4]int64, len(waits))
+	for i, w := range waits {
+		rows[i] = [4]int64{w.On, number(w.Any), number(w.Met), w.From}
+	}
+	text, _ := json.Marshal(rows) // numbers: cannot fail
+	_, err := t.exec(`
+		INSERT OR REPLACE INTO waits (job_id, number, on_id, any_end, met, from_token)
+		SELECT ?, key, value ->> 0, value ->> 1, value ->> 2, value ->> 3
+		FROM json_each(?)`,
+		id, string(text))
+	return err
+}
+
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (t *txn) markAwaited(waits []store.KeptWait) error {
+	ids := make([]int64, len(waits))
+	for i, w := range waits {
+		ids[i] = w.On
+	}
+	_, err := t.exec(`
+		UPDATE jobs
+		SET links = links | 1
+		WHERE id IN (SELECT value FROM json_each(?)) AND links & 1 = 0`,
+		list(ids))
+	return err
+}
+
+// waitsOf returns the waits of jobs, by the ids of these.
+func (t *txn) waitsOf(ids ...int64) (map[int64][]store.KeptWait, error) {
+	found := map[int64][]store.KeptWait{}
+	err := t.each(func(rows *sql.Rows) error {
+		var id int64
+		var w store.KeptWait
+		err := rows.Scan(&id, &w.On, &w.Any, &w.Met, &w.From)
+		found[id] = append(found[id], w)
+		return err
+	}, `
+		SELECT job_id, on_id, any_end, met, from_token
+		FROM waits
+		WHERE job_id IN (SELECT value FROM json_each(?))
+		ORDER BY job_id, number`,
+		list(ids))
+	return found, err
+}
+
+// shown returns what Get shows of the waits of a job.
+func (t *txn) shown(id int64) ([]store.Waiting, error) {
+	waits, err := t.waitsOf(id)
+	if err != nil {
+		return nil, err
+	}
+	other, err := t.othersOf(waits[id])
+	if err != nil {
+		return nil, err
+	}
+	return store.WaitsOf(waits[id], other), nil
+}
+
+// noteEnd is for a job that may have ended: if others wait for it, triggers have noted that, and the call is to tell them.
+func (t *txn) noteEnd(e *store.Record, lived bool) {
+	t.heard = t.heard || lived && e.Links&store.LinkAwaited != 0 && e.Terminal()
+}
+
+// follow does what follows from the ends that a call has noted, for a part of the jobs at most: the rest is left to Settle.
+func (t *txn) follow() error {
+	if !t.heard {
+		return nil
+	}
+	_, err := t.hear(store.SettledByCall, store.SettledByCall)
+	return err
+}
+
+// An end is one that the jobs up to an id have been told of.
+type end struct {
+	store.End
+	number, upTo int64
+}
+
+// hear tells at most so many jobs of ends, or a few more, until it has changed a number of them, and returns these.
+func (t *txn) hear(limit, most int) (changed []*store.Record, err error) {
+	for most > 0 && len(changed) < limit {
+		var next *end
+		err := t.each(func(rows *sql.Rows) error {
+			next = &end{}
+			return rows.Scan(&next.number, &next.ID, &next.Token, &next.As, &next.upTo)
+		}, `
+			SELECT number, job_id, token, ended_as, up_to
+			FROM ends
+			ORDER BY number
+			LIMIT 1`)
+		if err != nil || next == nil {
+			return changed, err
+		}
+		some, heard, err := t.tell(*next, limit-len(changed))
+		if err != nil {
+			return nil, err
+		}
+		most -= max(heard, 1)
+		changed = append(changed, some...)
+	}
+	return changed, nil
+}
+
+// told is how many jobs are told of an end at a time.
+const told = 100
+
+// tell tells the next jobs of an end, and returns how many these are, and those that it has changed, at most so many.
+func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err error) {
+	ids, err := t.concerned(e)
+	if err != nil {
+		return nil, 0, err
+	}
+	jobs, err := t.byID(ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	waits, err := t.waitsOf(ids...)
+	if err != nil {
+		return nil, 0, err
+	}
+	from := e.upTo
+	for _, id := range ids {
+		if len(changed) == limit {
+			break
+		}
+		e.upTo = id
+		r := jobs[id]
+		if r == nil { // somebody has deleted it by hand, where foreign keys are off
+			continue
+		}
+		before := r.State
+		if r.Hear(waits[id], e.End, t.now); r.State == before {
+			continue
+		}
+		t.woken.AddFor(r.Job, t.now)
+		if err := t.update(r); err != nil {
+			return nil, 0, err
+		}
+		changed = append(changed, r)
+	}
+	if err := t.markMet(e, from); err != nil {
+		return nil, 0, err
+	}
+	if len(ids) < told && (len(ids) == 0 || e.upTo == ids[len(ids)-1]) {
+		_, err = t.exec(`
+			DELETE FROM ends
+			WHERE number = ?`,
+			e.number)
+		return changed, len(ids), err
+	}
+	_, err = t.exec(`
+		UPDATE ends
+		SET up_to = ?
+		WHERE number = ?`,
+		e.upTo, e.number)
+	return changed, len(ids), err
+}
+
+// concerned returns the ids of the next jobs for which the end means something.
+func (t *txn) concerned(e end) (ids []int64, err error) {
+	err = t.each(func(rows *sql.Rows) error {
+		ids = append(ids, 0)
+		return rows.Scan(&ids[len(ids)-1])
+	}, `
+		SELECT DISTINCT job_id
+		FROM waits INDEXED BY waits_unmet
+		WHERE on_id = ?1 AND met = 0 AND job_id > ?2 AND from_token <= ?3 AND (any_end = 1 OR ?4 <> 'dead')
+		ORDER BY job_id
+		LIMIT ?5`,
+		e.ID, e.upTo, e.Token, e.As, told)
+	return ids, err
+}
+
+// markMet marks the waits that the end has met, of jobs above an id up to the latest that was told: those of which Record.Hear says so.
+func (t *txn) markMet(e end, above int64) error {
+	_, err := t.exec(`
+		UPDATE waits
+		SET met = 1
+		WHERE on_id = ? AND met = 0 AND job_id > ? AND job_id <= ? AND from_token <= ? AND (any_end = 1 OR ? = 'succeeded')`,
+		e.ID, above, e.upTo, e.Token, e.As)
+	return err
+}
+
+// blockAgain blocks jobs that were requeued and wait for others, by rising id.
+func (t *txn) blockAgain(waiting []*store.Record, outcomes []store.Outcome) error {
+	if len(waiting) > 0 {
+		if _, err := t.hear(math.MaxInt, math.MaxInt); err != nil { // what was before must not count afterwards
+			return err
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *store.Record) int { return cmp.Compare(a.ID, b.ID) })
+	for _, e := range waiting {
+		found, err := t.waitsOf(e.ID)
+		if err != nil {
+			return err
+		}
+		waits := found[e.ID]
+		other, err := t.othersOf(waits)
+		if err != nil {
+			return err
+		}
+		if store.LookAgain(waits, other) {
+			e.State = store.Blocked
+			if err := t.update(e); err != nil {
+				return err
+			}
+		}
+		if err := t.insertWaits(e.ID, waits); err != nil {
+			return err
+		}
+		for i, o := range outcomes {
+			if o.ID == e.ID && o.Status == store.StatusOK {
+				outcomes[i] = store.OutcomeOf(e.Job, o.Status)
+			}
+		}
+	}
+	return nil
+}
