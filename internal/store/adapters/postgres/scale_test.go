@@ -165,7 +165,7 @@ func measuredCalls() []measured {
 	list("of a queue", store.Filter{Queue: "q"})
 	list("of a small queue", store.Filter{Queue: "small"})
 	list("of a unique key", store.Filter{UniqueKey: "key"})
-	for _, phase := range store.Phases {
+	for _, phase := range keptPhases {
 		list("of what is "+string(phase), store.Filter{States: states(phase)})
 		list("of what is "+string(phase)+" in a small queue", store.Filter{Queue: "small", States: states(phase)})
 	}
