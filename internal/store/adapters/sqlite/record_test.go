@@ -43,8 +43,6 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE schedules;
 			DROP TABLE schedule_revisions;
 			DROP TABLE activity;
-			DROP TRIGGER jobs_ended;
-			DROP TRIGGER jobs_deleted;
 			DROP TABLE waits;
 			DROP TABLE ends;
 			DROP INDEX jobs_blocked;

@@ -21,7 +21,7 @@ CREATE TABLE waits (
 
 CREATE INDEX waits_unmet ON waits (on_id, job_id) WHERE met = 0;
 
--- How jobs ended, in the order in which they did. Jobs up to an id have been told.
+-- How jobs ended, in the order in which they did. Jobs up to an id have been told. Triggers add the rows: see waits.go.
 CREATE TABLE ends (
 	number INTEGER PRIMARY KEY AUTOINCREMENT,
 	job_id INTEGER NOT NULL,
@@ -29,19 +29,3 @@ CREATE TABLE ends (
 	ended_as TEXT NOT NULL,
 	up_to INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-
--- Whoever ends a job that others wait for notes it, also a process that opened the file before this step.
-CREATE TRIGGER jobs_ended AFTER UPDATE OF finished_at ON jobs
-WHEN NEW.links & 1 AND OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL
-BEGIN
-	INSERT INTO ends (job_id, token, ended_as)
-	VALUES (NEW.id, NEW.token, iif(NEW.state = 'failed', 'dead', NEW.state));
-END;
-
--- A job that was dead is gone: what needs its success will never have it.
-CREATE TRIGGER jobs_deleted AFTER DELETE ON jobs
-WHEN OLD.links & 1 AND OLD.state = 'failed' AND OLD.retry_at IS NULL
-BEGIN
-	INSERT INTO ends (job_id, token, ended_as)
-	VALUES (OLD.id, OLD.token, 'gone');
-END;
