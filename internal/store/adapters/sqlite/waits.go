@@ -85,11 +85,16 @@ func (t *txn) others(ids []int64) (func(id int64) *store.Job, error) {
 
 // othersOf returns others for those that the waits are for.
 func (t *txn) othersOf(waits []store.KeptWait) (func(id int64) *store.Job, error) {
+	return t.others(awaited(waits))
+}
+
+// awaited returns the ids of the jobs that the waits are for.
+func awaited(waits []store.KeptWait) []int64 {
 	ids := make([]int64, len(waits))
 	for i, w := range waits {
 		ids[i] = w.On
 	}
-	return t.others(ids)
+	return ids
 }
 
 // await makes a job that was just added wait, and returns its state.
@@ -133,15 +138,11 @@ func number(is bool) int64 {
 }
 
 func (t *txn) markAwaited(waits []store.KeptWait) error {
-	ids := make([]int64, len(waits))
-	for i, w := range waits {
-		ids[i] = w.On
-	}
 	_, err := t.exec(`
 		UPDATE jobs
 		SET links = links | 1
 		WHERE id IN (SELECT value FROM json_each(?)) AND links & 1 = 0`,
-		list(ids))
+		list(awaited(waits)))
 	return err
 }
 
