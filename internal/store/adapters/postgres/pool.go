@@ -31,6 +31,7 @@ const (
 
 	soonest   = 100 * time.Millisecond // how long to wait before asking again a server that has refused, at first
 	latest    = time.Second            // and at most
+	hangs     = time.Second            // after this time, an attempt to open a connection takes a place, and nobody counts on it
 	sayAtMost = time.Minute            // how often to log that the server refuses
 )
 
@@ -52,23 +53,36 @@ type pool struct {
 
 	mu      sync.Mutex // guards the fields below
 	idle    []*session // slow calls take the first, others the last; the first is closed next
-	open    int        // idle, in use, or being opened
+	open    int        // idle or in use
+	dials   []*dial    // under way
 	used    [classes]int
 	waiting []*waiter // the urgent ones first
 	prune   *time.Timer
 	closed  bool
 
 	refusal error // the server's last answer was that it has no free connection
-	mayTry  bool  // somebody may ask again
+	mayTry  bool  // the server may be asked again
 	pause   time.Duration
 	ask     *time.Timer
 	said    time.Time // when this was logged
 }
 
-// A waiter is a call that waits for a connection.
+// A waiter is a call that waits for a connection, or for the error of the attempt to open one.
 type waiter struct {
+	ctx   context.Context
 	class class
-	given chan *session // nil is the right to open one
+	given chan gift
+}
+
+type gift struct {
+	s   *session
+	err error
+}
+
+// A dial is an attempt to open a connection for a waiter, which may have got another one or have left.
+type dial struct {
+	of    *waiter
+	since time.Time
 }
 
 func newPool(connector driver.Connector, o Options, most int, keeps bool) *pool {
@@ -107,49 +121,39 @@ func (p *pool) take(ctx context.Context, c class) (*session, error) {
 	since := time.Now()
 	for again := false; ; again = true {
 		s, err := p.wait(ctx, c, since, again)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case s == nil:
-			if s, err = p.connect(ctx, c); err == nil {
-				return s, nil
-			}
-			if codeOf(err) != codeTooMany {
-				return nil, err
-			}
-		case s.ResetSession(ctx) == nil && s.IsValid():
-			return s, nil
-		default:
-			s.Discard()
-			_ = s.Close()
 		}
+		if s.since.IsZero() || s.ResetSession(ctx) == nil && s.IsValid() { // it was opened just now, or it can be used again
+			return s, nil
+		}
+		s.Discard()
+		_ = s.Close()
 	}
 }
 
-// wait returns a connection, or nil for the right to open one. A call that was refused one comes again, and is the next of its
-// class.
+// wait returns the first connection that comes free or has been opened. A call that was given a dead one comes again, and is the next of
+// its class.
 func (p *pool) wait(ctx context.Context, c class, since time.Time, again bool) (*session, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, sql.ErrConnDone
 	}
-	if s, ok := p.grant(c); ok {
+	if s := p.grant(c); s != nil {
 		p.mu.Unlock()
 		return s, nil
 	}
-	w := &waiter{class: c, given: make(chan *session, 1)}
+	w := &waiter{ctx: ctx, class: c, given: make(chan gift, 1)}
 	p.enqueue(w, again)
+	p.grow()
 	p.mu.Unlock()
 	late := time.NewTimer(p.patience - time.Since(since))
 	defer late.Stop()
 	for {
 		select {
-		case s, open := <-w.given:
-			if !open {
-				return nil, sql.ErrConnDone
-			}
-			return s, nil
+		case g := <-w.given:
+			return g.s, g.err
 		case <-ctx.Done():
 			return nil, p.leave(w, ctx.Err())
 		case <-late.C:
@@ -178,23 +182,30 @@ func (p *pool) enqueue(w *waiter, first bool) {
 
 // leave ends the wait with the error.
 func (p *pool) leave(w *waiter, err error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(p.waiting, w); i >= 0 {
-		p.waiting = slices.Delete(p.waiting, i, i+1)
+	if p.dismiss(w) {
 		return err
 	}
-	if s, open := <-w.given; open { // just now
-		p.used[w.class]--
-		if s == nil {
-			p.open--
-			p.mayTry = true
-		} else {
-			p.idle = append(p.idle, s)
-		}
-		p.dispatch()
+	if g := <-w.given; g.s != nil { // just now
+		_ = p.put(g.s)
 	}
 	return err
+}
+
+// dismiss takes the waiter out of the queue, and reports whether it was there.
+func (p *pool) dismiss(w *waiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return takeOut(&p.waiting, w)
+}
+
+// takeOut takes one out of the list, and reports whether it was there.
+func takeOut[T comparable](list *[]T, one T) bool {
+	i := slices.Index(*list, one)
+	if i < 0 {
+		return false
+	}
+	*list = slices.Delete(*list, i, i+1)
+	return true
 }
 
 func (p *pool) refused() error {
@@ -203,40 +214,38 @@ func (p *pool) refused() error {
 	return p.refusal
 }
 
-// grant gives a call of the class a connection, or nil for the right to open one, if it may have one now.
-func (p *pool) grant(c class) (s *session, ok bool) {
-	others := p.open - p.used[slow] // not used by slow calls
-	switch {
-	case p.closed,
-		c != urgent && p.used[usual]+p.used[slow] >= p.most-1,
-		c == slow && p.used[slow] >= p.slowest:
-		return nil, false
-	case len(p.idle) > 0 && (c != slow || others > 1):
-		at := 0
-		if c != slow {
-			at = len(p.idle) - 1
-		}
-		s = p.idle[at]
-		s.class, p.idle = c, slices.Delete(p.idle, at, at+1)
-	case p.open < p.most && (p.refusal == nil || p.mayTry):
-		p.open++
-		p.mayTry = false
-	default:
-		return nil, false
+// mayHave reports whether a call of the class may have one connection more than these.
+func (p *pool) mayHave(c class, used [classes]int) bool {
+	return !p.closed && (c == urgent || used[usual]+used[slow] < p.most-1) && (c != slow || used[slow] < p.slowest)
+}
+
+// grant gives a call of the class an idle connection, if it may have one now.
+func (p *pool) grant(c class) *session {
+	last := p.keeps && p.open-p.used[slow] == 1 // it is left to calls that are not slow
+	if !p.mayHave(c, p.used) || len(p.idle) == 0 || c == slow && last {
+		return nil
 	}
+	at := 0
+	if c != slow {
+		at = len(p.idle) - 1
+	}
+	s := p.idle[at]
+	p.idle = slices.Delete(p.idle, at, at+1)
+	s.class = c
 	p.used[c]++
-	return s, true
+	return s
 }
 
 // dispatch serves those who wait. What one cannot have, nobody after it can have either, unless the one is slow.
 func (p *pool) dispatch() {
+	defer p.grow()
 	for i := 0; i < len(p.waiting); {
 		w := p.waiting[i]
-		s, ok := p.grant(w.class)
+		s := p.grant(w.class)
 		switch {
-		case ok:
+		case s != nil:
 			p.waiting = slices.Delete(p.waiting, i, i+1)
-			w.given <- s
+			w.given <- gift{s: s}
 		case w.class == slow:
 			i++
 		default:
@@ -245,68 +254,114 @@ func (p *pool) dispatch() {
 	}
 }
 
-// connect opens a connection, for which the call has the right. If the call ends before the connection is there, others get it: a
-// server that has much to do after its start would otherwise spend its time on connections that everybody has given up, and so never
-// get to one in time.
-func (p *pool) connect(ctx context.Context, c class) (*session, error) {
-	if !p.keeps {
-		conn, err := p.connector.Connect(ctx)
-		return p.connected(c, conn, err)
+// grow opens a connection for each of those who wait, may have one, and for whom none is being opened yet.
+func (p *pool) grow() {
+	if p.full() {
+		return
 	}
-	type answer struct {
-		conn driver.Conn
-		err  error
+	used := p.used
+	soon, spare := map[*waiter]bool{}, 0
+	for _, d := range p.dials {
+		switch {
+		case time.Since(d.since) >= hangs:
+			used[d.of.class]++
+		case slices.Contains(p.waiting, d.of):
+			soon[d.of] = true
+		default:
+			spare++
+		}
 	}
-	answered := make(chan answer, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(p.patience, leastPatience))
-		defer cancel()
-		defer context.AfterFunc(p.life, cancel)()
-		conn, err := p.connector.Connect(ctx)
-		answered <- answer{conn, err}
-	}()
-	select {
-	case a := <-answered:
-		return p.connected(c, a.conn, a.err)
-	case <-ctx.Done():
-		go func() {
-			a := <-answered
-			if s, err := p.connected(c, a.conn, a.err); err == nil {
-				_ = p.put(s)
-			}
-		}()
-		return nil, ctx.Err()
+	for _, w := range p.waiting {
+		switch {
+		case !p.mayHave(w.class, used):
+			continue
+		case soon[w]:
+		case spare > 0:
+			spare--
+		case p.full():
+			return
+		default:
+			d := &dial{w, time.Now()}
+			p.dials = append(p.dials, d)
+			p.mayTry = false
+			go p.connect(d)
+		}
+		used[w.class]++
 	}
 }
 
-// connected notes how it ended that a connection was opened.
-func (p *pool) connected(c class, conn driver.Conn, err error) (*session, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// full reports whether no connection can be opened now.
+func (p *pool) full() bool {
+	return p.open+len(p.dials) >= p.most || p.refusal != nil && !p.mayTry
+}
+
+// connect opens a connection for a waiter, or for whoever waits when it is there. If it went with the waiter, a server that has much to do
+// after its start would spend its time on connections that everybody has given up, and so never get to one in time. A connection from
+// somebody's own pool is given up with the waiter.
+func (p *pool) connect(d *dial) {
+	ctx := d.of.ctx
+	if p.keeps {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(p.life, max(p.patience, leastPatience))
+		defer cancel()
+	}
+	conn, err := p.connector.Connect(ctx)
 	switch {
 	case err == nil:
-		p.refusal, p.pause = nil, 0
-		p.dispatch()
-		s := conn.(*session)
-		s.pool, s.class = p, c
-		return s, nil
-	case codeOf(err) == codeTooMany && !p.closed:
-		p.refuse(err)
+		p.connected(d, conn.(*session))
+	case codeOf(err) == codeTooMany:
+		p.refuse(d, err)
 	default:
-		p.mayTry = true
+		p.failed(d, err)
 	}
-	p.open--
-	p.used[c]--
-	p.dispatch()
-	return nil, err
 }
 
-// refuse lets somebody ask the server again after a while.
-func (p *pool) refuse(err error) {
+// connected takes in a connection that has been opened.
+func (p *pool) connected(d *dial, s *session) {
+	s.pool, s.class = p, d.of.class
+	p.mu.Lock()
+	takeOut(&p.dials, d)
+	p.refusal, p.pause = nil, 0
+	p.open++
+	p.rest(s)
+	p.dispatch()
+	surplus := (p.closed || !p.keeps) && takeOut(&p.idle, s)
+	switch {
+	case surplus:
+		p.open--
+	case slices.Contains(p.idle, s):
+		s.since = time.Now()
+	}
+	p.mu.Unlock()
+	if surplus {
+		_ = s.Conn.Close()
+	}
+}
+
+// failed gives the error to the waiter, unless it waits no more.
+func (p *pool) failed(d *dial, err error) {
+	if p.dismiss(d.of) {
+		d.of.given <- gift{err: err}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	takeOut(&p.dials, d)
+	p.mayTry = true
+	p.dispatch()
+}
+
+// refuse lets the server be asked again after a while. Whoever waits goes on waiting.
+func (p *pool) refuse(d *dial, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	takeOut(&p.dials, d)
+	if p.closed {
+		return
+	}
 	if p.refusal = err; time.Since(p.said) > sayAtMost {
 		p.said = time.Now()
 		p.logger.Warn("jq: the server has no free connection; calls wait: give each process fewer (max_conns), connect through a pooler, or raise max_connections",
-			"connections", p.open-1, "error", err)
+			"connections", p.open, "error", err)
 	}
 	p.pause = min(max(2*p.pause, soonest), latest)
 	p.ask = time.AfterFunc(p.pause/2+rand.N(p.pause), func() {
@@ -321,33 +376,39 @@ func (p *pool) refuse(err error) {
 func (p *pool) put(s *session) (err error) {
 	keep := p.keeps && s.IsValid()
 	if !keep {
-		err = s.Conn.Close()
+		err = s.Conn.Close() // before another one is opened in its place
 	}
 	p.mu.Lock()
 	p.used[s.class]--
-	if keep && !p.closed {
+	late := keep && p.closed
+	if keep && !late {
 		s.since = time.Now()
-		at := len(p.idle)
-		if s.class == slow { // it has prepared nothing that other calls need
-			at = 0
-		}
-		p.idle = slices.Insert(p.idle, at, s)
-		if p.prune == nil {
-			p.prune = time.AfterFunc(idleFor, p.closeIdle)
-		}
-		s = nil
+		p.rest(s)
 	} else {
 		p.open--
 	}
 	p.dispatch()
 	p.mu.Unlock()
-	if keep && s != nil {
+	if late {
 		err = s.Conn.Close()
 	}
 	return err
 }
 
-// closeIdle closes connections that nobody has used for a while, except the last one that is left to calls that are not slow.
+// rest adds a connection to the idle ones.
+func (p *pool) rest(s *session) {
+	at := len(p.idle)
+	if s.class == slow { // it has prepared nothing that other calls need
+		at = 0
+	}
+	p.idle = slices.Insert(p.idle, at, s)
+	if p.prune == nil && !p.closed {
+		p.prune = time.AfterFunc(idleFor, p.closeIdle)
+	}
+}
+
+// closeIdle closes connections that nobody has used for a while, except the last one that is left to calls that are not slow. Another one
+// that is being opened does not count: the server may refuse it.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	var old []*session
@@ -380,7 +441,7 @@ func (p *pool) close() {
 	p.idle, p.closed = nil, true
 	p.end()
 	for _, w := range p.waiting {
-		close(w.given)
+		w.given <- gift{err: sql.ErrConnDone}
 	}
 	p.waiting = nil
 	for _, timer := range []*time.Timer{p.prune, p.ask} {

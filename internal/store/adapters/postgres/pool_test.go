@@ -35,6 +35,13 @@ func (g *gate) admit(n int) {
 	g.admits = n
 }
 
+// slow changes how long the server takes to answer.
+func (g *gate) slow(takes time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.takes = takes
+}
+
 // left is how many connections are open, without those that the test never gives back.
 func (g *gate) left() int {
 	g.mu.Lock()
@@ -61,11 +68,11 @@ func (g *gate) Connect(ctx context.Context) (driver.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked++
-	if g.takes > 0 {
+	if takes := g.takes; takes > 0 {
 		g.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(g.takes):
+		case <-time.After(takes):
 		}
 		if g.mu.Lock(); ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -93,9 +100,14 @@ func (c *admitted) ResetSession(context.Context) error { return nil }
 // pooled runs the test with a pool of that many connections to a server that admits so many.
 func pooled(t *testing.T, most, admits int, test func(t *testing.T, p *pool, g *gate)) {
 	t.Helper()
+	pooling(t, most, admits, true, test)
+}
+
+func pooling(t *testing.T, most, admits int, keeps bool, test func(t *testing.T, p *pool, g *gate)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{admits: admits}
-		p := newPool(g, Options{Timeout: 8 * time.Second, Logger: slog.New(slog.DiscardHandler)}, most, true)
+		p := newPool(g, Options{Timeout: 8 * time.Second, Logger: slog.New(slog.DiscardHandler)}, most, keeps)
 		test(t, p, g)
 		p.close()
 		synctest.Wait()
@@ -199,7 +211,7 @@ func TestAConnectionThatACallDidNotWaitForServesAnother(t *testing.T) {
 			defer cancel()
 			return p.take(ctx, usual)
 		}
-		g.takes = 3 * time.Second
+		g.slow(3 * time.Second)
 		for range 2 {
 			_, err := within(time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -210,13 +222,86 @@ func TestAConnectionThatACallDidNotWaitForServesAnother(t *testing.T) {
 		s.Discard()
 		require.NoError(t, s.Close())
 
-		g.takes = time.Hour
+		g.slow(time.Hour)
 		_, err = within(time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, err = within(10 * time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 3, g.asks(), "a server that does not answer at all is asked again")
 	}) // which closes the pool while a connection is being opened
+}
+
+// While a connection is being opened for a call, another one comes back. The call takes that one. And the connection that has been
+// opened is not closed for being idle as long as it is the only one: the server may refuse the next one.
+func TestACallTakesTheConnectionThatComesFirst(t *testing.T) {
+	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
+		claim := taken(t, p, usual)
+		g.slow(time.Minute)
+		var order []string
+		soonTaken(t, p, urgent, &order, "beat")
+		require.NoError(t, claim.Close())
+		synctest.Wait()
+		assert.Equal(t, []string{"beat"}, order)
+		assert.Equal(t, 2, g.asks(), "one is being opened")
+		pass(leastPatience)
+		assert.Equal(t, 1, g.left())
+		require.NoError(t, taken(t, p, urgent).Close())
+	})
+}
+
+// An opening that hangs keeps nobody else from trying, and one that a call has for itself is not counted for another.
+func TestNobodyCountsOnAnOpeningThatHangs(t *testing.T) {
+	pooled(t, 4, 9, func(t *testing.T, p *pool, g *gate) {
+		within := func(d time.Duration, c class) error {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			s, err := p.take(ctx, c)
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		}
+		g.slow(time.Hour)
+		require.ErrorIs(t, within(hangs, usual), context.DeadlineExceeded)
+		g.slow(0)
+		require.NoError(t, within(time.Millisecond, usual))
+		assert.Equal(t, 2, g.asks())
+	})
+	pooling(t, 4, 9, false, func(t *testing.T, p *pool, g *gate) {
+		g.slow(100 * time.Millisecond)
+		ack, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer leave()
+		go func() { _, _ = p.take(ack, usual) }()
+		synctest.Wait()
+		var order []string
+		soonTaken(t, p, urgent, &order, "beat")
+		assert.Equal(t, 2, g.asks())
+		pass(101 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []string{"beat"}, order)
+		assert.Equal(t, 2, g.asks())
+	})
+}
+
+// Connections that are somebody else's go back after each call, and so does one for which nobody waits any more.
+func TestOthersConnectionsGoBack(t *testing.T) {
+	pooling(t, 4, 9, false, func(t *testing.T, p *pool, g *gate) {
+		for c := range class(classes) {
+			s := taken(t, p, c)
+			assert.Equal(t, 1, g.left())
+			require.NoError(t, s.Close())
+			assert.Zero(t, g.left())
+		}
+		g.slow(time.Second)
+		var order []string
+		soonTaken(t, p, usual, &order, "ack")
+		refusedNow(t, p, urgent)
+		pass(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"ack"}, order)
+		assert.Zero(t, g.left())
+		assert.Equal(t, 5, g.asks())
+	})
 }
 
 // Of the connections that a burst has opened, one is left after some seconds, and it is never closed.
@@ -340,7 +425,7 @@ func TestAPoolLosesNoConnection(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%17)*time.Millisecond)
 				defer cancel()
 				if s, err := p.take(ctx, class(i%classes)); err == nil {
-					pass(time.Duration(i%3) * time.Millisecond)
+					pass(time.Duration(1+i%3) * time.Millisecond)
 					_ = s.Close()
 				}
 			}()
@@ -352,6 +437,7 @@ func TestAPoolLosesNoConnection(t *testing.T) {
 		p.mu.Lock()
 		assert.Equal(t, [classes]int{}, p.used)
 		assert.Len(t, p.idle, p.open)
+		assert.Empty(t, p.dials)
 		assert.Empty(t, p.waiting)
 		p.mu.Unlock()
 		g.admit(100)
