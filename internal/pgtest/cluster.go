@@ -98,10 +98,21 @@ func (c *Cluster) KillSession(ctx context.Context, pid int) error {
 func (c *Cluster) Revive(ctx context.Context) error {
 	err := c.run(ctx, "pg_ctl", "start", "--wait", "--silent", "--pgdata", c.data(), "--log", filepath.Join(c.folder, "log"),
 		"--options", "-c "+strings.Join(c.options.settings(c), " -c "))
-	if err == nil {
-		c.crashed = false
+	if err != nil {
+		return errors.Join(err, c.endOfLog())
 	}
-	return err
+	c.crashed = false
+	return nil
+}
+
+// endOfLog returns the end of the server's log.
+func (c *Cluster) endOfLog() error {
+	const most = 2000
+	log, err := os.ReadFile(filepath.Join(c.folder, "log"))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the server's log ends with:\n%s", log[max(0, len(log)-most):])
 }
 
 // Running reports whether the server is running or starting.

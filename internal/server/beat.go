@@ -16,7 +16,7 @@ const earlyBeatEvery = time.Second
 // force for a while. In between it extends the leases of the queues in which jobs in flight were cancelled: the answers say which jobs.
 func (s *Server) beatLoop() {
 	next := s.clock.Now().Add(s.o.Lease.Heartbeat)
-	for early := s.clock.Now(); s.sleepUntil(s.cancels.due(next, early), s.cancels.told); {
+	for early := s.clock.Now(); s.sleepUntil(s.life, s.cancels.due(next, early), s.cancels.told); {
 		began := s.clock.Now()
 		var err error
 		switch {

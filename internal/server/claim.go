@@ -20,25 +20,10 @@ func (s *Server) claimLoop() {
 			next, found, again = s.scheduler.next(room, s.book.inQueue, s.clock.Now())
 		}
 		if !found {
-			s.awaitWork(again)
+			s.sleepUntil(s.work, again, s.book.claim)
 			continue
 		}
 		s.claim(next)
-	}
-}
-
-// awaitWork waits until there may be something to claim.
-func (s *Server) awaitWork(again time.Time) {
-	var due <-chan time.Time
-	if !again.IsZero() {
-		timer := s.clock.Timer(max(0, again.Sub(s.clock.Now())))
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-s.work.Done():
-	case <-s.book.claim:
-	case <-due:
 	}
 }
 

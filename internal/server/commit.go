@@ -44,7 +44,7 @@ func (s *Server) awaitBatch(latest time.Time) bool {
 				return true
 			}
 		}
-		if !s.sleepUntil(again, s.book.commit) {
+		if !s.sleepUntil(s.life, again, s.book.commit) {
 			return false
 		}
 	}

@@ -82,6 +82,9 @@ type runHolder interface {
 	writeRefused(r *Run, op string, outcome store.Outcome) // the store refused a write because of its lease
 }
 
+// Store returns the store that has the job.
+func (r *Run) Store() store.Store { return r.holder.backend() }
+
 type runKey struct{}
 
 // A Slab fills the slice with new runs, each with memory for its Job. They should all be one allocation, together with what the handlers

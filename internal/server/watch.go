@@ -1,6 +1,9 @@
 package server
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // watchLoop cancels handlers when their timeout ends, or when their lease expires because no heartbeat reached the store. One timer serves
 // all runs.
@@ -13,7 +16,7 @@ func (s *Server) watchLoop() {
 		for _, c := range cancelled {
 			s.logOverdue(c)
 		}
-		if !s.sleepUntil(again, s.book.watch) {
+		if !s.sleepUntil(s.life, again, s.book.watch) {
 			return
 		}
 	}
@@ -28,16 +31,20 @@ func (s *Server) logOverdue(c cancellation) {
 	log.Warn("jq: cancelling handler", "cause", c.cause)
 }
 
-// sleepUntil waits for the time, where zero means never, or for the signal. It returns false when the server has ended.
-func (s *Server) sleepUntil(at time.Time, or signal) bool {
+// sleepUntil waits for the time, where zero means never, or for the signal. It returns false when the context has ended.
+func (s *Server) sleepUntil(ctx context.Context, at time.Time, or signal) bool {
 	var due <-chan time.Time
 	if !at.IsZero() {
-		timer := s.clock.Timer(max(0, at.Sub(s.clock.Now())))
+		wait := at.Sub(s.clock.Now())
+		if wait <= 0 {
+			return ctx.Err() == nil
+		}
+		timer := s.clock.Timer(wait)
 		defer timer.Stop()
 		due = timer.C
 	}
 	select {
-	case <-s.life.Done():
+	case <-ctx.Done():
 		return false
 	case <-due:
 	case <-or:
