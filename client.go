@@ -105,6 +105,13 @@ type EnqueueManyOptions struct {
 	RequestKey string
 }
 
+func (o *EnqueueManyOptions) key() string {
+	if o == nil {
+		return ""
+	}
+	return o.RequestKey
+}
+
 // EnqueueMany adds up to 1,000 jobs, all or none of them, and answers in their order. If an item is refused, the [InvalidError]
 // has its index. A duplicate is not an error: its answer has Duplicate set. Options may be nil.
 func (c *Client) EnqueueMany(ctx context.Context, items []Item, options *EnqueueManyOptions) ([]Enqueued, error) {
@@ -147,10 +154,15 @@ func (c *Client) one(ctx context.Context, w store.Writer, payload Payload, optio
 }
 
 func (c *Client) many(ctx context.Context, w store.Writer, items []Item, options *EnqueueManyOptions) ([]Enqueued, error) {
-	var key string
-	if options != nil {
-		key = options.RequestKey
+	room, err := c.jobs(items)
+	if err != nil {
+		return nil, err
 	}
+	return c.send(ctx, w, room, options.key())
+}
+
+// jobs returns the items as the store gets them.
+func (c *Client) jobs(items []Item) (*[]NewJob, error) {
 	room := roomFor(len(items))
 	for i, item := range items {
 		var o EnqueueOptions
@@ -166,7 +178,7 @@ func (c *Client) many(ctx context.Context, w store.Writer, items []Item, options
 		}
 		(*room)[i] = job
 	}
-	return c.send(ctx, w, room, key)
+	return room, nil
 }
 
 // rooms has slices of jobs that a store has added. A store keeps nothing of a request, so the slices can be used again.
@@ -206,10 +218,14 @@ func (c *Client) Get(ctx context.Context, id int64) (JobDetail, error) { return 
 
 // Jobs iterates over the jobs that match, the newest first. It reads them page by page. After an error it yields nothing more.
 func (c *Client) Jobs(ctx context.Context, filter Filter) iter.Seq2[Job, error] {
+	return jobs(ctx, c.store, filter)
+}
+
+func jobs(ctx context.Context, s Store, filter Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		page := Page{Limit: 100}
 		for {
-			part, err := c.store.List(ctx, filter, page)
+			part, err := s.List(ctx, filter, page)
 			if err != nil {
 				yield(Job{}, err)
 				return
@@ -224,6 +240,36 @@ func (c *Client) Jobs(ctx context.Context, filter Filter) iter.Seq2[Job, error] 
 			}
 		}
 	}
+}
+
+// WaitedFor returns the jobs that a job waits for or has waited for, in the order of its waits. [Result] reads the result of one. A job
+// that no longer exists has nothing but its ID. Through a server with tokens, only operators may read results of other jobs.
+func (c *Client) WaitedFor(ctx context.Context, id int64) ([]Job, error) {
+	return waitedFor(ctx, c.store, id)
+}
+
+func waitedFor(ctx context.Context, s Store, id int64) ([]Job, error) {
+	job, err := s.Get(ctx, id)
+	if err != nil || len(job.Waits) == 0 {
+		return nil, err
+	}
+	var filter Filter
+	for _, w := range job.Waits {
+		filter.IDs = append(filter.IDs, w.ID)
+	}
+	found := map[int64]Job{}
+	for j, err := range jobs(ctx, s, filter) {
+		if err != nil {
+			return nil, err
+		}
+		found[j.ID] = j
+	}
+	waited := make([]Job, len(job.Waits))
+	for i, w := range job.Waits {
+		waited[i] = found[w.ID]
+		waited[i].ID = w.ID
+	}
+	return waited, nil
 }
 
 // List returns one page of the jobs that match, the newest first.

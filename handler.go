@@ -233,6 +233,13 @@ func (r *Run) LoadCheckpoint(into any) (bool, error) {
 	return true, nil
 }
 
+// WaitedFor returns the jobs that this one has waited for, in the order of its waits. [Result] reads the result of one. A job that was
+// deleted meanwhile has nothing but its ID: succeeded jobs are deleted after a day by default. Through a server with tokens, the token must
+// be that of an operator, since others may not read results of other jobs.
+func (r *Run) WaitedFor(ctx context.Context) ([]Job, error) {
+	return waitedFor(ctx, r.live.Store(), r.live.ID)
+}
+
 // SaveProgress stores the value, as JSON, for people to see.
 func (r *Run) SaveProgress(ctx context.Context, v any) error {
 	doc, err := document(v)

@@ -401,11 +401,16 @@ type (
 	//	States      []State       // the state or the phase is one of these
 	//	FinishedFor time.Duration // finished at least this long ago
 	//
+	//	WaitsFor int64 // waits, or has waited, for the job with this id
+	//	Unneeded bool  // no job that has not ended waits, or has waited, for it
+	//
 	// Its methods:
 	//
 	//	// Empty reports whether no field is set; After does not count.
 	//	func (Filter) Empty() bool
-	//	// Matches reports whether the filter selects the job at now.
+	//	// WithoutWaits returns the filter without what it says about waits, for a store that looks at these itself.
+	//	func (Filter) WithoutWaits() Filter
+	//	// Matches reports whether the filter selects the job at now, in a store in which no job waits for others.
 	//	func (Filter) Matches(j Job, now time.Time) bool
 	//	// Cursor returns the cursor of the page that begins after the job with the id.
 	//	func (Filter) Cursor(id int64) string

@@ -75,13 +75,13 @@ type EnqueueOptions struct {
 	UniqueKey string
 	UniqueFor time.Duration
 	// Replace, with a UniqueKey, makes a job that waits take this job's place: if the one that holds the key has the same queue
-	// and kind and is ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and begins without a
+	// and kind and is blocked, ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and begins without a
 	// checkpoint. The answer says Duplicate and Replaced. If the holder runs or has ended, nothing changes.
 	Replace bool
 
 	// After are the jobs that the job waits for: at most 64, each by its ID or, in EnqueueMany, as an earlier Item. It is Blocked until
 	// each of them has succeeded or, with Any, has ended. If one that it needs is cancelled, so is the job. In defaults it has no
-	// effect. Stores in memory, on SQLite, and behind a server on SQLite can do this.
+	// effect. A [Flow] sets it for you.
 	After []Wait
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a

@@ -32,7 +32,8 @@ var inside = map[string]string{
 	"IDJSON": sent, "DurationJSON": sent, "RetentionJSON": sent, "TimeJSON": sent, "KeepJSON": sent, "JSONOfJob": sent, "JSONOfDetail": sent,
 	"JSONOfNewJob": sent, "JSONOfFilter": sent, "ActivityPageJSON": sent, "JSONOfActivity": sent, "SplitDocument": sent, "JoinDocument": sent, "Wanted": sent,
 
-	"Explained": "an error in jq's own words: other programs have theirs",
+	"FitOneCall": "cuts what a client adds: stores get single calls",
+	"Explained":  "an error in jq's own words: other programs have theirs",
 }
 
 const made = "the table of transitions: documentation and tests are made from it"

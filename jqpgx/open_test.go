@@ -21,8 +21,7 @@ func TestConformanceOnAPool(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	pool := sized(t, dsn, 40)
 	schemas := pgtest.NewSchemas(t, dsn)
-	noWaits := map[string]string{"Waits/": "Postgres stores keep no waits yet", "Matrix/Unblock": "Postgres stores keep no waits yet"}
-	jqtest.Run(t, jqtest.Adapter{Exclude: noWaits, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+	jqtest.Run(t, jqtest.Adapter{New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 		o := &postgres.Options{Clock: clk, Schema: schemas.Take()}
 		s, err := jqpgx.Open(ctx, pool, o)
 		if err != nil {

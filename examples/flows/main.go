@@ -13,17 +13,26 @@ import (
 )
 
 // Step is the payload of every job here. In your program, each kind of work has a type of its own.
-type Step struct{ Do string }
+type Step struct{ Do, File string }
 
 func (Step) Kind() string { return "step" }
 
-// after returns options of a job that waits until the items of the same call have succeeded.
-func after(items ...int) *jq.EnqueueOptions {
-	var o jq.EnqueueOptions
-	for _, item := range items {
-		o.After = append(o.After, jq.Wait{Item: item})
+// handle gets the results of the jobs that its job has waited for.
+func handle(ctx context.Context, run *jq.Run, s Step) error {
+	others, err := run.WaitedFor(ctx)
+	if err != nil {
+		return err
 	}
-	return &o
+	var files []string
+	for _, other := range others {
+		file, err := jq.Result[string](other)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	fmt.Printf("job %d: %s %v\n", run.ID, s.Do, files)
+	return run.SetResult(s.File)
 }
 
 func work(ctx context.Context) error {
@@ -33,14 +42,15 @@ func work(ctx context.Context) error {
 	}
 	defer store.Close()
 
+	var flow jq.Flow
+	download := flow.Add(Step{"download", "a.png"}, nil)
+	small := flow.Add(Step{"shrink", "small.png"}, nil, download)
+	large := flow.Add(Step{"enlarge", "large.png"}, nil, download)
+	publish := flow.Add(Step{"publish", "page.html"}, nil, small, large)
+	report := flow.Add(Step{Do: "report"}, nil, publish.Any())
+
 	client := jq.NewClient(store, nil)
-	jobs, err := client.EnqueueMany(ctx, []jq.Item{
-		0: {Payload: Step{"download the picture"}},
-		1: {Payload: Step{"make the small one"}, Options: after(0)},
-		2: {Payload: Step{"make the large one"}, Options: after(0)},
-		3: {Payload: Step{"publish both"}, Options: after(1, 2)},
-		4: {Payload: Step{"remove the download"}, Options: &jq.EnqueueOptions{After: []jq.Wait{{Item: 3, Any: true}}}},
-	}, nil)
+	jobs, err := client.EnqueueFlow(ctx, &flow, nil)
 	if err != nil {
 		return err
 	}
@@ -49,10 +59,7 @@ func work(ctx context.Context) error {
 	}
 
 	var handlers jq.Handlers
-	jq.Handle(&handlers, func(ctx context.Context, run *jq.Run, s Step) error {
-		fmt.Printf("job %d: %s\n", run.ID, s.Do)
-		return nil
-	})
+	jq.Handle(&handlers, handle)
 	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Slots: 1}) // one after the other, for the same output each time
 	if err != nil {
 		return err
@@ -60,7 +67,7 @@ func work(ctx context.Context) error {
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
-	last, err := client.Wait(ctx, jobs[4].ID)
+	last, err := client.Wait(ctx, jobs[report.Index].ID)
 	if err != nil {
 		return err
 	}

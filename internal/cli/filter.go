@@ -19,6 +19,7 @@ type filterFlags struct {
 	kind      string
 	tag       string
 	worker    string
+	waitsFor  string
 	olderThan time.Duration
 }
 
@@ -28,6 +29,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.queue, "queue", "", "only jobs in `QUEUE`")
 	flags.StringVar(&f.kind, "kind", "", "only jobs of `KIND`")
 	flags.StringVar(&f.tag, "tag", "", "only jobs with `TAG`")
+	flags.StringVar(&f.waitsFor, "waits-for", "", "only jobs that wait, or have waited, for the job with `ID`")
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var states []string
 		for _, s := range append(contract.Phases(), jq.Failed) {
@@ -47,6 +49,13 @@ func (f *filterFlags) addOlderThan(cmd *cobra.Command) {
 // filter returns the filter that the flags describe.
 func (f *filterFlags) filter() (jq.Filter, error) {
 	filter := jq.Filter{Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, FinishedFor: f.olderThan}
+	if f.waitsFor != "" {
+		ids, err := parseIDs([]string{f.waitsFor})
+		if err != nil {
+			return jq.Filter{}, err
+		}
+		filter.WaitsFor = ids[0]
+	}
 	for _, s := range f.states {
 		filter.States = append(filter.States, jq.State(s))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -86,12 +87,55 @@ func difference(got, want any) string {
 	return "difference (-want +got):\n" + diff
 }
 
-func short(v any) string {
-	text := fmt.Sprintf("%+v", v)
-	if len(text) > 300 {
-		text = text[:300] + "…"
+// shown is how many bytes of a value are shown.
+const shown = 300
+
+func short(v any) string { return shorten(fmt.Sprintf("%+v", cut(v))) }
+
+func shorten(text string) string {
+	if len(text) > shown {
+		text = text[:shown] + "…"
 	}
 	return text
+}
+
+// cut returns the value without what lies behind the beginning of its slices, which is not shown. Some cases have documents of
+// megabytes, and to put those into words took most of the time in which the suite fails its broken stores.
+func cut(v any) any {
+	if v == nil {
+		return nil
+	}
+	return cutValue(reflect.ValueOf(v)).Interface()
+}
+
+func cutValue(v reflect.Value) reflect.Value {
+	switch v.Kind() {
+	case reflect.Slice:
+		v = v.Slice(0, min(v.Len(), shown))
+		if v.IsNil() || v.Type().Elem().Kind() == reflect.Uint8 {
+			return v
+		}
+		some := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		for i := range v.Len() {
+			some.Index(i).Set(cutValue(v.Index(i)))
+		}
+		return some
+	case reflect.Struct:
+		some := reflect.New(v.Type()).Elem()
+		some.Set(v)
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				some.Field(i).Set(cutValue(v.Field(i)))
+			}
+		}
+		return some
+	case reflect.Interface:
+		if !v.IsNil() {
+			return cutValue(v.Elem())
+		}
+	default: // no cases have documents behind pointers or in maps
+	}
+	return v
 }
 
 // True checks a condition.

@@ -14,6 +14,8 @@ const (
 	sentenceMet       = "A wait is met when its job succeeds or, with Any, when its job ends in whatever way or is deleted."
 	sentenceAfter     = "A job with After waits for jobs that exist, named by their ids, or for earlier items of the call, named by their indices. It is blocked until every wait is met, see Settle."
 	sentenceWaitsCut  = "A job has at most 64 waits, and a call at most 4,000."
+	sentenceWaitsFor  = "A filter with WaitsFor matches jobs that wait for the job with this id, or have waited for it, whether that job still exists or not."
+	sentenceUnneeded  = "A filter with Unneeded matches jobs for which no job waits or has waited, except jobs that have ended. A call looks at waits before it changes any job, and may overlook one that was not committed when the call began."
 	sentenceLookAgain = "Jobs that had waits are looked at after all jobs of the call, by rising id. Such a job is blocked if one of its waits is not met as the jobs are now."
 )
 
@@ -30,12 +32,14 @@ var waitCases = []Case{
 	{"Waits/WhatWasMetStaysMet", "A wait that was met stays met, whatever becomes of its job.", waitsStayMet},
 	{"Waits/DeadJobHoldsUp", "A job that is dead ends nothing: what needs its success stays blocked, and becomes ready if the job is requeued and succeeds.", waitsHeldUp},
 	{"Waits/CancelledJobCancelsWhatNeedsIt", "A blocked job that needs the success of a job that is cancelled, or that is dead and deleted, is cancelled as by Cancel, and its Error names that job. So are those that need its own success in turn.", waitsCancel},
-	{"Waits/SettleDoesTheRest", "Then it applies what follows for others from the ends of jobs.\nA call that ends jobs applies this to at most 1,000 others before it returns. A call in a caller's transaction may leave it to Settle. So is the rest: a Settle that changes fewer than limit jobs has applied the ends of all jobs that were committed before it began.", waitsSettle},
+	{"Waits/SettleDoesTheRest", "Then it applies what follows for others from the ends of jobs.\nA call that ends jobs applies this to at most 1,000 others before it returns. It leaves the rest to Settle, and may also leave jobs that were added or ended in a caller's transaction, or that an open transaction locks. A Settle that changes fewer than limit jobs has applied the ends of all jobs that were committed before it began, except to jobs that an open transaction locks.", waitsSettle},
 	{"Waits/OutcomesAreOfTheNamed", "The outcomes of a call are only about the jobs that it was asked to change.", waitsOutcomes},
 	{"Waits/RequeueLooksAgain", sentenceLookAgain + "\nok the job is ready or blocked now;", waitsRequeue},
 	{"Waits/RequeueIsNotUndone", "A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled or deleted before does not cancel the job again.", waitsRequeueStays},
 	{"Waits/BlockedJobIsLive", "If UniqueFor is zero, the job holds its key while it is blocked, ready, in flight or retrying.", waitsLive},
+	{"Waits/RequeuedJobEndsAgain", "A wait for a job that was requeued is for its next end.", waitsForNextEnd},
 	{"Waits/ShownByGet", "The answer has the waits of the job in the order in which they were enqueued, with whether each is met and the phase of the other job.", waitsShown},
+	{"Waits/FiltersLookAtWaits", sentenceWaitsFor + "\n" + sentenceUnneeded, waitsFiltered},
 	{"Waits/LastTwoAtOnce", "A call takes effect as a whole, at one moment between its start and its return, or not at all.\n" + sentenceUnblock, waitsLastTwo},
 	{"Waits/RepeatUnderARequestKey", "For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", waitsRepeat},
 }
@@ -478,6 +482,21 @@ func waitsRequeueStays(c *C) {
 	for _, id := range list {
 		c.Equal(c.Requeue(id).State, store.Ready, "a job whose wait was met, requeued after the other job is gone")
 	}
+}
+
+func waitsForNextEnd(c *C) {
+	before := c.mortal()
+	old := c.Enqueue(needing(before))[0]
+	c.Advance(time.Hour)
+	c.Equal(each(c.Settle(1), func(s store.Settled) int64 { return s.ID }), []int64{before}, "what a Settle of one job changes")
+	c.Requeue(before)
+	list := c.Enqueue(needing(before), whatever(before))
+	c.settleAll()
+	c.in(store.Cancelled, "whose job was cancelled while it waited", old)
+	c.in(store.Blocked, "that was enqueued after the requeue", list...)
+	c.Ack(c.hold(before))
+	c.settleAll()
+	c.in(store.Ready, "after its job has ended again", list...)
 }
 
 func waitsLive(c *C) {

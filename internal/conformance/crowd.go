@@ -80,6 +80,8 @@ func (c *C) crowd() crowd {
 		{store.Filter{FinishedFor: store.Resolution}, []int{3, 4, 5}},
 		{store.Filter{FinishedFor: 2 * time.Minute}, []int{3}},
 		{store.Filter{FinishedFor: time.Hour}, nil},
+		{store.Filter{WaitsFor: jobs.ids[0]}, nil},
+		{store.Filter{Unneeded: true}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 		{store.Filter{Queues: []string{"q2"}}, []int{4, 5, 6}},
 		{store.Filter{Queues: []string{"q2*", "x"}}, []int{4, 5, 6}},
 		{store.Filter{Queues: []string{"q"}}, []int{0, 1, 2, 3, 7}},
@@ -140,6 +142,7 @@ func wrongFilters() []store.Filter {
 		{Queue: queue, States: []store.State{""}},
 		{Queue: queue, States: slices.Repeat([]store.State{store.Ready}, store.MaxItems+1)},
 		{Queue: queue, FinishedFor: -store.Resolution},
+		{Queue: queue, WaitsFor: -1},
 		{Queue: queue, FinishedFor: store.MaxDuration + store.Resolution},
 	}
 	wrong = append(wrong, store.Filter{Queues: []string{""}}, store.Filter{Queues: slices.Repeat([]string{"q"}, store.MaxPatterns+1)})

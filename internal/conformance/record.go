@@ -109,4 +109,6 @@ func (l *calls) show(tb testing.TB) {
 var zeroField = regexp.MustCompile(`\b[A-Za-z]+:(0001-01-01 00:00:00 \+0000 UTC|0s|0|\[\]|\{\}|false)?( |(\}))`)
 
 // brief is a request or an answer without the fields that are not set.
-func brief(v any) string { return short(zeroField.ReplaceAllString(fmt.Sprintf("%+v", v), "$3")) }
+func brief(v any) string {
+	return shorten(zeroField.ReplaceAllString(fmt.Sprintf("%+v", cut(v)), "$3"))
+}

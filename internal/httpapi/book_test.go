@@ -110,26 +110,37 @@ func (b *book) unseen() []string {
 func (b *book) record(t *testing.T, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := &heard{ReadCloser: r.Body}
+		if asked.tooLong = r.ContentLength > wire.MaxBody; !asked.tooLong {
+			asked.text.Grow(max(int(r.ContentLength), 0))
+		}
 		r.Body = asked
 		told := &teller{ResponseWriter: w}
 		h.ServeHTTP(told, r) // an answer that is broken off by a panic is none
 		if told.brokenOff(r) {
 			return
 		}
-		if problem := b.check(r, asked.text.Bytes(), told); problem != "" {
+		problem := b.check(r, asked.text.Bytes(), told)
+		if asked.tooLong && told.status < 400 {
+			problem = "a body that is longer than any may be was taken"
+		}
+		if problem != "" {
 			t.Errorf("%s %s: %s\nasked: %.300s\ntold: %d %.600s", r.Method, r.URL, problem, asked.text.Bytes(), told.status, told.text.Bytes())
 		}
 	})
 }
 
+// A heard body is kept, unless it is so long that it must be refused.
 type heard struct {
 	io.ReadCloser
-	text bytes.Buffer
+	text    bytes.Buffer
+	tooLong bool
 }
 
 func (h *heard) Read(p []byte) (int, error) {
 	n, err := h.ReadCloser.Read(p)
-	h.text.Write(p[:n])
+	if !h.tooLong {
+		h.text.Write(p[:n])
+	}
 	return n, err
 }
 
@@ -152,6 +163,9 @@ func (t *teller) brokenOff(r *http.Request) bool {
 
 func (t *teller) WriteHeader(status int) {
 	t.status = status
+	if length, err := strconv.Atoi(t.Header().Get("Content-Length")); err == nil {
+		t.text.Grow(length)
+	}
 	t.ResponseWriter.WriteHeader(status)
 }
 

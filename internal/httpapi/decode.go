@@ -202,11 +202,17 @@ type jobQuery struct {
 // query reads the query parameters of a listing of jobs.
 func query(raw string) (jobQuery, error) {
 	q := jobQuery{page: store.Page{Limit: 100}}
-	f, documents := &q.filter, ""
+	f, waitsFor, documents := &q.filter, "", ""
 	texts := map[string]*string{
-		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "documents": &documents,
+		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "waits_for": &waitsFor,
+		"documents": &documents,
 	}
 	err := parameters(raw, texts, &f.States, &q.page)
+	if err == nil && waitsFor != "" {
+		if f.WaitsFor, err = number("waits_for", waitsFor); err == nil && f.WaitsFor < 1 {
+			err = refuse("waits_for", "must be the id of a job")
+		}
+	}
 	if err == nil && documents != "" && documents != "false" {
 		err = refuse("documents", "must be false: leave it out for jobs with their documents")
 	}

@@ -151,8 +151,10 @@ func (w *world) try(ctx context.Context, method, path, body string, headers ...s
 		return answered{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	return answered{resp.StatusCode, resp.Header, string(text)}, err
+	var text strings.Builder
+	text.Grow(max(int(resp.ContentLength), 0)) // it would be copied again and again as it grows
+	_, err = io.Copy(&text, resp.Body)
+	return answered{resp.StatusCode, resp.Header, text.String()}, err
 }
 
 // direct makes a request without a socket.

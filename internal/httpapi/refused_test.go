@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,7 +82,7 @@ var produce = map[string]struct {
 		if slices.Contains([]string{"enqueue", "checkpoint", "ack", "fail", "release", "snooze", "nack"}, r.operation) { // whose bodies have documents
 			most = wire.MaxBody
 		}
-		return w.direct(r.method, r.path, strings.Repeat(" ", most+1)) // a socket is left lingering for half a second
+		return w.direct(r.method, r.path, tooLong()[:most+1]) // a socket is left lingering for half a second
 	}, kind: "invalid"},
 	"415": {ask: func(w *world, r request) answered {
 		return w.ask(r.method, r.path, r.body, "Content-Type", "text/plain")
@@ -126,6 +127,9 @@ var produce = map[string]struct {
 		return w.ask(r.method, r.path, r.body)
 	}},
 }
+
+// tooLong is a byte more than any body may have. It is made once: under the race detector, to make or copy so much takes long.
+var tooLong = sync.OnceValue(func() string { return strings.Repeat(" ", wire.MaxBody+1) })
 
 // TestEveryFailureIsAProblem brings every operation to every failure that is documented for it.
 func TestEveryFailureIsAProblem(t *testing.T) {
@@ -228,9 +232,9 @@ func TestBadInput(t *testing.T) {
 		{"TooManyLeases", "POST", "/v1/extend", tooManyLeases() + `,"lease":"1s"}`, 400, "jobs", "must be at most 1000 a call"},
 		{"TooManyCheckpoints", "POST", "/v1/checkpoint", tooManyLeases() + "}", 400, "jobs", "must be at most 1000 a call"},
 		{"NineMiB", "POST", "/v1/jobs", nine, 413, "call", "must have at most 8388608 bytes in all"},
-		{"BodyTooLarge", "POST", "/v1/jobs", strings.Repeat(" ", wire.MaxBody+1), 413, "body", "must have at most 17825792 bytes"},
-		{"BriefTooLarge", "POST", "/v1/jobs/list", strings.Repeat(" ", wire.MaxBrief+1), 413, "body", "must have at most 2097152 bytes"},
-		{"EmptyTooLarge", "POST", "/v1/queues/q/pause", strings.Repeat(" ", wire.MaxBrief+1), 413, "body", "must have at most 2097152 bytes"},
+		{"BodyTooLarge", "POST", "/v1/jobs", tooLong(), 413, "body", "must have at most 17825792 bytes"},
+		{"BriefTooLarge", "POST", "/v1/jobs/list", tooLong()[:wire.MaxBrief+1], 413, "body", "must have at most 2097152 bytes"},
+		{"EmptyTooLarge", "POST", "/v1/queues/q/pause", tooLong()[:wire.MaxBrief+1], 413, "body", "must have at most 2097152 bytes"},
 		{"OneBadOfTwo", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"},{"kind":""}]}`, 400, "kind", "must not be empty"},
 		{"RunAtAndDelay", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","run_at":"2030-01-01T00:00:00Z","delay":"1s"}]}`, 400, "delay", "and run_at exclude each other"},
 		{"NegativeDelay", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","delay":"-1s"}]}`, 400, "delay", "must be 0 to 87600h0m0s"},
@@ -315,7 +319,7 @@ func TestBadInput(t *testing.T) {
 		{"ScheduleOfColour", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"colour":"red"}`, 400, "colour", "is not known here"},
 		{"ScheduleWithoutKind", "PUT", "/v1/schedules/s", `{"cron":"@daily"}`, 400, "job.kind", "must not be empty"},
 		{"ScheduleOfMuch", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k","payload":` + big[:65<<10] + `"}}`, 400, "job.payload", "must have at most 65536 bytes in a schedule"},
-		{"ScheduleBeyondTheBody", "PUT", "/v1/schedules/s", strings.Repeat(" ", wire.MaxBrief+1), 413, "body", "must have at most 2097152 bytes"},
+		{"ScheduleBeyondTheBody", "PUT", "/v1/schedules/s", tooLong()[:wire.MaxBrief+1], 413, "body", "must have at most 2097152 bytes"},
 		{"ScheduleCatchUp", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"catch_up":"all"}`, 400, "catch_up", "must be one or skip"},
 		{"ScheduleOverlap", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k"},"overlap":"queue"}`, 400, "overlap", "must be allow or skip"},
 		{"ScheduleNamedTwice", "PUT", "/v1/schedules/s", `{"name":"s","cron":"@daily","job":{"kind":"k"}}`, 400, "name", "stands in the path: leave it out"},
@@ -407,7 +411,7 @@ func TestBadInput(t *testing.T) {
 // TestChunkedBodyIsLimited: a body whose length is not said before is refused when it is too long.
 func TestChunkedBodyIsLimited(t *testing.T) {
 	w := newWorld(t, Options{})
-	req, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/v1/jobs", struct{ *strings.Reader }{strings.NewReader(strings.Repeat(" ", wire.MaxBody+1))})
+	req, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/v1/jobs", struct{ *strings.Reader }{strings.NewReader(tooLong())})
 	require.NoError(t, err)
 	req.ContentLength = -1
 	req.Header.Set("Content-Type", wire.JSON)

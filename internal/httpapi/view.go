@@ -321,7 +321,7 @@ func (v *view) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 
 // List lists only jobs that the bearer may see.
 func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (store.JobPage, error) {
-	filter, err := v.narrow(filter)
+	filter, err := v.narrow(ctx, filter)
 	if err != nil {
 		return store.JobPage{}, err
 	}
@@ -338,7 +338,7 @@ func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (
 
 // Count counts only jobs that the bearer may see.
 func (v *view) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
-	filter, err := v.narrow(filter)
+	filter, err := v.narrow(ctx, filter)
 	if err != nil {
 		return store.Counts{}, err
 	}
@@ -383,15 +383,16 @@ func (v *view) bulk(
 	if filter.Empty() {
 		return do(ctx, filter, limit)
 	}
-	filter, err := v.narrow(filter)
+	filter, err := v.narrow(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
 	return do(ctx, filter, limit)
 }
 
-// narrow restricts a filter to the bearer's queues. It checks the filter first, because a narrowed one may look valid.
-func (v *view) narrow(f store.Filter) (store.Filter, error) {
+// narrow restricts a filter to the bearer's queues, and to waits that the bearer may see. It checks the filter first, because a narrowed
+// one may look valid.
+func (v *view) narrow(ctx context.Context, f store.Filter) (store.Filter, error) {
 	if err := f.Check(); err != nil {
 		return f, err
 	}
@@ -399,8 +400,16 @@ func (v *view) narrow(f store.Filter) (store.Filter, error) {
 		return f, nil
 	}
 	f.Queues = both(f.Queues, v.bearer.Queues)
-	if len(f.Queues) == 0 {
-		f.Queues, f.After = v.bearer.Queues, math.MaxInt64 // matches no job
+	none := len(f.Queues) == 0
+	if f.WaitsFor != 0 {
+		seen, err := v.seen(ctx, []int64{f.WaitsFor})
+		if err != nil {
+			return f, err
+		}
+		none = none || !seen[f.WaitsFor]
+	}
+	if none {
+		f.Queues, f.After = v.bearer.Queues, math.MaxInt64
 	}
 	return f, nil
 }

@@ -38,6 +38,16 @@ func TestJobsWaitForOthers(t *testing.T) {
 	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/jobs/list", `{"filter":{"states":["blocked"]}}`).Jobs, 2)
 	assert.Equal(t, int64(2), call[store.Counts](w, 200, "GET", "/v1/stats", "").Queues[0].Jobs[store.Blocked])
 
+	for query, want := range map[string]int{"waits_for=1": 1, "waits_for=3": 1, "waits_for=4": 0, "waits_for=2&state=ready": 0} {
+		assert.Len(t, call[wire.Jobs](w, 200, "GET", "/v1/jobs?"+query, "").Jobs, want, query)
+	}
+	for filter, want := range map[string]int{`{"waits_for":"1"}`: 1, `{"unneeded":true}`: 1, `{"unneeded":true,"queue":"other"}`: 0} {
+		assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/jobs/list", `{"filter":`+filter+`}`).Jobs, want, filter)
+	}
+	for _, query := range []string{"waits_for=x", "waits_for=-1", "waits_for=0", "waits_for=1&waits_for=2"} {
+		assert.Contains(t, w.ask("GET", "/v1/jobs?"+query, "").fail(t).Detail, "waits_for")
+	}
+
 	w.claim(`{"worker":"w","limit":2}`)
 	call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"1","token":"1"},{"id":"2","token":"1"}]}`)
 	assert.Contains(t, w.ask("GET", "/v1/jobs/3", "").text, `"waits":[{"id":"1","met":true,"state":"succeeded"},{"id":"2","any":true,"met":true,"state":"succeeded"}]`)
@@ -154,6 +164,7 @@ func TestForeignHoldersAreWaitedForUnseen(t *testing.T) {
 				assert.NotContains(t, text, "13", end)
 			}
 			assert.NotContains(t, h.as(Viewer, "GET", "/v1/jobs?queue=mail", "").text, "13")
+			assert.NotContains(t, h.as(Viewer, "GET", "/v1/jobs?waits_for=13", "").text, "14")
 			assert.NotContains(t, h.as(Viewer, "POST", "/v1/jobs/list", `{"filter":{"queue":"mail"}}`).text, "13")
 		}
 		unseen()

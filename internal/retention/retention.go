@@ -12,7 +12,7 @@ import (
 // Batch is how many jobs one call deletes at most, so that it blocks nobody for long.
 const Batch = 500
 
-// A Pruning selects the jobs of one state that finished longer ago than Age.
+// A Pruning selects the jobs of one state that finished longer ago than Age, and that no job needs any more.
 type Pruning struct {
 	Queue string // empty for all queues
 	State store.State
@@ -21,7 +21,7 @@ type Pruning struct {
 
 // filter finds the jobs with ids above after.
 func (p Pruning) filter(after int64) store.Filter {
-	return store.Filter{Queue: p.Queue, States: []store.State{p.State}, FinishedFor: p.Age, After: after}
+	return store.Filter{Queue: p.Queue, States: []store.State{p.State}, FinishedFor: p.Age, After: after, Unneeded: true}
 }
 
 // States are the states in which a job can be deleted, in the order of their deletion.

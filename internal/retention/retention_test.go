@@ -36,7 +36,7 @@ func TestPrunings(t *testing.T) {
 	for _, p := range mixed {
 		require.NoError(t, p.filter(0).CheckBulk(Batch))
 	}
-	assert.Equal(t, store.Filter{Queue: "b", States: []store.State{store.Succeeded}, FinishedFor: 7 * day, After: 3}, mixed[1].filter(3))
+	assert.Equal(t, store.Filter{Queue: "b", States: []store.State{store.Succeeded}, FinishedFor: 7 * day, After: 3, Unneeded: true}, mixed[1].filter(3))
 }
 
 // A fake store has so many jobs to be deleted by each pruning, with ids from 1 on.

@@ -132,7 +132,7 @@ type batches struct {
 
 func (b batches) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	assert.LessOrEqual(b.t, limit, 500)
-	assert.Equal(b.t, store.Filter{States: []store.State{store.Succeeded}, FinishedFor: time.Hour, After: *b.last}, filter)
+	assert.Equal(b.t, store.Filter{States: []store.State{store.Succeeded}, FinishedFor: time.Hour, After: *b.last, Unneeded: true}, filter)
 	outcomes, err := b.hook.Delete(ctx, filter, limit)
 	*b.last = 0
 	if len(outcomes) == limit {

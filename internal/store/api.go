@@ -285,13 +285,15 @@ type FilterJSON struct {
 	UniqueKey   string       `json:"unique_key,omitempty"`
 	States      []State      `json:"states,omitempty" list:"some"`
 	FinishedFor DurationJSON `json:"finished_for,omitzero"`
+	WaitsFor    IDJSON       `json:"waits_for,omitzero"`
+	Unneeded    bool         `json:"unneeded,omitempty"`
 }
 
 // JSONOfFilter returns the JSON of a filter.
 func JSONOfFilter(f Filter) FilterJSON {
 	out := FilterJSON{
 		After: IDJSON(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: DurationJSON(f.FinishedFor),
+		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: DurationJSON(f.FinishedFor), WaitsFor: IDJSON(f.WaitsFor), Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
 		out.IDs = append(out.IDs, IDJSON(id))
@@ -303,7 +305,7 @@ func JSONOfFilter(f Filter) FilterJSON {
 func (f FilterJSON) Store() Filter {
 	out := Filter{
 		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: time.Duration(f.FinishedFor),
+		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: time.Duration(f.FinishedFor), WaitsFor: int64(f.WaitsFor), Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
 		out.IDs = append(out.IDs, int64(id))

@@ -23,15 +23,24 @@ type Filter struct {
 	UniqueKey   string        `json:"unique_key,omitempty"`   // with this unique key
 	States      []State       `json:"states,omitempty"`       // the state or the phase is one of these
 	FinishedFor time.Duration `json:"finished_for,omitempty"` // finished at least this long ago
+
+	WaitsFor int64 `json:"waits_for,omitempty,string"` // waits, or has waited, for the job with this id
+	Unneeded bool  `json:"unneeded,omitempty"`         // no job that has not ended waits, or has waited, for it
 }
 
 // Empty reports whether no field is set; After does not count.
 func (f Filter) Empty() bool {
 	return len(f.IDs) == 0 && f.Queue == "" && len(f.Queues) == 0 && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
-		len(f.States) == 0 && f.FinishedFor == 0
+		len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && !f.Unneeded
 }
 
-// Matches reports whether the filter selects the job at now.
+// WithoutWaits returns the filter without what it says about waits, for a store that looks at these itself.
+func (f Filter) WithoutWaits() Filter {
+	f.WaitsFor, f.Unneeded = 0, false
+	return f
+}
+
+// Matches reports whether the filter selects the job at now, in a store in which no job waits for others.
 func (f Filter) Matches(j Job, now time.Time) bool {
 	inStates := func() bool {
 		return slices.ContainsFunc(f.States, func(s State) bool { return s == j.State || s == j.Phase() })
@@ -46,7 +55,7 @@ func (f Filter) Matches(j Job, now time.Time) bool {
 		(f.Worker == "" || f.Worker == j.Worker) &&
 		(f.UniqueKey == "" || f.UniqueKey == j.UniqueKey) &&
 		(len(f.States) == 0 || inStates()) &&
-		(f.FinishedFor == 0 || finishedLongEnough())
+		(f.FinishedFor == 0 || finishedLongEnough()) && f.WaitsFor == 0
 }
 
 // Cursor returns the cursor of the page that begins after the job with the id.
@@ -70,6 +79,9 @@ func (f Filter) Position(cursor string) (int64, error) {
 func (f Filter) mark() []byte {
 	text := fmt.Sprintf("%d %d %q %q %q %q %q %q %q %d",
 		f.IDs, f.After, f.Queue, f.Queues, f.Kind, f.Tag, f.Worker, f.UniqueKey, f.States, f.FinishedFor.Microseconds())
+	if f.WaitsFor != 0 || f.Unneeded { // else the cursor is as in earlier versions, with which a client may talk
+		text += fmt.Sprintf(" %d %t", f.WaitsFor, f.Unneeded)
+	}
 	sum := sha256.Sum256([]byte(text))
 	return sum[:8]
 }

@@ -233,6 +233,19 @@ func CheckExpiry(jobs []NewJob, now time.Time) error {
 	return nil
 }
 
+// FitOneCall returns how many of the jobs, from the first on, an Enqueue takes, with room for what middleware adds, such as traces. It returns
+// at least one, which may be too large by itself. A repeat by another version must cut a flow at the same places.
+func FitOneCall(jobs []NewJob) int {
+	size, waits := 0, 0
+	for i, n := range jobs {
+		size, waits = size+n.size(), waits+len(n.After)
+		if i > 0 && (i == MaxItems || size > MaxCallBytes/2 || waits > MaxCallWaits) {
+			return i
+		}
+	}
+	return len(jobs)
+}
+
 func (n NewJob) size() int {
 	size := len(n.Queue) + len(n.Kind) + len(n.Payload) + len(n.Trace) + len(n.UniqueKey)
 	for _, tag := range n.Tags {
@@ -326,10 +339,7 @@ func CheckSaves(saves []Save) error {
 
 // Check returns an [*InvalidError] if the item breaks a limit.
 func (s Save) Check() error {
-	if s.Seq < 0 {
-		return refuse("seq", "must not be negative")
-	}
-	return asError(firstError(checkDoc("checkpoint", s.Checkpoint, optional), checkDoc("progress", s.Progress, optional)))
+	return asError(firstError(checkNumber("seq", s.Seq), checkDoc("checkpoint", s.Checkpoint, optional), checkDoc("progress", s.Progress, optional)))
 }
 
 // Check returns an [*InvalidError] if the request breaks a limit.
@@ -349,6 +359,7 @@ func (f Filter) Check() error {
 		checkName("unique_key", f.UniqueKey, optional),
 		checkRange("states", len(f.States), 0, MaxItems),
 		checkDuration("finished_for", f.FinishedFor),
+		checkNumber("waits_for", f.WaitsFor),
 	)
 	if err != nil {
 		return err
@@ -539,6 +550,13 @@ func checkDoc(field string, doc []byte, must bool) *InvalidError {
 func checkRange(field string, n, low, high int) *InvalidError {
 	if n < low || n > high {
 		return refuse(field, fmt.Sprintf("must be %d to %d", low, high))
+	}
+	return nil
+}
+
+func checkNumber(field string, n int64) *InvalidError {
+	if n < 0 {
+		return refuse(field, "must not be negative")
 	}
 	return nil
 }

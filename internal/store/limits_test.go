@@ -165,3 +165,18 @@ func TestOutcomesAsErrors(t *testing.T) {
 		assert.ErrorIs(t, Outcome{Status: status}.Err(), want, status)
 	}
 }
+
+func TestFitOneCall(t *testing.T) {
+	large := NewJob{Payload: []byte(strings.Repeat("x", MaxCallBytes/8))}
+	waits := NewJob{After: make([]Wait, MaxCallWaits/4)}
+	for name, c := range map[string]struct {
+		jobs []NewJob
+		want int
+	}{
+		"none": {nil, 0}, "all": {make([]NewJob, MaxItems), MaxItems}, "jobs": {make([]NewJob, MaxItems+1), MaxItems},
+		"bytes": {[]NewJob{large, large, large, large, {Queue: "q"}}, 4}, "waits": {[]NewJob{waits, waits, waits, waits, waits}, 4},
+		"too large by itself": {[]NewJob{{Payload: make([]byte, MaxCallBytes/2+1)}, {}}, 1},
+	} {
+		assert.Equal(t, c.want, FitOneCall(c.jobs), name)
+	}
+}

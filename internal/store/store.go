@@ -117,9 +117,10 @@ type Store interface {
 	// the job is requeued and succeeds. A blocked job that needs the success of a job that is cancelled, or that is dead and deleted,
 	// is cancelled as by Cancel, and its Error names that job. So are those that need its own success in turn.
 	//
-	// A call that ends jobs applies this to at most 1,000 others before it returns. A call in a caller's transaction may leave it to
-	// Settle. So is the rest: a Settle that changes fewer than limit jobs has applied the ends of all jobs that were committed
-	// before it began. The outcomes of a call are only about the jobs that it was asked to change.
+	// A call that ends jobs applies this to at most 1,000 others before it returns. It leaves the rest to Settle, and may also leave
+	// jobs that were added or ended in a caller's transaction, or that an open transaction locks. A Settle that changes fewer than
+	// limit jobs has applied the ends of all jobs that were committed before it began, except to jobs that an open transaction locks.
+	// The outcomes of a call are only about the jobs that it was asked to change.
 	Settle(ctx context.Context, limit int) ([]Settled, error)
 
 	// Get returns the job and its history, the oldest attempt first, or ErrNotFound if the job does not exist.
@@ -130,7 +131,10 @@ type Store interface {
 	// enqueued, with whether each is met and the phase of the other job.
 	Get(ctx context.Context, id int64) (JobDetail, error)
 
-	// List returns the jobs that match, the newest first: in descending order of id. An empty filter matches every job.
+	// List returns the jobs that match, the newest first: in descending order of id. An empty filter matches every job. A filter with
+	// WaitsFor matches jobs that wait for the job with this id, or have waited for it, whether that job still exists or not. A filter with
+	// Unneeded matches jobs for which no job waits or has waited, except jobs that have ended. A call looks at waits before it changes
+	// any job, and may overlook one that was not committed when the call began.
 	//
 	// The pages neither skip nor repeat a job if it was committed before the first page was read and if its match did not
 	// change. The last page has an empty Next. A page ends early before the first job that would raise the total size of the
@@ -239,7 +243,8 @@ type Writer interface {
 	// blocked until every wait is met, see Settle. What has succeeded meets a wait at once and, with Any, so does what has ended. A
 	// job that needs the success of a job that is cancelled or gone is added as cancelled. If a job that is named by its id does not exist,
 	// Enqueue adds none, and returns an InvalidError with the index of the item and the field after. A wait for an item that is a
-	// duplicate is one for the job that holds its key. The waits of a duplicate are checked and not kept.
+	// duplicate is one for the job that holds its key. The waits of a duplicate are checked and not kept. A wait for a job that was
+	// requeued is for its next end.
 	//
 	// A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.
 	//

@@ -141,7 +141,22 @@ func (s *Store) matches(f store.Filter, j job, now time.Time) bool {
 		return false
 	}
 	f.Queues = nil
-	return f.Matches(j.Job, now)
+	return s.matchesWaits(f, j) && f.WithoutWaits().Matches(j.Job, now)
+}
+
+// matchesWaits says whether the job matches what the filter says about waits.
+func (s *Store) matchesWaits(f store.Filter, j job) bool {
+	waitsFor := func(w wait) bool { return w.on == f.WaitsFor }
+	if f.WaitsFor != 0 && !s.broken(FilterIgnoresWaitsFor) && !slices.ContainsFunc(j.waits, waitsFor) {
+		return false
+	}
+	if !f.Unneeded || s.broken(FilterIgnoresUnneeded) {
+		return true
+	}
+	needs := func(w wait) bool { return w.on == j.ID && !(w.met && s.broken(MetWaitsNeedNothing)) }
+	return !slices.ContainsFunc(s.jobs, func(other job) bool {
+		return (!other.Terminal() || s.broken(EndedJobsNeed)) && slices.ContainsFunc(other.waits, needs)
+	})
 }
 
 // fits is the rule of store.QueueMatches for one pattern, written once more.

@@ -163,12 +163,21 @@ func (s *Store) operateAndThen(
 
 func (s *Store) operateNamed(filter store.Filter, limit int, do func(job, time.Time) store.Outcome, now time.Time) []store.Outcome {
 	var outcomes []store.Outcome
+	matching := map[int64]bool{}
+	for _, id := range filter.IDs {
+		j, found := s.find(id)
+		matching[id] = found && s.matchesWaits(filter, j) || s.broken(NeedJudgedLate)
+	}
+	rest := filter.WithoutWaits()
+	if s.broken(NeedJudgedLate) {
+		rest = filter
+	}
 	for _, id := range filter.IDs {
 		if len(outcomes) == limit && s.broken(LimitCutsNamed) {
 			break
 		}
 		j, found := s.find(id)
-		if found && (s.matches(filter, j, now) || s.broken(NamedIgnoreFilter)) {
+		if found && (matching[id] && s.matches(rest, j, now) || s.broken(NamedIgnoreFilter)) {
 			outcomes = append(outcomes, do(j, now))
 		} else {
 			outcomes = append(outcomes, s.missing(id))

@@ -65,7 +65,7 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 	after.waits = slices.Clone(j.waits)
 	fatal := false
 	for i, w := range after.waits {
-		if w.on != e.id || w.met || e.number <= w.since {
+		if w.on != e.id || w.met || e.number <= w.since && !s.broken(OldEndsCount) {
 			continue
 		}
 		good := e.as == store.Succeeded || w.any && !s.broken(AnyNeedsSuccess) || e.as == store.Dead && s.broken(DeadMeets)

@@ -13,15 +13,17 @@ import (
 // A choice is a filter whose jobs are picked.
 type choice struct {
 	store.Filter
-	named []pick
-	after *pick
+	named    []pick
+	after    *pick
+	waitsFor *pick
 }
 
 func (c choice) String() string {
 	return when(len(c.named) > 0, "jobs %v ", c.named) + when(c.after != nil, "after %v ", c.after) + when(c.Queue != "", "queue %s ", c.Queue) +
 		when(len(c.Queues) > 0, "queues %v ", c.Queues) + when(c.Kind != "", "kind %s ", c.Kind) + when(c.Tag != "", "tag %s ", c.Tag) +
 		when(c.Worker != "", "worker %s ", c.Worker) + when(c.UniqueKey != "", "unique %s ", c.UniqueKey) +
-		when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor)
+		when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor) +
+		when(c.waitsFor != nil, "waiting for %v ", c.waitsFor) + when(c.Unneeded, "unneeded ")
 }
 
 func (c choice) of(r *run) store.Filter {
@@ -32,6 +34,9 @@ func (c choice) of(r *run) store.Filter {
 	if c.after != nil {
 		f.After = r.job(*c.after)
 	}
+	if c.waitsFor != nil {
+		f.WaitsFor = r.job(*c.waitsFor)
+	}
 	return f
 }
 
@@ -41,6 +46,7 @@ func drawNamed(t *rapid.T) choice {
 	if rarely(t, 8) {
 		c.Filter = drawCondition(t)
 	}
+	c.Unneeded = rarely(t, 8)
 	return c
 }
 
@@ -54,6 +60,11 @@ func drawMatching(t *rapid.T) choice {
 		p := drawJob(t)
 		c.after = &p
 	}
+	if rarely(t, 6) {
+		p := drawJob(t)
+		c.waitsFor = &p
+	}
+	c.Unneeded = rarely(t, 6)
 	return c
 }
 

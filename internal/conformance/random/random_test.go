@@ -63,9 +63,11 @@ var beyond = map[string][]model.Fault{
 		model.ActivityWeekByMinute, model.ActivityOneSpanMore, model.ActivityIgnoresQueues, model.ActivityIgnoresKind,
 		model.ActivityKindsOfAllQueues, model.ActivityFromYearOne, model.ActivityUnlocked, model.ActivityLosesHistograms,
 	},
-	"no script fires so many":                                  {model.FireUnlimited},
-	"hardly any script requeues what has met one of two waits": {model.MetWaitForgotten},
-	"no script has so many jobs that wait":                     {model.CallSettlesAll, model.SettleHearsNothing},
+	"no script fires so many":                                                 {model.FireUnlimited},
+	"hardly any script requeues what has met one of two waits":                {model.MetWaitForgotten},
+	"no script has so many jobs that wait":                                    {model.CallSettlesAll, model.SettleHearsNothing},
+	"hardly any script names a job, and before it the only one that needs it": {model.NeedJudgedLate},
+	"scripts settle all that is left":                                         {model.OldEndsCount},
 	"hardly any script fires a schedule again that must not overlap": {
 		model.FireOverlaps, model.FireSkipsAfterEnd, model.FireSkipsAfterDeletion, model.FireSkipMovesLast,
 	},
@@ -79,22 +81,55 @@ func TestFaultsAreFound(t *testing.T) {
 		t.Skip("broken stores are left to the pass without the race detector: what is looked for in them is no race")
 	}
 	unseen := slices.Concat(slices.Collect(maps.Values(beyond))...)
+	left := maps.Clone(finders)
 	for _, m := range model.Faults() {
+		delete(left, m.Fault)
 		if slices.Contains(unseen, m.Fault) {
 			continue
 		}
 		t.Run(string(m.Fault), func(t *testing.T) {
 			t.Parallel()
-			err := firstFailure(t.Context(), modelWith(m.Fault))
+			err := firstFailure(t, m.Fault)
 			assert.Error(t, err, "%d scripts did not notice: %s", tries, m.Breaks)
 		})
 	}
+	assert.Empty(t, left, "what has a finder is a fault")
+}
+
+// finders are the scripts that find faults which more than 40 scripts miss. The test plays them before the others, which halves its time.
+// If scripts have changed so that a finder misses its fault, the others are played as without it, and -v prints what to write here.
+var finders = map[model.Fault]int{
+	"duplicate-spoils-requeue":      51,
+	"fire-always-enqueues":          223,
+	"fire-resumes":                  108,
+	"fire-stale-spoils-call":        42,
+	"policy-deletes-jobs":           62,
+	"replace-keeps-checkpoint":      95,
+	"replace-keeps-progress":        130,
+	"replace-keeps-seqs":            95,
+	"replace-of-expired":            90,
+	"requeue-drops-dead-checkpoint": 60,
+	"requeue-keeps-met":             86,
+	"schedule-forgets-last":         246,
+	"schedules-due-early":           102,
+	"unblock-forgets-delay":         40,
+	"window-ends-with-deletion":     42,
 }
 
 // firstFailure plays scripts of fixed seeds until one fails.
-func firstFailure(ctx context.Context, a conformance.Adapter) error {
+func firstFailure(t *testing.T, fault model.Fault) error {
+	t.Helper()
+	a := modelWith(fault)
+	if seed, known := finders[fault]; known {
+		if err := play(t.Context(), a, scripts.Example(seed), newTally()); err != nil {
+			return err
+		}
+	}
 	for seed := range tries {
-		if err := play(ctx, a, scripts.Example(seed), newTally()); err != nil {
+		if err := play(t.Context(), a, scripts.Example(seed), newTally()); err != nil {
+			if seed >= 40 {
+				t.Logf("found by script %d", seed)
+			}
 			return err
 		}
 	}

@@ -32,6 +32,7 @@ type Uses int
 const (
 	Inserted Uses = 1 << iota // an insert writes it
 	Rare                      // an insert writes it if one of its jobs has extras
+	Linked                    // an insert writes it if one of its jobs waits for others
 	Updated                   // an operation may change it
 	Replaced                  // an Enqueue with Replace may change it
 	Claimed                   // a claim reads it
@@ -60,7 +61,7 @@ var All = Columns{
 	{"unique_key", func(e *store.Record) any { return &e.UniqueKey }, Inserted | Claimed},
 	{"unique_for", func(e *store.Record) any { return (*Micros)(&e.UniqueFor) }, Inserted | Claimed},
 	{"enqueued_at", func(e *store.Record) any { return (*Time)(&e.EnqueuedAt) }, Claimed},
-	{"finished_at", func(e *store.Record) any { return (*Time)(&e.FinishedAt) }, Updated},
+	{"finished_at", func(e *store.Record) any { return (*Time)(&e.FinishedAt) }, Linked | Updated},
 	{"finished_by", func(e *store.Record) any { return (*string)(&e.FinishedBy) }, Updated | Replaced},
 	{"claim_token", func(e *store.Record) any { return &e.ClaimToken }, Updated | Claimed},
 	{"claimed_at", func(e *store.Record) any { return (*Time)(&e.ClaimedAt) }, 0},
@@ -73,7 +74,7 @@ var All = Columns{
 	{"expires_at", func(e *store.Record) any { return ExpiresAt{&e.Extras} }, Rare | Replaced | Claimed},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
 	{"tags", func(e *store.Record) any { return (*List)(&e.Tags) }, Inserted | Claimed},
-	{"error", func(e *store.Record) any { return &e.Error }, Updated | Claimed},
+	{"error", func(e *store.Record) any { return &e.Error }, Linked | Updated | Claimed},
 	{"payload", func(e *store.Record) any { return &e.Payload }, Inserted | Replaced | Claimed | Document},
 	{"checkpoint", func(e *store.Record) any { return &e.Checkpoint }, Updated | Replaced | Claimed | Document},
 	{"progress", func(e *store.Record) any { return &e.Progress }, Updated | Replaced | Claimed | Document},
@@ -83,8 +84,8 @@ var All = Columns{
 // epoch is the store's epoch, which queries read beside the columns of a job.
 var epoch = Column{"epoch", func(e *store.Record) any { return &e.Epoch }, 0}
 
-// links are the job's links, which calls that read a job alone read beside the columns.
-var links = Column{"links", func(e *store.Record) any { return (*Int)(&e.Links) }, 0}
+// Links is the column of the job's links, which some queries read beside the others.
+var Links = Column{"links", func(e *store.Record) any { return (*Int)(&e.Links) }, 0}
 
 // For returns the columns that have the use.
 func (c Columns) For(use Uses) Columns {

@@ -16,11 +16,12 @@ func Keyed(records []*store.Record) map[int64]*store.Record {
 }
 
 // DoNamed applies do to each job that the filter names by id, if the job exists and matches the rest of the filter. If do
-// deletes a job, its outcome has no state, and DoNamed does not find the job again.
+// deletes a job, its outcome has no state, and DoNamed does not find the job again. What the filter says about waits is up to whoever read
+// the jobs.
 func DoNamed(
 	filter store.Filter, jobs map[int64]*store.Record, now time.Time, do func(*store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
-	rest := filter
+	rest := filter.WithoutWaits()
 	rest.IDs = nil // matching a thousand ids against each of a thousand jobs would be slow
 	outcomes := make([]store.Outcome, len(filter.IDs))
 	for i, id := range filter.IDs {

@@ -115,7 +115,7 @@ func Fitting(each Query, room *Room, query string, args ...any) ([]*store.Record
 // fields has, by the name of a column, where a record keeps its value.
 var fields = func() map[string]func(*store.Record) any {
 	found := map[string]func(*store.Record) any{}
-	for _, c := range slices.Concat(All, Columns{epoch, links}) {
+	for _, c := range slices.Concat(All, Columns{epoch, Links}) {
 		found[c.Name] = c.Field
 	}
 	return found

@@ -101,25 +101,40 @@ func count(c *store.QueueCount, j *job, now time.Time) {
 
 // matches reports whether the filter selects the job. It makes use of the room of record.
 func (s *Store) matches(f store.Filter, j *job, now time.Time) bool {
+	if !s.matchesWaits(f, j.ID) {
+		return false
+	}
 	j.read(&s.work.Job)
-	return f.Matches(s.work.Job, now)
+	return f.WithoutWaits().Matches(s.work.Job, now)
+}
+
+// ids returns the ids of the jobs that the filter names, sorted, or false if it names none.
+func (s *Store) ids(f store.Filter) ([]int64, bool) {
+	switch {
+	case len(f.IDs) > 0:
+		return slices.Sorted(slices.Values(f.IDs)), true
+	case f.WaitsFor != 0:
+		return slices.Clone(s.waiters[f.WaitsFor]), true
+	default:
+		return nil, false
+	}
 }
 
 // rising lists the jobs that the filter may match, the oldest first.
 func (s *Store) rising(f store.Filter) iter.Seq[*job] {
-	if len(f.IDs) == 0 {
-		return s.jobs.rising(f.After)
+	if ids, named := s.ids(f); named {
+		return s.named(ids)
 	}
-	return s.named(slices.Sorted(slices.Values(f.IDs)))
+	return s.jobs.rising(f.After)
 }
 
 // falling lists the jobs with an id below before that the filter may match, the newest first.
 func (s *Store) falling(f store.Filter, before int64) iter.Seq[*job] {
-	if len(f.IDs) == 0 {
+	ids, named := s.ids(f)
+	if !named {
 		return s.jobs.falling(before)
 	}
-	ids := slices.DeleteFunc(slices.Clone(f.IDs), func(id int64) bool { return id >= before })
-	slices.Sort(ids)
+	ids = slices.DeleteFunc(ids, func(id int64) bool { return id >= before })
 	slices.Reverse(ids)
 	return s.named(ids)
 }

@@ -111,11 +111,15 @@ func (s *Store) operateAndThen(
 }
 
 func (s *Store) operateOnIDs(f store.Filter, apply func(*job, time.Time) store.Outcome, now time.Time) []store.Outcome {
-	rest := f
+	matching := make([]bool, len(f.IDs)) // before any is changed
+	for i, id := range f.IDs {
+		matching[i] = s.matchesWaits(f, id)
+	}
+	rest := f.WithoutWaits()
 	rest.IDs = nil
 	outcomes := make([]store.Outcome, len(f.IDs))
 	for i, id := range f.IDs {
-		if j := s.jobs.get(id); j != nil && s.matches(rest, j, now) {
+		if j := s.jobs.get(id); j != nil && matching[i] && s.matches(rest, j, now) {
 			outcomes[i] = apply(j, now)
 		} else {
 			outcomes[i] = store.Outcome{ID: id, Status: store.StatusNotFound}

@@ -45,6 +45,16 @@ func (s *Store) forgetWaits(id int64) {
 	delete(s.waits, id)
 }
 
+// matchesWaits reports whether the job matches what the filter says about waits.
+func (s *Store) matchesWaits(f store.Filter, id int64) bool {
+	if f.WaitsFor != 0 {
+		if _, waits := slices.BinarySearch(s.waiters[f.WaitsFor], id); !waits {
+			return false
+		}
+	}
+	return !f.Unneeded || !slices.ContainsFunc(s.waiters[id], func(waiter int64) bool { return !terminal(s.jobs.get(waiter)) })
+}
+
 // ended notes that a job has ended, if others wait for it.
 func (s *Store) ended(e store.End, is bool) {
 	if !is || len(s.waiters[e.ID]) == 0 {

@@ -32,7 +32,11 @@ func queuesOf(jobs string) string {
 		SELECT name FROM found WHERE name IS NOT NULL`, `{jobs}`, jobs)
 }
 
+// isBlocked is the condition of jobs that wait for others, as in the index.
+const isBlocked = `unleased_state = 'blocked'`
+
 var (
+	blockedQueues  = queuesOf(isBlocked)
 	readyQueues    = queuesOf(lanes[cursor.Fresh].indexed)
 	retryingQueues = queuesOf(lanes[cursor.Retries].indexed)
 	finishedQueues = queuesOf(`finished_at IS NOT NULL`)
@@ -46,6 +50,8 @@ func (t *txn) queues() ([]store.Queue, error) {
 			SELECT * FROM (`+readyQueues+`) AS ready
 			UNION
 			SELECT * FROM (`+retryingQueues+`) AS retrying
+			UNION
+			SELECT * FROM (`+blockedQueues+`) AS blocked
 			UNION
 			SELECT * FROM (`+finishedQueues+`) AS finished
 			UNION

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -57,4 +58,19 @@ func TestHalvesOfARecoveryFailApart(t *testing.T) {
 			assert.Contains(t, log.String(), half.log)
 		})
 	}
+}
+
+// A caller that leaves in the middle of a recovery is no failure to report: its next one tries again.
+func TestRecoveryThatIsCancelledWarnsOfNothing(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	s := openStore(t, Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, must := s.now.present.MustLook()
+	require.True(t, must, "it has to look for leases given by a fast clock")
+	s.bringBack(ctx, 10)
+	_, must = s.now.present.MustLook()
+	require.True(t, must, "it did not look")
+	assert.Empty(t, log.String())
 }

@@ -90,6 +90,9 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 			return none, committed(t.reason(err))
 		}
 	}
+	if t.heard {
+		s.follow(ctx)
+	}
 	return answer, nil
 }
 

@@ -54,12 +54,6 @@ func TestConformanceOnADB(t *testing.T) {
 	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
 }
 
-// noWaits excludes what this store can not do yet.
-var noWaits = map[string]string{
-	"Waits/":         "this store keeps no waits yet",
-	"Matrix/Unblock": "this store keeps no waits yet",
-}
-
 // adapter makes stores that have a schema each, one after the other.
 func adapter(t *testing.T, dsn string, o postgres.Options) jqtest.Adapter {
 	t.Helper()
@@ -73,7 +67,7 @@ func adapterOf(
 ) jqtest.Adapter {
 	t.Helper()
 	schemas := pgtest.NewSchemas(t, dsn)
-	return jqtest.Adapter{Exclude: noWaits, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
+	return jqtest.Adapter{New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 		o := o
 		o.Clock, o.Schema = clk, schemas.Take()
 		s, err := open(ctx, &o)
@@ -130,6 +124,12 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 	_, err = s.Fence(t.Context(), store.FenceRequest{})
 	require.NoError(t, err)
 	_, err = s.DB().ExecContext(t.Context(), `INSERT INTO "`+used+`".sweeps (queue, wanted_at) VALUES ('q', now())`)
+	require.NoError(t, err)
+	_, err = s.DB().ExecContext(t.Context(), `
+		INSERT INTO "`+used+`".waits (job_id, number, on_id, from_token, any_end, met) VALUES (1, 0, 2, 0, FALSE, FALSE);
+		INSERT INTO "`+used+`".ends (job_id, token, ended_as) VALUES (1, 1, 'dead'), (2, 1, 'dead');
+		INSERT INTO "`+used+`".looks (job_id) VALUES (1);
+		INSERT INTO "`+used+`".gone (job_id, token, deleted_at) VALUES (1, 1, now())`)
 	require.NoError(t, err)
 	for table, rows := range kept(t, s.DB().DB, used) {
 		assert.NotEqual(t, fresh[table], rows, "the test leaves something in each table but the migrations: %s", table)

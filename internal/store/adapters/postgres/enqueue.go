@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"maps"
@@ -14,7 +13,7 @@ import (
 
 // Enqueue is part of the contract.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	invalid := cmp.Or(req.Check(), store.RefuseWaits(req.Jobs))
+	invalid := req.Check()
 	if invalid == nil && batchable(req) {
 		return s.enqueueBatched(ctx, req.Jobs)
 	}
@@ -68,8 +67,10 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 
 // add inserts the jobs that are not duplicates.
 func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
-	if err := store.CheckExpiry(jobs, t.now); err != nil {
-		return nil, err
+	if !slices.ContainsFunc(jobs, waitsForOthers) { // otherwise an item before may wait for a job that does not exist
+		if err := store.CheckExpiry(jobs, t.now); err != nil {
+			return nil, err
+		}
 	}
 	var keys []string
 	for _, n := range jobs {
@@ -81,41 +82,55 @@ func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
 	if err != nil {
 		return nil, err
 	}
-	locked, err := t.lockHolders(jobs, holders)
+	locked, dropped, err := t.lockHolders(jobs, holders)
+	if err != nil {
+		return nil, err
+	}
+	w, err := t.waiting(jobs, holders, dropped)
 	if err != nil {
 		return nil, err
 	}
 	answers := make([]store.Enqueued, len(jobs))
+	rows := make([]*store.Job, len(jobs)) // of each job its own, or that of the one before it that holds its key
 	fresh := make([]store.Job, 0, len(jobs))
-	places := make([]int, len(jobs)) // for each job, the index in fresh of its own row or of the one that holds its key
-	taken := map[string]int{}
+	taken := map[string]*store.Job{}
 	for i, n := range jobs {
-		places[i] = len(fresh)
-		if n.UniqueKey != "" {
-			if h := holders[n.UniqueKey]; h.id != 0 {
-				answers[i] = store.Enqueued{ID: h.id, State: h.state, Duplicate: true}
-				continue
-			}
-			if place, twice := taken[n.UniqueKey]; twice {
-				places[i], answers[i].Duplicate = place, true
-				continue
-			}
-			taken[n.UniqueKey] = len(fresh)
+		w.reached(n.UniqueKey)
+		if h := holders[n.UniqueKey]; h.id != 0 { // a job without a key has no holder
+			answers[i] = store.Enqueued{ID: h.id, State: h.state, Duplicate: true}
+			continue
+		}
+		if rows[i] = taken[n.UniqueKey]; rows[i] != nil {
+			answers[i] = store.Enqueued{ID: rows[i].ID, Duplicate: true}
+			continue
 		}
 		fresh = append(fresh, n.Row(0, t.now))
+		rows[i] = &fresh[len(fresh)-1]
+		if w != nil {
+			w.begin(rows[i], n, answers, t)
+			answers[i].ID = rows[i].ID
+		}
+		if holdsKey(rows[i]) {
+			taken[n.UniqueKey] = rows[i]
+		}
 	}
-	if err := t.insert(fresh); err != nil {
+	if err := t.insert(fresh, w); err != nil {
 		return nil, err
 	}
-	for i := range answers {
-		if answers[i].ID == 0 {
-			answers[i].ID, answers[i].State = fresh[places[i]].ID, store.Ready
+	for i, row := range rows {
+		if row != nil {
+			answers[i].ID, answers[i].State = row.ID, row.State
 		}
 	}
 	if err := t.replace(jobs, answers, holders, locked); err != nil {
 		return nil, err
 	}
 	return answers, t.hold(fresh)
+}
+
+// holdsKey reports whether a new job holds a unique key. One that is cancelled at once does not, except for a window.
+func holdsKey(j *store.Job) bool {
+	return j.UniqueKey != "" && (j.UniqueFor > 0 || j.State != store.Cancelled)
 }
 
 // replace changes the holders of keys that jobs with Replace need: those that were locked, and new jobs of the same call. The due
@@ -230,21 +245,24 @@ func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
 }
 
 // lockHolders locks the holders that have expired, and those that wait and that a job with Replace may change. It cancels the
-// expired ones, and corrects the holders for what has become of them since they were read.
-func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[int64]*store.Record, error) {
-	locked := map[int64]*store.Record{}
+// expired ones, which it returns as they were before, by their keys, and corrects the holders for what has become of them since they
+// were read.
+func (t *txn) lockHolders(
+	jobs []store.NewJob, holders map[string]holder,
+) (locked map[int64]*store.Record, dropped map[string]store.Job, err error) {
+	locked, dropped = map[int64]*store.Record{}, map[string]store.Job{}
 	if len(holders) == 0 {
-		return locked, nil
+		return locked, dropped, nil
 	}
 	wanted := map[string]bool{}
 	for _, n := range jobs {
 		h := holders[n.UniqueKey]
-		if h.expired || n.Replace && (h.state == store.Ready || h.state == store.Failed) {
+		if h.expired || n.Replace && (h.state == store.Ready || h.state == store.Failed || h.state == store.Blocked) {
 			wanted[n.UniqueKey] = true
 		}
 	}
 	if len(wanted) == 0 {
-		return locked, nil
+		return locked, dropped, nil
 	}
 	var ids []int64
 	for key := range wanted {
@@ -252,7 +270,7 @@ func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[i
 	}
 	records, err := t.byID(ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	locked = sqlkit.Keyed(records)
 	var c cancelling
@@ -260,24 +278,27 @@ func (t *txn) lockHolders(jobs []store.NewJob, holders map[string]holder) (map[i
 		h := holders[key]
 		e := locked[h.id]
 		switch {
-		case e != nil && (h.window || !c.dropExpired(t, e) && !e.Terminal()):
+		case e != nil && (h.window || !store.ExpiredOf(&e.Job, t.now) && !e.Terminal()):
 			h.state = e.State
 			holders[key] = h
 		case h.window:
 			holders[key] = holder{id: h.id, window: true}
 		default:
-			delete(holders, key)
+			if delete(holders, key); e != nil && !e.Terminal() {
+				dropped[key] = e.Job
+				c.apply(t, e)
+			}
 		}
 	}
-	return locked, c.end(t)
+	return locked, dropped, c.end(t, nil)
 }
 
 // hold gives the locked keys to the jobs, and deletes a few windows that have ended.
 func (t *txn) hold(jobs []store.Job) error {
 	keys, ids, untils := newArray(ofTexts, 0), newArray(ofNumbers, 0), newArray(ofTimes, 0)
 	windows := false
-	for _, j := range jobs {
-		if j.UniqueKey == "" {
+	for i, j := range jobs {
+		if !holdsKey(&jobs[i]) {
 			continue
 		}
 		keys.string(j.UniqueKey)

@@ -112,8 +112,12 @@ func committed(err error) error {
 // passing reports whether the same call may succeed at once: it conflicted with another.
 func passing(err error) bool {
 	code := codeOf(err)
-	return (code == codeSerialization || code == codeDeadlock || stalePlan(err)) && errors.Is(err, store.ErrUnavailable)
+	conflict := code == codeSerialization || code == codeDeadlock || stalePlan(err) || errors.Is(err, errHolderGone)
+	return conflict && errors.Is(err, store.ErrUnavailable)
 }
+
+// errHolderGone is the error of an Enqueue for whose jobs another one is waited for that held a unique key and is gone.
+var errHolderGone = fmt.Errorf("%w: the holder of a unique key was deleted meanwhile, repeat the call", store.ErrUnavailable)
 
 const sayPooled = "if you connect through a pooling proxy, set Options.Pooled (pooled=true in the URL)"
 

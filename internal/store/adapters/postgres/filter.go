@@ -87,7 +87,26 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	if f.FinishedFor != 0 {
 		w.and(`finished_at <= $?`, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
 	}
+	if f.WaitsFor != 0 {
+		w.and(`id = ANY (ARRAY(SELECT job_id FROM {schema}.waits WHERE on_id = $? AND job_id > `+w.arg(f.After)+`))`, f.WaitsFor)
+	}
+	if f.Unneeded {
+		w.terms = append(w.terms, isUnneeded)
+	}
 }
+
+// isUnneeded is the condition that no job that has not ended waits or has waited for the job. It is a count, so that the planner keeps it
+// as a question about each job that matches the rest, and does not read the jobs in another order.
+const isUnneeded = `(
+				SELECT count(*)
+				FROM (
+					SELECT
+					FROM {schema}.waits
+					JOIN {schema}.jobs AS waiting ON waiting.id = waits.job_id
+					WHERE waits.on_id = jobs.id AND waiting.finished_at IS NULL
+					LIMIT 1
+				) AS needs
+			) = 0`
 
 // inQueues returns the condition that a queue lies in one of the ranges. An index on queues can serve each term.
 func (w *where) inQueues(queue string, ranges []sqlkit.Range) string {
@@ -112,7 +131,7 @@ type stateTerm struct {
 }
 
 var stateTerms = []stateTerm{
-	{store.Blocked, `FALSE`}, // this store keeps no waits
+	{store.Blocked, isBlocked},
 	{store.Ready, `unleased_state = 'ready' AND lease_expires_at IS NULL`},
 	{store.InFlight, `lease_expires_at IS NOT NULL`},
 	{store.Succeeded, `unleased_state = 'succeeded' AND finished_at IS NOT NULL`},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
@@ -33,7 +35,7 @@ func simple(acks []store.Ack) bool {
 	return !sqlkit.Repeats(held) && !slices.ContainsFunc(acks, func(a store.Ack) bool { return a.Refused() != nil })
 }
 
-// ackFew finishes jobs by a single statement, if every lease holds.
+// ackFew finishes jobs by a single statement, if every lease holds and nobody waits for them.
 func (s *Store) ackFew(ctx context.Context, acks []store.Ack) (done bool, err error) {
 	ids, tokens, results := ended(acks)
 	_, done, err = s.single(ctx, s.with.write, true, func(rows *sql.Rows, shown []any) error { return rows.Scan(shown...) },
@@ -51,7 +53,7 @@ var ackQuery = map[bool]string{
 		CROSS JOIN LATERAL (
 			SELECT jobs.id
 			FROM {schema}.jobs
-			WHERE jobs.id = lease.id AND jobs.token = lease.token AND jobs.lease_expires_at IS NOT NULL
+			WHERE jobs.id = lease.id AND `+finishable(`lease`)+`
 			FOR UPDATE
 		) AS jobs
 	)`, ` AND (SELECT count(*) FROM held) = cardinality($4::bigint[])`),
@@ -65,8 +67,13 @@ func ackAll(held, allHeld string) string {
 	)` + held + `
 	UPDATE {schema}.jobs` + succeeded(`present.now`) + `
 	FROM present, unnest($4::bigint[], $5::bigint[], $6::text[]) AS ack (id, token, result)
-	WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL` + allHeld + `
+	WHERE jobs.id = ANY (ARRAY[ack.id]) AND ` + finishable(`ack`) + allHeld + `
 	RETURNING present.now, ` + shownByWrite
+}
+
+// finishable is the condition that a lease holds and that nobody waits for the job. The statements that lock the job check it again.
+func finishable(lease string) string {
+	return `jobs.token = ` + lease + `.token AND jobs.lease_expires_at IS NOT NULL AND jobs.links & 1 = 0`
 }
 
 // succeeded returns what an UPDATE sets to finish jobs.
@@ -103,12 +110,26 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	}
 	_, outcomes := sqlkit.Succeeded(acks)
 	ids, tokens, results := ended(acks)
-	n, err := t.exec(`
-		UPDATE {schema}.jobs`+succeeded(`$4`)+`
-		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
-		WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL`,
+	var n int
+	var awaited, under pq.Int64Array
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under) }, `
+		WITH done AS (
+			UPDATE {schema}.jobs`+succeeded(`$4`)+`
+			FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
+			WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL
+			RETURNING jobs.id, jobs.token, jobs.links
+		)
+		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1)
+		FROM done`,
 		ids, tokens, results, t.now)
-	if err != nil || n == len(acks) {
+	if err != nil {
+		return nil, err
+	}
+	ends := make([]store.End, len(awaited))
+	for i, id := range awaited {
+		ends[i] = store.End{ID: id, Token: under[i], As: store.Succeeded}
+	}
+	if err := t.noteEnds(ends); err != nil || n == len(acks) {
 		return outcomes, err
 	}
 	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer

@@ -16,7 +16,7 @@ import (
 // Group commit.
 //
 // A small enqueue spends most of its time in its commit. So calls that arrive during a commit wait, and share the next
-// transaction. A lone caller waits for nobody. Only calls without unique keys, request keys and times of expiry take part: they
+// transaction. A lone caller waits for nobody. Only calls without unique keys, request keys, times of expiry and waits take part: they
 // cannot block each other, and only the database itself can refuse them. If it refuses a batch, each call runs alone.
 
 const (
@@ -49,7 +49,7 @@ type answer struct {
 // batchable reports whether the call may share a transaction.
 func batchable(req store.EnqueueRequest) bool {
 	return req.RequestKey == "" && len(req.Jobs) > 0 && len(req.Jobs) <= maxJobsBatched &&
-		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" || !n.ExpiresAt.IsZero() })
+		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" || !n.ExpiresAt.IsZero() || waitsForOthers(n) })
 }
 
 // addAll adds the jobs of a batch.
@@ -172,12 +172,7 @@ func (g *groupCommit) join(jobs []store.NewJob) *batchedCall {
 func (g *groupCommit) withdraw(p *batchedCall) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.Index(g.waiting, p)
-	if i < 0 {
-		return false
-	}
-	g.waiting = slices.Delete(g.waiting, i, i+1)
-	return true
+	return takeOut(&g.waiting, p)
 }
 
 // next returns the next batch: the first waiting calls, within the limits of one call. If none waits, it counts a commit as

@@ -55,6 +55,11 @@ func (c *forgetfulConn) ExecContext(ctx context.Context, query string, args []dr
 	return c.Conn.ExecContext(ctx, c.f.without(query), args)
 }
 
+// QueryContext is part of driver.QueryerContext.
+func (c *forgetfulConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return c.Conn.QueryContext(ctx, c.f.without(query), args)
+}
+
 // PrepareContext is part of driver.ConnPrepareContext.
 func (c *forgetfulConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	return c.Conn.PrepareContext(ctx, c.f.without(query))

@@ -22,12 +22,16 @@ func (t *txn) get(id int64) (store.JobDetail, error) {
 	if err != nil {
 		return store.JobDetail{}, err
 	}
-	return sqlkit.Detail(t.each, found, `
+	detail, err := sqlkit.Detail(t.each, found, `
 		SELECT token, worker, started_at, ended_at, ending, error
 		FROM {schema}.attempts
 		WHERE job_id = $1
 		ORDER BY token`,
 		id)
+	if err == nil && found[0].Links&store.LinkWaits != 0 {
+		detail.Waits, err = t.waitsShown(id)
+	}
+	return detail, err
 }
 
 // List is part of the contract.
@@ -45,7 +49,11 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cu
 		q.before = before
 	}
 	room := sqlkit.NewRoom()
-	found, err := t.firstJobs(q, q.near, room)
+	var found []*store.Record
+	var err error
+	if !q.named() {
+		found, err = t.firstJobs(q, q.near, room)
+	}
 	if err == nil && len(found) < q.limit && !room.Full && !q.everywhere() {
 		room = sqlkit.NewRoom()
 		found, err = t.firstJobs(q, q.ids, room)

@@ -55,6 +55,9 @@ func heard(payload string) (by string, w store.Wakeup) {
 
 const cancelledMark = "!"
 
+// toFollow is the payload of a notification that something follows from what a caller has committed.
+const toFollow = "*/"
+
 // usualNotifyEvery is the default of Options.NotifyEvery.
 const usualNotifyEvery = 10 * time.Millisecond
 
@@ -222,6 +225,10 @@ func (h *hub) listen() {
 		h.missed()
 	}
 	h.s.listen(h.ctx, h.s.channel(), connected, func(payload string) {
+		if payload == toFollow {
+			h.s.followInBackground()
+			return
+		}
 		if by, w := heard(payload); by != h.s.name { // the store tells its own subscribers after the commit
 			h.Tell(w)
 		}

@@ -36,7 +36,9 @@ func (c *cancelling) dropExpired(t *txn, e *store.Record) bool {
 	return expired
 }
 
-func (c *cancelling) end(t *txn) error { return t.update(withoutDocuments, c.changed) }
+func (c *cancelling) end(t *txn, _ []store.Outcome) error {
+	return t.update(withoutDocuments, c.changed)
+}
 
 // Requeue is part of the contract.
 func (s *Store) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
@@ -51,6 +53,7 @@ type requeueing struct {
 	before          []*store.Record
 	expiring        []int64         // had an ExpiresAt
 	cleared, others []*store.Record // the jobs that lose their documents, and those that keep them
+	waiting         []*store.Record // that had waits
 }
 
 // begin locks the unique keys that jobs may take.
@@ -101,6 +104,9 @@ func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
 	} else {
 		r.others = append(r.others, e)
 	}
+	if e.Links&store.LinkWaits != 0 {
+		r.waiting = append(r.waiting, e)
+	}
 	t.woken.AddFor(e.Job, t.now)
 	if e.UniqueKey != "" && e.UniqueFor == 0 {
 		r.holders[e.UniqueKey] = holder{id: e.ID, state: e.State}
@@ -109,8 +115,8 @@ func (r *requeueing) apply(t *txn, e *store.Record) store.Outcome {
 	return o
 }
 
-func (r *requeueing) end(t *txn) error {
-	if err := r.dropped.end(t); err != nil {
+func (r *requeueing) end(t *txn, outcomes []store.Outcome) error {
+	if err := r.dropped.end(t, nil); err != nil {
 		return err
 	}
 	if err := t.moveAttempts(r.before); err != nil {
@@ -132,7 +138,10 @@ func (r *requeueing) end(t *txn) error {
 	if err := t.update(withDocuments, r.cleared); err != nil {
 		return err
 	}
-	return t.update(withoutDocuments, r.others)
+	if err := t.update(withoutDocuments, r.others); err != nil {
+		return err
+	}
+	return t.blockAgain(r.waiting, outcomes)
 }
 
 // Reschedule is part of the contract. The new due time is never before the transaction's now, so every mark stays exact.
@@ -158,7 +167,9 @@ func (r *rescheduling) apply(t *txn, e *store.Record) store.Outcome {
 	return o
 }
 
-func (r *rescheduling) end(t *txn) error { return t.update(withoutDocuments, r.changed) }
+func (r *rescheduling) end(t *txn, _ []store.Outcome) error {
+	return t.update(withoutDocuments, r.changed)
+}
 
 // Delete is part of the contract.
 func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
@@ -166,6 +177,7 @@ func (s *Store) Delete(ctx context.Context, filter store.Filter, limit int) ([]s
 }
 
 type deleting struct {
+	jobs []*store.Record
 	ids  []int64
 	keys []string
 }
@@ -177,21 +189,28 @@ func (d *deleting) apply(_ *txn, e *store.Record) store.Outcome {
 	if o.Status != store.StatusOK {
 		return o
 	}
-	d.ids = append(d.ids, e.ID)
+	d.jobs, d.ids = append(d.jobs, e), append(d.ids, e.ID)
 	if e.UniqueKey != "" {
 		d.keys = append(d.keys, e.UniqueKey)
 	}
 	return o
 }
 
-// end deletes the jobs with their attempts. Unique windows outlive the jobs.
-func (d *deleting) end(t *txn) error {
+// end deletes the jobs with their attempts and waits. Unique windows outlive the jobs.
+func (d *deleting) end(t *txn, _ []store.Outcome) error {
 	if len(d.ids) == 0 {
 		return nil
+	}
+	if err := t.noteGone(d.jobs); err != nil {
+		return err
 	}
 	_, err := t.exec(`
 		WITH earlier AS (
 			DELETE FROM {schema}.attempts
+			WHERE job_id = ANY ($1::bigint[])
+		),
+		waited AS (
+			DELETE FROM {schema}.waits
 			WHERE job_id = ANY ($1::bigint[])
 		)
 		DELETE FROM {schema}.jobs
@@ -216,7 +235,7 @@ func (d *deleting) end(t *txn) error {
 type operation interface {
 	begin(t *txn, jobs []*store.Record) error
 	apply(t *txn, e *store.Record) store.Outcome
-	end(t *txn) error
+	end(t *txn, outcomes []store.Outcome) error
 }
 
 // operate applies an operation to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
@@ -231,7 +250,7 @@ func (s *Store) operate(
 func (t *txn) operate(filter store.Filter, limit int, can condition, do operation) (outcomes []store.Outcome, err error) {
 	var found []*store.Record
 	if len(filter.IDs) > 0 {
-		found, err = t.byID(filter.IDs)
+		found, err = t.named(filter)
 	} else {
 		found, err = t.lock(t.find(filter, limit, can, t.s.leases()))
 	}
@@ -252,5 +271,5 @@ func (t *txn) operate(filter store.Filter, limit int, can condition, do operatio
 	if err != nil {
 		return nil, err
 	}
-	return outcomes, do.end(t)
+	return outcomes, do.end(t, outcomes)
 }

@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -56,6 +57,7 @@ type Store struct {
 	server     *server
 	sweeper    *sweeper
 	group      groupCommit
+	toFollow   atomic.Int32 // commits of callers, since the store has followed them all
 	roundTrips roundTrips
 
 	pool    *pool    // the store's own connections

@@ -18,7 +18,7 @@ func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := openStore(t, Options{Clock: clk})
-	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, NoWaits: true, Read: func(id int64) store.Record {
+	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, Read: func(id int64) store.Record {
 		found, err := read(t.Context(), s, nil, func(t *txn) ([]*store.Record, error) {
 			return t.records(`
 				SELECT`+withDocuments.columns+`,`+presentEpoch+`
@@ -37,6 +37,9 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
+			`DROP INDEX {schema}.jobs_blocked_by_id`,
+			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone`,
+			`ALTER TABLE {schema}.jobs DROP COLUMN links`,
 			`ALTER TABLE {schema}.jobs
 				ADD COLUMN max_retries integer,
 				ADD COLUMN backoff_base bigint,
@@ -54,7 +57,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			`DROP TABLE {schema}.leases`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules')`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits')`,
 			`ALTER TABLE {schema}.migrations DROP COLUMN least`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {

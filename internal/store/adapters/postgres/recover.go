@@ -181,6 +181,7 @@ func (s *Store) bringBack(ctx context.Context, limit int) {
 		})
 	}
 	switch {
+	case ctx.Err() != nil: // the caller has left, and its next recovery tries again
 	case err != nil:
 		s.options.Logger.WarnContext(ctx, "jq: looking for leases given by a fast clock failed; the next recovery tries again",
 			"schema", s.options.Schema, "error", err)

@@ -35,7 +35,7 @@ func textOf(all sqlkit.Columns, changed sqlkit.Uses) rowText {
 	if changed == sqlkit.Updated {
 		set = keepUnleased.Replace(set)
 	}
-	return rowText{selected(all), updated, `
+	return rowText{selected(all) + `, jobs.links`, updated, `
 		UPDATE {schema}.jobs
 		SET ` + set + `
 		FROM unnest(` + arrays(updated, 1) + `) AS new (` + updated.Names() + `)
@@ -75,14 +75,17 @@ func weightOf(row string) string {
 }
 
 // byID locks the jobs that exist, in the order of their ids. It waits for other transactions that have locked them.
-func (t *txn) byID(ids []int64) ([]*store.Record, error) {
+func (t *txn) byID(ids []int64) ([]*store.Record, error) { return t.named(store.Filter{IDs: ids}) }
+
+// named loads and locks the jobs that the filter names, if they match what it says about waits.
+func (t *txn) named(f store.Filter) ([]*store.Record, error) {
+	w := chosen(store.Filter{IDs: f.IDs, WaitsFor: f.WaitsFor, Unneeded: f.Unneeded}, t.now)
 	return t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
-		FROM {schema}.jobs
-		WHERE id = ANY ($1::bigint[])
+		FROM {schema}.jobs`+w.text()+`
 		ORDER BY id
 		FOR UPDATE`,
-		arrayOf(ids))
+		w.args...)
 }
 
 // byLease loads the jobs that exist, and locks those with the same token, in the order of their ids. It waits for other
@@ -156,23 +159,32 @@ func (t *txn) update(text rowText, jobs []*store.Record) error {
 	if len(written) == 0 {
 		return nil
 	}
-	_, err := t.exec(text.update, values.args()...)
-	return err
+	if _, err := t.exec(text.update, values.args()...); err != nil {
+		return err
+	}
+	return t.noteEndsOf(jobs)
 }
 
-// insert adds the jobs in their order and sets their ids. In a caller's transaction, it also notifies.
-func (t *txn) insert(jobs []store.Job) error {
+// insert adds the jobs in their order and sets their ids, unless they have some because jobs among them wait. In a caller's
+// transaction, it also notifies.
+func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	with := ordinary
-	if slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Extras != nil }) {
+	switch {
+	case w != nil:
+		with = withLinks
+	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Extras != nil }):
 		with = withExtras
 	}
 	values := newRowArrays(with.columns, len(jobs))
 	var woken sqlkit.Woken
 	var e store.Record
 	for _, e.Job = range jobs {
+		if w != nil {
+			e.Links = w.links[e.ID]
+		}
 		values.add(with.columns, &e)
 		woken.AddFor(e.Job, t.now)
 	}
@@ -185,10 +197,14 @@ func (t *txn) insert(jobs []store.Job) error {
 		query, args = with.telling, append(args, t.s.channel(), arrayOfTexts(toldToAll(woken)))
 	}
 	next := 0
-	return t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows *sql.Rows) error {
 		next++
 		return rows.Scan(&jobs[next-1].ID)
 	}, query, args...)
+	if err != nil || w == nil {
+		return err
+	}
+	return w.keep(t)
 }
 
 // insertSingle adds jobs without keys by a single statement, and reports whether it did. The statement reads the time after it has
@@ -270,16 +286,21 @@ type insertion struct {
 	query, telling string
 }
 
-// The insertions of ordinary jobs, and of jobs with extras, which have more columns.
-var ordinary, withExtras = newInsertion(sqlkit.Inserted), newInsertion(sqlkit.Inserted | sqlkit.Rare)
+// The insertions of ordinary jobs, of jobs with extras, which have more columns, and of jobs of which some wait for others.
+var (
+	ordinary   = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `)
+	withExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `)
+	withLinks  = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``)
 
-func newInsertion(uses sqlkit.Uses) insertion {
-	columns := sqlkit.All.For(uses)
+	unleasedState = sqlkit.Column{Name: "unleased_state", Field: func(e *store.Record) any { return (*string)(&e.State) }}
+)
+
+func newInsertion(columns sqlkit.Columns, more, values string) insertion {
 	now := len(columns) + 1
 	insert := func(where string) string {
 		return `
-		INSERT INTO {schema}.jobs (unleased_state, enqueued_at, ` + columns.Names() + `)
-		SELECT 'ready', $` + strconv.Itoa(now) + `, ` + columns.Names() + `
+		INSERT INTO {schema}.jobs (` + more + `enqueued_at, ` + columns.Names() + `)
+		SELECT ` + values + `$` + strconv.Itoa(now) + `, ` + columns.Names() + `
 		FROM unnest(` + arrays(columns, 1) + `) WITH ORDINALITY AS new (` + columns.Names() + `, place)` + where + `
 		ORDER BY place
 		RETURNING id`

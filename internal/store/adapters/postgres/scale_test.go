@@ -33,6 +33,7 @@ const (
 // sought are the jobs that calls look for.
 func sought(queue string) []crowd {
 	return []crowd{
+		{queue: queue, state: store.Blocked, due: longAgo},
 		{queue: queue, state: store.Ready, due: longAgo},
 		{queue: queue, state: store.Failed, due: longAgo, retry: soon},
 		{queue: queue, state: store.Failed, due: longAgo, retry: soon, key: "key"},
@@ -165,7 +166,7 @@ func measuredCalls() []measured {
 	list("of a queue", store.Filter{Queue: "q"})
 	list("of a small queue", store.Filter{Queue: "small"})
 	list("of a unique key", store.Filter{UniqueKey: "key"})
-	for _, phase := range keptPhases {
+	for _, phase := range store.Phases {
 		list("of what is "+string(phase), store.Filter{States: states(phase)})
 		list("of what is "+string(phase)+" in a small queue", store.Filter{Queue: "small", States: states(phase)})
 	}

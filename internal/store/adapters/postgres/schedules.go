@@ -34,14 +34,14 @@ func (t *txn) deleteSchedule(name string) (struct{}, error) {
 func (s *Store) Schedules(ctx context.Context, filter store.ScheduleFilter, page store.Page) (store.SchedulePage, error) {
 	after, invalid := filter.Position(page)
 	if invalid == nil && filter.Due && filter.Name == "" {
-		if now, none, err := s.none(ctx, noneDue, filter.Within.Microseconds(), after); none || err != nil {
+		if now, due, err := s.exist(ctx, existDue, filter.Within.Microseconds(), after); due == 0 || err != nil {
 			return store.SchedulePage{Now: now}, err
 		}
 	}
 	return read(ctx, s, invalid, func(t *txn) (store.SchedulePage, error) { return t.schedulePage(filter, page, after) })
 }
 
-var noneDue = noneOf(`schedules WHERE next_at <= ` + statementNow + ` + $4::bigint * interval '1 microsecond' AND name > $5`)
+var existDue = existing(`schedules WHERE next_at <= ` + statementNow + ` + $4::bigint * interval '1 microsecond' AND name > $5`)
 
 // schedulePage lets the server limit the rows to about one page, because the driver reads everything that the server sends.
 func (t *txn) schedulePage(filter store.ScheduleFilter, page store.Page, after string) (store.SchedulePage, error) {

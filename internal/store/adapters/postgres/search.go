@@ -38,22 +38,19 @@ type condition string
 const (
 	ifAny      condition = ``
 	ifLive     condition = `finished_at IS NULL`
-	ifWaiting  condition = `finished_at IS NULL AND lease_expires_at IS NULL`
+	ifWaiting  condition = `finished_at IS NULL AND lease_expires_at IS NULL AND unleased_state <> 'blocked'`
 	ifTerminal condition = `finished_at IS NOT NULL`
 )
-
-// keptPhases are the phases of jobs here: this store keeps no waits, so no job is blocked.
-var keptPhases = slices.DeleteFunc(slices.Clone(store.Phases), func(p store.State) bool { return p == store.Blocked })
 
 // find returns a search for the jobs that match the filter and the condition, in ascending order of ids.
 func (t *txn) find(f store.Filter, limit int, can condition, leases cursor.Position) *search {
 	q := &search{filter: f, can: can, now: t.now, leases: leases, after: f.After, before: math.MaxInt64, limit: limit}
-	for _, phase := range keptPhases {
+	for _, phase := range store.Phases {
 		state := stateOf(phase)
 		asked := len(f.States) == 0 || slices.Contains(f.States, phase) || slices.Contains(f.States, state)
 		possible := can == ifAny || can == ifTerminal
-		if state == store.Ready || state == store.InFlight || phase == store.Retrying {
-			possible = can != ifTerminal && f.FinishedFor == 0 && (can != ifWaiting || state != store.InFlight)
+		if state == store.Blocked || state == store.Ready || state == store.InFlight || phase == store.Retrying {
+			possible = can != ifTerminal && f.FinishedFor == 0 && (can != ifWaiting || state != store.InFlight && state != store.Blocked)
 		}
 		if asked && possible {
 			q.phases = append(q.phases, phase)
@@ -139,11 +136,13 @@ func (q *search) possible() string {
 
 // everywhere reports whether jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
-	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(keptPhases)
+	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
 }
 
-// named reports whether the filter names its jobs by id or by unique key, so that an index leads to them directly.
-func (q *search) named() bool { return len(q.filter.IDs) > 0 || q.filter.UniqueKey != "" }
+// named reports whether the filter names its jobs by id, by unique key or by what they wait for, so that an index leads to them directly.
+func (q *search) named() bool {
+	return len(q.filter.IDs) > 0 || q.filter.UniqueKey != "" || q.filter.WaitsFor != 0
+}
 
 // near returns a query for ids close to the beginning of the search, or for all ids if the primary key is the best index.
 func (q *search) near(w *where) string {
@@ -187,10 +186,12 @@ func (q *search) ranges(w *where) string {
 	var states []string
 	for _, phase := range q.phases {
 		switch phase {
+		case store.Blocked:
+			ranges = append(ranges, q.live(w, blockedQueues, isBlocked))
 		case store.Ready:
-			ranges = append(ranges, q.live(w, readyQueues, lanes[cursor.Fresh]))
+			ranges = append(ranges, q.live(w, readyQueues, lanes[cursor.Fresh].waits()))
 		case store.Retrying:
-			ranges = append(ranges, q.live(w, retryingQueues, lanes[cursor.Retries]))
+			ranges = append(ranges, q.live(w, retryingQueues, lanes[cursor.Retries].waits()))
 		case store.InFlight:
 			ranges = append(ranges, q.leased(w))
 		default:
@@ -204,15 +205,15 @@ func (q *search) ranges(w *where) string {
 		UNION ALL`)
 }
 
-// live uses the index jobs_ready_by_id or jobs_retrying_by_id.
-func (q *search) live(w *where, queues string, l lane) string {
+// live uses the index jobs_blocked_by_id, jobs_ready_by_id or jobs_retrying_by_id.
+func (q *search) live(w *where, queues, waits string) string {
 	return `
 		SELECT first.id
 		FROM ` + q.names(w, queues) + `
 		CROSS JOIN LATERAL (
 			SELECT id
 			FROM {schema}.jobs
-			WHERE ` + l.waits() + ` AND queue = ANY (ARRAY[names.name])
+			WHERE ` + waits + ` AND queue = ANY (ARRAY[names.name])
 				AND ` + q.between(w) + q.rest(w) + `
 			` + q.order(`queue`, `id`) + `
 			LIMIT ` + w.arg(q.limit) + `
@@ -310,7 +311,7 @@ func (q *search) between(w *where) string {
 // rest returns the conditions that no index serves.
 func (q *search) rest(w *where) string {
 	f := q.filter
-	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker}, q.now)
+	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker, Unneeded: f.Unneeded}, q.now)
 }
 
 func (q *search) order(columns ...string) string {

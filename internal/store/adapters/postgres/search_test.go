@@ -159,7 +159,7 @@ func anyFilter(random *rand.Rand, all []*store.Record) store.Filter {
 func firstOf(all []*store.Record, f store.Filter, now time.Time, limit int, can condition) []int64 {
 	ids := []int64{}
 	for _, e := range all {
-		possible := can == ifAny || e.Terminal() == (can == ifTerminal) && (can != ifWaiting || e.State != store.InFlight)
+		possible := can == ifAny || e.Terminal() == (can == ifTerminal) && (can != ifWaiting || e.State != store.InFlight && e.State != store.Blocked)
 		if possible && f.Matches(e.Job, now) && len(ids) < limit {
 			ids = append(ids, e.ID)
 		}

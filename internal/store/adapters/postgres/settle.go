@@ -6,22 +6,40 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Settle is part of the contract.
-func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+// Settle is part of the contract. It does in steps what follows from the ends of jobs, each in a transaction of its own.
+func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled, err error) {
 	invalid := store.CheckSettle(limit)
+	exist := 0
 	if invalid == nil {
-		if _, none, err := s.none(ctx, noneExpired); none || err != nil {
+		if _, exist, err = s.exist(ctx, existToSettle); exist == 0 || err != nil {
 			return nil, err
 		}
 	}
-	return write(ctx, s, invalid, func(t *txn) ([]store.Settled, error) { return t.settle(limit) })
+	for did := (step{more: true}); did.more && err == nil && (invalid != nil || len(settled) < limit); {
+		did, err = write(ctx, s, invalid, func(t *txn) (step, error) { return t.settle(limit-len(settled), did.next, exist) })
+		for _, e := range did.changed {
+			settled = append(settled, store.SettledOf(&e.Job))
+		}
+	}
+	if len(settled) > 0 { // that is committed
+		err = nil
+	}
+	return settled, err
 }
 
-var noneExpired = noneOf(`jobs WHERE ` + waitsToExpire + ` AND expires_at <= ` + statementNow)
+var existToSettle = existing(`jobs WHERE `+waitsToExpire+` AND expires_at <= `+statementNow, `looks`, `ends`,
+	`gone WHERE deleted_at <= `+statementNow+` - interval '1 day'`)
+
+// The bits of existToSettle for what follows from the ends of jobs, and for deletions that are to be forgotten.
+const (
+	toFollowUp = 2 | 4
+	toForget   = 8
+)
 
 const waitsToExpire = `expires_at IS NOT NULL AND finished_at IS NULL AND lease_expires_at IS NULL`
 
-func (t *txn) settle(limit int) ([]store.Settled, error) {
+// settle cancels jobs that have expired, and takes the next step of what follows from the ends of jobs.
+func (t *txn) settle(limit int, from reached, exist int) (step, error) {
 	expired, err := t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs
@@ -31,13 +49,24 @@ func (t *txn) settle(limit int) ([]store.Settled, error) {
 		FOR UPDATE SKIP LOCKED`,
 		t.now, limit)
 	if err != nil {
-		return nil, err
+		return step{}, err
 	}
 	var c cancelling
-	settled := make([]store.Settled, len(expired))
-	for i, e := range expired {
+	for _, e := range expired {
 		c.apply(t, e)
-		settled[i] = store.SettledOf(&e.Job)
 	}
-	return settled, c.end(t)
+	if err := c.end(t, nil); err != nil {
+		return step{}, err
+	}
+	if exist&toForget != 0 {
+		if err := t.forgetGone(); err != nil {
+			return step{}, err
+		}
+	}
+	var did step
+	if t.heard || exist&toFollowUp != 0 {
+		did, err = t.step(limit-len(expired), from, t.s.options.LockTimeout)
+	}
+	did.changed = append(expired, did.changed...)
+	return did, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -148,22 +150,27 @@ func (s *Store) single(
 	}
 }
 
-// noneOf returns a single statement that finds out whether there is no such row. Its own arguments begin with the fourth.
-func noneOf(rows string) string {
+// existing returns a single statement that finds out which of these rows exist. Its own arguments begin with the fourth.
+func existing(rows ...string) string {
+	exist := make([]string, len(rows))
+	for i, some := range rows {
+		exist[i] = `CASE WHEN EXISTS (SELECT 1 FROM {schema}.` + some + `) THEN ` + strconv.Itoa(1<<i) + ` ELSE 0 END`
+	}
 	return `
-	SELECT ` + statementNow + `, ` + shownByRead + `, NOT EXISTS (SELECT 1 FROM {schema}.` + rows + `)
+	SELECT ` + statementNow + `, ` + shownByRead + `, ` + strings.Join(exist, ` + `) + `
 	WHERE ` + onKnownServer
 }
 
-// none runs a statement of [noneOf].
-func (s *Store) none(ctx context.Context, query string, args ...any) (now time.Time, none bool, err error) {
+// exist runs a statement of [existing]. The answer has a bit for each of the rows that exist: 1 for the first one, 2 for the second one,
+// and so on. It has all bits if the statement could not be run.
+func (s *Store) exist(ctx context.Context, query string, args ...any) (now time.Time, bits int, err error) {
 	t, some, err := s.single(ctx, s.with.write, false, func(rows *sql.Rows, shown []any) error {
-		return rows.Scan(append(shown, &none)...)
+		return rows.Scan(append(shown, &bits)...)
 	}, query, args...)
 	if err != nil || !some {
-		return time.Time{}, false, err
+		return time.Time{}, -1, err
 	}
-	return t.now, none, nil
+	return t.now, bits, nil
 }
 
 func orNull(t time.Time) any {

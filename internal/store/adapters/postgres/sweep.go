@@ -185,7 +185,7 @@ const checkQuery = `
 	JOIN {schema}.sweeps ON sweeps.queue = ANY (ARRAY[wanted.queue])
 	CROSS JOIN LATERAL unnest(sweeps.heads || sweeps.found) AS head (id)
 	JOIN {schema}.jobs ON jobs.id = ANY (ARRAY[head.id])
-	WHERE wanted.queue <> '' AND jobs.finished_at IS NULL AND jobs.lease_expires_at IS NULL
+	WHERE wanted.queue <> '' AND jobs.finished_at IS NULL AND jobs.lease_expires_at IS NULL AND jobs.unleased_state <> 'blocked'
 	UNION ALL
 	SELECT FALSE, '', '', '', '', 0, leases.due_at, leases.id
 	FROM {schema}.sweeps

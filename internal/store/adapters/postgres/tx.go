@@ -22,7 +22,7 @@ type txWriter struct {
 
 // Enqueue is part of the contract.
 func (w *txWriter) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
-	return within(ctx, w, cmp.Or(req.Check(), store.RefuseWaits(req.Jobs)), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
+	return within(ctx, w, req.Check(), func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
 }
 
 // Ack is part of the contract.
@@ -106,13 +106,17 @@ func (t *txn) join() error {
 
 // notify makes the server notify subscribers when the transaction commits.
 func (t *txn) notify() error {
-	if len(t.woken) == 0 {
+	payloads := toldToAll(t.woken)
+	if t.heard {
+		payloads = append(payloads, toFollow)
+	}
+	if len(payloads) == 0 {
 		return nil
 	}
 	_, err := t.exec(`
 		SELECT pg_notify($1, told)
 		FROM unnest($2::text[]) AS woken (told)`,
-		t.s.channel(), arrayOfTexts(toldToAll(t.woken)))
+		t.s.channel(), arrayOfTexts(payloads))
 	return err
 }
 

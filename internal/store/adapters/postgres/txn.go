@@ -26,6 +26,7 @@ type txn struct {
 	now    time.Time
 	strict bool         // a stale lease is an error
 	woken  sqlkit.Woken // the wake-ups to send with the commit
+	heard  bool         // something follows from what the call has noted: see follow
 
 	shown   shown          // in the answer to the opening
 	horizon cursor.Horizon // as known when the opening was answered

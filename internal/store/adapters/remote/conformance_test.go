@@ -132,6 +132,8 @@ func TestConformanceOverMemory(t *testing.T) {
 	jqtest.Run(t, remoteTo(inMemory, exclude))
 }
 
+// scripts/test-all runs this and the next one: what differs from TestConformanceOverMemory is the store behind the server, which has tests of
+// its own.
 func TestConformanceOverSQLite(t *testing.T) {
 	if race.Enabled {
 		t.Skip("not under the race detector: SQLite in Go is many times slower there, and this side is the same as over memory")
@@ -143,8 +145,7 @@ func TestConformanceOverPostgres(t *testing.T) {
 	if race.Enabled {
 		t.Skip("not under the race detector: this side is the same as over memory")
 	}
-	const noWaits = "the Postgres store keeps no waits yet"
-	casesAndHistories(t, remoteTo(inPostgres(t), map[string]string{"Waits/": noWaits, "Matrix/Unblock": noWaits}))
+	casesAndHistories(t, remoteTo(inPostgres(t), nil))
 }
 
 // casesAndHistories leaves out the random sequences: this side is compared with the model over memory, and the stores behind the

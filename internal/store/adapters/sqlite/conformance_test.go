@@ -46,4 +46,4 @@ func adapter(t *testing.T) jqtest.Adapter {
 	}}
 }
 
-func TestConformance(t *testing.T) { jqtest.Run(t, adapter(t)) }
+func TestConformanceOnSQLite(t *testing.T) { jqtest.Run(t, adapter(t)) }

@@ -75,11 +75,24 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.FinishedFor != 0 {
 		w.andFinished(f.States, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
 	}
-	if len(f.IDs) > 0 {
+	if f.WaitsFor != 0 {
+		w.and(`id IN (SELECT job_id FROM waits INDEXED BY waits_on WHERE on_id = ? AND job_id > ?)`, f.WaitsFor, f.After)
+	}
+	if f.Unneeded {
+		w.and(isUnneeded)
+	}
+	if len(f.IDs) > 0 || f.WaitsFor != 0 {
 		w.index = ``
 	}
 	return w
 }
+
+// isUnneeded is the condition that no job that has not ended waits or has waited for the job.
+const isUnneeded = `NOT EXISTS (
+			SELECT 1
+			FROM waits INDEXED BY waits_on
+			JOIN jobs AS waiting ON waiting.id = waits.job_id
+			WHERE waits.on_id = jobs.id AND waiting.finished_at IS NULL)`
 
 // The conditions of the states, written as in the indexes.
 var stateTerms = map[store.State]string{

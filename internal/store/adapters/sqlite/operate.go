@@ -147,7 +147,7 @@ func (t *txn) operate(
 }
 
 func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (store.Outcome, error)) ([]store.Outcome, error) {
-	jobs, err := t.byID(filter.IDs)
+	jobs, err := t.named(filter)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP INDEX jobs_blocked;
 			DROP INDEX jobs_blocked_ids;
 			ALTER TABLE jobs DROP COLUMN links;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits');
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

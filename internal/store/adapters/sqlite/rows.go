@@ -30,11 +30,16 @@ func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	return t.named(store.Filter{IDs: ids})
+}
+
+// named reads the jobs that the filter names, if they match what it says about waits.
+func (t *txn) named(f store.Filter) (map[int64]*store.Record, error) {
+	where := chosen(store.Filter{IDs: f.IDs, WaitsFor: f.WaitsFor, Unneeded: f.Unneeded}, t.now)
 	records, err := t.records(`
 		SELECT`+columns+`,`+presentLinks+presentEpoch+`
-		FROM jobs
-		WHERE id IN (SELECT value FROM json_each(?))`,
-		list(ids))
+		FROM `+where.text(),
+		where.args...)
 	return sqlkit.Keyed(records), err
 }
 

@@ -7,9 +7,22 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// Settle is part of the contract.
-func (s *Store) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
-	return write(ctx, s, store.CheckSettle(limit), load{items: limit}, func(t *txn) ([]store.Settled, error) { return t.settle(limit) })
+// settledAtOnce is how many jobs one transaction of Settle changes at most, so that other calls wait for a few milliseconds only.
+const settledAtOnce = 100
+
+// Settle is part of the contract. It takes several transactions for many jobs.
+func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled, err error) {
+	invalid := store.CheckSettle(limit)
+	for more := true; more; {
+		part := min(limit-len(settled), settledAtOnce)
+		some, err := write(ctx, s, invalid, load{items: part}, func(t *txn) ([]store.Settled, error) { return t.settle(part) })
+		if err != nil && len(settled) == 0 { // otherwise those are committed
+			return nil, err
+		}
+		settled = append(settled, some...)
+		more = len(some) == part && len(settled) < limit
+	}
+	return settled, nil
 }
 
 func (t *txn) settle(limit int) ([]store.Settled, error) {

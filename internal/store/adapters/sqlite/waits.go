@@ -148,20 +148,12 @@ func (t *txn) markAwaited(waits []store.KeptWait) error {
 
 // waitsOf returns the waits of jobs, by the ids of these.
 func (t *txn) waitsOf(ids ...int64) (map[int64][]store.KeptWait, error) {
-	found := map[int64][]store.KeptWait{}
-	err := t.each(func(rows *sql.Rows) error {
-		var id int64
-		var w store.KeptWait
-		err := rows.Scan(&id, &w.On, &w.Any, &w.Met, &w.From)
-		found[id] = append(found[id], w)
-		return err
-	}, `
+	return sqlkit.Waits(t.each, `
 		SELECT job_id, on_id, any_end, met, from_token
 		FROM waits
 		WHERE job_id IN (SELECT value FROM json_each(?))
 		ORDER BY job_id, number`,
 		list(ids))
-	return found, err
 }
 
 // shown returns what Get shows of the waits of a job.

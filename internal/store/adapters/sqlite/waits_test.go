@@ -1,8 +1,12 @@
 package sqlite
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -33,4 +37,25 @@ func TestEndsByOlderProgramsAreTold(t *testing.T) {
 		states[one.ID] = one.State
 	}
 	assert.Equal(t, map[int64]store.State{added[1].ID: store.Ready, added[3].ID: store.Cancelled}, states)
+}
+
+// A Settle of many jobs takes several transactions, between which other calls get through. Here the third one fails, at the last of 250 jobs.
+func TestSettleCommitsWhatItHasDone(t *testing.T) {
+	clk := clock.NewMock()
+	s := openAt(t, newPath(t), &Options{Clock: clk})
+	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), ExpiresAt: clk.Now().Add(time.Hour)}
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{n}, 250)})
+	require.NoError(t, err)
+	_, err = s.DB().Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON jobs WHEN NEW.id = ` + fmt.Sprint(added[249].ID) + ` BEGIN SELECT RAISE(ABORT, 'refused'); END`)
+	require.NoError(t, err)
+	clk.Add(time.Hour)
+	settled, err := s.Settle(t.Context(), store.MaxItems)
+	require.NoError(t, err, "a part is committed")
+	assert.Len(t, settled, 200)
+	counts, err := s.Count(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	assert.Equal(t, map[store.State]int64{store.Cancelled: 200, store.Ready: 50}, counts.Queues[0].Jobs)
+	settled, err = s.Settle(t.Context(), store.MaxItems)
+	require.ErrorContains(t, err, "refused")
+	assert.Empty(t, settled)
 }

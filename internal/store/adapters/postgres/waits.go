@@ -1,0 +1,381 @@
+package postgres
+
+import (
+	"cmp"
+	"database/sql"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Waits.
+//
+// A job that others wait for has a flag in its row, which is never taken back. Whoever ends such a job adds a row to the table ends in
+// the same transaction, and tells those that wait after the commit: see follow.go. A job that nobody waits for costs nothing more.
+//
+// Whoever sets the flag must read the job under a lock: an end that is not committed yet would be missed otherwise, since it saw no
+// flag. Enqueue and Requeue lock the jobs that they can lock at once. For the others they add the waiting job to the table looks, and
+// Settle sets the flags and looks how the jobs are. A caller's transaction may last long, so it locks none of them.
+
+// others are jobs that a transaction has locked, if nobody else had, or only read.
+type others struct {
+	found  map[int64]*store.Record
+	locked map[int64]bool
+}
+
+func (o others) job(id int64) *store.Job {
+	if e := o.found[id]; e != nil {
+		return &e.Job
+	}
+	return nil
+}
+
+// holds reports whether no end of the job can be missed: it is locked or has the flag.
+func (o others) holds(id int64) bool {
+	e := o.found[id]
+	return o.locked[id] || e != nil && e.Links&store.LinkAwaited != 0
+}
+
+const otherColumns = `
+	id, queue, ` + presentState + ` AS state, run_at, CASE WHEN lease_expires_at IS NULL THEN retry_at END AS retry_at, expires_at, token, links`
+
+// read reads jobs.
+func (t *txn) read(ids []int64) (others, error) {
+	found, err := t.records(`
+		SELECT`+otherColumns+`
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])`,
+		arrayOf(ids))
+	return others{found: sqlkit.Keyed(found)}, err
+}
+
+// lockOthers locks the jobs that others wait for and that nobody else has locked, and reads the rest.
+func (t *txn) lockOthers(ids []int64) (others, error) { return t.lockFree(otherColumns, ids) }
+
+// lockFree locks the jobs that nobody else has locked, in the order of their ids, and reads [otherColumns] of the rest. A claim may find
+// a job locked that it would have taken, so the commit wakes its queue.
+func (t *txn) lockFree(columns string, ids []int64) (others, error) {
+	if len(ids) == 0 {
+		return others{}, nil
+	}
+	records, err := t.records(`
+		SELECT`+columns+`
+		FROM {schema}.jobs
+		WHERE id = ANY ($1::bigint[])
+		ORDER BY id
+		FOR UPDATE SKIP LOCKED`,
+		arrayOf(ids))
+	if err != nil {
+		return others{}, err
+	}
+	o := others{sqlkit.Keyed(records), map[int64]bool{}}
+	for _, e := range records {
+		t.woken.AddFor(e.Job, t.now)
+	}
+	var left []int64
+	for _, id := range ids {
+		if o.locked[id] = o.found[id] != nil; !o.locked[id] {
+			left = append(left, id)
+		}
+	}
+	if len(left) == 0 {
+		return o, nil
+	}
+	rest, err := t.read(left)
+	maps.Copy(o.found, rest.found)
+	return o, err
+}
+
+// flag sets the flag of those among the jobs that are locked and do not have it.
+func (t *txn) flag(ids []int64, o others) error {
+	unflagged := newArray(ofNumbers, 0)
+	for _, id := range ids {
+		if o.locked[id] && o.found[id].Links&store.LinkAwaited == 0 {
+			unflagged.int(id)
+		}
+	}
+	if unflagged.empty() {
+		return nil
+	}
+	_, err := t.exec(`
+		UPDATE {schema}.jobs
+		SET links = links | 1
+		WHERE id = ANY ($1::bigint[])`,
+		unflagged)
+	return err
+}
+
+// A waiting has the jobs of a call that wait for others. It is nil if none does.
+type waiting struct {
+	others  others
+	expired map[int64]store.Job  // that the call cancels since it needs their keys, as they are before the item that does
+	needed  map[string]store.Job // the same, by their keys
+	ids     []int64              // of the jobs that are added
+	added   map[int64]*store.Job
+	waits   map[int64][]store.KeptWait
+	links   map[int64]store.Links // of added jobs
+}
+
+// waiting reads what jobs wait for, and refuses them if some of that does not exist. It must come after everything for which the
+// transaction may have to wait.
+func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped map[string]store.Job) (*waiting, error) {
+	if !slices.ContainsFunc(jobs, waitsForOthers) {
+		return nil, nil
+	}
+	var ids []int64
+	for _, n := range jobs {
+		for _, w := range n.After {
+			switch {
+			case w.ID != 0:
+				ids = append(ids, w.ID)
+			case holders[jobs[w.Item].UniqueKey].id != 0:
+				ids = append(ids, holders[jobs[w.Item].UniqueKey].id)
+			}
+		}
+	}
+	w := &waiting{
+		expired: map[int64]store.Job{}, needed: dropped,
+		added: map[int64]*store.Job{}, waits: map[int64][]store.KeptWait{}, links: map[int64]store.Links{},
+	}
+	for _, j := range dropped {
+		w.expired[j.ID] = j
+	}
+	lock := t.lockOthers
+	if t.conn == nil {
+		lock = t.read
+	}
+	var err error
+	if w.others, err = lock(distinct(ids)); err != nil {
+		return nil, err
+	}
+	for _, h := range holders {
+		if h.id != 0 && !h.window && slices.Contains(ids, h.id) && w.others.found[h.id] == nil {
+			return nil, errHolderGone
+		}
+	}
+	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return w.others.found[id] != nil }); err != nil {
+		return nil, err
+	}
+	return w, t.each(func(rows *sql.Rows) error {
+		w.ids = append(w.ids, 0)
+		return rows.Scan(&w.ids[len(w.ids)-1])
+	}, `
+		SELECT nextval(pg_get_serial_sequence($1, 'id'))
+		FROM generate_series(1, $2)`,
+		t.s.schema+`.jobs`, len(jobs))
+}
+
+func waitsForOthers(n store.NewJob) bool { return len(n.After) > 0 }
+
+func distinct(ids []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+
+func (w *waiting) job(id int64) *store.Job {
+	if j, before := w.expired[id]; before {
+		return &j
+	}
+	if j := w.added[id]; j != nil {
+		return j
+	}
+	return w.others.job(id)
+}
+
+// reached says that the items before have begun, and that the next one has the key.
+func (w *waiting) reached(key string) {
+	if w != nil {
+		delete(w.expired, w.needed[key].ID)
+	}
+}
+
+// begin gives an item that becomes a job its id and its state. The answers have the ids of the items before it.
+func (w *waiting) begin(j *store.Job, n store.NewJob, answers []store.Enqueued, t *txn) {
+	j.ID, w.ids = w.ids[0], w.ids[1:]
+	w.added[j.ID] = j
+	if len(n.After) == 0 {
+		return
+	}
+	waits := n.KeptWaits(func(item int) int64 { return answers[item].ID })
+	j.Begin(waits, w.job, t.now)
+	w.waits[j.ID] = waits
+	w.links[j.ID] |= store.LinkWaits
+	for _, one := range waits {
+		if w.added[one.On] != nil {
+			w.links[one.On] |= store.LinkAwaited
+		}
+	}
+}
+
+// keep writes the waits of the jobs that were added.
+func (w *waiting) keep(t *txn) error {
+	values := newWaitArrays()
+	ids := slices.Sorted(maps.Keys(w.waits))
+	for _, id := range ids {
+		values.add(id, w.waits[id])
+	}
+	_, err := t.exec(`
+		INSERT INTO {schema}.waits (job_id, number, on_id, any_end, met, from_token)
+		SELECT job_id, number, on_id, any_end <> 0, met <> 0, from_token
+		FROM `+waitArrays,
+		values...)
+	if err != nil {
+		return err
+	}
+	if err := w.noteExpired(t); err != nil {
+		return err
+	}
+	return t.watch(ids, w.waits, w.others, func(id int64) bool { return w.added[id] != nil })
+}
+
+// noteExpired notes the ends of the expired jobs for which items before have begun to wait.
+func (w *waiting) noteExpired(t *txn) error {
+	var ends []store.End
+	awaited := awaitedBy(w.waits)
+	for _, j := range w.needed {
+		if _, found := slices.BinarySearch(awaited, j.ID); found {
+			e, _ := store.EndOf(w.others.job(j.ID))
+			ends = append(ends, e)
+		}
+	}
+	return t.noteEnds(ends)
+}
+
+// watch makes sure that no end is missed for which jobs wait: it sets flags, and asks for looks. Some of the jobs that they wait for are
+// this transaction's own.
+func (t *txn) watch(ids []int64, waits map[int64][]store.KeptWait, o others, own func(id int64) bool) error {
+	var flags []int64
+	looks := newArray(ofNumbers, 0)
+	for _, id := range ids {
+		held := true
+		for _, w := range waits[id] {
+			if w.Met || own(w.On) {
+				continue
+			}
+			flags = append(flags, w.On)
+			held = held && (o.locked[w.On] || o.job(w.On) == nil && w.From == math.MaxInt64)
+		}
+		if !held {
+			looks.int(id)
+		}
+	}
+	if err := t.flag(distinct(flags), o); err != nil || looks.empty() {
+		return err
+	}
+	t.heard = true
+	_, err := t.exec(`
+		INSERT INTO {schema}.looks (job_id)
+		SELECT unnest($1::bigint[])`,
+		looks)
+	return err
+}
+
+// waitArrays are the arguments that newWaitArrays makes, as a table.
+const waitArrays = `unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+			AS kept (job_id, number, on_id, any_end, met, from_token)`
+
+type waitValues []any
+
+func newWaitArrays() waitValues {
+	v := make(waitValues, 6)
+	for i := range v {
+		v[i] = newArray(ofNumbers, 0)
+	}
+	return v
+}
+
+func (v waitValues) add(id int64, waits []store.KeptWait) {
+	number := map[bool]int64{true: 1}
+	for i, w := range waits {
+		for at, n := range [...]int64{id, int64(i), w.On, number[w.Any], number[w.Met], w.From} {
+			v[at].(*array).int(n)
+		}
+	}
+}
+
+// waitsOf returns the waits of jobs, by the ids of these.
+func (t *txn) waitsOf(ids ...int64) (map[int64][]store.KeptWait, error) {
+	return sqlkit.Waits(t.each, `
+		SELECT job_id, on_id, any_end, met, from_token
+		FROM {schema}.waits
+		WHERE job_id = ANY ($1::bigint[])
+		ORDER BY job_id, number`,
+		arrayOf(ids))
+}
+
+// awaitedBy returns the ids of the jobs that the waits are for.
+func awaitedBy(waits map[int64][]store.KeptWait) []int64 {
+	var ids []int64
+	for _, some := range waits {
+		for _, w := range some {
+			ids = append(ids, w.On)
+		}
+	}
+	return distinct(ids)
+}
+
+// waitsShown returns what Get shows of the waits of a job.
+func (t *txn) waitsShown(id int64) ([]store.Waiting, error) {
+	waits, err := t.waitsOf(id)
+	if err != nil {
+		return nil, err
+	}
+	o, err := t.read(awaitedBy(waits))
+	return store.WaitsOf(waits[id], o.job), err
+}
+
+// blockAgain blocks jobs that were requeued and wait for others, by rising id.
+func (t *txn) blockAgain(requeued []*store.Record, outcomes []store.Outcome) error {
+	if len(requeued) == 0 {
+		return nil
+	}
+	for did := (step{more: true}); did.more; { // what was before must not count afterwards
+		var err error
+		if did, err = t.step(math.MaxInt, did.next, t.s.options.LockTimeout); err != nil {
+			return err
+		}
+	}
+	ids := make([]int64, len(requeued))
+	for i, e := range requeued {
+		ids[i] = e.ID
+	}
+	waits, err := t.waitsOf(ids...)
+	if err != nil {
+		return err
+	}
+	o, err := t.lockOthers(awaitedBy(waits))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(requeued, func(a, b *store.Record) int { return cmp.Compare(a.ID, b.ID) })
+	var blocked []int64
+	values := newWaitArrays()
+	for _, e := range requeued {
+		if store.LookAgain(waits[e.ID], o.job) {
+			e.State = store.Blocked
+			blocked = append(blocked, e.ID)
+		}
+		values.add(e.ID, waits[e.ID])
+		for i, was := range outcomes {
+			if was.ID == e.ID && was.Status == store.StatusOK {
+				outcomes[i] = store.OutcomeOf(e.Job, was.Status)
+			}
+		}
+	}
+	_, err = t.exec(`
+		WITH blocked AS (
+			UPDATE {schema}.jobs
+			SET unleased_state = 'blocked'
+			WHERE id = ANY ($7::bigint[])
+		)
+		UPDATE {schema}.waits
+		SET met = kept.met <> 0,
+			from_token = kept.from_token
+		FROM `+waitArrays+`
+		WHERE waits.job_id = ANY (ARRAY[kept.job_id]) AND waits.number = kept.number`,
+		append(values, arrayOf(blocked))...)
+	if err != nil {
+		return err
+	}
+	return t.watch(blocked, waits, o, func(int64) bool { return false })
+}
