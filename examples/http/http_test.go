@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,9 +18,9 @@ import (
 )
 
 func TestEachLanguageProducesAndWorks(t *testing.T) {
-	for _, c := range []struct{ language, producer, worker, schedule string }{
-		{"python3", "producer.py", "worker.py", "schedule.py"},
-		{"node", "producer.mjs", "worker.mjs", ""},
+	for _, c := range []struct{ language, producer, worker, schedule, flow string }{
+		{"python3", "producer.py", "worker.py", "schedule.py", "flow.py"},
+		{"node", "producer.mjs", "worker.mjs", "", ""},
 	} {
 		t.Run(c.language, func(t *testing.T) {
 			if _, err := exec.LookPath(c.language); err != nil {
@@ -73,6 +74,17 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 				require.Error(t, err)
 				assert.Equal(t, "cron must have a time within five years, and this has none\n", string(said))
 			}
+			if c.flow != "" {
+				out, err := command(c.flow, "a.png", "ü.png").Output()
+				require.NoError(t, err)
+				assert.Equal(t, "job 3 ready\njob 4 blocked\njob 5 ready\njob 6 blocked\njob 7 blocked\njob 8 blocked\n"+
+					"publish had shrink a.png {'echo': 'a.png'}\npublish had shrink ü.png {'echo': 'ü.png'}\n", string(out))
+				refused := command(append([]string{c.flow}, strings.Fields(strings.Repeat("file ", 65))...)...)
+				refused.Stderr = nil
+				said, err := refused.CombinedOutput()
+				require.Error(t, err)
+				assert.Equal(t, "after must be at most 64 a job\n", string(said))
+			}
 			require.NoError(t, worker.Process.Kill())
 			require.Error(t, worker.Wait())
 		})
@@ -81,7 +93,7 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 
 // Each program fits on one screen.
 func TestProgramsAreShort(t *testing.T) {
-	for _, file := range []string{"producer.py", "worker.py", "schedule.py", "producer.mjs", "worker.mjs"} {
+	for _, file := range []string{"producer.py", "worker.py", "schedule.py", "flow.py", "producer.mjs", "worker.mjs"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		assert.Less(t, bytes.Count(text, []byte("\n")), 60, file)
