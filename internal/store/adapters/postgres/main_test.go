@@ -17,7 +17,7 @@ import (
 // childRole tells a process that was started by a test what to do: the same binary is both.
 const childRole = "JQ_POSTGRES_CHILD"
 
-var roles = map[string]func(dsn, schema string, in io.Reader, out io.Writer) error{"share": share, "write": writeOn, "migrate": migrate}
+var roles = map[string]func(dsn, schema string, in io.Reader, out io.Writer) error{"share": share, "write": writeOn, "migrate": migrate, "last": lastTwo}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {

@@ -24,6 +24,7 @@ const childRole = "JQ_SQLITE_CHILD"
 var roles = map[string]func(path string, in io.Reader, out io.Writer) error{
 	"share": share, "write": writeOn, "limited": limited, "open": tryToOpen, "sql": runSQL,
 	"hold": holdTurn, "seed": seedAndStay, "restore": restoreInSteps, "backup": backUp, "migrate": dieMigrating,
+	"last": lastTwo,
 }
 
 func TestMain(m *testing.M) {
