@@ -19,6 +19,7 @@ import (
 	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/store"
 	activities "github.com/seed-ed332417/jq/internal/tally"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // An API serves a store over HTTP. It is an [http.Handler].
@@ -228,7 +229,7 @@ func (a *API) Close() error {
 	a.end()
 	a.running.Wait()
 	a.samples.close()
-	ctx, cancel := a.clock.WithTimeout(context.Background(), lastWrite)
+	ctx, cancel := timeout.Of(context.Background(), a.clock, lastWrite)
 	defer cancel()
 	a.tally.Flush(ctx)
 	a.refusals.tell()
@@ -251,7 +252,7 @@ func (a *API) lasting() (done func(), err error) {
 
 // within returns the context for one call to the store.
 func (a *API) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return a.clock.WithTimeout(ctx, a.options.CallTimeout)
+	return timeout.Of(ctx, a.clock, a.options.CallTimeout)
 }
 
 // A room is a semaphore with a number of places.

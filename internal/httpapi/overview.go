@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/sample"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/timeout"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -164,7 +165,7 @@ func (a *API) overview(w *exchange, r *http.Request) error {
 }
 
 func (a *API) survey(ctx context.Context, b *bearer) (overviewAnswer, error) {
-	quick, cancel := a.clock.WithTimeout(ctx, quickCount) // before the count begins, so that the wait for it is no longer than this
+	quick, cancel := timeout.Of(ctx, a.clock, quickCount) // before the count begins, so that the wait for it is no longer than this
 	defer cancel()
 	counting := a.samples.counts.Ask()
 	a.samples.queues.Ask() // all calls run at the same time

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/timeout"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -34,7 +35,7 @@ func (a *API) ready(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := a.clock.WithTimeout(r.Context(), readyWithin)
+	ctx, cancel := timeout.Of(r.Context(), a.clock, readyWithin)
 	defer cancel()
 	select {
 	case <-asked.done:
@@ -62,7 +63,7 @@ func (a *API) check() (*check, error) {
 	a.checks.running = c
 	go func() {
 		defer done()
-		ctx, cancel := a.clock.WithTimeout(a.life, readyWithin)
+		ctx, cancel := timeout.Of(a.life, a.clock, readyWithin)
 		defer cancel()
 		c.health, c.err = a.health(ctx)
 		a.checks.mu.Lock()
@@ -80,7 +81,7 @@ func (a *API) health(ctx context.Context) (wire.Health, error) {
 	}
 	ready := wire.Health{Status: "ready"}
 	if warner, ok := a.store.(store.Warner); ok {
-		ctx, cancel := a.clock.WithTimeout(ctx, readyWithin/2)
+		ctx, cancel := timeout.Of(ctx, a.clock, readyWithin/2)
 		defer cancel()
 		found, err := warner.Warnings(ctx)
 		if err != nil {

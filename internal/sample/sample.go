@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // An Answer is what one call has returned.
@@ -77,7 +79,7 @@ func (s *Sampler[A]) Ask() <-chan struct{} {
 		close(done)
 		return done
 	}
-	ctx, cancel := s.options.Clock.WithTimeout(context.Background(), s.options.Life)
+	ctx, cancel := timeout.Of(context.Background(), s.options.Clock, s.options.Life)
 	s.running, s.stop = done, cancel
 	go func() {
 		defer close(done)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // health records whether the store answers, and until when recovery must wait. After an outage it waits one heartbeat interval, in which
@@ -176,12 +177,12 @@ func (d *clockDrift) jumped(wall time.Time, passed, tolerance time.Duration) boo
 
 // call returns the context for one call of the store. A stop does not cancel it; the end of the server does.
 func (s *Server) call(atMost time.Duration) (context.Context, context.CancelFunc) {
-	return s.clock.WithTimeout(s.life, atMost)
+	return timeout.Of(s.life, s.clock, atMost)
 }
 
 // callWhileWorking returns the context for a call that a stop cancels.
 func (s *Server) callWhileWorking(atMost time.Duration) (context.Context, context.CancelFunc) {
-	return s.clock.WithTimeout(s.work, atMost)
+	return timeout.Of(s.work, s.clock, atMost)
 }
 
 // logFailure logs a failed call. It logs nothing in an outage, which has its own line, or when the server itself cancelled the call.

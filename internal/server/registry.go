@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // registerLoop updates the row of this worker at every heartbeat interval, until the last verdict is written. It also learns which queues
@@ -31,7 +32,7 @@ func (s *Server) register() {
 		st.Slots = 0 // it only recovers jobs and fires schedules
 	}
 	sent := s.clock.Now()
-	ctx, cancel := s.clock.WithTimeout(s.registration, s.o.Lease.Heartbeat)
+	ctx, cancel := timeout.Of(s.registration, s.clock, s.o.Lease.Heartbeat)
 	err := registry.Beat(ctx, store.Worker{
 		Name: s.o.Name, Host: host, PID: os.Getpid(), Queues: queues,
 		Slots: st.Slots, Running: st.Running, StaleAfter: min(3*s.o.Lease.Heartbeat, store.MaxDuration),
@@ -51,7 +52,7 @@ func (s *Server) deregister() {
 	if !ok || s.health.unavailable() {
 		return
 	}
-	ctx, cancel := s.clock.WithTimeout(s.handlerBase, leaveTimeout)
+	ctx, cancel := timeout.Of(s.handlerBase, s.clock, leaveTimeout)
 	defer cancel()
 	if err := registry.Leave(ctx, s.o.Name); err != nil {
 		s.log.Info("jq: could not remove this worker from the list; the store lists it as stale", "error", err)

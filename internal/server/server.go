@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/tally"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // A Lookup finds the handler of a kind.
@@ -252,7 +253,7 @@ func (s *Server) flushTally() {
 	if s.health.unavailable() {
 		return
 	}
-	ctx, cancel := s.clock.WithTimeout(s.handlerBase, leaveTimeout)
+	ctx, cancel := timeout.Of(s.handlerBase, s.clock, leaveTimeout)
 	defer cancel()
 	s.tally.Flush(ctx)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/tally"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // launch starts a goroutine for each run. A stop does not wait for these goroutines as such: it waits until every run has ended or is
@@ -71,7 +72,7 @@ func (s *Server) unknown(r *Run) verdict {
 // unknownSince returns for how long servers have put the job off, one after the other, for this reason.
 func (s *Server) unknownSince(r *Run, reason string) time.Duration {
 	sent := s.clock.Now()
-	ctx, cancel := s.clock.WithTimeout(&r.ctx, s.o.Lease.Duration)
+	ctx, cancel := timeout.Of(&r.ctx, s.clock, s.o.Lease.Duration)
 	defer cancel()
 	detail, err := s.store.Get(ctx, r.ID)
 	if s.recordAnswer(sent, err); err != nil || len(detail.History) == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/timeout"
 )
 
 // Every is how long a tally waits, from the first thing that has happened, until it writes.
@@ -161,7 +162,7 @@ func (t *Tally) Stale(queue, kind string) {
 
 // Run writes the sums ten seconds after something has happened, each time with a time-out, until the context ends. What is left then
 // is for [Tally.Flush]. While nothing happens, it does not even wake up.
-func (t *Tally) Run(ctx context.Context, clk clock.Clock, timeout time.Duration) {
+func (t *Tally) Run(ctx context.Context, clk clock.Clock, atMost time.Duration) {
 	if t == nil {
 		return
 	}
@@ -177,7 +178,7 @@ func (t *Tally) Run(ctx context.Context, clk clock.Clock, timeout time.Duration)
 			due.Stop()
 			return
 		case <-due.C:
-			call, cancel := clk.WithTimeout(ctx, timeout)
+			call, cancel := timeout.Of(ctx, clk, atMost)
 			t.Flush(call)
 			cancel()
 		}
