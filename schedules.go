@@ -82,6 +82,7 @@ type (
 	//
 	//	ExpiresAt time.Time  // see Job.ExpiresAt
 	//	Scheduled *Scheduled // see Job.Scheduled
+	//	Group     string     // see Job.Group
 	//
 	// Its methods:
 	//
@@ -89,6 +90,8 @@ type (
 	//	func (*Extras) WithExpiresAt(at time.Time) *Extras
 	//	// WithScheduled returns extras with another schedule, or with none if it is nil.
 	//	func (*Extras) WithScheduled(s *Scheduled) *Extras
+	//	// WithGroup returns extras with another group, or with none if it is empty.
+	//	func (*Extras) WithGroup(name string) *Extras
 	//	// Clone returns a copy.
 	//	func (*Extras) Clone() *Extras
 	Extras = store.Extras

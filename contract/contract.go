@@ -81,6 +81,7 @@ const (
 	MaxErrorBytes    = store.MaxErrorBytes
 	MaxTags          = store.MaxTags
 	MaxWaits         = store.MaxWaits
+	MaxOpen          = store.MaxOpen
 	MaxCallWaits     = store.MaxCallWaits
 	SettledByCall    = store.SettledByCall
 	LinkAwaited      = store.LinkAwaited
@@ -262,8 +263,20 @@ func CheckExpiry(jobs []NewJob, now time.Time) error { return store.CheckExpiry(
 // ExpiredOf reports whether a job has expired at now: it waits, and its ExpiresAt has come.
 func ExpiredOf(j *Job, now time.Time) bool { return store.ExpiredOf(j, now) }
 
-// RefuseWaits returns an [*InvalidError] if a job waits for others, for a store that does not keep waits.
-func RefuseWaits(jobs []NewJob) error { return store.RefuseWaits(jobs) }
+// RefuseWaits returns an [*InvalidError] if a job waits for others, or is in a group, for a store that does not keep waits.
+func RefuseWaits(req EnqueueRequest) error { return store.RefuseWaits(req) }
+
+// RefuseGroups returns an [*InvalidError] if a request has to do with groups, for a store that does not keep them.
+func RefuseGroups(req EnqueueRequest) error { return store.RefuseGroups(req) }
+
+// SpoilsOf returns the group that a job spoils which has ended, or is deleted. It returns "" if it spoils none.
+func SpoilsOf(j *Job, deleted bool) string { return store.SpoilsOf(j, deleted) }
+
+// NotOpen returns the error for a group that is to be sealed and is not open.
+func NotOpen(name string) error { return store.NotOpen(name) }
+
+// CheckGroup returns an [*InvalidError] if the name of a group breaks a limit.
+func CheckGroup(name string) error { return store.CheckGroup(name) }
 
 // NoSuchWait returns the error for an item that waits for a job which does not exist.
 func NoSuchWait(item int, id int64) error { return store.NoSuchWait(item, id) }
@@ -274,17 +287,12 @@ func EndOf(j *Job) (End, bool) { return store.EndOf(j) }
 // GoneOf returns the end of a job that is deleted, or false if it was not dead: what has succeeded or was cancelled is beyond that.
 func GoneOf(j *Job) (End, bool) { return store.GoneOf(j) }
 
-// LookAgain sets the waits of a job that was requeued as the other jobs are now. It reports whether one of them is not met, so that the
-// job must be blocked.
-func LookAgain(waits []KeptWait, job func(id int64) *Job) (blocked bool) {
-	return store.LookAgain(waits, job)
-}
+// LookAgain sets the waits of a job that was requeued as the other jobs and groups are now. It reports whether one of them is not met, so
+// that the job must be blocked.
+func LookAgain(waits []KeptWait, on Awaits) (blocked bool) { return store.LookAgain(waits, on) }
 
-// WaitsOf returns what Get shows of the waits. The argument job is as that of Job.Begin.
-func WaitsOf(waits []KeptWait, job func(id int64) *Job) []Waiting { return store.WaitsOf(waits, job) }
-
-// AllMet reports whether a job with these waits need not wait.
-func AllMet(waits []KeptWait) bool { return store.AllMet(waits) }
+// WaitsOf returns what Get shows of the waits.
+func WaitsOf(waits []KeptWait, on Awaits) []Waiting { return store.WaitsOf(waits, on) }
 
 // CheckNew returns an [*InvalidError] with the first job that cannot be added at now, or nil: its ExpiresAt is not later than its due
 // time, or it waits for a job that does not exist. A store must not check this for a repeat under a request key.

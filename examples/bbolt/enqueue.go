@@ -9,7 +9,7 @@ import (
 
 // Enqueue adds all of the jobs or none.
 func (s *Store) Enqueue(ctx context.Context, req contract.EnqueueRequest) ([]contract.Enqueued, error) {
-	return write(ctx, s, cmp.Or(req.Check(), contract.RefuseWaits(req.Jobs)), func(t *txn) []contract.Enqueued {
+	return write(ctx, s, cmp.Or(req.Check(), contract.RefuseWaits(req)), func(t *txn) []contract.Enqueued {
 		if len(req.Jobs) == 0 {
 			return nil
 		}

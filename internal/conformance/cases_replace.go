@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	sentenceReplace = "A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the queue and the kind of the duplicate."
+	sentenceReplace = "A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the queue, the kind and the group of the duplicate."
 	sentencePlain   = "Any other duplicate with Replace changes nothing."
 )
 

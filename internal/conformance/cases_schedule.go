@@ -15,7 +15,7 @@ var scheduleCases = []Case{
 	{"Schedule/SetKeepsTheLastTime", "LastAt and LastJob stay as they were.", scheduleSetKeepsTheLastTime},
 	{"Schedule/RevisionsNeverComeBack", "Each change of a schedule, by SetSchedule or by Fire, gives it a revision that no schedule of the store had before.", scheduleRevisionsNeverComeBack},
 	{"Schedule/SetIsSafeToRepeat", "If the schedule already is as s says, but for LastAt, LastJob and Revision, SetSchedule returns it, changes nothing and compares no revision.\nSo it is safe to repeat a SetSchedule.", scheduleSetIsSafeToRepeat},
-	{"Schedule/LimitsAreKept", "A schedule's name and expression are names as well; its time zone and its owner may also be empty, and its job has a payload of at most 64 KiB, no due time, no ExpiresAt, no Replace and no waits.\nA call has at most 1,000 items, and a call of Fire at most 100.", scheduleLimitsAreKept},
+	{"Schedule/LimitsAreKept", "A schedule's name and expression are names as well; its time zone and its owner may also be empty, and its job has a payload of at most 64 KiB, no due time, no ExpiresAt, no Replace, no waits and no group.\nA call has at most 1,000 items, and a call of Fire at most 100.", scheduleLimitsAreKept},
 	{"Schedule/KeepsNoSlice", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", scheduleKeepsNoSlice},
 	{"Schedule/DeleteLeavesJobs", "DeleteSchedule removes the schedule.\nIts jobs stay.\nIf there is no such schedule, DeleteSchedule does nothing.\nIt is safe to repeat a DeleteSchedule.", scheduleDeleteLeavesJobs},
 	{"Schedule/DueToTheTick", "A filter with Due selects the schedules whose NextAt is set and lies at most Within after the store's now.", scheduleDueToTheTick},

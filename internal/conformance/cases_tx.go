@@ -23,6 +23,7 @@ var txCases = []Case{
 	{"Tx/ReplaceIsSeenAtCommitOnly", sentenceInTx, txReplaceIsSeenAtCommitOnly},
 	{"Tx/FinishIsSeenAtCommitOnly", sentenceInTx, txFinishIsSeenAtCommitOnly},
 	{"Tx/SchedulesArePartOfIt", "If the store is a ScheduleKeeper, the Writer is one as well: the schedules that it sets, deletes and fires are part of the transaction.", txSchedulesArePartOfIt},
+	{"Tx/SealsArePartOfIt", "If it is a GroupKeeper, so is the Writer: the groups that it seals are part of the transaction.", txSealsArePartOfIt},
 	{"Tx/OnlyAnOpenOneIsTaken", sentenceOpenTx, txOnlyAnOpenOneIsTaken},
 	{"Tx/AfterItsEndNoCallIsTaken", sentenceOpenTx, txAfterItsEndNoCallIsTaken},
 	{"Tx/WrappedOneIsTaken", "A type that passes its calls on to a *sql.Tx works as well as a *sql.Tx.\nA Transactor writes in a caller's own transaction, so that jobs and the caller's rows are committed or rolled back together.", txWrappedOneIsTaken},

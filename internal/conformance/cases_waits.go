@@ -15,8 +15,8 @@ const (
 	sentenceAfter     = "A job with After waits for jobs that exist, named by their ids, or for earlier items of the call, named by their indices. It is blocked until every wait is met, see Settle."
 	sentenceWaitsCut  = "A job has at most 64 waits, and a call at most 4,000."
 	sentenceWaitsFor  = "A filter with WaitsFor matches jobs that wait for the job with this id, or have waited for it, whether that job still exists or not."
-	sentenceUnneeded  = "A filter with Unneeded matches jobs for which no job waits or has waited, except jobs that have ended. A call looks at waits before it changes any job, and may overlook one that was not committed when the call began."
-	sentenceLookAgain = "Jobs that had waits are looked at after all jobs of the call, by rising id. Such a job is blocked if one of its waits is not met as the jobs are now."
+	sentenceUnneeded  = "A filter with Unneeded matches jobs for which no job waits or has waited, except jobs that have ended; a wait for its group counts like one for the job. A call looks at waits before it changes any job, and may overlook one that was not committed when the call began."
+	sentenceLookAgain = "Jobs that had waits are looked at after all jobs of the call, by rising id. Such a job is blocked if one of its waits is not met as the jobs and groups are now."
 )
 
 var waitCases = []Case{
@@ -26,19 +26,19 @@ var waitCases = []Case{
 	{"Waits/WhatHasEndedMeetsAtOnce", "What has succeeded meets a wait at once and, with Any, so does what has ended.", waitsMetAtOnce},
 	{"Waits/NeedsACancelledJob", "A job that needs the success of a job that is cancelled or gone is added as cancelled.", waitsForCancelled},
 	{"Waits/UnknownJobRefusesTheCall", "If a job that is named by its id does not exist, Enqueue adds none, and returns an InvalidError with the index of the item and the field after.", waitsForUnknown},
-	{"Waits/LimitsAreKept", sentenceWaitsCut + "\nA schedule's name and expression are names as well; its time zone and its owner may also be empty, and its job has a payload of at most 64 KiB, no due time, no ExpiresAt, no Replace and no waits.", waitsLimits},
+	{"Waits/LimitsAreKept", sentenceWaitsCut + "\nA schedule's name and expression are names as well; its time zone and its owner may also be empty, and its job has a payload of at most 64 KiB, no due time, no ExpiresAt, no Replace, no waits and no group.", waitsLimits},
 	{"Waits/DuplicateStandsForItsHolder", "A wait for an item that is a duplicate is one for the job that holds its key. The waits of a duplicate are checked and not kept.", waitsForDuplicates},
 	{"Waits/EveryEndMeetsAny", sentenceMet, waitsAnyEnd},
-	{"Waits/WhatWasMetStaysMet", "A wait that was met stays met, whatever becomes of its job.", waitsStayMet},
+	{"Waits/WhatWasMetStaysMet", "A wait for a job that was met stays met, whatever becomes of its job.", waitsStayMet},
 	{"Waits/DeadJobHoldsUp", "A job that is dead ends nothing: what needs its success stays blocked, and becomes ready if the job is requeued and succeeds.", waitsHeldUp},
 	{"Waits/CancelledJobCancelsWhatNeedsIt", "A blocked job that needs the success of a job that is cancelled, or that is dead and deleted, is cancelled as by Cancel, and its Error names that job. So are those that need its own success in turn.", waitsCancel},
 	{"Waits/SettleDoesTheRest", "Then it applies what follows for others from the ends of jobs.\nA call that ends jobs applies this to at most 1,000 others before it returns. It leaves the rest to Settle, and may also leave jobs that were added or ended in a caller's transaction, or that an open transaction locks. A Settle that changes fewer than limit jobs has applied the ends of all jobs that were committed before it began, except to jobs that an open transaction locks.", waitsSettle},
 	{"Waits/OutcomesAreOfTheNamed", "The outcomes of a call are only about the jobs that it was asked to change.", waitsOutcomes},
 	{"Waits/RequeueLooksAgain", sentenceLookAgain + "\nok the job is ready or blocked now;", waitsRequeue},
-	{"Waits/RequeueIsNotUndone", "A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled or deleted before does not cancel the job again.", waitsRequeueStays},
+	{"Waits/RequeueIsNotUndone", "A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled, deleted or spoiled before does not cancel the job again.", waitsRequeueStays},
 	{"Waits/BlockedJobIsLive", "If UniqueFor is zero, the job holds its key while it is blocked, ready, in flight or retrying.", waitsLive},
 	{"Waits/RequeuedJobEndsAgain", "A wait for a job that was requeued is for its next end.", waitsForNextEnd},
-	{"Waits/ShownByGet", "The answer has the waits of the job in the order in which they were enqueued, with whether each is met and the phase of the other job.", waitsShown},
+	{"Waits/ShownByGet", "The answer has the waits of the job in the order in which they were enqueued, with whether each is met and the phase of the other job or of the group.", waitsShown},
 	{"Waits/FiltersLookAtWaits", sentenceWaitsFor + "\n" + sentenceUnneeded, waitsFiltered},
 	{"Waits/LastTwoAtOnce", "A call takes effect as a whole, at one moment between its start and its return, or not at all.\n" + sentenceUnblock, waitsLastTwo},
 	{"Waits/RepeatUnderARequestKey", "For 24 hours, the same request with the same key adds nothing and returns the first answer, even after its jobs are gone.", waitsRepeat},

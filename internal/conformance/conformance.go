@@ -84,6 +84,7 @@ func Groups() []Group {
 		{"Requeue", "jobs that have ended run again", requeueCases},
 		{"Settle", "jobs that have expired are cancelled", settleCases},
 		{"Waits", "jobs wait for other jobs", waitCases},
+		{"Groups", "jobs wait for groups of jobs", groupCases},
 		{"Reschedule", "jobs that wait get another due time", rescheduleCases},
 		{"Delete", "jobs that have ended are removed", deleteCases},
 		{"Queue", "queues are listed and paused", queueCases},

@@ -71,8 +71,44 @@ func (b *bearer) needsAll(req store.EnqueueRequest) error {
 		if err := b.needsKey("unique_key", n.UniqueKey); err != nil {
 			return atItem(err, i)
 		}
+		if n.Group != "" {
+			if err := b.needsGroup("group", n.Group); err != nil {
+				return atItem(err, i)
+			}
+		}
+		for _, w := range n.After {
+			if w.Group == "" {
+				continue
+			}
+			if err := b.needsGroup("after", w.Group); err != nil {
+				return atItem(err, i)
+			}
+		}
+	}
+	for _, name := range req.Open {
+		if err := b.needsGroup("open", name); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// hasGroup reports whether the bearer may use the group. A group may have jobs of every queue. So it belongs to those who may use its name
+// as a key, and a bearer for certain queues needs a prefix of its own.
+func (b *bearer) hasGroup(name string) bool {
+	return !b.limited() || b.KeyPrefix != "" && strings.HasPrefix(name, b.KeyPrefix)
+}
+
+// needsGroup refuses a group that the bearer may not use.
+func (b *bearer) needsGroup(field, name string) error {
+	switch {
+	case b.hasGroup(name):
+		return nil
+	case b.KeyPrefix == "":
+		return notYours(field, "a group may have jobs of every queue: a token for certain queues needs a key_prefix for its groups")
+	default:
+		return notYours(field, fmt.Sprintf("the token is for groups that begin with %q", b.KeyPrefix))
+	}
 }
 
 // needsSchedule refuses a schedule whose job the bearer may not enqueue.

@@ -228,7 +228,9 @@ func (h *house) everything() []any {
 	require.NoError(h, err)
 	schedules, err := schedule.All(h.Context(), h.store)
 	require.NoError(h, err)
-	return []any{jobs, queues, workers, schedules}
+	groups, err := h.store.Groups(h.Context(), store.GroupFilter{}, store.Page{Limit: 100})
+	require.NoError(h, err)
+	return []any{jobs, queues, workers, schedules, groups}
 }
 
 // TestOwnQueuesAndKeysAreServed: within its limits a token does what its role may do.
@@ -364,12 +366,14 @@ func tryCell(t *testing.T, one request, role Role, queue string, may bool) {
 	h.job(map[string]string{ownQueue: foreignQueue, foreignQueue: ownQueue}[queue], "")
 	require.NoError(t, h.store.Beat(t.Context(), store.Worker{Name: "w", Queues: []string{queue}, StaleAfter: time.Minute, Slots: 1}))
 	h.schedule("poll-feeds", queue, "")
+	_, err := h.store.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: queue, Kind: "k", Payload: []byte(`{}`)}}, Open: []string{"m/g", "g"}})
+	require.NoError(t, err)
 	before := h.everything()
 	body := one.body
 	for name, value := range map[string]string{"queue": queue, "worker": "w", "queues": "", "wait": "0s"} {
 		body = setField(body, name, value, queue)
 	}
-	path := strings.NewReplacer("/queues/reports", "/queues/"+queue, "/queues/default", "/queues/"+queue).Replace(one.path)
+	path := strings.NewReplacer("/import-2026-01", "/"+map[string]string{ownQueue: "m%2Fg", foreignQueue: "g"}[queue], "/queues/reports", "/queues/"+queue, "/queues/default", "/queues/"+queue).Replace(one.path)
 	if strings.HasPrefix(path, wire.PathWorkers+"/") {
 		path = wire.PathWorkers + "/w"
 	}
@@ -395,6 +399,7 @@ func tryCell(t *testing.T, one request, role Role, queue string, may bool) {
 		require.NoError(t, err)
 		assert.Equal(t, job, after.Job, "nothing was done to the foreign job")
 		assert.Equal(t, before[3], h.everything()[3], "nothing was done to the foreign schedule")
+		assert.Equal(t, before[4], h.everything()[4], "nothing was done to the foreign group")
 	}
 }
 

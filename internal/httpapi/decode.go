@@ -204,7 +204,7 @@ func query(raw string) (jobQuery, error) {
 	q := jobQuery{page: store.Page{Limit: 100}}
 	f, waitsFor, documents := &q.filter, "", ""
 	texts := map[string]*string{
-		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "waits_for": &waitsFor,
+		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "group": &f.Group, "waits_for": &waitsFor,
 		"documents": &documents,
 	}
 	err := parameters(raw, texts, &f.States, &q.page)

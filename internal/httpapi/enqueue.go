@@ -12,7 +12,7 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in := store.EnqueueRequest{Jobs: make([]store.NewJob, len(req.Jobs))}
+	in := store.EnqueueRequest{Jobs: make([]store.NewJob, len(req.Jobs)), Open: req.Open}
 	if in.RequestKey, err = requestKey(r); err != nil {
 		return err
 	}
@@ -45,11 +45,17 @@ func (a *API) enqueue(w *exchange, r *http.Request) error {
 	return a.answer(w, http.StatusCreated, wire.Enqueued{Jobs: wire.Listed(added)})
 }
 
-// checkWaits refuses what would get lost on the way to the store: an item beside an id.
+// checkWaits refuses what would get lost on the way to the store: an item beside an id or a group.
 func checkWaits(item int, waits []wire.Wait) error {
 	for _, w := range waits {
-		if (w.ID != 0) == (w.Item != nil) {
-			return &store.InvalidError{Item: item, Field: "after", Rule: "must name each job either by its id or by its item"}
+		named := 0
+		for _, is := range []bool{w.ID != 0, w.Item != nil, w.Group != ""} {
+			if is {
+				named++
+			}
+		}
+		if named != 1 {
+			return &store.InvalidError{Item: item, Field: "after", Rule: "must name each job either by its id or by its item, and each group by its name"}
 		}
 	}
 	return nil

@@ -65,7 +65,16 @@ var before = map[string][]string{
 	"job":      {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "due": {"enqueue", "+5s"}, "workers": {"beat", "+5s"}, "leave": {"beat"}, "bulk": {"enqueue"},
 	"schedules": {"set-schedule"}, "schedule": {"set-schedule"}, "delete-schedule": {"set-schedule"}, "pause-schedule": {"set-schedule"},
 	"resume-schedule": {"set-schedule", "pause-schedule"}, "reset-schedule": {"set-schedule"}, "run-schedule": {"set-schedule"},
+	"groups": {aGroup}, "group": {aGroup}, "seal": {aGroup},
 	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "reschedule": {"enqueue"}, "delete": {"enqueue", "claim", "ack"},
+}
+
+const aGroup = `{"jobs":[{"kind":"k","group":"import-2026-01"}],"open":["import-2026-01"]}`
+
+// openGroup opens the group of the examples.
+func (w *world) openGroup() {
+	w.Helper()
+	call[wire.Enqueued](w, 201, "POST", wire.PathJobs, aGroup)
 }
 
 // TestExamplesAreAnsweredAsDocumented sends each request as it stands in the book.

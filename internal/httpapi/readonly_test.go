@@ -72,6 +72,9 @@ func (w *world) furnish() {
 	_, err = w.store.SetSchedule(w.Context(), aSchedule())
 	require.NoError(w, err)
 	require.NoError(w, w.store.Beat(w.Context(), store.Worker{Name: "mailer-1", Queues: []string{"default"}}))
+	member := store.NewJob{Queue: "default", Kind: "k", Payload: []byte(`{}`), Group: "import-2026-01"}
+	_, err = w.store.Enqueue(w.Context(), store.EnqueueRequest{Jobs: []store.NewJob{member}, Open: []string{member.Group}})
+	require.NoError(w, err)
 }
 
 // contents are all that the store has.
@@ -85,7 +88,9 @@ func (w *world) contents() []any {
 	require.NoError(w, err)
 	schedules, err := schedule.All(w.Context(), w.store)
 	require.NoError(w, err)
-	return []any{jobs, queues, workers, schedules}
+	groups, err := w.store.Groups(w.Context(), store.GroupFilter{}, store.Page{Limit: 100})
+	require.NoError(w, err)
+	return []any{jobs, queues, workers, schedules, groups}
 }
 
 // TestReadOnlyServerStreams events and wake-ups.

@@ -31,8 +31,8 @@ var produce = map[string]struct {
 	"400": {ask: func(w *world, r request) answered {
 		if r.method == "GET" && strings.Contains(r.path, "/jobs/") {
 			return w.ask(r.method, strings.TrimSuffix(r.path, "1")+"one", "")
-		} else if r.operation == "policy" || r.operation == "schedule" {
-			return w.ask(r.method, strings.NewReplacer("reports", "%ff", "poll-feeds", "%ff").Replace(r.path), "")
+		} else if r.operation == "policy" || r.operation == "schedule" || r.operation == "group" {
+			return w.ask(r.method, strings.NewReplacer("reports", "%ff", "poll-feeds", "%ff", "import-2026-01", "%ff").Replace(r.path), "")
 		} else if r.method == "GET" {
 			return w.ask(r.method, r.path+"?colour=red", "")
 		}
@@ -104,6 +104,8 @@ var produce = map[string]struct {
 			case "schedule":
 				_, err := w.store.SetSchedule(w.Context(), aSchedule())
 				require.NoError(w, err)
+			case "group":
+				w.openGroup()
 			}
 			others := newShare(Options{MaxReads: 1, MaxBytes: 1}, 1)
 			require.True(w, others.bytes.take(1, false), "other calls of the token take up its share")
@@ -174,7 +176,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				if status == "500" && one.operation != "metrics" {
 					assert.Contains(t, w.logged.String(), "secret.internal")
 				}
-				if status != "409" && one.operation+status != "job429" {
+				if status != "409" && one.operation+status != "job429" && one.operation+status != "group429" {
 					assert.Empty(t, w.counts(), "nothing is left behind")
 				}
 			})
@@ -266,9 +268,9 @@ func TestBadInput(t *testing.T) {
 		{"SettleNothing", "POST", "/v1/settle", `{"limit":0}`, 400, "limit", "must be 1 to 1000"},
 		{"ExpiresBeforeDue", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","delay":"1h","expires_at":"2026-01-02T03:05:00Z"}]}`, 400, "expires_at", "must be later than the time at which the job becomes due"},
 		{"AfterNothing", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[]}]}`, 400, "after", "must not be empty: leave it out"},
-		{"AfterNoJob", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{}]}]}`, 400, "after", "must name each job either by its id or by its item"},
-		{"AfterZero", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{"id":"0"}]}]}`, 400, "after", "must name each job either by its id or by its item"},
-		{"AfterTwoNames", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"},{"kind":"k","after":[{"id":"1","item":0}]}]}`, 400, "after", "must name each job either by its id or by its item"},
+		{"AfterNoJob", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{}]}]}`, 400, "after", "must name each job either by its id or by its item, and each group by its name"},
+		{"AfterZero", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{"id":"0"}]}]}`, 400, "after", "must name each job either by its id or by its item, and each group by its name"},
+		{"AfterTwoNames", "POST", "/v1/jobs", `{"jobs":[{"kind":"k"},{"kind":"k","after":[{"id":"1","item":0}]}]}`, 400, "after", "must name each job either by its id or by its item, and each group by its name"},
 		{"AfterAnIDBelowZero", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{"id":"-1"}]}]}`, 400, "after", "must have ids of jobs"},
 		{"AfterABareID", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":["1"]}]}`, 400, "jobs.after", "must be an object"},
 		{"AfterANumber", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{"id":1}]}]}`, 400, "jobs.after.id", "must be a string with a number"},
@@ -301,6 +303,14 @@ func TestBadInput(t *testing.T) {
 		{"RescheduleInWords", "POST", "/v1/jobs/1/reschedule", `{"run_at":"tomorrow"}`, 400, "run_at", "must be a time such as \"2006-01-02T15:04:05Z\""},
 		{"RescheduleColour", "POST", "/v1/jobs/1/reschedule", `{"colour":1}`, 400, "colour", "is not known here"},
 		{"QueueNoUTF8", "POST", "/v1/queues/%ff/pause", ``, 400, "name", "must be valid UTF-8 without NUL"},
+		{"GroupNoUTF8", "POST", "/v1/groups/%ff/seal", ``, 400, "group", "must be valid UTF-8 without NUL"},
+		{"GroupIsNotOpen", "POST", "/v1/groups/g/seal", ``, 400, "group", `"g" is not open`},
+		{"GroupsOpenFor", "GET", "/v1/groups?open_for=long", ``, 400, "open_for", `must be a duration such as "1h"`},
+		{"GroupsOpenForLess", "GET", "/v1/groups?open_for=-1s", ``, 400, "open_for", "must be 0 to 87600h0m0s"},
+		{"AfterGroupAndItem", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","after":[{"group":"g","item":0}]}]}`, 400, "after", "must name each job either by its id or by its item, and each group by its name"},
+		{"AfterOwnGroup", "POST", "/v1/jobs", `{"jobs":[{"kind":"k","group":"g","after":[{"group":"g"}]}]}`, 400, "after", "must not wait for a group that waits for the job itself"},
+		{"OpenOfNoJob", "POST", "/v1/jobs", `{"jobs":[],"open":["g"]}`, 400, "open", "needs a job in the same call"},
+		{"ScheduleInGroup", "PUT", "/v1/schedules/s", `{"cron":"@daily","job":{"kind":"k","group":"g"}}`, 400, "job.group", "must not be set: a group is one run, and a schedule runs again and again"},
 		{"PolicyTooShort", "PUT", "/v1/queues/q/policy", `{"retain_dead":"59m"}`, 400, "retain_dead", "must be 1h0m0s to 87600h0m0s, or for ever"},
 		{"PolicyTooLong", "PUT", "/v1/queues/q/policy", `{"retain_succeeded":"87600h1us"}`, 400, "retain_succeeded", "must be 1h0m0s to 87600h0m0s, or for ever"},
 		{"PolicyOfNothing", "PUT", "/v1/queues/q/policy", `{"retain_cancelled":"0s"}`, 400, "retain_cancelled", `must be a duration such as "48h", or "keep"`},

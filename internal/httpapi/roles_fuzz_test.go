@@ -190,6 +190,7 @@ func (p *play) furnish() {
 		require.NoError(p, p.store.Beat(p.Context(), store.Worker{Name: name, Host: mark + " host", Queues: []string{queue}, StaleAfter: time.Minute}))
 	}
 	p.entangle()
+	p.group()
 	both := store.Worker{Name: "both", Queues: []string{ownQueue, foreignQueues[0]}, StaleAfter: time.Minute}
 	require.NoError(p, p.store.Beat(p.Context(), both))
 }
@@ -207,6 +208,23 @@ func (p *play) entangle() {
 			require.NoError(p, err)
 		}
 	}
+}
+
+// The groups of both sides.
+const ownGroupName, foreignGroupName = "m/g", "b/g"
+
+// group adds an open group of each side, with a job in it, and jobs of each queue that wait for them.
+func (p *play) group() {
+	req := store.EnqueueRequest{Open: []string{ownGroupName, foreignGroupName}}
+	for _, in := range [][2]string{{ownQueue, ownGroupName}, {foreignQueues[0], foreignGroupName}} {
+		req.Jobs = append(req.Jobs, store.NewJob{Queue: in[0], Kind: "k", Payload: []byte(`{}`), Group: in[1]})
+	}
+	for _, queue := range playQueues {
+		after := []store.Wait{{Group: ownGroupName}, {Group: foreignGroupName, Any: true}}
+		req.Jobs = append(req.Jobs, store.NewJob{Queue: queue, Kind: "k", Payload: []byte(`{}`), After: after})
+	}
+	_, err := p.store.Enqueue(p.Context(), req)
+	require.NoError(p, err)
 }
 
 // schedule adds the schedule "s0" and so on, whose last job is one of the other side: that held its key.
@@ -265,6 +283,7 @@ type state struct {
 	workers []store.Worker
 
 	schedules []store.Schedule
+	groups    []store.Group
 }
 
 func (p *play) state() state {
@@ -286,6 +305,9 @@ func (p *play) state() state {
 	require.NoError(p, err)
 	now.schedules, err = schedule.All(p.Context(), p.store)
 	require.NoError(p, err)
+	groups, err := p.store.Groups(p.Context(), store.GroupFilter{}, store.Page{Limit: 1000})
+	require.NoError(p, err)
+	now.groups = groups.Groups
 	return now
 }
 
@@ -296,6 +318,11 @@ func (s state) foreign() state {
 	out.queues = slices.DeleteFunc(slices.Clone(s.queues), func(q store.Queue) bool { return !isForeign(q.Name) })
 	out.schedules = slices.DeleteFunc(slices.Clone(s.schedules), func(s store.Schedule) bool { return !isForeign(s.Job.Queue) })
 	out.workers = slices.DeleteFunc(slices.Clone(s.workers), func(w store.Worker) bool { return !slices.ContainsFunc(w.Queues, isForeign) })
+	for _, g := range s.groups { // of those that are open, since their jobs may be in own queues
+		if g.Open && !strings.HasPrefix(g.Name, "m/") {
+			out.groups = append(out.groups, store.Group{Name: g.Name, OpenedAt: g.OpenedAt})
+		}
+	}
 	return out
 }
 
@@ -331,7 +358,7 @@ func (p *play) step(role Role, limited bool, one request) {
 	case !may:
 		require.Equal(p, 403, told.Code, what)
 		require.Equal(p, before, after, what)
-	case role == Viewer || role == Producer && one.operation != "enqueue":
+	case role == Viewer || role == Producer && one.operation != "enqueue" && one.operation != "seal":
 		require.Equal(p, before, after, "it only reads: %s", what)
 	}
 	seen := read(answer)
@@ -371,7 +398,7 @@ func (p *play) step(role Role, limited bool, one request) {
 func (p *play) letGo(before, after state) {
 	for id, was := range before.jobs {
 		now := after.jobs[id]
-		if was.State == store.Blocked && (now.State == store.Ready || now.State == store.Cancelled && neededJob.MatchString(now.Error)) {
+		if was.State == store.Blocked && (now.State == store.Ready || now.State == store.Cancelled && (neededJob.MatchString(now.Error) || neededGroup.MatchString(now.Error))) {
 			delete(before.jobs, id)
 			delete(after.jobs, id)
 		}
@@ -412,6 +439,9 @@ func (p *play) fill(one request, now state) (method, path, body, key string) {
 	if strings.HasPrefix(path, wire.PathSchedules) {
 		path = strings.Replace(path, "{name}", p.scheduleName(), 1)
 	}
+	if strings.HasPrefix(path, wire.PathGroups) {
+		path = strings.Replace(path, "{name}", url.PathEscape(p.groupName()), 1)
+	}
 	path = strings.Replace(path, "{name}", url.PathEscape(p.queue()), 1)
 	if one.operation == "jobs" {
 		path += "?" + p.query()
@@ -424,6 +454,9 @@ func (p *play) fill(one request, now state) (method, path, body, key string) {
 	}
 	var parsed any
 	require.NoError(p, json.Unmarshal([]byte(one.body), &parsed))
+	if one.operation == "enqueue" && p.next(3) == 0 {
+		parsed.(map[string]any)["open"] = []any{p.groupName()}
+	}
 	if one.operation == "list" || one.operation == "count" || one.operation == "bulk" {
 		parsed.(map[string]any)["filter"] = p.filter(now)
 	}
@@ -444,6 +477,8 @@ func (p *play) queue() string {
 	return p.pick(append([]string{"mail-*", "mail*", "*", "mail-1/../billing"}, playQueues...)...)
 }
 
+func (p *play) groupName() string { return p.pick(ownGroupName, foreignGroupName, "m/new") }
+
 func (p *play) scheduleName() string { return p.pick("s0", "s1", "s2", "s3", "s4", "new") }
 
 // revision is one that a schedule has.
@@ -458,7 +493,7 @@ func (p *play) worker() string { return p.pick("w", "w0", "w3", "both") }
 
 func (p *play) query() string {
 	values := url.Values{}
-	for _, name := range []string{"queue", "state", "limit", "unique_key", "cursor"} {
+	for _, name := range []string{"queue", "state", "limit", "unique_key", "group", "cursor"} {
 		if p.next(3) > 0 {
 			continue
 		}
@@ -471,6 +506,8 @@ func (p *play) query() string {
 			values.Set(name, p.pick("1", "3"))
 		case "unique_key":
 			values.Set(name, "m/"+strconv.Itoa(p.next(20)))
+		case "group":
+			values.Set(name, p.groupName())
 		case "cursor":
 			values.Set(name, p.cursor())
 		}
@@ -488,7 +525,7 @@ func (p *play) cursor() string {
 
 func (p *play) filter(now state) map[string]any {
 	filter := map[string]any{}
-	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "states"} {
+	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "group", "states"} {
 		if p.next(4) > 0 {
 			continue
 		}
@@ -503,6 +540,8 @@ func (p *play) filter(now state) map[string]any {
 			filter[name] = []any{p.pick("ready", "in_flight", "dead", "succeeded", "failed", "blocked", "cancelled")}
 		case "unique_key":
 			filter[name] = "m/" + strconv.Itoa(p.next(20))
+		case "group":
+			filter[name] = p.groupName()
 		default:
 			filter[name] = p.pick("own ", foreignMark+" ") + name
 		}
@@ -530,7 +569,12 @@ func (p *play) mutate(v any, now state) any {
 		}
 		if _, job := v["kind"]; job {
 			v["queue"] = p.queue()
-			switch p.next(6) {
+			if p.next(4) == 3 {
+				v["group"] = p.groupName()
+			}
+			switch p.next(7) {
+			case 3:
+				v["after"] = []any{map[string]any{"group": p.groupName(), "any": p.next(2) == 0}}
 			case 4:
 				v["after"] = []any{map[string]any{"id": p.id(now), "any": p.next(2) == 0}}
 			case 5:
@@ -563,6 +607,8 @@ func (p *play) field(name string, value any, now state) any {
 		return []any{p.queue()}
 	case "unique_key":
 		return p.pick("m/", "b/") + strconv.Itoa(p.next(20))
+	case "group":
+		return value
 	case "worker":
 		return p.worker()
 	case "wait":

@@ -46,7 +46,7 @@ var (
 	operators = []Role{}
 	readers   = []Role{Viewer}
 	watchers  = []Role{Viewer, Worker}   // may read schedules
-	askers    = []Role{Viewer, Producer} // may read a single job
+	askers    = []Role{Viewer, Producer} // may read a single job, and groups
 	everybody = []Role{Viewer, Producer, Worker}
 )
 
@@ -99,6 +99,10 @@ func table() []route {
 		{"run-schedule", http.MethodPost, fmt.Sprintf(wire.PathSchedule, name) + "/run", operators, operates, onSchedule(runSchedule)},
 		{"fire", http.MethodPost, wire.PathFire, workers, works, (*API).fire},
 		{"preview", http.MethodPost, wire.PathSchedules + "/preview", everybody, reads, reading((*API).preview)},
+
+		{"groups", http.MethodGet, wire.PathGroups, askers, reads, (*API).groups},
+		{"group", http.MethodGet, wire.PathGroups + "/" + name, askers, reads, (*API).group},
+		{"seal", http.MethodPost, fmt.Sprintf(wire.PathSeal, name), producers, works, forName("", store.GroupKeeper.SealGroup)},
 
 		{"fence", http.MethodPost, wire.PathFence, operators, operates, (*API).fence},
 

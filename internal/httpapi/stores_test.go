@@ -236,6 +236,15 @@ func (m *meddled) Fire(ctx context.Context, firings []store.Firing) ([]store.Fir
 	return meddle(ctx, m, func() ([]store.Fired, error) { return m.Store.Fire(ctx, firings) })
 }
 
+func (m *meddled) SealGroup(ctx context.Context, name string) error {
+	_, err := meddle(ctx, m, func() (struct{}, error) { return struct{}{}, m.Store.SealGroup(ctx, name) })
+	return err
+}
+
+func (m *meddled) Groups(ctx context.Context, filter store.GroupFilter, page store.Page) (store.GroupPage, error) {
+	return meddle(ctx, m, func() (store.GroupPage, error) { return m.Store.Groups(ctx, filter, page) })
+}
+
 func (m *meddled) Fence(ctx context.Context, req store.FenceRequest) (int64, error) {
 	return meddle(ctx, m, func() (int64, error) { return m.Store.Fence(ctx, req) })
 }

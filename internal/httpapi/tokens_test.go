@@ -64,7 +64,7 @@ func TestRolesMayDoWhatIsTheirs(t *testing.T) {
 // allowed is the table of roles, written a second time.
 func allowed(operation string, role Role) bool {
 	switch operation {
-	case "enqueue":
+	case "enqueue", "seal":
 		return role == Producer || role == Operator
 	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups", "fire":
 		return role == Worker || role == Operator
@@ -75,7 +75,7 @@ func allowed(operation string, role Role) bool {
 		return true
 	case "schedules", "schedule": // workers look for those that are due
 		return role != Producer
-	case "job":
+	case "job", "groups", "group":
 		return role != Worker
 	case "jobs", "list", "overview", "activity", "errors", "due", "queues", "policy", "workers", "events", "metrics":
 		return role == Viewer || role == Operator

@@ -105,24 +105,39 @@ func (v *view) anyOf(ctx context.Context, ids []int64) (bool, error) {
 	return false, nil
 }
 
-// hideWaits leaves out the waits for jobs that the bearer may not see. A job that is gone is left out too, because nobody knows
+// hideWaits leaves out the waits for jobs and groups that the bearer may not see. A job that is gone is left out too, because nobody knows
 // in which queue it was.
 func (v *view) hideWaits(ctx context.Context, d *store.JobDetail) error {
 	if len(v.bearer.Queues) == 0 {
 		return nil
 	}
-	seen, err := v.seen(ctx, wire.Each(d.Waits, func(w store.Waiting) int64 { return w.ID }))
+	var ids []int64
+	for _, w := range d.Waits {
+		if w.Group == "" {
+			ids = append(ids, w.ID)
+		}
+	}
+	seen, err := v.seen(ctx, ids)
 	if err != nil {
 		return err
 	}
-	d.Waits = slices.DeleteFunc(slices.Clone(d.Waits), func(w store.Waiting) bool { return !seen[w.ID] }) // others may have the same slice
+	hidden := func(w store.Waiting) bool {
+		if w.Group != "" {
+			return !v.bearer.hasGroup(w.Group)
+		}
+		return !seen[w.ID]
+	}
+	d.Waits = slices.DeleteFunc(slices.Clone(d.Waits), hidden) // others may have the same slice
 	return v.hideNeeded(ctx, []*store.Job{&d.Job})
 }
 
 // neededJob finds in an error of store.End.Reason which job it names.
 var neededJob = regexp.MustCompile(`^job ([0-9]+), which it needs, was `)
 
-// hideNeeded takes jobs that the bearer may not see out of the errors of jobs that were cancelled because of them.
+// neededGroup finds in an error of store.spoiledReason which group it names.
+var neededGroup = regexp.MustCompile(`^group ("(?:[^"\\]|\\.)*"), which it needs, `)
+
+// hideNeeded takes jobs and groups that the bearer may not see out of the errors of jobs that were cancelled because of them.
 func (v *view) hideNeeded(ctx context.Context, jobs []*store.Job) error {
 	if len(v.bearer.Queues) == 0 {
 		return nil
@@ -131,6 +146,11 @@ func (v *view) hideNeeded(ctx context.Context, jobs []*store.Job) error {
 	for _, j := range jobs {
 		if named := neededJob.FindStringSubmatch(j.Error); named != nil && j.State == store.Cancelled {
 			needed[j], _ = strconv.ParseInt(named[1], 10, 64) // a number that is too long names no job, like 0
+		}
+		if named := neededGroup.FindStringSubmatch(j.Error); named != nil && j.State == store.Cancelled {
+			if name, err := strconv.Unquote(named[1]); err != nil || !v.bearer.hasGroup(name) {
+				j.Error = "a group, which it needs, " + j.Error[len(named[0]):]
+			}
 		}
 	}
 	seen, err := v.seen(ctx, slices.Collect(maps.Values(needed)))
@@ -555,6 +575,35 @@ func ownPage[Item interface{ Weight() int }](
 		}
 	}
 }
+
+// SealGroup refuses foreign groups.
+func (v *view) SealGroup(ctx context.Context, name string) error {
+	if err := v.bearer.needsGroup("group", name); err != nil {
+		return err
+	}
+	return v.of.(store.GroupKeeper).SealGroup(ctx, name)
+}
+
+// Groups lists only groups that the bearer may use. It reads the store page by page, like Workers.
+func (v *view) Groups(ctx context.Context, filter store.GroupFilter, page store.Page) (store.GroupPage, error) {
+	if _, err := filter.Position(page); err != nil {
+		return store.GroupPage{}, err
+	}
+	groups, next, err := ownPage(page, math.MaxInt,
+		func(page store.Page) ([]ownGroup, string, error) {
+			part, err := v.of.(store.GroupKeeper).Groups(ctx, filter, page)
+			own := slices.DeleteFunc(part.Groups, func(g store.Group) bool { return !v.bearer.hasGroup(g.Name) })
+			return wire.Each(own, func(g store.Group) ownGroup { return ownGroup{g} }), part.Next, err
+		},
+		func(g ownGroup) string { return filter.Cursor(g.Name) })
+	return store.GroupPage{Groups: wire.Each(groups, func(g ownGroup) store.Group { return g.Group }), Next: next}, err
+}
+
+// An ownGroup has no weight: a page may have any groups.
+type ownGroup struct{ store.Group }
+
+// Weight is for ownPage.
+func (ownGroup) Weight() int { return 0 }
 
 // Ping has no limits.
 func (v *view) Ping(ctx context.Context) error { return v.of.(store.Monitor).Ping(ctx) }

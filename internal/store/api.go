@@ -55,6 +55,7 @@ type JobJSON struct {
 	UniqueFor DurationJSON `json:"unique_for,omitzero"`
 
 	ExpiresAt TimeJSON `json:"expires_at,omitzero"`
+	Group     string   `json:"group,omitempty"`
 
 	*Scheduled
 
@@ -73,7 +74,7 @@ func JSONOfJob(j Job) JobJSON {
 		Timeout: DurationJSON(j.Timeout),
 		Token:   IDJSON(j.Token), LeaseExpiresAt: TimeJSON{j.LeaseExpiresAt}, ClaimedAt: TimeJSON{j.ClaimedAt}, Worker: j.Worker,
 		CheckpointSeq: j.CheckpointSeq, ProgressSeq: j.ProgressSeq, Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: DurationJSON(j.UniqueFor), ExpiresAt: TimeJSON{j.ExpiresAt()}, Scheduled: j.Scheduled(),
+		UniqueKey: j.UniqueKey, UniqueFor: DurationJSON(j.UniqueFor), ExpiresAt: TimeJSON{j.ExpiresAt()}, Group: j.Group(), Scheduled: j.Scheduled(),
 		EnqueuedAt: TimeJSON{j.EnqueuedAt}, FinishedAt: TimeJSON{j.FinishedAt},
 	}
 	out.Payload, out.PayloadText = SplitDocument(j.Payload)
@@ -95,7 +96,7 @@ func (j JobJSON) Store() Job {
 		Checkpoint: JoinDocument(j.Checkpoint, j.CheckpointText), CheckpointSeq: j.CheckpointSeq,
 		Progress: JoinDocument(j.Progress, j.ProgressText), ProgressSeq: j.ProgressSeq,
 		Result: JoinDocument(j.Result, j.ResultText), Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: time.Duration(j.UniqueFor), Extras: extrasOf(j.ExpiresAt.Time, j.Scheduled),
+		UniqueKey: j.UniqueKey, UniqueFor: time.Duration(j.UniqueFor), Extras: Extras{j.ExpiresAt.Time, j.Scheduled, j.Group}.pointer(),
 		EnqueuedAt: j.EnqueuedAt.Time, FinishedAt: j.FinishedAt.Time,
 	}
 }
@@ -149,22 +150,24 @@ type NewJobJSON struct {
 	Replace     bool            `json:"replace,omitempty"`
 	ExpiresAt   TimeJSON        `json:"expires_at,omitzero"`
 	After       []WaitJSON      `json:"after,omitempty" list:"some"`
+	Group       string          `json:"group,omitempty"`
 }
 
-// A WaitJSON names a job that a new job waits for, by its id or as an item of the same call.
+// A WaitJSON names what a new job waits for: a job by its id or as an item of the same call, or a group.
 type WaitJSON struct {
-	ID   IDJSON `json:"id,omitzero"`
-	Item *int   `json:"item,omitempty"`
-	Any  bool   `json:"any,omitempty"`
+	ID    IDJSON `json:"id,omitzero"`
+	Item  *int   `json:"item,omitempty"`
+	Group string `json:"group,omitempty"`
+	Any   bool   `json:"any,omitempty"`
 }
 
 // Store converts the wait back.
 func (w WaitJSON) Store() Wait {
-	out := Wait{ID: int64(w.ID), Any: w.Any}
+	out := Wait{ID: int64(w.ID), Group: w.Group, Any: w.Any}
 	switch {
 	case w.Item != nil:
 		out.Item = *w.Item
-	case w.ID == 0:
+	case w.ID == 0 && w.Group == "":
 		out.Item = -1 // names nothing
 	}
 	return out
@@ -177,11 +180,11 @@ func JSONOfNewJob(n NewJob) NewJobJSON {
 		Queue: &n.Queue, Kind: n.Kind, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: TimeJSON{n.RunAt}, Delay: DurationJSON(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
 		Timeout: DurationJSON(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: DurationJSON(n.UniqueFor),
-		Replace: n.Replace, ExpiresAt: TimeJSON{n.ExpiresAt},
+		Replace: n.Replace, ExpiresAt: TimeJSON{n.ExpiresAt}, Group: n.Group,
 	}
 	for _, w := range n.After {
-		wait := WaitJSON{ID: IDJSON(w.ID), Any: w.Any}
-		if w.ID == 0 {
+		wait := WaitJSON{ID: IDJSON(w.ID), Group: w.Group, Any: w.Any}
+		if w.ID == 0 && w.Group == "" {
 			wait.Item = &w.Item
 		}
 		out.After = append(out.After, wait)
@@ -196,7 +199,7 @@ func (n NewJobJSON) Store(defaults NewJob) NewJob {
 		Queue: defaults.Queue, Kind: n.Kind, Payload: defaults.Payload, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: n.RunAt.Time, Delay: time.Duration(n.Delay), MaxRetries: defaults.MaxRetries, Backoff: defaults.Backoff,
 		Timeout: time.Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: time.Duration(n.UniqueFor),
-		Replace: n.Replace, ExpiresAt: n.ExpiresAt.Time,
+		Replace: n.Replace, ExpiresAt: n.ExpiresAt.Time, Group: n.Group,
 	}
 	for _, w := range n.After {
 		out.After = append(out.After, w.Store())
@@ -283,6 +286,7 @@ type FilterJSON struct {
 	Tag         string       `json:"tag,omitempty"`
 	Worker      string       `json:"worker,omitempty"`
 	UniqueKey   string       `json:"unique_key,omitempty"`
+	Group       string       `json:"group,omitempty"`
 	States      []State      `json:"states,omitempty" list:"some"`
 	FinishedFor DurationJSON `json:"finished_for,omitzero"`
 	WaitsFor    IDJSON       `json:"waits_for,omitzero"`
@@ -293,7 +297,7 @@ type FilterJSON struct {
 func JSONOfFilter(f Filter) FilterJSON {
 	out := FilterJSON{
 		After: IDJSON(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: DurationJSON(f.FinishedFor), WaitsFor: IDJSON(f.WaitsFor), Unneeded: f.Unneeded,
+		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: DurationJSON(f.FinishedFor), WaitsFor: IDJSON(f.WaitsFor), Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
 		out.IDs = append(out.IDs, IDJSON(id))
@@ -305,7 +309,7 @@ func JSONOfFilter(f Filter) FilterJSON {
 func (f FilterJSON) Store() Filter {
 	out := Filter{
 		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, States: f.States, FinishedFor: time.Duration(f.FinishedFor), WaitsFor: int64(f.WaitsFor), Unneeded: f.Unneeded,
+		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: time.Duration(f.FinishedFor), WaitsFor: int64(f.WaitsFor), Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
 		out.IDs = append(out.IDs, int64(id))

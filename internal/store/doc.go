@@ -73,19 +73,19 @@
 //
 // # Limits
 //
-// Queue, kind, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also
-// be empty. A job has at most 64 waits, and a call at most 4,000. Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must
-// keep them byte for byte. Only the payload is required. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to
-// 1,000,000. A duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to
-// 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999. A retention is an hour to
-// ten years, or for ever. A schedule's name and expression are names as well; its time zone and its owner may also be empty,
-// and its job has a payload of at most 64 KiB, no due time, no ExpiresAt, no Replace and no waits. The queue and the kind of an activity
-// may be empty as well, and its numbers are 0 to 1,000,000,000. An answer of Activity goes back a minute to 7 days; its Step
-// is whole minutes and at most Last, whole hours if Last is longer than 24 hours, and zero with By. A call has at most 1,000
-// items, and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all. A
-// lease is at most as long as the store's MaxLease. MaxLease is one hour unless the store was opened with another value. The
-// store must not reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than
-// 16 KiB.
+// Queue, kind, group, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may
+// also be empty. A job has at most 64 waits, and a call at most 4,000. A call opens at most 100 groups, and none without a job.
+// Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte
+// for byte. Only the payload is required. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000. A
+// duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent,
+// and a cap is no less than its base. No requested time may lie after the year 9999. A retention is an hour to ten years, or for
+// ever. A schedule's name and expression are names as well; its time zone and its owner may also be empty, and its job has a
+// payload of at most 64 KiB, no due time, no ExpiresAt, no Replace, no waits and no group. The queue and the kind of an activity
+// may be empty as well, and its numbers are 0 to 1,000,000,000. An answer of Activity goes back a minute to 7 days; its Step is
+// whole minutes and at most Last, whole hours if Last is longer than 24 hours, and zero with By. A call has at most 1,000 items,
+// and a call of Fire at most 100. Its strings and documents, without the request key, have at most 8 MiB in all. A lease is at
+// most as long as the store's MaxLease. MaxLease is one hour unless the store was opened with another value. The store must not
+// reject any error text. It replaces invalid UTF-8 and NUL with U+FFFD, and it cuts a text that is longer than 16 KiB.
 //
 // The requests have methods that check these limits, so that all adapters reject the same requests with the same messages:
 // [EnqueueRequest.Check], [ClaimRequest.Check] and the others.

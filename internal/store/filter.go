@@ -21,17 +21,18 @@ type Filter struct {
 	Tag         string        `json:"tag,omitempty"`          // is one of the job's tags
 	Worker      string        `json:"worker,omitempty"`       // the worker that claimed it last
 	UniqueKey   string        `json:"unique_key,omitempty"`   // with this unique key
+	Group       string        `json:"group,omitempty"`        // in this group
 	States      []State       `json:"states,omitempty"`       // the state or the phase is one of these
 	FinishedFor time.Duration `json:"finished_for,omitempty"` // finished at least this long ago
 
 	WaitsFor int64 `json:"waits_for,omitempty,string"` // waits, or has waited, for the job with this id
-	Unneeded bool  `json:"unneeded,omitempty"`         // no job that has not ended waits, or has waited, for it
+	Unneeded bool  `json:"unneeded,omitempty"`         // no job that has not ended waits, or has waited, for it or its group
 }
 
 // Empty reports whether no field is set; After does not count.
 func (f Filter) Empty() bool {
 	return len(f.IDs) == 0 && f.Queue == "" && len(f.Queues) == 0 && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
-		len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && !f.Unneeded
+		f.Group == "" && len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && !f.Unneeded
 }
 
 // WithoutWaits returns the filter without what it says about waits, for a store that looks at these itself.
@@ -54,6 +55,7 @@ func (f Filter) Matches(j Job, now time.Time) bool {
 		(f.Tag == "" || slices.Contains(j.Tags, f.Tag)) &&
 		(f.Worker == "" || f.Worker == j.Worker) &&
 		(f.UniqueKey == "" || f.UniqueKey == j.UniqueKey) &&
+		(f.Group == "" || f.Group == j.Group()) &&
 		(len(f.States) == 0 || inStates()) &&
 		(f.FinishedFor == 0 || finishedLongEnough()) && f.WaitsFor == 0
 }
@@ -81,6 +83,9 @@ func (f Filter) mark() []byte {
 		f.IDs, f.After, f.Queue, f.Queues, f.Kind, f.Tag, f.Worker, f.UniqueKey, f.States, f.FinishedFor.Microseconds())
 	if f.WaitsFor != 0 || f.Unneeded { // else the cursor is as in earlier versions, with which a client may talk
 		text += fmt.Sprintf(" %d %t", f.WaitsFor, f.Unneeded)
+	}
+	if f.Group != "" {
+		text += fmt.Sprintf(" group %q", f.Group)
 	}
 	sum := sha256.Sum256([]byte(text))
 	return sum[:8]

@@ -40,7 +40,7 @@ type Job struct {
 	UniqueKey string        `json:"unique_key,omitempty"` // held while the job is live, or for UniqueFor
 	UniqueFor time.Duration `json:"unique_for,omitempty"` // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 
-	Extras *Extras `json:"-"` // what few jobs have: see ExpiresAt and Scheduled; in JSON, its fields
+	Extras *Extras `json:"-"` // what few jobs have: see ExpiresAt, Scheduled and Group; in JSON, its fields
 
 	EnqueuedAt time.Time `json:"enqueued_at,omitzero"` // by the store's clock, like every time here
 	FinishedAt time.Time `json:"finished_at,omitzero"` // when it ended; set only in the terminal states
@@ -131,6 +131,9 @@ func ExpiredOf(j *Job, now time.Time) bool {
 // Scheduled returns the schedule that enqueued the job, or nil if none did.
 func (j Job) Scheduled() *Scheduled { return j.Extras.scheduled() }
 
+// Group returns the name of the group that the job is in, or "" if it is in none.
+func (j Job) Group() string { return j.Extras.group() }
+
 // Weight returns the total size of the job's documents in bytes.
 func (j Job) Weight() int {
 	return len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
@@ -141,37 +144,51 @@ func (j Job) Weight() int {
 type Extras struct {
 	ExpiresAt time.Time  // see Job.ExpiresAt
 	Scheduled *Scheduled // see Job.Scheduled
+	Group     string     // see Job.Group
 }
 
-func (e *Extras) expiresAt() time.Time {
+func (e *Extras) value() Extras {
 	if e == nil {
-		return time.Time{}
+		return Extras{}
 	}
-	return e.ExpiresAt
+	return *e
 }
 
-func (e *Extras) scheduled() *Scheduled {
-	if e == nil {
-		return nil
-	}
-	return e.Scheduled
-}
+func (e *Extras) expiresAt() time.Time  { return e.value().ExpiresAt }
+func (e *Extras) scheduled() *Scheduled { return e.value().Scheduled }
+func (e *Extras) group() string         { return e.value().Group }
 
 // WithExpiresAt returns extras with another ExpiresAt, or with none if it is zero.
-func (e *Extras) WithExpiresAt(at time.Time) *Extras { return extrasOf(at, e.scheduled()) }
+func (e *Extras) WithExpiresAt(at time.Time) *Extras {
+	v := e.value()
+	v.ExpiresAt = at
+	return v.pointer()
+}
 
 // WithScheduled returns extras with another schedule, or with none if it is nil.
-func (e *Extras) WithScheduled(s *Scheduled) *Extras { return extrasOf(e.expiresAt(), s) }
+func (e *Extras) WithScheduled(s *Scheduled) *Extras {
+	v := e.value()
+	v.Scheduled = s
+	return v.pointer()
+}
 
-func extrasOf(expires time.Time, s *Scheduled) *Extras {
-	if expires.IsZero() && s == nil {
+// WithGroup returns extras with another group, or with none if it is empty.
+func (e *Extras) WithGroup(name string) *Extras {
+	v := e.value()
+	v.Group = name
+	return v.pointer()
+}
+
+// pointer returns a pointer to the extras, or nil if there are none.
+func (e Extras) pointer() *Extras {
+	if e == (Extras{}) {
 		return nil
 	}
-	return &Extras{expires, s}
+	return &e
 }
 
 // Clone returns a copy.
-func (e *Extras) Clone() *Extras { return extrasOf(e.expiresAt(), e.scheduled().Clone()) }
+func (e *Extras) Clone() *Extras { return e.WithScheduled(e.scheduled().Clone()) }
 
 // Scheduled says which schedule enqueued a job, and for which of its times.
 type Scheduled struct {
@@ -228,15 +245,16 @@ type JobDetail struct {
 	Waits   []Waiting `json:"waits,omitempty"` // in the order in which they were enqueued
 }
 
-// A Waiting is a job that another one waits for, or has waited for.
+// A Waiting is a job or a group that a job waits for, or has waited for.
 type Waiting struct {
-	ID    int64 `json:"id,string"`       // of the job
-	Any   bool  `json:"any,omitempty"`   // met by whatever end of the job
-	Met   bool  `json:"met,omitempty"`   // the wait is over
-	State State `json:"state,omitempty"` // phase of the job now; empty if it no longer exists
+	ID    int64  `json:"id,omitempty,string"` // of the job; zero if Group names what it waits for
+	Group string `json:"group,omitempty"`     // the name of the group
+	Any   bool   `json:"any,omitempty"`       // met by whatever end
+	Met   bool   `json:"met,omitempty"`       // the wait is over
+	State State  `json:"state,omitempty"`     // phase of the job or of the group now; empty if the job no longer exists
 }
 
-// HoldsUp reports whether the wait will never be met unless somebody requeues the job: it is dead, cancelled or gone.
+// HoldsUp reports whether the wait will never be met unless somebody requeues a job: what it waits for is dead, cancelled or gone.
 func (w Waiting) HoldsUp() bool {
 	return !w.Met && (w.State == "" || w.State == Dead || w.State == Cancelled)
 }

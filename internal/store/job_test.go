@@ -58,7 +58,7 @@ func TestRowSharesNoSlice(t *testing.T) {
 }
 
 func TestMissingNamesEveryAbility(t *testing.T) {
-	assert.Equal(t, []string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "ScheduleKeeper", "Fencer", "Monitor", "ActivityReader"}, Missing(nil))
+	assert.Equal(t, []string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "ScheduleKeeper", "GroupKeeper", "Fencer", "Monitor", "ActivityReader"}, Missing(nil))
 }
 
 // A claim may have left jobs where it was filled, or where the next job, at its heaviest, would have found no room.

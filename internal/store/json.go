@@ -44,6 +44,7 @@ type recordJSON struct {
 	Ending     Ending        `json:"ending,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`
+	Group      string        `json:"group,omitempty"`
 	Links      Links         `json:"links,omitempty"`
 	*Scheduled
 }
@@ -51,7 +52,7 @@ type recordJSON struct {
 // MarshalJSON writes the record for a store that keeps it as JSON: all of it, byte for byte, unlike a [Job] for people and
 // programs. The epoch belongs to the store and is not included.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Links, r.Scheduled()})
+	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Group(), r.Links, r.Scheduled()})
 }
 
 // UnmarshalJSON reads the JSON of MarshalJSON.
@@ -61,7 +62,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 			Job: Job(in.plainJob), Epoch: r.Epoch, FinishedBy: in.FinishedBy, LeaseFor: in.LeaseFor,
 			ClaimToken: in.ClaimToken, EndedAt: in.EndedAt, Ending: in.Ending, Reason: in.Reason, Links: in.Links,
 		}
-		kept.Extras = extrasOf(in.ExpiresAt, in.Scheduled)
+		kept.Extras = Extras{in.ExpiresAt, in.Scheduled, in.Group}.pointer()
 		return kept
 	})
 }

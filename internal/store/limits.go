@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,6 +28,7 @@ const (
 	MaxTags          = 16                 // per job
 	MaxWaits         = 64                 // per job
 	MaxCallWaits     = 4000               // per call
+	MaxOpen          = 100                // groups that a call opens
 	SettledByCall    = 1000               // jobs that a call changes beside those that it is about, see Settle
 	MaxPatterns      = 100                // queue patterns in a filter
 	MinPriority      = -9                 //
@@ -88,6 +90,21 @@ func (r EnqueueRequest) Check() error {
 			return err
 		}
 	}
+	return asError(firstError(r.checkOpen(), checkCircles(r.Jobs)))
+}
+
+func (r EnqueueRequest) checkOpen() *InvalidError {
+	switch {
+	case len(r.Open) > MaxOpen:
+		return refuse("open", fmt.Sprintf("must be at most %d groups a call", MaxOpen))
+	case len(r.Open) > 0 && len(r.Jobs) == 0:
+		return refuse("open", "needs a job in the same call")
+	}
+	for _, name := range r.Open {
+		if err := checkName("open", name, required); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -98,6 +115,12 @@ func (n NewJob) checkWaits(item int) *InvalidError {
 	}
 	for _, w := range n.After {
 		switch {
+		case w.Group != "" && (w.ID != 0 || w.Item != 0):
+			return refuse("after", "must name either a job or a group")
+		case w.Group != "":
+			if err := checkName("after", w.Group, required); err != nil {
+				return err
+			}
 		case w.ID < 0:
 			return refuse("after", "must have ids of jobs")
 		case w.ID != 0 && w.Item != 0:
@@ -133,11 +156,33 @@ func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool) error {
 	return nil
 }
 
-// RefuseWaits returns an [*InvalidError] if a job waits for others, for a store that does not keep waits.
-func RefuseWaits(jobs []NewJob) error {
-	for i, n := range jobs {
+// RefuseWaits returns an [*InvalidError] if a job waits for others, or is in a group, for a store that does not keep waits.
+func RefuseWaits(req EnqueueRequest) error {
+	for i, n := range req.Jobs {
 		if len(n.After) > 0 {
 			refused := refuse("after", "must be empty: this store can not let jobs wait for others")
+			refused.Item = i
+			return refused
+		}
+	}
+	return RefuseGroups(req)
+}
+
+// RefuseGroups returns an [*InvalidError] if a request has to do with groups, for a store that does not keep them.
+func RefuseGroups(req EnqueueRequest) error {
+	const rule = "must be empty: this store keeps no groups"
+	if len(req.Open) > 0 {
+		return refuse("open", rule)
+	}
+	for i, n := range req.Jobs {
+		var refused *InvalidError
+		if n.Group != "" {
+			refused = refuse("group", rule)
+		}
+		if slices.ContainsFunc(n.After, func(w Wait) bool { return w.Group != "" }) {
+			refused = refuse("after", "must name no group: this store keeps none")
+		}
+		if refused != nil {
 			refused.Item = i
 			return refused
 		}
@@ -168,8 +213,22 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		if len(n.After) > 0 {
 			fmt.Fprintf(&text, "after %v\n", n.After)
 		}
+		if n.Group != "" {
+			fmt.Fprintf(&text, "group %q\n", n.Group)
+		}
+	}
+	if len(r.Open) > 0 {
+		fmt.Fprintf(&text, "open %q\n", r.Open)
 	}
 	return sha256.Sum256(text.Bytes())
+}
+
+// String is a part of fingerprints, so it must not change.
+func (w Wait) String() string {
+	if w.Group != "" {
+		return fmt.Sprintf("{%q %t}", w.Group, w.Any)
+	}
+	return fmt.Sprintf("{%d %d %t}", w.ID, w.Item, w.Any)
 }
 
 func (n NewJob) check() *InvalidError {
@@ -188,6 +247,7 @@ func (n NewJob) check() *InvalidError {
 		checkDuration("timeout", n.Timeout),
 		checkName("unique_key", n.UniqueKey, optional),
 		checkDuration("unique_for", n.UniqueFor),
+		checkName("group", n.Group, optional),
 	)
 	if err != nil {
 		return err
@@ -247,7 +307,7 @@ func FitOneCall(jobs []NewJob) int {
 }
 
 func (n NewJob) size() int {
-	size := len(n.Queue) + len(n.Kind) + len(n.Payload) + len(n.Trace) + len(n.UniqueKey)
+	size := len(n.Queue) + len(n.Kind) + len(n.Payload) + len(n.Trace) + len(n.UniqueKey) + len(n.Group)
 	for _, tag := range n.Tags {
 		size += len(tag)
 	}
@@ -357,6 +417,7 @@ func (f Filter) Check() error {
 		checkName("tag", f.Tag, optional),
 		checkName("worker", f.Worker, optional),
 		checkName("unique_key", f.UniqueKey, optional),
+		checkName("group", f.Group, optional),
 		checkRange("states", len(f.States), 0, MaxItems),
 		checkDuration("finished_for", f.FinishedFor),
 		checkNumber("waits_for", f.WaitsFor),
@@ -451,6 +512,8 @@ func (s Schedule) Check() error {
 		return refuse("job.expires_at", "must not be set: the schedule enqueues its job again and again")
 	case len(s.Job.After) > 0:
 		return refuse("job.after", "must not be set: a schedule's job waits for no other")
+	case s.Job.Group != "":
+		return refuse("job.group", "must not be set: a group is one run, and a schedule runs again and again")
 	case s.Job.Replace:
 		return refuse("job.replace", "must not be set: a schedule's job does not change the job that holds its unique key")
 	case len(s.Job.Payload) > MaxTemplateBytes:

@@ -79,7 +79,7 @@ func act(t *testing.T, r *Record, op Op, now time.Time) Status {
 	case OpDelete:
 		return r.Delete().Status
 	case OpUnblock:
-		r.Hear([]KeptWait{{On: 1}}, End{ID: 1, As: Succeeded}, now)
+		r.Hear([]KeptWait{{On: 1}}, End{ID: 1, As: Succeeded}, Awaits{}, now)
 		return StatusOK
 	}
 	require.Fail(t, "no such operation", op)

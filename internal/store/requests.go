@@ -26,16 +26,18 @@ type NewJob struct {
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
 	Replace    bool          `json:"replace,omitempty"`    // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`  // later than the due time: from then on no claim takes the job; zero means never
-	After      []Wait        `json:"after,omitempty"`      // for which jobs it waits
+	After      []Wait        `json:"after,omitempty"`      // for which jobs and groups it waits
+	Group      string        `json:"group,omitempty"`      // the group that it is in
 
 	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
 }
 
-// A Wait names a job that a new job waits for: one that exists, or an earlier item of the same call.
+// A Wait names what a new job waits for: a job that exists, an earlier item of the same call, or a group.
 type Wait struct {
-	ID   int64 `json:"id,omitempty,string"` // of the job; zero if Item names it
-	Item int   `json:"item,omitempty"`      // index in the call, if ID is zero
-	Any  bool  `json:"any,omitempty"`       // until it has ended in whatever way; otherwise until it has succeeded
+	ID    int64  `json:"id,omitempty,string"` // of the job; zero if Item or Group names what it waits for
+	Item  int    `json:"item,omitempty"`      // index in the call, if ID is zero and Group empty
+	Group string `json:"group,omitempty"`     // the name of the group
+	Any   bool   `json:"any,omitempty"`       // until it has ended in whatever way; otherwise until it has succeeded
 }
 
 // later returns the later time.
@@ -57,7 +59,7 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 			Base: n.Backoff.Base.Truncate(Resolution), Cap: n.Backoff.Cap.Truncate(Resolution), Jitter: n.Backoff.Jitter,
 		},
 		UniqueKey: n.UniqueKey, UniqueFor: n.UniqueFor.Truncate(Resolution),
-		Extras:     extrasOf(Truncate(n.ExpiresAt), n.Scheduled.Clone()),
+		Extras:     Extras{Truncate(n.ExpiresAt), n.Scheduled.Clone(), n.Group}.pointer(),
 		EnqueuedAt: now,
 	}
 }
@@ -65,6 +67,7 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 // An EnqueueRequest holds the jobs of one Enqueue, which adds all of them or none.
 type EnqueueRequest struct {
 	Jobs       []NewJob // up to 1,000
+	Open       []string // optional: the groups to open, up to 100
 	RequestKey string   // optional: makes the call safe to repeat for a day
 }
 

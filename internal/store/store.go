@@ -112,10 +112,14 @@ type Store interface {
 	// pause does not stop it. It is safe to repeat a Settle.
 	//
 	// A blocked job becomes ready when its last wait is met, and is due at the later of that now and the time that was asked for. A
-	// wait is met when its job succeeds or, with Any, when its job ends in whatever way or is deleted. A wait that was met stays
+	// wait is met when its job succeeds or, with Any, when its job ends in whatever way or is deleted. A wait for a job that was met stays
 	// met, whatever becomes of its job. A job that is dead ends nothing: what needs its success stays blocked, and becomes ready if
 	// the job is requeued and succeeds. A blocked job that needs the success of a job that is cancelled, or that is dead and deleted,
 	// is cancelled as by Cancel, and its Error names that job. So are those that need its own success in turn.
+	//
+	// The waits of a job for groups are looked at together, once its waits for jobs are met: it becomes ready at a moment when each of
+	// them is met. What becomes of the groups later does not matter to it. A blocked job that needs the success of a group is
+	// cancelled as by Cancel when the group is spoiled, and its Error names the group.
 	//
 	// A call that ends jobs applies this to at most 1,000 others before it returns. It leaves the rest to Settle, and may also leave
 	// jobs that were added or ended in a caller's transaction, or that an open transaction locks. A Settle that changes fewer than
@@ -128,12 +132,13 @@ type Store interface {
 	// Every claim is an attempt in the history, with its token, worker, start, end, ending and error. The store must write it
 	// together with the change that it records. The store keeps the latest 100 attempts of each job. A released claim stays in
 	// the history, although it does not count as an attempt. The answer has the waits of the job in the order in which they were
-	// enqueued, with whether each is met and the phase of the other job.
+	// enqueued, with whether each is met and the phase of the other job or of the group.
 	Get(ctx context.Context, id int64) (JobDetail, error)
 
 	// List returns the jobs that match, the newest first: in descending order of id. An empty filter matches every job. A filter with
 	// WaitsFor matches jobs that wait for the job with this id, or have waited for it, whether that job still exists or not. A filter with
-	// Unneeded matches jobs for which no job waits or has waited, except jobs that have ended. A call looks at waits before it changes
+	// Unneeded matches jobs for which no job waits or has waited, except jobs that have ended; a wait for its group counts like one for the
+	// job. A call looks at waits before it changes
 	// any job, and may overlook one that was not committed when the call began.
 	//
 	// The pages neither skip nor repeat a job if it was committed before the first page was read and if its match did not
@@ -173,8 +178,8 @@ type Store interface {
 	// unique key. Otherwise a job without a window takes its key again. A call never requeues a job twice.
 	//
 	// Jobs that had waits are looked at after all jobs of the call, by rising id. Such a job is blocked if one of its waits is not met
-	// as the jobs are now. A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled or deleted
-	// before does not cancel the job again.
+	// as the jobs and groups are now. A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled,
+	// deleted or spoiled before does not cancel the job again.
 	//
 	//	ok           the job is ready or blocked now;
 	//	duplicate    another job, which Reason names, holds the unique key; this job does not change;
@@ -233,7 +238,7 @@ type Writer interface {
 	// first, as Settle does.
 	//
 	// A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the
-	// queue and the kind of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as
+	// queue, the kind and the group of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as
 	// RetryAt if it is retrying, otherwise as RunAt. Its checkpoint and progress and their numbers are cleared, and its token grows.
 	// Nothing else changes, and a window stays as it is. The answer says replaced. A holder that an earlier item of the call has
 	// added or changed is changed as well. Any other duplicate with Replace changes nothing. A job with Replace but without a
@@ -245,6 +250,13 @@ type Writer interface {
 	// Enqueue adds none, and returns an InvalidError with the index of the item and the field after. A wait for an item that is a
 	// duplicate is one for the job that holds its key. The waits of a duplicate are checked and not kept. A wait for a job that was
 	// requeued is for its next end.
+	//
+	// A job with Group is in this group; a duplicate is in none. Open opens groups, which are open from then on until SealGroup seals
+	// them. It is no error if a group is open already. A wait for a group is met while the group is not open, no job in it is
+	// live and, without Any, none is dead and the group is not spoiled. A job in a group spoils it when it is cancelled, or is deleted
+	// when it is dead. The group stays spoiled until no job is in it, and none waits or has waited for it. A job that needs the success
+	// of a spoiled group is added as cancelled. A job that waits for its own group is invalid, and so is one that waits for a group
+	// whose jobs wait for it, as far as the call shows it.
 	//
 	// A job whose ExpiresAt is not later than its due time is invalid, unless the call is a repeat under its request key.
 	//
@@ -308,7 +320,7 @@ type Transactor interface {
 	// and then commit. Meanwhile Extend answers busy or waits, and recovery leaves the job alone or waits.
 	//
 	// If the store is a ScheduleKeeper, the Writer is one as well: the schedules that it sets, deletes and fires are part of the
-	// transaction.
+	// transaction. If it is a GroupKeeper, so is the Writer: the groups that it seals are part of the transaction.
 	//
 	// Calls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may
 	// wait for itself.
@@ -417,6 +429,21 @@ type ScheduleKeeper interface {
 	Fire(ctx context.Context, firings []Firing) ([]Fired, error)
 }
 
+// A GroupKeeper keeps groups of jobs, for which others can wait as a whole.
+type GroupKeeper interface {
+	// SealGroup seals a group that an Enqueue has opened: it has all its jobs, and waits for it can be met. The call returns ErrInvalid
+	// with the field group if the group is not open. So a repeat after a lost answer may find that the group is sealed already.
+	SealGroup(ctx context.Context, name string) error
+
+	// Groups returns the groups that match the filter, in bytewise order of name. A group exists while it is open, a job is in it, or
+	// a job waits or has waited for it. A filter with OpenFor selects the groups that were opened at least this long ago and
+	// are still open.
+	//
+	// The pages neither skip nor repeat a group that matched the whole time. The last page has an empty Next. The call returns
+	// ErrInvalid for a cursor that does not come from a page of the same filter.
+	Groups(ctx context.Context, filter GroupFilter, page Page) (GroupPage, error)
+}
+
 // A Fencer makes a store safe to use after it was restored from a backup, or after a failover that lost data.
 type Fencer interface {
 	// Fence raises the store's epoch by one, or to the requested epoch if that is higher, and returns the new epoch. The epoch
@@ -508,6 +535,9 @@ func Missing(s Store) []string {
 	}
 	if _, ok := s.(ScheduleKeeper); !ok {
 		missing = append(missing, "ScheduleKeeper")
+	}
+	if _, ok := s.(GroupKeeper); !ok {
+		missing = append(missing, "GroupKeeper")
 	}
 	if _, ok := s.(Fencer); !ok {
 		missing = append(missing, "Fencer")

@@ -11,6 +11,18 @@ type Enqueued struct {
 	Jobs []store.Enqueued `json:"jobs"`
 }
 
+// Groups is a page of groups.
+type Groups struct {
+	Groups []store.Group `json:"groups"`
+	Next   string        `json:"next,omitempty"`
+}
+
+// A GroupDetail is a group with how many jobs are in it, by phase.
+type GroupDetail struct {
+	store.Group
+	Jobs map[store.State]int64 `json:"jobs"`
+}
+
 // Jobs is the answer to a claim, and a page of a listing. Next is the cursor of the next page.
 type Jobs struct {
 	Jobs []Job  `json:"jobs"`

@@ -54,6 +54,8 @@ const (
 	PathSchedules  = "/v1/schedules"        // GET
 	PathSchedule   = "/v1/schedules/%s"     // PUT, DELETE
 	PathFire       = "/v1/schedules/fire"   // POST
+	PathGroups     = "/v1/groups"           // GET
+	PathSeal       = "/v1/groups/%s/seal"   // POST
 	PathReady      = "/readyz"              // GET
 	PathWakeups    = "/v1/wakeups"          // POST: the answer is a stream of events
 )

@@ -11,6 +11,7 @@ import (
 // An Enqueue adds all of its jobs, or none. The request key is in a header.
 type Enqueue struct {
 	Jobs []NewJob `json:"jobs"`
+	Open []string `json:"open,omitempty" list:"some"`
 }
 
 // A Claim asks for jobs. The remote store names one queue, sets a retry quota, and does not wait.

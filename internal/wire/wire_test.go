@@ -43,6 +43,8 @@ func filled[A any](t *testing.T) A {
 func possible(n *store.NewJob) {
 	n.Scheduled = nil
 	n.After[0].Item, n.After[1].ID = 0, 0
+	n.After[0].Group, n.After[1].Group = "", ""
+	n.After = append(n.After, store.Wait{Group: "g", Any: true})
 }
 
 var aTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)

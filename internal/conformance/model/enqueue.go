@@ -46,6 +46,11 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 		if err := s.unfit(req.Jobs, now); err != nil {
 			return nil, s.refuse(req, err, now)
 		}
+		for _, name := range req.Open {
+			if _, open := s.opened[name]; !open || s.broken(OpenedAnew) {
+				s.opened[name] = now
+			}
+		}
 		answer, err := s.add(req.Jobs, now)
 		if err == nil && req.RequestKey != "" {
 			s.requests = append(s.requests, request{req.RequestKey, s.printOf(req), slices.Clone(answer), now})
@@ -96,6 +101,7 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 	answer := make([]store.Enqueued, len(jobs))
 	first := s.nextID
 	jobsBefore, windowsBefore := slices.Clone(s.jobs), slices.Clone(s.windows)
+	s.begin(jobs)
 	for i, n := range jobs {
 		row := n.Row(0, now)
 		holder, held := s.holder(row, now)
@@ -103,6 +109,10 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 			held = false
 		}
 		if held {
+			if s.broken(DuplicatesJoin) && n.Group != "" {
+				at := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == holder })
+				s.jobs[max(0, at)].Extras = s.jobs[max(0, at)].Extras.WithGroup(n.Group)
+			}
 			holding, _ := s.find(holder)
 			answer[i] = store.Enqueued{ID: holder, State: holding.State, Duplicate: true}
 			if n.Replace && !(s.broken(ReplaceBeforeTheCall) && holder >= first) {
@@ -126,6 +136,7 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 		row.ID = s.newID()
 		answer[i] = store.Enqueued{ID: row.ID, State: s.insert(n, row, answer, now)}
 	}
+	s.begun(jobs)
 	return answer, nil
 }
 
@@ -136,6 +147,7 @@ func (s *Store) replace(before job, n store.NewJob, row store.Job, now time.Time
 	case !waits, s.broken(ReplaceIgnored),
 		before.Queue != row.Queue && !s.broken(ReplaceOfOtherQueue),
 		before.Kind != row.Kind && !s.broken(ReplaceOfOtherKind),
+		before.Group() != row.Group() && !s.broken(ReplaceOfOtherGroup),
 		store.ExpiredOf(&before.Job, now) && !s.broken(ReplaceOfExpired),
 		before.UniqueFor > 0 && s.broken(ReplaceSparesWindows):
 		return false
@@ -184,6 +196,9 @@ func (s *Store) insert(n store.NewJob, row store.Job, answer []store.Enqueued, n
 	}
 	added := s.waiting(job{Job: row}, n, answer, now)
 	s.jobs = append(s.jobs, added)
+	if added.State == store.Cancelled && !s.broken(AddedCancelledSpares) {
+		s.leaves(added, store.Cancelled)
+	}
 	if row.UniqueKey != "" && row.UniqueFor > 0 {
 		s.windows = append(s.windows, window{row.UniqueKey, row.ID, row.EnqueuedAt.Add(row.UniqueFor)})
 	}

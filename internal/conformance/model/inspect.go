@@ -153,7 +153,12 @@ func (s *Store) matchesWaits(f store.Filter, j job) bool {
 	if !f.Unneeded || s.broken(FilterIgnoresUnneeded) {
 		return true
 	}
-	needs := func(w wait) bool { return w.on == j.ID && !(w.met && s.broken(MetWaitsNeedNothing)) }
+	needs := func(w wait) bool {
+		if w.group != "" {
+			return w.group == j.Group() && !s.broken(GroupWaitsNeedNothing)
+		}
+		return w.on == j.ID && !(w.met && s.broken(MetWaitsNeedNothing))
+	}
 	return !slices.ContainsFunc(s.jobs, func(other job) bool {
 		return (!other.Terminal() || s.broken(EndedJobsNeed)) && slices.ContainsFunc(other.waits, needs)
 	})

@@ -58,6 +58,10 @@ type Store struct {
 	count int      // of all ends that there were
 
 	settled int // the count at the latest Settle
+
+	opened  map[string]time.Time // groups that are open, with when they were opened
+	coming  map[string]bool      // groups in which there are jobs of the present Enqueue
+	spoiled map[string]bool      // groups of which a job was cancelled, or deleted when it was dead
 }
 
 // A job is a row with what the contract makes the store remember beside it.
@@ -74,7 +78,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{}, left: map[string]bool{},
-		schedules: map[string]store.Schedule{},
+		schedules: map[string]store.Schedule{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true
@@ -189,6 +193,12 @@ func (s *Store) write(op store.Op, before, after job) job {
 	}
 	if i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == after.ID }); i >= 0 {
 		s.jobs[i] = after
+	}
+	if !before.Terminal() && after.Terminal() {
+		s.leaves(after, after.Phase())
+	}
+	if s.broken(SpoiledForNow) && before.State == store.Cancelled && !after.Terminal() {
+		delete(s.spoiled, after.Group())
 	}
 	return after
 }

@@ -127,6 +127,10 @@ func (s *Store) delete(j job, _ time.Time) store.Outcome {
 		s.noteEnd(j, store.Gone)
 	}
 	s.jobs = s.those(func(other job) bool { return other.ID != j.ID })
+	if j.Phase() == store.Dead {
+		s.leaves(j, store.Gone)
+	}
+	s.forget()
 	if s.broken(PolicyGoesWithJobs) && !slices.ContainsFunc(s.jobs, func(other job) bool { return other.Queue == j.Queue }) {
 		delete(s.policies, j.Queue)
 	}

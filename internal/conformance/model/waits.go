@@ -8,16 +8,19 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A wait is for another job, and for its ends after so many that there were before.
+// A wait is for another job, and for its ends after so many that there were before, or for a group.
 type wait struct {
 	on       int64
+	group    string
 	any, met bool
 	since    int
+	stuck    bool // the group was spoiled when the job was requeued
 }
 
-// An ending is one end of a job. Jobs up to an id have heard of it.
+// An ending is one end of a job, or says that something has changed in a group. Jobs up to an id have heard of it.
 type ending struct {
 	id     int64
+	group  string
 	as     store.State
 	number int
 	upTo   int64
@@ -61,11 +64,14 @@ func (s *Store) hear(limit int, now time.Time) (changed []job) {
 
 // hears tells one job of an end, and says whether that has changed more than its waits.
 func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) {
+	if e.group != "" {
+		return s.hearsOfGroup(j, e.group, now)
+	}
 	after = j
 	after.waits = slices.Clone(j.waits)
 	fatal := false
 	for i, w := range after.waits {
-		if w.on != e.id || w.met || e.number <= w.since && !s.broken(OldEndsCount) {
+		if w.on != e.id || w.group != "" || w.met || e.number <= w.since && !s.broken(OldEndsCount) {
 			continue
 		}
 		good := e.as == store.Succeeded || w.any && !s.broken(AnyNeedsSuccess) || e.as == store.Dead && s.broken(DeadMeets)
@@ -73,19 +79,33 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 		after.waits[i].met = good
 	}
 	if fatal && j.State == store.Blocked && !(s.broken(CascadeStops) && s.wasBlocked(e.id)) {
-		return s.cancelFor(after, e.id, e.as, now), true
+		return s.cancelFor(after, s.why(e.id, e.as), now), true
 	}
 	if j.State == store.Blocked && s.allMet(after) {
-		after.State = store.Ready
-		if now.After(after.RunAt) && !s.broken(UnblockKeepsRunAt) || s.broken(UnblockForgetsDelay) {
-			after.RunAt = now
-		}
-		return s.write(store.OpUnblock, j, after), true
+		return s.unblock(j, after, now), true
 	}
 	if i := slices.IndexFunc(s.jobs, func(other job) bool { return other.ID == j.ID }); i >= 0 {
 		s.jobs[i].waits = after.waits
 	}
 	return after, false
+}
+
+func (s *Store) unblock(before, after job, now time.Time) job {
+	after.State = store.Ready
+	after.waits = met(after.waits)
+	if now.After(after.RunAt) && !s.broken(UnblockKeepsRunAt) || s.broken(UnblockForgetsDelay) {
+		after.RunAt = now
+	}
+	return s.write(store.OpUnblock, before, after)
+}
+
+// met is the waits with all of them met.
+func met(waits []wait) []wait {
+	waits = slices.Clone(waits)
+	for i := range waits {
+		waits[i].met = true
+	}
+	return waits
 }
 
 // wasBlocked says of a cancelled job that it was cancelled because it needed another.
@@ -105,10 +125,10 @@ func (s *Store) fatal(as store.State) bool {
 	}
 }
 
-func (s *Store) cancelFor(j job, id int64, as store.State, now time.Time) job {
+func (s *Store) cancelFor(j job, why string, now time.Time) job {
 	s.cancel(j, now) // with its waits as they are now
 	after, _ := s.find(j.ID)
-	after.Error = s.why(id, as)
+	after.Error = why
 	s.jobs[slices.IndexFunc(s.jobs, func(other job) bool { return other.ID == j.ID })].Error = after.Error
 	return after
 }
@@ -124,8 +144,12 @@ func (s *Store) why(id int64, as store.State) string {
 	return fmt.Sprintf("job %d, which it needs, was %s", id, what)
 }
 
+// allMet says whether no wait of the job keeps it blocked.
 func (s *Store) allMet(j job) bool {
 	met := func(w wait) bool {
+		if w.group != "" {
+			return w.met && s.broken(GroupsMetApart) || s.done(w)
+		}
 		if on, found := s.find(w.on); s.broken(MetWaitForgotten) && found && !w.any && on.State != store.Succeeded {
 			return false
 		}
@@ -158,6 +182,10 @@ func (s *Store) waiting(j job, n store.NewJob, answer []store.Enqueued, now time
 		return j
 	}
 	for _, w := range n.After {
+		if w.Group != "" {
+			j.waits = append(j.waits, wait{group: w.Group, any: w.Any})
+			continue
+		}
 		on := w.ID
 		if on == 0 {
 			on = answer[w.Item].ID
@@ -173,8 +201,16 @@ func (s *Store) waiting(j job, n store.NewJob, answer []store.Enqueued, now time
 // looked is a job whose waits are as the other jobs are now.
 func (s *Store) looked(j job, now time.Time, isNew bool) job {
 	j.waits = slices.Clone(j.waits)
+	end := func(why string) {
+		if isNew && j.State != store.Cancelled && !s.broken(CancelledParentBlocks) || !isNew && s.broken(RequeueCancelsAgain) {
+			j.State, j.FinishedAt, j.Error = store.Cancelled, now, why
+		}
+	}
 	for i := range j.waits {
 		w := &j.waits[i]
+		if w.group != "" {
+			continue
+		}
 		w.since = s.count
 		on, found := s.find(w.on)
 		as := store.Gone
@@ -183,14 +219,24 @@ func (s *Store) looked(j job, now time.Time, isNew bool) job {
 			w.met = as == store.Succeeded || w.any && on.Terminal() && !s.broken(AnyNeedsSuccess)
 		}
 		w.met = w.met || !found && w.any
-		fatal := !w.met && !w.any && (as == store.Cancelled || as == store.Gone)
-		switch {
-		case fatal && isNew && j.State != store.Cancelled && !s.broken(CancelledParentBlocks),
-			fatal && !isNew && s.broken(RequeueCancelsAgain):
-			j.State, j.FinishedAt, j.Error = store.Cancelled, now, s.why(w.on, as)
-		case !w.met && j.State == store.Ready:
-			j.State = store.Blocked
+		if !w.met && !w.any && (as == store.Cancelled || as == store.Gone) {
+			end(s.why(w.on, as))
 		}
+	}
+	for i := range j.waits {
+		if w := &j.waits[i]; w.group != "" {
+			w.met, w.stuck = false, !isNew && s.status(w.group).Spoiled && !s.broken(SpoiledCancelsAgain)
+			if !w.any && s.status(w.group).Spoiled {
+				end(s.whySpoiled(w.group))
+			}
+		}
+	}
+	switch {
+	case j.State != store.Ready:
+	case s.allMet(j):
+		j.waits = met(j.waits)
+	default:
+		j.State = store.Blocked
 	}
 	return j
 }
@@ -227,8 +273,10 @@ func (s *Store) lookAgain(outcomes []store.Outcome, now time.Time) {
 func (s *Store) shown(j job) []store.Waiting {
 	var shown []store.Waiting
 	for _, w := range j.waits {
-		one := store.Waiting{ID: w.on, Any: w.any, Met: w.met}
-		if on, found := s.find(w.on); found {
+		one := store.Waiting{ID: w.on, Group: w.group, Any: w.any, Met: w.met}
+		if w.group != "" {
+			one.Met, one.State = w.met || s.done(w), s.status(w.group).Phase()
+		} else if on, found := s.find(w.on); found {
 			one.State = on.Phase()
 		}
 		if !s.broken(WaitsHidden) {

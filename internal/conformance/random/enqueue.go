@@ -18,32 +18,46 @@ type draft struct {
 	after            []awaited
 }
 
-// An awaited is a job that another waits for: a picked one, or the item before in the call, if there is one.
+// An awaited is what a job waits for: a picked job, or the item before in the call, if there is one, or a group.
 type awaited struct {
 	pick
 	before, any bool
+	group       string
 }
 
 func (a awaited) String() string {
-	return when(a.before, "the item before") + when(!a.before, "%v", a.pick) + when(a.any, " to end")
+	return when(a.group != "", "group %s", a.group) + when(a.before && a.group == "", "the item before") +
+		when(!a.before && a.group == "", "%v", a.pick) + when(a.any, " to end")
 }
 
 func drawAwaited(t *rapid.T) awaited {
-	return awaited{pick: drawJob(t), before: rarely(t, 3), any: rarely(t, 3)}
+	a := awaited{pick: drawJob(t), before: rarely(t, 3), any: rarely(t, 3)}
+	if rarely(t, 3) {
+		a.group = drawGroup(t)
+	}
+	return a
 }
+
+func drawGroup(t *rapid.T) string { return among(t, "g", "g", "h", "i") }
 
 func (d draft) String() string {
 	return fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries) + when(d.Delay > 0, " delay %v", d.Delay) +
 		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor) + when(d.Replace, " replace") +
-		when(d.expiresIn != 0, " expires in %v", d.expiresIn) + when(len(d.after) > 0, " after %s", texts(d.after))
+		when(d.expiresIn != 0, " expires in %v", d.expiresIn) + when(len(d.after) > 0, " after %s", texts(d.after)) +
+		when(d.Group != "", " in %s", d.Group)
 }
 
 // newJob is the job to enqueue now, as the item of a call.
 func (d draft) newJob(r *run, item int) store.NewJob {
 	n, now := d.NewJob, r.clk.Now()
+	if r.noWaits {
+		n.Group = ""
+	}
 	for _, a := range d.after {
 		switch {
 		case r.noWaits:
+		case a.group != "":
+			n.After = append(n.After, store.Wait{Group: a.group, Any: a.any})
 		case a.before && item > 0:
 			n.After = append(n.After, store.Wait{Item: item - 1, Any: a.any})
 		default:
@@ -85,6 +99,9 @@ func drawDraft(t *rapid.T) draft {
 	if rarely(t, 5) {
 		d.after = several(t, drawAwaited, func(a *awaited, before awaited) { a.pick = before.pick })
 	}
+	if rarely(t, 4) {
+		d.Group = drawGroup(t)
+	}
 	if rarely(t, 60) {
 		d.Priority = store.MaxPriority + 1
 	}
@@ -103,8 +120,15 @@ func enqueue(t *rapid.T) op {
 	if rarely(t, 6) {
 		key = among(t, "r", "s")
 	}
-	return op{"enqueue " + texts(drafts) + when(key != "", ", request key %s", key), func(r *run) error {
+	var open []string
+	if rarely(t, 8) {
+		open = []string{drawGroup(t)}
+	}
+	return op{"enqueue " + texts(drafts) + when(len(open) > 0, ", open %v", open) + when(key != "", ", request key %s", key), func(r *run) error {
 		req := store.EnqueueRequest{RequestKey: key}
+		if !r.noWaits {
+			req.Open = open
+		}
 		for i, d := range drafts {
 			req.Jobs = append(req.Jobs, d.newJob(r, i))
 		}

@@ -22,7 +22,7 @@ func (c choice) String() string {
 	return when(len(c.named) > 0, "jobs %v ", c.named) + when(c.after != nil, "after %v ", c.after) + when(c.Queue != "", "queue %s ", c.Queue) +
 		when(len(c.Queues) > 0, "queues %v ", c.Queues) + when(c.Kind != "", "kind %s ", c.Kind) + when(c.Tag != "", "tag %s ", c.Tag) +
 		when(c.Worker != "", "worker %s ", c.Worker) + when(c.UniqueKey != "", "unique %s ", c.UniqueKey) +
-		when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor) +
+		when(c.Group != "", "of group %s ", c.Group) + when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor) +
 		when(c.waitsFor != nil, "waiting for %v ", c.waitsFor) + when(c.Unneeded, "unneeded ")
 }
 
@@ -69,7 +69,7 @@ func drawMatching(t *rapid.T) choice {
 }
 
 func drawCondition(t *rapid.T) store.Filter {
-	switch among(t, "states", "age", "queue", "queues", "kind", "tag", "worker", "unique", "states", "none") {
+	switch among(t, "states", "age", "queue", "queues", "kind", "tag", "worker", "unique", "group", "states", "none") {
 	case "queue":
 		return store.Filter{Queue: among(t, "a", "b")}
 	case "queues":
@@ -82,6 +82,8 @@ func drawCondition(t *rapid.T) store.Filter {
 		return store.Filter{Worker: among(t, "w", "v")}
 	case "unique":
 		return store.Filter{UniqueKey: among(t, "x", "y")}
+	case "group":
+		return store.Filter{Group: drawGroup(t)}
 	case "states":
 		state := func(t *rapid.T) store.State { // as filters know it
 			return among(t, store.Dead, store.Retrying, store.Failed, store.Ready, store.InFlight, store.Succeeded, store.Cancelled)

@@ -74,6 +74,32 @@ func pause(t *rapid.T) op {
 	}}
 }
 
+// seal seals a group, which mostly is not open, and lists the groups.
+func seal(t *rapid.T) op {
+	name, filter := drawGroup(t), store.GroupFilter{}
+	if rarely(t, 4) {
+		filter.OpenFor = among(t, time.Second, time.Hour)
+	}
+	if rarely(t, 4) {
+		filter.Name = drawGroup(t)
+	}
+	page := store.Page{Limit: among(t, 10, 1, 2)}
+	return op{fmt.Sprintf("seal %s, and list groups %+v by %d", name, filter, page.Limit), func(r *run) error {
+		_, err := able(r, "SealGroup", func(s store.GroupKeeper) (struct{}, error) { return struct{}{}, s.SealGroup(r.ctx, name) })
+		_, err2 := able(r, "Groups", func(s store.GroupKeeper) (all []store.GroupPage, err error) {
+			for page := page; len(all) == 0 || page.Cursor != "" && len(all) < 10; {
+				part, err := s.Groups(r.ctx, filter, page)
+				if err != nil {
+					return nil, err
+				}
+				all, page.Cursor = append(all, part), part.Next
+			}
+			return all, nil
+		})
+		return errors.Join(err, err2)
+	}}
+}
+
 // policy sets the policy of a queue: under the version that it has or another one, and now and then twice.
 func policy(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")

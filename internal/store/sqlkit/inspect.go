@@ -50,14 +50,14 @@ func Detail(each Query, found []*store.Record, query string, args ...any) (store
 	return found[0].Detail(earlier), nil
 }
 
-// Waits returns waits by the jobs that wait. The query returns them with job_id, on_id, any_end, met and from_token, in this order, and
-// those of a job in the order in which they were enqueued.
+// Waits returns waits by the jobs that wait. The query returns them with job_id, on_id, on_group, any_end, met and from_token, in this
+// order, and those of a job in the order in which they were enqueued.
 func Waits(each Query, query string, args ...any) (map[int64][]store.KeptWait, error) {
 	found := map[int64][]store.KeptWait{}
 	err := each(func(rows *sql.Rows) error {
 		var id int64
 		var w store.KeptWait
-		err := rows.Scan(&id, &w.On, &w.Any, &w.Met, &w.From)
+		err := rows.Scan(&id, &w.On, &w.Group, &w.Any, &w.Met, &w.From)
 		found[id] = append(found[id], w)
 		return err
 	}, query, args...)

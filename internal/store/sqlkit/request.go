@@ -18,7 +18,7 @@ type Request struct {
 // nothing and returns that answer.
 func Once(
 	req store.EnqueueRequest,
-	add func([]store.NewJob) ([]store.Enqueued, error),
+	add func(store.EnqueueRequest) ([]store.Enqueued, error),
 	find func(key string) (first Request, known bool, err error),
 	keep func(key string, r Request) error,
 ) ([]store.Enqueued, error) {
@@ -26,7 +26,7 @@ func Once(
 		return nil, nil
 	}
 	if req.RequestKey == "" {
-		return add(req.Jobs)
+		return add(req)
 	}
 	sum := req.Fingerprint()
 	fingerprint := hex.EncodeToString(sum[:])
@@ -40,7 +40,7 @@ func Once(
 	if known {
 		return first.answers()
 	}
-	answers, err := add(req.Jobs)
+	answers, err := add(req)
 	if err != nil {
 		return nil, err
 	}

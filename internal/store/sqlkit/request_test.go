@@ -20,8 +20,8 @@ type book struct {
 
 func (b *book) once(req store.EnqueueRequest) ([]store.Enqueued, error) {
 	return sqlkit.Once(req,
-		func(jobs []store.NewJob) ([]store.Enqueued, error) {
-			b.added += len(jobs)
+		func(req store.EnqueueRequest) ([]store.Enqueued, error) {
+			b.added += len(req.Jobs)
 			return []store.Enqueued{{ID: int64(b.added), State: store.Ready}}, nil
 		},
 		func(key string) (sqlkit.Request, bool, error) {

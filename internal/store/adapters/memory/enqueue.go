@@ -33,10 +33,12 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 	if err := store.CheckNew(req.Jobs, now, func(id int64) bool { return s.jobs.get(id) != nil }); err != nil {
 		return nil, err
 	}
+	s.open(req, now)
 	answers := make([]store.Enqueued, len(req.Jobs))
 	for i, n := range req.Jobs {
 		answers[i] = s.enqueueOne(n, func(item int) int64 { return answers[item].ID }, now)
 	}
+	s.arrived(req)
 	if req.RequestKey != "" {
 		s.keep(req, answers, now)
 	}
@@ -55,10 +57,15 @@ func (s *Store) enqueueOne(n store.NewJob, item func(int) int64, now time.Time) 
 	row := n.Row(s.lastID, now)
 	row.Payload = payload
 	waits := n.KeptWaits(item)
-	row.Begin(waits, s.job, now)
+	if len(waits) > 0 {
+		row.Begin(waits, s.awaits(), now)
+	}
 	j := s.add(&row)
 	if len(waits) > 0 {
 		s.await(row.ID, waits)
+	}
+	if j.phase.terminal() {
+		s.leaves(&row, false)
 	}
 	if row.UniqueKey != "" && (row.UniqueFor > 0 || !j.phase.terminal()) {
 		s.hold(j)

@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, id int64) (store.JobDetail, error) {
 	if j == nil {
 		return store.JobDetail{}, store.ErrNotFound
 	}
-	return store.JobDetail{Job: j.row(), History: j.history(), Waits: store.WaitsOf(s.waits[id], s.job)}, nil
+	return store.JobDetail{Job: j.row(), History: j.history(), Waits: store.WaitsOf(s.waits[id], s.awaits())}, nil
 }
 
 // List returns the jobs that match, the newest first.
@@ -153,8 +153,11 @@ func (s *Store) named(ids []int64) iter.Seq[*job] {
 // sorted returns the values in the byte order of their names.
 func sorted[V any](named map[string]V) []V {
 	values := make([]V, 0, len(named))
-	for _, name := range slices.Sorted(maps.Keys(named)) {
+	for _, name := range names(named) {
 		values = append(values, named[name])
 	}
 	return values
 }
+
+// names returns the names in byte order.
+func names[V any](named map[string]V) []string { return slices.Sorted(maps.Keys(named)) }

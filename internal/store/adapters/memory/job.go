@@ -186,6 +186,7 @@ func (s *Store) add(row *store.Job) *job {
 	j.enqueuedAt = stampOf(row.EnqueuedAt)
 	j.write(row)
 	j.rare = j.rareOf(row, "", nil)
+	s.count(j, 1)
 	s.place(j)
 	if s.tx != nil {
 		s.tx.onRollback(func() { s.remove(j) })
@@ -199,6 +200,8 @@ func (s *Store) remove(j *job) {
 	q := j.queue
 	s.leaveSort(j.sort)
 	s.forgetWaits(j.ID)
+	s.count(j, -1)
+	s.forgetGroup(j.group())
 	s.jobs.remove(j.ID)
 	q.jobs--
 	s.forgetIfIdle(q)
@@ -300,6 +303,7 @@ func (s *Store) change(j *job, r *store.Record) {
 		s.stepOut(j)
 	}
 	lived := !j.phase.terminal()
+	s.count(j, -1)
 	past := j.rares().past
 	if j.claimToken != 0 && j.claimToken != r.ClaimToken {
 		past = append(past[max(0, len(past)+1-store.MaxAttemptsKept):], j.latestAttempt())
@@ -311,9 +315,11 @@ func (s *Store) change(j *job, r *store.Record) {
 	if r.LeaseFor != s.lengths.known[j.leaseFor] {
 		j.leaseFor = s.lengths.number(r.LeaseFor)
 	}
+	s.count(j, 1)
 	if lived && j.phase.terminal() {
 		s.release(j)
 		s.ended(store.EndOf(&r.Job))
+		s.leaves(&r.Job, false)
 	}
 	if moves {
 		s.place(j)
@@ -342,8 +348,10 @@ func (s *Store) rememberFor(tx *transaction, j *job) {
 	before := *j
 	tx.onRollback(func() {
 		s.stepOut(j)
+		s.count(j, -1)
 		*j = before
 		j.line = nil
+		s.count(j, 1)
 		s.place(j)
 	})
 }
@@ -432,6 +440,14 @@ func (j *job) weight() int {
 func (j *job) expired(now time.Time) bool {
 	at := j.expiresAt()
 	return !at.IsZero() && !at.After(now) && j.phase.expires()
+}
+
+// group returns the name of its group, or "" if it is in none.
+func (j *job) group() string {
+	if e := j.rares().extras; e != nil {
+		return e.Group
+	}
+	return ""
 }
 
 func (j *job) expiresAt() time.Time {

@@ -28,6 +28,7 @@ var (
 	_ store.Registry       = (*Store)(nil)
 	_ store.Fencer         = (*Store)(nil)
 	_ store.ScheduleKeeper = (*Store)(nil)
+	_ store.GroupKeeper    = (*Store)(nil)
 	_ store.ActivityKeeper = (*Store)(nil)
 )
 
@@ -72,6 +73,7 @@ type Store struct {
 	waiters map[int64][]int64          // by the id of the job that they wait for, in rising order
 	ends    []end                      // that waiters must hear of
 	heard   bool                       // a call has added to ends
+	groups  map[string]*group
 
 	keys     map[string]*holder // by unique key
 	windows  heap[*holder]      // the holders with a window, by its end
@@ -106,6 +108,7 @@ func New(options Options) *Store {
 		expiries: map[int64]*expiry{},
 		waits:    map[int64][]store.KeptWait{},
 		waiters:  map[int64][]int64{},
+		groups:   map[string]*group{},
 		workers:  map[string]store.Worker{},
 
 		schedules: map[string]store.Schedule{},
@@ -134,7 +137,7 @@ func (s *Store) drop() {
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}
 	clear(s.activity[:])
-	s.waits, s.waiters, s.ends = nil, nil, nil
+	s.waits, s.waiters, s.ends, s.groups = nil, nil, nil, nil
 	s.expiries, s.expiring, s.expired = nil, heap[*expiry]{}, heap[*expiry]{}
 }
 

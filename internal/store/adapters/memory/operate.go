@@ -38,7 +38,7 @@ func (s *Store) blockAgain(waiting []*job, outcomes []store.Outcome) {
 	}
 	slices.SortFunc(waiting, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
 	for _, j := range waiting {
-		if !store.LookAgain(s.waits[j.ID], s.job) {
+		if !store.LookAgain(s.waits[j.ID], s.awaits()) {
 			continue
 		}
 		r := s.record(j)
@@ -161,8 +161,13 @@ func (s *Store) requeue(j *job, now time.Time) store.Outcome {
 func (s *Store) delete(j *job, _ time.Time) store.Outcome {
 	o := s.record(j).Delete()
 	if o.Status == store.StatusOK {
-		s.ended(store.GoneOf(&s.record(j).Job))
+		r := s.record(j)
+		e, gone := store.GoneOf(&r.Job)
+		s.ended(e, gone)
 		s.remove(j)
+		if gone {
+			s.leaves(&r.Job, true)
+		}
 	}
 	return o
 }

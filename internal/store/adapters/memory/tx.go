@@ -96,6 +96,20 @@ func (w writer) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 	})
 }
 
+// SealGroup seals a group that is open.
+func (w writer) SealGroup(ctx context.Context, name string) error {
+	_, err := send(ctx, w, store.CheckGroup(name), func(time.Time) (struct{}, error) { return struct{}{}, w.store.seal(name) })
+	return err
+}
+
+// Groups returns the groups that match, by name.
+func (w writer) Groups(ctx context.Context, filter store.GroupFilter, page store.Page) (store.GroupPage, error) {
+	after, refused := filter.Position(page)
+	return send(ctx, w, refused, func(now time.Time) (store.GroupPage, error) {
+		return w.store.groupPage(filter, page, after, now), nil
+	})
+}
+
 // ofItem adds the item's index to an error.
 func ofItem(i int, err error) error {
 	if refused, ok := errors.AsType[*store.InvalidError](err); ok {

@@ -7,10 +7,11 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// An end is one that the waiters up to an id have heard of.
+// An end is one that the waiters up to an id have heard of. If it has a group, something has changed in that.
 type end struct {
 	store.End
-	upTo int64
+	group string
+	upTo  int64
 }
 
 // job returns the job with the id, or nil. It is valid until the next call of record.
@@ -25,8 +26,11 @@ func (s *Store) job(id int64) *store.Job {
 func (s *Store) await(id int64, waits []store.KeptWait) {
 	s.waits[id] = waits
 	for _, w := range waits {
-		if others := s.waiters[w.On]; len(others) == 0 || others[len(others)-1] != id { // which may wait twice
-			s.waiters[w.On] = append(others, id)
+		if w.Group != "" {
+			g := s.groupOf(w.Group)
+			g.waiters = withWaiter(g.waiters, id)
+		} else {
+			s.waiters[w.On] = withWaiter(s.waiters[w.On], id)
 		}
 	}
 }
@@ -34,11 +38,10 @@ func (s *Store) await(id int64, waits []store.KeptWait) {
 // forgetWaits forgets the waits of a job that is removed.
 func (s *Store) forgetWaits(id int64) {
 	for _, w := range s.waits[id] {
-		waiters := s.waiters[w.On]
-		if at, found := slices.BinarySearch(waiters, id); found {
-			waiters = slices.Delete(waiters, at, at+1)
-		}
-		if s.waiters[w.On] = waiters; len(waiters) == 0 {
+		if g := s.groups[w.Group]; w.Group != "" && g != nil {
+			g.waiters = withoutWaiter(g.waiters, id)
+			s.forgetGroup(w.Group)
+		} else if s.waiters[w.On] = withoutWaiter(s.waiters[w.On], id); len(s.waiters[w.On]) == 0 {
 			delete(s.waiters, w.On)
 		}
 	}
@@ -52,7 +55,19 @@ func (s *Store) matchesWaits(f store.Filter, id int64) bool {
 			return false
 		}
 	}
-	return !f.Unneeded || !slices.ContainsFunc(s.waiters[id], func(waiter int64) bool { return !terminal(s.jobs.get(waiter)) })
+	if !f.Unneeded {
+		return true
+	}
+	live := func(waiter int64) bool { return !terminal(s.jobs.get(waiter)) }
+	if slices.ContainsFunc(s.waiters[id], live) {
+		return false
+	}
+	j := s.jobs.get(id)
+	if j == nil {
+		return true
+	}
+	g := s.groups[j.group()]
+	return g == nil || !slices.ContainsFunc(g.waiters, live)
 }
 
 // ended notes that a job has ended, if others wait for it.
@@ -60,8 +75,12 @@ func (s *Store) ended(e store.End, is bool) {
 	if !is || len(s.waiters[e.ID]) == 0 {
 		return
 	}
+	s.note(end{End: e})
+}
+
+func (s *Store) note(e end) {
 	s.heard = true
-	s.ends = append(s.ends, end{End: e})
+	s.ends = append(s.ends, e)
 	if s.tx != nil { // within which no end is heard
 		n := len(s.ends) - 1
 		s.tx.onRollback(func() { s.ends = s.ends[:n] })
@@ -79,14 +98,20 @@ func (s *Store) follow() {
 
 // hear tells waiters of ends, until it has changed so many jobs, and returns these.
 func (s *Store) hear(limit int, now time.Time) (changed []*job) {
+	on := s.awaits()
 	for len(s.ends) > 0 && len(changed) < limit {
-		waiters := s.waiters[s.ends[0].ID]
-		at, _ := slices.BinarySearch(waiters, s.ends[0].upTo+1)
+		e := s.ends[0]
+		waiters := s.told(e)
+		at, _ := slices.BinarySearch(waiters, e.upTo+1)
 		for ; at < len(waiters) && len(changed) < limit; at++ {
 			s.ends[0].upTo = waiters[at]
 			j, r := s.find(waiters[at])
 			before := r.State
-			r.Hear(s.waits[j.ID], s.ends[0].End, now)
+			if e.group != "" {
+				r.HearGroup(s.waits[j.ID], on, now)
+			} else {
+				r.Hear(s.waits[j.ID], e.End, on, now)
+			}
 			if r.State != before {
 				s.change(j, r)
 				changed = append(changed, j)
@@ -97,4 +122,16 @@ func (s *Store) hear(limit int, now time.Time) (changed []*job) {
 		}
 	}
 	return changed
+}
+
+// told returns the ids of those who must hear of the end.
+func (s *Store) told(e end) []int64 {
+	if e.group == "" {
+		return s.waiters[e.ID]
+	}
+	g := s.groups[e.group]
+	if is := s.status(e.group); g == nil || !is.Spoiled && (is.Open || is.Live) {
+		return nil
+	}
+	return g.waiters
 }

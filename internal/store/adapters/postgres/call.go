@@ -90,8 +90,11 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 			return none, committed(t.reason(err))
 		}
 	}
-	if t.heard {
+	switch {
+	case t.heard:
 		s.follow(ctx)
+	case len(t.left) > 0:
+		s.followGroups(ctx, t.left)
 	}
 	return answer, nil
 }

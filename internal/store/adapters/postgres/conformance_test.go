@@ -129,6 +129,8 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 		INSERT INTO "`+used+`".waits (job_id, number, on_id, from_token, any_end, met) VALUES (1, 0, 2, 0, FALSE, FALSE);
 		INSERT INTO "`+used+`".ends (job_id, token, ended_as) VALUES (1, 1, 'dead'), (2, 1, 'dead');
 		INSERT INTO "`+used+`".looks (job_id) VALUES (1);
+		INSERT INTO "`+used+`".open_groups (name, opened_at) VALUES ('g', now());
+		INSERT INTO "`+used+`".spoils (name) VALUES ('g');
 		INSERT INTO "`+used+`".gone (job_id, token, deleted_at) VALUES (1, 1, now())`)
 	require.NoError(t, err)
 	for table, rows := range kept(t, s.DB().DB, used) {

@@ -65,8 +65,15 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 	return err
 }
 
-// add inserts the jobs that are not duplicates.
-func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+// add opens the groups of the request, and inserts the jobs that are not duplicates.
+func (t *txn) add(req store.EnqueueRequest) ([]store.Enqueued, error) {
+	if err := t.openGroups(req.Open); err != nil {
+		return nil, err
+	}
+	return t.addJobs(req.Jobs)
+}
+
+func (t *txn) addJobs(jobs []store.NewJob) ([]store.Enqueued, error) {
 	if !slices.ContainsFunc(jobs, waitsForOthers) { // otherwise an item before may wait for a job that does not exist
 		if err := store.CheckExpiry(jobs, t.now); err != nil {
 			return nil, err

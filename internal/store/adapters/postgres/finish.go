@@ -71,9 +71,9 @@ func ackAll(held, allHeld string) string {
 	RETURNING present.now, ` + shownByWrite
 }
 
-// finishable is the condition that a lease holds and that nobody waits for the job. The statements that lock the job check it again.
+// finishable is the condition that a lease holds and that nobody waits for the job or its group. The statements that lock the job check it again.
 func finishable(lease string) string {
-	return `jobs.token = ` + lease + `.token AND jobs.lease_expires_at IS NOT NULL AND jobs.links & 1 = 0`
+	return `jobs.token = ` + lease + `.token AND jobs.lease_expires_at IS NOT NULL AND jobs.links & 1 = 0 AND jobs.group_name IS NULL`
 }
 
 // succeeded returns what an UPDATE sets to finish jobs.
@@ -112,22 +112,27 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	ids, tokens, results := ended(acks)
 	var n int
 	var awaited, under pq.Int64Array
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under) }, `
+	var groups pq.StringArray
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under, &groups) }, `
 		WITH done AS (
 			UPDATE {schema}.jobs`+succeeded(`$4`)+`
 			FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
 			WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL
-			RETURNING jobs.id, jobs.token, jobs.links
+			RETURNING jobs.id, jobs.token, jobs.links, jobs.group_name
 		)
-		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1)
+		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1),
+			array_agg(DISTINCT group_name) FILTER (WHERE group_name IS NOT NULL)
 		FROM done`,
 		ids, tokens, results, t.now)
 	if err != nil {
 		return nil, err
 	}
-	ends := make([]store.End, len(awaited))
+	var ends []noted
 	for i, id := range awaited {
-		ends[i] = store.End{ID: id, Token: under[i], As: store.Succeeded}
+		ends = append(ends, noted{End: store.End{ID: id, Token: under[i], As: store.Succeeded}})
+	}
+	for _, name := range groups {
+		ends = append(ends, noted{group: name})
 	}
 	if err := t.noteEnds(ends); err != nil || n == len(acks) {
 		return outcomes, err

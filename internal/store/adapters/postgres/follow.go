@@ -82,7 +82,7 @@ func (t *txn) step(limit int, from reached, wait time.Duration) (step, error) {
 			told, left = told+n, n > 0
 		}
 	}
-	t.heard = false // the ends that the step has noted are told
+	t.heard, t.left = false, nil // the ends that the step has noted are told
 	return did, nil
 }
 
@@ -130,12 +130,16 @@ func (t *txn) look(did *step, limit int) (n int, err error) {
 		}
 		all := true
 		for _, w := range slices.Clone(h.waits[id]) {
+			if w.Group != "" {
+				continue
+			}
 			e, known := present[w.On]
 			all = all && (known || w.Met)
 			if e != nil {
 				h.hear(id, *e, t.now)
 			}
 		}
+		h.hearGroup(id, t.now) // once is enough: what changes in its groups later finds the job
 		if all {
 			done = append(done, id)
 		}
@@ -185,6 +189,7 @@ func (t *txn) present(ids []int64, o others) (map[int64]*store.End, error) {
 // An endRow is a row of the table ends.
 type endRow struct {
 	store.End
+	group  string // in which something has changed, or empty
 	number int64
 	upTo   int64 // jobs up to this id have been told
 	only   int64 // the one job to tell, or 0
@@ -195,6 +200,13 @@ func (t *txn) tell(did *step, limit int) (n int, err error) {
 	ends, err := t.ends(did.next)
 	if err != nil || len(ends) == 0 {
 		return 0, err
+	}
+	another := func(e endRow) bool { return (e.group == "") != (ends[0].group == "") }
+	if at := slices.IndexFunc(ends, another); at >= 0 {
+		ends = ends[:at]
+	}
+	if ends[0].group != "" {
+		return t.tellGroups(did, limit, ends)
 	}
 	told, err := t.concerned(ends)
 	if err != nil {
@@ -246,11 +258,11 @@ func (t *txn) tell(did *step, limit int) (n int, err error) {
 func (t *txn) ends(from reached) (ends []endRow, err error) {
 	err = t.each(func(rows *sql.Rows) error {
 		var e endRow
-		err := rows.Scan(&e.number, &e.ID, &e.Token, &e.As, &e.upTo, &e.only)
+		err := rows.Scan(&e.number, &e.ID, &e.Token, &e.As, &e.upTo, &e.only, &e.group)
 		ends = append(ends, e)
 		return err
 	}, `
-		SELECT number, job_id, token, ended_as, up_to, only_id
+		SELECT number, job_id, token, ended_as, up_to, only_id, coalesce(group_name, '')
 		FROM {schema}.ends
 		WHERE (number, only_id) >= ($1, $2)
 		ORDER BY number, only_id
@@ -351,8 +363,9 @@ func (t *txn) keepEnds(locked []endRow) error {
 type hearing struct {
 	others
 	t       *txn
-	waits   map[int64][]store.KeptWait // of the jobs that are locked
-	met     []store.Lease              // waits that were met, as job and number
+	waits   map[int64][]store.KeptWait   // of the jobs that are locked
+	groups  map[string]store.GroupStatus // that these wait for
+	met     []store.Lease                // waits that were met, as job and number
 	changed []*store.Record
 }
 
@@ -362,13 +375,26 @@ func (t *txn) hearing(ids []int64) (*hearing, error) {
 		return nil, err
 	}
 	waits, err := t.waitsOf(slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return !o.locked[id] })...)
-	return &hearing{others: o, t: t, waits: waits}, err
+	if err != nil {
+		return nil, err
+	}
+	groups, err := t.statuses(groupsIn(waits))
+	return &hearing{others: o, t: t, waits: waits, groups: groups}, err
 }
 
 func (h *hearing) hear(id int64, e store.End, now time.Time) {
+	h.change(id, func(r *store.Record, waits []store.KeptWait, on store.Awaits) { r.Hear(waits, e, on, now) })
+}
+
+// hearGroup tells a job that something has changed in a group.
+func (h *hearing) hearGroup(id int64, now time.Time) {
+	h.change(id, func(r *store.Record, waits []store.KeptWait, on store.Awaits) { r.HearGroup(waits, on, now) })
+}
+
+func (h *hearing) change(id int64, tell func(*store.Record, []store.KeptWait, store.Awaits)) {
 	r, waits := h.found[id], h.waits[id]
 	before, state := slices.Clone(waits), r.State
-	r.Hear(waits, e, now)
+	tell(r, waits, store.Awaits{Group: func(name string) store.GroupStatus { return h.groups[name] }})
 	for i, w := range waits {
 		if w.Met && !before[i].Met {
 			h.met = append(h.met, store.Lease{ID: id, Token: int64(i)})
@@ -398,45 +424,82 @@ func (h *hearing) write(did *step) error {
 	return err
 }
 
-// noteEnds adds rows to the table ends, in their order.
-func (t *txn) noteEnds(ends []store.End) error {
+// A noted is an end of a job, or the name of a group in which something has changed.
+type noted struct {
+	store.End
+	group string
+}
+
+// noteEnds adds rows to the table ends, in their order, and one for each group.
+func (t *txn) noteEnds(ends []noted) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	t.heard = true
-	ids, tokens, as := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0)
+	ids, tokens, as, groups := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0), newArray(ofTexts, 0)
+	here := map[string]bool{}
 	for _, e := range ends {
+		switch {
+		case e.group == "":
+			t.heard = true
+		case here[e.group]:
+			continue
+		default:
+			here[e.group] = true
+			t.left = append(t.left, e.group)
+		}
 		ids.int(e.ID)
 		tokens.int(e.Token)
 		as.string(string(e.As))
+		groups.string(e.group)
 	}
 	_, err := t.exec(`
-		INSERT INTO {schema}.ends (job_id, token, ended_as)
-		SELECT job_id, token, ended_as
-		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY AS ended (job_id, token, ended_as, place)
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name)
+		SELECT job_id, token, ended_as, nullif(group_name, '')
+		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY AS ended (job_id, token, ended_as, group_name, place)
 		ORDER BY place`,
-		ids, tokens, as)
+		ids, tokens, as, groups)
 	return err
 }
 
-// noteEndsOf notes the ends of those among the jobs that have ended and that others wait for.
+// noteEndsOf notes the ends of those among the jobs that have ended and that others wait for, or their groups.
 func (t *txn) noteEndsOf(jobs []*store.Record) error {
-	var ends []store.End
+	var ends []noted
+	var spoiled []string
 	for _, r := range jobs {
-		if e, ended := store.EndOf(&r.Job); ended && r.Links&store.LinkAwaited != 0 {
-			ends = append(ends, e)
+		e, ended := store.EndOf(&r.Job)
+		if !ended {
+			continue
 		}
+		if r.Links&store.LinkAwaited != 0 {
+			ends = append(ends, noted{End: e})
+		}
+		if name := r.Group(); name != "" {
+			ends = append(ends, noted{group: name})
+		}
+		if name := store.SpoilsOf(&r.Job, false); name != "" {
+			spoiled = append(spoiled, name)
+		}
+	}
+	if err := t.spoil(spoiled); err != nil {
+		return err
 	}
 	return t.noteEnds(ends)
 }
 
 // noteGone notes the ends of jobs that are deleted, and remembers those that had not succeeded for who has just begun to wait.
 func (t *txn) noteGone(jobs []*store.Record) error {
-	var ends []store.End
+	var ends []noted
+	var spoiled []string
 	ids, tokens := newArray(ofNumbers, 0), newArray(ofNumbers, 0)
 	for _, r := range jobs {
-		if e, gone := store.GoneOf(&r.Job); gone && r.Links&store.LinkAwaited != 0 {
-			ends = append(ends, e)
+		if e, gone := store.GoneOf(&r.Job); gone {
+			if r.Links&store.LinkAwaited != 0 {
+				ends = append(ends, noted{End: e})
+			}
+			if name := r.Group(); name != "" {
+				spoiled = append(spoiled, name)
+				ends = append(ends, noted{group: name})
+			}
 		}
 		if r.State != store.Succeeded {
 			ids.int(r.ID)
@@ -455,6 +518,9 @@ func (t *txn) noteGone(jobs []*store.Record) error {
 			deleted_at = excluded.deleted_at`,
 		ids, tokens, t.now)
 	if err != nil {
+		return err
+	}
+	if err := t.spoil(spoiled); err != nil {
 		return err
 	}
 	return t.noteEnds(ends)

@@ -16,7 +16,7 @@ import (
 // Group commit.
 //
 // A small enqueue spends most of its time in its commit. So calls that arrive during a commit wait, and share the next
-// transaction. A lone caller waits for nobody. Only calls without unique keys, request keys, times of expiry and waits take part: they
+// transaction. A lone caller waits for nobody. Only calls without unique keys, request keys, times of expiry, waits and groups take part: they
 // cannot block each other, and only the database itself can refuse them. If it refuses a batch, each call runs alone.
 
 const (
@@ -48,8 +48,10 @@ type answer struct {
 
 // batchable reports whether the call may share a transaction.
 func batchable(req store.EnqueueRequest) bool {
-	return req.RequestKey == "" && len(req.Jobs) > 0 && len(req.Jobs) <= maxJobsBatched &&
-		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool { return n.UniqueKey != "" || !n.ExpiresAt.IsZero() || waitsForOthers(n) })
+	return req.RequestKey == "" && len(req.Open) == 0 && len(req.Jobs) > 0 && len(req.Jobs) <= maxJobsBatched &&
+		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool {
+			return n.UniqueKey != "" || !n.ExpiresAt.IsZero() || n.Group != "" || waitsForOthers(n)
+		})
 }
 
 // addAll adds the jobs of a batch.
@@ -57,7 +59,7 @@ func (s *Store) addAll(ctx context.Context, jobs []store.NewJob) ([]store.Enqueu
 	if added, done, err := s.insertSingle(ctx, jobs); done || err != nil {
 		return added, err
 	}
-	return write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.add(jobs) })
+	return write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.addJobs(jobs) })
 }
 
 // enqueueBatched adds the jobs in a transaction of their own if fewer than commitsAtOnce are running, or else in a shared one.

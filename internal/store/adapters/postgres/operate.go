@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -204,7 +205,16 @@ func (d *deleting) end(t *txn, _ []store.Outcome) error {
 	if err := t.noteGone(d.jobs); err != nil {
 		return err
 	}
-	_, err := t.exec(`
+	var groups []string
+	for _, r := range d.jobs {
+		if name := r.Group(); name != "" {
+			groups = append(groups, name)
+		}
+	}
+	err := t.each(func(rows *sql.Rows) error {
+		groups = append(groups, "")
+		return rows.Scan(&groups[len(groups)-1])
+	}, `
 		WITH earlier AS (
 			DELETE FROM {schema}.attempts
 			WHERE job_id = ANY ($1::bigint[])
@@ -212,11 +222,20 @@ func (d *deleting) end(t *txn, _ []store.Outcome) error {
 		waited AS (
 			DELETE FROM {schema}.waits
 			WHERE job_id = ANY ($1::bigint[])
+			RETURNING on_group
+		),
+		deleted AS (
+			DELETE FROM {schema}.jobs
+			WHERE id = ANY ($1::bigint[])
 		)
-		DELETE FROM {schema}.jobs
-		WHERE id = ANY ($1::bigint[])`,
+		SELECT DISTINCT on_group
+		FROM waited
+		WHERE on_group IS NOT NULL`,
 		arrayOf(d.ids))
-	if err != nil || len(d.keys) == 0 {
+	if err != nil {
+		return err
+	}
+	if err := t.noteSpoiled(groups); err != nil || len(d.keys) == 0 {
 		return err
 	}
 	// Skip locked keys: somebody is taking them.

@@ -38,8 +38,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
 			`DROP INDEX {schema}.jobs_blocked_by_id`,
-			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone`,
-			`ALTER TABLE {schema}.jobs DROP COLUMN links`,
+			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone, {schema}.open_groups, {schema}.spoils`,
+			`ALTER TABLE {schema}.jobs DROP COLUMN links, DROP COLUMN group_name`,
 			`ALTER TABLE {schema}.jobs
 				ADD COLUMN max_retries integer,
 				ADD COLUMN backoff_base bigint,

@@ -81,7 +81,7 @@ func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 }
 
 func (t *txn) schedules() sqlkit.ScheduleTable {
-	return sqlkit.ScheduleTable{Lock: t.lockSchedules, Keep: t.keepSchedule, Lives: t.lives, Add: t.add}
+	return sqlkit.ScheduleTable{Lock: t.lockSchedules, Keep: t.keepSchedule, Lives: t.lives, Add: t.addJobs}
 }
 
 // lockSchedules locks the schedules that exist, in the order of their names, until the transaction ends.

@@ -136,7 +136,7 @@ func (q *search) possible() string {
 
 // everywhere reports whether jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
-	return q.filter.Queue == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
+	return q.filter.Queue == "" && q.filter.Group == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
 }
 
 // named reports whether the filter names its jobs by id, by unique key or by what they wait for, so that an index leads to them directly.
@@ -173,11 +173,30 @@ func (q *search) ids(w *where) string {
 		return `SELECT id FROM {schema}.jobs WHERE ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + ` OFFSET 0` // OFFSET 0 keeps the planner from using the order by id
 	case q.everywhere():
 		return q.near(w)
+	case q.filter.Group != "":
+		return q.grouped(w)
 	case q.filter.FinishedFor != 0:
 		return q.old(w)
 	default:
 		return q.ranges(w)
 	}
+}
+
+// grouped uses the index jobs_group.
+func (q *search) grouped(w *where) string {
+	rest := q.filter
+	rest.Group = ""
+	return `
+		SELECT first.id
+		FROM unnest(ARRAY['blocked', 'ready', 'failed', 'succeeded', 'cancelled']) AS states (name)
+		CROSS JOIN LATERAL (
+			SELECT id
+			FROM {schema}.jobs
+			WHERE group_name IS NOT NULL AND group_name = ANY (ARRAY[` + w.arg(q.filter.Group) + `::text]) AND unleased_state = states.name
+				AND ` + q.between(w) + w.also(rest, q.now) + q.possible() + `
+			` + q.order(`group_name`, `unleased_state`, `id`) + `
+			LIMIT ` + w.arg(q.limit) + `
+		) AS first`
 }
 
 // ranges uses the indexes of the phases.

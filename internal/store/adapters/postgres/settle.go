@@ -64,7 +64,7 @@ func (t *txn) settle(limit int, from reached, exist int) (step, error) {
 		}
 	}
 	var did step
-	if t.heard || exist&toFollowUp != 0 {
+	if t.heard || len(t.left) > 0 || exist&toFollowUp != 0 {
 		did, err = t.step(limit-len(expired), from, t.s.options.LockTimeout)
 	}
 	did.changed = append(expired, did.changed...)

@@ -57,6 +57,18 @@ func (w *txWriter) Fire(ctx context.Context, firings []store.Firing) ([]store.Fi
 	return within(ctx, w, store.CheckFirings(firings), func(t *txn) ([]store.Fired, error) { return t.schedules().Fire(firings, t.now) })
 }
 
+// SealGroup is part of the contract.
+func (w *txWriter) SealGroup(ctx context.Context, name string) error {
+	_, err := within(ctx, w, store.CheckGroup(name), func(t *txn) (struct{}, error) { return struct{}{}, t.seal(name) })
+	return err
+}
+
+// Groups is part of the contract.
+func (w *txWriter) Groups(ctx context.Context, filter store.GroupFilter, page store.Page) (store.GroupPage, error) {
+	after, invalid := filter.Position(page)
+	return within(ctx, w, invalid, func(t *txn) (store.GroupPage, error) { return t.groupPage(filter, page, after) })
+}
+
 // within runs a call in the caller's transaction.
 func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *txn) (T, error)) (T, error) {
 	var none T
@@ -107,7 +119,7 @@ func (t *txn) join() error {
 // notify makes the server notify subscribers when the transaction commits.
 func (t *txn) notify() error {
 	payloads := toldToAll(t.woken)
-	if t.heard {
+	if t.heard || len(t.left) > 0 {
 		payloads = append(payloads, toFollow)
 	}
 	if len(payloads) == 0 {

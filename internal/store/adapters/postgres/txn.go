@@ -27,6 +27,7 @@ type txn struct {
 	strict bool         // a stale lease is an error
 	woken  sqlkit.Woken // the wake-ups to send with the commit
 	heard  bool         // something follows from what the call has noted: see follow
+	left   []string     // groups in which the call has noted changes, from which mostly nothing follows
 
 	shown   shown          // in the answer to the opening
 	horizon cursor.Horizon // as known when the opening was answered

@@ -110,13 +110,15 @@ func (t *txn) flag(ids []int64, o others) error {
 
 // A waiting has the jobs of a call that wait for others. It is nil if none does.
 type waiting struct {
-	others  others
-	expired map[int64]store.Job  // that the call cancels since it needs their keys, as they are before the item that does
-	needed  map[string]store.Job // the same, by their keys
-	ids     []int64              // of the jobs that are added
-	added   map[int64]*store.Job
-	waits   map[int64][]store.KeptWait
-	links   map[int64]store.Links // of added jobs
+	groups   map[string]store.GroupStatus // that jobs wait for
+	expected map[string]bool              // groups in which jobs of the call will be
+	others   others
+	expired  map[int64]store.Job  // that the call cancels since it needs their keys, as they are before the item that does
+	needed   map[string]store.Job // the same, by their keys
+	ids      []int64              // of the jobs that are added
+	added    map[int64]*store.Job
+	waits    map[int64][]store.KeptWait
+	links    map[int64]store.Links // of added jobs
 }
 
 // waiting reads what jobs wait for, and refuses them if some of that does not exist. It must come after everything for which the
@@ -129,6 +131,7 @@ func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped ma
 	for _, n := range jobs {
 		for _, w := range n.After {
 			switch {
+			case w.Group != "":
 			case w.ID != 0:
 				ids = append(ids, w.ID)
 			case holders[jobs[w.Item].UniqueKey].id != 0:
@@ -159,6 +162,9 @@ func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped ma
 	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return w.others.found[id] != nil }); err != nil {
 		return nil, err
 	}
+	if err := w.lookAtGroups(jobs, t); err != nil {
+		return nil, err
+	}
 	return w, t.each(func(rows *sql.Rows) error {
 		w.ids = append(w.ids, 0)
 		return rows.Scan(&w.ids[len(w.ids)-1])
@@ -169,6 +175,26 @@ func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped ma
 }
 
 func waitsForOthers(n store.NewJob) bool { return len(n.After) > 0 }
+
+func (w *waiting) lookAtGroups(jobs []store.NewJob, t *txn) (err error) {
+	var names []string
+	for _, n := range jobs {
+		for _, one := range n.After {
+			if one.Group != "" {
+				names = append(names, one.Group)
+			}
+		}
+	}
+	w.expected, _ = sqlkit.Expected(jobs)
+	w.groups, err = t.statuses(slices.Compact(slices.Sorted(slices.Values(names))))
+	return err
+}
+
+func (w *waiting) group(name string) store.GroupStatus {
+	g := w.groups[name]
+	g.Live = g.Live || w.expected[name]
+	return g
+}
 
 func distinct(ids []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(ids))) }
 
@@ -197,7 +223,7 @@ func (w *waiting) begin(j *store.Job, n store.NewJob, answers []store.Enqueued, 
 		return
 	}
 	waits := n.KeptWaits(func(item int) int64 { return answers[item].ID })
-	j.Begin(waits, w.job, t.now)
+	j.Begin(waits, store.Awaits{Job: w.job, Group: w.group}, t.now)
 	w.waits[j.ID] = waits
 	w.links[j.ID] |= store.LinkWaits
 	for _, one := range waits {
@@ -215,28 +241,38 @@ func (w *waiting) keep(t *txn) error {
 		values.add(id, w.waits[id])
 	}
 	_, err := t.exec(`
-		INSERT INTO {schema}.waits (job_id, number, on_id, any_end, met, from_token)
-		SELECT job_id, number, on_id, any_end <> 0, met <> 0, from_token
+		INSERT INTO {schema}.waits (job_id, number, on_id, any_end, met, from_token, on_group)
+		SELECT job_id, number, on_id, any_end <> 0, met <> 0, from_token, nullif(on_group, '')
 		FROM `+waitArrays,
 		values...)
 	if err != nil {
 		return err
 	}
-	if err := w.noteExpired(t); err != nil {
+	if err := w.noteEnded(t); err != nil {
 		return err
 	}
 	return t.watch(ids, w.waits, w.others, func(id int64) bool { return w.added[id] != nil })
 }
 
-// noteExpired notes the ends of the expired jobs for which items before have begun to wait.
-func (w *waiting) noteExpired(t *txn) error {
-	var ends []store.End
+// noteEnded notes the ends of the expired jobs for which items before have begun to wait, and of the jobs that were added as cancelled.
+func (w *waiting) noteEnded(t *txn) error {
+	var ends []noted
 	awaited := awaitedBy(w.waits)
 	for _, j := range w.needed {
 		if _, found := slices.BinarySearch(awaited, j.ID); found {
 			e, _ := store.EndOf(w.others.job(j.ID))
-			ends = append(ends, e)
+			ends = append(ends, noted{End: e})
 		}
+	}
+	var spoiled []string
+	for _, id := range slices.Sorted(maps.Keys(w.added)) {
+		if name := store.SpoilsOf(w.added[id], false); name != "" {
+			spoiled = append(spoiled, name)
+			ends = append(ends, noted{group: name})
+		}
+	}
+	if err := t.spoil(spoiled); err != nil {
+		return err
 	}
 	return t.noteEnds(ends)
 }
@@ -249,7 +285,11 @@ func (t *txn) watch(ids []int64, waits map[int64][]store.KeptWait, o others, own
 	for _, id := range ids {
 		held := true
 		for _, w := range waits[id] {
-			if w.Met || own(w.On) {
+			if w.Met || w.Group == "" && own(w.On) {
+				continue
+			}
+			if w.Group != "" { // see groups.go
+				held = false
 				continue
 			}
 			flags = append(flags, w.On)
@@ -271,16 +311,17 @@ func (t *txn) watch(ids []int64, waits map[int64][]store.KeptWait, o others, own
 }
 
 // waitArrays are the arguments that newWaitArrays makes, as a table.
-const waitArrays = `unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
-			AS kept (job_id, number, on_id, any_end, met, from_token)`
+const waitArrays = `unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
+			AS kept (job_id, number, on_id, any_end, met, from_token, on_group)`
 
 type waitValues []any
 
 func newWaitArrays() waitValues {
-	v := make(waitValues, 6)
+	v := make(waitValues, 7)
 	for i := range v {
 		v[i] = newArray(ofNumbers, 0)
 	}
+	v[6] = newArray(ofTexts, 0)
 	return v
 }
 
@@ -290,13 +331,14 @@ func (v waitValues) add(id int64, waits []store.KeptWait) {
 		for at, n := range [...]int64{id, int64(i), w.On, number[w.Any], number[w.Met], w.From} {
 			v[at].(*array).int(n)
 		}
+		v[6].(*array).string(w.Group)
 	}
 }
 
 // waitsOf returns the waits of jobs, by the ids of these.
 func (t *txn) waitsOf(ids ...int64) (map[int64][]store.KeptWait, error) {
 	return sqlkit.Waits(t.each, `
-		SELECT job_id, on_id, any_end, met, from_token
+		SELECT job_id, on_id, coalesce(on_group, ''), any_end, met, from_token
 		FROM {schema}.waits
 		WHERE job_id = ANY ($1::bigint[])
 		ORDER BY job_id, number`,
@@ -308,7 +350,9 @@ func awaitedBy(waits map[int64][]store.KeptWait) []int64 {
 	var ids []int64
 	for _, some := range waits {
 		for _, w := range some {
-			ids = append(ids, w.On)
+			if w.Group == "" {
+				ids = append(ids, w.On)
+			}
 		}
 	}
 	return distinct(ids)
@@ -320,8 +364,18 @@ func (t *txn) waitsShown(id int64) ([]store.Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := t.read(awaitedBy(waits))
-	return store.WaitsOf(waits[id], o.job), err
+	on, _, err := t.awaits(waits, t.read)
+	return store.WaitsOf(waits[id], on), err
+}
+
+// awaits returns what there is to know of the jobs and groups that the waits are for.
+func (t *txn) awaits(waits map[int64][]store.KeptWait, read func([]int64) (others, error)) (store.Awaits, others, error) {
+	o, err := read(awaitedBy(waits))
+	if err != nil {
+		return store.Awaits{}, o, err
+	}
+	groups, err := t.statuses(groupsIn(waits))
+	return store.Awaits{Job: o.job, Group: func(name string) store.GroupStatus { return groups[name] }}, o, err
 }
 
 // blockAgain blocks jobs that were requeued and wait for others, by rising id.
@@ -343,7 +397,7 @@ func (t *txn) blockAgain(requeued []*store.Record, outcomes []store.Outcome) err
 	if err != nil {
 		return err
 	}
-	o, err := t.lockOthers(awaitedBy(waits))
+	on, o, err := t.awaits(waits, t.lockOthers)
 	if err != nil {
 		return err
 	}
@@ -351,7 +405,7 @@ func (t *txn) blockAgain(requeued []*store.Record, outcomes []store.Outcome) err
 	var blocked []int64
 	values := newWaitArrays()
 	for _, e := range requeued {
-		if store.LookAgain(waits[e.ID], o.job) {
+		if store.LookAgain(waits[e.ID], on) {
 			e.State = store.Blocked
 			blocked = append(blocked, e.ID)
 		}
@@ -366,7 +420,7 @@ func (t *txn) blockAgain(requeued []*store.Record, outcomes []store.Outcome) err
 		WITH blocked AS (
 			UPDATE {schema}.jobs
 			SET unleased_state = 'blocked'
-			WHERE id = ANY ($7::bigint[])
+			WHERE id = ANY ($8::bigint[])
 		)
 		UPDATE {schema}.waits
 		SET met = kept.met <> 0,

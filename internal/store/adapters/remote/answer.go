@@ -28,6 +28,7 @@ const (
 	mostWorker  = 8 << 10   // a worker without the names of its queues
 	mostQueues  = 10 << 20  // the names of the queues of a page of workers; each byte of a name may take ten bytes in JSON
 	mostNames   = 1 << 30   // the names of queues, of which there can be any number
+	mostGroup   = 4 << 10   // a group; each byte of its name may take ten bytes in JSON
 	mostNothing = mostWords // an answer without content
 	mostPayload = 8 << 20   // the payloads of a page of schedules, each as JSON and as text
 	mostDetail  = mostJob + mostHistory
@@ -43,6 +44,9 @@ func mostWorkers(limit int) int64 { return mostWords + int64(limit)*mostWorker +
 
 // mostSchedules is the greatest size of an answer with limit schedules.
 func mostSchedules(limit int) int64 { return mostWords + int64(limit)*mostRow + mostPayload }
+
+// mostGroups is the greatest size of an answer with limit groups.
+func mostGroups(limit int) int64 { return mostWords + int64(limit)*mostGroup }
 
 // decode reads an answer and checks it with valid. It ignores unknown fields, because a newer server may send them.
 func decode[A any](resp *http.Response, most int64, into *A, valid func(A) error) error {

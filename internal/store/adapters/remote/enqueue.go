@@ -54,7 +54,7 @@ func enqueueCall(req store.EnqueueRequest) call {
 		jobs[i] = wire.NewJobOf(n)
 		dropTwin(&jobs[i].Payload, jobs[i].PayloadText)
 	}
-	c := post(wire.PathJobs, nil, wire.Enqueue{Jobs: jobs}, mostOf(len(jobs)))
+	c := post(wire.PathJobs, nil, wire.Enqueue{Jobs: jobs, Open: req.Open}, mostOf(len(jobs)))
 	c.key = req.RequestKey
 	if c.key == "" {
 		c.key = wire.RandomKey()

@@ -34,6 +34,7 @@ var (
 	_ store.Fencer         = (*Store)(nil)
 	_ store.Monitor        = (*Store)(nil)
 	_ store.ActivityReader = (*Store)(nil)
+	_ store.GroupKeeper    = (*Store)(nil)
 )
 
 // A Store keeps its jobs in a jq server.

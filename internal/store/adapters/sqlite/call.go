@@ -14,7 +14,7 @@ func write[T any](ctx context.Context, s *Store, invalid error, l load, run func
 		return none, err
 	}
 	err := s.writer.do(ctx, l, func(t *txn) (err error) {
-		t.heard = false
+		t.heard, t.groups = false, groups{}
 		if answer, err = run(t); err != nil {
 			return err
 		}

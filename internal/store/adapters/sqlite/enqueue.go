@@ -62,8 +62,17 @@ func (t *txn) remember(key string, r sqlkit.Request) error {
 	return err
 }
 
-// add inserts the jobs that are not duplicates.
-func (t *txn) add(jobs []store.NewJob) ([]store.Enqueued, error) {
+// add opens the groups of the request, and inserts the jobs that are not duplicates.
+func (t *txn) add(req store.EnqueueRequest) ([]store.Enqueued, error) {
+	for _, name := range req.Open {
+		if err := t.open(name); err != nil {
+			return nil, err
+		}
+	}
+	return t.addJobs(req.Jobs)
+}
+
+func (t *txn) addJobs(jobs []store.NewJob) ([]store.Enqueued, error) {
 	if slices.ContainsFunc(jobs, func(n store.NewJob) bool { return len(n.After) > 0 }) {
 		return t.addWaiting(jobs)
 	}

@@ -75,6 +75,12 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.FinishedFor != 0 {
 		w.andFinished(f.States, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
 	}
+	if f.Group != "" {
+		w.and(`group_name = ?`, f.Group)
+		if f.UniqueKey == "" {
+			w.index = `jobs_group`
+		}
+	}
 	if f.WaitsFor != 0 {
 		w.and(`id IN (SELECT job_id FROM waits INDEXED BY waits_on WHERE on_id = ? AND job_id > ?)`, f.WaitsFor, f.After)
 	}
@@ -87,12 +93,17 @@ func chosen(f store.Filter, now time.Time) *where {
 	return w
 }
 
-// isUnneeded is the condition that no job that has not ended waits or has waited for the job.
+// isUnneeded is the condition that no job that has not ended waits or has waited for the job or its group.
 const isUnneeded = `NOT EXISTS (
 			SELECT 1
 			FROM waits INDEXED BY waits_on
 			JOIN jobs AS waiting ON waiting.id = waits.job_id
-			WHERE waits.on_id = jobs.id AND waiting.finished_at IS NULL)`
+			WHERE waits.on_id = jobs.id AND waiting.finished_at IS NULL)
+			AND (group_name IS NULL OR NOT EXISTS (
+			SELECT 1
+			FROM waits INDEXED BY waits_on_group
+			JOIN jobs AS waiting ON waiting.id = waits.job_id
+			WHERE waits.on_group = jobs.group_name AND waiting.finished_at IS NULL))`
 
 // The conditions of the states, written as in the indexes.
 var stateTerms = map[store.State]string{

@@ -1,7 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -20,7 +24,7 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 }
 
 // ack first tries the common case in one statement: every lease holds, nobody waits for the jobs, and no result must be stored or
-// refused.
+// refused. Jobs in groups take a second one.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	held, outcomes := sqlkit.Succeeded(acks)
 	hasResult := func(a store.Ack) bool { return len(a.Result) > 0 }
@@ -28,7 +32,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 		return t.ackEach(acks)
 	}
 	now := t.now.UnixMicro()
-	n, err := t.updateHeld(held, `links & 1 = 0 AND `+inFlight, `
+	succeed := `
 		UPDATE jobs
 		SET state = 'succeeded',
 			lease_expires_at = NULL,
@@ -37,10 +41,25 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 			finished_at = ?,
 			finished_by = 'ack',
 			ended_at = ?,
-			ending = 'succeeded'`,
-		now, now)
+			ending = 'succeeded'`
+	n, err := t.updateHeld(held, `links & 1 = 0 AND group_name IS NULL AND `+inFlight, succeed, now, now)
 	if err != nil || n == len(acks) {
 		return outcomes, err
+	}
+	groups, err := t.groupsOfHeld(held, `links & 1 = 0 AND group_name IS NOT NULL AND `+inFlight, succeed, now, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, members := range groups {
+		n += members
+	}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if err := t.noteGroup(name); err != nil {
+			return nil, err
+		}
+	}
+	if n == len(acks) {
+		return outcomes, nil
 	}
 	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
 }
@@ -110,26 +129,57 @@ func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
 const inFlight = `state = 'in_flight'`
 
 // updateHeld runs the update, whose arguments are args, on the jobs that have the tokens of the leases and for which the
-// condition is true. It returns how many there are. Usually the ids follow one another, so it takes one statement for each run
-// of ids. If most runs are short, one statement finds the jobs one by one.
+// condition is true. It returns how many there are.
 func (t *txn) updateHeld(held []store.Lease, condition, update string, args ...any) (n int, err error) {
-	runs := sqlkit.Runs(held)
-	if len(runs) > 1 && len(runs) > len(held)/3 {
-		return t.exec(update+`
-		FROM json_each(?) AS lease
-		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.`+condition,
-			append(args, leases(held))...)
-	}
-	for _, r := range runs {
-		some, err := t.exec(update+`
-		WHERE id BETWEEN ? AND ? AND token = ? AND `+condition,
-			append(slices.Clip(args), r.First, r.Last, r.Token)...)
+	for query, args := range onHeld(held, condition, update, args) {
+		some, err := t.exec(query, args...)
 		if err != nil {
 			return 0, err
 		}
 		n += some
 	}
 	return n, nil
+}
+
+// groupsOfHeld runs the update like updateHeld. It returns the groups in which the jobs are, each with how many these are.
+func (t *txn) groupsOfHeld(held []store.Lease, condition, update string, args ...any) (map[string]int, error) {
+	groups := map[string]int{}
+	for query, args := range onHeld(held, condition, update, args) {
+		err := t.each(func(rows *sql.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			groups[name]++
+			return err
+		}, query+`
+		RETURNING group_name`,
+			args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return groups, nil
+}
+
+// onHeld returns the statements that run the update on held jobs. Usually the ids follow one another, so it takes one statement for each run
+// of ids. If most runs are short, one statement finds the jobs one by one.
+func onHeld(held []store.Lease, condition, update string, args []any) iter.Seq2[string, []any] {
+	return func(yield func(string, []any) bool) {
+		runs := sqlkit.Runs(held)
+		if len(runs) > 1 && len(runs) > len(held)/3 {
+			yield(update+`
+		FROM json_each(?) AS lease
+		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.`+condition,
+				append(slices.Clip(args), leases(held)))
+			return
+		}
+		for _, r := range runs {
+			if !yield(update+`
+		WHERE id BETWEEN ? AND ? AND token = ? AND `+condition,
+				append(slices.Clip(args), r.First, r.Last, r.Token)) {
+				return
+			}
+		}
+	}
 }
 
 // leases returns the leases as a JSON object from id to token, for json_each.
@@ -159,10 +209,10 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 	if err != nil {
 		return nil, err
 	}
-	var awaited []*store.Record // that have not ended
+	var ending []*store.Record // whose end others may wait for
 	for _, e := range jobs {
-		if e.Links&store.LinkAwaited != 0 && !e.Terminal() {
-			awaited = append(awaited, e)
+		if (e.Links&store.LinkAwaited != 0 || e.Group() != "") && !e.Terminal() {
+			ending = append(ending, e)
 		}
 	}
 	outcomes, changed, err := v.Do(items, jobs)
@@ -170,10 +220,9 @@ func onLeases[T any](t *txn, items []T, v sqlkit.Verb[T]) ([]store.Outcome, erro
 		return nil, err
 	}
 	for _, e := range changed {
-		if err := t.update(e); err != nil {
+		if err := cmp.Or(t.update(e), t.noteEnd(e, slices.Contains(ending, e))); err != nil {
 			return nil, err
 		}
-		t.noteEnd(e, slices.Contains(awaited, e))
 		t.woken.AddFor(e.Job, t.now)
 	}
 	return outcomes, nil

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,8 +23,7 @@ func (t *txn) cancel(e *store.Record) (store.Outcome, error) {
 	if o.Status != store.StatusOK {
 		return o, nil
 	}
-	t.noteEnd(e, true)
-	return o, t.update(e)
+	return o, cmp.Or(t.update(e), t.noteEnd(e, true))
 }
 
 // Requeue is part of the contract.
@@ -116,6 +116,10 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 	if o.Status != store.StatusOK {
 		return o, nil
 	}
+	groups, err := t.groupsOf(e)
+	if err != nil {
+		return store.Outcome{}, err
+	}
 	n, err := t.exec(`
 		DELETE FROM jobs
 		WHERE id = ?`,
@@ -123,9 +127,10 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 	if n == 0 || err != nil {
 		return store.Outcome{ID: e.ID, Status: store.StatusNotFound}, err
 	}
-	_, gone := store.GoneOf(&e.Job)
-	t.noteEnd(e, gone)
-	return o, nil
+	if _, gone := store.GoneOf(&e.Job); gone {
+		err = t.noteLeft(e, true)
+	}
+	return o, cmp.Or(err, t.forgetGroups(groups))
 }
 
 // operate applies do to the jobs of a filter: to each named job, or to the first ones that match and can be changed.

@@ -45,10 +45,15 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE activity;
 			DROP TABLE waits;
 			DROP TABLE ends;
+			DROP TABLE groups;
+			DROP INDEX jobs_group;
+			DROP INDEX jobs_group_live;
+			DROP INDEX jobs_group_dead;
+			ALTER TABLE jobs DROP COLUMN group_name;
 			DROP INDEX jobs_blocked;
 			DROP INDEX jobs_blocked_ids;
 			ALTER TABLE jobs DROP COLUMN links;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed');
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

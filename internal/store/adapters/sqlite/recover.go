@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -36,8 +37,7 @@ func (t *txn) recover(req store.RecoverRequest) ([]store.Recovered, error) {
 	recovered := make([]store.Recovered, len(expired))
 	for i, e := range expired {
 		recovered[i] = e.Recover(t.now)
-		t.noteEnd(e, true)
-		if err := t.update(e); err != nil {
+		if err := cmp.Or(t.update(e), t.noteEnd(e, true)); err != nil {
 			return nil, err
 		}
 		t.woken.AddFor(e.Job, t.now)

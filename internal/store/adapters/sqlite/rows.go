@@ -128,7 +128,7 @@ func alike(a, b *store.Job) bool {
 	return a.Queue == b.Queue && a.Kind == b.Kind && a.Priority == b.Priority && a.RunAt.Equal(b.RunAt) &&
 		a.MaxRetries == b.MaxRetries && a.Backoff == b.Backoff && a.Timeout == b.Timeout &&
 		a.UniqueKey == b.UniqueKey && a.UniqueFor == b.UniqueFor && a.Trace == b.Trace && slices.Equal(a.Tags, b.Tags) &&
-		a.Extras == nil && b.Extras == nil
+		(a.Extras == b.Extras || a.Extras != nil && b.Extras != nil && *a.Extras == *b.Extras)
 }
 
 // values appends the values of the columns, as arguments of a statement.

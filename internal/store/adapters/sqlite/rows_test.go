@@ -35,8 +35,14 @@ func TestAlikeComparesWhatAnInsertWrites(t *testing.T) {
 				require.NoError(t, sqlkit.Rules{Of: &third.Job}.Scan(other))
 				assert.False(t, alike(&a.Job, &third.Job), other)
 			}
-		case sqlkit.Scheduled, sqlkit.ExpiresAt:
-			b.Extras = &store.Extras{}
+		case sqlkit.Scheduled:
+			b.Extras = b.Extras.WithScheduled(&store.Scheduled{})
+		case sqlkit.ExpiresAt:
+			b.Extras = b.Extras.WithExpiresAt(time.Unix(1, 0))
+		case sqlkit.Group:
+			b.Extras = b.Extras.WithGroup("g")
+			member := store.Job{Extras: b.Extras.WithGroup("g")}
+			assert.True(t, alike(&b.Job, &member), "two jobs of a group")
 		case *[]byte:
 			*field = []byte("1")
 		default:

@@ -60,7 +60,7 @@ func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 }
 
 func (t *txn) schedules() sqlkit.ScheduleTable {
-	return sqlkit.ScheduleTable{Lock: t.schedulesByName, Keep: t.keepSchedule, Lives: t.lives, Add: t.add}
+	return sqlkit.ScheduleTable{Lock: t.schedulesByName, Keep: t.keepSchedule, Lives: t.lives, Add: t.addJobs}
 }
 
 func (t *txn) schedulesByName(names []string) (map[string]*store.Schedule, error) {

@@ -60,6 +60,18 @@ func (w *txWriter) Fire(ctx context.Context, firings []store.Firing) ([]store.Fi
 	return within(ctx, w, store.CheckFirings(firings), func(t *txn) ([]store.Fired, error) { return t.schedules().Fire(firings, t.now) })
 }
 
+// SealGroup is part of the contract.
+func (w *txWriter) SealGroup(ctx context.Context, name string) error {
+	_, err := within(ctx, w, store.CheckGroup(name), func(t *txn) (struct{}, error) { return struct{}{}, t.seal(name) })
+	return err
+}
+
+// Groups is part of the contract.
+func (w *txWriter) Groups(ctx context.Context, filter store.GroupFilter, page store.Page) (store.GroupPage, error) {
+	after, invalid := filter.Position(page)
+	return within(ctx, w, invalid, func(t *txn) (store.GroupPage, error) { return t.groupPage(filter, page, after) })
+}
+
 // takeWriteLock changes nothing but takes the write lock, so that nobody changes what the transaction then reads.
 const takeWriteLock = `
 	DELETE FROM queues

@@ -17,7 +17,8 @@ type txn struct {
 	now    time.Time
 	strict bool         // a stale lease is an error
 	woken  sqlkit.Woken // the wake-ups to send after the commit
-	heard  bool         // the call has noted an end of a job that others wait for
+	heard  bool         // the call has noted an end of a job that others wait for, or a change of a group
+	groups groups       // what the call knows of groups
 }
 
 // exec runs a statement and returns how many rows it changed.

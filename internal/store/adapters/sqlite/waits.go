@@ -31,6 +31,8 @@ func (t *txn) addWaiting(jobs []store.NewJob) ([]store.Enqueued, error) {
 			return nil, err
 		}
 	}
+	var awaited []string
+	t.groups.expected, awaited = sqlkit.Expected(jobs)
 	answers := make([]store.Enqueued, 0, len(jobs))
 	for begin, end := 0, 0; begin < len(jobs); begin = end {
 		for end = begin + 1; end < len(jobs) && len(jobs[end-1].After) == 0 && len(jobs[end].After) == 0; end++ {
@@ -45,6 +47,12 @@ func (t *txn) addWaiting(jobs []store.NewJob) ([]store.Enqueued, error) {
 			if answers[begin].State, err = t.await(n.Row(added[0].ID, t.now), waits); err != nil {
 				return nil, err
 			}
+		}
+	}
+	t.groups = groups{}
+	for _, name := range awaited { // only now is it known which jobs are duplicates, or cancelled
+		if err := t.noteGroup(name); err != nil {
+			return nil, err
 		}
 	}
 	return answers, nil
@@ -83,9 +91,10 @@ func (t *txn) others(ids []int64) (func(id int64) *store.Job, error) {
 	}, err
 }
 
-// othersOf returns others for those that the waits are for.
-func (t *txn) othersOf(waits []store.KeptWait) (func(id int64) *store.Job, error) {
-	return t.others(awaited(waits))
+// awaitsOf returns what there is to know of the jobs and groups that the waits are for.
+func (t *txn) awaitsOf(waits []store.KeptWait) (store.Awaits, error) {
+	other, err := t.others(awaited(waits))
+	return store.Awaits{Job: other, Group: t.group}, cmp.Or(err, t.lookAt(waits))
 }
 
 // awaited returns the ids of the jobs that the waits are for.
@@ -99,11 +108,11 @@ func awaited(waits []store.KeptWait) []int64 {
 
 // await makes a job that was just added wait, and returns its state.
 func (t *txn) await(j store.Job, waits []store.KeptWait) (store.State, error) {
-	other, err := t.othersOf(waits)
+	on, err := t.awaitsOf(waits)
 	if err != nil {
 		return "", err
 	}
-	j.Begin(waits, other, t.now)
+	j.Begin(waits, on, t.now)
 	t.woken.AddFor(j, t.now)
 	_, err = t.exec(`
 		UPDATE jobs
@@ -113,18 +122,23 @@ func (t *txn) await(j store.Job, waits []store.KeptWait) (store.State, error) {
 	if err != nil {
 		return "", err
 	}
+	if j.Terminal() {
+		if err := t.noteLeft(&store.Record{Job: j}, false); err != nil {
+			return "", err
+		}
+	}
 	return j.State, cmp.Or(t.insertWaits(j.ID, waits), t.markAwaited(waits))
 }
 
 func (t *txn) insertWaits(id int64, waits []store.KeptWait) error {
-	rows := make([][4]int64, len(waits))
+	rows := make([][5]any, len(waits))
 	for i, w := range waits {
-		rows[i] = [4]int64{w.On, number(w.Any), number(w.Met), w.From}
+		rows[i] = [5]any{w.On, number(w.Any), number(w.Met), w.From, w.Group}
 	}
-	text, _ := json.Marshal(rows) // numbers: cannot fail
+	text, _ := json.Marshal(rows) // numbers and valid strings: cannot fail
 	_, err := t.exec(`
-		INSERT OR REPLACE INTO waits (job_id, number, on_id, any_end, met, from_token)
-		SELECT ?, key, value ->> 0, value ->> 1, value ->> 2, value ->> 3
+		INSERT OR REPLACE INTO waits (job_id, number, on_id, any_end, met, from_token, on_group)
+		SELECT ?, key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, nullif(value ->> 4, '')
 		FROM json_each(?)`,
 		id, string(text))
 	return err
@@ -149,7 +163,7 @@ func (t *txn) markAwaited(waits []store.KeptWait) error {
 // waitsOf returns the waits of jobs, by the ids of these.
 func (t *txn) waitsOf(ids ...int64) (map[int64][]store.KeptWait, error) {
 	return sqlkit.Waits(t.each, `
-		SELECT job_id, on_id, any_end, met, from_token
+		SELECT job_id, on_id, coalesce(on_group, ''), any_end, met, from_token
 		FROM waits
 		WHERE job_id IN (SELECT value FROM json_each(?))
 		ORDER BY job_id, number`,
@@ -162,16 +176,33 @@ func (t *txn) shown(id int64) ([]store.Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	other, err := t.othersOf(waits[id])
+	on, err := t.awaitsOf(waits[id])
 	if err != nil {
 		return nil, err
 	}
-	return store.WaitsOf(waits[id], other), nil
+	return store.WaitsOf(waits[id], on), nil
 }
 
-// noteEnd is for a job that may have ended: if others wait for it, triggers have noted that, and the call is to tell them.
-func (t *txn) noteEnd(e *store.Record, lived bool) {
-	t.heard = t.heard || lived && e.Links&store.LinkAwaited != 0 && e.Terminal()
+// noteEnd is for a job that was updated and may have ended: if others wait for it, triggers have noted that, and the call is to tell them.
+func (t *txn) noteEnd(e *store.Record, lived bool) error {
+	if !lived || !e.Terminal() {
+		return nil
+	}
+	return t.noteLeft(e, false)
+}
+
+// noteLeft is for a job that has ended or was deleted.
+func (t *txn) noteLeft(e *store.Record, deleted bool) error {
+	t.heard = t.heard || e.Links&store.LinkAwaited != 0
+	if e.Group() == "" {
+		return nil
+	}
+	if store.SpoilsOf(&e.Job, deleted) != "" {
+		if err := t.spoil(e.Group()); err != nil {
+			return err
+		}
+	}
+	return t.noteGroup(e.Group())
 }
 
 // follow does what follows from the ends that a call has noted, for a part of the jobs at most: the rest is left to Settle.
@@ -183,9 +214,10 @@ func (t *txn) follow() error {
 	return err
 }
 
-// An end is one that the jobs up to an id have been told of.
+// An end is one that the jobs up to an id have been told of. If it has a group, something has changed in that.
 type end struct {
 	store.End
+	group        string
 	number, upTo int64
 }
 
@@ -195,9 +227,9 @@ func (t *txn) hear(limit, most int) (changed []*store.Record, err error) {
 		var next *end
 		err := t.each(func(rows *sql.Rows) error {
 			next = &end{}
-			return rows.Scan(&next.number, &next.ID, &next.Token, &next.As, &next.upTo)
+			return rows.Scan(&next.number, &next.ID, &next.group, &next.Token, &next.As, &next.upTo)
 		}, `
-			SELECT number, job_id, token, ended_as, up_to
+			SELECT number, job_id, coalesce(group_name, ''), token, ended_as, up_to
 			FROM ends
 			ORDER BY number
 			LIMIT 1`)
@@ -231,7 +263,7 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 	if err != nil {
 		return nil, 0, err
 	}
-	from := e.upTo
+	from, met := e.upTo, []int64(nil)
 	for _, id := range ids {
 		if len(changed) == limit {
 			break
@@ -241,17 +273,19 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 		if r == nil { // somebody has deleted it by hand, where foreign keys are off
 			continue
 		}
-		before := r.State
-		if r.Hear(waits[id], e.End, t.now); r.State == before {
-			continue
-		}
-		t.woken.AddFor(r.Job, t.now)
-		if err := t.update(r); err != nil {
+		did, err := t.hears(r, waits[id], e)
+		if err != nil {
 			return nil, 0, err
 		}
+		if !did {
+			continue
+		}
 		changed = append(changed, r)
+		if r.State == store.Ready {
+			met = append(met, id)
+		}
 	}
-	if err := t.markMet(e, from); err != nil {
+	if err := cmp.Or(t.markMet(e, from), t.markGroupsMet(met)); err != nil {
 		return nil, 0, err
 	}
 	if len(ids) < told && (len(ids) == 0 || e.upTo == ids[len(ids)-1]) {
@@ -269,8 +303,30 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 	return changed, len(ids), err
 }
 
+// hears tells a job of an end, and returns whether that has changed it.
+func (t *txn) hears(r *store.Record, waits []store.KeptWait, e end) (changed bool, err error) {
+	on := store.Awaits{Group: t.group}
+	if err := t.lookAt(waits); err != nil {
+		return false, err
+	}
+	before := r.State
+	if e.group != "" {
+		r.HearGroup(waits, on, t.now)
+	} else {
+		r.Hear(waits, e.End, on, t.now)
+	}
+	if r.State == before {
+		return false, nil
+	}
+	t.woken.AddFor(r.Job, t.now)
+	return true, cmp.Or(t.update(r), t.noteEnd(r, true))
+}
+
 // concerned returns the ids of the next jobs for which the end means something.
 func (t *txn) concerned(e end) (ids []int64, err error) {
+	if e.group != "" {
+		return t.concernedBy(e)
+	}
 	err = t.each(func(rows *sql.Rows) error {
 		ids = append(ids, 0)
 		return rows.Scan(&ids[len(ids)-1])
@@ -286,6 +342,9 @@ func (t *txn) concerned(e end) (ids []int64, err error) {
 
 // markMet marks the waits that the end has met, of jobs above an id up to the latest that was told: those of which Record.Hear says so.
 func (t *txn) markMet(e end, above int64) error {
+	if e.group != "" {
+		return nil
+	}
 	_, err := t.exec(`
 		UPDATE waits
 		SET met = 1
@@ -308,11 +367,11 @@ func (t *txn) blockAgain(waiting []*store.Record, outcomes []store.Outcome) erro
 			return err
 		}
 		waits := found[e.ID]
-		other, err := t.othersOf(waits)
+		on, err := t.awaitsOf(waits)
 		if err != nil {
 			return err
 		}
-		if store.LookAgain(waits, other) {
+		if store.LookAgain(waits, on) {
 			e.State = store.Blocked
 			if err := t.update(e); err != nil {
 				return err

@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/wire"
+)
+
+func (a *API) groups(w *exchange, r *http.Request) error {
+	keeper, err := able[store.GroupKeeper](r.Context(), a)
+	if err != nil {
+		return err
+	}
+	filter, page, err := groupQuery(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	return a.showBrief(w, r, func(ctx context.Context) (any, error) {
+		found, err := keeper.Groups(ctx, filter, page)
+		return wire.Groups{Groups: wire.Listed(found.Groups), Next: found.Next}, err
+	})
+}
+
+// groupQuery reads the query parameters of a listing of groups.
+func groupQuery(raw string) (store.GroupFilter, store.Page, error) {
+	var f store.GroupFilter
+	openFor, page := "", store.Page{Limit: 100}
+	err := parameters(raw, map[string]*string{"name": &f.Name, "open_for": &openFor}, nil, &page)
+	if err == nil && openFor != "" {
+		if f.OpenFor, err = time.ParseDuration(openFor); err != nil {
+			err = refuse("open_for", `must be a duration such as "1h"`)
+		}
+	}
+	return f, page, err
+}
+
+// group answers with a group and how many jobs it has.
+func (a *API) group(w *exchange, r *http.Request) error {
+	keeper, err := able[store.GroupKeeper](r.Context(), a)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		if err := store.CheckGroup(name); err != nil {
+			return nil, named(err, "group", "name")
+		}
+		found, err := keeper.Groups(ctx, store.GroupFilter{Name: name}, store.Page{Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(found.Groups) == 0 {
+			return nil, store.ErrNotFound
+		}
+		counts, err := a.as(ctx).Count(ctx, store.Filter{Group: name})
+		answer := wire.GroupDetail{Group: found.Groups[0], Jobs: map[store.State]int64{}}
+		for _, q := range counts.Queues {
+			for phase, n := range q.Jobs {
+				answer.Jobs[phase] += n
+			}
+		}
+		return answer, err
+	})
+}

@@ -1,0 +1,249 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// groups are what a call knows of groups.
+type groups struct {
+	expected map[string]bool              // those in which jobs of the call will be
+	known    map[string]store.GroupStatus // as they are now
+	noted    map[string]bool              // those whose changes the call has noted
+}
+
+// group returns a group at which the call has looked.
+func (t *txn) group(name string) store.GroupStatus {
+	g := t.groups.known[name]
+	g.Live = g.Live || t.groups.expected[name]
+	return g
+}
+
+// lookAt looks at the groups that the waits are for.
+func (t *txn) lookAt(waits []store.KeptWait) error {
+	var unknown []string
+	for _, w := range waits {
+		if _, known := t.groups.known[w.Group]; w.Group != "" && !known {
+			unknown = append(unknown, w.Group)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	found, err := sqlkit.Groups(t.each, `
+		SELECT names.name, opened_at, coalesce(spoiled, FALSE),`+liveAndDead+`
+		FROM (SELECT value AS name FROM json_each(?)) AS names
+		LEFT JOIN groups ON groups.name = names.name`,
+		list(unknown))
+	if t.groups.known == nil {
+		t.groups.known = map[string]store.GroupStatus{}
+	}
+	for _, g := range found {
+		t.groups.known[g.Name] = g.GroupStatus
+	}
+	return err
+}
+
+// liveAndDead says of a name whether the group has live and dead jobs.
+const liveAndDead = `
+			EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group_live WHERE group_name = names.name AND finished_at IS NULL),
+			EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group_dead WHERE group_name = names.name AND state = 'failed' AND retry_at IS NULL)`
+
+// noteGroup notes that something has changed in a group, if a job waits for it. Once is enough until those that wait are told.
+func (t *txn) noteGroup(name string) error {
+	delete(t.groups.known, name)
+	if t.groups.noted[name] {
+		return nil
+	}
+	n, err := t.exec(`
+		INSERT INTO ends (job_id, token, ended_as, group_name)
+		SELECT 0, 0, '', ?1
+		WHERE EXISTS (SELECT 1 FROM waits INDEXED BY waits_on_group WHERE on_group = ?1)`,
+		name)
+	t.heard = t.heard || n > 0
+	if t.groups.noted == nil {
+		t.groups.noted = map[string]bool{}
+	}
+	t.groups.noted[name] = n > 0
+	return err
+}
+
+// concernedBy returns the ids of the next jobs for which the change of a group may mean something.
+func (t *txn) concernedBy(e end) (ids []int64, err error) {
+	delete(t.groups.noted, e.group)
+	if err := t.lookAt([]store.KeptWait{{Group: e.group}}); err != nil {
+		return nil, err
+	}
+	if is := t.group(e.group); !is.Spoiled && (is.Open || is.Live) {
+		return nil, nil
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		ids = append(ids, 0)
+		return rows.Scan(&ids[len(ids)-1])
+	}, `
+		SELECT DISTINCT job_id
+		FROM waits INDEXED BY waits_on_group
+		WHERE on_group = ? AND met = 0 AND job_id > ?
+		ORDER BY job_id
+		LIMIT ?`,
+		e.group, e.upTo, told)
+	return ids, err
+}
+
+// markGroupsMet marks all waits of jobs that have become ready.
+func (t *txn) markGroupsMet(ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		UPDATE waits
+		SET met = 1
+		WHERE job_id IN (SELECT value FROM json_each(?)) AND met = 0`,
+		list(ids))
+	return err
+}
+
+func (t *txn) open(name string) error {
+	_, err := t.exec(`
+		INSERT INTO groups (name, opened_at)
+		VALUES (?, ?)
+		ON CONFLICT (name) DO UPDATE
+		SET opened_at = coalesce(opened_at, excluded.opened_at)`,
+		name, t.now.UnixMicro())
+	return err
+}
+
+func (t *txn) spoil(name string) error {
+	_, err := t.exec(`
+		INSERT INTO groups (name, spoiled)
+		VALUES (?, TRUE)
+		ON CONFLICT (name) DO UPDATE
+		SET spoiled = TRUE`,
+		name)
+	return err
+}
+
+// groupsOf returns the groups of a job: that in which it is, and those for which it waits.
+func (t *txn) groupsOf(e *store.Record) (names []string, err error) {
+	if name := e.Group(); name != "" {
+		names = append(names, name)
+	}
+	if e.Links&store.LinkWaits == 0 {
+		return names, nil
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		names = append(names, "")
+		return rows.Scan(&names[len(names)-1])
+	}, `
+		SELECT on_group
+		FROM waits
+		WHERE job_id = ? AND on_group IS NOT NULL`,
+		e.ID)
+	return names, err
+}
+
+// forgetGroups forgets those among the groups that no longer exist.
+func (t *txn) forgetGroups(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		DELETE FROM groups
+		WHERE name IN (SELECT value FROM json_each(?)) AND opened_at IS NULL
+			AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group WHERE group_name = groups.name)
+			AND NOT EXISTS (SELECT 1 FROM waits INDEXED BY waits_on_group WHERE on_group = groups.name)`,
+		list(names))
+	return err
+}
+
+// SealGroup is part of the contract.
+func (s *Store) SealGroup(ctx context.Context, name string) error {
+	_, err := write(ctx, s, store.CheckGroup(name), load{}, func(t *txn) (struct{}, error) { return struct{}{}, t.seal(name) })
+	return err
+}
+
+func (t *txn) seal(name string) error {
+	n, err := t.exec(`
+		UPDATE groups
+		SET opened_at = NULL
+		WHERE name = ? AND opened_at IS NOT NULL`,
+		name)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return store.NotOpen(name)
+	}
+	if err := t.noteGroup(name); err != nil {
+		return err
+	}
+	return t.forgetGroups([]string{name})
+}
+
+// Groups is part of the contract.
+func (s *Store) Groups(ctx context.Context, filter store.GroupFilter, page store.Page) (store.GroupPage, error) {
+	after, invalid := filter.Position(page)
+	return readOn(ctx, s, s.readers, invalid, func(t *txn) (store.GroupPage, error) { return t.groupPage(filter, page, after) })
+}
+
+// groupPage steps from name to name through the indexes.
+func (t *txn) groupPage(filter store.GroupFilter, page store.Page, after string) (store.GroupPage, error) {
+	names, matching := allGroups, ``
+	if filter.Name != "" {
+		names = oneGroup
+	}
+	if filter.OpenFor != 0 {
+		matching = ` AND opened_at <= ?4`
+		if filter.Name == "" {
+			names = openGroups
+		}
+	}
+	found, err := sqlkit.Groups(t.each, `
+		WITH RECURSIVE`+names+`
+		SELECT names.name, opened_at, coalesce(spoiled, FALSE),`+liveAndDead+`
+		FROM names
+		LEFT JOIN groups ON groups.name = names.name
+		WHERE names.name > ?1`+matching+`
+		ORDER BY names.name
+		LIMIT ?2`,
+		after, page.Limit+1, filter.Name, t.now.Add(-filter.OpenFor.Truncate(store.Resolution)).UnixMicro())
+	return sqlkit.GroupPageOf(found, filter, page), err
+}
+
+// The names of groups: all behind the first argument, as many as the second says of each sort; the one of the third; those that are open.
+const (
+	allGroups = `
+			filled(name, n) AS (
+				SELECT min(group_name), 1 FROM jobs WHERE group_name > ?1
+				UNION ALL
+				SELECT (SELECT min(group_name) FROM jobs WHERE group_name > filled.name), n + 1
+				FROM filled
+				WHERE filled.name IS NOT NULL AND n < ?2
+			),
+			awaited(name, n) AS (
+				SELECT min(on_group), 1 FROM waits WHERE on_group > ?1
+				UNION ALL
+				SELECT (SELECT min(on_group) FROM waits WHERE on_group > awaited.name), n + 1
+				FROM awaited
+				WHERE awaited.name IS NOT NULL AND n < ?2
+			),
+			names(name) AS (
+				SELECT name FROM filled
+				UNION
+				SELECT name FROM awaited
+				UNION
+				SELECT name FROM groups
+			)`
+	oneGroup = `
+			names(name) AS (
+				SELECT ?3
+				WHERE EXISTS (SELECT 1 FROM groups WHERE name = ?3)
+					OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group WHERE group_name = ?3)
+					OR EXISTS (SELECT 1 FROM waits INDEXED BY waits_on_group WHERE on_group = ?3)
+			)`
+	openGroups = `
+			names(name) AS (SELECT name FROM groups WHERE opened_at IS NOT NULL)`
+)

@@ -1,0 +1,25 @@
+-- Groups of jobs, for which others can wait as a whole. A program of an earlier version would end a job of a group and tell nobody.
+--
+-- Least compatible version: 11.
+
+ALTER TABLE jobs ADD COLUMN group_name TEXT;
+
+-- The jobs of a group, and whether one of them is live or dead.
+CREATE INDEX jobs_group ON jobs (group_name, id) WHERE group_name IS NOT NULL;
+CREATE INDEX jobs_group_live ON jobs (group_name) WHERE group_name IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX jobs_group_dead ON jobs (group_name) WHERE group_name IS NOT NULL AND state = 'failed' AND retry_at IS NULL;
+
+-- Groups that are open or spoiled.
+CREATE TABLE groups (
+	name TEXT PRIMARY KEY,
+	opened_at INTEGER,
+	spoiled INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- What waits for a group has the group in place of on_id, which is 0 then. A wait for a group is met when the job becomes ready.
+ALTER TABLE waits ADD COLUMN on_group TEXT;
+
+CREATE INDEX waits_on_group ON waits (on_group, job_id) WHERE on_group IS NOT NULL;
+
+-- An end with a group says that something has changed in that.
+ALTER TABLE ends ADD COLUMN group_name TEXT;
