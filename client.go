@@ -103,6 +103,16 @@ type Item struct {
 type EnqueueManyOptions struct {
 	// RequestKey makes the call safe to repeat for a day.
 	RequestKey string
+	// Open are groups that the call opens, up to 100: what waits for one of them goes on after [Client.SealGroup] alone. A group can be
+	// opened again.
+	Open []string
+}
+
+func (o *EnqueueManyOptions) open() []string {
+	if o == nil {
+		return nil
+	}
+	return o.Open
 }
 
 func (o *EnqueueManyOptions) key() string {
@@ -146,7 +156,7 @@ func (c *Client) one(ctx context.Context, w store.Writer, payload Payload, optio
 	}
 	room := roomFor(1)
 	(*room)[0] = job
-	added, err := c.send(ctx, w, room, o.RequestKey)
+	added, err := c.send(ctx, w, room, nil, o.RequestKey)
 	if err != nil {
 		return Enqueued{}, err
 	}
@@ -158,7 +168,7 @@ func (c *Client) many(ctx context.Context, w store.Writer, items []Item, options
 	if err != nil {
 		return nil, err
 	}
-	return c.send(ctx, w, room, options.key())
+	return c.send(ctx, w, room, options.open(), options.key())
 }
 
 // jobs returns the items as the store gets them.
@@ -191,8 +201,8 @@ func roomFor(jobs int) *[]NewJob {
 }
 
 // send adds the jobs. It takes over their room.
-func (c *Client) send(ctx context.Context, w store.Writer, room *[]NewJob, key string) ([]Enqueued, error) {
-	req := EnqueueRequest{Jobs: *room, RequestKey: key}
+func (c *Client) send(ctx context.Context, w store.Writer, room *[]NewJob, open []string, key string) ([]Enqueued, error) {
+	req := EnqueueRequest{Jobs: *room, Open: open, RequestKey: key}
 	enqueue := EnqueueFunc(w.Enqueue)
 	for _, around := range slices.Backward(c.middleware) {
 		enqueue = around(enqueue)
@@ -242,8 +252,8 @@ func jobs(ctx context.Context, s Store, filter Filter) iter.Seq2[Job, error] {
 	}
 }
 
-// WaitedFor returns the jobs that a job waits for or has waited for, in the order of its waits. [Result] reads the result of one. A job
-// that no longer exists has nothing but its ID. Through a server with tokens, only operators may read results of other jobs.
+// WaitedFor returns the jobs that a job waits for or has waited for by their ids, in the order of its waits. [Result] reads the result of
+// one. A job that no longer exists has nothing but its ID. For the jobs of a group, use [Client.Jobs]. Through a server with tokens, only operators may read results of other jobs.
 func (c *Client) WaitedFor(ctx context.Context, id int64) ([]Job, error) {
 	return waitedFor(ctx, c.store, id)
 }
@@ -255,7 +265,12 @@ func waitedFor(ctx context.Context, s Store, id int64) ([]Job, error) {
 	}
 	var filter Filter
 	for _, w := range job.Waits {
-		filter.IDs = append(filter.IDs, w.ID)
+		if w.Group == "" {
+			filter.IDs = append(filter.IDs, w.ID)
+		}
+	}
+	if len(filter.IDs) == 0 {
+		return nil, nil
 	}
 	found := map[int64]Job{}
 	for j, err := range jobs(ctx, s, filter) {
@@ -264,10 +279,10 @@ func waitedFor(ctx context.Context, s Store, id int64) ([]Job, error) {
 		}
 		found[j.ID] = j
 	}
-	waited := make([]Job, len(job.Waits))
-	for i, w := range job.Waits {
-		waited[i] = found[w.ID]
-		waited[i].ID = w.ID
+	waited := make([]Job, len(filter.IDs))
+	for i, id := range filter.IDs {
+		waited[i] = found[id]
+		waited[i].ID = id
 	}
 	return waited, nil
 }

@@ -37,7 +37,7 @@ func (s Step) Any() Step {
 }
 
 // Add adds a job that waits until the steps that it needs have succeeded. Options may be nil. Their After may name jobs outside the flow,
-// by their ids.
+// by their ids, and groups.
 func (f *Flow) Add(payload Payload, options *EnqueueOptions, needs ...Step) Step {
 	added := &step{Item{Payload: payload}, slices.Clone(needs)}
 	if options != nil {
@@ -105,7 +105,11 @@ func (c *Client) flow(ctx context.Context, w store.Writer, f *Flow, options *Enq
 		}
 		room := roomFor(len(part))
 		copy(*room, part)
-		some, err := c.send(ctx, w, room, partKey(key, begin))
+		var open []string
+		if begin == 0 {
+			open = options.open()
+		}
+		some, err := c.send(ctx, w, room, open, partKey(key, begin))
 		if err != nil {
 			return nil, fromStep(begin, err)
 		}
@@ -128,7 +132,7 @@ func (c *Client) steps(f *Flow) ([]NewJob, error) {
 	jobs := *room
 	for i, s := range f.steps {
 		own := jobs[i].After
-		if slices.ContainsFunc(own, func(w Wait) bool { return w.ID == 0 }) {
+		if slices.ContainsFunc(own, func(w Wait) bool { return w.ID == 0 && w.Group == "" }) {
 			return nil, &InvalidError{Item: i, Field: "after", Rule: "must name jobs outside the flow by their ids, and its steps in Flow.Add"}
 		}
 		if len(own)+len(s.needs) > store.MaxWaits {
@@ -166,7 +170,7 @@ func resolve(part []NewJob, added []Enqueued) error {
 	for i := range part {
 		for k := range part[i].After {
 			switch w := &part[i].After[k]; {
-			case w.ID != 0:
+			case w.ID != 0 || w.Group != "":
 			case w.Item >= len(added):
 				w.Item -= len(added)
 			case added[w.Item].ID <= 0:

@@ -92,7 +92,7 @@ type (
 	//	UniqueKey string        // held while the job is live, or for UniqueFor
 	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 	//
-	//	Extras *Extras // what few jobs have: see ExpiresAt and Scheduled; in JSON, its fields
+	//	Extras *Extras // what few jobs have: see ExpiresAt, Scheduled and Group; in JSON, its fields
 	//
 	//	EnqueuedAt time.Time // by the store's clock, like every time here
 	//	FinishedAt time.Time // when it ended; set only in the terminal states
@@ -113,12 +113,15 @@ type (
 	//	func (Job) ExpiresAt() time.Time
 	//	// Scheduled returns the schedule that enqueued the job, or nil if none did.
 	//	func (Job) Scheduled() *Scheduled
+	//	// Group returns the name of the group that the job is in, or "" if it is in none.
+	//	func (Job) Group() string
 	//	// Weight returns the total size of the job's documents in bytes.
 	//	func (Job) Weight() int
 	//	// Failed returns the job after a failure at now.
 	//	func (Job) Failed(f contract.Failure, now time.Time) Job
-	//	// Begin decides whether a new job is ready, blocked, or cancelled because a job that it needs is.
-	//	func (*Job) Begin(waits []contract.KeptWait, job func(id int64) *Job, now time.Time)
+	//	// Begin decides whether a new job is ready, blocked, or cancelled because a job that it needs is, or a group
+	//	// that it needs is spoiled.
+	//	func (*Job) Begin(waits []contract.KeptWait, on contract.Awaits, now time.Time)
 	Job = store.Job
 
 	// JobDetail is a job with its attempts and with what it waits for.
@@ -130,30 +133,83 @@ type (
 	//	Waits   []Waiting // in the order in which they were enqueued
 	JobDetail = store.JobDetail
 
-	// A Waiting is a job that another one waits for, or has waited for.
+	// A Waiting is a job or a group that a job waits for, or has waited for.
 	//
 	// Its fields:
 	//
-	//	ID    int64 // of the job
-	//	Any   bool  // met by whatever end of the job
-	//	Met   bool  // the wait is over
-	//	State State // phase of the job now; empty if it no longer exists
+	//	ID    int64  // of the job; zero if Group names what it waits for
+	//	Group string // the name of the group
+	//	Any   bool   // met by whatever end
+	//	Met   bool   // the wait is over
+	//	State State  // phase of the job or of the group now; empty if the job no longer exists
 	//
 	// Its methods:
 	//
-	//	// HoldsUp reports whether the wait will never be met unless somebody requeues the job: it is dead, cancelled
-	//	// or gone.
+	//	// HoldsUp reports whether the wait will never be met unless somebody requeues a job: what it waits for is
+	//	// dead, cancelled or gone.
 	//	func (Waiting) HoldsUp() bool
 	Waiting = store.Waiting
 
-	// A Wait names a job that a new job waits for: one that exists, or an earlier item of the same call.
+	// A Wait names what a new job waits for: a job that exists, an earlier item of the same call, or a group.
 	//
 	// Its fields:
 	//
-	//	ID   int64 // of the job; zero if Item names it
-	//	Item int   // index in the call, if ID is zero
-	//	Any  bool  // until it has ended in whatever way; otherwise until it has succeeded
+	//	ID    int64  // of the job; zero if Item or Group names what it waits for
+	//	Item  int    // index in the call, if ID is zero and Group empty
+	//	Group string // the name of the group
+	//	Any   bool   // until it has ended in whatever way; otherwise until it has succeeded
+	//
+	// Its methods:
+	//
+	//	// String is a part of fingerprints, so it must not change.
+	//	func (Wait) String() string
 	Wait = store.Wait
+
+	// A Group is a number of jobs for which others can wait as a whole. It exists while it is open, a job is in it, or a job waits for it or
+	// has waited for it.
+	//
+	// Its fields:
+	//
+	//	Name     string    // chosen by whoever enqueues its jobs
+	//	OpenedAt time.Time // when it was opened, if it is still open
+	//	GroupStatus
+	Group = store.Group
+
+	// A GroupStatus is how a group is at one moment.
+	//
+	// Its fields:
+	//
+	//	Open    bool // jobs are still to come
+	//	Live    bool // a job in it has not ended
+	//	Dead    bool // a job in it is dead
+	//	Spoiled bool // a job in it was cancelled, or deleted when it was dead
+	//
+	// Its methods:
+	//
+	//	// Phase returns the phase in which a job would be that stands for the group: in flight until the group is
+	//	// done, and cancelled as soon as it is spoiled.
+	//	func (GroupStatus) Phase() State
+	GroupStatus = store.GroupStatus
+
+	// A GroupFilter selects groups.
+	//
+	// Its fields:
+	//
+	//	Name    string        // selects the group with this name; empty selects every group
+	//	OpenFor time.Duration // selects the groups that were opened at least this long ago and are still open
+	//
+	// Its methods:
+	//
+	//	// Check returns an *InvalidError if the filter breaks a limit.
+	//	func (GroupFilter) Check() error
+	//	// Matches reports whether the filter selects the group at now.
+	//	func (GroupFilter) Matches(g Group, now time.Time) bool
+	//	// Cursor returns the cursor of the page that begins after the group with the name.
+	//	func (GroupFilter) Cursor(name string) string
+	//	// Position checks the filter and the page, and returns the name after which the page begins: empty for the
+	//	// first page.
+	//	func (GroupFilter) Position(page Page) (string, error)
+	GroupFilter = store.GroupFilter
 
 	// A State says what may happen to a job.
 	//
@@ -292,7 +348,8 @@ type (
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
 	//	Replace    bool          // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
 	//	ExpiresAt  time.Time     // later than the due time: from then on no claim takes the job; zero means never
-	//	After      []Wait        // for which jobs it waits
+	//	After      []Wait        // for which jobs and groups it waits
+	//	Group      string        // the group that it is in
 	//
 	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
@@ -309,6 +366,7 @@ type (
 	// Its fields:
 	//
 	//	Jobs       []NewJob // up to 1,000
+	//	Open       []string // optional: the groups to open, up to 100
 	//	RequestKey string   // optional: makes the call safe to repeat for a day
 	//
 	// Its methods:
@@ -398,11 +456,12 @@ type (
 	//	Tag         string        // is one of the job's tags
 	//	Worker      string        // the worker that claimed it last
 	//	UniqueKey   string        // with this unique key
+	//	Group       string        // in this group
 	//	States      []State       // the state or the phase is one of these
 	//	FinishedFor time.Duration // finished at least this long ago
 	//
 	//	WaitsFor int64 // waits, or has waited, for the job with this id
-	//	Unneeded bool  // no job that has not ended waits, or has waited, for it
+	//	Unneeded bool  // no job that has not ended waits, or has waited, for it or its group
 	//
 	// Its methods:
 	//

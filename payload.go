@@ -74,15 +74,18 @@ type EnqueueOptions struct {
 	// handler may run on for a while.
 	UniqueKey string
 	UniqueFor time.Duration
-	// Replace, with a UniqueKey, makes a job that waits take this job's place: if the one that holds the key has the same queue
-	// and kind and is blocked, ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and begins without a
+	// Replace, with a UniqueKey, makes a job that waits take this job's place: if the one that holds the key has the same queue,
+	// kind and group and is blocked, ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and begins without a
 	// checkpoint. The answer says Duplicate and Replaced. If the holder runs or has ended, nothing changes.
 	Replace bool
 
-	// After are the jobs that the job waits for: at most 64, each by its ID or, in EnqueueMany, as an earlier Item. It is Blocked until
-	// each of them has succeeded or, with Any, has ended. If one that it needs is cancelled, so is the job. In defaults it has no
-	// effect. A [Flow] sets it for you.
+	// After are the jobs and groups that the job waits for: at most 64, a job by its ID or, in EnqueueMany, as an earlier Item. It is
+	// Blocked until each of them has succeeded or, with Any, has ended. If one that it needs is cancelled, so is the job. In defaults it
+	// has no effect. A [Flow] or a [Batch] sets it for you.
 	After []Wait
+	// Group is the group that the job is in. Others can wait for all jobs of a group. A group exists as soon as a job is in it, so each run
+	// needs a name of its own. In defaults it has no effect. A [Batch] sets it for you.
+	Group string
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a
 	// call: for several jobs set it in [EnqueueManyOptions]. In defaults it has no effect.
@@ -156,7 +159,7 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 		Queue: o.Queue, Kind: p.Kind(), Payload: doc, Priority: *o.Priority, Tags: o.Tags, Trace: o.Trace,
 		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: *o.MaxRetries, Timeout: leastOf(o.Timeout),
 		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: max(0, o.Backoff.Jitter)},
-		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), Replace: o.Replace, ExpiresAt: o.ExpiresAt, After: o.After,
+		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), Replace: o.Replace, ExpiresAt: o.ExpiresAt, After: o.After, Group: o.Group,
 	}, nil
 }
 
