@@ -23,6 +23,9 @@ type order struct {
 	expiresAt  string
 	after      []string // ids of the jobs that must succeed first
 	afterAny   []string // ids of the jobs that must end first
+	groups     []string // names of the groups whose jobs must all succeed first
+	groupsAny  []string // names of the groups whose jobs must all end first
+	open       []string // names of groups to open
 	requestKey string
 	lines      string
 	asJSON     bool
@@ -36,10 +39,11 @@ func (a *app) enqueue() *cobra.Command {
 		Long: "Add a job. The payload is a JSON document; - reads it from standard input. The default is null.\n\n" +
 			"With --after or --after-any, the job waits for other jobs and is blocked meanwhile. If a job that must succeed is cancelled,\n" +
 			"this one is cancelled too. If it is dead, this one stays blocked: requeue the dead job, or remove it, which cancels this one.\n" +
-			"Only stores in memory and on SQLite, and servers of them, can do this.\n\n" +
+			"With --after-group it waits for all jobs of a group; --group adds it to one. If jobs are still to come, open the group with\n" +
+			"--open, and seal it with flows seal after the last.\n\n" +
 			"With --lines, add one job for each line of a file, or of standard input with --lines -. A line is a JSON object. It must\n" +
 			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key,\n" +
-			"unique_for, replace and after, which lists jobs to wait for, such as [{\"id\":\"17\"},{\"id\":\"18\",\"any\":true}]. The command\n" +
+			"unique_for, replace, group and after, which lists what to wait for, such as [{\"id\":\"17\"},{\"group\":\"g\",\"any\":true}]. The command\n" +
 			"adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
 		Example: "  SELF enqueue welcome '{\"name\":\"Ada\"}'\n" +
 			"  SELF enqueue report --queue slow --delay 1h --unique-key report-17\n" +
@@ -83,6 +87,10 @@ func (o *order) flags(cmd *cobra.Command) {
 	f.StringVar(&o.expiresAt, "expires-at", "", "`TIME` from when on nobody may start the job: it is cancelled")
 	f.StringArrayVar(&o.after, "after", nil, "wait until job `ID` has succeeded; may be repeated")
 	f.StringArrayVar(&o.afterAny, "after-any", nil, "wait until job `ID` has ended in whatever way; may be repeated")
+	f.StringArrayVar(&o.groups, "after-group", nil, "wait until all jobs of the group `NAME` have succeeded; may be repeated")
+	f.StringArrayVar(&o.groupsAny, "after-any-group", nil, "wait until all jobs of the group `NAME` have ended in whatever way; may be repeated")
+	f.StringVar(&o.job.Group, "group", "", "`NAME` of the group that the job is in")
+	f.StringArrayVar(&o.open, "open", nil, "open the group `NAME`, for which nothing goes on before flows seal; may be repeated")
 	f.StringVar(&o.requestKey, "request-key", "", "idempotency `KEY`: repeating the command with the same key within a day adds nothing twice")
 	f.StringVar(&o.lines, "lines", "", "add one job for each JSON line of `FILE`, or of standard input if it is -; --queue and\n--max-retries then apply to lines that do not set their own")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON; with --lines, one line for each job")
@@ -131,7 +139,7 @@ func (o *order) request(a *app, args []string) (jq.EnqueueRequest, error) {
 	if !json.Valid(n.Payload) {
 		return jq.EnqueueRequest{}, usageError{badPayload(n.Payload)}
 	}
-	req := jq.EnqueueRequest{Jobs: []jq.NewJob{n}, RequestKey: o.requestKey}
+	req := jq.EnqueueRequest{Jobs: []jq.NewJob{n}, Open: o.open, RequestKey: o.requestKey}
 	if err := req.Check(); err != nil {
 		return req, usageError{fieldError(err)}
 	}
@@ -152,6 +160,18 @@ func (o *order) waits() ([]jq.Wait, error) {
 		}
 		for _, id := range ids {
 			waits = append(waits, jq.Wait{ID: id, Any: flag.any})
+		}
+	}
+	for _, flag := range []struct {
+		name  string
+		names []string
+		any   bool
+	}{{"--after-group", o.groups, false}, {"--after-any-group", o.groupsAny, true}} {
+		for _, name := range flag.names {
+			if name == "" {
+				return nil, misuse("%s: want the name of a group", flag.name)
+			}
+			waits = append(waits, jq.Wait{Group: name, Any: flag.any})
 		}
 	}
 	return waits, nil
@@ -203,7 +223,7 @@ func enqueuedText(e jq.Enqueued, n jq.NewJob) string {
 	case jq.Blocked:
 		text += "; it is blocked, because it waits for other jobs"
 	case jq.Cancelled:
-		text += "; it is cancelled, because a job that it needs was cancelled"
+		text += "; it is cancelled, because what it needs was cancelled"
 	}
 	return text
 }

@@ -20,7 +20,7 @@ type commandGroup struct {
 func (a *app) groups() []commandGroup {
 	return []commandGroup{
 		{"run", "Run servers and workers", []*cobra.Command{a.dev(), a.demo(), a.serve(), a.work()}},
-		{"jobs", "Add and manage jobs", []*cobra.Command{a.enqueue(), a.jobs(), a.queues(), a.schedules()}},
+		{"jobs", "Add and manage jobs", []*cobra.Command{a.enqueue(), a.jobs(), a.queues(), a.schedules(), a.flows()}},
 		{"watch", "See what happens", []*cobra.Command{a.stats(), a.top(), a.workers(), a.doctor()}},
 		{"operate", "Look after stores and tokens", []*cobra.Command{a.migrate(), a.prune(), a.backup(), a.restore(), a.fence(), a.token()}},
 		{"prove", "Measure and prove stores", []*cobra.Command{a.bench(), a.conformance()}},

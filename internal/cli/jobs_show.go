@@ -100,6 +100,7 @@ func (a *app) showJob(j jq.Job) error {
 	line("tags", strings.Join(j.Tags, ", "), len(j.Tags) > 0)
 	line("unique key", j.UniqueKey, j.UniqueKey != "")
 	line("unique for", span(j.UniqueFor), j.UniqueFor != 0)
+	line("group", j.Group(), j.Group() != "")
 	line("enqueued", moment(j.EnqueuedAt), true)
 	line("expires", moment(j.ExpiresAt()), !j.ExpiresAt().IsZero())
 	if by := j.Scheduled(); by != nil {
@@ -129,13 +130,23 @@ func (a *app) showWaits(j jq.JobDetail) {
 // waitingText describes a wait. Only a blocked job can be held up.
 func waitingText(w jq.Waiting, blocked bool) string {
 	text := fmt.Sprintf("job %d", w.ID)
+	phase := cmp.Or(string(w.State), "removed")
+	if w.Group != "" {
+		text = fmt.Sprintf("group %s", w.Group)
+		phase = map[jq.State]string{
+			jq.InFlight: "not done", jq.Dead: "has dead jobs", jq.Cancelled: "spoiled by a cancelled or removed job", jq.Succeeded: "done",
+		}[w.State]
+	}
 	if w.Any {
 		text += ", until it has ended"
 	}
-	phase := cmp.Or(string(w.State), "removed")
 	switch {
 	case w.Met:
 		return fmt.Sprintf("%s: met (%s)", text, phase)
+	case blocked && w.HoldsUp() && w.Group != "" && w.State == jq.Dead:
+		return fmt.Sprintf("%s: %s; it holds this job up unless somebody requeues them", text, phase)
+	case blocked && w.HoldsUp() && w.Group != "":
+		return fmt.Sprintf("%s: %s; it holds this job up for ever", text, phase)
 	case blocked && w.HoldsUp() && w.State != "":
 		return fmt.Sprintf("%s: %s; it holds this job up unless somebody requeues it", text, phase)
 	case blocked && w.HoldsUp():

@@ -50,8 +50,8 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	toSchema8 := func() {
 		t.Helper()
 		do(`DROP INDEX jq.jobs_blocked_by_id`,
-			`DROP TABLE jq.waits, jq.ends, jq.looks, jq.gone`,
-			`ALTER TABLE jq.jobs DROP COLUMN links`,
+			`DROP TABLE jq.waits, jq.ends, jq.looks, jq.gone, jq.open_groups, jq.spoils`,
+			`ALTER TABLE jq.jobs DROP COLUMN links, DROP COLUMN group_name`,
 			`ALTER TABLE jq.jobs RENAME COLUMN unleased_state TO state`,
 			`ALTER TABLE jq.jobs
 				DROP COLUMN rules,

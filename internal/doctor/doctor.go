@@ -30,7 +30,7 @@ func Examine(ctx context.Context, s store.Store, now func() time.Time) ([]store.
 		return nil, err
 	}
 	e := &examination{ctx: ctx, store: s, counts: counts, before: before, after: now()}
-	for _, look := range []func() error{e.clocks, e.leases, e.queues, e.schedules, e.ground} {
+	for _, look := range []func() error{e.clocks, e.leases, e.queues, e.schedules, e.groups, e.ground} {
 		if err := look(); err != nil {
 			return nil, err
 		}
@@ -121,6 +121,49 @@ func (e *examination) schedules() error {
 	}
 	return err
 }
+
+// groups finds groups that have been open for long: their producers may be gone.
+func (e *examination) groups() error {
+	keeper, ok := e.store.(store.GroupKeeper)
+	if !ok {
+		return nil
+	}
+	var names []string
+	oldest, n := time.Time{}, 0
+	for page := (store.Page{Limit: store.MaxItems}); ; {
+		part, err := keeper.Groups(e.ctx, store.GroupFilter{OpenFor: openTooLong}, page)
+		if err != nil {
+			return unlessUnsupported(err)
+		}
+		for _, g := range part.Groups {
+			if n++; n <= shown {
+				names = append(names, g.Name)
+			}
+			if oldest.IsZero() || g.OpenedAt.Before(oldest) {
+				oldest = g.OpenedAt
+			}
+		}
+		if page.Cursor = part.Next; page.Cursor == "" {
+			break
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	what := "the group " + names[0] + " has"
+	if n > 1 {
+		what = fmt.Sprintf("%d groups have", n)
+	}
+	e.found = append(e.found, store.Finding{
+		Name: "open_groups", Count: n, Examples: names,
+		Detail: fmt.Sprintf("%s been open for long, since %s at the earliest: what waits for it stays blocked", what, oldest.Format(time.RFC3339)),
+		Advice: "if the program that adds its jobs is gone, seal it with flows seal",
+	})
+	return nil
+}
+
+// openTooLong is how long adding the jobs of a group takes at most.
+const openTooLong = time.Hour
 
 // queues finds queues whose due jobs are not run, and the reason.
 func (e *examination) queues() error {

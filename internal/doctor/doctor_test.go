@@ -221,3 +221,24 @@ func TestSchedules(t *testing.T) {
 		assert.Contains(t, found[name], c.want)
 	}
 }
+
+// TestOpenGroups: a group that has been open for an hour is named, and no other.
+func TestOpenGroups(t *testing.T) {
+	p := newPatient(t)
+	open := func(names ...string) {
+		_, err := p.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte("1"), Delay: 10 * time.Hour}}, Open: names})
+		require.NoError(t, err)
+	}
+	open("a")
+	p.clock.Add(time.Hour - store.Resolution)
+	open("b")
+	assert.Empty(t, p.findings())
+	p.clock.Add(store.Resolution)
+	assert.Contains(t, p.findings()["open_groups"], "the group a has been open for long, since 2026-01-02T03:04:05Z at the earliest")
+	p.clock.Add(time.Hour)
+	assert.Contains(t, p.findings()["open_groups"], "2 groups have been open for long")
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, p.SealGroup(t.Context(), name))
+	}
+	assert.Empty(t, p.findings())
+}

@@ -102,7 +102,9 @@ function story(job, state) {
 function blockedBy(job) {
   const unmet = (job.waits ?? []).filter((w) => !w.met);
   return [
-    unmet.length ? `It waits for ${plural(unmet.length, "other job")}. ` : "It waits for other jobs. ",
+    unmet.some((w) => w.group) || !unmet.length
+      ? "It waits for other jobs. "
+      : `It waits for ${plural(unmet.length, "other job")}. `,
     unmet.some(holdsUp) ? "It will not go on by itself: see below. " : "",
     Date.parse(job.run_at) > now() ? ["After that it is due ", time(job.run_at), " at the earliest."] : "",
   ];
@@ -111,7 +113,7 @@ function blockedBy(job) {
 // holdsUp reports whether a wait will not end by itself.
 const holdsUp = (w) => !w.met && (!w.state || w.state === "dead" || w.state === "cancelled");
 
-// waitsFor lists the jobs that a job waits for, or has waited for.
+// waitsFor lists the jobs and groups that a job waits for, or has waited for.
 const waitsFor = (job, state) =>
   h(
     "ul.plain",
@@ -119,8 +121,8 @@ const waitsFor = (job, state) =>
     job.waits.map((w, i) =>
       h(
         "li",
-        { "data-key": `${w.id}-${i}` },
-        w.state ? link(`#/jobs/${w.id}`, `Job ${w.id}`) : `Job ${w.id}`,
+        { "data-key": `${w.group ?? w.id}-${i}` },
+        w.group ? `Group ${w.group}` : w.state ? link(`#/jobs/${w.id}`, `Job ${w.id}`) : `Job ${w.id}`,
         " ",
         w.met ? badge("succeeded", "met") : w.state ? badge(w.state) : badge("dead", "gone"),
         w.any ? " until it has ended" : " until it has succeeded",
@@ -130,7 +132,11 @@ const waitsFor = (job, state) =>
   );
 
 const hint = (w) =>
-  w.state
+  w.group && w.state === "dead"
+    ? "A job of the group is dead, so this job stays blocked until somebody requeues it and it succeeds."
+    : w.group
+    ? "A job of the group was cancelled or removed, so this job stays blocked. Cancel it, and enqueue it again with another group."
+    : w.state
     ? `Job ${w.id} is ${stateName(w.state)}, so this job stays blocked until somebody requeues job ${w.id} and it succeeds.`
     : `Job ${w.id} no longer exists, so this job stays blocked. Cancel it, and enqueue it again.`;
 
