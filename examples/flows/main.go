@@ -1,4 +1,4 @@
-// Flows enqueues five jobs that wait for each other, runs them, and ends. The jobs are in the file flows.db.
+// Flows enqueues a flow, a chain and a batch of jobs, runs them, and ends. The jobs are in the file flows.db.
 package main
 
 import (
@@ -58,6 +58,20 @@ func work(ctx context.Context) error {
 		fmt.Printf("job %d is %s\n", job.ID, job.State)
 	}
 
+	scan, read := jq.Item{Payload: Step{"scan", "text.png"}}, jq.Item{Payload: Step{"read", "text.txt"}}
+	if _, err := client.EnqueueFlow(ctx, jq.Chain(scan, read), nil); err != nil {
+		return err
+	}
+
+	batch := jq.Batch{OnSuccess: &jq.Item{Payload: Step{Do: "album"}}}
+	for _, file := range []string{"1.png", "2.png", "3.png"} {
+		batch.Items = append(batch.Items, jq.Item{Payload: Step{"frame", file}})
+	}
+	added, err := client.EnqueueBatch(ctx, &batch, nil)
+	if err != nil {
+		return err
+	}
+
 	var handlers jq.Handlers
 	jq.Handle(&handlers, handle)
 	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Slots: 1}) // one after the other, for the same output each time
@@ -67,11 +81,13 @@ func work(ctx context.Context) error {
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
-	last, err := client.Wait(ctx, jobs[report.Index].ID)
-	if err != nil {
-		return err
+	for _, id := range []int64{jobs[report.Index].ID, added.OnSuccess.ID} {
+		last, err := client.Wait(ctx, id)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("job %d has %s\n", last.ID, last.State)
 	}
-	fmt.Printf("job %d has %s\n", last.ID, last.State)
 	return server.Stop(ctx)
 }
 

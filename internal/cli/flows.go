@@ -130,7 +130,7 @@ func (a *app) flowsSeal() *cobra.Command {
 			"jobs have ended. A program that adds jobs in several calls seals its groups itself: seal one only if the program is gone.",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.using(cmd.Context(), toFill, func(s jq.Store) error {
+		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
 			if err := jq.NewClient(s, nil).SealGroup(cmd.Context(), args[0]); err != nil {
 				return fieldError(err)
 			}

@@ -31,7 +31,8 @@ var reading = map[string][]string{
 	"queues set":   {"mail", "--retain-dead", "keep"},
 	"schedules ls": nil, "schedules pause": {"nightly"}, "schedules resume": {"nightly"}, "schedules run": {"nightly"}, "schedules reset": {"nightly"},
 	"schedules rm": {"nightly"},
-	"jobs ls":      nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs reschedule": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
+	"flows ls":     nil, "flows show": {"g"}, "flows seal": {"g"}, "flows requeue": {"g"}, "flows cancel": {"g"},
+	"jobs ls": nil, "jobs export": nil, "jobs show": {"1"}, "jobs requeue": {"1"}, "jobs reschedule": {"1"}, "jobs cancel": {"1"}, "jobs rm": {"1", "--yes"},
 	"prune": {"--succeeded", "1h"}, "doctor": nil, "fence": nil, "migrate status": nil,
 }
 

@@ -99,7 +99,7 @@ func TestStoreWithoutPoliciesGoesByTheDefaults(t *testing.T) {
 	}{
 		"none": {
 			func(w *world) store.Store { return struct{ store.Store }{w.store} },
-			[]string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "ScheduleKeeper", "Fencer", "Monitor", "ActivityReader"},
+			[]string{"Transactor", "Notifier", "QueueKeeper", "PolicyKeeper", "Registry", "ScheduleKeeper", "GroupKeeper", "Fencer", "Monitor", "ActivityReader"},
 		},
 		"elsewhere": {func(w *world) store.Store {
 			h := w.hook()
