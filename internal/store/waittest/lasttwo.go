@@ -4,6 +4,7 @@ package waittest
 import (
 	"bufio"
 	"context"
+	crypto "crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -42,24 +43,40 @@ type Child struct {
 // ttl of the leases, which the processes leave behind.
 const ttl = 50 * time.Millisecond
 
-// EndTogether enqueues two jobs and one that waits for both, and acks the two at the same moment, again and again. Some of these calls are in
-// transactions of callers. It prints a line for each job that waits. It returns the first error, also that of the context.
+// EndTogether enqueues two jobs and one that waits for both, by their ids or as a group, and acks the two at the same moment, again and
+// again. Some of these calls are in transactions of callers, and sometimes the waiting job is enqueued while the others end. It prints a line
+// for each job that waits. It returns the first error, also that of the context.
 func EndTogether(ctx context.Context, s Store, db DB, out io.Writer) error {
 	for {
 		pair := store.NewJob{Queue: "first", Kind: "k", Payload: []byte(`1`), MaxRetries: 1000}
+		if rand.IntN(2) == 0 {
+			pair.Group = crypto.Text()
+		}
 		added, err := s.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{pair, pair}})
 		if err != nil {
 			return err
 		}
 		waits := store.NewJob{Queue: "then", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{ID: added[0].ID}, {ID: added[1].ID}}}
-		var then []store.Enqueued
-		if err := sometimesInTx(ctx, s, db, func(w store.Writer) (err error) {
-			then, err = w.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{waits}})
-			return err
-		}); err != nil {
+		if pair.Group != "" {
+			waits.After = []store.Wait{{Group: pair.Group}}
+		}
+		await := func() error {
+			var then []store.Enqueued
+			if err := sometimesInTx(ctx, s, db, func(w store.Writer) (err error) {
+				then, err = w.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{waits}})
+				return err
+			}); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(out, then[0].ID)
 			return err
 		}
-		fmt.Fprintln(out, then[0].ID)
+		late := rand.IntN(3) == 0
+		if !late {
+			if err := await(); err != nil {
+				return err
+			}
+		}
 		jobs, err := s.FetchAndClaim(ctx, store.ClaimRequest{Queue: "first", Limit: 2, RetryQuota: 2, Worker: "w", TTL: ttl})
 		if err != nil {
 			return err
@@ -73,7 +90,13 @@ func EndTogether(ctx context.Context, s Store, db DB, out io.Writer) error {
 				})
 			})
 		}
+		if late {
+			err = await()
+		}
 		both.Wait()
+		if err != nil {
+			return err
+		}
 		if _, err := s.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: store.MaxItems}); err != nil {
 			return err
 		}

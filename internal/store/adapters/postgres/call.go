@@ -65,38 +65,46 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once runs the call in one transaction. If it returns an error, nothing was applied, unless the error is ErrInDoubt.
+// once runs the call in one transaction, and then does what follows from it. If it returns an error, nothing was applied, unless the error
+// is ErrInDoubt.
 func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (T, error)) (answer T, err error) {
-	var none T
-	t, err := s.begin(ctx, with)
-	if err != nil {
-		return none, ours(err)
-	}
-	defer func() { t.end(err) }()
-	if answer, err = run(t); err != nil {
-		if err = t.reason(err); with.limit > 0 && codeOf(err) == codeCancelled && ctx.Err() == nil {
-			return none, &store.OverlongError{Limit: with.limit}
-		}
-		return none, ours(err)
-	}
-	if err := ctx.Err(); err != nil {
-		return none, ours(err)
-	}
-	if t.open {
-		switch err := t.commit(); {
-		case errors.Is(err, errUnconfirmed):
-			return none, sqlkit.InDoubt(err, advice)
-		case err != nil:
-			return none, committed(t.reason(err))
-		}
-	}
+	t, answer, err := transact(ctx, s, with, run)
 	switch {
+	case err != nil:
 	case t.heard:
 		s.follow(ctx)
 	case len(t.left) > 0:
 		s.followGroups(ctx, t.left)
 	}
-	return answer, nil
+	return answer, err
+}
+
+// transact runs the call in one transaction. When it returns, the connection is free: what follows needs another one, and calls that each
+// kept one would wait for each other.
+func transact[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (T, error)) (t *txn, answer T, err error) {
+	var none T
+	if t, err = s.begin(ctx, with); err != nil {
+		return nil, none, ours(err)
+	}
+	defer func() { t.end(err) }()
+	if answer, err = run(t); err != nil {
+		if err = t.reason(err); with.limit > 0 && codeOf(err) == codeCancelled && ctx.Err() == nil {
+			return t, none, &store.OverlongError{Limit: with.limit}
+		}
+		return t, none, ours(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return t, none, ours(err)
+	}
+	if t.open {
+		switch err := t.commit(); {
+		case errors.Is(err, errUnconfirmed):
+			return t, none, sqlkit.InDoubt(err, advice)
+		case err != nil:
+			return t, none, committed(t.reason(err))
+		}
+	}
+	return t, answer, nil
 }
 
 // lingering is how long to wait for the answer to a commit after the caller has left.

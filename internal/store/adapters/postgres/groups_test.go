@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// member is a job of the first queue in a group.
+func member(group string) store.NewJob {
+	return store.NewJob{Queue: "first", Kind: "k", Payload: []byte(`1`), Group: group}
+}
+
+// ofGroup is a job that waits for a group.
+func ofGroup(group string) store.NewJob {
+	return store.NewJob{Queue: "then", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{Group: group}}}
+}
+
+// claimFirst claims jobs of the first queue.
+func claimFirst(t *testing.T, s *Store, n int) []store.Ack {
+	t.Helper()
+	jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "first", Limit: n, Worker: "w", TTL: time.Minute})
+	require.NoError(t, err)
+	require.Len(t, jobs, n)
+	acks := make([]store.Ack, n)
+	for i, j := range jobs {
+		acks[i].Lease = j.Lease()
+	}
+	return acks
+}
+
+// Calls that end jobs for which others wait need one connection at a time: what follows from them does not wait for one that another of
+// them keeps.
+func TestManyCallsWithWhatFollows(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{MaxConns: 4})
+	var jobs []store.NewJob
+	const n = 40
+	for i := range n {
+		jobs = append(jobs, member(fmt.Sprint(i)), ofGroup(fmt.Sprint(i)))
+	}
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, a := range claimFirst(t, s, n) {
+		all.Go(func() {
+			_, err := s.Ack(ctx, []store.Ack{a})
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+	settle(t, s)
+	for i := range n {
+		in(t, s, store.Ready, "whose group is done", added[2*i+1].ID)
+	}
+	assert.Zero(t, left(t, s, "ends")+left(t, s, "looks"))
+}
+
+// The ends of jobs of a group that is not done are left to Settle, which takes all of them at once.
+func TestEndsInAGroupAreTakenTogether(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	jobs := []store.NewJob{ofGroup("g")}
+	for range 20 {
+		jobs = append(jobs, member("g"))
+	}
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	settle(t, s)
+	acks := claimFirst(t, s, 20)
+	for _, a := range acks[:19] {
+		_, err := s.Ack(t.Context(), []store.Ack{a})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 19, left(t, s, "ends"))
+	in(t, s, store.Blocked, "while one job lives", added[0].ID)
+	settle(t, s)
+	assert.Zero(t, left(t, s, "ends"))
+	_, err = s.Ack(t.Context(), acks[19:])
+	require.NoError(t, err)
+	in(t, s, store.Ready, "after the last has ended", added[0].ID)
+	assert.Zero(t, left(t, s, "ends"))
+}
+
+// A caller's transaction ends the last job of a group, another one begins to wait for it, and a third one locks a job that waits.
+func TestGroupsInTransactionsOfCallers(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{member("g"), ofGroup("g"), ofGroup("g")}})
+	require.NoError(t, err)
+	acks := claimFirst(t, s, 1)
+	ends, waits, locks := callersTx(t, s), callersTx(t, s), callersTx(t, s)
+	late := enqueueOne(t, s.InTx(waits), ofGroup("g"))
+	_, err = s.InTx(ends).Ack(t.Context(), acks)
+	require.NoError(t, err)
+	settle(t, s)
+	in(t, s, store.Blocked, "before the commit", added[1].ID, added[2].ID)
+	_, err = locks.Exec(s.sql(`SELECT FROM {schema}.jobs WHERE id = $1 FOR UPDATE`), added[1].ID)
+	require.NoError(t, err)
+	require.NoError(t, ends.Commit())
+	settle(t, s)
+	in(t, s, store.Blocked, "that is locked", added[1].ID)
+	in(t, s, store.Ready, "after the commit", added[2].ID)
+	require.NoError(t, waits.Commit())
+	require.NoError(t, locks.Rollback())
+	settle(t, s)
+	in(t, s, store.Ready, "after all has ended", added[1].ID, late)
+	assert.Zero(t, left(t, s, "ends")+left(t, s, "looks"))
+}
+
+// More jobs wait for a group than one step tells, and a limit ends a step.
+func TestManyWaitForAGroup(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	const n = 2*mostTold + 500
+	for part := n; part > 0; part -= store.MaxItems {
+		jobs := make([]store.NewJob, min(part, store.MaxItems))
+		for i := range jobs {
+			jobs[i] = ofGroup("g")
+		}
+		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs, Open: []string{"g"}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.SealGroup(t.Context(), "g"))
+	seen := map[int64]bool{}
+	for more := true; more; {
+		settled, err := s.Settle(t.Context(), 300)
+		require.NoError(t, err)
+		for _, one := range settled {
+			assert.False(t, seen[one.ID], "job %d was settled before", one.ID)
+			seen[one.ID] = true
+		}
+		more = len(settled) > 0
+	}
+	counts, err := s.Count(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	assert.Equal(t, map[store.State]int64{store.Ready: n}, counts.Queues[0].Jobs)
+	assert.GreaterOrEqual(t, len(seen), n-store.SettledByCall, "the call has settled the rest")
+	assert.Zero(t, left(t, s, "ends")+left(t, s, "looks"))
+}
