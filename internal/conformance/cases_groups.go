@@ -28,7 +28,7 @@ var groupCases = []Case{
 	{"Groups/SpoiledUntilItIsGone", "The group stays spoiled until no job is in it, and none waits or has waited for it.", groupsStaySpoiled},
 	{"Groups/MetTogether", sentenceTogether, groupsTogether},
 	{"Groups/JobsAndWaitersOfOneCall", "A call takes effect as a whole, at one moment between its start and its return, or not at all.\n" + sentenceGroupMet, groupsInOneCall},
-	{"Groups/RequeueIsNotUndone", "What was cancelled, deleted or spoiled before does not cancel the job again.", groupsRequeue},
+	{"Groups/RequeueIsNotUndone", "What was cancelled, deleted or spoiled before does not cancel the job again: it stays blocked.", groupsRequeue},
 	{"Groups/CirclesAndLimitsAreRefused", "A job that waits for its own group is invalid, and so is one that waits for a group whose jobs wait for it, as far as the call shows it.\nA call opens at most 100 groups, and none without a job.", groupsRefused},
 	{"Groups/ReplaceKeepsTheGroup", sentenceReplace, groupsReplace},
 	{"Groups/FiltersKnowThem", sentenceUnneeded, groupsFiltered},
@@ -245,6 +245,11 @@ func groupsAddedCancelled(c *C) {
 	d := c.Get(list[0].ID)
 	c.Equal([]any{d.State, d.FinishedAt, d.Token, len(d.History)}, []any{store.Cancelled, c.Now(), int64(0), 0}, "a job that needs a spoiled group")
 	c.True(strings.Contains(d.Error, `"g"`), "its error %q names the group", d.Error)
+
+	n := in("h")
+	n.After = []store.Wait{{ID: list[0].ID}}
+	list = c.asked(store.EnqueueRequest{Jobs: []store.NewJob{n, needingGroups("h")}})
+	c.Equal([]store.State{list[0].State, list[1].State}, []store.State{store.Cancelled, store.Cancelled}, "the states of a job in a group and of one behind it that needs the group")
 }
 
 func groupsStaySpoiled(c *C) {

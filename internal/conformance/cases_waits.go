@@ -35,7 +35,7 @@ var waitCases = []Case{
 	{"Waits/SettleDoesTheRest", "Then it applies what follows for others from the ends of jobs.\nA call that ends jobs applies this to at most 1,000 others before it returns. It leaves the rest to Settle, and may also leave jobs that were added or ended in a caller's transaction, or that an open transaction locks. A Settle that changes fewer than limit jobs has applied the ends of all jobs that were committed before it began, except to jobs that an open transaction locks.", waitsSettle},
 	{"Waits/OutcomesAreOfTheNamed", "The outcomes of a call are only about the jobs that it was asked to change.", waitsOutcomes},
 	{"Waits/RequeueLooksAgain", sentenceLookAgain + "\nok the job is ready or blocked now;", waitsRequeue},
-	{"Waits/RequeueIsNotUndone", "A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled, deleted or spoiled before does not cancel the job again.", waitsRequeueStays},
+	{"Waits/RequeueIsNotUndone", "A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled, deleted or spoiled before does not cancel the job again: it stays blocked.", waitsRequeueStays},
 	{"Waits/BlockedJobIsLive", "If UniqueFor is zero, the job holds its key while it is blocked, ready, in flight or retrying.", waitsLive},
 	{"Waits/RequeuedJobEndsAgain", "A wait for a job that was requeued is for its next end.", waitsForNextEnd},
 	{"Waits/ShownByGet", "The answer has the waits of the job in the order in which they were enqueued, with whether each is met and the phase of the other job or of the group.", waitsShown},

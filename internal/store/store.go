@@ -179,7 +179,7 @@ type Store interface {
 	//
 	// Jobs that had waits are looked at after all jobs of the call, by rising id. Such a job is blocked if one of its waits is not met
 	// as the jobs and groups are now. A wait for a job that no longer exists stays as it was or, with Any, is met. What was cancelled,
-	// deleted or spoiled before does not cancel the job again.
+	// deleted or spoiled before does not cancel the job again: it stays blocked.
 	//
 	//	ok           the job is ready or blocked now;
 	//	duplicate    another job, which Reason names, holds the unique key; this job does not change;
@@ -265,7 +265,8 @@ type Writer interface {
 	// Jobs that differ only in their trace do not count as other jobs. Without a request key, a repeated call adds the jobs
 	// once more.
 	//
-	// An Enqueue may wait for an open transaction that has written the same unique key or request key.
+	// An Enqueue may wait for an open transaction that has written the same unique key or request key, or has opened or sealed the
+	// same group.
 	Enqueue(ctx context.Context, req EnqueueRequest) ([]Enqueued, error)
 
 	// Ack finishes jobs whose work is done: each job becomes succeeded, its lease ends, and its result is kept.

@@ -98,24 +98,24 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	}
 }
 
-// isUnneeded is the condition that no job that has not ended waits or has waited for the job or its group.
-var isUnneeded = notWaitedFor(`waits.on_id = jobs.id`) + ` AND (group_name IS NULL OR ` +
-	notWaitedFor(`waits.on_group IS NOT NULL AND waits.on_group = jobs.group_name`) + `)`
-
-// notWaitedFor is a count, so that the planner keeps it as a question about each job that matches the rest, and does not read the jobs in
-// another order.
-func notWaitedFor(which string) string {
-	return `(
+// isUnneeded is the condition that no job that has not ended waits or has waited for the job or its group. The first part is a count, so
+// that the planner keeps it as a question about each job that matches the rest, and does not read the jobs in another order. Many jobs may
+// be in one group, so the second part finds the groups that are needed, once.
+const isUnneeded = `(
 				SELECT count(*)
 				FROM (
 					SELECT
 					FROM {schema}.waits
 					JOIN {schema}.jobs AS waiting ON waiting.id = waits.job_id
-					WHERE ` + which + ` AND waiting.finished_at IS NULL
+					WHERE waits.on_id = jobs.id AND waiting.finished_at IS NULL
 					LIMIT 1
 				) AS needs
-			) = 0`
-}
+			) = 0
+			AND (group_name IS NULL OR group_name NOT IN (
+				SELECT waits.on_group
+				FROM {schema}.waits
+				JOIN {schema}.jobs AS waiting ON waiting.id = waits.job_id
+				WHERE waits.on_group IS NOT NULL AND waiting.finished_at IS NULL))`
 
 // inQueues returns the condition that a queue lies in one of the ranges. An index on queues can serve each term.
 func (w *where) inQueues(queue string, ranges []sqlkit.Range) string {

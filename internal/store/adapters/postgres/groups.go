@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"math"
 	"slices"
 
@@ -23,12 +25,12 @@ const mostNoted = 10_000
 const statusColumns = `names.name, (SELECT opened_at FROM {schema}.open_groups WHERE open_groups.name = names.name),
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name),
 			` + hasLive + `,
-			EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = 'failed' AND finished_at IS NOT NULL)`
+			EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = 'failed' AND ` + isLive + ` = 0)`
 
 const (
-	hasLive = `(EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = ANY (ARRAY['blocked', 'ready']))
-				OR EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = 'failed' AND finished_at IS NULL))`
-	ofName = `group_name IS NOT NULL AND group_name = ANY (ARRAY[names.name])`
+	hasLive = `EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = ANY (ARRAY['blocked', 'ready', 'failed']) AND ` + isLive + ` = 1)`
+	ofName  = `group_name IS NOT NULL AND group_name = ANY (ARRAY[names.name])`
+	isLive  = `(CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END)` // as in the index jobs_group
 )
 
 // statuses returns how groups are at one moment.
@@ -60,22 +62,34 @@ func groupsIn(waits map[int64][]store.KeptWait) []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// open opens groups. It takes their names in order, because another call may open some of them at the same time.
+// openGroups opens groups. It takes their names in order, because another call may open some of them at the same time. It locks those that
+// were open, so that none is sealed before the call is committed.
 func (t *txn) openGroups(names []string) error {
-	if len(names) == 0 {
-		return nil
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	for open := 0; open < len(names); {
+		_, err := t.exec(`
+			INSERT INTO {schema}.open_groups (name, opened_at)
+			SELECT name, $2::timestamptz
+			FROM unnest($1::text[]) WITH ORDINALITY AS opened (name, place)
+			ORDER BY place
+			ON CONFLICT (name) DO NOTHING`,
+			arrayOfTexts(names), t.now)
+		if err != nil {
+			return err
+		}
+		if open, err = t.exec(`
+			SELECT FROM {schema}.open_groups
+			WHERE name = ANY ($1::text[])
+			ORDER BY name
+			FOR KEY SHARE`,
+			arrayOfTexts(names)); err != nil {
+			return err
+		}
 	}
-	_, err := t.exec(`
-		INSERT INTO {schema}.open_groups (name, opened_at)
-		SELECT DISTINCT name, $2::timestamptz
-		FROM unnest($1::text[]) AS opened (name)
-		ORDER BY name
-		ON CONFLICT (name) DO NOTHING`,
-		arrayOfTexts(names), t.now)
-	return err
+	return nil
 }
 
-// spoil notes that groups are spoiled.
+// spoil notes that groups are spoiled. It does so although they may be already: somebody may be forgetting it.
 func (t *txn) spoil(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -83,8 +97,7 @@ func (t *txn) spoil(names []string) error {
 	_, err := t.exec(`
 		INSERT INTO {schema}.spoils (name)
 		SELECT DISTINCT name
-		FROM unnest($1::text[]) AS spoiled (name)
-		WHERE NOT EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = spoiled.name)`,
+		FROM unnest($1::text[]) AS spoiled (name)`,
 		arrayOfTexts(names))
 	return err
 }
@@ -104,12 +117,20 @@ func (t *txn) noteSpoiled(names []string) error {
 	return err
 }
 
-// forgetSpoiled forgets those among the groups that no longer exist.
+// forgetSpoiled forgets those among the groups that no longer exist, and keeps one row about each of the others.
 func (t *txn) forgetSpoiled(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	_, err := t.exec(`
+		DELETE FROM {schema}.spoils
+		WHERE name = ANY ($1::text[])
+			AND EXISTS (SELECT FROM {schema}.spoils AS earlier WHERE earlier.name = spoils.name AND earlier.number < spoils.number)`,
+		arrayOfTexts(names))
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`
 		DELETE FROM {schema}.spoils
 		USING unnest($1::text[]) AS names (name)
 		WHERE spoils.name = ANY (ARRAY[names.name])
@@ -124,15 +145,28 @@ func (t *txn) forgetSpoiled(names []string) error {
 // it. The rows that say so are left to Settle otherwise.
 func (s *Store) followGroups(ctx context.Context, names []string) {
 	_, follows, err := s.exist(ctx, existToTell, arrayOfTexts(names))
+	if err == nil && follows == -1 { // on a session that is shared
+		follows, err = read(ctx, s, nil, func(t *txn) (some int, err error) {
+			err = t.each(func(*sql.Rows) error { some++; return nil }, `
+				SELECT
+				FROM {schema}.`+fmt.Sprintf(toTell, 1)+`
+				LIMIT 1`,
+				arrayOfTexts(names))
+			return some, err
+		})
+	}
 	if err == nil && follows != 0 {
 		s.follow(ctx)
 	}
 }
 
-var existToTell = existing(`waits JOIN unnest($4::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
+var existToTell = existing(fmt.Sprintf(toTell, 4))
+
+// toTell are waits for which the change of a group means something. The names of the groups are the argument with that number.
+const toTell = `waits JOIN unnest($%d::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
 		WHERE on_group IS NOT NULL AND NOT met AND (
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name)
-			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name) AND NOT ` + hasLive + `)`)
+			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name) AND NOT ` + hasLive + `)`
 
 // tellGroups tells jobs of the next changes of groups. It returns how many jobs and changes these are.
 func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error) {
@@ -170,20 +204,14 @@ func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error)
 			continue
 		}
 		before := len(did.changed)
-		some, more, locked, err := t.tellGroup(did, *e, limit)
+		some, more, err := t.tellGroup(did, e, limit)
 		if err != nil {
 			return 0, err
 		}
 		told += some
 		limit -= len(did.changed) - before
-		switch {
-		case locked > 0:
-			e.upTo = min(e.upTo, locked-1)
-			kept = append(kept, *e)
-		case more:
-			kept = append(kept, *e)
-		}
 		if more {
+			kept = append(kept, *e)
 			next.end, next.only = min(next.end, e.number), 0
 		}
 	}
@@ -231,9 +259,9 @@ func (t *txn) keepNoted(kept []endRow) error {
 	return err
 }
 
-// tellGroup tells the next jobs that something has changed in a group. It returns how many these are, whether there may be more, up to
-// which e says, and the first of those that somebody else has locked, or 0.
-func (t *txn) tellGroup(did *step, e endRow, limit int) (n int, more bool, locked int64, err error) {
+// tellGroup tells the next jobs that something has changed in a group. It returns how many these are, and whether there may be more behind
+// those up to which e says then. Those that somebody else has locked are looked at later.
+func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err error) {
 	var ids []int64
 	err = t.each(func(rows *sql.Rows) error {
 		ids = append(ids, 0)
@@ -246,13 +274,14 @@ func (t *txn) tellGroup(did *step, e endRow, limit int) (n int, more bool, locke
 		LIMIT $3`,
 		e.group, e.upTo, mostTold)
 	if err != nil || len(ids) == 0 {
-		return 0, false, 0, err
+		return 0, false, err
 	}
 	h, err := t.hearing(ids)
 	if err != nil {
-		return 0, false, 0, err
+		return 0, false, err
 	}
 	more = len(ids) == mostTold
+	locked := newArray(ofNumbers, 0)
 	for _, id := range ids {
 		if len(h.changed) == limit {
 			more = true
@@ -262,12 +291,12 @@ func (t *txn) tellGroup(did *step, e endRow, limit int) (n int, more bool, locke
 		switch {
 		case h.locked[id]:
 			h.hearGroup(id, t.now)
-		case h.found[id] != nil && locked == 0:
-			locked = id
+		case h.found[id] != nil:
+			locked.int(id)
 		}
 		e.upTo = id
 	}
-	return n, more, locked, h.write(did)
+	return n, more, cmp.Or(h.write(did), t.lookLater(locked))
 }
 
 // SealGroup is part of the contract.

@@ -147,3 +147,109 @@ func TestManyWaitForAGroup(t *testing.T) {
 	assert.GreaterOrEqual(t, len(seen), n-store.SettledByCall, "the call has settled the rest")
 	assert.Zero(t, left(t, s, "ends")+left(t, s, "looks"))
 }
+
+// As many jobs as a step tells wait for a group that is done, and for something else too. What follows for others is not held up.
+func TestManyWaitForMoreThanAGroup(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	blocker, other := enqueueOne(t, s, member("")), enqueueOne(t, s, member(""))
+	jobs := make([]store.NewJob, mostTold)
+	for i := range jobs {
+		jobs[i] = ofGroup("g")
+		jobs[i].After = append(jobs[i].After, store.Wait{ID: blocker})
+	}
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs, Open: []string{"g"}})
+	require.NoError(t, err)
+	last, child := enqueueOne(t, s, ofGroup("g")), enqueueOne(t, s, after(false, other))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.SealGroup(ctx, "g"))
+	for more := true; more; {
+		settled, err := s.Settle(ctx, store.MaxItems)
+		require.NoError(t, err)
+		more = len(settled) > 0
+	}
+	in(t, s, store.Ready, "behind those that wait for something else too", last)
+	acks := claimFirst(t, s, 2)
+	_, err = s.Ack(ctx, acks[1:])
+	require.NoError(t, err)
+	in(t, s, store.Ready, "that waits for another job", child)
+	_, err = s.Cancel(ctx, store.Filter{IDs: []int64{child}}, 1)
+	require.NoError(t, err)
+	outcomes, err := s.Requeue(ctx, store.Filter{IDs: []int64{child}}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, store.Ready, outcomes[0].State)
+	assert.Zero(t, left(t, s, "ends")+left(t, s, "looks"))
+}
+
+// A caller's transaction spoils a group while others forget that it was spoiled before.
+func TestSpoiledWhileItIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	gone, old := enqueueOne(t, s, member("")), enqueueOne(t, s, member("g"))
+	_, err := s.Cancel(t.Context(), store.Filter{IDs: []int64{gone, old}}, 2)
+	require.NoError(t, err)
+	n := member("g")
+	n.After = []store.Wait{{ID: gone}}
+	tx := callersTx(t, s)
+	enqueueOne(t, s.InTx(tx), n)
+	_, err = s.Delete(t.Context(), store.Filter{IDs: []int64{old}}, 1)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	in(t, s, store.Cancelled, "that needs the group", enqueueOne(t, s, ofGroup("g")))
+
+	for range 3 {
+		enqueueOne(t, s, n)
+	}
+	settle(t, s)
+	assert.Equal(t, 1, left(t, s, "spoils"), "rows of one group")
+	_, err = s.Delete(t.Context(), store.Filter{States: []store.State{store.Cancelled}}, 10)
+	require.NoError(t, err)
+	assert.Zero(t, left(t, s, "spoils")+left(t, s, "ends"))
+}
+
+// A seal waits for a transaction that has opened the group, whether it was open before or not, and seals it afterwards.
+func TestSealWaitsForWhoHasOpenedTheGroup(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{member("")}, Open: []string{"g"}})
+	require.NoError(t, err)
+	n := ofGroup("g")
+	n.After[0].Any = true
+	waits := enqueueOne(t, s, n)
+	tx := callersTx(t, s)
+	_, err = s.InTx(tx).Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{member("g")}, Open: []string{"g", "h"}})
+	require.NoError(t, err)
+	sealed := make(chan error, 1)
+	go func() { sealed <- s.SealGroup(context.WithoutCancel(t.Context()), "g") }()
+	require.Eventually(t, func() bool {
+		var blocked bool
+		err := s.callers.Get(&blocked, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE query LIKE '%open_groups%'))`)
+		return err == nil && blocked
+	}, time.Minute, time.Millisecond, "the seal does not wait")
+	in(t, s, store.Blocked, "before the commit", waits)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-sealed)
+	in(t, s, store.Blocked, "while a job of the group lives", waits)
+	page, err := s.Groups(t.Context(), store.GroupFilter{}, store.Page{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page.Groups, 2)
+	assert.Equal(t, store.Group{Name: "g", GroupStatus: store.GroupStatus{Live: true}}, page.Groups[0])
+	assert.True(t, page.Groups[1].Open)
+}
+
+// The change of a group is looked at on a session that is shared, too.
+func TestGroupsOnASharedSession(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{Pooled: true})
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{ofGroup("g"), member("g"), member("g")}})
+	require.NoError(t, err)
+	settle(t, s)
+	acks := claimFirst(t, s, 2)
+	_, err = s.Ack(t.Context(), acks[:1])
+	require.NoError(t, err)
+	assert.Equal(t, 1, left(t, s, "ends"), "nothing follows, so they are left to Settle")
+	_, err = s.Ack(t.Context(), acks[1:])
+	require.NoError(t, err)
+	in(t, s, store.Ready, "after both have ended", added[0].ID)
+}

@@ -182,19 +182,41 @@ func (q *search) ids(w *where) string {
 	}
 }
 
+// inGroups says where the jobs of each phase stand in the index jobs_group.
+var inGroups = []struct {
+	state  store.State
+	live   int64
+	phases []store.State
+}{
+	{store.Blocked, 1, []store.State{store.Blocked}},
+	{store.Ready, 1, []store.State{store.Ready, store.InFlight}},
+	{store.Failed, 1, []store.State{store.Retrying, store.InFlight}},
+	{store.Failed, 0, []store.State{store.Dead}},
+	{store.Succeeded, 0, []store.State{store.Succeeded}},
+	{store.Cancelled, 0, []store.State{store.Cancelled}},
+}
+
 // grouped uses the index jobs_group.
 func (q *search) grouped(w *where) string {
 	rest := q.filter
 	rest.Group = ""
+	states, live := newArray(ofTexts, 0), newArray(ofNumbers, 0)
+	for _, at := range inGroups {
+		if slices.ContainsFunc(q.phases, func(phase store.State) bool { return slices.Contains(at.phases, phase) }) {
+			states.string(string(at.state))
+			live.int(at.live)
+		}
+	}
 	return `
 		SELECT first.id
-		FROM unnest(ARRAY['blocked', 'ready', 'failed', 'succeeded', 'cancelled']) AS states (name)
+		FROM unnest(` + w.arg(states) + `::text[], ` + w.arg(live) + `::bigint[]) AS states (name, live)
 		CROSS JOIN LATERAL (
 			SELECT id
 			FROM {schema}.jobs
-			WHERE group_name IS NOT NULL AND group_name = ANY (ARRAY[` + w.arg(q.filter.Group) + `::text]) AND unleased_state = states.name
+			WHERE group_name IS NOT NULL AND group_name = ANY (ARRAY[` + w.arg(q.filter.Group) + `::text])
+				AND unleased_state = states.name AND ` + isLive + ` = states.live
 				AND ` + q.between(w) + w.also(rest, q.now) + q.possible() + `
-			` + q.order(`group_name`, `unleased_state`, `id`) + `
+			` + q.order(`group_name`, `unleased_state`, isLive, `id`) + `
 			LIMIT ` + w.arg(q.limit) + `
 		) AS first`
 }

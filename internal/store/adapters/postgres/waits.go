@@ -186,7 +186,9 @@ func (w *waiting) lookAtGroups(jobs []store.NewJob, t *txn) (err error) {
 		}
 	}
 	w.expected, _ = sqlkit.Expected(jobs)
-	w.groups, err = t.statuses(slices.Compact(slices.Sorted(slices.Values(names))))
+	if w.groups, err = t.statuses(slices.Compact(slices.Sorted(slices.Values(names)))); w.groups == nil {
+		w.groups = map[string]store.GroupStatus{}
+	}
 	return err
 }
 
@@ -224,6 +226,11 @@ func (w *waiting) begin(j *store.Job, n store.NewJob, answers []store.Enqueued, 
 	}
 	waits := n.KeptWaits(func(item int) int64 { return answers[item].ID })
 	j.Begin(waits, store.Awaits{Job: w.job, Group: w.group}, t.now)
+	if name := store.SpoilsOf(j, false); name != "" { // for those behind it
+		is := w.groups[name]
+		is.Spoiled = true
+		w.groups[name] = is
+	}
 	w.waits[j.ID] = waits
 	w.links[j.ID] |= store.LinkWaits
 	for _, one := range waits {
@@ -299,14 +306,19 @@ func (t *txn) watch(ids []int64, waits map[int64][]store.KeptWait, o others, own
 			looks.int(id)
 		}
 	}
-	if err := t.flag(distinct(flags), o); err != nil || looks.empty() {
-		return err
+	t.heard = t.heard || !looks.empty()
+	return cmp.Or(t.flag(distinct(flags), o), t.lookLater(looks))
+}
+
+// lookLater asks for looks at jobs that wait.
+func (t *txn) lookLater(ids *array) error {
+	if ids.empty() {
+		return nil
 	}
-	t.heard = true
 	_, err := t.exec(`
 		INSERT INTO {schema}.looks (job_id)
 		SELECT unnest($1::bigint[])`,
-		looks)
+		ids)
 	return err
 }
 

@@ -99,11 +99,11 @@ const isUnneeded = `NOT EXISTS (
 			FROM waits INDEXED BY waits_on
 			JOIN jobs AS waiting ON waiting.id = waits.job_id
 			WHERE waits.on_id = jobs.id AND waiting.finished_at IS NULL)
-			AND (group_name IS NULL OR NOT EXISTS (
-			SELECT 1
+			AND (group_name IS NULL OR group_name NOT IN (
+			SELECT on_group
 			FROM waits INDEXED BY waits_on_group
 			JOIN jobs AS waiting ON waiting.id = waits.job_id
-			WHERE waits.on_group = jobs.group_name AND waiting.finished_at IS NULL))`
+			WHERE on_group IS NOT NULL AND waiting.finished_at IS NULL))`
 
 // The conditions of the states, written as in the indexes.
 var stateTerms = map[store.State]string{
