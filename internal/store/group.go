@@ -23,8 +23,8 @@ type GroupStatus struct {
 }
 
 // meets reports whether a wait for the group is met.
-func (g GroupStatus) meets(any bool) bool {
-	return !g.Open && !g.Live && (any || !g.Dead && !g.Spoiled)
+func (g GroupStatus) meets(whatever bool) bool {
+	return !g.Open && !g.Live && (whatever || !g.Dead && !g.Spoiled)
 }
 
 // Phase returns the phase in which a job would be that stands for the group: in flight until the group is done, and cancelled as soon as

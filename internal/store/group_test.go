@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -36,7 +35,7 @@ func TestCirclesAreFound(t *testing.T) {
 			continue
 		}
 		refused := new(InvalidError)
-		if assert.True(t, errors.As(err, &refused), name) {
+		if assert.ErrorAs(t, err, &refused, name) {
 			assert.Equal(t, []any{c.item, "after"}, []any{refused.Item, refused.Field}, name)
 		}
 	}
