@@ -60,33 +60,16 @@ func (c *Client) batch(ctx context.Context, w store.Writer, b *Batch, options *E
 	if err != nil || len(jobs) == 0 {
 		return batched, err
 	}
-	open := slices.Clone(options.open())
-	n := store.FitOneCall(jobs)
-	if several := n < len(jobs); several {
-		if key == "" && !InTx(ctx) {
-			return batched, &InvalidError{Item: -1, Field: "request_key", Rule: fmt.Sprintf(
-				"is required: the batch has %d jobs, and only %d fit into one call, so an error may leave a part of it", len(jobs), n)}
-		}
-		if len(c.middleware) == 0 { // which may change the jobs
-			if err := checkEach(jobs); err != nil {
-				return batched, b.fromItem(err, first)
-			}
-		}
-		open = append(open, batched.Group)
+	open := options.open()
+	several := store.FitOneCall(jobs) < len(jobs)
+	if several {
+		open = append(slices.Clone(open), batched.Group)
 	}
-	var added []Enqueued
-	for len(added) < len(jobs) {
-		begin := len(added)
-		part := jobs[begin : begin+store.FitOneCall(jobs[begin:])]
-		room := roomFor(len(part))
-		copy(*room, part)
-		some, err := c.send(ctx, w, room, open, partKey(key, begin))
-		if err != nil {
-			return batched, b.fromItem(fromStep(begin, err), first)
-		}
-		added, open = append(added, some...), nil
+	added, err := c.sendParts(ctx, w, "batch", jobs, open, key)
+	if err != nil {
+		return batched, b.fromItem(err, first)
 	}
-	if n < len(jobs) {
+	if several {
 		if err := sealed(ctx, w, batched.Group); err != nil {
 			return batched, fmt.Errorf("jq: all jobs of the batch were added, but its group is still open; repeat the call: %w", err)
 		}
@@ -163,25 +146,25 @@ func (b *Batch) fromItem(err error, first int) error {
 
 // sealed seals a group that may be sealed already.
 func sealed(ctx context.Context, w store.Writer, name string) error {
-	keeper, ok := w.(store.GroupKeeper)
-	if !ok {
-		return missing("keep groups")
-	}
-	err := keeper.SealGroup(ctx, name)
+	err := seal(ctx, w, name)
 	if invalid, is := errors.AsType[*InvalidError](err); is && invalid.Field == "group" {
 		return nil
 	}
 	return err
 }
 
-// SealGroup seals a group that an enqueueing has opened: it has all its jobs, and what waits for it goes on once they have ended. A group
-// that is not open is refused with ErrInvalid. EnqueueBatch seals its groups itself.
-func (c *Client) SealGroup(ctx context.Context, name string) error {
-	keeper, ok := c.store.(store.GroupKeeper)
+func seal(ctx context.Context, w store.Writer, name string) error {
+	keeper, ok := w.(store.GroupKeeper)
 	if !ok {
 		return missing("keep groups")
 	}
 	return keeper.SealGroup(ctx, name)
+}
+
+// SealGroup seals a group that an enqueueing has opened: it has all its jobs, and what waits for it goes on once they have ended. A group
+// that is not open is refused with ErrInvalid. EnqueueBatch seals its groups itself.
+func (c *Client) SealGroup(ctx context.Context, name string) error {
+	return seal(ctx, c.store, name)
 }
 
 // SealGroupTx is SealGroup in the caller's own SQL transaction.
@@ -190,11 +173,7 @@ func (c *Client) SealGroupTx(ctx context.Context, tx Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	keeper, ok := w.(store.GroupKeeper)
-	if !ok {
-		return missing("keep groups")
-	}
-	return keeper.SealGroup(ctx, name)
+	return seal(ctx, w, name)
 }
 
 // Groups iterates over the groups that match, by name. It reads them page by page. After an error it yields nothing more.

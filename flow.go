@@ -81,19 +81,24 @@ func (c *Client) EnqueueFlowTx(ctx context.Context, tx Tx, f *Flow, options *Enq
 }
 
 func (c *Client) flow(ctx context.Context, w store.Writer, f *Flow, options *EnqueueManyOptions) ([]Enqueued, error) {
-	key := options.key()
 	jobs, err := c.steps(f)
 	if err != nil {
 		return nil, err
 	}
-	n := store.FitOneCall(jobs)
-	if n < len(jobs) && key == "" && !InTx(ctx) {
-		return nil, &InvalidError{Item: -1, Field: "request_key", Rule: fmt.Sprintf(
-			"is required: the flow has %d jobs, and only %d fit into one call, so an error may leave a part of it", len(jobs), n)}
-	}
-	if n < len(jobs) && len(c.middleware) == 0 { // which may change the jobs
-		if err := checkEach(jobs); err != nil {
-			return nil, err
+	return c.sendParts(ctx, w, "flow", jobs, options.open(), options.key())
+}
+
+// sendParts sends the jobs of a flow or a batch in as many calls as they need. The first call opens the groups.
+func (c *Client) sendParts(ctx context.Context, w store.Writer, of string, jobs []NewJob, open []string, key string) ([]Enqueued, error) {
+	if n := store.FitOneCall(jobs); n < len(jobs) {
+		if key == "" && !InTx(ctx) {
+			return nil, &InvalidError{Item: -1, Field: "request_key", Rule: fmt.Sprintf(
+				"is required: the %s has %d jobs, and only %d fit into one call, so an error may leave a part of it", of, len(jobs), n)}
+		}
+		if len(c.middleware) == 0 { // which may change the jobs
+			if err := checkEach(jobs); err != nil {
+				return nil, err
+			}
 		}
 	}
 	var added []Enqueued
@@ -105,15 +110,11 @@ func (c *Client) flow(ctx context.Context, w store.Writer, f *Flow, options *Enq
 		}
 		room := roomFor(len(part))
 		copy(*room, part)
-		var open []string
-		if begin == 0 {
-			open = options.open()
-		}
 		some, err := c.send(ctx, w, room, open, partKey(key, begin))
 		if err != nil {
 			return nil, fromStep(begin, err)
 		}
-		added = append(added, some...)
+		added, open = append(added, some...), nil
 	}
 	return added, nil
 }
@@ -184,7 +185,7 @@ func resolve(part []NewJob, added []Enqueued) error {
 	return nil
 }
 
-// partKey returns the request key of the part of a flow that begins at the step. Nobody else chooses one like it, and its length is fixed.
+// partKey returns the request key of the part of a flow or a batch that begins at the step. Nobody else chooses one like it, and its length is fixed.
 func partKey(key string, begin int) string {
 	if key == "" || begin == 0 {
 		return key
@@ -192,7 +193,7 @@ func partKey(key string, begin int) string {
 	return fmt.Sprintf("flow %x", sha256.Sum256(fmt.Appendf(nil, "%d %s", begin, key)))
 }
 
-// fromStep returns the error of the part of a flow that begins at the step.
+// fromStep returns the error of the part of a flow or a batch that begins at the step.
 func fromStep(begin int, err error) error {
 	if begin == 0 {
 		return err
