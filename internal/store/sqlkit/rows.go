@@ -149,13 +149,13 @@ func RecordBehind(rows *sql.Rows, others []any) (*store.Record, error) {
 	return &e, rows.Scan(append(slices.Clip(others), into...)...)
 }
 
-// Names returns the rows of a query for one name.
-func Names(each Query, query string, args ...any) ([]string, error) {
-	var found []string
+// Values returns the rows of a query for one column, such as names or ids.
+func Values[T any](each Query, query string, args ...any) ([]T, error) {
+	var found []T
 	err := each(func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		found = append(found, name)
+		var value T
+		err := rows.Scan(&value)
+		found = append(found, value)
 		return err
 	}, query, args...)
 	return found, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // What follows from the ends of jobs.
@@ -89,11 +90,7 @@ func (t *txn) step(limit int, from reached, wait time.Duration) (step, error) {
 // look takes the next jobs from the table looks, sets the flags of those that they wait for, and tells them how these have ended. It
 // returns how many jobs it took.
 func (t *txn) look(did *step, limit int) (n int, err error) {
-	var ids []int64
-	err = t.each(func(rows *sql.Rows) error {
-		ids = append(ids, 0)
-		return rows.Scan(&ids[len(ids)-1])
-	}, `
+	ids, err := sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
 		FROM {schema}.looks
 		WHERE job_id > $1

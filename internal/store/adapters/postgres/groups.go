@@ -262,11 +262,7 @@ func (t *txn) keepNoted(kept []endRow) error {
 // tellGroup tells the next jobs that something has changed in a group. It returns how many these are, and whether there may be more behind
 // those up to which e says then. Those that somebody else has locked are looked at later.
 func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err error) {
-	var ids []int64
-	err = t.each(func(rows *sql.Rows) error {
-		ids = append(ids, 0)
-		return rows.Scan(&ids[len(ids)-1])
-	}, `
+	ids, err := sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
 		FROM {schema}.waits
 		WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[$1::text]) AND NOT met AND job_id > $2

@@ -267,7 +267,7 @@ func (h *hub) lookAround() {
 }
 
 func (t *txn) waitingQueues() ([]string, error) {
-	return sqlkit.Names(t.each, `
+	return sqlkit.Values[string](t.each, `
 		SELECT * FROM (`+readyQueues+`) AS ready
 		UNION
 		SELECT * FROM (`+retryingQueues+`) AS retrying`)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -205,16 +204,7 @@ func (d *deleting) end(t *txn, _ []store.Outcome) error {
 	if err := t.noteGone(d.jobs); err != nil {
 		return err
 	}
-	var groups []string
-	for _, r := range d.jobs {
-		if name := r.Group(); name != "" {
-			groups = append(groups, name)
-		}
-	}
-	err := t.each(func(rows *sql.Rows) error {
-		groups = append(groups, "")
-		return rows.Scan(&groups[len(groups)-1])
-	}, `
+	groups, err := sqlkit.Values[string](t.each, `
 		WITH earlier AS (
 			DELETE FROM {schema}.attempts
 			WHERE job_id = ANY ($1::bigint[])
@@ -234,6 +224,11 @@ func (d *deleting) end(t *txn, _ []store.Outcome) error {
 		arrayOf(d.ids))
 	if err != nil {
 		return err
+	}
+	for _, r := range d.jobs {
+		if name := r.Group(); name != "" {
+			groups = append(groups, name)
+		}
 	}
 	if err := t.noteSpoiled(groups); err != nil || len(d.keys) == 0 {
 		return err

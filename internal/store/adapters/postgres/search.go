@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"database/sql"
 	"math"
 	"slices"
 	"strconv"
@@ -111,19 +110,12 @@ func (t *txn) lock(q *search) ([]*store.Record, error) {
 
 func (t *txn) firstIDs(q *search) ([]int64, error) {
 	w := &where{}
-	var ids []int64
-	err := t.each(func(rows *sql.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `
+	return sqlkit.Values[int64](t.each, `
 		SELECT id
 		FROM (`+q.ids(w)+`) AS found
 		`+q.order(`id`)+`
 		LIMIT `+w.arg(q.limit),
 		w.args...)
-	return ids, err
 }
 
 // possible returns the search's condition as a further term.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"cmp"
-	"database/sql"
 	"maps"
 	"math"
 	"slices"
@@ -165,13 +164,11 @@ func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped ma
 	if err := w.lookAtGroups(jobs, t); err != nil {
 		return nil, err
 	}
-	return w, t.each(func(rows *sql.Rows) error {
-		w.ids = append(w.ids, 0)
-		return rows.Scan(&w.ids[len(w.ids)-1])
-	}, `
+	w.ids, err = sqlkit.Values[int64](t.each, `
 		SELECT nextval(pg_get_serial_sequence($1, 'id'))
 		FROM generate_series(1, $2)`,
 		t.s.schema+`.jobs`, len(jobs))
+	return w, err
 }
 
 func waitsForOthers(n store.NewJob) bool { return len(n.After) > 0 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -72,7 +71,7 @@ func (t *txn) noteGroup(name string) error {
 }
 
 // concernedBy returns the ids of the next jobs for which the change of a group may mean something.
-func (t *txn) concernedBy(e end) (ids []int64, err error) {
+func (t *txn) concernedBy(e end) ([]int64, error) {
 	delete(t.groups.noted, e.group)
 	if err := t.lookAt([]store.KeptWait{{Group: e.group}}); err != nil {
 		return nil, err
@@ -80,17 +79,13 @@ func (t *txn) concernedBy(e end) (ids []int64, err error) {
 	if is := t.group(e.group); !is.Spoiled && (is.Open || is.Live) {
 		return nil, nil
 	}
-	err = t.each(func(rows *sql.Rows) error {
-		ids = append(ids, 0)
-		return rows.Scan(&ids[len(ids)-1])
-	}, `
+	return sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
 		FROM waits INDEXED BY waits_on_group
 		WHERE on_group = ? AND met = 0 AND job_id > ?
 		ORDER BY job_id
 		LIMIT ?`,
 		e.group, e.upTo, told)
-	return ids, err
 }
 
 // markGroupsMet marks all waits of jobs that have become ready.
@@ -134,15 +129,12 @@ func (t *txn) groupsOf(e *store.Record) (names []string, err error) {
 	if e.Links&store.LinkWaits == 0 {
 		return names, nil
 	}
-	err = t.each(func(rows *sql.Rows) error {
-		names = append(names, "")
-		return rows.Scan(&names[len(names)-1])
-	}, `
+	needed, err := sqlkit.Values[string](t.each, `
 		SELECT on_group
 		FROM waits
 		WHERE job_id = ? AND on_group IS NOT NULL`,
 		e.ID)
-	return names, err
+	return append(names, needed...), err
 }
 
 // forgetGroups forgets those among the groups that no longer exist.

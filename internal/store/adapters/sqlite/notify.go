@@ -67,7 +67,7 @@ func (t *txn) cancelledQueues(since *int64) (wakeups sqlkit.Woken, err error) {
 }
 
 func (t *txn) waitingQueues() ([]string, error) {
-	return sqlkit.Names(t.each, `
+	return sqlkit.Values[string](t.each, `
 		SELECT * FROM (`+readyQueues+`)
 		UNION
 		SELECT * FROM (`+retryingQueues+`)`)

@@ -323,21 +323,17 @@ func (t *txn) hears(r *store.Record, waits []store.KeptWait, e end) (changed boo
 }
 
 // concerned returns the ids of the next jobs for which the end means something.
-func (t *txn) concerned(e end) (ids []int64, err error) {
+func (t *txn) concerned(e end) ([]int64, error) {
 	if e.group != "" {
 		return t.concernedBy(e)
 	}
-	err = t.each(func(rows *sql.Rows) error {
-		ids = append(ids, 0)
-		return rows.Scan(&ids[len(ids)-1])
-	}, `
+	return sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
 		FROM waits INDEXED BY waits_unmet
 		WHERE on_id = ?1 AND met = 0 AND job_id > ?2 AND from_token <= ?3 AND (any_end = 1 OR ?4 <> 'dead')
 		ORDER BY job_id
 		LIMIT ?5`,
 		e.ID, e.upTo, e.Token, e.As, told)
-	return ids, err
 }
 
 // markMet marks the waits that the end has met, of jobs above an id up to the latest that was told: those of which Record.Hear says so.
