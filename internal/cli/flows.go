@@ -112,13 +112,7 @@ func groupOf(ctx context.Context, s jq.Store, name string) (wire.GroupDetail, er
 			return wire.GroupDetail{}, err
 		}
 		counts, err := client.Count(ctx, jq.Filter{Group: name})
-		found := wire.GroupDetail{Group: g, Jobs: map[jq.State]int64{}}
-		for _, q := range counts.Queues {
-			for phase, n := range q.Jobs {
-				found.Jobs[phase] += n
-			}
-		}
-		return found, err
+		return wire.GroupDetailOf(g, counts), err
 	}
 	return wire.GroupDetail{}, fmt.Errorf("there is no group %s: see flows ls", name)
 }

@@ -56,12 +56,6 @@ func (a *API) group(w *exchange, r *http.Request) error {
 			return nil, store.ErrNotFound
 		}
 		counts, err := a.as(ctx).Count(ctx, store.Filter{Group: name})
-		answer := wire.GroupDetail{Group: found.Groups[0], Jobs: map[store.State]int64{}}
-		for _, q := range counts.Queues {
-			for phase, n := range q.Jobs {
-				answer.Jobs[phase] += n
-			}
-		}
-		return answer, err
+		return wire.GroupDetailOf(found.Groups[0], counts), err
 	})
 }

@@ -23,6 +23,17 @@ type GroupDetail struct {
 	Jobs map[store.State]int64 `json:"jobs"`
 }
 
+// GroupDetailOf sums up the counts of the group's jobs.
+func GroupDetailOf(g store.Group, counts store.Counts) GroupDetail {
+	jobs := map[store.State]int64{}
+	for _, q := range counts.Queues {
+		for phase, n := range q.Jobs {
+			jobs[phase] += n
+		}
+	}
+	return GroupDetail{Group: g, Jobs: jobs}
+}
+
 // Jobs is the answer to a claim, and a page of a listing. Next is the cursor of the next page.
 type Jobs struct {
 	Jobs []Job  `json:"jobs"`
