@@ -1204,8 +1204,9 @@ type (
 	//	func (*Record) MustHold(l Lease, by FinishedBy) error
 	//	// Hear takes an end of a job that it waits for into account.
 	//	func (*Record) Hear(waits []KeptWait, e End, on Awaits, now time.Time) (changed bool)
-	//	// HearGroup takes into account that a group may have become done or spoiled.
-	//	func (*Record) HearGroup(waits []KeptWait, on Awaits, now time.Time) (changed bool)
+	//	// HearGroup takes into account that a group may have become done or spoiled, or any group if the name is
+	//	// empty.
+	//	func (*Record) HearGroup(group string, waits []KeptWait, on Awaits, now time.Time) (changed bool)
 	Record = store.Record
 
 	// FinishedBy is a way in which a holder ends its own lease. A store remembers it until the next claim, so that it can tell a

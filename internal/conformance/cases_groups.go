@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ const (
 	sentenceSpoils   = "A job in a group spoils it when it is cancelled, or is deleted when it is dead."
 	sentenceTogether = "The waits of a job for groups are looked at together, once its waits for jobs are met: it becomes ready at a moment when each of them is met. What becomes of the groups later does not matter to it."
 	sentenceSpoiled  = "A blocked job that needs the success of a group is cancelled as by Cancel when the group is spoiled, and its Error names the group."
+	sentenceNamesJob = "If the job needs the one that spoils the group too, its Error names that one."
 )
 
 var groupCases = []Case{
@@ -24,6 +26,8 @@ var groupCases = []Case{
 	{"Groups/EveryLivePhaseKeepsItFromBeingDone", sentenceGroupMet, groupsLive},
 	{"Groups/DeadJobHoldsUp", sentenceGroupMet, groupsDead},
 	{"Groups/SpoiledOneCancelsWhatNeedsIt", sentenceSpoils + "\n" + sentenceSpoiled, groupsSpoiled},
+	{"Groups/ErrorNamesTheJobThatSpoils", sentenceNamesJob, groupsNameTheJob},
+	{"Groups/ErrorNamesTheFirstThatIsSpoiled", sentenceSpoiled, groupsNameTheFirst},
 	{"Groups/NeedsASpoiledOne", "A job that needs the success of a spoiled group is added as cancelled.", groupsAddedCancelled},
 	{"Groups/SpoiledUntilItIsGone", "The group stays spoiled until no job is in it, and none waits or has waited for it.", groupsStaySpoiled},
 	{"Groups/MetTogether", sentenceTogether, groupsTogether},
@@ -236,6 +240,38 @@ func groupsSpoiled(c *C) {
 		c.in(store.Ready, "after the others have ended too", waits)
 		c.Cancel(waits)
 	}
+}
+
+func groupsNameTheJob(c *C) {
+	for what, spoil := range map[string]func(id int64){
+		"cancelled":        func(id int64) { c.Cancel(id) },
+		"dead and deleted": func(id int64) { c.NAck(c.hold(id), store.Never, 0, "boom"); c.Delete(id) },
+	} {
+		group := "group of one that is " + what
+		list := c.Enqueue(in(group), in(group))
+		n := needingGroups(group)
+		n.After = append(n.After, store.Wait{ID: list[1]})
+		job := c.Enqueue(n)[0]
+		c.NAck(c.hold(list[0]), store.Never, 0, "boom") // the group changes, but not for those that wait for it
+		c.in(store.Blocked, "that needs a group with a dead job", job)
+		spoil(list[1])
+		c.settleAll()
+		got := c.Get(job)
+		c.Equal(got.State, store.Cancelled, "the state of a job that needs a job that is %s and its group", what)
+		c.True(strings.Contains(got.Error, fmt.Sprintf("job %d,", list[1])), "a job is %s: the error %q names it, and not its group", what, got.Error)
+	}
+}
+
+func groupsNameTheFirst(c *C) {
+	member := c.Enqueue(in("g"))[0]
+	between := needingGroups("g")
+	between.Group = "h"
+	job := c.Enqueue(between, needingGroups("h", "g"))[1]
+	c.Cancel(member)
+	c.settleAll()
+	got := c.Get(job)
+	c.Equal(got.State, store.Cancelled, "the state of a job that needs a spoiled group and another that is spoiled because of it")
+	c.True(strings.Contains(got.Error, `group "g"`), "the error %q names the group that was spoiled first", got.Error)
 }
 
 func groupsAddedCancelled(c *C) {

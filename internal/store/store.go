@@ -119,7 +119,8 @@ type Store interface {
 	//
 	// The waits of a job for groups are looked at together, once its waits for jobs are met: it becomes ready at a moment when each of
 	// them is met. What becomes of the groups later does not matter to it. A blocked job that needs the success of a group is
-	// cancelled as by Cancel when the group is spoiled, and its Error names the group.
+	// cancelled as by Cancel when the group is spoiled, and its Error names the group. If the job needs the one that spoils the group
+	// too, its Error names that one.
 	//
 	// A call that ends jobs applies this to at most 1,000 others before it returns. It leaves the rest to Settle, and may also leave
 	// jobs that were added or ended in a caller's transaction, or that an open transaction locks. A Settle that changes fewer than

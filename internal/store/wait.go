@@ -97,10 +97,11 @@ func (a Awaits) meet(waits []KeptWait) bool {
 	return true
 }
 
-// spoiled returns the name of a group whose success a job with these waits needs and will never get.
-func (a Awaits) spoiled(waits []KeptWait) (name string, is bool) {
+// spoiled returns the name of a group whose success a job with these waits needs and will never get: of the group, or of any if that is
+// empty.
+func (a Awaits) spoiled(group string, waits []KeptWait) (name string, is bool) {
 	for _, w := range waits {
-		if w.Group != "" && !w.Any && w.From == 0 && a.Group(w.Group).Spoiled {
+		if w.Group != "" && (group == "" || group == w.Group) && !w.Any && w.From == 0 && a.Group(w.Group).Spoiled {
 			return w.Group, true
 		}
 	}
@@ -130,7 +131,7 @@ func (j *Job) Begin(waits []KeptWait, on Awaits, now time.Time) {
 			}
 		}
 	}
-	if name, is := on.spoiled(waits); is && reason == "" {
+	if name, is := on.spoiled("", waits); is && reason == "" {
 		reason = spoiledReason(name)
 	}
 	switch {
@@ -181,12 +182,13 @@ func (r *Record) Hear(waits []KeptWait, e End, on Awaits, now time.Time) (change
 	return changed
 }
 
-// HearGroup takes into account that a group may have become done or spoiled. It returns whether the job has changed.
-func (r *Record) HearGroup(waits []KeptWait, on Awaits, now time.Time) (changed bool) {
+// HearGroup takes into account that a group may have become done or spoiled, or any group if the name is empty. It returns whether the job
+// has changed.
+func (r *Record) HearGroup(group string, waits []KeptWait, on Awaits, now time.Time) (changed bool) {
 	if r.State != Blocked {
 		return false
 	}
-	if name, is := on.spoiled(waits); is {
+	if name, is := on.spoiled(group, waits); is {
 		r.cancelFor(spoiledReason(name), now)
 		return true
 	}

@@ -140,8 +140,8 @@ func (s *Store) hearsOfGroup(j job, name string, now time.Time) (after job, chan
 		return j, false
 	}
 	for _, w := range j.waits {
-		if w.group != "" && !w.any && !w.stuck && s.status(w.group).Spoiled && !s.broken(SpoiledLeavesWaiters) {
-			return s.cancelFor(j, s.whySpoiled(w.group), now), true
+		if w.group == name && !w.any && !w.stuck && s.status(name).Spoiled && !s.broken(SpoiledLeavesWaiters) {
+			return s.cancelFor(j, s.whySpoiled(name), now), true
 		}
 	}
 	if s.broken(GroupsMetApart) {

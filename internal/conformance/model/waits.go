@@ -69,7 +69,7 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 	}
 	after = j
 	after.waits = slices.Clone(j.waits)
-	fatal := false
+	fatal, concerned := false, false
 	for i, w := range after.waits {
 		if w.on != e.id || w.group != "" || w.met || e.number <= w.since && !s.broken(OldEndsCount) {
 			continue
@@ -77,11 +77,12 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 		good := e.as == store.Succeeded || w.any && !s.broken(AnyNeedsSuccess) || e.as == store.Dead && s.broken(DeadMeets)
 		fatal = fatal || !good && !w.any && s.fatal(e.as)
 		after.waits[i].met = good
+		concerned = concerned || good
 	}
 	if fatal && j.State == store.Blocked && !(s.broken(CascadeStops) && s.wasBlocked(e.id)) {
 		return s.cancelFor(after, s.why(e.id, e.as), now), true
 	}
-	if j.State == store.Blocked && s.allMet(after) {
+	if j.State == store.Blocked && concerned && s.allMet(after) {
 		return s.unblock(j, after, now), true
 	}
 	if i := slices.IndexFunc(s.jobs, func(other job) bool { return other.ID == j.ID }); i >= 0 {

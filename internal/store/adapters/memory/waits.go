@@ -108,7 +108,7 @@ func (s *Store) hear(limit int, now time.Time) (changed []*job) {
 			j, r := s.find(waiters[at])
 			before := r.State
 			if e.group != "" {
-				r.HearGroup(s.waits[j.ID], on, now)
+				r.HearGroup(e.group, s.waits[j.ID], on, now)
 			} else {
 				r.Hear(s.waits[j.ID], e.End, on, now)
 			}

@@ -136,7 +136,7 @@ func (t *txn) look(did *step, limit int) (n int, err error) {
 				h.hear(id, *e, t.now)
 			}
 		}
-		h.hearGroup(id, t.now) // once is enough: what changes in its groups later finds the job
+		h.hearGroup(id, "", t.now) // once is enough: what changes in its groups later finds the job
 		if all {
 			done = append(done, id)
 		}
@@ -383,9 +383,9 @@ func (h *hearing) hear(id int64, e store.End, now time.Time) {
 	h.change(id, func(r *store.Record, waits []store.KeptWait, on store.Awaits) { r.Hear(waits, e, on, now) })
 }
 
-// hearGroup tells a job that something has changed in a group.
-func (h *hearing) hearGroup(id int64, now time.Time) {
-	h.change(id, func(r *store.Record, waits []store.KeptWait, on store.Awaits) { r.HearGroup(waits, on, now) })
+// hearGroup tells a job that something has changed in a group, or may have in any.
+func (h *hearing) hearGroup(id int64, group string, now time.Time) {
+	h.change(id, func(r *store.Record, waits []store.KeptWait, on store.Awaits) { r.HearGroup(group, waits, on, now) })
 }
 
 func (h *hearing) change(id int64, tell func(*store.Record, []store.KeptWait, store.Awaits)) {
@@ -427,10 +427,13 @@ type noted struct {
 	group string
 }
 
-// noteEnds adds rows to the table ends, in their order, and one for each group.
-func (t *txn) noteEnds(ends []noted) error {
+// noteEnds adds rows to the table ends, in their order, and one for each group. It spoils some of the groups.
+func (t *txn) noteEnds(ends []noted, spoiled ...string) error {
 	if len(ends) == 0 {
 		return nil
+	}
+	if err := t.spoil(spoiled); err != nil {
+		return err
 	}
 	ids, tokens, as, groups := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0), newArray(ofTexts, 0)
 	here := map[string]bool{}
@@ -443,6 +446,9 @@ func (t *txn) noteEnds(ends []noted) error {
 		default:
 			here[e.group] = true
 			t.left = append(t.left, e.group)
+			if slices.Contains(spoiled, e.group) {
+				e.As = spoils
+			}
 		}
 		ids.int(e.ID)
 		tokens.int(e.Token)
@@ -477,10 +483,7 @@ func (t *txn) noteEndsOf(jobs []*store.Record) error {
 			spoiled = append(spoiled, name)
 		}
 	}
-	if err := t.spoil(spoiled); err != nil {
-		return err
-	}
-	return t.noteEnds(ends)
+	return t.noteEnds(ends, spoiled...)
 }
 
 // noteGone notes the ends of jobs that are deleted, and remembers those that had not succeeded for who has just begun to wait.
@@ -517,10 +520,7 @@ func (t *txn) noteGone(jobs []*store.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := t.spoil(spoiled); err != nil {
-		return err
-	}
-	return t.noteEnds(ends)
+	return t.noteEnds(ends, spoiled...)
 }
 
 // forgetGone forgets some deletions that everybody has seen who began to wait before them.

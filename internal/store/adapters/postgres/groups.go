@@ -21,6 +21,9 @@ import (
 // mostNoted is how many rows of the table ends are searched at a time for others about the same groups.
 const mostNoted = 10_000
 
+// spoils is how a row of the table ends about a group ends if the group was spoiled with it.
+const spoils = store.Cancelled
+
 // statusColumns are what sqlkit.Groups reads of the groups of a table names.
 const statusColumns = `names.name, (SELECT opened_at FROM {schema}.open_groups WHERE open_groups.name = names.name),
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name),
@@ -175,10 +178,11 @@ func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error)
 	for _, e := range ends {
 		if from[e.group] == nil {
 			names = append(names, e.group)
-			from[e.group] = &endRow{group: e.group, number: e.number, upTo: math.MaxInt64}
+			from[e.group] = &endRow{group: e.group, number: e.number, End: e.End, upTo: math.MaxInt64}
 		}
 	}
-	if err := t.takeNoted(from, names, ends[0].number); err != nil {
+	spoiledAt, err := t.takeNoted(from, names, ends[0].number)
+	if err != nil {
 		return 0, err
 	}
 	is, err := t.statuses(names) // later than the rows were taken: whoever has added one sees that the job has ended
@@ -196,6 +200,11 @@ func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error)
 			spoiled = append(spoiled, name)
 		}
 		if !g.Spoiled && (g.Open || g.Live) {
+			continue
+		}
+		if at := spoiledAt[name]; at > last.number && e.As != spoils { // the ends of jobs between come first
+			e.number, e.As = at, spoils
+			kept = append(kept, *e)
 			continue
 		}
 		if told >= mostTold || limit <= 0 {
@@ -222,13 +231,19 @@ func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error)
 	return told + len(ends), t.keepNoted(kept)
 }
 
-// takeNoted deletes rows about the groups from the number on, and notes up to which jobs each group was told.
-func (t *txn) takeNoted(from map[string]*endRow, names []string, number int64) error {
-	return t.each(func(rows *sql.Rows) error {
+// takeNoted deletes rows about the groups from the number on, and notes up to which jobs each group was told. It returns the number of the
+// first row with which a group was spoiled.
+func (t *txn) takeNoted(from map[string]*endRow, names []string, number int64) (map[string]int64, error) {
+	spoiledAt := map[string]int64{}
+	return spoiledAt, t.each(func(rows *sql.Rows) error {
 		var name string
-		var upTo int64
-		err := rows.Scan(&name, &upTo)
+		var as store.State
+		var at, upTo int64
+		err := rows.Scan(&name, &as, &at, &upTo)
 		from[name].upTo = min(from[name].upTo, upTo)
+		if as == spoils {
+			spoiledAt[name] = min(cmp.Or(spoiledAt[name], at), at)
+		}
 		return err
 	}, `
 		DELETE FROM {schema}.ends
@@ -236,7 +251,7 @@ func (t *txn) takeNoted(from map[string]*endRow, names []string, number int64) e
 			AND number <= (
 				SELECT max(number)
 				FROM (SELECT number FROM {schema}.ends WHERE number >= $2 ORDER BY number LIMIT $3) AS near)
-		RETURNING group_name, up_to`,
+		RETURNING group_name, ended_as, number, up_to`,
 		arrayOfTexts(names), number, mostNoted)
 }
 
@@ -245,17 +260,18 @@ func (t *txn) keepNoted(kept []endRow) error {
 	if len(kept) == 0 {
 		return nil
 	}
-	numbers, upTo, names := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0)
+	numbers, upTo, as, names := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0), newArray(ofTexts, 0)
 	for _, e := range kept {
 		numbers.int(e.number)
 		upTo.int(e.upTo)
+		as.string(string(e.As))
 		names.string(e.group)
 	}
 	_, err := t.exec(`
 		INSERT INTO {schema}.ends (number, job_id, token, ended_as, up_to, group_name)
-		SELECT number, 0, 0, '', up_to, name
-		FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS kept (number, up_to, name)`,
-		numbers, upTo, names)
+		SELECT number, 0, 0, ended_as, up_to, name
+		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS kept (number, up_to, ended_as, name)`,
+		numbers, upTo, as, names)
 	return err
 }
 
@@ -286,7 +302,7 @@ func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err 
 		n++
 		switch {
 		case h.locked[id]:
-			h.hearGroup(id, t.now)
+			h.hearGroup(id, e.group, t.now)
 		case h.found[id] != nil:
 			locked.int(id)
 		}

@@ -275,10 +275,7 @@ func (w *waiting) noteEnded(t *txn) error {
 			ends = append(ends, noted{group: name})
 		}
 	}
-	if err := t.spoil(spoiled); err != nil {
-		return err
-	}
-	return t.noteEnds(ends)
+	return t.noteEnds(ends, spoiled...)
 }
 
 // watch makes sure that no end is missed for which jobs wait: it sets flags, and asks for looks. Some of the jobs that they wait for are

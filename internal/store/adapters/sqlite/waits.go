@@ -311,7 +311,7 @@ func (t *txn) hears(r *store.Record, waits []store.KeptWait, e end) (changed boo
 	}
 	before := r.State
 	if e.group != "" {
-		r.HearGroup(waits, on, t.now)
+		r.HearGroup(e.group, waits, on, t.now)
 	} else {
 		r.Hear(waits, e.End, on, t.now)
 	}
