@@ -114,7 +114,10 @@ func sometimesInTx(ctx context.Context, s Store, db DB, call func(w store.Writer
 	if err := call(s.InTx(tx)); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return errors.Join(err, ctx.Err()) // once the context has ended the transaction, Commit may say only that it is done
+	}
+	return nil
 }
 
 // Killed runs two children at a time and kills both after a random number of jobs, in so many rounds or more, until they have enqueued so
