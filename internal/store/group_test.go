@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,20 +57,4 @@ func TestLongestCircleIsFoundSoon(t *testing.T) {
 	last := &jobs[MaxItems-1]
 	last.After = []Wait{{Group: name(0)}}
 	assert.ErrorContains(t, EnqueueRequest{Jobs: jobs}.Check(), "must not wait for a group that waits for the job itself")
-}
-
-// TestFingerprintOfWaits is as stores have kept it.
-func TestFingerprintOfWaits(t *testing.T) {
-	assert.Equal(t, "{7 0 false}", Wait{ID: 7}.String())
-	assert.Equal(t, "{0 3 true}", Wait{Item: 3, Any: true}.String())
-	assert.Equal(t, `{"g" true}`, Wait{Group: "g", Any: true}.String())
-	var all [][32]byte
-	for _, req := range []EnqueueRequest{
-		{Jobs: []NewJob{{}}}, {Jobs: []NewJob{{Group: "g"}}}, {Jobs: []NewJob{{Group: "h"}}}, {Jobs: []NewJob{{}}, Open: []string{"g"}},
-		{Jobs: []NewJob{{After: []Wait{{Group: "g"}}}}}, {Jobs: []NewJob{{After: []Wait{{Group: "g", Any: true}}}}},
-	} {
-		sum := req.Fingerprint()
-		assert.False(t, slices.Contains(all, sum), "%+v", req)
-		all = append(all, sum)
-	}
 }

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -188,47 +186,6 @@ func RefuseGroups(req EnqueueRequest) error {
 		}
 	}
 	return nil
-}
-
-// Fingerprint returns a hash of the request. Requests for the same jobs must have the same hash in every version of the
-// program, because stores keep it. So a field that is added to NewJob must be hashed only if it is set. The trace is not part
-// of the hash: it identifies the call, and a repeat is another call.
-func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
-	var text bytes.Buffer
-	for _, n := range r.Jobs {
-		var due int64
-		if !n.RunAt.IsZero() {
-			due = n.RunAt.UnixMicro()
-		}
-		fmt.Fprintf(&text, "%q %q %q %d %q %t %d %d %d %d %d %d %d %q %d\n",
-			n.Queue, n.Kind, n.Payload, n.Priority, n.Tags, n.RunAt.IsZero(), due, n.Delay.Microseconds(), n.MaxRetries,
-			n.Backoff.Base.Microseconds(), n.Backoff.Cap.Microseconds(), n.Backoff.Jitter, n.Timeout.Microseconds(),
-			n.UniqueKey, n.UniqueFor.Microseconds())
-		if !n.ExpiresAt.IsZero() {
-			fmt.Fprintf(&text, "expires %d\n", n.ExpiresAt.UnixMicro())
-		}
-		if n.Replace {
-			text.WriteString("replace\n")
-		}
-		if len(n.After) > 0 {
-			fmt.Fprintf(&text, "after %v\n", n.After)
-		}
-		if n.Group != "" {
-			fmt.Fprintf(&text, "group %q\n", n.Group)
-		}
-	}
-	if len(r.Open) > 0 {
-		fmt.Fprintf(&text, "open %q\n", r.Open)
-	}
-	return sha256.Sum256(text.Bytes())
-}
-
-// String is a part of fingerprints, so it must not change.
-func (w Wait) String() string {
-	if w.Group != "" {
-		return fmt.Sprintf("{%q %t}", w.Group, w.Any)
-	}
-	return fmt.Sprintf("{%d %d %t}", w.ID, w.Item, w.Any)
 }
 
 func (n NewJob) check() *InvalidError {

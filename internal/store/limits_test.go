@@ -119,31 +119,6 @@ func TestClaimLimits(t *testing.T) {
 	}
 }
 
-func TestFingerprintTellsRequestsApart(t *testing.T) {
-	base := EnqueueRequest{Jobs: []NewJob{validJob()}, RequestKey: "a"}
-	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{validJob()}, RequestKey: "b"}.Fingerprint(), "the key is no part of it")
-	other := validJob()
-	other.Priority = 1
-	assert.NotEqual(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{other}}.Fingerprint())
-
-	empty, fine := validJob(), validJob()
-	empty.Tags, fine.Delay = []string{}, 999*time.Nanosecond
-	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{empty}}.Fingerprint(), "no tags are no tags")
-	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{fine}}.Fingerprint(), "what is finer than the resolution is not kept")
-	traced := validJob()
-	traced.Trace = "of a repeat"
-	assert.Equal(t, base.Fingerprint(), EnqueueRequest{Jobs: []NewJob{traced}}.Fingerprint(), "who asks is no part of what is asked")
-	two := EnqueueRequest{Jobs: []NewJob{validJob(), validJob()}}
-	assert.NotEqual(t, base.Fingerprint(), two.Fingerprint())
-
-	berlin := validJob()
-	berlin.RunAt = noon.In(time.FixedZone("", 3600))
-	utc := validJob()
-	utc.RunAt = noon
-	assert.Equal(t, EnqueueRequest{Jobs: []NewJob{berlin}}.Fingerprint(), EnqueueRequest{Jobs: []NewJob{utc}}.Fingerprint())
-}
-
-// Stores keep fingerprints for a day: a program of tomorrow must find the same one.
 func TestFingerprintStaysWhatItIs(t *testing.T) {
 	full := NewJob{
 		Queue: "q", Kind: "k", Payload: []byte(`{"a":1}`), Priority: -3, Tags: []string{"x", "y z"}, Trace: "t", RunAt: noon,
