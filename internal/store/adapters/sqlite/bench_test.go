@@ -25,45 +25,83 @@ func BenchmarkLife(b *testing.B) {
 	for _, size := range []int{1, 10, 100, 1000} {
 		for _, mode := range []Synchronous{Full, Normal} {
 			b.Run(fmt.Sprintf("%s/%d", mode, size), func(b *testing.B) {
-				s, err := Open(b.Context(), filepath.Join(b.TempDir(), "jobs.db"), &Options{Synchronous: mode})
-				require.NoError(b, err)
-				defer func() { require.NoError(b, s.Close()) }()
-				jobs := make([]store.NewJob, size)
-				for i := range jobs {
-					jobs[i] = store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{"user":12345,"text":"hello there"}`), MaxRetries: 3}
-				}
-				var enqueue, claim, ack phase
-				done, cpu := 0, cpuTime(b)
+				l := newLife(b, mode, size, "")
 				for b.Loop() {
-					stop := enqueue.measure(b)
-					_, err := s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: jobs})
-					stop()
-					require.NoError(b, err)
-
-					stop = claim.measure(b)
-					claimed, err := s.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: "q", Limit: size, Worker: "w", TTL: time.Minute})
-					stop()
-					require.NoError(b, err)
-					require.Len(b, claimed, size)
-
-					acks := make([]store.Ack, size)
-					for i, j := range claimed {
-						acks[i] = store.Ack{Lease: j.Lease()}
-					}
-					stop = ack.measure(b)
-					_, err = s.Ack(b.Context(), acks)
-					stop()
-					require.NoError(b, err)
-					done += size
+					l.live(b)
 				}
-				b.ReportMetric((cpuTime(b)-cpu).Seconds()*1e6/float64(done), "cpu-µs/job")
-				b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "jobs/s")
-				enqueue.report(b, "enqueue", done)
-				claim.report(b, "claim", done)
-				ack.report(b, "ack", done)
+				b.ReportMetric(float64(l.done)/b.Elapsed().Seconds(), "jobs/s")
+				l.report(b, "")
 			})
 		}
 	}
+}
+
+// BenchmarkMember is the life of jobs in a group for which another job waits, beside that of jobs in none, on stores of their own in turn.
+func BenchmarkMember(b *testing.B) {
+	for _, size := range []int{1, 10, 100, 1000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			const group = "a-name-of-twenty-six-bytes"
+			alone, member := newLife(b, Normal, size, ""), newLife(b, Normal, size, group)
+			waits := store.NewJob{Queue: "then", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{Group: group}}}
+			_, err := member.s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: []store.NewJob{waits}, Open: []string{group}})
+			require.NoError(b, err)
+			for b.Loop() {
+				alone.live(b)
+				member.live(b)
+			}
+			alone.report(b, "alone-")
+			member.report(b, "member-")
+		})
+	}
+}
+
+// A life is that of as many jobs as one call takes, again and again.
+type life struct {
+	s                   *Store
+	jobs                []store.NewJob
+	enqueue, claim, ack phase
+	done                int
+}
+
+func newLife(b *testing.B, mode Synchronous, size int, group string) *life {
+	s, err := Open(b.Context(), filepath.Join(b.TempDir(), "jobs.db"), &Options{Synchronous: mode})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, s.Close()) })
+	l := &life{s: s, jobs: make([]store.NewJob, size)}
+	for i := range l.jobs {
+		l.jobs[i] = store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{"user":12345,"text":"hello there"}`), MaxRetries: 3, Group: group}
+	}
+	return l
+}
+
+func (l *life) live(b *testing.B) {
+	stop := l.enqueue.measure(b)
+	_, err := l.s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: l.jobs})
+	stop()
+	require.NoError(b, err)
+
+	stop = l.claim.measure(b)
+	claimed, err := l.s.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: "q", Limit: len(l.jobs), Worker: "w", TTL: time.Minute})
+	stop()
+	require.NoError(b, err)
+	require.Len(b, claimed, len(l.jobs))
+
+	acks := make([]store.Ack, len(claimed))
+	for i, j := range claimed {
+		acks[i] = store.Ack{Lease: j.Lease()}
+	}
+	stop = l.ack.measure(b)
+	_, err = l.s.Ack(b.Context(), acks)
+	stop()
+	require.NoError(b, err)
+	l.done += len(l.jobs)
+}
+
+func (l *life) report(b *testing.B, of string) {
+	b.ReportMetric((l.enqueue.cpu+l.claim.cpu+l.ack.cpu).Seconds()*1e6/float64(l.done), of+"cpu-µs/job")
+	l.enqueue.report(b, of+"enqueue", l.done)
+	l.claim.report(b, of+"claim", l.done)
+	l.ack.report(b, of+"ack", l.done)
 }
 
 // A phase sums up what one of the three calls took.

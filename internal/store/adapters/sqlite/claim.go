@@ -122,7 +122,7 @@ func (t *txn) lease(chosen []*store.Record, req store.ClaimRequest) ([]store.Job
 		jobs[i] = e.Job
 	}
 	floor := store.Floor(chosen[0].Epoch)
-	_, err := t.updateHeld(waiting, `state <> 'in_flight'`, `
+	_, err := t.updateHeld(waiting, `state <> 'in_flight'`, nil, `
 		UPDATE jobs
 		SET state = 'in_flight',
 			token = max(token, ?) + 1,

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -103,7 +104,7 @@ func (t *txn) addReady(jobs []store.NewJob) ([]store.Enqueued, error) {
 			holders[row.UniqueKey] = holder{row: &row}
 		}
 	}
-	if err := t.insert(rows); err != nil {
+	if err := cmp.Or(t.insert(rows), t.enter(rows...)); err != nil {
 		return nil, err
 	}
 	for i, row := range mine {

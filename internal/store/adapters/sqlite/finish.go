@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -23,14 +22,15 @@ func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, err
 	return write(ctx, s, store.CheckAcks(acks), l, func(t *txn) ([]store.Outcome, error) { return t.ack(acks) })
 }
 
-// ack first tries the common case in one statement: every lease holds, nobody waits for the jobs, and no result must be stored or
-// refused. Jobs in groups take a second one.
+// ack first tries the common case in one statement: every lease holds, nobody waits for the jobs, they are all in the group of the call
+// before, or in none, and no result must be stored or refused. A second one finishes those in other groups.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	held, outcomes := sqlkit.Succeeded(acks)
 	hasResult := func(a store.Ack) bool { return len(a.Result) > 0 }
 	if t.strict || slices.ContainsFunc(acks, hasResult) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
 	}
+	const unwatched = `links & 1 = 0 AND ` + inFlight
 	now := t.now.UnixMicro()
 	succeed := `
 		UPDATE jobs
@@ -42,26 +42,22 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 			finished_by = 'ack',
 			ended_at = ?,
 			ending = 'succeeded'`
-	n, err := t.updateHeld(held, `links & 1 = 0 AND group_name IS NULL AND `+inFlight, succeed, now, now)
-	if err != nil || n == len(acks) {
-		return outcomes, err
-	}
-	groups, err := t.groupsOfHeld(held, `links & 1 = 0 AND group_name IS NOT NULL AND `+inFlight, succeed, now, now)
+	n, err := t.updateHeld(held, unwatched+` AND group_name IS nullif(?, '')`, []any{*t.latest}, succeed, now, now)
 	if err != nil {
 		return nil, err
 	}
-	for _, members := range groups {
-		n += members
-	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if err := t.noteGroup(name); err != nil {
+	ended := map[string]int{*t.latest: n}
+	if n < len(acks) {
+		if err := t.groupsOfHeld(ended, held, unwatched, succeed, now, now); err != nil {
 			return nil, err
 		}
 	}
-	if n == len(acks) {
-		return outcomes, nil
+	switch n, err := t.leaveEach(ended); {
+	case err != nil || n == len(acks):
+		return outcomes, err
+	default:
+		return t.ackEach(acks) // ackEach gives the jobs that these statements have finished the same answer
 	}
-	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
 }
 
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
@@ -95,7 +91,7 @@ func (t *txn) extend(held []store.Lease, ttl time.Duration) ([]store.Outcome, er
 	}
 	length := ttl.Truncate(store.Resolution)
 	until := t.now.Add(length)
-	n, err := t.updateHeld(held, inFlight, `
+	n, err := t.updateHeld(held, inFlight, nil, `
 		UPDATE jobs
 		SET lease_expires_at = ?,
 			lease_for = ?`,
@@ -129,9 +125,9 @@ func (t *txn) save(saves []store.Save) ([]store.Outcome, error) {
 const inFlight = `state = 'in_flight'`
 
 // updateHeld runs the update, whose arguments are args, on the jobs that have the tokens of the leases and for which the
-// condition is true. It returns how many there are.
-func (t *txn) updateHeld(held []store.Lease, condition, update string, args ...any) (n int, err error) {
-	for query, args := range onHeld(held, condition, update, args) {
+// condition is true, whose arguments are with. It returns how many there are.
+func (t *txn) updateHeld(held []store.Lease, condition string, with []any, update string, args ...any) (n int, err error) {
+	for query, args := range onHeld(held, condition, with, update, args) {
 		some, err := t.exec(query, args...)
 		if err != nil {
 			return 0, err
@@ -141,41 +137,41 @@ func (t *txn) updateHeld(held []store.Lease, condition, update string, args ...a
 	return n, nil
 }
 
-// groupsOfHeld runs the update like updateHeld. It returns the groups in which the jobs are, each with how many these are.
-func (t *txn) groupsOfHeld(held []store.Lease, condition, update string, args ...any) (map[string]int, error) {
-	groups := map[string]int{}
-	for query, args := range onHeld(held, condition, update, args) {
+// groupsOfHeld runs the update like updateHeld. It adds how many of the jobs are in each group, and in none.
+func (t *txn) groupsOfHeld(members map[string]int, held []store.Lease, condition, update string, args ...any) error {
+	for query, args := range onHeld(held, condition, nil, update, args) {
 		err := t.each(func(rows *sql.Rows) error {
 			var name string
 			err := rows.Scan(&name)
-			groups[name]++
+			members[name]++
+			*t.latest = name
 			return err
 		}, query+`
-		RETURNING group_name`,
+		RETURNING coalesce(group_name, '')`,
 			args...)
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return groups, nil
+	return nil
 }
 
 // onHeld returns the statements that run the update on held jobs. Usually the ids follow one another, so it takes one statement for each run
 // of ids. If most runs are short, one statement finds the jobs one by one.
-func onHeld(held []store.Lease, condition, update string, args []any) iter.Seq2[string, []any] {
+func onHeld(held []store.Lease, condition string, with []any, update string, args []any) iter.Seq2[string, []any] {
 	return func(yield func(string, []any) bool) {
 		runs := sqlkit.Runs(held)
 		if len(runs) > 1 && len(runs) > len(held)/3 {
 			yield(update+`
 		FROM json_each(?) AS lease
 		WHERE jobs.id = CAST(lease.key AS INTEGER) AND jobs.token = lease.value AND jobs.`+condition,
-				append(slices.Clip(args), leases(held)))
+				append(append(slices.Clip(args), leases(held)), with...))
 			return
 		}
 		for _, r := range runs {
 			if !yield(update+`
 		WHERE id BETWEEN ? AND ? AND token = ? AND `+condition,
-				append(slices.Clip(args), r.First, r.Last, r.Token)) {
+				append(append(slices.Clip(args), r.First, r.Last, r.Token), with...)) {
 				return
 			}
 		}

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"slices"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -33,7 +35,7 @@ func (t *txn) lookAt(waits []store.KeptWait) error {
 		return nil
 	}
 	found, err := sqlkit.Groups(t.each, `
-		SELECT names.name, opened_at, coalesce(spoiled, FALSE),`+liveAndDead+`
+		SELECT`+status+`
 		FROM (SELECT value AS name FROM json_each(?)) AS names
 		LEFT JOIN groups ON groups.name = names.name`,
 		list(unknown))
@@ -46,10 +48,71 @@ func (t *txn) lookAt(waits []store.KeptWait) error {
 	return err
 }
 
-// liveAndDead says of a name whether the group has live and dead jobs.
-const liveAndDead = `
-			EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group_live WHERE group_name = names.name AND finished_at IS NULL),
+// status is what sqlkit.Groups reads of the groups of a table names.
+const status = ` names.name, opened_at, coalesce(spoiled, FALSE), coalesce(live, 0) > 0,
 			EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group_dead WHERE group_name = names.name AND state = 'failed' AND retry_at IS NULL)`
+
+// enter counts jobs that have become live.
+func (t *txn) enter(jobs ...*store.Job) error {
+	entered := map[string]int{}
+	for _, j := range jobs {
+		if name := j.Group(); name != "" {
+			entered[name]++
+		}
+	}
+	for name, n := range entered {
+		delete(t.groups.known, name)
+		_, err := t.exec(`
+			INSERT INTO groups (name, live)
+			VALUES (?, ?)
+			ON CONFLICT (name) DO UPDATE
+			SET live = live + excluded.live`,
+			name, n)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave counts jobs of a group that are live no longer. It reports whether something may follow from that now.
+func (t *txn) leave(name string, n int) (follows bool, err error) {
+	delete(t.groups.known, name)
+	return follows, t.each(func(rows *sql.Rows) error { return rows.Scan(&follows) }, `
+		UPDATE groups
+		SET live = live - ?
+		WHERE name = ?
+		RETURNING spoiled OR opened_at IS NULL AND live = 0 OR EXISTS (SELECT 1 FROM ends)`,
+		n, name)
+}
+
+// leaveEach counts jobs of groups, or of none, that have succeeded, and returns how many these are. It notes the changes only if something
+// may follow now: most of the jobs of a group end while others are live.
+func (t *txn) leaveEach(ended map[string]int) (all int, err error) {
+	var names []string
+	follows := false
+	for name, n := range ended {
+		if all += n; name == "" || n == 0 {
+			continue
+		}
+		names = append(names, name)
+		some, err := t.leave(name, n)
+		if err != nil {
+			return 0, err
+		}
+		follows = follows || some
+	}
+	if !follows {
+		return all, nil
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := t.noteGroup(name); err != nil {
+			return 0, err
+		}
+	}
+	return all, nil
+}
 
 // noteGroup notes that something has changed in a group, if a job waits for it. Once is enough until those that wait are told.
 func (t *txn) noteGroup(name string) error {
@@ -195,7 +258,7 @@ func (t *txn) groupPage(filter store.GroupFilter, page store.Page, after string)
 	}
 	found, err := sqlkit.Groups(t.each, `
 		WITH RECURSIVE`+names+`
-		SELECT names.name, opened_at, coalesce(spoiled, FALSE),`+liveAndDead+`
+		SELECT`+status+`
 		FROM names
 		LEFT JOIN groups ON groups.name = names.name
 		WHERE names.name > ?1`+matching+`
@@ -227,7 +290,7 @@ const (
 				UNION
 				SELECT name FROM awaited
 				UNION
-				SELECT name FROM groups
+				SELECT name FROM (SELECT name FROM groups WHERE name > ?1 ORDER BY name LIMIT ?2)
 			)`
 	oneGroup = `
 			names(name) AS (
@@ -237,5 +300,5 @@ const (
 					OR EXISTS (SELECT 1 FROM waits INDEXED BY waits_on_group WHERE on_group = ?3)
 			)`
 	openGroups = `
-			names(name) AS (SELECT name FROM groups WHERE opened_at IS NOT NULL)`
+			names(name) AS (SELECT name FROM groups INDEXED BY groups_open WHERE opened_at IS NOT NULL AND name > ?1)`
 )

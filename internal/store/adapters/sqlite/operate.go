@@ -76,7 +76,7 @@ func (t *txn) requeue(e *store.Record) (store.Outcome, error) {
 		}
 	}
 	t.woken.AddFor(e.Job, t.now)
-	return o, t.update(e)
+	return o, cmp.Or(t.update(e), t.enter(&e.Job))
 }
 
 // holderOf returns the id of the job that holds this job's unique key, or 0.

@@ -47,7 +47,6 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE ends;
 			DROP TABLE groups;
 			DROP INDEX jobs_group;
-			DROP INDEX jobs_group_live;
 			DROP INDEX jobs_group_dead;
 			ALTER TABLE jobs DROP COLUMN group_name;
 			DROP INDEX jobs_blocked;

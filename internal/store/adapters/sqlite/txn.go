@@ -19,6 +19,8 @@ type txn struct {
 	woken  sqlkit.Woken // the wake-ups to send after the commit
 	heard  bool         // the call has noted an end of a job that others wait for, or a change of a group
 	groups groups       // what the call knows of groups
+
+	latest *string // the group in which a job was that the writer's latest Ack has finished, or none
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -202,6 +202,11 @@ func (t *txn) noteLeft(e *store.Record, deleted bool) error {
 			return err
 		}
 	}
+	if !deleted {
+		if _, err := t.leave(e.Group(), 1); err != nil {
+			return err
+		}
+	}
 	return t.noteGroup(e.Group())
 }
 

@@ -36,11 +36,13 @@ type writer struct {
 
 	cancelled int64 // when the latest job that a look has seen was cancelled
 
+	latest string // the group of a job that the latest Ack has finished
+
 	commits   atomic.Int64
 	abandoned bool // a goroutine still waits for the lock, and will close its file
 
 	queue *queue
-	busy  sync.Mutex // whoever writes holds it; it guards the fields from log to seen, and cancelled
+	busy  sync.Mutex // whoever writes holds it; it guards the fields from log to seen, cancelled and latest
 	quit  chan struct{}
 	done  chan struct{}
 }
@@ -178,7 +180,7 @@ func (w *writer) write() {
 // commit runs the calls in the open transaction and answers them. It returns false if the transaction was lost; then nothing is
 // applied, and no call is answered.
 func (w *writer) commit(batch []*call) bool {
-	t := &txn{ctx: w.ctx, tx: w.kept}
+	t := &txn{ctx: w.ctx, tx: w.kept, latest: &w.latest}
 	applied := 0
 	for _, c := range batch {
 		err := w.runOne(t, c, len(batch) > 1)

@@ -4,17 +4,19 @@
 
 ALTER TABLE jobs ADD COLUMN group_name TEXT;
 
--- The jobs of a group, and whether one of them is live or dead.
+-- The jobs of a group, and whether one of them is dead.
 CREATE INDEX jobs_group ON jobs (group_name, id) WHERE group_name IS NOT NULL;
-CREATE INDEX jobs_group_live ON jobs (group_name) WHERE group_name IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX jobs_group_dead ON jobs (group_name) WHERE group_name IS NOT NULL AND state = 'failed' AND retry_at IS NULL;
 
--- Groups that are open or spoiled.
+-- Groups, with the number of their jobs that are live. An index of these jobs would be changed at the end of each.
 CREATE TABLE groups (
 	name TEXT PRIMARY KEY,
 	opened_at INTEGER,
-	spoiled INTEGER NOT NULL DEFAULT 0
+	spoiled INTEGER NOT NULL DEFAULT 0,
+	live INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX groups_open ON groups (name) WHERE opened_at IS NOT NULL;
 
 -- What waits for a group has the group in place of on_id, which is 0 then. A wait for a group is met when the job becomes ready.
 ALTER TABLE waits ADD COLUMN on_group TEXT;
