@@ -35,45 +35,90 @@ func simple(acks []store.Ack) bool {
 	return !sqlkit.Repeats(held) && !slices.ContainsFunc(acks, func(a store.Ack) bool { return a.Refused() != nil })
 }
 
-// ackFew finishes jobs by a single statement, if every lease holds and nobody waits for them.
+// ackFew finishes jobs by a single statement, if every lease holds and nobody waits for them by their ids. It finishes jobs of groups only if
+// there were some lately.
 func (s *Store) ackFew(ctx context.Context, acks []store.Ack) (done bool, err error) {
 	ids, tokens, results := ended(acks)
-	_, done, err = s.single(ctx, s.with.write, true, func(rows *sql.Rows, shown []any) error { return rows.Scan(shown...) },
-		ackQuery[len(acks) > 1], ids, tokens, results)
+	var groups pq.StringArray
+	inGroups := s.grouped.Add(-1) >= 0
+	_, done, err = s.single(ctx, s.with.write, true, func(rows *sql.Rows, shown []any) error { return rows.Scan(append(shown, &groups)...) },
+		ackQuery[ackOf{len(acks) > 1, inGroups}], ids, tokens, results)
+	if len(groups) > 0 && err == nil {
+		s.grouped.Store(groupedFor)
+		s.followGroups(ctx, groups)
+	}
 	return done, err
 }
 
-// ackQuery has the statements that finish one job, and several: these lock all jobs first, because they must finish all or none.
-var ackQuery = map[bool]string{
-	false: ackAll(``, ``),
-	true: ackAll(`,
+// groupedFor is for how many single statements, after one job of a group, others are expected.
+const groupedFor = 100
+
+// An ackOf says which jobs a statement can finish.
+type ackOf struct{ several, inGroups bool }
+
+// ackQuery has the statements that finish jobs. Those that finish several lock all jobs first, because they must finish all or none.
+var ackQuery = func() map[ackOf]string {
+	all := map[ackOf]string{}
+	for _, of := range []ackOf{{false, false}, {false, true}, {true, false}, {true, true}} {
+		all[of] = ackAll(of)
+	}
+	return all
+}()
+
+func ackAll(of ackOf) string {
+	var held, allHeld string
+	if of.several {
+		held = `,
 	held AS MATERIALIZED (
 		SELECT jobs.id
 		FROM unnest($4::bigint[], $5::bigint[]) AS lease (id, token)
 		CROSS JOIN LATERAL (
 			SELECT jobs.id
 			FROM {schema}.jobs
-			WHERE jobs.id = lease.id AND `+finishable(`lease`)+`
+			WHERE jobs.id = lease.id AND ` + finishable(`lease`, of.inGroups) + `
 			FOR UPDATE
 		) AS jobs
-	)`, ` AND (SELECT count(*) FROM held) = cardinality($4::bigint[])`),
-}
-
-func ackAll(held, allHeld string) string {
-	return `
+	)`
+		allHeld = ` AND (SELECT count(*) FROM held) = cardinality($4::bigint[])`
+	}
+	update := `UPDATE {schema}.jobs` + succeeded(`present.now`) + `
+	FROM present, unnest($4::bigint[], $5::bigint[], $6::text[]) AS ack (id, token, result)
+	WHERE jobs.id = ANY (ARRAY[ack.id]) AND ` + finishable(`ack`, of.inGroups) + allHeld + `
+	RETURNING `
+	begin := `
 	WITH present AS MATERIALIZED (
 		SELECT ` + presentNow + ` AS now
 		WHERE ` + onKnownServer + `
-	)` + held + `
-	UPDATE {schema}.jobs` + succeeded(`present.now`) + `
-	FROM present, unnest($4::bigint[], $5::bigint[], $6::text[]) AS ack (id, token, result)
-	WHERE jobs.id = ANY (ARRAY[ack.id]) AND ` + finishable(`ack`) + allHeld + `
-	RETURNING present.now, ` + shownByWrite
+	)` + held
+	if !of.inGroups {
+		return begin + `
+	` + update + `present.now, ` + shownByWrite + `, NULL::text[]`
+	}
+	return begin + `,
+	done AS (
+	` + update + `jobs.group_name
+	),
+	noted AS (
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name)
+		SELECT DISTINCT 0, 0, '', group_name
+		FROM done
+		WHERE group_name IS NOT NULL
+		ORDER BY group_name
+		RETURNING group_name
+	)
+	SELECT present.now, ` + shownByWrite + `, (SELECT array_agg(group_name) FROM noted)
+	FROM present
+	WHERE EXISTS (SELECT FROM done)`
 }
 
-// finishable is the condition that a lease holds and that nobody waits for the job or its group. The statements that lock the job check it again.
-func finishable(lease string) string {
-	return `jobs.token = ` + lease + `.token AND jobs.lease_expires_at IS NOT NULL AND jobs.links & 1 = 0 AND jobs.group_name IS NULL`
+// finishable is the condition that a lease holds, and that nobody waits for the job or, unless in groups, its group. The statements that lock
+// the job check it again.
+func finishable(lease string, inGroups bool) string {
+	condition := `jobs.token = ` + lease + `.token AND jobs.lease_expires_at IS NOT NULL AND jobs.links & 1 = 0`
+	if !inGroups {
+		condition += ` AND jobs.group_name IS NULL`
+	}
+	return condition
 }
 
 // succeeded returns what an UPDATE sets to finish jobs.
@@ -132,6 +177,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 		ends = append(ends, noted{End: store.End{ID: id, Token: under[i], As: store.Succeeded}})
 	}
 	for _, name := range groups {
+		t.s.grouped.Store(groupedFor)
 		ends = append(ends, noted{group: name})
 	}
 	if err := t.noteEnds(ends); err != nil || n == len(acks) {

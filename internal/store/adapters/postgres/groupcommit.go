@@ -50,7 +50,7 @@ type answer struct {
 func batchable(req store.EnqueueRequest) bool {
 	return req.RequestKey == "" && len(req.Open) == 0 && len(req.Jobs) > 0 && len(req.Jobs) <= maxJobsBatched &&
 		!slices.ContainsFunc(req.Jobs, func(n store.NewJob) bool {
-			return n.UniqueKey != "" || !n.ExpiresAt.IsZero() || n.Group != "" || waitsForOthers(n)
+			return n.UniqueKey != "" || !n.ExpiresAt.IsZero() || waitsForOthers(n)
 		})
 }
 

@@ -25,15 +25,23 @@ const mostNoted = 10_000
 const spoils = store.Cancelled
 
 // statusColumns are what sqlkit.Groups reads of the groups of a table names.
-const statusColumns = `names.name, (SELECT opened_at FROM {schema}.open_groups WHERE open_groups.name = names.name),
+var statusColumns = `names.name, (SELECT opened_at FROM {schema}.open_groups WHERE open_groups.name = names.name),
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name),
 			` + hasLive + `,
 			EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = 'failed' AND ` + isLive + ` = 0)`
 
+// hasLive looks for the newest live job of each state. The entries of jobs that have ended are mostly before it in the index, and stay there
+// while another transaction holds a snapshot.
+var hasLive = `(` + newestLive(`ready`) + ` OR ` + newestLive(`failed`) + ` OR ` + newestLive(`blocked`) + `)`
+
+func newestLive(state string) string {
+	return `(SELECT id FROM {schema}.jobs WHERE group_name IS NOT NULL AND group_name = names.name AND unleased_state = '` + state + `' AND ` + isLive + ` = 1
+				ORDER BY id DESC LIMIT 1) IS NOT NULL`
+}
+
 const (
-	hasLive = `EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = ANY (ARRAY['blocked', 'ready', 'failed']) AND ` + isLive + ` = 1)`
-	ofName  = `group_name IS NOT NULL AND group_name = ANY (ARRAY[names.name])`
-	isLive  = `(CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END)` // as in the index jobs_group
+	ofName = `group_name IS NOT NULL AND group_name = ANY (ARRAY[names.name])`
+	isLive = `(CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END)` // as in the index jobs_group
 )
 
 // statuses returns how groups are at one moment.
@@ -166,7 +174,7 @@ func (s *Store) followGroups(ctx context.Context, names []string) {
 var existToTell = existing(fmt.Sprintf(toTell, 4))
 
 // toTell are waits for which the change of a group means something. The names of the groups are the argument with that number.
-const toTell = `waits JOIN unnest($%d::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
+var toTell = `waits JOIN unnest($%d::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
 		WHERE on_group IS NOT NULL AND NOT met AND (
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name)
 			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name) AND NOT ` + hasLive + `)`

@@ -58,6 +58,7 @@ type Store struct {
 	sweeper    *sweeper
 	group      groupCommit
 	toFollow   atomic.Int32 // commits of callers, since the store has followed them all
+	grouped    atomic.Int64 // for so many single Acks more, jobs of groups are expected
 	roundTrips roundTrips
 
 	pool    *pool    // the store's own connections

@@ -213,12 +213,13 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 	if s.shared || s.now.clock != nil || len(jobs) > maxJobsBatched || slices.ContainsFunc(jobs, func(n store.NewJob) bool { return !n.RunAt.IsZero() || n.Scheduled != nil }) {
 		return nil, false, nil
 	}
-	values, delays := newRowArrays(insertedLater, len(jobs)), newArray(ofNumbers, len(jobs)*numberBytes)
+	with := insertionsLater[slices.ContainsFunc(jobs, func(n store.NewJob) bool { return n.Group != "" })]
+	values, delays := newRowArrays(with.columns, len(jobs)), newArray(ofNumbers, len(jobs)*numberBytes)
 	var woken sqlkit.Woken
 	var e store.Record
 	for _, n := range jobs {
 		e.Job = n.Row(0, time.Time{})
-		values.add(insertedLater, &e)
+		values.add(with.columns, &e)
 		delay := n.Delay.Truncate(store.Resolution)
 		delays.int(delay.Microseconds())
 		if delay == 0 {
@@ -226,20 +227,20 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 		}
 	}
 	var now, later []store.Wakeup
-	sending, with := newArray(ofTexts, 0), s.with.write
-	with.sends = func() {
+	sending, open := newArray(ofTexts, 0), s.with.write
+	open.sends = func() {
 		now, later = s.limiter.sort(woken)
 		for _, w := range now {
 			sending.string(told(s.name, w))
 		}
 	}
 	ids := make([]int64, 0, len(jobs))
-	_, some, err := s.single(ctx, with, true, func(rows *sql.Rows, shown []any) error {
+	_, some, err := s.single(ctx, open, true, func(rows *sql.Rows, shown []any) error {
 		var id int64
 		err := rows.Scan(append(shown, &id)...)
 		ids = append(ids, id)
 		return err
-	}, insertSingle, append(values.args(), delays, sending, s.channel())...)
+	}, with.query, append(values.args(), delays, sending, s.channel())...)
 	switch {
 	case errors.Is(err, store.ErrInDoubt): // the jobs may be there, and what was to be sent may not have been
 		s.limiter.put(woken)
@@ -258,11 +259,16 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 	return added, true, nil
 }
 
-var (
-	insertedLater = sqlkit.All.For(sqlkit.Inserted).Except("run_at") // than the row is made
-	insertSingle  = func() string {
-		delay, names := 4+len(insertedLater), insertedLater.Names()
-		return fmt.Sprintf(`
+// insertionsLater are the insertions by a single statement: of jobs of which none is in a group, and of others. The row of a job is made before
+// it is known when the job is due.
+var insertionsLater = map[bool]insertion{
+	false: newInsertionLater(sqlkit.All.For(sqlkit.Inserted).Except("run_at")),
+	true:  newInsertionLater(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare).Except("run_at", "scheduled", "expires_at")),
+}
+
+func newInsertionLater(columns sqlkit.Columns) insertion {
+	delay, names := 4+len(columns), columns.Names()
+	return insertion{columns: columns, query: fmt.Sprintf(`
 	WITH present AS MATERIALIZED (
 		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN `+presentNow+` END AS now
 		WHERE `+onKnownServer+`
@@ -272,13 +278,12 @@ var (
 		FROM present, unnest($%d::text[]) AS woken (told)
 	)
 	INSERT INTO {schema}.jobs (unleased_state, enqueued_at, run_at, `+names+`)
-	SELECT 'ready', present.now, present.now + new.delay * interval '1 microsecond', `+insertedLater.Each(`new.{name}`, 0)+`
-	FROM present, unnest(`+arrays(insertedLater, 4)+`, $%d::bigint[]) WITH ORDINALITY AS new (`+names+`, delay, place)
+	SELECT 'ready', present.now, present.now + new.delay * interval '1 microsecond', `+columns.Each(`new.{name}`, 0)+`
+	FROM present, unnest(`+arrays(columns, 4)+`, $%d::bigint[]) WITH ORDINALITY AS new (`+names+`, delay, place)
 	WHERE (SELECT count(*) FROM sent) >= 0
 	ORDER BY new.place
-	RETURNING enqueued_at, `+shownByWrite+`, id`, delay+2, delay+1, delay)
-	}()
-)
+	RETURNING enqueued_at, `+shownByWrite+`, id`, delay+2, delay+1, delay)}
+}
 
 // An insertion has the statements that insert jobs, and that also notify.
 type insertion struct {

@@ -65,6 +65,15 @@ func TestCallsAboutFewJobsAreSingleStatements(t *testing.T) {
 	some := func() { require.Len(t, claimN(t, s, 1), 1) }
 	none := func() { require.Empty(t, claimN(t, s, 1)) }
 	var held []store.Job
+	add := func(group string) {
+		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte(`1`), Group: group}}})
+		require.NoError(t, err)
+	}
+	hold := func() { held = claimN(t, s, 1) }
+	ack := func() {
+		_, err := s.Ack(t.Context(), acksOf(held))
+		require.NoError(t, err)
+	}
 	for _, call := range []struct {
 		name   string
 		before func()
@@ -77,10 +86,11 @@ func TestCallsAboutFewJobsAreSingleStatements(t *testing.T) {
 		{"one that finds neither fresh jobs nor retries, and then looks", nil, none, 5},
 		{"one that has nothing to expect", nil, none, 1},
 		{"unless it sees something", func() { enqueue(t, other, 1) }, some, 2},
-		{"an ack", func() { held = nil; enqueue(t, s, 1); held = claimN(t, s, 1) }, func() {
-			_, err := s.Ack(t.Context(), acksOf(held))
-			require.NoError(t, err)
-		}, 1},
+		{"an ack", func() { add(""); hold() }, ack, 1},
+		{"an enqueue into a group", nil, func() { add("g") }, 1},
+		{"the first ack of a job of a group, which is not expected", hold, ack, 6},
+		{"the next one, with the question whether the group is done", func() { add("g"); hold() }, ack, 2},
+		{"an ack of another job", func() { add(""); hold() }, ack, 1},
 	} {
 		if call.before != nil {
 			call.before()
@@ -396,7 +406,10 @@ func TestASingleStatementInsertsJobsAsATransactionDoes(t *testing.T) {
 		{Queue: "q", Kind: "k", Payload: []byte(`null`), Backoff: store.Backoff{Base: time.Second, Cap: time.Minute, Jitter: 20}},
 	}
 	var last time.Time
-	for range 4 {
+	for i := range 4 {
+		if i == 2 {
+			jobs[1].Group = "g"
+		}
 		var answers []store.Enqueued
 		lively(s)
 		costs := spentBy(t, s, func() {
