@@ -27,6 +27,7 @@ const (
 	HeldSnapshot = "held-snapshot"
 	HTTP         = "http"
 	Idle         = "idle"
+	Flows        = "flows"
 )
 
 // A workload runs once and returns what it has measured.
@@ -46,6 +47,7 @@ func workloads() map[string]workload {
 		HeldSnapshot: {"continuous, without and with a snapshot that another session holds open", holding, Options{}},
 		HTTP:         {"continuous, directly and through a server on loopback", serving, Options{}},
 		Idle:         {"cost of an idle worker, and memory of jobs in flight", idling, Options{Jobs: 1_000}},
+		Flows:        {"jobs that wait for others: their cost, when they go on, and a cancellation of many", flowing, Options{Jobs: 100_000, Producers: 16}},
 	}
 }
 

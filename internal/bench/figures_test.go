@@ -53,6 +53,12 @@ func TestRatesAreComparedWithTheOtherPart(t *testing.T) {
 	assert.Equal(t, rated("held", 30), versus(rated("held", 30), rated("free", 0)), "with nothing there is no ratio")
 }
 
+func TestMeanIsOfFiguresThatAllHave(t *testing.T) {
+	one := []Figure{{"cpu", "µs/job", 30}, {"first third", "jobs/s", 7}, {Rate, "jobs/s", 10}}
+	two := []Figure{{Rate, "jobs/s", 40}, {"cpu", "µs/job", 20}, {"last third", "jobs/s", 7}}
+	assert.Equal(t, []Figure{{"cpu", "µs/job", 25}, {Rate, "jobs/s", 25}}, mean([][]Figure{one, two}))
+}
+
 func TestSummaryHasMedianAndSpread(t *testing.T) {
 	round := func(figures ...Figure) Result {
 		return Result{Workload: Drain, Parts: []Part{{Name: "drain", Figures: figures}}}
@@ -79,7 +85,7 @@ func TestOptionsHaveDefaultsByWorkload(t *testing.T) {
 
 func TestOptionsThatCanNotBeAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
-		"jq: option workload \"\" is unknown: want one of backlog, continuous, drain, enqueue, held-snapshot, http, idle, latency": {},
+		"jq: option workload \"\" is unknown: want one of backlog, continuous, drain, enqueue, flows, held-snapshot, http, idle, latency": {},
 		"jq: option jobs must be 1 to 1000000000":                                {Workload: Drain, Jobs: -1},
 		"jq: option batch must be 1 to 1000":                                     {Workload: Enqueue, Batch: 1001},
 		"jq: option payload must be 22 to 1048576":                               {Workload: Enqueue, Payload: 21},

@@ -16,7 +16,7 @@ import (
 func waiting(ctx context.Context, r *run) (parts []Part, err error) {
 	j := newJourneys(int(r.o.Rate * r.o.Duration.Seconds()))
 	t := newTally()
-	w, err := r.work(j.arrive, t)
+	w, err := r.work(func(_ context.Context, run *jq.Run) error { j.arrive(run.Job); return nil }, t)
 	if err != nil {
 		return nil, err
 	}
@@ -29,65 +29,68 @@ func waiting(ctx context.Context, r *run) (parts []Part, err error) {
 		return nil, err
 	}
 	defer m.halt()
-	if err := r.send(ctx, j); err != nil {
+	if err := r.send(ctx, ctx, j); err != nil {
 		return nil, err
 	}
 	figures, err := w.finish(ctx, m, int64(len(j.left)))
 	if err != nil {
 		return nil, err
 	}
-	figures = append(j.figures(), figures...)
+	figures = append(j.figures(len(j.left)/10), figures...)
 	return []Part{{Name: "latency", Figures: figures}}, r.verify(ctx, map[jq.State]int64{jq.Succeeded: int64(len(j.left))})
 }
 
-// journeys records when each job left its producer and arrived at its handler. The payload has the job's number.
+// journeys records when each job left its producer and when it arrived. The payload has the job's number.
 type journeys struct {
 	began         time.Time
-	left, arrived []atomic.Int64 // nanoseconds since began
-	late          atomic.Int64   // how many were enqueued late, because all producers were busy
+	left, arrived []atomic.Int64 // as now; zero means not yet, or never
+	late          []atomic.Bool  // it was enqueued late, because all producers were busy
+	taken         atomic.Int64   // how many numbers producers have taken
+	sent          atomic.Int64   // how many were enqueued
 }
 
 func newJourneys(jobs int) *journeys {
-	return &journeys{began: time.Now(), left: make([]atomic.Int64, jobs), arrived: make([]atomic.Int64, jobs)}
+	return &journeys{began: time.Now(), left: make([]atomic.Int64, jobs), arrived: make([]atomic.Int64, jobs), late: make([]atomic.Bool, jobs)}
 }
 
-func (j *journeys) now() int64 { return int64(time.Since(j.began)) }
+// now is in nanoseconds and begins at 1.
+func (j *journeys) now() int64 { return 1 + int64(time.Since(j.began)) }
 
-// arrive is the handler. It ignores the second run of a job.
-func (j *journeys) arrive(_ context.Context, run *jq.Run) error {
+// next returns the number of the next job.
+func (j *journeys) next() int { return int(j.taken.Load()) }
+
+// arrive notes that the job is there. It ignores the second run of a job, and jobs of others.
+func (j *journeys) arrive(job jq.Job) {
 	now := j.now()
 	var payload struct{ Number int }
-	if err := json.Unmarshal(run.Payload, &payload); err != nil {
-		return err
+	if err := json.Unmarshal(job.Payload, &payload); err == nil && payload.Number < len(j.arrived) {
+		j.arrived[payload.Number].CompareAndSwap(0, now)
 	}
-	j.arrived[payload.Number].CompareAndSwap(0, now)
-	return nil
 }
 
 // tolerated is how late a call may begin and still count as on time: timers on a busy machine are no more exact.
 const tolerated = 10 * time.Millisecond
 
-// send enqueues every job at its time.
-func (r *run) send(ctx context.Context, j *journeys) error {
-	client, began := r.client(), j.now()
-	var taken atomic.Int64
+// send enqueues every job at its time, until all are or the context until ends.
+func (r *run) send(ctx, until context.Context, j *journeys) error {
+	client, began, first := r.client(), j.now(), j.next()
+	take := func() int { return int(j.taken.Add(1)) - 1 }
 	group, ctx := errgroup.WithContext(ctx)
 	for range r.o.Producers {
 		group.Go(func() error {
-			for i := int(taken.Add(1)) - 1; i < len(j.left); i = int(taken.Add(1)) - 1 {
-				due := began + int64(float64(i)/r.o.Rate*float64(time.Second))
-				if err := sleep(ctx, time.Duration(due-j.now())); err != nil {
-					return err
+			for i := take(); i < len(j.left); i = take() {
+				due := began + int64(float64(i-first)/r.o.Rate*float64(time.Second))
+				if err := sleep(until, time.Duration(due-j.now())); err != nil {
+					return ctx.Err()
 				}
 				payload := jq.Raw{Name: kind, Document: document(i, r.o.Payload)}
 				now := j.now()
 				j.left[i].Store(now)
-				if now-due > int64(tolerated) {
-					j.late.Add(1)
-				}
+				j.late[i].Store(now-due > int64(tolerated))
 				if _, err := client.Enqueue(ctx, payload, nil); err != nil {
 					return err
 				}
+				j.sent.Add(1)
 			}
 			return nil
 		})
@@ -110,10 +113,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (j *journeys) figures() []Figure {
+// figures are about the jobs from the first on.
+func (j *journeys) figures(first int) []Figure {
 	var t times
-	for i := len(j.left) / 10; i < len(j.left); i++ {
-		t.add(time.Duration(j.arrived[i].Load() - j.left[i].Load()))
+	late := 0
+	for i := first; i < len(j.left); i++ {
+		left := j.left[i].Load()
+		if left == 0 {
+			continue
+		}
+		t.add(time.Duration(j.arrived[i].Load() - left))
+		if j.late[i].Load() {
+			late++
+		}
 	}
-	return append(t.figures(""), Figure{"late calls", "%", 100 * float64(j.late.Load()) / float64(len(j.left))})
+	return append(t.figures(""), Figure{"late calls", "%", 100 * float64(late) / float64(max(1, len(t.all)))})
 }

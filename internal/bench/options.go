@@ -28,7 +28,8 @@ type Options struct {
 	// Profile is called when a measurement begins, and stop when it ends, so that a profile covers nothing else.
 	Profile func() (stop func() error, err error)
 
-	beside int // for backlog: how many jobs wait in each scene
+	beside   int           // for backlog: how many jobs wait in each scene
+	patience time.Duration // for flows: how long the jobs that need a cancelled one may take to be cancelled
 }
 
 // Progress is how far a run has come.
@@ -59,6 +60,7 @@ func (o Options) filled() (Options, error) {
 	fill(&o.Payload, 100)
 	fill(&o.Rate, 100)
 	fill(&o.beside, 50_000)
+	fill(&o.patience, 10*time.Minute)
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}

@@ -19,7 +19,7 @@ func (r *run) remove(ctx context.Context) error {
 	var done atomic.Int64
 	defer r.telling(ofJobs("deleting the jobs", done.Load, 0))()
 	after := r.ids.before()
-	live := jq.Filter{Queue: r.queue, After: after, States: []jq.State{jq.Ready, jq.InFlight, jq.Retrying}}
+	live := jq.Filter{Queue: r.queue, After: after, States: []jq.State{jq.Blocked, jq.Ready, jq.InFlight, jq.Retrying}}
 	err := each(ctx, r.store.Cancel, live, &done)
 	if err == nil {
 		err = each(ctx, r.store.Delete, jq.Filter{Queue: r.queue, After: after}, &done)
@@ -59,17 +59,22 @@ type ids struct {
 func (i *ids) note(next jq.EnqueueFunc) jq.EnqueueFunc {
 	return func(ctx context.Context, req jq.EnqueueRequest) ([]jq.Enqueued, error) {
 		added, err := next(ctx, req)
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		if err != nil {
-			i.doubt = true
-		}
-		for _, a := range added {
-			if i.first == 0 || a.ID < i.first {
-				i.first = a.ID
-			}
-		}
+		i.add(added, err)
 		return added, err
+	}
+}
+
+// add records the answer of a call.
+func (i *ids) add(added []jq.Enqueued, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		i.doubt = true
+	}
+	for _, a := range added {
+		if i.first == 0 || a.ID < i.first {
+			i.first = a.ID
+		}
 	}
 }
 

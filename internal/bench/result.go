@@ -31,6 +31,8 @@ const (
 	P95  = "p95"
 	P99  = "p99"
 	Max  = "max"
+
+	Settled = "settled"
 )
 
 // Figure returns the figure with that name, and whether there is one.

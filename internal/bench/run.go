@@ -177,7 +177,7 @@ func (r *run) verify(ctx context.Context, want map[jq.State]int64) error {
 		return fmt.Errorf("cannot verify the jobs: %w", err)
 	}
 	var wrong []string
-	for _, state := range []jq.State{jq.Ready, jq.InFlight, jq.Retrying, jq.Succeeded, jq.Dead, jq.Cancelled} {
+	for _, state := range []jq.State{jq.Blocked, jq.Ready, jq.InFlight, jq.Retrying, jq.Succeeded, jq.Dead, jq.Cancelled} {
 		if held[state] != want[state] {
 			wrong = append(wrong, fmt.Sprintf("%d %s where %d should be", held[state], state, want[state]))
 		}

@@ -114,6 +114,7 @@ type tally struct {
 	succeeded atomic.Int64
 	wanted    atomic.Int64
 	once      sync.Once
+	ended     func(jq.Job)  // or nil; is called before the success is counted
 	all       chan struct{} // closed when as many have succeeded as wanted
 
 	of      int64         // jobs per credit
@@ -149,9 +150,12 @@ func (t *tally) reached(jobs int64) {
 }
 
 // Ended is part of jq.Observer.
-func (t *tally) Ended(_ jq.Job, _ jq.Ending, phase jq.State, _ time.Duration) {
+func (t *tally) Ended(job jq.Job, _ jq.Ending, phase jq.State, _ time.Duration) {
 	if phase != jq.Succeeded {
 		return
+	}
+	if t.ended != nil {
+		t.ended(job)
 	}
 	n := t.succeeded.Add(1)
 	t.reached(n)

@@ -35,9 +35,9 @@ func (a *app) printRound(b *benchFlags, number int, r bench.Result) error {
 	return a.out.Flush() // show the line before the next round starts
 }
 
-// headline returns the most important figure of a part: the first percentile, or else the rate.
+// headline returns the most important figure of a part: the time of a cancellation, the first percentile, or else the rate.
 func headline(p bench.Part) string {
-	for _, name := range []string{bench.P50, "claim p50", bench.Rate, "cpu", "memory"} {
+	for _, name := range []string{bench.Settled, bench.P50, "claim p50", bench.Rate, "cpu", "memory"} {
 		if f, ok := p.Figure(name); ok {
 			return strings.TrimSpace(amount(f.Value) + " " + f.Unit)
 		}
