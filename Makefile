@@ -24,7 +24,7 @@ cover: ## measure test coverage of the whole module, into coverage.out
 bench: ## measure jq beside its peers, about two hours: tables, and .cache/bench.svg. FLAGS='--peers jq,river' for less
 	@mkdir -p .cache && go -C bench run . --json ../.cache/bench.json --plot ../.cache/bench.svg $(FLAGS)
 
-bench-alone: ## measure the goals that concern jq alone, an hour and a half. FLAGS='--goals P9,P10' for less
+bench-alone: ## measure the goals that concern jq alone, two hours. FLAGS='--goals P9,P10' for less
 	@go -C bench run . --alone $(FLAGS)
 
 bench-check: ## compare Go's benchmarks with those of another revision: make bench-check BASE=main

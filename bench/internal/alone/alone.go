@@ -1,4 +1,4 @@
-// Package alone measures the goals that are about jq alone: P8 to P12.
+// Package alone measures the goals that are about jq alone: P8 to P12, and P15.
 package alone
 
 import (
@@ -22,9 +22,9 @@ import (
 
 // Options says what to measure, and for how long.
 type Options struct {
-	Goals    []string // P8 to P12
+	Goals    []string // some of those that the function Goals returns
 	Rounds   int
-	Jobs     int           // P8: how many other jobs the store has; ten times as many finished ones
+	Jobs     int           // P8: how many other jobs the store has; ten times as many finished ones. P15: ten times the size of a batch
 	Duration time.Duration // of a part; P12 takes sixty times as long
 	Progress io.Writer
 }
@@ -32,16 +32,26 @@ type Options struct {
 // measures are in the order of the goals.
 var measures = []struct {
 	id, store string
-	measure   func(context.Context, *play) (report.Goal, error)
+	measure   func(context.Context, *play) ([]report.Goal, error)
 }{
-	{"P8", peer.Postgres, backlog},
-	{"P8", peer.SQLite, backlog},
-	{"P9", peer.Postgres, http},
-	{"P9", peer.SQLite, http},
-	{"P10", peer.Postgres, idle},
-	{"P10", peer.SQLite, idle},
-	{"P11", peer.Postgres, history},
-	{"P12", peer.Postgres, steady},
+	{"P8", peer.Postgres, one(backlog)},
+	{"P8", peer.SQLite, one(backlog)},
+	{"P9", peer.Postgres, one(http)},
+	{"P9", peer.SQLite, one(http)},
+	{"P10", peer.Postgres, one(idle)},
+	{"P10", peer.SQLite, one(idle)},
+	{"P11", peer.Postgres, one(history)},
+	{"P12", peer.Postgres, one(steady)},
+	{"P15", peer.Postgres, flows},
+	{"P15", peer.SQLite, flows},
+}
+
+// one is for goals with one line a store.
+func one(measure func(context.Context, *play) (report.Goal, error)) func(context.Context, *play) ([]report.Goal, error) {
+	return func(ctx context.Context, p *play) ([]report.Goal, error) {
+		line, err := measure(ctx, p)
+		return []report.Goal{line}, err
+	}
 }
 
 // Goals returns the ids of all goals that this package measures.
@@ -60,13 +70,15 @@ func Run(ctx context.Context, s *site.Site, o Options) (lines []report.Goal, err
 			if m.id != id {
 				continue
 			}
-			line, err := m.measure(ctx, &play{Options: o, site: s, store: m.store})
+			some, err := m.measure(ctx, &play{Options: o, site: s, store: m.store})
 			if err != nil {
 				return lines, fmt.Errorf("%s on %s: %w", id, m.store, err)
 			}
-			line.ID = id
-			mine = append(mine, line)
-			fmt.Fprintf(o.Progress, "%s on %s: %s  %s\n", id, m.store, line.JQ, line.Ratio)
+			for _, line := range some {
+				line.ID = id
+				mine = append(mine, line)
+				fmt.Fprintf(o.Progress, "%s on %s: %s  %s\n", id, m.store, line.JQ, line.Ratio)
+			}
 		}
 		lines = append(lines, mine...)
 	}
@@ -80,12 +92,17 @@ type play struct {
 	store string
 }
 
-// rounds runs the workload several times, each time on a new store, which it deletes afterwards.
+// rounds runs the workload several times and returns the medians.
 func (p *play) rounds(ctx context.Context, o bench.Options) (figures, error) {
+	results, err := p.results(ctx, p.open, o)
+	return figuresOf(bench.Summarize(results)), err
+}
+
+// results runs the workload several times, each time on a new store, which it deletes afterwards.
+func (p *play) results(ctx context.Context, open opener, o bench.Options) (results []bench.Result, err error) {
 	o.Keep = true
-	var results []bench.Result
 	for i := range p.Rounds {
-		t, err := p.try(ctx)
+		t, err := p.tryOn(ctx, open)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +113,7 @@ func (p *play) rounds(ctx context.Context, o bench.Options) (figures, error) {
 		results = append(results, t.results...)
 		fmt.Fprintf(p.Progress, "round %d of %d  %s on %s\n", i+1, p.Rounds, o.Workload, p.store)
 	}
-	return figuresOf(bench.Summarize(results)), nil
+	return results, nil
 }
 
 // A try is rounds on one store.
@@ -107,12 +124,17 @@ type try struct {
 }
 
 // try opens an empty store.
-func (p *play) try(ctx context.Context) (*try, error) {
+func (p *play) try(ctx context.Context) (*try, error) { return p.tryOn(ctx, p.open) }
+
+// An opener opens the store of a place.
+type opener func(context.Context, peer.Place) (jq.Store, error)
+
+func (p *play) tryOn(ctx context.Context, open opener) (*try, error) {
 	place, remove, err := p.site.Place(ctx, peer.Peer{Store: p.store})
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.open(ctx, place)
+	s, err := open(ctx, place)
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}

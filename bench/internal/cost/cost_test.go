@@ -118,6 +118,22 @@ func TestHearingANotificationIsATransaction(t *testing.T) {
 	require.InDelta(t, 3*times, costs[Transactions], 3, "of a new session, its statement, and the listener, which also began some time")
 }
 
+// Those who subtract themselves get what has been spent so far, although nobody has begun.
+func TestMeterTellsWhatWasSpentSoFar(t *testing.T) {
+	place, m := metered(t)
+	execute(t, place.DSN, "CREATE TABLE job (id int PRIMARY KEY)")
+	before, err := m.Spent(t.Context())
+	require.NoError(t, err)
+	execute(t, place.DSN, "INSERT INTO job SELECT generate_series(1, 100000)", "DELETE FROM job", "SELECT 1")
+	after, err := m.Spent(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, 3, after[Statements]-before[Statements], 0)
+	require.Greater(t, after[WAL]-before[WAL], 1e6)
+	if before[Server] > 0 { // the system tells
+		require.Greater(t, after[Server], before[Server])
+	}
+}
+
 // metered returns a meter on an empty database of a new server.
 func metered(t *testing.T) (peer.Place, *Meter) {
 	t.Helper()

@@ -130,6 +130,19 @@ func (m *Meter) End(ctx context.Context) error {
 	return err
 }
 
+// Spent returns what is known at once of all costs so far, also without Begin.
+func (m *Meter) Spent(ctx context.Context) (Costs, error) {
+	c, err := m.now(ctx)
+	if err != nil || !m.counts {
+		return c, err
+	}
+	calls, err := m.queries(ctx)
+	for _, n := range calls {
+		c[Statements] += n
+	}
+	return c, err
+}
+
 // Finish returns the costs of each of the jobs, and the statements, or nothing without Begin. All sessions of the database are
 // about to end.
 func (m *Meter) Finish(ctx context.Context, jobs int64) (Costs, []Query, error) {

@@ -103,13 +103,13 @@ func (f figure) short() string {
 	case f.waits != [3]float64{}:
 		return f.percentiles()
 	case f.cost:
-		return amount(f.median)
+		return Amount(f.median)
 	}
 	return Thousands(f.median)
 }
 
-// amount writes small costs with two digits after the point, and large ones with none.
-func amount(value float64) string {
+// Amount writes small costs with two digits after the point, and large ones with none.
+func Amount(value float64) string {
 	if value >= 100 {
 		return Thousands(value)
 	}

@@ -93,7 +93,7 @@ func noRatio(_, _, _ figures) string { return "" }
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-var rules = []rule{
+var rules = slices.Concat([]rule{
 	{"P1", "Postgres: enqueue, work and finish for a minute, history kept", "≥ 3× River", rounds.Long, "postgres", "", "river", nil, toPeer},
 	{"P2", "the same for two minutes with a snapshot held open elsewhere", "≥ 5× River", rounds.LongHeld, "postgres", "", "river", nil, toPeer},
 	{"P3", "Postgres: drain of no-op jobs", "≥ 3× River", rounds.Drain, "postgres", "", "river", nil, toPeer},
@@ -106,10 +106,7 @@ var rules = []rule{
 	{"P6", "SQLite: single enqueues from 16 goroutines", "≥ 2× goqite", rounds.Enqueue16, "sqlite", "", "goqite", nil, toPeer},
 	{"P7", "memory: end to end with goroutine handlers", "≥ 1.2× neoq", rounds.Continuous, "memory", "", "neoq", nil, toPeer},
 	{"P7", "memory: allocations a job; allocated bytes", "≤ 3; ≤ 1,200", rounds.Continuous, "memory", "", "", []cost.Kind{cost.Allocations, cost.Allocated}, noRatio},
-}
-
-// laterRules stand after the goals about jq alone.
-var laterRules = slices.Concat(
+},
 	lone("20 a second, empty handlers", rounds.Lone20),
 	lone("20 a second, empty handlers, in the caller's transaction", rounds.Lone20Tx),
 	lone("300 a second, handlers of 5 to 800 ms", rounds.Lone300),
@@ -142,9 +139,14 @@ var elsewhere = []Goal{
 	{ID: "P10", Work: "idle worker: CPU; messages on Postgres; memory per 1,000 jobs in flight", Target: "< 1 % of a core; ≤ 2 a second and queue; ≤ 10 MiB"},
 	{ID: "P11", Work: "cost of the attempt history where nothing fails", Target: "≤ 10 %"},
 	{ID: "P12", Work: "last third of a ten-minute run against its first", Target: "≥ 90 %"},
+	{ID: "P15", Work: "a job of a batch of 100,000 with a callback, beside one without a batch: CPU time; time", Target: "< 110 %"},
+	{ID: "P15", Work: "from the Ack of the last of 100,000 jobs of a batch to the claim of its callback", Target: "< 1 s"},
+	{ID: "P15", Work: "from the Ack of a job to the claim of the last of 1,000 that wait for it", Target: "< 2 s"},
+	{ID: "P15", Work: "cancellation of a job that 100,000 need, and of one with a chain of 10,000: the call; until all are cancelled", Target: "< 1 s; < 3 min"},
+	{ID: "P15", Work: "another job meanwhile, from its enqueue to its Ack, p50/p99", Target: "≤ 200 % of those at rest"},
 }
 
-// goals returns all lines. The goals in more replace those with the same id.
+// goals returns all lines by number. The goals in more replace those with the same id.
 func (r *Report) goals(more []Goal) []Goal {
 	var all []Goal
 	for _, rule := range rules {
@@ -153,21 +155,18 @@ func (r *Report) goals(more []Goal) []Goal {
 			all = append(all, r.heldByOwn())
 		}
 	}
+	is := func(id string) func(Goal) bool { return func(g Goal) bool { return g.ID == id } }
 	for _, goal := range elsewhere {
-		var measured []Goal
-		for _, m := range more {
-			if m.ID == goal.ID {
-				measured = append(measured, m)
-			}
+		if !slices.ContainsFunc(more, is(goal.ID)) {
+			all = append(all, goal)
 		}
-		if measured == nil {
-			measured = []Goal{goal}
+	}
+	for _, goal := range more {
+		if slices.ContainsFunc(elsewhere, is(goal.ID)) {
+			all = append(all, goal)
 		}
-		all = append(all, measured...)
 	}
-	for _, rule := range laterRules {
-		all = append(all, r.goal(rule))
-	}
+	slices.SortStableFunc(all, func(a, b Goal) int { return cmp.Or(len(a.ID)-len(b.ID), strings.Compare(a.ID, b.ID)) })
 	return all
 }
 

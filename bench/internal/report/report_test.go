@@ -139,15 +139,20 @@ does not count: river-postgres, drain, round 3: one job is missing
 
 func TestGoalsComeFromTheFigures(t *testing.T) {
 	more := []Goal{{ID: "P12", Work: "measured", Ratio: "97 %"}}
+	flows := []Goal{{ID: "P15", Work: "one"}, {ID: "P15", Work: "another"}}
 	byID := map[string][]Goal{}
-	for _, g := range sample().goals(more) {
+	var order []string
+	for _, g := range sample().goals(slices.Concat(flows, more, []Goal{{ID: "P99", Work: "unknown"}})) {
 		byID[g.ID] = append(byID[g.ID], g)
+		order = append(order, g.ID)
 	}
-	require.Len(t, byID, 14, "all of P1 to P14 stand there, measured or not")
+	require.Equal(t, []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15"}, slices.Compact(order),
+		"all stand there by number, measured or not")
 	require.Equal(t, Goal{"P3", "Postgres: drain of no-op jobs", "≥ 3× River", "20,000", "river 4,500", "1,234,567", "4.44×"}, byID["P3"][0])
 	require.Equal(t, "0.50×; p99 is 3.85× of its p50", byID["P5"][0].Ratio)
 	require.Empty(t, byID["P1"][0].JQ, "nobody played it")
 	require.Equal(t, more, byID["P12"], "what was measured elsewhere")
+	require.Equal(t, flows, byID["P15"], "in the order in which it was measured")
 }
 
 func TestDocumentIsFilledBetweenItsMarks(t *testing.T) {
