@@ -205,7 +205,8 @@ func (t *txn) tell(did *step, limit int) (n int, err error) {
 	if ends[0].group != "" {
 		return t.tellGroups(did, limit, ends)
 	}
-	told, err := t.concerned(ends)
+	most := min(mostTold, limit)
+	told, err := t.concerned(ends, most)
 	if err != nil {
 		return 0, err
 	}
@@ -234,7 +235,7 @@ func (t *txn) tell(did *step, limit int) (n int, err error) {
 			}
 			e.upTo = id
 		}
-		if n >= mostTold || len(h.changed) == limit {
+		if n >= most || len(h.changed) == limit {
 			partly = &e
 			did.next.end, did.next.only = e.number, e.only
 			break
@@ -268,8 +269,8 @@ func (t *txn) ends(from reached) (ends []endRow, err error) {
 	return ends, err
 }
 
-// concerned returns for each end the next jobs for which it means something: for the first ends, until a step has enough.
-func (t *txn) concerned(ends []endRow) ([][]int64, error) {
+// concerned returns for each end the next jobs for which it means something: for the first ends, until these are so many.
+func (t *txn) concerned(ends []endRow, most int) ([][]int64, error) {
 	on, tokens, as := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0)
 	after, last := newArray(ofNumbers, 0), newArray(ofNumbers, 0)
 	for _, e := range ends {
@@ -305,7 +306,7 @@ func (t *txn) concerned(ends []endRow) ([][]int64, error) {
 		) AS concerned
 		ORDER BY ended.place, concerned.job_id
 		LIMIT $6`,
-		on, tokens, as, after, last, mostTold)
+		on, tokens, as, after, last, most)
 }
 
 // told writes how far ends have been told. An end for a job that is locked stays for this job alone, in its place among the others.

@@ -286,13 +286,14 @@ func (t *txn) keepNoted(kept []endRow) error {
 // tellGroup tells the next jobs that something has changed in a group. It returns how many these are, and whether there may be more behind
 // those up to which e says then. Those that somebody else has locked are looked at later.
 func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err error) {
+	most := min(mostTold, limit)
 	ids, err := sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
 		FROM {schema}.waits
 		WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[$1::text]) AND NOT met AND job_id > $2
 		ORDER BY job_id
 		LIMIT $3`,
-		e.group, e.upTo, mostTold)
+		e.group, e.upTo, most)
 	if err != nil || len(ids) == 0 {
 		return 0, false, err
 	}
@@ -300,7 +301,7 @@ func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err 
 	if err != nil {
 		return 0, false, err
 	}
-	more = len(ids) == mostTold
+	more = len(ids) == most
 	locked := newArray(ofNumbers, 0)
 	for _, id := range ids {
 		if len(h.changed) == limit {

@@ -133,8 +133,8 @@ func (t *txn) noteGroup(name string) error {
 	return err
 }
 
-// concernedBy returns the ids of the next jobs for which the change of a group may mean something.
-func (t *txn) concernedBy(e end) ([]int64, error) {
+// concernedBy returns the ids of the next jobs for which the change of a group may mean something, so many at most.
+func (t *txn) concernedBy(e end, most int) ([]int64, error) {
 	delete(t.groups.noted, e.group)
 	if err := t.lookAt([]store.KeptWait{{Group: e.group}}); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (t *txn) concernedBy(e end) ([]int64, error) {
 		WHERE on_group = ? AND met = 0 AND job_id > ?
 		ORDER BY job_id
 		LIMIT ?`,
-		e.group, e.upTo, told)
+		e.group, e.upTo, most)
 }
 
 // markGroupsMet marks all waits of jobs that have become ready.

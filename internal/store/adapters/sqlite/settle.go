@@ -8,7 +8,7 @@ import (
 )
 
 // settledAtOnce is how many jobs one transaction of Settle changes at most, so that other calls wait for a few milliseconds only.
-const settledAtOnce = 100
+const settledAtOnce = 25
 
 // Settle is part of the contract. It takes several transactions for many jobs.
 func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled, err error) {

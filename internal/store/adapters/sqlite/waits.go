@@ -251,12 +251,13 @@ func (t *txn) hear(limit, most int) (changed []*store.Record, err error) {
 	return changed, nil
 }
 
-// told is how many jobs are told of an end at a time.
+// told is how many jobs are told of an end at a time, or fewer.
 const told = 100
 
 // tell tells the next jobs of an end, and returns how many these are, and those that it has changed, at most so many.
 func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err error) {
-	ids, err := t.concerned(e)
+	most := min(told, limit)
+	ids, err := t.concerned(e, most)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -270,9 +271,6 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 	}
 	from, met := e.upTo, []int64(nil)
 	for _, id := range ids {
-		if len(changed) == limit {
-			break
-		}
 		e.upTo = id
 		r := jobs[id]
 		if r == nil { // somebody has deleted it by hand, where foreign keys are off
@@ -293,7 +291,7 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 	if err := cmp.Or(t.markMet(e, from), t.markGroupsMet(met)); err != nil {
 		return nil, 0, err
 	}
-	if len(ids) < told && (len(ids) == 0 || e.upTo == ids[len(ids)-1]) {
+	if len(ids) < most {
 		_, err = t.exec(`
 			DELETE FROM ends
 			WHERE number = ?`,
@@ -327,10 +325,10 @@ func (t *txn) hears(r *store.Record, waits []store.KeptWait, e end) (changed boo
 	return true, cmp.Or(t.update(r), t.noteEnd(r, true))
 }
 
-// concerned returns the ids of the next jobs for which the end means something.
-func (t *txn) concerned(e end) ([]int64, error) {
+// concerned returns the ids of the next jobs for which the end means something, so many at most.
+func (t *txn) concerned(e end, most int) ([]int64, error) {
 	if e.group != "" {
-		return t.concernedBy(e)
+		return t.concernedBy(e, most)
 	}
 	return sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
@@ -338,7 +336,7 @@ func (t *txn) concerned(e end) ([]int64, error) {
 		WHERE on_id = ?1 AND met = 0 AND job_id > ?2 AND from_token <= ?3 AND (any_end = 1 OR ?4 <> 'dead')
 		ORDER BY job_id
 		LIMIT ?5`,
-		e.ID, e.upTo, e.Token, e.As, told)
+		e.ID, e.upTo, e.Token, e.As, most)
 }
 
 // markMet marks the waits that the end has met, of jobs above an id up to the latest that was told: those of which Record.Hear says so.

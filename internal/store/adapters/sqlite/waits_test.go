@@ -39,7 +39,7 @@ func TestEndsByOlderProgramsAreTold(t *testing.T) {
 	assert.Equal(t, map[int64]store.State{added[1].ID: store.Ready, added[3].ID: store.Cancelled}, states)
 }
 
-// A Settle of many jobs takes several transactions, between which other calls get through. Here the third one fails, at the last of 250 jobs.
+// A Settle of many jobs takes several transactions, between which other calls get through. Here the tenth one fails, at the last of 250 jobs.
 func TestSettleCommitsWhatItHasDone(t *testing.T) {
 	clk := clock.NewMock()
 	s := openAt(t, newPath(t), &Options{Clock: clk})
@@ -51,10 +51,10 @@ func TestSettleCommitsWhatItHasDone(t *testing.T) {
 	clk.Add(time.Hour)
 	settled, err := s.Settle(t.Context(), store.MaxItems)
 	require.NoError(t, err, "a part is committed")
-	assert.Len(t, settled, 200)
+	assert.Len(t, settled, 225)
 	counts, err := s.Count(t.Context(), store.Filter{})
 	require.NoError(t, err)
-	assert.Equal(t, map[store.State]int64{store.Cancelled: 200, store.Ready: 50}, counts.Queues[0].Jobs)
+	assert.Equal(t, map[store.State]int64{store.Cancelled: 225, store.Ready: 25}, counts.Queues[0].Jobs)
 	settled, err = s.Settle(t.Context(), store.MaxItems)
 	require.ErrorContains(t, err, "refused")
 	assert.Empty(t, settled)
