@@ -998,8 +998,9 @@ type (
 	//	States      []State       // the state or the phase is one of these
 	//	FinishedFor time.Duration // finished at least this long ago
 	//
-	//	WaitsFor int64 // waits, or has waited, for the job with this id
-	//	Unneeded bool  // no job that has not ended waits, or has waited, for it or its group
+	//	WaitsFor      int64  // waits, or has waited, for the job with this id
+	//	WaitsForGroup string // waits, or has waited, for the group with this name
+	//	Unneeded      bool   // no job that has not ended waits, or has waited, for it or its group
 	//
 	// Its methods:
 	//

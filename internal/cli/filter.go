@@ -14,14 +14,15 @@ import (
 
 // filterFlags select jobs.
 type filterFlags struct {
-	states    []string
-	queue     string
-	kind      string
-	tag       string
-	worker    string
-	waitsFor  string
-	group     string
-	olderThan time.Duration
+	states        []string
+	queue         string
+	kind          string
+	tag           string
+	worker        string
+	waitsFor      string
+	waitsForGroup string
+	group         string
+	olderThan     time.Duration
 }
 
 func (f *filterFlags) add(cmd *cobra.Command) {
@@ -31,6 +32,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.kind, "kind", "", "only jobs of `KIND`")
 	flags.StringVar(&f.tag, "tag", "", "only jobs with `TAG`")
 	flags.StringVar(&f.waitsFor, "waits-for", "", "only jobs that wait, or have waited, for the job with `ID`")
+	flags.StringVar(&f.waitsForGroup, "waits-for-group", "", "only jobs that wait, or have waited, for the group `NAME`")
 	flags.StringVar(&f.group, "group", "", "only jobs in the group `NAME`")
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var states []string
@@ -50,7 +52,9 @@ func (f *filterFlags) addOlderThan(cmd *cobra.Command) {
 
 // filter returns the filter that the flags describe.
 func (f *filterFlags) filter() (jq.Filter, error) {
-	filter := jq.Filter{Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, Group: f.group, FinishedFor: f.olderThan}
+	filter := jq.Filter{
+		Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, Group: f.group, WaitsForGroup: f.waitsForGroup, FinishedFor: f.olderThan,
+	}
 	if f.waitsFor != "" {
 		ids, err := parseIDs([]string{f.waitsFor})
 		if err != nil {

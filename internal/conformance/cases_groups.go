@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	sentenceInGroup  = "A job with Group is in this group; a duplicate is in none."
-	sentenceOpen     = "Open opens groups, which are open from then on until SealGroup seals them. It is no error if a group is open already."
-	sentenceGroupMet = "A wait for a group is met while the group is not open, no job in it is live and, without Any, none is dead and the group is not spoiled."
-	sentenceSpoils   = "A job in a group spoils it when it is cancelled, or is deleted when it is dead."
-	sentenceTogether = "The waits of a job for groups are looked at together, once its waits for jobs are met: it becomes ready at a moment when each of them is met. What becomes of the groups later does not matter to it."
-	sentenceSpoiled  = "A blocked job that needs the success of a group is cancelled as by Cancel when the group is spoiled, and its Error names the group."
-	sentenceNamesJob = "If the job needs the one that spoils the group too, its Error names that one."
+	sentenceInGroup       = "A job with Group is in this group; a duplicate is in none."
+	sentenceOpen          = "Open opens groups, which are open from then on until SealGroup seals them. It is no error if a group is open already."
+	sentenceGroupMet      = "A wait for a group is met while the group is not open, no job in it is live and, without Any, none is dead and the group is not spoiled."
+	sentenceWaitsForGroup = "A filter with WaitsForGroup matches jobs that wait for the group with this name, or have waited for it."
+	sentenceSpoils        = "A job in a group spoils it when it is cancelled, or is deleted when it is dead."
+	sentenceTogether      = "The waits of a job for groups are looked at together, once its waits for jobs are met: it becomes ready at a moment when each of them is met. What becomes of the groups later does not matter to it."
+	sentenceSpoiled       = "A blocked job that needs the success of a group is cancelled as by Cancel when the group is spoiled, and its Error names the group."
+	sentenceNamesJob      = "If the job needs the one that spoils the group too, its Error names that one."
 )
 
 var groupCases = []Case{
@@ -36,6 +37,7 @@ var groupCases = []Case{
 	{"Groups/CirclesAndLimitsAreRefused", "A job that waits for its own group is invalid, and so is one that waits for a group whose jobs wait for it, as far as the call shows it.\nA call opens at most 100 groups, and none without a job.", groupsRefused},
 	{"Groups/ReplaceKeepsTheGroup", sentenceReplace, groupsReplace},
 	{"Groups/FiltersKnowThem", sentenceUnneeded, groupsFiltered},
+	{"Groups/FiltersKnowWhoWaits", sentenceWaitsForGroup, groupsWaitedFor},
 	{"Groups/Listed", "Groups returns the groups that match the filter, in bytewise order of name. A group exists while it is open, a job is in it, or a job waits or has waited for it. A filter with OpenFor selects the groups that were opened at least this long ago and are still open.", groupsListed},
 	{"Groups/Pages", "The pages neither skip nor repeat a group that matched the whole time. The last page has an empty Next. The call returns ErrInvalid for a cursor that does not come from a page of the same filter.", groupsPaged},
 	{"Groups/LastTwoAtOnce", "A call takes effect as a whole, at one moment between its start and its return, or not at all.\n" + sentenceGroupMet, groupsLastTwo},

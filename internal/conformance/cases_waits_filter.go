@@ -60,3 +60,45 @@ func waitsFiltered(c *C) {
 	c.Ack(held)
 	c.Equal(ids(c.List(store.Filter{Queue: first, Unneeded: true}, 10)), []int64{before[2]}, "what is unneeded after another has ended")
 }
+
+func groupsWaitedFor(c *C) {
+	members := c.Enqueue(in("g"), in("h"))
+	ofG := []int64{c.Enqueue(afterGroups("g"))[0]}
+	both := c.Enqueue(needingGroups("h", "g"))[0]
+	twice := needingGroups("g")
+	twice.After = append(twice.After, store.Wait{ID: members[1]})
+	ofG = append([]int64{c.Enqueue(twice)[0], both}, ofG...)
+	check := func(when string) {
+		c.Helper()
+		for name, want := range map[string][]int64{"g": ofG, "h": {both}, "G": nil, "i": nil} {
+			c.Equal(ids(c.List(store.Filter{WaitsForGroup: name}, 10)), want, "the jobs that wait for the group %s, %s", name, when)
+			n := int64(0)
+			for _, jobs := range c.countOf(store.Filter{WaitsForGroup: name}) {
+				n += jobs
+			}
+			c.Equal(n, int64(len(want)), "how many jobs wait for the group %s, %s", name, when)
+		}
+	}
+	check("which is live")
+	c.Equal(ids(c.List(store.Filter{WaitsForGroup: "g"}, 1)), ofG, "the same in pages of one")
+	c.Equal(ids(c.List(store.Filter{WaitsForGroup: "g", After: both}, 10)), ofG[:1], "those with a greater id")
+	c.Equal(ids(c.List(store.Filter{WaitsForGroup: "g", IDs: []int64{members[0], both}}, 10)), []int64{both}, "those among some")
+	c.Equal(ids(c.List(store.Filter{WaitsForGroup: "g", WaitsFor: members[1]}, 10)), ofG[:1], "those that wait for a job as well")
+	c.Ack(c.hold(members[0]))
+	c.in(store.Ready, "whose group is done", ofG[2])
+	check("one of which is done")
+	c.Cancel(members[1])
+	c.settleAll()
+	c.in(store.Cancelled, "whose other group is spoiled", both)
+	check("after jobs in both have ended")
+	c.Delete(members[0])
+	check("of which one has no job any more")
+	outcomes, err := c.Store.Requeue(c.Ctx, store.Filter{WaitsForGroup: "h"}, 10)
+	c.OK(err, "Requeue of what waits for a group")
+	c.Equal(each(outcomes, func(o store.Outcome) int64 { return o.ID }), []int64{both}, "the jobs that were requeued")
+	outcomes, err = c.Store.Cancel(c.Ctx, store.Filter{WaitsForGroup: "g", IDs: []int64{members[1], ofG[2]}}, 2)
+	c.OK(err, "Cancel of named jobs that wait for a group")
+	c.Equal(outcomes, []store.Outcome{
+		{ID: members[1], Status: store.StatusNotFound}, store.OutcomeOf(c.Get(ofG[2]).Job, store.StatusOK),
+	}, "the outcomes")
+}

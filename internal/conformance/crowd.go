@@ -81,6 +81,7 @@ func (c *C) crowd() crowd {
 		{store.Filter{FinishedFor: 2 * time.Minute}, []int{3}},
 		{store.Filter{FinishedFor: time.Hour}, nil},
 		{store.Filter{WaitsFor: jobs.ids[0]}, nil},
+		{store.Filter{WaitsForGroup: "g"}, nil},
 		{store.Filter{Unneeded: true}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 		{store.Filter{Queues: []string{"q2"}}, []int{4, 5, 6}},
 		{store.Filter{Queues: []string{"q2*", "x"}}, []int{4, 5, 6}},
@@ -149,7 +150,7 @@ func wrongFilters() []store.Filter {
 	for _, name := range []string{strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
 		wrong = append(wrong, store.Filter{Queues: []string{"q", name}}, store.Filter{Queues: []string{name + "*"}})
 		wrong = append(wrong, store.Filter{Queue: name}, store.Filter{Kind: name}, store.Filter{Tag: name},
-			store.Filter{Worker: name}, store.Filter{UniqueKey: name})
+			store.Filter{Worker: name}, store.Filter{UniqueKey: name}, store.Filter{WaitsForGroup: name})
 	}
 	return wrong
 }

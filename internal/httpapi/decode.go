@@ -205,7 +205,7 @@ func query(raw string) (jobQuery, error) {
 	f, waitsFor, documents := &q.filter, "", ""
 	texts := map[string]*string{
 		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "group": &f.Group, "waits_for": &waitsFor,
-		"documents": &documents,
+		"waits_for_group": &f.WaitsForGroup, "documents": &documents,
 	}
 	err := parameters(raw, texts, &f.States, &q.page)
 	if err == nil && waitsFor != "" {

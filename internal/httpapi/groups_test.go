@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,10 @@ func TestJobsWaitForAGroup(t *testing.T) {
 		assert.Len(t, call[wire.Jobs](w, 200, "GET", ask[4:], "").Jobs, 2, ask)
 	}
 	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/jobs/list", `{"filter":{"group":"g"}}`).Jobs, 2)
+	assert.Len(t, call[wire.Jobs](w, 200, "POST", "/v1/jobs/list", `{"filter":{"waits_for_group":"g"}}`).Jobs, 1)
+	for query, want := range map[string]int{"g": 1, "h": 0, "g&state=ready": 0} {
+		assert.Len(t, call[wire.Jobs](w, 200, "GET", "/v1/jobs?waits_for_group="+query, "").Jobs, want, query)
+	}
 
 	w.clock.Add(time.Minute)
 	open := store.Group{Name: "g", OpenedAt: start, GroupStatus: store.GroupStatus{Open: true, Live: true}}
@@ -82,6 +88,14 @@ func TestForeignGroupsAreRefused(t *testing.T) {
 	assert.JSONEq(t, `{"groups":[{"name":"m/g","opened_at":"2026-01-02T03:04:05Z","open":true}]}`, h.as(Viewer, "GET", wire.PathGroups, "").text)
 	assert.Equal(t, 404, h.as(Viewer, "GET", "/v1/groups/theirs", "").status)
 	assert.Equal(t, 200, h.as(Viewer, "GET", "/v1/groups/m%2Fg", "").status)
+	for group, want := range map[string]int{"m/g": 1, "theirs": 0} {
+		for _, got := range []answered{
+			h.as(Viewer, "GET", "/v1/jobs?waits_for_group="+url.QueryEscape(group), ""),
+			h.as(Viewer, "POST", "/v1/jobs/list", `{"filter":{"waits_for_group":"`+group+`"}}`),
+		} {
+			assert.Equal(t, want, strings.Count(got.text, `"id":"2"`), got.text)
+		}
+	}
 	waits, text := h.waitsOf(Viewer, 2)
 	assert.Equal(t, []store.Waiting{{Group: "m/g", State: store.InFlight}}, waits, text)
 	assert.Equal(t, 201, h.as(Producer, "POST", wire.PathJobs, `{"jobs":[{"kind":"k","queue":"mail","group":"m/g","after":[{"group":"m/h"}]}],"open":["m/i"]}`).status)

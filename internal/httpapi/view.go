@@ -428,6 +428,7 @@ func (v *view) narrow(ctx context.Context, f store.Filter) (store.Filter, error)
 		}
 		none = none || !seen[f.WaitsFor]
 	}
+	none = none || f.WaitsForGroup != "" && !v.bearer.hasGroup(f.WaitsForGroup)
 	if none {
 		f.Queues, f.After = v.bearer.Queues, math.MaxInt64
 	}

@@ -278,26 +278,28 @@ func (p ActivityPageJSON) Store() ActivityPage {
 
 // A FilterJSON chooses jobs.
 type FilterJSON struct {
-	IDs         []IDJSON     `json:"ids,omitempty" list:"some"`
-	After       IDJSON       `json:"after,omitzero"`
-	Queue       string       `json:"queue,omitempty"`
-	Queues      []string     `json:"queues,omitempty" list:"some"`
-	Kind        string       `json:"kind,omitempty"`
-	Tag         string       `json:"tag,omitempty"`
-	Worker      string       `json:"worker,omitempty"`
-	UniqueKey   string       `json:"unique_key,omitempty"`
-	Group       string       `json:"group,omitempty"`
-	States      []State      `json:"states,omitempty" list:"some"`
-	FinishedFor DurationJSON `json:"finished_for,omitzero"`
-	WaitsFor    IDJSON       `json:"waits_for,omitzero"`
-	Unneeded    bool         `json:"unneeded,omitempty"`
+	IDs           []IDJSON     `json:"ids,omitempty" list:"some"`
+	After         IDJSON       `json:"after,omitzero"`
+	Queue         string       `json:"queue,omitempty"`
+	Queues        []string     `json:"queues,omitempty" list:"some"`
+	Kind          string       `json:"kind,omitempty"`
+	Tag           string       `json:"tag,omitempty"`
+	Worker        string       `json:"worker,omitempty"`
+	UniqueKey     string       `json:"unique_key,omitempty"`
+	Group         string       `json:"group,omitempty"`
+	States        []State      `json:"states,omitempty" list:"some"`
+	FinishedFor   DurationJSON `json:"finished_for,omitzero"`
+	WaitsFor      IDJSON       `json:"waits_for,omitzero"`
+	WaitsForGroup string       `json:"waits_for_group,omitempty"`
+	Unneeded      bool         `json:"unneeded,omitempty"`
 }
 
 // JSONOfFilter returns the JSON of a filter.
 func JSONOfFilter(f Filter) FilterJSON {
 	out := FilterJSON{
 		After: IDJSON(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: DurationJSON(f.FinishedFor), WaitsFor: IDJSON(f.WaitsFor), Unneeded: f.Unneeded,
+		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: DurationJSON(f.FinishedFor),
+		WaitsFor: IDJSON(f.WaitsFor), WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
 		out.IDs = append(out.IDs, IDJSON(id))
@@ -309,7 +311,8 @@ func JSONOfFilter(f Filter) FilterJSON {
 func (f FilterJSON) Store() Filter {
 	out := Filter{
 		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: time.Duration(f.FinishedFor), WaitsFor: int64(f.WaitsFor), Unneeded: f.Unneeded,
+		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: time.Duration(f.FinishedFor),
+		WaitsFor: int64(f.WaitsFor), WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
 		out.IDs = append(out.IDs, int64(id))

@@ -25,19 +25,20 @@ type Filter struct {
 	States      []State       `json:"states,omitempty"`       // the state or the phase is one of these
 	FinishedFor time.Duration `json:"finished_for,omitempty"` // finished at least this long ago
 
-	WaitsFor int64 `json:"waits_for,omitempty,string"` // waits, or has waited, for the job with this id
-	Unneeded bool  `json:"unneeded,omitempty"`         // no job that has not ended waits, or has waited, for it or its group
+	WaitsFor      int64  `json:"waits_for,omitempty,string"` // waits, or has waited, for the job with this id
+	WaitsForGroup string `json:"waits_for_group,omitempty"`  // waits, or has waited, for the group with this name
+	Unneeded      bool   `json:"unneeded,omitempty"`         // no job that has not ended waits, or has waited, for it or its group
 }
 
 // Empty reports whether no field is set; After does not count.
 func (f Filter) Empty() bool {
 	return len(f.IDs) == 0 && f.Queue == "" && len(f.Queues) == 0 && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
-		f.Group == "" && len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && !f.Unneeded
+		f.Group == "" && len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && f.WaitsForGroup == "" && !f.Unneeded
 }
 
 // WithoutWaits returns the filter without what it says about waits, for a store that looks at these itself.
 func (f Filter) WithoutWaits() Filter {
-	f.WaitsFor, f.Unneeded = 0, false
+	f.WaitsFor, f.WaitsForGroup, f.Unneeded = 0, "", false
 	return f
 }
 
@@ -57,7 +58,7 @@ func (f Filter) Matches(j Job, now time.Time) bool {
 		(f.UniqueKey == "" || f.UniqueKey == j.UniqueKey) &&
 		(f.Group == "" || f.Group == j.Group()) &&
 		(len(f.States) == 0 || inStates()) &&
-		(f.FinishedFor == 0 || finishedLongEnough()) && f.WaitsFor == 0
+		(f.FinishedFor == 0 || finishedLongEnough()) && f.WaitsFor == 0 && f.WaitsForGroup == ""
 }
 
 // Cursor returns the cursor of the page that begins after the job with the id.
@@ -86,6 +87,9 @@ func (f Filter) mark() []byte {
 	}
 	if f.Group != "" {
 		text += fmt.Sprintf(" group %q", f.Group)
+	}
+	if f.WaitsForGroup != "" {
+		text += fmt.Sprintf(" waits for group %q", f.WaitsForGroup)
 	}
 	sum := sha256.Sum256([]byte(text))
 	return sum[:8]

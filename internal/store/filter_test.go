@@ -45,6 +45,10 @@ func TestCursorsBelongToTheirFilter(t *testing.T) {
 	assert.Equal(t, int64(42), id)
 	none, empty := Filter{}, Filter{IDs: []int64{}, States: []State{}}
 	assert.Equal(t, none.Cursor(1), empty.Cursor(1), "empty is not set")
+	forGroup, inGroup := Filter{WaitsForGroup: "g"}, Filter{Group: "g"}
+	assert.NotEqual(t, inGroup.Cursor(1), forGroup.Cursor(1))
+	assert.NotEqual(t, none.Cursor(1), forGroup.Cursor(1))
+	assert.Equal(t, "qkyuQmMKi_MAAAAAAAAAAQ", none.Cursor(1), "earlier versions have this cursor too")
 	for _, cursor := range []string{other.Cursor(42), "", "!", "AAAA", one.Cursor(42) + "AA"} {
 		_, err := one.Position(cursor)
 		assert.ErrorIs(t, err, ErrInvalid, "%q", cursor)

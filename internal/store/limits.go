@@ -378,6 +378,7 @@ func (f Filter) Check() error {
 		checkRange("states", len(f.States), 0, MaxItems),
 		checkDuration("finished_for", f.FinishedFor),
 		checkNumber("waits_for", f.WaitsFor),
+		checkName("waits_for_group", f.WaitsForGroup, optional),
 	)
 	if err != nil {
 		return err

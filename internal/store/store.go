@@ -138,6 +138,7 @@ type Store interface {
 
 	// List returns the jobs that match, the newest first: in descending order of id. An empty filter matches every job. A filter with
 	// WaitsFor matches jobs that wait for the job with this id, or have waited for it, whether that job still exists or not. A filter with
+	// WaitsForGroup matches jobs that wait for the group with this name, or have waited for it. A filter with
 	// Unneeded matches jobs for which no job waits or has waited, except jobs that have ended; a wait for its group counts like one for the
 	// job. A call looks at waits before it changes
 	// any job, and may overlook one that was not committed when the call began.

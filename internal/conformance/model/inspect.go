@@ -150,6 +150,10 @@ func (s *Store) matchesWaits(f store.Filter, j job) bool {
 	if f.WaitsFor != 0 && !s.broken(FilterIgnoresWaitsFor) && !slices.ContainsFunc(j.waits, waitsFor) {
 		return false
 	}
+	waitsForGroup := func(w wait) bool { return w.group == f.WaitsForGroup && !(w.met && s.broken(MetGroupWaitsUnfiltered)) }
+	if f.WaitsForGroup != "" && !s.broken(FilterIgnoresWaitsForGroup) && !slices.ContainsFunc(j.waits, waitsForGroup) {
+		return false
+	}
 	if !f.Unneeded || s.broken(FilterIgnoresUnneeded) {
 		return true
 	}

@@ -23,7 +23,8 @@ func (c choice) String() string {
 		when(len(c.Queues) > 0, "queues %v ", c.Queues) + when(c.Kind != "", "kind %s ", c.Kind) + when(c.Tag != "", "tag %s ", c.Tag) +
 		when(c.Worker != "", "worker %s ", c.Worker) + when(c.UniqueKey != "", "unique %s ", c.UniqueKey) +
 		when(c.Group != "", "of group %s ", c.Group) + when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor) +
-		when(c.waitsFor != nil, "waiting for %v ", c.waitsFor) + when(c.Unneeded, "unneeded ")
+		when(c.waitsFor != nil, "waiting for %v ", c.waitsFor) +
+		when(c.WaitsForGroup != "", "waiting for group %s ", c.WaitsForGroup) + when(c.Unneeded, "unneeded ")
 }
 
 func (c choice) of(r *run) store.Filter {
@@ -63,6 +64,9 @@ func drawMatching(t *rapid.T) choice {
 	if rarely(t, 6) {
 		p := drawJob(t)
 		c.waitsFor = &p
+	}
+	if rarely(t, 6) {
+		c.WaitsForGroup = drawGroup(t)
 	}
 	c.Unneeded = rarely(t, 6)
 	return c

@@ -28,6 +28,14 @@ func (s *Store) groupOf(name string) *group {
 	return g
 }
 
+// waitersOf returns the ids of the jobs that wait or have waited for the group, in rising order.
+func (s *Store) waitersOf(name string) []int64 {
+	if g := s.groups[name]; g != nil {
+		return g.waiters
+	}
+	return nil
+}
+
 // forgetGroup forgets a group that no longer exists.
 func (s *Store) forgetGroup(name string) {
 	if g := s.groups[name]; g != nil && g.openedAt.IsZero() && g.jobs == 0 && !g.coming && len(g.waiters) == 0 {

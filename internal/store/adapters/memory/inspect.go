@@ -115,6 +115,8 @@ func (s *Store) ids(f store.Filter) ([]int64, bool) {
 		return slices.Sorted(slices.Values(f.IDs)), true
 	case f.WaitsFor != 0:
 		return slices.Clone(s.waiters[f.WaitsFor]), true
+	case f.WaitsForGroup != "":
+		return slices.Clone(s.waitersOf(f.WaitsForGroup)), true
 	default:
 		return nil, false
 	}

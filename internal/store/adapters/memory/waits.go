@@ -50,10 +50,12 @@ func (s *Store) forgetWaits(id int64) {
 
 // matchesWaits reports whether the job matches what the filter says about waits.
 func (s *Store) matchesWaits(f store.Filter, id int64) bool {
-	if f.WaitsFor != 0 {
-		if _, waits := slices.BinarySearch(s.waiters[f.WaitsFor], id); !waits {
-			return false
-		}
+	waits := func(waiters []int64) bool {
+		_, found := slices.BinarySearch(waiters, id)
+		return found
+	}
+	if f.WaitsFor != 0 && !waits(s.waiters[f.WaitsFor]) || f.WaitsForGroup != "" && !waits(s.waitersOf(f.WaitsForGroup)) {
+		return false
 	}
 	if !f.Unneeded {
 		return true
@@ -66,8 +68,7 @@ func (s *Store) matchesWaits(f store.Filter, id int64) bool {
 	if j == nil {
 		return true
 	}
-	g := s.groups[j.group()]
-	return g == nil || !slices.ContainsFunc(g.waiters, live)
+	return !slices.ContainsFunc(s.waitersOf(j.group()), live)
 }
 
 // ended notes that a job has ended, if others wait for it.

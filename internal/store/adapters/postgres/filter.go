@@ -93,6 +93,9 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	if f.WaitsFor != 0 {
 		w.and(`id = ANY (ARRAY(SELECT job_id FROM {schema}.waits WHERE on_id = $? AND job_id > `+w.arg(f.After)+`))`, f.WaitsFor)
 	}
+	if f.WaitsForGroup != "" {
+		w.and(`id = ANY (ARRAY(SELECT job_id FROM {schema}.waits WHERE on_group = $? AND job_id > `+w.arg(f.After)+`))`, f.WaitsForGroup)
+	}
 	if f.Unneeded {
 		w.terms = append(w.terms, isUnneeded)
 	}

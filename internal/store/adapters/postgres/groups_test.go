@@ -253,3 +253,30 @@ func TestGroupsOnASharedSession(t *testing.T) {
 	require.NoError(t, err)
 	in(t, s, store.Ready, "after both have ended", added[0].ID)
 }
+
+// Who waits for a job or a group is found by an index of waits, however many jobs wait for others.
+func TestWhoWaitsIsFoundByIndex(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	crowd{queue: "q", state: store.Blocked, due: longAgo}.add(t, s, 100_000)
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`
+		INSERT INTO {schema}.waits (job_id, number, on_id, from_token, any_end, met, on_group)
+		SELECT id, 0, 0, 0, false, false, 'group ' || id / 100 FROM {schema}.jobs
+		UNION ALL
+		SELECT id, 1, id / 100, 0, false, false, NULL FROM {schema}.jobs`))
+	require.NoError(t, err)
+	m := metered(t, s)
+	for _, known := range []string{`SELECT`, `ANALYZE {schema}.jobs, {schema}.waits`} {
+		_, err := s.callers.ExecContext(t.Context(), s.sql(known))
+		require.NoError(t, err)
+		for what, filter := range map[string]store.Filter{"a job": {WaitsFor: 500}, "a group": {WaitsForGroup: "group 500"}} {
+			listed := m.of(func() error {
+				page, err := s.List(t.Context(), filter, store.Page{Limit: 10})
+				assert.Len(t, page.Jobs, 10, what)
+				return err
+			})
+			t.Logf("%s, after %s: %v", what, known, listed)
+			assert.Less(t, listed.rows, 500, "rows visited by a page of ten of the 100 that wait for %s, after %s", what, known)
+		}
+	}
+}

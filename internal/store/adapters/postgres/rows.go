@@ -79,7 +79,7 @@ func (t *txn) byID(ids []int64) ([]*store.Record, error) { return t.named(store.
 
 // named loads and locks the jobs that the filter names, if they match what it says about waits.
 func (t *txn) named(f store.Filter) ([]*store.Record, error) {
-	w := chosen(store.Filter{IDs: f.IDs, WaitsFor: f.WaitsFor, Unneeded: f.Unneeded}, t.now)
+	w := chosen(store.Filter{IDs: f.IDs, WaitsFor: f.WaitsFor, WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded}, t.now)
 	return t.records(`
 		SELECT`+columns+`,`+presentEpoch+`
 		FROM {schema}.jobs`+w.text()+`

@@ -133,7 +133,7 @@ func (q *search) everywhere() bool {
 
 // named reports whether the filter names its jobs by id, by unique key or by what they wait for, so that an index leads to them directly.
 func (q *search) named() bool {
-	return len(q.filter.IDs) > 0 || q.filter.UniqueKey != "" || q.filter.WaitsFor != 0
+	return len(q.filter.IDs) > 0 || q.filter.UniqueKey != "" || q.filter.WaitsFor != 0 || q.filter.WaitsForGroup != ""
 }
 
 // near returns a query for ids close to the beginning of the search, or for all ids if the primary key is the best index.

@@ -84,10 +84,13 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.WaitsFor != 0 {
 		w.and(`id IN (SELECT job_id FROM waits INDEXED BY waits_on WHERE on_id = ? AND job_id > ?)`, f.WaitsFor, f.After)
 	}
+	if f.WaitsForGroup != "" {
+		w.and(`id IN (SELECT job_id FROM waits INDEXED BY waits_on_group WHERE on_group = ? AND job_id > ?)`, f.WaitsForGroup, f.After)
+	}
 	if f.Unneeded {
 		w.and(isUnneeded)
 	}
-	if len(f.IDs) > 0 || f.WaitsFor != 0 {
+	if len(f.IDs) > 0 || f.WaitsFor != 0 || f.WaitsForGroup != "" {
 		w.index = ``
 	}
 	return w
