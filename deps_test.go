@@ -93,6 +93,7 @@ var importRules = []rule{
 	{"remote", "./internal/httpapi", true, "a client links no server"},
 	{"remote", "testing", true, "what applications import links no testing"},
 	{"", "./internal/store/adapters/remote", true, "the doors open stores elsewhere, the root does not"},
+	{"internal/graph", "./internal/store/adapters/...", true, "a graph is read through the contract, from any store"},
 	{"internal/wire", "./", true, "stores stand on it, which are below the library"},
 	{"internal/outside", "./internal/server", false, "programs and webhooks are run through the library, as anybody's handlers are"},
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 
+	"github.com/seed-ed332417/jq/internal/graph"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -25,13 +26,7 @@ type GroupDetail struct {
 
 // GroupDetailOf sums up the counts of the group's jobs.
 func GroupDetailOf(g store.Group, counts store.Counts) GroupDetail {
-	jobs := map[store.State]int64{}
-	for _, q := range counts.Queues {
-		for phase, n := range q.Jobs {
-			jobs[phase] += n
-		}
-	}
-	return GroupDetail{Group: g, Jobs: jobs}
+	return GroupDetail{Group: g, Jobs: graph.Phases(counts)}
 }
 
 // Jobs is the answer to a claim, and a page of a listing. Next is the cursor of the next page.
