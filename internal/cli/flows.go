@@ -72,50 +72,18 @@ func groupState(g jq.GroupStatus) string {
 	return strings.Join(words, ", ")
 }
 
-func (a *app) flowsShow() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "show GROUP", Short: "show a group: its state, and how many jobs it has in each state", Args: takes(1, 1, "the name of a group")}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			found, err := groupOf(cmd.Context(), s, args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return wire.Encode(a.out, found)
-			}
-			fmt.Fprintf(a.out, "group %s: %s\n", printable(found.Name), groupState(found.GroupStatus))
-			table := newTable(a.out)
-			if found.Open {
-				row(table, "  open since", moment(found.OpenedAt))
-			}
-			for _, phase := range contract.Phases() {
-				if n := found.Jobs[phase]; n > 0 {
-					row(table, "  "+string(phase), n)
-				}
-			}
-			return table.Flush()
-		})
+// groupOf returns the group, if it exists.
+func groupOf(ctx context.Context, s jq.Store, name string) (group jq.Group, exists bool, err error) {
+	if err := store.CheckGroup(name); err != nil {
+		return jq.Group{}, false, usageError{fieldError(err)}
 	}
-	return cmd
+	for g, err := range jq.NewClient(s, nil).Groups(ctx, jq.GroupFilter{Name: name}) {
+		return g, err == nil, err
+	}
+	return jq.Group{}, false, nil
 }
 
-// groupOf returns the group with the number of its jobs by phase.
-func groupOf(ctx context.Context, s jq.Store, name string) (wire.GroupDetail, error) {
-	client := jq.NewClient(s, nil)
-	if err := store.CheckGroup(name); err != nil {
-		return wire.GroupDetail{}, usageError{fieldError(err)}
-	}
-	for g, err := range client.Groups(ctx, jq.GroupFilter{Name: name}) {
-		if err != nil {
-			return wire.GroupDetail{}, err
-		}
-		counts, err := client.Count(ctx, jq.Filter{Group: name})
-		return wire.GroupDetailOf(g, counts), err
-	}
-	return wire.GroupDetail{}, fmt.Errorf("there is no group %s: see flows ls", name)
-}
+func noGroup(name string) error { return fmt.Errorf("there is no group %s: see flows ls", name) }
 
 func (a *app) flowsSeal() *cobra.Command {
 	cmd := &cobra.Command{
@@ -140,8 +108,10 @@ func (a *app) flowsChange(op operation, short string, from ...jq.State) *cobra.C
 	cmd := &cobra.Command{Use: op.verb + " GROUP", Short: short, Args: takes(1, 1, "the name of a group")}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			if _, err := groupOf(cmd.Context(), s, args[0]); err != nil {
+			if _, exists, err := groupOf(cmd.Context(), s, args[0]); err != nil {
 				return err
+			} else if !exists {
+				return noGroup(args[0])
 			}
 			total, filter := 0, jq.Filter{Group: args[0], States: from}
 			for {

@@ -168,7 +168,7 @@ func (r reader) readGroup(name string) (reading, error) {
 		return found, err
 	}
 	status := page.Groups[0].GroupStatus
-	found.node = Node{Name: name, State: status.Phase(), GroupStatus: status, Jobs: Phases(counts)}
+	found.node = Node{Name: name, State: status.Phase(), GroupStatus: status, Jobs: phases(counts)}
 	if counts.Total() <= fewJobs {
 		err = r.list(&found, store.Filter{Group: name}, fewJobs)
 	} else {
@@ -216,8 +216,8 @@ func (g *gatherer) connect() {
 	}
 }
 
-// Phases returns how many jobs are in each phase, in all queues.
-func Phases(counts store.Counts) map[store.State]int64 {
+// phases returns how many jobs are in each phase, in all queues.
+func phases(counts store.Counts) map[store.State]int64 {
 	jobs := map[store.State]int64{}
 	for _, q := range counts.Queues {
 		for phase, n := range q.Jobs {

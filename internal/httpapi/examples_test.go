@@ -65,7 +65,7 @@ var before = map[string][]string{
 	"job":      {"enqueue", "claim", "checkpoint", "+2s", "ack"}, "queues": {"enqueue", "pause"}, "due": {"enqueue", "+5s"}, "workers": {"beat", "+5s"}, "leave": {"beat"}, "bulk": {"enqueue"},
 	"schedules": {"set-schedule"}, "schedule": {"set-schedule"}, "delete-schedule": {"set-schedule"}, "pause-schedule": {"set-schedule"},
 	"resume-schedule": {"set-schedule", "pause-schedule"}, "reset-schedule": {"set-schedule"}, "run-schedule": {"set-schedule"},
-	"groups": {aGroup}, "group": {aGroup}, "seal": {aGroup},
+	"graph": {`{"jobs":[{"kind":"extract"},{"kind":"load","after":[{"item":0}]}]}`}, "groups": {aGroup}, "group": {aGroup}, "seal": {aGroup},
 	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "reschedule": {"enqueue"}, "delete": {"enqueue", "claim", "ack"},
 }
 

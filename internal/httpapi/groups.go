@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-ed332417/jq/internal/graph"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -37,7 +38,7 @@ func groupQuery(raw string) (store.GroupFilter, store.Page, error) {
 	return f, page, err
 }
 
-// group answers with a group and how many jobs it has.
+// group answers with a group, how many jobs it has, and the graph around it.
 func (a *API) group(w *exchange, r *http.Request) error {
 	keeper, err := able[store.GroupKeeper](r.Context(), a)
 	if err != nil {
@@ -55,7 +56,16 @@ func (a *API) group(w *exchange, r *http.Request) error {
 		if len(found.Groups) == 0 {
 			return nil, store.ErrNotFound
 		}
-		counts, err := a.as(ctx).Count(ctx, store.Filter{Group: name})
-		return wire.GroupDetailOf(found.Groups[0], counts), err
+		around, err := graph.OfGroup(ctx, a.as(ctx), name)
+		return wire.GroupDetailOf(found.Groups[0], around), err
 	})
+}
+
+// graph answers with the graph around a job.
+func (a *API) graph(w *exchange, r *http.Request) error {
+	id, err := number("id", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return a.show(w, r, func(ctx context.Context) (any, error) { return graph.OfJob(ctx, a.as(ctx), id) })
 }

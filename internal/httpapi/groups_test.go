@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq/internal/graph"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
@@ -34,13 +35,27 @@ func TestJobsWaitForAGroup(t *testing.T) {
 	for query, want := range map[string][]store.Group{"": {open}, "?name=g": {open}, "?name=h": {}, "?open_for=1m": {open}, "?open_for=61s": {}} {
 		assert.Equal(t, want, call[wire.Groups](w, 200, "GET", wire.PathGroups+query, "").Groups, query)
 	}
-	assert.Equal(t, wire.GroupDetail{Group: open, Jobs: map[store.State]int64{store.Ready: 2}}, call[wire.GroupDetail](w, 200, "GET", "/v1/groups/g", ""))
+	detail := call[wire.GroupDetail](w, 200, "GET", "/v1/groups/g", "")
+	assert.Equal(t, wire.GroupDetail{Group: open, Jobs: map[store.State]int64{store.Ready: 2}, Graph: detail.Graph}, detail)
+	assert.Equal(t, detail.Graph, call[graph.Graph](w, 200, "GET", "/v1/jobs/1/graph", ""))
+	assert.JSONEq(t, `{
+		"nodes": [
+			{"id":"2","queue":"default","kind":"k","group":"g","state":"ready","layer":0},
+			{"id":"3","queue":"default","kind":"k","group":"g","state":"ready","layer":0},
+			{"name":"g","state":"in_flight","open":true,"live":true,"jobs":{"ready":2},"layer":1},
+			{"id":"1","queue":"b","kind":"report","state":"blocked","layer":2}
+		],
+		"edges": [{"waiter":3,"on":2,"any":true}]
+	}`, w.ask("GET", "/v1/jobs/3/graph", "").text)
+	for _, path := range []string{"/v1/jobs/4/graph", "/v1/jobs/0/graph"} {
+		assert.Equal(t, 404, w.ask("GET", path, "").fail(t).Status, path)
+	}
 	assert.Equal(t, 404, w.ask("GET", "/v1/groups/h", "").fail(t).Status)
 
 	w.claim(`{"worker":"w","limit":2}`)
 	call[wire.Results](w, 200, "POST", wire.PathAck, `{"jobs":[{"id":"2","token":"1"}]}`)
 	call[wire.Outcome](w, 200, "POST", "/v1/jobs/3/cancel", "")
-	detail := call[wire.GroupDetail](w, 200, "GET", "/v1/groups/g", "")
+	detail = call[wire.GroupDetail](w, 200, "GET", "/v1/groups/g", "")
 	assert.Equal(t, store.GroupStatus{Open: true, Spoiled: true}, detail.GroupStatus)
 	assert.Equal(t, map[store.State]int64{store.Succeeded: 1, store.Cancelled: 1}, detail.Jobs)
 	require.Equal(t, 204, w.ask("POST", "/v1/groups/g/seal", "").status)
@@ -55,7 +70,13 @@ func TestDeadJobIsShownInItsGroup(t *testing.T) {
 	w.claim(`{"worker":"w"}`)
 	call[wire.Results](w, 200, "POST", wire.PathNAck, `{"jobs":[{"id":"1","token":"1","form":"fail","error":"boom"}]}`)
 	assert.JSONEq(t, `{"groups":[{"name":"g","dead":true}]}`, w.ask("GET", wire.PathGroups, "").text)
-	assert.JSONEq(t, `{"name":"g","dead":true,"jobs":{"dead":1}}`, w.ask("GET", "/v1/groups/g", "").text)
+	assert.JSONEq(t, `{"name":"g","dead":true,"jobs":{"dead":1},"graph":{
+		"nodes": [
+			{"id":"1","queue":"default","kind":"k","group":"g","error":"boom","state":"dead","layer":0},
+			{"name":"g","state":"dead","dead":true,"jobs":{"dead":1},"layer":1}
+		],
+		"edges": []
+	}}`, w.ask("GET", "/v1/groups/g", "").text)
 }
 
 // TestForeignGroupsAreRefused: a group belongs to whom its name belongs as a key.
@@ -96,6 +117,15 @@ func TestForeignGroupsAreRefused(t *testing.T) {
 			assert.Equal(t, want, strings.Count(got.text, `"id":"2"`), got.text)
 		}
 	}
+	for _, path := range []string{"/v1/jobs/2/graph", "/v1/groups/m%2Fg"} {
+		for _, role := range []Role{Viewer, Producer} {
+			text := h.as(role, "GET", path, "").text
+			assert.Contains(t, text, `"edges":[{"waiter":1,"on":0}]`, path)
+			assert.NotContains(t, text, "theirs", path)
+		}
+	}
+	assert.Equal(t, 404, h.as(Viewer, "GET", "/v1/jobs/1/graph", "").status)
+	assert.Equal(t, 403, h.as(Worker, "GET", "/v1/jobs/2/graph", "").status)
 	waits, text := h.waitsOf(Viewer, 2)
 	assert.Equal(t, []store.Waiting{{Group: "m/g", State: store.InFlight}}, waits, text)
 	assert.Equal(t, 201, h.as(Producer, "POST", wire.PathJobs, `{"jobs":[{"kind":"k","queue":"mail","group":"m/g","after":[{"group":"m/h"}]}],"open":["m/i"]}`).status)

@@ -444,7 +444,7 @@ func (p *play) fill(one request, now state) (method, path, body, key string) {
 	}
 	path = strings.Replace(path, "{name}", url.PathEscape(p.queue()), 1)
 	if one.operation == "jobs" {
-		path += "?" + p.query()
+		path += "?" + p.query(now)
 	}
 	if one.operation == "enqueue" {
 		key = p.pick("", "m/r0", "m/r3", "m/new", "b/1", wire.RandomKey())
@@ -491,9 +491,9 @@ func (p *play) revision(now state) string {
 
 func (p *play) worker() string { return p.pick("w", "w0", "w3", "both") }
 
-func (p *play) query() string {
+func (p *play) query(now state) string {
 	values := url.Values{}
-	for _, name := range []string{"queue", "state", "limit", "unique_key", "group", "cursor"} {
+	for _, name := range []string{"queue", "state", "limit", "unique_key", "group", "waits_for", "waits_for_group", "cursor"} {
 		if p.next(3) > 0 {
 			continue
 		}
@@ -506,8 +506,10 @@ func (p *play) query() string {
 			values.Set(name, p.pick("1", "3"))
 		case "unique_key":
 			values.Set(name, "m/"+strconv.Itoa(p.next(20)))
-		case "group":
+		case "group", "waits_for_group":
 			values.Set(name, p.groupName())
+		case "waits_for":
+			values.Set(name, p.id(now))
 		case "cursor":
 			values.Set(name, p.cursor())
 		}
@@ -525,7 +527,7 @@ func (p *play) cursor() string {
 
 func (p *play) filter(now state) map[string]any {
 	filter := map[string]any{}
-	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "group", "states"} {
+	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "group", "waits_for", "waits_for_group", "states"} {
 		if p.next(4) > 0 {
 			continue
 		}
@@ -540,7 +542,9 @@ func (p *play) filter(now state) map[string]any {
 			filter[name] = []any{p.pick("ready", "in_flight", "dead", "succeeded", "failed", "blocked", "cancelled")}
 		case "unique_key":
 			filter[name] = "m/" + strconv.Itoa(p.next(20))
-		case "group":
+		case "waits_for":
+			filter[name] = p.id(now)
+		case "group", "waits_for_group":
 			filter[name] = p.groupName()
 		default:
 			filter[name] = p.pick("own ", foreignMark+" ") + name

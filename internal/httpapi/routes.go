@@ -68,6 +68,7 @@ func table() []route {
 		{"list", http.MethodPost, wire.PathList, readers, reads, (*API).list},
 		{"count", http.MethodPost, wire.PathCount, everybody, reads, reading((*API).count)},
 		{"job", http.MethodGet, wire.PathJob + "{id}", askers, reads, (*API).job},
+		{"graph", http.MethodGet, wire.PathJob + "{id}/graph", askers, reads, (*API).graph},
 		{"stats", http.MethodGet, "/v1/stats", everybody, reads, (*API).stats},
 		{"activity", http.MethodGet, wire.PathActivity, readers, reads, (*API).activity},
 		{"errors", http.MethodGet, "/v1/errors", readers, reads, (*API).failures},
@@ -101,7 +102,7 @@ func table() []route {
 		{"preview", http.MethodPost, wire.PathSchedules + "/preview", everybody, reads, reading((*API).preview)},
 
 		{"groups", http.MethodGet, wire.PathGroups, askers, reads, (*API).groups},
-		{"group", http.MethodGet, wire.PathGroups + "/" + name, askers, reads, (*API).group},
+		{"group", http.MethodGet, fmt.Sprintf(wire.PathGroup, name), askers, reads, (*API).group},
 		{"seal", http.MethodPost, fmt.Sprintf(wire.PathSeal, name), producers, works, forName("", store.GroupKeeper.SealGroup)},
 
 		{"fence", http.MethodPost, wire.PathFence, operators, operates, (*API).fence},

@@ -75,7 +75,7 @@ func allowed(operation string, role Role) bool {
 		return true
 	case "schedules", "schedule": // workers look for those that are due
 		return role != Producer
-	case "job", "groups", "group":
+	case "job", "graph", "groups", "group":
 		return role != Worker
 	case "jobs", "list", "overview", "activity", "errors", "due", "queues", "policy", "workers", "events", "metrics":
 		return role == Viewer || role == Operator

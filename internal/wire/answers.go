@@ -18,15 +18,22 @@ type Groups struct {
 	Next   string        `json:"next,omitempty"`
 }
 
-// A GroupDetail is a group with how many jobs are in it, by phase.
+// A GroupDetail is a group with how many jobs are in it, by phase, and the graph around it.
 type GroupDetail struct {
 	store.Group
-	Jobs map[store.State]int64 `json:"jobs"`
+	Jobs  map[store.State]int64 `json:"jobs"`
+	Graph graph.Graph           `json:"graph"`
 }
 
-// GroupDetailOf sums up the counts of the group's jobs.
-func GroupDetailOf(g store.Group, counts store.Counts) GroupDetail {
-	return GroupDetail{Group: g, Jobs: graph.Phases(counts)}
+// GroupDetailOf takes the counts of the group's jobs from the graph.
+func GroupDetailOf(g store.Group, around graph.Graph) GroupDetail {
+	detail := GroupDetail{Group: g, Jobs: map[store.State]int64{}, Graph: around}
+	for _, n := range around.Nodes {
+		if n.Name == g.Name {
+			detail.Jobs = n.Jobs
+		}
+	}
+	return detail
 }
 
 // Jobs is the answer to a claim, and a page of a listing. Next is the cursor of the next page.

@@ -55,6 +55,8 @@ const (
 	PathSchedule   = "/v1/schedules/%s"     // PUT, DELETE
 	PathFire       = "/v1/schedules/fire"   // POST
 	PathGroups     = "/v1/groups"           // GET
+	PathGroup      = "/v1/groups/%s"        // GET
+	PathGraph      = "/v1/jobs/%d/graph"    // GET
 	PathSeal       = "/v1/groups/%s/seal"   // POST
 	PathReady      = "/readyz"              // GET
 	PathWakeups    = "/v1/wakeups"          // POST: the answer is a stream of events

@@ -29,6 +29,7 @@ const (
 	mostQueues  = 10 << 20  // the names of the queues of a page of workers; each byte of a name may take ten bytes in JSON
 	mostNames   = 1 << 30   // the names of queues, of which there can be any number
 	mostGroup   = 4 << 10   // a group; each byte of its name may take ten bytes in JSON
+	mostGraph   = 32 << 20  // nodes with names and a part of their errors, and their waits
 	mostNothing = mostWords // an answer without content
 	mostPayload = 8 << 20   // the payloads of a page of schedules, each as JSON and as text
 	mostDetail  = mostJob + mostHistory
