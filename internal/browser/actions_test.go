@@ -183,7 +183,7 @@ func TestJobThatWaits(t *testing.T) {
 	require.NoError(t, s.Cancel(t.Context(), second))
 	p.shows(fmt.Sprintf("Job %d met until it has ended", second))
 	p.shows("It waits for 1 other job.")
-	p.click(link(fmt.Sprintf("Job %d", first)))
+	p.click(link(fmt.Sprintf("Job %d", first)).of("ul.plain"))
 	p.shown(fmt.Sprintf("Job %d", first))
 	p.click(button("Requeue"))
 	p.agree(fmt.Sprintf("Requeue job %d?", first), "Requeue")

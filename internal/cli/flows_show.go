@@ -157,7 +157,7 @@ func (p *picture) holds(n *graph.Node) string {
 func (p *picture) circles() {
 	for _, circle := range p.g.Circles {
 		var names []string
-		for _, i := range append(circle[:len(circle):len(circle)], circle[0]) {
+		for _, i := range append(slices.Clip(circle), circle[0]) {
 			names = append(names, nameOf(&p.g.Nodes[i]))
 		}
 		p.line("a circle: %s; none of them can go on: cancel one of the jobs", strings.Join(names, " → "))

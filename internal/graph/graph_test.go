@@ -53,14 +53,12 @@ func job(kind, group string, after ...any) store.NewJob {
 }
 
 // add adds jobs one by one, so that no call shows the circles.
-func (f *field) add(jobs ...store.NewJob) (ids []int64) {
+func (f *field) add(jobs ...store.NewJob) {
 	f.Helper()
 	for _, n := range jobs {
-		added, err := f.Enqueue(f.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n}})
+		_, err := f.Enqueue(f.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n}})
 		require.NoError(f, err)
-		ids = append(ids, added[0].ID)
 	}
-	return ids
 }
 
 // end claims the next jobs of the kind's queue and ends them: by an Ack, or as dead with an error.

@@ -12,6 +12,7 @@ import { switchTheme } from "./settings.js";
 import * as overview from "./page-overview.js";
 import * as jobs from "./page-jobs.js";
 import * as job from "./page-job.js";
+import * as group from "./page-group.js";
 import * as failures from "./page-failures.js";
 import * as queues from "./page-queues.js";
 import * as schedules from "./page-schedules.js";
@@ -23,6 +24,7 @@ const routes = [
   [/^$/, overview],
   [/^jobs$/, jobs],
   [/^jobs\/([^/]+)$/, job],
+  [/^groups\/([^/]+)$/, group],
   [/^failures$/, failures],
   [/^queues$/, queues],
   [/^queues\/([^/]+)$/, queues],

@@ -1,13 +1,15 @@
 // Elements from values, and their update in place. Text always becomes a text node, so nothing that comes from a job is ever read
 // as markup.
 
-const svgNames = new Set(["svg", "rect", "line", "path", "g", "circle", "text"]);
+const svgNames = new Set(["svg", "rect", "line", "path", "g", "circle", "text", "svg:a"]); // svg:a is a link within a picture
 
 // h makes an element: h("a.button", {href: "#/"}, "text", otherElement, [more]). A property that begins with "on" is a listener.
 // Null, undefined and false are left out.
 export function h(what, properties, ...children) {
   const [name, ...classes] = what.split(".");
-  const element = svgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  const element = svgNames.has(name)
+    ? document.createElementNS("http://www.w3.org/2000/svg", name.replace("svg:", ""))
+    : document.createElement(name);
   if (classes.length) element.setAttribute("class", classes.join(" "));
   element.jq = { listeners: {}, live: {} };
   for (const [key, value] of Object.entries(properties ?? {})) set(element, key, value);

@@ -4,12 +4,18 @@ import { h } from "./dom.js";
 import { get, may, now } from "./api.js";
 import { askOne, askReschedule, jobActions } from "./actions.js";
 import { badge, exact, phaseOf, plural, since, span, stateName, time } from "./format.js";
+import { flow, groupPath } from "./flow.js";
 import { documentOf, duration, errorText, facts, link, section, took } from "./parts.js";
 
 export const title = ({ params }) => `Job ${params[0]}`;
 export const live = true;
 
-export const load = ({ params }) => get(`v1/jobs/${encodeURIComponent(params[0])}`);
+// load also reads the graph around the job. A page without it is better than none: the limits of a token may refuse it.
+export async function load({ params }) {
+  const path = `v1/jobs/${encodeURIComponent(params[0])}`;
+  const [job, around] = await Promise.all([get(path), get(`${path}/graph`).catch(() => null)]);
+  return { ...job, around };
+}
 
 export function view(job, page) {
   const state = phaseOf(job);
@@ -25,6 +31,7 @@ export function view(job, page) {
     h("p.lead", {}, story(job, state)),
     state !== "succeeded" && job.error ? h("section", {}, h("h2", {}, "Last error"), errorText(job.error)) : null,
     job.waits?.length ? section("Waits for", waitsFor(job, state)) : null,
+    job.around?.nodes.length > 1 ? section("Flow", flow(job.around, (n) => n.id === job.id)) : null,
     h("div.columns", {}, section("Attempts", timeline(job, state)), section("Settings", settings(job))),
     job.redacted ? h("p.notice.calm", {}, "Payload and result are hidden from this token.") : null,
     documentOf("Payload", job.payload, job.payload_text),
@@ -122,7 +129,7 @@ const waitsFor = (job, state) =>
       h(
         "li",
         { "data-key": `${w.group ?? w.id}-${i}` },
-        w.group ? `Group ${w.group}` : w.state ? link(`#/jobs/${w.id}`, `Job ${w.id}`) : `Job ${w.id}`,
+        w.group ? link(groupPath(w.group), `Group ${w.group}`) : w.state ? link(`#/jobs/${w.id}`, `Job ${w.id}`) : `Job ${w.id}`,
         " ",
         w.met ? badge("succeeded", "met") : w.state ? badge(w.state) : badge("dead", "gone"),
         w.any ? " until it has ended" : " until it has succeeded",
@@ -227,6 +234,7 @@ const refusal = (r) =>
 function settings(job) {
   return facts([
     ["Queue", link(`#/queues/${encodeURIComponent(job.queue)}`, job.queue)],
+    ["Group", job.group && link(groupPath(job.group), job.group)],
     ["Kind", link(`#/jobs?${new URLSearchParams({ kind: job.kind })}`, job.kind)],
     ["State", stateName(phaseOf(job))],
     [
