@@ -17,6 +17,10 @@ import (
 //
 // Its methods beyond the contract:
 //
+//	// GraphOfGroup returns the graph around a group, which the server reads.
+//	func (*Store) GraphOfGroup(ctx context.Context, name string) (graph.Graph, error)
+//	// GraphOfJob returns the graph around a job, which the server reads.
+//	func (*Store) GraphOfJob(ctx context.Context, id int64) (graph.Graph, error)
 //	// AwaitEnd returns the job once it has ended, or as it is after 30 seconds.
 //	func (*Store) AwaitEnd(ctx context.Context, id int64) (contract.JobDetail, error)
 //	// Redacted reports whether the server has left documents out of jobs or schedules, because the token's role

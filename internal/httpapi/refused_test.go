@@ -30,7 +30,7 @@ var produce = map[string]struct {
 }{
 	"400": {ask: func(w *world, r request) answered {
 		if r.method == "GET" && strings.Contains(r.path, "/jobs/") {
-			return w.ask(r.method, strings.TrimSuffix(r.path, "1")+"one", "")
+			return w.ask(r.method, strings.Replace(r.path, "/jobs/1", "/jobs/one", 1), "")
 		} else if r.operation == "policy" || r.operation == "schedule" || r.operation == "group" {
 			return w.ask(r.method, strings.NewReplacer("reports", "%ff", "poll-feeds", "%ff", "import-2026-01", "%ff").Replace(r.path), "")
 		} else if r.method == "GET" {
@@ -99,7 +99,7 @@ var produce = map[string]struct {
 		full, waits := map[string]room{"claim": w.api.all.polls, "wakeups": w.api.all.streams, "events": w.api.all.streams}[r.operation]
 		if !waits {
 			switch r.operation {
-			case "job":
+			case "job", "graph":
 				w.enqueue("default")
 			case "schedule":
 				_, err := w.store.SetSchedule(w.Context(), aSchedule())
@@ -176,7 +176,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				if status == "500" && one.operation != "metrics" {
 					assert.Contains(t, w.logged.String(), "secret.internal")
 				}
-				if status != "409" && one.operation+status != "job429" && one.operation+status != "group429" {
+				if status != "409" && !slices.Contains([]string{"job429", "graph429", "group429"}, one.operation+status) {
 					assert.Empty(t, w.counts(), "nothing is left behind")
 				}
 			})
