@@ -153,9 +153,11 @@ func (c *Client) steps(f *Flow) ([]NewJob, error) {
 
 // checkEach finds what a store would refuse in a later call, when the first jobs may run already.
 func checkEach(jobs []NewJob) error {
-	for i, job := range jobs {
-		job.After = nil
-		err := EnqueueRequest{Jobs: []NewJob{job}}.Check()
+	one := make([]NewJob, 1)
+	for i := range jobs {
+		one[0] = jobs[i]
+		one[0].After = nil
+		err := EnqueueRequest{Jobs: one}.Check()
 		if invalid, ok := errors.AsType[*InvalidError](err); ok && invalid.Item >= 0 {
 			invalid.Item = i
 		}

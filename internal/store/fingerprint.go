@@ -12,6 +12,11 @@ import (
 // of the hash: it identifies the call, and a repeat is another call.
 func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 	var text []byte // written by hand, since fmt takes four times as long: a large batch waits for this
+	sum := sha256.New()
+	flush := func() {
+		_, _ = sum.Write(text) // never fails
+		text = text[:0]
+	}
 	quoted := func(s string) { text = append(strconv.AppendQuote(text, s), ' ') }
 	number := func(n int64) { text = append(strconv.AppendInt(text, n, 10), ' ') }
 	for _, n := range r.Jobs {
@@ -42,11 +47,13 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		if n.Group != "" {
 			text = append(strconv.AppendQuote(append(text, "group "...), n.Group), '\n')
 		}
+		flush()
 	}
 	if len(r.Open) > 0 {
 		text = fmt.Appendf(text, "open %q\n", r.Open)
 	}
-	return sha256.Sum256(text)
+	flush()
+	return [sha256.Size]byte(sum.Sum(nil))
 }
 
 // micros returns the microseconds of a time since 1970, or 0 for the zero time.
