@@ -69,9 +69,9 @@ type Instance = conformance.Instance
 // The race detector makes everything many times slower, so with it Run checks fewer histories and no random sequences: run the
 // suite without it too.
 func Run(t *testing.T, a Adapter) {
-	histories := 300
+	histories := 250
 	if race.Enabled {
-		histories = 60
+		histories = 50
 	}
 	t.Run("Cases", func(t *testing.T) { Cases(t, a) })
 	t.Run("Random", func(t *testing.T) {

@@ -67,10 +67,16 @@ func TestConformanceOfTooFewHistoriesFails(t *testing.T) {
 	assert.ErrorContains(t, err, "too little has met in the histories, ask for more by --histories: overlapping claims: in 0 of 3")
 }
 
-// An idler never has a job to give: nothing can be wrong with what it does, and nothing is proved by it.
+// An idler has jobs only for who asks for many, as the reader does after a history: nothing can be wrong with what it does meanwhile, and
+// nothing is proved by it.
 type idler struct{ jq.Store }
 
-func (idler) FetchAndClaim(context.Context, contract.ClaimRequest) ([]jq.Job, error) { return nil, nil }
+func (i idler) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]jq.Job, error) {
+	if req.Limit < contract.MaxItems {
+		return nil, nil
+	}
+	return i.Store.FetchAndClaim(ctx, req)
+}
 
 func TestConformanceEndsWhenItIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,7 +18,8 @@ type client struct {
 	script  *rand.Rand    // of the present step
 	own     []store.Lease // that its claims got
 	records []record
-	err     error // what no client can go on after
+	details map[int64]store.JobDetail // that it got
+	err     error                     // what no client can go on after
 }
 
 // How often a call is made until it is answered, and what keeps a lossy client from being answered, in percent of its calls.
@@ -92,16 +93,20 @@ func (c *client) call(doubt []event, answer func() ([]event, error)) {
 	}
 }
 
-// enqueue adds jobs. Each try has marks of its own, so that one can tell which of them was applied.
-func (c *client) enqueue(ctx context.Context, jobs []store.NewJob) {
+// enqueue adds jobs and opens groups. Each try has marks of its own, so that one can tell which of them was applied. It is refused if it
+// names a job that was deleted.
+func (c *client) enqueue(ctx context.Context, jobs []store.NewJob, open ...string) {
 	for range attempts {
 		items, marked := make([]item, len(jobs)), slices.Clone(jobs)
 		for i := range jobs {
 			marked[i].Kind = c.h.named(fmt.Sprintf("c%d.%d.%d", c.number, len(c.records), i))
 			items[i].job = &marked[i]
 		}
-		answered := c.send([]event{{op: opEnqueue, items: items}}, func() ([]event, error) {
-			answers, err := c.h.store.Enqueue(ctx, store.EnqueueRequest{Jobs: marked})
+		answered := c.send([]event{{op: opEnqueue, items: items, open: open}}, func() ([]event, error) {
+			answers, err := c.h.store.Enqueue(ctx, store.EnqueueRequest{Jobs: marked, Open: open})
+			if c.h.waits && errors.Is(err, store.ErrInvalid) {
+				return nil, nil
+			}
 			if err == nil && len(answers) != len(marked) {
 				return nil, fmt.Errorf("%d answers for %d jobs", len(answers), len(marked))
 			}
@@ -109,7 +114,7 @@ func (c *client) enqueue(ctx context.Context, jobs []store.NewJob) {
 			for i, a := range answers {
 				list[i] = item{job: items[i].job, Enqueued: a}
 			}
-			return []event{{op: opEnqueue, items: list}}, err
+			return []event{{op: opEnqueue, items: list, open: open}}, err
 		})
 		if answered {
 			return
@@ -161,8 +166,33 @@ func (c *client) get(ctx context.Context, id int64) {
 		}
 		seen.seen = sightOfRow(detail.Job)
 		seen.seen.runs = len(detail.History)
+		if err == nil {
+			c.details[id] = detail
+		}
 		return []event{seen}, err
 	})
+}
+
+// seal seals a group, which may not be open.
+func (c *client) seal(ctx context.Context, group string) {
+	e := event{op: opSeal, group: group, status: store.StatusOK}
+	c.call([]event{e}, func() ([]event, error) {
+		err := c.h.keeper.SealGroup(ctx, group)
+		if errors.Is(err, store.ErrInvalid) {
+			return nil, nil
+		}
+		return []event{e}, err
+	})
+}
+
+// settle is no event of a job by itself: what it does may come at any time after the call that has caused it.
+func (c *client) settle(ctx context.Context) (settled int, answered bool) {
+	answered = c.send([]event{{op: opSettle}}, func() ([]event, error) {
+		list, err := c.h.store.Settle(ctx, store.MaxItems)
+		settled = len(list)
+		return nil, err
+	})
+	return settled, answered
 }
 
 // outcomes makes a call that has an outcome for each item; items says what each asks for.

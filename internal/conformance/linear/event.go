@@ -10,7 +10,13 @@ import (
 const (
 	opEnqueue store.Op = "enqueue"
 	opGet     store.Op = "get"
+	opSeal    store.Op = "seal"
+	opSettle  store.Op = "settle"
 	opEnd     store.Op = "end" // of the history: no call
+
+	// A job is cancelled because one that it needs is. Like OpUnblock this is no call. Both come at some time after the call that makes
+	// them possible, or never, as a call without an answer does.
+	opCascade store.Op = "cascade"
 )
 
 // A record is one call, as its client saw it.
@@ -37,6 +43,10 @@ type event struct {
 	doc    string        // result, error or checkpoint
 	seq    int64         // with a save
 	items  []item        // with an enqueue
+	open   []string      // groups, with an enqueue
+	group  string        // with a seal
+	spell  int64         // see job.spell, with a requeue and with what others bring about
+	early  bool          // with a requeue: the answer says that waits are met which no call can have met
 
 	status store.Status
 	seen   sight
@@ -46,6 +56,7 @@ type event struct {
 type item struct {
 	job *store.NewJob // its kind is a mark that no other item has
 	store.Enqueued
+	early bool // the answer says that its waits are met, or that it is cancelled for another, and no call can have brought that about
 }
 
 // A sight is what an answer shows of a job as it is after the call.

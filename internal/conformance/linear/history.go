@@ -43,6 +43,9 @@ type history struct {
 	reader  *client
 	queues  []string
 	keys    []string
+	groups  []string
+	waits   bool              // jobs wait for others and for groups
+	keeper  store.GroupKeeper // nil if the store opens and seals no groups
 
 	board  board
 	order  atomic.Int64  // of calls and returns
@@ -52,19 +55,23 @@ type history struct {
 	move   chan struct{} // is closed then
 
 	records []record // when the run is over
+	links   *links   // between jobs, then
+	rests   []rest   // after it
 	end     int64    // of the run, by the store's clock
 }
 
-func newHistory(s store.Store, clk *clock.Mock, opts Options, seed uint64) *history {
-	h := &history{store: s, clock: clk, seed: seed, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
+func newHistory(s store.Store, clk *clock.Mock, opts Options, waits bool, seed uint64) *history {
+	h := &history{store: s, clock: clk, seed: seed, waits: waits, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
+	h.keeper, _ = s.(store.GroupKeeper)
 	h.queues = []string{h.named("q1"), h.named("q2")}
 	h.keys = []string{h.named("k1"), h.named("k2")}
+	h.groups = []string{h.named("g1"), h.named("g2")}
 	lossy := seed%2 == 0 // the other half is judged more strictly, for nothing in it is in doubt
 	for i := range clients {
-		h.clients = append(h.clients, &client{h: h, number: i, lossy: lossy})
+		h.clients = append(h.clients, &client{h: h, number: i, lossy: lossy, details: map[int64]store.JobDetail{}})
 	}
 	h.board.named = map[int64]bool{}
-	h.reader = &client{h: h, number: clients}
+	h.reader = &client{h: h, number: clients, details: map[int64]store.JobDetail{}}
 	return h
 }
 
@@ -79,7 +86,15 @@ func (h *history) run(ctx context.Context) error {
 	for round := range h.rounds {
 		h.round(ctx, round)
 	}
+	if h.waits {
+		h.reader.settleAll(ctx)
+	}
 	h.reader.readAll(ctx)
+	if h.waits {
+		if err := h.rest(ctx); err != nil {
+			return err
+		}
+	}
 	h.end = h.now()
 	if err := ctx.Err(); err != nil {
 		return err // the calls were refused for it
@@ -174,6 +189,35 @@ func (h *history) hasLostLease() bool {
 	return slices.ContainsFunc(h.records, func(r record) bool {
 		return slices.ContainsFunc(r.events, func(e event) bool { return e.token != 0 && e.token < e.seen.token })
 	})
+}
+
+// hasUnblocked says that a blocked job was claimed by a client, and that another call was made at the same time as one of those that it
+// had waited for.
+func (h *history) hasUnblocked() bool {
+	for _, r := range h.records {
+		for _, e := range r.events {
+			if e.op == store.OpClaim && r.claimed() && r.client < clients && h.unblockedAmid(e.id) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unblockedAmid says that a call which has ended what the job waits for overlapped with a call that may have ended something else, or taken
+// the job.
+func (h *history) unblockedAmid(id int64) bool {
+	for _, w := range h.links.births[id].after {
+		for _, c := range h.links.endsOf(w) {
+			overlaps := func(r record) bool {
+				return r.call != c.call && r.call < c.ret && c.call < r.ret && !slices.Contains([]store.Op{opGet, store.OpExtend, store.OpSave}, r.op)
+			}
+			if slices.ContainsFunc(h.records, overlaps) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hasDoubt says that an answer got lost.

@@ -16,8 +16,11 @@ type job struct {
 	token    int64
 	ended    store.Op // how the holder of the token ended its lease: ack, fail, snooze or release; or empty
 	next     span     // when it is due, or its lease ends
+	due      span     // when it was asked to be due, while it is blocked
 	enqueued span
 	lent     span // when it was claimed last
+
+	spell int64 // the call that has requeued a job that waits for others; zero before
 
 	attempts, retries, claims int
 	worker                    string
@@ -25,8 +28,31 @@ type job struct {
 	savedSeq                  int64
 }
 
-func newJob(id int64, asked *store.NewJob, now span) job {
-	return job{id: id, asked: asked, phase: store.Ready, next: now.plus(asked.Delay), enqueued: now}
+func newJob(it item, now span) job {
+	j := job{id: it.ID, asked: it.job, phase: store.Ready, next: now.plus(it.job.Delay), enqueued: now}
+	switch it.State {
+	case store.Blocked:
+		return j.blocked()
+	case store.Cancelled:
+		j.phase, j.next, j.reason = store.Cancelled, span{}, neededReason
+	}
+	return j
+}
+
+func (j job) waits() bool { return len(j.asked.After) > 0 }
+
+// blocked is a job that was about to be ready.
+func (j job) blocked() job {
+	j.phase, j.due, j.next = store.Blocked, j.next, span{}
+	return j
+}
+
+// unblocked is the job after its last wait was met: due then, or when it was asked to be.
+func (j job) unblocked(e *event) (job, store.Status) {
+	if j.phase == store.Blocked && j.spell == e.spell {
+		j.phase, j.next, j.due = store.Ready, span{j.due.lo, never}, span{}
+	}
+	return j, store.StatusOK
 }
 
 func (j job) terminal() bool {
@@ -55,7 +81,11 @@ func (j job) after(e *event) (job, store.Status) {
 	case store.OpCancel:
 		return j.cancelled()
 	case store.OpRequeue:
-		return j.requeued(e.now)
+		return j.requeued(e)
+	case store.OpUnblock:
+		return j.unblocked(e)
+	case opCascade:
+		return j.cascaded(e)
 	case store.OpReschedule:
 		return j.rescheduled(e)
 	case store.OpDelete:
@@ -94,18 +124,39 @@ func (j job) cancelled() (job, store.Status) {
 		return j, store.StatusWrongState
 	}
 	j.phase, j.next, j.token, j.ended = store.Cancelled, span{}, j.token+1, ""
+	j.due = span{}
 	return j, store.StatusOK
 }
 
-func (j job) requeued(now span) (job, store.Status) {
+// cascaded is the job after one that it needs has ended without success.
+func (j job) cascaded(e *event) (job, store.Status) {
+	if j.phase != store.Blocked || j.spell != e.spell {
+		return j, store.StatusOK
+	}
+	j, status := j.cancelled()
+	j.reason = neededReason
+	return j, status
+}
+
+// requeued is the job ready or, if it waits for others, blocked, unless it was seen ready. Without an answer it is blocked at first.
+func (j job) requeued(e *event) (job, store.Status) {
 	if !j.terminal() {
 		return j, store.StatusWrongState
 	}
 	if j.phase == store.Succeeded {
 		j.saved = ""
 	}
-	j.phase, j.next, j.token, j.ended = store.Ready, now, j.token+1, ""
+	j.phase, j.next, j.token, j.ended = store.Ready, e.now, j.token+1, ""
 	j.retries, j.result, j.reason = 0, "", ""
+	if !j.waits() {
+		return j, store.StatusOK
+	}
+	if j.spell = e.spell; e.lost || e.seen.state == store.Blocked {
+		return j.blocked(), store.StatusOK
+	}
+	if e.early {
+		return j, ""
+	}
 	return j, store.StatusOK
 }
 
@@ -233,12 +284,17 @@ func (j job) agreesWithRow(row *store.Job) (job, bool) {
 	return j, ok
 }
 
-const expiredReason = "lease expired"
+const (
+	expiredReason = "lease expired"
+	neededReason  = ", which it needs, "
+)
 
-// reasonOf leaves of the reason of an expired lease what the contract says of it.
+// reasonOf leaves of the reason of an expired lease, or of a job that was cancelled for another, what the contract says of it.
 func reasonOf(text string) string {
-	if strings.HasPrefix(text, expiredReason) {
-		return expiredReason
+	for _, reason := range []string{expiredReason, neededReason} {
+		if strings.Contains(text, reason) {
+			return reason
+		}
 	}
 	return text
 }

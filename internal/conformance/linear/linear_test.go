@@ -40,6 +40,8 @@ func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 	for _, fault := range []model.Fault{
 		model.ClaimUnlocked, model.RecoverUnlocked, model.AckUnlocked, // lost updates: only concurrent calls show them
 		model.AckWithoutToken, model.ExtendRevives, model.RecoverKeepsToken, model.RequeueIgnoresKey, model.WindowForEver,
+		model.WaitsIgnored, model.FirstWaitIsEnough, model.DeadMembersMeet, model.OpenIgnored, // too early
+		model.SpoiledMeets, model.DeadMeets, // what can not go on does
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			_, err := Check(t.Context(), adapterOf(fault), Options{})
@@ -52,9 +54,27 @@ func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 	}
 }
 
+// What is wrong with jobs that wait for others may show only when all is quiet.
+func TestBrokenStoreIsFlawedAtRest(t *testing.T) {
+	for fault, flaw := range map[model.Fault]string{
+		model.GroupsSeenBefore:       "is blocked although its waits are met", // the last two end at once, and neither sees the end of the other
+		model.SealTellsNobody:        "is blocked although its waits are met",
+		model.SpoiledLeavesWaiters:   "is blocked although what it needs is cancelled",
+		model.CancelledLeavesWaiters: "is blocked although what it needs is cancelled",
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			_, err := Check(t.Context(), adapterOf(fault), Options{})
+			var v *Violation
+			require.ErrorAs(t, err, &v)
+			assert.Equal(t, flaw, v.Flaw)
+			assert.Contains(t, v.Listing, v.Part, "the listing shows the job")
+		})
+	}
+}
+
 func TestShortfallNamesEachFloor(t *testing.T) {
-	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3}}.Shortfall())
-	err := Report{Histories: 10, Met: [...]int{4, 5, 2}}.Shortfall()
+	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3}}.Shortfall())
+	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3}}.Shortfall()
 	assert.EqualError(t, err, "overlapping claims: in 4 of 10 histories, want at least 50 %\nan answer in doubt: in 2 of 10 histories, want at least 30 %")
 	assert.Error(t, Report{}.Shortfall(), "no history proves nothing")
 }

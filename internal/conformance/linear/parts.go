@@ -35,6 +35,7 @@ func (h *history) parts() []part {
 	for _, r := range h.records {
 		s.identify(r)
 	}
+	h.links = newLinks(&s)
 	for _, r := range h.records {
 		for _, e := range r.events {
 			s.place(r, e)
@@ -75,18 +76,43 @@ func (s *splitter) place(r record, e event) {
 		e.now.hi, r.ret = s.h.end, never
 	}
 	switch {
-	case e.lost && e.op == opGet:
-		// It did nothing and showed nothing.
+	case e.lost && e.op == opGet, e.op == opSeal:
+		// It did nothing to a job, and showed nothing.
 	case e.op == opEnqueue:
 		s.placeItems(r, e)
 	case e.id == 0:
 		s.placeEverywhere(r, e)
 	case e.op == store.OpRecover && s.asked[s.kinds[e.id]] == nil && s.h.shared:
 		// It belongs to an earlier history on the same store.
+	case e.op == store.OpRequeue:
+		s.placeRequeue(r, e)
 	default:
 		s.put(s.nameOf(e.id), r, e)
 	}
 }
+
+// placeRequeue begins another spell of a job that waits for others.
+func (s *splitter) placeRequeue(r record, e event) {
+	since := r.moment()
+	e.spell = r.call
+	e.early = s.h.links.met(e.id, since, true) > r.ret
+	s.put(s.nameOf(e.id), r, e)
+	if e.lost || e.status == store.StatusOK && e.seen.state == store.Blocked {
+		s.placeOthers(e.id, e.spell, s.h.links.met(e.id, since, true), s.h.links.needed(e.id, since.call))
+	}
+}
+
+// placeOthers puts what others may bring about for a blocked job into its part.
+func (s *splitter) placeOthers(id, spell, met, cascade int64) {
+	for op, from := range map[store.Op]int64{store.OpUnblock: met, opCascade: cascade} {
+		if from != never {
+			s.put(s.nameOf(id), record{client: nobody, call: from, ret: never}, event{op: op, id: id, spell: spell, lost: true, now: span{0, s.h.end}})
+		}
+	}
+}
+
+// nobody is the client of what no call does by itself.
+const nobody = clients + 1
 
 func (s *splitter) put(name string, r record, e event) {
 	s.ops[name] = append(s.ops[name], porcupine.Operation{ClientId: r.client, Input: &e, Call: r.call, Return: r.ret})
@@ -106,6 +132,9 @@ func (s *splitter) placeItems(r record, e event) {
 		if e.lost {
 			it.ID, it.State = s.idOf(it.job.Kind), store.Ready
 		}
+		if len(it.job.After) > 0 && !it.Duplicate && it.ID != 0 {
+			it = s.placeWaiting(r, e, it)
+		}
 		switch {
 		case it.job.UniqueKey != "":
 			name := "key " + it.job.UniqueKey
@@ -118,6 +147,31 @@ func (s *splitter) placeItems(r record, e event) {
 		e.items = items
 		s.put(name, r, e)
 	}
+}
+
+// placeWaiting puts what others may bring about for a new job into its part, and is the item with what the answer says of them. Without an
+// answer, the job was added as blocked or as cancelled: a second event says that, and only one of the two can be.
+func (s *splitter) placeWaiting(r record, e event, it item) item {
+	since := r.moment()
+	met, cancelled := s.h.links.met(it.ID, since, false), s.h.links.needed(it.ID, 0)
+	switch {
+	case e.lost:
+		if cancelled != never {
+			other := e
+			it.State = store.Cancelled
+			other.items = []item{it}
+			s.put(s.nameOf(it.ID), r, other)
+		}
+		it.State = store.Blocked
+		s.placeOthers(it.ID, 0, met, s.h.links.needed(it.ID, since.call))
+	case it.State == store.Blocked:
+		s.placeOthers(it.ID, 0, met, s.h.links.needed(it.ID, since.call))
+	case it.State == store.Cancelled:
+		it.early = cancelled > r.ret
+	default:
+		it.early = met > r.ret
+	}
+	return it
 }
 
 // idOf is the id of the job with the kind, or 0 if nobody has met it: then it was not added, or never looked at.

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -13,20 +14,25 @@ import (
 
 // script holds each call as often as its weight says.
 var script = slices.Concat(
-	times(26, store.OpClaim), times(14, opEnqueue), times(10, store.OpAck), times(8, store.OpExtend), times(5, store.OpSave),
+	times(26, store.OpClaim), times(14, opEnqueue), times(14, store.OpAck), times(8, store.OpExtend), times(5, store.OpSave),
 	times(5, store.OpFail), times(2, store.OpAfter), times(2, store.OpNever), times(3, store.OpSnooze), times(4, store.OpRelease),
 	times(10, store.OpRecover), times(4, store.OpCancel), times(6, store.OpRequeue), times(3, store.OpReschedule), times(4, store.OpDelete), times(5, opGet),
+	times(3, opSettle), times(2, opSeal),
 )
 
 func times(weight int, op store.Op) []store.Op { return slices.Repeat([]store.Op{op}, weight) }
 
 // step makes the n-th call of the client's script. The script of a step depends on nothing but seed, client and n; which
-// lease or job it finds depends on what has happened so far.
+// lease or job it finds depends on what has happened so far. Every step makes a call: the clock moves at one of those of a round.
 func (c *client) step(ctx context.Context, n int) {
 	c.script = rand.New(rand.NewPCG(c.h.seed, uint64(1000*(c.number+1)+n)))
 	switch op := script[int(c.script.Uint32())%len(script)]; op {
 	case opEnqueue:
-		c.enqueue(ctx, c.someJobs())
+		c.enqueueSome(ctx)
+	case opSettle:
+		c.settle(ctx)
+	case opSeal:
+		c.sealSome(ctx)
 	case store.OpClaim:
 		c.claimSome(ctx)
 	case store.OpRecover:
@@ -43,7 +49,7 @@ func (c *client) prepare(ctx context.Context) {
 	c.script = rand.New(rand.NewPCG(c.h.seed, 0))
 	jobs := []store.NewJob{c.plain(0), c.plain(0), c.plain(1)}
 	jobs[1].UniqueKey = c.h.keys[0]
-	c.enqueue(ctx, jobs)
+	c.enqueue(ctx, c.withWaiting(jobs))
 }
 
 func (c *client) plain(queue int) store.NewJob {
@@ -137,18 +143,18 @@ func (c *client) byLease(ctx context.Context, op store.Op) {
 // readAll reads every job when all is quiet: what the store has kept must fit what it has answered.
 func (c *client) readAll(ctx context.Context) {
 	ids := slices.Clone(c.h.board.ids) // nobody else calls any more
-	for _, q := range c.h.queues {
-		page, err := c.h.store.List(ctx, store.Filter{Queue: q}, store.Page{Limit: store.MaxItems})
-		if err != nil {
-			c.err = err
-			return
-		}
-		for _, j := range page.Jobs {
-			ids = append(ids, j.ID)
-		}
+	for _, j := range c.list(ctx) {
+		ids = append(ids, j.ID)
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		c.get(ctx, id)
 	}
+}
+
+// list returns the rows of all jobs.
+func (c *client) list(ctx context.Context) []store.Job {
+	page, err := c.h.store.List(ctx, store.Filter{Queues: c.h.queues}, store.Page{Limit: store.MaxItems})
+	c.err = errors.Join(c.err, err)
+	return page.Jobs
 }

@@ -93,14 +93,16 @@ func (s state) requeue(i int, e *event) (state, bool) {
 		return held.changed(i, held.jobs[i], store.StatusDuplicate, e)
 	}
 	now := e.now
-	if !e.lost {
+	if !e.lost && e.seen.state != store.Blocked {
 		now, _ = now.meet(exactly(e.seen.next)) // an empty meeting agrees with no answer
 	}
 	free, now, ok := s.free(now)
 	if !ok {
 		return s, false
 	}
-	after, status := free.jobs[i].requeued(now)
+	requeue := *e
+	requeue.now = now
+	after, status := free.jobs[i].requeued(&requeue)
 	if after.takesKey() {
 		free.holder = after.id
 	}
@@ -148,8 +150,12 @@ func (s state) add(it item, now span) (state, bool) {
 		s, now = free, rest
 		s.holder = it.ID
 	}
-	s.jobs = append(slices.Clone(s.jobs), newJob(it.ID, it.job, now))
-	return s, it.State == store.Ready
+	added := newJob(it, now)
+	if s.holder == it.ID && added.takesKey() && added.terminal() {
+		s.holder = 0
+	}
+	s.jobs = append(slices.Clone(s.jobs), added)
+	return s, !it.early && (added.phase == store.Ready || added.waits())
 }
 
 // free narrows what is known to the case that nobody holds the key now, and now itself, and says whether that can be.

@@ -8,22 +8,26 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // timeout is how long porcupine may take for one part: histories are so small that it needs milliseconds.
 const timeout = 20 * time.Second
 
-// A Violation is a part of a history that no order of its calls explains, or that could not be judged.
+// A Violation is a part of a history that no order of its calls explains, or that could not be judged, or a job that is not as it must be
+// at rest.
 type Violation struct {
 	Seed    uint64 // of the history: Options.Seed runs its script first
 	Part    string // the job or the unique key
 	Unknown bool   // porcupine did not come to an end in time
+	Flaw    string // what the job is at rest, if that is what is wrong
 	Listing string // the operations, in the order of their calls
 }
 
 // Error is the verdict, followed by the operations.
 func (v *Violation) Error() string {
-	verdict := "is not linearizable"
+	verdict := cmp.Or(v.Flaw, "is not linearizable")
 	if v.Unknown {
 		verdict = fmt.Sprintf("could not be judged within %v", timeout)
 	}
@@ -39,6 +43,19 @@ func (p part) judge(seed uint64) error {
 	}
 	_, info := porcupine.CheckOperationsVerbose(specification, ops, timeout)
 	return &Violation{Seed: seed, Part: p.name, Unknown: verdict == porcupine.Unknown, Listing: p.listing(explained(info))}
+}
+
+// judgeRest says which job is not as it must be at rest, and is nil if all are.
+func (h *history) judgeRest(parts []part) error {
+	flaws := h.flaws()
+	if len(flaws) == 0 {
+		return nil
+	}
+	v := &Violation{Seed: h.seed, Part: fmt.Sprintf("job %d", flaws[0].id), Flaw: flaws[0].what}
+	for _, p := range parts {
+		v.Listing += p.name + "\n" + p.listing(nil)
+	}
+	return v
 }
 
 // explained are the events in the longest order that porcupine found.
@@ -66,7 +83,7 @@ func (p part) listing(explained map[*event]bool) string {
 	for _, op := range ops {
 		e := op.Input.(*event)
 		mark, ret := "✗", fmt.Sprint(op.Return)
-		if explained[e] {
+		if explained == nil || explained[e] {
 			mark = " "
 		}
 		if op.Return == never {
@@ -91,11 +108,15 @@ func (e *event) String() string {
 	for _, it := range e.items {
 		add(true, " [%s", it.job.Kind)
 		add(it.job.UniqueKey != "", " key %s for %v", it.job.UniqueKey, it.job.UniqueFor)
+		add(it.job.Group != "", " in %s", it.job.Group)
+		for _, w := range it.job.After {
+			add(true, " after %+v", w)
+		}
 		add(it.Duplicate, " → duplicate of job %d, %s", it.ID, it.State)
-		add(!it.Duplicate && it.ID != 0, " → job %d", it.ID)
+		add(!it.Duplicate && it.ID != 0, " → job %d, %s", it.ID, it.State)
 		add(true, "]")
 	}
-	add(e.lost, " → answer lost")
+	add(e.lost && e.op != store.OpUnblock && e.op != opCascade, " → answer lost")
 	add(!e.lost && e.op != opEnqueue, " → %s", e.status)
 	add(e.seen.state != "", " (%s, token %d", e.seen.phase(), e.seen.token)
 	add(!e.seen.next.IsZero(), ", next %s", exactly(e.seen.next))

@@ -19,6 +19,7 @@ var (
 	SealTellsNobody            = fault("seal-tells-nobody", "Groups", "What waits for a group that is done is not told of its seal.")
 	OpenedAnew                 = fault("opened-anew", "Groups", "To open an open group changes when it was opened.")
 	DeadMembersMeet            = fault("dead-members-meet", "Groups", "A group with a dead job counts as a success.")
+	GroupsSeenBefore           = fault("groups-seen-before", "Groups", "A call sees the jobs of others in a group as they were when it began.")
 	SpoiledMeets               = fault("spoiled-meets", "Groups", "A group with a cancelled job counts as a success.")
 	SpoiledLeavesWaiters       = fault("spoiled-leaves-waiters", "Groups", "What needs a group that is spoiled stays blocked.")
 	SpoiledUnexplained         = fault("spoiled-unexplained", "Groups", "What needs a group that is spoiled is cancelled without an error.")
@@ -54,11 +55,21 @@ func (s *Store) status(name string) store.GroupStatus {
 		if j.Group() != name {
 			continue
 		}
+		j = s.asBefore(j)
 		unseen := j.State == store.Blocked && s.broken(BlockedAreNotLive) || j.Phase() == store.Retrying && s.broken(RetryingAreNotLive)
 		g.Live = g.Live || !j.Terminal() && !unseen
 		g.Dead = g.Dead || j.Phase() == store.Dead
 	}
 	return g
+}
+
+// asBefore is the job of somebody else as it was when the call began, for a fault.
+func (s *Store) asBefore(j job) job {
+	i := slices.IndexFunc(s.before, func(before job) bool { return before.ID == j.ID && !s.written[j.ID] })
+	if i < 0 {
+		return j
+	}
+	return s.before[i]
 }
 
 // done says whether the wait for a group is met.

@@ -61,6 +61,8 @@ type Store struct {
 
 	opened  map[string]time.Time // groups that are open, with when they were opened
 	coming  map[string]bool      // groups in which there are jobs of the present Enqueue
+	before  []job                // as they were when the present call began, for GroupsSeenBefore
+	written map[int64]bool       // jobs that it has changed since, likewise
 	spoiled map[string]bool      // groups of which a job was cancelled, or deleted when it was dead
 }
 
@@ -119,6 +121,11 @@ func call[T any](ctx context.Context, s *Store, refused error, do func(now time.
 	now := s.now()
 	if refused != nil {
 		return answer, refused
+	}
+	if s.broken(GroupsSeenBefore) {
+		before := slices.Clone(s.jobs)
+		s.letOthersIn()
+		s.before, s.written = before, map[int64]bool{}
 	}
 	ends := s.count
 	defer func() {
@@ -193,6 +200,9 @@ func (s *Store) write(op store.Op, before, after job) job {
 	}
 	if i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == after.ID }); i >= 0 {
 		s.jobs[i] = after
+	}
+	if s.written != nil {
+		s.written[after.ID] = true
 	}
 	if !before.Terminal() && after.Terminal() {
 		s.leaves(after, after.Phase())

@@ -33,7 +33,7 @@ func TestConformanceThroughAPooler(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	a := adapter(t, pgtest.Bouncer(t, dsn), postgres.Options{Pooled: true, ListenDSN: dsn})
 	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
+	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 80) })
 }
 
 // On an application's own *sql.DB, sessions keep nothing of the store.
@@ -51,7 +51,7 @@ func TestConformanceOnADB(t *testing.T) {
 		return postgres.OpenDB(ctx, db, o)
 	}, postgres.Options{ListenDSN: dsn})
 	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 100) })
+	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 80) })
 }
 
 // adapter makes stores that have a schema each, one after the other.

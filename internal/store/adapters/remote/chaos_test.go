@@ -167,9 +167,9 @@ func (p patient) List(ctx context.Context, filter store.Filter, page store.Page)
 // TestHistoriesWithStolenAnswers: concurrent histories are linearizable, where a call in doubt may have happened or not. Beside
 // the answers that the suite itself loses, the network loses them after the commit.
 func TestHistoriesWithStolenAnswers(t *testing.T) {
-	histories := 200
+	histories := 160
 	if race.Enabled {
-		histories = 30
+		histories = 25
 	}
 	var stolen, passed atomic.Int64
 	report, err := linear.Check(t.Context(), throughThieves(4, &stolen, &passed), linear.Options{Histories: histories})

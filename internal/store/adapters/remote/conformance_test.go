@@ -153,5 +153,5 @@ func TestConformanceOverPostgres(t *testing.T) {
 func casesAndHistories(t *testing.T, a jqtest.Adapter) {
 	t.Helper()
 	t.Run("Cases", func(t *testing.T) { jqtest.Cases(t, a) })
-	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 60) })
+	t.Run("Linear", func(t *testing.T) { jqtest.Linear(t, a, 50) })
 }
