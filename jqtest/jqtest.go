@@ -111,7 +111,8 @@ func Random(t *testing.T, a Adapter) { random.Run(t, a) }
 // perStore is how many histories share a store: with a database, making a store takes longer than a history.
 const perStore = 10
 
-// Linear records this many concurrent histories and checks that they are linearizable.
+// Linear records this many concurrent histories and checks that they are linearizable. Jobs wait for others in them, and for groups, unless
+// the adapter excludes Waits/ or Groups/.
 func Linear(t *testing.T, a Adapter, histories int) {
 	report, err := linear.Check(t.Context(), a, linear.Options{Histories: histories, PerStore: perStore})
 	if err != nil {

@@ -33,6 +33,8 @@ var breakages = []breakage{
 	{name: "EnqueueNotKept", found: "a job that was acknowledged is gone", store: func(m *memory.Store) backend { return forgetful{m} }},
 	{name: "ResultOfAnother", found: "the result is", store: func(m *memory.Store) backend { return swapped{m} }},
 	{name: "CheckpointNotKept", found: "a checkpoint was lost", store: func(m *memory.Store) backend { return saveless{m} }},
+	{name: "WaitsNotKept", found: "a job was claimed that is blocked", store: func(m *memory.Store) backend { return impatient{m} }},
+	{name: "SealRefused", found: "a flow hangs", store: func(m *memory.Store) backend { return sealless{m} }},
 	{name: "BeatReachesNobody", found: "ran out while its server lived", link: func(l *link) store.Store { return beatless{l} }},
 	{name: "BeatExtendsByLess", found: "ran out while its server lived", link: func(l *link) store.Store { return shortBeat{l} }},
 	{name: "LossNotNoticed", found: "learnt", link: func(l *link) store.Store { return deafToLoss{l} }},
@@ -154,6 +156,22 @@ func (s saveless) Save(ctx context.Context, saves []store.Save) ([]store.Outcome
 	}
 	return s.Store.Save(ctx, saves)
 }
+
+// impatient enqueues jobs without their waits.
+type impatient struct{ *memory.Store }
+
+func (s impatient) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	req.Jobs = slices.Clone(req.Jobs)
+	for i := range req.Jobs {
+		req.Jobs[i].After = nil
+	}
+	return s.Store.Enqueue(ctx, req)
+}
+
+// sealless claims that no group is open, so that nobody seals one.
+type sealless struct{ *memory.Store }
+
+func (s sealless) SealGroup(_ context.Context, name string) error { return store.NotOpen(name) }
 
 // beatless answers heartbeats without sending them.
 type beatless struct{ *link }

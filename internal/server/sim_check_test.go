@@ -32,7 +32,7 @@ func (s *simulation) check(ctx context.Context) {
 		s.checkHistory(r, detail.History)
 	}
 	for _, p := range s.plans {
-		if _, ok := s.answers.Load(p.n); !ok {
+		if _, ok := s.answers.Load(p.n); !ok && !p.added {
 			s.problem(0, "job %d was never acknowledged", p.n)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *simulation) checkKept(rows []store.Job) {
 		}
 	}
 	for id, n := range kept {
-		if !told[id] {
+		if !told[id] && !s.plans[n].added {
 			s.problem(id, "job %d was added although its producer was not told so", n)
 		}
 	}
@@ -80,7 +80,11 @@ const jobsLost = "jobs lost"
 
 // checkRow compares a row with the record of the witness.
 func (s *simulation) checkRow(r *record, row store.Job) {
-	if !slices.Contains(terminal, row.Phase()) {
+	switch {
+	case row.Phase() == store.Blocked:
+		s.checkBlocked(r)
+		return
+	case !slices.Contains(terminal, row.Phase()):
 		s.lost(r.id, "a job has not ended: it is "+string(row.Phase()))
 		return
 	}
@@ -121,7 +125,7 @@ func (s *simulation) checkEnd(r *record, row store.Job) {
 			s.problem(r.id, "a job is dead though nothing went wrong: %s", row.Error)
 		}
 	case store.Cancelled:
-		if !slices.ContainsFunc(s.events, func(e event) bool { return e.what == jobCancelled && s.idOf(e.who) == r.id }) {
+		if !r.cancelledFor(row) && !slices.ContainsFunc(s.events, func(e event) bool { return e.what == jobCancelled && s.idOf(e.who) == r.id }) {
 			s.problem(r.id, "a job is cancelled that nobody has cancelled")
 		}
 	}

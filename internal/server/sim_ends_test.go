@@ -13,6 +13,7 @@ import (
 func (w *witness) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.follow()
 	outcomes, err := w.backend.Ack(ctx, acks)
 	for i, o := range outcomes {
 		if !w.accepted(acks[i].Lease, o, store.OpAck) {
@@ -36,6 +37,7 @@ func (w *witness) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, e
 func (w *witness) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.follow()
 	outcomes, err := w.backend.NAck(ctx, nacks)
 	for i, o := range outcomes {
 		w.nacked(nacks[i], o)
@@ -83,6 +85,7 @@ func (w *witness) failed(r *record, forGood bool, next time.Time) {
 func (w *witness) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.follow()
 	list, err := w.backend.RecoverExpiredLeases(ctx, req)
 	by, _ := ctx.Value(linkKey{}).(*link)
 	for _, r := range list {
@@ -115,6 +118,7 @@ func (w *witness) recovered(o store.Recovered, grace time.Duration, by *link) {
 func (w *witness) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.follow()
 	outcomes, err := w.backend.Cancel(ctx, filter, limit)
 	for _, o := range outcomes {
 		r := w.records[o.ID]
@@ -135,6 +139,7 @@ func (w *witness) Cancel(ctx context.Context, filter store.Filter, limit int) ([
 func (w *witness) Requeue(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.follow()
 	outcomes, err := w.backend.Requeue(ctx, filter, limit)
 	for _, o := range outcomes {
 		if o.Status != store.StatusOK {
@@ -146,7 +151,8 @@ func (w *witness) Requeue(ctx context.Context, filter store.Filter, limit int) (
 		}
 		w.sim.trace(o.ID, "people", "requeue", "token", time.Duration(o.Token))
 		w.sim.count(jobRequeued)
-		r.state, r.token, r.due, r.retries, r.runs = store.Ready, o.Token, now(), 0, 0
+		r.state, r.token, r.due, r.retries, r.runs, r.why = store.Ready, o.Token, now(), 0, 0, ""
+		w.beginsAgain(r)
 	}
 	return outcomes, err
 }

@@ -38,6 +38,11 @@ func (m *member) handle(ctx context.Context, r *server.Run) error {
 
 func (m *member) behave(ctx context.Context, r *server.Run, p *plan) error {
 	misbehaves := r.Job.Attempts <= p.times
+	if p.adds != nil {
+		if err := m.add(ctx, r, p.adds); err != nil {
+			return err
+		}
+	}
 	switch {
 	case p.Kind == never:
 		return &server.Wish{Form: store.Never, Err: errors.New("this can not work")}

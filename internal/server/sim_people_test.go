@@ -15,7 +15,7 @@ func (s *simulation) produce(ctx context.Context, number int) {
 	d := dice(s.seed, l.name, 0)
 	var mine []*plan
 	for _, p := range s.plans {
-		if p.n%s.producers == number && !p.last {
+		if p.n%s.producers == number && !p.last && !p.ofFlow {
 			mine = append(mine, p)
 		}
 	}

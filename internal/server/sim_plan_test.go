@@ -41,6 +41,10 @@ type plan struct {
 	steps int           // that it saves
 	early bool          // has its effect outside before its work is over, not after
 	last  bool          // is enqueued when all the others have ended
+
+	ofFlow bool  // is enqueued with others
+	adds   *plan // that its handler enqueues
+	added  bool  // is enqueued by a handler, if that comes to it
 }
 
 // lastPlan returns the plan of a job for a server that is left alone at the end.

@@ -25,6 +25,7 @@ type scenario struct {
 	faultsFor time.Duration
 	rates     []rate
 	plans     []*plan
+	flows     []*flow
 	events    []event
 
 	awayAtFirst time.Duration // the store, when the servers start
@@ -69,8 +70,11 @@ func newScenario(seed uint64) *scenario {
 	if !sc.calm {
 		sc.rates = drawRates(d)
 	}
-	for n := range 10 + d.IntN(14) {
+	for n := range 8 + d.IntN(14) {
 		sc.plans = append(sc.plans, newPlan(dice(seed, "plan", n), n))
+	}
+	if d.IntN(2) == 0 {
+		sc.addFlow(dice(seed, "flows", 0))
 	}
 	sc.drawEvents(d)
 	for _, q := range queues {

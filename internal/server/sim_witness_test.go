@@ -15,6 +15,7 @@ type backend interface {
 	store.Notifier
 	store.PolicyKeeper
 	store.Registry
+	store.GroupKeeper
 }
 
 // A witness stands right before the store, below all faults. It sees what the store accepts, keeps its own records by the table of
@@ -26,6 +27,8 @@ type witness struct {
 
 	mu      sync.Mutex // guards what follows, and the calls
 	records map[int64]*record
+	open    map[string]bool // groups
+	spoiled map[string]bool // groups
 	claims  map[store.Lease]*claim
 	stale   map[store.Op]int
 	ends    map[store.Ending]int
@@ -45,6 +48,8 @@ type record struct {
 	runs     int // ended claims that count, since the job was enqueued or requeued
 	saved    int // the latest step of an accepted checkpoint
 	claims   []*claim
+	waits    []awaited
+	why      string // it was cancelled: how the error begins, if not by people
 }
 
 // A claim is one lease, from its claim on.
@@ -71,6 +76,7 @@ type claim struct {
 func newWitness(s *simulation, b backend) *witness {
 	return &witness{
 		backend: b, sim: s, records: map[int64]*record{}, claims: map[store.Lease]*claim{},
+		open: map[string]bool{}, spoiled: map[string]bool{},
 		stale: map[store.Op]int{}, ends: map[store.Ending]int{},
 	}
 }
@@ -82,6 +88,7 @@ func now() time.Time { return store.Truncate(time.Now()) }
 func (w *witness) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.follow()
 	added, err := w.backend.Enqueue(ctx, req)
 	for i, a := range added {
 		if a.Duplicate {
@@ -96,7 +103,15 @@ func (w *witness) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]stor
 			continue // the answer to a repeat
 		}
 		w.sim.trace(a.ID, "store", "enqueue", p.Kind, 0)
-		w.records[a.ID] = &record{id: a.ID, plan: p, state: store.Ready, due: now().Add(p.Delay)}
+		r := &record{id: a.ID, plan: p, state: store.Ready, due: now().Add(p.Delay)}
+		w.records[a.ID] = r
+		for _, name := range req.Open {
+			w.open[name] = true
+		}
+		w.begins(r, added)
+		if p.added {
+			w.sim.countNamed(addedJobs)
+		}
 	}
 	return added, err
 }
@@ -228,13 +243,13 @@ func (r *record) current() *claim {
 	return nil
 }
 
-// live counts the jobs that have not ended.
+// live counts the jobs that have not ended, and that nothing holds up which is dead.
 func (w *witness) live() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for _, r := range w.records {
-		if !slices.Contains(terminal, r.state) {
+		if !slices.Contains(terminal, r.state) && !w.heldUp(r) {
 			n++
 		}
 	}

@@ -111,6 +111,9 @@ func (s *simulation) run(ctx context.Context) {
 	for i := range s.producers {
 		s.spawn(func() { s.produce(ctx, i) })
 	}
+	for i, f := range s.flows {
+		s.spawn(func() { s.produceFlow(ctx, i, f) })
+	}
 	s.direct(ctx)
 	pause(ctx, time.Until(s.faultsEnd()))
 	s.settle(ctx)
