@@ -24,7 +24,12 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		quoted(n.Kind)
 		quoted(string(n.Payload))
 		number(int64(n.Priority))
-		text = fmt.Appendf(text, "%q %t ", n.Tags, n.RunAt.IsZero())
+		if len(n.Tags) > 0 {
+			text = fmt.Appendf(text, "%q ", n.Tags)
+		} else {
+			text = append(text, "[] "...)
+		}
+		text = append(strconv.AppendBool(text, n.RunAt.IsZero()), ' ')
 		number(micros(n.RunAt))
 		number(n.Delay.Microseconds())
 		number(int64(n.MaxRetries))
