@@ -232,10 +232,15 @@ func (c *Client) Jobs(ctx context.Context, filter Filter) iter.Seq2[Job, error] 
 }
 
 func jobs(ctx context.Context, s Store, filter Filter) iter.Seq2[Job, error] {
+	return pages(func(page Page) (JobPage, error) { return s.List(ctx, filter, page) })
+}
+
+// pages iterates over the jobs of all pages.
+func pages(read func(Page) (JobPage, error)) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		page := Page{Limit: 100}
 		for {
-			part, err := s.List(ctx, filter, page)
+			part, err := read(page)
 			if err != nil {
 				yield(Job{}, err)
 				return
@@ -253,38 +258,54 @@ func jobs(ctx context.Context, s Store, filter Filter) iter.Seq2[Job, error] {
 }
 
 // WaitedFor returns the jobs that a job waits for or has waited for by their ids, in the order of its waits. [Result] reads the result of
-// one. A job that no longer exists has nothing but its ID. For the jobs of a group, use [Client.Jobs]. Through a server with tokens, only operators may read results of other jobs.
+// one. A job that no longer exists has nothing but its ID. For the jobs of a group, use [Client.Jobs]. Through a server with tokens, only
+// operators may read results of other jobs here: a handler uses [Run.WaitedFor].
 func (c *Client) WaitedFor(ctx context.Context, id int64) ([]Job, error) {
-	return waitedFor(ctx, c.store, id)
-}
-
-func waitedFor(ctx context.Context, s Store, id int64) ([]Job, error) {
-	job, err := s.Get(ctx, id)
-	if err != nil || len(job.Waits) == 0 {
+	job, err := c.store.Get(ctx, id)
+	if err != nil {
 		return nil, err
 	}
-	var filter Filter
-	for _, w := range job.Waits {
-		if w.Group == "" {
-			filter.IDs = append(filter.IDs, w.ID)
-		}
-	}
-	if len(filter.IDs) == 0 {
+	ids := waitedIDs(job.Waits)
+	if len(ids) == 0 {
 		return nil, nil
 	}
-	found := map[int64]Job{}
-	for j, err := range jobs(ctx, s, filter) {
+	known, err := byID(jobs(ctx, c.store, Filter{IDs: ids}))
+	return inOrder(ids, known), err
+}
+
+// waitedIDs returns the ids of the jobs that the waits are for.
+func waitedIDs(waits []Waiting) (ids []int64) {
+	for _, w := range waits {
+		if w.Group == "" {
+			ids = append(ids, w.ID)
+		}
+	}
+	return ids
+}
+
+// byID reads all jobs, and returns none of them after an error.
+func byID(found iter.Seq2[Job, error]) (map[int64]Job, error) {
+	known := map[int64]Job{}
+	for j, err := range found {
 		if err != nil {
 			return nil, err
 		}
-		found[j.ID] = j
+		known[j.ID] = j
 	}
-	waited := make([]Job, len(filter.IDs))
-	for i, id := range filter.IDs {
-		waited[i] = found[id]
+	return known, nil
+}
+
+// inOrder returns the jobs in the order of the ids. Those that are not known have nothing but their ids.
+func inOrder(ids []int64, known map[int64]Job) []Job {
+	if known == nil {
+		return nil
+	}
+	waited := make([]Job, len(ids))
+	for i, id := range ids {
+		waited[i] = known[id]
 		waited[i].ID = id
 	}
-	return waited, nil
+	return waited
 }
 
 // List returns one page of the jobs that match, the newest first.

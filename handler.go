@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/server"
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/waited"
 )
 
 // A HandlerFunc does the work of a job. Its return value decides what happens to the job:
@@ -233,11 +235,32 @@ func (r *Run) LoadCheckpoint(into any) (bool, error) {
 	return true, nil
 }
 
-// WaitedFor returns the jobs that this one has waited for, in the order of its waits. [Result] reads the result of one. A job that was
-// deleted meanwhile has nothing but its ID: succeeded jobs are deleted after a day by default. Through a server with tokens, the token must
-// be that of an operator, since others may not read results of other jobs.
+// WaitedFor returns the jobs that this one has waited for by their ids, in the order of its waits. [Result] reads the result of one. They
+// come without their tokens. A job that was deleted meanwhile has nothing but its ID: succeeded jobs are deleted after a day by default.
+//
+// It asks the store for each call, while this run holds the lease: the error is ErrStaleLease if it does not any more. Through a server, a
+// worker's token is enough. If the token is limited to queues, jobs of other queues are left out, and so are jobs that were deleted.
 func (r *Run) WaitedFor(ctx context.Context) ([]Job, error) {
-	return waitedFor(ctx, r.live.Store(), r.live.ID)
+	var ids []int64
+	known, err := byID(pages(func(page Page) (JobPage, error) {
+		found, err := r.waitedFor(ctx, page, false)
+		ids = waitedIDs(found.Waits)
+		return found.JobPage, err
+	}))
+	return inOrder(ids, known), err
+}
+
+// WaitedForGroups iterates over the jobs of the groups that this one has waited for, the newest of each group first. It reads them page by
+// page, and otherwise works as [Run.WaitedFor]. After an error it yields nothing more.
+func (r *Run) WaitedForGroups(ctx context.Context) iter.Seq2[Job, error] {
+	return pages(func(page Page) (JobPage, error) {
+		found, err := r.waitedFor(ctx, page, true)
+		return found.JobPage, err
+	})
+}
+
+func (r *Run) waitedFor(ctx context.Context, page Page, groups bool) (waited.Page, error) {
+	return waited.Jobs(ctx, r.live.Store(), waited.Request{Lease: r.live.Lease(), Groups: groups, Page: page})
 }
 
 // SaveProgress stores the value, as JSON, for people to see.

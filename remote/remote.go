@@ -26,6 +26,9 @@ import (
 //	// Redacted reports whether the server has left documents out of jobs or schedules, because the token's role
 //	// may not see them.
 //	func (*Store) Redacted() bool
+//	// WaitedFor returns a page of the jobs that a job in flight has waited for, by a call that its holder may
+//	// make.
+//	func (*Store) WaitedFor(ctx context.Context, req waited.Request) (waited.Page, error)
 type Store = remote.Store
 
 // Options configures Open. Zero fields mean the default.

@@ -75,10 +75,18 @@ func options(lease time.Duration) *jq.ServerOptions {
 // serve starts a jq server on a file, and returns its URL.
 func serve(t *testing.T) string {
 	t.Helper()
+	url, _ := serveWith(t, httpapi.Options{})
+	return url
+}
+
+// serveWith also returns the store behind the server.
+func serveWith(t *testing.T, o httpapi.Options) (string, jq.Store) {
+	t.Helper()
 	back, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), &sqlite.Options{Synchronous: sqlite.Normal})
 	require.NoError(t, err)
 	quiet := slog.New(slog.DiscardHandler)
-	api, err := httpapi.New(back, &httpapi.Options{Logger: quiet})
+	o.Logger = quiet
+	api, err := httpapi.New(back, &o)
 	require.NoError(t, err)
 	server, err := httpapi.NewServer(api, &httpapi.Limits{Logger: quiet}, nil)
 	require.NoError(t, err)
@@ -92,7 +100,7 @@ func serve(t *testing.T) string {
 		assert.ErrorIs(t, <-served, http.ErrServerClosed)
 		assert.NoError(t, back.Close())
 	})
-	return "http://" + l.Addr().String()
+	return "http://" + l.Addr().String(), back
 }
 
 func open(t *testing.T, url string) *remote.Store {

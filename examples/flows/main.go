@@ -23,6 +23,12 @@ func handle(ctx context.Context, run *jq.Run, s Step) error {
 	if err != nil {
 		return err
 	}
+	for other, err := range run.WaitedForGroups(ctx) { // the jobs of a batch
+		if err != nil {
+			return err
+		}
+		others = append(others, other)
+	}
 	var files []string
 	for _, other := range others {
 		file, err := jq.Result[string](other)

@@ -81,6 +81,42 @@ func TestPageShowsTheCommands(t *testing.T) {
 	}
 }
 
+// TestProgramsReadResults runs the page's command for a shell as the program of a worker: its output is the result of the job.
+func TestProgramsReadResults(t *testing.T) {
+	jobq := build(t, "../../cmd/jobq")
+	url := serve(t, command(t, jobq, "serve", "--addr", "127.0.0.1:0"))
+	ask := func(path, body string) {
+		answer, err := http.Post(url+path, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Less(t, answer.StatusCode, 300, string(text))
+	}
+	ask("/v1/jobs", `{"jobs":[{"kind":"count"},{"kind":"show","queue":"programs","after":[{"item":0}]}]}`)
+	ask("/v1/claim", `{"worker":"w"}`)
+	ask("/v1/ack", `{"jobs":[{"id":"1","token":"1","result":{"counted":7}}]}`)
+
+	_, script, found := strings.Cut(page(t), "```sh\n")
+	require.True(t, found)
+	script, _, _ = strings.Cut(script, "```")
+	worker := command(t, jobq, "work", "--queue", "programs=1", "--exec", "sh show.sh")
+	worker.Env = append(worker.Env, "JQ_SERVER="+url, "no_proxy=*")
+	require.NoError(t, os.WriteFile(filepath.Join(worker.Dir, "show.sh"), []byte(script), 0o600))
+	require.NoError(t, worker.Start())
+	t.Cleanup(func() {
+		_ = worker.Process.Kill()
+		_ = worker.Wait()
+	})
+	answer, err := http.Get(url + "/v1/jobs/2?wait=60s")
+	require.NoError(t, err)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	assert.Contains(t, string(text), `"result":{"jobs":[{"id":"1","queue":"default","kind":"count"`)
+	assert.Contains(t, string(text), `"result":{"counted":7}`)
+}
+
 // serve starts a server and returns its URL. It stops at the end of the test.
 func serve(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()

@@ -53,7 +53,7 @@ func TestRoutesSayWhatIsAudited(t *testing.T) {
 		assert.Equal(t, documented[r.method+" "+strings.TrimSuffix(r.path, "{$}")]["operationId"], r.name)
 		switch r.effect {
 		case reads:
-			assert.Contains(t, []string{"jobs", "list", "count", "job", "graph", "stats", "overview", "activity", "errors", "session", "queues", "policy", "due", "workers", "schedules", "schedule", "groups", "group", "preview", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
+			assert.Contains(t, []string{"jobs", "list", "count", "job", "graph", "stats", "overview", "activity", "errors", "session", "queues", "policy", "due", "workers", "schedules", "schedule", "groups", "group", "waited-for", "preview", "wakeups", "events", "alive", "ready", "metrics", "openapi", "docs", "home"}, r.name)
 		case works:
 			assert.Contains(t, []string{"enqueue", "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "fire", "seal"}, r.name)
 		case operates:

@@ -209,6 +209,9 @@ func (x *exchange) gather(ctx context.Context, of func(*share) room, read func(c
 
 // encode reserves memory for the answer and encodes it. If the size is known in advance, it reserves first.
 func (x *exchange) encode(answer any) ([]byte, error) {
+	if found, ok := answer.(results); ok {
+		answer = found.Jobs
+	}
 	jobs, ok := answer.(wire.Jobs)
 	if !ok {
 		text, err := wire.Marshal(answer)

@@ -66,7 +66,8 @@ var before = map[string][]string{
 	"schedules": {"set-schedule"}, "schedule": {"set-schedule"}, "delete-schedule": {"set-schedule"}, "pause-schedule": {"set-schedule"},
 	"resume-schedule": {"set-schedule", "pause-schedule"}, "reset-schedule": {"set-schedule"}, "run-schedule": {"set-schedule"},
 	"graph": {`{"jobs":[{"kind":"extract"},{"kind":"load","after":[{"item":0}]}]}`}, "groups": {aGroup}, "group": {aGroup}, "seal": {aGroup},
-	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "requeue": {"enqueue", "claim", "ack"}, "reschedule": {"enqueue"}, "delete": {"enqueue", "claim", "ack"},
+	"fire": {"set-schedule", "+11m"}, "policy": {"set-policy"}, "cancel": {"enqueue"}, "waited-for": {"enqueue", "claim", "ack", `{"jobs":[{"kind":"mail.digest","after":[{"id":"1"}]}]}`, "claim"},
+	"requeue": {"enqueue", "claim", "ack"}, "reschedule": {"enqueue"}, "delete": {"enqueue", "claim", "ack"},
 }
 
 const aGroup = `{"jobs":[{"kind":"k","group":"import-2026-01"}],"open":["import-2026-01"]}`

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/waited"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -39,6 +40,27 @@ func (a *API) listed(w *exchange, r *http.Request, q jobQuery) error {
 		answer := wire.JobsOf(found.Jobs)
 		answer.Next = found.Next
 		return answer, nil
+	})
+}
+
+// Results are jobs for the holder of a lease, whose job has waited for them. Their documents are not taken out.
+type results struct{ wire.Jobs }
+
+// waitedFor answers the holder of a lease with jobs that its job has waited for.
+func (a *API) waitedFor(w *exchange, r *http.Request) error {
+	req, err := decode[wire.Waited](w, r)
+	if err != nil {
+		return err
+	}
+	page := store.Page{Limit: limitOr(req.Limit, 100), Cursor: req.Cursor}
+	return a.show(w, r, func(ctx context.Context) (any, error) {
+		if err := w.expect(&w.own.listed); err != nil {
+			return nil, err
+		}
+		found, err := waited.Jobs(ctx, a.as(ctx), waited.Request{Lease: req.Store(), Groups: req.Groups, Page: page})
+		answer := wire.JobsOf(found.Jobs)
+		answer.Next, answer.Waits = found.Next, found.Waits
+		return results{answer}, err
 	})
 }
 

@@ -185,9 +185,9 @@ func (w *world) enqueue(queues ...string) {
 }
 
 // claim takes jobs.
-func (w *world) claim(body string) []wire.Job {
+func (w *world) claim(body string, headers ...string) []wire.Job {
 	w.Helper()
-	return call[wire.Jobs](w, 200, "POST", wire.PathClaim, body).Jobs
+	return call[wire.Jobs](w, 200, "POST", wire.PathClaim, body, headers...).Jobs
 }
 
 // counts are the numbers of jobs by phase.

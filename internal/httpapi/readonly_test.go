@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,7 +74,10 @@ func (w *world) furnish() {
 	require.NoError(w, err)
 	require.NoError(w, w.store.Beat(w.Context(), store.Worker{Name: "mailer-1", Queues: []string{"default"}}))
 	member := store.NewJob{Queue: "default", Kind: "k", Payload: []byte(`{}`), Group: "import-2026-01"}
-	_, err = w.store.Enqueue(w.Context(), store.EnqueueRequest{Jobs: []store.NewJob{member}, Open: []string{member.Group}})
+	held := store.NewJob{Queue: "held", Kind: "k", Payload: []byte(`{}`)}
+	_, err = w.store.Enqueue(w.Context(), store.EnqueueRequest{Jobs: []store.NewJob{member, held}, Open: []string{member.Group}})
+	require.NoError(w, err)
+	_, err = w.store.FetchAndClaim(w.Context(), store.ClaimRequest{Queue: "held", Worker: "mailer-1", TTL: time.Minute, Limit: 1})
 	require.NoError(w, err)
 }
 

@@ -72,6 +72,9 @@ var produce = map[string]struct {
 		if r.operation == "reschedule" {
 			w.claim(`{"worker":"w"}`)
 		}
+		if r.operation == "waited-for" { // for job 3, which nobody has claimed
+			w.enqueue("default", "default")
+		}
 		if r.operation == "set-policy" {
 			call[wire.Policy](w, 200, r.method, r.path, `{"retain_dead":"720h"}`)
 		}
@@ -167,6 +170,8 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 				case status == "429":
 					assert.Contains(t, []string{urn + "too_many_waiting", urn + "too_many_sessions", urn + "too_much_at_once"}, f.Type)
 					assert.Equal(t, "1", got.header.Get("Retry-After"))
+				case one.operation == "waited-for" && status == "409":
+					assert.Equal(t, urn+"stale", f.Type)
 				case status == "409":
 					assert.Equal(t, urn+"wrong_state", f.Type)
 				case p.kind != "":

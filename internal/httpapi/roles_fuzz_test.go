@@ -116,6 +116,7 @@ type play struct {
 	api     *API
 	secrets map[Role][2]string // without and with limits
 	greater map[int64]int64    // the greatest token that each job had
+	leases  []store.Lease      // of jobs that have waited for others
 	cursors []string           // of pages that were answered
 	served  map[string]bool    // the calls that a limited token was answered
 }
@@ -191,6 +192,7 @@ func (p *play) furnish() {
 	}
 	p.entangle()
 	p.group()
+	p.past()
 	both := store.Worker{Name: "both", Queues: []string{ownQueue, foreignQueues[0]}, StaleAfter: time.Minute}
 	require.NoError(p, p.store.Beat(p.Context(), both))
 }
@@ -225,6 +227,34 @@ func (p *play) group() {
 	}
 	_, err := p.store.Enqueue(p.Context(), req)
 	require.NoError(p, err)
+}
+
+// past adds jobs in flight, one in each queue, that have waited for jobs of both sides and for a group with jobs of both sides.
+func (p *play) past() {
+	urgent := func(queue, mark string, n store.NewJob) store.Job {
+		n.Queue, n.Kind, n.Payload, n.Priority = queue, mark+" kind", []byte(`"`+mark+` text"`), 9
+		_, err := p.store.Enqueue(p.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n}})
+		require.NoError(p, err)
+		claimed, err := p.store.FetchAndClaim(p.Context(), store.ClaimRequest{Queue: queue, Worker: mark + " worker", TTL: time.Minute, Limit: 1})
+		require.NoError(p, err)
+		require.Len(p, claimed, 1)
+		return claimed[0]
+	}
+	waits := []store.Wait{{Group: "b/done"}}
+	for i, queue := range []string{ownQueue, foreignQueues[0]} {
+		mark := []string{"own", foreignMark}[i]
+		for _, group := range []string{"", "b/done"} {
+			done := urgent(queue, mark, store.NewJob{Group: group})
+			_, err := p.store.Ack(p.Context(), []store.Ack{{Lease: done.Lease(), Result: []byte(`"` + mark + ` result"`)}})
+			require.NoError(p, err)
+			if group == "" {
+				waits = append(waits, store.Wait{ID: done.ID})
+			}
+		}
+	}
+	for _, queue := range []string{ownQueue, foreignQueues[0]} {
+		p.leases = append(p.leases, urgent(queue, "own", store.NewJob{After: waits}).Lease())
+	}
 }
 
 // schedule adds the schedule "s0" and so on, whose last job is one of the other side: that held its key.
@@ -362,6 +392,10 @@ func (p *play) step(role Role, limited bool, one request) {
 		require.Equal(p, before, after, "it only reads: %s", what)
 	}
 	seen := read(answer)
+	if one.operation == "waited-for" && told.Code < 300 {
+		require.True(p, before.inFlight(p, body), "only the holder of a lease may ask: %s", what)
+		require.NotContains(p, seen.names, "token", what)
+	}
 	p.cursors = append(p.cursors, seen.cursors...)
 	hidden := map[Role][]string{
 		Viewer: {"payload", "payload_text", "checkpoint", "checkpoint_text", "result", "result_text", "token"}, Producer: {"payload", "payload_text", "checkpoint", "token"},
@@ -460,9 +494,33 @@ func (p *play) fill(one request, now state) (method, path, body, key string) {
 	if one.operation == "list" || one.operation == "count" || one.operation == "bulk" {
 		parsed.(map[string]any)["filter"] = p.filter(now)
 	}
-	text, err := json.Marshal(p.mutate(parsed, now))
+	parsed = p.mutate(parsed, now)
+	if one.operation == "waited-for" {
+		p.waited(parsed.(map[string]any))
+	}
+	text, err := json.Marshal(parsed)
 	require.NoError(p, err)
 	return method, path, string(text), key
+}
+
+// waited asks for one kind of waits, mostly with a lease that was given, and for a page after the first now and then.
+func (p *play) waited(body map[string]any) {
+	body["groups"] = p.next(2) == 0
+	if p.next(4) > 0 {
+		of := p.leases[p.next(len(p.leases))]
+		body["id"], body["token"] = strconv.FormatInt(of.ID, 10), strconv.FormatInt(of.Token, 10)
+	}
+	if p.next(4) == 3 {
+		body["cursor"] = p.cursor()
+	}
+}
+
+// inFlight reports whether the request names a lease that is in force.
+func (s state) inFlight(t testing.TB, body string) bool {
+	var of wire.Lease
+	require.NoError(t, json.Unmarshal([]byte(body), &of))
+	j, there := s.jobs[int64(of.ID)]
+	return there && j.State == store.InFlight && j.Token == int64(of.Token)
 }
 
 func (p *play) id(now state) string {

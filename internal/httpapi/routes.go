@@ -63,6 +63,7 @@ func table() []route {
 		{"release", http.MethodPost, pathRelease, workers, works, body((*API).release)},
 		{"recover", http.MethodPost, wire.PathRecover, workers, works, body((*API).recover)},
 		{"settle", http.MethodPost, wire.PathSettle, workers, works, body((*API).settle)},
+		{"waited-for", http.MethodPost, wire.PathWaited, workers, reads, (*API).waitedFor},
 
 		{"jobs", http.MethodGet, wire.PathJobs, readers, reads, (*API).jobs},
 		{"list", http.MethodPost, wire.PathList, readers, reads, (*API).list},

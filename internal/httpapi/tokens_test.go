@@ -66,7 +66,7 @@ func allowed(operation string, role Role) bool {
 	switch operation {
 	case "enqueue", "seal":
 		return role == Producer || role == Operator
-	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups", "fire":
+	case "claim", "ack", "nack", "extend", "checkpoint", "release", "recover", "settle", "beat", "leave", "wakeups", "fire", "waited-for":
 		return role == Worker || role == Operator
 	case "bulk", "cancel", "requeue", "reschedule", "delete", "pause", "resume", "set-policy", "fence",
 		"set-schedule", "delete-schedule", "pause-schedule", "resume-schedule", "reset-schedule", "run-schedule":

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/waited"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -354,6 +355,28 @@ func (v *view) List(ctx context.Context, filter store.Filter, page store.Page) (
 		jobs[i] = &found.Jobs[i]
 	}
 	return found, v.hideNeeded(ctx, jobs)
+}
+
+// WaitedFor returns only jobs that the bearer may see. Those of a group are read whoever may use its name, because the lease proves that the
+// job waits for it.
+func (v *view) WaitedFor(ctx context.Context, req waited.Request) (waited.Page, error) {
+	if err := req.Check(); err != nil {
+		return waited.Page{}, err
+	}
+	job, err := v.of.Get(ctx, req.ID)
+	if err != nil {
+		return waited.Page{}, err
+	}
+	if !v.bearer.sees(job.Queue) {
+		return waited.Page{}, store.ErrNotFound
+	}
+	found, err := req.Read(ctx, v, job)
+	if err != nil {
+		return waited.Page{}, err
+	}
+	err = v.hideWaits(ctx, &job)
+	found.Waits = job.Waits
+	return found, err
 }
 
 // Count counts only jobs that the bearer may see.

@@ -38,8 +38,9 @@ func GroupDetailOf(g store.Group, around graph.Graph) GroupDetail {
 
 // Jobs is the answer to a claim, and a page of a listing. Next is the cursor of the next page.
 type Jobs struct {
-	Jobs []Job  `json:"jobs"`
-	Next string `json:"next,omitempty"`
+	Jobs  []Job           `json:"jobs"`
+	Next  string          `json:"next,omitempty"`
+	Waits []store.Waiting `json:"waits,omitempty"` // of the job that has waited for these, in the answer to a Waited
 }
 
 // JobsOf converts the jobs of a store.
@@ -48,6 +49,9 @@ func JobsOf(jobs []store.Job) Jobs { return Jobs{Jobs: Each(jobs, JobOf)} }
 // Size estimates the size of the encoded answer, in bytes.
 func (j Jobs) Size() int {
 	all := 64 + len(j.Next)
+	for _, w := range j.Waits {
+		all += 128 + len(w.Group)
+	}
 	for i := range j.Jobs {
 		all += size(&j.Jobs[i])
 	}
@@ -77,6 +81,11 @@ func (j Jobs) marshal() ([]byte, error) {
 	text.WriteString("]")
 	if j.Next != "" {
 		if err := add(`,"next":`, j.Next); err != nil {
+			return nil, err
+		}
+	}
+	if len(j.Waits) > 0 {
+		if err := add(`,"waits":`, j.Waits); err != nil {
 			return nil, err
 		}
 	}

@@ -42,6 +42,7 @@ const (
 	PathCheckpoint = "/v1/checkpoint" // POST
 	PathRecover    = "/v1/recover"    // POST
 	PathSettle     = "/v1/settle"     // POST
+	PathWaited     = "/v1/waited-for" // POST
 	PathFence      = "/v1/fence"      // POST
 	PathQueues     = "/v1/queues"     // GET
 	PathPause      = "/v1/queues/%s/pause"

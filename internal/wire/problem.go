@@ -52,6 +52,7 @@ var problems = []problem{
 	{"not_found", "no such job or schedule", http.StatusNotFound, store.ErrNotFound},
 	{"wrong_state", "not possible in the job's state", http.StatusConflict, store.ErrState},
 	{"duplicate", "the unique key is held by another job", http.StatusConflict, store.ErrDuplicate},
+	{"stale", "the lease was lost or has ended", http.StatusConflict, store.ErrStaleLease},
 	{"conflict", "somebody else has changed it", http.StatusConflict, store.ErrConflict},
 	{"unsupported", "this store can not do that", http.StatusNotImplemented, errors.ErrUnsupported},
 	{"closed", "the server is shutting down", http.StatusServiceUnavailable, store.ErrClosed},

@@ -182,6 +182,14 @@ type List struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
+// A Waited asks for one page of the jobs that a job in flight has waited for: those that it named, or those of its groups.
+type Waited struct {
+	Lease
+	Groups bool   `json:"groups,omitempty"`
+	Limit  *int   `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
 // A Count asks how many jobs match.
 type Count struct {
 	Filter Filter `json:"filter,omitzero"`

@@ -152,7 +152,7 @@ func TestDefaultsAreForWhatIsLeftOut(t *testing.T) {
 
 func TestErrorsComeBackAsThemselves(t *testing.T) {
 	for _, want := range []error{
-		store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrClosed, store.ErrUnavailable, store.ErrInDoubt, errors.ErrUnsupported,
+		store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrStaleLease, store.ErrClosed, store.ErrUnavailable, store.ErrInDoubt, errors.ErrUnsupported,
 	} {
 		f := through(t, wire.FailOf(want))
 		require.ErrorIs(t, f.Err(), want)

@@ -66,7 +66,7 @@ func wasCut(err error) bool {
 // said reports whether the error is one of the contract.
 func said(err error) bool {
 	for _, ours := range []error{
-		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrUnavailable,
+		store.ErrInvalid, store.ErrNotFound, store.ErrState, store.ErrDuplicate, store.ErrConflict, store.ErrStaleLease, store.ErrUnavailable,
 		store.ErrDenied, store.ErrInDoubt, errors.ErrUnsupported,
 	} {
 		if errors.Is(err, ours) {

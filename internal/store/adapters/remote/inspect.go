@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/waited"
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
@@ -68,6 +69,15 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 		s.note(j.Redacted)
 	}
 	return store.JobPage{Jobs: answer.Store(), Next: answer.Next}, nil
+}
+
+// WaitedFor returns a page of the jobs that a job in flight has waited for, by a call that its holder may make.
+func (s *Store) WaitedFor(ctx context.Context, req waited.Request) (waited.Page, error) {
+	body := wire.Waited{Lease: wire.LeaseOf(req.Lease), Groups: req.Groups, Limit: &req.Limit, Cursor: req.Cursor}
+	c := post(wire.PathWaited, req.Check(), body, mostJobs(req.Limit))
+	c.reads = true
+	answer, err := ask(ctx, s, c, func(j wire.Jobs) error { return listed(j.Jobs, req.Limit, "jobs") })
+	return waited.Page{Waits: answer.Waits, JobPage: store.JobPage{Jobs: answer.Store(), Next: answer.Next}}, err
 }
 
 func checkPage(filter store.Filter, page store.Page) error {
