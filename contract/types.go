@@ -693,12 +693,13 @@ type (
 	Worker = store.Worker
 
 	// A Wakeup says that a claim from the queue may now return a job or, with Cancelled, that an Extend may now find a job of the
-	// queue cancelled.
+	// queue cancelled. With Settle, it says that a Settle may now change something.
 	//
 	// Its fields:
 	//
-	//	Queue     string // its name
+	//	Queue     string // its name; empty with Settle
 	//	Cancelled bool   // a job in flight was cancelled; there is nothing new to claim
+	//	Settle    bool   // a call has left something to Settle; there is nothing new to claim
 	Wakeup = store.Wakeup
 
 	// A Finding is something that people should know about a store.

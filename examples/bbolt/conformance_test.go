@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 			return newInstance(ctx, t.TempDir(), clk)
 		},
 		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
-			"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits,
+			"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
 			"Schedule/": "an ability beyond the contract's core, which an example can do without",
 			"Monitor/":  "an ability beyond the contract's core, which an example can do without: probes and metrics count instead"},
 	}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -14,6 +15,7 @@ var notifyCases = []Case{
 	{"Notify/FollowsTheEndOfAPause", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheEndOfAPause},
 	{"Notify/FollowsTheCommitOfACallersTransaction", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheCommitOfATx},
 	{"Notify/FollowsTheCancellationOfJobsInFlight", "After a Cancel that has ended leases, it sends a wake-up with Cancelled for each queue of their jobs.\nThe wake-up of a Notifier tells the worker to call Extend at once.", notifyFollowsTheCancellation},
+	{"Notify/FollowsACallThatLeavesSomething", "After a call that has left something to Settle, it sends a wake-up with Settle to every subscriber.", notifyFollowsWhatIsLeft},
 	{"Notify/ReplacesNeitherPollNorHeartbeat", "A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats.", notifyReplacesNoPoll},
 	{"Notify/SlowReaderHoldsUpNobody", "A slow reader loses wake-ups and blocks nobody.", notifySlowReaderHoldsUpNobody},
 	{"Notify/ChannelIsClosedWithTheContextAndTheStore", "The channel is closed when the context ends or the store is closed.", notifyClosed},
@@ -75,18 +77,18 @@ func (c *C) endsInTime(wakeups <-chan store.Wakeup) (rest []store.Wakeup, ok boo
 
 // wokenBy checks that the change is followed by a wake-up that something is claimable.
 func (c *C) wokenBy(what string, prepare func() func()) {
-	c.followed(what, store.Wakeup{Queue: queue}, prepare)
+	c.followed(what, queue, store.Wakeup{Queue: queue}, prepare)
 }
 
-// followed checks that the change is followed by the wake-up, for a subscriber of its queue who comes when all is prepared for the
+// followed checks that the change is followed by the wake-up, for a subscriber of the queue who comes when all is prepared for the
 // change. Once is not enough: a wake-up may come for nothing, as when a store looks for the first time what others have written.
-func (c *C) followed(what string, want store.Wakeup, prepare func() func()) {
+func (c *C) followed(what, to string, want store.Wakeup, prepare func() func()) {
 	const enough = 2
 	woken := 0
 	for range wakeTries {
 		change := prepare()
 		ctx, cancel := context.WithCancel(c.Ctx)
-		wakeups := c.subscribe(ctx, want.Queue)
+		wakeups := c.subscribe(ctx, to)
 		change()
 		if c.wakes(wakeups, want) {
 			woken++
@@ -215,7 +217,7 @@ func notifyFollowsTheCancellation(c *C) {
 	for _, named := range []bool{true, false} {
 		for _, told := range queues {
 			var latest store.Lease
-			c.followed("Cancel", store.Wakeup{Queue: told, Cancelled: true}, func() func() {
+			c.followed("Cancel", told, store.Wakeup{Queue: told, Cancelled: true}, func() func() {
 				f := store.Filter{Queues: queues}
 				for _, name := range queues {
 					c.enqueueIn(name)
@@ -231,6 +233,18 @@ func notifyFollowsTheCancellation(c *C) {
 			c.Equal(c.Extend(latest).Status, store.StatusCancelled, "the Extend that follows")
 		}
 	}
+}
+
+// Who claims from another queue is told too, because anybody may settle.
+func notifyFollowsWhatIsLeft(c *C) {
+	c.followed("an Ack that leaves something", "another queue", store.Wakeup{Settle: true}, func() func() {
+		c.settleAll()
+		before := c.parents(1)[0]
+		c.Enqueue(slices.Repeat([]store.NewJob{needing(before)}, store.SettledByCall)...)
+		c.Enqueue(needing(before))
+		lease := c.hold(before)
+		return func() { c.Ack(lease) }
+	})
 }
 
 // A job that becomes due with time needs no commit, and a reader who lost its wake-ups still finds all: also what was cancelled.

@@ -190,7 +190,8 @@ var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
 	"nobody is told of cancellations without ids": func(m *mumbling, w *store.Wakeup) bool {
 		return w.Cancelled && m.searched.Load()
 	},
-	"one queue of a Cancel is forgotten": func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled && w.Queue == "b" },
+	"nobody is told of what is left to settle": func(_ *mumbling, w *store.Wakeup) bool { return w.Settle },
+	"one queue of a Cancel is forgotten":       func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled && w.Queue == "b" },
 	"what is cancelled looks claimable": func(_ *mumbling, w *store.Wakeup) bool {
 		w.Cancelled = false
 		return false
@@ -208,7 +209,7 @@ func TestMumblingNotifiersAreKilled(t *testing.T) {
 			t.Parallel()
 			killed := notices(t, func(s *memory.Store) conformance.Instance {
 				return conformance.Instance{Store: &mumbling{Store: s, alter: alter}}
-			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable")
+			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable", "Notify/FollowsACallThatLeavesSomething")
 			assert.Equal(t, what != unbroken, killed, "a case notices")
 		})
 	}

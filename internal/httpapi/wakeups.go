@@ -113,7 +113,7 @@ func (a *API) listen(n store.Notifier) {
 		}
 		if err == nil {
 			for wakeup := range wakeups {
-				if !wakeup.Cancelled {
+				if !wakeup.Cancelled && !wakeup.Settle {
 					a.waiters.tell(wakeup.Queue)
 				}
 			}
@@ -157,7 +157,9 @@ func (a *API) wakeups(w *exchange, r *http.Request) error {
 			if !open {
 				return nil
 			}
-			s.event("", "wakeup", wire.Wakeup(wakeup))
+			if !wakeup.Settle { // which this server does for all its clients
+				s.event("", "wakeup", wire.Wakeup{Queue: wakeup.Queue, Cancelled: wakeup.Cancelled})
+			}
 		case <-s.ctx.Done():
 		case <-s.silent.C:
 			s.sign()

@@ -63,10 +63,10 @@ func (s *Server) claim(o claimPlan) {
 }
 
 // listenLoop receives the wake-ups of a store that has them. The server works without them: it looks into every queue after its pause, and
-// its heartbeats show which jobs are cancelled. A server that stops still listens, because its handlers may be cancelled.
+// its heartbeats show which jobs are cancelled, and it settles after each recovery. A server that stops still listens, because its handlers may be cancelled.
 func (s *Server) listenLoop() {
 	notifier, ok := s.store.(store.Notifier)
-	if !ok || len(s.o.Queues) == 0 {
+	if !ok || len(s.o.Queues) == 0 && s.o.Recovery.Interval < 0 {
 		return
 	}
 	least := min(s.o.Claim.PollInterval, DefaultPollInterval)
@@ -77,12 +77,16 @@ func (s *Server) listenLoop() {
 			s.scheduler.wake("") // for the wake-ups missed in between
 			s.book.claim.send()
 			for w := range wakeups {
-				if w.Cancelled {
+				switch {
+				case w.Settle && s.o.Recovery.Interval < 0: // left to servers that recover
+				case w.Settle:
+					s.left.send()
+				case w.Cancelled:
 					s.cancels.tell(w.Queue)
-					continue
+				default:
+					s.scheduler.wake(w.Queue)
+					s.book.claim.send()
 				}
-				s.scheduler.wake(w.Queue)
-				s.book.claim.send()
 			}
 		} else {
 			s.logFailure("subscribe", err)

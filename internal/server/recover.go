@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// recoverLoop recovers expired leases: all of them before the first claim, and then at every interval. It also cancels expired jobs.
+// recoverLoop recovers expired leases: all of them before the first claim, and then at every interval.
 func (s *Server) recoverLoop() {
 	off := s.o.Recovery.Interval < 0
 	first := s.recoverAll
@@ -25,17 +25,41 @@ func (s *Server) recoverLoop() {
 	close(s.recoveryDone)
 	for !off && s.sleep(s.work, spread(s.o.Recovery.Interval)) {
 		if s.recoverAll() {
-			s.settleAll()
+			s.settle.send()
 		}
 	}
 }
+
+// settlePause is the longest time until a server begins to settle what a call has left. Each server chooses one at random, so that mostly a
+// single one finds something.
+const settlePause = 500 * time.Millisecond
+
+// settleLoop settles after each recovery, and when the store says that a call has left something. It runs beside recovery, which must not
+// wait for it.
+func (s *Server) settleLoop() {
+	for {
+		select {
+		case <-s.work.Done():
+			return
+		case <-s.settle:
+		case <-s.left:
+			if !s.sleep(s.work, rand.N(settlePause)) {
+				return
+			}
+		}
+		s.settleAll()
+	}
+}
+
+// settleLimit is how many jobs one call of Settle changes at most. A store can divide it into smaller transactions.
+const settleLimit = store.SettledByCall
 
 // settleAll cancels expired jobs and lets jobs go on that waited for others, batch by batch, until there are none.
 func (s *Server) settleAll() {
 	for {
 		sent := s.clock.Now()
 		ctx, cancel := s.callWhileWorking(s.o.Lease.Heartbeat)
-		list, err := s.store.Settle(ctx, s.o.Recovery.Limit)
+		list, err := s.store.Settle(ctx, settleLimit)
 		cancel()
 		if errors.Is(err, errors.ErrUnsupported) { // a remote store whose server is older
 			return
@@ -51,7 +75,7 @@ func (s *Server) settleAll() {
 			s.tally.Settled(list)
 			s.logSettled(list)
 		}
-		if len(list) < s.o.Recovery.Limit {
+		if len(list) < settleLimit {
 			return
 		}
 	}

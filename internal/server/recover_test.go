@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,12 +33,12 @@ func (w *world) expiring(n int) []int64 {
 	})
 }
 
-// A server cancels jobs that have expired at its next recovery, all of them, however few it takes at once.
+// A server cancels jobs that have expired at its next recovery, all of them, however many there are.
 func TestExpiredJobsAreCancelled(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.start(Options{Recovery: RecoveryOptions{Interval: 10 * time.Second, Limit: 4}})
+		s := w.start(Options{Recovery: RecoveryOptions{Interval: 10 * time.Second}})
 		w.wait(time.Minute)
-		ids := w.expiring(10)
+		ids := slices.Concat(w.expiring(1000), w.expiring(10))
 		w.wait(11 * time.Second)
 		for _, id := range ids {
 			j := w.job(id)
@@ -48,7 +49,7 @@ func TestExpiredJobsAreCancelled(t *testing.T) {
 		for _, line := range w.said("jq: jobs cancelled that had expired") {
 			told += int(line["count"].(int64))
 		}
-		assert.Equal(w, 10, told)
+		assert.Equal(w, 1010, told)
 		w.stop(s)
 	})
 }

@@ -32,6 +32,8 @@ type Server struct {
 	cancels   *cancels
 	health    *health
 	failures  *failureLog
+	settle    signal          // expired leases were recovered, so settle as well
+	left      signal          // a call has left something to settle
 	writes    map[writeOp]int // how many writes have succeeded, by operation; only the committer uses it
 	tally     *tally.Tally    // nil if the store keeps no activity
 	slab      Slab
@@ -80,7 +82,7 @@ func New(s store.Store, lookup Lookup, options Options) (*Server, error) {
 	return &Server{
 		store: s, lookup: lookup, o: o, clock: o.Clock, log: log, failures: newFailureLog(log, o.Clock),
 		book: newBook(o), scheduler: newScheduler(o), cancels: newCancels(), health: newHealth(o), writes: map[writeOp]int{},
-		tally: tally.New(s, log), slab: plainSlab, observed: !deaf,
+		settle: newSignal(), left: newSignal(), tally: tally.New(s, log), slab: plainSlab, observed: !deaf,
 		recoveryDone: make(chan struct{}), claimsDone: make(chan struct{}), drainOver: make(chan struct{}), stopped: make(chan struct{}),
 	}, nil
 }
@@ -111,6 +113,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(s.watchLoop)
 	s.loops.Go(s.commitLoop)
 	s.loops.Go(s.recoverLoop)
+	s.loops.Go(s.settleLoop)
 	s.loops.Go(s.retainLoop)
 	s.loops.Go(s.scheduleLoop)
 	s.loops.Go(s.registerLoop)

@@ -283,10 +283,11 @@ type Queue struct {
 }
 
 // A Wakeup says that a claim from the queue may now return a job or, with Cancelled, that an Extend may now find a job of the
-// queue cancelled.
+// queue cancelled. With Settle, it says that a Settle may now change something.
 type Wakeup struct {
-	Queue     string // its name
+	Queue     string // its name; empty with Settle
 	Cancelled bool   // a job in flight was cancelled; there is nothing new to claim
+	Settle    bool   // a call has left something to Settle; there is nothing new to claim
 }
 
 // A Worker is what a worker process reports about itself, for people to read.

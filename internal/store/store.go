@@ -335,8 +335,8 @@ type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
 	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately. After a Cancel that has
-	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. A wake-up may come late, be lost, or come
-	// for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
+	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. After a call that has left something to Settle,
+	// it sends a wake-up with Settle to every subscriber. A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
 	// closed when the context ends or the store is closed.
 	Subscribe(ctx context.Context, queues []string) (<-chan Wakeup, error)
 }

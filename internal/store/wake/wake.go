@@ -68,7 +68,7 @@ func For(queues []string) []store.Wakeup {
 	return wakeups
 }
 
-// Tell sends each wake-up to every listener of its queue. A listener that has left too many wake-ups unread loses this one.
+// Tell sends each wake-up to every listener of its queue, or to every listener if something is to settle. A listener that has left too many wake-ups unread loses this one.
 func (h *Hub) Tell(wakeups ...store.Wakeup) {
 	if len(wakeups) == 0 {
 		return
@@ -77,7 +77,7 @@ func (h *Hub) Tell(wakeups ...store.Wakeup) {
 	defer h.mu.Unlock()
 	for l := range h.listeners {
 		for _, w := range wakeups {
-			if len(l.queues) == 0 || slices.Contains(l.queues, w.Queue) {
+			if w.Settle || len(l.queues) == 0 || slices.Contains(l.queues, w.Queue) {
 				l.tell(w)
 			}
 		}

@@ -94,6 +94,9 @@ func (s *Store) follow() {
 	if s.heard {
 		s.hear(store.SettledByCall, s.last)
 		s.heard = false
+		if len(s.ends) > 0 {
+			s.wake(store.Wakeup{Settle: true})
+		}
 	}
 }
 

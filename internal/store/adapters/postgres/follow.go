@@ -39,9 +39,14 @@ type step struct {
 	more    bool // the step has ended because it was long enough
 }
 
-// follow does what follows from the ends that a call has noted, or a part of it. The call has taken effect, whatever becomes of this.
+// follow does what follows from the ends that a call has noted, or a part of it. The call has taken effect, whatever becomes of this. If it
+// leaves something for another reason than a lock, it says so to those who settle.
 func (s *Store) follow(ctx context.Context) {
-	_, _ = once(ctx, s, s.with.write, func(t *txn) (step, error) { return t.step(store.SettledByCall, reached{}, longestFollow) })
+	did, err := once(ctx, s, s.with.write, func(t *txn) (step, error) { return t.step(store.SettledByCall, reached{}, longestFollow) })
+	if err != nil || did.more || len(did.changed) >= store.SettledByCall {
+		s.hub.Tell(store.Wakeup{Settle: true})
+		s.limiter.put([]store.Wakeup{{Settle: true}})
+	}
 }
 
 // followInBackground does what follows from what a caller has committed. Each store that listens is told, and mostly another one has

@@ -33,7 +33,8 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 // channel returns the name of the schema's notification channel.
 func (s *Store) channel() string { return "jq " + s.options.Schema }
 
-// told returns the payload of a notification: the store that sends it, a mark if jobs in flight were cancelled, and the queue. A
+// told returns the payload of a notification: the store that sends it, a mark if jobs in flight were cancelled or something is to settle,
+// and the queue. A
 // store has already told its own subscribers, so it ignores notifications with its own name. The name is left out if that store
 // must hear the notification too.
 //
@@ -43,17 +44,21 @@ func told(by string, w store.Wakeup) string {
 	if w.Cancelled {
 		by += cancelledMark
 	}
+	if w.Settle {
+		by += settleMark
+	}
 	return by + "/" + w.Queue
 }
 
 // heard reads the payload of a notification.
 func heard(payload string) (by string, w store.Wakeup) {
 	by, w.Queue, _ = strings.Cut(payload, "/")
+	by, w.Settle = strings.CutSuffix(by, settleMark)
 	by, w.Cancelled = strings.CutSuffix(by, cancelledMark)
 	return by, w
 }
 
-const cancelledMark = "!"
+const cancelledMark, settleMark = "!", "?"
 
 // toFollow is the payload of a notification that something follows from what a caller has committed.
 const toFollow = "*/"
@@ -202,7 +207,7 @@ func (h *hub) run() {
 // Tell is wake.Hub's Tell, and also notes for later claims which queues have claimable jobs.
 func (h *hub) Tell(wakeups ...store.Wakeup) {
 	for _, w := range wakeups {
-		if !w.Cancelled {
+		if !w.Cancelled && !w.Settle {
 			h.s.cursors.Tell(w.Queue)
 		}
 	}

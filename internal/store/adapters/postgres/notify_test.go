@@ -3,6 +3,7 @@ package postgres
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,12 +168,12 @@ func TestFailedCommitsLeaveNobodyUntold(t *testing.T) {
 	}
 }
 
-// A program from before cancellations were told of reads the queue of a notification as it is, and so does this one read theirs.
+// A program from before cancellations, and what is to settle, were told of reads the queue of a notification as it is, and so does this one read theirs.
 func TestNotificationsOfOtherVersions(t *testing.T) {
 	t.Parallel()
 	const by = "ABC234"
 	for _, queue := range []string{"q", "!", "a/b", "ABC234!/q", ""} {
-		for _, w := range []store.Wakeup{{Queue: queue}, {Queue: queue, Cancelled: true}} {
+		for _, w := range []store.Wakeup{{Queue: queue}, {Queue: queue, Cancelled: true}, {Queue: queue, Settle: true}} {
 			sender, got := heard(told(by, w))
 			assert.Equal(t, by, sender)
 			assert.Equal(t, w, got)
@@ -223,4 +224,47 @@ func TestCancellationsAreToldOf(t *testing.T) {
 	}
 	await("from the other store")
 	assert.NotZero(t, notified())
+}
+
+// Every store hears that a call, or what follows from a caller's transaction, has left something to settle.
+func TestWhatIsLeftIsToldOf(t *testing.T) {
+	t.Parallel()
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	own, other := openStore(t, o), openStore(t, o)
+	var hear []<-chan store.Wakeup
+	for _, s := range []*Store{own, other} {
+		wakeups, err := s.Subscribe(t.Context(), []string{"elsewhere"})
+		require.NoError(t, err)
+		hear = append(hear, wakeups)
+	}
+	for _, in := range []string{"a call", "a caller's transaction"} {
+		enqueue(t, own, 1)
+		root := claimN(t, own, 1)[0]
+		waiting := store.NewJob{Queue: "waiting", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{ID: root.ID}}}
+		for _, n := range []int{store.SettledByCall, 1} {
+			_, err := own.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{waiting}, n)})
+			require.NoError(t, err)
+		}
+		acks := []store.Ack{{Lease: root.Lease()}}
+		if in == "a call" {
+			_, err := own.Ack(t.Context(), acks)
+			require.NoError(t, err)
+		} else {
+			tx, err := own.db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = own.InTx(tx).Ack(t.Context(), acks)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+		}
+		for i, wakeups := range hear {
+			for late, got := time.After(time.Minute), (store.Wakeup{}); got != (store.Wakeup{Settle: true}); {
+				select {
+				case got = <-wakeups:
+				case <-late:
+					require.Fail(t, "no wake-up came", "after %s, to store %d", in, i)
+				}
+			}
+		}
+		settle(t, own)
+	}
 }

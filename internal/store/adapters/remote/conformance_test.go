@@ -32,6 +32,7 @@ func remoteTo(newPlace func() place, exclude map[string]string) jqtest.Adapter {
 	excluded := map[string]string{
 		"Tx/": "a caller's transaction does not travel",
 		"Notify/FollowsTheCommitOfACallersTransaction": "a caller's transaction does not travel",
+		"Notify/FollowsACallThatLeavesSomething":       "the server settles for its clients, and does not wake them for that",
 	}
 	maps.Copy(excluded, exclude)
 	return jqtest.Adapter{Exclude: excluded, New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {

@@ -193,7 +193,7 @@ func (sub *subscription) pass(e event) error {
 	case w.Queue == "":
 		sub.lookAround()
 	default:
-		sub.tell(store.Wakeup(w))
+		sub.tell(store.Wakeup{Queue: w.Queue, Cancelled: w.Cancelled})
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 
 // lookAround notifies subscribers about commits of other processes and of callers' transactions. SQLite does not say what
 // changed, so it wakes every queue that has waiting jobs, and every queue in which a job was cancelled since the latest look,
-// whether it was in flight or not.
+// whether it was in flight or not. If something is left to settle, it wakes all of them.
 func (w *writer) lookAround() {
 	if w.hub.Silent() || w.connect() != nil {
 		return
@@ -39,6 +39,9 @@ func (w *writer) lookAround() {
 	}
 	if cancelled, err := t.cancelledQueues(&w.cancelled); err == nil {
 		w.hub.Tell(cancelled...)
+	}
+	if err := t.tellLeft(); err == nil {
+		w.hub.Tell(t.woken...)
 	}
 }
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -362,4 +363,49 @@ func TestNoMigrateOpensABackup(t *testing.T) {
 	assert.Equal(t, int64(1), countIn(t, working, store.Ready))
 	enqueue(t, working, 1)
 	assert.Equal(t, int64(2), countIn(t, working, store.Ready))
+}
+
+// A store hears what another one has left to settle, and what a caller's transaction has.
+func TestWakeUpsOfWhatIsLeft(t *testing.T) {
+	path := newPath(t)
+	here, there := openAt(t, path, nil), openAt(t, path, nil)
+	wakeups, err := here.Subscribe(t.Context(), []string{"elsewhere"})
+	require.NoError(t, err)
+	endRoot := func() func(w store.Writer) {
+		root := enqueue(t, there, 1)[0].ID
+		waiting := store.NewJob{Queue: "waiting", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{ID: root}}}
+		for _, n := range []int{store.SettledByCall, 1} {
+			_, err := there.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{waiting}, n)})
+			require.NoError(t, err)
+		}
+		jobs, err := there.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Worker: "w", TTL: time.Minute, Limit: 1})
+		require.NoError(t, err)
+		return func(w store.Writer) {
+			_, err := w.Ack(t.Context(), []store.Ack{{Lease: jobs[0].Lease()}})
+			require.NoError(t, err)
+		}
+	}
+	heard := func(what string) {
+		t.Helper()
+		for late, got := time.After(time.Minute), (store.Wakeup{}); got != (store.Wakeup{Settle: true}); {
+			select {
+			case got = <-wakeups:
+			case <-late:
+				require.Fail(t, "no wake-up came", what)
+			}
+		}
+		for len(wakeups) > 0 {
+			<-wakeups
+		}
+	}
+	endRoot()(there)
+	heard("after another store's call")
+	_, err = there.Settle(t.Context(), 1000)
+	require.NoError(t, err)
+
+	end := endRoot()
+	tx := hold(t, here)
+	end(here.InTx(tx))
+	require.NoError(t, tx.Commit())
+	heard("after a caller's commit")
 }

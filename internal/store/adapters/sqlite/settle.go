@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // settledAtOnce is how many jobs one transaction of Settle changes at most, so that other calls wait for a few milliseconds only.
@@ -23,6 +24,18 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 		more = len(some) == part && len(settled) < limit
 	}
 	return settled, nil
+}
+
+// tellLeft adds a wake-up if something is left to settle.
+func (t *txn) tellLeft() error {
+	left, err := sqlkit.Values[int64](t.each, `
+		SELECT 1
+		FROM ends
+		LIMIT 1`)
+	if len(left) > 0 {
+		t.woken.Add(store.Wakeup{Settle: true})
+	}
+	return err
 }
 
 func (t *txn) settle(limit int) ([]store.Settled, error) {

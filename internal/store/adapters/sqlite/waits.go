@@ -215,8 +215,10 @@ func (t *txn) follow() error {
 	if !t.heard {
 		return nil
 	}
-	_, err := t.hear(store.SettledByCall, store.SettledByCall)
-	return err
+	if _, err := t.hear(store.SettledByCall, store.SettledByCall); err != nil {
+		return err
+	}
+	return t.tellLeft()
 }
 
 // An end is one that the jobs up to an id have been told of. If it has a group, something has changed in that.
