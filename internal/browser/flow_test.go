@@ -38,12 +38,12 @@ func TestFlowsAreDrawn(t *testing.T) {
 		return begin.x < end.x;
 	})`
 	assert.True(t, eval[bool](p, rising), "each arrow leads to the right")
-	clear := `[...document.querySelectorAll(".flow .way")].every(w => Array.from({length: 200}, (_, i) => w.getPointAtLength(w.getTotalLength() * i / 200))
+	apart := `[...document.querySelectorAll(".flow .way")].every(w => Array.from({length: 200}, (_, i) => w.getPointAtLength(w.getTotalLength() * i / 200))
 		.every(at => ![...document.querySelectorAll(".flow rect")].some(r => {
 			const box = r.getBBox();
 			return at.x > box.x + 1 && at.x < box.x + box.width - 1 && at.y > box.y && at.y < box.y + box.height;
 		})))`
-	assert.True(t, eval[bool](p, clear), "no line crosses a box")
+	assert.True(t, eval[bool](p, apart), "no line crosses a box")
 	for _, l := range looks {
 		p.show(l)
 		p.accessible()

@@ -76,12 +76,20 @@ func Await(ctx context.Context, most time.Duration, logger *slog.Logger, migrate
 			logger.InfoContext(ctx, "jq: the migration waits until programs of earlier versions have stopped",
 				"schema", busy.Version, "newest", busy.Newest, "running", busy.names(), "left", left.Round(time.Second))
 		}
-		again := time.NewTimer(min(lookEvery, left))
-		select {
-		case <-ctx.Done():
-			again.Stop()
+		if !Rest(ctx, min(lookEvery, left)) {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-again.C:
 		}
+	}
+}
+
+// Rest waits, and reports whether the context is still alive.
+func Rest(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -50,19 +50,7 @@ func (s *Store) tries(err error) int {
 
 // pause waits a little, longer after each try, and reports whether the context is still alive.
 func pause(ctx context.Context, try int) bool {
-	return rest(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
-}
-
-// rest waits, and reports whether the context is still alive.
-func rest(ctx context.Context, d time.Duration) bool {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sqlkit.Rest(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
 }
 
 // once runs the call in one transaction, and then does what follows from it. If it returns an error, nothing was applied, unless the error

@@ -245,7 +245,7 @@ func (t *txn) extendEach(held []store.Lease, ttl time.Duration) ([]store.Outcome
 	for wait := time.Millisecond; ; wait *= 2 {
 		outcomes, err := t.extendUnlocked(held, ttl)
 		busy := func(o store.Outcome) bool { return o.Status == store.StatusBusy }
-		if err != nil || !slices.ContainsFunc(outcomes, busy) || wait > longestBusy || !rest(t.ctx, wait) {
+		if err != nil || !slices.ContainsFunc(outcomes, busy) || wait > longestBusy || !sqlkit.Rest(t.ctx, wait) {
 			return outcomes, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
 // callBound is how long a call may take, whatever happens to the server.
@@ -165,7 +166,7 @@ func (l *load) patiently(t *testing.T, do func(ctx context.Context) error) {
 		if err = do(ctx); err == nil {
 			return
 		}
-		rest(ctx, 20*time.Millisecond)
+		sqlkit.Rest(ctx, 20*time.Millisecond)
 	}
 	assert.NoError(t, err, "the server does not come back")
 }

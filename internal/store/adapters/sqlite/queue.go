@@ -28,11 +28,12 @@ type call struct {
 	woken []store.Wakeup // to send once it has taken effect
 }
 
-// A load is the size of a call, and whether it goes first.
+// A load is the size of a call, and whether it goes first or gives way to others.
 type load struct {
-	items  int
-	bytes  int
-	urgent bool
+	items   int
+	bytes   int
+	urgent  bool
+	patient bool
 }
 
 // A batch ends at the first of these limits, so that later calls, heartbeats above all, do not wait longer.

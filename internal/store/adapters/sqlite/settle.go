@@ -3,25 +3,35 @@ package sqlite
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// settledAtOnce is how many jobs one transaction of Settle changes at most, so that other calls wait for a few milliseconds only.
-const settledAtOnce = 25
+// settledAtOnce is how many jobs one transaction of Settle changes at most, so that other calls wait for a few milliseconds only. While there
+// are others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
+const (
+	settledAtOnce = 25
+	pauses        = 4
+)
 
 // Settle is part of the contract. It takes several transactions for many jobs.
 func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled, err error) {
 	invalid := store.CheckSettle(limit)
+	seen := s.writer.others.Load()
 	for more := true; more; {
-		part := min(limit-len(settled), settledAtOnce)
-		some, err := write(ctx, s, invalid, load{items: part}, func(t *txn) ([]store.Settled, error) { return t.settle(part) })
+		part, began := min(limit-len(settled), settledAtOnce), time.Now()
+		some, err := write(ctx, s, invalid, load{items: part, patient: true}, func(t *txn) ([]store.Settled, error) { return t.settle(part) })
 		if err != nil && len(settled) == 0 { // otherwise those are committed
 			return nil, err
 		}
 		settled = append(settled, some...)
 		more = len(some) == part && len(settled) < limit
+		if others := s.writer.others.Load(); more && others != seen {
+			seen = others
+			sqlkit.Rest(ctx, pauses*time.Since(began))
+		}
 	}
 	return settled, nil
 }

@@ -39,6 +39,38 @@ func TestEndsByOlderProgramsAreTold(t *testing.T) {
 	assert.Equal(t, map[int64]store.State{added[1].ID: store.Ready, added[3].ID: store.Cancelled}, states)
 }
 
+// While others call, a Settle of many jobs leaves them most of the time.
+func TestSettleGivesWay(t *testing.T) {
+	clk := clock.NewMock()
+	s := openAt(t, newPath(t), &Options{Clock: clk})
+	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), ExpiresAt: clk.Now().Add(time.Hour)}
+	const parts = 10
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{n}, parts*settledAtOnce)})
+	require.NoError(t, err)
+	clk.Add(time.Hour)
+	settled := make(chan int)
+	go func() {
+		all, err := s.Settle(t.Context(), store.MaxItems)
+		assert.NoError(t, err)
+		settled <- len(all)
+	}()
+	calls, late := 0, time.After(time.Minute)
+	for done := false; !done; {
+		select {
+		case all := <-settled:
+			assert.Equal(t, parts*settledAtOnce, all)
+			done = true
+		case <-late:
+			require.FailNow(t, "Settle takes a minute")
+		default:
+			_, err := s.Extend(t.Context(), []store.Lease{{ID: 1, Token: 1}}, time.Minute)
+			require.NoError(t, err)
+			calls++
+		}
+	}
+	assert.Greater(t, calls, 5*parts, "calls of others during %d transactions of Settle", parts)
+}
+
 // A Settle of many jobs takes several transactions, between which other calls get through. Here the tenth one fails, at the last of 250 jobs.
 func TestSettleCommitsWhatItHasDone(t *testing.T) {
 	clk := clock.NewMock()

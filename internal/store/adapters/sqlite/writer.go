@@ -39,7 +39,8 @@ type writer struct {
 	latest string // the group of a job that the latest Ack has finished
 
 	commits   atomic.Int64
-	abandoned bool // a goroutine still waits for the lock, and will close its file
+	others    atomic.Int64 // calls that are not patient
+	abandoned bool         // a goroutine still waits for the lock, and will close its file
 
 	queue *queue
 	busy  sync.Mutex // whoever writes holds it; it guards the fields from log to seen, cancelled and latest
@@ -60,6 +61,9 @@ func newWriter(ctx context.Context, s *Store, patience time.Duration) *writer {
 // call, do withdraws it. After that it waits for the answer, which is only one commit away.
 func (w *writer) do(ctx context.Context, l load, run func(*txn) error) error {
 	c := &call{run: run, load: l, since: time.Now(), answer: make(chan error, 1)}
+	if !l.patient {
+		w.others.Add(1)
+	}
 	if !w.queue.put(c) {
 		return store.ErrClosed
 	}
