@@ -10,12 +10,12 @@ import urllib.request
 from producer import SERVER, enqueue
 
 
-def get(path):
+def call(path, body=None):
     headers = {}
     if token := os.environ.get("JQ_TOKEN"):
         headers["Authorization"] = "Bearer " + token
-    with urllib.request.urlopen(urllib.request.Request(SERVER + "/v1/jobs/" + path, headers=headers), timeout=60) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(urllib.request.Request(SERVER + "/v1/" + path, body, headers), timeout=60) as answer:
+        return json.loads(answer.read() or "null")
 
 
 def flow(files):
@@ -31,7 +31,7 @@ def flow(files):
 
 
 def ended(id):
-    while "finished_at" not in (job := get(f"{id}?wait=30s")):
+    while "finished_at" not in (job := call(f"jobs/{id}?wait=30s")):
         pass
     return job
 
@@ -42,5 +42,5 @@ if __name__ == "__main__":
         print("job", job["id"], job["state"])
     ended(added[-1]["id"])
     for wait in ended(added[-2]["id"])["waits"]:
-        job = get(wait["id"])
+        job = call("jobs/" + wait["id"])
         print("publish had", job["kind"], job["payload"], job.get("result"))

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-ed332417/jq"
 	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/jqtest"
 )
 
 func TestEachLanguageProducesAndWorks(t *testing.T) {
-	for _, c := range []struct{ language, producer, worker, schedule, flow string }{
-		{"python3", "producer.py", "worker.py", "schedule.py", "flow.py"},
-		{"node", "producer.mjs", "worker.mjs", "", ""},
+	for _, c := range []struct{ language, producer, worker, schedule, flow, batch string }{
+		{"python3", "producer.py", "worker.py", "schedule.py", "flow.py", "batch.py"},
+		{"node", "producer.mjs", "worker.mjs", "", "", ""},
 	} {
 		t.Run(c.language, func(t *testing.T) {
 			if _, err := exec.LookPath(c.language); err != nil {
@@ -79,6 +80,13 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, "job 3 ready\njob 4 blocked\njob 5 ready\njob 6 blocked\njob 7 blocked\njob 8 blocked\n"+
 					"publish had shrink a.png {'echo': 'a.png'}\npublish had shrink ü.png {'echo': 'ü.png'}\n", string(out))
+				out, err = command(c.batch, "a.png", "ü.png").Output()
+				require.NoError(t, err)
+				assert.Equal(t, "job 10 read succeeded\njob 11 album succeeded\n", string(out))
+				album, err := s.Get(t.Context(), 11)
+				require.NoError(t, err)
+				require.Len(t, album.Waits, 1)
+				assert.Equal(t, map[jq.State]int64{jq.Succeeded: 2}, counted(t, s, jq.Filter{Group: album.Waits[0].Group}))
 				refused := command(append([]string{c.flow}, strings.Fields(strings.Repeat("file ", 65))...)...)
 				refused.Stderr = nil
 				said, err := refused.CombinedOutput()
@@ -93,11 +101,20 @@ func TestEachLanguageProducesAndWorks(t *testing.T) {
 
 // Each program fits on one screen.
 func TestProgramsAreShort(t *testing.T) {
-	for _, file := range []string{"producer.py", "worker.py", "schedule.py", "flow.py", "producer.mjs", "worker.mjs"} {
+	for _, file := range []string{"producer.py", "worker.py", "schedule.py", "flow.py", "batch.py", "producer.mjs", "worker.mjs"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		assert.Less(t, bytes.Count(text, []byte("\n")), 60, file)
 	}
+}
+
+// counted counts the jobs of one queue.
+func counted(t *testing.T, s jq.Store, filter jq.Filter) map[jq.State]int64 {
+	t.Helper()
+	counts, err := s.Count(t.Context(), filter)
+	require.NoError(t, err)
+	require.Len(t, counts.Queues, 1)
+	return counts.Queues[0].Jobs
 }
 
 func tokensOf(t *testing.T, entry httpapi.Token) *httpapi.Tokens {

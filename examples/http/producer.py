@@ -9,12 +9,12 @@ import uuid
 SERVER = os.environ.get("JQ_SERVER", "http://127.0.0.1:7070")
 
 
-def enqueue(jobs):
+def enqueue(jobs, **more):
     # If an answer is lost, a repeat with the same key returns the first answer and adds no second job.
     headers = {"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())}
     if token := os.environ.get("JQ_TOKEN"):
         headers["Authorization"] = "Bearer " + token
-    body = json.dumps({"jobs": jobs}).encode()
+    body = json.dumps({"jobs": jobs, **more}).encode()
     for attempt in range(5):
         try:
             request = urllib.request.Request(SERVER + "/v1/jobs", body, headers)
