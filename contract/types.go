@@ -798,10 +798,10 @@ type (
 	//
 	// Its methods:
 	//
-	//	// Check returns an *InvalidError if the request breaks a limit.
-	//	func (EnqueueRequest) Check() error
 	//	// Fingerprint returns a hash of the request.
 	//	func (EnqueueRequest) Fingerprint() [sha256.Size]byte
+	//	// Check returns an *InvalidError if the request breaks a limit.
+	//	func (EnqueueRequest) Check() error
 	//	// KeyUsed returns the error for a request whose key was used for other jobs.
 	//	func (EnqueueRequest) KeyUsed() error
 	EnqueueRequest = store.EnqueueRequest
