@@ -97,15 +97,7 @@ func ackAll(of ackOf) string {
 	return begin + `,
 	done AS (
 	` + update + `jobs.group_name
-	),
-	noted AS (
-		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name)
-		SELECT DISTINCT 0, 0, '', group_name
-		FROM done
-		WHERE group_name IS NOT NULL
-		ORDER BY group_name
-		RETURNING group_name
-	)
+	)` + noteGroups(`TRUE`) + `
 	SELECT present.now, ` + shownByWrite + `, (SELECT array_agg(group_name) FROM noted)
 	FROM present
 	WHERE EXISTS (SELECT FROM done)`
@@ -148,7 +140,8 @@ func ended(acks []store.Ack) (ids, tokens, results *array) {
 	return ids, tokens, results
 }
 
-// ack first tries the common case in one statement: every lease holds, and no result is refused.
+// ack first tries the common case in one statement: every lease holds, and no result is refused. If jobs of groups are expected, it also notes
+// their groups, unless others wait for one of the jobs, whose ends come first.
 func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if t.strict || !simple(acks) {
 		return t.ackEach(acks)
@@ -158,32 +151,67 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	var n int
 	var awaited, under pq.Int64Array
 	var groups pq.StringArray
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under, &groups) }, `
-		WITH done AS (
-			UPDATE {schema}.jobs`+succeeded(`$4`)+`
-			FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
-			WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL
-			RETURNING jobs.id, jobs.token, jobs.links, jobs.group_name
-		)
-		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1),
-			array_agg(DISTINCT group_name) FILTER (WHERE group_name IS NOT NULL)
-		FROM done`,
-		ids, tokens, results, t.now)
+	var told bool
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under, &groups, &told) },
+		ackTxQuery[t.s.grouped.Add(-1) >= 0], ids, tokens, results, t.now)
 	if err != nil {
 		return nil, err
 	}
-	var ends []noted
-	for i, id := range awaited {
-		ends = append(ends, noted{End: store.End{ID: id, Token: under[i], As: store.Succeeded}})
-	}
-	for _, name := range groups {
+	if len(groups) > 0 {
 		t.s.grouped.Store(groupedFor)
-		ends = append(ends, noted{group: name})
 	}
-	if err := t.noteEnds(ends); err != nil || n == len(acks) {
-		return outcomes, err
+	if told {
+		t.left = append(t.left, groups...)
+	} else if err := t.noteEnds(endsOf(awaited, under, groups)); err != nil {
+		return nil, err
+	}
+	if n == len(acks) {
+		return outcomes, nil
 	}
 	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
+}
+
+// endsOf returns the ends of jobs that succeeded under tokens, and groups in which jobs ended.
+func endsOf(jobs, tokens []int64, groups []string) (ends []noted) {
+	for i, id := range jobs {
+		ends = append(ends, noted{End: store.End{ID: id, Token: tokens[i], As: store.Succeeded}})
+	}
+	for _, name := range groups {
+		ends = append(ends, noted{group: name})
+	}
+	return ends
+}
+
+// ackTxQuery has the statements that finish jobs in a transaction: the second one notes groups.
+var ackTxQuery = map[bool]string{
+	false: ackTx(``, `FALSE`),
+	true:  ackTx(noteGroups(`NOT EXISTS (SELECT FROM done WHERE links & 1 = 1)`), `EXISTS (SELECT FROM noted)`),
+}
+
+func ackTx(note, noted string) string {
+	return `
+		WITH done AS (
+			UPDATE {schema}.jobs` + succeeded(`$4`) + `
+			FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
+			WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL
+			RETURNING jobs.id, jobs.token, jobs.links, jobs.group_name
+		)` + note + `
+		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1),
+			array_agg(DISTINCT group_name) FILTER (WHERE group_name IS NOT NULL), ` + noted + `
+		FROM done`
+}
+
+// noteGroups adds a row to the table ends for each group of the jobs that are done.
+func noteGroups(condition string) string {
+	return `,
+	noted AS (
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name)
+		SELECT DISTINCT 0, 0, '', group_name
+		FROM done
+		WHERE group_name IS NOT NULL AND ` + condition + `
+		ORDER BY group_name
+		RETURNING group_name
+	)`
 }
 
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
