@@ -42,10 +42,28 @@ type step struct {
 // follow does what follows from the ends that a call has noted, or a part of it. The call has taken effect, whatever becomes of this. If it
 // leaves something for another reason than a lock, it says so to those who settle.
 func (s *Store) follow(ctx context.Context) {
-	did, err := once(ctx, s, s.with.write, func(t *txn) (step, error) { return t.step(store.SettledByCall, reached{}, longestFollow) })
-	if err != nil || did.more || len(did.changed) >= store.SettledByCall {
+	wait, cancel := context.WithTimeout(ctx, longestFollow)
+	done, alone := s.nextStep(wait)
+	cancel()
+	did, err := step{}, error(nil)
+	if alone {
+		did, err = once(ctx, s, s.with.write, func(t *txn) (step, error) { return t.step(store.SettledByCall, reached{}, longestFollow) })
+	}
+	done()
+	if !alone || err != nil || did.more || len(did.changed) >= store.SettledByCall {
 		s.hub.Tell(store.Wakeup{Settle: true})
 		s.limiter.put([]store.Wakeup{{Settle: true}})
+	}
+}
+
+// nextStep waits until no other call of this store does a step, or the context ends. It reports whether that is so, and returns what ends it.
+// Calls that waited in the database would each keep a connection meanwhile.
+func (s *Store) nextStep(ctx context.Context) (done func(), is bool) {
+	select {
+	case s.stepping <- struct{}{}:
+		return func() { <-s.stepping }, true
+	case <-ctx.Done():
+		return func() {}, false
 	}
 }
 

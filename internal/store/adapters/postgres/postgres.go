@@ -57,8 +57,9 @@ type Store struct {
 	server     *server
 	sweeper    *sweeper
 	group      groupCommit
-	toFollow   atomic.Int32 // commits of callers, since the store has followed them all
-	grouped    atomic.Int64 // for so many single Acks more, jobs of groups are expected
+	toFollow   atomic.Int32  // commits of callers, since the store has followed them all
+	stepping   chan struct{} // has an element while a call of this store does what follows from others
+	grouped    atomic.Int64  // for so many single Acks more, jobs of groups are expected
 	roundTrips roundTrips
 
 	pool    *pool    // the store's own connections
@@ -199,7 +200,8 @@ func newStore(options *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
+		stepping: make(chan struct{}, 1),
+		options:  o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
 		steps: o.steps, cursors: cursor.New(), server: &server{},
 		sweeper: newSweeper(), closed: make(chan struct{}),
 	}

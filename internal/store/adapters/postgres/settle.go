@@ -16,7 +16,9 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 		}
 	}
 	for did := (step{more: true}); did.more && err == nil && (invalid != nil || len(settled) < limit); {
+		done, _ := s.nextStep(ctx) // if the context ends, so does the call
 		did, err = write(ctx, s, invalid, func(t *txn) (step, error) { return t.settle(limit-len(settled), did.next, exist) })
+		done()
 		for _, e := range did.changed {
 			settled = append(settled, store.SettledOf(&e.Job))
 		}

@@ -228,6 +228,41 @@ func TestLooksAtJobsThatGoOn(t *testing.T) {
 	in(t, s, store.Ready, "whose job is dead", waits)
 }
 
+// Calls that settle wait for each other, and for those of other stores, on one connection in all. So other calls get one.
+func TestSettlesWaitOnOneConnection(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{MaxConns: MinConns, Timeout: time.Minute, LockTimeout: time.Minute})
+	l := parent(t, s)
+	waits := enqueueOne(t, s, after(false, l.ID))
+	lock := callersTx(t, s)
+	_, err := lock.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('jq follow ' || $1, 0))`, s.options.Schema)
+	require.NoError(t, err)
+	ok(t)(s.Ack(t.Context(), []store.Ack{{Lease: l}})) // and leaves the rest
+	in(t, s, store.Blocked, "of which nobody could be told", waits)
+	const calls = 6
+	before := s.roundTrips.transactions.Load()
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			_, err := s.Settle(t.Context(), store.MaxItems)
+			assert.NoError(t, err)
+		})
+	}
+	waiting := func() (n int) {
+		require.NoError(t, s.callers.Get(&n, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`))
+		return n
+	}
+	require.Eventually(t, func() bool { return s.roundTrips.transactions.Load() > before+calls && waiting() > 0 }, 30*time.Second, time.Millisecond,
+		"all calls have asked what there is to settle, and one waits for the lock")
+	for range 20 {
+		enqueueOne(t, s, after(false))
+		assert.Equal(t, 1, waiting(), "calls that wait on a connection")
+	}
+	require.NoError(t, lock.Rollback())
+	all.Wait()
+	in(t, s, store.Ready, "that was told", waits)
+}
+
 // A step is cut at the end for a job that is still locked. That end stays.
 func TestStepsEndAtALockedJob(t *testing.T) {
 	t.Parallel()
