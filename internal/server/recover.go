@@ -75,7 +75,7 @@ func (s *Server) settleAll() {
 			s.tally.Settled(list)
 			s.logSettled(list)
 		}
-		if len(list) < settleLimit {
+		if len(list) == 0 { // fewer than the limit may be what was done before an outage
 			return
 		}
 	}

@@ -99,3 +99,25 @@ func TestSettlersTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// partial is a store that answers with a part of what it was asked to settle.
+type partial struct {
+	store.Store
+	store.Notifier
+}
+
+func (p partial) Settle(ctx context.Context, limit int) ([]store.Settled, error) {
+	return p.Store.Settle(ctx, min(limit, 7))
+}
+
+// A store that settles fewer jobs than it may is asked again: an outage may have cut it short.
+func TestSettlesOnAfterAPart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.start(Options{}, partial{w.store, w.store})
+		w.wait(time.Second) // the first recovery is over
+		w.leave(50)
+		w.wait(time.Second)
+		assert.Zero(w, w.blocked(), "jobs that are left after a second")
+		w.stop(s)
+	})
+}

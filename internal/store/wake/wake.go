@@ -68,7 +68,8 @@ func For(queues []string) []store.Wakeup {
 	return wakeups
 }
 
-// Tell sends each wake-up to every listener of its queue, or to every listener if something is to settle. A listener that has left too many wake-ups unread loses this one.
+// Tell sends each wake-up to every listener of its queue, or to every listener if something is to settle. A listener that has left too many
+// wake-ups unread loses this one, or another.
 func (h *Hub) Tell(wakeups ...store.Wakeup) {
 	if len(wakeups) == 0 {
 		return
@@ -98,10 +99,22 @@ func (h *Hub) TellNamed(cancelled bool) (unnamed bool) {
 	return unnamed
 }
 
+// tell loses the wake-up if there is no room. One with Settle takes the room of another, since nobody looks often for what is to settle.
 func (l *listener) tell(w store.Wakeup) {
 	select {
 	case l.out <- w:
+		return
 	default:
+	}
+	if w.Settle {
+		select {
+		case <-l.out:
+		default:
+		}
+		select {
+		case l.out <- w:
+		default:
+		}
 	}
 }
 

@@ -280,3 +280,23 @@ func TestEveryChannelIsClosedInTheEnd(t *testing.T) {
 	tellers.Wait()
 	assert.True(t, h.Silent(), "nobody listens")
 }
+
+// A wake-up with Settle reaches everybody, also who has left as many unread as there is room for: one of these makes room.
+func TestSettleIsNotLostBehindOthers(t *testing.T) {
+	var h wake.Hub
+	defer h.Close()
+	a := subscribe(t, &h, "a")
+	for range 1000 {
+		h.Tell(wake.For([]string{"a"})...)
+	}
+	h.Tell(store.Wakeup{Settle: true})
+	var last store.Wakeup
+	for more := true; more; {
+		select {
+		case last = <-a:
+		default:
+			more = false
+		}
+	}
+	assert.Equal(t, store.Wakeup{Settle: true}, last)
+}

@@ -43,17 +43,23 @@ type step struct {
 // leaves something for another reason than a lock, it says so to those who settle.
 func (s *Store) follow(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, longestFollow)
-	done, alone := s.nextStep(wait)
+	done, next := s.nextStep(wait)
+	defer done()
 	cancel()
-	did, err := step{}, error(nil)
-	if alone {
-		did, err = once(ctx, s, s.with.write, func(t *txn) (step, error) { return t.step(store.SettledByCall, reached{}, longestFollow) })
+	if !next {
+		s.tellLeft()
+		return
 	}
-	done()
-	if !alone || err != nil || did.more || len(did.changed) >= store.SettledByCall {
-		s.hub.Tell(store.Wakeup{Settle: true})
-		s.limiter.put([]store.Wakeup{{Settle: true}})
+	did, err := once(ctx, s, s.with.write, func(t *txn) (step, error) { return t.step(store.SettledByCall, reached{}, longestFollow) })
+	if err != nil || did.more || len(did.changed) >= store.SettledByCall {
+		s.tellLeft()
 	}
+}
+
+// tellLeft says to those who settle that something is left.
+func (s *Store) tellLeft() {
+	s.hub.Tell(store.Wakeup{Settle: true})
+	s.limiter.put([]store.Wakeup{{Settle: true}})
 }
 
 // nextStep waits until no other call of this store does a step, or the context ends. It reports whether that is so, and returns what ends it.
@@ -228,7 +234,7 @@ func (t *txn) tell(did *step, limit int) (n int, err error) {
 	if ends[0].group != "" {
 		return t.tellGroups(did, limit, ends)
 	}
-	most := min(mostTold, limit)
+	most := atMost(limit)
 	told, err := t.concerned(ends, most)
 	if err != nil {
 		return 0, err
@@ -274,6 +280,9 @@ func (t *txn) tell(did *step, limit int) (n int, err error) {
 	}
 	return n, t.told(done, partly, locked)
 }
+
+// atMost is how many jobs to read if so many may change: some more if these are few, because what others are told may change none of them.
+func atMost(limit int) int { return min(mostTold, max(limit, readAhead)) }
 
 // ends returns the next rows of the table ends.
 func (t *txn) ends(from reached) (ends []endRow, err error) {

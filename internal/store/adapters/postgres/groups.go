@@ -166,7 +166,10 @@ func (s *Store) followGroups(ctx context.Context, names []string) {
 			return some, err
 		})
 	}
-	if err == nil && follows != 0 {
+	switch {
+	case err != nil:
+		s.tellLeft()
+	case follows != 0:
 		s.follow(ctx)
 	}
 }
@@ -286,7 +289,7 @@ func (t *txn) keepNoted(kept []endRow) error {
 // tellGroup tells the next jobs that something has changed in a group. It returns how many these are, and whether there may be more behind
 // those up to which e says then. Those that somebody else has locked are looked at later.
 func (t *txn) tellGroup(did *step, e *endRow, limit int) (n int, more bool, err error) {
-	most := min(mostTold, limit)
+	most := atMost(limit)
 	ids, err := sqlkit.Values[int64](t.each, `
 		SELECT DISTINCT job_id
 		FROM {schema}.waits

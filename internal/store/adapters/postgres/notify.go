@@ -80,9 +80,9 @@ func newNotifyLimiter(s *Store) *notifyLimiter {
 	return &notifyLimiter{s: s, every: s.options.NotifyEvery, latest: map[store.Wakeup]time.Time{}, pending: map[store.Wakeup]time.Time{}}
 }
 
-// between is the least time between two notifications of the wake-up. Cancellations do not wait for longer than usual.
+// between is the least time between two notifications of the wake-up. Cancellations, and what is to settle, do not wait for longer than usual.
 func (l *notifyLimiter) between(w store.Wakeup) time.Duration {
-	if w.Cancelled {
+	if w.Cancelled || w.Settle {
 		return min(l.every, usualNotifyEvery)
 	}
 	return l.every

@@ -16,9 +16,7 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 		}
 	}
 	for did := (step{more: true}); did.more && err == nil && (invalid != nil || len(settled) < limit); {
-		done, _ := s.nextStep(ctx) // if the context ends, so does the call
-		did, err = write(ctx, s, invalid, func(t *txn) (step, error) { return t.settle(limit-len(settled), did.next, exist) })
-		done()
+		did, err = s.settleStep(ctx, invalid, limit-len(settled), did.next, exist)
 		for _, e := range did.changed {
 			settled = append(settled, store.SettledOf(&e.Job))
 		}
@@ -27,6 +25,12 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 		err = nil
 	}
 	return settled, err
+}
+
+func (s *Store) settleStep(ctx context.Context, invalid error, limit int, from reached, exist int) (step, error) {
+	done, _ := s.nextStep(ctx) // if the context ends, so does the call
+	defer done()
+	return write(ctx, s, invalid, func(t *txn) (step, error) { return t.settle(limit, from, exist) })
 }
 
 var existToSettle = existing(`jobs WHERE `+waitsToExpire+` AND expires_at <= `+statementNow, `looks`, `ends`,

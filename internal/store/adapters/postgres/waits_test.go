@@ -286,6 +286,23 @@ func TestStepsEndAtALockedJob(t *testing.T) {
 	in(t, s, store.Ready, "after it was locked", waits)
 }
 
+// The last jobs that a step may change are among many that it changes not. It does not tell them one by one.
+func TestStepsTellManyAtATime(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	first, second := parent(t, s), parent(t, s)
+	for _, n := range []store.NewJob{after(false, first.ID), after(false, first.ID, second.ID)} {
+		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{n}, store.SettledByCall-1)})
+		require.NoError(t, err)
+	}
+	before := s.roundTrips.messages.Load()
+	ok(t)(s.Ack(t.Context(), []store.Ack{{Lease: first}}))
+	settle(t, s)
+	assert.Less(t, s.roundTrips.messages.Load()-before, int64(300), "messages")
+	assert.EqualValues(t, store.SettledByCall-1, countIn(t, s, store.Ready))
+	assert.Zero(t, left(t, s, "ends"))
+}
+
 // Two ends of one job reach a job that was locked in their order.
 func TestEndsKeepTheirOrder(t *testing.T) {
 	t.Parallel()

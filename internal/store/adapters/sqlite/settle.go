@@ -2,18 +2,19 @@ package sqlite
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// settledAtOnce is how many jobs one transaction of Settle changes at most, so that other calls wait for a few milliseconds only. While there
-// are others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
+// A transaction of Settle changes and tells so many jobs at most, so that other calls wait for a few milliseconds only. While there are
+// others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
 const (
 	settledAtOnce = 25
+	toldAtOnce    = 200
 	pauses        = 4
+	longestRest   = 100 * time.Millisecond
 )
 
 // Settle is part of the contract. It takes several transactions for many jobs.
@@ -22,33 +23,48 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 	seen := s.writer.others.Load()
 	for more := true; more; {
 		part, began := min(limit-len(settled), settledAtOnce), time.Now()
-		some, err := write(ctx, s, invalid, load{items: part, patient: true}, func(t *txn) ([]store.Settled, error) { return t.settle(part) })
+		did, err := write(ctx, s, invalid, load{items: part, patient: true}, func(t *txn) (settlement, error) {
+			began = time.Now() // others may have been before it
+			return t.settle(part)
+		})
 		if err != nil && len(settled) == 0 { // otherwise those are committed
 			return nil, err
 		}
-		settled = append(settled, some...)
-		more = len(some) == part && len(settled) < limit
+		settled = append(settled, did.settled...)
+		more = did.more && len(settled) < limit
 		if others := s.writer.others.Load(); more && others != seen {
 			seen = others
-			sqlkit.Rest(ctx, pauses*time.Since(began))
+			sqlkit.Rest(ctx, min(pauses*time.Since(began), longestRest))
 		}
 	}
 	return settled, nil
 }
 
+// A settlement is what one transaction of Settle has done.
+type settlement struct {
+	settled []store.Settled
+	more    bool // there may be more to do
+}
+
 // tellLeft adds a wake-up if something is left to settle.
 func (t *txn) tellLeft() error {
-	left, err := sqlkit.Values[int64](t.each, `
-		SELECT 1
-		FROM ends
-		LIMIT 1`)
-	if len(left) > 0 {
+	left, err := t.left()
+	if left {
 		t.woken.Add(store.Wakeup{Settle: true})
 	}
 	return err
 }
 
-func (t *txn) settle(limit int) ([]store.Settled, error) {
+// left reports whether somebody is to be told of an end.
+func (t *txn) left() (bool, error) {
+	some, err := sqlkit.Values[int64](t.each, `
+		SELECT 1
+		FROM ends
+		LIMIT 1`)
+	return len(some) > 0, err
+}
+
+func (t *txn) settle(limit int) (did settlement, err error) {
 	expired, err := t.records(`
 		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM jobs
@@ -57,19 +73,23 @@ func (t *txn) settle(limit int) ([]store.Settled, error) {
 		LIMIT ?`,
 		t.now.UnixMicro(), limit)
 	if err != nil {
-		return nil, err
+		return did, err
 	}
-	settled := make([]store.Settled, len(expired))
-	for i, e := range expired {
+	for _, e := range expired {
 		if _, err := t.cancel(e); err != nil {
-			return nil, err
+			return did, err
 		}
-		settled[i] = store.SettledOf(&e.Job)
+		did.settled = append(did.settled, store.SettledOf(&e.Job))
 	}
-	changed, err := t.hear(limit-len(settled), math.MaxInt)
+	changed, err := t.hear(limit-len(expired), toldAtOnce)
+	if err != nil {
+		return did, err
+	}
 	for _, e := range changed {
-		settled = append(settled, store.SettledOf(&e.Job))
+		did.settled = append(did.settled, store.SettledOf(&e.Job))
 	}
-	t.heard = false // what is left is for the next call
-	return settled, err
+	t.heard = false // what is left is for the next transaction
+	left, err := t.left()
+	did.more = left || len(did.settled) == limit
+	return did, err
 }

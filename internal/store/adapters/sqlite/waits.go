@@ -258,7 +258,7 @@ const told = 100
 
 // tell tells the next jobs of an end, and returns how many these are, and those that it has changed, at most so many.
 func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err error) {
-	most := min(told, limit)
+	most := min(told, max(limit, settledAtOnce))
 	ids, err := t.concerned(e, most)
 	if err != nil {
 		return nil, 0, err
@@ -273,6 +273,9 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 	}
 	from, met := e.upTo, []int64(nil)
 	for _, id := range ids {
+		if len(changed) == limit {
+			break
+		}
 		e.upTo = id
 		r := jobs[id]
 		if r == nil { // somebody has deleted it by hand, where foreign keys are off
@@ -293,7 +296,7 @@ func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err er
 	if err := cmp.Or(t.markMet(e, from), t.markGroupsMet(met)); err != nil {
 		return nil, 0, err
 	}
-	if len(ids) < most {
+	if len(ids) < most && (len(ids) == 0 || e.upTo == ids[len(ids)-1]) {
 		_, err = t.exec(`
 			DELETE FROM ends
 			WHERE number = ?`,
