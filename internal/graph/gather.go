@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -43,38 +41,43 @@ func OfGroup(ctx context.Context, s store.Store, name string) (Graph, error) {
 }
 
 func from(ctx context.Context, s store.Store, root key) (Graph, error) {
-	g := gatherer{at: map[key]int{}}
+	g := gatherer{ctx: ctx, s: s, at: map[key]int{}, left: mostRead}
 	g.reach(root)
-	for done := 0; done < len(g.Nodes); {
-		level := g.Nodes[done:]
-		readings, err := readAll(level, reader{ctx, s, g.Truncated})
+	for i := 0; i < len(g.Nodes); i++ {
+		r, err := g.read(g.Nodes[i])
 		if err != nil {
 			return Graph{}, err
 		}
-		for i, r := range readings {
-			g.Nodes[done+i] = r.node
-			for _, k := range r.next {
-				g.reach(k)
-			}
+		g.Nodes[i], g.readings = r.node, append(g.readings, r)
+		for _, k := range r.next {
+			g.reach(k)
 		}
-		g.readings = append(g.readings, readings...)
-		done = len(g.readings)
 		if g.Nodes[0].State == "" {
 			return Graph{}, store.ErrNotFound
 		}
 	}
+	g.leaveOut()
 	g.connect()
 	g.arrange()
 	g.findCircles()
 	return g.Graph, nil
 }
 
-// A gatherer reads a graph, the nodes nearest to its root first.
+// A gatherer reads a graph, the nodes nearest to its root first and one at a time: others use the store too.
 type gatherer struct {
+	ctx context.Context
+	s   store.Store
 	Graph
 	at       map[key]int // indices of nodes
 	readings []reading   // of the nodes
+	left     int         // bytes that may still be listed
 }
+
+// Lists return whole jobs, of which a graph needs the ids. When it has read so many bytes, it is cut.
+const (
+	mostRead = 64 << 20
+	aJob     = 1 << 10 // without its documents
+)
 
 // reach adds the node unless there is no room for it.
 func (g *gatherer) reach(k key) {
@@ -89,6 +92,19 @@ func (g *gatherer) reach(k key) {
 	g.Nodes = append(g.Nodes, Node{ID: k.id, Name: k.group})
 }
 
+// leaveOut leaves out groups that the store does not show. For a group exists while something waits for it or is in it, so these are groups
+// that a token may not see.
+func (g *gatherer) leaveOut() {
+	nodes, readings := g.Nodes, g.readings
+	g.Nodes, g.readings, g.at = nil, nil, map[key]int{}
+	for i, n := range nodes {
+		if !n.IsGroup() || n.State != "" {
+			g.at[key{n.ID, n.Name}] = len(g.Nodes)
+			g.Nodes, g.readings = append(g.Nodes, n), append(g.readings, readings[i])
+		}
+	}
+}
+
 // A reading is a node as it was read, with what is next to it.
 type reading struct {
 	node  Node
@@ -96,42 +112,16 @@ type reading struct {
 	next  []key
 }
 
-// together is how many nodes are read at a time.
-const together = 4
-
-// readAll reads the nodes.
-func readAll(nodes []Node, r reader) ([]reading, error) {
-	readings, failed := make([]reading, len(nodes)), make([]error, len(nodes))
-	var all sync.WaitGroup
-	var latest atomic.Int64
-	for range min(together, len(nodes)) {
-		all.Go(func() {
-			for i := int(latest.Add(1)) - 1; i < len(nodes); i = int(latest.Add(1)) - 1 {
-				readings[i], failed[i] = r.read(nodes[i])
-			}
-		})
-	}
-	all.Wait()
-	return readings, errors.Join(failed...)
-}
-
-// A reader reads nodes.
-type reader struct {
-	ctx  context.Context
-	s    store.Store
-	full bool // there is no room for others
-}
-
-func (r reader) read(n Node) (reading, error) {
+func (g *gatherer) read(n Node) (reading, error) {
 	if n.IsGroup() {
-		return r.readGroup(n.Name)
+		return g.readGroup(n.Name)
 	}
-	return r.readJob(n.ID)
+	return g.readJob(n.ID)
 }
 
-func (r reader) readJob(id int64) (reading, error) {
+func (g *gatherer) readJob(id int64) (reading, error) {
 	found := reading{node: Node{ID: id}}
-	d, err := r.s.Get(r.ctx, id)
+	d, err := g.s.Get(g.ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound): // others have waited for it
 	case err != nil:
@@ -143,54 +133,56 @@ func (r reader) readJob(id int64) (reading, error) {
 	for _, w := range d.Waits {
 		found.next = append(found.next, key{w.ID, w.Group})
 	}
-	if err := r.list(&found, store.Filter{WaitsFor: id}, MaxNodes); err != nil || d.Group() == "" || r.full {
+	if err := g.list(&found, store.Filter{WaitsFor: id}, MaxNodes); err != nil || d.Group() == "" || g.Truncated {
 		return found, err
 	}
-	awaited, err := r.s.List(r.ctx, store.Filter{WaitsForGroup: d.Group()}, store.Page{Limit: 1})
+	awaited, err := g.s.List(g.ctx, store.Filter{WaitsForGroup: d.Group()}, store.Page{Limit: 1})
 	if len(awaited.Jobs) > 0 {
 		found.next = append(found.next, key{group: d.Group()})
 	}
 	return found, err
 }
 
-func (r reader) readGroup(name string) (reading, error) {
+func (g *gatherer) readGroup(name string) (reading, error) {
 	found := reading{node: Node{Name: name}}
-	keeper, ok := r.s.(store.GroupKeeper)
+	keeper, ok := g.s.(store.GroupKeeper)
 	if !ok {
 		return found, nil // and so it does not exist
 	}
-	page, err := keeper.Groups(r.ctx, store.GroupFilter{Name: name}, store.Page{Limit: 1})
+	page, err := keeper.Groups(g.ctx, store.GroupFilter{Name: name}, store.Page{Limit: 1})
 	if err != nil || len(page.Groups) == 0 {
 		return found, err
 	}
-	counts, err := r.s.Count(r.ctx, store.Filter{Group: name})
+	counts, err := g.s.Count(g.ctx, store.Filter{Group: name})
 	if err != nil {
 		return found, err
 	}
 	status := page.Groups[0].GroupStatus
 	found.node = Node{Name: name, State: status.Phase(), GroupStatus: status, Jobs: phases(counts)}
 	if counts.Total() <= fewJobs {
-		err = r.list(&found, store.Filter{Group: name}, fewJobs)
+		err = g.list(&found, store.Filter{Group: name}, fewJobs)
 	} else {
 		for _, state := range []store.State{store.Dead, store.Cancelled, store.Blocked} {
 			if err == nil && found.node.Jobs[state] > 0 {
-				err = r.list(&found, store.Filter{Group: name, States: []store.State{state}}, fewJobs)
+				err = g.list(&found, store.Filter{Group: name, States: []store.State{state}}, fewJobs)
 			}
 		}
 	}
 	if err != nil {
 		return found, err
 	}
-	return found, r.list(&found, store.Filter{WaitsForGroup: name}, MaxNodes)
+	return found, g.list(&found, store.Filter{WaitsForGroup: name}, MaxNodes)
 }
 
 // list adds the newest jobs of a filter to what is next.
-func (r reader) list(found *reading, filter store.Filter, most int) error {
-	for page := (store.Page{Limit: most}); !r.full; {
-		part, err := r.s.List(r.ctx, filter, page)
+func (g *gatherer) list(found *reading, filter store.Filter, most int) error {
+	for page := (store.Page{Limit: most}); !g.Truncated; {
+		part, err := g.s.List(g.ctx, filter, page)
 		for _, j := range part.Jobs {
 			found.next = append(found.next, key{id: j.ID})
+			g.left -= aJob + j.Weight()
 		}
+		g.Truncated = g.left < 0
 		most -= len(part.Jobs)
 		if page.Cursor = part.Next; err != nil || page.Cursor == "" || most <= 0 {
 			return err

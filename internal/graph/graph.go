@@ -20,7 +20,7 @@ type Graph struct {
 	Nodes     []Node  `json:"nodes"`
 	Edges     []Edge  `json:"edges"`
 	Circles   [][]int `json:"circles,omitempty"`   // indices of nodes that wait for each other, each for the next and the last for the first
-	Truncated bool    `json:"truncated,omitempty"` // there are more than MaxNodes
+	Truncated bool    `json:"truncated,omitempty"` // there are more than MaxNodes, or more than can be read
 }
 
 // A Node is a job or a group.
@@ -138,18 +138,31 @@ func (g *Graph) memberships() map[int][]int {
 
 // circles returns circles that have no node in common, such that every circle shares a node with one of them.
 func circles(next [][]int) (found [][]int) {
+	used := make([]bool, len(next))
+	for {
+		more := someCircles(next, used)
+		if len(more) == 0 {
+			return found
+		}
+		found = append(found, more...)
+	}
+}
+
+// someCircles returns circles without used nodes that have no node in common, if there are any, and notes which nodes are used now.
+func someCircles(next [][]int, used []bool) (found [][]int) {
 	const fresh, open, left = 0, 1, 2
-	state, used := make([]int, len(next)), make([]bool, len(next))
+	state := make([]int, len(next))
 	var path []int
 	var enter func(i int)
 	enter = func(i int) {
 		state[i] = open
 		path = append(path, i)
 		for _, n := range next[i] {
-			switch state[n] {
-			case fresh:
+			switch {
+			case used[n]:
+			case state[n] == fresh:
 				enter(n)
-			case open:
+			case state[n] == open:
 				circle := slices.Clone(path[slices.Index(path, n):])
 				if !slices.ContainsFunc(circle, func(i int) bool { return used[i] }) {
 					for _, i := range circle {
@@ -163,7 +176,7 @@ func circles(next [][]int) (found [][]int) {
 		state[i] = left
 	}
 	for i := range next {
-		if state[i] == fresh {
+		if state[i] == fresh && !used[i] {
 			enter(i)
 		}
 	}

@@ -457,3 +457,77 @@ func anyGraph(random *rand.Rand) Graph {
 	}
 	return g
 }
+
+// TestEachCircleIsNamed: no circle is overlooked because another one was found on the way to it.
+func TestEachCircleIsNamed(t *testing.T) {
+	found := circles([][]int{{1, 4}, {2, 3}, {1}, {0}, {3}})
+	require.Len(t, found, 2)
+	assert.ElementsMatch(t, []int{1, 2}, found[0])
+	assert.ElementsMatch(t, []int{0, 4, 3}, found[1])
+}
+
+// A shy store does not show its groups.
+type shy struct{ *memory.Store }
+
+func (s shy) Groups(context.Context, store.GroupFilter, store.Page) (store.GroupPage, error) {
+	return store.GroupPage{}, nil
+}
+
+// TestHiddenGroupsAreLeftOut rather than shown as gone.
+func TestHiddenGroupsAreLeftOut(t *testing.T) {
+	f := newField(t)
+	f.add(job("theirs", "g"), job("mine", "", "g"))
+	g, err := OfJob(t.Context(), shy{f.Store}, 2)
+	require.NoError(t, err)
+	require.Len(t, g.Nodes, 1)
+	assert.Equal(t, int64(2), g.Nodes[0].ID)
+	assert.Empty(t, g.Edges)
+}
+
+// A failing store fails at the third call.
+type failing struct {
+	store.Store
+	gets atomic.Int64
+}
+
+func (s *failing) Get(ctx context.Context, id int64) (store.JobDetail, error) {
+	if s.gets.Add(1) > 2 {
+		return store.JobDetail{}, store.ErrUnavailable
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// TestFirstErrorEndsTheReading.
+func TestFirstErrorEndsTheReading(t *testing.T) {
+	f := newField(t)
+	f.add(job("hub", ""))
+	for range 100 {
+		f.add(job("spoke", "", 1))
+	}
+	s := &failing{Store: f.Store}
+	_, err := OfJob(t.Context(), s, 1)
+	require.Equal(t, store.ErrUnavailable, err)
+	assert.Equal(t, int64(3), s.gets.Load())
+}
+
+// TestGraphReadsNoMoreThanItMay, although it has few nodes: of each job it lists who waits for it, with documents.
+func TestGraphReadsNoMoreThanItMay(t *testing.T) {
+	f := newField(t)
+	const hubs, large = 20, 1 << 20
+	for range hubs {
+		f.add(job("hub", ""))
+	}
+	spoke := job("spoke", "")
+	for id := range hubs {
+		spoke.After = append(spoke.After, store.Wait{ID: int64(id + 1)})
+	}
+	spoke.Payload = []byte(`"` + strings.Repeat("x", large-2) + `"`)
+	for range 10 {
+		f.add(spoke)
+	}
+	c := &counter{Store: f.Store}
+	g, err := OfJob(t.Context(), c, 1)
+	require.NoError(t, err)
+	assert.True(t, g.Truncated)
+	assert.LessOrEqual(t, c.lists.Load(), int64(2+2*mostRead/large/10+hubs), "calls of List")
+}
