@@ -63,7 +63,8 @@ func (s *Server) claim(o claimPlan) {
 }
 
 // listenLoop receives the wake-ups of a store that has them. The server works without them: it looks into every queue after its pause, and
-// its heartbeats show which jobs are cancelled, and it settles after each recovery. A server that stops still listens, because its handlers may be cancelled.
+// its heartbeats show which jobs are cancelled, and it settles after each recovery. A server that stops still listens, because its handlers
+// may be cancelled.
 func (s *Server) listenLoop() {
 	notifier, ok := s.store.(store.Notifier)
 	if !ok || len(s.o.Queues) == 0 && s.o.Recovery.Interval < 0 {

@@ -50,7 +50,7 @@ func (s *Store) ackFew(ctx context.Context, acks []store.Ack) (done bool, err er
 	return done, err
 }
 
-// groupedFor is for how many single statements, after one job of a group, others are expected.
+// groupedFor is for how many Acks, after one of a job of a group, others are expected.
 const groupedFor = 100
 
 // An ackOf says which jobs a statement can finish.

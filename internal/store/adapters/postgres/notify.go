@@ -34,9 +34,8 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 func (s *Store) channel() string { return "jq " + s.options.Schema }
 
 // told returns the payload of a notification: the store that sends it, a mark if jobs in flight were cancelled or something is to settle,
-// and the queue. A
-// store has already told its own subscribers, so it ignores notifications with its own name. The name is left out if that store
-// must hear the notification too.
+// and the queue. A store has already told its own subscribers, so it ignores notifications with its own name. The name is left out if that
+// store must hear the notification too.
 //
 // The mark stands with the name, which consists of letters and digits. A program from before there was the mark takes it for a
 // part of the name, and makes one claim that finds nothing.

@@ -59,7 +59,7 @@ type Store struct {
 	group      groupCommit
 	toFollow   atomic.Int32  // commits of callers, since the store has followed them all
 	stepping   chan struct{} // has an element while a call of this store does what follows from others
-	grouped    atomic.Int64  // for so many single Acks more, jobs of groups are expected
+	grouped    atomic.Int64  // for so many Acks more, jobs of groups are expected
 	roundTrips roundTrips
 
 	pool    *pool    // the store's own connections
@@ -200,10 +200,9 @@ func newStore(options *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		stepping: make(chan struct{}, 1),
-		options:  o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
+		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
 		steps: o.steps, cursors: cursor.New(), server: &server{},
-		sweeper: newSweeper(), closed: make(chan struct{}),
+		sweeper: newSweeper(), stepping: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if o.ListenDSN != "" {
 		dsn, _, err := cutMaxConns(o.ListenDSN)
