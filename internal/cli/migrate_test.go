@@ -32,7 +32,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// Schemas 9 to 11 of Postgres break earlier programs, so workers of schema 8 are waited for.
+// Schemas 9 to 12 of Postgres break earlier programs, so workers of schema 8 are waited for.
 func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	db, url := database(t)
 	jobq := func(args ...string) (int, string) {
@@ -50,7 +50,7 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	toSchema8 := func() {
 		t.Helper()
 		do(`DROP INDEX jq.jobs_blocked_by_id`,
-			`DROP TABLE jq.waits, jq.ends, jq.looks, jq.gone, jq.open_groups, jq.spoils`,
+			`DROP TABLE jq.waits, jq.ends, jq.looks, jq.gone, jq.open_groups, jq.spoils, jq.group_runs, jq.group_counts`,
 			`ALTER TABLE jq.jobs DROP COLUMN links, DROP COLUMN group_name`,
 			`ALTER TABLE jq.jobs RENAME COLUMN unleased_state TO state`,
 			`ALTER TABLE jq.jobs

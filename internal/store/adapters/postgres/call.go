@@ -62,7 +62,7 @@ func once[T any](ctx context.Context, s *Store, with opening, run func(t *txn) (
 	case t.heard:
 		s.follow(ctx)
 	case len(t.left) > 0:
-		s.followGroups(ctx, t.left)
+		s.followGroups(ctx, t.left, t.leftFrom)
 	}
 	return answer, err
 }

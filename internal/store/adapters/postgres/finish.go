@@ -40,12 +40,13 @@ func simple(acks []store.Ack) bool {
 func (s *Store) ackFew(ctx context.Context, acks []store.Ack) (done bool, err error) {
 	ids, tokens, results := ended(acks)
 	var groups pq.StringArray
+	var from sql.NullInt64
 	inGroups := s.grouped.Add(-1) >= 0
-	_, done, err = s.single(ctx, s.with.write, true, func(rows *sql.Rows, shown []any) error { return rows.Scan(append(shown, &groups)...) },
+	_, done, err = s.single(ctx, s.with.write, true, func(rows *sql.Rows, shown []any) error { return rows.Scan(append(shown, &groups, &from)...) },
 		ackQuery[ackOf{len(acks) > 1, inGroups}], ids, tokens, results)
 	if len(groups) > 0 && err == nil {
 		s.grouped.Store(groupedFor)
-		s.followGroups(ctx, groups)
+		s.followGroups(ctx, groups, from.Int64)
 	}
 	return done, err
 }
@@ -92,13 +93,13 @@ func ackAll(of ackOf) string {
 	)` + held
 	if !of.inGroups {
 		return begin + `
-	` + update + `present.now, ` + shownByWrite + `, NULL::text[]`
+	` + update + `present.now, ` + shownByWrite + `, NULL::text[], NULL::bigint`
 	}
 	return begin + `,
 	done AS (
 	` + update + `jobs.group_name
-	)` + noteGroups(`TRUE`) + `
-	SELECT present.now, ` + shownByWrite + `, (SELECT array_agg(group_name) FROM noted)
+	)` + endedInGroups + noteGroups(`TRUE`) + `
+	SELECT present.now, ` + shownByWrite + `, (SELECT array_agg(group_name) FROM noted), (SELECT min(number) FROM noted)
 	FROM present
 	WHERE EXISTS (SELECT FROM done)`
 }
@@ -149,10 +150,10 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	_, outcomes := sqlkit.Succeeded(acks)
 	ids, tokens, results := ended(acks)
 	var n int
-	var awaited, under pq.Int64Array
+	var awaited, under, members pq.Int64Array
 	var groups pq.StringArray
-	var told bool
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under, &groups, &told) },
+	var from sql.NullInt64 // the first row that the statement has noted
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under, &groups, &members, &from) },
 		ackTxQuery[t.s.grouped.Add(-1) >= 0], ids, tokens, results, t.now)
 	if err != nil {
 		return nil, err
@@ -160,9 +161,10 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if len(groups) > 0 {
 		t.s.grouped.Store(groupedFor)
 	}
-	if told {
+	if from.Valid {
 		t.left = append(t.left, groups...)
-	} else if err := t.noteEnds(endsOf(awaited, under, groups)); err != nil {
+		t.leftFrom = first(t.leftFrom, from.Int64)
+	} else if err := t.noteEnds(endsOf(awaited, under, groups, members)); err != nil {
 		return nil, err
 	}
 	if n == len(acks) {
@@ -171,21 +173,21 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
 }
 
-// endsOf returns the ends of jobs that succeeded under tokens, and groups in which jobs ended.
-func endsOf(jobs, tokens []int64, groups []string) (ends []noted) {
+// endsOf returns the ends of jobs that succeeded under tokens, and groups in which so many jobs ended.
+func endsOf(jobs, tokens []int64, groups []string, members []int64) (ends []noted) {
 	for i, id := range jobs {
 		ends = append(ends, noted{End: store.End{ID: id, Token: tokens[i], As: store.Succeeded}})
 	}
-	for _, name := range groups {
-		ends = append(ends, noted{group: name})
+	for i, name := range groups {
+		ends = append(ends, noted{group: name, live: -int(members[i])})
 	}
 	return ends
 }
 
 // ackTxQuery has the statements that finish jobs in a transaction: the second one notes groups.
 var ackTxQuery = map[bool]string{
-	false: ackTx(``, `FALSE`),
-	true:  ackTx(noteGroups(`NOT EXISTS (SELECT FROM done WHERE links & 1 = 1)`), `EXISTS (SELECT FROM noted)`),
+	false: ackTx(``, `NULL::bigint`),
+	true:  ackTx(noteGroups(`NOT EXISTS (SELECT FROM done WHERE links & 1 = 1)`), `(SELECT min(number) FROM noted)`),
 }
 
 func ackTx(note, noted string) string {
@@ -195,22 +197,31 @@ func ackTx(note, noted string) string {
 			FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
 			WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL
 			RETURNING jobs.id, jobs.token, jobs.links, jobs.group_name
-		)` + note + `
+		)` + endedInGroups + note + `
 		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1),
-			array_agg(DISTINCT group_name) FILTER (WHERE group_name IS NOT NULL), ` + noted + `
+			(SELECT array_agg(name ORDER BY name) FROM ended), (SELECT array_agg(members ORDER BY name) FROM ended), ` + noted + `
 		FROM done`
 }
 
-// noteGroups adds a row to the table ends for each group of the jobs that are done.
+// endedInGroups are the groups of the jobs that are done, and how many these are.
+const endedInGroups = `,
+	ended AS MATERIALIZED (
+		SELECT group_name AS name, count(*) AS members
+		FROM done
+		WHERE group_name IS NOT NULL
+		GROUP BY group_name
+	)`
+
+// noteGroups adds a row to the table ends for each group in which jobs have ended.
 func noteGroups(condition string) string {
 	return `,
 	noted AS (
-		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name)
-		SELECT DISTINCT 0, 0, '', group_name
-		FROM done
-		WHERE group_name IS NOT NULL AND ` + condition + `
-		ORDER BY group_name
-		RETURNING group_name
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
+		SELECT 0, 0, '', name, -members
+		FROM ended
+		WHERE ` + condition + `
+		ORDER BY name
+		RETURNING group_name, number
 	)`
 }
 

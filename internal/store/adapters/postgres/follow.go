@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"math"
@@ -458,6 +459,7 @@ func (h *hearing) write(did *step) error {
 type noted struct {
 	store.End
 	group string
+	live  int // how many more jobs of the group are live
 }
 
 // noteEnds adds rows to the table ends, in their order, and one for each group. It spoils some of the groups.
@@ -468,7 +470,11 @@ func (t *txn) noteEnds(ends []noted, spoiled ...string) error {
 	if err := t.spoil(spoiled); err != nil {
 		return err
 	}
-	ids, tokens, as, groups := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0), newArray(ofTexts, 0)
+	more := map[string]int{}
+	for _, e := range ends {
+		more[e.group] += e.live
+	}
+	ids, tokens, as, groups, live := newArray(ofNumbers, 0), newArray(ofNumbers, 0), newArray(ofTexts, 0), newArray(ofTexts, 0), newArray(ofNumbers, 0)
 	here := map[string]bool{}
 	for _, e := range ends {
 		switch {
@@ -487,36 +493,64 @@ func (t *txn) noteEnds(ends []noted, spoiled ...string) error {
 		tokens.int(e.Token)
 		as.string(string(e.As))
 		groups.string(e.group)
+		live.int(int64(more[e.group]))
 	}
-	_, err := t.exec(`
-		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name)
-		SELECT job_id, token, ended_as, nullif(group_name, '')
-		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY AS ended (job_id, token, ended_as, group_name, place)
-		ORDER BY place`,
-		ids, tokens, as, groups)
-	return err
+	return t.each(func(rows *sql.Rows) error {
+		var number int64
+		err := rows.Scan(&number)
+		t.leftFrom = first(t.leftFrom, number)
+		return err
+	}, `
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
+		SELECT job_id, token, ended_as, nullif(group_name, ''), live
+		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY
+			AS ended (job_id, token, ended_as, group_name, live, place)
+		ORDER BY place
+		RETURNING number`,
+		ids, tokens, as, groups, live)
 }
 
-// noteEndsOf notes the ends of those among the jobs that have ended and that others wait for, or their groups.
+// first returns the lower of two numbers of rows, of which the first may be missing.
+func first(one, another int64) int64 { return min(cmp.Or(one, another), another) }
+
+// noteEndsOf notes what has changed with the jobs for those that wait for them or their groups.
 func (t *txn) noteEndsOf(jobs []*store.Record) error {
 	var ends []noted
 	var spoiled []string
 	for _, r := range jobs {
+		more := t.more(r, !r.Terminal())
 		e, ended := store.EndOf(&r.Job)
 		if !ended {
+			if more != 0 {
+				ends = append(ends, noted{group: r.Group(), live: more})
+			}
 			continue
 		}
 		if r.Links&store.LinkAwaited != 0 {
 			ends = append(ends, noted{End: e})
 		}
 		if name := r.Group(); name != "" {
-			ends = append(ends, noted{group: name})
+			ends = append(ends, noted{group: name, live: more})
 		}
 		if name := store.SpoilsOf(&r.Job, false); name != "" {
 			spoiled = append(spoiled, name)
 		}
 	}
 	return t.noteEnds(ends, spoiled...)
+}
+
+// more returns how many more jobs of its group are live because of what has become of a job.
+func (t *txn) more(r *store.Record, live bool) int {
+	switch {
+	case r.Group() == "" || t.live[r.ID] == live:
+		return 0
+	case live:
+		t.live[r.ID] = true
+		return 1
+	default:
+		t.live[r.ID] = false
+		return -1
+	}
 }
 
 // noteGone notes the ends of jobs that are deleted, and remembers those that had not succeeded for who has just begun to wait.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -17,6 +18,10 @@ import (
 // Whoever ends a job of a group adds a row to the table ends in the same transaction, and looks after the commit whether the group is
 // done. Of two that end the last two jobs at the same time, the one that commits last sees both. If it crashes before it looks, the row is
 // left for Settle. A job that begins to wait for a group is looked at once more after its commit, for the same reason.
+//
+// These rows also say how many more jobs of the group are live, or how many fewer, and so does a row for each call that adds jobs. A group
+// has as many live jobs as the table group_counts and the rows say. Steps take the rows and count them there: calls that did so would wait
+// for each other.
 
 // mostNoted is how many rows of the table ends are searched at a time for others about the same groups.
 const mostNoted = 10_000
@@ -28,20 +33,22 @@ const spoils = store.Cancelled
 var statusColumns = `names.name, (SELECT opened_at FROM {schema}.open_groups WHERE open_groups.name = names.name),
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name),
 			` + hasLive + `,
-			EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + ` AND unleased_state = 'failed' AND ` + isLive + ` = 0)`
+			EXISTS (SELECT FROM {schema}.jobs WHERE ` + isDead + ` AND group_name = ANY (ARRAY[names.name]))`
 
-// hasLive looks for the newest live job of each state. The entries of jobs that have ended are mostly before it in the index, and stay there
-// while another transaction holds a snapshot.
-var hasLive = `(` + newestLive(`ready`) + ` OR ` + newestLive(`failed`) + ` OR ` + newestLive(`blocked`) + `)`
+// hasLive adds up how many jobs of the groups of a table names are live.
+var hasLive = liveFrom(`0`)
 
-func newestLive(state string) string {
-	return `(SELECT id FROM {schema}.jobs WHERE group_name IS NOT NULL AND group_name = names.name AND unleased_state = '` + state + `' AND ` + isLive + ` = 1
-				ORDER BY id DESC LIMIT 1) IS NOT NULL`
+func liveFrom(number string) string {
+	return `(coalesce((SELECT live FROM {schema}.group_counts WHERE group_counts.name = names.name), 0)
+				+ coalesce((SELECT sum(live) FROM {schema}.ends WHERE group_name IS NOT NULL AND group_name = ANY (ARRAY[names.name]) AND number >= ` + number + `), 0) > 0)`
 }
 
 const (
-	ofName = `group_name IS NOT NULL AND group_name = ANY (ARRAY[names.name])`
-	isLive = `(CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END)` // as in the index jobs_group
+	isDead  = `group_name IS NOT NULL AND unleased_state = 'failed' AND finished_at IS NOT NULL` // as in the index jobs_group_dead
+	hasRuns = `EXISTS (SELECT FROM {schema}.group_runs WHERE group_runs.name = names.name)`
+
+	// nearNumbers is how far behind the numbers of others a row of the table ends is expected at most.
+	nearNumbers = 1000
 )
 
 // statuses returns how groups are at one moment.
@@ -145,24 +152,67 @@ func (t *txn) forgetSpoiled(names []string) error {
 		DELETE FROM {schema}.spoils
 		USING unnest($1::text[]) AS names (name)
 		WHERE spoils.name = ANY (ARRAY[names.name])
-			AND NOT EXISTS (SELECT FROM {schema}.jobs WHERE `+ofName+`)
+			AND NOT `+hasRuns+`
 			AND NOT EXISTS (SELECT FROM {schema}.waits WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[names.name]))
 			AND NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name)`,
 		arrayOfTexts(names))
 	return err
 }
 
-// followGroups does what follows from the changes of groups that a call has noted, if one of them is done or spoiled and a job waits for
-// it. The rows that say so are left to Settle otherwise.
-func (s *Store) followGroups(ctx context.Context, names []string) {
-	_, follows, err := s.exist(ctx, existToTell, arrayOfTexts(names))
+// forgetRuns deletes the runs of ids of which no job is left, after the deletion of jobs in groups. It locks the runs first: of two calls that
+// delete the last two jobs of one, the second sees that none is left.
+func (t *txn) forgetRuns(groups, ids *array) error {
+	if ids.empty() {
+		return nil
+	}
+	names, first := newArray(ofTexts, 0), newArray(ofNumbers, 0)
+	err := t.each(func(rows *sql.Rows) error {
+		var name string
+		var id int64
+		err := rows.Scan(&name, &id)
+		names.string(name)
+		first.int(id)
+		return err
+	}, `
+		SELECT group_runs.name, group_runs.first_id
+		FROM {schema}.group_runs
+		JOIN (
+			SELECT DISTINCT run.name, run.first_id
+			FROM unnest($1::text[], $2::bigint[]) AS deleted (name, id)
+			CROSS JOIN LATERAL (
+				SELECT name, first_id
+				FROM {schema}.group_runs
+				WHERE name = ANY (ARRAY[deleted.name]) AND first_id <= deleted.id
+				ORDER BY name DESC, first_id DESC
+				LIMIT 1
+			) AS run
+		) AS run USING (name, first_id)
+		ORDER BY name, first_id
+		FOR UPDATE OF group_runs`,
+		groups, ids)
+	if err != nil || first.empty() {
+		return err
+	}
+	_, err = t.exec(`
+		DELETE FROM {schema}.group_runs
+		USING unnest($1::text[], $2::bigint[]) AS run (name, first_id)
+		WHERE group_runs.name = ANY (ARRAY[run.name]) AND group_runs.first_id = run.first_id
+			AND NOT EXISTS (SELECT FROM {schema}.jobs WHERE jobs.id >= group_runs.first_id AND jobs.id <= group_runs.last_id)`,
+		names, first)
+	return err
+}
+
+// followGroups does what follows from the changes of groups that a call has noted, from a number on, if one of them is done or spoiled and a
+// job waits for it. The rows that say so are left to Settle otherwise.
+func (s *Store) followGroups(ctx context.Context, names []string, from int64) {
+	_, follows, err := s.exist(ctx, existToTell, arrayOfTexts(names), from)
 	if err == nil && follows == -1 { // on a session that is shared
 		follows, err = read(ctx, s, nil, func(t *txn) (some int, err error) {
 			err = t.each(func(*sql.Rows) error { some++; return nil }, `
 				SELECT
-				FROM {schema}.`+fmt.Sprintf(toTell, 1)+`
+				FROM {schema}.`+fmt.Sprintf(toTell, 1, 2)+`
 				LIMIT 1`,
-				arrayOfTexts(names))
+				arrayOfTexts(names), from)
 			return some, err
 		})
 	}
@@ -171,16 +221,24 @@ func (s *Store) followGroups(ctx context.Context, names []string) {
 		s.tellLeft()
 	case follows != 0:
 		s.follow(ctx)
+	case s.uncounted.Add(1)%mostUncounted == 0:
+		s.tellLeft()
 	}
 }
 
-var existToTell = existing(fmt.Sprintf(toTell, 4))
+// mostUncounted is after how many calls that end jobs of groups somebody is told to count them.
+const mostUncounted = 100
 
-// toTell are waits for which the change of a group means something. The names of the groups are the argument with that number.
+var existToTell = existing(fmt.Sprintf(toTell, 4, 5))
+
+// toTell are waits for which the change of a group means something. The names of the groups are the argument with the first number. It leaves out
+// rows of the table ends far before what was counted last, and before the argument with the second number: mostly they were counted too, and stay
+// in the index while another transaction holds a snapshot. If it overlooks the end of a job for that reason, Settle looks later.
 var toTell = `waits JOIN unnest($%d::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
 		WHERE on_group IS NOT NULL AND NOT met AND (
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name)
-			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name) AND NOT ` + hasLive + `)`
+			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name) 
+				AND NOT ` + liveFrom(`least($%d::bigint, coalesce((SELECT behind_from FROM {schema}.group_counts WHERE group_counts.name = names.name), 0))`) + `)`
 
 // tellGroups tells jobs of the next changes of groups. It returns how many jobs and changes these are.
 func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error) {
@@ -236,14 +294,32 @@ func (t *txn) tellGroups(did *step, limit int, ends []endRow) (n int, err error)
 		}
 	}
 	did.next = next
-	if err := t.forgetSpoiled(spoiled); err != nil {
+	if err := cmp.Or(t.forgetSpoiled(spoiled), t.forgetCounts(is)); err != nil {
 		return 0, err
 	}
 	return told + len(ends), t.keepNoted(kept)
 }
 
-// takeNoted deletes rows about the groups from the number on, and notes up to which jobs each group was told. It returns the number of the
-// first row with which a group was spoiled.
+// forgetCounts forgets how many jobs are live of those among the groups that have none.
+func (t *txn) forgetCounts(is map[string]store.GroupStatus) error {
+	names := newArray(ofTexts, 0)
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if !is[name].Live {
+			names.string(name)
+		}
+	}
+	if names.empty() {
+		return nil
+	}
+	_, err := t.exec(`
+		DELETE FROM {schema}.group_counts
+		WHERE name = ANY ($1::text[]) AND live = 0`,
+		names)
+	return err
+}
+
+// takeNoted counts and deletes rows about the groups from the number on, and notes up to which jobs each group was told. It returns the number
+// of the first row with which a group was spoiled.
 func (t *txn) takeNoted(from map[string]*endRow, names []string, number int64) (map[string]int64, error) {
 	spoiledAt := map[string]int64{}
 	return spoiledAt, t.each(func(rows *sql.Rows) error {
@@ -257,13 +333,26 @@ func (t *txn) takeNoted(from map[string]*endRow, names []string, number int64) (
 		}
 		return err
 	}, `
-		DELETE FROM {schema}.ends
-		WHERE number >= $2 AND group_name = ANY ($1::text[])
-			AND number <= (
-				SELECT max(number)
-				FROM (SELECT number FROM {schema}.ends WHERE number >= $2 ORDER BY number LIMIT $3) AS near)
-		RETURNING group_name, ended_as, number, up_to`,
-		arrayOfTexts(names), number, mostNoted)
+		WITH taken AS (
+			DELETE FROM {schema}.ends
+			WHERE number >= $2 AND group_name = ANY ($1::text[])
+				AND number <= (
+					SELECT max(number)
+					FROM (SELECT number FROM {schema}.ends WHERE number >= $2 ORDER BY number LIMIT $3) AS near)
+			RETURNING group_name, ended_as, number, up_to, live
+		),
+		counted AS (
+			INSERT INTO {schema}.group_counts (name, live, behind_from)
+			SELECT group_name, sum(live), max(number) - $4::bigint
+			FROM taken
+			GROUP BY group_name
+			ON CONFLICT (name) DO UPDATE
+			SET live = group_counts.live + excluded.live,
+				behind_from = excluded.behind_from
+		)
+		SELECT group_name, ended_as, number, up_to
+		FROM taken`,
+		arrayOfTexts(names), number, mostNoted, nearNumbers)
 }
 
 // keepNoted puts rows back.
@@ -378,9 +467,9 @@ func (t *txn) groupPage(filter store.GroupFilter, page store.Page, after string)
 const (
 	allGroups = `
 			filled (name, n) AS (
-				(SELECT group_name, 1 FROM {schema}.jobs WHERE group_name IS NOT NULL AND group_name > $1 ORDER BY group_name LIMIT 1)
+				(SELECT name, 1 FROM {schema}.group_runs WHERE name > $1 ORDER BY name LIMIT 1)
 				UNION ALL
-				SELECT (SELECT group_name FROM {schema}.jobs WHERE group_name IS NOT NULL AND group_name > filled.name ORDER BY group_name LIMIT 1), n + 1
+				SELECT (SELECT name FROM {schema}.group_runs WHERE name > filled.name ORDER BY name LIMIT 1), n + 1
 				FROM filled
 				WHERE filled.name IS NOT NULL AND n < $2
 			),
@@ -408,7 +497,7 @@ const (
 					AND CASE
 						WHEN $3::timestamptz IS NOT NULL THEN EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name AND opened_at <= $3)
 						ELSE EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name)
-							OR EXISTS (SELECT FROM {schema}.jobs WHERE ` + ofName + `)
+							OR ` + hasRuns + `
 							OR EXISTS (SELECT FROM {schema}.waits WHERE on_group IS NOT NULL AND on_group = ANY (ARRAY[names.name]))
 					END
 			)`

@@ -64,6 +64,16 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cu
 	return sqlkit.PageOf(found, room.Full, filter, page), nil
 }
 
+// jobsOf returns the table of the jobs in the runs of ids of a group.
+func jobsOf(name string) string {
+	return `(
+				SELECT jobs.*
+				FROM {schema}.group_runs
+				JOIN {schema}.jobs ON jobs.id >= group_runs.first_id AND jobs.id <= group_runs.last_id
+				WHERE group_runs.name = ` + name + `
+			) AS jobs`
+}
+
 // Count is part of the contract.
 func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, error) {
 	return call(ctx, s, filter.Check(), s.with.count, func(t *txn) (store.Counts, error) { return t.count(filter) })
@@ -71,6 +81,10 @@ func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, e
 
 func (t *txn) count(filter store.Filter) (store.Counts, error) {
 	where := chosen(filter, t.now)
+	jobs := `{schema}.jobs`
+	if filter.Group != "" {
+		jobs = jobsOf(where.arg(filter.Group))
+	}
 	now := where.arg(t.now)
 	return sqlkit.Counts(t.each, t.now, `
 		WITH matching AS (
@@ -86,7 +100,7 @@ func (t *txn) count(filter store.Filter) (store.Counts, error) {
 					WHEN unleased_state = 'ready' AND run_at <= `+now+` THEN run_at
 					WHEN unleased_state = 'failed' AND retry_at <= `+now+` THEN retry_at
 				END AS due_at
-			FROM {schema}.jobs`+where.text()+`
+			FROM `+jobs+where.text()+`
 		)
 		SELECT queue, phase, count(*), count(due_at), min(due_at)
 		FROM matching

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -225,12 +226,15 @@ func (d *deleting) end(t *txn, _ []store.Outcome) error {
 	if err != nil {
 		return err
 	}
+	in, ids := newArray(ofTexts, 0), newArray(ofNumbers, 0)
 	for _, r := range d.jobs {
 		if name := r.Group(); name != "" {
 			groups = append(groups, name)
+			in.string(name)
+			ids.int(r.ID)
 		}
 	}
-	if err := t.noteSpoiled(groups); err != nil || len(d.keys) == 0 {
+	if err := cmp.Or(t.forgetRuns(in, ids), t.noteSpoiled(groups)); err != nil || len(d.keys) == 0 {
 		return err
 	}
 	// Skip locked keys: somebody is taking them.

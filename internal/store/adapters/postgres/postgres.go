@@ -60,6 +60,7 @@ type Store struct {
 	toFollow   atomic.Int32  // commits of callers, since the store has followed them all
 	stepping   chan struct{} // has an element while a call of this store does what follows from others
 	grouped    atomic.Int64  // for so many Acks more, jobs of groups are expected
+	uncounted  atomic.Int64  // calls after which nothing followed from the ends of jobs of groups
 	roundTrips roundTrips
 
 	pool    *pool    // the store's own connections

@@ -38,7 +38,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
 			`DROP INDEX {schema}.jobs_blocked_by_id`,
-			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone, {schema}.open_groups, {schema}.spoils`,
+			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone, {schema}.open_groups, {schema}.spoils, {schema}.group_runs, {schema}.group_counts`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN links, DROP COLUMN group_name`,
 			`ALTER TABLE {schema}.jobs
 				ADD COLUMN max_retries integer,
@@ -57,7 +57,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			`DROP TABLE {schema}.leases`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits')`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs')`,
 			`ALTER TABLE {schema}.migrations DROP COLUMN least`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {

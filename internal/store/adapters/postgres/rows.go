@@ -175,6 +175,8 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	switch {
 	case w != nil:
 		with = withLinks
+	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Group() != "" }):
+		with = inGroups
 	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Extras != nil }):
 		with = withExtras
 	}
@@ -262,12 +264,26 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 // insertionsLater are the insertions by a single statement: of jobs of which none is in a group, and of others. The row of a job is made before
 // it is known when the job is due.
 var insertionsLater = map[bool]insertion{
-	false: newInsertionLater(sqlkit.All.For(sqlkit.Inserted).Except("run_at")),
-	true:  newInsertionLater(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare).Except("run_at", "scheduled", "expires_at")),
+	false: newInsertionLater(sqlkit.All.For(sqlkit.Inserted).Except("run_at"), false),
+	true:  newInsertionLater(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare).Except("run_at", "scheduled", "expires_at"), true),
 }
 
-func newInsertionLater(columns sqlkit.Columns) insertion {
+func newInsertionLater(columns sqlkit.Columns, inGroups bool) insertion {
 	delay, names := 4+len(columns), columns.Names()
+	insert := `
+	INSERT INTO {schema}.jobs (unleased_state, enqueued_at, run_at, ` + names + `)
+	SELECT 'ready', present.now, present.now + new.delay * interval '1 microsecond', ` + columns.Each(`new.{name}`, 0) + `
+	FROM present, unnest(` + arrays(columns, 4) + fmt.Sprintf(`, $%d::bigint[]) WITH ORDINALITY AS new (`, delay) + names + `, delay, place)
+	WHERE (SELECT count(*) FROM sent) >= 0
+	ORDER BY new.place
+	RETURNING `
+	if inGroups {
+		insert = `,` + withMembers(insert+`jobs.id, jobs.enqueued_at, jobs.group_name, jobs.finished_at`) + `
+	SELECT enqueued_at, ` + shownByWrite + `, id
+	FROM added`
+	} else {
+		insert += `enqueued_at, ` + shownByWrite + `, id`
+	}
 	return insertion{columns: columns, query: fmt.Sprintf(`
 	WITH present AS MATERIALIZED (
 		SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN `+presentNow+` END AS now
@@ -276,13 +292,40 @@ func newInsertionLater(columns sqlkit.Columns) insertion {
 	sent AS MATERIALIZED (
 		SELECT pg_notify($%d, told)
 		FROM present, unnest($%d::text[]) AS woken (told)
-	)
-	INSERT INTO {schema}.jobs (unleased_state, enqueued_at, run_at, `+names+`)
-	SELECT 'ready', present.now, present.now + new.delay * interval '1 microsecond', `+columns.Each(`new.{name}`, 0)+`
-	FROM present, unnest(`+arrays(columns, 4)+`, $%d::bigint[]) WITH ORDINALITY AS new (`+names+`, delay, place)
-	WHERE (SELECT count(*) FROM sent) >= 0
-	ORDER BY new.place
-	RETURNING enqueued_at, `+shownByWrite+`, id`, delay+2, delay+1, delay)}
+	)`, delay+2, delay+1) + insert}
+}
+
+// withMembers returns an insertion of jobs as a part of a statement, which also adds them to their groups. Mostly the jobs of a group have ids
+// that follow one another: to look for runs among others takes longer.
+func withMembers(insert string) string {
+	return `
+	added AS (` + insert + `
+	),
+	grouped AS MATERIALIZED (
+		SELECT group_name AS name, min(id) AS first_id, max(id) AS last_id, count(*) AS members, count(*) FILTER (WHERE finished_at IS NULL) AS live
+		FROM added
+		WHERE group_name IS NOT NULL
+		GROUP BY group_name
+	),
+	counted AS (
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
+		SELECT 0, 0, '', name, live
+		FROM grouped
+	),
+	runs AS (
+		INSERT INTO {schema}.group_runs (name, first_id, last_id)
+		SELECT name, first_id, last_id
+		FROM grouped
+		WHERE last_id - first_id + 1 = members
+		UNION ALL
+		SELECT group_name, min(id), max(id)
+		FROM (
+			SELECT group_name, id, id - row_number() OVER (PARTITION BY group_name ORDER BY id) AS run
+			FROM added
+			WHERE group_name IN (SELECT name FROM grouped WHERE last_id - first_id + 1 <> members)
+		) AS scattered
+		GROUP BY group_name, run
+	)`
 }
 
 // An insertion has the statements that insert jobs, and that also notify.
@@ -291,16 +334,18 @@ type insertion struct {
 	query, telling string
 }
 
-// The insertions of ordinary jobs, of jobs with extras, which have more columns, and of jobs of which some wait for others.
+// The insertions of ordinary jobs, of jobs with extras, which have more columns, of jobs of which some are in groups, and of jobs of which some
+// wait for others.
 var (
-	ordinary   = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `)
-	withExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `)
-	withLinks  = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``)
+	ordinary   = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `, false)
+	withExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, false)
+	inGroups   = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, true)
+	withLinks  = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``, true)
 
 	unleasedState = sqlkit.Column{Name: "unleased_state", Field: func(e *store.Record) any { return (*string)(&e.State) }}
 )
 
-func newInsertion(columns sqlkit.Columns, more, values string) insertion {
+func newInsertion(columns sqlkit.Columns, more, values string, inGroups bool) insertion {
 	now := len(columns) + 1
 	insert := func(where string) string {
 		return `
@@ -310,12 +355,24 @@ func newInsertion(columns sqlkit.Columns, more, values string) insertion {
 		ORDER BY place
 		RETURNING id`
 	}
-	return insertion{columns, insert(``), fmt.Sprintf(`
-		WITH sent AS MATERIALIZED (
+	sent := fmt.Sprintf(`
+		sent AS MATERIALIZED (
 			SELECT pg_notify($%d, told)
 			FROM unnest($%d::text[]) AS woken (told)
-		)`, now+1, now+2) + insert(`
-		WHERE (SELECT count(*) FROM sent) >= 0`)}
+		)`, now+1, now+2)
+	const afterThat = `
+		WHERE (SELECT count(*) FROM sent) >= 0`
+	if !inGroups {
+		return insertion{columns, insert(``), `
+		WITH` + sent + insert(afterThat)}
+	}
+	added := func(with, where string) string {
+		return `
+		WITH` + with + withMembers(insert(where)+`, group_name, finished_at`) + `
+		SELECT id
+		FROM added`
+	}
+	return insertion{columns, added(``, ``), added(sent+`,`, afterThat)}
 }
 
 // rowArrays are the values of rows, one array for each column.

@@ -126,6 +126,9 @@ func (q *search) possible() string {
 	return ` AND ` + string(q.can)
 }
 
+// only reports whether jobs of no other phase can match.
+func (q *search) only(phase store.State) bool { return len(q.phases) == 1 && q.phases[0] == phase }
+
 // everywhere reports whether jobs of every queue and phase can match, so that no index is better than the primary key.
 func (q *search) everywhere() bool {
 	return q.filter.Queue == "" && q.filter.Group == "" && len(sqlkit.Ranges(q.filter.Queues)) == 0 && !q.named() && len(q.phases) == len(store.Phases)
@@ -165,7 +168,7 @@ func (q *search) ids(w *where) string {
 		return `SELECT id FROM {schema}.jobs WHERE ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + ` OFFSET 0` // OFFSET 0 keeps the planner from using the order by id
 	case q.everywhere():
 		return q.near(w)
-	case q.filter.Group != "":
+	case q.filter.Group != "" && !q.only(store.InFlight):
 		return q.grouped(w)
 	case q.filter.FinishedFor != 0:
 		return q.old(w)
@@ -174,43 +177,35 @@ func (q *search) ids(w *where) string {
 	}
 }
 
-// inGroups says where the jobs of each phase stand in the index jobs_group.
-var inGroups = []struct {
-	state  store.State
-	live   int64
-	phases []store.State
-}{
-	{store.Blocked, 1, []store.State{store.Blocked}},
-	{store.Ready, 1, []store.State{store.Ready, store.InFlight}},
-	{store.Failed, 1, []store.State{store.Retrying, store.InFlight}},
-	{store.Failed, 0, []store.State{store.Dead}},
-	{store.Succeeded, 0, []store.State{store.Succeeded}},
-	{store.Cancelled, 0, []store.State{store.Cancelled}},
-}
-
-// grouped uses the index jobs_group.
+// grouped goes through the runs of ids of a group, which do not overlap. It uses the index jobs_group_dead instead if only dead jobs can match.
 func (q *search) grouped(w *where) string {
-	rest := q.filter
-	rest.Group = ""
-	states, live := newArray(ofTexts, 0), newArray(ofNumbers, 0)
-	for _, at := range inGroups {
-		if slices.ContainsFunc(q.phases, func(phase store.State) bool { return slices.Contains(at.phases, phase) }) {
-			states.string(string(at.state))
-			live.int(at.live)
-		}
+	if q.only(store.Dead) {
+		return `
+		SELECT id
+		FROM {schema}.jobs
+		WHERE ` + isDead + ` AND ` + q.between(w) + w.also(q.filter, q.now) + `
+		` + q.order(`group_name`, `id`) + `
+		LIMIT ` + w.arg(q.limit)
 	}
+	group, after, before := w.arg(q.filter.Group), w.arg(q.after), w.arg(q.before)
 	return `
-		SELECT first.id
-		FROM unnest(` + w.arg(states) + `::text[], ` + w.arg(live) + `::bigint[]) AS states (name, live)
+		SELECT jobs.id
+		FROM {schema}.group_runs
 		CROSS JOIN LATERAL (
 			SELECT id
 			FROM {schema}.jobs
-			WHERE group_name IS NOT NULL AND group_name = ANY (ARRAY[` + w.arg(q.filter.Group) + `::text])
-				AND unleased_state = states.name AND ` + isLive + ` = states.live
-				AND ` + q.between(w) + w.also(rest, q.now) + q.possible() + `
-			` + q.order(`group_name`, `unleased_state`, isLive, `id`) + `
+			WHERE id >= group_runs.first_id AND id <= group_runs.last_id AND ` + q.between(w) + w.also(q.filter, q.now) + q.possible() + `
+			` + q.order(`id`) + `
 			LIMIT ` + w.arg(q.limit) + `
-		) AS first`
+		) AS jobs
+		WHERE group_runs.name = ` + group + `::text AND group_runs.first_id < ` + before + `
+			AND group_runs.first_id >= coalesce((
+				SELECT max(first_id)
+				FROM {schema}.group_runs
+				WHERE name = ` + group + `::text AND first_id <= ` + after + `
+			), 0)
+		` + q.order(`group_runs.first_id`, `jobs.id`) + `
+		LIMIT ` + w.arg(q.limit)
 }
 
 // ranges uses the indexes of the phases.
@@ -344,7 +339,7 @@ func (q *search) between(w *where) string {
 // rest returns the conditions that no index serves.
 func (q *search) rest(w *where) string {
 	f := q.filter
-	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker, Unneeded: f.Unneeded}, q.now)
+	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker, Group: f.Group, Unneeded: f.Unneeded}, q.now)
 }
 
 func (q *search) order(columns ...string) string {

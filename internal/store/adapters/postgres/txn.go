@@ -29,6 +29,10 @@ type txn struct {
 	heard  bool         // something follows from what the call has noted: see follow
 	left   []string     // groups in which the call has noted changes, from which mostly nothing follows
 
+	leftFrom int64 // the number of the first of these
+
+	live map[int64]bool // whether jobs of groups are live, of those that the call has read
+
 	shown   shown          // in the answer to the opening
 	horizon cursor.Horizon // as known when the opening was answered
 
@@ -243,5 +247,15 @@ func (t *txn) args(list []any) []any {
 
 // records runs a query for columns of the table jobs.
 func (t *txn) records(query string, args ...any) ([]*store.Record, error) {
-	return sqlkit.Records(t.each, query, args...)
+	found, err := sqlkit.Records(t.each, query, args...)
+	for _, e := range found {
+		if e.Group() == "" {
+			continue
+		}
+		if t.live == nil {
+			t.live = map[int64]bool{}
+		}
+		t.live[e.ID] = !e.Terminal()
+	}
+	return found, err
 }
