@@ -256,8 +256,8 @@ func (t *txn) expired(holders map[string]holder) ([]*store.Record, error) {
 // were read.
 func (t *txn) lockHolders(
 	jobs []store.NewJob, holders map[string]holder,
-) (locked map[int64]*store.Record, dropped map[string]store.Job, err error) {
-	locked, dropped = map[int64]*store.Record{}, map[string]store.Job{}
+) (locked map[int64]*store.Record, dropped drops, err error) {
+	locked, dropped = map[int64]*store.Record{}, drops{jobs: map[string]store.Job{}}
 	if len(holders) == 0 {
 		return locked, dropped, nil
 	}
@@ -277,7 +277,7 @@ func (t *txn) lockHolders(
 	}
 	records, err := t.byID(ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, dropped, err
 	}
 	locked = sqlkit.Keyed(records)
 	var c cancelling
@@ -292,12 +292,33 @@ func (t *txn) lockHolders(
 			holders[key] = holder{id: h.id, window: true}
 		default:
 			if delete(holders, key); e != nil && !e.Terminal() {
-				dropped[key] = e.Job
+				dropped.jobs[key] = e.Job
 				c.apply(t, e)
 			}
 		}
 	}
+	if dropped.groups, err = t.statuses(dropped.inGroups()); err != nil {
+		return nil, dropped, err
+	}
 	return locked, dropped, c.end(t, nil)
+}
+
+// drops are the jobs that a call cancels because they have expired and it needs their keys. For the items before the one that does, they and their
+// groups are as before.
+type drops struct {
+	jobs   map[string]store.Job // by their keys
+	groups map[string]store.GroupStatus
+}
+
+// inGroups returns the groups of the jobs.
+func (d drops) inGroups() []string {
+	var names []string
+	for _, j := range d.jobs {
+		if name := j.Group(); name != "" {
+			names = append(names, name)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // hold gives the locked keys to the jobs, and deletes a few windows that have ended.

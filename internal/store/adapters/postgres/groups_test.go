@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -279,4 +280,28 @@ func TestWhoWaitsIsFoundByIndex(t *testing.T) {
 			assert.Less(t, listed.rows, 500, "rows visited by a page of ten of the 100 that wait for %s, after %s", what, known)
 		}
 	}
+}
+
+// A call needs the key of a job that has expired, and so cancels it. That spoils the group of the job for the items that follow only.
+func TestExpiredHolderSpoilsItsGroupForLaterItems(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	clk.Set(time.Now())
+	s := openStore(t, Options{Clock: clk})
+	holder := member("g")
+	holder.UniqueKey, holder.ExpiresAt = "z", clk.Now().Add(time.Second)
+	enqueueOne(t, s, holder)
+	clk.Add(time.Second)
+	first, needs, again, later := ofGroup("g"), member(""), ofGroup("g"), ofGroup("g")
+	first.UniqueKey, needs.UniqueKey, again.UniqueKey = "x", "z", "x"
+	later.After[0].Any = true
+	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{first, needs, again, ofGroup("g"), later}})
+	require.NoError(t, err)
+	assert.Equal(t, []store.Enqueued{
+		{ID: added[0].ID, State: store.Blocked}, {ID: added[1].ID, State: store.Ready}, {ID: added[0].ID, State: store.Blocked, Duplicate: true},
+		{ID: added[3].ID, State: store.Cancelled}, {ID: added[4].ID, State: store.Ready},
+	}, added)
+	settle(t, s)
+	in(t, s, store.Cancelled, "of the group that is spoiled", added[0].ID)
+	assertCounted(t, s)
 }

@@ -112,9 +112,9 @@ type waiting struct {
 	groups   map[string]store.GroupStatus // that jobs wait for
 	expected map[string]bool              // groups in which jobs of the call will be
 	others   others
-	expired  map[int64]store.Job  // that the call cancels since it needs their keys, as they are before the item that does
-	needed   map[string]store.Job // the same, by their keys
-	ids      []int64              // of the jobs that are added
+	dropped  drops
+	expired  map[int64]store.Job // those of the dropped jobs that are needed by this item, or by a later one
+	ids      []int64             // of the jobs that are added
 	added    map[int64]*store.Job
 	waits    map[int64][]store.KeptWait
 	links    map[int64]store.Links // of added jobs
@@ -122,7 +122,7 @@ type waiting struct {
 
 // waiting reads what jobs wait for, and refuses them if some of that does not exist. It must come after everything for which the
 // transaction may have to wait.
-func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped map[string]store.Job) (*waiting, error) {
+func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped drops) (*waiting, error) {
 	if !slices.ContainsFunc(jobs, waitsForOthers) {
 		return nil, nil
 	}
@@ -139,10 +139,10 @@ func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped ma
 		}
 	}
 	w := &waiting{
-		expired: map[int64]store.Job{}, needed: dropped,
+		expired: map[int64]store.Job{}, dropped: dropped,
 		added: map[int64]*store.Job{}, waits: map[int64][]store.KeptWait{}, links: map[int64]store.Links{},
 	}
-	for _, j := range dropped {
+	for _, j := range dropped.jobs {
 		w.expired[j.ID] = j
 	}
 	lock := t.lockOthers
@@ -192,7 +192,23 @@ func (w *waiting) lookAtGroups(jobs []store.NewJob, t *txn) (err error) {
 func (w *waiting) group(name string) store.GroupStatus {
 	g := w.groups[name]
 	g.Live = g.Live || w.expected[name]
+	if before, dropped := w.dropped.groups[name]; dropped {
+		for _, j := range w.expired {
+			g.Live = g.Live || j.Group() == name
+		}
+		g.Spoiled = before.Spoiled
+	}
 	return g
+}
+
+// spoil notes that a group is spoiled for the items that follow.
+func (w *waiting) spoil(name string) {
+	for _, known := range []map[string]store.GroupStatus{w.groups, w.dropped.groups} {
+		if is, waited := known[name]; waited {
+			is.Spoiled = true
+			known[name] = is
+		}
+	}
 }
 
 func distinct(ids []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(ids))) }
@@ -209,8 +225,12 @@ func (w *waiting) job(id int64) *store.Job {
 
 // reached says that the items before have begun, and that the next one has the key.
 func (w *waiting) reached(key string) {
-	if w != nil {
-		delete(w.expired, w.needed[key].ID)
+	if w == nil {
+		return
+	}
+	if j, dropped := w.dropped.jobs[key]; dropped {
+		delete(w.expired, j.ID)
+		w.spoil(j.Group())
 	}
 }
 
@@ -223,10 +243,8 @@ func (w *waiting) begin(j *store.Job, n store.NewJob, answers []store.Enqueued, 
 	}
 	waits := n.KeptWaits(func(item int) int64 { return answers[item].ID })
 	j.Begin(waits, store.Awaits{Job: w.job, Group: w.group}, t.now)
-	if name := store.SpoilsOf(j, false); name != "" { // for those behind it
-		is := w.groups[name]
-		is.Spoiled = true
-		w.groups[name] = is
+	if name := store.SpoilsOf(j, false); name != "" {
+		w.spoil(name)
 	}
 	w.waits[j.ID] = waits
 	w.links[j.ID] |= store.LinkWaits
@@ -262,7 +280,7 @@ func (w *waiting) keep(t *txn) error {
 func (w *waiting) noteEnded(t *txn) error {
 	var ends []noted
 	awaited := awaitedBy(w.waits)
-	for _, j := range w.needed {
+	for _, j := range w.dropped.jobs {
 		if _, found := slices.BinarySearch(awaited, j.ID); found {
 			e, _ := store.EndOf(w.others.job(j.ID))
 			ends = append(ends, noted{End: e})
