@@ -2,11 +2,14 @@ package store
 
 import (
 	"encoding/hex"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestFingerprintTellsRequestsApart(t *testing.T) {
@@ -65,5 +68,26 @@ func TestFingerprintIsAsStoresHaveKeptIt(t *testing.T) {
 	} {
 		sum := req.Fingerprint()
 		assert.Equal(t, want, hex.EncodeToString(sum[:]), "%+v", req)
+	}
+}
+
+// Fingerprints were made with strconv.Quote, and must stay what they are.
+func TestAppendQuotedIsQuote(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		text := make([]byte, random.IntN(12))
+		for i := range text {
+			text[i] = []byte("ab\"\\ ~\x7f\n\xc3\xa9\xff\x00")[random.IntN(12)]
+		}
+		require.Equal(t, "x"+strconv.Quote(string(text)), string(appendQuoted([]byte("x"), string(text))))
+	}
+}
+
+func BenchmarkFingerprint(b *testing.B) {
+	n := NewJob{Queue: "bench-1a2b3c4d-batch-1", Kind: "bench", MaxRetries: 20}
+	n.Payload, n.Group = []byte(`{"user":12345,"text":"hello there, this is a payload of about one hundred bytes as in P15","n":1}`), "bench-1a2b3c4d-batch-1-0123456789abcdef0123456789"
+	req := EnqueueRequest{Jobs: slices.Repeat([]NewJob{n}, 1000)}
+	for b.Loop() {
+		req.Fingerprint()
 	}
 }
