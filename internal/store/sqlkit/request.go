@@ -1,6 +1,7 @@
 package sqlkit
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"time"
@@ -44,23 +45,57 @@ func Once(
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]answer, len(answers))
-	for i, a := range answers {
-		rows[i] = answer(a)
-	}
-	text, err := json.Marshal(rows)
+	text, err := json.Marshal(shortened(answers))
 	if err != nil {
 		return nil, err
 	}
 	return answers, keep(req.RequestKey, Request{Fingerprint: fingerprint, Answer: string(text)})
 }
 
-// An answer is a store.Enqueued as databases keep it. Do not rename its fields: rows that older programs wrote use these names.
+// An answer is what databases keep of one or more store.Enqueued. Do not rename its fields: rows that older programs wrote use these names.
 type answer struct {
-	ID        int64
+	ID        ids
 	State     store.State
 	Duplicate bool
 	Replaced  bool `json:",omitempty"`
+}
+
+// ids are the ids from first to last. In databases these are one number, or two: a program that knows only one number fails then.
+type ids struct{ first, last int64 }
+
+// MarshalJSON writes the numbers.
+func (i ids) MarshalJSON() ([]byte, error) {
+	if i.first == i.last {
+		return json.Marshal(i.first)
+	}
+	return json.Marshal([]int64{i.first, i.last})
+}
+
+// UnmarshalJSON reads the numbers.
+func (i *ids) UnmarshalJSON(text []byte) error {
+	if !bytes.HasPrefix(text, []byte("[")) {
+		err := json.Unmarshal(text, &i.first)
+		i.last = i.first
+		return err
+	}
+	return json.Unmarshal(text, &[]*int64{&i.first, &i.last})
+}
+
+// shortened returns the answers as databases keep them. Those about new jobs are mostly alike.
+func shortened(answers []store.Enqueued) []answer {
+	var rows []answer
+	for _, a := range answers {
+		next := answer{ids{a.ID, a.ID}, a.State, a.Duplicate, a.Replaced}
+		if n := len(rows); n > 0 {
+			last := &rows[n-1]
+			if alike := (answer{ids{last.ID.last + 1, last.ID.last + 1}, last.State, last.Duplicate, last.Replaced}); alike == next {
+				last.ID.last++
+				continue
+			}
+		}
+		rows = append(rows, next)
+	}
+	return rows
 }
 
 // answers returns the kept answer to the request.
@@ -69,9 +104,11 @@ func (r Request) answers() ([]store.Enqueued, error) {
 	if err := json.Unmarshal([]byte(r.Answer), &rows); err != nil {
 		return nil, err
 	}
-	answers := make([]store.Enqueued, len(rows))
-	for i, row := range rows {
-		answers[i] = store.Enqueued(row)
+	var answers []store.Enqueued
+	for _, row := range rows {
+		for id := row.ID.first; id <= row.ID.last; id++ {
+			answers = append(answers, store.Enqueued{ID: id, State: row.State, Duplicate: row.Duplicate, Replaced: row.Replaced})
+		}
 	}
 	return answers, nil
 }

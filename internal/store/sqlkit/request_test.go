@@ -80,19 +80,29 @@ func TestOnceAddsNothingWhereTheKeyCanNotBeLookedUp(t *testing.T) {
 	assert.Zero(t, b.added, "jobs added")
 }
 
-// Databases have answers that older programs have written, and older programs read what newer ones write.
+// Databases have answers that older programs have written.
 func TestAnswersKeepTheirFormInDatabases(t *testing.T) {
-	b := &book{kept: map[string]sqlkit.Request{}}
-	first, err := b.once(request("key", "k"))
-	require.NoError(t, err)
-	kept := b.kept["key"]
-	assert.JSONEq(t, `[{"ID":1,"State":"ready","Duplicate":false}]`, kept.Answer)
-	again, err := b.once(request("key", "k"))
-	require.NoError(t, err)
-	assert.Equal(t, first, again)
-	kept.Answer = `[{"ID":9007199254740993,"State":"","Duplicate":true}]`
-	b.kept["key"] = kept
-	old, err := b.once(request("key", "k"))
-	require.NoError(t, err)
-	assert.Equal(t, []store.Enqueued{{ID: 9007199254740993, Duplicate: true}}, old)
+	for text, answers := range map[string][]store.Enqueued{
+		`[{"ID":1,"State":"ready","Duplicate":false}]`: {{ID: 1, State: store.Ready}},
+		`[{"ID":[1,3],"State":"ready","Duplicate":false},{"ID":4,"State":"blocked","Duplicate":false},{"ID":6,"State":"blocked","Duplicate":false}]`: {
+			{ID: 1, State: store.Ready}, {ID: 2, State: store.Ready}, {ID: 3, State: store.Ready}, {ID: 4, State: store.Blocked}, {ID: 6, State: store.Blocked},
+		},
+		`[{"ID":5,"State":"ready","Duplicate":true},{"ID":[5,6],"State":"ready","Duplicate":true,"Replaced":true},{"ID":9007199254740993,"State":"","Duplicate":true}]`: {
+			{ID: 5, State: store.Ready, Duplicate: true}, {ID: 5, State: store.Ready, Duplicate: true, Replaced: true},
+			{ID: 6, State: store.Ready, Duplicate: true, Replaced: true}, {ID: 9007199254740993, Duplicate: true},
+		},
+	} {
+		var kept sqlkit.Request
+		once := func(add func(store.EnqueueRequest) ([]store.Enqueued, error)) ([]store.Enqueued, error) {
+			return sqlkit.Once(request("key", "k"), add,
+				func(string) (sqlkit.Request, bool, error) { return kept, kept.Answer != "", nil },
+				func(_ string, r sqlkit.Request) error { kept = r; return nil })
+		}
+		_, err := once(func(store.EnqueueRequest) ([]store.Enqueued, error) { return answers, nil })
+		require.NoError(t, err)
+		assert.JSONEq(t, text, kept.Answer)
+		again, err := once(nil)
+		require.NoError(t, err)
+		assert.Equal(t, answers, again)
+	}
 }
