@@ -67,6 +67,9 @@ func adapterOf(
 ) jqtest.Adapter {
 	t.Helper()
 	schemas := pgtest.NewSchemas(t, dsn)
+	checks, err := sql.Open("postgres", dsn) // for all stores: a session for each would cost as much as a usual case
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, checks.Close()) })
 	return jqtest.Adapter{New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
 		o := o
 		o.Clock, o.Schema = clk, schemas.Take()
@@ -86,7 +89,7 @@ func adapterOf(
 			return s, err
 		}
 		instance.Remove = func() error {
-			return errors.Join(s.Close(), postgres.CheckLeases(dsn, o.Schema), schemas.Return(o.Schema))
+			return errors.Join(s.Close(), postgres.CheckLeases(context.Background(), checks, o.Schema), schemas.Return(o.Schema))
 		}
 		return instance, nil
 	}}

@@ -2,12 +2,15 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,26 +20,22 @@ import (
 
 // CheckLeases returns an error if a recovery would miss a lease of the schema: each job in flight must be in a row of the table
 // leases that is due no later than its lease expires. Every case of the suite ends with it.
-func CheckLeases(dsn, schema string) error {
-	s, err := unprepared(dsn, &Options{Schema: schema})
-	if err != nil {
-		return err
-	}
-	defer s.disconnect()
-	return s.checkLeases(context.Background())
-}
-
-func (s *Store) checkLeases(ctx context.Context) error {
+func CheckLeases(ctx context.Context, db *sql.DB, schema string) error {
 	var missed []int64
-	err := s.callers.SelectContext(ctx, &missed, s.sql(`
-		SELECT id
+	err := db.QueryRowContext(ctx, strings.ReplaceAll(`
+		SELECT array_agg(id)
 		FROM {schema}.jobs
 		WHERE lease_expires_at IS NOT NULL
-			AND NOT EXISTS (SELECT 1 FROM {schema}.leases WHERE jobs.id = ANY (ids) AND due_at <= lease_expires_at)`))
+			AND NOT EXISTS (SELECT 1 FROM {schema}.leases WHERE jobs.id = ANY (ids) AND due_at <= lease_expires_at)`,
+		`{schema}`, pq.QuoteIdentifier(schema))).Scan(pq.Array(&missed))
 	if err == nil && len(missed) > 0 {
 		err = fmt.Errorf("no row of the table leases is due in time for the jobs %v", missed)
 	}
 	return err
+}
+
+func (s *Store) checkLeases(ctx context.Context) error {
+	return CheckLeases(ctx, s.callers.DB, s.options.Schema)
 }
 
 // A claim, an extension and a saved progress write no index entry, also while a snapshot keeps every version: the pages have room.
