@@ -30,13 +30,12 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if t.strict || slices.ContainsFunc(acks, hasResult) || sqlkit.Repeats(held) {
 		return t.ackEach(acks)
 	}
-	const unwatched = `links & 1 = 0 AND ` + inFlight
+	const unwatched = `links & 1 = 0 AND result IS NULL AND ` + inFlight // see triggers
 	now := t.now.UnixMicro()
 	succeed := `
 		UPDATE jobs
 		SET state = 'succeeded',
 			lease_expires_at = NULL,
-			result = NULL,
 			error = '',
 			finished_at = ?,
 			finished_by = 'ack',

@@ -59,9 +59,12 @@ func (t *txn) addWaiting(jobs []store.NewJob) ([]store.Enqueued, error) {
 }
 
 // The triggers note the ends of jobs that others wait for, whoever ends these: also a process that opened the file before it knew of
-// waits. An update with a trigger takes a third longer, so they are created with the first wait.
+// waits. An update with a trigger takes a fifth longer. So they are created with the first wait, and that of updates is for those that write the
+// column result: all that may end a job for which others wait, in every version, but not the first statement of an Ack. The trigger that is
+// dropped here was for all updates that end jobs.
 var triggers = [...]string{`
-		CREATE TRIGGER IF NOT EXISTS jobs_ended AFTER UPDATE OF finished_at ON jobs
+		DROP TRIGGER IF EXISTS jobs_ended`, `
+		CREATE TRIGGER IF NOT EXISTS jobs_finished AFTER UPDATE OF result ON jobs
 		WHEN NEW.links & 1 AND OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL
 		BEGIN
 			INSERT INTO ends (job_id, token, ended_as)

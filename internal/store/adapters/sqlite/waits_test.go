@@ -13,7 +13,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// A process that opened the file before it knew of waits ends a job by statements that say nothing of them. What waits goes on.
+// A process that opened the file before it knew of waits ends a job by statements that say nothing of them. All of them write the result.
+// What waits goes on.
 func TestEndsByOlderProgramsAreTold(t *testing.T) {
 	s := openAt(t, newPath(t), nil)
 	n := store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`)}
@@ -23,8 +24,8 @@ func TestEndsByOlderProgramsAreTold(t *testing.T) {
 	added, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n, next, n, last}})
 	require.NoError(t, err)
 	for _, statement := range []string{
-		`UPDATE jobs SET state = 'succeeded', finished_at = 1, finished_by = 'ack' WHERE id = ?`,
-		`UPDATE jobs SET state = 'failed', finished_at = 1 WHERE id = 2 + ?`,
+		`UPDATE jobs SET state = 'succeeded', lease_expires_at = NULL, result = NULL, error = '', finished_at = 1, finished_by = 'ack' WHERE id = ?`,
+		`UPDATE jobs SET state = 'failed', retry_at = NULL, finished_at = 1, error = 'no', result = NULL WHERE id = 2 + ?`,
 		`DELETE FROM jobs WHERE id = 2 + ?`,
 	} {
 		_, err := s.DB().Exec(statement, added[0].ID)
@@ -37,6 +38,36 @@ func TestEndsByOlderProgramsAreTold(t *testing.T) {
 		states[one.ID] = one.State
 	}
 	assert.Equal(t, map[int64]store.State{added[1].ID: store.Ready, added[3].ID: store.Cancelled}, states)
+}
+
+// An Ack of jobs for which nobody waits writes no column on which there is a trigger.
+func TestAckOfUnawaitedJobsHasNoTrigger(t *testing.T) {
+	s := newStore(t)
+	req := newJobs(5)
+	req.Jobs[0].Group, req.Jobs[1].Group, req.Jobs[3].Group = "g", "g", "g"
+	req.Jobs[4].Queue, req.Jobs[4].After = "last", []store.Wait{{Group: "g"}, {Item: 0}}
+	_, err := s.Enqueue(t.Context(), req)
+	require.NoError(t, err)
+	_, err = s.DB().Exec(`
+		CREATE TABLE fired (job_id INTEGER);
+		CREATE TRIGGER fires AFTER UPDATE OF result ON jobs BEGIN INSERT INTO fired (job_id) VALUES (NEW.id); END`)
+	require.NoError(t, err)
+	jobs := claimAll(t, s, 4)
+	acks := acksOf(jobs)
+	_, err = s.Ack(t.Context(), acks[1:])
+	require.NoError(t, err)
+	var fired []int64
+	require.NoError(t, s.DB().Select(&fired, `SELECT job_id FROM fired`))
+	assert.Empty(t, fired)
+	_, err = s.Ack(t.Context(), acks[:1])
+	require.NoError(t, err)
+	require.NoError(t, s.DB().Select(&fired, `SELECT DISTINCT job_id FROM fired ORDER BY job_id`))
+	assert.Equal(t, []int64{jobs[0].ID, jobs[0].ID + 4}, fired, "the awaited job, and the one that waits")
+	claim := claimOf(1)
+	claim.Queue = "last"
+	next, err := s.FetchAndClaim(t.Context(), claim)
+	require.NoError(t, err)
+	assert.Len(t, next, 1)
 }
 
 // While others call, a Settle of many jobs leaves them most of the time.
