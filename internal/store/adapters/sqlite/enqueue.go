@@ -104,7 +104,7 @@ func (t *txn) addReady(jobs []store.NewJob) ([]store.Enqueued, error) {
 			holders[row.UniqueKey] = holder{row: &row}
 		}
 	}
-	if err := cmp.Or(t.insert(rows), t.enter(rows...)); err != nil {
+	if err := cmp.Or(t.insert(rows), t.addRuns(rows), t.enter(rows...)); err != nil {
 		return nil, err
 	}
 	for i, row := range mine {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 // statistics here and would sort everything that an index offers, so only the few indexes that are worth it are named.
 type where struct {
 	index string // empty for the primary key
+	runs  bool   // the jobs are read by the runs of a group, and by the primary key in each
 	terms []string
 	args  []any
 }
@@ -25,7 +27,10 @@ func (w *where) and(term string, args ...any) {
 
 func (w *where) text() string {
 	text := `jobs NOT INDEXED`
-	if w.index != "" {
+	switch {
+	case w.runs:
+		text = `group_runs CROSS JOIN jobs NOT INDEXED`
+	case w.index != "":
 		text = `jobs INDEXED BY ` + w.index
 	}
 	if len(w.terms) == 0 {
@@ -36,15 +41,42 @@ func (w *where) text() string {
 			AND `)
 }
 
-// chosen turns the filter into conditions on jobs.
-func chosen(f store.Filter, now time.Time) *where {
+// order is that of the ids. The jobs of a run come before those of the next one, so nothing has to be sorted.
+func (w *where) order(direction string) string {
+	if w.runs {
+		return `first_id ` + direction + `, id ` + direction
+	}
+	return `id ` + direction
+}
+
+// andBetween adds the condition that the id lies between two others.
+func (w *where) andBetween(after, before int64) {
+	if w.runs { // in each run, SQLite keeps to one bound on either side
+		w.and(`last_id > ? AND first_id < ? AND id BETWEEN max(first_id, ?) AND min(last_id, ?)`, after, before, after+1, before-1)
+		return
+	}
+	if after != 0 {
+		w.and(`id > ?`, after)
+	}
+	if before != unbounded {
+		w.and(`id < ?`, before)
+	}
+}
+
+// unbounded is greater than every id.
+const unbounded = math.MaxInt64
+
+// chosen turns the filter into conditions on jobs, which have smaller ids than before.
+func chosen(f store.Filter, before int64, now time.Time) *where {
 	w := &where{}
+	named := len(f.IDs) > 0 || f.WaitsFor != 0 || f.WaitsForGroup != ""
+	if f.Group != "" {
+		w.andGroup(f.Group, !named && f.UniqueKey == "")
+	}
 	if len(f.IDs) > 0 {
 		w.and(`id IN (SELECT value FROM json_each(?))`, list(f.IDs))
 	}
-	if f.After != 0 {
-		w.and(`id > ?`, f.After)
-	}
+	w.andBetween(f.After, before)
 	if f.Queue != "" {
 		w.and(`queue = ?`, f.Queue)
 	}
@@ -75,12 +107,6 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.FinishedFor != 0 {
 		w.andFinished(f.States, now.Add(-f.FinishedFor.Truncate(store.Resolution)))
 	}
-	if f.Group != "" {
-		w.and(`group_name = ?`, f.Group)
-		if f.UniqueKey == "" {
-			w.index = `jobs_group`
-		}
-	}
 	if f.WaitsFor != 0 {
 		w.and(`id IN (SELECT job_id FROM waits INDEXED BY waits_on WHERE on_id = ? AND job_id > ?)`, f.WaitsFor, f.After)
 	}
@@ -90,10 +116,19 @@ func chosen(f store.Filter, now time.Time) *where {
 	if f.Unneeded {
 		w.and(isUnneeded)
 	}
-	if len(f.IDs) > 0 || f.WaitsFor != 0 || f.WaitsForGroup != "" {
+	if named {
 		w.index = ``
 	}
 	return w
+}
+
+// andGroup adds the condition that the job is in the group.
+func (w *where) andGroup(name string, byRuns bool) {
+	if w.runs = byRuns; byRuns {
+		w.and(`name = ?`, name)
+		return
+	}
+	w.and(`group_name = ?`, name)
 }
 
 // isUnneeded is the condition that no job that has not ended waits or has waited for the job or its group.

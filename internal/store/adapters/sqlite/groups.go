@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -14,6 +16,7 @@ type groups struct {
 	expected map[string]bool              // those in which jobs of the call will be
 	known    map[string]store.GroupStatus // as they are now
 	noted    map[string]bool              // those whose changes the call has noted
+	smaller  map[string][]int64           // those that have lost jobs by it, with the ids of these, or something that waited for them
 }
 
 // group returns a group at which the call has looked.
@@ -52,13 +55,59 @@ func (t *txn) lookAt(waits []store.KeptWait) error {
 const status = ` names.name, opened_at, coalesce(spoiled, FALSE), coalesce(live, 0) > 0,
 			EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group_dead WHERE group_name = names.name AND state = 'failed' AND retry_at IS NULL)`
 
+// A stretch is jobs of a group whose ids follow one another.
+type stretch struct {
+	name        string
+	first, last int64
+}
+
+// stretches returns those of the jobs.
+func stretches(jobs []*store.Job) (all []stretch) {
+	for _, j := range jobs {
+		name := j.Group()
+		if name == "" {
+			continue
+		}
+		if n := len(all); n > 0 && all[n-1].name == name && all[n-1].last == j.ID-1 {
+			all[n-1].last = j.ID
+			continue
+		}
+		all = append(all, stretch{name, j.ID, j.ID})
+	}
+	return all
+}
+
+// addRuns adds the runs of jobs that were just inserted. One that follows the last run of its group makes that longer.
+func (t *txn) addRuns(jobs []*store.Job) error {
+	added := stretches(jobs)
+	if len(added) == 0 {
+		return nil
+	}
+	rows := make([][3]any, len(added))
+	for i, s := range added {
+		rows[i] = [3]any{s.name, s.first, s.last}
+	}
+	text, _ := json.Marshal(rows) // numbers and valid strings: cannot fail
+	_, err := t.exec(`
+		INSERT INTO group_runs (name, first_id, last_id)
+		SELECT value ->> 0, coalesce((
+				SELECT first_id
+				FROM (SELECT first_id, last_id FROM group_runs WHERE name = value ->> 0 ORDER BY first_id DESC LIMIT 1)
+				WHERE last_id = (value ->> 1) - 1),
+			value ->> 1), value ->> 2
+		FROM json_each(?)
+		WHERE TRUE
+		ON CONFLICT (name, first_id) DO UPDATE
+		SET last_id = excluded.last_id`,
+		string(text))
+	return err
+}
+
 // enter counts jobs that have become live.
 func (t *txn) enter(jobs ...*store.Job) error {
-	entered := map[string]int{}
-	for _, j := range jobs {
-		if name := j.Group(); name != "" {
-			entered[name]++
-		}
+	entered := map[string]int64{}
+	for _, s := range stretches(jobs) {
+		entered[s.name] += s.last - s.first + 1
 	}
 	for name, n := range entered {
 		delete(t.groups.known, name)
@@ -184,31 +233,63 @@ func (t *txn) spoil(name string) error {
 	return err
 }
 
-// groupsOf returns the groups of a job: that in which it is, and those for which it waits.
-func (t *txn) groupsOf(e *store.Record) (names []string, err error) {
+// losing is for a job that is about to be deleted: the group in which it is, and those for which it waits, lose something.
+func (t *txn) losing(e *store.Record) error {
+	if t.groups.smaller == nil {
+		t.groups.smaller = map[string][]int64{}
+	}
 	if name := e.Group(); name != "" {
-		names = append(names, name)
+		t.groups.smaller[name] = append(t.groups.smaller[name], e.ID)
 	}
 	if e.Links&store.LinkWaits == 0 {
-		return names, nil
+		return nil
 	}
 	needed, err := sqlkit.Values[string](t.each, `
 		SELECT on_group
 		FROM waits
 		WHERE job_id = ? AND on_group IS NOT NULL`,
 		e.ID)
-	return append(names, needed...), err
+	for _, name := range needed {
+		if _, known := t.groups.smaller[name]; !known {
+			t.groups.smaller[name] = nil
+		}
+	}
+	return err
+}
+
+// forgetSmaller forgets, at the end of a call, what is left of groups that have lost jobs, if that is nothing.
+func (t *txn) forgetSmaller() error {
+	if len(t.groups.smaller) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(t.groups.smaller))
+	for _, name := range names {
+		if err := t.forgetRuns(name, t.groups.smaller[name]); err != nil {
+			return err
+		}
+	}
+	t.groups.smaller = nil
+	return t.forgetGroups(names)
+}
+
+// forgetRuns forgets those among the runs in which the deleted jobs were that have no jobs any more.
+func (t *txn) forgetRuns(name string, deleted []int64) error {
+	_, err := t.exec(`
+		DELETE FROM group_runs
+		WHERE name = ?1 AND first_id IN (
+				SELECT (SELECT first_id FROM group_runs WHERE name = ?1 AND first_id <= value ORDER BY first_id DESC LIMIT 1)
+				FROM json_each(?2))
+			AND NOT EXISTS (SELECT 1 FROM jobs WHERE id BETWEEN first_id AND last_id)`,
+		name, list(deleted))
+	return err
 }
 
 // forgetGroups forgets those among the groups that no longer exist.
 func (t *txn) forgetGroups(names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
 	_, err := t.exec(`
 		DELETE FROM groups
 		WHERE name IN (SELECT value FROM json_each(?)) AND opened_at IS NULL
-			AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group WHERE group_name = groups.name)
+			AND NOT EXISTS (SELECT 1 FROM group_runs WHERE name = groups.name)
 			AND NOT EXISTS (SELECT 1 FROM waits INDEXED BY waits_on_group WHERE on_group = groups.name)`,
 		list(names))
 	return err
@@ -272,9 +353,9 @@ func (t *txn) groupPage(filter store.GroupFilter, page store.Page, after string)
 const (
 	allGroups = `
 			filled(name, n) AS (
-				SELECT min(group_name), 1 FROM jobs WHERE group_name > ?1
+				SELECT min(name), 1 FROM group_runs WHERE name > ?1
 				UNION ALL
-				SELECT (SELECT min(group_name) FROM jobs WHERE group_name > filled.name), n + 1
+				SELECT (SELECT min(name) FROM group_runs WHERE name > filled.name), n + 1
 				FROM filled
 				WHERE filled.name IS NOT NULL AND n < ?2
 			),
@@ -296,7 +377,7 @@ const (
 			names(name) AS (
 				SELECT ?3
 				WHERE EXISTS (SELECT 1 FROM groups WHERE name = ?3)
-					OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_group WHERE group_name = ?3)
+					OR EXISTS (SELECT 1 FROM group_runs WHERE name = ?3)
 					OR EXISTS (SELECT 1 FROM waits INDEXED BY waits_on_group WHERE on_group = ?3)
 			)`
 	openGroups = `

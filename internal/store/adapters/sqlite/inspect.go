@@ -40,10 +40,10 @@ func (s *Store) List(ctx context.Context, filter store.Filter, page store.Page) 
 }
 
 func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.JobPage, error) {
-	where := chosen(filter, t.now)
-	if page.Cursor != "" {
-		where.and(`id < ?`, before)
+	if page.Cursor == "" {
+		before = unbounded
 	}
+	where := chosen(filter, before, t.now)
 	room := sqlkit.NewRoom()
 	found, err := sqlkit.Fitting(t.each, room, `
 		SELECT`+columns+`
@@ -51,7 +51,7 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64) (store.Jo
 		WHERE id IN (
 			SELECT id
 			FROM `+where.text()+`
-			ORDER BY id DESC
+			ORDER BY `+where.order(`DESC`)+`
 			LIMIT ?)
 		ORDER BY id DESC`,
 		append(where.args, page.Limit+1)...)
@@ -67,7 +67,7 @@ func (s *Store) Count(ctx context.Context, filter store.Filter) (store.Counts, e
 }
 
 func (t *txn) count(filter store.Filter) (store.Counts, error) {
-	where := chosen(filter, t.now)
+	where := chosen(filter, unbounded, t.now)
 	return sqlkit.Counts(t.each, t.now, `
 		WITH matching AS (
 			SELECT queue,

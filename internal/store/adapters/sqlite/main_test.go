@@ -152,4 +152,5 @@ func intact(t testing.TB, s *Store) {
 	var broken int
 	require.NoError(t, s.readers.db.GetContext(t.Context(), &broken, `SELECT count(*) FROM pragma_foreign_key_check`))
 	require.Zero(t, broken, "broken references")
+	checkRuns(t, s)
 }

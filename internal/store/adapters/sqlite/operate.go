@@ -116,8 +116,7 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 	if o.Status != store.StatusOK {
 		return o, nil
 	}
-	groups, err := t.groupsOf(e)
-	if err != nil {
+	if err := t.losing(e); err != nil {
 		return store.Outcome{}, err
 	}
 	n, err := t.exec(`
@@ -130,7 +129,7 @@ func (t *txn) delete(e *store.Record) (store.Outcome, error) {
 	if _, gone := store.GoneOf(&e.Job); gone {
 		err = t.noteLeft(e, true)
 	}
-	return o, cmp.Or(err, t.forgetGroups(groups))
+	return o, err
 }
 
 // operate applies do to the jobs of a filter: to each named job, or to the first ones that match and can be changed.
@@ -162,7 +161,7 @@ func (t *txn) operateNamed(filter store.Filter, do func(*txn, *store.Record) (st
 func (t *txn) operateMatching(
 	filter store.Filter, limit int, can string, do func(*txn, *store.Record) (store.Outcome, error),
 ) ([]store.Outcome, error) {
-	where := chosen(filter, t.now)
+	where := chosen(filter, unbounded, t.now)
 	where.and(can)
 	found, err := t.records(`
 		SELECT`+columns+`,`+presentLinks+presentEpoch+`
@@ -170,7 +169,7 @@ func (t *txn) operateMatching(
 		WHERE id IN (
 			SELECT id
 			FROM `+where.text()+`
-			ORDER BY id
+			ORDER BY `+where.order(`ASC`)+`
 			LIMIT ?)
 		ORDER BY id`,
 		append(where.args, limit)...)

@@ -46,13 +46,13 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE waits;
 			DROP TABLE ends;
 			DROP TABLE groups;
-			DROP INDEX jobs_group;
+			DROP TABLE group_runs;
 			DROP INDEX jobs_group_dead;
 			ALTER TABLE jobs DROP COLUMN group_name;
 			DROP INDEX jobs_blocked;
 			DROP INDEX jobs_blocked_ids;
 			ALTER TABLE jobs DROP COLUMN links;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups');
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

@@ -35,7 +35,7 @@ func (t *txn) byID(ids []int64) (map[int64]*store.Record, error) {
 
 // named reads the jobs that the filter names, if they match what it says about waits.
 func (t *txn) named(f store.Filter) (map[int64]*store.Record, error) {
-	where := chosen(store.Filter{IDs: f.IDs, WaitsFor: f.WaitsFor, WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded}, t.now)
+	where := chosen(store.Filter{IDs: f.IDs, WaitsFor: f.WaitsFor, WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded}, unbounded, t.now)
 	records, err := t.records(`
 		SELECT`+columns+`,`+presentLinks+presentEpoch+`
 		FROM `+where.text(),

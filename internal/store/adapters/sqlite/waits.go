@@ -215,6 +215,9 @@ func (t *txn) noteLeft(e *store.Record, deleted bool) error {
 
 // follow does what follows from the ends that a call has noted, for a part of the jobs at most: the rest is left to Settle.
 func (t *txn) follow() error {
+	if err := t.forgetSmaller(); err != nil {
+		return err
+	}
 	if !t.heard {
 		return nil
 	}
