@@ -125,16 +125,18 @@ func (r *run) lives(ctx context.Context, name string) (figures []Figure, callbac
 	return figures, callback, r.verify(ctx, map[jq.State]int64{jq.Succeeded: jobs})
 }
 
-// sendAll enqueues the jobs of the run, with or without a batch. The client has no middleware, so that it checks a batch as it does for
-// most applications.
+// sendAll enqueues the jobs of the run, with or without a batch. A batch of several calls needs a request key, so all calls have one. The client
+// has no middleware, so that it checks a batch as it does for most applications.
 func (r *run) sendAll(ctx context.Context, name string) (jq.Batched, error) {
 	client := jq.NewClient(r.store, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: r.queue}})
 	items := r.items(r.o.Jobs, nil)
 	if name == Batched {
-		return r.sendBatch(ctx, client, &jq.Batch{Name: r.queue, Items: items, OnSuccess: &jq.Item{Payload: r.payload}})
+		return r.sendBatch(ctx, client, &jq.Batch{Items: items, OnSuccess: &jq.Item{Payload: r.payload}})
 	}
+	calls := 0
 	for part := range slices.Chunk(items, r.o.most()) {
-		added, err := client.EnqueueMany(ctx, part, nil)
+		calls++
+		added, err := client.EnqueueMany(ctx, part, &jq.EnqueueManyOptions{RequestKey: fmt.Sprintf("%s-%d", r.queue, calls)})
 		if r.ids.add(added, err); err != nil {
 			return jq.Batched{}, err
 		}

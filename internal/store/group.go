@@ -100,12 +100,16 @@ type GroupPage struct {
 
 // checkCircles refuses jobs of which one would wait for itself: for a group in which it is, or in which a job is that waits for it in turn.
 func checkCircles(jobs []NewJob) *InvalidError {
-	members := map[string][]int{} // the items of the groups that jobs of the call wait for
+	var members map[string][]int // the items of the groups that jobs of the call wait for
 	for _, n := range jobs {
 		for _, w := range n.After {
-			if w.Group != "" {
-				members[w.Group] = nil
+			if w.Group == "" {
+				continue
 			}
+			if members == nil {
+				members = map[string][]int{}
+			}
+			members[w.Group] = nil
 		}
 	}
 	if len(members) == 0 {

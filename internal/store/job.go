@@ -1,6 +1,7 @@
 package store
 
 import (
+	"sync/atomic"
 	"time"
 )
 
@@ -179,13 +180,24 @@ func (e *Extras) WithGroup(name string) *Extras {
 	return v.pointer()
 }
 
-// pointer returns a pointer to the extras, or nil if there are none.
+// pointer returns a pointer to the extras, or nil if there are none. Jobs of a group mostly come together and have nothing else, so they share
+// theirs.
 func (e Extras) pointer() *Extras {
 	if e == (Extras{}) {
 		return nil
 	}
-	return &e
+	shared := e == Extras{Group: e.Group}
+	if latest := latestInGroup.Load(); shared && latest != nil && latest.Group == e.Group {
+		return latest
+	}
+	kept := e
+	if shared {
+		latestInGroup.Store(&kept)
+	}
+	return &kept
 }
+
+var latestInGroup atomic.Pointer[Extras]
 
 // Clone returns a copy.
 func (e *Extras) Clone() *Extras { return e.WithScheduled(e.scheduled().Clone()) }

@@ -176,7 +176,9 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	case w != nil:
 		with = withLinks
 	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Group() != "" }):
-		with = inGroups
+		if with = inGroups; slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Scheduled() != nil || !j.ExpiresAt().IsZero() }) {
+			with = inGroupsWithExtras
+		}
 	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Extras != nil }):
 		with = withExtras
 	}
@@ -322,7 +324,9 @@ func withMembers(insert string) string {
 		FROM (
 			SELECT group_name, id, id - row_number() OVER (PARTITION BY group_name ORDER BY id) AS run
 			FROM added
-			WHERE group_name IN (SELECT name FROM grouped WHERE last_id - first_id + 1 <> members)
+			WHERE group_name IS NOT NULL
+				AND EXISTS (SELECT FROM grouped WHERE last_id - first_id + 1 <> members)
+				AND group_name IN (SELECT name FROM grouped WHERE last_id - first_id + 1 <> members)
 		) AS scattered
 		GROUP BY group_name, run
 	)`
@@ -334,13 +338,14 @@ type insertion struct {
 	query, telling string
 }
 
-// The insertions of ordinary jobs, of jobs with extras, which have more columns, of jobs of which some are in groups, and of jobs of which some
-// wait for others.
+// The insertions of ordinary jobs, of jobs with extras, which have more columns, of jobs of which some are in groups, without and with other
+// extras, and of jobs of which some wait for others.
 var (
-	ordinary   = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `, false)
-	withExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, false)
-	inGroups   = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, true)
-	withLinks  = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``, true)
+	ordinary           = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `, false)
+	withExtras         = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, false)
+	inGroups           = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare).Except("scheduled", "expires_at"), `unleased_state, `, `'ready', `, true)
+	inGroupsWithExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, true)
+	withLinks          = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``, true)
 
 	unleasedState = sqlkit.Column{Name: "unleased_state", Field: func(e *store.Record) any { return (*string)(&e.State) }}
 )
