@@ -200,7 +200,12 @@ func (e Extras) pointer() *Extras {
 var latestInGroup atomic.Pointer[Extras]
 
 // Clone returns a copy.
-func (e *Extras) Clone() *Extras { return e.WithScheduled(e.scheduled().Clone()) }
+func (e *Extras) Clone() *Extras {
+	if e == nil {
+		return nil
+	}
+	return &Extras{e.ExpiresAt, e.Scheduled.Clone(), e.Group}
+}
 
 // Scheduled says which schedule enqueued a job, and for which of its times.
 type Scheduled struct {

@@ -78,7 +78,7 @@ func (i *ids) UnmarshalJSON(text []byte) error {
 		i.last = i.first
 		return err
 	}
-	return json.Unmarshal(text, &[]*int64{&i.first, &i.last})
+	return json.Unmarshal(text, &[2]*int64{&i.first, &i.last})
 }
 
 // shortened returns the answers as databases keep them. Those about new jobs are mostly alike.

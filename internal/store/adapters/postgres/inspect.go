@@ -64,12 +64,17 @@ func (t *txn) list(filter store.Filter, page store.Page, before int64, leases cu
 	return sqlkit.PageOf(found, room.Full, filter, page), nil
 }
 
-// jobsOf returns the table of the jobs in the runs of ids of a group.
+// jobsOf returns the table of the jobs in the runs of ids of a group. OFFSET 0 keeps the planner from reading all jobs for that.
 func jobsOf(name string) string {
 	return `(
 				SELECT jobs.*
 				FROM {schema}.group_runs
-				JOIN {schema}.jobs ON jobs.id >= group_runs.first_id AND jobs.id <= group_runs.last_id
+				CROSS JOIN LATERAL (
+					SELECT *
+					FROM {schema}.jobs
+					WHERE id >= group_runs.first_id AND id <= group_runs.last_id
+					OFFSET 0
+				) AS jobs
 				WHERE group_runs.name = ` + name + `
 			) AS jobs`
 }

@@ -333,3 +333,47 @@ func TestASlowTransactionEndsTheLastJob(t *testing.T) {
 	s.followGroups(t.Context(), slow.left, slow.leftFrom)
 	in(t, s, store.Ready, "of the group that is done", added[1].ID)
 }
+
+// A page of a large group, a call that changes some of its jobs, and the count of a small one visit few rows, whatever the server knows of the
+// tables.
+func TestGroupsAreFoundByTheirRuns(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	crowd{queue: "q", state: store.Ready, due: longAgo}.add(t, s, 100_000)
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`
+		UPDATE {schema}.jobs SET group_name = CASE WHEN id % 5000 < 4000 THEN 'large' WHEN id BETWEEN 54100 AND 54119 THEN 'small' END;
+		INSERT INTO {schema}.group_runs (name, first_id, last_id)
+		SELECT group_name, min(id), max(id)
+		FROM {schema}.jobs
+		WHERE group_name IS NOT NULL
+		GROUP BY group_name, id / 500`))
+	require.NoError(t, err)
+	m := metered(t, s)
+	for _, known := range []string{`SELECT`, `ANALYZE {schema}.jobs, {schema}.group_runs`} {
+		_, err := s.callers.ExecContext(t.Context(), s.sql(known))
+		require.NoError(t, err)
+		large := store.Filter{Group: "large"}
+		for what, call := range map[string]func() error{
+			"a page": func() error {
+				large.States = []store.State{store.Ready}
+				page, err := s.List(t.Context(), large, store.Page{Limit: 10, Cursor: large.Cursor(45_001)})
+				assert.Len(t, page.Jobs, 10)
+				return err
+			},
+			"a change": func() error {
+				done, err := s.Reschedule(t.Context(), store.Filter{Group: "large", After: 43_900}, time.Now(), 10)
+				assert.Len(t, done, 10)
+				return err
+			},
+			"a count": func() error {
+				counts, err := s.Count(t.Context(), store.Filter{Group: "small"})
+				assert.EqualValues(t, 20, counts.Queues[0].Jobs[store.Ready])
+				return err
+			},
+		} {
+			visited := m.of(call)
+			t.Logf("%s, after %s: %v", what, known, visited)
+			assert.Less(t, visited.rows, 1000, "rows visited by %s, after %s", what, known)
+		}
+	}
+}

@@ -177,7 +177,8 @@ func (q *search) ids(w *where) string {
 	}
 }
 
-// grouped goes through the runs of ids of a group, which do not overlap. It uses the index jobs_group_dead instead if only dead jobs can match.
+// grouped goes through the runs of ids of a group. They do not overlap, so the first jobs are in the first runs, and nothing is sorted. It uses the
+// index jobs_group_dead instead if only dead jobs can match.
 func (q *search) grouped(w *where) string {
 	if q.only(store.Dead) {
 		return `
@@ -204,7 +205,7 @@ func (q *search) grouped(w *where) string {
 				FROM {schema}.group_runs
 				WHERE name = ` + group + `::text AND first_id <= ` + after + `
 			), 0)
-		` + q.order(`group_runs.first_id`, `jobs.id`) + `
+		` + q.order(`group_runs.first_id`) + `
 		LIMIT ` + w.arg(q.limit)
 }
 

@@ -15,7 +15,7 @@ import (
 // statistics here and would sort everything that an index offers, so only the few indexes that are worth it are named.
 type where struct {
 	index string // empty for the primary key
-	runs  bool   // the jobs are read by the runs of a group, and by the primary key in each
+	runs  string // the group by whose runs the jobs are read, and by the primary key in each
 	terms []string
 	args  []any
 }
@@ -28,7 +28,7 @@ func (w *where) and(term string, args ...any) {
 func (w *where) text() string {
 	text := `jobs NOT INDEXED`
 	switch {
-	case w.runs:
+	case w.runs != "":
 		text = `group_runs CROSS JOIN jobs NOT INDEXED`
 	case w.index != "":
 		text = `jobs INDEXED BY ` + w.index
@@ -43,7 +43,7 @@ func (w *where) text() string {
 
 // order is that of the ids. The jobs of a run come before those of the next one, so nothing has to be sorted.
 func (w *where) order(direction string) string {
-	if w.runs {
+	if w.runs != "" {
 		return `first_id ` + direction + `, id ` + direction
 	}
 	return `id ` + direction
@@ -51,7 +51,8 @@ func (w *where) order(direction string) string {
 
 // andBetween adds the condition that the id lies between two others.
 func (w *where) andBetween(after, before int64) {
-	if w.runs { // in each run, SQLite keeps to one bound on either side
+	if w.runs != "" { // in each run, SQLite keeps to one bound on either side
+		w.and(`first_id >= coalesce((SELECT max(first_id) FROM group_runs WHERE name = ? AND first_id <= ?), 0)`, w.runs, after)
 		w.and(`last_id > ? AND first_id < ? AND id BETWEEN max(first_id, ?) AND min(last_id, ?)`, after, before, after+1, before-1)
 		return
 	}
@@ -124,7 +125,8 @@ func chosen(f store.Filter, before int64, now time.Time) *where {
 
 // andGroup adds the condition that the job is in the group.
 func (w *where) andGroup(name string, byRuns bool) {
-	if w.runs = byRuns; byRuns {
+	if byRuns {
+		w.runs = name
 		w.and(`name = ?`, name)
 		return
 	}

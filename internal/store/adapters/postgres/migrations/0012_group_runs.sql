@@ -3,6 +3,9 @@
 --
 -- Least compatible version: 12.
 
+-- This comes first, so that what follows sees all jobs: it waits for those who are adding some, and lets nobody add more.
+DROP INDEX {schema}.jobs_group;
+
 -- All jobs with an id from first_id to last_id are in the group. A run without jobs is deleted.
 CREATE TABLE {schema}.group_runs (
 	name text COLLATE "C" NOT NULL,
@@ -38,7 +41,5 @@ GROUP BY group_name;
 ALTER TABLE {schema}.ends ADD COLUMN live bigint NOT NULL DEFAULT 0;
 
 CREATE INDEX ends_group ON {schema}.ends (group_name, number) WHERE group_name IS NOT NULL;
-
-DROP INDEX {schema}.jobs_group;
 
 CREATE INDEX jobs_group_dead ON {schema}.jobs (group_name, id) WHERE group_name IS NOT NULL AND unleased_state = 'failed' AND finished_at IS NOT NULL;
