@@ -182,7 +182,7 @@ func (t *txn) holders(keys []string) (map[string]holder, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	keys = distinct(keys)
 	found, jobs := map[string]holder{}, map[int64]string{}
 	err := t.each(func(rows *sql.Rows) error {
 		var key string
@@ -318,7 +318,7 @@ func (d drops) inGroups() []string {
 			names = append(names, name)
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(names)))
+	return distinct(names)
 }
 
 // hold gives the locked keys to the jobs, and deletes a few windows that have ended.

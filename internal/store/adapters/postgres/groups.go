@@ -77,13 +77,13 @@ func groupsIn(waits map[int64][]store.KeptWait) []string {
 			}
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(names)))
+	return distinct(names)
 }
 
 // openGroups opens groups. It takes their names in order, because another call may open some of them at the same time. It locks those that
 // were open, so that none is sealed before the call is committed.
 func (t *txn) openGroups(names []string) error {
-	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	names = distinct(names)
 	for open := 0; open < len(names); {
 		_, err := t.exec(`
 			INSERT INTO {schema}.open_groups (name, opened_at)
@@ -237,7 +237,7 @@ var existToTell = existing(fmt.Sprintf(toTell, 4, 5))
 var toTell = `waits JOIN unnest($%d::text[]) AS names (name) ON on_group = ANY (ARRAY[names.name])
 		WHERE on_group IS NOT NULL AND NOT met AND (
 			EXISTS (SELECT FROM {schema}.spoils WHERE spoils.name = names.name)
-			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name) 
+			OR NOT EXISTS (SELECT FROM {schema}.open_groups WHERE open_groups.name = names.name)
 				AND NOT ` + liveFrom(`least($%d::bigint, coalesce((SELECT behind_from FROM {schema}.group_counts WHERE group_counts.name = names.name), 0))`) + `)`
 
 // tellGroups tells jobs of the next changes of groups. It returns how many jobs and changes these are.

@@ -183,7 +183,7 @@ func (w *waiting) lookAtGroups(jobs []store.NewJob, t *txn) (err error) {
 		}
 	}
 	w.expected, _ = sqlkit.Expected(jobs)
-	if w.groups, err = t.statuses(slices.Compact(slices.Sorted(slices.Values(names)))); w.groups == nil {
+	if w.groups, err = t.statuses(distinct(names)); w.groups == nil {
 		w.groups = map[string]store.GroupStatus{}
 	}
 	return err
@@ -211,7 +211,10 @@ func (w *waiting) spoil(name string) {
 	}
 }
 
-func distinct(ids []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+// distinct returns the values in order, each of them once.
+func distinct[T cmp.Ordered](values []T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(values)))
+}
 
 func (w *waiting) job(id int64) *store.Job {
 	if j, before := w.expired[id]; before {
