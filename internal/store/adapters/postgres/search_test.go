@@ -18,7 +18,7 @@ import (
 
 // TestSearchFindsTheFirst compares pages and bulk calls with a look at every job, over all ways that a search can go.
 func TestSearchFindsTheFirst(t *testing.T) {
-	s := openStore(t, Options{})
+	s := openStore(t, Options{Timeout: time.Minute}) // a look at every job takes long under the race detector on a busy machine
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
