@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"iter"
@@ -86,12 +87,13 @@ func (c *Client) batch(ctx context.Context, w store.Writer, b *Batch, options *E
 
 // group returns a name for the group. A repeat with the same request key gets the same one.
 func (b *Batch) group(key string) string {
-	suffix := rand.Text()
+	var suffix [12]byte // short, because each job has the name
+	_, _ = rand.Read(suffix[:])
 	if key != "" {
 		sum := sha256.Sum256([]byte("batch " + key))
-		suffix = fmt.Sprintf("%x", sum[:13])
+		copy(suffix[:], sum[:])
 	}
-	return cmp.Or(b.Name, "batch") + "-" + suffix
+	return cmp.Or(b.Name, "batch") + "-" + base64.RawURLEncoding.EncodeToString(suffix[:])
 }
 
 // jobsOf returns the jobs of the batch: first those that wait for the others.

@@ -98,10 +98,10 @@ func ackAll(of ackOf) string {
 	return begin + `,
 	done AS (
 	` + update + `jobs.group_name
-	)` + endedInGroups + noteGroups(`TRUE`) + `
+	),` + endedByGroup(``) + `,` + noteGroups(``) + `
 	SELECT present.now, ` + shownByWrite + `, (SELECT array_agg(group_name) FROM noted), (SELECT min(number) FROM noted)
 	FROM present
-	WHERE EXISTS (SELECT FROM done)`
+	WHERE EXISTS (SELECT FROM ended)`
 }
 
 // finishable is the condition that a lease holds, and that nobody waits for the job or, unless in groups, its group. The statements that lock
@@ -150,21 +150,38 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	_, outcomes := sqlkit.Succeeded(acks)
 	ids, tokens, results := ended(acks)
 	var n int
-	var awaited, under, members pq.Int64Array
-	var groups pq.StringArray
-	var from sql.NullInt64 // the first row that the statement has noted
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&n, &awaited, &under, &groups, &members, &from) },
-		ackTxQuery[t.s.grouped.Add(-1) >= 0], ids, tokens, results, t.now)
+	var ends []noted
+	var groups []string
+	var from int64 // the first row that the statement has noted
+	err := t.each(func(rows *sql.Rows) error {
+		var name sql.NullString
+		var members int
+		var awaited, under pq.Int64Array
+		var number sql.NullInt64
+		err := rows.Scan(&name, &members, &awaited, &under, &number)
+		n += members
+		for i, id := range awaited {
+			ends = append(ends, noted{End: store.End{ID: id, Token: under[i], As: store.Succeeded}})
+		}
+		if name.Valid {
+			groups = append(groups, name.String)
+			ends = append(ends, noted{group: name.String, live: -members})
+		}
+		if number.Valid {
+			from = first(from, number.Int64)
+		}
+		return err
+	}, ackTxQuery[t.s.grouped.Add(-1) >= 0], ids, tokens, results, t.now)
 	if err != nil {
 		return nil, err
 	}
 	if len(groups) > 0 {
 		t.s.grouped.Store(groupedFor)
 	}
-	if from.Valid {
+	if from != 0 {
 		t.left = append(t.left, groups...)
-		t.leftFrom = first(t.leftFrom, from.Int64)
-	} else if err := t.noteEnds(endsOf(awaited, under, groups, members)); err != nil {
+		t.leftFrom = first(t.leftFrom, from)
+	} else if err := t.noteEnds(ends); err != nil {
 		return nil, err
 	}
 	if n == len(acks) {
@@ -173,56 +190,50 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	return t.ackEach(acks) // ackEach gives the jobs that this statement has finished the same answer
 }
 
-// endsOf returns the ends of jobs that succeeded under tokens, and groups in which so many jobs ended.
-func endsOf(jobs, tokens []int64, groups []string, members []int64) (ends []noted) {
-	for i, id := range jobs {
-		ends = append(ends, noted{End: store.End{ID: id, Token: tokens[i], As: store.Succeeded}})
-	}
-	for i, name := range groups {
-		ends = append(ends, noted{group: name, live: -int(members[i])})
-	}
-	return ends
-}
-
 // ackTxQuery has the statements that finish jobs in a transaction: the second one notes groups.
 var ackTxQuery = map[bool]string{
-	false: ackTx(``, `NULL::bigint`),
-	true:  ackTx(noteGroups(`NOT EXISTS (SELECT FROM done WHERE links & 1 = 1)`), `(SELECT min(number) FROM noted)`),
+	false: ackTx(`
+		SELECT name, members, awaited, under, NULL::bigint
+		FROM ended`),
+	true: ackTx(`,` + noteGroups(` AND NOT EXISTS (SELECT FROM ended WHERE awaited IS NOT NULL)`) + `
+		SELECT name, members, awaited, under, number
+		FROM ended
+		LEFT JOIN noted ON group_name = name`),
 }
 
-func ackTx(note, noted string) string {
+func ackTx(then string) string {
 	return `
 		WITH done AS (
 			UPDATE {schema}.jobs` + succeeded(`$4`) + `
 			FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS ack (id, token, result)
 			WHERE jobs.id = ANY (ARRAY[ack.id]) AND jobs.token = ack.token AND jobs.lease_expires_at IS NOT NULL
 			RETURNING jobs.id, jobs.token, jobs.links, jobs.group_name
-		)` + endedInGroups + note + `
-		SELECT count(*), array_agg(id) FILTER (WHERE links & 1 = 1), array_agg(token) FILTER (WHERE links & 1 = 1),
-			(SELECT array_agg(name ORDER BY name) FROM ended), (SELECT array_agg(members ORDER BY name) FROM ended), ` + noted + `
-		FROM done`
+		),` + endedByGroup(`,
+				array_agg(id) FILTER (WHERE links & 1 = 1) AS awaited,
+				array_agg(token) FILTER (WHERE links & 1 = 1) AS under`) + then
 }
 
-// endedInGroups are the groups of the jobs that are done, and how many these are.
-const endedInGroups = `,
-	ended AS MATERIALIZED (
-		SELECT group_name AS name, count(*) AS members
-		FROM done
-		WHERE group_name IS NOT NULL
-		GROUP BY group_name
-	)`
+// endedByGroup counts the jobs that are done, and more, for each group and for jobs in none: in one pass.
+func endedByGroup(more string) string {
+	return `
+		ended AS MATERIALIZED (
+			SELECT group_name AS name, count(*) AS members` + more + `
+			FROM done
+			GROUP BY group_name
+		)`
+}
 
 // noteGroups adds a row to the table ends for each group in which jobs have ended.
 func noteGroups(condition string) string {
-	return `,
-	noted AS (
-		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
-		SELECT 0, 0, '', name, -members
-		FROM ended
-		WHERE ` + condition + `
-		ORDER BY name
-		RETURNING group_name, number
-	)`
+	return `
+		noted AS (
+			INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
+			SELECT 0, 0, '', name, -members
+			FROM ended
+			WHERE name IS NOT NULL` + condition + `
+			ORDER BY name
+			RETURNING group_name, number
+		)`
 }
 
 func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {

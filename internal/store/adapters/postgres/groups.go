@@ -107,6 +107,52 @@ func (t *txn) openGroups(names []string) error {
 	return nil
 }
 
+// joinGroups adds to their groups jobs that were just inserted: as runs of ids, and to those that are live.
+func (t *txn) joinGroups(jobs []store.Job) error {
+	type run struct{ first, last int64 }
+	runs, live := map[string][]run{}, map[string]int64{}
+	for i := range jobs {
+		j := &jobs[i]
+		name := j.Group()
+		if name == "" {
+			continue
+		}
+		if own := runs[name]; len(own) > 0 && own[len(own)-1].last == j.ID-1 {
+			own[len(own)-1].last = j.ID
+		} else {
+			runs[name] = append(own, run{j.ID, j.ID})
+		}
+		if !j.Terminal() {
+			live[name]++
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	names, counts := newArray(ofTexts, 0), newArray(ofNumbers, 0)
+	of, firsts, lasts := newArray(ofTexts, 0), newArray(ofNumbers, 0), newArray(ofNumbers, 0)
+	for _, name := range slices.Sorted(maps.Keys(runs)) {
+		names.string(name)
+		counts.int(live[name])
+		for _, r := range runs[name] {
+			of.string(name)
+			firsts.int(r.first)
+			lasts.int(r.last)
+		}
+	}
+	_, err := t.exec(`
+		WITH counted AS (
+			INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
+			SELECT 0, 0, '', name, live
+			FROM unnest($1::text[], $2::bigint[]) AS joined (name, live)
+		)
+		INSERT INTO {schema}.group_runs (name, first_id, last_id)
+		SELECT name, first_id, last_id
+		FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS runs (name, first_id, last_id)`,
+		names, counts, of, firsts, lasts)
+	return err
+}
+
 // spoil notes that groups are spoiled. It does so although they may be already: somebody may be forgetting it.
 func (t *txn) spoil(names []string) error {
 	if len(names) == 0 {

@@ -171,15 +171,11 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	with := ordinary
+	with, group := ordinary, jobs[0].Group()
 	switch {
 	case w != nil:
 		with = withLinks
-	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Group() != "" }):
-		if with = inGroups; slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Scheduled() != nil || !j.ExpiresAt().IsZero() }) {
-			with = inGroupsWithExtras
-		}
-	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Extras != nil }):
+	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Scheduled() != nil || !j.ExpiresAt().IsZero() || j.Group() != group }):
 		with = withExtras
 	}
 	values := newRowArrays(with.columns, len(jobs))
@@ -193,6 +189,9 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 		woken.AddFor(e.Job, t.now)
 	}
 	query, args := with.query, append(values.args(), t.now)
+	if with.oneGroup {
+		args = append(args, group)
+	}
 	if t.conn != nil {
 		for _, w := range woken {
 			t.woken.Add(w)
@@ -205,6 +204,9 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 		next++
 		return rows.Scan(&jobs[next-1].ID)
 	}, query, args...)
+	if err == nil {
+		err = t.joinGroups(jobs)
+	}
 	if err != nil || w == nil {
 		return err
 	}
@@ -263,8 +265,8 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 	return added, true, nil
 }
 
-// insertionsLater are the insertions by a single statement: of jobs of which none is in a group, and of others. The row of a job is made before
-// it is known when the job is due.
+// insertionsLater are the insertions by a single statement: of jobs of which none is in a group, and of others, which it also adds to their
+// groups. The row of a job is made before it is known when the job is due.
 var insertionsLater = map[bool]insertion{
 	false: newInsertionLater(sqlkit.All.For(sqlkit.Inserted).Except("run_at"), false),
 	true:  newInsertionLater(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare).Except("run_at", "scheduled", "expires_at"), true),
@@ -280,7 +282,26 @@ func newInsertionLater(columns sqlkit.Columns, inGroups bool) insertion {
 	ORDER BY new.place
 	RETURNING `
 	if inGroups {
-		insert = `,` + withMembers(insert+`jobs.id, jobs.enqueued_at, jobs.group_name, jobs.finished_at`) + `
+		insert = `,
+	added AS (` + insert + `jobs.id, jobs.enqueued_at, jobs.group_name
+	),
+	counted AS (
+		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
+		SELECT 0, 0, '', group_name, count(*)
+		FROM added
+		WHERE group_name IS NOT NULL
+		GROUP BY group_name
+	),
+	runs AS (
+		INSERT INTO {schema}.group_runs (name, first_id, last_id)
+		SELECT group_name, min(id), max(id)
+		FROM (
+			SELECT group_name, id, id - row_number() OVER (PARTITION BY group_name ORDER BY id) AS run
+			FROM added
+			WHERE group_name IS NOT NULL
+		) AS members
+		GROUP BY group_name, run
+	)
 	SELECT enqueued_at, ` + shownByWrite + `, id
 	FROM added`
 	} else {
@@ -297,61 +318,30 @@ func newInsertionLater(columns sqlkit.Columns, inGroups bool) insertion {
 	)`, delay+2, delay+1) + insert}
 }
 
-// withMembers returns an insertion of jobs as a part of a statement, which also adds them to their groups. Mostly the jobs of a group have ids
-// that follow one another: to look for runs among others takes longer.
-func withMembers(insert string) string {
-	return `
-	added AS (` + insert + `
-	),
-	grouped AS MATERIALIZED (
-		SELECT group_name AS name, min(id) AS first_id, max(id) AS last_id, count(*) AS members, count(*) FILTER (WHERE finished_at IS NULL) AS live
-		FROM added
-		WHERE group_name IS NOT NULL
-		GROUP BY group_name
-	),
-	counted AS (
-		INSERT INTO {schema}.ends (job_id, token, ended_as, group_name, live)
-		SELECT 0, 0, '', name, live
-		FROM grouped
-	),
-	runs AS (
-		INSERT INTO {schema}.group_runs (name, first_id, last_id)
-		SELECT name, first_id, last_id
-		FROM grouped
-		WHERE last_id - first_id + 1 = members
-		UNION ALL
-		SELECT group_name, min(id), max(id)
-		FROM (
-			SELECT group_name, id, id - row_number() OVER (PARTITION BY group_name ORDER BY id) AS run
-			FROM added
-			WHERE group_name IS NOT NULL
-				AND EXISTS (SELECT FROM grouped WHERE last_id - first_id + 1 <> members)
-				AND group_name IN (SELECT name FROM grouped WHERE last_id - first_id + 1 <> members)
-		) AS scattered
-		GROUP BY group_name, run
-	)`
-}
-
 // An insertion has the statements that insert jobs, and that also notify.
 type insertion struct {
 	columns        sqlkit.Columns
+	oneGroup       bool // an argument behind the time is the group of all jobs, or empty
 	query, telling string
 }
 
-// The insertions of ordinary jobs, of jobs with extras, which have more columns, of jobs of which some are in groups, without and with other
-// extras, and of jobs of which some wait for others.
+// The insertions of ordinary jobs, which may all be in one group, of jobs with other extras or in several groups, and of jobs of which some wait
+// for others.
 var (
-	ordinary           = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `, false)
-	withExtras         = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, false)
-	inGroups           = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare).Except("scheduled", "expires_at"), `unleased_state, `, `'ready', `, true)
-	inGroupsWithExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, true)
-	withLinks          = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``, true)
+	ordinary   = newInsertion(sqlkit.All.For(sqlkit.Inserted), `unleased_state, `, `'ready', `, true)
+	withExtras = newInsertion(sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare), `unleased_state, `, `'ready', `, false)
+	withLinks  = newInsertion(slices.Concat(sqlkit.All[:1], sqlkit.Columns{sqlkit.Links, unleasedState}, sqlkit.All.For(sqlkit.Inserted|sqlkit.Rare|sqlkit.Linked)), ``, ``, false)
 
 	unleasedState = sqlkit.Column{Name: "unleased_state", Field: func(e *store.Record) any { return (*string)(&e.State) }}
 )
 
-func newInsertion(columns sqlkit.Columns, more, values string, inGroups bool) insertion {
+func newInsertion(columns sqlkit.Columns, more, values string, oneGroup bool) insertion {
 	now := len(columns) + 1
+	next := now + 1
+	if oneGroup {
+		more, values = more+`group_name, `, values+fmt.Sprintf(`nullif($%d, ''), `, next)
+		next++
+	}
 	insert := func(where string) string {
 		return `
 		INSERT INTO {schema}.jobs (` + more + `enqueued_at, ` + columns.Names() + `)
@@ -360,24 +350,12 @@ func newInsertion(columns sqlkit.Columns, more, values string, inGroups bool) in
 		ORDER BY place
 		RETURNING id`
 	}
-	sent := fmt.Sprintf(`
-		sent AS MATERIALIZED (
+	return insertion{columns, oneGroup, insert(``), fmt.Sprintf(`
+		WITH sent AS MATERIALIZED (
 			SELECT pg_notify($%d, told)
 			FROM unnest($%d::text[]) AS woken (told)
-		)`, now+1, now+2)
-	const afterThat = `
-		WHERE (SELECT count(*) FROM sent) >= 0`
-	if !inGroups {
-		return insertion{columns, insert(``), `
-		WITH` + sent + insert(afterThat)}
-	}
-	added := func(with, where string) string {
-		return `
-		WITH` + with + withMembers(insert(where)+`, group_name, finished_at`) + `
-		SELECT id
-		FROM added`
-	}
-	return insertion{columns, added(``, ``), added(sent+`,`, afterThat)}
+		)`, next, next+1) + insert(`
+		WHERE (SELECT count(*) FROM sent) >= 0`)}
 }
 
 // rowArrays are the values of rows, one array for each column.
