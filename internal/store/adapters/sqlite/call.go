@@ -13,15 +13,20 @@ func write[T any](ctx context.Context, s *Store, invalid error, l load, run func
 	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {
 		return none, err
 	}
+	var left bool
 	err := s.writer.do(ctx, l, func(t *txn) (err error) {
-		t.heard, t.groups = false, groups{}
+		t.heard, t.groups, left = false, groups{}, false
 		if answer, err = run(t); err != nil {
 			return err
 		}
-		return t.follow()
+		left, err = t.follow(settledAtOnce)
+		return err
 	})
 	if err != nil {
 		return none, err
+	}
+	if left {
+		s.goOn(ctx)
 	}
 	return answer, nil
 }

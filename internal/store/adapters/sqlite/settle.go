@@ -11,8 +11,8 @@ import (
 // A transaction of Settle changes and tells so many jobs at most, so that other calls wait for a few milliseconds only. While there are
 // others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
 const (
-	settledAtOnce = 25
-	toldAtOnce    = 200
+	settledAtOnce = 10
+	toldAtOnce    = 100
 	pauses        = 4
 	longestRest   = 100 * time.Millisecond
 )
@@ -38,6 +38,28 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 		}
 	}
 	return settled, nil
+}
+
+// goOn does what follows from a call that is committed, in transactions that other calls hardly notice. What is more than a call may do, or
+// fails, is left to Settle.
+func (s *Store) goOn(ctx context.Context) {
+	for most := store.SettledByCall - settledAtOnce; most > 0; {
+		var told int
+		var left bool
+		err := s.writer.do(context.WithoutCancel(ctx), load{items: settledAtOnce, patient: true}, func(t *txn) (err error) {
+			t.groups = groups{}
+			_, told, left, err = t.hear(settledAtOnce, min(most, toldAtOnce))
+			return err
+		})
+		if err != nil {
+			break
+		}
+		if !left {
+			return
+		}
+		most -= told
+	}
+	s.hub.Tell(store.Wakeup{Settle: true})
 }
 
 // A settlement is what one transaction of Settle has done.
@@ -81,7 +103,7 @@ func (t *txn) settle(limit int) (did settlement, err error) {
 		}
 		did.settled = append(did.settled, store.SettledOf(&e.Job))
 	}
-	changed, err := t.hear(limit-len(expired), toldAtOnce)
+	changed, _, left, err := t.hear(limit-len(expired), toldAtOnce)
 	if err != nil {
 		return did, err
 	}
@@ -89,7 +111,6 @@ func (t *txn) settle(limit int) (did settlement, err error) {
 		did.settled = append(did.settled, store.SettledOf(&e.Job))
 	}
 	t.heard = false // what is left is for the next transaction
-	left, err := t.left()
 	did.more = left || len(did.settled) == limit
-	return did, err
+	return did, nil
 }

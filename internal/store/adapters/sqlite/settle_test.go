@@ -42,3 +42,28 @@ func TestSettleTellsFewAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, settled)
 }
+
+// A call settles as many jobs as it may, few in a transaction, so that others need not wait for all of them.
+func TestCallSettlesInSmallTransactions(t *testing.T) {
+	s := openAt(t, newPath(t), nil)
+	root := enqueue(t, s, 1)[0].ID
+	waiting := store.NewJob{Queue: "waiting", Kind: "k", Payload: []byte(`1`), After: []store.Wait{{ID: root}}}
+	for _, n := range []int{store.SettledByCall, 5} {
+		_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: slices.Repeat([]store.NewJob{waiting}, n)})
+		require.NoError(t, err)
+	}
+	wakeups, err := s.Subscribe(t.Context(), []string{"elsewhere"})
+	require.NoError(t, err)
+	before := s.writer.commits.Load()
+	_, err = s.Cancel(t.Context(), store.Filter{IDs: []int64{root}}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, int64(store.SettledByCall+1), countIn(t, s, store.Cancelled), "with the job itself")
+	assert.Equal(t, int64(5), countIn(t, s, store.Blocked))
+	assert.Equal(t, int64(store.SettledByCall/settledAtOnce), s.writer.commits.Load()-before, "transactions")
+	select {
+	case w := <-wakeups:
+		assert.Equal(t, store.Wakeup{Settle: true}, w)
+	default:
+		assert.Fail(t, "nobody is told that the rest is left to Settle")
+	}
+}

@@ -95,7 +95,8 @@ func within[T any](ctx context.Context, w *txWriter, invalid error, run func(t *
 		if err != nil {
 			return none, err
 		}
-		return answer, t.follow()
+		_, err = t.follow(store.SettledByCall)
+		return answer, err
 	}()
 	if err != nil {
 		return none, sqlkit.Because(ctx, w.s.closed, ours(store.TxError(err)))

@@ -213,18 +213,14 @@ func (t *txn) noteLeft(e *store.Record, deleted bool) error {
 	return t.noteGroup(e.Group())
 }
 
-// follow does what follows from the ends that a call has noted, for a part of the jobs at most: the rest is left to Settle.
-func (t *txn) follow() error {
-	if err := t.forgetSmaller(); err != nil {
-		return err
+// follow does what follows from the ends that a call has noted: it tells so many jobs at most, or a few more, and returns whether there may be
+// others to tell.
+func (t *txn) follow(most int) (left bool, err error) {
+	if err := t.forgetSmaller(); err != nil || !t.heard {
+		return false, err
 	}
-	if !t.heard {
-		return nil
-	}
-	if _, err := t.hear(store.SettledByCall, store.SettledByCall); err != nil {
-		return err
-	}
-	return t.tellLeft()
+	_, _, left, err = t.hear(most, most)
+	return left, err
 }
 
 // An end is one that the jobs up to an id have been told of. If it has a group, something has changed in that.
@@ -234,9 +230,10 @@ type end struct {
 	number, upTo int64
 }
 
-// hear tells at most so many jobs of ends, or a few more, until it has changed a number of them, and returns these.
-func (t *txn) hear(limit, most int) (changed []*store.Record, err error) {
-	for most > 0 && len(changed) < limit {
+// hear tells at most so many jobs of ends, or a few more, until it has changed a number of them, and returns these, how many it told, and whether
+// there may be others to tell.
+func (t *txn) hear(limit, most int) (changed []*store.Record, told int, left bool, err error) {
+	for told < most && len(changed) < limit {
 		var next *end
 		err := t.each(func(rows *sql.Rows) error {
 			next = &end{}
@@ -247,16 +244,16 @@ func (t *txn) hear(limit, most int) (changed []*store.Record, err error) {
 			ORDER BY number
 			LIMIT 1`)
 		if err != nil || next == nil {
-			return changed, err
+			return changed, told, false, err
 		}
 		some, heard, err := t.tell(*next, limit-len(changed))
 		if err != nil {
-			return nil, err
+			return nil, 0, false, err
 		}
-		most -= max(heard, 1)
+		told += max(heard, 1)
 		changed = append(changed, some...)
 	}
-	return changed, nil
+	return changed, told, true, nil
 }
 
 // told is how many jobs are told of an end at a time, or fewer.
@@ -366,7 +363,7 @@ func (t *txn) markMet(e end, above int64) error {
 // blockAgain blocks jobs that were requeued and wait for others, by rising id.
 func (t *txn) blockAgain(waiting []*store.Record, outcomes []store.Outcome) error {
 	if len(waiting) > 0 {
-		if _, err := t.hear(math.MaxInt, math.MaxInt); err != nil { // what was before must not count afterwards
+		if _, _, _, err := t.hear(math.MaxInt, math.MaxInt); err != nil { // what was before must not count afterwards
 			return err
 		}
 	}
