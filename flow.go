@@ -110,6 +110,7 @@ func (c *Client) sendParts(ctx context.Context, w store.Writer, of string, jobs 
 		}
 		room := roomFor(len(part))
 		copy(*room, part)
+		clear(part) // whose payloads are needed no more once they are sent
 		some, err := c.send(ctx, w, room, open, partKey(key, begin))
 		if err != nil {
 			return nil, fromStep(begin, err)
