@@ -21,9 +21,9 @@ const (
 )
 
 // flowing measures jobs of a batch beside jobs without one, how soon jobs go on that wait for others, and cancellations that go on to
-// many jobs.
+// many jobs. These come first: the databases clean up after the others for a while, which would take longer than what is measured beside them.
 func flowing(ctx context.Context, r *run) ([]Part, error) {
-	members, err := r.members(ctx)
+	cascades, err := r.cascades(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func flowing(ctx context.Context, r *run) ([]Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	cascades, err := r.cascades(ctx)
+	members, err := r.members(ctx)
 	return slices.Concat(members, []Part{waiters}, cascades), err
 }
 

@@ -2,8 +2,17 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// A step of Settle changes so many jobs at most. It pauses after each, for so many times as long as that took, so that other calls hardly
+// notice when there is much to do.
+const (
+	settledAtOnce = 100
+	pauses        = 2
 )
 
 // Settle is part of the contract. It does in steps what follows from the ends of jobs, each in a transaction of its own.
@@ -15,10 +24,16 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 			return nil, err
 		}
 	}
-	for did := (step{more: true}); did.more && err == nil && (invalid != nil || len(settled) < limit); {
-		did, err = s.settleStep(ctx, invalid, limit-len(settled), did.next, exist)
+	var did step
+	for more := true; more; {
+		part, began := min(limit-len(settled), settledAtOnce), time.Now()
+		did, err = s.settleStep(ctx, invalid, part, did.next, exist)
 		for _, e := range did.changed {
 			settled = append(settled, store.SettledOf(&e.Job))
+		}
+		more = err == nil && len(settled) < limit && (did.more || len(did.changed) >= part)
+		if more {
+			sqlkit.Rest(ctx, pauses*time.Since(began))
 		}
 	}
 	if len(settled) > 0 { // that is committed
