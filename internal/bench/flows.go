@@ -21,7 +21,7 @@ const (
 )
 
 // flowing measures jobs of a batch beside jobs without one, how soon jobs go on that wait for others, and cancellations that go on to
-// many jobs. These come first: the databases clean up after the others for a while, which would take longer than what is measured beside them.
+// many jobs. These come first: the others leave the database much to clean up, which would disturb the jobs that are probed beside them.
 func flowing(ctx context.Context, r *run) ([]Part, error) {
 	cascades, err := r.cascades(ctx)
 	if err != nil {

@@ -150,7 +150,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	_, outcomes := sqlkit.Succeeded(acks)
 	ids, tokens, results := ended(acks)
 	var n int
-	var ends []noted
+	var ends, inGroups []noted
 	var groups []string
 	var from int64 // the first row that the statement has noted
 	err := t.each(func(rows *sql.Rows) error {
@@ -165,7 +165,7 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 		}
 		if name.Valid {
 			groups = append(groups, name.String)
-			ends = append(ends, noted{group: name.String, live: -members})
+			inGroups = append(inGroups, noted{group: name.String, live: -members})
 		}
 		if number.Valid {
 			from = first(from, number.Int64)
@@ -181,8 +181,11 @@ func (t *txn) ack(acks []store.Ack) ([]store.Outcome, error) {
 	if from != 0 {
 		t.left = append(t.left, groups...)
 		t.leftFrom = first(t.leftFrom, from)
-	} else if err := t.noteEnds(ends); err != nil {
-		return nil, err
+	} else {
+		slices.SortFunc(ends, func(a, b noted) int { return cmp.Compare(a.ID, b.ID) })
+		if err := t.noteEnds(append(ends, inGroups...)); err != nil {
+			return nil, err
+		}
 	}
 	if n == len(acks) {
 		return outcomes, nil

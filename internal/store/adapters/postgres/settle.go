@@ -13,6 +13,7 @@ import (
 const (
 	settledAtOnce = 100
 	pauses        = 2
+	longestRest   = 100 * time.Millisecond
 )
 
 // Settle is part of the contract. It does in steps what follows from the ends of jobs, each in a transaction of its own.
@@ -26,14 +27,17 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 	}
 	var did step
 	for more := true; more; {
-		part, began := min(limit-len(settled), settledAtOnce), time.Now()
-		did, err = s.settleStep(ctx, invalid, part, did.next, exist)
+		part := min(limit-len(settled), settledAtOnce)
+		var took time.Duration
+		did, took, err = s.settleStep(ctx, invalid, part, did.next, exist)
 		for _, e := range did.changed {
 			settled = append(settled, store.SettledOf(&e.Job))
 		}
 		more = err == nil && len(settled) < limit && (did.more || len(did.changed) >= part)
-		if more {
-			sqlkit.Rest(ctx, pauses*time.Since(began))
+		exist &^= toForget // once is enough
+		if more && !sqlkit.Rest(ctx, min(pauses*took, longestRest)) {
+			more = false
+			s.tellLeft()
 		}
 	}
 	if len(settled) > 0 { // that is committed
@@ -42,10 +46,16 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 	return settled, err
 }
 
-func (s *Store) settleStep(ctx context.Context, invalid error, limit int, from reached, exist int) (step, error) {
+// settleStep also returns how long the step took, once it could begin.
+func (s *Store) settleStep(ctx context.Context, invalid error, limit int, from reached, exist int) (did step, took time.Duration, err error) {
 	done, _ := s.nextStep(ctx) // if the context ends, so does the call
 	defer done()
-	return write(ctx, s, invalid, func(t *txn) (step, error) { return t.settle(limit, from, exist) })
+	began := time.Now()
+	did, err = write(ctx, s, invalid, func(t *txn) (step, error) {
+		began = time.Now()
+		return t.settle(limit, from, exist)
+	})
+	return did, time.Since(began), err
 }
 
 var existToSettle = existing(`jobs WHERE `+waitsToExpire+` AND expires_at <= `+statementNow, `looks`, `ends`,

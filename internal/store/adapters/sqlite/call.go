@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// write runs a call that changes something in the writer's next transaction.
+// write runs a call that changes something in the writer's next transaction, and does what follows from it, or a part of that.
 func write[T any](ctx context.Context, s *Store, invalid error, l load, run func(t *txn) (T, error)) (T, error) {
 	var answer, none T
 	if err := sqlkit.Admit(ctx, s.closed, invalid); err != nil {

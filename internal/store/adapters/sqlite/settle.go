@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// A transaction of Settle changes and tells so many jobs at most, so that other calls wait for a few milliseconds only. While there are
-// others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
+// A call, and each transaction of Settle, changes and tells so many jobs at most, so that other calls wait for a few milliseconds only. While
+// there are others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
 const (
 	settledAtOnce = 10
 	toldAtOnce    = 100
@@ -41,25 +41,36 @@ func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled,
 }
 
 // goOn does what follows from a call that is committed, in transactions that other calls hardly notice. What is more than a call may do, or
-// fails, is left to Settle.
+// fails, is left to Settle. So is all if another call does the same, because ends are told in one order.
 func (s *Store) goOn(ctx context.Context) {
+	if !s.followed(ctx) {
+		s.hub.Tell(store.Wakeup{Settle: true})
+	}
+}
+
+// followed reports whether nothing is left.
+func (s *Store) followed(ctx context.Context) bool {
+	if !s.following.TryLock() {
+		return false
+	}
+	defer s.following.Unlock()
 	for most := store.SettledByCall - settledAtOnce; most > 0; {
 		var told int
 		var left bool
-		err := s.writer.do(context.WithoutCancel(ctx), load{items: settledAtOnce, patient: true}, func(t *txn) (err error) {
+		err := s.writer.do(ctx, load{items: settledAtOnce, patient: true}, func(t *txn) (err error) {
 			t.groups = groups{}
 			_, told, left, err = t.hear(settledAtOnce, min(most, toldAtOnce))
 			return err
 		})
 		if err != nil {
-			break
+			return false
 		}
 		if !left {
-			return
+			return true
 		}
 		most -= told
 	}
-	s.hub.Tell(store.Wakeup{Settle: true})
+	return false
 }
 
 // A settlement is what one transaction of Settle has done.

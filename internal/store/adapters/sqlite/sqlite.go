@@ -60,8 +60,9 @@ type Store struct {
 	probe   *readers // for Ping
 	callers *sqlx.DB // for callers' own transactions, and for backups
 
-	closing sync.Once
-	closed  chan struct{}
+	following sync.Mutex // a call holds it that does what follows after its commit
+	closing   sync.Once
+	closed    chan struct{}
 }
 
 // Options configures Open. Zero fields mean the default.
