@@ -27,11 +27,20 @@ type request struct {
 	at     time.Time
 }
 
+// hasCircle reports whether nothing is wrong with a request but that jobs of groups wait for these.
+func hasCircle(req store.EnqueueRequest) bool {
+	req.Jobs = slices.Clone(req.Jobs)
+	for i := range req.Jobs {
+		req.Jobs[i].Group = ""
+	}
+	return req.Check() == nil
+}
+
 // Enqueue is part of the contract.
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	return call(ctx, s, nil, func(now time.Time) ([]store.Enqueued, error) {
 		defer func() { s.given = nil }()
-		if err := req.Check(); err != nil && !s.broken(LimitsIgnored) {
+		if err := req.Check(); err != nil && !s.broken(LimitsIgnored) && !(s.broken(CirclesAccepted) && hasCircle(req)) {
 			return nil, s.refuse(req, err, now)
 		}
 		if len(req.Jobs) == 0 {

@@ -32,6 +32,7 @@ var (
 	GroupsMetApart             = fault("groups-met-apart", "Groups", "A wait for a group stays met while others of the job are not.")
 	BlockedAreNotLive          = fault("blocked-are-not-live", "Groups", "A blocked job in a group does not keep it from being done.")
 	RetryingAreNotLive         = fault("retrying-are-not-live", "Groups", "A retrying job in a group does not keep it from being done.")
+	CirclesAccepted            = fault("circles-accepted", "Groups", "A job may wait for its own group, and for one that waits for it.")
 	DuplicatesJoin             = fault("duplicates-join", "Groups", "The holder of a unique key joins the group of a duplicate.")
 	ReplaceOfOtherGroup        = fault("replace-of-other-group", "Groups", "A duplicate with Replace changes a holder in another group.")
 	FilterIgnoresWaitsForGroup = fault("filter-ignores-waits-for-group", "Groups", "A filter ignores WaitsForGroup.")
