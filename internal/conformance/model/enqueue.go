@@ -27,11 +27,17 @@ type request struct {
 	at     time.Time
 }
 
-// hasCircle reports whether nothing is wrong with a request but that jobs of groups wait for these.
-func hasCircle(req store.EnqueueRequest) bool {
+// overlooks reports whether nothing is wrong with a request but what a broken store does not look at.
+func (s *Store) overlooks(req store.EnqueueRequest) bool {
 	req.Jobs = slices.Clone(req.Jobs)
 	for i := range req.Jobs {
-		req.Jobs[i].Group = ""
+		n := &req.Jobs[i]
+		if s.broken(CirclesAccepted) {
+			n.Group = ""
+		}
+		if s.broken(MoreWaitsAccepted) {
+			n.After = n.After[:min(len(n.After), store.MaxWaits)]
+		}
 	}
 	return req.Check() == nil
 }
@@ -40,7 +46,7 @@ func hasCircle(req store.EnqueueRequest) bool {
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	return call(ctx, s, nil, func(now time.Time) ([]store.Enqueued, error) {
 		defer func() { s.given = nil }()
-		if err := req.Check(); err != nil && !s.broken(LimitsIgnored) && !(s.broken(CirclesAccepted) && hasCircle(req)) {
+		if err := req.Check(); err != nil && !s.broken(LimitsIgnored) && !s.overlooks(req) {
 			return nil, s.refuse(req, err, now)
 		}
 		if len(req.Jobs) == 0 {

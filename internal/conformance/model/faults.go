@@ -122,6 +122,8 @@ var (
 	CancelledUnexplained   = fault("cancelled-unexplained", "Waits", "What is cancelled because of another job does not say so.")
 	CancelledParentBlocks  = fault("cancelled-parent-blocks", "Waits", "A new job that needs a cancelled one is blocked.")
 	UnknownWaitAccepted    = fault("unknown-wait-accepted", "Waits", "A job may wait for one that does not exist.")
+	MoreWaitsAccepted      = fault("more-waits-accepted", "Waits", "A job may have any number of waits.")
+	OutcomesOfOthers       = fault("outcomes-of-others", "Waits", "The outcomes of a Cancel without ids are also about jobs that are cancelled because of others.")
 	WaitForDuplicateMet    = fault("wait-for-duplicate-met", "Waits", "An item does not wait for one that is a duplicate.")
 	RequeueForgetsWaits    = fault("requeue-forgets-waits", "Waits", "A requeued job waits for nothing.")
 	RequeueKeepsMet        = fault("requeue-keeps-met", "Waits", "A requeued job does not look at its waits again.")

@@ -11,7 +11,26 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
-	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), s.cancellable, s.cancel)
+	outcomes, err := s.operate(ctx, filter, limit, filter.CheckBulk(limit), s.cancellable, s.cancel)
+	if err == nil && len(filter.IDs) == 0 && s.broken(OutcomesOfOthers) {
+		outcomes = append(outcomes, s.cancelledWith(outcomes)...)
+	}
+	return outcomes, err
+}
+
+// cancelledWith returns the outcomes of jobs that were cancelled because of the jobs that a call has cancelled.
+func (s *Store) cancelledWith(outcomes []store.Outcome) (others []store.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		because := func(w wait) bool {
+			return slices.ContainsFunc(outcomes, func(o store.Outcome) bool { return o.ID == w.on && o.Status == store.StatusOK })
+		}
+		if j.State == store.Cancelled && slices.ContainsFunc(j.waits, because) {
+			others = append(others, ok(j))
+		}
+	}
+	return others
 }
 
 func (s *Store) cancellable(j job) bool { return !j.Terminal() || s.broken(CancelOverwrites) }
