@@ -76,6 +76,12 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 
 // printOf tells requests apart.
 func (s *Store) printOf(req store.EnqueueRequest) [sha256.Size]byte {
+	if s.broken(RepeatIgnoresWaits) {
+		req.Jobs = slices.Clone(req.Jobs)
+		for i := range req.Jobs {
+			req.Jobs[i].After = nil
+		}
+	}
 	sum := req.Fingerprint()
 	if s.broken(RequestKeyMindsTrace) {
 		for _, n := range req.Jobs {

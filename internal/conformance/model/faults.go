@@ -138,6 +138,8 @@ var (
 	EndedJobsNeed          = fault("ended-jobs-need", "Waits", "A job that has ended still needs what it has waited for.")
 	NeedJudgedLate         = fault("need-judged-late", "Waits", "Whether a named job is needed is judged after the ones before it have changed.")
 	WaitsHidden            = fault("waits-hidden", "Waits", "Get does not show the waits.")
+	WaitsReversed          = fault("waits-reversed", "Waits", "Get shows the waits from the last to the first.")
+	RepeatIgnoresWaits     = fault("repeat-ignores-waits", "Waits", "A request whose waits differ counts as a repeat.")
 
 	InvalidUnexplained   = fault("invalid-unexplained", "Finish", "The outcome of an invalid item has no reason.")
 	DuplicateUnexplained = fault("duplicate-unexplained", "Requeue", "The outcome of a requeue does not name who holds the key.")

@@ -284,5 +284,8 @@ func (s *Store) shown(j job) []store.Waiting {
 			shown = append(shown, one)
 		}
 	}
+	if s.broken(WaitsReversed) {
+		slices.Reverse(shown)
+	}
 	return shown
 }

@@ -33,6 +33,7 @@ func TestModelAgreesWithItself(t *testing.T) {
 var beyond = map[string][]model.Fault{
 	"no queue has an underscore":      {model.PatternsAreLike},
 	"no job of a script has 65 waits": {model.MoreWaitsAccepted},
+	"no repeat has other waits":       {model.RepeatIgnoresWaits},
 	"calls do not overlap": {
 		model.ClaimUnlocked, model.AckUnlocked, model.RecoverUnlocked, model.SettleUnlocked, model.PolicyUnlocked, model.GroupsSeenBefore,
 	},
