@@ -197,12 +197,12 @@ func TestRowsOfLockedJobsStay(t *testing.T) {
 // them.
 func TestRecoveryPassesRowsThatStay(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Timeout: 3 * time.Minute})
+	s := openStore(t, Options{Timeout: time.Minute})
 	crowd{queue: "q", state: store.InFlight, due: longAgo, lease: "-10 minutes"}.add(t, s, mostLeased+20_000)
 	_, err := s.callers.Exec(s.sql(`UPDATE {schema}.leases SET due_at = due_at - interval '1 hour'`))
 	require.NoError(t, err)
 	crowd{queue: "q", state: store.InFlight, due: longAgo, lease: "-31 minutes"}.add(t, s, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	recovered, err := s.RecoverExpiredLeases(ctx, store.RecoverRequest{Limit: 10, Grace: 30 * time.Minute})
 	require.NoError(t, err)
