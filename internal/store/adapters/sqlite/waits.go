@@ -256,12 +256,9 @@ func (t *txn) hear(limit, most int) (changed []*store.Record, told int, left boo
 	return changed, told, true, nil
 }
 
-// told is how many jobs are told of an end at a time, or fewer.
-const told = 100
-
 // tell tells the next jobs of an end, and returns how many these are, and those that it has changed, at most so many.
 func (t *txn) tell(e end, limit int) (changed []*store.Record, heard int, err error) {
-	most := min(told, max(limit, settledAtOnce))
+	most := min(toldAtOnce, max(limit, settledAtOnce))
 	ids, err := t.concerned(e, most)
 	if err != nil {
 		return nil, 0, err
