@@ -134,6 +134,9 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 				at := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == holder })
 				s.jobs[max(0, at)].Extras = s.jobs[max(0, at)].Extras.WithGroup(n.Group)
 			}
+			if at := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == holder }); at >= 0 && s.broken(DuplicateKeepsWaits) {
+				s.jobs[at].waits = append(s.jobs[at].waits, s.waiting(job{}, n, answer, now).waits...)
+			}
 			holding, _ := s.find(holder)
 			answer[i] = store.Enqueued{ID: holder, State: holding.State, Duplicate: true}
 			if n.Replace && !(s.broken(ReplaceBeforeTheCall) && holder >= first) {
@@ -217,7 +220,11 @@ func (s *Store) insert(n store.NewJob, row store.Job, answer []store.Enqueued, n
 	}
 	added := s.waiting(job{Job: row}, n, answer, now)
 	s.jobs = append(s.jobs, added)
-	if added.State == store.Cancelled && !s.broken(AddedCancelledSpares) {
+	switch {
+	case added.State != store.Cancelled, s.broken(AddedCancelledSpares):
+	case s.broken(SpoiledByCallUnseen):
+		s.late = append(s.late, added)
+	default:
 		s.leaves(added, store.Cancelled)
 	}
 	if row.UniqueKey != "" && row.UniqueFor > 0 {

@@ -23,12 +23,17 @@ var (
 	SpoiledMeets               = fault("spoiled-meets", "Groups", "A group with a cancelled job counts as a success.")
 	SpoiledLeavesWaiters       = fault("spoiled-leaves-waiters", "Groups", "What needs a group that is spoiled stays blocked.")
 	SpoiledUnexplained         = fault("spoiled-unexplained", "Groups", "What needs a group that is spoiled is cancelled without an error.")
+	SpoiledByCallUnseen        = fault("spoiled-by-call-unseen", "Groups", "An item is blocked that needs a group which an earlier item of the call spoils.")
+	GroupNamedFirst            = fault("group-named-first", "Groups", "The error of a job that needs another and its group names the group.")
+	FirstWaitNamed             = fault("first-wait-named", "Groups", "The error of a job that needs two spoiled groups names the one that is first among its waits.")
 	SpoiledCancelsAgain        = fault("spoiled-cancels-again", "Groups", "A requeued job is cancelled because a group was spoiled before.")
 	SpoiledByDead              = fault("spoiled-by-dead", "Groups", "A dead job spoils its group.")
 	DeletedDeadSpareGroups     = fault("deleted-dead-spare-groups", "Groups", "A dead job that is deleted does not spoil its group.")
 	AddedCancelledSpares       = fault("added-cancelled-spares", "Groups", "A job that is added as cancelled does not spoil its group.")
 	SpoiledForNow              = fault("spoiled-for-now", "Groups", "A group is no longer spoiled when its cancelled job was requeued.")
 	SpoiledForEver             = fault("spoiled-for-ever", "Groups", "A group stays spoiled after all its jobs are gone.")
+	LaterItemsUnexpected       = fault("later-items-unexpected", "Groups", "A job does not wait for later items of the call that are in its group.")
+	DoneKeepsRunAt             = fault("done-keeps-run-at", "Groups", "A job that becomes ready because a group is done is due since it was enqueued.")
 	GroupsMetApart             = fault("groups-met-apart", "Groups", "A wait for a group stays met while others of the job are not.")
 	BlockedAreNotLive          = fault("blocked-are-not-live", "Groups", "A blocked job in a group does not keep it from being done.")
 	RetryingAreNotLive         = fault("retrying-are-not-live", "Groups", "A retrying job in a group does not keep it from being done.")
@@ -56,21 +61,12 @@ func (s *Store) status(name string) store.GroupStatus {
 		if j.Group() != name {
 			continue
 		}
-		j = s.asBefore(j)
+		j = s.asBefore(j, GroupsSeenBefore)
 		unseen := j.State == store.Blocked && s.broken(BlockedAreNotLive) || j.Phase() == store.Retrying && s.broken(RetryingAreNotLive)
 		g.Live = g.Live || !j.Terminal() && !unseen
 		g.Dead = g.Dead || j.Phase() == store.Dead
 	}
 	return g
-}
-
-// asBefore is the job of somebody else as it was when the call began, for a fault.
-func (s *Store) asBefore(j job) job {
-	i := slices.IndexFunc(s.before, func(before job) bool { return before.ID == j.ID && !s.written[j.ID] })
-	if i < 0 {
-		return j
-	}
-	return s.before[i]
 }
 
 // done says whether the wait for a group is met.
@@ -131,13 +127,17 @@ func (s *Store) forget() {
 func (s *Store) begin(jobs []store.NewJob) {
 	s.coming = map[string]bool{}
 	for _, n := range jobs {
-		s.coming[n.Group] = n.Group != ""
+		s.coming[n.Group] = n.Group != "" && !s.broken(LaterItemsUnexpected)
 	}
 }
 
 // begun notes groups of which a call has enqueued jobs and what waits for them.
 func (s *Store) begun(jobs []store.NewJob) {
 	s.coming = nil
+	for _, j := range s.late {
+		s.leaves(j, store.Cancelled)
+	}
+	s.late = nil
 	for _, n := range jobs {
 		for _, w := range n.After {
 			if w.Group != "" && slices.ContainsFunc(jobs, func(other store.NewJob) bool { return other.Group == w.Group }) {
@@ -155,6 +155,9 @@ func (s *Store) hearsOfGroup(j job, name string, now time.Time) (after job, chan
 	}
 	for _, w := range j.waits {
 		if w.group == name && !w.any && !w.stuck && s.status(name).Spoiled && !s.broken(SpoiledLeavesWaiters) {
+			if s.broken(FirstWaitNamed) {
+				name = j.waits[slices.IndexFunc(j.waits, func(w wait) bool { return s.spoiled[w.group] })].group
+			}
 			return s.cancelFor(j, s.whySpoiled(name), now), true
 		}
 	}
@@ -167,6 +170,9 @@ func (s *Store) hearsOfGroup(j job, name string, now time.Time) (after job, chan
 	}
 	if !s.allMet(j) {
 		return j, false
+	}
+	if s.broken(DoneKeepsRunAt) {
+		now = j.RunAt
 	}
 	return s.unblock(j, j, now), true
 }

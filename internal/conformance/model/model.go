@@ -61,8 +61,9 @@ type Store struct {
 
 	opened  map[string]time.Time // groups that are open, with when they were opened
 	coming  map[string]bool      // groups in which there are jobs of the present Enqueue
-	before  []job                // as they were when the present call began, for GroupsSeenBefore
+	before  []job                // as they were when the present call began, for GroupsSeenBefore and WaitsSeenBefore
 	written map[int64]bool       // jobs that it has changed since, likewise
+	late    []job                // jobs of the present Enqueue that spoil their groups at its end, for SpoiledByCallUnseen
 	spoiled map[string]bool      // groups of which a job was cancelled, or deleted when it was dead
 }
 
@@ -122,7 +123,7 @@ func call[T any](ctx context.Context, s *Store, refused error, do func(now time.
 	if refused != nil {
 		return answer, refused
 	}
-	if s.broken(GroupsSeenBefore) {
+	if s.broken(GroupsSeenBefore) || s.broken(WaitsSeenBefore) {
 		before := slices.Clone(s.jobs)
 		s.letOthersIn()
 		s.before, s.written = before, map[int64]bool{}
@@ -195,22 +196,43 @@ func (s *Store) those(is func(job) bool) []job {
 // write puts the job, as the operation has made it, in the place of what it was before, and returns it.
 func (s *Store) write(op store.Op, before, after job) job {
 	s.spoil(op, before, &after)
-	if !before.Terminal() && after.Terminal() {
+	ends := !before.Terminal() && after.Terminal()
+	if ends && s.broken(GroupNamedFirst) {
+		s.leaves(after, after.Phase())
+	}
+	if ends && !(op == store.OpRecover && s.broken(RecoveredTellsNobody)) {
 		s.noteEnd(after, after.Phase())
+	}
+	if before.State == store.InFlight && after.Phase() == store.Retrying && s.broken(FailureMeets) {
+		s.noteEnd(after, store.Succeeded)
 	}
 	if i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == after.ID }); i >= 0 {
 		s.jobs[i] = after
 	}
-	if s.written != nil {
-		s.written[after.ID] = true
-	}
-	if !before.Terminal() && after.Terminal() {
+	s.wrote(after.ID)
+	if ends && !s.broken(GroupNamedFirst) {
 		s.leaves(after, after.Phase())
 	}
 	if s.broken(SpoiledForNow) && before.State == store.Cancelled && !after.Terminal() {
 		delete(s.spoiled, after.Group())
 	}
 	return after
+}
+
+// wrote notes that the present call has changed the job.
+func (s *Store) wrote(id int64) {
+	if s.written != nil {
+		s.written[id] = true
+	}
+}
+
+// asBefore is the job of somebody else as it was when the call began, for a fault.
+func (s *Store) asBefore(j job, f Fault) job {
+	i := slices.IndexFunc(s.before, func(before job) bool { return before.ID == j.ID && !s.written[j.ID] })
+	if i < 0 || !s.broken(f) {
+		return j
+	}
+	return s.before[i]
 }
 
 // row is the job as a caller gets it, sharing no slice with the store.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -68,15 +69,18 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 		return s.hearsOfGroup(j, e.group, now)
 	}
 	after = j
-	after.waits = slices.Clone(j.waits)
+	after.waits = slices.Clone(s.asBefore(j, WaitsSeenBefore).waits)
 	fatal, concerned := false, false
 	for i, w := range after.waits {
-		if w.on != e.id || w.group != "" || w.met || e.number <= w.since && !s.broken(OldEndsCount) {
+		if w.on != e.id || w.group != "" || w.met || e.number <= w.since && !s.broken(OldEndsCount) && !(e.as == store.Gone && s.broken(DeadIsFinal)) {
 			continue
 		}
 		good := e.as == store.Succeeded || w.any && !s.broken(AnyNeedsSuccess) || e.as == store.Dead && s.broken(DeadMeets)
 		fatal = fatal || !good && !w.any && s.fatal(e.as)
 		after.waits[i].met = good
+		if e.as == store.Dead && !good && s.broken(DeadIsFinal) {
+			after.waits[i].since = math.MaxInt
+		}
 		concerned = concerned || good
 	}
 	if fatal && j.State == store.Blocked && !(s.broken(CascadeStops) && s.wasBlocked(e.id)) {
@@ -87,6 +91,7 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 	}
 	if i := slices.IndexFunc(s.jobs, func(other job) bool { return other.ID == j.ID }); i >= 0 {
 		s.jobs[i].waits = after.waits
+		s.wrote(j.ID)
 	}
 	return after, false
 }
@@ -168,8 +173,8 @@ func (s *Store) unfit(jobs []store.NewJob, now time.Time) error {
 		if err := store.CheckExpiry(jobs[:i+1], now); err != nil && !s.broken(ExpiryUnchecked) {
 			return err
 		}
-		for _, w := range n.After {
-			if _, found := s.find(w.ID); w.ID != 0 && !found && !s.broken(UnknownWaitAccepted) {
+		for k, w := range n.After {
+			if _, found := s.find(w.ID); w.ID != 0 && !found && !s.broken(UnknownWaitAccepted) && !(k > 0 && s.broken(FirstWaitChecked)) {
 				return &store.InvalidError{Item: i, Field: "after", Rule: fmt.Sprintf("names job %d, which does not exist", w.ID)}
 			}
 		}
@@ -190,6 +195,9 @@ func (s *Store) waiting(j job, n store.NewJob, answer []store.Enqueued, now time
 		on := w.ID
 		if on == 0 {
 			on = answer[w.Item].ID
+			if s.broken(FirstItemForAll) {
+				on = answer[0].ID
+			}
 			if s.broken(WaitForDuplicateMet) && answer[w.Item].Duplicate {
 				continue
 			}
@@ -220,7 +228,7 @@ func (s *Store) looked(j job, now time.Time, isNew bool) job {
 			w.met = as == store.Succeeded || w.any && on.Terminal() && !s.broken(AnyNeedsSuccess)
 		}
 		w.met = w.met || !found && w.any
-		if !w.met && !w.any && (as == store.Cancelled || as == store.Gone) {
+		if !w.met && !w.any && (as == store.Cancelled || as == store.Gone) || isNew && as == store.Cancelled && s.broken(AnyOfCancelledCancels) {
 			end(s.why(w.on, as))
 		}
 	}
@@ -280,7 +288,8 @@ func (s *Store) shown(j job) []store.Waiting {
 		} else if on, found := s.find(w.on); found {
 			one.State = on.Phase()
 		}
-		if !s.broken(WaitsHidden) {
+		again := slices.ContainsFunc(shown, func(other store.Waiting) bool { return other.ID == w.on && w.group == "" })
+		if !s.broken(WaitsHidden) && !(again && s.broken(WaitsMerged)) {
 			shown = append(shown, one)
 		}
 	}
