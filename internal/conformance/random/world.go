@@ -32,6 +32,7 @@ func advance(t *rapid.T) op {
 func (r *run) advance(d time.Duration) error {
 	if d > 0 {
 		r.clk.Add(d)
+		r.changed = true
 	}
 	r.note("%s", r.now().Format(time.TimeOnly+".000000"))
 	return nil
@@ -64,6 +65,7 @@ func pause(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")
 	paused := rarely(t, 3)
 	return op{fmt.Sprintf("pause %s: %v", queue, paused), func(r *run) error {
+		r.changed = true
 		_, err := able(r, "SetPaused and Queues", func(s store.QueueKeeper) ([]store.Queue, error) {
 			if err := s.SetPaused(r.ctx, queue, paused); err != nil {
 				return nil, err
