@@ -228,7 +228,7 @@ func TestAReplacedServerIsNotWrittenTo(t *testing.T) {
 }
 
 // A DSN names a standby before the primary. Calls, wake-ups and callers' transactions go to the primary all the same.
-func TestSeveralHostsLeadToThePrimary(t *testing.T) {
+func TestSeveralHostsLeadFromAStandbyToThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t, lasting)
 	require.NoError(t, openOn(t, primary.DSN, "first").Close())

@@ -14,7 +14,7 @@ import (
 
 // A step to the newest schema whose commit did not wait for the standby until the end is no store to begin with: a failover would
 // lose it.
-func TestAMigrationThatWasBrokenOffIsInDoubt(t *testing.T) {
+func TestAMigrationThatWasBrokenOffBeforeAStandbyHadItIsInDoubt(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
 	admin, err := sql.Open("postgres", primary.DSN+" synchronous_commit=local")

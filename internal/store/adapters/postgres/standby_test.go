@@ -224,7 +224,7 @@ func (c *cutOff) breakOff(calls []writing, commits, waiting int, do func(*cutOff
 }
 
 // D1: a commit whose wait for a standby is broken off was answered with success, and the failover lost it.
-func TestCommitThatWasBrokenOffIsInDoubt(t *testing.T) {
+func TestCommitThatWasBrokenOffBeforeAStandbyHadItIsInDoubt(t *testing.T) {
 	t.Parallel() // it waits for time-outs, on servers of its own
 	primary, standby := replicated(t)
 	admin, err := sql.Open("postgres", primary.DSN+" synchronous_commit=local")
