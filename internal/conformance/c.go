@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/seed-ed332417/jq/internal/conformance/watch"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -39,7 +39,7 @@ type C struct {
 	Clock *clock.Mock
 
 	instance *Instance
-	calls    calls
+	calls    watch.Log
 	noWaits  bool // the adapter keeps no waits
 }
 
@@ -51,7 +51,7 @@ func (c *C) phases() []store.State {
 // use goes on with the store.
 func (c *C) use(s store.Store) {
 	c.instance.Store = s
-	c.Store = &watched{Store: s, seen: c.calls.add}
+	c.Store = c.calls.Watch(s)
 }
 
 // ability is what the store can do beyond the core.
@@ -74,7 +74,7 @@ var alike = cmp.Options{
 func (c *C) Equal(got, want any, what string, args ...any) {
 	c.Helper()
 	if !cmp.Equal(want, got, alike) {
-		c.Errorf("%s: got %s, want %s; %s", fmt.Sprintf(what, args...), short(got), short(want), difference(got, want))
+		c.Errorf("%s: got %s, want %s; %s", fmt.Sprintf(what, args...), watch.Short(got), watch.Short(want), difference(got, want))
 	}
 }
 
@@ -85,57 +85,6 @@ func difference(got, want any) string {
 		return "the difference is too long to show"
 	}
 	return "difference (-want +got):\n" + diff
-}
-
-// shown is how many bytes of a value are shown.
-const shown = 300
-
-func short(v any) string { return shorten(fmt.Sprintf("%+v", cut(v))) }
-
-func shorten(text string) string {
-	if len(text) > shown {
-		text = text[:shown] + "…"
-	}
-	return text
-}
-
-// cut returns the value without what lies behind the beginning of its slices, which is not shown. Some cases have documents of
-// megabytes, and to put those into words took most of the time in which the suite fails its broken stores.
-func cut(v any) any {
-	if v == nil {
-		return nil
-	}
-	return cutValue(reflect.ValueOf(v)).Interface()
-}
-
-func cutValue(v reflect.Value) reflect.Value {
-	switch v.Kind() {
-	case reflect.Slice:
-		v = v.Slice(0, min(v.Len(), shown))
-		if v.IsNil() || v.Type().Elem().Kind() == reflect.Uint8 {
-			return v
-		}
-		some := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
-		for i := range v.Len() {
-			some.Index(i).Set(cutValue(v.Index(i)))
-		}
-		return some
-	case reflect.Struct:
-		some := reflect.New(v.Type()).Elem()
-		some.Set(v)
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				some.Field(i).Set(cutValue(v.Field(i)))
-			}
-		}
-		return some
-	case reflect.Interface:
-		if !v.IsNil() {
-			return cutValue(v.Elem())
-		}
-	default: // no cases have documents behind pointers or in maps
-	}
-	return v
 }
 
 // True checks a condition.

@@ -170,7 +170,7 @@ func prove(ctx context.Context, tb testing.TB, a Adapter, k Case) (hung bool) {
 	}
 	if tb.Failed() {
 		tb.Logf("the contract says: %q", k.Sentence)
-		c.calls.show(tb)
+		c.calls.Show(tb)
 	}
 	return hung
 }

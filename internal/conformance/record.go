@@ -3,7 +3,6 @@ package conformance
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"sync"
@@ -62,53 +61,4 @@ func caller() string {
 			return fmt.Sprintf("%s:%d", name, frame.Line)
 		}
 	}
-}
-
-// callsKept is how many calls of a failed case are shown.
-const callsKept = 30
-
-// calls are the latest calls on the store of a case. They are put into words only when the case has failed, so a slice that the
-// case has changed since shows as it is then.
-type calls struct {
-	mu   sync.Mutex // guards what follows
-	made int
-	last [callsKept]call
-}
-
-type call struct {
-	method          string
-	request, answer any
-	err             error
-}
-
-func (l *calls) add(method string, request, answer any, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last[l.made%callsKept] = call{method, request, answer, err}
-	l.made++
-}
-
-// show writes the calls to the log of the case, the latest last.
-func (l *calls) show(tb testing.TB) {
-	tb.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := max(0, l.made-callsKept)
-	tb.Logf("the calls on the store, from the %d. of %d:", first+1, l.made)
-	for i := first; i < l.made; i++ {
-		made := l.last[i%callsKept]
-		answer := brief(made.answer)
-		if made.err != nil {
-			answer = made.err.Error()
-		}
-		tb.Logf("  %s %s: %s", made.method, brief(made.request), answer)
-	}
-}
-
-// zeroField is a field that is not set, as %+v writes it.
-var zeroField = regexp.MustCompile(`\b[A-Za-z]+:(0001-01-01 00:00:00 \+0000 UTC|0s|0|\[\]|\{\}|false)?( |(\}))`)
-
-// brief is a request or an answer without the fields that are not set.
-func brief(v any) string {
-	return shorten(zeroField.ReplaceAllString(fmt.Sprintf("%+v", cut(v)), "$3"))
 }

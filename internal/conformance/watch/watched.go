@@ -1,4 +1,4 @@
-package conformance
+package watch
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// watched is a store whose calls are seen. It shows nothing of the abilities of the store behind it.
+// watched is a store whose calls are kept. It shows nothing of the abilities of the store behind it.
 type watched struct {
 	store.Store
-	seen func(method string, request, answer any, err error)
+	log *Log
 }
 
 func (w *watched) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
@@ -75,6 +75,6 @@ func (w *watched) Delete(ctx context.Context, filter store.Filter, limit int) ([
 
 func through[T any](w *watched, method string, request any, call func() (T, error)) (T, error) {
 	answer, err := call()
-	w.seen(method, request, answer, err)
+	w.log.add(method, request, answer, err)
 	return answer, err
 }
