@@ -49,7 +49,7 @@ type problem struct {
 
 // problems are tried in order. The last one is for all other errors: its reader can not know whether the call was applied.
 var problems = []problem{
-	{"not_found", "no such job or schedule", http.StatusNotFound, store.ErrNotFound},
+	{"not_found", "no such job, group or schedule", http.StatusNotFound, store.ErrNotFound},
 	{"wrong_state", "not possible in the job's state", http.StatusConflict, store.ErrState},
 	{"duplicate", "the unique key is held by another job", http.StatusConflict, store.ErrDuplicate},
 	{"stale", "the lease was lost or has ended", http.StatusConflict, store.ErrStaleLease},
