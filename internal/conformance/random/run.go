@@ -27,7 +27,8 @@ type run struct {
 	leases   []store.Lease          // all that were ever given
 	requests []store.EnqueueRequest // those that had a request key
 	ends     []time.Time            // of windows and request keys
-	rows     map[int64]store.Job    // the jobs as they stand
+	listed   []store.Job            // the jobs as they stand
+	rows     map[int64]store.Job    // the same by id
 	floor    int64                  // new ids must be greater
 	touched  []int64                // the jobs that the present operation had to do with
 	changed  bool                   // by what was done since counts were compared: a row, the time, or whether a queue is paused
@@ -58,15 +59,13 @@ func (r *run) step(o op) error {
 // compareRows compares all jobs, and remembers them.
 func (r *run) compareRows() error {
 	jobs, err := both(r, "List", func(s store.Store) ([]store.Job, error) { return r.list(s, store.Filter{}, 100) })
-	if err != nil {
+	if err != nil || reflect.DeepEqual(jobs, r.listed) {
 		return err
 	}
 	before := r.rows
-	r.rows = make(map[int64]store.Job, len(jobs))
-	r.changed = r.changed || len(before) != len(jobs)
+	r.changed, r.listed, r.rows = true, jobs, make(map[int64]store.Job, len(jobs))
 	for _, j := range jobs {
 		r.rows[j.ID] = j
-		r.changed = r.changed || !reflect.DeepEqual(before[j.ID], j)
 		if before[j.ID].State == store.Blocked && j.State == store.Ready {
 			r.tried.cells[cell{store.OpUnblock, store.Blocked, taken}]++
 			r.touched = append(r.touched, j.ID)
