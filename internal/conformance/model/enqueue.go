@@ -130,12 +130,14 @@ func (s *Store) add(jobs []store.NewJob, now time.Time) ([]store.Enqueued, error
 			held = false
 		}
 		if held {
-			if s.broken(DuplicatesJoin) && n.Group != "" {
-				at := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == holder })
-				s.jobs[max(0, at)].Extras = s.jobs[max(0, at)].Extras.WithGroup(n.Group)
-			}
-			if at := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == holder }); at >= 0 && s.broken(DuplicateKeepsWaits) {
-				s.jobs[at].waits = append(s.jobs[at].waits, s.waiting(job{}, n, answer, now).waits...)
+			if at := s.index(holder); at >= 0 { // a holder that is gone can get nothing
+				j := &s.jobs[at]
+				if s.broken(DuplicatesJoin) && n.Group != "" {
+					j.Extras = j.Extras.WithGroup(n.Group)
+				}
+				if s.broken(DuplicateKeepsWaits) {
+					j.waits = append(j.waits, s.waiting(job{}, n, answer, now).waits...)
+				}
 			}
 			holding, _ := s.find(holder)
 			answer[i] = store.Enqueued{ID: holder, State: holding.State, Duplicate: true}

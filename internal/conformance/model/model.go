@@ -179,9 +179,14 @@ func (s *Store) letOthersIn() {
 	s.mu.Lock()
 }
 
+// index is the place of the job, or -1.
+func (s *Store) index(id int64) int {
+	return slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == id })
+}
+
 // find returns a copy of the job.
 func (s *Store) find(id int64) (job, bool) {
-	i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == id })
+	i := s.index(id)
 	if i < 0 {
 		return job{}, false
 	}
@@ -206,7 +211,7 @@ func (s *Store) write(op store.Op, before, after job) job {
 	if before.State == store.InFlight && after.Phase() == store.Retrying && s.broken(FailureMeets) {
 		s.noteEnd(after, store.Succeeded)
 	}
-	if i := slices.IndexFunc(s.jobs, func(j job) bool { return j.ID == after.ID }); i >= 0 {
+	if i := s.index(after.ID); i >= 0 {
 		s.jobs[i] = after
 	}
 	s.wrote(after.ID)

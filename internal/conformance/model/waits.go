@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ type wait struct {
 	any, met bool
 	since    int
 	stuck    bool // the group was spoiled when the job was requeued
+	lost     bool // the other job was dead, for DeadIsFinal
 }
 
 // An ending is one end of a job, or says that something has changed in a group. Jobs up to an id have heard of it.
@@ -72,15 +72,13 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 	after.waits = slices.Clone(s.asBefore(j, WaitsSeenBefore).waits)
 	fatal, concerned := false, false
 	for i, w := range after.waits {
-		if w.on != e.id || w.group != "" || w.met || e.number <= w.since && !s.broken(OldEndsCount) && !(e.as == store.Gone && s.broken(DeadIsFinal)) {
+		if w.on != e.id || w.group != "" || w.met || e.number <= w.since && !s.broken(OldEndsCount) {
 			continue
 		}
-		good := e.as == store.Succeeded || w.any && !s.broken(AnyNeedsSuccess) || e.as == store.Dead && s.broken(DeadMeets)
+		good := e.as == store.Succeeded && !w.lost || w.any && !s.broken(AnyNeedsSuccess) || e.as == store.Dead && s.broken(DeadMeets)
 		fatal = fatal || !good && !w.any && s.fatal(e.as)
 		after.waits[i].met = good
-		if e.as == store.Dead && !good && s.broken(DeadIsFinal) {
-			after.waits[i].since = math.MaxInt
-		}
+		after.waits[i].lost = w.lost || e.as == store.Dead && s.broken(DeadIsFinal)
 		concerned = concerned || good
 	}
 	if fatal && j.State == store.Blocked && !(s.broken(CascadeStops) && s.wasBlocked(e.id)) {
@@ -89,7 +87,7 @@ func (s *Store) hears(j job, e ending, now time.Time) (after job, changed bool) 
 	if j.State == store.Blocked && concerned && s.allMet(after) {
 		return s.unblock(j, after, now), true
 	}
-	if i := slices.IndexFunc(s.jobs, func(other job) bool { return other.ID == j.ID }); i >= 0 {
+	if i := s.index(j.ID); i >= 0 {
 		s.jobs[i].waits = after.waits
 		s.wrote(j.ID)
 	}
@@ -133,10 +131,9 @@ func (s *Store) fatal(as store.State) bool {
 
 func (s *Store) cancelFor(j job, why string, now time.Time) job {
 	s.cancel(j, now) // with its waits as they are now
-	after, _ := s.find(j.ID)
-	after.Error = why
-	s.jobs[slices.IndexFunc(s.jobs, func(other job) bool { return other.ID == j.ID })].Error = after.Error
-	return after
+	i := s.index(j.ID)
+	s.jobs[i].Error = why
+	return s.jobs[i]
 }
 
 func (s *Store) why(id int64, as store.State) string {
