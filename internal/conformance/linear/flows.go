@@ -22,6 +22,42 @@ func (c *client) withWaiting(jobs []store.NewJob) []store.NewJob {
 	return append(jobs, waiting)
 }
 
+// lastTwo ends two jobs at the same time for which a third one waits, as a group or each by itself, when nothing else goes on: whoever of
+// the two does not see the end of the other leaves the third one blocked. In some histories one of them is cancelled, not acked.
+func (h *history) lastTwo(ctx context.Context) {
+	jobs := make([]store.NewJob, 3)
+	for i := range jobs {
+		jobs[i] = h.reader.plain(0)
+		jobs[i].Queue, jobs[i].Priority = h.last, 0
+	}
+	if h.seed%2 == 0 {
+		jobs[0].Group, jobs[1].Group = h.last, h.last
+		jobs[2].After = []store.Wait{{Group: h.last}}
+	} else {
+		jobs[2].After = []store.Wait{{Item: 0}, {Item: 1}}
+	}
+	known, claims, cancel := len(h.board.ids), 2, h.seed/2%4 == 0
+	if cancel {
+		claims = 1
+	}
+	h.reader.enqueue(ctx, jobs)
+	h.reader.claim(ctx, h.last, claims, 0)
+	ids, leases := h.board.ids[known:], h.reader.own
+	if len(ids) != len(jobs) || len(leases) != claims {
+		return // an answer was lost on the way to the store
+	}
+	a, b := h.clients[0], h.clients[1]
+	atOnce(
+		func() { a.ackAll(ctx, leases[:1]) },
+		func() {
+			if cancel {
+				b.change(ctx, store.OpCancel, ids[1])
+			} else {
+				b.ackAll(ctx, leases[1:])
+			}
+		})
+}
+
 // enqueueSome adds some jobs that wait for nothing, or a flow.
 func (c *client) enqueueSome(ctx context.Context) {
 	jobs, flow, draw, whatever := c.someJobs(), c.script.IntN(3) == 0, c.script.IntN(5), c.script.IntN(3) == 0

@@ -45,6 +45,7 @@ type history struct {
 	keys    []string
 	groups  []string
 	waits   bool              // jobs wait for others and for groups
+	last    string            // the queue and the group of the last two jobs
 	keeper  store.GroupKeeper // nil if the store opens and seals no groups
 
 	board  board
@@ -63,7 +64,8 @@ type history struct {
 func newHistory(s store.Store, clk *clock.Mock, opts Options, waits bool, seed uint64) *history {
 	h := &history{store: s, clock: clk, seed: seed, waits: waits, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
 	h.keeper, _ = s.(store.GroupKeeper)
-	h.queues = []string{h.named("q1"), h.named("q2")}
+	h.last = h.named("last")
+	h.queues = []string{h.named("q1"), h.named("q2"), h.last}
 	h.keys = []string{h.named("k1"), h.named("k2")}
 	h.groups = []string{h.named("g1"), h.named("g2")}
 	lossy := seed%2 == 0 // the other half is judged more strictly, for nothing in it is in doubt
@@ -87,6 +89,7 @@ func (h *history) run(ctx context.Context) error {
 		h.round(ctx, round)
 	}
 	if h.waits {
+		h.lastTwo(ctx)
 		h.reader.settleAll(ctx)
 	}
 	h.reader.readAll(ctx)
@@ -130,25 +133,35 @@ func (h *history) round(ctx context.Context, round int) {
 	h.moveAt, h.move = 1+script.Int64N(int64(len(h.clients)*callsPerRound)), make(chan struct{})
 	by, draw := moves[script.IntN(len(moves))], script.IntN(3*recent)
 
-	gate := make(chan struct{})
-	var calling sync.WaitGroup
+	var deeds []func()
 	for _, c := range h.clients {
-		calling.Go(func() {
-			<-gate
+		deeds = append(deeds, func() {
 			for i := range callsPerRound {
 				c.step(ctx, round*callsPerRound+i)
 			}
 		})
 	}
-	calling.Go(func() {
+	atOnce(append(deeds, func() {
 		<-h.move
 		if next, ok := h.board.someNext(draw, h.now()); ok && draw < 2*recent {
 			by = next - store.Resolution*time.Duration(draw%2) // to the very moment, or to just before it
 		}
 		h.clock.Add(by)
-	})
+	})...)
+}
+
+// atOnce does everything at the same time, and waits for it.
+func atOnce(things ...func()) {
+	gate := make(chan struct{})
+	var doing sync.WaitGroup
+	for _, do := range things {
+		doing.Go(func() {
+			<-gate
+			do()
+		})
+	}
 	close(gate)
-	calling.Wait()
+	doing.Wait()
 }
 
 // enter begins a call: it says what comes before it. To yield lets the calls of others come between a call and its stamps,

@@ -58,6 +58,7 @@ func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 func TestBrokenStoreIsFlawedAtRest(t *testing.T) {
 	for fault, flaw := range map[model.Fault]string{
 		model.GroupsSeenBefore:       "is blocked although its waits are met", // the last two end at once, and neither sees the end of the other
+		model.WaitsSeenBefore:        "is blocked although its waits are met",
 		model.SealTellsNobody:        "is blocked although its waits are met",
 		model.SpoiledLeavesWaiters:   "is blocked although what it needs is cancelled",
 		model.CancelledLeavesWaiters: "is blocked although what it needs is cancelled",

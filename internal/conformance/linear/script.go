@@ -91,6 +91,11 @@ func (c *client) byID(ctx context.Context, op store.Op) {
 		c.get(ctx, id)
 		return
 	}
+	c.change(ctx, op, id)
+}
+
+// change makes a call that changes one job and needs no lease.
+func (c *client) change(ctx context.Context, op store.Op, id int64) {
 	do := map[store.Op]func(context.Context, store.Filter, int) ([]store.Outcome, error){
 		store.OpCancel: c.h.store.Cancel, store.OpRequeue: c.h.store.Requeue, store.OpDelete: c.h.store.Delete,
 		store.OpReschedule: func(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
