@@ -103,11 +103,19 @@ func (c *C) OK(err error, what string, args ...any) {
 	}
 }
 
-// ErrorIs checks that err is of the kind wanted.
+// kinds are the errors of the contract, of which an error is at most one.
+var kinds = []error{store.ErrInvalid, store.ErrClosed, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt}
+
+// ErrorIs checks that err is of the kind wanted, and of no other kind.
 func (c *C) ErrorIs(err, want error, what string, args ...any) {
 	c.Helper()
 	if !errors.Is(err, want) {
 		c.Errorf("%s: got error %v, want one that is %v", fmt.Sprintf(what, args...), err, want)
+	}
+	for _, other := range kinds {
+		if slices.Contains(kinds, want) && other != want && errors.Is(err, other) {
+			c.Errorf("%s: got error %v, which is %v too", fmt.Sprintf(what, args...), err, other)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 )
 
 var claimCases = []Case{
-	{"Claim/ReturnsTheRowAsStored", "Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves start again at 0.\nThe job's checkpoint, progress, retries and error do not change.", claimReturnsTheRowAsStored},
 	{"Claim/DelayedJobIsHiddenUntilDue", "If nothing matches, the call returns an empty answer and no error.\nNo method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.\nA job is claimable when it is ready and its RunAt is due, or retrying and its RetryAt is due, and it has not expired.", claimHiddenUntilDue},
 	{"Claim/HandsOutNoSliceThatItKeeps", "A store must not keep a slice that it was given, and must not return a slice that it keeps.", claimHandsOutNoSlice},
 	{"Claim/HigherPriorityThenEarlierDueThenSmallerID", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.", claimOrder},
@@ -22,20 +21,6 @@ var claimCases = []Case{
 	{"Claim/TakesAsManyAsThereAre", "A claim that overlaps no other call takes every claimable job of its queue, up to these limits.", claimTakesAsManyAsThereAre},
 	{"Claim/NothingStaysHiddenAfterARace", "The store must not hand out a job twice with the same token.\nA claim that overlaps other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a bound: at once, or within one second if the adapter says so.", claimNothingStaysHidden},
 	{"Claim/IsSeenAsAWholeOrNotAtAll", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", claimIsSeenAsAWhole},
-}
-
-// claimReturnsTheRowAsStored claims a fresh job, and then a retry that has all that a job can have reached.
-func claimReturnsTheRowAsStored(c *C) {
-	want := c.Get(c.EnqueueOne())
-	for range 3 {
-		c.Advance(time.Minute)
-		want = becomes(store.OpClaim, want, c.Now())
-		c.Equal(c.ClaimOne(), want.Job, "the claimed job")
-		c.Equal(c.Get(want.ID), want, "the stored job")
-		underLease(c, store.OpSave, want.Lease())
-		underLease(c, store.OpFail, want.Lease())
-		want = c.Get(want.ID)
-	}
 }
 
 func claimHiddenUntilDue(c *C) {

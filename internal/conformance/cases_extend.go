@@ -10,7 +10,6 @@ const sentenceExtend = "Extend is the heartbeat: it makes the lease of each job 
 
 var extendCases = []Case{
 	{"Extend/LeaseRunsUntilNowPlusTTLAndNothingElseChanges", sentenceExtend + "\nA claim grants a lease: the right to finish the job until LeaseExpiresAt.", extendRunsUntilNowPlusTTL},
-	{"Extend/LateButUnrecoveredIsExtended", "A lease that has expired but was not recovered yet can still be extended.", extendLate},
 	{"Extend/ItemsAreHandledInOrderAndSpoilNoOther", sentencePositional + "\nfinished the holder of this lease has finished the job;\nExtend never brings back a job that is not in flight.\nIf a job is not in flight and still has the token of a lease, the holder of that lease finished the job.", extendInOrder},
 	{"Extend/AnyTTLWithinItsLimitsAlsoAShorterOne", sentenceExtend + "\nA duration is 0 to ten years, a lease or the window of a unique key is at least one microsecond, a jitter is 0 to 100 percent, and a cap is no less than its base. No requested time may lie after the year 9999.", extendTTLLimits},
 }
@@ -26,16 +25,6 @@ func extendRunsUntilNowPlusTTL(c *C) {
 	}
 	c.Advance(ttl)
 	c.Equal(len(c.Recover(1))+len(c.Recover(1)), 1, "recovered, by two calls, when the heartbeats have stopped")
-}
-
-func extendLate(c *C) {
-	for _, late := range []time.Duration{0, store.Resolution, time.Hour} {
-		before := holding(c, late.String(), 1)[0]
-		c.Advance(before.LeaseExpiresAt.Add(late).Sub(c.Now()))
-		takes(c, store.OpExtend, before, "%v after the lease's end", late)
-		c.Equal(len(c.Recover(10)), 0, "recovered of a lease that was extended late")
-		c.Ack(before.Lease())
-	}
 }
 
 func extendInOrder(c *C) {

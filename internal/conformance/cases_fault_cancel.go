@@ -106,21 +106,6 @@ func faultUnavailableMeansNotApplied(c *C) {
 	calls.leaves(c)
 }
 
-func faultEveryErrorIsOneOfTheContract(c *C) {
-	ended, cancel := context.WithCancel(c.Ctx)
-	cancel()
-	check := func(ctx context.Context, n store.NewJob, want error) {
-		_, err := c.Store.Enqueue(ctx, store.EnqueueRequest{Jobs: []store.NewJob{n}})
-		for _, kind := range []error{store.ErrInvalid, store.ErrClosed, store.ErrUnavailable, store.ErrDenied, store.ErrInDoubt} {
-			c.Equal(errors.Is(err, kind), errors.Is(want, kind), "an error that should be %v alone (%v) is %v", want, err, kind)
-		}
-	}
-	check(c.Ctx, store.NewJob{}, store.ErrInvalid)
-	check(ended, plain(), store.ErrUnavailable)
-	c.OK(c.Store.Close(), "Close")
-	check(c.Ctx, plain(), store.ErrClosed)
-}
-
 // Half of the callers are hasty; the patient ones must not notice.
 func faultCancelledCallsSpoilNoOther(c *C) {
 	c.EnqueueN(100)

@@ -16,9 +16,7 @@ const (
 )
 
 var finishCases = []Case{
-	{"Finish/AckMakesTheJobSucceeded", "Ack finishes jobs whose work is done: each job becomes succeeded, its lease ends, and its result is kept.", finishAckMakesTheJobSucceeded},
 	{"Finish/RefusedResultFailsTheJobForGood", "The store does not keep a result that breaks a limit. The job becomes dead, its error says why, and the outcome is ok with the state failed.\n" + sentenceAckStale, finishRefusedResult},
-	{"Finish/LateButUnrecoveredIsAccepted", "A lease that has expired but was not recovered yet is still valid.", finishLate},
 	{"Finish/ItemsAreHandledInOrder", sentencePositional, finishInOrder},
 	{"Finish/OneOfSeveralWaysAtOnceWins", "Any goroutine may call any method at any time, even while other goroutines make calls for the same job.\nIt is safe to repeat a NAck: a repeat counts nothing twice and takes nothing back twice.", finishWaysAtOnce},
 	{"Finish/RepeatKeepsWhatTheFirstHasWritten", "ok the job was in flight under this token, or an earlier Ack finished it under this token;\nok the job was in flight under this token, or its holder ended the lease in the same way before;\n" + sentenceHolds, finishRepeated},
@@ -40,12 +38,6 @@ func docOf(size int) []byte {
 
 // notThere is a lease of a job far from any that a case has enqueued.
 func notThere(i int) store.Lease { return store.Lease{ID: 1<<40 + int64(i), Token: 1} }
-
-func finishAckMakesTheJobSucceeded(c *C) {
-	takes(c, store.OpAck, holding(c, queue, 1)[0], "by its holder")
-	c.Advance(time.Hour)
-	c.Equal(len(c.Recover(10))+len(c.Claim(10)), 0, "leases to recover and jobs to claim, later")
-}
 
 // finishRefusedResult has results that are refused under good leases, under one that was lost, and under that of no job, and a result
 // that is fine.
@@ -73,18 +65,6 @@ func finishRefusedResult(c *C) {
 		c.True(got.Error != "", "the job has a reason for the refused result %.20q", doc)
 		c.Equal(got, want, "the job whose result %.20q is refused", doc)
 		c.Equal(outcomes[i+3], store.OutcomeOf(want.Job, store.StatusOK), "the outcome for the refused result %.20q", doc)
-	}
-}
-
-// finishLate ends each lease at the moment of its expiry, and another an hour later.
-func finishLate(c *C) {
-	for _, op := range finishOps {
-		jobs := holding(c, string(op), 2)
-		for i, late := range []time.Duration{0, time.Hour} {
-			c.Advance(jobs[i].LeaseExpiresAt.Add(late).Sub(c.Now()))
-			takes(c, op, jobs[i], "%v after the lease's end", late)
-		}
-		c.Equal(c.Recover(10), []store.Recovered{}, "leases to recover, after %s", op)
 	}
 }
 

@@ -70,15 +70,6 @@ func needingGroups(names ...string) store.NewJob {
 	})
 }
 
-// afterGroups is a plain job that waits until groups are done.
-func afterGroups(names ...string) store.NewJob {
-	n := needingGroups(names...)
-	for i := range n.After {
-		n.After[i].Any = true
-	}
-	return n
-}
-
 func (c *C) seal(name string) {
 	c.Helper()
 	c.OK(c.groups().SealGroup(c.Ctx, name), "SealGroup of %s", name)
@@ -133,7 +124,7 @@ func groupsOpen(c *C) {
 	c.open("g", "g")
 	g, _ := c.group("g")
 	c.Equal(g, store.Group{Name: "g", OpenedAt: opened, GroupStatus: store.GroupStatus{Open: true}}, "a group that was opened twice")
-	list := c.Enqueue(needingGroups("g"), afterGroups("g"))
+	list := c.Enqueue(needingGroups("g"), whatever(needingGroups("g")))
 	c.in(store.Blocked, "that waits for an open group", list...)
 	member := c.Enqueue(in("g"))[0]
 	c.Ack(c.hold(member))
@@ -170,13 +161,13 @@ func groupsLive(c *C) {
 	before := c.Enqueue(plain())[0]
 	blocked := in("g", func(n *store.NewJob) { n.After = []store.Wait{{ID: before}} })
 	list := c.Enqueue(in("g"), blocked)
-	waits := c.Enqueue(afterGroups("g"))[0]
+	waits := c.Enqueue(whatever(needingGroups("g")))[0]
 	c.Ack(c.hold(list[0]))
 	c.in(store.Blocked, "while a job of the group is blocked", waits)
 	c.Ack(c.ClaimOne().Lease())
 	c.in(store.Blocked, "while it is ready", waits)
 	c.NAck(c.hold(list[1]), store.Fail, 0, "boom")
-	late := c.Enqueue(afterGroups("g"))[0]
+	late := c.Enqueue(whatever(needingGroups("g")))[0]
 	c.in(store.Blocked, "while it is retrying", waits, late)
 	c.Advance(time.Hour)
 	held := c.hold(list[1])
@@ -189,14 +180,14 @@ func groupsLive(c *C) {
 
 func groupsDead(c *C) {
 	member := c.Enqueue(in("g"))[0]
-	list := c.Enqueue(needingGroups("g"), afterGroups("g"))
+	list := c.Enqueue(needingGroups("g"), whatever(needingGroups("g")))
 	c.NAck(c.hold(member), store.Never, 0, "boom")
 	c.in(store.Blocked, "that needs a group with a dead job", list[0])
 	c.in(store.Ready, "that waits for its end", list[1])
 	waits := c.Get(list[0]).Waits
 	c.Equal(waits, []store.Waiting{{Group: "g", State: store.Dead}}, "its waits")
 	c.True(waits[0].HoldsUp(), "the dead job holds it up")
-	late := c.Enqueue(needingGroups("g"), afterGroups("g"))
+	late := c.Enqueue(needingGroups("g"), whatever(needingGroups("g")))
 	c.in(store.Blocked, "enqueued later that needs the group", late[0])
 	c.in(store.Ready, "enqueued later that waits for its end", late[1])
 	c.Requeue(member)
@@ -226,7 +217,7 @@ func groupsSpoiled(c *C) {
 		expiring.Queue, expiring.Group, expiring.MaxRetries = first, group, 0
 		list := c.Enqueue(expiring, in(group))
 		job := c.Get(c.Enqueue(needingGroups(group))[0])
-		waits, next := c.Enqueue(afterGroups(group))[0], c.Enqueue(needing(job.ID))[0]
+		waits, next := c.Enqueue(whatever(needingGroups(group)))[0], c.Enqueue(needing(job.ID))[0]
 		spoil(list[0])
 		c.settleAll()
 		got, want := c.Get(job.ID), becomes(store.OpCancel, job, c.Now())
@@ -278,7 +269,7 @@ func groupsNameTheFirst(c *C) {
 
 func groupsAddedCancelled(c *C) {
 	c.Cancel(c.Enqueue(in("g"))[0])
-	list := c.asked(store.EnqueueRequest{Jobs: []store.NewJob{needingGroups("g"), afterGroups("g")}})
+	list := c.asked(store.EnqueueRequest{Jobs: []store.NewJob{needingGroups("g"), whatever(needingGroups("g"))}})
 	c.Equal([]store.State{list[0].State, list[1].State}, []store.State{store.Cancelled, store.Ready}, "the states in the answer")
 	d := c.Get(list[0].ID)
 	c.Equal([]any{d.State, d.FinishedAt, d.Token, len(d.History)}, []any{store.Cancelled, c.Now(), int64(0), 0}, "a job that needs a spoiled group")
@@ -292,7 +283,7 @@ func groupsAddedCancelled(c *C) {
 
 func groupsStaySpoiled(c *C) {
 	member := c.Enqueue(in("g"))[0]
-	waits := c.Enqueue(afterGroups("g"))[0]
+	waits := c.Enqueue(whatever(needingGroups("g")))[0]
 	c.Cancel(member)
 	c.Requeue(member)
 	c.Ack(c.hold(member))
@@ -448,7 +439,7 @@ func groupsReplace(c *C) {
 
 func groupsFiltered(c *C) {
 	members := c.Enqueue(in("g"), in("g"), in("h"), in("g"))
-	waits := c.Enqueue(afterGroups("g"))[0]
+	waits := c.Enqueue(whatever(needingGroups("g")))[0]
 	ofG := []int64{members[3], members[1], members[0]}
 	c.Equal(ids(c.List(store.Filter{Group: "g"}, 10)), ofG, "the jobs of a group")
 	c.Equal(ids(c.List(store.Filter{Group: "g"}, 2)), ofG, "the same in pages of two")
@@ -506,7 +497,7 @@ func groupsListed(c *C) {
 	c.NAck(c.hold(ended[0]), store.Never, 0, "boom")
 	c.Cancel(ended[1])
 	c.Ack(c.hold(ended[2]))
-	c.Enqueue(afterGroups("awaited"))
+	c.Enqueue(whatever(needingGroups("awaited")))
 	want := []store.Group{
 		{Name: "Young", OpenedAt: c.Now(), GroupStatus: store.GroupStatus{Open: true}},
 		{Name: "awaited"},
@@ -529,7 +520,7 @@ func groupsListed(c *C) {
 func groupsPaged(c *C) {
 	c.Enqueue(in("a"), in("b"), in("c"), in("b"))
 	c.open("d", "e")
-	c.Enqueue(afterGroups("f"), afterGroups("a"))
+	c.Enqueue(whatever(needingGroups("f")), whatever(needingGroups("a")))
 	for size := 1; size <= 7; size++ {
 		c.Equal(each(c.allGroups(store.GroupFilter{}, size), func(g store.Group) string { return g.Name }), []string{"a", "b", "c", "d", "e", "f"}, "the groups in pages of %d", size)
 	}

@@ -15,8 +15,15 @@ var matrixCases = matrixOf(store.Transitions)
 
 // matrixSentences are what a case proves beside the table.
 var matrixSentences = map[store.Op][]string{
-	store.OpClaim: {"A dead job is never claimed."},
+	store.OpClaim: {
+		"A dead job is never claimed.",
+		"Each claimed job becomes in_flight, and its token and its attempts grow by one. Its ClaimedAt is now, its lease runs until now plus TTL, its worker is the one that the request names, its RetryAt is cleared, and the numbers of its saves start again at 0.",
+		"The job's checkpoint, progress, retries and error do not change.",
+	},
+	store.OpRecover: {"Each of these jobs fails as by NAck, with the reason \"lease expired\" and with a new token. Its attempts do not change."},
 	store.OpAck: {
+		"Ack finishes jobs whose work is done: each job becomes succeeded, its lease ends, and its result is kept.",
+		"A lease that has expired but was not recovered yet is still valid.",
 		"Such a job still counts as finished by Ack.", "If a job is not in flight, even its current token is stale, unless the holder of the lease with that token finished the job.",
 	},
 	store.OpFail: {
@@ -25,10 +32,14 @@ var matrixSentences = map[store.Op][]string{
 	},
 	store.OpRelease: {"A released claim stays in the history, although it does not count as an attempt."},
 	store.OpExtend: {
+		"A lease that has expired but was not recovered yet can still be extended.",
 		"ok the job is in flight under this token; Next is the end of its lease;", "cancelled the job is cancelled, whatever the token;",
 		"stale the lease was ended by someone else;",
 	},
-	store.OpSave:       {"ok the job is in flight under this token;", "stale the job is not in flight under this token;"},
+	store.OpSave: {
+		"Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token.",
+		"ok the job is in flight under this token;", "stale the job is not in flight under this token;",
+	},
 	store.OpCancel:     {"ok the job is cancelled now, or was before;", "wrong_state the job has succeeded or is dead;"},
 	store.OpUnblock:    {"A blocked job becomes ready when its last wait is met, and is due at the later of that now and the time that was asked for."},
 	store.OpRequeue:    {"ok the job is ready or blocked now;", "wrong_state the job is not terminal;"},

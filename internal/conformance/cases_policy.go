@@ -13,11 +13,10 @@ import (
 var policyCases = []Case{
 	{"Policy/IsOfItsQueue", "Policy returns the policy of the queue.\nIf no policy was ever set, the returned policy sets nothing and has version 0.", policyIsOfItsQueue},
 	{"Policy/SetAsAWhole", "SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.", policySetAsAWhole},
-	{"Policy/OtherVersionIsConflict", "The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has another version, SetPolicy returns ErrConflict and changes nothing.", policyOtherVersionIsConflict},
 	{"Policy/OneOfManyAtOnceIsSet", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", policyOneOfManyAtOnceIsSet},
 	{"Policy/OutlivesItsJobs", "A policy can be set before its queue has a job, and it stays when the queue's last job is gone.\nVersions never restart, even if a policy no longer sets anything.", policyOutlivesItsJobs},
 	{"Policy/FenceLeavesIt", sentenceFenceOnly, policyFenceLeavesIt},
-	{"Policy/RepeatIsSafe", "It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if others have set the policy since.\nThe store must truncate every incoming time and duration to that resolution", policyRepeatIsSafe},
+	{"Policy/RepeatIsSafe", "The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has another version, SetPolicy returns ErrConflict and changes nothing.\nIt is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if others have set the policy since.\nThe store must truncate every incoming time and duration to that resolution", policyRepeatIsSafe},
 	{"Policy/ListedWithItsQueue", "Each queue comes with its policy.", policyListedWithItsQueue},
 	{"Policy/ChangesNoJob", "It changes no jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.", policyChangesNoJob},
 	{"Policy/RetentionsHaveLimits", "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
@@ -88,22 +87,6 @@ func policySetAsAWhole(c *C) {
 	c.Equal(version, int64(6), "the version after six changes")
 }
 
-func policyOtherVersionIsConflict(c *C) {
-	refused := func(versions ...int64) {
-		for _, version := range versions {
-			other := aPolicy
-			other.Version = version
-			c.refusesPolicy(other, store.ErrConflict)
-		}
-	}
-	refused(1, 2, 1<<40)
-	c.Equal(c.queues(), []store.Queue{}, "queues after refusals")
-	first := c.setPolicy(queue, store.Policy{RetainDead: time.Hour})
-	second := c.setPolicy(queue, store.Policy{RetainDead: 2 * time.Hour, Version: first.Version})
-	refused(0, first.Version, second.Version+1)
-	c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: second.Version})
-}
-
 // Whoever is told that the policy was set must find it there, and nobody else may have been told so.
 func policyOneOfManyAtOnceIsSet(c *C) {
 	keeper := c.policyKeeper()
@@ -157,14 +140,18 @@ func policyFenceLeavesIt(c *C) {
 func policyRepeatIsSafe(c *C) {
 	fine := store.Policy{RetainSucceeded: time.Hour + 999, RetainCancelled: 2*time.Hour + 1999, RetainDead: 3*time.Hour + 1}
 	first := store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2*time.Hour + store.Resolution, RetainDead: 3 * time.Hour, Version: 1}
+	c.refusesPolicy(store.Policy{RetainDead: time.Hour, Version: 1}, store.ErrConflict) // for none was ever set
 	for range 3 {
 		c.answersPolicy(queue, fine, first)
 	}
 	request := store.Policy{RetainDead: store.KeepForEver, Version: first.Version}
 	second := c.setPolicy(queue, request)
 	c.answersPolicy(queue, request, second)
-	c.refusesPolicy(aPolicy, store.ErrConflict)
-
+	for _, version := range []int64{0, 1, 3, 1 << 40} {
+		other := aPolicy
+		other.Version = version
+		c.refusesPolicy(other, store.ErrConflict)
+	}
 	third := c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: second.Version})
 	c.refusesPolicy(request, store.ErrConflict)
 	c.setPolicy(queue, store.Policy{RetainDead: store.KeepForEver, Version: third.Version})

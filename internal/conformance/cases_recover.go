@@ -9,8 +9,7 @@ import (
 )
 
 var recoverCases = []Case{
-	{"Recover/ChangesTheRowAsTheTableSays", "It is safe to repeat a recovery.\nEach of these jobs fails as by NAck, with the reason \"lease expired\" and with a new token. Its attempts do not change.", recoverChangesTheRow},
-	{"Recover/GraceIsExact", "It ends a lease only if the job is in flight and the lease expired at or before now minus Grace.", recoverGraceIsExact},
+	{"Recover/GraceIsExact", "It is safe to repeat a recovery.\nIt ends a lease only if the job is in flight and the lease expired at or before now minus Grace.", recoverGraceIsExact},
 	{"Recover/OldestExpiryFirstThenSmallerID", "RecoverExpiredLeases ends at most Limit expired leases: the oldest expiry first, then the smaller id.", recoverOldestFirst},
 	{"Recover/RecoverersAtTheSameTimeShareTheLeases", "Each expired lease is recovered once, even if several callers recover at the same time.", recoverersShare},
 }
@@ -18,26 +17,6 @@ var recoverCases = []Case{
 // recoveredAs is the answer for a job that was recovered and now stands as it does.
 func recoveredAs(j store.Job) store.Recovered {
 	return store.Recovered{ID: j.ID, Queue: j.Queue, Kind: j.Kind, Worker: j.Worker, State: store.Failed, Token: j.Token, Next: j.RetryAt}
-}
-
-func recoverChangesTheRow(c *C) {
-	for _, maxRetries := range []int{0, 1, 2} {
-		id := c.Enqueue(plainBut(func(n *store.NewJob) { n.MaxRetries, n.Tags, n.Kind = maxRetries, []string{"t"}, "kind" }))[0]
-		for range maxRetries + 1 {
-			underLease(c, store.OpSave, c.ClaimBy(store.ClaimRequest{Queue: queue, Limit: 1, Worker: "who had it", TTL: time.Minute})[0].Lease())
-			before := c.Get(id)
-			c.Advance(90 * time.Second)
-
-			recovered := c.Recover(10)
-			want := becomes(store.OpRecover, before, c.Now())
-			c.Equal(c.Get(id), want, "a recovered job with %d of %d retries", want.Retries, maxRetries)
-			c.Equal(recovered, []store.Recovered{recoveredAs(want.Job)}, "the answer for it")
-			c.Equal(ids(c.Claim(10)), []int64{}, "claimed right after the recovery")
-			c.Advance(time.Minute)
-			c.Equal(c.Recover(10), []store.Recovered{}, "recovered again, a minute later")
-			c.Equal(c.Get(id), want, "the job after that")
-		}
-	}
 }
 
 func recoverGraceIsExact(c *C) {
@@ -56,6 +35,7 @@ func recoverGraceIsExact(c *C) {
 	c.Advance(store.Resolution)
 	c.Equal(by(time.Minute+store.Resolution), []store.Recovered{}, "recovered with a grace of one tick more than a minute")
 	c.Equal(len(by(time.Minute)), 1, "how many were recovered when the grace is over")
+	c.Equal(by(0), []store.Recovered{}, "recovered once more")
 	c.Equal(c.Get(held.ID), becomes(store.OpRecover, held, c.Now()), "the job")
 }
 

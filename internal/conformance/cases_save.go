@@ -12,7 +12,6 @@ import (
 const sentenceSaveNumber = "Save ignores a document if an earlier save of this lease wrote that document with a greater Seq, and writes it otherwise. The outcome is ok in both cases."
 
 var saveCases = []Case{
-	{"Save/KeepsBothAndChangesNothingElse", "Save stores a checkpoint, a progress document, or both, for each job that is in flight under the token.", saveKeepsBoth},
 	{"Save/LeavesWhatIsNil", "An empty document leaves the stored one as it is.", saving(
 		aSave{0, "", ""}, aSave{1, "", "1"}, aSave{2, "2", ""}, aSave{3, "", "3"}, aSave{4, "", ""}, aSave{5, "4", ""},
 	)},
@@ -73,8 +72,6 @@ func inFlightAnew(c *C) store.JobDetail {
 	c.Advance(time.Second)
 	return d
 }
-
-func saveKeepsBoth(c *C) { takes(c, store.OpSave, inFlightAnew(c), "by its holder") }
 
 // saveInvalid has two good items of one job at the end, of which the second overwrites what the first has written.
 func saveInvalid(c *C) {

@@ -74,9 +74,8 @@ func needing(ids ...int64) store.NewJob {
 	})
 }
 
-// whatever is a plain job that waits until others have ended.
-func whatever(ids ...int64) store.NewJob {
-	n := needing(ids...)
+// whatever is the job, with waits that any end meets.
+func whatever(n store.NewJob) store.NewJob {
 	for i := range n.After {
 		n.After[i].Any = true
 	}
@@ -200,7 +199,7 @@ func waitsMetAtOnce(c *C) {
 		if way.phase == store.Dead {
 			want = store.Blocked
 		}
-		list := c.Enqueue(whatever(id), needing(id))
+		list := c.Enqueue(whatever(needing(id)), needing(id))
 		c.in(store.Ready, "that waits for the end of a job that was "+name, list[0])
 		if way.phase != store.Cancelled {
 			c.in(want, "that needs a job that was "+name, list[1])
@@ -295,7 +294,7 @@ func waitsForDuplicates(c *C) {
 func waitsAnyEnd(c *C) {
 	for name, way := range ended {
 		id := c.mortal()
-		list := c.Enqueue(whatever(id), needing(id))
+		list := c.Enqueue(whatever(needing(id)), needing(id))
 		way.end(c, id)
 		c.settleAll()
 		c.in(store.Ready, "that waits for the end of a job that was "+name, list[0])
@@ -361,7 +360,7 @@ func waitsCancel(c *C) {
 		for needs := root; len(chain) < 4; needs = chain[len(chain)-1].ID {
 			chain = append(chain, c.Get(c.Enqueue(needing(needs))[0]))
 		}
-		spared := c.Enqueue(whatever(chain[1].ID))[0]
+		spared := c.Enqueue(whatever(needing(chain[1].ID)))[0]
 		end(root)
 		c.settleAll()
 		needs := root
@@ -473,7 +472,7 @@ func waitsRequeueStays(c *C) {
 	c.True(c.Get(job).Waits[0].HoldsUp(), "the job that is gone holds it up")
 
 	met := c.parents(1)[0]
-	list := c.Enqueue(needing(met), whatever(met))
+	list := c.Enqueue(needing(met), whatever(needing(met)))
 	c.Ack(c.hold(met))
 	c.settleAll()
 	c.Cancel(list[0])
@@ -490,7 +489,7 @@ func waitsForNextEnd(c *C) {
 	c.Advance(time.Hour)
 	c.Equal(each(c.Settle(1), func(s store.Settled) int64 { return s.ID }), []int64{before}, "what a Settle of one job changes")
 	c.Requeue(before)
-	list := c.Enqueue(needing(before), whatever(before))
+	list := c.Enqueue(needing(before), whatever(needing(before)))
 	c.settleAll()
 	c.in(store.Cancelled, "whose job was cancelled while it waited", old)
 	c.in(store.Blocked, "that was enqueued after the requeue", list...)

@@ -12,7 +12,7 @@ func waitsFiltered(c *C) {
 	c.hold(before[1])
 	c.NAck(c.hold(before[2]), store.Never, 0, "boom")
 	c.Ack(c.hold(before[3]))
-	runs := c.Enqueue(whatever(before[0], before[2]))[0]
+	runs := c.Enqueue(whatever(needing(before[0], before[2])))[0]
 	held := c.ClaimOne().Lease()
 	ended := c.Enqueue(needing(before[3]))[0]
 	c.Ack(c.ClaimOne().Lease())
@@ -63,7 +63,7 @@ func waitsFiltered(c *C) {
 
 func groupsWaitedFor(c *C) {
 	members := c.Enqueue(in("g"), in("h"))
-	ofG := []int64{c.Enqueue(afterGroups("g"))[0]}
+	ofG := []int64{c.Enqueue(whatever(needingGroups("g")))[0]}
 	both := c.Enqueue(needingGroups("h", "g"))[0]
 	twice := needingGroups("g")
 	twice.After = append(twice.After, store.Wait{ID: members[1]})

@@ -68,7 +68,7 @@ var effects = []effect{
 			after.ClaimedAt = before.ClaimedAt
 		}
 	}),
-	spoils("claim-keeps-save-numbers", "Claim", "The numbers of saves go on from the lease before.", on(store.OpClaim), func(before job, after *job) {
+	spoils("claim-keeps-save-numbers", "Matrix", "The numbers of saves go on from the lease before.", on(store.OpClaim), func(before job, after *job) {
 		after.CheckpointSeq, after.ProgressSeq = before.CheckpointSeq, before.ProgressSeq
 	}),
 	spoils("claim-drops-checkpoint", "Claim", "A claim clears the checkpoint.", on(store.OpClaim), dropCheckpoint),
