@@ -95,6 +95,7 @@ const (
 	RequestKeyLife   = store.RequestKeyLife
 	WorkerLife       = store.WorkerLife
 	MinRetention     = store.MinRetention
+	MaxLimit         = store.MaxLimit
 	FenceStep        = store.FenceStep
 	MaxEpoch         = store.MaxEpoch
 	MaxSetBack       = store.MaxSetBack

@@ -115,7 +115,7 @@ type (
 	QueueKeeper = store.QueueKeeper
 
 	// A PolicyKeeper keeps a policy for each queue, so that all programs that use the store follow the same settings. It changes no
-	// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.
+	// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older. Claims keep to MaxInFlight.
 	//
 	// Its methods, with the first sentence of each:
 	//
@@ -656,6 +656,8 @@ type (
 	//	RetainCancelled time.Duration // how long cancelled jobs are kept; by default DefaultRetainCancelled
 	//	RetainDead      time.Duration // how long dead jobs are kept; by default DefaultRetainDead
 	//
+	//	MaxInFlight int // how many jobs may be in flight at once; by default any number
+	//
 	//	Version int64 // 0 if the policy was never set; grows by one with each change
 	//
 	// Its methods:
@@ -666,6 +668,8 @@ type (
 	//	func (Policy) Retention(state State) time.Duration
 	//	// Check returns an *InvalidError if the policy breaks a limit.
 	//	func (Policy) Check() error
+	//	// Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
+	//	func (Policy) Room(limit, inFlight int) int
 	//	// Replace is SetPolicy for a queue whose policy is p: it returns the queue's new policy, or ErrConflict.
 	//	func (Policy) Replace(by Policy) (Policy, error)
 	Policy = store.Policy

@@ -79,6 +79,7 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (
 			return contract.Policy{}
 		}
 		q.Policy = next
+		t.woken[contract.Wakeup{Queue: name}] = true // there may be room
 		t.saveQueue(name, q)
 		return next
 	})

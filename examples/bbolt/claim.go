@@ -10,8 +10,13 @@ import (
 // FetchAndClaim leases due jobs of one queue to the worker.
 func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([]contract.Job, error) {
 	return write(ctx, s, contract.CheckLease(req.Check(), req.TTL, s.maxLease), func(t *txn) []contract.Job {
-		if t.queue(req.Queue).Paused {
+		q := t.queue(req.Queue)
+		if q.Paused {
 			return nil
+		}
+		if q.Policy.MaxInFlight > 0 {
+			req.Limit = q.Policy.Room(req.Limit, t.inFlight(req.Queue))
+			req.RetryQuota = min(req.RetryQuota, req.Limit)
 		}
 		var claimed []contract.Job
 		for _, j := range t.choose(req) {
@@ -20,6 +25,17 @@ func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([
 		}
 		return claimed
 	})
+}
+
+// inFlight returns how many jobs of the queue are in flight.
+func (t *txn) inFlight(queue string) (n int) {
+	c := t.in(leases).Cursor()
+	for key, _ := c.First(); key != nil; key, _ = c.Next() {
+		if t.indexed(key).Queue == queue {
+			n++
+		}
+	}
+	return n
 }
 
 // choose returns the jobs to claim: retries up to the quota, then fresh jobs, then retries in the remaining places. The retries come

@@ -58,6 +58,9 @@ func (t *txn) add(row contract.Job) {
 
 // save writes a changed job, and moves it to its new places in the indexes.
 func (t *txn) save(j *job) {
+	if j.stood.in == leases && j.State != contract.InFlight && t.queue(j.Queue).Policy.MaxInFlight > 0 {
+		t.woken[contract.Wakeup{Queue: j.Queue}] = true // there is room
+	}
 	t.move(&j.stood, placeOf(j.Job))
 	t.move(&j.expires, expiryOf(j.Job))
 	t.put(jobs, number(j.ID), j)

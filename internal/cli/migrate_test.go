@@ -32,7 +32,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// Schemas 9 to 12 of Postgres break earlier programs, so workers of schema 8 are waited for.
+// Schemas 9 to 13 of Postgres break earlier programs, so workers of schema 8 are waited for.
 func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	db, url := database(t)
 	jobq := func(args ...string) (int, string) {
@@ -62,6 +62,9 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 				ADD COLUMN timeout bigint`,
 			`CREATE INDEX jobs_leased ON jq.jobs (lease_expires_at, id) WHERE state = 'in_flight'`,
 			`DROP TABLE jq.leases`,
+			`DROP TABLE jq.slots`,
+			`ALTER TABLE jq.queues DROP COLUMN max_in_flight, DROP COLUMN counted, DROP COLUMN first_slot`,
+			`ALTER TABLE jq.policies DROP COLUMN max_in_flight`,
 			`DELETE FROM jq.migrations WHERE version >= 9`,
 			`INSERT INTO jq.workers (name, pid, slots, running, stale_after, beat_at, host)
 				VALUES ('mail-1', 4711, 1, 0, 3600000000, now(), 'one.example')`)

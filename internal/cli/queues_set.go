@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ type policyFlags struct {
 	succeeded retentionFlag
 	cancelled retentionFlag
 	dead      retentionFlag
+	limit     limitFlag
 }
 
 func (a *app) queuesSet() *cobra.Command {
@@ -29,21 +32,23 @@ func (a *app) queuesSet() *cobra.Command {
 		Short: "change the policy of a queue and print it",
 		Long: "Change the policy of a queue and print it. The store keeps the policy, and every process that serves the store applies it.\n" +
 			"Settings that you do not give stay as they are.\n\n" +
-			"AGE is a duration of at least one hour, such as 48h; or keep, to keep jobs until you remove them; or default.",
+			"AGE is a duration of at least one hour, such as 48h; or keep, to keep jobs until you remove them; or default.\n\n" +
+			"NUMBER is how many jobs may be in flight at once, in all processes together; or none. A job counts until its lease has ended.",
 		Args:    takes(1, 1, "a queue"),
-		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default",
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Var(&p.succeeded, "retain-succeeded", "how long to keep succeeded jobs; default means "+keptFor(jq.DefaultRetainSucceeded))
 	f.Var(&p.cancelled, "retain-cancelled", "how long to keep cancelled jobs; default means "+keptFor(jq.DefaultRetainCancelled))
 	f.Var(&p.dead, "retain-dead", "how long to keep dead jobs; default means "+keptFor(jq.DefaultRetainDead))
+	f.Var(&p.limit, "max-in-flight", "how many jobs of the queue may be in flight at once; none means any number")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{fieldError(err)}
 		}
-		if !p.succeeded.given && !p.cancelled.given && !p.dead.given {
+		if !p.succeeded.given && !p.cancelled.given && !p.dead.given && !p.limit.given {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
@@ -68,6 +73,9 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 		if flag.given {
 			*field = flag.age
 		}
+	}
+	if f.limit.given {
+		p.MaxInFlight = f.limit.most
 	}
 	return p
 }
@@ -102,7 +110,16 @@ func (a *app) showPolicy(queue string, p jq.Policy) error {
 		}
 		row(table, one.name, text)
 	}
+	row(table, "max_in_flight", cmp.Or(limitInShort(p), "none (default)"))
 	return table.Flush()
+}
+
+// limitInShort formats the limit, or is empty if the policy does not set it.
+func limitInShort(p jq.Policy) string {
+	if p.MaxInFlight == 0 {
+		return ""
+	}
+	return strconv.Itoa(p.MaxInFlight)
 }
 
 // A setting is a field of a policy, with the state it applies to.
@@ -127,6 +144,9 @@ func policyInShort(p jq.Policy) string {
 		if one.age != 0 {
 			parts = append(parts, one.name+"="+keptFor(one.age))
 		}
+	}
+	if limit := limitInShort(p); limit != "" {
+		parts = append(parts, "max_in_flight="+limit)
 	}
 	return strings.Join(parts, " ")
 }
@@ -169,5 +189,32 @@ func (r *retentionFlag) Set(text string) error {
 		return fmt.Errorf("must be %v to %v, keep or default", contract.MinRetention, contract.MaxDuration)
 	}
 	r.age = age
+	return nil
+}
+
+// A limitFlag parses how many jobs may be in flight at once.
+type limitFlag struct {
+	given bool
+	most  int // zero means any number
+}
+
+// String implements pflag.Value. It is empty so that help shows no default.
+func (l *limitFlag) String() string { return "" }
+
+// Type returns the name of the value in help.
+func (l *limitFlag) Type() string { return "NUMBER" }
+
+// Set parses the value.
+func (l *limitFlag) Set(text string) error {
+	l.given = true
+	if text == "none" {
+		l.most = 0
+		return nil
+	}
+	most, err := strconv.Atoi(text)
+	if err != nil || most < 1 || most > contract.MaxLimit {
+		return fmt.Errorf("must be 1 to %d, or none", contract.MaxLimit)
+	}
+	l.most = most
 	return nil
 }

@@ -136,5 +136,9 @@ func (l sight) stateOf(q *topQueue) string {
 	if !slices.ContainsFunc(l.workers, serves) {
 		return "NO WORKER"
 	}
+	i := slices.IndexFunc(l.listed, func(listed jq.Queue) bool { return listed.Name == q.name })
+	if i >= 0 && l.listed[i].Policy.Room(1, int(q.jobs[jq.InFlight])) == 0 {
+		return "FULL"
+	}
 	return "BEHIND"
 }

@@ -8,12 +8,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
+const sentenceWoken = "The store sends a wake-up after each commit that makes a job of the queue claimable immediately"
+
 var notifyCases = []Case{
 	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.\nA store must not keep a slice that it was given, and must not return a slice that it keeps.", notifyWakesItsQueues},
 	{"Notify/WakesForEveryQueueWhereNoneIsNamed", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.", notifyWakesForEveryQueue},
-	{"Notify/FollowsEachCommitThatMakesAJobClaimable", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsEachCommit},
-	{"Notify/FollowsTheEndOfAPause", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheEndOfAPause},
-	{"Notify/FollowsTheCommitOfACallersTransaction", "The store sends a wake-up after each commit that makes a job of the queue claimable immediately.", notifyFollowsTheCommitOfATx},
+	{"Notify/FollowsEachCommitThatMakesAJobClaimable", sentenceWoken, notifyFollowsEachCommit},
+	{"Notify/FollowsTheEndOfAPause", sentenceWoken, notifyFollowsTheEndOfAPause},
+	{"Notify/FollowsRoom", sentenceWoken + ", and after a call that ends a lease if a claim on the queue has left out jobs because of MaxInFlight.", notifyFollowsRoom},
+	{"Notify/FollowsTheCommitOfACallersTransaction", sentenceWoken, notifyFollowsTheCommitOfATx},
 	{"Notify/FollowsTheCancellationOfJobsInFlight", "After a Cancel that has ended leases, it sends a wake-up with Cancelled for each queue of their jobs.\nThe wake-up of a Notifier tells the worker to call Extend at once.", notifyFollowsTheCancellation},
 	{"Notify/FollowsACallThatLeavesSomething", "After a call that has left something to Settle, it sends a wake-up with Settle to every subscriber.", notifyFollowsWhatIsLeft},
 	{"Notify/ReplacesNeitherPollNorHeartbeat", "A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats.", notifyReplacesNoPoll},
@@ -191,6 +194,37 @@ func notifyFollowsTheEndOfAPause(c *C) {
 		c.setPaused(queue, true)
 		c.EnqueueOne()
 		return func() { c.setPaused(queue, false) }
+	})
+}
+
+func notifyFollowsRoom(c *C) {
+	c.admit(queue, 1)
+	full := func() store.Job {
+		all := c.All()
+		cancelling.on(c, store.Filter{Queue: queue}, max(1, len(all)))
+		c.EnqueueN(2)
+		held := c.ClaimOne()
+		c.Equal(ids(c.Claim(1)), []int64{}, "claimed without room")
+		return held
+	}
+	for _, op := range []store.Op{store.OpAck, store.OpNever} {
+		c.wokenBy("room by "+string(op), func() func() {
+			held := full()
+			return func() { takes(c, op, c.Get(held.ID), "under a lease that takes the only room") }
+		})
+	}
+	c.wokenBy("room by a Cancel", func() func() {
+		held := full()
+		return func() { c.Cancel(held.ID) }
+	})
+	c.wokenBy("room by a recovery", func() func() {
+		full()
+		c.Advance(ttl)
+		return func() { c.Recover(10) }
+	})
+	c.wokenBy("room by a policy", func() func() {
+		full()
+		return func() { c.admit(queue, 2); c.admit(queue, 1) }
 	})
 }
 

@@ -57,7 +57,7 @@ func (c *C) refusesPolicy(p store.Policy, want error) {
 
 // aPolicy sets everything that a policy can set.
 var aPolicy = store.Policy{
-	RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution,
+	RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7,
 }
 
 // policyIsOfItsQueue has queues with a policy, queues with a job or a pause and no policy, and queues that are not there.
@@ -170,7 +170,7 @@ func policyListedWithItsQueue(c *C) {
 	c.Equal(c.queues(), []store.Queue{
 		{Name: "a", Policy: set}, {Name: "b"}, {Name: "c", Paused: true, Policy: both}, {Name: "d", Paused: true, Policy: unset},
 	}, "queues")
-	for _, one := range []store.Policy{{RetainSucceeded: time.Hour}, {RetainCancelled: time.Hour}, {RetainDead: time.Hour}} {
+	for _, one := range []store.Policy{{RetainSucceeded: time.Hour}, {RetainCancelled: time.Hour}, {RetainDead: time.Hour}, {MaxInFlight: 1}} {
 		one.Version = c.policy("f").Version
 		p := c.setPolicy("f", one)
 		list := c.queues()

@@ -79,6 +79,20 @@ func txRecoveryLeavesALockedJob(c *C) {
 	}
 }
 
+func txFinishedJobTakesItsRoom(c *C) {
+	c.admit(queue, 1)
+	for commit, more := range map[bool]int{true: 1, false: 0} {
+		c.EnqueueN(2)
+		held := c.ClaimOne()
+		c.inTx(func(t *txCase) {
+			t.acks(held.Lease())
+			claimed := meanwhile(t, commit, func() ([]store.Job, error) { return c.Store.FetchAndClaim(c.Ctx, claimOf(10)) })
+			c.Equal(len(claimed)+len(c.Claim(10)), more, "claimed beside a job that a transaction had finished, commit %v", commit)
+		})
+		cancelling.on(c, store.Filter{Queue: queue}, 10)
+	}
+}
+
 func txOthersDecideAfterItsEnd(c *C) {
 	for op, want := range map[store.Op]map[bool]store.Status{
 		store.OpAck:        {true: store.StatusOK, false: store.StatusOK},

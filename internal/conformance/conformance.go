@@ -89,6 +89,7 @@ func Groups() []Group {
 		{"Delete", "jobs that have ended are removed", deleteCases},
 		{"Queue", "queues are listed and paused", queueCases},
 		{"Policy", "what a queue keeps for how long", policyCases},
+		{"Limits", "how many jobs of a queue are in flight at once", limitCases},
 		{"Registry", "the list of workers", registryCases},
 		{"Schedule", "schedules are kept, and enqueue each time once", scheduleCases},
 		{"Monitor", "what probes and metrics ask", monitorCases},

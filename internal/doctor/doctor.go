@@ -171,19 +171,22 @@ func (e *examination) queues() error {
 	if err != nil {
 		return err
 	}
-	paused, err := e.paused()
+	listed, err := e.listed()
 	if err != nil {
 		return err
 	}
 	ill := map[string][]store.QueueCount{}
 	for _, q := range e.counts.Queues {
 		waited := e.counts.Now.Sub(q.OldestDue).Round(time.Second)
+		limit := int64(listed[q.Queue].Policy.MaxInFlight)
 		switch {
 		case q.Due == 0:
-		case slices.Contains(paused, q.Queue):
+		case listed[q.Queue].Paused:
 			ill["paused_queue"] = append(ill["paused_queue"], q)
 		case served != nil && !served[q.Queue]:
 			ill["no_worker"] = append(ill["no_worker"], q)
+		case waited >= starving && limit > 0 && q.Jobs[store.InFlight] >= limit:
+			ill["full_queue"] = append(ill["full_queue"], q)
 		case waited >= starving:
 			ill["slow_queue"] = append(ill["slow_queue"], q)
 		}
@@ -205,6 +208,8 @@ type ailment struct {
 var ailments = []ailment{
 	{"paused_queue", "resume it with queues resume, if the pause was not meant to last", "the queue %s is paused, with", "%d queues are paused, with"},
 	{"no_worker", "start a worker for it", "no living worker works on the queue %s, with", "no living worker works on %d queues, with"},
+	{"full_queue", "look for jobs that hold their lease for long, or raise the limit with queues set --max-in-flight",
+		"the queue %s has as many jobs in flight as its policy allows, and", "%d queues have as many jobs in flight as their policies allow, and"},
 	{"slow_queue", "start more workers, or give the queue a greater weight", "the queue %s has", "%d queues have"},
 }
 
@@ -273,7 +278,8 @@ func (e *examination) served() (map[string]bool, error) {
 	return served, nil
 }
 
-func (e *examination) paused() ([]string, error) {
+// listed returns the queues by name.
+func (e *examination) listed() (map[string]store.Queue, error) {
 	keeper, ok := e.store.(store.QueueKeeper)
 	if !ok {
 		return nil, nil
@@ -282,13 +288,11 @@ func (e *examination) paused() ([]string, error) {
 	if err != nil {
 		return nil, unlessUnsupported(err)
 	}
-	var paused []string
+	listed := map[string]store.Queue{}
 	for _, q := range queues {
-		if q.Paused {
-			paused = append(paused, q.Name)
-		}
+		listed[q.Name] = q
 	}
-	return paused, nil
+	return listed, nil
 }
 
 // ground adds what the store itself finds in its database or file.

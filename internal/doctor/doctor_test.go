@@ -104,6 +104,22 @@ func TestSlowQueue(t *testing.T) {
 	assert.Equal(t, map[string]string{"slow_queue": "the queue q has 1 job waiting, the oldest for 5m0s"}, p.findings())
 }
 
+func TestFullQueue(t *testing.T) {
+	p := newPatient(t)
+	p.enqueue()
+	_, err := p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Hour})
+	require.NoError(t, err)
+	p.enqueue()
+	_, err = p.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: 1})
+	require.NoError(t, err)
+	p.clock.Add(5 * time.Minute)
+	p.beat("q")
+	assert.Equal(t, map[string]string{"full_queue": "the queue q has as many jobs in flight as its policy allows, and 1 job waiting, the oldest for 5m0s"}, p.findings())
+	_, err = p.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: 2, Version: 1})
+	require.NoError(t, err)
+	assert.Contains(t, p.findings(), "slow_queue")
+}
+
 func TestPausedQueue(t *testing.T) {
 	p := newPatient(t)
 	p.enqueue()

@@ -41,6 +41,9 @@ type (
 		OldestDue wire.Time             `json:"oldest_due,omitzero"`
 		Due       *int64                `json:"due,omitempty"`
 		Jobs      map[store.State]int64 `json:"jobs,omitzero"` // empty, but not nil, if the queue was counted without jobs
+
+		MaxInFlight int   `json:"max_in_flight,omitzero"`
+		HeldBack    int64 `json:"held_back,omitzero"` // of Due
 	}
 	workerOverview struct {
 		Alive   int `json:"alive"`
@@ -237,7 +240,10 @@ func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Coun
 	}
 	for _, q := range queues {
 		if one, sees := of(q.Name); sees {
-			one.Paused = &q.Paused
+			one.Paused, one.MaxInFlight = &q.Paused, q.Policy.MaxInFlight
+			if one.MaxInFlight > 0 && one.Due != nil {
+				one.HeldBack = max(0, *one.Due-max(0, int64(one.MaxInFlight)-one.Jobs[store.InFlight]))
+			}
 			by[q.Name] = one
 		}
 	}

@@ -224,12 +224,15 @@ type PolicyJSON struct {
 	RetainSucceeded RetentionJSON `json:"retain_succeeded,omitzero"`
 	RetainCancelled RetentionJSON `json:"retain_cancelled,omitzero"`
 	RetainDead      RetentionJSON `json:"retain_dead,omitzero"`
+	MaxInFlight     int           `json:"max_in_flight,omitzero"`
 	Version         int64         `json:"version"`
 }
 
 // Store converts the policy back.
 func (p PolicyJSON) Store() Policy {
-	return Policy{time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.Version}
+	return Policy{
+		time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.MaxInFlight, p.Version,
+	}
 }
 
 // A WorkerJSON is what a worker process reports about itself.

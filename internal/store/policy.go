@@ -12,6 +12,8 @@ type Policy struct {
 	RetainCancelled time.Duration `json:"retain_cancelled,omitempty"` // how long cancelled jobs are kept; by default DefaultRetainCancelled
 	RetainDead      time.Duration `json:"retain_dead,omitempty"`      // how long dead jobs are kept; by default DefaultRetainDead
 
+	MaxInFlight int `json:"max_in_flight,omitempty"` // how many jobs may be in flight at once; by default any number
+
 	Version int64 `json:"version"` // 0 if the policy was never set; grows by one with each change
 }
 
@@ -27,6 +29,9 @@ const (
 
 	MinRetention = time.Hour
 )
+
+// MaxLimit is the greatest MaxInFlight that a policy can set.
+const MaxLimit = 100_000
 
 // Sets reports whether the policy sets something. Its version is not a setting.
 func (p Policy) Sets() bool { return p != Policy{Version: p.Version} }
@@ -54,7 +59,16 @@ func (p Policy) Check() error {
 		checkRetention("retain_succeeded", p.RetainSucceeded),
 		checkRetention("retain_cancelled", p.RetainCancelled),
 		checkRetention("retain_dead", p.RetainDead),
+		checkRange("max_in_flight", p.MaxInFlight, 0, MaxLimit),
 	))
+}
+
+// Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
+func (p Policy) Room(limit, inFlight int) int {
+	if p.MaxInFlight == 0 {
+		return limit
+	}
+	return max(0, min(limit, p.MaxInFlight-inFlight))
 }
 
 func checkRetention(field string, d time.Duration) *InvalidError {
@@ -71,6 +85,7 @@ func (p Policy) Replace(by Policy) (Policy, error) {
 		RetainSucceeded: by.RetainSucceeded.Truncate(Resolution),
 		RetainCancelled: by.RetainCancelled.Truncate(Resolution),
 		RetainDead:      by.RetainDead.Truncate(Resolution),
+		MaxInFlight:     by.MaxInFlight,
 		Version:         by.Version + 1,
 	}
 	if p.Version != by.Version && p != next { // unless it is a repeat

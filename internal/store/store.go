@@ -49,6 +49,10 @@ type Store interface {
 	// smaller id. A lane ends before the first job that would raise the total size of the lane's documents above
 	// MaxAnswerBytes. The answer lists the retries before the fresh jobs.
 	//
+	// If the queue's policy sets MaxInFlight, a claim takes at most as many jobs as that number is greater than that of the queue's
+	// jobs in flight, whatever other calls do at the same time. A job is in flight until its lease is ended, so a job whose lease
+	// has expired counts until it is recovered, and one that is finished in a caller's transaction counts until that is committed.
+	//
 	// A claim that overlaps no other call takes every claimable job of its queue, up to these limits. A claim that overlaps
 	// other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a
 	// bound: at once, or within one second if the adapter says so.
@@ -334,7 +338,8 @@ type Transactor interface {
 type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
-	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately. After a Cancel that has
+	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately, and after a call that ends a
+	// lease if a claim on the queue has left out jobs because of MaxInFlight. After a Cancel that has
 	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. After a call that has left something to Settle,
 	// it sends a wake-up with Settle to every subscriber. A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
 	// closed when the context ends or the store is closed.
@@ -353,7 +358,7 @@ type QueueKeeper interface {
 }
 
 // A PolicyKeeper keeps a policy for each queue, so that all programs that use the store follow the same settings. It changes no
-// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.
+// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older. Claims keep to MaxInFlight.
 type PolicyKeeper interface {
 	QueueKeeper
 
@@ -365,6 +370,9 @@ type PolicyKeeper interface {
 	// The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has
 	// another version, SetPolicy returns ErrConflict and changes nothing. A policy can be set before its queue has a job, and
 	// it stays when the queue's last job is gone. Versions never restart, even if a policy no longer sets anything.
+	//
+	// A claim that begins after SetPolicy has returned keeps to the new MaxInFlight. Jobs that were in flight before count as well,
+	// and go on if there are more of them.
 	//
 	// It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if
 	// others have set the policy since.

@@ -55,14 +55,21 @@ type history struct {
 	moveAt int64         // the call of this round at which the clock moves
 	move   chan struct{} // is closed then
 
+	most   int   // how many jobs of the first queue may be in flight, or 0 for any number
+	lifted int64 // the order at which that was over
+
 	records []record // when the run is over
 	links   *links   // between jobs, then
 	rests   []rest   // after it
 	end     int64    // of the run, by the store's clock
 }
 
-func newHistory(s store.Store, clk *clock.Mock, opts Options, waits bool, seed uint64) *history {
-	h := &history{store: s, clock: clk, seed: seed, waits: waits, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
+func newHistory(s store.Store, clk *clock.Mock, opts Options, lacks []string, seed uint64) *history {
+	h := &history{store: s, clock: clk, seed: seed, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
+	h.waits = !slices.Contains(lacks, unblocking)
+	if _, able := s.(store.PolicyKeeper); able && !slices.Contains(lacks, filling) && seed%3 == 2 {
+		h.most = limit
+	}
 	h.keeper, _ = s.(store.GroupKeeper)
 	h.last = h.named("last")
 	h.queues = []string{h.named("q1"), h.named("q2"), h.last}
@@ -84,9 +91,16 @@ func (h *history) now() int64 { return exactly(store.Truncate(h.clock.Now())).lo
 
 // run makes all calls and collects their records.
 func (h *history) run(ctx context.Context) error {
+	if err := h.admit(ctx, h.most); err != nil {
+		return err
+	}
 	h.reader.prepare(ctx)
 	for round := range h.rounds {
 		h.round(ctx, round)
+	}
+	h.lifted = h.order.Add(1)
+	if err := h.admit(ctx, 0); err != nil {
+		return err
 	}
 	if h.waits {
 		h.lastTwo(ctx)

@@ -5,6 +5,9 @@
 // that get lost, and are judged by porcupine: each unique key with all its jobs, and each other job, on its own. A claim may
 // return any claimable jobs up to its limit, so that a job which it did not return is no event.
 //
+// Some histories limit how many jobs of a queue are in flight. That concerns jobs together, so it is counted apart: a job is in flight at least
+// from when its claim has returned until a call is made that may end its lease.
+//
 // Jobs that wait for others are judged on their own too. What the others bring about enters their parts as events that may come at any time
 // after the first call which makes them possible: so no job is unblocked or cancelled before that. A store that forgets somebody shows it
 // when all is quiet: then nobody may be blocked whose waits are met, and nobody may have run whose waits are not.
@@ -15,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +35,14 @@ var floors = [...]struct {
 	{"a lost lease", 0.5, (*history).hasLostLease},
 	{"an answer in doubt", 0.3, (*history).hasDoubt},
 	{unblocking, 0.04, (*history).hasUnblocked},
+	{filling, 0.1, (*history).hasFullQueue},
 }
 
-// unblocking is the floor that a store without waits does not have.
-const unblocking = "a job unblocked"
+// The floors that stores without waits or without limits do not have.
+const (
+	unblocking = "a job unblocked"
+	filling    = "a full queue"
+)
 
 // Of each history: how many clients call at once, and how many calls each of them makes.
 const (
@@ -55,7 +63,7 @@ type Report struct {
 	Operations int              // calls recorded
 	Parts      int              // jobs and keys judged
 	Met        [len(floors)]int // histories that count for each of the floors
-	NoWaits    bool             // no job waited for others: the adapter excludes that
+	Lacks      []string         // floors that do not count, because the adapter excludes what they are about
 	Took       time.Duration
 }
 
@@ -63,7 +71,7 @@ type Report struct {
 func (r Report) String() string {
 	var met []string
 	for i, f := range floors {
-		if r.NoWaits && f.what == unblocking {
+		if slices.Contains(r.Lacks, f.what) {
 			continue
 		}
 		met = append(met, fmt.Sprintf("%s %.0f %%", f.what, 100*r.share(i)))
@@ -78,7 +86,7 @@ func (r Report) share(floor int) float64 { return float64(r.Met[floor]) / float6
 func (r Report) Shortfall() error {
 	var missed []error
 	for i, f := range floors {
-		if r.share(i) < f.least && !(r.NoWaits && f.what == unblocking) {
+		if r.share(i) < f.least && !slices.Contains(r.Lacks, f.what) {
 			missed = append(missed, fmt.Errorf("%s: in %d of %d histories, want at least %.0f %%", f.what, r.Met[i], r.Histories, 100*f.least))
 		}
 	}
@@ -91,9 +99,11 @@ func Check(ctx context.Context, a conformance.Adapter, opts Options) (Report, er
 	opts.Histories, opts.Seed, opts.PerStore = cmp.Or(opts.Histories, 250), cmp.Or(opts.Seed, 1), cmp.Or(opts.PerStore, 1)
 	started := time.Now()
 	var report Report
-	_, noWaits := a.Excludes("Waits/")
-	_, noGroups := a.Excludes("Groups/")
-	report.NoWaits = noWaits || noGroups
+	for group, floor := range map[string]string{"Waits/": unblocking, "Groups/": unblocking, "Limits/": filling} {
+		if _, excluded := a.Excludes(group); excluded && !slices.Contains(report.Lacks, floor) {
+			report.Lacks = append(report.Lacks, floor)
+		}
+	}
 	var err error
 	for err == nil && report.Histories < opts.Histories {
 		err = checkStore(ctx, a, opts, &report)
@@ -115,7 +125,7 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 	}()
 
 	for range min(opts.PerStore, opts.Histories-report.Histories) {
-		h := newHistory(s, clk, opts, !report.NoWaits, opts.Seed+uint64(report.Histories))
+		h := newHistory(s, clk, opts, report.Lacks, opts.Seed+uint64(report.Histories))
 		if err := h.run(ctx); err != nil {
 			return fmt.Errorf("history with seed %d: %w", h.seed, err)
 		}
@@ -133,7 +143,7 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 				return err
 			}
 		}
-		if err := h.judgeRest(parts); err != nil {
+		if err := cmp.Or(h.judgeRest(parts), h.judgeLimit()); err != nil {
 			return err
 		}
 	}

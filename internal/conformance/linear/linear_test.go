@@ -73,9 +73,22 @@ func TestBrokenStoreIsFlawedAtRest(t *testing.T) {
 	}
 }
 
+// Which jobs are in flight at once concerns several jobs.
+func TestBrokenStoreExceedsItsLimit(t *testing.T) {
+	for _, fault := range []model.Fault{model.LimitIgnored, model.LimitUnlocked, model.LimitExceededByOne, model.LimitForgetsExpired} {
+		t.Run(string(fault), func(t *testing.T) {
+			_, err := Check(t.Context(), adapterOf(fault), Options{})
+			var v *Violation
+			require.ErrorAs(t, err, &v)
+			assert.Contains(t, v.Flaw, "jobs in flight at once, and 2 may be")
+			assert.Contains(t, v.Listing, "under token")
+		})
+	}
+}
+
 func TestShortfallNamesEachFloor(t *testing.T) {
-	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3}}.Shortfall())
-	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3}}.Shortfall()
+	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3, 1}}.Shortfall())
+	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3, 1}}.Shortfall()
 	assert.EqualError(t, err, "overlapping claims: in 4 of 10 histories, want at least 50 %\nan answer in doubt: in 2 of 10 histories, want at least 30 %")
 	assert.Error(t, Report{}.Shortfall(), "no history proves nothing")
 }

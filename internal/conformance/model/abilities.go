@@ -103,7 +103,11 @@ func (s *Store) policyOf(queue string) string {
 
 // SetPolicy is part of the contract.
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
-	refused := cmp.Or(store.CheckQueue(queue), s.unless(PolicyUnchecked, p.Check()))
+	checked := p
+	if s.broken(LimitUnchecked) {
+		checked.MaxInFlight = 0
+	}
+	refused := cmp.Or(store.CheckQueue(queue), s.unless(PolicyUnchecked, checked.Check()))
 	return call(ctx, s, refused, func(now time.Time) (store.Policy, error) {
 		queue = s.policyOf(queue)
 		current := s.policies[queue]
@@ -116,6 +120,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 			return store.Policy{}, store.ErrConflict
 		}
 		s.policies[queue] = next
+		s.limit(queue, next.MaxInFlight, now)
 		if !next.Sets() && s.broken(PolicyVersionRestarts) {
 			delete(s.policies, queue)
 		}
@@ -144,6 +149,9 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 		if *field == store.KeepForEver && s.broken(ForEverIsUnset) {
 			*field = 0
 		}
+	}
+	if next.MaxInFlight == 0 && s.broken(PolicyInParts) {
+		next.MaxInFlight = current.MaxInFlight
 	}
 	if next.Version++; s.broken(PolicyVersionStays) {
 		next.Version = max(current.Version, 1)

@@ -15,7 +15,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 		if s.paused[req.Queue] && !s.broken(ClaimFromPaused) {
 			return nil, nil
 		}
-		chosen := s.choose(req, now)
+		chosen := s.admitted(req, now)
 		if s.broken(ClaimUnlocked) {
 			s.letOthersIn()
 		}

@@ -49,6 +49,8 @@ type Store struct {
 	workers  map[string]store.Worker
 	left     map[string]bool // workers that have left once
 
+	limitedAt time.Time // when a policy was set, for LimitForgetsOlder
+
 	schedules map[string]store.Schedule
 	revision  int64 // of the latest change of a schedule
 

@@ -105,7 +105,9 @@ func seal(t *rapid.T) op {
 // policy sets the policy of a queue: under the version that it has or another one, and now and then twice.
 func policy(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")
-	sets := store.Policy{RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t)}
+	sets := store.Policy{
+		RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t), MaxInFlight: among(t, 0, 1, 0, 3),
+	}
 	off, times := among(t, int64(0), 0, -1, 1), among(t, 1, 2)
 	return op{fmt.Sprintf("set the policy of %s to %+v, %d versions off, %d times", queue, sets, off, times), func(r *run) error {
 		p, err := able(r, "Policy", func(s store.PolicyKeeper) (store.Policy, error) { return s.Policy(r.ctx, queue) })

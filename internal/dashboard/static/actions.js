@@ -199,7 +199,7 @@ export function askPause(queue, paused, after) {
   });
 }
 
-// askPolicy asks for the retentions of a queue.
+// askPolicy asks for the limit and the retentions of a queue.
 export function askPolicy(queue, policy, after) {
   const defaults = { retain_succeeded: "24h", retain_cancelled: "168h", retain_dead: "keep" };
   const input = (name, label) =>
@@ -209,9 +209,20 @@ export function askPolicy(queue, policy, after) {
       `such as 48h, or keep for ever; empty for the default, ${defaults[name]}`,
     );
   ask({
-    title: `Retention of queue ${queue}`,
-    text: "Servers delete finished jobs that are older, in all processes that use this store. The shortest time is 1h.",
+    title: `Policy of queue ${queue}`,
+    text: "All processes that use this store follow it. Servers delete finished jobs that are older; the shortest time is 1h.",
     fields: [
+      field(
+        "Jobs in flight at once",
+        h("input", {
+          name: "max_in_flight",
+          inputmode: "numeric",
+          value: policy.max_in_flight ?? "",
+          placeholder: "any number",
+          autocomplete: "off",
+        }),
+        "1 to 100,000; empty for any number",
+      ),
       input("retain_succeeded", "Keep succeeded jobs"),
       input("retain_cancelled", "Keep cancelled jobs"),
       input("retain_dead", "Keep dead jobs"),
@@ -220,9 +231,10 @@ export function askPolicy(queue, policy, after) {
     run: async (values) => {
       const next = { version: policy.version ?? 0 };
       for (const [name, value] of Object.entries(values)) if (value.trim()) next[name] = value.trim();
+      if (/^\d+$/.test(next.max_in_flight)) next.max_in_flight = Number(next.max_in_flight);
       await call("PUT", `v1/queues/${encodeURIComponent(queue)}/policy`, next);
       after();
-      return `The retention of queue ${queue} is saved.`;
+      return `The policy of queue ${queue} is saved.`;
     },
   });
 }

@@ -122,6 +122,7 @@ function cure(queue, page) {
       ? h("button", { type: "button", onclick: () => askPause(queue.queue, false, page.refresh) }, `Resume ${queue.queue}`)
       : null;
   if (queue.cure === "failures") return link(`#/failures?queue=${encodeURIComponent(queue.queue)}`, "See what fails");
+  if (queue.cure === "policy") return link(`#/queues/${encodeURIComponent(queue.queue)}`, "See its policy");
   if (queue.cure === "workers") return link("#/workers", "See the workers");
   return null;
 }

@@ -102,11 +102,12 @@ function one(data, page, heading) {
       ),
       policy
         ? section(
-            "Retention",
+            "Policy",
             facts([
-              ["Succeeded", kept(policy.retain_succeeded, "24 hours, the default")],
-              ["Cancelled", kept(policy.retain_cancelled, "7 days, the default")],
-              ["Dead", kept(policy.retain_dead, "for ever, the default")],
+              ["In flight at once", policy.max_in_flight ? number(policy.max_in_flight) : "any number, the default"],
+              ["Succeeded jobs are kept", kept(policy.retain_succeeded, "24 hours, the default")],
+              ["Cancelled jobs are kept", kept(policy.retain_cancelled, "7 days, the default")],
+              ["Dead jobs are kept", kept(policy.retain_dead, "for ever, the default")],
             ]),
             may.operate()
               ? h(

@@ -40,6 +40,12 @@ function reason(queue, behind, workers, activity, sums, jobs) {
   const runs = activity ? finished(activity) : 0;
   if (runs > 4 && failed(activity) > runs / 2)
     return { why: `${Math.round((100 * failed(activity)) / runs)} % of its runs fail`, cure: "failures" };
+  if (queue.max_in_flight && queue.jobs?.in_flight >= queue.max_in_flight) {
+    return {
+      why: `its policy lets ${plural(queue.max_in_flight, "job")} be in flight at once${pace(queue, activity, sums, jobs)}`,
+      cure: "policy",
+    };
+  }
   if (running >= slots) {
     return {
       why: `all ${plural(slots, "slot")} of its ${plural(alive.length, "worker")} are busy${pace(queue, activity, sums, jobs)}`,

@@ -181,13 +181,21 @@ func Policy(each Query, query string, args ...any) (store.Policy, error) {
 	return p, err
 }
 
-// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead and version, which follow the other columns. NULL means that
-// the policy does not set the column.
+// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead, max_in_flight and version, which follow the other columns. NULL
+// means that the policy does not set the column.
 func scanPolicy(rows *sql.Rows, p *store.Policy, others ...any) error {
-	var version sql.NullInt64
-	err := rows.Scan(append(others, (*Micros)(&p.RetainSucceeded), (*Micros)(&p.RetainCancelled), (*Micros)(&p.RetainDead), &version)...)
-	p.Version = version.Int64
+	var most, version sql.NullInt64
+	err := rows.Scan(append(others, (*Micros)(&p.RetainSucceeded), (*Micros)(&p.RetainCancelled), (*Micros)(&p.RetainDead), &most, &version)...)
+	p.MaxInFlight, p.Version = int(most.Int64), version.Int64
 	return err
+}
+
+// Limit returns a limit of a policy for a column, or NULL if it is not set.
+func Limit(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
 }
 
 // Setting returns a duration of a policy for a column of microseconds, or NULL if it is not set.

@@ -96,6 +96,7 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p store.Policy) (sto
 	next, err := q.policy.Replace(p)
 	if err == nil {
 		q.policy = next
+		s.wake(store.Wakeup{Queue: name}) // there may be room
 	}
 	return next, err
 }

@@ -19,7 +19,9 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	if q == nil || q.paused {
 		return nil, nil
 	}
-	chosen := s.choose(q, req.Limit, req.RetryQuota, now)
+	limit := q.policy.Room(req.Limit, q.leased)
+	q.held = q.held || limit < req.Limit
+	chosen := s.choose(q, limit, min(limit, req.RetryQuota), now)
 	claimed := slices.Grow(req.Room[:0], len(chosen))[:len(chosen)]
 	var docs copier
 	expected := smallDocs(chosen)

@@ -57,6 +57,9 @@ func (s *Store) awaits() store.Awaits { return store.Awaits{Job: s.job, Group: s
 
 // count counts a job of a group as it is now, or no longer counts it if by is -1.
 func (s *Store) count(j *job, by int) {
+	if j.phase == inFlight {
+		j.queue.leased += by
+	}
 	name := j.group()
 	if name == "" {
 		return

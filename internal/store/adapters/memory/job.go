@@ -127,7 +127,9 @@ type queue struct {
 	name    string
 	paused  bool
 	policy  store.Policy
-	jobs    int // in any state
+	jobs    int  // in any state
+	leased  int  // in flight
+	held    bool // a claim has left out jobs because of the policy, and no lease has ended since
 	fresh   lane
 	retries lane
 }
@@ -302,7 +304,7 @@ func (s *Store) change(j *job, r *store.Record) {
 	if moves {
 		s.stepOut(j)
 	}
-	lived := !j.phase.terminal()
+	lived, leased := !j.phase.terminal(), j.phase == inFlight
 	s.count(j, -1)
 	past := j.rares().past
 	if j.claimToken != 0 && j.claimToken != r.ClaimToken {
@@ -316,6 +318,10 @@ func (s *Store) change(j *job, r *store.Record) {
 		j.leaseFor = s.lengths.number(r.LeaseFor)
 	}
 	s.count(j, 1)
+	if leased && j.phase != inFlight && j.queue.held {
+		j.queue.held = false
+		s.wake(store.Wakeup{Queue: j.queue.name})
+	}
 	if lived && j.phase.terminal() {
 		s.release(j)
 		s.ended(store.EndOf(&r.Job))

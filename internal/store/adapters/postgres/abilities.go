@@ -57,9 +57,9 @@ func (t *txn) queues() ([]store.Queue, error) {
 			UNION
 			SELECT name FROM {schema}.queues WHERE paused
 			UNION
-			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead) IS NOT NULL
+			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight) IS NOT NULL
 		)
-		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, version
+		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, policies.max_in_flight, version
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
 		LEFT JOIN {schema}.policies ON policies.name = names.name
@@ -88,10 +88,16 @@ func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) 
 	return read(ctx, s, store.CheckQueue(queue), func(t *txn) (store.Policy, error) { return t.policy(queue) })
 }
 
-// SetPolicy is part of the contract.
+// SetPolicy is part of the contract. Nothing is claimed from a queue that was not limited before until its jobs in flight count, so if that
+// fails here, the next claim tries it.
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
 	refused := cmp.Or(store.CheckQueue(queue), p.Check())
-	return write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
+	next, err := write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
+	if err == nil && next.MaxInFlight > 0 {
+		s.limits.learn(queue, true)
+		_ = s.count(ctx, queue)
+	}
+	return next, err
 }
 
 func (t *txn) policy(queue string) (store.Policy, error) {
@@ -99,7 +105,7 @@ func (t *txn) policy(queue string) (store.Policy, error) {
 }
 
 const policyQuery = `
-	SELECT retain_succeeded, retain_cancelled, retain_dead, version
+	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, version
 	FROM {schema}.policies
 	WHERE name = $1`
 
@@ -127,9 +133,14 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 		SET retain_succeeded = $2,
 			retain_cancelled = $3,
 			retain_dead = $4,
-			version = $5
+			max_in_flight = $5,
+			version = $6
 		WHERE name = $1`,
-		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead), next.Version)
+		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
+		sqlkit.Limit(next.MaxInFlight), next.Version)
+	if err == nil && next.MaxInFlight != current.MaxInFlight {
+		err = t.setLimit(queue, next)
+	}
 	return next, err
 }
 

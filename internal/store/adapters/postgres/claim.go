@@ -22,18 +22,21 @@ import (
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	defer s.checkInBackground()
 	invalid := store.CheckLease(req.Check(), req.TTL, s.options.MaxLease)
-	c := &claim{ClaimRequest: req, s: s}
+	c := s.newClaim(req)
 	jobs, done, err := c.single(ctx, invalid)
 	if !done && err == nil {
 		jobs, err = write(ctx, s, invalid, c.run)
 	}
 	switch {
 	case err == nil:
-		c.plan.Done(len(jobs) < req.Limit)
+		c.plan.Done(len(jobs) < c.limit)
+		if c.uncounted {
+			s.background(func(ctx context.Context) { _ = s.count(ctx, req.Queue) })
+		}
 	case len(c.leases) > 0:
 		c.plan.Failed()
 		if errors.Is(err, store.ErrInDoubt) {
-			s.background(func(ctx context.Context) { s.release(ctx, c) })
+			s.background(func(ctx context.Context) { s.release(ctx, &c) })
 		}
 	}
 	return jobs, err
@@ -49,15 +52,30 @@ type claim struct {
 	store.ClaimRequest
 	s      *Store
 	plan   *cursor.Plan
+	limit  int           // how many jobs it takes at most: its Limit, or less where the queue is limited
+	quota  int           // of these, retries
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
+
+	limited   bool // the queue has MaxInFlight
+	admitted  bool // the claim has locked the queue, or found that it is not limited
+	uncounted bool // jobs that were in flight before the queue was limited do not count yet
+}
+
+func (s *Store) newClaim(req store.ClaimRequest) claim {
+	return claim{ClaimRequest: req, s: s, plan: s.cursors.Plan(req.Queue), limit: req.Limit, quota: req.RetryQuota, limited: s.limits.has(req.Queue)}
 }
 
 // run takes due jobs. If it finds fewer than it was asked for, it looks from the marks and takes again from there. The second
 // take includes the jobs of the first, whose rows this transaction has locked.
 func (c *claim) run(t *txn) ([]store.Job, error) {
-	*c = claim{ClaimRequest: c.ClaimRequest, s: c.s, plan: c.s.cursors.Plan(c.Queue)}
+	*c = c.s.newClaim(c.ClaimRequest)
 	c.plan.Open(t.horizon, false)
+	if c.limited {
+		if some, err := c.admit(t); !some || err != nil {
+			return nil, err
+		}
+	}
 	for looks := c.plan.MustLook(); ; looks = true {
 		if looks {
 			if err := t.each(c.saw, firstsAt(1), c.marks()...); err != nil {
@@ -65,11 +83,16 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 			}
 			c.plan.Looked(t.now)
 		}
+		if c.limited && !c.admitted {
+			if some, err := c.admit(t); !some || err != nil {
+				return nil, err
+			}
+		}
 		chosen, err := c.take(t)
 		if err != nil {
 			return nil, err
 		}
-		if looks || len(chosen) == c.Limit {
+		if looks || len(chosen) == c.limit {
 			return c.lease(t, chosen)
 		}
 	}
@@ -77,11 +100,11 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 
 // take chooses the jobs. Each lane may use the room that the other one leaves.
 func (c *claim) take(t *txn) ([]*store.Record, error) {
-	retries, fresh, err := c.due(t, c.RetryQuota, c.Limit)
+	retries, fresh, err := c.due(t, c.quota, c.limit)
 	if err != nil {
 		return nil, err
 	}
-	if room := c.Limit - len(fresh); len(retries) == c.RetryQuota && room > len(retries) && !c.plan.Empty(cursor.Retries) {
+	if room := c.limit - len(fresh); len(retries) == c.quota && room > len(retries) && !c.plan.Empty(cursor.Retries) {
 		if retries, _, err = c.due(t, room, 0); err != nil {
 			return nil, err
 		}
@@ -179,7 +202,7 @@ func findOf(weigh bool) string {
 				LIMIT `+limit+`
 				FOR UPDATE SKIP LOCKED
 			) AS jobs
-			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $1 AND queues.paused)
+			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $1 AND (paused OR max_in_flight IS NOT NULL AND NOT $11))
 			LIMIT `+room))
 	}
 	return `
@@ -196,10 +219,10 @@ var findQuery = map[bool]string{false: findOf(false), true: findOf(true)}
 
 // find locks due jobs of both lanes, in no particular order.
 func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
-	args := append(make([]any, 0, 10), c.Queue, t.now)
+	args := append(make([]any, 0, 11), c.Queue, t.now)
 	args = places(args, c.plan.Starts(cursor.Retries))
 	args = places(args, c.plan.Starts(cursor.Fresh))
-	return t.records(findQuery[weigh], append(args, quota, limit)...)
+	return t.records(findQuery[weigh], append(args, quota, limit, c.limited)...)
 }
 
 // lightEnough limits a query to its first rows whose documents together fit into one answer. The server knows the length of a
@@ -244,12 +267,20 @@ func (c *claim) saw(rows *sql.Rows) error {
 	var priority int
 	var first cursor.Position
 	err := rows.Scan(&lane, &priority, (*sqlkit.Time)(&first.At), &first.ID)
-	c.plan.Saw(lane, priority, first)
+	c.sawFirst(lane, priority, first)
 	return err
 }
 
+func (c *claim) sawFirst(lane cursor.Lane, priority int, first cursor.Position) {
+	if lane == cursor.Lanes {
+		c.limited = true
+		return
+	}
+	c.plan.Saw(lane, priority, first)
+}
+
 // firstsAt returns the query for the first claimable job of each level from the mark on, due or not, even if an open transaction
-// holds it. Its arguments begin at that number.
+// holds it, and a row for the lane after the last one if the queue is limited. Its arguments begin at that number.
 func firstsAt(n int) string {
 	of := func(l cursor.Lane, places int) string {
 		return fmt.Sprintf(`
@@ -257,7 +288,11 @@ func firstsAt(n int) string {
 	FROM `, l) + placesAt(places) + strings.ReplaceAll(lanes[l].sql(firstOfPlace), `{queue}`, `$`+strconv.Itoa(n))
 	}
 	return of(cursor.Retries, n+1) + `
-	UNION ALL` + of(cursor.Fresh, n+4)
+	UNION ALL` + of(cursor.Fresh, n+4) + fmt.Sprintf(`
+	UNION ALL
+	SELECT %d, 0, to_timestamp(0), 0
+	FROM {schema}.queues
+	WHERE name = $%d AND max_in_flight IS NOT NULL`, cursor.Lanes, n)
 }
 
 const firstOfPlace = `
@@ -295,6 +330,9 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 		UPDATE {schema}.jobs`+giveLeases(`$2`, `$6`, `$3`, `$4`, `$5::bigint`)+`
 		WHERE id = ANY ($1::bigint[])`,
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members)
+	if err == nil && c.limited {
+		err = t.addSlots(c.Queue, ids)
+	}
 	return jobs, err
 }
 

@@ -17,7 +17,6 @@ func (c *claim) single(ctx context.Context, invalid error) (jobs []store.Job, do
 	if invalid != nil {
 		return nil, false, nil
 	}
-	c.plan = c.s.cursors.Plan(c.Queue)
 	if !c.plan.ExpectsFew() {
 		return nil, false, nil
 	}
@@ -28,6 +27,9 @@ func (c *claim) single(ctx context.Context, invalid error) (jobs []store.Job, do
 			return nil, counts && err == nil, err
 		}
 		c.plan = c.s.cursors.Plan(c.Queue)
+	}
+	if c.limited {
+		return nil, false, nil
 	}
 	if jobs, done, err = c.takeFew(ctx); done || looked {
 		return jobs, done, err
@@ -49,7 +51,7 @@ func (c *claim) look(ctx context.Context) (due, counts bool, err error) {
 		var at time.Time
 		err := rows.Scan(append(shown, &lane, &priority, (*sqlkit.Time)(&at), &id)...)
 		if id.Valid {
-			c.plan.Saw(cursor.Lane(lane.Int64), int(priority.Int64), cursor.Position{At: at, ID: id.Int64})
+			c.sawFirst(cursor.Lane(lane.Int64), int(priority.Int64), cursor.Position{At: at, ID: id.Int64})
 		}
 		return err
 	}, lookQuery, c.marks()...)
@@ -76,7 +78,7 @@ var takeFewQuery = `
 			LIMIT $11
 			FOR UPDATE SKIP LOCKED
 		) AS jobs
-		WHERE ` + onKnownServer + ` AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE queues.name = $4 AND queues.paused)
+		WHERE ` + onKnownServer + ` AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $4 AND (paused OR max_in_flight IS NOT NULL))
 		LIMIT $11
 	),
 	given AS MATERIALIZED (

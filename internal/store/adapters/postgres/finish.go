@@ -16,6 +16,7 @@ import (
 
 // Ack is part of the contract.
 func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	defer s.tellHeld()
 	invalid := store.CheckAcks(acks)
 	if invalid == nil && len(acks) > 0 && len(acks) <= few && simple(acks) {
 		switch done, err := s.ackFew(ctx, acks); {
@@ -245,6 +246,7 @@ func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
 
 // NAck is part of the contract.
 func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	defer s.tellHeld()
 	return write(ctx, s, store.CheckNAcks(nacks), func(t *txn) ([]store.Outcome, error) { return t.nack(nacks) })
 }
 

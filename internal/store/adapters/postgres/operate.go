@@ -11,6 +11,7 @@ import (
 
 // Cancel is part of the contract.
 func (s *Store) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
+	defer s.tellHeld()
 	return s.operate(ctx, filter, limit, filter.CheckBulk(limit), ifLive, func() operation { return &cancelling{} })
 }
 

@@ -54,6 +54,7 @@ type Store struct {
 	hub        *hub
 	limiter    *notifyLimiter
 	cursors    *cursor.Cursors
+	limits     *limits
 	server     *server
 	sweeper    *sweeper
 	group      groupCommit
@@ -202,7 +203,7 @@ func newStore(options *Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, schema: pq.QuoteIdentifier(o.Schema), name: rand.Text(), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}},
-		steps: o.steps, cursors: cursor.New(), server: &server{},
+		steps: o.steps, cursors: cursor.New(), limits: newLimits(), server: &server{},
 		sweeper: newSweeper(), stepping: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if o.ListenDSN != "" {

@@ -57,7 +57,10 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			`DROP TABLE {schema}.leases`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs')`,
+			`DROP TABLE {schema}.slots`,
+			`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN counted, DROP COLUMN first_slot`,
+			`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs', 'limits')`,
 			`ALTER TABLE {schema}.migrations DROP COLUMN least`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {

@@ -14,6 +14,7 @@ import (
 // RecoverExpiredLeases is part of the contract. It restarts leases given by a fast clock in a separate transaction, so that a
 // failure of one does not undo the other.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) (recovered []store.Recovered, err error) {
+	defer s.tellHeld()
 	defer s.checkInBackground()
 	r := &recovery{RecoverRequest: req, s: s}
 	done, err := r.single(ctx)

@@ -12,24 +12,25 @@ import (
 // FetchAndClaim is part of the contract.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	invalid := store.CheckLease(req.Check(), req.TTL, s.maxLease)
-	return write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) ([]store.Job, error) { return t.claim(req) })
+	return write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) ([]store.Job, error) { return t.claim(req, &s.held) })
 }
 
 // claim takes due jobs, retries first.
-func (t *txn) claim(req store.ClaimRequest) ([]store.Job, error) {
-	paused, err := t.paused(req.Queue)
-	if err != nil || paused {
+func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, error) {
+	limit, err := t.room(req, held)
+	if err != nil || limit == 0 {
 		return nil, err
 	}
-	retries, err := t.due(retryLane, req.Queue, req.RetryQuota)
+	quota := min(limit, req.RetryQuota)
+	retries, err := t.due(retryLane, req.Queue, quota)
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := t.due(freshLane, req.Queue, req.Limit-len(retries))
+	fresh, err := t.due(freshLane, req.Queue, limit-len(retries))
 	if err != nil {
 		return nil, err
 	}
-	if room := req.Limit - len(fresh); len(retries) == req.RetryQuota && room > len(retries) {
+	if room := limit - len(fresh); len(retries) == quota && room > len(retries) {
 		if retries, err = t.due(retryLane, req.Queue, room); err != nil {
 			return nil, err
 		}
@@ -37,13 +38,31 @@ func (t *txn) claim(req store.ClaimRequest) ([]store.Job, error) {
 	return t.lease(append(retries, fresh...), req)
 }
 
-func (t *txn) paused(queue string) (paused bool, err error) {
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&paused) }, `
-		SELECT paused
-		FROM queues
-		WHERE name = ?`,
-		queue)
-	return paused, err
+// room returns how many jobs the claim may take: none if the queue is paused.
+func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (int, error) {
+	var paused bool
+	var p store.Policy
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&paused, &p.MaxInFlight) }, `
+		SELECT coalesce((SELECT paused FROM queues WHERE name = ?1), FALSE),
+			coalesce((SELECT max_in_flight FROM policies WHERE name = ?1), 0)`,
+		req.Queue)
+	switch {
+	case err != nil || paused:
+		return 0, err
+	case p.MaxInFlight == 0:
+		return req.Limit, nil
+	}
+	var inFlight int
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight) }, `
+		SELECT count(*)
+		FROM jobs INDEXED BY jobs_leased
+		WHERE state = 'in_flight' AND queue = ?`,
+		req.Queue)
+	room := p.Room(req.Limit, inFlight)
+	if room < req.Limit {
+		held.Note(req.Queue)
+	}
+	return room, err
 }
 
 // A lane is one of the two indexes that claims read. In each, a priority is one range in which the due jobs come first, so a

@@ -15,6 +15,7 @@ import (
 
 // Ack is part of the contract.
 func (s *Store) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	defer s.tellHeld()
 	l := load{items: len(acks)}
 	for _, a := range acks {
 		l.bytes += len(a.Result)
@@ -65,6 +66,7 @@ func (t *txn) ackEach(acks []store.Ack) ([]store.Outcome, error) {
 
 // NAck is part of the contract.
 func (s *Store) NAck(ctx context.Context, nacks []store.NAck) ([]store.Outcome, error) {
+	defer s.tellHeld()
 	l := load{items: len(nacks)}
 	for _, n := range nacks {
 		l.bytes += len(n.Error)

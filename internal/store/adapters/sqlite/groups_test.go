@@ -181,7 +181,8 @@ func TestStepToRunsOfGroups(t *testing.T) {
 	_, err = before.DB().Exec(`
 		DROP TABLE group_runs;
 		CREATE INDEX jobs_group ON jobs (group_name, id) WHERE group_name IS NOT NULL;
-		DELETE FROM migrations WHERE name = 'group_runs'`)
+		ALTER TABLE policies DROP COLUMN max_in_flight;
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

@@ -21,6 +21,9 @@ func (s *Store) Subscribe(ctx context.Context, queues []string) (<-chan store.Wa
 	return s.hub.Subscribe(ctx, queues)
 }
 
+// tellHeld wakes the queues of which a claim has left out jobs because of a limit. Call it when leases may have ended.
+func (s *Store) tellHeld() { s.hub.Tell(s.held.Take()...) }
+
 // lookAround notifies subscribers about commits of other processes and of callers' transactions. SQLite does not say what
 // changed, so it wakes every queue that has waiting jobs, and every queue in which a job was cancelled since the latest look,
 // whether it was in flight or not. If something is left to settle, it wakes all of them.

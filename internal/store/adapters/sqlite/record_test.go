@@ -52,7 +52,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP INDEX jobs_blocked;
 			DROP INDEX jobs_blocked_ids;
 			ALTER TABLE jobs DROP COLUMN links;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs');
+			ALTER TABLE policies DROP COLUMN max_in_flight;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

@@ -9,6 +9,7 @@ import (
 
 // RecoverExpiredLeases is part of the contract.
 func (s *Store) RecoverExpiredLeases(ctx context.Context, req store.RecoverRequest) ([]store.Recovered, error) {
+	defer s.tellHeld()
 	var noted func()
 	l := load{items: req.Limit}
 	recovered, err := write(ctx, s, req.Check(), l, func(t *txn) (recovered []store.Recovered, err error) {
