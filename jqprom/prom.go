@@ -226,6 +226,8 @@ var (
 	jobs    = prometheus.NewDesc("jq_jobs", "Jobs in the store that are not finished, and dead ones.", []string{"queue", "state"}, nil)
 	jobsAge = prometheus.NewDesc("jq_jobs_age_seconds", "How old the counts of jq_jobs are.", nil, nil)
 	oldest  = prometheus.NewDesc("jq_queue_oldest_ready_seconds", "For how long the oldest claimable job has been due.", []string{"queue"}, nil)
+	limit   = prometheus.NewDesc("jq_queue_max_in_flight", "How many jobs of the queue its policy lets be in flight at once.", []string{"queue"}, nil)
+	held    = prometheus.NewDesc("jq_queue_held_back", "Due jobs that no claim could have taken when they were counted, because of the policy of their queue.", []string{"queue", "limit"}, nil)
 	up      = prometheus.NewDesc("jq_store_up", "Whether the store answers.", nil, nil)
 	slots   = prometheus.NewDesc("jq_worker_slots", "Slots for handlers, by state: running, idle or abandoned.", []string{"state"}, nil)
 )
@@ -239,7 +241,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.own() {
 		c.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{jobs, jobsAge, oldest, up, slots} {
+	for _, d := range []*prometheus.Desc{jobs, jobsAge, oldest, limit, held, up, slots} {
 		ch <- d
 	}
 }
@@ -260,6 +262,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if seen.counts.Known() {
 		ch <- prometheus.MustNewConstMetric(jobsAge, prometheus.GaugeValue, time.Since(seen.counts.Began).Seconds())
 		m.collectJobs(ch, seen.counts.Value)
+		m.collectLimits(ch, seen.queues, seen.counts.Value)
 	}
 	if seen.due != nil {
 		m.collectDue(ch, *seen.due, seen.counts.Value)
@@ -301,6 +304,27 @@ func (m *Metrics) collectDue(ch chan<- prometheus.Metric, due contract.Due, coun
 	}
 	for label, age := range shown {
 		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age, label)
+	}
+}
+
+// collectLimits sends the limits of the queues that have one, and how many due jobs they held back. Queues beyond the label limit share one sum.
+func (m *Metrics) collectLimits(ch chan<- prometheus.Metric, queues []jq.Queue, counts jq.Counts) {
+	by := map[string]jq.QueueCount{}
+	for _, q := range counts.Queues {
+		by[q.Queue] = q
+	}
+	limits, left := map[string]int{}, map[string]int64{}
+	for _, q := range queues {
+		if q.Policy.MaxInFlight == 0 {
+			continue
+		}
+		label, counted := m.labels.queue(q.Name), by[q.Name]
+		limits[label] += q.Policy.MaxInFlight
+		left[label] += counted.Due - int64(q.Policy.Room(int(counted.Due), int(counted.Jobs[jq.InFlight])))
+	}
+	for label, most := range limits {
+		ch <- prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, float64(most), label)
+		ch <- prometheus.MustNewConstMetric(held, prometheus.GaugeValue, float64(left[label]), label, "max_in_flight")
 	}
 }
 

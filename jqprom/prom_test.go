@@ -210,6 +210,25 @@ func never(ctx context.Context) error {
 	return jq.ErrUnavailable
 }
 
+func TestLimitsHoldBack(t *testing.T) {
+	store := jq.NewMemory(nil)
+	m := jqprom.New(store, nil)
+	defer m.Close()
+	client := jq.NewClient(store, nil)
+	for range 5 {
+		_, err := client.Enqueue(t.Context(), welcome{"a"}, &jq.EnqueueOptions{Queue: "limited"})
+		require.NoError(t, err)
+	}
+	_, err := client.Enqueue(t.Context(), welcome{"a"}, nil)
+	require.NoError(t, err)
+	_, err = client.SetPolicy(t.Context(), "limited", jq.Policy{MaxInFlight: 2})
+	require.NoError(t, err)
+	_, err = store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "limited", Limit: 1, Worker: "w", TTL: time.Minute})
+	require.NoError(t, err)
+	assert.Equal(t, "jq_queue_held_back{limit=max_in_flight,queue=limited} 3\njq_queue_max_in_flight{queue=limited} 2\n",
+		scraped(t, m, "jq_queue_max_in_flight", "jq_queue_held_back"))
+}
+
 func TestScrapesShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watched{MemoryStore: jq.NewMemory(nil)}

@@ -18,6 +18,7 @@ type reading struct {
 
 	ping   *sample.Sampler[struct{}]
 	due    *sample.Sampler[store.Due]
+	queues *sample.Sampler[[]jq.Queue]
 	counts *sample.Sampler[jq.Counts]
 }
 
@@ -32,6 +33,12 @@ func newReading(s jq.Store, timeout, maxAge time.Duration) *reading {
 			}
 			return store.Due{}, errors.ErrUnsupported
 		}, brief),
+		queues: sample.New(func(ctx context.Context) ([]jq.Queue, error) {
+			if keeper, ok := s.(store.QueueKeeper); ok {
+				return keeper.Queues(ctx)
+			}
+			return nil, nil
+		}, sample.Options{Life: timeout, MaxAge: maxAge}),
 		counts: sample.New(func(ctx context.Context) (jq.Counts, error) {
 			return s.Count(ctx, jq.Filter{States: counted[:]})
 		}, sample.Options{MaxAge: maxAge, Rest: sample.Tenth}), // stores have limits of their own for the life of a count
@@ -42,6 +49,7 @@ func newReading(s jq.Store, timeout, maxAge time.Duration) *reading {
 type sight struct {
 	up     bool
 	due    *store.Due               // nil if not known now
+	queues []jq.Queue               // the latest known
 	counts sample.Answer[jq.Counts] // the latest known
 }
 
@@ -52,7 +60,7 @@ func (r *reading) read() sight {
 	defer cancel()
 	quick, cancel := context.WithTimeout(ctx, r.timeout/4)
 	defer cancel()
-	ping, due, counts := r.ping.Ask(), r.due.Ask(), r.counts.Ask()
+	ping, due, queues, counts := r.ping.Ask(), r.due.Ask(), r.queues.Ask(), r.counts.Ask()
 
 	var seen sight
 	unsupported := false
@@ -67,6 +75,9 @@ func (r *reading) read() sight {
 			unsupported = true
 		}
 	}
+	sample.Wait(ctx, queues)
+	_, listed := r.queues.Answers()
+	seen.queues = listed.Value
 	sample.Wait(quick, counts)
 	if _, seen.counts = r.counts.Answers(); unsupported && seen.counts.Known() {
 		seen.due = dueOf(seen.counts.Value)
@@ -89,5 +100,6 @@ func dueOf(counts jq.Counts) *store.Due {
 func (r *reading) end() {
 	r.ping.Close()
 	r.due.Close()
+	r.queues.Close()
 	r.counts.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
@@ -197,5 +198,41 @@ func BenchmarkSingle(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 		})
+	}
+}
+
+// BenchmarkLimited claims and acks ten jobs at a time, by several claimers, in a queue with and without a limit that is never reached.
+// Claims on a limited queue wait for each other.
+func BenchmarkLimited(b *testing.B) {
+	for _, claimers := range []int{1, 8, 32} {
+		for _, most := range []int{0, store.MaxLimit} {
+			b.Run(fmt.Sprintf("claimers=%d/max_in_flight=%d", claimers, most), func(b *testing.B) {
+				s := benchStore(b)
+				_, err := s.SetPolicy(b.Context(), "q", store.Policy{MaxInFlight: most})
+				require.NoError(b, err)
+				const size = 10
+				for left := b.N * size; left > 0; left -= store.MaxItems {
+					_, err := s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: benchJobs(min(left, store.MaxItems))})
+					require.NoError(b, err)
+				}
+				var calls atomic.Int64
+				var work sync.WaitGroup
+				b.ResetTimer()
+				for range claimers {
+					work.Go(func() {
+						for calls.Add(1) <= int64(b.N) {
+							jobs, err := s.FetchAndClaim(b.Context(), store.ClaimRequest{Queue: "q", Limit: size, Worker: "w", TTL: time.Minute})
+							if !assert.NoError(b, err) {
+								return
+							}
+							_, err = s.Ack(b.Context(), acksOf(jobs))
+							assert.NoError(b, err)
+						}
+					})
+				}
+				work.Wait()
+				b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			})
+		}
 	}
 }

@@ -324,16 +324,27 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 		c.leases = append(c.leases, e.Lease())
 	}
 	due, members := leaseRows(leases)
-	_, err := t.exec(`
-		WITH noted AS (`+noteLeases(7)+`
-		)
-		UPDATE {schema}.jobs`+giveLeases(`$2`, `$6`, `$3`, `$4`, `$5::bigint`)+`
-		WHERE id = ANY ($1::bigint[])`,
-		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members)
-	if err == nil && c.limited {
-		err = t.addSlots(c.Queue, ids)
+	args := []any{
+		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members,
 	}
+	if c.limited {
+		args = append(args, c.Queue)
+	}
+	_, err := t.exec(leaseQuery[c.limited], args...)
 	return jobs, err
+}
+
+// leaseQuery gives the leases, and the jobs slots if the queue is limited.
+var leaseQuery = map[bool]string{false: leaseWith(``), true: leaseWith(`,
+		slots AS (` + addSlots(`$9`, `$1`) + `
+		)`)}
+
+func leaseWith(more string) string {
+	return `
+		WITH noted AS (` + noteLeases(7) + `
+		)` + more + `
+		UPDATE {schema}.jobs` + giveLeases(`$2`, `$6`, `$3`, `$4`, `$5::bigint`) + `
+		WHERE id = ANY ($1::bigint[])`
 }
 
 // giveLeases returns what an UPDATE sets to give leases.

@@ -137,13 +137,11 @@ func (t *txn) countSlots(queue string, from int64) (inFlight int, err error) {
 	return inFlight, err
 }
 
-// addSlots adds slots for the jobs that a claim takes.
-func (t *txn) addSlots(queue string, ids []int64) error {
-	_, err := t.exec(`
+// addSlots returns the statement that adds slots for the jobs of these arguments.
+func addSlots(queue, ids string) string {
+	return `
 		INSERT INTO {schema}.slots (queue, job_id)
-		SELECT $1, unnest($2::bigint[])`,
-		queue, arrayOf(ids))
-	return err
+		SELECT ` + queue + `, unnest(` + ids + `::bigint[])`
 }
 
 // setLimit makes claims keep to the limit. A queue that was not limited before is not counted then.
@@ -238,7 +236,7 @@ func (t *txn) countAll(queue string) error {
 		WHERE queue = $1 AND lease_expires_at IS NOT NULL AND id = ANY (ARRAY(SELECT unnest(ids) FROM {schema}.leases))`,
 		queue)
 	if err == nil {
-		err = t.addSlots(queue, ids)
+		_, err = t.exec(addSlots(`$1`, `$2`), queue, arrayOf(ids))
 	}
 	if err != nil {
 		return err
