@@ -34,6 +34,7 @@ var breakages = []breakage{
 	{name: "ResultOfAnother", found: "the result is", store: func(m *memory.Store) backend { return swapped{m} }},
 	{name: "CheckpointNotKept", found: "a checkpoint was lost", store: func(m *memory.Store) backend { return saveless{m} }},
 	{name: "WaitsNotKept", found: "a job was claimed that is blocked", store: func(m *memory.Store) backend { return impatient{m} }},
+	{name: "LimitNotKept", found: "jobs of a queue are in flight at once", store: func(m *memory.Store) backend { return limitless{m} }},
 	{name: "SealRefused", found: "a flow hangs", store: func(m *memory.Store) backend { return sealless{m} }},
 	{name: "BeatReachesNobody", found: "ran out while its server lived", link: func(l *link) store.Store { return beatless{l} }},
 	{name: "BeatExtendsByLess", found: "ran out while its server lived", link: func(l *link) store.Store { return shortBeat{l} }},
@@ -166,6 +167,13 @@ func (s impatient) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]sto
 		req.Jobs[i].After = nil
 	}
 	return s.Store.Enqueue(ctx, req)
+}
+
+// limitless answers as if it had kept a limit.
+type limitless struct{ *memory.Store }
+
+func (s limitless) SetPolicy(_ context.Context, _ string, p store.Policy) (store.Policy, error) {
+	return store.Policy{}.Replace(p)
 }
 
 // sealless claims that no group is open, so that nobody seals one.

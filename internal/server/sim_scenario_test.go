@@ -29,6 +29,7 @@ type scenario struct {
 	events    []event
 
 	awayAtFirst time.Duration // the store, when the servers start
+	maxInFlight int           // of jobs of the first queue, or zero
 }
 
 // A rate is how probable a fault of a call is.
@@ -77,6 +78,9 @@ func newScenario(seed uint64) *scenario {
 		sc.addFlow(dice(seed, "flows", 0))
 	}
 	sc.drawEvents(d)
+	if d := dice(seed, "limit", 0); d.IntN(3) == 0 {
+		sc.maxInFlight = 1 + d.IntN(3)
+	}
 	for _, q := range queues {
 		sc.plans = append(sc.plans, lastPlan(q, len(sc.plans)))
 	}

@@ -34,6 +34,7 @@ type witness struct {
 	ends    map[store.Ending]int
 	repeats int           // ends that were told once more, and changed nothing
 	longest time.Duration // that an expired lease waited for a server which could have recovered it
+	roomAt  time.Time     // the latest end of a lease in the first queue
 }
 
 // A record is a job as the witness believes it to be.
@@ -124,7 +125,30 @@ func (w *witness) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]
 	for _, j := range jobs {
 		w.claimed(j, req)
 	}
+	if n := w.inFlight(req.Queue); len(jobs) > 0 && w.full(req.Queue) {
+		w.sim.countNamed(limitReached)
+		if n > w.sim.maxInFlight {
+			w.sim.problem(jobs[0].ID, "%d jobs of a queue are in flight at once, and %d may be", n, w.sim.maxInFlight)
+		}
+	}
 	return jobs, err
+}
+
+const limitReached = "claims that filled a queue"
+
+// inFlight returns how many jobs of the queue are in flight. The lock is held.
+func (w *witness) inFlight(queue string) (n int) {
+	for _, r := range w.records {
+		if r.plan.Queue == queue && r.state == store.InFlight {
+			n++
+		}
+	}
+	return n
+}
+
+// full returns whether as many jobs of the queue are in flight as may be. The lock is held.
+func (w *witness) full(queue string) bool {
+	return queue == queues[0] && w.sim.maxInFlight > 0 && w.inFlight(queue) >= w.sim.maxInFlight
 }
 
 func (w *witness) claimed(j store.Job, req store.ClaimRequest) {
@@ -229,6 +253,9 @@ func (w *witness) holds(c *claim) bool {
 func (w *witness) end(c *claim, ending store.Ending, verb store.Op) {
 	c.ending, c.ended, c.verb = ending, now(), verb
 	w.ends[ending]++
+	if c.record.plan.Queue == queues[0] {
+		w.roomAt = time.Now()
+	}
 	w.sim.trace(c.ID, c.worker, string(ending), "token", time.Duration(c.Token))
 	if ending != store.EndReleased && ending != store.EndSnoozed {
 		c.record.runs++
@@ -263,8 +290,15 @@ func (w *witness) dueSince() time.Time {
 	var first time.Time
 	for _, r := range w.records {
 		waits := r.state == store.Ready || r.state == store.Retrying
-		if waits && r.plan.Kind != rare && !r.due.After(now()) && (first.IsZero() || r.due.Before(first)) {
-			first = r.due
+		if !waits || r.plan.Kind == rare || r.due.After(now()) || w.full(r.plan.Queue) {
+			continue
+		}
+		due := r.due
+		if r.plan.Queue == queues[0] && w.sim.maxInFlight > 0 {
+			due = latest(due, w.roomAt)
+		}
+		if first.IsZero() || due.Before(first) {
+			first = due
 		}
 	}
 	return first

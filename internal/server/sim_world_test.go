@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/server"
+	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
@@ -103,6 +104,9 @@ func (s *simulation) run(ctx context.Context) {
 		b = s.broken.store(mem)
 	}
 	s.witness, s.effects = newWitness(s, b), newEffects(s)
+	if _, err := b.SetPolicy(ctx, queues[0], store.Policy{MaxInFlight: s.maxInFlight}); err != nil {
+		s.problem(0, "the limit can not be set: %v", err)
+	}
 	s.dieFor(s.awayAtFirst)
 	for i := range s.servers {
 		s.fleet = append(s.fleet, s.start(i, 0))
