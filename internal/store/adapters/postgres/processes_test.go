@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -293,4 +294,80 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 		kills, len(acknowledged.furthest), len(acknowledged.claims), again)
 	figures.Count(t, "kills", kills)
 	figures.Count(t, "jobs", len(acknowledged.furthest))
+}
+
+// Processes claim from a queue with a limit while they are killed one after another, and the limit is lifted and set again. Whoever looks
+// at the database never sees more jobs in flight than it allows. When it is set, more may be in flight, and then only become fewer.
+func TestKilledProcessesKeepToALimit(t *testing.T) {
+	const processes, most = 3, 12
+	kills := 40
+	if race.Enabled {
+		kills = 12
+	}
+	dsn := pgtest.DSN(t)
+	schema := pgtest.Schema(t, dsn)
+	s := openStore(t, Options{Schema: schema})
+	limit := func(most int) {
+		p, err := s.Policy(t.Context(), "q")
+		require.NoError(t, err)
+		_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: most, Version: p.Version})
+		require.NoError(t, err)
+	}
+	looks, reached, exceeded, beyondAtFirst := 0, 0, 0, 0
+	look := func(before int) int {
+		var n int
+		require.NoError(t, s.callers.Get(&n, s.sql(`SELECT count(*) FROM {schema}.jobs WHERE lease_expires_at IS NOT NULL`)))
+		looks++
+		switch {
+		case n == most:
+			reached++
+		case n > max(most, before):
+			exceeded++
+		}
+		return n
+	}
+	limit(most)
+	var children []*child
+	said := newLedger()
+	for range processes {
+		children = append(children, start(t, "write", dsn, schema))
+	}
+	for kill := range kills {
+		c := children[kill%processes]
+		if kill%5 == 4 {
+			limit(0)
+			c.readSome(t, said, 100)
+			limit(most)
+			if look(math.MaxInt) > most {
+				beyondAtFirst++
+			}
+		}
+		n := look(math.MaxInt)
+		for range 1 + rand.IntN(60) {
+			n = look(n)
+		}
+		require.NoError(t, c.Process.Signal(syscall.SIGKILL))
+		for c.out.Scan() {
+			said.note(t, c.out.Text())
+		}
+		require.Error(t, c.Wait())
+		for range 20 {
+			n = look(n)
+		}
+		children[kill%processes] = start(t, "write", dsn, schema)
+	}
+	for _, c := range children {
+		require.NoError(t, c.Process.Signal(syscall.SIGKILL))
+		for c.out.Scan() {
+			said.note(t, c.out.Text())
+		}
+		require.Error(t, c.Wait())
+	}
+	assert.Zero(t, exceeded, "of %d looks, those that saw more in flight than may be", looks)
+	assert.Positive(t, reached, "the limit was reached")
+	said.check(t, s)
+	said.takeOver(t, schema)
+	figures.Print(t, "%d processes killed that claim from a queue with a limit of %d: %d looks, %d of them at the limit, 0 beyond it; %d times more were in flight when it was set again",
+		kills, most, looks, reached, beyondAtFirst)
+	figures.Count(t, "kills", kills)
 }
