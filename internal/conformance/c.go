@@ -113,7 +113,7 @@ func (c *C) ErrorIs(err, want error, what string, args ...any) {
 		c.Errorf("%s: got error %v, want one that is %v", fmt.Sprintf(what, args...), err, want)
 	}
 	for _, other := range kinds {
-		if slices.Contains(kinds, want) && other != want && errors.Is(err, other) {
+		if slices.Contains(kinds, want) && !errors.Is(want, other) && errors.Is(err, other) {
 			c.Errorf("%s: got error %v, which is %v too", fmt.Sprintf(what, args...), err, other)
 		}
 	}
