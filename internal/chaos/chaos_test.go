@@ -118,10 +118,12 @@ func (f *fleet) end() {
 func (s *storm) weather(faults map[string]int) *judge {
 	s.Helper()
 	defer s.held.Wait()
+	looks := s.limit()
 	began := time.Now()
 	s.rage(drawn(s.role.seed, faults))
 	raged := time.Since(began)
 	s.calm()
+	full := looks()
 	j := s.judge()
 	for i, p := range s.ledger.problems {
 		if i == mostProblems {
@@ -138,11 +140,13 @@ func (s *storm) weather(faults map[string]int) *judge {
 	assert.Positive(s, s.ledger.staleWrites, "writes of older runs were refused")
 	assert.Positive(s, s.ledger.repeats, "calls were repeated with their request keys")
 	assert.Positive(s, s.probes, "unique keys were looked at")
+	assert.Positive(s, full, "as many jobs were in flight as may be")
 	assert.NotEmpty(s, s.ledger.waits, "jobs of dead workers were run by others")
 	for _, phase := range []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled} {
 		assert.Positive(s, j.states[phase], "jobs that ended as %s", phase)
 	}
 	j.print(raged, time.Since(began))
+	figures.Print(s, "chaos on %s: never more than %d jobs in flight at once, as the policy of their queue says, and so many in %d looks", s.place(), most, full)
 	j.count()
 	return j
 }
@@ -170,6 +174,17 @@ func (s *storm) calm() {
 	s.all.Wait()
 }
 
+func (s *storm) place() string {
+	switch {
+	case s.pair != nil:
+		return s.pair.place()
+	case s.server != nil:
+		return "Postgres"
+	default:
+		return "one SQLite file"
+	}
+}
+
 func (j *judge) print(raged, took time.Duration) {
 	l := j.ledger
 	var faults, ends []string
@@ -179,13 +194,7 @@ func (j *judge) print(raged, took time.Duration) {
 	for _, phase := range []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled} {
 		ends = append(ends, fmt.Sprintf("%d %s", j.states[phase], phase))
 	}
-	place := "one SQLite file"
-	if j.server != nil {
-		place = "Postgres"
-	}
-	if j.pair != nil {
-		place = j.pair.place()
-	}
+	place := j.place()
 	figures.Print(j, "chaos on %s for %v, at rest after %v, seed %d: %s; %d of those held up were overtaken", place,
 		raged.Round(100*time.Millisecond), took.Round(100*time.Millisecond), j.role.seed, strings.Join(faults, ", "), j.overtaken.Load())
 	figures.Print(j, "chaos on %s: %d jobs, %d lost (%s, %d of them worn out); %d runs, at most %d of one job that count; %d claims lost before they ran; "+
