@@ -241,16 +241,18 @@ func (a *API) take(c claim) ([]wire.Job, error) {
 }
 
 func (a *API) fetch(req store.ClaimRequest, shared bool) ([]store.Job, error) {
+	var p portion
 	if shared {
-		req.RetryQuota = a.lanes.take(req.Queue, req.Limit)
+		p = a.lanes.take(req.Queue, req.Limit)
+		req.RetryQuota = p.quota
 	} else {
 		req.RetryQuota = min(req.RetryQuota, req.Limit)
 	}
 	ctx, cancel := a.within(context.Background())
 	defer cancel()
 	jobs, err := a.store.FetchAndClaim(ctx, req)
-	if shared && len(jobs) < req.Limit {
-		a.lanes.untake(req.Queue, req.Limit, req.RetryQuota)
+	if shared {
+		a.lanes.took(req.Queue, req.Limit, len(jobs), p)
 	}
 	return jobs, err
 }

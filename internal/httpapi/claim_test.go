@@ -251,17 +251,30 @@ func TestUnfilledClaimLeavesTheShareAlone(t *testing.T) {
 	l := lanes{part: 0.2}
 	retries := 0
 	for n := range 500 {
-		q := l.take("q", 1)
-		if n%5 < 4 {
-			l.untake("q", 1, q)
-		} else {
-			retries += q
-		}
+		p, got := l.take("q", 1), n%5/4
+		l.took("q", 1, got, p)
+		retries += got * p.quota
 	}
 	assert.Equal(t, 20, retries, "of 100 that were filled")
 	for n := range 3 * maxLanes {
 		l.take(fmt.Sprint(n), 1)
-		require.LessOrEqual(t, len(l.carry), maxLanes)
+		require.LessOrEqual(t, len(l.known), maxLanes)
+	}
+}
+
+// TestClaimsOfAFullQueueShare: claims get fewer jobs than they ask for, although more of both lanes wait.
+func TestClaimsOfAFullQueueShare(t *testing.T) {
+	for _, limit := range []int{2, 4, 20, 100} {
+		for _, most := range []int{1, 3} {
+			l := lanes{part: 0.2}
+			jobs, retries := 0, 0
+			for range 500 {
+				p, got := l.take("q", limit), min(limit, most)
+				l.took("q", limit, got, p)
+				jobs, retries = jobs+got, retries+min(p.quota, got)
+			}
+			assert.InDelta(t, 0.2*float64(jobs), retries, 5, "of claims of %d jobs that got %d", limit, most)
+		}
 	}
 }
 

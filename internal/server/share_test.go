@@ -67,33 +67,51 @@ func TestUnfilledClaimLeavesTheShareAlone(t *testing.T) {
 // R10.
 func TestServerWithOneSlotStarvesNoLane(t *testing.T) {
 	for part, want := range map[float64]int{DefaultRetryShare: 20, 0.5: 50, 1: 100, -1: 0} {
-		inWorld(t, func(w *world) {
-			w.enqueue(100, "job", func(j *store.NewJob) { j.Backoff.Base = time.Millisecond })
-			failAll(w)
-			w.wait(time.Minute)
-			w.enqueue(100, "job")
-			var mu sync.Mutex // guards retries and fresh
-			retries, fresh := 0, 0
-			w.handlers["job"] = func(_ context.Context, r *Run) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if retries+fresh == 100 {
-					return nil
-				}
-				if r.Job.Retries > 0 {
-					retries++
-				} else {
-					fresh++
-				}
+		assert.InDelta(t, want, retriesOf100(t, Options{Slots: 1, Claim: ClaimOptions{RetryShare: part}}, 0), 1, "share %v: retries among the first 100 runs", part)
+	}
+}
+
+// In a queue with a limit, claims get fewer jobs than they ask for, although more wait. Neither lane starves, however many slots there are.
+func TestFullQueueStarvesNoLane(t *testing.T) {
+	for _, slots := range []int{1, 4, 20, 100} {
+		for _, most := range []int{1, 3} {
+			got := retriesOf100(t, Options{Slots: slots}, most)
+			assert.InDelta(t, 20, got, 3, "%d slots, and %d jobs in flight: retries among the first 100 runs", slots, most)
+		}
+	}
+}
+
+// retriesOf100 returns how many retries are among the first 100 runs, if there are enough of both, and so many jobs may be in flight.
+func retriesOf100(t *testing.T, o Options, most int) int {
+	t.Helper()
+	retries, fresh := 0, 0
+	inWorld(t, func(w *world) {
+		w.enqueue(100, "job", func(j *store.NewJob) { j.Backoff.Base = time.Millisecond })
+		failAll(w)
+		w.wait(time.Minute)
+		w.enqueue(100, "job")
+		_, err := w.store.SetPolicy(w.Context(), DefaultQueue, store.Policy{MaxInFlight: most})
+		require.NoError(w, err)
+		var mu sync.Mutex // guards retries and fresh
+		w.handlers["job"] = func(_ context.Context, r *Run) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if retries+fresh == 100 {
 				return nil
 			}
-			s := w.start(Options{Slots: 1, Claim: ClaimOptions{RetryShare: part}})
-			w.wait(time.Minute)
-			assert.InDelta(w, want, retries, 1, "share %v: retries among the first 100 runs", part)
-			assert.Equal(w, 100, retries+fresh)
-			w.stop(s)
-		})
-	}
+			if r.Job.Retries > 0 {
+				retries++
+			} else {
+				fresh++
+			}
+			return nil
+		}
+		s := w.start(o)
+		w.wait(10 * time.Minute)
+		assert.Equal(w, 100, retries+fresh)
+		w.stop(s)
+	})
+	return retries
 }
 
 // failAll claims what is due and fails it, so that it is retried.
