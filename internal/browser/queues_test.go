@@ -67,7 +67,7 @@ func TestPolicy(t *testing.T) {
 	p.shows("24 hours, the default")
 	p.click(button("Change…"))
 	p.find(element{role: "dialog", name: "Policy of queue mail"})
-	p.write(textbox("Jobs in flight at once*"), "100001")
+	p.write(textbox("Jobs in flight at once*"), "10001")
 	p.click(button("Save"))
 	p.shows("max_in_flight")
 	p.write(textbox("Jobs in flight at once*"), "12")

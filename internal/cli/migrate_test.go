@@ -63,7 +63,7 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 			`CREATE INDEX jobs_leased ON jq.jobs (lease_expires_at, id) WHERE state = 'in_flight'`,
 			`DROP TABLE jq.leases`,
 			`DROP TABLE jq.slots`,
-			`ALTER TABLE jq.queues DROP COLUMN max_in_flight, DROP COLUMN counted, DROP COLUMN first_slot`,
+			`ALTER TABLE jq.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot`,
 			`ALTER TABLE jq.policies DROP COLUMN max_in_flight`,
 			`DELETE FROM jq.migrations WHERE version >= 9`,
 			`INSERT INTO jq.workers (name, pid, slots, running, stale_after, beat_at, host)

@@ -197,33 +197,34 @@ func notifyFollowsTheEndOfAPause(c *C) {
 	})
 }
 
+// fillQueue empties the queue, in which one job may be in flight, and claims one of two new ones.
+func (c *C) fillQueue() store.Job {
+	cancelling.on(c, store.Filter{Queue: queue}, store.MaxItems)
+	c.EnqueueN(2)
+	held := c.ClaimOne()
+	c.Equal(ids(c.Claim(1)), []int64{}, "claimed without room")
+	return held
+}
+
 func notifyFollowsRoom(c *C) {
 	c.admit(queue, 1)
-	full := func() store.Job {
-		all := c.All()
-		cancelling.on(c, store.Filter{Queue: queue}, max(1, len(all)))
-		c.EnqueueN(2)
-		held := c.ClaimOne()
-		c.Equal(ids(c.Claim(1)), []int64{}, "claimed without room")
-		return held
-	}
 	for _, op := range []store.Op{store.OpAck, store.OpNever} {
 		c.wokenBy("room by "+string(op), func() func() {
-			held := full()
+			held := c.fillQueue()
 			return func() { takes(c, op, c.Get(held.ID), "under a lease that takes the only room") }
 		})
 	}
 	c.wokenBy("room by a Cancel", func() func() {
-		held := full()
+		held := c.fillQueue()
 		return func() { c.Cancel(held.ID) }
 	})
 	c.wokenBy("room by a recovery", func() func() {
-		full()
+		c.fillQueue()
 		c.Advance(ttl)
 		return func() { c.Recover(10) }
 	})
 	c.wokenBy("room by a policy", func() func() {
-		full()
+		c.fillQueue()
 		return func() { c.admit(queue, 2); c.admit(queue, 1) }
 	})
 }
@@ -243,6 +244,19 @@ func notifyFollowsTheCommitOfATx(c *C) {
 			committed(func(in *C) { in.NAck(l, form, 0, "") })
 		}))
 	}
+	c.admit(queue, 1)
+	c.wokenBy("room by the commit of an Ack", func() func() {
+		held := c.fillQueue()
+		return func() { committed(func(in *C) { in.Ack(held.Lease()) }) }
+	})
+	c.wokenBy("room by an Ack, after one that was rolled back", func() func() {
+		held := c.fillQueue()
+		c.inTx(func(t *txCase) {
+			t.acks(held.Lease())
+			t.rollback()
+		})
+		return func() { c.Ack(held.Lease()) }
+	})
 }
 
 // Each queue of one Cancel is told of, whether the jobs are named or looked for.

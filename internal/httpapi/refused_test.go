@@ -322,7 +322,7 @@ func TestBadInput(t *testing.T) {
 		{"NegativePolicy", "PUT", "/v1/queues/q/policy", `{"retain_cancelled":"-1us"}`, 400, "retain_cancelled", `must be a duration such as "48h", or "keep"`},
 		{"PolicyInNumbers", "PUT", "/v1/queues/q/policy", `{"retain_dead":48}`, 400, "retain_dead", `must be a duration such as "48h", or "keep"`},
 		{"PolicyOfLater", "PUT", "/v1/queues/q/policy", `{"max_per_key":3}`, 400, "max_per_key", "is not known here"},
-		{"PolicyBelowItsLimit", "PUT", "/v1/queues/q/policy", `{"max_in_flight":-1}`, 400, "max_in_flight", "must be 0 to 100000"},
+		{"PolicyBelowItsLimit", "PUT", "/v1/queues/q/policy", `{"max_in_flight":-1}`, 400, "max_in_flight", "must be 0 to 10000"},
 		{"NegativeVersion", "PUT", "/v1/queues/q/policy", `{"version":-1}`, 400, "version", "must be that of the policy to replace, or 0 where none was set"},
 		{"PolicyNoUTF8", "PUT", "/v1/queues/%ff/policy", `{}`, 400, "name", "must be valid UTF-8 without NUL"},
 		{"ScheduleWithoutATime", "PUT", "/v1/schedules/s", `{"cron":"0 0 31 2 *","job":{"kind":"k"}}`, 400, "cron", "must have a time within five years, and this has none"},

@@ -31,7 +31,7 @@ const (
 )
 
 // MaxLimit is the greatest MaxInFlight that a policy can set.
-const MaxLimit = 100_000
+const MaxLimit = 10_000
 
 // Sets reports whether the policy sets something. Its version is not a setting.
 func (p Policy) Sets() bool { return p != Policy{Version: p.Version} }

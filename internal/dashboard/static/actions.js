@@ -221,7 +221,7 @@ export function askPolicy(queue, policy, after) {
           placeholder: "any number",
           autocomplete: "off",
         }),
-        "1 to 100,000; empty for any number",
+        "1 to 10,000; empty for any number",
       ),
       input("retain_succeeded", "Keep succeeded jobs"),
       input("retain_cancelled", "Keep cancelled jobs"),

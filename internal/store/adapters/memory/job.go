@@ -319,7 +319,7 @@ func (s *Store) change(j *job, r *store.Record) {
 	}
 	s.count(j, 1)
 	if leased && j.phase != inFlight && j.queue.held {
-		j.queue.held = false
+		j.queue.held = s.tx != nil // which may be rolled back
 		s.wake(store.Wakeup{Queue: j.queue.name})
 	}
 	if lived && j.phase.terminal() {

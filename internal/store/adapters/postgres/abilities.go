@@ -95,7 +95,9 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 	next, err := write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
 	if err == nil && next.MaxInFlight > 0 {
 		s.limits.learn(queue, true)
-		_ = s.count(ctx, queue)
+		soon, cancel := context.WithTimeout(ctx, s.options.Timeout)
+		defer cancel()
+		_ = s.count(soon, queue)
 	}
 	return next, err
 }
@@ -138,10 +140,10 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 		WHERE name = $1`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
 		sqlkit.Limit(next.MaxInFlight), next.Version)
-	if err == nil && next.MaxInFlight != current.MaxInFlight {
-		err = t.setLimit(queue, next)
+	if err != nil {
+		return store.Policy{}, err
 	}
-	return next, err
+	return next, t.setLimit(queue, next)
 }
 
 // Beat is part of the contract.

@@ -25,7 +25,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	c := s.newClaim(req)
 	jobs, done, err := c.single(ctx, invalid)
 	if !done && err == nil {
-		jobs, err = write(ctx, s, invalid, c.run)
+		jobs, err = c.inTurn(ctx, invalid)
 	}
 	switch {
 	case err == nil:
@@ -40,6 +40,16 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 		}
 	}
 	return jobs, err
+}
+
+// inTurn claims in a transaction, when it is the claim's turn if the queue is limited.
+func (c *claim) inTurn(ctx context.Context, invalid error) ([]store.Job, error) {
+	done, err := c.s.limits.turn(ctx, c.Queue)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return write(ctx, c.s, invalid, c.run)
 }
 
 // release gives back the jobs that a claim in doubt may have taken. If it fails, the leases expire.
@@ -57,9 +67,10 @@ type claim struct {
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
 
-	limited   bool // the queue has MaxInFlight
-	admitted  bool // the claim has locked the queue, or found that it is not limited
-	uncounted bool // jobs that were in flight before the queue was limited do not count yet
+	limited   bool  // the queue has MaxInFlight
+	admitted  bool  // the claim has locked the queue
+	slot      int64 // the number of its first slot
+	uncounted bool  // jobs that were in flight before the queue was limited do not count yet
 }
 
 func (s *Store) newClaim(req store.ClaimRequest) claim {
@@ -328,7 +339,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members,
 	}
 	if c.limited {
-		args = append(args, c.Queue)
+		args = append(args, c.Queue, c.slot)
 	}
 	_, err := t.exec(leaseQuery[c.limited], args...)
 	return jobs, err
@@ -336,7 +347,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 
 // leaseQuery gives the leases, and the jobs slots if the queue is limited.
 var leaseQuery = map[bool]string{false: leaseWith(``), true: leaseWith(`,
-		slots AS (` + addSlots(`$9`, `$1`) + `
+		slots AS (` + addSlots(`$9`, `$1`, `$10`) + `
 		)`)}
 
 func leaseWith(more string) string {

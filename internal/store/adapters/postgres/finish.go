@@ -378,6 +378,9 @@ func onLeases[T any](t *txn, wanted rowText, items []T, v sqlkit.Verb[T]) ([]sto
 	}
 	for _, e := range changed {
 		t.woken.AddFor(e.Job, t.now)
+		if e.State != store.InFlight {
+			t.freed(e.Job)
+		}
 	}
 	return outcomes, t.update(wanted, changed)
 }

@@ -195,6 +195,7 @@ func (t *txn) recoverBefore(then time.Time, limit int, inFlight map[int64]time.T
 		for _, e := range found {
 			recovered = append(recovered, e.Recover(t.now))
 			t.woken.AddFor(e.Job, t.now)
+			t.freed(e.Job)
 			delete(inFlight, e.ID)
 		}
 		if err := t.update(withoutDocuments, found); err != nil {

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -25,29 +27,53 @@ import (
 type limits struct {
 	held sqlkit.Held
 
-	mu       sync.Mutex          // guards the fields below
-	known    map[string]struct{} // queues that are limited
-	counting map[string]struct{} // queues whose jobs in flight the store gives slots now
+	some     atomic.Bool              // whether any is known, so that those who end leases need no lock
+	mu       sync.Mutex               // guards the fields below
+	known    map[string]chan struct{} // queues that are limited, each with those of the store's claims on it that are running
+	counting map[string]struct{}      // queues whose jobs in flight the store gives slots now
 }
 
 func newLimits() *limits {
-	return &limits{known: map[string]struct{}{}, counting: map[string]struct{}{}}
+	return &limits{known: map[string]chan struct{}{}, counting: map[string]struct{}{}}
 }
 
 func (l *limits) has(queue string) bool {
+	if !l.some.Load() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, known := l.known[queue]
-	return known
+	return l.known[queue] != nil
 }
 
 func (l *limits) learn(queue string, limited bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if limited {
-		l.known[queue] = struct{}{}
-	} else {
+	switch {
+	case !limited:
 		delete(l.known, queue)
+	case l.known[queue] == nil:
+		l.known[queue] = make(chan struct{}, atOnce)
+	}
+	l.some.Store(len(l.known) > 0)
+}
+
+// atOnce is how many claims of a store on a queue that is limited run at once: one waits for the row of the queue while another one has it.
+const atOnce = 2
+
+// turn waits until few enough claims of the store on the queue are running. More would only wait for the row, with connections that others need.
+func (l *limits) turn(ctx context.Context, queue string) (done func(), err error) {
+	l.mu.Lock()
+	turn := l.known[queue]
+	l.mu.Unlock()
+	if turn == nil {
+		return func() {}, nil
+	}
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
 }
 
@@ -69,9 +95,17 @@ func (l *limits) end(queue string) {
 // tellHeld wakes the queues of which a claim has left out jobs because of a limit. Call it when leases may have ended.
 func (s *Store) tellHeld() { s.hub.Tell(s.limits.held.Take()...) }
 
+// freed notes that the lease of the job has ended: there is room in its queue, if that is limited.
+func (t *txn) freed(j store.Job) {
+	if t.s.limits.has(j.Queue) {
+		t.woken.Add(store.Wakeup{Queue: j.Queue})
+	}
+}
+
 // admit locks the queue, if it is limited, until the transaction ends, and lowers the limit of the claim to the room that there is. It reports
 // whether there is any.
 func (c *claim) admit(t *txn) (bool, error) {
+	seen := c.s.limits.held.Taken()
 	var p store.Policy
 	var counted bool
 	var first int64
@@ -81,7 +115,8 @@ func (c *claim) admit(t *txn) (bool, error) {
 		WHERE name = $1 AND max_in_flight IS NOT NULL
 		FOR UPDATE`,
 		c.Queue)
-	c.limited, c.admitted = p.MaxInFlight > 0, true
+	c.limited = p.MaxInFlight > 0
+	c.admitted = c.limited // otherwise a later look may find that it is limited now
 	c.s.limits.learn(c.Queue, c.limited)
 	switch {
 	case err != nil || !c.limited:
@@ -90,77 +125,113 @@ func (c *claim) admit(t *txn) (bool, error) {
 		c.uncounted, c.limit = true, 0
 		return false, nil
 	}
-	inFlight, err := t.countSlots(c.Queue, first)
-	if err != nil {
+	var inFlight int
+	if inFlight, c.slot, err = t.countSlots(c.Queue, first, p.MaxInFlight, c.Limit); err != nil {
 		return false, err
 	}
-	if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit {
-		c.s.limits.held.Note(c.Queue)
+	if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit && c.s.limits.held.Note(c.Queue, seen) {
+		t.woken.Add(store.Wakeup{Queue: c.Queue}) // a lease has ended since, and nobody was told
 	}
 	c.quota = min(c.quota, c.limit)
 	return c.limit > 0, nil
 }
 
-// fewSlots is how many slots before the first that counts a claim passes.
-const fewSlots = 1000
+// The slots of a queue are cleaned when there are more than fewSlots, and written anew when the numbers of deleted ones before them are
+// several times as many: no vacuum can remove those while somebody has an old snapshot.
+const (
+	fewSlots  = 200
+	mostSlots = 5 * fewSlots
+)
 
-// countSlots counts the jobs in flight that have slots, and deletes the slots of others. It moves the first slot when it has to pass too many
-// before that, because a vacuum may not be able to remove them for long.
-func (t *txn) countSlots(queue string, from int64) (inFlight int, err error) {
-	var first int64
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight, &first) }, `
+// countSlots counts the jobs in flight that have slots, and returns the number of the next slot. There may be fewer if there is room for more in any
+// case: then it does not look which of the jobs are still in flight. Otherwise it deletes the slots of those that are not, but for the
+// last slot, so that no number is given again.
+func (t *txn) countSlots(queue string, from int64, most, more int) (inFlight int, next int64, err error) {
+	var verified bool
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight, &next, &verified) }, `
 		WITH slot AS MATERIALIZED (
-			SELECT slots.number, slots.job_id, jobs.taken IS NOT NULL AS taken
+			SELECT number, job_id
 			FROM {schema}.slots
-			LEFT JOIN LATERAL (
-				SELECT TRUE AS taken
+			WHERE queue = $1 AND number >= $2
+		),
+		bound AS MATERIALIZED (
+			SELECT slots, next, slots + $3 > $4 OR slots > $5 AS verified
+			FROM (SELECT count(*) AS slots, coalesce(max(number) + 1, $2) AS next FROM slot) AS counted
+		),
+		taken AS MATERIALIZED (
+			SELECT slot.number, slot.job_id
+			FROM bound
+			CROSS JOIN slot
+			CROSS JOIN LATERAL (
+				SELECT
 				FROM {schema}.jobs
-				WHERE jobs.id = ANY (ARRAY[slots.job_id]) AND jobs.lease_expires_at IS NOT NULL
-			) AS jobs ON TRUE
-			WHERE slots.queue = $1 AND slots.number >= $2
+				WHERE jobs.id = ANY (ARRAY[slot.job_id]) AND jobs.lease_expires_at IS NOT NULL
+			) AS jobs
+			WHERE bound.verified
 		),
 		free AS (
 			DELETE FROM {schema}.slots
-			WHERE queue = $1 AND number = ANY (ARRAY(SELECT number FROM slot WHERE NOT taken))
+			WHERE queue = $1 AND number = ANY (ARRAY(
+				SELECT number FROM slot WHERE number < (SELECT next - 1 FROM bound WHERE verified)
+				EXCEPT
+				SELECT number FROM taken))
 		)
-		SELECT count(DISTINCT job_id) FILTER (WHERE taken), coalesce(min(number) FILTER (WHERE taken), max(number) + 1, $2)
-		FROM slot`,
-		queue, from)
-	if err != nil || first-from <= fewSlots {
-		return inFlight, err
+		SELECT CASE WHEN verified THEN (SELECT count(DISTINCT job_id) FROM taken) ELSE slots END, next, verified
+		FROM bound`,
+		queue, from, more, most, fewSlots)
+	if err != nil || !verified || next-from <= int64(mostSlots+4*inFlight) {
+		return inFlight, next, err
 	}
 	_, err = t.exec(`
+		WITH gone AS (
+			DELETE FROM {schema}.slots
+			WHERE queue = $1
+			RETURNING job_id
+		),
+		again AS (
+			INSERT INTO {schema}.slots (queue, number, job_id)
+			SELECT $1, $2::bigint - 1 + row_number() OVER (), gone.job_id
+			FROM (SELECT DISTINCT job_id FROM gone) AS gone
+			CROSS JOIN LATERAL (
+				SELECT
+				FROM {schema}.jobs
+				WHERE jobs.id = ANY (ARRAY[gone.job_id]) AND jobs.lease_expires_at IS NOT NULL
+			) AS jobs
+		)
 		UPDATE {schema}.queues
 		SET first_slot = $2
 		WHERE name = $1`,
-		queue, first)
-	return inFlight, err
+		queue, next)
+	return inFlight, next + int64(inFlight), err
 }
 
-// addSlots returns the statement that adds slots for the jobs of these arguments.
-func addSlots(queue, ids string) string {
+// addSlots returns the statement that adds slots for the jobs of these arguments, from a number on.
+func addSlots(queue, ids, number string) string {
 	return `
-		INSERT INTO {schema}.slots (queue, job_id)
-		SELECT ` + queue + `, unnest(` + ids + `::bigint[])`
+		INSERT INTO {schema}.slots (queue, number, job_id)
+		SELECT ` + queue + `, ` + number + `::bigint - 1 + place, id
+		FROM unnest(` + ids + `::bigint[]) WITH ORDINALITY AS added (id, place)`
 }
 
-// setLimit makes claims keep to the limit. A queue that was not limited before is not counted then.
+// setLimit makes claims keep to the limit of the policy. A queue that was not limited before is not counted then.
 func (t *txn) setLimit(queue string, p store.Policy) error {
 	t.woken.Add(store.Wakeup{Queue: queue}) // there may be room
 	if p.MaxInFlight > 0 {
 		_, err := t.exec(`
-			INSERT INTO {schema}.queues (name, paused, max_in_flight)
-			VALUES ($1, FALSE, $2)
+			INSERT INTO {schema}.queues (name, paused, max_in_flight, limit_version)
+			VALUES ($1, FALSE, $2, $3)
 			ON CONFLICT (name) DO UPDATE
-			SET max_in_flight = excluded.max_in_flight`,
-			queue, p.MaxInFlight)
+			SET max_in_flight = excluded.max_in_flight,
+				limit_version = excluded.limit_version
+			WHERE queues.max_in_flight IS DISTINCT FROM excluded.max_in_flight`,
+			queue, p.MaxInFlight, p.Version)
 		return err
 	}
 	n, err := t.exec(`
 		UPDATE {schema}.queues
 		SET max_in_flight = NULL,
 			counted = FALSE,
-			first_slot = 0
+			first_slot = greatest(first_slot, (SELECT max(number) + 1 FROM {schema}.slots WHERE queue = $1))
 		WHERE name = $1 AND max_in_flight IS NOT NULL`,
 		queue)
 	if err != nil || n == 0 {
@@ -173,19 +244,32 @@ func (t *txn) setLimit(queue string, p store.Policy) error {
 	return err
 }
 
-// count gives slots to the jobs in flight of a queue that was not limited before. First it waits for all claims that may have begun before the
-// limit was set.
+// longestLook is how long a count waits, at most, before it looks again who still claims.
+const longestLook = 250 * time.Millisecond
+
+// count gives slots to the jobs in flight of a queue that was not limited before, and returns when they have some.
 func (s *Store) count(ctx context.Context, queue string) error {
-	if !s.limits.begin(queue) {
-		return nil
+	for {
+		version, uncounted, err := s.toCount(ctx, queue)
+		switch {
+		case err != nil || !uncounted:
+			return err
+		case s.limits.begin(queue):
+			err = s.countFor(ctx, queue, version)
+			s.limits.end(queue)
+		case !sqlkit.Rest(ctx, longestBusy):
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	defer s.limits.end(queue)
-	uncounted, err := read(ctx, s, nil, func(t *txn) (bool, error) { return t.uncounted(queue, ``) })
-	if err != nil || !uncounted {
-		return err
-	}
+}
+
+// countFor waits for all claims that may have begun before the limit of this version was set. Then it counts, unless there is another limit by then.
+func (s *Store) countFor(ctx context.Context, queue string, version int64) error {
 	older, err := s.claiming(ctx)
-	for wait := time.Millisecond; err == nil && len(older) > 0; wait = min(2*wait, longestBusy) {
+	for wait := time.Millisecond; err == nil && len(older) > 0; wait = min(2*wait, longestLook) {
 		if !sqlkit.Rest(ctx, wait) {
 			return ctx.Err()
 		}
@@ -196,7 +280,7 @@ func (s *Store) count(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	_, err = write(ctx, s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.countAll(queue) })
+	_, err = write(ctx, s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.countAll(queue, version) })
 	return err
 }
 
@@ -215,19 +299,36 @@ func (s *Store) claiming(ctx context.Context) ([]string, error) {
 	})
 }
 
-// uncounted reports whether the queue is limited, and not counted yet.
-func (t *txn) uncounted(queue, locking string) (found bool, err error) {
-	err = t.each(func(*sql.Rows) error { found = true; return nil }, `
-		SELECT
-		FROM {schema}.queues
-		WHERE name = $1 AND max_in_flight IS NOT NULL AND NOT counted`+locking,
-		queue)
-	return found, err
+// toCount returns the version of the limit, and whether the queue is limited and not counted yet.
+func (s *Store) toCount(ctx context.Context, queue string) (version int64, found bool, err error) {
+	_, err = read(ctx, s, nil, func(t *txn) (struct{}, error) {
+		return struct{}{}, t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&version) }, `
+			SELECT limit_version
+			FROM {schema}.queues
+			WHERE name = $1 AND max_in_flight IS NOT NULL AND NOT counted`,
+			queue)
+	})
+	return version, found, err
 }
 
-// countAll adds slots for all jobs in flight, unless another store has done so.
-func (t *txn) countAll(queue string) error {
-	if uncounted, err := t.uncounted(queue, ` FOR UPDATE`); err != nil || !uncounted {
+// countAll adds slots for all jobs in flight, unless another store has done so, or the limit is another one.
+func (t *txn) countAll(queue string, version int64) error {
+	var first int64
+	found := false
+	err := t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }, `
+		SELECT first_slot
+		FROM {schema}.queues
+		WHERE name = $1 AND max_in_flight IS NOT NULL AND NOT counted AND limit_version = $2
+		FOR UPDATE`,
+		queue, version)
+	if err != nil || !found {
+		return err
+	}
+	_, err = t.exec(`
+		DELETE FROM {schema}.slots
+		WHERE queue = $1`, // if rows were changed by hand
+		queue)
+	if err != nil {
 		return err
 	}
 	ids, err := sqlkit.Values[int64](t.each, `
@@ -235,10 +336,10 @@ func (t *txn) countAll(queue string) error {
 		FROM {schema}.jobs
 		WHERE queue = $1 AND lease_expires_at IS NOT NULL AND id = ANY (ARRAY(SELECT unnest(ids) FROM {schema}.leases))`,
 		queue)
-	if err == nil {
-		_, err = t.exec(addSlots(`$1`, `$2`), queue, arrayOf(ids))
-	}
 	if err != nil {
+		return err
+	}
+	if _, err = t.exec(addSlots(`$1`, `$2`, `$3`), queue, arrayOf(ids), first); err != nil {
 		return err
 	}
 	t.woken.Add(store.Wakeup{Queue: queue})

@@ -292,7 +292,7 @@ func TestSchema11IsCounted(t *testing.T) {
 		`CREATE INDEX jobs_group ON {schema}.jobs (group_name, unleased_state, (CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END), id)
 			WHERE group_name IS NOT NULL`,
 		`DROP TABLE {schema}.slots`,
-		`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN counted, DROP COLUMN first_slot`,
+		`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot`,
 		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight`,
 		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits')`,
 	} {

@@ -22,6 +22,9 @@ func (c *cancelling) begin(*txn, []*store.Record) error { return nil }
 func (c *cancelling) apply(t *txn, e *store.Record) store.Outcome {
 	done := e.State == store.Cancelled
 	t.woken.AddCancelled(e.Job)
+	if e.State == store.InFlight {
+		t.freed(e.Job)
+	}
 	o := e.Cancel(t.now)
 	if o.Status == store.StatusOK && !done {
 		c.changed = append(c.changed, e)

@@ -58,7 +58,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
 			`DROP TABLE {schema}.slots`,
-			`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN counted, DROP COLUMN first_slot`,
+			`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot`,
 			`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight`,
 			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs', 'limits')`,
 			`ALTER TABLE {schema}.migrations DROP COLUMN least`,

@@ -60,7 +60,7 @@ func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (int, error) {
 		req.Queue)
 	room := p.Room(req.Limit, inFlight)
 	if room < req.Limit {
-		held.Note(req.Queue)
+		held.Note(req.Queue, 0) // the writer makes one call at a time, and so the end of a lease comes later
 	}
 	return room, err
 }
