@@ -299,11 +299,7 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 // Processes claim from a queue with a limit while they are killed one after another, and the limit is lifted and set again. Whoever looks
 // at the database never sees more jobs in flight than it allows. When it is set, more may be in flight, and then only become fewer.
 func TestKilledProcessesKeepToALimit(t *testing.T) {
-	const processes, most = 3, 12
-	kills := 40
-	if race.Enabled {
-		kills = 12
-	}
+	const processes, most, kills = 3, 12, 25
 	dsn := pgtest.DSN(t)
 	schema := pgtest.Schema(t, dsn)
 	s := openStore(t, Options{Schema: schema})
