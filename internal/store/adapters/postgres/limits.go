@@ -18,7 +18,7 @@ import (
 // A claim on a queue with MaxInFlight locks the row of the queue, and then counts the jobs in flight by another statement, which sees what all
 // claims before it have committed. No index has the jobs in flight of a queue, because every claim and every end would have to write it. So
 // the claims on such a queue add their jobs to the table slots. Nobody changes a slot when a lease ends: it counts as long as its job is in
-// flight, and the next claim deletes it.
+// flight, and a later claim deletes it.
 //
 // Jobs that were claimed before the limit was set have no slots. Until they have, nothing is claimed from the queue. A claim that did not see
 // the limit may still be running, so the store waits for those before it adds the slots.

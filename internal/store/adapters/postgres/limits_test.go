@@ -63,10 +63,13 @@ func TestClaimFindsALimitThatCameBack(t *testing.T) {
 	eventually(t, "the claim has asked, and waits for jobs", func() bool {
 		return number(t, other, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::text::regclass`, other.schema+".jobs") > 0
 	})
+	p, err := other.Policy(t.Context(), "q")
+	require.NoError(t, err)
 	set := make(chan struct{})
 	go func() {
 		defer close(set)
-		admitting(t, other, 1)
+		_, err := other.SetPolicy(context.Background(), "q", store.Policy{MaxInFlight: 1, Version: p.Version})
+		assert.NoError(t, err)
 	}()
 	eventually(t, "the limit is set", func() bool {
 		return number(t, other, `SELECT count(*) FROM {schema}.queues WHERE max_in_flight = 1`) == 1
