@@ -178,14 +178,14 @@ func (e *examination) queues() error {
 	ill := map[string][]store.QueueCount{}
 	for _, q := range e.counts.Queues {
 		waited := e.counts.Now.Sub(q.OldestDue).Round(time.Second)
-		limit := int64(listed[q.Queue].Policy.MaxInFlight)
+		full := listed[q.Queue].Policy.Room(1, int(q.Jobs[store.InFlight])) == 0
 		switch {
 		case q.Due == 0:
 		case listed[q.Queue].Paused:
 			ill["paused_queue"] = append(ill["paused_queue"], q)
 		case served != nil && !served[q.Queue]:
 			ill["no_worker"] = append(ill["no_worker"], q)
-		case waited >= starving && limit > 0 && q.Jobs[store.InFlight] >= limit:
+		case waited >= starving && full:
 			ill["full_queue"] = append(ill["full_queue"], q)
 		case waited >= starving:
 			ill["slow_queue"] = append(ill["slow_queue"], q)

@@ -241,8 +241,8 @@ func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Coun
 	for _, q := range queues {
 		if one, sees := of(q.Name); sees {
 			one.Paused, one.MaxInFlight = &q.Paused, q.Policy.MaxInFlight
-			if one.MaxInFlight > 0 && one.Due != nil {
-				one.HeldBack = max(0, *one.Due-max(0, int64(one.MaxInFlight)-one.Jobs[store.InFlight]))
+			if one.Due != nil {
+				one.HeldBack = *one.Due - int64(q.Policy.Room(int(*one.Due), int(one.Jobs[store.InFlight])))
 			}
 			by[q.Name] = one
 		}
