@@ -30,7 +30,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	switch {
 	case err == nil:
 		c.plan.Done(len(jobs) < c.limit)
-		if c.uncounted {
+		if c.uncounted && !s.limits.counts(req.Queue) {
 			s.background(func(ctx context.Context) { _ = s.count(ctx, req.Queue) })
 		}
 	case len(c.leases) > 0:

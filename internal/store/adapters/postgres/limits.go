@@ -86,6 +86,14 @@ func (l *limits) begin(queue string) bool {
 	return !already
 }
 
+// counts reports whether somebody counts the queue.
+func (l *limits) counts(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, already := l.counting[queue]
+	return already
+}
+
 func (l *limits) end(queue string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
