@@ -42,21 +42,22 @@ func enqueued(t *testing.T, s jq.Store, c *jq.Client, p jq.Payload, o *jq.Enqueu
 
 func TestOptionsAreTakenFromWhoeverSaysThemFirst(t *testing.T) {
 	s := jqtest.NewStore(t)
-	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: "of the client", Priority: new(1), Tags: []string{"client"}}})
+	client := jq.NewClient(s, &jq.ClientOptions{Defaults: jq.EnqueueOptions{Queue: "of the client", Priority: new(1), Tags: []string{"client"}, LimitKey: "client"}})
 
 	plain := enqueued(t, s, jq.NewClient(s, nil), welcome{"Ada"}, nil)
-	assert.Equal(t, []any{"default", 0, 20, jq.DefaultBackoff, time.Duration(0)},
-		[]any{plain.Queue, plain.Priority, plain.MaxRetries, plain.Backoff, plain.Timeout}, "nobody said anything")
+	assert.Equal(t, []any{"default", 0, 20, jq.DefaultBackoff, time.Duration(0), ""},
+		[]any{plain.Queue, plain.Priority, plain.MaxRetries, plain.Backoff, plain.Timeout, plain.LimitKey()}, "nobody said anything")
 
 	byClient := enqueued(t, s, client, welcome{"Ada"}, nil)
-	assert.Equal(t, []any{"of the client", 1, []string{"client"}, 20}, []any{byClient.Queue, byClient.Priority, byClient.Tags, byClient.MaxRetries})
+	assert.Equal(t, []any{"of the client", 1, []string{"client"}, 20, "client"},
+		[]any{byClient.Queue, byClient.Priority, byClient.Tags, byClient.MaxRetries, byClient.LimitKey()})
 
 	byType := enqueued(t, s, client, report{1}, nil)
 	assert.Equal(t, []any{"reports", 2, 3, time.Hour, jq.Backoff{Base: time.Minute, Cap: time.Hour, Jitter: 10}, []string{"client"}},
 		[]any{byType.Queue, byType.Priority, byType.MaxRetries, byType.Timeout, byType.Backoff, byType.Tags})
 
-	byCall := enqueued(t, s, client, report{1}, &jq.EnqueueOptions{Queue: "here", MaxRetries: new(0), Tags: []string{}, Delay: time.Hour, Priority: new(-9)})
-	assert.Equal(t, []any{"here", -9, 0, time.Hour}, []any{byCall.Queue, byCall.Priority, byCall.MaxRetries, byCall.Timeout})
+	byCall := enqueued(t, s, client, report{1}, &jq.EnqueueOptions{Queue: "here", MaxRetries: new(0), Tags: []string{}, Delay: time.Hour, Priority: new(-9), LimitKey: "call"})
+	assert.Equal(t, []any{"here", -9, 0, time.Hour, "call"}, []any{byCall.Queue, byCall.Priority, byCall.MaxRetries, byCall.Timeout, byCall.LimitKey()})
 	assert.Empty(t, byCall.Tags, "no tags are said by an empty list")
 	assert.Equal(t, jqtest.Epoch.Add(time.Hour), byCall.RunAt)
 }

@@ -114,6 +114,24 @@ func ExampleEnqueueOptions_requestKey() {
 	// Output: <nil> true
 }
 
+// At most three jobs of a customer are in flight at once, in all processes together.
+func ExampleEnqueueOptions_limitKey() {
+	ctx := context.Background()
+	client := jq.NewClient(jq.NewMemory(nil), nil)
+	policy := must(client.Policy(ctx, "mail"))
+	policy.MaxPerKey = 3
+	must(client.SetPolicy(ctx, "mail", policy))
+	for _, customer := range []string{"customer-7", "customer-7", "customer-8"} {
+		must(client.Enqueue(ctx, Greet{Name: "Ada"}, &jq.EnqueueOptions{Queue: "mail", LimitKey: customer}))
+	}
+	for job, err := range client.Jobs(ctx, jq.Filter{LimitKey: "customer-7"}) {
+		fmt.Println(job.ID, job.LimitKey(), err)
+	}
+	// Output:
+	// 2 customer-7 <nil>
+	// 1 customer-7 <nil>
+}
+
 func ExampleClient_EnqueueMany() {
 	client := jq.NewClient(jq.NewMemory(nil), nil)
 	added := must(client.EnqueueMany(context.Background(), []jq.Item{

@@ -75,8 +75,8 @@ type EnqueueOptions struct {
 	UniqueKey string
 	UniqueFor time.Duration
 	// Replace, with a UniqueKey, makes a job that waits take this job's place: if the one that holds the key has the same queue,
-	// kind and group and is blocked, ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and begins without a
-	// checkpoint. The answer says Duplicate and Replaced. If the holder runs or has ended, nothing changes.
+	// kind, group and limit key and is blocked, ready or retrying, it gets this one's payload, priority, due time and ExpiresAt, and
+	// begins without a checkpoint. The answer says Duplicate and Replaced. If the holder runs or has ended, nothing changes.
 	Replace bool
 
 	// After are the jobs and groups that the job waits for: at most 64, a job by its ID or, in EnqueueMany, as an earlier Item. It is
@@ -86,6 +86,11 @@ type EnqueueOptions struct {
 	// Group is the group that the job is in. Others can wait for all jobs of a group. A group exists as soon as a job is in it, so each run
 	// needs a name of its own. In defaults it has no effect. A [Batch] sets it for you.
 	Group string
+
+	// LimitKey is what the job counts for under a limit for each key, such as the customer whose job it is: if the policy of the queue
+	// sets MaxPerKey, at most so many jobs of the queue with the same key are in flight at once. Without such a policy it has no effect,
+	// and a job without a key counts only for MaxInFlight. Default: no key.
+	LimitKey string
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a
 	// call: for several jobs set it in [EnqueueManyOptions]. In defaults it has no effect.
@@ -114,6 +119,7 @@ func (o EnqueueOptions) or(other EnqueueOptions) EnqueueOptions {
 	orElse(&o.ExpiresAt, other.ExpiresAt)
 	orElse(&o.UniqueKey, other.UniqueKey)
 	orElse(&o.Replace, other.Replace)
+	orElse(&o.LimitKey, other.LimitKey)
 	orElse(&o.Queue, other.Queue)
 	orElse(&o.Priority, other.Priority)
 	orElse(&o.MaxRetries, other.MaxRetries)
@@ -160,6 +166,7 @@ func newJob(item int, p Payload, o EnqueueOptions, client EnqueueOptions) (NewJo
 		RunAt: o.RunAt, Delay: max(0, o.Delay), MaxRetries: *o.MaxRetries, Timeout: leastOf(o.Timeout),
 		Backoff:   Backoff{Base: max(0, o.Backoff.Base), Cap: max(0, o.Backoff.Cap), Jitter: max(0, o.Backoff.Jitter)},
 		UniqueKey: o.UniqueKey, UniqueFor: leastOf(o.UniqueFor), Replace: o.Replace, ExpiresAt: o.ExpiresAt, After: o.After, Group: o.Group,
+		LimitKey: o.LimitKey,
 	}, nil
 }
 

@@ -83,6 +83,7 @@ type (
 	//	ExpiresAt time.Time  // see Job.ExpiresAt
 	//	Scheduled *Scheduled // see Job.Scheduled
 	//	Group     string     // see Job.Group
+	//	LimitKey  string     // see Job.LimitKey
 	//
 	// Its methods:
 	//
@@ -92,6 +93,8 @@ type (
 	//	func (*Extras) WithScheduled(s *Scheduled) *Extras
 	//	// WithGroup returns extras with another group, or with none if it is empty.
 	//	func (*Extras) WithGroup(name string) *Extras
+	//	// WithLimitKey returns extras with another limit key, or with none if it is empty.
+	//	func (*Extras) WithLimitKey(key string) *Extras
 	//	// Clone returns a copy.
 	//	func (*Extras) Clone() *Extras
 	Extras = store.Extras

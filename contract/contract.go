@@ -96,6 +96,7 @@ const (
 	WorkerLife       = store.WorkerLife
 	MinRetention     = store.MinRetention
 	MaxLimit         = store.MaxLimit
+	MaxKeyLimit      = store.MaxKeyLimit
 	FenceStep        = store.FenceStep
 	MaxEpoch         = store.MaxEpoch
 	MaxSetBack       = store.MaxSetBack
@@ -269,6 +270,10 @@ func RefuseWaits(req EnqueueRequest) error { return store.RefuseWaits(req) }
 
 // RefuseGroups returns an [*InvalidError] if a request has to do with groups, for a store that does not keep them.
 func RefuseGroups(req EnqueueRequest) error { return store.RefuseGroups(req) }
+
+// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, for a store that keeps limit keys only for
+// people and filters.
+func RefuseKeyLimits(p Policy) error { return store.RefuseKeyLimits(p) }
 
 // SpoilsOf returns the group that a job spoils which has ended, or is deleted. It returns "" if it spoils none.
 func SpoilsOf(j *Job, deleted bool) string { return store.SpoilsOf(j, deleted) }

@@ -115,7 +115,7 @@ type (
 	QueueKeeper = store.QueueKeeper
 
 	// A PolicyKeeper keeps a policy for each queue, so that all programs that use the store follow the same settings. It changes no
-	// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older. Claims keep to MaxInFlight.
+	// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older. Claims keep to its limits.
 	//
 	// Its methods, with the first sentence of each:
 	//
@@ -213,6 +213,7 @@ type (
 	//	ExpiresAt time.Time  // see Job.ExpiresAt
 	//	Scheduled *Scheduled // see Job.Scheduled
 	//	Group     string     // see Job.Group
+	//	LimitKey  string     // see Job.LimitKey
 	//
 	// Its methods:
 	//
@@ -222,6 +223,8 @@ type (
 	//	func (*Extras) WithScheduled(s *Scheduled) *Extras
 	//	// WithGroup returns extras with another group, or with none if it is empty.
 	//	func (*Extras) WithGroup(name string) *Extras
+	//	// WithLimitKey returns extras with another limit key, or with none if it is empty.
+	//	func (*Extras) WithLimitKey(key string) *Extras
 	//	// Clone returns a copy.
 	//	func (*Extras) Clone() *Extras
 	Extras = store.Extras
@@ -458,7 +461,7 @@ type (
 	//	UniqueKey string        // held while the job is live, or for UniqueFor
 	//	UniqueFor time.Duration // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 	//
-	//	Extras *Extras // what few jobs have: see ExpiresAt, Scheduled and Group; in JSON, its fields
+	//	Extras *Extras // what few jobs have: see ExpiresAt, Scheduled, Group and LimitKey; in JSON, its fields
 	//
 	//	EnqueuedAt time.Time // by the store's clock, like every time here
 	//	FinishedAt time.Time // when it ended; set only in the terminal states
@@ -481,6 +484,9 @@ type (
 	//	func (Job) Scheduled() *Scheduled
 	//	// Group returns the name of the group that the job is in, or "" if it is in none.
 	//	func (Job) Group() string
+	//	// LimitKey returns what the job counts for under a limit for each key, such as a customer, or "" if it has
+	//	// none.
+	//	func (Job) LimitKey() string
 	//	// Weight returns the total size of the job's documents in bytes.
 	//	func (Job) Weight() int
 	//	// Failed returns the job after a failure at now.
@@ -657,6 +663,7 @@ type (
 	//	RetainDead      time.Duration // how long dead jobs are kept; by default DefaultRetainDead
 	//
 	//	MaxInFlight int // how many jobs may be in flight at once; by default any number
+	//	MaxPerKey   int // how many jobs with the same limit key may be in flight at once; by default any number
 	//
 	//	Version int64 // 0 if the policy was never set; grows by one with each change
 	//
@@ -777,10 +784,11 @@ type (
 	//	Timeout    time.Duration // how long one run may take; if zero, the server decides
 	//	UniqueKey  string        // keeps out a second job with the same key
 	//	UniqueFor  time.Duration // with UniqueKey: how long from now the key is held; zero means while the job is live
-	//	Replace    bool          // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
+	//	Replace    bool          // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind, group and limit key
 	//	ExpiresAt  time.Time     // later than the due time: from then on no claim takes the job; zero means never
 	//	After      []Wait        // for which jobs and groups it waits
 	//	Group      string        // the group that it is in
+	//	LimitKey   string        // what it counts for under a limit for each key of its queue, such as a customer
 	//
 	//	Scheduled *Scheduled // set by schedules alone: Enqueue refuses it
 	//
@@ -1000,6 +1008,7 @@ type (
 	//	Worker      string        // the worker that claimed it last
 	//	UniqueKey   string        // with this unique key
 	//	Group       string        // in this group
+	//	LimitKey    string        // with this limit key
 	//	States      []State       // the state or the phase is one of these
 	//	FinishedFor time.Duration // finished at least this long ago
 	//

@@ -315,7 +315,7 @@ func TestPreparedStatementsOutliveAMigration(t *testing.T) {
 	schema := pgtest.Schema(t, dsn)
 	s := onPool(t, dsn, pool, postgres.Options{Schema: schema})
 	lives(t, s)
-	for _, change := range []string{`ALTER COLUMN priority TYPE integer`, `ALTER COLUMN priority TYPE smallint`, `ADD COLUMN more text`} {
+	for _, change := range []string{`ALTER COLUMN attempts TYPE bigint`, `ALTER COLUMN attempts TYPE integer`, `ADD COLUMN more text`} {
 		_, err := pool.Exec(t.Context(), `ALTER TABLE `+pgx.Identifier{schema, "jobs"}.Sanitize()+` `+change)
 		require.NoError(t, err)
 		lives(t, s)

@@ -22,6 +22,7 @@ type Want struct {
 	Queue     string
 	Delay     time.Duration // from enqueueing to the time it is due
 	UniqueKey string
+	LimitKey  string
 	Tags      []string // the job must have all of these
 
 	// Priority must be the job's priority, if it is set: new(3).
@@ -118,6 +119,9 @@ func (w Want) misses(j jq.Job) ([]string, error) {
 	if w.UniqueKey != "" && w.UniqueKey != j.UniqueKey {
 		differs("unique key %q", j.UniqueKey)
 	}
+	if w.LimitKey != "" && w.LimitKey != j.LimitKey() {
+		differs("limit key %q", j.LimitKey())
+	}
 	if w.Priority != nil && *w.Priority != j.Priority {
 		differs("priority %d", j.Priority)
 	}
@@ -182,6 +186,9 @@ func (w Want) String() string {
 	}
 	if w.UniqueKey != "" {
 		add("unique key %q", w.UniqueKey)
+	}
+	if w.LimitKey != "" {
+		add("limit key %q", w.LimitKey)
 	}
 	if w.Priority != nil {
 		add("priority %d", *w.Priority)

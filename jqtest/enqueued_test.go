@@ -15,7 +15,7 @@ func threeJobs(t testing.TB) *jqtest.Store {
 	t.Helper()
 	s := jqtest.NewStore(t)
 	enqueue(t, s, welcome{"Ada"}, nil)
-	enqueue(t, s, welcome{"Grace"}, &jq.EnqueueOptions{Queue: "mail", Priority: new(3), UniqueKey: "grace", Tags: []string{"vip"}})
+	enqueue(t, s, welcome{"Grace"}, &jq.EnqueueOptions{Queue: "mail", Priority: new(3), UniqueKey: "grace", LimitKey: "acme", Tags: []string{"vip"}})
 	enqueue(t, s, reminder{"Ada"}, &jq.EnqueueOptions{Delay: time.Hour})
 	return s
 }
@@ -33,12 +33,13 @@ func TestRequireEnqueuedFindsWhatIsThere(t *testing.T) {
 		"by queue":          {jqtest.Want{Queue: "mail"}, []int64{2}},
 		"by delay":          {jqtest.Want{Delay: time.Hour}, []int64{3}},
 		"by unique key":     {jqtest.Want{UniqueKey: "grace"}, []int64{2}},
+		"by limit key":      {jqtest.Want{LimitKey: "acme"}, []int64{2}},
 		"by tag":            {jqtest.Want{Tags: []string{"vip"}}, []int64{2}},
 		"by priority":       {jqtest.Want{Priority: new(3)}, []int64{2}},
 		"by priority zero":  {jqtest.Want{Priority: new(0)}, []int64{1, 3}},
 		"by something else": {jqtest.Want{Where: func(j jq.Job) bool { return j.ID > 1 }}, []int64{2, 3}},
 		"by all of it": {jqtest.Want{
-			Payload: welcome{"Grace"}, Queue: "mail", UniqueKey: "grace", Tags: []string{"vip"}, Priority: new(3), Times: 1,
+			Payload: welcome{"Grace"}, Queue: "mail", UniqueKey: "grace", LimitKey: "acme", Tags: []string{"vip"}, Priority: new(3), Times: 1,
 		}, []int64{2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,14 +57,14 @@ func TestRequireEnqueuedSaysWhatIsMissing(t *testing.T) {
 	s := threeJobs(t)
 	said := failure(t, func(t testing.TB) {
 		jqtest.RequireEnqueued(t, s, jqtest.Want{
-			Payload: welcome{"Ada"}, Queue: "mail", Delay: time.Hour, UniqueKey: "ada", Tags: []string{"vip"}, Priority: new(9),
+			Payload: welcome{"Ada"}, Queue: "mail", Delay: time.Hour, UniqueKey: "ada", LimitKey: "nobody", Tags: []string{"vip"}, Priority: new(9),
 		})
 	})
-	assert.Equal(t, `no job was enqueued with kind welcome, payload {"Name":"Ada"}, queue mail, delay 1h0m0s, unique key "ada", priority 9, tags ["vip"]
+	assert.Equal(t, `no job was enqueued with kind welcome, payload {"Name":"Ada"}, queue mail, delay 1h0m0s, unique key "ada", limit key "nobody", priority 9, tags ["vip"]
 Those that were:
-  job 1, welcome in default, ready: {"Name":"Ada"} (another queue, delay 0s, unique key "", priority 0, no tag "vip")
-  job 2, welcome in mail, ready: {"Name":"Grace"} (another payload, delay 0s, unique key "grace", priority 3)
-  job 3, reminder in default, ready: {"Name":"Ada"} (another kind, another queue, unique key "", priority 0, no tag "vip")`, said)
+  job 1, welcome in default, ready: {"Name":"Ada"} (another queue, delay 0s, unique key "", limit key "", priority 0, no tag "vip")
+  job 2, welcome in mail, ready: {"Name":"Grace"} (another payload, delay 0s, unique key "grace", limit key "acme", priority 3)
+  job 3, reminder in default, ready: {"Name":"Ada"} (another kind, another queue, unique key "", limit key "", priority 0, no tag "vip")`, said)
 }
 
 func TestRequireEnqueuedCounts(t *testing.T) {

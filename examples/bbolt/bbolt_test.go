@@ -131,6 +131,19 @@ func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
 	assert.Equal(t, contract.Ready, detail.State)
 }
 
+// TestKeysAreNotLimited: a policy that limits jobs by their keys is refused, rather than kept and ignored.
+func TestKeysAreNotLimited(t *testing.T) {
+	s, _ := newStore(t, Options{})
+	_, err := s.SetPolicy(t.Context(), "q0", contract.Policy{MaxPerKey: 1})
+	var invalid *contract.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "max_per_key", invalid.Field)
+	assert.ErrorIs(t, err, contract.ErrInvalid)
+	p, err := s.Policy(t.Context(), "q0")
+	assert.NoError(t, err)
+	assert.Zero(t, p)
+}
+
 // TestNothingIsLeftBehind takes jobs through every transition and deletes them. Then every bucket must be empty.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s, clk := newStore(t, Options{})

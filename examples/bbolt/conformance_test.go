@@ -15,6 +15,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	const noTx = "a caller's transaction is one of SQL, and bbolt has none"
+	const noKeys = "this example keeps limit keys for people and filters, and leaves out the index that a limit for each of them needs"
 	const noWaits = "the kit for such engines will keep waits; until then this example does without"
 	a := jqtest.Adapter{
 		New: func(ctx context.Context, clk clock.Clock) (*jqtest.Instance, error) {
@@ -22,6 +23,7 @@ func TestConformance(t *testing.T) {
 		},
 		Exclude: map[string]string{"Tx/": noTx, "Notify/FollowsTheCommitOfACallersTransaction": noTx,
 			"Waits/": noWaits, "Groups/": noWaits, "Matrix/Unblock": noWaits, "Notify/FollowsACallThatLeavesSomething": noWaits,
+			"Limits/Keys/": noKeys, "Notify/FollowsRoomOfAKey": noKeys,
 			"Schedule/": "an ability beyond the contract's core, which an example can do without",
 			"Monitor/":  "an ability beyond the contract's core, which an example can do without: probes and metrics count instead"},
 	}

@@ -41,6 +41,8 @@ type C struct {
 	instance *Instance
 	calls    watch.Log
 	noWaits  bool // the adapter keeps no waits
+
+	noKeyLimits bool // the adapter limits nothing by limit keys
 }
 
 // phases are those that a job can have in the store.

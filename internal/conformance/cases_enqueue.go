@@ -13,7 +13,7 @@ var enqueueCases = []Case{
 	{"Enqueue/KeepsTheRowAsItWasGiven", "Each job becomes ready, unless it has to wait for others, and is due at the later of now and the requested time. Its token, attempts and retries are 0.\nNo field has a default: a zero field is taken as zero.", enqueueKeepsTheRow},
 	{"Enqueue/DueAtTheLaterOfNowAndWhatWasAsked", "Each job becomes ready, unless it has to wait for others, and is due at the later of now and the requested time. Its token, attempts and retries are 0.", enqueueDueAtTheLater},
 	{"Enqueue/KeepsPayloadsByteForByte", "Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte for byte. Only the payload is required.", enqueueKeepsPayloads},
-	{"Enqueue/KeepsNamesAsTheyAre", "A claim takes jobs only from the queue that it names.\nQueue, kind, group, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nEnqueue adds all of the jobs or none of them, and returns one answer per job, in order.", enqueueKeepsNames},
+	{"Enqueue/KeepsNamesAsTheyAre", "A claim takes jobs only from the queue that it names.\nQueue, kind, group, limit key, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\nEnqueue adds all of the jobs or none of them, and returns one answer per job, in order.", enqueueKeepsNames},
 	{"Enqueue/IdsGrow", "Ids grow in the order of the items, and from one call to the next if the calls do not overlap.", enqueueIDsGrow},
 	{"Enqueue/IsCommittedAsAWholeBeforeItReturns", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.\nA call takes effect as a whole, at one moment between its start and its return, or not at all.", enqueueIsCommitted},
 	{"Enqueue/EachLimitIsRefusedJustBeyond", "ErrInvalid: the request breaks a limit and nothing was applied.\nIf a job is invalid, Enqueue adds none and returns an InvalidError with the index of the first invalid job.", enqueueRefusedBeyond},
@@ -103,7 +103,7 @@ func enqueueKeepsNames(c *C) {
 	var jobs []store.NewJob
 	for i, name := range strangeNames {
 		jobs = append(jobs, plainBut(func(n *store.NewJob) {
-			n.Queue, n.Kind, n.Tags, n.Trace, n.UniqueKey = name, name, []string{name, "t", name}, name, name
+			n.Queue, n.Kind, n.Tags, n.Trace, n.UniqueKey, n.LimitKey = name, name, []string{name, "t", name}, name, name, name
 			n.Priority, n.Delay = i%19-9, time.Duration(len(strangeNames)-i)*time.Second
 		}))
 	}

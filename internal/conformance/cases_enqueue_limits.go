@@ -69,6 +69,7 @@ func beyondLimits() []excess {
 			excess{"a kind of " + what, "kind", func(n *store.NewJob) { n.Kind = name }},
 			excess{"a tag of " + what, "tags", func(n *store.NewJob) { n.Tags = []string{name} }},
 			excess{"a trace of " + what, "trace", func(n *store.NewJob) { n.Trace = name }},
+			excess{"a limit key of " + what, "limit_key", func(n *store.NewJob) { n.LimitKey = name }},
 			excess{"a unique key of " + what, "unique_key", func(n *store.NewJob) { n.UniqueKey = name }},
 		)
 	}
@@ -127,6 +128,7 @@ func enqueueGrantedAtLimit(c *C) {
 		func(n *store.NewJob) {
 			n.Tags = strings.SplitAfter(strings.Repeat(strings.Repeat("t", 254)+",", 15)+"t", ",")
 		},
+		func(n *store.NewJob) { n.LimitKey = strings.Repeat("l", 255) },
 		func(n *store.NewJob) { n.Priority = 9 },
 		func(n *store.NewJob) { n.Priority = -9 },
 		func(n *store.NewJob) { n.Payload = docOf(1 << 20) },
@@ -160,8 +162,8 @@ func enqueueEightMebibytes(c *C) {
 		req := store.EnqueueRequest{RequestKey: strings.Repeat("r", 255)}
 		for i := range 8 {
 			req.Jobs = append(req.Jobs, plainBut(func(n *store.NewJob) {
-				n.Tags, n.Trace, n.UniqueKey = []string{"t", "tag"}, "trace", string(rune('a'+i))
-				n.Payload = docOf(1<<20 - len(n.Queue) - len(n.Kind) - len("t"+"tag") - len(n.Trace) - len(n.UniqueKey))
+				n.Tags, n.Trace, n.UniqueKey, n.LimitKey = []string{"t", "tag"}, "trace", string(rune('a'+i)), "limit"
+				n.Payload = docOf(1<<20 - len(n.Queue) - len(n.Kind) - len("t"+"tag") - len(n.Trace) - len(n.UniqueKey) - len(n.LimitKey))
 			}))
 		}
 		req.Jobs[3].Payload = append(req.Jobs[3].Payload, more...)

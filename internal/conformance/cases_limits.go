@@ -19,10 +19,10 @@ var limitCases = []Case{
 	{"Limits/ClaimTakesWhatThereIsRoomFor", sentenceRoom, limitsClaimTakesWhatThereIsRoomFor},
 	{"Limits/EveryEndOfALeaseMakesRoom", sentenceInFlight, limitsEveryEndMakesRoom},
 	{"Limits/RetriesFirst", "It takes up to RetryQuota retries and then fresh jobs up to Limit. If one lane has too few jobs, the other lane fills the places that are left.\n" + sentenceRoom, limitsRetriesFirst},
-	{"Limits/OfOneQueueAlone", "Claims keep to MaxInFlight.\n" + sentenceRoom, limitsOfOneQueueAlone},
-	{"Limits/FollowsThePolicy", "A claim that begins after SetPolicy has returned keeps to the new MaxInFlight. Jobs that were in flight before count as well, and go on if there are more of them.", limitsFollowsThePolicy},
+	{"Limits/OfOneQueueAlone", "Claims keep to its limits.\n" + sentenceRoom, limitsOfOneQueueAlone},
+	{"Limits/FollowsThePolicy", "A claim that begins after SetPolicy has returned keeps to the new limits. Jobs that were in flight before count as well, and go on if there are more of them.", limitsFollowsThePolicy},
 	{"Limits/ManyClaimersKeepToIt", sentenceRoom, limitsManyClaimersKeepToIt},
-	{"Limits/SetBesideClaims", "A claim that begins after SetPolicy has returned keeps to the new MaxInFlight.", limitsSetBesideClaims},
+	{"Limits/SetBesideClaims", "A claim that begins after SetPolicy has returned keeps to the new limits.", limitsSetBesideClaims},
 	{"Limits/HasBounds", "ErrInvalid: the request breaks a limit and nothing was applied.", limitsHasBounds},
 }
 
@@ -49,6 +49,12 @@ func limitsClaimTakesWhatThereIsRoomFor(c *C) {
 // limitsEveryEndMakesRoom has one job in flight at a time: nothing else makes room but the end of its lease.
 func limitsEveryEndMakesRoom(c *C) {
 	c.admit(queue, 1)
+	c.everyEndMakesRoom(plain())
+}
+
+// everyEndMakesRoom finds that only the end of a lease makes room for another such job, of which one may be in flight.
+func (c *C) everyEndMakesRoom(n store.NewJob) {
+	c.Helper()
 	ends := map[string]func(l store.Lease){
 		"recovery": func(store.Lease) { c.Equal(len(c.Recover(10)), 1, "recovered") },
 		"cancel":   func(l store.Lease) { c.Cancel(l.ID) },
@@ -57,9 +63,9 @@ func limitsEveryEndMakesRoom(c *C) {
 		ends[string(op)] = func(l store.Lease) { underLease(c, op, l) }
 	}
 	for name, end := range ends {
-		held := c.Get(c.EnqueueOne())
+		held := c.Get(c.Enqueue(n)[0])
 		c.Equal(ids(c.Claim(1)), []int64{held.ID}, "claimed before %s", name)
-		next := c.EnqueueOne()
+		next := c.Enqueue(n)[0]
 		held = c.Get(held.ID)
 		c.SaveCheckpoint(held.Lease(), 1, "1")
 		c.Extend(held.Lease())

@@ -8,14 +8,18 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-const sentenceWoken = "The store sends a wake-up after each commit that makes a job of the queue claimable immediately"
+const (
+	sentenceWoken       = "The store sends a wake-up after each commit that makes a job of the queue claimable immediately"
+	sentenceWokenByRoom = ", and after a call that ends a lease if a claim on the queue has left out jobs because of its policy."
+)
 
 var notifyCases = []Case{
 	{"Notify/WakesItsQueues", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.\nA store must not keep a slice that it was given, and must not return a slice that it keeps.", notifyWakesItsQueues},
 	{"Notify/WakesForEveryQueueWhereNoneIsNamed", "Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.", notifyWakesForEveryQueue},
 	{"Notify/FollowsEachCommitThatMakesAJobClaimable", sentenceWoken, notifyFollowsEachCommit},
 	{"Notify/FollowsTheEndOfAPause", sentenceWoken, notifyFollowsTheEndOfAPause},
-	{"Notify/FollowsRoom", sentenceWoken + ", and after a call that ends a lease if a claim on the queue has left out jobs because of MaxInFlight.", notifyFollowsRoom},
+	{"Notify/FollowsRoom", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoom},
+	{"Notify/FollowsRoomOfAKey", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoomOfAKey},
 	{"Notify/FollowsTheCommitOfACallersTransaction", sentenceWoken, notifyFollowsTheCommitOfATx},
 	{"Notify/FollowsTheCancellationOfJobsInFlight", "After a Cancel that has ended leases, it sends a wake-up with Cancelled for each queue of their jobs.\nThe wake-up of a Notifier tells the worker to call Extend at once.", notifyFollowsTheCancellation},
 	{"Notify/FollowsACallThatLeavesSomething", "After a call that has left something to Settle, it sends a wake-up with Settle to every subscriber.", notifyFollowsWhatIsLeft},
@@ -197,35 +201,50 @@ func notifyFollowsTheEndOfAPause(c *C) {
 	})
 }
 
-// fillQueue empties the queue, in which one job may be in flight, and claims one of two new ones.
-func (c *C) fillQueue() store.Job {
+// fillQueue empties the queue, in which one such job may be in flight, and claims one of two new ones.
+func (c *C) fillQueue(n store.NewJob) store.Job {
 	cancelling.on(c, store.Filter{Queue: queue}, store.MaxItems)
-	c.EnqueueN(2)
+	c.Enqueue(n, n)
 	held := c.ClaimOne()
 	c.Equal(ids(c.Claim(1)), []int64{}, "claimed without room")
 	return held
 }
 
 func notifyFollowsRoom(c *C) {
-	c.admit(queue, 1)
+	c.wokenByRoom(plain(), func(most int) { c.admit(queue, most) })
+}
+
+func notifyFollowsRoomOfAKey(c *C) {
+	c.wokenByRoom(ofKey("a"), func(most int) { c.admitPerKey(queue, most) })
+	c.wokenBy("room of a key after a claim that has taken others", func() func() {
+		held := c.fillQueue(ofKey("a"))
+		other := c.enqueueOf("b")
+		c.Equal(ids(c.Claim(1)), other, "claimed from another key")
+		return func() { c.Ack(held.Lease()) }
+	})
+}
+
+// wokenByRoom checks that room for one more such job wakes up. The given function sets how many may be in flight.
+func (c *C) wokenByRoom(n store.NewJob, admit func(most int)) {
+	admit(1)
 	for _, op := range []store.Op{store.OpAck, store.OpNever} {
 		c.wokenBy("room by "+string(op), func() func() {
-			held := c.fillQueue()
+			held := c.fillQueue(n)
 			return func() { takes(c, op, c.Get(held.ID), "under a lease that takes the only room") }
 		})
 	}
 	c.wokenBy("room by a Cancel", func() func() {
-		held := c.fillQueue()
+		held := c.fillQueue(n)
 		return func() { c.Cancel(held.ID) }
 	})
 	c.wokenBy("room by a recovery", func() func() {
-		c.fillQueue()
+		c.fillQueue(n)
 		c.Advance(ttl)
 		return func() { c.Recover(10) }
 	})
 	c.wokenBy("room by a policy", func() func() {
-		c.fillQueue()
-		return func() { c.admit(queue, 2); c.admit(queue, 1) }
+		c.fillQueue(n)
+		return func() { admit(2); admit(1) }
 	})
 }
 
@@ -246,11 +265,11 @@ func notifyFollowsTheCommitOfATx(c *C) {
 	}
 	c.admit(queue, 1)
 	c.wokenBy("room by the commit of an Ack", func() func() {
-		held := c.fillQueue()
+		held := c.fillQueue(plain())
 		return func() { committed(func(in *C) { in.Ack(held.Lease()) }) }
 	})
 	c.wokenBy("room by an Ack, after one that was rolled back", func() func() {
-		held := c.fillQueue()
+		held := c.fillQueue(plain())
 		c.inTx(func(t *txCase) {
 			t.acks(held.Lease())
 			t.rollback()

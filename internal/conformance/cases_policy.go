@@ -56,8 +56,14 @@ func (c *C) refusesPolicy(p store.Policy, want error) {
 }
 
 // aPolicy sets everything that a policy can set.
-var aPolicy = store.Policy{
-	RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7,
+func (c *C) aPolicy() store.Policy {
+	p := store.Policy{
+		RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7, MaxPerKey: 3,
+	}
+	if c.noKeyLimits {
+		p.MaxPerKey = 0
+	}
+	return p
 }
 
 // policyIsOfItsQueue has queues with a policy, queues with a job or a pause and no policy, and queues that are not there.
@@ -80,7 +86,7 @@ func policyIsOfItsQueue(c *C) {
 func policySetAsAWhole(c *C) {
 	version := int64(0)
 	keep := store.Policy{RetainSucceeded: store.KeepForEver, RetainCancelled: store.KeepForEver, RetainDead: store.KeepForEver}
-	for _, p := range []store.Policy{aPolicy, {RetainCancelled: 2 * time.Hour}, keep, {RetainDead: time.Hour}, {}, aPolicy} {
+	for _, p := range []store.Policy{c.aPolicy(), {RetainCancelled: 2 * time.Hour}, keep, {RetainDead: time.Hour}, {}, c.aPolicy()} {
 		p.Version = version
 		version = c.setPolicy(queue, p).Version
 	}
@@ -120,18 +126,18 @@ func policyOutlivesItsJobs(c *C) {
 			c.Equal(c.policy(queue), p, "the policy when the last job is gone, and a pause is over")
 		}
 	}
-	p := c.setPolicy(queue, aPolicy)
+	p := c.setPolicy(queue, c.aPolicy())
 	c.Equal(c.queues(), []store.Queue{{Name: queue, Policy: p}}, "queues, with a policy and no job")
 	outlives(p)
 	p = c.setPolicy(queue, store.Policy{Version: p.Version})
 	c.Equal(c.queues(), []store.Queue{}, "queues, with a policy that sets nothing any more")
 	outlives(p)
-	c.refusesPolicy(aPolicy, store.ErrConflict)
+	c.refusesPolicy(c.aPolicy(), store.ErrConflict)
 	outlives(c.setPolicy(queue, store.Policy{RetainDead: time.Hour, Version: p.Version}))
 }
 
 func policyFenceLeavesIt(c *C) {
-	p := c.setPolicy(queue, aPolicy)
+	p := c.setPolicy(queue, c.aPolicy())
 	c.fence(store.FenceRequest{})
 	c.fence(store.FenceRequest{EndLeases: true})
 	c.Equal(c.policy(queue), p, "the policy after two Fences")
@@ -148,7 +154,7 @@ func policyRepeatIsSafe(c *C) {
 	second := c.setPolicy(queue, request)
 	c.answersPolicy(queue, request, second)
 	for _, version := range []int64{0, 1, 3, 1 << 40} {
-		other := aPolicy
+		other := c.aPolicy()
 		other.Version = version
 		c.refusesPolicy(other, store.ErrConflict)
 	}
@@ -161,11 +167,11 @@ func policyRepeatIsSafe(c *C) {
 func policyListedWithItsQueue(c *C) {
 	set := c.setPolicy("a", store.Policy{RetainSucceeded: store.KeepForEver})
 	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "b" }))
-	both := c.setPolicy("c", aPolicy)
+	both := c.setPolicy("c", c.aPolicy())
 	c.Enqueue(plainBut(func(n *store.NewJob) { n.Queue = "c" }))
 	c.setPaused("c", true)
 	c.setPaused("d", true)
-	unset := c.setPolicy("d", store.Policy{Version: c.setPolicy("d", aPolicy).Version})
+	unset := c.setPolicy("d", store.Policy{Version: c.setPolicy("d", c.aPolicy()).Version})
 	c.setPolicy("e", store.Policy{})
 	c.Equal(c.queues(), []store.Queue{
 		{Name: "a", Policy: set}, {Name: "b"}, {Name: "c", Paused: true, Policy: both}, {Name: "d", Paused: true, Policy: unset},
@@ -223,11 +229,11 @@ func policyRetentionsHaveLimits(c *C) {
 func policyRefusesAsTheCoreDoes(c *C) {
 	keeper := c.policyKeeper()
 	longest := strings.Repeat("x", store.MaxNameBytes)
-	want := []store.Queue{{Name: longest, Policy: c.setPolicy(longest, aPolicy)}}
+	want := []store.Queue{{Name: longest, Policy: c.setPolicy(longest, c.aPolicy())}}
 	c.refusesAsTheCoreDoes(abilityCalls{
 		"Policy": func(ctx context.Context, name string) error { _, err := keeper.Policy(ctx, name); return err },
 		"SetPolicy": func(ctx context.Context, name string) error {
-			_, err := keeper.SetPolicy(ctx, name, aPolicy)
+			_, err := keeper.SetPolicy(ctx, name, c.aPolicy())
 			return err
 		},
 	}, func() { c.Equal(c.queues(), want, "queues after the refusals") })

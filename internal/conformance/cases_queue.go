@@ -15,7 +15,7 @@ import (
 const (
 	sentenceRefusals = "If the context has ended before the call, the store must not apply the call: the error is ErrUnavailable and matches the context's own error.\n" +
 		"Every later call returns ErrClosed."
-	sentenceAbility = "Queue, kind, group, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\n" +
+	sentenceAbility = "Queue, kind, group, limit key, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may also be empty.\n" +
 		sentenceRefusals
 )
 

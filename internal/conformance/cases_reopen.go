@@ -13,6 +13,7 @@ var reopenCases = []Case{
 	{"Reopen/UniqueKeysSurvive", "A unique key applies across all queues and kinds, and at most one job holds it.", reopenUniqueKeysSurvive},
 	{"Reopen/RequestKeysSurvive", sentenceRequestKey, reopenRequestKeysSurvive},
 	{"Reopen/PausesAndPoliciesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.\nWhen a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPausesAndPoliciesSurvive},
+	{"Reopen/JobsInFlightStillCount", sentenceInFlight, reopenJobsInFlightStillCount},
 	{"Reopen/ActivitySurvives", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenActivitySurvives},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
 	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", "The store looks for them in the first call after it was opened or saw its clock go back, and then in every call until it has found all of them. Otherwise it looks every 30 s.", reopenAhead},
@@ -129,8 +130,8 @@ func reopenRequestKeysSurvive(c *C) {
 // reopenPausesAndPoliciesSurvive also has a policy that sets nothing any more: its version must not restart.
 func reopenPausesAndPoliciesSurvive(c *C) {
 	id := c.EnqueueOne()
-	set := c.setPolicy(queue, aPolicy)
-	unset := c.setPolicy("unset", store.Policy{Version: c.setPolicy("unset", aPolicy).Version})
+	set := c.setPolicy(queue, c.aPolicy())
+	unset := c.setPolicy("unset", store.Policy{Version: c.setPolicy("unset", c.aPolicy()).Version})
 	c.setPaused(queue, true)
 	c.setPaused("empty", true)
 	c.reopen()
@@ -141,6 +142,28 @@ func reopenPausesAndPoliciesSurvive(c *C) {
 	c.reopen()
 	c.Equal(ids(c.Claim(10)), []int64{id}, "claimed from a queue that went on before")
 	c.Equal([]store.Policy{c.policy(queue), c.policy("unset")}, []store.Policy{set, unset}, "the policies after the store was opened again twice")
+}
+
+// reopenJobsInFlightStillCount claims where there is room for one more, before and after.
+func reopenJobsInFlightStillCount(c *C) {
+	c.admit(queue, 1)
+	list := c.EnqueueN(2)
+	held := c.ClaimOne()
+	c.reopen()
+	c.Equal(ids(c.Claim(10)), []int64{}, "claimed from a queue that was full before")
+	c.Ack(held.Lease())
+	c.Equal(ids(c.Claim(10)), list[1:], "claimed when its job has ended")
+	c.Ack(c.Get(list[1]).Lease())
+	if c.noKeyLimits {
+		return
+	}
+	c.admitPerKey(queue, 1)
+	list = c.enqueueOf("a", "a", "b")
+	held = c.ClaimOne()
+	c.reopen()
+	c.Equal(ids(c.Claim(10)), list[2:], "claimed beside a key that was full before")
+	c.Ack(held.Lease())
+	c.Equal(ids(c.Claim(10)), list[1:2], "claimed when the job of the key has ended")
 }
 
 // The highest ids are deleted before the store is closed, so that no row remembers them.

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	sentenceReplace = "A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the queue, the kind and the group of the duplicate."
+	sentenceReplace = "A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the queue, the kind, the group and the limit key of the duplicate."
 	sentencePlain   = "Any other duplicate with Replace changes nothing."
 )
 
@@ -17,7 +17,7 @@ var replaceCases = []Case{
 	{"Unique/ReplaceMovesTheHolderInItsLane", sentenceReplace, replaceMovesTheHolder},
 	{"Unique/ReplaceLeavesTheWindow", "Nothing else changes, and a window stays as it is.\n" + sentencePlain, replaceLeavesTheWindow},
 	{"Unique/ReplaceOfInFlightHolderIsAPlainDuplicate", sentencePlain, replaceOfInFlight},
-	{"Unique/ReplaceOfOtherKindOrQueueIsAPlainDuplicate", sentencePlain, replaceOfOthers},
+	{"Unique/ReplaceOfOtherKindQueueOrLimitKeyIsAPlainDuplicate", sentencePlain, replaceOfOthers},
 	{"Unique/ReplaceOfExpiredHolder", sentencePlain + "\n" + sentenceExpiredKey, replaceOfExpired},
 	{"Unique/ReplaceInsideOneCall", "A holder that an earlier item of the call has added or changed is changed as well.", replaceInsideOneCall},
 	{"Unique/ReplaceNeedsAKey", "A job with Replace but without a unique key is invalid.", replaceNeedsAKey},
@@ -183,9 +183,17 @@ func replaceOfOthers(c *C) {
 	c.changesNothing("Replace by other jobs", func() {
 		c.held(replacing("key", func(n *store.NewJob) { n.Kind = "other" }), id, store.Ready, "of another kind")
 		c.held(replacing("key", func(n *store.NewJob) { n.Queue = "other" }), id, store.Ready, "in another queue")
+		c.held(replacing("key", func(n *store.NewJob) { n.LimitKey = "other" }), id, store.Ready, "with a limit key")
 		c.held(keyed("key", 0), id, store.Ready, "without Replace")
 	})
 	c.free(replacing("another", nil), "another key")
+	limited := keyed("limited", 0)
+	limited.LimitKey = "a"
+	id = c.free(limited, "a job with a limit key")
+	c.changesNothing("Replace by jobs with other limit keys", func() {
+		c.held(replacing("limited", nil), id, store.Ready, "without a limit key")
+		c.held(replacing("limited", func(n *store.NewJob) { n.LimitKey = "b" }), id, store.Ready, "with another limit key")
+	})
 }
 
 func replaceOfExpired(c *C) {

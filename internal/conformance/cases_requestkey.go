@@ -103,6 +103,7 @@ func requestKeyOtherJobsUnderTheKeyAreRefused(c *C) {
 		"jitter":      func(n *store.NewJob) { n.Backoff.Jitter++ },
 		"timeout":     func(n *store.NewJob) { n.Timeout = time.Second },
 		"unique_key":  func(n *store.NewJob) { n.UniqueKey = "another" },
+		"limit_key":   func(n *store.NewJob) { n.LimitKey = "another" },
 		"unique_for":  func(n *store.NewJob) { n.UniqueFor += store.Resolution },
 	} {
 		other := job

@@ -51,6 +51,7 @@ func (c *C) full(name string) store.Schedule {
 		Job: store.NewJob{
 			Queue: "q2", Kind: "k2", Payload: []byte(` {"a": "<b>"} `), Priority: -3, Tags: []string{"t", "u"}, Trace: "trace", Delay: time.Second,
 			MaxRetries: 7, Backoff: store.Backoff{Base: time.Second, Cap: time.Minute, Jitter: 10}, Timeout: time.Hour, UniqueKey: "key", UniqueFor: time.Hour,
+			LimitKey: "customer",
 		},
 	}
 }
@@ -389,7 +390,7 @@ func scheduleFireEnqueues(c *C) {
 		Name: "s", Status: store.StatusOK, Revision: fired.Revision, Job: &store.Enqueued{ID: fired.Job.ID, State: store.Ready},
 	}, "the outcome")
 	want := asked.Job.Row(fired.Job.ID, c.Now())
-	want.Extras = &store.Extras{Scheduled: &store.Scheduled{Name: "s", For: s.NextAt}}
+	want.Extras = &store.Extras{Scheduled: &store.Scheduled{Name: "s", For: s.NextAt}, LimitKey: asked.Job.LimitKey}
 	c.Equal(c.Get(fired.Job.ID).Job, want, "the job that was enqueued")
 	s.LastAt, s.LastJob, s.NextAt, s.Revision = s.NextAt, fired.Job.ID, s.NextAt.Add(24*time.Hour), fired.Revision
 	c.Equal(c.scheduleNow("s"), s, "the schedule that fired")

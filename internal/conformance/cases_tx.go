@@ -35,6 +35,7 @@ var txCases = []Case{
 	{"Tx/ExtendOfALockedJobIsBusyOrWaits", sentenceLocked + "\nbusy an open transaction locks the job; the lease was neither extended nor lost, so ask again;", txExtendOfALockedJob},
 	{"Tx/RecoveryLeavesALockedJobAloneOrWaits", sentenceLocked, txRecoveryLeavesALockedJob},
 	{"Tx/FinishedJobTakesItsRoomUntilTheCommit", sentenceInFlight, txFinishedJobTakesItsRoom},
+	{"Tx/FinishedJobTakesTheRoomOfItsKeyUntilTheCommit", sentenceInFlight + "\n" + sentenceKeyRoom, txFinishedJobTakesTheRoomOfItsKey},
 	{"Tx/OthersDecideAfterItsEnd", sentenceLocked, txOthersDecideAfterItsEnd},
 	{"Tx/EnqueueMayWaitForTheSameKey", "An Enqueue may wait for an open transaction that has written the same unique key or request key, or has opened or sealed the same group.", txEnqueueMayWaitForTheSameKey},
 	{"Tx/WaitingEndsWithTheContext", "No method waits for work to appear. A call may wait for other calls and for open transactions, but only until its context ends.\nCalls outside the transaction may wait until it ends. So a caller that holds tx open and calls the store directly may wait for itself.", txWaitingEndsWithTheContext},

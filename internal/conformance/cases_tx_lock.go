@@ -81,8 +81,18 @@ func txRecoveryLeavesALockedJob(c *C) {
 
 func txFinishedJobTakesItsRoom(c *C) {
 	c.admit(queue, 1)
+	c.finishedJobTakesRoom(plain())
+}
+
+func txFinishedJobTakesTheRoomOfItsKey(c *C) {
+	c.admitPerKey(queue, 1)
+	c.finishedJobTakesRoom(ofKey("a"))
+}
+
+// finishedJobTakesRoom finishes such a job in a transaction. One may be in flight.
+func (c *C) finishedJobTakesRoom(n store.NewJob) {
 	for commit, more := range map[bool]int{true: 1, false: 0} {
-		c.EnqueueN(2)
+		c.Enqueue(n, n)
 		held := c.ClaimOne()
 		c.inTx(func(t *txCase) {
 			t.acks(held.Lease())

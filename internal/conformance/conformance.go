@@ -89,7 +89,7 @@ func Groups() []Group {
 		{"Delete", "jobs that have ended are removed", deleteCases},
 		{"Queue", "queues are listed and paused", queueCases},
 		{"Policy", "what a queue keeps for how long", policyCases},
-		{"Limits", "how many jobs of a queue are in flight at once", limitCases},
+		{"Limits", "how many jobs of a queue, and of a limit key, are in flight at once", slices.Concat(limitCases, limitKeyCases, keyLimitCases, lateKeyCases)},
 		{"Registry", "the list of workers", registryCases},
 		{"Schedule", "schedules are kept, and enqueue each time once", scheduleCases},
 		{"Monitor", "what probes and metrics ask", monitorCases},
@@ -195,6 +195,7 @@ func (c *C) run(a Adapter, k Case) {
 	}
 	c.instance = instance
 	_, c.noWaits = a.Excludes("Waits/")
+	_, c.noKeyLimits = a.Excludes(NoKeyLimits)
 	c.use(instance.Store)
 	defer c.remove()
 	defer c.catch()

@@ -40,16 +40,16 @@ func (c *C) crowd() crowd {
 		return func(n *store.NewJob) { n.Delay, n.Tags = time.Hour, tags }
 	}
 	join("q", "k", "", later("t1"), nil)
-	join("q", "k2", "w", nothing, func(store.Lease) {})
+	join("q", "k2", "w", func(n *store.NewJob) { n.LimitKey = "l" }, func(store.Lease) {})
 	join("q", "k", "w2", nothing, func(l store.Lease) { c.NAck(l, store.After, time.Hour, "boom") })
 	join("q", "k", "w", func(n *store.NewJob) { n.Tags = []string{"t1", "t2"} }, func(l store.Lease) { c.Ack(l) })
 	c.Advance(time.Minute)
 	join("q2", "k", "w2", nothing, func(l store.Lease) { c.NAck(l, store.Never, 0, "boom") })
-	join("q2", "k2", "", func(n *store.NewJob) { n.UniqueKey = "u" }, nil)
+	join("q2", "k2", "", func(n *store.NewJob) { n.UniqueKey, n.LimitKey = "u", "l" }, nil)
 	c.Cancel(jobs.ids[5])
 	c.Advance(time.Minute)
 	join("q2", "k", "", later("t2"), nil)
-	join("q", "k", "w", nothing, func(l store.Lease) { c.Cancel(l.ID) })
+	join("q", "k", "w", func(n *store.NewJob) { n.LimitKey = "l2" }, func(l store.Lease) { c.Cancel(l.ID) })
 	jobs.phases = []string{
 		"q ready", "q in_flight", "q retrying", "q succeeded", "q2 dead", "q2 cancelled", "q2 ready", "q cancelled",
 	}
@@ -69,6 +69,8 @@ func (c *C) crowd() crowd {
 		{store.Filter{Worker: "w"}, []int{1, 3, 7}},
 		{store.Filter{Worker: "w2"}, []int{2, 4}},
 		{store.Filter{UniqueKey: "u"}, []int{5}},
+		{store.Filter{LimitKey: "l"}, []int{1, 5}},
+		{store.Filter{LimitKey: "l2"}, []int{7}},
 		{in(store.Ready), []int{0, 6}},
 		{in(store.InFlight), []int{1}},
 		{in(store.Retrying), []int{2}},
@@ -150,7 +152,7 @@ func wrongFilters() []store.Filter {
 	for _, name := range []string{strings.Repeat("x", store.MaxNameBytes+1), "a\x00b", "\xff"} {
 		wrong = append(wrong, store.Filter{Queues: []string{"q", name}}, store.Filter{Queues: []string{name + "*"}})
 		wrong = append(wrong, store.Filter{Queue: name}, store.Filter{Kind: name}, store.Filter{Tag: name},
-			store.Filter{Worker: name}, store.Filter{UniqueKey: name}, store.Filter{WaitsForGroup: name})
+			store.Filter{Worker: name}, store.Filter{UniqueKey: name}, store.Filter{LimitKey: name}, store.Filter{WaitsForGroup: name})
 	}
 	return wrong
 }

@@ -130,6 +130,16 @@ func TestCarelessTransactorsAreKilled(t *testing.T) {
 	}
 }
 
+// The cases that are about the room of a job which a transaction has finished must each notice a store that does not wait for the commit.
+func TestRoomBeforeTheCommitIsNoticed(t *testing.T) {
+	atOnce := func(s *memory.Store, _ store.Tx) store.Writer { return s }
+	for _, name := range []string{"Tx/FinishedJobTakesItsRoomUntilTheCommit", "Tx/FinishedJobTakesTheRoomOfItsKeyUntilTheCommit"} {
+		assert.True(t, notices(t, func(s *memory.Store) conformance.Instance {
+			return conformance.Instance{Store: careless{s, atOnce}, DB: s.DB()}
+		}, name), name)
+	}
+}
+
 // notices says whether one of the cases fails on stores in memory that are changed so.
 func notices(t *testing.T, change func(*memory.Store) conformance.Instance, cases ...string) bool {
 	t.Helper()
@@ -153,12 +163,23 @@ func notices(t *testing.T, change func(*memory.Store) conformance.Instance, case
 type mumbling struct {
 	*memory.Store
 	searched atomic.Bool // the latest Cancel had no ids
+	acked    atomic.Bool // an Ack was made after the latest Enqueue
 	alter    func(m *mumbling, w *store.Wakeup) (lost bool)
 }
 
 func (m *mumbling) Cancel(ctx context.Context, filter store.Filter, limit int) ([]store.Outcome, error) {
 	m.searched.Store(len(filter.IDs) == 0)
 	return m.Store.Cancel(ctx, filter, limit)
+}
+
+func (m *mumbling) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	m.acked.Store(false)
+	return m.Store.Enqueue(ctx, req)
+}
+
+func (m *mumbling) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
+	m.acked.Store(true)
+	return m.Store.Ack(ctx, acks)
 }
 
 func (m *mumbling) Subscribe(ctx context.Context, queues []string) (<-chan store.Wakeup, error) {
@@ -190,8 +211,9 @@ var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
 	"nobody is told of cancellations without ids": func(m *mumbling, w *store.Wakeup) bool {
 		return w.Cancelled && m.searched.Load()
 	},
-	"nobody is told of what is left to settle": func(_ *mumbling, w *store.Wakeup) bool { return w.Settle },
-	"one queue of a Cancel is forgotten":       func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled && w.Queue == "b" },
+	"nobody is told of the room that an Ack makes": func(m *mumbling, _ *store.Wakeup) bool { return m.acked.Load() },
+	"nobody is told of what is left to settle":     func(_ *mumbling, w *store.Wakeup) bool { return w.Settle },
+	"one queue of a Cancel is forgotten":           func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled && w.Queue == "b" },
 	"what is cancelled looks claimable": func(_ *mumbling, w *store.Wakeup) bool {
 		w.Cancelled = false
 		return false
@@ -202,6 +224,18 @@ var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
 	},
 }
 
+// The cases that are about room must each notice that nobody is told of it.
+func TestSilenceAboutRoomIsNoticed(t *testing.T) {
+	for _, name := range []string{"Notify/FollowsRoom", "Notify/FollowsRoomOfAKey"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.True(t, notices(t, func(s *memory.Store) conformance.Instance {
+				return conformance.Instance{Store: &mumbling{Store: s, alter: notifyMutants["nobody is told of the room that an Ack makes"]}}
+			}, name))
+		})
+	}
+}
+
 // Each of them must be failed by a case that is about wake-ups, and the store that they are made of by none.
 func TestMumblingNotifiersAreKilled(t *testing.T) {
 	for what, alter := range notifyMutants {
@@ -209,7 +243,7 @@ func TestMumblingNotifiersAreKilled(t *testing.T) {
 			t.Parallel()
 			killed := notices(t, func(s *memory.Store) conformance.Instance {
 				return conformance.Instance{Store: &mumbling{Store: s, alter: alter}}
-			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable", "Notify/FollowsACallThatLeavesSomething")
+			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable", "Notify/FollowsACallThatLeavesSomething", "Notify/FollowsRoom")
 			assert.Equal(t, what != unbroken, killed, "a case notices")
 		})
 	}

@@ -71,6 +71,9 @@ func (b *bearer) needsAll(req store.EnqueueRequest) error {
 		if err := b.needsKey("unique_key", n.UniqueKey); err != nil {
 			return atItem(err, i)
 		}
+		if err := b.needsKey("limit_key", n.LimitKey); err != nil {
+			return atItem(err, i)
+		}
 		if n.Group != "" {
 			if err := b.needsGroup("group", n.Group); err != nil {
 				return atItem(err, i)
@@ -116,7 +119,10 @@ func (b *bearer) needsSchedule(s store.Schedule) error {
 	if err := b.needs("job.queue", s.Job.Queue); err != nil {
 		return err
 	}
-	return b.needsKey("job.unique_key", s.Job.UniqueKey)
+	if err := b.needsKey("job.unique_key", s.Job.UniqueKey); err != nil {
+		return err
+	}
+	return b.needsKey("job.limit_key", s.Job.LimitKey)
 }
 
 func notYours(field, rule string) error {

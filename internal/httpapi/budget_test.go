@@ -530,6 +530,7 @@ func TestLargestBriefCallsAreTaken(t *testing.T) {
 		{"PUT", "/v1/workers/w", wire.Worker{Host: names[0], Queues: names, StaleAfter: wire.Duration(time.Hour)}, 204},
 		{"POST", wire.PathList, wire.List{Filter: wire.Filter{
 			IDs: ids, Queue: names[0], Queues: names[:store.MaxPatterns], Kind: names[0], Tag: names[0], Worker: names[0], UniqueKey: names[0],
+			Group: names[0], LimitKey: names[0],
 		}}, 200},
 		{"POST", wire.PathClaim, wire.Claim{Worker: names[0], Queues: names[:maxQueues]}, 200},
 	} {

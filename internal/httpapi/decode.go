@@ -204,8 +204,8 @@ func query(raw string) (jobQuery, error) {
 	q := jobQuery{page: store.Page{Limit: 100}}
 	f, waitsFor, documents := &q.filter, "", ""
 	texts := map[string]*string{
-		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "group": &f.Group, "waits_for": &waitsFor,
-		"waits_for_group": &f.WaitsForGroup, "documents": &documents,
+		"queue": &f.Queue, "kind": &f.Kind, "tag": &f.Tag, "worker": &f.Worker, "unique_key": &f.UniqueKey, "group": &f.Group, "limit_key": &f.LimitKey,
+		"waits_for": &waitsFor, "waits_for_group": &f.WaitsForGroup, "documents": &documents,
 	}
 	err := parameters(raw, texts, &f.States, &q.page)
 	if err == nil && waitsFor != "" {

@@ -20,7 +20,7 @@ import (
 
 // FuzzQuery: whatever is taken of a query can be asked of a store, and whatever is not names a field.
 func FuzzQuery(f *testing.F) {
-	for _, seed := range []string{"", "queue=a&state=ready&state=dead&limit=7", "cursor=AAAA", "state=", "limit=-1", "queue=%ff", "tag=a;kind=b", "unique_key=%00", "queue=a&queue=b", "%3D=&=", "documents=false"} {
+	for _, seed := range []string{"", "queue=a&state=ready&state=dead&limit=7", "cursor=AAAA", "state=", "limit=-1", "queue=%ff", "tag=a;kind=b", "unique_key=%00", "limit_key=%00", "queue=a&queue=b", "%3D=&=", "documents=false"} {
 		f.Add(seed)
 	}
 	s := memory.New(memory.Options{})

@@ -43,7 +43,8 @@ type (
 		Jobs      map[store.State]int64 `json:"jobs,omitzero"` // empty, but not nil, if the queue was counted without jobs
 
 		MaxInFlight int   `json:"max_in_flight,omitzero"`
-		HeldBack    int64 `json:"held_back,omitzero"` // of Due
+		MaxPerKey   int   `json:"max_per_key,omitzero"`
+		HeldBack    int64 `json:"held_back,omitzero"` // of Due, by MaxInFlight
 	}
 	workerOverview struct {
 		Alive   int `json:"alive"`
@@ -240,7 +241,7 @@ func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Coun
 	}
 	for _, q := range queues {
 		if one, sees := of(q.Name); sees {
-			one.Paused, one.MaxInFlight = &q.Paused, q.Policy.MaxInFlight
+			one.Paused, one.MaxInFlight, one.MaxPerKey = &q.Paused, q.Policy.MaxInFlight, q.Policy.MaxPerKey
 			if one.Due != nil {
 				one.HeldBack = *one.Due - int64(q.Policy.Room(int(*one.Due), int(one.Jobs[store.InFlight])))
 			}

@@ -551,7 +551,7 @@ func (p *play) worker() string { return p.pick("w", "w0", "w3", "both") }
 
 func (p *play) query(now state) string {
 	values := url.Values{}
-	for _, name := range []string{"queue", "state", "limit", "unique_key", "group", "waits_for", "waits_for_group", "cursor"} {
+	for _, name := range []string{"queue", "state", "limit", "unique_key", "group", "waits_for", "waits_for_group", "cursor", "limit_key"} {
 		if p.next(3) > 0 {
 			continue
 		}
@@ -562,7 +562,7 @@ func (p *play) query(now state) string {
 			values.Set(name, p.pick("ready", "in_flight", "dead", "blocked"))
 		case "limit":
 			values.Set(name, p.pick("1", "3"))
-		case "unique_key":
+		case "unique_key", "limit_key":
 			values.Set(name, "m/"+strconv.Itoa(p.next(20)))
 		case "group", "waits_for_group":
 			values.Set(name, p.groupName())
@@ -585,7 +585,7 @@ func (p *play) cursor() string {
 
 func (p *play) filter(now state) map[string]any {
 	filter := map[string]any{}
-	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "group", "waits_for", "waits_for_group", "states"} {
+	for _, name := range []string{"ids", "queue", "queues", "kind", "tag", "worker", "unique_key", "group", "waits_for", "waits_for_group", "states", "limit_key"} {
 		if p.next(4) > 0 {
 			continue
 		}
@@ -598,7 +598,7 @@ func (p *play) filter(now state) map[string]any {
 			filter[name] = []any{p.queue(), p.queue()}
 		case "states":
 			filter[name] = []any{p.pick("ready", "in_flight", "dead", "succeeded", "failed", "blocked", "cancelled")}
-		case "unique_key":
+		case "unique_key", "limit_key":
 			filter[name] = "m/" + strconv.Itoa(p.next(20))
 		case "waits_for":
 			filter[name] = p.id(now)
@@ -634,6 +634,9 @@ func (p *play) mutate(v any, now state) any {
 			if p.next(4) == 3 {
 				v["group"] = p.groupName()
 			}
+			if p.next(4) == 3 {
+				v["limit_key"] = p.pick("m/", "b/") + strconv.Itoa(p.next(3))
+			}
 			switch p.next(7) {
 			case 3:
 				v["after"] = []any{map[string]any{"group": p.groupName(), "any": p.next(2) == 0}}
@@ -667,7 +670,7 @@ func (p *play) field(name string, value any, now state) any {
 		return p.clock.Now().Add(time.Duration(p.next(3)) * time.Hour)
 	case "queues":
 		return []any{p.queue()}
-	case "unique_key":
+	case "unique_key", "limit_key":
 		return p.pick("m/", "b/") + strconv.Itoa(p.next(20))
 	case "group":
 		return value

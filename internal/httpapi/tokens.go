@@ -44,7 +44,7 @@ type Token struct {
 	Expires wire.Time `json:"expires,omitzero"`
 
 	Queues    []string `json:"queues,omitempty"`     // the queues that it may use, as patterns like those of a filter; empty means all
-	KeyPrefix string   `json:"key_prefix,omitempty"` // the prefix of the unique keys and request keys that it may use
+	KeyPrefix string   `json:"key_prefix,omitempty"` // the prefix of the unique, limit and request keys that it may use
 
 	// MaxWaiting is about how many jobs may be blocked, ready or retrying in its queues when it enqueues. 0 means no limit.
 	MaxWaiting int64 `json:"max_waiting,omitempty"`

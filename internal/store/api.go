@@ -56,6 +56,7 @@ type JobJSON struct {
 
 	ExpiresAt TimeJSON `json:"expires_at,omitzero"`
 	Group     string   `json:"group,omitempty"`
+	LimitKey  string   `json:"limit_key,omitempty"`
 
 	*Scheduled
 
@@ -74,7 +75,7 @@ func JSONOfJob(j Job) JobJSON {
 		Timeout: DurationJSON(j.Timeout),
 		Token:   IDJSON(j.Token), LeaseExpiresAt: TimeJSON{j.LeaseExpiresAt}, ClaimedAt: TimeJSON{j.ClaimedAt}, Worker: j.Worker,
 		CheckpointSeq: j.CheckpointSeq, ProgressSeq: j.ProgressSeq, Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: DurationJSON(j.UniqueFor), ExpiresAt: TimeJSON{j.ExpiresAt()}, Group: j.Group(), Scheduled: j.Scheduled(),
+		UniqueKey: j.UniqueKey, UniqueFor: DurationJSON(j.UniqueFor), ExpiresAt: TimeJSON{j.ExpiresAt()}, Group: j.Group(), LimitKey: j.LimitKey(), Scheduled: j.Scheduled(),
 		EnqueuedAt: TimeJSON{j.EnqueuedAt}, FinishedAt: TimeJSON{j.FinishedAt},
 	}
 	out.Payload, out.PayloadText = SplitDocument(j.Payload)
@@ -96,7 +97,8 @@ func (j JobJSON) Store() Job {
 		Checkpoint: JoinDocument(j.Checkpoint, j.CheckpointText), CheckpointSeq: j.CheckpointSeq,
 		Progress: JoinDocument(j.Progress, j.ProgressText), ProgressSeq: j.ProgressSeq,
 		Result: JoinDocument(j.Result, j.ResultText), Error: j.Error,
-		UniqueKey: j.UniqueKey, UniqueFor: time.Duration(j.UniqueFor), Extras: Extras{j.ExpiresAt.Time, j.Scheduled, j.Group}.pointer(),
+		UniqueKey: j.UniqueKey, UniqueFor: time.Duration(j.UniqueFor),
+		Extras:     Extras{j.ExpiresAt.Time, j.Scheduled, j.Group, j.LimitKey}.pointer(),
 		EnqueuedAt: j.EnqueuedAt.Time, FinishedAt: j.FinishedAt.Time,
 	}
 }
@@ -151,6 +153,7 @@ type NewJobJSON struct {
 	ExpiresAt   TimeJSON        `json:"expires_at,omitzero"`
 	After       []WaitJSON      `json:"after,omitempty" list:"some"`
 	Group       string          `json:"group,omitempty"`
+	LimitKey    string          `json:"limit_key,omitempty"`
 }
 
 // A WaitJSON names what a new job waits for: a job by its id or as an item of the same call, or a group.
@@ -180,7 +183,7 @@ func JSONOfNewJob(n NewJob) NewJobJSON {
 		Queue: &n.Queue, Kind: n.Kind, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: TimeJSON{n.RunAt}, Delay: DurationJSON(n.Delay), MaxRetries: &n.MaxRetries, Backoff: &backoff,
 		Timeout: DurationJSON(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: DurationJSON(n.UniqueFor),
-		Replace: n.Replace, ExpiresAt: TimeJSON{n.ExpiresAt}, Group: n.Group,
+		Replace: n.Replace, ExpiresAt: TimeJSON{n.ExpiresAt}, Group: n.Group, LimitKey: n.LimitKey,
 	}
 	for _, w := range n.After {
 		wait := WaitJSON{ID: IDJSON(w.ID), Group: w.Group, Any: w.Any}
@@ -199,7 +202,7 @@ func (n NewJobJSON) Store(defaults NewJob) NewJob {
 		Queue: defaults.Queue, Kind: n.Kind, Payload: defaults.Payload, Priority: n.Priority, Tags: n.Tags, Trace: n.Trace,
 		RunAt: n.RunAt.Time, Delay: time.Duration(n.Delay), MaxRetries: defaults.MaxRetries, Backoff: defaults.Backoff,
 		Timeout: time.Duration(n.Timeout), UniqueKey: n.UniqueKey, UniqueFor: time.Duration(n.UniqueFor),
-		Replace: n.Replace, ExpiresAt: n.ExpiresAt.Time, Group: n.Group,
+		Replace: n.Replace, ExpiresAt: n.ExpiresAt.Time, Group: n.Group, LimitKey: n.LimitKey,
 	}
 	for _, w := range n.After {
 		out.After = append(out.After, w.Store())
@@ -225,13 +228,14 @@ type PolicyJSON struct {
 	RetainCancelled RetentionJSON `json:"retain_cancelled,omitzero"`
 	RetainDead      RetentionJSON `json:"retain_dead,omitzero"`
 	MaxInFlight     int           `json:"max_in_flight,omitzero"`
+	MaxPerKey       int           `json:"max_per_key,omitzero"`
 	Version         int64         `json:"version"`
 }
 
 // Store converts the policy back.
 func (p PolicyJSON) Store() Policy {
 	return Policy{
-		time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.MaxInFlight, p.Version,
+		time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.MaxInFlight, p.MaxPerKey, p.Version,
 	}
 }
 
@@ -290,6 +294,7 @@ type FilterJSON struct {
 	Worker        string       `json:"worker,omitempty"`
 	UniqueKey     string       `json:"unique_key,omitempty"`
 	Group         string       `json:"group,omitempty"`
+	LimitKey      string       `json:"limit_key,omitempty"`
 	States        []State      `json:"states,omitempty" list:"some"`
 	FinishedFor   DurationJSON `json:"finished_for,omitzero"`
 	WaitsFor      IDJSON       `json:"waits_for,omitzero"`
@@ -301,7 +306,7 @@ type FilterJSON struct {
 func JSONOfFilter(f Filter) FilterJSON {
 	out := FilterJSON{
 		After: IDJSON(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: DurationJSON(f.FinishedFor),
+		UniqueKey: f.UniqueKey, Group: f.Group, LimitKey: f.LimitKey, States: f.States, FinishedFor: DurationJSON(f.FinishedFor),
 		WaitsFor: IDJSON(f.WaitsFor), WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {
@@ -314,7 +319,7 @@ func JSONOfFilter(f Filter) FilterJSON {
 func (f FilterJSON) Store() Filter {
 	out := Filter{
 		After: int64(f.After), Queue: f.Queue, Queues: f.Queues, Kind: f.Kind, Tag: f.Tag, Worker: f.Worker,
-		UniqueKey: f.UniqueKey, Group: f.Group, States: f.States, FinishedFor: time.Duration(f.FinishedFor),
+		UniqueKey: f.UniqueKey, Group: f.Group, LimitKey: f.LimitKey, States: f.States, FinishedFor: time.Duration(f.FinishedFor),
 		WaitsFor: int64(f.WaitsFor), WaitsForGroup: f.WaitsForGroup, Unneeded: f.Unneeded,
 	}
 	for _, id := range f.IDs {

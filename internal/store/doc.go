@@ -73,7 +73,7 @@
 //
 // # Limits
 //
-// Queue, kind, group, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may
+// Queue, kind, group, limit key, unique key, request key, tag and worker are 1 to 255 bytes of valid UTF-8 without NUL; trace and host may
 // also be empty. A job has at most 64 waits, and a call at most 4,000. A call opens at most 100 groups, and none without a job.
 // Payload, result, checkpoint and progress are JSON documents of at most 1 MiB in valid UTF-8, and the store must keep them byte
 // for byte. Only the payload is required. A job has at most 16 tags. A priority is −9 to 9. MaxRetries is 0 to 1,000,000. A

@@ -22,6 +22,7 @@ type Filter struct {
 	Worker      string        `json:"worker,omitempty"`       // the worker that claimed it last
 	UniqueKey   string        `json:"unique_key,omitempty"`   // with this unique key
 	Group       string        `json:"group,omitempty"`        // in this group
+	LimitKey    string        `json:"limit_key,omitempty"`    // with this limit key
 	States      []State       `json:"states,omitempty"`       // the state or the phase is one of these
 	FinishedFor time.Duration `json:"finished_for,omitempty"` // finished at least this long ago
 
@@ -33,7 +34,7 @@ type Filter struct {
 // Empty reports whether no field is set; After does not count.
 func (f Filter) Empty() bool {
 	return len(f.IDs) == 0 && f.Queue == "" && len(f.Queues) == 0 && f.Kind == "" && f.Tag == "" && f.Worker == "" && f.UniqueKey == "" &&
-		f.Group == "" && len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && f.WaitsForGroup == "" && !f.Unneeded
+		f.Group == "" && f.LimitKey == "" && len(f.States) == 0 && f.FinishedFor == 0 && f.WaitsFor == 0 && f.WaitsForGroup == "" && !f.Unneeded
 }
 
 // WithoutWaits returns the filter without what it says about waits, for a store that looks at these itself.
@@ -57,6 +58,7 @@ func (f Filter) Matches(j Job, now time.Time) bool {
 		(f.Worker == "" || f.Worker == j.Worker) &&
 		(f.UniqueKey == "" || f.UniqueKey == j.UniqueKey) &&
 		(f.Group == "" || f.Group == j.Group()) &&
+		(f.LimitKey == "" || f.LimitKey == j.LimitKey()) &&
 		(len(f.States) == 0 || inStates()) &&
 		(f.FinishedFor == 0 || finishedLongEnough()) && f.WaitsFor == 0 && f.WaitsForGroup == ""
 }
@@ -87,6 +89,9 @@ func (f Filter) mark() []byte {
 	}
 	if f.Group != "" {
 		text += fmt.Sprintf(" group %q", f.Group)
+	}
+	if f.LimitKey != "" {
+		text += fmt.Sprintf(" limit key %q", f.LimitKey)
 	}
 	if f.WaitsForGroup != "" {
 		text += fmt.Sprintf(" waits for group %q", f.WaitsForGroup)

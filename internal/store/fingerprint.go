@@ -52,6 +52,9 @@ func (r EnqueueRequest) Fingerprint() [sha256.Size]byte {
 		if n.Group != "" {
 			text = append(appendQuoted(append(text, "group "...), n.Group), '\n')
 		}
+		if n.LimitKey != "" {
+			text = append(appendQuoted(append(text, "limit key "...), n.LimitKey), '\n')
+		}
 		flush()
 	}
 	if len(r.Open) > 0 {

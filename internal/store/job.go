@@ -41,7 +41,7 @@ type Job struct {
 	UniqueKey string        `json:"unique_key,omitempty"` // held while the job is live, or for UniqueFor
 	UniqueFor time.Duration `json:"unique_for,omitempty"` // how long from its enqueueing the job holds UniqueKey; zero means while it is live
 
-	Extras *Extras `json:"-"` // what few jobs have: see ExpiresAt, Scheduled and Group; in JSON, its fields
+	Extras *Extras `json:"-"` // what few jobs have: see ExpiresAt, Scheduled, Group and LimitKey; in JSON, its fields
 
 	EnqueuedAt time.Time `json:"enqueued_at,omitzero"` // by the store's clock, like every time here
 	FinishedAt time.Time `json:"finished_at,omitzero"` // when it ended; set only in the terminal states
@@ -135,6 +135,9 @@ func (j Job) Scheduled() *Scheduled { return j.Extras.scheduled() }
 // Group returns the name of the group that the job is in, or "" if it is in none.
 func (j Job) Group() string { return j.Extras.group() }
 
+// LimitKey returns what the job counts for under a limit for each key, such as a customer, or "" if it has none.
+func (j Job) LimitKey() string { return j.Extras.limitKey() }
+
 // Weight returns the total size of the job's documents in bytes.
 func (j Job) Weight() int {
 	return len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
@@ -146,6 +149,7 @@ type Extras struct {
 	ExpiresAt time.Time  // see Job.ExpiresAt
 	Scheduled *Scheduled // see Job.Scheduled
 	Group     string     // see Job.Group
+	LimitKey  string     // see Job.LimitKey
 }
 
 func (e *Extras) value() Extras {
@@ -158,6 +162,7 @@ func (e *Extras) value() Extras {
 func (e *Extras) expiresAt() time.Time  { return e.value().ExpiresAt }
 func (e *Extras) scheduled() *Scheduled { return e.value().Scheduled }
 func (e *Extras) group() string         { return e.value().Group }
+func (e *Extras) limitKey() string      { return e.value().LimitKey }
 
 // WithExpiresAt returns extras with another ExpiresAt, or with none if it is zero.
 func (e *Extras) WithExpiresAt(at time.Time) *Extras {
@@ -180,31 +185,38 @@ func (e *Extras) WithGroup(name string) *Extras {
 	return v.pointer()
 }
 
-// pointer returns a pointer to the extras, or nil if there are none. Jobs of a group mostly come together and have nothing else, so they share
-// theirs.
+// WithLimitKey returns extras with another limit key, or with none if it is empty.
+func (e *Extras) WithLimitKey(key string) *Extras {
+	v := e.value()
+	v.LimitKey = key
+	return v.pointer()
+}
+
+// pointer returns a pointer to the extras, or nil if there are none. Jobs of a group or with a limit key mostly come together and have nothing
+// else, so they share theirs.
 func (e Extras) pointer() *Extras {
 	if e == (Extras{}) {
 		return nil
 	}
-	shared := e == Extras{Group: e.Group}
-	if latest := latestInGroup.Load(); shared && latest != nil && latest.Group == e.Group {
+	shared := e == Extras{Group: e.Group, LimitKey: e.LimitKey}
+	if latest := latestShared.Load(); shared && latest != nil && *latest == e {
 		return latest
 	}
 	kept := e
 	if shared {
-		latestInGroup.Store(&kept)
+		latestShared.Store(&kept)
 	}
 	return &kept
 }
 
-var latestInGroup atomic.Pointer[Extras]
+var latestShared atomic.Pointer[Extras]
 
 // Clone returns a copy.
 func (e *Extras) Clone() *Extras {
 	if e == nil {
 		return nil
 	}
-	return &Extras{e.ExpiresAt, e.Scheduled.Clone(), e.Group}
+	return &Extras{e.ExpiresAt, e.Scheduled.Clone(), e.Group, e.LimitKey}
 }
 
 // Scheduled says which schedule enqueued a job, and for which of its times.

@@ -45,6 +45,7 @@ type recordJSON struct {
 	Reason     string        `json:"reason,omitempty"`
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`
 	Group      string        `json:"group,omitempty"`
+	LimitKey   string        `json:"limit_key,omitempty"`
 	Links      Links         `json:"links,omitempty"`
 	*Scheduled
 }
@@ -52,7 +53,7 @@ type recordJSON struct {
 // MarshalJSON writes the record for a store that keeps it as JSON: all of it, byte for byte, unlike a [Job] for people and
 // programs. The epoch belongs to the store and is not included.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Group(), r.Links, r.Scheduled()})
+	return encoded(recordJSON{plainJob(r.Job), r.FinishedBy, r.LeaseFor, r.ClaimToken, r.EndedAt, r.Ending, r.Reason, r.ExpiresAt(), r.Group(), r.LimitKey(), r.Links, r.Scheduled()})
 }
 
 // UnmarshalJSON reads the JSON of MarshalJSON.
@@ -62,7 +63,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 			Job: Job(in.plainJob), Epoch: r.Epoch, FinishedBy: in.FinishedBy, LeaseFor: in.LeaseFor,
 			ClaimToken: in.ClaimToken, EndedAt: in.EndedAt, Ending: in.Ending, Reason: in.Reason, Links: in.Links,
 		}
-		kept.Extras = Extras{in.ExpiresAt, in.Scheduled, in.Group}.pointer()
+		kept.Extras = Extras{in.ExpiresAt, in.Scheduled, in.Group, in.LimitKey}.pointer()
 		return kept
 	})
 }
@@ -84,7 +85,7 @@ func (b *Backoff) UnmarshalJSON(text []byte) error { return decoded(text, b, Bac
 // MarshalJSON writes the policy as the HTTP API does: "keep" is KeepForEver.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	return encoded(PolicyJSON{
-		RetentionJSON(p.RetainSucceeded), RetentionJSON(p.RetainCancelled), RetentionJSON(p.RetainDead), p.MaxInFlight, p.Version,
+		RetentionJSON(p.RetainSucceeded), RetentionJSON(p.RetainCancelled), RetentionJSON(p.RetainDead), p.MaxInFlight, p.MaxPerKey, p.Version,
 	})
 }
 

@@ -188,6 +188,15 @@ func RefuseGroups(req EnqueueRequest) error {
 	return nil
 }
 
+// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, for a store that keeps limit keys only for
+// people and filters.
+func RefuseKeyLimits(p Policy) error {
+	if p.MaxPerKey != 0 {
+		return refuse("max_per_key", "must not be set: this store does not limit jobs by their keys")
+	}
+	return nil
+}
+
 func (n NewJob) check() *InvalidError {
 	err := firstError(
 		checkName("queue", n.Queue, required),
@@ -205,6 +214,7 @@ func (n NewJob) check() *InvalidError {
 		checkName("unique_key", n.UniqueKey, optional),
 		checkDuration("unique_for", n.UniqueFor),
 		checkName("group", n.Group, optional),
+		checkName("limit_key", n.LimitKey, optional),
 	)
 	if err != nil {
 		return err
@@ -264,7 +274,7 @@ func FitOneCall(jobs []NewJob) int {
 }
 
 func (n NewJob) size() int {
-	size := len(n.Queue) + len(n.Kind) + len(n.Payload) + len(n.Trace) + len(n.UniqueKey) + len(n.Group)
+	size := len(n.Queue) + len(n.Kind) + len(n.Payload) + len(n.Trace) + len(n.UniqueKey) + len(n.Group) + len(n.LimitKey)
 	for _, tag := range n.Tags {
 		size += len(tag)
 	}
@@ -375,6 +385,7 @@ func (f Filter) Check() error {
 		checkName("worker", f.Worker, optional),
 		checkName("unique_key", f.UniqueKey, optional),
 		checkName("group", f.Group, optional),
+		checkName("limit_key", f.LimitKey, optional),
 		checkRange("states", len(f.States), 0, MaxItems),
 		checkDuration("finished_for", f.FinishedFor),
 		checkNumber("waits_for", f.WaitsFor),

@@ -13,6 +13,7 @@ type Policy struct {
 	RetainDead      time.Duration `json:"retain_dead,omitempty"`      // how long dead jobs are kept; by default DefaultRetainDead
 
 	MaxInFlight int `json:"max_in_flight,omitempty"` // how many jobs may be in flight at once; by default any number
+	MaxPerKey   int `json:"max_per_key,omitempty"`   // how many jobs with the same limit key may be in flight at once; by default any number
 
 	Version int64 `json:"version"` // 0 if the policy was never set; grows by one with each change
 }
@@ -30,8 +31,11 @@ const (
 	MinRetention = time.Hour
 )
 
-// MaxLimit is the greatest MaxInFlight that a policy can set.
-const MaxLimit = 10_000
+// The greatest limits that a policy can set.
+const (
+	MaxLimit    = 10_000 // MaxInFlight
+	MaxKeyLimit = 1_000  // MaxPerKey
+)
 
 // Sets reports whether the policy sets something. Its version is not a setting.
 func (p Policy) Sets() bool { return p != Policy{Version: p.Version} }
@@ -60,6 +64,7 @@ func (p Policy) Check() error {
 		checkRetention("retain_cancelled", p.RetainCancelled),
 		checkRetention("retain_dead", p.RetainDead),
 		checkRange("max_in_flight", p.MaxInFlight, 0, MaxLimit),
+		checkRange("max_per_key", p.MaxPerKey, 0, MaxKeyLimit),
 	))
 }
 
@@ -86,6 +91,7 @@ func (p Policy) Replace(by Policy) (Policy, error) {
 		RetainCancelled: by.RetainCancelled.Truncate(Resolution),
 		RetainDead:      by.RetainDead.Truncate(Resolution),
 		MaxInFlight:     by.MaxInFlight,
+		MaxPerKey:       by.MaxPerKey,
 		Version:         by.Version + 1,
 	}
 	if p.Version != by.Version && p != next { // unless it is a repeat

@@ -282,10 +282,10 @@ func (r *Record) Reschedule(at, now time.Time) Outcome {
 }
 
 // Replace gives a job that waits the payload, priority, ExpiresAt and due time of n, which needs the unique key that it holds. It
-// changes nothing and returns false if n does not ask for that, or if the job is of another queue, kind or group, does not wait, or has
-// expired.
+// changes nothing and returns false if n does not ask for that, or if the job is of another queue, kind, group or limit key, does not
+// wait, or has expired.
 func (r *Record) Replace(n NewJob, now time.Time) bool {
-	if r == nil || !n.Replace || r.Queue != n.Queue || r.Kind != n.Kind || r.Group() != n.Group || ExpiredOf(&r.Job, now) {
+	if r == nil || !n.Replace || r.Queue != n.Queue || r.Kind != n.Kind || r.Group() != n.Group || r.LimitKey() != n.LimitKey || ExpiredOf(&r.Job, now) {
 		return false
 	}
 	row := n.Row(r.ID, now)

@@ -24,10 +24,11 @@ type NewJob struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`    // how long one run may take; if zero, the server decides
 	UniqueKey  string        `json:"unique_key,omitempty"` // keeps out a second job with the same key
 	UniqueFor  time.Duration `json:"unique_for,omitempty"` // with UniqueKey: how long from now the key is held; zero means while the job is live
-	Replace    bool          `json:"replace,omitempty"`    // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind
+	Replace    bool          `json:"replace,omitempty"`    // with UniqueKey: change the job that holds the key, if it waits in the same queue and is of the same kind, group and limit key
 	ExpiresAt  time.Time     `json:"expires_at,omitzero"`  // later than the due time: from then on no claim takes the job; zero means never
 	After      []Wait        `json:"after,omitempty"`      // for which jobs and groups it waits
 	Group      string        `json:"group,omitempty"`      // the group that it is in
+	LimitKey   string        `json:"limit_key,omitempty"`  // what it counts for under a limit for each key of its queue, such as a customer
 
 	Scheduled *Scheduled `json:"-"` // set by schedules alone: Enqueue refuses it
 }
@@ -59,7 +60,7 @@ func (n NewJob) Row(id int64, now time.Time) Job {
 			Base: n.Backoff.Base.Truncate(Resolution), Cap: n.Backoff.Cap.Truncate(Resolution), Jitter: n.Backoff.Jitter,
 		},
 		UniqueKey: n.UniqueKey, UniqueFor: n.UniqueFor.Truncate(Resolution),
-		Extras:     Extras{Truncate(n.ExpiresAt), n.Scheduled.Clone(), n.Group}.pointer(),
+		Extras:     Extras{Truncate(n.ExpiresAt), n.Scheduled.Clone(), n.Group, n.LimitKey}.pointer(),
 		EnqueuedAt: now,
 	}
 }

@@ -95,7 +95,7 @@ func (s Schedule) Kept() Schedule {
 	s.Job = NewJob{
 		Queue: row.Queue, Kind: row.Kind, Payload: bytes.Clone(row.Payload), Priority: row.Priority, Tags: slices.Clone(row.Tags), Trace: row.Trace,
 		Delay: s.Job.Delay.Truncate(Resolution), MaxRetries: row.MaxRetries, Backoff: row.Backoff, Timeout: row.Timeout,
-		UniqueKey: row.UniqueKey, UniqueFor: row.UniqueFor,
+		UniqueKey: row.UniqueKey, UniqueFor: row.UniqueFor, LimitKey: row.LimitKey(),
 	}
 	if len(s.Job.Tags) == 0 {
 		s.Job.Tags = nil

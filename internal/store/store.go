@@ -53,6 +53,10 @@ type Store interface {
 	// jobs in flight, whatever other calls do at the same time. A job is in flight until its lease is ended, so a job whose lease
 	// has expired counts until it is recovered, and one that is finished in a caller's transaction counts until that is committed.
 	//
+	// If the policy sets MaxPerKey, a claim takes a job with a LimitKey only if, with it, at most that number of the queue's jobs with the
+	// same key are in flight, whatever other calls do at the same time. It passes over the others: a key that has no room holds back
+	// neither other keys nor jobs without a key.
+	//
 	// A claim that overlaps no other call takes every claimable job of its queue, up to these limits. A claim that overlaps
 	// other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a
 	// bound: at once, or within one second if the adapter says so.
@@ -244,7 +248,7 @@ type Writer interface {
 	// first, as Settle does.
 	//
 	// A duplicate with Replace changes the holder of its key, if that is blocked, ready or retrying, has not expired, and has the
-	// queue, the kind and the group of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as
+	// queue, the kind, the group and the limit key of the duplicate. The holder gets the duplicate's payload, priority and ExpiresAt, and its due time: as
 	// RetryAt if it is retrying, otherwise as RunAt. Its checkpoint and progress and their numbers are cleared, and its token grows.
 	// Nothing else changes, and a window stays as it is. The answer says replaced. A holder that an earlier item of the call has
 	// added or changed is changed as well. Any other duplicate with Replace changes nothing. A job with Replace but without a
@@ -339,7 +343,7 @@ type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
 	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately, and after a call that ends a
-	// lease if a claim on the queue has left out jobs because of MaxInFlight. After a Cancel that has
+	// lease if a claim on the queue has left out jobs because of its policy. After a Cancel that has
 	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. After a call that has left something to Settle,
 	// it sends a wake-up with Settle to every subscriber. A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
 	// closed when the context ends or the store is closed.
@@ -358,7 +362,7 @@ type QueueKeeper interface {
 }
 
 // A PolicyKeeper keeps a policy for each queue, so that all programs that use the store follow the same settings. It changes no
-// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older. Claims keep to MaxInFlight.
+// jobs: servers read from the policies how long to keep finished jobs, and delete those that are older. Claims keep to its limits.
 type PolicyKeeper interface {
 	QueueKeeper
 
@@ -371,7 +375,7 @@ type PolicyKeeper interface {
 	// another version, SetPolicy returns ErrConflict and changes nothing. A policy can be set before its queue has a job, and
 	// it stays when the queue's last job is gone. Versions never restart, even if a policy no longer sets anything.
 	//
-	// A claim that begins after SetPolicy has returned keeps to the new MaxInFlight. Jobs that were in flight before count as well,
+	// A claim that begins after SetPolicy has returned keeps to the new limits. Jobs that were in flight before count as well,
 	// and go on if there are more of them.
 	//
 	// It is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if

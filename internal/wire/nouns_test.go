@@ -27,7 +27,7 @@ func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 	noun(t, func(p store.Policy) wire.Policy {
 		return wire.Policy{
 			RetainSucceeded: wire.Retention(p.RetainSucceeded), RetainCancelled: wire.Retention(p.RetainCancelled),
-			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, Version: p.Version,
+			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Version: p.Version,
 		}
 	}, store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3})
 	noun(t, func(w store.Worker) wire.Worker {

@@ -56,6 +56,7 @@ type history struct {
 	move   chan struct{} // is closed then
 
 	most   int   // how many jobs of the first queue may be in flight, or 0 for any number
+	perKey int   // how many of them with the same limit key, or 0 for any number
 	lifted int64 // the order at which that was over
 
 	records []record // when the run is over
@@ -69,6 +70,8 @@ func newHistory(s store.Store, clk *clock.Mock, opts Options, lacks []string, se
 	h.waits = !slices.Contains(lacks, unblocking)
 	if _, able := s.(store.PolicyKeeper); able && !slices.Contains(lacks, filling) && seed%3 == 2 {
 		h.most = limit
+	} else if able && !slices.Contains(lacks, fillingKeys) && seed%3 == 1 {
+		h.perKey = keyLimit
 	}
 	h.keeper, _ = s.(store.GroupKeeper)
 	h.last = h.named("last")
@@ -91,7 +94,7 @@ func (h *history) now() int64 { return exactly(store.Truncate(h.clock.Now())).lo
 
 // run makes all calls and collects their records.
 func (h *history) run(ctx context.Context) error {
-	if err := h.admit(ctx, h.most); err != nil {
+	if err := h.limits(ctx, store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey}); err != nil {
 		return err
 	}
 	h.reader.prepare(ctx)
@@ -99,7 +102,7 @@ func (h *history) run(ctx context.Context) error {
 		h.round(ctx, round)
 	}
 	h.lifted = h.order.Add(1)
-	if err := h.admit(ctx, 0); err != nil {
+	if err := h.limits(ctx, store.Policy{}); err != nil {
 		return err
 	}
 	if h.waits {

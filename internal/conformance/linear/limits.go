@@ -10,12 +10,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// limit is how many jobs of the first queue may be in flight in a history with a limit.
-const limit = 2
+// How many jobs of the first queue may be in flight in a history with a limit, and how many with the same limit key in one with a limit for each.
+const (
+	limit    = 2
+	keyLimit = 1
+)
 
-// admit sets how many jobs of the first queue may be in flight. The way to the store may lose answers.
-func (h *history) admit(ctx context.Context, most int) error {
-	if h.most == 0 {
+// limits sets the policy of the first queue for the history. The way to the store may lose answers.
+func (h *history) limits(ctx context.Context, policy store.Policy) error {
+	if h.most == 0 && h.perKey == 0 {
 		return nil
 	}
 	keeper := h.store.(store.PolicyKeeper)
@@ -23,7 +26,8 @@ func (h *history) admit(ctx context.Context, most int) error {
 	for try := 0; try == 0 || try < 20 && (errors.Is(err, store.ErrInDoubt) || errors.Is(err, store.ErrUnavailable)); try++ {
 		var p store.Policy
 		if p, err = keeper.Policy(ctx, h.queues[0]); err == nil {
-			_, err = keeper.SetPolicy(ctx, h.queues[0], store.Policy{MaxInFlight: most, Version: p.Version})
+			policy.Version = p.Version
+			_, err = keeper.SetPolicy(ctx, h.queues[0], policy)
 		}
 	}
 	return err
@@ -32,19 +36,35 @@ func (h *history) admit(ctx context.Context, most int) error {
 // An inForce lease is so at least from when its claim has returned until a call is made that may have ended it.
 type inForce struct {
 	id, token  int64
-	from, till int64 // in the order of the history
+	key        string // the limit key of the job
+	from, till int64  // in the order of the history
 }
 
-// heldAtOnce are the most leases on jobs of the first queue that were in force at once for certain, while there was a limit.
-func (h *history) heldAtOnce() []inForce {
-	var all, most []inForce
+// held are the leases on jobs of the first queue that were in force while there was a limit.
+func (h *history) held() (all []inForce) {
 	for _, r := range h.records {
 		for _, e := range r.events {
 			if e.op == store.OpClaim && e.queue == h.queues[0] && r.claimed() && r.ret < h.lifted {
-				all = append(all, inForce{e.id, e.seen.token, r.ret, h.endOf(e.id, e.seen.token, r)})
+				all = append(all, inForce{e.id, e.seen.token, e.seen.row.LimitKey(), r.ret, h.endOf(e.id, e.seen.token, r)})
 			}
 		}
 	}
+	return all
+}
+
+// heldOfKeys are these leases by the limit key of their jobs.
+func (h *history) heldOfKeys() map[string][]inForce {
+	keys := map[string][]inForce{}
+	for _, one := range h.held() {
+		if one.key != "" {
+			keys[one.key] = append(keys[one.key], one)
+		}
+	}
+	return keys
+}
+
+// atOnceOf are the most of the leases that were in force at once for certain.
+func atOnceOf(all []inForce) (most []inForce) {
 	for _, one := range all {
 		beside := slices.DeleteFunc(slices.Clone(all), func(other inForce) bool { return other.from > one.from || other.till <= one.from })
 		if len(beside) > len(most) {
@@ -80,20 +100,45 @@ func (e event) mayEnd(id, token int64) bool {
 }
 
 // hasFullQueue says that as many jobs were in flight as may be.
-func (h *history) hasFullQueue() bool { return h.most > 0 && len(h.heldAtOnce()) >= h.most }
+func (h *history) hasFullQueue() bool { return h.most > 0 && len(atOnceOf(h.held())) >= h.most }
 
-// judgeLimit says which leases were too many, and is nil if none were.
-func (h *history) judgeLimit() error {
-	if h.most == 0 {
-		return nil
+// hasFullKey says that as many jobs of a limit key were in flight as may be, and that another lease of the key began later.
+func (h *history) hasFullKey() bool {
+	if h.perKey == 0 {
+		return false
 	}
-	at := h.heldAtOnce()
-	if len(at) <= h.most {
+	for _, leases := range h.heldOfKeys() {
+		if len(leases) > len(atOnceOf(leases)) && len(atOnceOf(leases)) >= h.perKey {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeLimits says which leases were too many, and is nil if none were.
+func (h *history) judgeLimits() error {
+	if h.most > 0 {
+		if err := h.judgeLimit("queue "+h.queues[0], atOnceOf(h.held()), h.most); err != nil {
+			return err
+		}
+	}
+	if h.perKey > 0 {
+		for key, leases := range h.heldOfKeys() {
+			if err := h.judgeLimit("limit key "+key, atOnceOf(leases), h.perKey); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *history) judgeLimit(part string, at []inForce, most int) error {
+	if len(at) <= most {
 		return nil
 	}
 	var listing strings.Builder
 	for _, one := range at {
 		fmt.Fprintf(&listing, "   job %d under token %d, from %d to %d\n", one.id, one.token, one.from, one.till)
 	}
-	return &Violation{Seed: h.seed, Part: "queue " + h.queues[0], Flaw: fmt.Sprintf("has %d jobs in flight at once, and %d may be", len(at), h.most), Listing: listing.String()}
+	return &Violation{Seed: h.seed, Part: part, Flaw: fmt.Sprintf("has %d jobs in flight at once, and %d may be", len(at), most), Listing: listing.String()}
 }

@@ -5,7 +5,7 @@
 // that get lost, and are judged by porcupine: each unique key with all its jobs, and each other job, on its own. A claim may
 // return any claimable jobs up to its limit, so that a job which it did not return is no event.
 //
-// Some histories limit how many jobs of a queue are in flight. That concerns jobs together, so it is counted apart: a job is in flight at least
+// Some histories limit how many jobs of a queue are in flight, or how many with the same limit key. That concerns jobs together, so it is counted apart: a job is in flight at least
 // from when its claim has returned until a call is made that may end its lease.
 //
 // Jobs that wait for others are judged on their own too. What the others bring about enters their parts as events that may come at any time
@@ -36,12 +36,14 @@ var floors = [...]struct {
 	{"an answer in doubt", 0.3, (*history).hasDoubt},
 	{unblocking, 0.04, (*history).hasUnblocked},
 	{filling, 0.1, (*history).hasFullQueue},
+	{fillingKeys, 0.1, (*history).hasFullKey},
 }
 
 // The floors that stores without waits or without limits do not have.
 const (
-	unblocking = "a job unblocked"
-	filling    = "a full queue"
+	unblocking  = "a job unblocked"
+	filling     = "a full queue"
+	fillingKeys = "a full limit key"
 )
 
 // Of each history: how many clients call at once, and how many calls each of them makes.
@@ -99,7 +101,7 @@ func Check(ctx context.Context, a conformance.Adapter, opts Options) (Report, er
 	opts.Histories, opts.Seed, opts.PerStore = cmp.Or(opts.Histories, 250), cmp.Or(opts.Seed, 1), cmp.Or(opts.PerStore, 1)
 	started := time.Now()
 	var report Report
-	for group, floor := range map[string]string{"Waits/": unblocking, "Groups/": unblocking, "Limits/": filling} {
+	for group, floor := range map[string]string{"Waits/": unblocking, "Groups/": unblocking, "Limits/": filling, conformance.NoKeyLimits: fillingKeys} {
 		if _, excluded := a.Excludes(group); excluded && !slices.Contains(report.Lacks, floor) {
 			report.Lacks = append(report.Lacks, floor)
 		}
@@ -143,7 +145,7 @@ func checkStore(ctx context.Context, a conformance.Adapter, opts Options, report
 				return err
 			}
 		}
-		if err := cmp.Or(h.judgeRest(parts), h.judgeLimit()); err != nil {
+		if err := cmp.Or(h.judgeRest(parts), h.judgeLimits()); err != nil {
 			return err
 		}
 	}

@@ -86,9 +86,24 @@ func TestBrokenStoreExceedsItsLimit(t *testing.T) {
 	}
 }
 
+// Those of a limit key are in flight beside others.
+func TestBrokenStoreExceedsTheLimitOfAKey(t *testing.T) {
+	for _, fault := range []model.Fault{
+		model.KeyLimitIgnored, model.KeyLimitUnlocked, model.KeyLimitExceededByOne, model.KeyLimitForgetsExpired, model.KeyLimitForgetsClaim,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			_, err := Check(t.Context(), adapterOf(fault), Options{})
+			var v *Violation
+			require.ErrorAs(t, err, &v)
+			assert.Contains(t, v.Part, "limit key l")
+			assert.Contains(t, v.Flaw, "jobs in flight at once, and 1 may be")
+		})
+	}
+}
+
 func TestShortfallNamesEachFloor(t *testing.T) {
-	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3, 1}}.Shortfall())
-	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3, 1}}.Shortfall()
+	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3, 1, 1}}.Shortfall())
+	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3, 1, 1}}.Shortfall()
 	assert.EqualError(t, err, "overlapping claims: in 4 of 10 histories, want at least 50 %\nan answer in doubt: in 2 of 10 histories, want at least 30 %")
 	assert.Error(t, Report{}.Shortfall(), "no history proves nothing")
 }

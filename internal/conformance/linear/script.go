@@ -53,9 +53,13 @@ func (c *client) prepare(ctx context.Context) {
 }
 
 func (c *client) plain(queue int) store.NewJob {
-	return store.NewJob{
+	n := store.NewJob{
 		Queue: c.h.queues[queue], Payload: []byte(`{}`), Priority: c.script.IntN(3), MaxRetries: 1 + c.script.IntN(2), Backoff: backoff,
 	}
+	if c.h.perKey > 0 {
+		n.LimitKey = []string{"", "l1", "l2"}[n.Priority]
+	}
+	return n
 }
 
 // someJobs are one or two jobs, mostly with a unique key.

@@ -24,7 +24,8 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 			}
 		}
 		for name, p := range s.policies {
-			if p.Sets() && !s.broken(PolicyUnlisted) {
+			onlyPerKey := p == store.Policy{MaxPerKey: p.MaxPerKey, Version: p.Version}
+			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) {
 				names[name] = true
 			}
 		}
@@ -107,6 +108,9 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 	if s.broken(LimitUnchecked) {
 		checked.MaxInFlight = 0
 	}
+	if s.broken(KeyLimitUnchecked) {
+		checked.MaxPerKey = 0
+	}
 	refused := cmp.Or(store.CheckQueue(queue), s.unless(PolicyUnchecked, checked.Check()))
 	return call(ctx, s, refused, func(now time.Time) (store.Policy, error) {
 		queue = s.policyOf(queue)
@@ -121,6 +125,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 		}
 		s.policies[queue] = next
 		s.limit(queue, next.MaxInFlight, now)
+		s.limitKeys(queue, next.MaxPerKey, now)
 		if !next.Sets() && s.broken(PolicyVersionRestarts) {
 			delete(s.policies, queue)
 		}
@@ -152,6 +157,9 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 	}
 	if next.MaxInFlight == 0 && s.broken(PolicyInParts) {
 		next.MaxInFlight = current.MaxInFlight
+	}
+	if next.MaxPerKey == 0 && s.broken(PolicyInParts) {
+		next.MaxPerKey = current.MaxPerKey
 	}
 	if next.Version++; s.broken(PolicyVersionStays) {
 		next.Version = max(current.Version, 1)

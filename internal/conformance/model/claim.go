@@ -33,17 +33,68 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 
 // choose picks the jobs that the claim takes, the retries first.
 func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
-	lane := func(fresh bool) []job {
-		list := s.those(func(j job) bool {
-			inQueue := j.Queue == req.Queue || s.broken(ClaimFromAllQueues)
-			return inQueue && (j.Phase() == store.Ready) == fresh && s.claimable(j, req.Worker, now)
-		})
-		slices.SortFunc(list, s.order)
-		return s.lightEnough(list, ClaimUnweighed)
+	switch {
+	case s.broken(QuotaIgnored):
+		req.RetryQuota = req.Limit
+	case s.broken(ClaimOverLimit):
+		req.Limit++
 	}
-	retries, fresh := lane(false), lane(true)
-	r, f := s.share(req, len(retries), len(fresh))
-	return slices.Concat(retries[:r], fresh[:f])
+	keys := s.keysInFlight(req.Queue, now)
+	s.lookAt(req.Queue, now)
+	if s.broken(KeyLimitUnlocked) && keys.most > 0 {
+		s.letOthersIn()
+	}
+	retries, fresh := s.lane(req, false, now), s.lane(req, true, now)
+	s.take(retries, req.RetryQuota, keys)
+	if s.broken(FreshLaneNotFilled) {
+		s.take(fresh, req.Limit-req.RetryQuota, keys)
+	} else {
+		s.take(fresh, req.Limit-len(retries.taken), keys)
+	}
+	if !s.broken(RetryLaneNotFilled) {
+		s.take(retries, req.Limit-len(fresh.taken), keys)
+	}
+	return slices.Concat(retries.taken, fresh.taken)
+}
+
+// A lane is the fresh jobs or the retries of a queue, as a claim goes through them.
+type lane struct {
+	waiting []job // those to look at, in the order in which they are claimed
+	taken   []job
+	weight  int // of those that are taken
+	passed  int // how many were passed over
+}
+
+func (s *Store) lane(req store.ClaimRequest, fresh bool, now time.Time) *lane {
+	list := s.those(func(j job) bool {
+		inQueue := j.Queue == req.Queue || s.broken(ClaimFromAllQueues)
+		return inQueue && (j.Phase() == store.Ready) == fresh && s.claimable(j, req.Worker, now) && !s.hidden(j)
+	})
+	slices.SortFunc(list, s.order)
+	return &lane{waiting: list}
+}
+
+// take goes on through the lane until so many jobs of it are taken. It passes over those whose key has no room.
+func (s *Store) take(l *lane, most int, keys keyCounts) {
+	for len(l.waiting) > 0 && len(l.taken)+s.places(l.passed) < most {
+		j := l.waiting[0]
+		room := s.hasRoom(j, keys)
+		if !room && s.broken(FullKeyHidesOthers) {
+			return
+		}
+		l.waiting = l.waiting[1:]
+		if !room && !s.broken(FullKeyWeighs) {
+			l.passed++
+			continue
+		}
+		switch fits := s.broken(ClaimUnweighed) || s.fits(j, &l.weight); {
+		case fits && room:
+			l.taken = append(l.taken, j)
+			s.countTaken(j, keys)
+		case !fits && !s.broken(HeavyJobSkipped):
+			l.waiting = nil
+		}
+	}
 }
 
 // lightEnough are the first jobs, as long as their documents weigh no more than an answer can hold, but for faults.
@@ -53,20 +104,27 @@ func (s *Store) lightEnough(list []job, unweighed Fault) []job {
 	}
 	light, weight := make([]job, 0, len(list)), 0
 	for _, j := range list {
-		own := len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
-		if s.broken(WeightOfPayloadsOnly) {
-			own = len(j.Payload)
-		}
-		switch weight += own; {
-		case weight <= store.MaxAnswerBytes:
+		switch {
+		case s.fits(j, &weight):
 			light = append(light, j)
-		case s.broken(HeavyJobSkipped):
-			weight -= own
-		default:
+		case !s.broken(HeavyJobSkipped):
 			return light
 		}
 	}
 	return light
+}
+
+// fits adds the documents of the job to the weight of an answer, if it can hold them too.
+func (s *Store) fits(j job, weight *int) bool {
+	own := len(j.Payload) + len(j.Checkpoint) + len(j.Progress) + len(j.Result)
+	if s.broken(WeightOfPayloadsOnly) {
+		own = len(j.Payload)
+	}
+	if *weight+own > store.MaxAnswerBytes {
+		return false
+	}
+	*weight += own
+	return true
 }
 
 // claimable is Job.Claimable, but for faults.
@@ -106,26 +164,8 @@ func (s *Store) order(a, b job) int {
 	return cmp.Or(byPriority, byDue, byID)
 }
 
-// share is how many the claim takes of so many retries and so many fresh jobs.
-func (s *Store) share(req store.ClaimRequest, retries, fresh int) (r, f int) {
-	switch {
-	case s.broken(QuotaIgnored):
-		req.RetryQuota = req.Limit
-	case s.broken(ClaimOverLimit):
-		req.Limit++
-	}
-	r = min(req.RetryQuota, retries)
-	f = min(req.Limit-r, fresh)
-	if s.broken(FreshLaneNotFilled) {
-		f = min(req.Limit-req.RetryQuota, fresh)
-	}
-	if !s.broken(RetryLaneNotFilled) {
-		r = min(req.Limit-f, retries)
-	}
-	return r, f
-}
-
 func (s *Store) claim(before job, req store.ClaimRequest, now time.Time) job {
+	s.reach(before)
 	j := before
 	j.State = store.InFlight
 	j.Token = s.raised(j, ClaimForgetsEpoch)

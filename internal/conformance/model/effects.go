@@ -205,6 +205,8 @@ var effects = []effect{
 	spoils("replace-keeps-ending", "Unique", "A job that is replaced counts as finished under its new token.", on(opReplace), func(before job, after *job) { after.endedBy = before.endedBy }),
 	spoils("replace-resets-retries", "Unique", "The retries of a job that is replaced are back to zero.", on(opReplace), func(_ job, after *job) { after.Retries = 0 }),
 	spoils("replace-drops-error", "Unique", "A job that is replaced loses its error.", on(opReplace), func(_ job, after *job) { after.Error = "" }),
+	spoils("replace-drops-limit-key", "Limits", "A job that is replaced loses its limit key.", on(opReplace), dropLimitKey),
+	spoils("requeue-drops-limit-key", "Limits", "A requeued job loses its limit key.", on(store.OpRequeue), dropLimitKey),
 	spoils("replace-makes-ready", "Unique", "A retrying job that is replaced becomes ready.", on(opReplace), func(_ job, after *job) {
 		if after.State == store.Failed {
 			after.State, after.RunAt, after.RetryAt = store.Ready, after.RetryAt, time.Time{}
@@ -220,6 +222,8 @@ func keepHistory(before job, after *job) { after.history = before.history }
 func dropCheckpoint(_ job, after *job) {
 	after.Checkpoint, after.CheckpointSeq = nil, 0
 }
+
+func dropLimitKey(_ job, after *job) { after.Extras = after.Extras.WithLimitKey("") }
 
 // leftAt is when the attempt ended that the job is just leaving.
 func leftAt(after *job) time.Time { return after.history[len(after.history)-1].EndedAt }

@@ -35,6 +35,9 @@ func (s *Store) overlooks(req store.EnqueueRequest) bool {
 		if s.broken(CirclesAccepted) {
 			n.Group = ""
 		}
+		if s.broken(LimitKeyUnchecked) {
+			n.LimitKey = ""
+		}
 		if s.broken(MoreWaitsAccepted) {
 			n.After = n.After[:min(len(n.After), store.MaxWaits)]
 		}
@@ -76,10 +79,14 @@ func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.
 
 // printOf tells requests apart.
 func (s *Store) printOf(req store.EnqueueRequest) [sha256.Size]byte {
-	if s.broken(RepeatIgnoresWaits) {
+	if s.broken(RepeatIgnoresWaits) || s.broken(RepeatIgnoresLimitKey) {
 		req.Jobs = slices.Clone(req.Jobs)
 		for i := range req.Jobs {
-			req.Jobs[i].After = nil
+			if n := &req.Jobs[i]; s.broken(RepeatIgnoresWaits) {
+				n.After = nil
+			} else {
+				n.LimitKey = ""
+			}
 		}
 	}
 	sum := req.Fingerprint()
@@ -174,6 +181,7 @@ func (s *Store) replace(before job, n store.NewJob, row store.Job, now time.Time
 		before.Queue != row.Queue && !s.broken(ReplaceOfOtherQueue),
 		before.Kind != row.Kind && !s.broken(ReplaceOfOtherKind),
 		before.Group() != row.Group() && !s.broken(ReplaceOfOtherGroup),
+		before.LimitKey() != row.LimitKey() && !s.broken(ReplaceOfOtherLimitKey),
 		store.ExpiredOf(&before.Job, now) && !s.broken(ReplaceOfExpired),
 		before.UniqueFor > 0 && s.broken(ReplaceSparesWindows):
 		return false
@@ -217,6 +225,8 @@ func (s *Store) insert(n store.NewJob, row store.Job, answer []store.Enqueued, n
 		}
 	case s.broken(DelayIgnored):
 		row.RunAt = row.EnqueuedAt
+	case s.broken(LimitKeyLost):
+		row.Extras = row.Extras.WithLimitKey("")
 	case s.broken(PastRunAtKept) && !n.RunAt.IsZero():
 		row.RunAt = store.Truncate(n.RunAt)
 	}

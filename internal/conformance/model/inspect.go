@@ -124,6 +124,10 @@ func (s *Store) matches(f store.Filter, j job, now time.Time) bool {
 		f.States = append(slices.Clone(f.States), store.Retrying)
 	case s.broken(FilterIgnoresTag):
 		f.Tag = ""
+	case s.broken(FilterIgnoresLimitKey):
+		f.LimitKey = ""
+	case s.broken(LimitKeyIsPrefix) && strings.HasPrefix(j.LimitKey(), f.LimitKey):
+		f.LimitKey = ""
 	case s.broken(FilterIgnoresQueues):
 		f.Queues = nil
 	case s.broken(PatternsAreNames) && len(f.Queues) > 0 && !slices.Contains(f.Queues, j.Queue):

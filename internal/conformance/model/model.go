@@ -49,7 +49,9 @@ type Store struct {
 	workers  map[string]store.Worker
 	left     map[string]bool // workers that have left once
 
-	limitedAt time.Time // when a policy was set, for LimitForgetsOlder
+	limitedAt time.Time            // when a policy was set, for LimitForgetsOlder and KeyLimitForgetsOlder
+	early     map[store.Lease]bool // jobs that were not due when a claim looked at them, with their tokens, for KeyForgetsEarlyJobs
+	reached   map[place]job        // the last job that was claimed from each line, for KeyHidesLateJobs
 
 	schedules map[string]store.Schedule
 	revision  int64 // of the latest change of a schedule
@@ -83,7 +85,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{}, left: map[string]bool{},
-		schedules: map[string]store.Schedule{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
+		schedules: map[string]store.Schedule{}, reached: map[place]job{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true
@@ -250,6 +252,9 @@ func (s *Store) row(j job) store.Job {
 	}
 	row.Payload, row.Tags = bytes.Clone(row.Payload), slices.Clone(row.Tags)
 	row.Extras = row.Extras.Clone()
+	if s.broken(LimitKeyUnsaid) {
+		row.Extras = row.Extras.WithLimitKey("")
+	}
 	row.Checkpoint, row.Progress, row.Result = bytes.Clone(row.Checkpoint), bytes.Clone(row.Progress), bytes.Clone(row.Result)
 	return row
 }

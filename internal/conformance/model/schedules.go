@@ -275,7 +275,7 @@ func (s *Store) enqueueFor(one *store.Schedule, f store.Firing, now time.Time, f
 		if s.broken(FireSaysNow) {
 			at = now
 		}
-		s.jobs[len(s.jobs)-1].Extras = &store.Extras{Scheduled: &store.Scheduled{Name: one.Name, For: at}}
+		s.jobs[len(s.jobs)-1].Extras = s.jobs[len(s.jobs)-1].Extras.WithScheduled(&store.Scheduled{Name: one.Name, For: at})
 	}
 	if added.Duplicate {
 		fired.Reason = fmt.Sprintf("job %d holds its unique key", added.ID)

@@ -44,7 +44,7 @@ func (d draft) String() string {
 	return fmt.Sprintf("%s.%s p%d max%d", d.Queue, d.Kind, d.Priority, d.MaxRetries) + when(d.Delay > 0, " delay %v", d.Delay) +
 		when(d.runIn != 0, " at now%+v", d.runIn) + when(d.UniqueKey != "", " unique %s/%v", d.UniqueKey, d.UniqueFor) + when(d.Replace, " replace") +
 		when(d.expiresIn != 0, " expires in %v", d.expiresIn) + when(len(d.after) > 0, " after %s", texts(d.after)) +
-		when(d.Group != "", " in %s", d.Group)
+		when(d.Group != "", " in %s", d.Group) + when(d.LimitKey != "", " limited by %s", d.LimitKey)
 }
 
 // newJob is the job to enqueue now, as the item of a call.
@@ -102,6 +102,7 @@ func drawDraft(t *rapid.T) draft {
 	if rarely(t, 4) {
 		d.Group = drawGroup(t)
 	}
+	d.LimitKey = among(t, "", "u", "uv", "")
 	if rarely(t, 60) {
 		d.Priority = store.MaxPriority + 1
 	}
@@ -110,7 +111,9 @@ func drawDraft(t *rapid.T) draft {
 
 // enqueue adds one to four jobs.
 func enqueue(t *rapid.T) op {
-	drafts := several(t, drawDraft, func(d *draft, before draft) { d.UniqueKey, d.Replace = before.UniqueKey, before.Replace })
+	drafts := several(t, drawDraft, func(d *draft, before draft) {
+		d.UniqueKey, d.Replace, d.LimitKey = before.UniqueKey, before.Replace, before.LimitKey
+	})
 	for i := range drafts {
 		if drafts[i].UniqueKey == "" {
 			drafts[i].UniqueFor, drafts[i].Replace = 0, false

@@ -22,7 +22,7 @@ func (c choice) String() string {
 	return when(len(c.named) > 0, "jobs %v ", c.named) + when(c.after != nil, "after %v ", c.after) + when(c.Queue != "", "queue %s ", c.Queue) +
 		when(len(c.Queues) > 0, "queues %v ", c.Queues) + when(c.Kind != "", "kind %s ", c.Kind) + when(c.Tag != "", "tag %s ", c.Tag) +
 		when(c.Worker != "", "worker %s ", c.Worker) + when(c.UniqueKey != "", "unique %s ", c.UniqueKey) +
-		when(c.Group != "", "of group %s ", c.Group) + when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor) +
+		when(c.Group != "", "of group %s ", c.Group) + when(c.LimitKey != "", "limited by %s ", c.LimitKey) + when(len(c.States) > 0, "in %v ", c.States) + when(c.FinishedFor > 0, "finished for %v ", c.FinishedFor) +
 		when(c.waitsFor != nil, "waiting for %v ", c.waitsFor) +
 		when(c.WaitsForGroup != "", "waiting for group %s ", c.WaitsForGroup) + when(c.Unneeded, "unneeded ")
 }
@@ -73,7 +73,7 @@ func drawMatching(t *rapid.T) choice {
 }
 
 func drawCondition(t *rapid.T) store.Filter {
-	switch among(t, "states", "age", "queue", "queues", "kind", "tag", "worker", "unique", "group", "states", "none") {
+	switch among(t, "states", "age", "queue", "queues", "kind", "tag", "worker", "unique", "group", "limit key", "states", "none") {
 	case "queue":
 		return store.Filter{Queue: among(t, "a", "b")}
 	case "queues":
@@ -86,6 +86,8 @@ func drawCondition(t *rapid.T) store.Filter {
 		return store.Filter{Worker: among(t, "w", "v")}
 	case "unique":
 		return store.Filter{UniqueKey: among(t, "x", "y")}
+	case "limit key":
+		return store.Filter{LimitKey: among(t, "u", "uv")}
 	case "group":
 		return store.Filter{Group: drawGroup(t)}
 	case "states":

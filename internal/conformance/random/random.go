@@ -82,6 +82,7 @@ func play(ctx context.Context, a conformance.Adapter, todo script, tried *tally)
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	r := &run{ctx: ctx, clk: clk, store: s, model: model.New(clk), tried: tried, noWaits: keepsNone(a), rows: map[int64]store.Job{}}
+	_, r.noKeyLimits = a.Excludes(conformance.NoKeyLimits)
 	tried.scripts++
 	for _, o := range todo.ops() {
 		tried.ops++

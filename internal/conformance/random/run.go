@@ -23,6 +23,8 @@ type run struct {
 	noWaits bool     // the store keeps no waits
 	journal []string // what was done, with the answers
 
+	noKeyLimits bool // the store limits nothing by limit keys
+
 	ids      []int64                // of all jobs that were ever enqueued
 	leases   []store.Lease          // all that were ever given
 	requests []store.EnqueueRequest // those that had a request key

@@ -47,7 +47,7 @@ var ops = rapid.Custom(func(t *rapid.T) op { return one(t, makers)(t) })
 // than the rest, so what stands there must be worth it.
 var makers = inTurns([]weighted{
 	{12, enqueue}, {16, claim}, {12, advance}, {16, nack}, {8, ack}, {6, extend}, {6, save}, {7, recovery},
-	{8, requeue}, {5, cancel}, {5, reschedule}, {4, remove}, {3, look}, {2, pause}, {2, policy}, {10, schedule}, {2, again}, {3, settle},
+	{8, requeue}, {5, cancel}, {5, reschedule}, {4, remove}, {3, look}, {2, pause}, {4, policy}, {10, schedule}, {2, again}, {3, settle},
 	{3, seal}, {1, fence},
 })
 

@@ -107,9 +107,13 @@ func policy(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")
 	sets := store.Policy{
 		RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t), MaxInFlight: among(t, 0, 1, 0, 3),
+		MaxPerKey: among(t, 0, 1, 2, 0),
 	}
 	off, times := among(t, int64(0), 0, -1, 1), among(t, 1, 2)
 	return op{fmt.Sprintf("set the policy of %s to %+v, %d versions off, %d times", queue, sets, off, times), func(r *run) error {
+		if r.noKeyLimits {
+			sets.MaxPerKey = 0
+		}
 		p, err := able(r, "Policy", func(s store.PolicyKeeper) (store.Policy, error) { return s.Policy(r.ctx, queue) })
 		sets.Version = p.Version + off
 		for range times {

@@ -18,7 +18,7 @@ type Column struct {
 	Name string
 
 	// Field returns where a record keeps the value: a pointer to an [Int], an int64, a string, a [Time], a [Micros], a [List] or
-	// a JSON document, or a [Rules], a [Scheduled], a [Group] or an [ExpiresAt]. Rows are scanned into it, and statements are written from it.
+	// a JSON document, or a [Rules], a [Scheduled], a [Group], a [LimitKey] or an [ExpiresAt]. Rows are scanned into it, and statements are written from it.
 	Field func(e *store.Record) any
 
 	uses Uses
@@ -72,6 +72,7 @@ var All = Columns{
 	{"progress_seq", func(e *store.Record) any { return &e.ProgressSeq }, Updated | Replaced},
 	{"scheduled", func(e *store.Record) any { return Scheduled{&e.Extras} }, Rare | Claimed},
 	{"group_name", func(e *store.Record) any { return Group{&e.Extras} }, Rare | Claimed},
+	{"limit_key", func(e *store.Record) any { return LimitKey{&e.Extras} }, Rare | Claimed},
 	{"expires_at", func(e *store.Record) any { return ExpiresAt{&e.Extras} }, Rare | Replaced | Claimed},
 	{"trace", func(e *store.Record) any { return &e.Trace }, Inserted | Claimed},
 	{"tags", func(e *store.Record) any { return (*List)(&e.Tags) }, Inserted | Claimed},

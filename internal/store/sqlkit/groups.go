@@ -14,25 +14,50 @@ type Group struct{ Of **store.Extras }
 
 // Scan reads the column.
 func (g Group) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		*g.Of = (*g.Of).WithGroup("")
-	case string:
-		*g.Of = (*g.Of).WithGroup(v)
-	case []byte:
-		*g.Of = (*g.Of).WithGroup(string(v))
-	default:
-		return fmt.Errorf("a group can not be read from %T", src)
-	}
-	return nil
+	name, err := nameFrom(src)
+	*g.Of = (*g.Of).WithGroup(name)
+	return err
 }
 
 // Value writes the column.
 func (g Group) Value() (driver.Value, error) {
-	if name := (store.Job{Extras: *g.Of}).Group(); name != "" {
-		return name, nil
+	return nameOrNull(store.Job{Extras: *g.Of}.Group()), nil
+}
+
+// LimitKey is the column of the limit key of a job. NULL is none.
+type LimitKey struct{ Of **store.Extras }
+
+// Scan reads the column.
+func (k LimitKey) Scan(src any) error {
+	key, err := nameFrom(src)
+	*k.Of = (*k.Of).WithLimitKey(key)
+	return err
+}
+
+// Value writes the column.
+func (k LimitKey) Value() (driver.Value, error) {
+	return nameOrNull(store.Job{Extras: *k.Of}.LimitKey()), nil
+}
+
+// nameFrom reads a name from a column in which NULL is none.
+func nameFrom(src any) (string, error) {
+	switch v := src.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	case []byte:
+		return string(v), nil
+	default:
+		return "", fmt.Errorf("a name can not be read from %T", src)
 	}
-	return nil, nil
+}
+
+func nameOrNull(name string) driver.Value {
+	if name == "" {
+		return nil
+	}
+	return name
 }
 
 // Groups returns the rows of a query for groups, with the name, when it was opened, and whether it is spoiled, has live and has dead jobs.

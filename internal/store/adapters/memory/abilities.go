@@ -45,17 +45,19 @@ func (s *Store) OldestDue(ctx context.Context) (store.Due, error) {
 }
 
 // oldestDue returns the earliest due time of the queue's due jobs, or the zero time if no job is due. It only needs to look at
-// the head of each line.
+// the head of each line, and of those of all keys at the earliest.
 func (q *queue) oldestDue(now time.Time) time.Time {
-	var oldest time.Time
+	due := now.UnixMicro()
+	oldest := q.keyed.oldest(due)
 	for _, l := range []*lane{&q.fresh, &q.retries} {
 		for i := range l {
-			if first := l[i].first(now.UnixMicro()); first != nil && (oldest.IsZero() || first.next().time().Before(oldest)) {
-				oldest = first.next().time()
-			}
+			oldest = firstOf(oldest, l[i].first(due))
 		}
 	}
-	return oldest
+	if oldest == nil {
+		return time.Time{}
+	}
+	return oldest.next().time()
 }
 
 // SetPaused pauses or resumes a queue.
@@ -96,6 +98,7 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p store.Policy) (sto
 	next, err := q.policy.Replace(p)
 	if err == nil {
 		q.policy = next
+		s.keepToKeys(q)
 		s.wake(store.Wakeup{Queue: name}) // there may be room
 	}
 	return next, err

@@ -22,12 +22,16 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	limit := q.policy.Room(req.Limit, q.leased)
 	q.held = q.held || limit < req.Limit
 	chosen := s.choose(q, limit, min(limit, req.RetryQuota), now)
+	q.held = q.held || q.keyed.leavesOut(now.UnixMicro())
 	claimed := slices.Grow(req.Room[:0], len(chosen))[:len(chosen)]
 	var docs copier
 	expected := smallDocs(chosen)
 	for i, j := range chosen {
 		r := s.record(j)
 		r.Claim(req, now)
+		if q.keyed != nil {
+			q.keyed.handOver(j)
+		}
 		s.change(j, r)
 		claimed[i] = r.Job
 		claimed[i].Payload = docs.clone(j.payload, expected)
@@ -45,19 +49,23 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 func (s *Store) choose(q *queue, limit, quota int, now time.Time) []*job {
 	due := now.UnixMicro()
 	retryRoom, freshRoom := store.MaxAnswerBytes, store.MaxAnswerBytes
-	retries := q.retries.take(nil, quota, &retryRoom, due)
-	s.chosen = q.fresh.take(s.chosen[:0], limit-len(retries), &freshRoom, due)
-	retries = q.retries.take(retries, limit-len(s.chosen), &retryRoom, due)
+	retries := q.take(retrying, nil, quota, &retryRoom, due)
+	s.chosen = q.take(ready, s.chosen[:0], limit-len(retries), &freshRoom, due)
+	retries = q.take(retrying, retries, limit-len(s.chosen), &retryRoom, due)
 	s.chosen = slices.Insert(s.chosen, 0, retries...)
 	return s.chosen
 }
 
-// take takes due jobs out of the lane, the highest priority first, as long as their documents fit into room and until there are
-// limit of them, with those that were taken before.
-func (l *lane) take(taken []*job, limit int, room *int, due int64) []*job {
+// take takes due jobs out of the lane of the phase, the highest priority first, as long as their documents fit into room and until
+// there are limit of them, with those that were taken before. It passes over jobs whose limit key has no room.
+func (q *queue) take(p phase, taken []*job, limit int, room *int, due int64) []*job {
+	l, keyed := q.lane(p), q.keyed.lane(p)
 	for i := range l {
 		for len(taken) < limit {
 			j := l[i].first(due)
+			if keyed != nil {
+				j = firstOf(j, firstJob(&keyed[i], due))
+			}
 			if j == nil {
 				break
 			}
@@ -66,6 +74,9 @@ func (l *lane) take(taken []*job, limit int, room *int, due int64) []*job {
 				return taken
 			}
 			*room -= weight
+			if keyed != nil {
+				q.keyed.take(j)
+			}
 			j.leave()
 			taken = append(taken, j)
 		}

@@ -55,11 +55,24 @@ func (s *Store) status(name string) store.GroupStatus {
 // awaits has what there is to know of the jobs and groups that others wait for.
 func (s *Store) awaits() store.Awaits { return store.Awaits{Job: s.job, Group: s.status} }
 
-// count counts a job of a group as it is now, or no longer counts it if by is -1.
+// count counts a job for its queue and its group as it is now, or no longer counts it if by is -1.
 func (s *Store) count(j *job, by int) {
 	if j.phase == inFlight {
-		j.queue.leased += by
+		s.countLease(j, by)
 	}
+	s.countInGroup(j, by)
+}
+
+// countLease counts a job in flight.
+func (s *Store) countLease(j *job, by int) {
+	j.queue.leased += by
+	if j.queue.keyed != nil {
+		j.queue.keyed.count(j, by)
+	}
+}
+
+// countInGroup counts a job for its group.
+func (s *Store) countInGroup(j *job, by int) {
 	name := j.group()
 	if name == "" {
 		return

@@ -42,6 +42,13 @@ func (h *heap[T]) remove(index int) {
 	h.up(index)
 }
 
+// move gives the value at the index another time and id.
+func (h *heap[T]) move(index int, at, id int64) {
+	h.items[index].at, h.items[index].id = at, id
+	h.down(index)
+	h.up(index)
+}
+
 // up moves the item at the index towards the root until its parent comes before it.
 func (h *heap[T]) up(index int) {
 	rising := h.items[index]

@@ -132,12 +132,34 @@ type queue struct {
 	held    bool // a claim has left out jobs because of the policy, and no lease has ended since
 	fresh   lane
 	retries lane
+	keyed   *keyed // the waiting jobs with a limit key, if the policy sets MaxPerKey
+}
+
+// lane returns the lane of the jobs in the phase, which is ready or retrying.
+func (q *queue) lane(p phase) *lane {
+	if p == ready {
+		return &q.fresh
+	}
+	return &q.retries
+}
+
+// lineFor returns the line in which the job waits.
+func (q *queue) lineFor(j *job) *line {
+	if key := q.keyed.keyOf(j); key != "" {
+		return q.keyed.lineFor(j, key)
+	}
+	return q.lane(j.phase).of(j.priority)
 }
 
 // A lane has the fresh jobs or the retries of a queue that wait: one line for each priority, the highest first.
-type lane [store.MaxPriority - store.MinPriority + 1]line
+type lane [priorities]line
 
-func (l *lane) of(priority int8) *line { return &l[store.MaxPriority-int(priority)] }
+const priorities = store.MaxPriority - store.MinPriority + 1
+
+func (l *lane) of(priority int8) *line { return &l[lineOf(priority)] }
+
+// lineOf returns which line of a lane has the priority.
+func lineOf(priority int8) int { return store.MaxPriority - int(priority) }
 
 // queue returns the queue with this name, and creates it if necessary.
 func (s *Store) queue(name string) *queue {
@@ -187,7 +209,11 @@ func (s *Store) add(row *store.Job) *job {
 	j.queue.jobs++
 	j.enqueuedAt = stampOf(row.EnqueuedAt)
 	j.write(row)
+	if row.Extras != nil {
+		j.rare = s.latestRare // jobs with the same extras mostly come together and have nothing else
+	}
 	j.rare = j.rareOf(row, "", nil)
+	s.latestRare = j.rare
 	s.count(j, 1)
 	s.place(j)
 	if s.tx != nil {
@@ -305,7 +331,10 @@ func (s *Store) change(j *job, r *store.Record) {
 		s.stepOut(j)
 	}
 	lived, leased := !j.phase.terminal(), j.phase == inFlight
-	s.count(j, -1)
+	s.countInGroup(j, -1)
+	if leased && next != inFlight {
+		s.countLease(j, -1)
+	}
 	past := j.rares().past
 	if j.claimToken != 0 && j.claimToken != r.ClaimToken {
 		past = append(past[max(0, len(past)+1-store.MaxAttemptsKept):], j.latestAttempt())
@@ -317,7 +346,10 @@ func (s *Store) change(j *job, r *store.Record) {
 	if r.LeaseFor != s.lengths.known[j.leaseFor] {
 		j.leaseFor = s.lengths.number(r.LeaseFor)
 	}
-	s.count(j, 1)
+	s.countInGroup(j, 1)
+	if !leased && next == inFlight {
+		s.countLease(j, 1)
+	}
 	if leased && j.phase != inFlight && j.queue.held {
 		j.queue.held = s.tx != nil // which may be rolled back
 		s.wake(store.Wakeup{Queue: j.queue.name})
@@ -381,10 +413,8 @@ func (s *Store) place(j *job) {
 		return
 	}
 	switch j.phase {
-	case ready:
-		j.queue.fresh.of(j.priority).push(j, early)
-	case retrying:
-		j.queue.retries.of(j.priority).push(j, early)
+	case ready, retrying:
+		j.queue.lineFor(j).push(j, early)
 	case inFlight:
 		s.leases.push(j, false) // as the others, which mostly last equally long
 		return
@@ -452,6 +482,14 @@ func (j *job) expired(now time.Time) bool {
 func (j *job) group() string {
 	if e := j.rares().extras; e != nil {
 		return e.Group
+	}
+	return ""
+}
+
+// limitKey returns its limit key, or "" if it has none.
+func (j *job) limitKey() string {
+	if e := j.rares().extras; e != nil {
+		return e.LimitKey
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ package memory
 type line struct {
 	fifo  fifo
 	aside heap[*job]
+	key   *keyLine // what the line is a part of, or nil
 }
 
 // push lets a job stand in the line. One that comes early, long before its time, must stand aside, or those that come
@@ -17,6 +18,9 @@ func (l *line) push(j *job, early bool) {
 	} else {
 		j.inFifo = false
 		l.aside.push(j.at(), j.ID, j)
+	}
+	if l.key != nil {
+		l.key.settle()
 	}
 }
 
@@ -34,14 +38,27 @@ func (l *line) first(until int64) *job {
 
 // leave removes the job from its line, if it is in one.
 func (j *job) leave() {
+	l := j.line
 	switch {
-	case j.line == nil:
+	case l == nil:
+		return
 	case j.inFifo:
-		j.line.fifo.remove(int(j.index))
+		l.fifo.remove(int(j.index))
 	default:
-		j.line.aside.remove(int(j.index))
+		l.aside.remove(int(j.index))
 	}
 	j.line = nil
+	if l.key != nil {
+		l.key.settle()
+	}
+}
+
+// firstOf returns the job that comes first in a line, or the only one that is there.
+func firstOf(a, b *job) *job {
+	if a == nil || b != nil && b.before(a) {
+		return b
+	}
+	return a
 }
 
 // before reports whether j comes before the other job in a line.

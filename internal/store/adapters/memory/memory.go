@@ -65,6 +65,8 @@ type Store struct {
 	leases  line    // the jobs in flight, by LeaseExpiresAt
 	lengths lengths // lengths of leases
 
+	latestRare *rare // of the latest job that was added, or nil
+
 	expiries map[int64]*expiry // by the job's id
 	expiring heap[*expiry]     // those that have not expired, by ExpiresAt
 	expired  heap[*expiry]     // the others, by ExpiresAt
@@ -133,6 +135,7 @@ func (s *Store) drop() {
 	}
 	s.hub.Close()
 	s.jobs, s.queues, s.leases, s.workers, s.schedules = table{}, nil, line{}, nil, nil
+	s.latestRare = nil
 	s.sorts, s.latest, s.docs, s.chosen, s.work = nil, nil, copier{}, nil, store.Record{}
 	s.keys, s.windows = nil, heap[*holder]{}
 	s.requests, s.answers = nil, heap[*answer]{}

@@ -202,20 +202,36 @@ func BenchmarkSingle(b *testing.B) {
 }
 
 // BenchmarkLimited claims and acks ten jobs at a time, by several claimers, in a queue with and without a limit that is never reached.
-// Claims on a limited queue wait for each other.
+// Claims on a queue with MaxInFlight wait for each other. The jobs with keys have a thousand, in turn.
 func BenchmarkLimited(b *testing.B) {
+	const keys = 1000
 	for _, claimers := range []int{1, 8, 32} {
-		for _, most := range []int{0, store.MaxLimit} {
-			b.Run(fmt.Sprintf("claimers=%d/max_in_flight=%d", claimers, most), func(b *testing.B) {
+		for _, k := range []struct {
+			name   string
+			policy store.Policy
+			keys   bool
+		}{
+			{"none", store.Policy{}, false},
+			{"max_in_flight", store.Policy{MaxInFlight: store.MaxLimit}, false},
+			{"none_with_keys", store.Policy{}, true},
+			{"max_per_key", store.Policy{MaxPerKey: 50}, true},
+		} {
+			b.Run(fmt.Sprintf("claimers=%d/%s", claimers, k.name), func(b *testing.B) {
 				s := benchStore(b)
-				_, err := s.SetPolicy(b.Context(), "q", store.Policy{MaxInFlight: most})
+				_, err := s.SetPolicy(b.Context(), "q", k.policy)
 				require.NoError(b, err)
 				const size = 10
 				for left := b.N * size; left > 0; left -= store.MaxItems {
-					_, err := s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: benchJobs(min(left, store.MaxItems))})
+					jobs := benchJobs(min(left, store.MaxItems))
+					for i := range jobs {
+						if k.keys {
+							jobs[i].LimitKey = fmt.Sprint("customer-", i%keys)
+						}
+					}
+					_, err := s.Enqueue(b.Context(), store.EnqueueRequest{Jobs: jobs})
 					require.NoError(b, err)
 				}
-				var calls atomic.Int64
+				var calls, claimed atomic.Int64
 				var work sync.WaitGroup
 				b.ResetTimer()
 				for range claimers {
@@ -225,13 +241,15 @@ func BenchmarkLimited(b *testing.B) {
 							if !assert.NoError(b, err) {
 								return
 							}
+							claimed.Add(int64(len(jobs)))
 							_, err = s.Ack(b.Context(), acksOf(jobs))
 							assert.NoError(b, err)
 						}
 					})
 				}
 				work.Wait()
-				b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+				b.ReportMetric(float64(claimed.Load())/b.Elapsed().Seconds(), "jobs/s")
+				b.ReportMetric(float64(claimed.Load())/float64(b.N), "jobs/claim")
 			})
 		}
 	}

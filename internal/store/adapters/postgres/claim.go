@@ -29,9 +29,17 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	}
 	switch {
 	case err == nil:
-		c.plan.Done(len(jobs) < c.limit)
+		if c.perKey == 0 {
+			c.short = len(jobs) < c.limit
+		}
+		if c.plan.Done(c.short); c.locked {
+			s.cursors.Tell(req.Queue)
+		}
 		if c.uncounted && !s.limits.counts(req.Queue) {
 			s.background(func(ctx context.Context) { _ = s.count(ctx, req.Queue) })
+		}
+		if (c.unknown || c.backlog) && !s.limits.counts(keysOf(req.Queue)) {
+			s.background(func(ctx context.Context) { _ = s.knowKeys(ctx, req.Queue) })
 		}
 	case len(c.leases) > 0:
 		c.plan.Failed()
@@ -67,10 +75,19 @@ type claim struct {
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
 
-	limited   bool  // the queue has MaxInFlight
-	admitted  bool  // the claim has locked the queue
+	limited   bool  // the policy of the queue limits what is in flight
+	perKey    int   // its MaxPerKey
+	hinted    bool  // there are hints for its keys
+	merges    bool  // the claim may read them
+	short     bool  // it has found, and taken, fewer jobs without a key than it might have
+	locked    bool  // it has locked jobs without a key that it did not take, and others may have skipped them
+	admitted  bool  // the claim has read the limits
+	counts    bool  // the queue has MaxInFlight, and the claim has locked it
 	slot      int64 // the number of its first slot
 	uncounted bool  // jobs that were in flight before the queue was limited do not count yet
+	unknown   bool  // not all keys of the queue are known for certain
+	backlog   bool  // there are more hints than it has read
+	seen      int64 // how often leases had ended: see sqlkit.Held
 }
 
 func (s *Store) newClaim(req store.ClaimRequest) claim {
@@ -87,6 +104,9 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 			return nil, err
 		}
 	}
+	if c.perKey > 0 {
+		return c.claimByKey(t)
+	}
 	for looks := c.plan.MustLook(); ; looks = true {
 		if looks {
 			if err := t.each(c.saw, firstsAt(1), c.marks()...); err != nil {
@@ -97,6 +117,9 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 		if c.limited && !c.admitted {
 			if some, err := c.admit(t); !some || err != nil {
 				return nil, err
+			}
+			if c.perKey > 0 {
+				return c.claimByKey(t)
 			}
 		}
 		chosen, err := c.take(t)
@@ -191,14 +214,18 @@ var lanes = [cursor.Lanes]lane{
 
 // sql fills the lane's conditions and time into a text about jobs.
 func (l lane) sql(text string) string {
-	return strings.NewReplacer(`{waits}`, l.waits(), `{due}`, l.due).Replace(text)
+	return strings.NewReplacer(`{indexed}`, l.indexed, `{waits}`, l.waits(), `{due}`, l.due).Replace(text)
 }
 
 // waits is the condition of the jobs that wait in the lane.
 func (l lane) waits() string { return l.indexed + ` AND jobs.lease_expires_at IS NULL` }
 
 // findOf returns the query that locks due jobs of both lanes, in no particular order.
-func findOf(weigh bool) string {
+func findOf(weigh, withoutKeys bool) string {
+	condition := ``
+	if withoutKeys {
+		condition = ` AND jobs.limit_key IS NULL`
+	}
 	find := func(of cursor.Lane, places, limit, room string) string {
 		return lightEnough(weigh, lanes[of].sql(`
 			SELECT`+claimColumns+`
@@ -208,12 +235,12 @@ func findOf(weigh bool) string {
 				FROM {schema}.jobs
 				WHERE {waits} AND jobs.queue = $1 AND jobs.priority = place.priority
 					AND ({due}, jobs.id) >= (place.due_at, place.id) AND {due} <= $2
-					AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)
+					AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)`+condition+`
 				ORDER BY {due}, jobs.id
 				LIMIT `+limit+`
 				FOR UPDATE SKIP LOCKED
 			) AS jobs
-			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $1 AND (paused OR max_in_flight IS NOT NULL AND NOT $11))
+			WHERE NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $1 AND (paused OR `+isLimited+` AND NOT $11))
 			LIMIT `+room))
 	}
 	return `
@@ -226,14 +253,22 @@ func findOf(weigh bool) string {
 		SELECT ` + claimed.Names() + `,` + presentEpoch + ` FROM fresh`
 }
 
-var findQuery = map[bool]string{false: findOf(false), true: findOf(true)}
+// isLimited is the condition that the policy of a queue limits what is in flight.
+const isLimited = `coalesce(max_in_flight, max_per_key) IS NOT NULL`
+
+// A findKind says how a query finds jobs: with their weights, or those without a key alone.
+type findKind struct{ weigh, withoutKeys bool }
+
+var findQuery = map[findKind]string{
+	{}: findOf(false, false), {weigh: true}: findOf(true, false), {weigh: true, withoutKeys: true}: findOf(true, true),
+}
 
 // find locks due jobs of both lanes, in no particular order.
 func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, error) {
 	args := append(make([]any, 0, 11), c.Queue, t.now)
 	args = places(args, c.plan.Starts(cursor.Retries))
 	args = places(args, c.plan.Starts(cursor.Fresh))
-	return t.records(findQuery[weigh], append(args, quota, limit, c.limited)...)
+	return t.records(findQuery[findKind{weigh, c.perKey > 0}], append(args, quota, limit, c.limited)...)
 }
 
 // lightEnough limits a query to its first rows whose documents together fit into one answer. The server knows the length of a
@@ -292,18 +327,24 @@ func (c *claim) sawFirst(lane cursor.Lane, priority int, first cursor.Position) 
 
 // firstsAt returns the query for the first claimable job of each level from the mark on, due or not, even if an open transaction
 // holds it, and a row for the lane after the last one if the queue is limited. Its arguments begin at that number.
-func firstsAt(n int) string {
+func firstsAt(n int) string { return firstsOf(n, ``) }
+
+// firstsWithoutKeys is [firstsAt] for jobs without a key that are due at a time, its last argument: those with keys that become due later may be
+// many.
+var firstsWithoutKeys = firstsOf(1, ` AND jobs.limit_key IS NULL AND {due} <= $8`)
+
+func firstsOf(n int, condition string) string {
 	of := func(l cursor.Lane, places int) string {
 		return fmt.Sprintf(`
 	SELECT %d AS lane, place.priority, first.due_at, first.id
-	FROM `, l) + placesAt(places) + strings.ReplaceAll(lanes[l].sql(firstOfPlace), `{queue}`, `$`+strconv.Itoa(n))
+	FROM `, l) + placesAt(places) + strings.ReplaceAll(lanes[l].sql(strings.ReplaceAll(firstOfPlace, `{more}`, condition)), `{queue}`, `$`+strconv.Itoa(n))
 	}
 	return of(cursor.Retries, n+1) + `
 	UNION ALL` + of(cursor.Fresh, n+4) + fmt.Sprintf(`
 	UNION ALL
 	SELECT %d, 0, to_timestamp(0), 0
 	FROM {schema}.queues
-	WHERE name = $%d AND max_in_flight IS NOT NULL`, cursor.Lanes, n)
+	WHERE name = $%d AND `+isLimited, cursor.Lanes, n)
 }
 
 const firstOfPlace = `
@@ -311,7 +352,7 @@ const firstOfPlace = `
 		SELECT {due} AS due_at, jobs.id
 		FROM {schema}.jobs
 		WHERE {waits} AND jobs.queue = {queue} AND jobs.priority = place.priority
-			AND ({due}, jobs.id) >= (place.due_at, place.id)
+			AND ({due}, jobs.id) >= (place.due_at, place.id){more}
 		ORDER BY {due}, jobs.id
 		LIMIT 1
 	) AS first`
@@ -328,7 +369,9 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	jobs := make([]store.Job, len(chosen))
 	ids, leases := make([]int64, len(chosen)), make([]leased, len(chosen))
 	for i, e := range chosen {
-		c.plan.Took(laneOf(e), e.Priority, cursor.Position{At: e.Next(), ID: e.ID})
+		if c.perKey == 0 || e.LimitKey() == "" {
+			c.plan.Took(laneOf(e), e.Priority, cursor.Position{At: e.Next(), ID: e.ID})
+		}
 		e.Queue = c.Queue
 		e.Claim(c.ClaimRequest, t.now)
 		jobs[i], ids[i], leases[i] = e.Job, e.ID, leased{e.ID, t.now.Add(min(e.LeaseFor, firstDue))}
@@ -338,10 +381,10 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	args := []any{
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members,
 	}
-	if c.limited {
+	if c.counts {
 		args = append(args, c.Queue, c.slot)
 	}
-	_, err := t.exec(leaseQuery[c.limited], args...)
+	_, err := t.exec(leaseQuery[c.counts], args...)
 	return jobs, err
 }
 

@@ -17,7 +17,7 @@ func (c *claim) single(ctx context.Context, invalid error) (jobs []store.Job, do
 	if invalid != nil {
 		return nil, false, nil
 	}
-	if !c.plan.ExpectsFew() {
+	if !c.plan.ExpectsFew() || c.s.limits.byKey(c.Queue) {
 		return nil, false, nil
 	}
 	looked := c.plan.Stale() || c.plan.ExpectsNothing()
@@ -78,7 +78,7 @@ var takeFewQuery = `
 			LIMIT $11
 			FOR UPDATE SKIP LOCKED
 		) AS jobs
-		WHERE ` + onKnownServer + ` AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $4 AND (paused OR max_in_flight IS NOT NULL))
+		WHERE ` + onKnownServer + ` AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = $4 AND (paused OR ` + isLimited + `))
 		LIMIT $11
 	),
 	given AS MATERIALIZED (

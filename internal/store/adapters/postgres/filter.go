@@ -84,6 +84,9 @@ func (w *where) choose(f store.Filter, now time.Time) {
 	if f.Group != "" {
 		w.and(`group_name = ANY (ARRAY[$?::text]) AND group_name IS NOT NULL`, f.Group)
 	}
+	if f.LimitKey != "" {
+		w.and(`limit_key = $?`, f.LimitKey)
+	}
 	if len(f.States) > 0 {
 		w.terms = append(w.terms, inStates(f.States))
 	}

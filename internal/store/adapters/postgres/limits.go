@@ -27,14 +27,20 @@ import (
 type limits struct {
 	held sqlkit.Held
 
-	some     atomic.Bool              // whether any is known, so that those who end leases need no lock
-	mu       sync.Mutex               // guards the fields below
-	known    map[string]chan struct{} // queues that are limited, each with those of the store's claims on it that are running
-	counting map[string]struct{}      // queues whose jobs in flight the store gives slots now
+	some     atomic.Bool         // whether any is known, so that those who end leases need no lock
+	mu       sync.Mutex          // guards the fields below
+	known    map[string]limited  // queues that are limited
+	counting map[string]struct{} // queues whose jobs in flight the store gives slots now
+}
+
+// limited is what a store knows of a queue that is limited.
+type limited struct {
+	turn  chan struct{} // with those of its claims that are running, if the queue has MaxInFlight
+	byKey bool          // the queue has MaxPerKey
 }
 
 func newLimits() *limits {
-	return &limits{known: map[string]chan struct{}{}, counting: map[string]struct{}{}}
+	return &limits{known: map[string]limited{}, counting: map[string]struct{}{}}
 }
 
 func (l *limits) has(queue string) bool {
@@ -43,28 +49,55 @@ func (l *limits) has(queue string) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.known[queue] != nil
+	_, known := l.known[queue]
+	return known
 }
 
-func (l *limits) learn(queue string, limited bool) {
+// byKey reports whether jobs of the queue are claimed by their keys.
+func (l *limits) byKey(queue string) bool {
+	if !l.some.Load() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !limited:
-		delete(l.known, queue)
-	case l.known[queue] == nil:
-		l.known[queue] = make(chan struct{}, atOnce)
-	}
-	l.some.Store(len(l.known) > 0)
+	return l.known[queue].byKey
 }
 
-// atOnce is how many claims of a store on a queue that is limited run at once: one waits for the row of the queue while another one has it.
+// learn learns the limits of a queue. If jobs are claimed by their keys now and were not before, or the other way round, it calls switched before
+// anybody else learns that, and reports it.
+func (l *limits) learn(queue string, p store.Policy, switched func()) (another bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.known[queue]
+	if another = k.byKey != (p.MaxPerKey > 0); another {
+		switched()
+	}
+	k.byKey = p.MaxPerKey > 0
+	switch {
+	case p.MaxInFlight == 0:
+		k.turn = nil
+	case k.turn == nil:
+		k.turn = make(chan struct{}, atOnce)
+	}
+	if l.known[queue] = k; k == (limited{}) {
+		delete(l.known, queue)
+	}
+	l.some.Store(len(l.known) > 0)
+	return another
+}
+
+// learnLimits learns the limits of a queue. If the marks of the queue become those of jobs without a key, or were, it forgets all marks.
+func (s *Store) learnLimits(queue string, p store.Policy) (forgot bool) {
+	return s.limits.learn(queue, p, s.cursors.Forget)
+}
+
+// atOnce is how many claims of a store on a queue with MaxInFlight run at once: one waits for the row of the queue while another one has it.
 const atOnce = 2
 
 // turn waits until few enough claims of the store on the queue are running. More would only wait for the row, with connections that others need.
 func (l *limits) turn(ctx context.Context, queue string) (done func(), err error) {
 	l.mu.Lock()
-	turn := l.known[queue]
+	turn := l.known[queue].turn
 	l.mu.Unlock()
 	if turn == nil {
 		return func() {}, nil
@@ -110,39 +143,80 @@ func (t *txn) freed(j store.Job) {
 	}
 }
 
-// admit locks the queue, if it is limited, until the transaction ends, and lowers the limit of the claim to the room that there is. It reports
-// whether there is any.
+// admit reads the limits of the queue. If it has MaxInFlight, admit locks it until the transaction ends, and lowers the limit of the claim to the
+// room that there is. It reports whether there is any.
 func (c *claim) admit(t *txn) (bool, error) {
-	seen := c.s.limits.held.Taken()
+	c.seen = c.s.limits.held.Taken()
 	var p store.Policy
-	var counted bool
+	var paused, counted bool
+	var known int
 	var first int64
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&p.MaxInFlight, &counted, &first) }, `
-		SELECT max_in_flight, counted, first_slot
-		FROM {schema}.queues
-		WHERE name = $1 AND max_in_flight IS NOT NULL
-		FOR UPDATE`,
-		c.Queue)
-	c.limited = p.MaxInFlight > 0
+	err := t.each(func(rows *sql.Rows) error {
+		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &paused, &counted, &first, &known, &c.hinted, &c.merges)
+	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
+	c.counts, c.perKey = p.MaxInFlight > 0, p.MaxPerKey
+	c.limited = c.counts || c.perKey > 0
 	c.admitted = c.limited // otherwise a later look may find that it is limited now
-	c.s.limits.learn(c.Queue, c.limited)
+	if err == nil && c.s.learnLimits(c.Queue, p) {
+		c.plan = c.s.cursors.Plan(c.Queue)
+		c.plan.Open(t.horizon, false)
+	}
 	switch {
 	case err != nil || !c.limited:
 		return true, err
-	case !counted:
-		c.uncounted, c.limit = true, 0
+	case !counted || paused:
+		c.uncounted, c.limit = !counted, 0
 		return false, nil
+	}
+	if c.unknown = c.perKey > 0 && known < keysKnown; !c.counts {
+		return true, nil
 	}
 	var inFlight int
 	if inFlight, c.slot, err = t.countSlots(c.Queue, first, p.MaxInFlight, c.Limit); err != nil {
 		return false, err
 	}
-	if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit && c.s.limits.held.Note(c.Queue, seen) {
-		t.woken.Add(store.Wakeup{Queue: c.Queue}) // a lease has ended since, and nobody was told
+	if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit {
+		c.leavesOut(t)
 	}
 	c.quota = min(c.quota, c.limit)
 	return c.limit > 0, nil
 }
+
+// leavesOut notes that the claim may have left out jobs because of a limit.
+func (c *claim) leavesOut(t *txn) {
+	if c.s.limits.held.Note(c.Queue, c.seen) {
+		t.woken.Add(store.Wakeup{Queue: c.Queue}) // a lease has ended since, and nobody was told
+	}
+}
+
+// admitQuery reads the limits of a queue, and locks it if it has MaxInFlight. If there are hints for its keys, it takes the lock for reading them,
+// unless another claim has it. If the queue limits its keys, the claim waits for a merge, which would hold keys that it needs. It also locks no job, which shows that the transaction may be a claim: see claiming.
+const admitQuery = `
+	WITH counted AS MATERIALIZED (
+		SELECT *
+		FROM {schema}.queues
+		WHERE name = $1 AND max_in_flight IS NOT NULL
+		FOR UPDATE
+	),
+	claims AS MATERIALIZED (
+		SELECT
+		FROM {schema}.jobs
+		WHERE id = 0
+		FOR UPDATE
+	),
+	queue AS MATERIALIZED (
+		SELECT *, max_per_key IS NOT NULL AND EXISTS (SELECT FROM {schema}.hints WHERE queue = $1) AS hinted
+		FROM (
+			SELECT * FROM counted
+			UNION ALL
+			SELECT * FROM {schema}.queues WHERE name = $1 AND max_in_flight IS NULL AND max_per_key IS NOT NULL
+		) AS queue
+		WHERE NOT EXISTS (SELECT FROM claims)
+	)
+	SELECT CASE WHEN max_per_key IS NOT NULL THEN pg_advisory_xact_lock_shared(hashtextextended($3, 0))::text END,
+		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), paused, counted, first_slot, keys_known, hinted,
+		CASE WHEN hinted THEN pg_try_advisory_xact_lock(hashtextextended($2, 0)) ELSE FALSE END
+	FROM queue`
 
 // The slots of a queue are cleaned when there are more than fewSlots, and written anew when the numbers of deleted ones before them are
 // several times as many: no vacuum can remove those while somebody has an old snapshot.
@@ -221,26 +295,56 @@ func addSlots(queue, ids, number string) string {
 		FROM unnest(` + ids + `::bigint[]) WITH ORDINALITY AS added (id, place)`
 }
 
-// setLimit makes claims keep to the limit of the policy. A queue that was not limited before is not counted then.
-func (t *txn) setLimit(queue string, p store.Policy) error {
+// setLimits makes claims keep to the limits of the policy. A queue that had no limit for each key, or another one, or that was not limited at all,
+// is not counted then.
+func (t *txn) setLimits(queue string, p store.Policy) error {
 	t.woken.Add(store.Wakeup{Queue: queue}) // there may be room
-	if p.MaxInFlight > 0 {
+	if p.MaxInFlight > 0 || p.MaxPerKey > 0 {
 		_, err := t.exec(`
-			INSERT INTO {schema}.queues (name, paused, max_in_flight, limit_version)
-			VALUES ($1, FALSE, $2, $3)
+			INSERT INTO {schema}.queues (name, paused, max_in_flight, max_per_key, limit_version)
+			VALUES ($1, FALSE, $2, $3, $4)
 			ON CONFLICT (name) DO UPDATE
 			SET max_in_flight = excluded.max_in_flight,
-				limit_version = excluded.limit_version
-			WHERE queues.max_in_flight IS DISTINCT FROM excluded.max_in_flight`,
-			queue, p.MaxInFlight, p.Version)
-		return err
+				max_per_key = excluded.max_per_key,
+				limit_version = excluded.limit_version,
+				keys_known = 0,
+				counted = queues.counted AND (queues.max_in_flight IS NOT NULL OR excluded.max_in_flight IS NULL)
+					AND (excluded.max_per_key IS NULL OR excluded.max_per_key IS NOT DISTINCT FROM queues.max_per_key)
+			WHERE (queues.max_in_flight, queues.max_per_key) IS DISTINCT FROM (excluded.max_in_flight, excluded.max_per_key)`,
+			queue, sqlkit.Limit(p.MaxInFlight), sqlkit.Limit(p.MaxPerKey), p.Version)
+		if err != nil {
+			return err
+		}
+	} else {
+		_, err := t.exec(`
+			UPDATE {schema}.queues
+			SET max_in_flight = NULL,
+				max_per_key = NULL,
+				counted = FALSE
+			WHERE name = $1 AND `+isLimited,
+			queue)
+		if err != nil {
+			return err
+		}
 	}
+	if p.MaxPerKey == 0 {
+		if err := t.forgetKeys(queue); err != nil {
+			return err
+		}
+	}
+	if p.MaxInFlight > 0 {
+		return nil
+	}
+	return t.forgetSlots(queue)
+}
+
+// forgetSlots deletes the slots of a queue. No number is given again.
+func (t *txn) forgetSlots(queue string) error {
 	n, err := t.exec(`
 		UPDATE {schema}.queues
-		SET max_in_flight = NULL,
-			counted = FALSE,
-			first_slot = greatest(first_slot, (SELECT max(number) + 1 FROM {schema}.slots WHERE queue = $1))
-		WHERE name = $1 AND max_in_flight IS NOT NULL`,
+		SET first_slot = greatest(first_slot, slots.next)
+		FROM (SELECT max(number) + 1 AS next FROM {schema}.slots WHERE queue = $1) AS slots
+		WHERE name = $1 AND slots.next IS NOT NULL`,
 		queue)
 	if err != nil || n == 0 {
 		return err
@@ -274,27 +378,57 @@ func (s *Store) count(ctx context.Context, queue string) error {
 	}
 }
 
-// countFor waits for all claims that may have begun before the limit of this version was set. Then it counts, unless there is another limit by then.
+// countFor waits for all claims that may have begun before the limits of this version were set. Then it counts, unless there are others by then.
 func (s *Store) countFor(ctx context.Context, queue string, version int64) error {
-	older, err := s.claiming(ctx)
+	if err := s.outlast(ctx, s.claiming); err != nil {
+		return err
+	}
+	return s.countNow(ctx, queue, version)
+}
+
+func (s *Store) countNow(ctx context.Context, queue string, version int64) error {
+	_, err := write(ctx, s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.countAll(queue, version) })
+	if err != nil {
+		return err
+	}
+	if err := s.merge(ctx, queue, version); err != nil {
+		return err
+	}
+	_, err = write(ctx, s, nil, func(t *txn) (struct{}, error) {
+		t.woken.Add(store.Wakeup{Queue: queue})
+		_, err := t.exec(`
+			UPDATE {schema}.queues
+			SET counted = TRUE,
+				keys_known = 0
+			WHERE name = $1 AND NOT counted AND `+isLimited+` AND limit_version = $2`,
+			queue, version)
+		return struct{}{}, err
+	})
+	return err
+}
+
+// outlast waits until all transactions have ended that are running now.
+func (s *Store) outlast(ctx context.Context, running func(context.Context) ([]string, error)) error {
+	older, err := running(ctx)
 	for wait := time.Millisecond; err == nil && len(older) > 0; wait = min(2*wait, longestLook) {
 		if !sqlkit.Rest(ctx, wait) {
 			return ctx.Err()
 		}
 		var still []string
-		still, err = s.claiming(ctx)
+		still, err = running(ctx)
 		older = slices.DeleteFunc(older, func(one string) bool { return !slices.Contains(still, one) })
 	}
-	if err != nil {
-		return err
-	}
-	_, err = write(ctx, s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.countAll(queue, version) })
 	return err
 }
 
 // claiming returns the transactions that may be claims: they read the table of queues, and lock jobs. A transaction has these locks before
 // it takes the snapshot in which it looks for limits, so one that is not among them sees what was committed before.
 func (s *Store) claiming(ctx context.Context) ([]string, error) {
+	return s.locking(ctx, `queues`, `RowShareLock`, `RowExclusiveLock`)
+}
+
+// locking returns the transactions that have read the table, and have one of the locks on that of jobs.
+func (s *Store) locking(ctx context.Context, table string, locks ...string) ([]string, error) {
 	return read(ctx, s, nil, func(t *txn) ([]string, error) {
 		return sqlkit.Values[string](t.each, `
 			SELECT DISTINCT virtualtransaction
@@ -302,8 +436,8 @@ func (s *Store) claiming(ctx context.Context) ([]string, error) {
 			JOIN pg_locks AS locks USING (database, virtualtransaction)
 			WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
 				AND reads.relation = $1::text::regclass
-				AND locks.relation = $2::text::regclass AND locks.mode IN ('RowShareLock', 'RowExclusiveLock')`,
-			t.s.schema+`.queues`, t.s.schema+`.jobs`)
+				AND locks.relation = $2::text::regclass AND locks.mode = ANY ($3::text[])`,
+			t.s.schema+`.`+table, t.s.schema+`.jobs`, arrayOfTexts(locks))
 	})
 }
 
@@ -313,30 +447,24 @@ func (s *Store) toCount(ctx context.Context, queue string) (version int64, found
 		return struct{}{}, t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&version) }, `
 			SELECT limit_version
 			FROM {schema}.queues
-			WHERE name = $1 AND max_in_flight IS NOT NULL AND NOT counted`,
+			WHERE name = $1 AND `+isLimited+` AND NOT counted`,
 			queue)
 	})
 	return version, found, err
 }
 
-// countAll adds slots for all jobs in flight, unless another store has done so, or the limit is another one.
+// countAll adds slots for all jobs in flight, and hints for all keys, unless the queue is counted, or has other limits. It leaves hints once: reading
+// them may take longer than whoever began it has time.
 func (t *txn) countAll(queue string, version int64) error {
 	var first int64
-	found := false
-	err := t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }, `
-		SELECT first_slot
+	var counts, perKey, found bool
+	err := t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&first, &counts, &perKey) }, `
+		SELECT first_slot, max_in_flight IS NOT NULL, max_per_key IS NOT NULL
 		FROM {schema}.queues
-		WHERE name = $1 AND max_in_flight IS NOT NULL AND NOT counted AND limit_version = $2
+		WHERE name = $1 AND `+isLimited+` AND NOT counted AND keys_known >= 0 AND limit_version = $2
 		FOR UPDATE`,
 		queue, version)
 	if err != nil || !found {
-		return err
-	}
-	_, err = t.exec(`
-		DELETE FROM {schema}.slots
-		WHERE queue = $1`, // if rows were changed by hand
-		queue)
-	if err != nil {
 		return err
 	}
 	ids, err := sqlkit.Values[int64](t.each, `
@@ -347,13 +475,27 @@ func (t *txn) countAll(queue string, version int64) error {
 	if err != nil {
 		return err
 	}
-	if _, err = t.exec(addSlots(`$1`, `$2`, `$3`), queue, arrayOf(ids), first); err != nil {
+	if counts {
+		_, err := t.exec(`
+			DELETE FROM {schema}.slots
+			WHERE queue = $1`, // if rows were changed by hand
+			queue)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(addSlots(`$1`, `$2`, `$3`), queue, arrayOf(ids), first); err != nil {
+			return err
+		}
+	}
+	if !perKey {
+		return nil
+	}
+	if err := t.beginKeys(queue, ids); err != nil {
 		return err
 	}
-	t.woken.Add(store.Wakeup{Queue: queue})
 	_, err = t.exec(`
 		UPDATE {schema}.queues
-		SET counted = TRUE
+		SET keys_known = -1
 		WHERE name = $1`,
 		queue)
 	return err

@@ -85,10 +85,7 @@ func TestCountOfALimitIsNotThatOfTheNext(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 4)
-	count := func(version int64) {
-		_, err := write(t.Context(), s, nil, func(t *txn) (struct{}, error) { return struct{}{}, t.countAll("q", version) })
-		require.NoError(t, err)
-	}
+	count := func(version int64) { require.NoError(t, s.countNow(t.Context(), "q", version)) }
 	uncount := func() int64 {
 		_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.queues SET counted = FALSE`))
 		require.NoError(t, err)

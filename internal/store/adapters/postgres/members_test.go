@@ -291,10 +291,13 @@ func TestSchema11IsCounted(t *testing.T) {
 		`DROP INDEX {schema}.ends_group`,
 		`CREATE INDEX jobs_group ON {schema}.jobs (group_name, unleased_state, (CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END), id)
 			WHERE group_name IS NOT NULL`,
-		`DROP TABLE {schema}.slots`,
-		`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot`,
-		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight`,
-		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits')`,
+		`DROP FUNCTION {schema}.hint(), {schema}.hint_ended() CASCADE`,
+		`DROP TABLE {schema}.slots, {schema}.keys, {schema}.hints`,
+		`ALTER TABLE {schema}.jobs DROP COLUMN limit_key`,
+		`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot,
+			DROP COLUMN max_per_key, DROP COLUMN keys_known`,
+		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key`,
+		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys')`,
 	} {
 		_, err := s.DB().ExecContext(t.Context(), s.sql(statement))
 		require.NoError(t, err)

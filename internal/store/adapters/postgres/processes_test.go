@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -126,6 +125,9 @@ func TestEightProcessesShareOneSchema(t *testing.T) {
 		processes, shareRounds*shareBatch, slowest.Round(time.Millisecond), quickest.Round(time.Millisecond), longest.Round(time.Millisecond))
 }
 
+// limitKeys are those of the jobs that writeOn enqueues.
+var limitKeys = []string{"customer a", "customer b", "customer c"}
+
 // writeOn writes until it is killed, and says of each call that it was answered. What it claims first it never acks, so that
 // every process dies holding something, and its leases are so short that this soon comes back.
 func writeOn(dsn, schema string, _ io.Reader, out io.Writer) error {
@@ -135,7 +137,11 @@ func writeOn(dsn, schema string, _ io.Reader, out io.Writer) error {
 		return err
 	}
 	for first := true; ; first = false {
-		added, err := s.Enqueue(ctx, store.EnqueueRequest{Jobs: benchJobs(1 + rand.IntN(20))})
+		jobs := benchJobs(1 + rand.IntN(20))
+		for i := range jobs {
+			jobs[i].LimitKey = limitKeys[rand.IntN(len(limitKeys))]
+		}
+		added, err := s.Enqueue(ctx, store.EnqueueRequest{Jobs: jobs})
 		if err != nil {
 			return err
 		}
@@ -147,17 +153,17 @@ func writeOn(dsn, schema string, _ io.Reader, out io.Writer) error {
 		}
 		claim := claimOf(1 + rand.IntN(20))
 		claim.TTL, claim.RetryQuota = 50*time.Millisecond, claim.Limit
-		jobs, err := s.FetchAndClaim(ctx, claim)
+		claimed, err := s.FetchAndClaim(ctx, claim)
 		if err != nil {
 			return err
 		}
-		for _, j := range jobs {
+		for _, j := range claimed {
 			fmt.Fprintln(out, "in_flight", j.ID, j.Token)
 		}
 		if first {
 			continue
 		}
-		outcomes, err := s.Ack(ctx, acksOf(jobs))
+		outcomes, err := s.Ack(ctx, acksOf(claimed))
 		if err != nil {
 			return err
 		}
@@ -297,30 +303,59 @@ func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
 }
 
 // Processes claim from a queue with a limit while they are killed one after another, and the limit is lifted and set again. Whoever looks
-// at the database never sees more jobs in flight than it allows. When it is set, more may be in flight, and then only become fewer.
+// at the database never sees more jobs in flight than it allows, in the queue or with one limit key. When it is set, more may be in
+// flight, and then only become fewer.
 func TestKilledProcessesKeepToALimit(t *testing.T) {
-	const processes, most, kills = 3, 12, 25
+	t.Run("MaxInFlight", func(t *testing.T) {
+		keepTo(t, 12, "'all'", func(most int) store.Policy { return store.Policy{MaxInFlight: most} })
+	})
+	t.Run("MaxPerKey", func(t *testing.T) {
+		keepTo(t, 4, "limit_key", func(most int) store.Policy { return store.Policy{MaxPerKey: most} })
+	})
+}
+
+// keepTo sets a policy by which at most so many jobs may be in flight for which the SQL expression has the same value.
+func keepTo(t *testing.T, most int, of string, policy func(most int) store.Policy) {
+	t.Helper()
+	const processes, kills = 3, 25
 	dsn := pgtest.DSN(t)
 	schema := pgtest.Schema(t, dsn)
 	s := openStore(t, Options{Schema: schema})
 	limit := func(most int) {
 		p, err := s.Policy(t.Context(), "q")
 		require.NoError(t, err)
-		_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: most, Version: p.Version})
+		set := policy(most)
+		set.Version = p.Version
+		_, err = s.SetPolicy(t.Context(), "q", set)
 		require.NoError(t, err)
 	}
 	looks, reached, exceeded, beyondAtFirst := 0, 0, 0, 0
-	look := func(before int) int {
-		var n int
-		require.NoError(t, s.callers.Get(&n, s.sql(`SELECT count(*) FROM {schema}.jobs WHERE lease_expires_at IS NOT NULL`)))
+	crowds := s.sql(`
+		SELECT ` + of + ` AS name, count(*) AS jobs
+		FROM {schema}.jobs
+		WHERE lease_expires_at IS NOT NULL
+		GROUP BY 1`)
+	look := func(before map[string]int) map[string]int {
+		var found []struct {
+			Name string
+			Jobs int
+		}
+		require.NoError(t, s.callers.Select(&found, crowds))
 		looks++
-		switch {
-		case n == most:
+		now := map[string]int{}
+		atLimit, beyond := false, false
+		for _, one := range found {
+			now[one.Name] = one.Jobs
+			atLimit = atLimit || one.Jobs == most
+			beyond = beyond || before != nil && one.Jobs > max(most, before[one.Name])
+		}
+		if atLimit {
 			reached++
-		case n > max(most, before):
+		}
+		if beyond {
 			exceeded++
 		}
-		return n
+		return now
 	}
 	limit(most)
 	var children []*child
@@ -334,11 +369,14 @@ func TestKilledProcessesKeepToALimit(t *testing.T) {
 			limit(0)
 			c.readSome(t, said, 100)
 			limit(most)
-			if look(math.MaxInt) > most {
-				beyondAtFirst++
+			for _, n := range look(nil) {
+				if n > most {
+					beyondAtFirst++
+					break
+				}
 			}
 		}
-		n, before, began := look(math.MaxInt), reached, time.Now()
+		n, before, began := look(nil), reached, time.Now()
 		for i := rand.IntN(60); i > 0 || reached == before && time.Since(began) < 10*time.Second; i-- {
 			n = look(n)
 		}
@@ -363,7 +401,7 @@ func TestKilledProcessesKeepToALimit(t *testing.T) {
 	assert.GreaterOrEqual(t, reached, kills, "the limit was reached before each kill")
 	said.check(t, s)
 	said.takeOver(t, schema)
-	figures.Print(t, "%d processes killed that claim from a queue with a limit of %d: %d looks, %d of them at the limit, 0 beyond it; %d times more were in flight when it was set again",
-		kills, most, looks, reached, beyondAtFirst)
+	figures.Print(t, "%d processes killed that claim from a queue with a limit of %d (%s): %d looks, %d of them at the limit, 0 beyond it; %d times more were in flight when it was set again",
+		kills, most, t.Name(), looks, reached, beyondAtFirst)
 	figures.Count(t, "kills", kills)
 }

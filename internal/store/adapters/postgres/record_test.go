@@ -37,6 +37,7 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 	before := openStore(t, Options{})
 	recordtest.Upgraded(t, before, func(requeued int64) store.Store {
 		for _, statement := range []string{
+			`DROP FUNCTION {schema}.hint(), {schema}.hint_ended() CASCADE`,
 			`DROP INDEX {schema}.jobs_blocked_by_id`,
 			`DROP TABLE {schema}.waits, {schema}.ends, {schema}.looks, {schema}.gone, {schema}.open_groups, {schema}.spoils, {schema}.group_runs, {schema}.group_counts`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN links, DROP COLUMN group_name`,
@@ -57,10 +58,12 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			`DROP TABLE {schema}.leases`,
 			`ALTER TABLE {schema}.jobs DROP COLUMN reason, DROP COLUMN scheduled, DROP COLUMN expires_at`,
 			`DROP TABLE {schema}.schedules, {schema}.activity`,
-			`DROP TABLE {schema}.slots`,
-			`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot`,
-			`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight`,
-			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs', 'limits')`,
+			`DROP TABLE {schema}.slots, {schema}.keys, {schema}.hints`,
+			`ALTER TABLE {schema}.jobs DROP COLUMN limit_key`,
+			`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot,
+				DROP COLUMN max_per_key, DROP COLUMN keys_known`,
+			`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key`,
+			`DELETE FROM {schema}.migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'leases', 'rules', 'waits', 'group_runs', 'limits', 'keys')`,
 			`ALTER TABLE {schema}.migrations DROP COLUMN least`,
 			fmt.Sprintf(`UPDATE {schema}.jobs SET claimed_at = NULL WHERE id = %d`, requeued),
 		} {

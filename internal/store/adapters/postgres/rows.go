@@ -175,7 +175,9 @@ func (t *txn) insert(jobs []store.Job, w *waiting) error {
 	switch {
 	case w != nil:
 		with = withLinks
-	case slices.ContainsFunc(jobs, func(j store.Job) bool { return j.Scheduled() != nil || !j.ExpiresAt().IsZero() || j.Group() != group }):
+	case slices.ContainsFunc(jobs, func(j store.Job) bool {
+		return j.Scheduled() != nil || !j.ExpiresAt().IsZero() || j.LimitKey() != "" || j.Group() != group
+	}):
 		with = withExtras
 	}
 	values := newRowArrays(with.columns, len(jobs))
@@ -219,7 +221,7 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 	if s.shared || s.now.clock != nil || len(jobs) > maxJobsBatched || slices.ContainsFunc(jobs, func(n store.NewJob) bool { return !n.RunAt.IsZero() || n.Scheduled != nil }) {
 		return nil, false, nil
 	}
-	with := insertionsLater[slices.ContainsFunc(jobs, func(n store.NewJob) bool { return n.Group != "" })]
+	with := insertionsLater[slices.ContainsFunc(jobs, func(n store.NewJob) bool { return n.Group != "" || n.LimitKey != "" })]
 	values, delays := newRowArrays(with.columns, len(jobs)), newArray(ofNumbers, len(jobs)*numberBytes)
 	var woken sqlkit.Woken
 	var e store.Record
@@ -265,7 +267,7 @@ func (s *Store) insertSingle(ctx context.Context, jobs []store.NewJob) (added []
 	return added, true, nil
 }
 
-// insertionsLater are the insertions by a single statement: of jobs of which none is in a group, and of others, which it also adds to their
+// insertionsLater are the insertions by a single statement: of jobs without a group and a limit key, and of others, which it also adds to their
 // groups. The row of a job is made before it is known when the job is due.
 var insertionsLater = map[bool]insertion{
 	false: newInsertionLater(sqlkit.All.For(sqlkit.Inserted).Except("run_at"), false),

@@ -340,7 +340,7 @@ func (q *search) between(w *where) string {
 // rest returns the conditions that no index serves.
 func (q *search) rest(w *where) string {
 	f := q.filter
-	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker, Group: f.Group, Unneeded: f.Unneeded}, q.now)
+	return w.also(store.Filter{Kind: f.Kind, Tag: f.Tag, Worker: f.Worker, Group: f.Group, LimitKey: f.LimitKey, Unneeded: f.Unneeded}, q.now)
 }
 
 func (q *search) order(columns ...string) string {

@@ -75,8 +75,8 @@ func TestPreparedStatementsOutliveAMigration(t *testing.T) {
 	require.NotZero(t, prepared(t, s))
 	for _, change := range []string{
 		`ALTER TABLE {schema}.jobs ADD COLUMN more text`,
-		`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE integer`,
-		`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE smallint`,
+		`ALTER TABLE {schema}.jobs ALTER COLUMN attempts TYPE bigint`,
+		`ALTER TABLE {schema}.jobs ALTER COLUMN attempts TYPE integer`,
 		`ALTER TABLE {schema}.jobs DROP COLUMN more`,
 		`ALTER TABLE {schema}.jobs ALTER COLUMN id TYPE integer`,
 		`ALTER TABLE {schema}.jobs ALTER COLUMN id TYPE bigint`,
@@ -109,7 +109,7 @@ func TestStalePlansOfAllConnectionsAreOutlived(t *testing.T) {
 	for _, conn := range held {
 		require.NoError(t, conn.Close())
 	}
-	_, err = s.DB().ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE integer`))
+	_, err = s.DB().ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN attempts TYPE bigint`))
 	require.NoError(t, err)
 	_, err = s.Get(t.Context(), added[0].ID)
 	require.NoError(t, err)

@@ -153,7 +153,7 @@ func TestALookDuringAChangeOfTheTableMissesNothing(t *testing.T) {
 		inQueue(s, func(q *cursor.Queue) { q.Told = told })
 		change, err := s.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		_, err = change.ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN priority TYPE integer`))
+		_, err = change.ExecContext(t.Context(), s.sql(`ALTER TABLE {schema}.jobs ALTER COLUMN attempts TYPE bigint`))
 		require.NoError(t, err)
 		claimed := make(chan int, 1)
 		go func() {

@@ -287,13 +287,16 @@ var sweepQuery = `
 		found = '{}',
 		place = ''`
 
+// found is the condition of jobs that claims find by marks: all, but for jobs with keys in queues that limit those.
+const found = `(jobs.limit_key IS NULL OR NOT EXISTS (SELECT FROM {schema}.queues WHERE name = jobs.queue AND max_per_key IS NOT NULL))`
+
 const headsOfQueue = `
 			SELECT first.id
 			FROM generate_series(-9, 9) AS level (priority)
 			CROSS JOIN LATERAL (
 				SELECT jobs.id
 				FROM {schema}.jobs
-				WHERE {waits} AND jobs.queue = wanted.queue AND jobs.priority = level.priority
+				WHERE {waits} AND jobs.queue = wanted.queue AND jobs.priority = level.priority AND ` + found + `
 				ORDER BY {due}, jobs.id
 				LIMIT 1
 			) AS first`
@@ -365,7 +368,7 @@ func sliceOf(head, table, due string) string {
 }
 
 func sliceOfLane(l lane) string {
-	return sliceOf(`ARRAY[id]`, `jobs WHERE queue = $5 AND priority = $6 AND `+l.waits(), l.due)
+	return sliceOf(`ARRAY[id]`, `jobs WHERE queue = $5 AND priority = $6 AND `+found+` AND `+l.waits(), l.due)
 }
 
 var (

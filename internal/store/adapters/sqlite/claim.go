@@ -17,9 +17,12 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 
 // claim takes due jobs, retries first.
 func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, error) {
-	limit, err := t.room(req, held)
+	limit, perKey, err := t.room(req, held)
 	if err != nil || limit == 0 {
 		return nil, err
+	}
+	if perKey > 0 {
+		return t.claimByKey(req, limit, perKey, held)
 	}
 	quota := min(limit, req.RetryQuota)
 	retries, err := t.due(retryLane, req.Queue, quota)
@@ -38,19 +41,20 @@ func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, err
 	return t.lease(append(retries, fresh...), req)
 }
 
-// room returns how many jobs the claim may take: none if the queue is paused.
-func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (int, error) {
+// room returns how many jobs the claim may take, none if the queue is paused, and how many of each key may be in flight.
+func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, perKey int, err error) {
 	var paused bool
 	var p store.Policy
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&paused, &p.MaxInFlight) }, `
-		SELECT coalesce((SELECT paused FROM queues WHERE name = ?1), FALSE),
-			coalesce((SELECT max_in_flight FROM policies WHERE name = ?1), 0)`,
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey) }, `
+		SELECT coalesce((SELECT paused FROM queues WHERE name = ?1), FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0)
+		FROM (SELECT 1)
+		LEFT JOIN policies ON name = ?1`,
 		req.Queue)
 	switch {
 	case err != nil || paused:
-		return 0, err
+		return 0, 0, err
 	case p.MaxInFlight == 0:
-		return req.Limit, nil
+		return req.Limit, p.MaxPerKey, nil
 	}
 	var inFlight int
 	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight) }, `
@@ -58,11 +62,10 @@ func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (int, error) {
 		FROM jobs INDEXED BY jobs_leased
 		WHERE state = 'in_flight' AND queue = ?`,
 		req.Queue)
-	room := p.Room(req.Limit, inFlight)
-	if room < req.Limit {
+	if room = p.Room(req.Limit, inFlight); room < req.Limit {
 		held.Note(req.Queue, 0) // the writer makes one call at a time, and so the end of a lease comes later
 	}
-	return room, err
+	return room, p.MaxPerKey, err
 }
 
 // A lane is one of the two indexes that claims read. In each, a priority is one range in which the due jobs come first, so a
@@ -70,17 +73,28 @@ func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (int, error) {
 type lane struct {
 	level string // the highest priority below one that has jobs
 	due   string // the due jobs of one priority, in order
+	byKey string // the jobs of one key and priority from a place on, in order, due or not
+
+	text func(string) string // fills what the lane is into a text
 }
 
 var (
-	retryLane = laneOf(`state = 'failed' AND retry_at IS NOT NULL`, `retry_at`)
-	freshLane = laneOf(`state = 'ready'`, `run_at`)
+	freshLane = laneOf(`0`, `jobs_ready_by_key`, `state = 'ready'`, `run_at`)
+	retryLane = laneOf(`1`, `jobs_retrying_by_key`, `state = 'failed' AND retry_at IS NOT NULL`, `retry_at`)
 )
 
-// laneOf returns the lane of an index: waits is the index's condition, due its time column.
-func laneOf(waits, due string) lane {
-	text := strings.NewReplacer(`{waits}`, waits, `{due}`, due)
+// laneOf returns the lane of two indexes: waits is their condition, and due their time column.
+func laneOf(number, byKey, waits, due string) lane {
+	text := strings.NewReplacer(`{lane}`, number, `{index}`, byKey, `{waits}`, waits, `{due}`, due)
 	return lane{
+		text: text.Replace,
+		byKey: text.Replace(`
+			SELECT {due}, id, octet_length(payload) + coalesce(octet_length(checkpoint), 0) + coalesce(octet_length(progress), 0)
+			FROM jobs INDEXED BY {index}
+			WHERE {waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)
+				AND (expires_at IS NULL OR expires_at > ?6)
+			ORDER BY {due}, id
+			LIMIT ?7`),
 		level: text.Replace(`
 			SELECT priority
 			FROM jobs

@@ -97,6 +97,9 @@ func chosen(f store.Filter, before int64, now time.Time) *where {
 	if f.Worker != "" {
 		w.and(`worker = ?`, f.Worker)
 	}
+	if f.LimitKey != "" {
+		w.and(`limit_key = ?`, f.LimitKey)
+	}
 	w.andStates(f.States)
 	switch {
 	case f.UniqueKey != "":

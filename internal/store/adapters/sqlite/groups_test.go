@@ -181,8 +181,14 @@ func TestStepToRunsOfGroups(t *testing.T) {
 	_, err = before.DB().Exec(`
 		DROP TABLE group_runs;
 		CREATE INDEX jobs_group ON jobs (group_name, id) WHERE group_name IS NOT NULL;
+		DROP TABLE keys;
+		DROP TABLE hints;
+		DROP INDEX jobs_ready_by_key;
+		DROP INDEX jobs_retrying_by_key;
+		ALTER TABLE jobs DROP COLUMN limit_key;
 		ALTER TABLE policies DROP COLUMN max_in_flight;
-		DELETE FROM migrations WHERE name IN ('group_runs', 'limits')`)
+		ALTER TABLE policies DROP COLUMN max_per_key;
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

@@ -52,8 +52,14 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP INDEX jobs_blocked;
 			DROP INDEX jobs_blocked_ids;
 			ALTER TABLE jobs DROP COLUMN links;
+			DROP TABLE keys;
+			DROP TABLE hints;
+			DROP INDEX jobs_ready_by_key;
+			DROP INDEX jobs_retrying_by_key;
+			ALTER TABLE jobs DROP COLUMN limit_key;
 			ALTER TABLE policies DROP COLUMN max_in_flight;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits');
+			ALTER TABLE policies DROP COLUMN max_per_key;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

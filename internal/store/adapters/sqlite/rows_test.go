@@ -43,6 +43,8 @@ func TestAlikeComparesWhatAnInsertWrites(t *testing.T) {
 			b.Extras = b.Extras.WithGroup("g")
 			member := store.Job{Extras: b.Extras.WithGroup("g")}
 			assert.True(t, alike(&b.Job, &member), "two jobs of a group")
+		case sqlkit.LimitKey:
+			b.Extras = b.Extras.WithLimitKey("k")
 		case *[]byte:
 			*field = []byte("1")
 		default:

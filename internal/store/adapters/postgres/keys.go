@@ -1,0 +1,683 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
+	"github.com/seed-ed332417/jq/internal/store/sqlkit"
+)
+
+// Limits for each key: see sqlkit.Keys.
+//
+// A claim locks the rows of the keys at which it looks, and skips those that another claim has locked. Only then, by a later statement, it counts
+// which of the jobs that claims have taken are in flight, and reads which jobs wait. So it sees what all claims on the same keys before it have
+// committed. It deletes hints by that statement too: what it does not see yet has a hint that it does not see either.
+//
+// One claim at a time turns the hints of a queue into rows: otherwise two of them could wait for each other. The others go on with the keys that
+// are there. A claim waits for another one only if it holds no key itself, and would find nothing.
+//
+// Jobs without a key are found as in other queues.
+
+// How many keys, or hints, a claim reads at once, and how often.
+const (
+	keysAtOnce = 1000
+	mostReads  = 5
+)
+
+// claimByKey takes due jobs of keys that have room, and jobs without a key.
+func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
+	others, err := c.withoutKeys(t)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		keys := sqlkit.NewKeys(c.perKey, t.now)
+		taken, err := c.choose(t, keys, others)
+		if err != nil {
+			return nil, err
+		}
+		if len(taken) == 0 && keys.None() {
+			if again, err := c.await(t); err != nil {
+				return nil, err
+			} else if again {
+				continue
+			}
+		}
+		return c.takeChosen(t, keys, taken, others)
+	}
+}
+
+// choose locks keys, and jobs among theirs and the others. In place of those that somebody else has locked it chooses others.
+func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chosen []sqlkit.Waiting, err error) {
+	var hints []keyHint
+	locked := map[int64]*store.Record{}
+	for first, enough := true, true; ; {
+		if enough && keys.More(c.limit, chosen) {
+			if hints, err = c.lockKeys(t, keys, first); err != nil {
+				return nil, err
+			}
+			first, enough = false, false
+		}
+		if !enough {
+			if err := t.lookAt(c.Queue, c.limit, keys, hints); err != nil {
+				return nil, err
+			}
+			hints = nil
+			chosen, enough = keys.Choose(c.limit, c.quota, others)
+			continue
+		}
+		missing, err := c.lockChosen(t, chosen, locked)
+		if err != nil || len(missing) == 0 {
+			return chosen, err
+		}
+		keys.Skip(missing)
+		chosen, enough = keys.Choose(c.limit, c.quota, others)
+	}
+}
+
+// await waits for another claim that reads hints, or has locked the first key. It reports whether there was one.
+func (c *claim) await(t *txn) (bool, error) {
+	if c.hinted && !c.merges {
+		c.merges = true
+		return true, t.lockHints(c.Queue)
+	}
+	for _, stands := range []string{`fresh`, `retry`} {
+		found, err := sqlkit.Values[string](t.each, strings.ReplaceAll(`
+			SELECT limit_key
+			FROM {schema}.keys
+			WHERE queue = $1 AND {stands}_level IS NOT NULL
+			ORDER BY {stands}_level, {stands}_at, {stands}_id
+			LIMIT 1
+			FOR UPDATE`, `{stands}`, stands),
+			c.Queue)
+		if err != nil || len(found) > 0 {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// lockHints waits until the transaction is the one that reads the hints of the queue.
+func (t *txn) lockHints(queue string) error {
+	return t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.mergeLock(queue))
+}
+
+// merge reads the hints of a queue, as claims do, until few are left or the queue has limits of another version.
+func (s *Store) merge(ctx context.Context, queue string, version int64) error {
+	for more := true; more; {
+		_, err := write(ctx, s, nil, func(t *txn) (_ struct{}, err error) {
+			more, err = t.mergeSome(queue, version)
+			return struct{}{}, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
+	most, err := sqlkit.Values[int](t.each, `
+		SELECT max_per_key
+		FROM {schema}.queues
+		WHERE name = $1 AND max_per_key IS NOT NULL AND limit_version = $2
+		FOR SHARE`,
+		queue, version)
+	if err != nil || len(most) == 0 {
+		return false, err
+	}
+	// After the row, as in claims. It alone keeps others from the hints: a claim that gets this lock at the end of a merge must find theirs free.
+	if err := t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.claimsLock(queue)); err != nil {
+		return false, err
+	}
+	b := keyBatch{queue: queue, keys: sqlkit.NewKeys(most[0], t.now), hints: true}
+	if err := b.lock(t); err != nil {
+		return false, err
+	}
+	hints := b.told()
+	b.keys.Hinted()
+	if err := t.lookAt(queue, 1, b.keys, hints); err != nil {
+		return false, err
+	}
+	rows, err := b.keys.Rows(nil)
+	if err != nil {
+		return false, err
+	}
+	return b.hints && len(hints) > 0, t.writeKeys(queue, rows)
+}
+
+// claimsLock is the name of the lock that claims by key share, and that keeps them out of a merge: they would skip its keys.
+func (s *Store) claimsLock(queue string) string { return `claims of ` + s.schema + ` ` + queue }
+
+// mergeLock is the name of the lock for reading the hints of a queue.
+func (s *Store) mergeLock(queue string) string { return `hints of ` + s.schema + ` ` + queue }
+
+// takeChosen claims the jobs, and writes the keys.
+func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Waiting) ([]store.Job, error) {
+	records := make([]*store.Record, len(taken))
+	for i, w := range taken {
+		records[i] = w.Record
+	}
+	for _, w := range others {
+		c.locked = c.locked || !slices.ContainsFunc(taken, func(one sqlkit.Waiting) bool { return one.ID == w.ID })
+	}
+	c.short = c.short && !c.locked
+	if len(taken) < c.limit {
+		c.leavesOut(t)
+	}
+	rows, err := keys.Rows(taken)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.writeKeys(c.Queue, rows); err != nil {
+		return nil, err
+	}
+	return c.lease(t, records)
+}
+
+// lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
+// hints. It returns these.
+func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint, err error) {
+	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first}
+	b.fresh, b.retry, b.most = keys.From()
+	for range mostReads {
+		if err := b.lock(t); err != nil {
+			return nil, err
+		}
+		if hints = append(hints, b.told()...); !b.hints && !b.dues {
+			break
+		}
+	}
+	c.backlog = c.backlog || b.hints
+	keys.Stood()
+	keys.Hinted()
+	return hints, nil
+}
+
+// A keyBatch locks some keys at a time.
+type keyBatch struct {
+	queue        string
+	keys         *sqlkit.Keys
+	hints, dues  bool         // hints, and keys for which a time has come, may be left
+	fresh, retry sqlkit.Place // behind which to read keys that stand
+	most         int          // how many of these to read
+
+	read    []keyHint
+	number  int64 // of the next hint
+	dueAt   time.Time
+	dueName string // of the last key for which a time has come
+}
+
+// A keyHint says that a job waits in the line or, if the line is nil, that a lease has ended.
+type keyHint struct {
+	number int64
+	key    string
+	line   *sqlkit.Line
+}
+
+func (b *keyBatch) lock(t *txn) error {
+	b.read = b.read[:0]
+	dues := 0
+	err := t.each(func(rows *sql.Rows) error {
+		var as, name, state string
+		var flag, timed bool
+		var at time.Time
+		var number, level int64
+		if err := rows.Scan(&as, &name, &state, &flag, &timed, (*sqlkit.Time)(&at), &number, &level); err != nil {
+			return err
+		}
+		switch as {
+		case `hint`:
+			h := keyHint{number: number, key: name}
+			if timed {
+				h.line = &sqlkit.Line{Key: name, Retry: flag, Priority: int(level), At: at.UnixMicro()}
+			}
+			b.read = append(b.read, h)
+			return nil
+		case `told`:
+			return b.keys.AddHinted(name, state, flag)
+		case `stands`:
+			b.keys.Stands(flag, sqlkit.Place{Level: int(level), At: at.UnixMicro(), ID: number})
+		case `due`:
+			dues++
+			b.dueAt, b.dueName = at, name
+		}
+		return b.keys.Add(name, state)
+	}, lockKeysQuery,
+		b.queue, t.now, keysAtOnce, b.hints, b.number, b.dues, b.dueAt, b.dueName, b.most,
+		b.fresh.Level, microsTime(b.fresh.At), b.fresh.ID, b.retry.Level, microsTime(b.retry.At), b.retry.ID)
+	b.hints, b.dues, b.most = len(b.read) == keysAtOnce, dues == keysAtOnce, 0
+	return err
+}
+
+func microsTime(at int64) time.Time { return time.UnixMicro(at).UTC() }
+
+// told gives the hints to their keys, and returns them. Those of keys that another claim has locked stay.
+func (b *keyBatch) told() (hints []keyHint) {
+	for _, h := range b.read {
+		b.number = max(b.number, h.number+1)
+		if !b.keys.Has(h.key) {
+			continue
+		}
+		if hints = append(hints, h); h.line != nil {
+			b.keys.Hint(*h.line)
+		}
+	}
+	return hints
+}
+
+// lockKeysQuery counts the rows that are known of a key, so that the planner asks for each key, and does not join them with all keys of the queue. It
+// has the argument numbers of: 1 the queue, 2 now, 3 how many of a sort at once, 4 and 5 hints, 6 to 8 keys for which a time has
+// come, 9 how many that stand, and behind which of fresh jobs, 10 to 12, and of retries, 13 to 15.
+var lockKeysQuery = `
+	WITH hinted AS MATERIALIZED (
+		SELECT number, limit_key, retry, priority, due_at
+		FROM {schema}.hints
+		WHERE $4 AND queue = $1 AND number >= $5
+		ORDER BY number
+		LIMIT $3
+	),
+	names AS MATERIALIZED (
+		SELECT DISTINCT limit_key
+		FROM hinted
+	),
+	made AS (
+		INSERT INTO {schema}.keys (queue, limit_key, state)
+		SELECT $1, limit_key, ''
+		FROM names
+		WHERE (
+				SELECT count(*)
+				FROM (SELECT FROM {schema}.keys WHERE keys.queue = $1 AND keys.limit_key = names.limit_key LIMIT 1) AS known
+			) = 0
+		ON CONFLICT DO NOTHING
+		RETURNING limit_key
+	),
+	told AS MATERIALIZED (
+		SELECT keys.*
+		FROM names
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM {schema}.keys
+			WHERE keys.queue = $1 AND keys.limit_key = ANY (ARRAY[names.limit_key])
+			FOR UPDATE SKIP LOCKED
+		) AS keys
+	),
+	due AS MATERIALIZED (
+		SELECT *
+		FROM {schema}.keys
+		WHERE $6 AND queue = $1 AND look_at <= $2 AND (look_at, limit_key) > ($7, $8)
+		ORDER BY look_at, limit_key
+		LIMIT $3
+		FOR UPDATE SKIP LOCKED
+	),
+	fresh AS MATERIALIZED (` + standing(`fresh`, 10) + `
+	),
+	retries AS MATERIALIZED (` + standing(`retry`, 13) + `
+	)
+	SELECT 'stands', limit_key, state, FALSE, TRUE, fresh_at, fresh_id, fresh_level FROM fresh
+	UNION ALL
+	SELECT 'stands', limit_key, state, TRUE, TRUE, retry_at, retry_id, retry_level FROM retries
+	UNION ALL
+	SELECT 'due', limit_key, state, FALSE, TRUE, look_at, 0, 0 FROM due
+	UNION ALL
+	SELECT 'told', limit_key, state, fresh_level IS NOT NULL OR retry_level IS NOT NULL OR look_at IS NOT NULL, FALSE, NULL, 0, 0 FROM told
+	UNION ALL
+	SELECT 'made', limit_key, '', FALSE, FALSE, NULL, 0, 0 FROM made
+	UNION ALL
+	SELECT 'hint', limit_key, '', coalesce(retry, FALSE), due_at IS NOT NULL, due_at, number, coalesce(priority, 0) FROM hinted`
+
+// standing returns the query that locks the next keys that stand in a lane, behind the place of these arguments.
+func standing(lane string, n int) string {
+	return strings.ReplaceAll(fmt.Sprintf(`
+		SELECT *
+		FROM {schema}.keys
+		WHERE queue = $1 AND {lane}_level IS NOT NULL AND ({lane}_level, {lane}_at, {lane}_id) > ($%d, $%d, $%d)
+		ORDER BY {lane}_level, {lane}_at, {lane}_id
+		LIMIT $9
+		FOR UPDATE SKIP LOCKED`, n, n+1, n+2), `{lane}`, lane)
+}
+
+// lookAt reads the jobs of the lines that are unread, and which of the jobs that claims have taken are in flight. It deletes the hints.
+func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint) error {
+	lines := keys.Unread(limit)
+	hinted, hintNumbers := newArray(ofTexts, 0), newArray(ofNumbers, len(hints)*numberBytes)
+	for _, h := range hints {
+		hinted.string(h.key)
+		hintNumbers.int(h.number)
+	}
+	names, retries, numbers := newArray(ofTexts, 0), newArray(ofNumbers, 0), [3]*array{}
+	for i := range numbers {
+		numbers[i] = newArray(ofNumbers, len(lines)*numberBytes)
+	}
+	times := newArray(ofTimes, len(lines)*numberBytes)
+	for _, l := range lines {
+		names.string(l.Key)
+		if l.Retry {
+			retries.int(1)
+		} else {
+			retries.int(0)
+		}
+		numbers[0].int(int64(l.Priority))
+		times.int(l.At - sqlkit.PostgresEpoch)
+		numbers[1].int(l.ID)
+		numbers[2].int(int64(l.Want))
+	}
+	return t.each(func(rows *sql.Rows) error {
+		var place, id, weight int64
+		var at time.Time
+		if err := rows.Scan(&place, (*sqlkit.Time)(&at), &id, &weight); err != nil {
+			return err
+		}
+		if place == 0 {
+			keys.InFlight(id)
+			return nil
+		}
+		lines[place-1].Read(sqlkit.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight)})
+		return nil
+	}, lookAtQuery, queue, t.now, names, retries, numbers[0], times, numbers[1], numbers[2], arrayOf(keys.Taken()), hintNumbers, hinted)
+}
+
+var lookAtQuery = `
+	WITH read AS (
+		DELETE FROM {schema}.hints
+		USING unnest($10::bigint[], $11::text[]) AS hint (number, limit_key)
+		WHERE hints.queue = $1 AND hints.number = ANY (ARRAY[hint.number]) AND hints.limit_key = hint.limit_key
+	),
+	line AS MATERIALIZED (
+		SELECT *
+		FROM unnest($3::text[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[])
+			WITH ORDINALITY AS line (limit_key, retry, priority, due_at, id, want, place)
+	)` + waitingOf(cursor.Fresh, `0`) + `
+	UNION ALL` + waitingOf(cursor.Retries, `1`) + `
+	UNION ALL
+	SELECT 0, NULL::bytea, taken.id, 0
+	FROM unnest($9::bigint[]) AS taken (id)
+	CROSS JOIN LATERAL (
+		SELECT
+		FROM {schema}.jobs
+		WHERE jobs.id = ANY (ARRAY[taken.id]) AND jobs.lease_expires_at IS NOT NULL AND jobs.queue = $1
+	) AS jobs`
+
+// waitingOf returns the query for the first jobs of the lines of a lane.
+func waitingOf(of cursor.Lane, retry string) string {
+	return lanes[of].sql(`
+	SELECT line.place, timestamptz_send(jobs.due_at), jobs.id, jobs.weight
+	FROM line
+	CROSS JOIN LATERAL (
+		SELECT {due} AS due_at, jobs.id, ` + weightOf(`jobs`) + ` AS weight
+		FROM {schema}.jobs
+		WHERE {waits} AND jobs.queue = $1 AND jobs.limit_key = ANY (ARRAY[line.limit_key]) AND jobs.priority = line.priority
+			AND ({due}, jobs.id) >= (line.due_at, line.id) AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)
+		ORDER BY jobs.limit_key, {due}, jobs.id
+		LIMIT line.want
+	) AS jobs
+	WHERE line.retry = ` + retry)
+}
+
+// withoutKeys locks due jobs without a key, as many as the claim may take of each lane.
+func (c *claim) withoutKeys(t *txn) ([]sqlkit.Waiting, error) {
+	for looks := c.plan.MustLook(); ; looks = true {
+		if looks {
+			if err := t.each(c.saw, firstsWithoutKeys, append(c.marks(), t.now)...); err != nil {
+				return nil, err
+			}
+			c.plan.Looked(t.now)
+		}
+		var found []*store.Record
+		var err error
+		if !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh) {
+			if found, err = c.find(t, c.limit, 2*c.limit, true); err != nil {
+				return nil, err
+			}
+		}
+		if looks || len(found) >= 2*c.limit {
+			c.short = len(found) < c.limit
+			all := make([]sqlkit.Waiting, len(found))
+			for i, e := range found {
+				all[i] = sqlkit.Waiting{
+					Retry: laneOf(e) == cursor.Retries, Priority: e.Priority, At: e.Next().UnixMicro(), ID: e.ID, Weight: e.Weight(), Record: e,
+				}
+			}
+			return all, nil
+		}
+	}
+}
+
+// lockChosen locks and reads the jobs that have keys, but for those that are locked. It returns those that others have locked or changed since.
+func (c *claim) lockChosen(t *txn, chosen []sqlkit.Waiting, locked map[int64]*store.Record) (missing []sqlkit.Waiting, err error) {
+	var ids []int64
+	for _, w := range chosen {
+		if w.Record == nil && locked[w.ID] == nil {
+			ids = append(ids, w.ID)
+		}
+	}
+	if len(ids) > 0 {
+		found, err := t.records(lockChosenQuery, arrayOf(ids), t.now, c.Queue)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(locked, sqlkit.Keyed(found))
+	}
+	for i := range chosen {
+		w := &chosen[i]
+		if w.Record == nil {
+			w.Record = locked[w.ID]
+		}
+		if w.Record == nil || (laneOf(w.Record) == cursor.Retries) != w.Retry {
+			missing = append(missing, *w)
+		}
+	}
+	return missing, nil
+}
+
+var lockChosenQuery = `
+	SELECT` + claimColumns + `,` + presentEpoch + `
+	FROM unnest($1::bigint[]) AS chosen (id)
+	CROSS JOIN LATERAL (
+		SELECT *
+		FROM {schema}.jobs
+		WHERE jobs.id = chosen.id AND jobs.queue = $3 AND jobs.lease_expires_at IS NULL
+			AND (jobs.unleased_state = 'ready' AND jobs.run_at <= $2 OR jobs.unleased_state = 'failed' AND jobs.retry_at <= $2)
+			AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)
+		FOR UPDATE SKIP LOCKED
+	) AS jobs`
+
+// writeKeys writes the rows, which the transaction has locked.
+func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
+	var gone, names, states []string
+	firsts, times := [4]*array{}, [3]*array{}
+	for i := range firsts {
+		firsts[i] = newArray(ofNumbers, len(rows)*numberBytes)
+	}
+	for i := range times {
+		times[i] = newArray(ofTimes, len(rows)*numberBytes)
+	}
+	for _, r := range rows {
+		if r.State == "" {
+			gone = append(gone, r.Name)
+			continue
+		}
+		names, states = append(names, r.Name), append(states, r.State)
+		for i, place := range []*sqlkit.Place{r.Fresh, r.Retry} {
+			if place == nil {
+				firsts[2*i].null()
+				times[i].null()
+				firsts[2*i+1].null()
+				continue
+			}
+			firsts[2*i].int(int64(place.Level))
+			times[i].int(place.At - sqlkit.PostgresEpoch)
+			firsts[2*i+1].int(place.ID)
+		}
+		times[2].stamp(r.LookAt)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := t.exec(`
+		WITH gone AS (
+			DELETE FROM {schema}.keys
+			WHERE queue = $1 AND limit_key = ANY ($2::text[])
+		)
+		UPDATE {schema}.keys
+		SET state = new.state,
+			fresh_level = new.fresh_level,
+			fresh_at = new.fresh_at,
+			fresh_id = new.fresh_id,
+			retry_level = new.retry_level,
+			retry_at = new.retry_at,
+			retry_id = new.retry_id,
+			look_at = new.look_at
+		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::bigint[], $11::timestamptz[])
+			AS new (limit_key, state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
+		WHERE keys.queue = $1 AND keys.limit_key = ANY (ARRAY[new.limit_key])`,
+		queue, arrayOfTexts(gone), arrayOfTexts(names), arrayOfTexts(states),
+		firsts[0], times[0], firsts[1], firsts[2], times[1], firsts[3], times[2])
+	return err
+}
+
+// hintAll leaves hints for all keys of the queue that have waiting jobs. It takes one index step from each line to the next, of all queues.
+func (t *txn) hintAll(queue string) error {
+	for lane, retry := range map[cursor.Lane]string{cursor.Fresh: `FALSE`, cursor.Retries: `TRUE`} {
+		_, err := t.exec(lanes[lane].sql(`
+			WITH RECURSIVE line (limit_key, queue, priority, due_at) AS (
+				(
+					SELECT limit_key, queue, priority, {due}
+					FROM {schema}.jobs
+					WHERE {indexed} AND limit_key IS NOT NULL
+					ORDER BY limit_key, queue, priority, {due}, id
+					LIMIT 1
+				)
+				UNION ALL
+				SELECT next.*
+				FROM line
+				CROSS JOIN LATERAL (
+					SELECT limit_key, queue, priority, {due}
+					FROM {schema}.jobs
+					WHERE {indexed} AND limit_key IS NOT NULL AND (limit_key, queue, priority) > (line.limit_key, line.queue, line.priority)
+					ORDER BY limit_key, queue, priority, {due}, id
+					LIMIT 1
+				) AS next
+			)
+			INSERT INTO {schema}.hints (queue, limit_key, retry, priority, due_at)
+			SELECT queue, limit_key, `+retry+`, priority, due_at
+			FROM line
+			WHERE queue = $1`),
+			queue)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginKeys makes the keys of a queue known, of which these jobs are in flight.
+func (t *txn) beginKeys(queue string, inFlight []int64) error {
+	if err := t.forgetKeys(queue); err != nil {
+		return err
+	}
+	_, err := t.exec(`
+		INSERT INTO {schema}.keys (queue, limit_key, state)
+		SELECT $1, limit_key, json_build_object('taken', json_agg(id))::text
+		FROM {schema}.jobs
+		WHERE id = ANY ($2::bigint[]) AND queue = $1 AND limit_key IS NOT NULL AND lease_expires_at IS NOT NULL
+		GROUP BY limit_key`,
+		queue, arrayOf(inFlight))
+	if err != nil {
+		return err
+	}
+	return t.hintAll(queue)
+}
+
+// forgetKeys deletes what is known of the keys of a queue.
+func (t *txn) forgetKeys(queue string) error {
+	for _, table := range []string{`keys`, `hints`} {
+		_, err := t.exec(`
+			DELETE FROM {schema}.`+table+`
+			WHERE queue = $1`,
+			queue)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keysOf is the name under which a store notes that it looks for the keys of a queue. That may wait for others for long, and must not keep the
+// store from counting the queue.
+func keysOf(queue string) string { return queue + "\x00" }
+
+// knowKeys looks for keys of a queue that nobody may know of, and reads hints.
+func (s *Store) knowKeys(ctx context.Context, queue string) error {
+	var version int64
+	var known int
+	found := false
+	_, err := read(ctx, s, nil, func(t *txn) (struct{}, error) {
+		return struct{}{}, t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&version, &known) }, `
+			SELECT limit_version, keys_known
+			FROM {schema}.queues
+			WHERE name = $1 AND max_per_key IS NOT NULL AND counted`,
+			queue)
+	})
+	if err != nil || !found || !s.limits.begin(keysOf(queue)) {
+		return err
+	}
+	defer s.limits.end(keysOf(queue))
+	for ; known < keysKnown; known++ {
+		if err := s.know(ctx, queue, version, known); err != nil {
+			return err
+		}
+	}
+	return s.merge(ctx, queue, version)
+}
+
+// keysKnown is how many times all keys of a queue must be looked for: see know.
+const keysKnown = 2
+
+// know leaves hints for all keys of a queue once more, because there may have been transactions that added or finished jobs before they could see that
+// the queue limits its keys. At first, it waits for those that have changed jobs, and then for all that are running: some may change jobs later
+// by what they saw when they began, if they are isolated so. The latter may take long, if somebody else has a long transaction.
+func (s *Store) know(ctx context.Context, queue string, version int64, known int) error {
+	older := s.adding
+	if known > 0 {
+		older = s.anything
+	}
+	if err := s.outlast(ctx, older); err != nil {
+		return err
+	}
+	_, err := write(ctx, s, nil, func(t *txn) (struct{}, error) {
+		n, err := t.exec(`
+			UPDATE {schema}.queues
+			SET keys_known = $3 + 1
+			WHERE name = $1 AND max_per_key IS NOT NULL AND limit_version = $2 AND counted AND keys_known = $3`,
+			queue, version, known)
+		if err != nil || n == 0 {
+			return struct{}{}, err
+		}
+		t.woken.Add(store.Wakeup{Queue: queue})
+		return struct{}{}, t.hintAll(queue)
+	})
+	return err
+}
+
+// adding returns the transactions that have changed jobs with keys: they read the policies.
+func (s *Store) adding(ctx context.Context) ([]string, error) {
+	return s.locking(ctx, `policies`, `RowExclusiveLock`)
+}
+
+// anything returns all transactions that are running on the server.
+func (s *Store) anything(ctx context.Context) ([]string, error) {
+	return read(ctx, s, nil, func(t *txn) ([]string, error) {
+		return sqlkit.Values[string](t.each, `
+			SELECT virtualxid
+			FROM pg_locks
+			WHERE locktype = 'virtualxid' AND granted AND pid <> pg_backend_pid()`)
+	})
+}

@@ -1,0 +1,239 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/pgtest"
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// admittingPerKey sets how many jobs of a key may be in flight in the queue.
+func admittingPerKey(t *testing.T, s *Store, most int) {
+	t.Helper()
+	p, err := s.Policy(t.Context(), "q")
+	require.NoError(t, err)
+	_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: most, Version: p.Version})
+	require.NoError(t, err)
+}
+
+// keyed are n jobs for each of the keys.
+func keyed(n int, keys ...string) store.EnqueueRequest {
+	var req store.EnqueueRequest
+	for _, key := range keys {
+		jobs := benchJobs(n)
+		for i := range jobs {
+			jobs[i].LimitKey = key
+		}
+		req.Jobs = append(req.Jobs, jobs...)
+	}
+	return req
+}
+
+func enqueueKeyed(t *testing.T, w store.Writer, n int, keys ...string) (ids []int64) {
+	t.Helper()
+	added, err := w.Enqueue(t.Context(), keyed(n, keys...))
+	require.NoError(t, err)
+	for _, one := range added {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}
+
+// knowing lets the store look for keys no more: that leaves hints.
+func knowing(t *testing.T, s *Store) {
+	t.Helper()
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.queues SET keys_known = $1`), keysKnown)
+	require.NoError(t, err)
+	eventually(t, "nobody looks for keys", func() bool { return !s.limits.counts(keysOf("q")) })
+}
+
+// A transaction has enqueued a job before the queue limited its keys, and commits long after. Nobody waits for it, and its job is found.
+func TestJobsOlderThanTheLimitOfKeysAreFound(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	late := enqueueKeyed(t, s.InTx(tx), 1, "late")
+	admittingPerKey(t, s, 1)
+	others := enqueueKeyed(t, s, 1, "a", "b")
+	jobs := claimN(t, s, 5)
+	require.Len(t, jobs, 2, "claims wait for the open transaction")
+	require.Equal(t, others, jobIDs(jobs))
+	eventually(t, "the store waits for the transaction", func() bool { return s.limits.counts(keysOf("q")) })
+	require.Empty(t, claimN(t, s, 5))
+	require.Zero(t, number(t, s, `SELECT keys_known FROM {schema}.queues`), "not all keys are known while the transaction is open")
+	admittingPerKey(t, s, 2)
+	require.Equal(t, enqueueKeyed(t, s, 1, "a"), jobIDs(claimN(t, s, 5)), "a new limit does not wait for it either")
+	require.NoError(t, tx.Commit())
+	eventually(t, "the job is found", func() bool {
+		found := claimN(t, s, 5)
+		return len(found) == 1 && found[0].ID == late[0]
+	})
+	eventually(t, "those keys are known", func() bool {
+		claimN(t, s, 1)
+		return number(t, s, `SELECT keys_known FROM {schema}.queues`) > 0
+	})
+}
+
+// Transactions that see the database as it was before the queue limited its keys enqueue a job, and finish one. The job is found, and so is the room.
+func TestIsolatedTransactionsOlderThanTheLimitOfKeys(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	begin := func() *sql.Tx {
+		tx, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), s.sql(`SELECT count(*) FROM {schema}.queues`))
+		require.NoError(t, err)
+		return tx
+	}
+	ids := enqueueKeyed(t, s, 2, "a")
+	held := claimN(t, s, 1)
+	adds, ends := begin(), begin()
+	admittingPerKey(t, s, 1)
+	require.Empty(t, claimN(t, s, 5))
+	eventually(t, "those that have changed jobs are waited for", func() bool {
+		claimN(t, s, 1)
+		return number(t, s, `SELECT keys_known FROM {schema}.queues`) == 1
+	})
+	late := enqueueKeyed(t, s.InTx(adds), 1, "late")
+	require.NoError(t, adds.Commit())
+	_, err = s.InTx(ends).Ack(t.Context(), acksOf(held))
+	require.NoError(t, err)
+	require.Empty(t, claimN(t, s, 5), "no hint was left")
+	require.NoError(t, ends.Commit())
+	var found []int64
+	eventually(t, "the jobs are found", func() bool {
+		found = append(found, jobIDs(claimN(t, s, 5))...)
+		return len(found) == 2
+	})
+	assert.ElementsMatch(t, []int64{ids[1], late[0]}, found)
+}
+
+// Somebody has locked the first job of a key. A claim of one job takes another one in its place.
+func TestLockedJobOfAKeyHidesNoOther(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	admittingPerKey(t, s, 1)
+	ids := enqueueKeyed(t, s, 2, "a", "b")
+	tx, err := s.callers.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), s.sql(`SELECT FROM {schema}.jobs WHERE id = $1 FOR UPDATE`), ids[0])
+	require.NoError(t, err)
+	assert.Equal(t, ids[1:2], jobIDs(claimN(t, s, 1)), "the next job of the same key")
+	assert.Equal(t, ids[2:3], jobIDs(claimN(t, s, 1)), "the first one of the other key")
+	require.NoError(t, tx.Rollback())
+	_, err = s.Cancel(t.Context(), store.Filter{IDs: ids[1:2]}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, ids[:1], jobIDs(claimN(t, s, 1)), "and then it")
+}
+
+// Another store limits the keys of a queue, and ceases to. A store that believes the opposite finds every job, and keeps to the limit.
+func TestKeysLimitedByAnotherStore(t *testing.T) {
+	t.Parallel()
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
+	s, other := openStore(t, o), openStore(t, o)
+	for round := range 3 {
+		first := enqueueKeyed(t, s, 3, "a", "b")
+		plain := enqueue(t, s, 3)
+		admittingPerKey(t, other, 2)
+		want := []int64{first[0], first[1], first[3], first[4], plain[0], plain[1], plain[2]}
+		require.Equal(t, want, jobIDs(claimN(t, s, 20)), "round %d, limited", round)
+		admittingPerKey(t, other, 0)
+		require.Equal(t, []int64{first[2], first[5]}, jobIDs(claimN(t, s, 20)), "round %d, not limited any more", round)
+		for _, id := range append(want, first[2], first[5]) {
+			_, err := s.Cancel(t.Context(), store.Filter{IDs: []int64{id}}, 1)
+			require.NoError(t, err)
+		}
+	}
+}
+
+func jobIDs(jobs []store.Job) (ids []int64) {
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// A claim that finds nothing but keys that another claim has locked waits for that, so it does not come back empty.
+func TestClaimWaitsForALockedKey(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	admittingPerKey(t, s, 5)
+	ids := enqueueKeyed(t, s, 3, "a")
+	require.Equal(t, ids[:1], jobIDs(claimN(t, s, 1)))
+	tx, err := s.callers.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), s.sql(`SELECT FROM {schema}.keys FOR UPDATE`))
+	require.NoError(t, err)
+	claimed := make(chan []store.Job, 1)
+	go func() {
+		jobs, err := s.FetchAndClaim(context.Background(), claimOf(1))
+		assert.NoError(t, err)
+		claimed <- jobs
+	}()
+	eventually(t, "the claim waits for the key", func() bool {
+		return number(t, s, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%fresh_level%'`) > 0
+	})
+	_, err = s.Enqueue(t.Context(), keyed(1, "a"))
+	require.NoError(t, err, "an enqueue waits for nobody")
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, ids[1:2], jobIDs(<-claimed))
+}
+
+// Many keys stand in front of others although their first jobs do not wait any more. They hide nothing, and nothing is left of them.
+func TestKeysThatStandTooFarInFront(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	admittingPerKey(t, s, 1)
+	knowing(t, s)
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprint("gone-", i))
+	}
+	gone := enqueueKeyed(t, s, 1, names...)
+	first := enqueueKeyed(t, s, 1, "first")
+	last := enqueueKeyed(t, s, 1, "last")
+	require.Equal(t, gone[:1], jobIDs(claimN(t, s, 1)), "now all keys stand")
+	_, err := s.Cancel(t.Context(), store.Filter{IDs: gone}, len(gone))
+	require.NoError(t, err)
+	assert.Equal(t, first, jobIDs(claimN(t, s, 1)))
+	assert.Equal(t, last, jobIDs(claimN(t, s, 3)))
+	assert.Equal(t, 2, number(t, s, `SELECT count(*) FROM {schema}.keys`), "rows of keys without jobs are deleted")
+	assert.Zero(t, number(t, s, `SELECT count(*) FROM {schema}.hints`))
+}
+
+// Jobs with keys cost a queue without a limit for them no rows, and jobs without keys none in a queue that has one.
+func TestHintsAreForKeysThatAreLimited(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	hints := func() int { return number(t, s, `SELECT count(*) FROM {schema}.hints`) }
+	enqueueKeyed(t, s, 2, "a", "b")
+	_, err := s.Ack(t.Context(), acksOf(claimN(t, s, 4)))
+	require.NoError(t, err)
+	assert.Zero(t, hints())
+	admittingPerKey(t, s, 1)
+	knowing(t, s)
+	enqueue(t, s, 3)
+	_, err = s.Ack(t.Context(), acksOf(claimN(t, s, 3)))
+	require.NoError(t, err)
+	assert.Zero(t, hints())
+	enqueueKeyed(t, s, 1, "a")
+	assert.Equal(t, 1, hints())
+	jobs := claimN(t, s, 1)
+	assert.Zero(t, hints(), "the claim has read it")
+	_, err = s.Extend(t.Context(), []store.Lease{jobs[0].Lease()}, time.Minute)
+	require.NoError(t, err)
+	assert.Zero(t, hints(), "the lease goes on")
+	_, err = s.Ack(t.Context(), acksOf(jobs))
+	require.NoError(t, err)
+	assert.Equal(t, 1, hints(), "the lease has ended")
+}

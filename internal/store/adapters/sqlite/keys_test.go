@@ -1,0 +1,125 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// limitKeys sets how many jobs of a key may be in flight in the queue.
+func limitKeys(t *testing.T, s *Store, most int) {
+	t.Helper()
+	p, err := s.Policy(t.Context(), "q")
+	require.NoError(t, err)
+	_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: most, Version: p.Version})
+	require.NoError(t, err)
+}
+
+func enqueueKeyed(t *testing.T, s *Store, keys ...string) (ids []int64) {
+	t.Helper()
+	for some := range slices.Chunk(keys, store.MaxItems) {
+		var req store.EnqueueRequest
+		for _, key := range some {
+			req.Jobs = append(req.Jobs, store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`{}`), LimitKey: key})
+		}
+		added, err := s.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+		for _, one := range added {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// claimed are the ids of the jobs that a claim takes.
+func claimed(t *testing.T, s *Store, limit int) (ids []int64) {
+	t.Helper()
+	jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: limit, Worker: "w", TTL: time.Minute})
+	require.NoError(t, err)
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+func count(t *testing.T, s *Store, query string) (n int) {
+	t.Helper()
+	require.NoError(t, s.DB().Get(&n, query))
+	return n
+}
+
+// Only a file with a queue that limits its keys has triggers for that: they make each change of a job slower.
+func TestTriggersOfKeysGoWithTheLastLimit(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, newPath(t), nil)
+	triggers := func() int { return count(t, s, `SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'`) }
+	enqueueKeyed(t, s, "a", "a", "")
+	require.Zero(t, triggers())
+	limitKeys(t, s, 1)
+	require.Equal(t, len(keyTriggers), triggers())
+	enqueueKeyed(t, s, "b", "b", "")
+	assert.Equal(t, []int64{1, 3, 4, 6}, claimed(t, s, 10))
+	limitKeys(t, s, 0)
+	assert.Zero(t, triggers())
+	assert.Zero(t, count(t, s, `SELECT (SELECT count(*) FROM keys) + (SELECT count(*) FROM hints)`))
+	assert.Equal(t, []int64{2, 5}, claimed(t, s, 10))
+	limitKeys(t, s, 2)
+	assert.Empty(t, claimed(t, s, 10))
+	enqueueKeyed(t, s, "a", "c", "")
+	assert.Equal(t, []int64{8, 9}, claimed(t, s, 10), "two of key a are in flight from before")
+}
+
+// Rows of keys go when their last job has ended, and a claim reads no hint twice.
+func TestRowsOfKeysAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, newPath(t), nil)
+	limitKeys(t, s, 1)
+	rows := func() int { return count(t, s, `SELECT count(*) FROM keys`) }
+	ids := enqueueKeyed(t, s, "a", "b", "c")
+	require.Equal(t, 3, count(t, s, `SELECT count(*) FROM hints`))
+	jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 2, Worker: "w", TTL: time.Minute})
+	require.NoError(t, err)
+	require.Len(t, jobs, 2)
+	require.Equal(t, 3, rows())
+	_, err = s.Ack(t.Context(), []store.Ack{{Lease: jobs[0].Lease()}, {Lease: jobs[1].Lease()}})
+	require.NoError(t, err)
+	require.Equal(t, ids[2:], claimed(t, s, 10))
+	assert.Equal(t, 1, rows())
+	_, err = s.Cancel(t.Context(), store.Filter{IDs: ids}, 3)
+	require.NoError(t, err)
+	require.Empty(t, claimed(t, s, 10))
+	assert.Zero(t, rows())
+	assert.Zero(t, count(t, s, `SELECT count(*) FROM hints`))
+}
+
+// More keys have hints than a claim reads at once. Claims find all jobs all the same, and so do those after a new limit.
+func TestMoreHintsThanAClaimReads(t *testing.T) {
+	t.Parallel()
+	const keys = hintsAtOnce + 500
+	s := openAt(t, newPath(t), &Options{Synchronous: Normal})
+	limitKeys(t, s, 1)
+	var names []string
+	for i := range keys {
+		names = append(names, fmt.Sprintf("%05d", i))
+	}
+	all := func() (found []int64) {
+		for range 2 * keys / store.MaxItems {
+			found = append(found, claimed(t, s, store.MaxItems)...)
+		}
+		slices.Sort(found)
+		return found
+	}
+	first := enqueueKeyed(t, s, names...)
+	require.Equal(t, first, all())
+	second := enqueueKeyed(t, s, names...)
+	require.Empty(t, claimed(t, s, store.MaxItems))
+	limitKeys(t, s, 2)
+	require.Zero(t, count(t, s, `SELECT count(*) FROM hints`), "a new limit has read them all")
+	assert.Equal(t, second, all())
+}

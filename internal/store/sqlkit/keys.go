@@ -1,0 +1,396 @@
+package sqlkit
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-ed332417/jq/internal/store"
+)
+
+// Limits for each key.
+//
+// The policy of a queue may limit how many jobs with the same limit key are in flight. Claims on such a queue must not walk over the jobs of
+// keys that have no room, so they find jobs by key. A row of the table keys says where the jobs of one key begin, and which of them claims have
+// taken. Keys that have room stand in the order of their first jobs that are due. Claims alone write the rows, and each locks those of the keys
+// that it looks at. Everybody else leaves hints: that a job of a key waits, or that a lease has ended. The next claim looks at the keys of
+// the hints.
+//
+// A key that has no room stands nowhere. When a lease on one of its jobs ends, that leaves a hint, so a claim looks at it again.
+
+// Keys are the keys at which one claim looks.
+type Keys struct {
+	most int // jobs of a key that may be in flight
+	now  int64
+	all  map[string]*key
+	by   map[int64]*key // of which jobs that claims have taken are
+
+	read    [2]places // of the keys that stand, by lane: fresh jobs, then retries
+	asked   int
+	some    bool           // a key was added
+	skipped map[int64]bool // jobs that the claim can not have
+}
+
+// A Place is where a key stands: where its first due job of a lane does.
+type Place struct {
+	Level  int // of the priority, the highest first
+	At, ID int64
+}
+
+func placeOf(priority int, at, id int64) Place { return Place{store.MaxPriority - priority, at, id} }
+
+func (p Place) compare(other Place) int {
+	return cmp.Or(cmp.Compare(p.Level, other.Level), cmp.Compare(p.At, other.At), cmp.Compare(p.ID, other.ID))
+}
+
+// nowhere is behind every place.
+var nowhere = Place{Level: math.MaxInt32}
+
+// places says how far the keys of a lane have been read.
+type places struct {
+	last  Place
+	some  int  // how many were read at last
+	none  bool // no key stands behind
+	ended bool // a job did not fit into the answer, so no key behind it matters
+}
+
+// A key is a limit key of a queue. Its JSON is the state in its row.
+type key struct {
+	Taken []int64 `json:"taken,omitempty"` // jobs that claims have taken; some may be in flight no more
+	Lines []*Line `json:"lines,omitempty"` // its waiting jobs
+
+	idle     bool           // nothing has changed for it, and the claim need not look at it
+	inFlight map[int64]bool // those of Taken that are in flight, and what this claim has taken
+	free     bool           // it is not limited
+	chosen   int
+}
+
+// A Line is where the waiting jobs of a key begin that are in the same lane and have the same priority.
+type Line struct {
+	Retry    bool  `json:"retry,omitempty"`
+	Priority int   `json:"priority,omitempty"`
+	At       int64 `json:"at"` // no job is due before, in microseconds since 1970,
+	ID       int64 `json:"id"` // nor at that time with a smaller id
+
+	Key  string `json:"-"`
+	Want int    `json:"-"` // how many jobs to read
+
+	jobs     []Waiting
+	complete bool // there are no more jobs than these
+}
+
+// A Waiting is a job that waits, with what the order of claims depends on.
+type Waiting struct {
+	Retry    bool
+	Priority int
+	At       int64 // when it is due, in microseconds since 1970
+	ID       int64
+	Weight   int // of its documents
+
+	Record *store.Record // if it was read with its documents: jobs without a key are
+
+	key  *key
+	line *Line
+}
+
+// NewKeys returns the keys of a claim at now. None is there yet.
+func NewKeys(most int, now time.Time) *Keys {
+	return &Keys{most: most, now: now.UnixMicro(), all: map[string]*key{}, by: map[int64]*key{}, skipped: map[int64]bool{}}
+}
+
+// Add adds a key with the state of its row, which is empty if the row is new. The empty key is that of jobs without one.
+func (k *Keys) Add(name, state string) error { return k.add(name, state, false) }
+
+// AddHinted is Add for a key of which the claim only knows that it has hints. If it stands somewhere, it has room, and the end of a lease
+// changes nothing.
+func (k *Keys) AddHinted(name, state string, stands bool) error { return k.add(name, state, stands) }
+
+func (k *Keys) add(name, state string, idle bool) error {
+	k.some = true
+	if has := k.all[name]; has != nil {
+		has.idle = has.idle && idle
+		return nil
+	}
+	added := &key{idle: idle, inFlight: map[int64]bool{}, free: name == ""}
+	if state != "" {
+		if err := json.Unmarshal([]byte(state), added); err != nil {
+			return err
+		}
+	}
+	for _, l := range added.Lines {
+		l.Key = name
+	}
+	k.all[name] = added
+	return nil
+}
+
+// More reports whether the claim must read keys that stand: at first, and as long as others may stand before the jobs that were chosen. Some keys
+// stand further in front than they should, because their first jobs do not wait any more. From says which keys to read.
+func (k *Keys) More(limit int, chosen []Waiting) bool {
+	if k.asked == 0 {
+		k.asked = limit
+		return true
+	}
+	more := false
+	for i := range k.read {
+		lane := &k.read[i]
+		behind := func(w Waiting) bool {
+			return w.Retry == (i == 1) && placeOf(w.Priority, w.At, w.ID).compare(lane.last) > 0
+		}
+		more = more || !lane.none && !lane.ended && (len(chosen) < limit || slices.ContainsFunc(chosen, behind))
+	}
+	return more
+}
+
+// From returns behind which places to read keys, and how many of each lane. Call Stands for each, in their order, and then Stood.
+func (k *Keys) From() (fresh, retry Place, n int) {
+	from := func(lane places) Place {
+		if lane.none {
+			return nowhere
+		}
+		return lane.last
+	}
+	return from(k.read[0]), from(k.read[1]), k.asked
+}
+
+// Stands notes that a key stands there.
+func (k *Keys) Stands(retry bool, at Place) {
+	lane := &k.read[0]
+	if retry {
+		lane = &k.read[1]
+	}
+	lane.some++
+	if lane.last.compare(at) < 0 {
+		lane.last = at
+	}
+}
+
+// Stood notes that all keys were read that From asked for.
+func (k *Keys) Stood() {
+	for i := range k.read {
+		k.read[i].none = k.read[i].none || k.read[i].some < k.asked
+		k.read[i].some = 0
+	}
+	k.asked = min(2*k.asked, store.MaxItems)
+}
+
+// Has reports whether the key was added.
+func (k *Keys) Has(name string) bool { return k.all[name] != nil }
+
+// None reports whether no key was added, not even one for which hints changed nothing.
+func (k *Keys) None() bool { return !k.some }
+
+// Skip leaves out jobs that were chosen, because somebody else has locked them. The next Choose chooses others. Their lines begin with them as before.
+func (k *Keys) Skip(jobs []Waiting) {
+	for _, w := range jobs {
+		k.skipped[w.ID] = true
+	}
+}
+
+// Hint notes that a job of the key, which was added, waits in such a line.
+func (k *Keys) Hint(at Line) {
+	of := k.all[at.Key]
+	for _, l := range of.Lines {
+		if l.Retry == at.Retry && l.Priority == at.Priority {
+			if cmp.Or(cmp.Compare(at.At, l.At), cmp.Compare(at.ID, l.ID)) < 0 {
+				l.At, l.ID, of.idle = at.At, at.ID, false
+			}
+			return
+		}
+	}
+	of.Lines, of.idle = append(of.Lines, &at), false
+}
+
+// Hinted ends the hints: keys for which they change nothing are left as they are.
+func (k *Keys) Hinted() { maps.DeleteFunc(k.all, func(_ string, of *key) bool { return of.idle }) }
+
+// Taken returns the jobs that claims have taken. Call InFlight for those of them that are in flight.
+func (k *Keys) Taken() []int64 {
+	for _, of := range k.all {
+		for _, id := range of.Taken {
+			k.by[id] = of
+		}
+	}
+	return slices.Sorted(maps.Keys(k.by))
+}
+
+// InFlight notes that a job that claims have taken is in flight.
+func (k *Keys) InFlight(id int64) { k.by[id].inFlight[id] = true }
+
+// Unread returns the lines whose jobs are not known, with how many to read of each, for a claim of so many jobs. Call Read for each.
+func (k *Keys) Unread(limit int) []*Line {
+	var lines []*Line
+	for _, of := range k.all {
+		for _, l := range of.Lines {
+			if l.jobs == nil && !l.complete {
+				lines = append(lines, l)
+			}
+		}
+	}
+	for _, l := range lines { // one more than it takes, to know where the line begins then
+		most, few := limit, 2*limit/len(lines)+2
+		if !k.all[l.Key].free {
+			most = min(limit, k.most)
+		}
+		if l.Want > 0 {
+			few = 4 * l.Want // it was too few
+		}
+		l.Want = max(l.Want, min(few, most+len(k.skipped)+1))
+	}
+	return lines
+}
+
+// Read adds the next job of the line, due or not.
+func (l *Line) Read(d Waiting) {
+	d.Retry, d.Priority, d.line = l.Retry, l.Priority, l
+	l.jobs = append(l.jobs, d)
+}
+
+// Choose returns the jobs to claim: retries up to the quota, then fresh jobs up to the limit, then more retries. The others are due jobs without a
+// key. It reports false if it must know more of the jobs of some lines, which are unread then.
+func (k *Keys) Choose(limit, quota int, others []Waiting) (chosen []Waiting, enough bool) {
+	retries, fresh := k.lane(true, others), k.lane(false, others)
+	for _, of := range k.all {
+		of.chosen = 0
+	}
+	enough = k.take(retries, quota) && k.take(fresh, limit-len(retries.chosen)) && k.take(retries, limit-len(fresh.chosen))
+	k.read[0].ended, k.read[1].ended = fresh.room < 0, retries.room < 0
+	return slices.Concat(retries.chosen, fresh.chosen), enough
+}
+
+// A lane has the due jobs of a lane, and what a claim has chosen of them.
+type lane struct {
+	jobs   []Waiting
+	chosen []Waiting
+	room   int   // for documents, or negative if a job did not fit: no later one is let in either
+	ended  *Line // whose last known job was the latest one, if others may follow
+}
+
+func (k *Keys) lane(retry bool, others []Waiting) *lane {
+	of := &lane{room: store.MaxAnswerBytes}
+	for _, d := range others {
+		if d.Retry == retry && !k.skipped[d.ID] {
+			of.jobs = append(of.jobs, d)
+		}
+	}
+	for _, one := range k.all {
+		for _, l := range one.Lines {
+			l.complete = l.complete || len(l.jobs) < l.Want
+			for _, d := range l.jobs {
+				if d.key = one; l.Retry == retry && d.At <= k.now {
+					of.jobs = append(of.jobs, d) // and take passes over those that are skipped
+				}
+			}
+		}
+	}
+	slices.SortFunc(of.jobs, func(a, b Waiting) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
+	})
+	return of
+}
+
+// take chooses jobs until there are so many. It reports false if it comes to the end of what is known of a line whose key has room for more.
+func (k *Keys) take(from *lane, limit int) bool {
+	for len(from.chosen) < limit && from.room >= 0 {
+		if l := from.ended; l != nil && k.room(k.all[l.Key]) > 0 {
+			l.jobs = nil
+			return false
+		}
+		if len(from.jobs) == 0 {
+			break
+		}
+		d := from.jobs[0]
+		if !k.skipped[d.ID] && (d.key == nil || k.room(d.key) > 0) {
+			if from.room -= d.Weight; from.room < 0 {
+				break
+			}
+			from.chosen = append(from.chosen, d)
+			if d.key != nil {
+				d.key.chosen++
+			}
+		}
+		from.jobs, from.ended = from.jobs[1:], nil
+		if l := d.line; l != nil && !l.complete && l.jobs[len(l.jobs)-1].ID == d.ID {
+			from.ended = l
+		}
+	}
+	return true
+}
+
+// room returns how many more jobs of the key may be in flight.
+func (k *Keys) room(of *key) int {
+	if of.free {
+		return math.MaxInt
+	}
+	return k.most - len(of.inFlight) - of.chosen
+}
+
+// A KeyRow is what becomes of the row of a key. If its state is empty, the row is to be deleted.
+type KeyRow struct {
+	Name, State  string
+	Fresh, Retry *Place    // where it stands, if it has room and jobs that are due
+	LookAt       time.Time // when others become due, if the key has room
+}
+
+// Rows returns the rows of the keys after the claim has taken the jobs.
+func (k *Keys) Rows(taken []Waiting) ([]KeyRow, error) {
+	gone := map[int64]bool{}
+	for _, d := range taken {
+		if gone[d.ID] = true; d.key != nil && !d.key.free {
+			d.key.inFlight[d.ID] = true
+		}
+	}
+	rows := make([]KeyRow, 0, len(k.all))
+	for name, of := range k.all {
+		of.chosen = 0
+		of.Taken = slices.Sorted(maps.Keys(of.inFlight))
+		of.Lines = slices.DeleteFunc(of.Lines, func(l *Line) bool { return !l.leave(gone) })
+		row := KeyRow{Name: name}
+		if k.room(of) > 0 {
+			k.stand(&row, of.Lines)
+		}
+		if len(of.Taken)+len(of.Lines) > 0 {
+			state, err := json.Marshal(of)
+			if err != nil {
+				return nil, err
+			}
+			row.State = string(state)
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b KeyRow) int { return cmp.Compare(a.Name, b.Name) })
+	return rows, nil
+}
+
+// leave moves the begin of the line behind the jobs that are gone, and reports whether any may be left.
+func (l *Line) leave(gone map[int64]bool) bool {
+	for _, d := range l.jobs {
+		if l.At, l.ID = d.At, d.ID; !gone[d.ID] {
+			return true
+		}
+	}
+	l.ID++
+	return !l.complete
+}
+
+// stand lets the key stand where its lines begin.
+func (k *Keys) stand(row *KeyRow, lines []*Line) {
+	for _, l := range lines {
+		if l.At > k.now {
+			if at := time.UnixMicro(l.At).UTC(); row.LookAt.IsZero() || at.Before(row.LookAt) {
+				row.LookAt = at
+			}
+			continue
+		}
+		first, here := &row.Fresh, placeOf(l.Priority, l.At, l.ID)
+		if l.Retry {
+			first = &row.Retry
+		}
+		if *first == nil || here.compare(**first) < 0 {
+			*first = &here
+		}
+	}
+}
