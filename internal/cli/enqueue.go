@@ -43,8 +43,9 @@ func (a *app) enqueue() *cobra.Command {
 			"--open, and seal it with flows seal after the last.\n\n" +
 			"With --lines, add one job for each line of a file, or of standard input with --lines -. A line is a JSON object. It must\n" +
 			"have a kind, and may have payload, queue, priority, tags, run_at or delay, max_retries, timeout, unique_key,\n" +
-			"unique_for, replace, group and after, which lists what to wait for, such as [{\"id\":\"17\"},{\"group\":\"g\",\"any\":true}]. The command\n" +
-			"adds jobs in batches of up to 1,000; each batch is added as a whole or not at all.",
+			"unique_for, replace, group, limit_key and after, which lists what to wait for, such as\n" +
+			"[{\"id\":\"17\"},{\"group\":\"g\",\"any\":true}]. The command adds jobs in batches of up to 1,000; each batch is added as a whole or\n" +
+			"not at all.",
 		Example: "  SELF enqueue welcome '{\"name\":\"Ada\"}'\n" +
 			"  SELF enqueue report --queue slow --delay 1h --unique-key report-17\n" +
 			"  SELF enqueue summary --after 17 --after 18\n" +
@@ -82,7 +83,7 @@ func (o *order) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	o.jobFlags(f)
-	f.BoolVar(&o.job.Replace, "replace", false, "if a waiting job of this queue and kind holds the unique key, give it this payload,\npriority and due time")
+	f.BoolVar(&o.job.Replace, "replace", false, "if a waiting job of this queue, kind and limit key holds the unique key, give it this payload,\npriority and due time")
 	f.StringVar(&o.runAt, "run-at", "", "`TIME` when the job is due, such as "+exampleTime)
 	f.StringVar(&o.expiresAt, "expires-at", "", "`TIME` from when on nobody may start the job: it is cancelled")
 	f.StringArrayVar(&o.after, "after", nil, "wait until job `ID` has succeeded; may be repeated")
@@ -105,6 +106,7 @@ func (o *order) jobFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.job.Timeout, "timeout", 0, "maximum time of one run; 0 means the worker's default")
 	f.StringVar(&o.job.UniqueKey, "unique-key", "", "unique `KEY`: until this job finishes, no second job with the same key is added")
 	f.DurationVar(&o.job.UniqueFor, "unique-for", 0, "hold the unique key for this long, instead of until the job finishes")
+	f.StringVar(&o.job.LimitKey, "limit-key", "", "limit `KEY`, such as a customer: see queues set --max-per-key")
 	f.StringArrayVar(&o.job.Tags, "tag", nil, "`TAG` to find the job by; may be repeated")
 }
 

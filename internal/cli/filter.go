@@ -22,6 +22,7 @@ type filterFlags struct {
 	waitsFor      string
 	waitsForGroup string
 	group         string
+	limitKey      string
 	olderThan     time.Duration
 }
 
@@ -34,6 +35,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.waitsFor, "waits-for", "", "only jobs that wait, or have waited, for the job with `ID`")
 	flags.StringVar(&f.waitsForGroup, "waits-for-group", "", "only jobs that wait, or have waited, for the group `NAME`")
 	flags.StringVar(&f.group, "group", "", "only jobs in the group `NAME`")
+	flags.StringVar(&f.limitKey, "limit-key", "", "only jobs with the limit `KEY`")
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var states []string
 		for _, s := range append(contract.Phases(), jq.Failed) {
@@ -53,7 +55,8 @@ func (f *filterFlags) addOlderThan(cmd *cobra.Command) {
 // filter returns the filter that the flags describe.
 func (f *filterFlags) filter() (jq.Filter, error) {
 	filter := jq.Filter{
-		Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, Group: f.group, WaitsForGroup: f.waitsForGroup, FinishedFor: f.olderThan,
+		Queue: f.queue, Kind: f.kind, Tag: f.tag, Worker: f.worker, Group: f.group, LimitKey: f.limitKey,
+		WaitsForGroup: f.waitsForGroup, FinishedFor: f.olderThan,
 	}
 	if f.waitsFor != "" {
 		ids, err := parseIDs([]string{f.waitsFor})

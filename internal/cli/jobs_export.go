@@ -287,6 +287,7 @@ func unfinishedJob(j jq.Job, at time.Time) jq.NewJob {
 	n := jq.NewJob{
 		Queue: j.Queue, Kind: j.Kind, Payload: j.Payload, Priority: j.Priority, Tags: j.Tags, Trace: j.Trace, RunAt: j.RunAt, ExpiresAt: j.ExpiresAt(),
 		MaxRetries: max(j.MaxRetries-j.Retries, 0), Backoff: j.Backoff, Timeout: j.Timeout, UniqueKey: j.UniqueKey,
+		LimitKey: j.LimitKey(),
 	}
 	if j.Phase() == jq.Retrying {
 		n.RunAt = j.RetryAt

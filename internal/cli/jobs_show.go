@@ -101,6 +101,7 @@ func (a *app) showJob(j jq.Job) error {
 	line("unique key", j.UniqueKey, j.UniqueKey != "")
 	line("unique for", span(j.UniqueFor), j.UniqueFor != 0)
 	line("group", j.Group(), j.Group() != "")
+	line("limit key", j.LimitKey(), j.LimitKey() != "")
 	line("enqueued", moment(j.EnqueuedAt), true)
 	line("expires", moment(j.ExpiresAt()), !j.ExpiresAt().IsZero())
 	if by := j.Scheduled(); by != nil {

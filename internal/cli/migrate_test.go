@@ -32,7 +32,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// Schemas 9 to 13 of Postgres break earlier programs, so workers of schema 8 are waited for.
+// Schemas 9 to 14 of Postgres break earlier programs, so workers of schema 8 are waited for.
 func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	db, url := database(t)
 	jobq := func(args ...string) (int, string) {
@@ -49,7 +49,13 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	}
 	toSchema8 := func() {
 		t.Helper()
-		do(`DROP INDEX jq.jobs_blocked_by_id`,
+		do(`DROP FUNCTION jq.hint(), jq.hint_ended() CASCADE`,
+			`DROP TABLE jq.keys, jq.hints`,
+			`DROP INDEX jq.jobs_ready_by_key, jq.jobs_retrying_by_key`,
+			`ALTER TABLE jq.queues DROP COLUMN max_per_key, DROP COLUMN keys_known`,
+			`ALTER TABLE jq.policies DROP COLUMN max_per_key`,
+			`ALTER TABLE jq.jobs DROP COLUMN limit_key`,
+			`DROP INDEX jq.jobs_blocked_by_id`,
 			`DROP TABLE jq.waits, jq.ends, jq.looks, jq.gone, jq.open_groups, jq.spoils, jq.group_runs, jq.group_counts`,
 			`ALTER TABLE jq.jobs DROP COLUMN links, DROP COLUMN group_name`,
 			`ALTER TABLE jq.jobs RENAME COLUMN unleased_state TO state`,

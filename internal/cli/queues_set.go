@@ -22,10 +22,11 @@ type policyFlags struct {
 	cancelled retentionFlag
 	dead      retentionFlag
 	limit     limitFlag
+	perKey    limitFlag
 }
 
 func (a *app) queuesSet() *cobra.Command {
-	var p policyFlags
+	p := policyFlags{limit: limitFlag{greatest: contract.MaxLimit}, perKey: limitFlag{greatest: contract.MaxKeyLimit}}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set QUEUE",
@@ -33,9 +34,10 @@ func (a *app) queuesSet() *cobra.Command {
 		Long: "Change the policy of a queue and print it. The store keeps the policy, and every process that serves the store applies it.\n" +
 			"Settings that you do not give stay as they are.\n\n" +
 			"AGE is a duration of at least one hour, such as 48h; or keep, to keep jobs until you remove them; or default.\n\n" +
-			"NUMBER is how many jobs may be in flight at once, in all processes together; or none. A job counts until its lease has ended.",
+			"NUMBER is how many jobs may be in flight at once, in all processes together; or none. A job counts until its lease has ended.\n" +
+			"With --max-per-key, it is how many jobs with the same limit key may be: see enqueue --limit-key.",
 		Args:    takes(1, 1, "a queue"),
-		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10",
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -43,12 +45,13 @@ func (a *app) queuesSet() *cobra.Command {
 	f.Var(&p.cancelled, "retain-cancelled", "how long to keep cancelled jobs; default means "+keptFor(jq.DefaultRetainCancelled))
 	f.Var(&p.dead, "retain-dead", "how long to keep dead jobs; default means "+keptFor(jq.DefaultRetainDead))
 	f.Var(&p.limit, "max-in-flight", "how many jobs of the queue may be in flight at once; none means any number")
+	f.Var(&p.perKey, "max-per-key", "how many jobs with the same limit key may be in flight at once; none means any number")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{fieldError(err)}
 		}
-		if !p.succeeded.given && !p.cancelled.given && !p.dead.given && !p.limit.given {
+		if !p.succeeded.given && !p.cancelled.given && !p.dead.given && !p.limit.given && !p.perKey.given {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
@@ -76,6 +79,9 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	}
 	if f.limit.given {
 		p.MaxInFlight = f.limit.most
+	}
+	if f.perKey.given {
+		p.MaxPerKey = f.perKey.most
 	}
 	return p
 }
@@ -110,16 +116,28 @@ func (a *app) showPolicy(queue string, p jq.Policy) error {
 		}
 		row(table, one.name, text)
 	}
-	row(table, "max_in_flight", cmp.Or(limitInShort(p), "none (default)"))
+	for _, one := range limitsOf(p) {
+		row(table, one.name, cmp.Or(one.text(), "none (default)"))
+	}
 	return table.Flush()
 }
 
-// limitInShort formats the limit, or is empty if the policy does not set it.
-func limitInShort(p jq.Policy) string {
-	if p.MaxInFlight == 0 {
+// A limit is a field of a policy that is a number of jobs.
+type limit struct {
+	name string
+	most int // zero means any number, the default
+}
+
+func limitsOf(p jq.Policy) []limit {
+	return []limit{{"max_in_flight", p.MaxInFlight}, {"max_per_key", p.MaxPerKey}}
+}
+
+// text formats the limit. It is empty if the policy does not set it.
+func (l limit) text() string {
+	if l.most == 0 {
 		return ""
 	}
-	return strconv.Itoa(p.MaxInFlight)
+	return strconv.Itoa(l.most)
 }
 
 // A setting is a field of a policy, with the state it applies to.
@@ -145,8 +163,10 @@ func policyInShort(p jq.Policy) string {
 			parts = append(parts, one.name+"="+keptFor(one.age))
 		}
 	}
-	if limit := limitInShort(p); limit != "" {
-		parts = append(parts, "max_in_flight="+limit)
+	for _, one := range limitsOf(p) {
+		if one.most != 0 {
+			parts = append(parts, one.name+"="+one.text())
+		}
 	}
 	return strings.Join(parts, " ")
 }
@@ -194,8 +214,9 @@ func (r *retentionFlag) Set(text string) error {
 
 // A limitFlag parses how many jobs may be in flight at once.
 type limitFlag struct {
-	given bool
-	most  int // zero means any number
+	greatest int // that it may be
+	given    bool
+	most     int // zero means any number
 }
 
 // String implements pflag.Value. It is empty so that help shows no default.
@@ -212,8 +233,8 @@ func (l *limitFlag) Set(text string) error {
 		return nil
 	}
 	most, err := strconv.Atoi(text)
-	if err != nil || most < 1 || most > contract.MaxLimit {
-		return fmt.Errorf("must be 1 to %d, or none", contract.MaxLimit)
+	if err != nil || most < 1 || most > l.greatest {
+		return fmt.Errorf("must be 1 to %d, or none", l.greatest)
 	}
 	l.most = most
 	return nil

@@ -45,7 +45,7 @@ func (a *app) tokenNew() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&role, "role", "", "`ROLE`: producer, worker, viewer or operator, or several separated by commas")
 	f.StringArrayVar(&want.Queues, "queue", nil, "`NAME` of a queue that the token may use, or a prefix followed by *; may be repeated (default: all queues)")
-	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` that the unique keys and request keys of its calls must begin with")
+	f.StringVar(&want.KeyPrefix, "key-prefix", "", "`TEXT` that the unique, limit and request keys of its calls must begin with")
 	f.Int64Var(&want.MaxWaiting, "max-waiting", 0, "limit of waiting jobs in its queues, above which its enqueue requests are refused; 0 means no limit")
 	f.StringVar(&expires, "expires", "never", "`WHEN` the token expires: after 90d or 36h, or at 2030-01-31T00:00:00Z")
 	tokensFileFlag(f, &file, " to add the hash to; created if it is missing")
