@@ -221,12 +221,15 @@ func TestLimitsHoldBack(t *testing.T) {
 	}
 	_, err := client.Enqueue(t.Context(), welcome{"a"}, nil)
 	require.NoError(t, err)
-	_, err = client.SetPolicy(t.Context(), "limited", jq.Policy{MaxInFlight: 2})
+	_, err = client.SetPolicy(t.Context(), "limited", jq.Policy{MaxInFlight: 2, MaxPerKey: 3})
+	require.NoError(t, err)
+	_, err = client.SetPolicy(t.Context(), "keys", jq.Policy{MaxPerKey: 1})
 	require.NoError(t, err)
 	_, err = store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "limited", Limit: 1, Worker: "w", TTL: time.Minute})
 	require.NoError(t, err)
-	assert.Equal(t, "jq_queue_held_back{limit=max_in_flight,queue=limited} 3\njq_queue_max_in_flight{queue=limited} 2\n",
-		scraped(t, m, "jq_queue_max_in_flight", "jq_queue_held_back"))
+	assert.Equal(t, "jq_queue_held_back{limit=max_in_flight,queue=limited} 3\njq_queue_max_in_flight{queue=limited} 2\n"+
+		"jq_queue_max_per_key{queue=keys} 1\njq_queue_max_per_key{queue=limited} 3\n",
+		scraped(t, m, "jq_queue_max_in_flight", "jq_queue_max_per_key", "jq_queue_held_back"))
 }
 
 func TestScrapesShareOneCount(t *testing.T) {

@@ -30,7 +30,7 @@ func Examine(ctx context.Context, s store.Store, now func() time.Time) ([]store.
 		return nil, err
 	}
 	e := &examination{ctx: ctx, store: s, counts: counts, before: before, after: now()}
-	for _, look := range []func() error{e.clocks, e.leases, e.queues, e.schedules, e.groups, e.ground} {
+	for _, look := range []func() error{e.clocks, e.list, e.leases, e.queues, e.schedules, e.groups, e.ground} {
 		if err := look(); err != nil {
 			return nil, err
 		}
@@ -44,6 +44,8 @@ type examination struct {
 	store         store.Store
 	counts        store.Counts
 	before, after time.Time // the local time before and after the store counted
+	listed        map[string]store.Queue
+	keys          keys
 	found         []store.Finding
 }
 
@@ -62,7 +64,7 @@ func (e *examination) clocks() error {
 	return nil
 }
 
-// leases finds expired leases that no server recovers.
+// leases finds expired leases that no server recovers. It also notes the limit keys of the jobs in flight.
 func (e *examination) leases() error {
 	var expired int64
 	var oldest store.Job
@@ -73,6 +75,7 @@ func (e *examination) leases() error {
 			return err
 		}
 		for _, j := range part.Jobs {
+			e.keys.note(j, e.listed[j.Queue].Policy)
 			if e.counts.Now.Sub(j.LeaseExpiresAt) < overdue {
 				continue
 			}
@@ -171,26 +174,29 @@ func (e *examination) queues() error {
 	if err != nil {
 		return err
 	}
-	listed, err := e.listed()
-	if err != nil {
-		return err
-	}
 	ill := map[string][]store.QueueCount{}
 	for _, q := range e.counts.Queues {
 		waited := e.counts.Now.Sub(q.OldestDue).Round(time.Second)
-		full := listed[q.Queue].Policy.Room(1, int(q.Jobs[store.InFlight])) == 0
+		full := e.listed[q.Queue].Policy.Room(1, int(q.Jobs[store.InFlight])) == 0
 		switch {
 		case q.Due == 0:
-		case listed[q.Queue].Paused:
+		case e.listed[q.Queue].Paused:
 			ill["paused_queue"] = append(ill["paused_queue"], q)
 		case served != nil && !served[q.Queue]:
 			ill["no_worker"] = append(ill["no_worker"], q)
 		case waited >= starving && full:
 			ill["full_queue"] = append(ill["full_queue"], q)
 		case waited >= starving:
-			ill["slow_queue"] = append(ill["slow_queue"], q)
+			oldest, err := e.fullKeys(q)
+			if err != nil {
+				return err
+			}
+			if !oldest {
+				ill["slow_queue"] = append(ill["slow_queue"], q)
+			}
 		}
 	}
+	e.keysFinding()
 	for _, kind := range ailments {
 		if all := ill[kind.name]; len(all) > 0 {
 			e.found = append(e.found, e.queuesFinding(kind, all))
@@ -278,21 +284,21 @@ func (e *examination) served() (map[string]bool, error) {
 	return served, nil
 }
 
-// listed returns the queues by name.
-func (e *examination) listed() (map[string]store.Queue, error) {
+// list reads the queues.
+func (e *examination) list() error {
 	keeper, ok := e.store.(store.QueueKeeper)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	queues, err := keeper.Queues(e.ctx)
 	if err != nil {
-		return nil, unlessUnsupported(err)
+		return unlessUnsupported(err)
 	}
-	listed := map[string]store.Queue{}
+	e.listed = map[string]store.Queue{}
 	for _, q := range queues {
-		listed[q.Name] = q
+		e.listed[q.Name] = q
 	}
-	return listed, nil
+	return nil
 }
 
 // ground adds what the store itself finds in its database or file.

@@ -120,6 +120,95 @@ func TestFullQueue(t *testing.T) {
 	assert.Contains(t, p.findings(), "slow_queue")
 }
 
+// A key without room is named, since more workers would not help.
+func TestFullKeys(t *testing.T) {
+	p := newPatient(t)
+	enqueue := func(keys ...string) {
+		for _, key := range keys {
+			_, err := p.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte("1"), LimitKey: key}}})
+			require.NoError(t, err)
+		}
+	}
+	claim := func(n int, worker string) {
+		claimed, err := p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: n, Worker: worker, TTL: time.Hour})
+		require.NoError(t, err)
+		require.Len(t, claimed, n)
+		p.clock.Add(time.Minute)
+	}
+	_, err := p.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: 2})
+	require.NoError(t, err)
+	enqueue("ada", "ada", "grace", "grace", "")
+	claim(1, "first")
+	claim(4, "second")
+	enqueue("ada", "ada", "ada")
+	p.clock.Add(5 * time.Minute)
+	enqueue("grace", "", "")
+	p.beat("q")
+	assert.Equal(t, map[string]string{
+		"full_keys": "the limit key ada of the queue q has as many jobs in flight as its policy allows, the oldest for 7m0s (job 1 of worker first), and 3 jobs waiting, the oldest for 5m0s",
+	}, p.findings())
+	p.clock.Add(5 * time.Minute)
+	p.beat("q")
+	assert.Equal(t, map[string]string{
+		"full_keys": "2 limit keys have as many jobs in flight as the policies of their queues allow, and 4 jobs waiting, the oldest for 10m0s: ada in q, grace in q",
+	}, p.findings())
+	_, err = p.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: 3, Version: 1})
+	require.NoError(t, err)
+	assert.Contains(t, p.findings(), "slow_queue")
+	assert.NotContains(t, p.findings(), "full_keys")
+	_, err = p.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: 2, MaxInFlight: 5, Version: 2})
+	require.NoError(t, err)
+	assert.Contains(t, p.findings(), "full_queue")
+	assert.NotContains(t, p.findings(), "full_keys")
+}
+
+// If a job that its key does not hold back has waited longest, the queue is slow as well.
+func TestFullKeyOfASlowQueue(t *testing.T) {
+	p := newPatient(t)
+	_, err := p.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: 1})
+	require.NoError(t, err)
+	for i, key := range []string{"ada", "", "ada"} {
+		_, err := p.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{{Queue: "q", Kind: "k", Payload: []byte("1"), LimitKey: key}}})
+		require.NoError(t, err)
+		if i == 0 {
+			_, err = p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Hour})
+			require.NoError(t, err)
+		}
+		p.clock.Add(time.Second)
+	}
+	p.clock.Add(5 * time.Minute)
+	p.beat("q")
+	found := p.findings()
+	assert.Contains(t, found["full_keys"], "the limit key ada of the queue q")
+	assert.Contains(t, found["slow_queue"], "the queue q has 2 jobs waiting")
+}
+
+// Few keys are counted, however many are full: those first from which nothing was claimed for the longest time.
+func TestFewKeysAreCounted(t *testing.T) {
+	p := newPatient(t)
+	var jobs []store.NewJob
+	for i := range 50 {
+		jobs = append(jobs, store.NewJob{Queue: "q", Kind: "k", Payload: []byte("1"), LimitKey: fmt.Sprintf("key %02d", i)})
+	}
+	_, err := p.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	for range jobs {
+		_, err = p.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 1, Worker: "w", TTL: time.Hour})
+		require.NoError(t, err)
+		p.clock.Add(time.Second)
+	}
+	_, err = p.Enqueue(t.Context(), store.EnqueueRequest{Jobs: jobs})
+	require.NoError(t, err)
+	_, err = p.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: 1})
+	require.NoError(t, err)
+	p.clock.Add(30 * time.Minute)
+	p.beat("q")
+	assert.Equal(t, map[string]string{
+		"full_keys": "20 limit keys have as many jobs in flight as the policies of their queues allow, and 20 jobs waiting, the oldest for 30m0s: " +
+			"key 00 in q, key 01 in q, key 02 in q, key 03 in q, key 04 in q, and 15 more",
+	}, p.findings())
+}
+
 func TestPausedQueue(t *testing.T) {
 	p := newPatient(t)
 	p.enqueue()
