@@ -54,6 +54,7 @@ func TestEnqueue(t *testing.T) {
 	p.write(element{role: "spinbutton", name: "Priority*"}, "3")
 	p.write(textbox("Tags*"), "a, b")
 	p.write(textbox("Unique key*"), "once")
+	p.write(textbox("Limit key*"), "customer-7")
 	p.click(button("Enqueue"))
 	p.shown("Job 1")
 	job := s.job(1)
@@ -64,7 +65,11 @@ func TestEnqueue(t *testing.T) {
 	assert.Equal(t, 3, job.Priority)
 	assert.Equal(t, []string{"a", "b"}, job.Tags)
 	assert.Equal(t, "once", job.UniqueKey)
+	assert.Equal(t, "customer-7", job.LimitKey())
 	p.shows("once")
+	p.click(link("customer-7"))
+	p.shown("Jobs")
+	p.shows("mail.welcome")
 }
 
 // What the server or the page refuses is said beside the form, and nothing that was typed is lost.

@@ -199,7 +199,7 @@ export function askPause(queue, paused, after) {
   });
 }
 
-// askPolicy asks for the limit and the retentions of a queue.
+// askPolicy asks for the limits and the retentions of a queue.
 export function askPolicy(queue, policy, after) {
   const defaults = { retain_succeeded: "24h", retain_cancelled: "168h", retain_dead: "keep" };
   const input = (name, label) =>
@@ -208,21 +208,18 @@ export function askPolicy(queue, policy, after) {
       h("input", { name, value: policy[name] ?? "", placeholder: defaults[name], autocomplete: "off" }),
       `such as 48h, or keep for ever; empty for the default, ${defaults[name]}`,
     );
+  const limit = (name, label, most) =>
+    field(
+      label,
+      h("input", { name, inputmode: "numeric", value: policy[name] ?? "", placeholder: "any number", autocomplete: "off" }),
+      `1 to ${number(most)}; empty for any number`,
+    );
   ask({
     title: `Policy of queue ${queue}`,
     text: "All processes that use this store follow it. Servers delete finished jobs that are older; the shortest time is 1h.",
     fields: [
-      field(
-        "Jobs in flight at once",
-        h("input", {
-          name: "max_in_flight",
-          inputmode: "numeric",
-          value: policy.max_in_flight ?? "",
-          placeholder: "any number",
-          autocomplete: "off",
-        }),
-        "1 to 10,000; empty for any number",
-      ),
+      limit("max_in_flight", "Jobs in flight at once", 10000),
+      limit("max_per_key", "Jobs in flight for each limit key", 1000),
       input("retain_succeeded", "Keep succeeded jobs"),
       input("retain_cancelled", "Keep cancelled jobs"),
       input("retain_dead", "Keep dead jobs"),
@@ -231,7 +228,7 @@ export function askPolicy(queue, policy, after) {
     run: async (values) => {
       const next = { version: policy.version ?? 0 };
       for (const [name, value] of Object.entries(values)) if (value.trim()) next[name] = value.trim();
-      if (/^\d+$/.test(next.max_in_flight)) next.max_in_flight = Number(next.max_in_flight);
+      for (const name of ["max_in_flight", "max_per_key"]) if (/^\d+$/.test(next[name])) next[name] = Number(next[name]);
       await call("PUT", `v1/queues/${encodeURIComponent(queue)}/policy`, next);
       after();
       return `The policy of queue ${queue} is saved.`;

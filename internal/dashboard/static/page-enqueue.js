@@ -38,6 +38,7 @@ export function view({ overview, key }, page) {
       field("Priority", text("priority", "", { type: "number" }), "higher runs first; empty for 0"),
       field("Tags", text("tags", ""), "with commas between them"),
       field("Unique key", text("unique_key", ""), "while a job holds it, no other job with the same key is added"),
+      field("Limit key", text("limit_key", ""), "such as a customer, if the queue limits the jobs in flight for each key"),
       failure,
       h("div.buttons", {}, h("button.primary", { type: "submit" }, "Enqueue")),
     ),
@@ -70,6 +71,7 @@ async function submit(e, key, page) {
     ...(v.priority ? { priority: Number(v.priority) } : {}),
     ...(tags.length ? { tags } : {}),
     ...(v.unique_key ? { unique_key: v.unique_key } : {}),
+    ...(v.limit_key ? { limit_key: v.limit_key } : {}),
   };
   // The payload is sent as it was typed: as a value of JavaScript, large numbers would lose digits.
   const body = `{"jobs":[${JSON.stringify(rest).slice(0, -1)},"payload":${v.payload}}]}`;

@@ -245,6 +245,7 @@ function settings(job) {
     ["Tags", (job.tags ?? []).map((t, i) => [i ? ", " : "", link(`#/jobs?${new URLSearchParams({ tag: t })}`, t)])],
     ["Unique key", job.unique_key && link(`#/jobs?${new URLSearchParams({ unique_key: job.unique_key })}`, job.unique_key)],
     ["Unique for", duration(job.unique_for)],
+    ["Limit key", job.limit_key && link(`#/jobs?${new URLSearchParams({ queue: job.queue, limit_key: job.limit_key })}`, job.limit_key)],
     ["Timeout of a run", duration(job.timeout)],
     [
       "Backoff",

@@ -9,7 +9,7 @@ import { link, table, tabs } from "./parts.js";
 export const title = () => "Jobs";
 export const live = true;
 
-const fields = { queue: "Queue", kind: "Kind", tag: "Tag", worker: "Worker", unique_key: "Unique key", group: "Group" };
+const fields = { queue: "Queue", kind: "Kind", tag: "Tag", worker: "Worker", unique_key: "Unique key", group: "Group", limit_key: "Limit key" };
 const pageSize = 50;
 
 const filterOf = (query) =>

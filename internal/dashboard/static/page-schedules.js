@@ -189,6 +189,7 @@ function one({ schedule: s, times, overview }, page) {
           ["Priority", s.job.priority],
           ["Retries", s.job.max_retries === undefined ? "" : plural(s.job.max_retries, "retry", "retries")],
           ["Unique key", s.job.unique_key],
+          ["Limit key", s.job.limit_key],
         ]),
       ),
     ),

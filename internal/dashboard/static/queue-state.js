@@ -52,7 +52,15 @@ function reason(queue, behind, workers, activity, sums, jobs) {
       cure: "workers",
     };
   }
-  return { why: `its workers have free slots (${running} of ${slots} busy) but do not keep up`, cure: "workers" };
+  const free = `its workers have free slots (${running} of ${slots} busy)`;
+  // Nobody counts the jobs that wait for their key, so this is a guess.
+  if (queue.max_per_key) {
+    return {
+      why: `${free}: its policy, ${plural(queue.max_per_key, "job")} in flight for each limit key, may hold jobs back`,
+      cure: "policy",
+    };
+  }
+  return { why: `${free} but do not keep up`, cure: "workers" };
 }
 
 // pace compares the longest run with those that have ended, so that a run that hangs stands out.
