@@ -123,7 +123,7 @@ func (s *storm) weather(faults map[string]int) *judge {
 	s.rage(drawn(s.role.seed, faults))
 	raged := time.Since(began)
 	s.calm()
-	full := looks()
+	seen := looks()
 	j := s.judge()
 	for i, p := range s.ledger.problems {
 		if i == mostProblems {
@@ -140,13 +140,15 @@ func (s *storm) weather(faults map[string]int) *judge {
 	assert.Positive(s, s.ledger.staleWrites, "writes of older runs were refused")
 	assert.Positive(s, s.ledger.repeats, "calls were repeated with their request keys")
 	assert.Positive(s, s.probes, "unique keys were looked at")
-	assert.Positive(s, full, "as many jobs were in flight as may be")
+	assert.Positive(s, seen.full, "as many jobs were in flight as may be")
+	assert.Positive(s, seen.fullKeys, "as many jobs of a limit key were in flight as may be")
 	assert.NotEmpty(s, s.ledger.waits, "jobs of dead workers were run by others")
 	for _, phase := range []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled} {
 		assert.Positive(s, j.states[phase], "jobs that ended as %s", phase)
 	}
 	j.print(raged, time.Since(began))
-	figures.Print(s, "chaos on %s: never more than %d jobs in flight at once, as the policy of their queue says, and so many in %d looks", s.place(), most, full)
+	figures.Print(s, "chaos on %s: never more than %d jobs in flight at once, nor %d of a limit key, as the policy of their queue says; so many in %d looks, of a key %d times",
+		s.place(), most, mostPerKey, seen.full, seen.fullKeys)
 	j.count()
 	return j
 }

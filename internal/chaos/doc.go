@@ -12,7 +12,8 @@
 //   - no lease was run twice, and no job more often than its MaxRetries allow;
 //   - the history has every run that the ledger has seen, and its tokens grew as the table of transitions says;
 //   - an effect in the database, made in one transaction with the end of its job, is there exactly if that run has succeeded;
-//   - a unique key never had two live holders.
+//   - a unique key never had two live holders;
+//   - whenever the test looked, no more jobs were in flight than the queue allows, in all and with the same limit key.
 //
 // A soak runs the same fleet under a long, steady load, and kills a worker now and then. Package soak judges its measurements.
 // The commands below cmd repeat the storms and the soaks, for make chaos and make soak.

@@ -12,43 +12,62 @@ import (
 	"github.com/seed-ed332417/jq"
 )
 
-// most is how many jobs may be in flight at once: half of what the workers would hold.
-const most = workers * slots / 2
+const (
+	most       = workers * slots / 2 // jobs that may be in flight at once: half of what the workers would hold
+	mostPerKey = 2                   // those with the same limit key: the jobs with keys alone can not fill the queue
+)
 
-// limit sets how many jobs may be in flight, and looks all the time whether more are. What it returns ends that, and says how often as many were.
-func (s *storm) limit() (looks func() (full int)) {
+// A sighting counts the looks that saw as many jobs in flight as may be.
+type sighting struct {
+	full     int // in the queue
+	fullKeys int // with one of the limit keys
+}
+
+// limit sets how many jobs may be in flight, in all and with the same limit key, and looks all the time whether more are. What it returns ends
+// that, and says how often as many were.
+func (s *storm) limit() (looks func() sighting) {
 	s.Helper()
-	_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), jq.DefaultQueue, jq.Policy{MaxInFlight: most})
+	_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), jq.DefaultQueue, jq.Policy{MaxInFlight: most, MaxPerKey: mostPerKey})
 	require.NoError(s, err)
 	ctx, cancel := context.WithCancel(s.Context())
 	var looking sync.WaitGroup
-	full := 0
+	var seen sighting
 	looking.Go(func() {
 		for ctx.Err() == nil {
-			switch n := s.inFlight(ctx); {
-			case n > most:
-				s.ledger.blame("%d jobs are in flight at once, and %d may be", n, most)
-			case n == most:
-				full++
-			}
+			s.look(ctx, &seen)
 			<-time.After(5 * time.Millisecond)
 		}
 	})
-	return func() int {
+	return func() sighting {
 		cancel()
 		looking.Wait()
-		return full
+		return seen
 	}
 }
 
-// inFlight is how many jobs are in flight, or 0 while the database is away.
-func (s *storm) inFlight(ctx context.Context) (n int64) {
-	counts, err := s.store.Count(ctx, jq.Filter{States: []jq.State{jq.InFlight}})
+// look looks once, unless the database is away. One page has all jobs in flight, at one moment.
+func (s *storm) look(ctx context.Context, seen *sighting) {
+	page, err := s.store.List(ctx, jq.Filter{States: []jq.State{jq.InFlight}}, jq.Page{Limit: 1000})
 	if err != nil {
-		return 0
+		return
 	}
-	for _, q := range counts.Queues {
-		n += q.Jobs[jq.InFlight]
+	n := len(page.Jobs)
+	if n > most {
+		s.ledger.blame("%d jobs are in flight at once, and %d may be", n, most)
 	}
-	return n
+	if n == most {
+		seen.full++
+	}
+	byKey := map[string]int{}
+	for _, j := range page.Jobs {
+		byKey[j.LimitKey()]++
+	}
+	for _, key := range limitKeys {
+		if byKey[key] > mostPerKey {
+			s.ledger.blame("%d jobs of %s are in flight at once, and %d may be", byKey[key], key, mostPerKey)
+		}
+		if byKey[key] == mostPerKey {
+			seen.fullKeys++
+		}
+	}
 }

@@ -41,6 +41,7 @@ type plan struct {
 	delay      time.Duration
 	maxRetries int
 	key        string // unique, if any
+	limitKey   string // if any
 }
 
 // numbers is a source of choices that belong to one thing.
@@ -66,10 +67,16 @@ func planOf(seed uint64, n int) plan {
 	case deadly:
 		p.maxRetries = 1
 	}
+	if i := rng.IntN(2 * len(limitKeys)); i < len(limitKeys) {
+		p.limitKey = limitKeys[i]
+	}
 	return p
 }
 
 var uniqueKeys = []string{"key a", "key b", "key c", "key d"}
+
+// limitKeys are those of half of the jobs: the others have none.
+var limitKeys = []string{"customer a", "customer b", "customer c"}
 
 func drawKind(rng *rand.Rand) string {
 	card := rng.IntN(100)
@@ -92,7 +99,7 @@ func (p plan) item() jq.Item {
 		panic(err) // a number can be written
 	}
 	return jq.Item{Payload: jq.Raw{Name: p.kind, Document: payload}, Options: &jq.EnqueueOptions{
-		Delay: p.delay, MaxRetries: new(p.maxRetries), UniqueKey: p.key,
+		Delay: p.delay, MaxRetries: new(p.maxRetries), UniqueKey: p.key, LimitKey: p.limitKey,
 		Backoff: jq.Backoff{Base: 20 * time.Millisecond, Cap: 200 * time.Millisecond, Jitter: 10},
 	}}
 }

@@ -35,6 +35,8 @@ var breakages = []breakage{
 	{name: "CheckpointNotKept", found: "a checkpoint was lost", store: func(m *memory.Store) backend { return saveless{m} }},
 	{name: "WaitsNotKept", found: "a job was claimed that is blocked", store: func(m *memory.Store) backend { return impatient{m} }},
 	{name: "LimitNotKept", found: "jobs of a queue are in flight at once", store: func(m *memory.Store) backend { return limitless{m} }},
+	{name: "LimitOfKeysNotKept", found: "jobs of a limit key are in flight at once", store: func(m *memory.Store) backend { return limitlessKeys{m} }},
+	{name: "FullKeyHoldsBackOthers", found: "lies idle although a job is due", store: func(m *memory.Store) backend { return holdingBack{m} }},
 	{name: "SealRefused", found: "a flow hangs", store: func(m *memory.Store) backend { return sealless{m} }},
 	{name: "BeatReachesNobody", found: "ran out while its server lived", link: func(l *link) store.Store { return beatless{l} }},
 	{name: "BeatExtendsByLess", found: "ran out while its server lived", link: func(l *link) store.Store { return shortBeat{l} }},
@@ -174,6 +176,25 @@ type limitless struct{ *memory.Store }
 
 func (s limitless) SetPolicy(_ context.Context, _ string, p store.Policy) (store.Policy, error) {
 	return store.Policy{}.Replace(p)
+}
+
+// limitlessKeys limits queues, and no keys.
+type limitlessKeys struct{ *memory.Store }
+
+func (s limitlessKeys) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	p.MaxPerKey = 0
+	return s.Store.SetPolicy(ctx, queue, p)
+}
+
+// holdingBack counts all jobs of a queue for one key.
+type holdingBack struct{ *memory.Store }
+
+func (s holdingBack) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
+	req.Jobs = slices.Clone(req.Jobs)
+	for i := range req.Jobs {
+		req.Jobs[i].LimitKey = limitKeys[0]
+	}
+	return s.Store.Enqueue(ctx, req)
 }
 
 // sealless claims that no group is open, so that nobody seals one.

@@ -49,7 +49,7 @@ type plan struct {
 
 // lastPlan returns the plan of a job for a server that is left alone at the end.
 func lastPlan(queue string, n int) *plan {
-	return &plan{NewJob: store.NewJob{Queue: queue, Kind: quick, Payload: fmt.Appendf(nil, `{"n":%d}`, n)}, n: n, last: true}
+	return &plan{NewJob: store.NewJob{Queue: queue, Kind: quick, LimitKey: limitKeys[0], Payload: fmt.Appendf(nil, `{"n":%d}`, n)}, n: n, last: true}
 }
 
 func newPlan(d *rand.Rand, n int) *plan {
@@ -70,8 +70,14 @@ func newPlan(d *rand.Rand, n int) *plan {
 		p.UniqueKey = fmt.Sprintf("key %d", d.IntN(2))
 	}
 	p.misbehave(d)
+	if i := d.IntN(2 * len(limitKeys)); i < len(limitKeys) {
+		p.LimitKey = limitKeys[i]
+	}
 	return p
 }
+
+// limitKeys are those of every queue. Half of the jobs have none.
+var limitKeys = []string{"customer 1", "customer 2"}
 
 func (p *plan) misbehave(d *rand.Rand) {
 	switch p.Kind {
@@ -93,8 +99,8 @@ func (p *plan) misbehave(d *rand.Rand) {
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("job %d at %v: %s on %s, work %v, misbehaves %d times, max retries %d, delay %v, timeout %v, unique %q",
-		p.n, p.at, p.Kind, p.Queue, p.work, p.times, p.MaxRetries, p.Delay, p.Timeout, p.UniqueKey)
+	return fmt.Sprintf("job %d at %v: %s on %s, work %v, misbehaves %d times, max retries %d, delay %v, timeout %v, unique %q, limit key %q",
+		p.n, p.at, p.Kind, p.Queue, p.work, p.times, p.MaxRetries, p.Delay, p.Timeout, p.UniqueKey, p.LimitKey)
 }
 
 // wellBehaved returns whether the job may succeed in the end.

@@ -30,6 +30,33 @@ type scenario struct {
 
 	awayAtFirst time.Duration // the store, when the servers start
 	maxInFlight int           // of jobs of the first queue, or zero
+	maxPerKey   int           // of those with the same limit key, or zero
+}
+
+// A limit is how many jobs of a queue, or of one of its limit keys, may be in flight at once.
+type limit struct {
+	queue, key string // no key means all jobs of the queue
+	most       int
+}
+
+// of names what the limit is of.
+func (l limit) of() string {
+	if l.key == "" {
+		return "queue"
+	}
+	return "limit key"
+}
+
+// limits returns the limits for which the job counts.
+func (sc *scenario) limits(p *plan) []limit {
+	var all []limit
+	if p.Queue == queues[0] && sc.maxInFlight > 0 {
+		all = append(all, limit{queue: p.Queue, most: sc.maxInFlight})
+	}
+	if p.Queue == queues[0] && sc.maxPerKey > 0 && p.LimitKey != "" {
+		all = append(all, limit{queue: p.Queue, key: p.LimitKey, most: sc.maxPerKey})
+	}
+	return all
 }
 
 // A rate is how probable a fault of a call is.
@@ -80,6 +107,9 @@ func newScenario(seed uint64) *scenario {
 	sc.drawEvents(d)
 	if d := dice(seed, "limit", 0); d.IntN(3) == 0 {
 		sc.maxInFlight = 1 + d.IntN(3)
+	}
+	if d := dice(seed, "limit of a key", 0); d.IntN(3) == 0 {
+		sc.maxPerKey = 1 + d.IntN(2)
 	}
 	for _, q := range queues {
 		sc.plans = append(sc.plans, lastPlan(q, len(sc.plans)))

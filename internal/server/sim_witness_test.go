@@ -32,9 +32,9 @@ type witness struct {
 	claims  map[store.Lease]*claim
 	stale   map[store.Op]int
 	ends    map[store.Ending]int
-	repeats int           // ends that were told once more, and changed nothing
-	longest time.Duration // that an expired lease waited for a server which could have recovered it
-	roomAt  time.Time     // the latest end of a lease in the first queue
+	repeats int                 // ends that were told once more, and changed nothing
+	longest time.Duration       // that an expired lease waited for a server which could have recovered it
+	roomAt  map[limit]time.Time // the latest end of a lease that counted for it
 }
 
 // A record is a job as the witness believes it to be.
@@ -77,7 +77,7 @@ type claim struct {
 func newWitness(s *simulation, b backend) *witness {
 	return &witness{
 		backend: b, sim: s, records: map[int64]*record{}, claims: map[store.Lease]*claim{},
-		open: map[string]bool{}, spoiled: map[string]bool{},
+		open: map[string]bool{}, spoiled: map[string]bool{}, roomAt: map[limit]time.Time{},
 		stale: map[store.Op]int{}, ends: map[store.Ending]int{},
 	}
 }
@@ -125,30 +125,56 @@ func (w *witness) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]
 	for _, j := range jobs {
 		w.claimed(j, req)
 	}
-	if n := w.inFlight(req.Queue); len(jobs) > 0 && w.full(req.Queue) {
-		w.sim.countNamed(limitReached)
-		if n > w.sim.maxInFlight {
-			w.sim.problem(jobs[0].ID, "%d jobs of a queue are in flight at once, and %d may be", n, w.sim.maxInFlight)
-		}
-	}
+	w.checkLimits(ctx, jobs)
 	return jobs, err
 }
 
-const limitReached = "claims that filled a queue"
+// checkLimits checks that no limit is exceeded for which one of the claimed jobs counts: neither by the records, nor by what the store says.
+// The lock is held.
+func (w *witness) checkLimits(ctx context.Context, claimed []store.Job) {
+	seen := map[limit]bool{}
+	for _, j := range claimed {
+		r := w.records[j.ID]
+		if r == nil {
+			continue // said when it was claimed
+		}
+		for _, l := range w.sim.limits(r.plan) {
+			if seen[l] {
+				continue
+			}
+			seen[l] = true
+			n := w.inFlight(l)
+			if n >= l.most {
+				w.sim.countNamed(claimsFilled + l.of())
+			}
+			if n > l.most {
+				w.sim.problem(j.ID, "%d jobs of a %s are in flight at once, and %d may be", n, l.of(), l.most)
+			}
+			if kept, err := w.backend.Count(ctx, store.Filter{Queue: l.queue, LimitKey: l.key, States: []store.State{store.InFlight}}); err != nil {
+				w.sim.problem(j.ID, "the jobs in flight can not be counted: %v", err)
+			} else if kept := kept.Total(); kept != int64(n) {
+				w.sim.problem(j.ID, "the store says that %d jobs of a %s are in flight, and has handed out %d leases", kept, l.of(), n)
+			}
+		}
+	}
+}
 
-// inFlight returns how many jobs of the queue are in flight. The lock is held.
-func (w *witness) inFlight(queue string) (n int) {
+// claimsFilled begins the names of the counts of claims after which a queue or a limit key was full.
+const claimsFilled = "claims that filled a "
+
+// inFlight returns how many jobs are in flight that count for the limit. The lock is held.
+func (w *witness) inFlight(l limit) (n int) {
 	for _, r := range w.records {
-		if r.plan.Queue == queue && r.state == store.InFlight {
+		if r.state == store.InFlight && slices.Contains(w.sim.limits(r.plan), l) {
 			n++
 		}
 	}
 	return n
 }
 
-// full returns whether as many jobs of the queue are in flight as may be. The lock is held.
-func (w *witness) full(queue string) bool {
-	return queue == queues[0] && w.sim.maxInFlight > 0 && w.inFlight(queue) >= w.sim.maxInFlight
+// full returns whether a limit leaves no room for the job. The lock is held.
+func (w *witness) full(p *plan) bool {
+	return slices.ContainsFunc(w.sim.limits(p), func(l limit) bool { return w.inFlight(l) >= l.most })
 }
 
 func (w *witness) claimed(j store.Job, req store.ClaimRequest) {
@@ -253,8 +279,8 @@ func (w *witness) holds(c *claim) bool {
 func (w *witness) end(c *claim, ending store.Ending, verb store.Op) {
 	c.ending, c.ended, c.verb = ending, now(), verb
 	w.ends[ending]++
-	if c.record.plan.Queue == queues[0] {
-		w.roomAt = time.Now()
+	for _, l := range w.sim.limits(c.record.plan) {
+		w.roomAt[l] = time.Now()
 	}
 	w.sim.trace(c.ID, c.worker, string(ending), "token", time.Duration(c.Token))
 	if ending != store.EndReleased && ending != store.EndSnoozed {
@@ -290,12 +316,12 @@ func (w *witness) dueSince() time.Time {
 	var first time.Time
 	for _, r := range w.records {
 		waits := r.state == store.Ready || r.state == store.Retrying
-		if !waits || r.plan.Kind == rare || r.due.After(now()) || w.full(r.plan.Queue) {
+		if !waits || r.plan.Kind == rare || r.due.After(now()) || w.full(r.plan) {
 			continue
 		}
 		due := r.due
-		if r.plan.Queue == queues[0] && w.sim.maxInFlight > 0 {
-			due = latest(due, w.roomAt)
+		for _, l := range w.sim.limits(r.plan) {
+			due = latest(due, w.roomAt[l])
 		}
 		if first.IsZero() || due.Before(first) {
 			first = due

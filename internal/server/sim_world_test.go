@@ -104,8 +104,8 @@ func (s *simulation) run(ctx context.Context) {
 		b = s.broken.store(mem)
 	}
 	s.witness, s.effects = newWitness(s, b), newEffects(s)
-	if _, err := b.SetPolicy(ctx, queues[0], store.Policy{MaxInFlight: s.maxInFlight}); err != nil {
-		s.problem(0, "the limit can not be set: %v", err)
+	if _, err := b.SetPolicy(ctx, queues[0], store.Policy{MaxInFlight: s.maxInFlight, MaxPerKey: s.maxPerKey}); err != nil {
+		s.problem(0, "the limits can not be set: %v", err)
 	}
 	s.dieFor(s.awayAtFirst)
 	for i := range s.servers {
@@ -274,8 +274,8 @@ func (r result) story() string {
 	for _, e := range entries[max(0, len(entries)-longestStory):] {
 		fmt.Fprintln(&b, e)
 	}
-	fmt.Fprintf(&b, "The scenario: calm %t, %d servers, wake-ups %t, faults for %v at rates %v\n",
-		r.scenario.calm, r.scenario.servers, r.scenario.wakeups, r.scenario.faultsFor, r.scenario.rates)
+	fmt.Fprintf(&b, "The scenario: calm %t, %d servers, wake-ups %t, at most %d in flight and %d of a key, faults for %v at rates %v\n",
+		r.scenario.calm, r.scenario.servers, r.scenario.wakeups, r.scenario.maxInFlight, r.scenario.maxPerKey, r.scenario.faultsFor, r.scenario.rates)
 	for _, p := range r.scenario.plans {
 		fmt.Fprintln(&b, " ", p)
 	}
