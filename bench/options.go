@@ -39,7 +39,7 @@ func parse(args []string, errors io.Writer) (options, error) {
 	flags.StringVar(&o.from, "from", "", "measure nothing; read the rounds from this file that --json has written")
 	flags.StringVar(&o.document, "document", "", "write the tables into this file, between its marks")
 	flags.BoolVar(&o.alone, "alone", false, "measure the goals about jq alone, and write them to the file of --more: "+
-		"claims run beside twenty times --jobs, or two hundred times if finished, a batch has twice --jobs, "+
+		"claims run beside twenty times --jobs, or two hundred times if finished, a batch has twice --jobs, a key has up to twenty times --jobs, "+
 		"and the long run takes a hundred and twenty times --duration")
 	goals := flags.String("goals", "", "with --alone: measure only these, separated by commas: "+strings.Join(alone.Goals(), ", "))
 	flags.StringVar(&o.more, "more", "more.json", "with --alone and --document: the file of goals that are about jq alone")

@@ -28,6 +28,8 @@ const (
 	HTTP         = "http"
 	Idle         = "idle"
 	Flows        = "flows"
+	Keys         = "keys"
+	Limits       = "limits"
 )
 
 // A workload runs once and returns what it has measured.
@@ -48,6 +50,8 @@ func workloads() map[string]workload {
 		HTTP:         {"continuous, directly and through a server on loopback", serving, Options{}},
 		Idle:         {"cost of an idle worker, and memory of jobs in flight", idling, Options{Jobs: 1_000}},
 		Flows:        {"jobs that wait for others: their cost, when they go on, and a cancellation of many", flowing, Options{Jobs: 100_000, Producers: 16}},
+		Keys:         {"claims from a queue with MaxPerKey, beside a plain one: many keys, a big one, full ones", keying, Options{Jobs: 1_000_000, Batch: 10}},
+		Limits:       {"claims and acks with limits that never bind, by 1, 8 and 32 claimers", limited, Options{Jobs: 100_000, Batch: 10}},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/contract"
 )
 
 // parts are what each workload measures.
@@ -25,10 +26,12 @@ var parts = map[string][]string{
 	HTTP:         {"direct", "http"},
 	Idle:         {"idle", "in flight"},
 	Flows:        {"single", "batch", "waiters", "rest", "fan-out", "chain"},
+	Keys:         {"one-each", "few-each", "big-key", "full-keys"},
+	Limits:       {"1-claimer", "8-claimers", "32-claimers"},
 }
 
 // unrated are parts about other things than the rate and the costs of jobs.
-var unrated = []string{"in flight", "waiters", "rest", "fan-out", "chain"}
+var unrated = []string{"in flight", "waiters", "rest", "fan-out", "chain", "one-each", "few-each", "big-key", "full-keys"}
 
 // Each workload runs on each kind of store, and leaves it as it was.
 func TestWorkloads(t *testing.T) {
@@ -59,13 +62,18 @@ func TestWorkloads(t *testing.T) {
 
 // measured is how many jobs a part is about, where that is known beforehand: half of those that wait are claimed.
 var measured = map[string]float64{"enqueue": 60, "drain": 60, "latency": 30, "few": 20, "waiting": 20, "scheduled": 20, "finished": 20, "in flight": 60,
-	"single": 60, "batch": 60, "waiters": 60, "fan-out": 60, "chain": 6}
+	"single": 60, "batch": 60, "waiters": 60, "fan-out": 60, "chain": 6, "one-each": 60, "few-each": 60, "big-key": 6, "full-keys": 6,
+	"1-claimer": 30, "8-claimers": 30, "32-claimers": 30}
 
 // told are figures of a part. Those that are about time alone may be zero on a machine that is busy.
 var told = map[string][]string{
 	"enqueue": {Rate, "call p50"}, "drain": {Rate}, "latency": {P50, P95, P99, Max}, "few": {"claim p50", "claim and ack p50"},
 	"finished": {"claim p50 to few", "claim and ack p50 to few"}, "in flight": {"memory"},
 	"batch": {"callback max", "rate to single"}, "waiters": {P50, Max}, "rest": {P50, P99}, "fan-out": {"cancel", Settled}, "chain": {"cancel", Settled},
+	"one-each": {"claim p50", "plain claim p50", "claim p50 to plain"}, "few-each": {"claim p50 to plain"},
+	"big-key": {"claim p50 to plain"}, "full-keys": {"claim p50 to plain", "claim and ack p50 to plain"},
+	"1-claimer":   {"max_in_flight rate", "max_in_flight to free", "max_per_key rate", "max_per_key to free"},
+	"32-claimers": {"max_in_flight to free", "max_per_key to free"},
 }
 
 func checkFigures(t *testing.T, workload string, part Part) {
@@ -149,14 +157,14 @@ func TestPileIsMeasuredAgainAndAgain(t *testing.T) {
 
 // A run that is interrupted ends with the error of its context, and deletes its jobs all the same.
 func TestInterruptedRunDeletesItsJobs(t *testing.T) {
-	for _, name := range []string{Enqueue, Drain, Continuous, Latency, Backlog, HTTP, Idle, Flows} {
+	for _, name := range []string{Enqueue, Drain, Continuous, Latency, Backlog, HTTP, Idle, Flows, Keys, Limits} {
 		t.Run(name, func(t *testing.T) {
 			s := stores()["memory"](t)
 			alone := stranger(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
 			o := small(name)
 			o.Duration = time.Minute
-			b := &breaker{Store: s, after: 3, cut: cancel}
+			b := &breaker{Store: s, PolicyKeeper: s.(contract.PolicyKeeper), after: 3, cut: cancel}
 			_, err := Run(ctx, b, o)
 			assert.ErrorIs(t, err, context.Canceled)
 			alone()
@@ -185,6 +193,13 @@ func TestRunOnAFaultyStoreDoesNotCount(t *testing.T) {
 		"Idle/LosesAJob":       {Idle, losing, "not all jobs have begun"},
 		"Flows/LosesAJob":      {Flows, losing, "which does not exist"},
 		"Flows/LosesAMember":   {Flows, losingAMember, lost},
+		"Keys/LosesAJob":       {Keys, losing, lost},
+		"Keys/LosesAnAck":      {Keys, forgetting, "1 in_flight where 0 should be"},
+		"Keys/KnowsNoLimits":   {Keys, boundless, "2 jobs of the key "},
+		"Keys/LosesItsPolicy":  {Keys, lax, "the queue has max_in_flight 0 and max_per_key 2 where 0 and 1 should be"},
+		"Limits/LosesAJob":     {Limits, losing, "5 of 6 jobs are done, and claims have found nothing for 1m0s"},
+		"Limits/LosesAnAck":    {Limits, forgetting, "1 in_flight where 0 should be"},
+		"Limits/LosesItsLimit": {Limits, lax, "the queue has max_in_flight 10001 and max_per_key 0 where 10000 and 0 should be"},
 		"Drain/LosesUncounted": {Drain, losingAndShort, lost},
 		"Drain/LosesAnAck":     {Drain, forgetting, "1 in_flight where 0 should be"},
 		"Drain/HidesAJob":      {Drain, hiding, halted},

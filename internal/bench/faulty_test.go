@@ -11,9 +11,10 @@ import (
 // A breaker cuts something off after so many calls that write.
 type breaker struct {
 	jq.Store
-	calls atomic.Int64
-	after int64
-	cut   func()
+	contract.PolicyKeeper // for workloads that set policies
+	calls                 atomic.Int64
+	after                 int64
+	cut                   func()
 }
 
 func (b *breaker) count() {
@@ -35,11 +36,12 @@ func (b *breaker) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) 
 // A loser loses the last job of the first call of Enqueue, and says that it has it.
 type loser struct {
 	jq.Store
+	contract.PolicyKeeper
 	calls  atomic.Int64
 	passes func(req jq.EnqueueRequest) bool // without losing a job, if set
 }
 
-func losing(s jq.Store) jq.Store { return &loser{Store: s} }
+func losing(s jq.Store) jq.Store { return &loser{Store: s, PolicyKeeper: s.(contract.PolicyKeeper)} }
 
 // losingAMember loses a job of the first call that adds several jobs which wait for nothing.
 func losingAMember(s jq.Store) jq.Store {
@@ -67,10 +69,13 @@ func losingAndShort(s jq.Store) jq.Store { return short{losing(s)} }
 // A forgetter forgets the last of the first acks, and says that it has done it.
 type forgetter struct {
 	jq.Store
+	contract.PolicyKeeper
 	calls atomic.Int64
 }
 
-func forgetting(s jq.Store) jq.Store { return &forgetter{Store: s} }
+func forgetting(s jq.Store) jq.Store {
+	return &forgetter{Store: s, PolicyKeeper: s.(contract.PolicyKeeper)}
+}
 
 func (f *forgetter) Ack(ctx context.Context, acks []contract.Ack) ([]jq.Outcome, error) {
 	if f.calls.Add(1) > 1 {
@@ -95,4 +100,50 @@ func (h *hider) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([
 		jobs = jobs[:len(jobs)-1]
 	}
 	return jobs, err
+}
+
+// A liar says that it keeps policies as they are.
+type liar struct {
+	jq.Store
+	contract.PolicyKeeper
+	keeps func(jq.Policy) jq.Policy // what it keeps of one that is set
+	shows func(jq.Policy) jq.Policy // what it shows of one that is kept
+}
+
+func same(p jq.Policy) jq.Policy { return p }
+
+// boundless keeps no limit for each key, and says that it does.
+func boundless(s jq.Store) jq.Store {
+	none := func(p jq.Policy) jq.Policy {
+		p.MaxPerKey, p.MaxInFlight = 0, p.MaxPerKey*contract.MaxLimit
+		return p
+	}
+	shown := func(p jq.Policy) jq.Policy {
+		p.MaxPerKey, p.MaxInFlight = p.MaxInFlight/contract.MaxLimit, 0
+		return p
+	}
+	return &liar{s, s.(contract.PolicyKeeper), none, shown}
+}
+
+// lax shows a limit that is higher by one.
+func lax(s jq.Store) jq.Store {
+	return &liar{s, s.(contract.PolicyKeeper), same, func(p jq.Policy) jq.Policy {
+		if p.MaxInFlight > 0 {
+			p.MaxInFlight++
+		}
+		if p.MaxPerKey > 0 {
+			p.MaxPerKey++
+		}
+		return p
+	}}
+}
+
+func (l *liar) SetPolicy(ctx context.Context, queue string, p jq.Policy) (jq.Policy, error) {
+	next, err := l.PolicyKeeper.SetPolicy(ctx, queue, l.keeps(p))
+	return l.shows(next), err
+}
+
+func (l *liar) Policy(ctx context.Context, queue string) (jq.Policy, error) {
+	p, err := l.PolicyKeeper.Policy(ctx, queue)
+	return l.shows(p), err
 }

@@ -12,12 +12,12 @@ import (
 // Options says what to run. Zero fields have defaults, which depend on the workload. check has their limits.
 type Options struct {
 	Workload    string
-	Jobs        int           // for enqueue, drain, backlog and idle
+	Jobs        int           // for enqueue, drain, backlog, idle, flows, keys and limits
 	Duration    time.Duration // for continuous, held-snapshot, http, latency and idle: of each part
 	Concurrency int           // concurrent handlers
 	Buffer      int           // jobs claimed ahead of them; negative means none
 	Producers   int           // goroutines that enqueue
-	Batch       int           // jobs in each of their calls, and in each claim of backlog
+	Batch       int           // jobs in each of their calls, and in each claim of backlog, keys and limits
 	Payload     int           // bytes per job
 	Rate        float64       // for latency: jobs per second
 	Keep        bool          // leave the jobs in the store

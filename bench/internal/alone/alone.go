@@ -1,4 +1,4 @@
-// Package alone measures the goals that are about jq alone: P8 to P12, and P15.
+// Package alone measures the goals that are about jq alone: P8 to P12, P15 and R91.
 package alone
 
 import (
@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Goals    []string // some of those that the function Goals returns
 	Rounds   int
-	Jobs     int           // P8: how many other jobs the store has; ten times as many finished ones. P15: ten times the size of a batch
+	Jobs     int           // P8: how many other jobs the store has; ten times as many finished ones. P15: ten times the size of a batch. R91: how many jobs the largest key has
 	Duration time.Duration // of a part; P12 takes sixty times as long
 	Progress io.Writer
 }
@@ -44,6 +44,8 @@ var measures = []struct {
 	{"P12", peer.Postgres, one(steady)},
 	{"P15", peer.Postgres, flows},
 	{"P15", peer.SQLite, flows},
+	{"R91", peer.Postgres, keys},
+	{"R91", peer.SQLite, keys},
 }
 
 // one is for goals with one line a store.
