@@ -110,25 +110,33 @@ func limitsOfOneQueueAlone(c *C) {
 }
 
 func limitsFollowsThePolicy(c *C) {
-	list := c.EnqueueN(9)
+	list := c.followThePolicy(plain(), c.admit)
+	c.admit(queue, 1)
+	c.Ack(c.Get(list[4]).Lease())
+	c.Equal(ids(c.Claim(1)), []int64{}, "claimed when there is a limit again, and four are in flight")
+}
+
+// followThePolicy sets limits that take in all of the nine jobs that it enqueues, and lifts them. It returns the jobs, of which the last five are in
+// flight then.
+func (c *C) followThePolicy(n store.NewJob, admit func(name string, most int)) []int64 {
+	c.Helper()
+	list := c.Enqueue(slices.Repeat([]store.NewJob{n}, 9)...)
 	held := c.Claim(4)
 	c.Advance(time.Second)
-	c.admit(queue, 5)
+	admit(queue, 5)
 	c.Equal(ids(c.Claim(3)), list[4:5], "claimed with room for five, of which four were taken before there was a limit")
 	c.Advance(time.Second)
-	c.changesNothing("a lower limit", func() { c.admit(queue, 2) })
+	c.changesNothing("a lower limit", func() { admit(queue, 2) })
 	for i, j := range held {
 		c.Equal(ids(c.Claim(3)), []int64{}, "claimed while %d are in flight and 2 may be", 5-i)
 		c.Ack(j.Lease())
 	}
 	c.Equal(ids(c.Claim(3)), list[5:6], "claimed with room for two, of which one is taken")
-	c.admit(queue, 3)
+	admit(queue, 3)
 	c.Equal(ids(c.Claim(3)), list[6:7], "claimed with room for one more")
-	c.admit(queue, 0)
+	admit(queue, 0)
 	c.Equal(ids(c.Claim(3)), list[7:], "claimed when there is no limit any more")
-	c.admit(queue, 1)
-	c.Ack(c.Get(list[4]).Lease())
-	c.Equal(ids(c.Claim(1)), []int64{}, "claimed when there is a limit again, and four are in flight")
+	return list
 }
 
 // A ledger counts, outside of the store, the jobs that have been handed out and not been given back.

@@ -177,27 +177,12 @@ func keysOfOneQueueAlone(c *C) {
 }
 
 func keysFollowThePolicy(c *C) {
-	list := c.Enqueue(slices.Repeat([]store.NewJob{ofKey("a")}, 8)...)
-	held := c.Claim(3)
-	c.Advance(time.Second)
-	c.admitPerKey(queue, 4)
-	c.Equal(ids(c.Claim(5)), list[3:4], "claimed with room for four, of which three were taken before there was a limit")
-	c.Advance(time.Second)
-	c.changesNothing("a lower limit", func() { c.admitPerKey(queue, 2) })
-	for i, j := range held {
-		c.Equal(ids(c.Claim(5)), []int64{}, "claimed while %d are in flight and 2 may be", 4-i)
-		c.Ack(j.Lease())
-	}
-	c.Equal(ids(c.Claim(5)), list[4:5], "claimed with room for two, of which one is taken")
-	c.admitPerKey(queue, 3)
-	c.Equal(ids(c.Claim(5)), list[5:6], "claimed with room for one more")
-	c.admitPerKey(queue, 0)
-	c.Equal(ids(c.Claim(5)), list[6:], "claimed when there is no limit any more")
+	list := c.followThePolicy(ofKey("a"), c.admitPerKey)
 	c.admitPerKey(queue, 1)
-	c.ackOf(list[3], list[4])
+	c.ackOf(list[4], list[5])
 	more := c.enqueueOf("a", "b", "b")
 	c.Equal(ids(c.Claim(5)), more[1:2], "claimed when there is a limit again, and three are in flight")
-	c.ackOf(list[5:]...)
+	c.ackOf(list[6:]...)
 	c.Equal(ids(c.Claim(5)), more[:1], "claimed when these have ended")
 }
 
