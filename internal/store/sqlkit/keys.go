@@ -42,6 +42,9 @@ type Place struct {
 
 func placeOf(priority int, at, id int64) Place { return Place{store.MaxPriority - priority, at, id} }
 
+// place is where a key would stand with the job as its first one. Jobs are claimed in this order.
+func (w Waiting) place() Place { return placeOf(w.Priority, w.At, w.ID) }
+
 func (p Place) compare(other Place) int {
 	return cmp.Or(cmp.Compare(p.Level, other.Level), cmp.Compare(p.At, other.At), cmp.Compare(p.ID, other.ID))
 }
@@ -138,7 +141,7 @@ func (k *Keys) More(limit int, chosen []Waiting) bool {
 	for i := range k.read {
 		lane := &k.read[i]
 		behind := func(w Waiting) bool {
-			return w.Retry == (i == 1) && placeOf(w.Priority, w.At, w.ID).compare(lane.last) > 0
+			return w.Retry == (i == 1) && w.place().compare(lane.last) > 0
 		}
 		more = more || !lane.none && !lane.ended && (len(chosen) < limit || slices.ContainsFunc(chosen, behind))
 	}
@@ -272,7 +275,7 @@ type lane struct {
 func (k *Keys) lane(retry bool, others []Waiting) *lane {
 	of := &lane{room: store.MaxAnswerBytes}
 	for _, d := range others {
-		if d.Retry == retry && !k.skipped[d.ID] {
+		if d.Retry == retry {
 			of.jobs = append(of.jobs, d)
 		}
 	}
@@ -281,18 +284,16 @@ func (k *Keys) lane(retry bool, others []Waiting) *lane {
 			l.complete = l.complete || len(l.jobs) < l.Want
 			for _, d := range l.jobs {
 				if d.key = one; l.Retry == retry && d.At <= k.now {
-					of.jobs = append(of.jobs, d) // and take passes over those that are skipped
+					of.jobs = append(of.jobs, d)
 				}
 			}
 		}
 	}
-	slices.SortFunc(of.jobs, func(a, b Waiting) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(of.jobs, func(a, b Waiting) int { return a.place().compare(b.place()) })
 	return of
 }
 
-// take chooses jobs until there are so many. It reports false if it comes to the end of what is known of a line whose key has room for more.
+// take chooses jobs until there are so many, and passes over those that are skipped or have no room. It reports false if it comes to the end of what is known of a line whose key has room for more.
 func (k *Keys) take(from *lane, limit int) bool {
 	for len(from.chosen) < limit && from.room >= 0 {
 		if l := from.ended; l != nil && k.room(k.all[l.Key]) > 0 {
