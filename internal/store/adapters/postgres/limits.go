@@ -189,8 +189,9 @@ func (c *claim) leavesOut(t *txn) {
 	}
 }
 
-// admitQuery reads the limits of a queue, and locks it if it has MaxInFlight. If there are hints for its keys, it takes the lock for reading them,
-// unless another claim has it. If the queue limits its keys, the claim waits for a merge, which would hold keys that it needs. It also locks no job, which shows that the transaction may be a claim: see claiming.
+// admitQuery reads the limits of a queue, and locks it if it has MaxInFlight. If the queue limits its keys, the claim waits for a merge, which would
+// hold keys that it needs. If there are hints, it takes the lock for reading them, unless another claim has it. It also locks no job, which shows
+// that the transaction may be a claim: see claiming.
 const admitQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT *
