@@ -534,7 +534,7 @@ type (
 	//
 	//	Queue     string          // its name
 	//	Jobs      map[State]int64 // by phase; phases without jobs are left out
-	//	Due       int64           // how many a claim could take now if the queue were not paused
+	//	Due       int64           // how many a claim could take now if the queue were not paused or limited
 	//	OldestDue time.Time       // earliest due time of those; zero if there are none
 	QueueCount = store.QueueCount
 

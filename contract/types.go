@@ -372,8 +372,8 @@ type (
 	//
 	//	// Ping checks that the store answers, and that it contains what this program keeps in it.
 	//	Ping(ctx context.Context) error
-	//	// OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise
-	//	// order of name.
+	//	// OldestDue returns the queues from which a claim could take a job now if no queue were paused or limited, in
+	//	// bytewise order of name.
 	//	OldestDue(ctx context.Context) (Due, error)
 	Monitor = store.Monitor
 
@@ -1117,7 +1117,7 @@ type (
 	//
 	//	Queue     string          // its name
 	//	Jobs      map[State]int64 // by phase; phases without jobs are left out
-	//	Due       int64           // how many a claim could take now if the queue were not paused
+	//	Due       int64           // how many a claim could take now if the queue were not paused or limited
 	//	OldestDue time.Time       // earliest due time of those; zero if there are none
 	QueueCount = store.QueueCount
 

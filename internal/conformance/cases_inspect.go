@@ -17,7 +17,7 @@ var inspectCases = []Case{
 	{"Inspect/PageEndsBeforeItWeighsTooMuch", "A page ends early before the first job that would raise the total size of the page's documents above MaxAnswerBytes.", inspectPageEndsBeforeItWeighsTooMuch},
 	{"Inspect/CursorOfAnotherFilterIsRefused", "The call returns ErrInvalid for a cursor from another filter.", inspectCursorOfAnotherFilterIsRefused},
 	{"Inspect/CountsByQueueAndPhase", "Count counts the jobs that match, by queue and phase.", inspectCountsByQueueAndPhase},
-	{"Inspect/DueIsWhatAClaimCouldTake", "Due is how many of these jobs a claim could take now if no queue were paused. OldestDue is the earliest due time among them.", inspectDueIsWhatAClaimCouldTake},
+	{"Inspect/DueIsWhatAClaimCouldTake", "Due is how many of these jobs a claim could take now if no queue were paused or limited. OldestDue is the earliest due time among them.", inspectDueIsWhatAClaimCouldTake},
 	{"Inspect/LimitsAreKept", "ErrInvalid: the request breaks a limit and nothing was applied.", inspectLimitsAreKept},
 	{"Inspect/RacingReadersNeverMissAJob", "A call takes effect as a whole, at one moment between its start and its return, or not at all.", inspectRacingReadersNeverMissAJob},
 }

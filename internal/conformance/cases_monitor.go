@@ -9,7 +9,7 @@ import (
 
 var monitorCases = []Case{
 	{"Monitor/PingAnswers", "Ping checks that the store answers, and that it contains what this program keeps in it.", monitorPingAnswers},
-	{"Monitor/QueuesWithAJobThatIsDue", "OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise order of name.", monitorQueuesWithAJobThatIsDue},
+	{"Monitor/QueuesWithAJobThatIsDue", "OldestDue returns the queues from which a claim could take a job now if no queue were paused or limited, in bytewise order of name.", monitorQueuesWithAJobThatIsDue},
 	{"Monitor/TheEarliestDueTime", "Each queue comes with the earliest due time of those jobs.", monitorTheEarliestDueTime},
 	{"Monitor/RefusesAsTheCoreDoes", sentenceRefusals, monitorRefusesAsTheCoreDoes},
 }

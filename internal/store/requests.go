@@ -260,7 +260,7 @@ func (c Counts) Total() (sum int64) {
 type QueueCount struct {
 	Queue     string          `json:"queue"`               // its name
 	Jobs      map[State]int64 `json:"jobs"`                // by phase; phases without jobs are left out
-	Due       int64           `json:"due"`                 // how many a claim could take now if the queue were not paused
+	Due       int64           `json:"due"`                 // how many a claim could take now if the queue were not paused or limited
 	OldestDue time.Time       `json:"oldest_due,omitzero"` // earliest due time of those; zero if there are none
 }
 

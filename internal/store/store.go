@@ -158,7 +158,7 @@ type Store interface {
 
 	// Count counts the jobs that match, by queue and phase. An empty filter matches every job.
 	//
-	// Due is how many of these jobs a claim could take now if no queue were paused. OldestDue is the earliest due time among
+	// Due is how many of these jobs a claim could take now if no queue were paused or limited. OldestDue is the earliest due time among
 	// them.
 	//
 	// A List or a Count that takes longer than the store allows returns an OverlongError, which matches ErrUnavailable.
@@ -482,7 +482,7 @@ type Monitor interface {
 	// Ping checks that the store answers, and that it contains what this program keeps in it. It does not wait for other calls.
 	Ping(ctx context.Context) error
 
-	// OldestDue returns the queues from which a claim could take a job now if no queue were paused, in bytewise order of name.
+	// OldestDue returns the queues from which a claim could take a job now if no queue were paused or limited, in bytewise order of name.
 	// Each queue comes with the earliest due time of those jobs.
 	OldestDue(ctx context.Context) (Due, error)
 }
