@@ -97,6 +97,9 @@ const (
 	MinRetention     = store.MinRetention
 	MaxLimit         = store.MaxLimit
 	MaxKeyLimit      = store.MaxKeyLimit
+	MaxRate          = store.MaxRate
+	MinPer           = store.MinPer
+	MaxPer           = store.MaxPer
 	FenceStep        = store.FenceStep
 	MaxEpoch         = store.MaxEpoch
 	MaxSetBack       = store.MaxSetBack

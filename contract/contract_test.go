@@ -28,7 +28,7 @@ var inside = map[string]string{
 	"OpRelease": made, "OpRecover": made, "OpCancel": made, "OpRequeue": made, "OpReschedule": made, "OpDelete": made, "OpUnblock": made, "Change": made, "Same": made, "Plus": made,
 	"Minus": made, "Reset": made, "Gone": made, "Transition": made, "Transitions": made,
 
-	"JobJSON": sent, "JobDetailJSON": sent, "NewJobJSON": sent, "WaitJSON": sent, "BackoffJSON": sent, "PolicyJSON": sent, "WorkerJSON": sent, "FilterJSON": sent,
+	"JobJSON": sent, "JobDetailJSON": sent, "NewJobJSON": sent, "WaitJSON": sent, "BackoffJSON": sent, "PolicyJSON": sent, "RateJSON": sent, "WorkerJSON": sent, "FilterJSON": sent,
 	"IDJSON": sent, "DurationJSON": sent, "RetentionJSON": sent, "TimeJSON": sent, "KeepJSON": sent, "JSONOfJob": sent, "JSONOfDetail": sent,
 	"JSONOfNewJob": sent, "JSONOfFilter": sent, "ActivityPageJSON": sent, "JSONOfActivity": sent, "SplitDocument": sent, "JoinDocument": sent, "Wanted": sent,
 

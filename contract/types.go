@@ -665,6 +665,8 @@ type (
 	//	MaxInFlight int // how many jobs may be in flight at once; by default any number
 	//	MaxPerKey   int // how many jobs with the same limit key may be in flight at once; by default any number
 	//
+	//	Rate Rate // how many jobs may be claimed in a span of time; by default any number
+	//
 	//	Version int64 // 0 if the policy was never set; grows by one with each change
 	//
 	// Its methods:
@@ -680,6 +682,42 @@ type (
 	//	// Replace is SetPolicy for a queue whose policy is p: it returns the queue's new policy, or ErrConflict.
 	//	func (Policy) Replace(by Policy) (Policy, error)
 	Policy = store.Policy
+
+	// A Rate limits how many jobs of a queue are claimed in a span of time. The zero Rate limits nothing.
+	//
+	// Its fields:
+	//
+	//	N   int           // how many jobs may be claimed
+	//	Per time.Duration // in how long
+	//
+	// Its methods:
+	//
+	//	// Room returns how many of limit jobs a claim may take, if so many jobs were claimed in the latest Per.
+	//	func (Rate) Room(limit, claimed int) int
+	//	// Wait returns after how long to look again if a claim at now has taken all that the rate let it take.
+	//	func (Rate) Wait(first, now time.Time) time.Duration
+	Rate = store.Rate
+
+	// A ClaimLog tells when jobs of a queue with a rate were claimed, the earliest first.
+	//
+	// Its methods:
+	//
+	//	// Count forgets the claims that do not count any more at now, and returns how many jobs those that count have
+	//	// taken, and when the first of them was made, or now if there is none.
+	//	func (*ClaimLog) Count(r Rate, now time.Time) (jobs int, first time.Time)
+	//	// Replace takes into account that one rate replaces another one at now.
+	//	func (*ClaimLog) Replace(before, by Rate, now time.Time)
+	//	// Add notes that jobs are claimed at now.
+	//	func (*ClaimLog) Add(jobs int, now time.Time)
+	ClaimLog = store.ClaimLog
+
+	// A Claimed is a number of jobs that were claimed at a time.
+	//
+	// Its fields:
+	//
+	//	At   time.Time // when
+	//	Jobs int       // how many
+	Claimed = store.Claimed
 
 	// A Worker is what a worker process reports about itself, for people to read.
 	//

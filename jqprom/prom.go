@@ -228,7 +228,8 @@ var (
 	oldest  = prometheus.NewDesc("jq_queue_oldest_ready_seconds", "For how long the oldest claimable job has been due.", []string{"queue"}, nil)
 	limit   = prometheus.NewDesc("jq_queue_max_in_flight", "How many jobs of the queue its policy lets be in flight at once.", []string{"queue"}, nil)
 	perKey  = prometheus.NewDesc("jq_queue_max_per_key", "How many jobs of the queue with the same limit key its policy lets be in flight at once.", []string{"queue"}, nil)
-	held    = prometheus.NewDesc("jq_queue_held_back", "Due jobs that no claim could have taken when they were counted, because of this limit of their queue's policy. Jobs that only a limit for each key held back are not counted.", []string{"queue", "limit"}, nil)
+	rate    = prometheus.NewDesc("jq_queue_max_rate", "How many jobs of the queue a second its policy lets be claimed.", []string{"queue"}, nil)
+	held    = prometheus.NewDesc("jq_queue_held_back", "Due jobs that no claim could have taken when they were counted, because of this limit of their queue's policy. Jobs that only a limit for each key or a rate held back are not counted.", []string{"queue", "limit"}, nil)
 	up      = prometheus.NewDesc("jq_store_up", "Whether the store answers.", nil, nil)
 	slots   = prometheus.NewDesc("jq_worker_slots", "Slots for handlers, by state: running, idle or abandoned.", []string{"state"}, nil)
 )
@@ -242,7 +243,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.own() {
 		c.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{jobs, jobsAge, oldest, limit, perKey, held, up, slots} {
+	for _, d := range []*prometheus.Desc{jobs, jobsAge, oldest, limit, perKey, rate, held, up, slots} {
 		ch <- d
 	}
 }
@@ -308,19 +309,22 @@ func (m *Metrics) collectDue(ch chan<- prometheus.Metric, due contract.Due, coun
 	}
 }
 
-// collectLimits sends the limits of the queues that have one, and how many due jobs they held back. Queues beyond the label limit share one sum, and
-// the greatest limit for each key.
+// collectLimits sends the limits of the queues that have one, and how many due jobs they held back. Queues beyond the label limit share one sum of
+// each, and the greatest limit for each key.
 func (m *Metrics) collectLimits(ch chan<- prometheus.Metric, queues []jq.Queue, counts jq.Counts) {
 	by := map[string]jq.QueueCount{}
 	for _, q := range counts.Queues {
 		by[q.Queue] = q
 	}
-	limits, ofKeys, left := map[string]int{}, map[string]int{}, map[string]int64{}
+	limits, ofKeys, left, rates := map[string]int{}, map[string]int{}, map[string]int64{}, map[string]float64{}
 	for _, q := range queues {
-		if q.Policy.MaxInFlight == 0 && q.Policy.MaxPerKey == 0 {
+		if q.Policy.MaxInFlight == 0 && q.Policy.MaxPerKey == 0 && q.Policy.Rate.N == 0 {
 			continue
 		}
 		label, counted := m.labels.queue(q.Name), by[q.Name]
+		if q.Policy.Rate.N > 0 {
+			rates[label] += float64(q.Policy.Rate.N) / q.Policy.Rate.Per.Seconds()
+		}
 		if q.Policy.MaxPerKey > 0 {
 			ofKeys[label] = max(ofKeys[label], q.Policy.MaxPerKey)
 		}
@@ -333,6 +337,9 @@ func (m *Metrics) collectLimits(ch chan<- prometheus.Metric, queues []jq.Queue, 
 	for label, most := range limits {
 		ch <- prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, float64(most), label)
 		ch <- prometheus.MustNewConstMetric(held, prometheus.GaugeValue, float64(left[label]), label, "max_in_flight")
+	}
+	for label, most := range rates {
+		ch <- prometheus.MustNewConstMetric(rate, prometheus.GaugeValue, most, label)
 	}
 	for label, most := range ofKeys {
 		ch <- prometheus.MustNewConstMetric(perKey, prometheus.GaugeValue, float64(most), label)

@@ -225,11 +225,13 @@ func TestLimitsHoldBack(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.SetPolicy(t.Context(), "keys", jq.Policy{MaxPerKey: 1})
 	require.NoError(t, err)
+	_, err = client.SetPolicy(t.Context(), "rated", jq.Policy{Rate: jq.Rate{N: 90, Per: time.Minute}})
+	require.NoError(t, err)
 	_, err = store.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "limited", Limit: 1, Worker: "w", TTL: time.Minute})
 	require.NoError(t, err)
 	assert.Equal(t, "jq_queue_held_back{limit=max_in_flight,queue=limited} 3\njq_queue_max_in_flight{queue=limited} 2\n"+
-		"jq_queue_max_per_key{queue=keys} 1\njq_queue_max_per_key{queue=limited} 3\n",
-		scraped(t, m, "jq_queue_max_in_flight", "jq_queue_max_per_key", "jq_queue_held_back"))
+		"jq_queue_max_per_key{queue=keys} 1\njq_queue_max_per_key{queue=limited} 3\njq_queue_max_rate{queue=rated} 1.5\n",
+		scraped(t, m, "jq_queue_max_in_flight", "jq_queue_max_per_key", "jq_queue_max_rate", "jq_queue_held_back"))
 }
 
 func TestScrapesShareOneCount(t *testing.T) {
@@ -319,6 +321,10 @@ func TestLabelsHaveABound(t *testing.T) {
 		m.Started(jq.Job{Queue: queue, Kind: "welcome"}, time.Second)
 		m.Ended(jq.Job{Queue: queue, Kind: "welcome"}, "succeeded", jq.Succeeded, time.Second)
 	}
+	for _, queue := range []string{"a", "c", "d"} {
+		_, err := client.SetPolicy(t.Context(), queue, jq.Policy{Rate: jq.Rate{N: 30, Per: time.Minute}})
+		require.NoError(t, err)
+	}
 	assert.Equal(t, `jq_jobs_enqueued_total{kind=(other),queue=(other)} 3
 jq_jobs_enqueued_total{kind=welcome,queue=a} 2
 jq_jobs_enqueued_total{kind=welcome,queue=b} 1
@@ -329,6 +335,7 @@ jq_jobs_enqueued_total{kind=welcome,queue=b} 1
 		scraped(t, m, "jq_job_run_seconds"))
 	assert.Equal(t, 3, strings.Count(scraped(t, m, "jq_job_wait_seconds"), "\n"))
 	assert.Equal(t, 3, strings.Count(scraped(t, m, "jq_jobs_finished_total"), "\n"))
+	assert.Equal(t, "jq_queue_max_rate{queue=(other)} 1\njq_queue_max_rate{queue=a} 0.5\n", scraped(t, m, "jq_queue_max_rate"))
 	gauges := scraped(t, m, "jq_jobs")
 	assert.Contains(t, gauges, "jq_jobs{queue=(other),state=ready} 3\n")
 	assert.Contains(t, gauges, "jq_jobs{queue=a,state=ready} 2\n")

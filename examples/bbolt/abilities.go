@@ -14,6 +14,7 @@ type queue struct {
 	Jobs   int64
 	Paused bool
 	Policy contract.Policy
+	Claims contract.ClaimLog `json:",omitempty"` // if the policy sets Rate
 }
 
 func (t *txn) queue(name string) queue {
@@ -22,7 +23,7 @@ func (t *txn) queue(name string) queue {
 }
 
 func (t *txn) saveQueue(name string, q queue) {
-	if q == (queue{}) {
+	if q.Jobs == 0 && !q.Paused && q.Policy == (contract.Policy{}) {
 		t.remove(queues, []byte(name))
 	} else {
 		t.put(queues, []byte(name), q)
@@ -78,6 +79,7 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (
 			t.fail(err)
 			return contract.Policy{}
 		}
+		q.Claims.Replace(q.Policy.Rate, next.Rate, t.now)
 		q.Policy = next
 		t.woken[contract.Wakeup{Queue: name}] = true // there may be room
 		t.saveQueue(name, q)

@@ -144,6 +144,29 @@ func TestKeysAreNotLimited(t *testing.T) {
 	assert.Zero(t, p)
 }
 
+// TestClaimsAheadAgeFromTheFirstLook: claims of a clock that was ahead count for as long as the rate says, also if the claim that found them so
+// took nothing.
+func TestClaimsAheadAgeFromTheFirstLook(t *testing.T) {
+	s, clk := newStore(t, Options{})
+	_, err := s.SetPolicy(t.Context(), "q0", contract.Policy{Rate: contract.Rate{N: 2, Per: time.Minute}})
+	require.NoError(t, err)
+	_, err = s.Enqueue(t.Context(), request(8))
+	require.NoError(t, err)
+	claims := func(want int, when string) {
+		t.Helper()
+		claimed, err := s.FetchAndClaim(t.Context(), contract.ClaimRequest{Queue: "q0", Limit: 4, Worker: "w", TTL: time.Minute})
+		require.NoError(t, err)
+		assert.Len(t, claimed, want, when)
+	}
+	began := clk.Now()
+	clk.Set(began.Add(time.Hour))
+	claims(2, "while the clock is ahead")
+	clk.Set(began)
+	claims(0, "when it was set back")
+	clk.Add(time.Minute)
+	claims(2, "a minute later")
+}
+
 // TestNothingIsLeftBehind takes jobs through every transition and deletes them. Then every bucket must be empty.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s, clk := newStore(t, Options{})

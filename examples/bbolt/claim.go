@@ -3,6 +3,7 @@ package bbolt
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/seed-ed332417/jq/contract"
 )
@@ -16,15 +17,42 @@ func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([
 		}
 		if q.Policy.MaxInFlight > 0 {
 			req.Limit = q.Policy.Room(req.Limit, t.inFlight(req.Queue))
-			req.RetryQuota = min(req.RetryQuota, req.Limit)
+		}
+		var wait time.Duration
+		if q.Policy.Rate.N > 0 {
+			req.Limit, wait = t.admitted(&q, req)
+		}
+		req.RetryQuota = min(req.RetryQuota, req.Limit)
+		chosen := t.choose(req)
+		if q.Policy.Rate.N > 0 && len(chosen) > 0 {
+			q.Claims.Add(len(chosen), t.now)
+			t.saveQueue(req.Queue, q)
+		}
+		if len(chosen) == req.Limit && wait > 0 {
+			t.later[req.Queue] = wait
 		}
 		var claimed []contract.Job
-		for _, j := range t.choose(req) {
+		for _, j := range chosen {
 			t.claim(j, req)
 			claimed = append(claimed, t.whole(j))
 		}
 		return claimed
 	})
+}
+
+// admitted returns how many jobs the queue's rate lets the claim take. If those are fewer than it asks for, it also returns after how long to
+// look again.
+func (t *txn) admitted(q *queue, req contract.ClaimRequest) (room int, wait time.Duration) {
+	rate, last := q.Policy.Rate, len(q.Claims)-1
+	ahead := last >= 0 && q.Claims[last].At.After(t.now)
+	claimed, first := q.Claims.Count(rate, t.now)
+	if ahead { // they count as made now, also for later claims
+		t.saveQueue(req.Queue, *q)
+	}
+	if room = rate.Room(req.Limit, claimed); room < req.Limit {
+		wait = rate.Wait(first, t.now)
+	}
+	return room, wait
 }
 
 // inFlight returns how many jobs of the queue are in flight.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/contract"
 )
@@ -28,6 +31,7 @@ type hub struct {
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	listeners map[*listener]struct{}
+	alarms    map[string]*clock.Timer // by queue
 }
 
 type listener struct {
@@ -80,6 +84,22 @@ func (h *hub) tell(wakeups map[contract.Wakeup]bool) {
 	}
 }
 
+// tellLater sends a wake-up for each queue after a while. The latest call for a queue replaces the earlier ones: it knows best when there is
+// room.
+func (h *hub) tellLater(c clock.Clock, waits map[string]time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for queue, wait := range waits {
+		if before := h.alarms[queue]; before != nil {
+			before.Stop()
+		}
+		if h.alarms == nil {
+			h.alarms = map[string]*clock.Timer{}
+		}
+		h.alarms[queue] = c.AfterFunc(wait, func() { h.tell(map[contract.Wakeup]bool{{Queue: queue}: true}) })
+	}
+}
+
 func (l *listener) offer(w contract.Wakeup) {
 	select {
 	case l.wakeups <- w:
@@ -91,6 +111,9 @@ func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
+	for _, alarm := range h.alarms {
+		alarm.Stop()
+	}
 	for l := range h.listeners {
 		h.end(l)
 	}

@@ -21,6 +21,7 @@ type txn struct {
 	epoch   int64 // see Fence
 	changed bool
 	woken   map[contract.Wakeup]bool // the wake-ups to send after the commit
+	later   map[string]time.Duration // the queues to wake after a while, whether or not the call changes something
 	err     error
 }
 
@@ -64,18 +65,18 @@ func write[T any](ctx context.Context, s *Store, refused error, do func(*txn) T)
 	if t.err != nil {
 		return none, t.err
 	}
-	if !t.changed {
-		return answer, nil
+	if t.changed {
+		if err := tx.Commit(); err != nil {
+			return none, inDoubt(err)
+		}
+		s.hub.tell(t.woken)
 	}
-	if err := tx.Commit(); err != nil {
-		return none, inDoubt(err)
-	}
-	s.hub.tell(t.woken)
+	s.hub.tellLater(s.clock, t.later)
 	return answer, nil
 }
 
 func begin(ctx context.Context, tx *bolt.Tx, now time.Time) *txn {
-	t := &txn{ctx: ctx, tx: tx, now: now, woken: map[contract.Wakeup]bool{}}
+	t := &txn{ctx: ctx, tx: tx, now: now, woken: map[contract.Wakeup]bool{}, later: map[string]time.Duration{}}
 	t.epoch, _ = get[int64](t, epochs, []byte(present))
 	return t
 }

@@ -1,13 +1,17 @@
 package browser
 
 import (
+	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/sqlite"
 )
 
 func (s *site) mailIsPaused() bool {
@@ -75,6 +79,13 @@ func TestPolicy(t *testing.T) {
 	p.click(button("Save"))
 	p.shows("max_per_key")
 	p.write(textbox("Jobs in flight for each limit key*"), "3")
+	p.write(textbox("Rate of claims*"), "100 a minute")
+	p.click(button("Save"))
+	p.shows("such as 100/1m.")
+	p.write(textbox("Rate of claims*"), "100/25h")
+	p.click(button("Save"))
+	p.shows("rate.per")
+	p.write(textbox("Rate of claims*"), "100/1m")
 	p.write(textbox("Keep succeeded jobs*"), "1s")
 	p.click(button("Save"))
 	p.shows("retain_succeeded")
@@ -88,9 +99,11 @@ func TestPolicy(t *testing.T) {
 	assert.Zero(t, policy.RetainDead)
 	assert.Equal(t, 12, policy.MaxInFlight)
 	assert.Equal(t, 3, policy.MaxPerKey)
+	assert.Equal(t, jq.Rate{N: 100, Per: time.Minute}, policy.Rate)
 	p.shows("48h")
 	p.shows("In flight at once")
 	p.shows("In flight for each limit key")
+	p.shows("100 jobs in 1 min")
 
 	p.click(button("Change…"))
 	p.find(element{role: "dialog", name: "Policy of queue mail"})
@@ -104,6 +117,38 @@ func TestPolicy(t *testing.T) {
 	after, err := s.Policy(t.Context(), "mail")
 	require.NoError(t, err)
 	assert.Equal(t, policy, after)
+}
+
+// Nobody counts the jobs that wait for a key or a rate, so the page names the limits that may be the reason.
+func TestQueueIsBehindItsLimits(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	past := clock.NewMock()
+	past.Set(time.Now().Add(-10 * time.Minute))
+	before, err := sqlite.Open(t.Context(), file, &sqlite.Options{Clock: past, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, err = jq.NewClient(before, nil).Enqueue(t.Context(), jq.Raw{Name: "k", Document: []byte(`{}`)}, &jq.EnqueueOptions{Queue: "mail"})
+	require.NoError(t, err)
+	require.NoError(t, before.Close())
+	s := serve(t, options{store: "sqlite:" + file})
+	require.NoError(t, s.store.Beat(t.Context(), jq.Worker{Name: "w", Queues: []string{"mail"}, Slots: 8, Running: 1, StaleAfter: time.Hour}))
+	p := open(t, s.url, desk)
+	for _, one := range []struct {
+		policy jq.Policy
+		says   string
+	}{
+		{jq.Policy{}, "its workers have free slots (1 of 8 busy) but do not keep up."},
+		{jq.Policy{Rate: jq.Rate{N: 1, Per: 90 * time.Second}}, "(1 of 8 busy): its policy, 1 job in 1 min 30 s claimed at most, may hold jobs back."},
+		{jq.Policy{MaxPerKey: 2, Rate: jq.Rate{N: 100, Per: time.Second}}, "2 jobs in flight for each limit key and 100 jobs in 1 s claimed at most, may hold jobs back."},
+	} {
+		set, err := s.Policy(t.Context(), "mail")
+		require.NoError(t, err)
+		one.policy.Version = set.Version
+		_, err = s.SetPolicy(t.Context(), "mail", one.policy)
+		require.NoError(t, err)
+		p.visit("/#/queues/mail")
+		p.shows(one.says)
+	}
 }
 
 func TestSchedule(t *testing.T) {

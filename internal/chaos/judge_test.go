@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,7 @@ type judge struct {
 	worn        int // jobs that are dead because their workers were killed too often
 	unstarted   int // claims that were lost before the handler began
 	mostCounted int // executions of one job
+	mostClaimed int // jobs that were claimed within the span of the rate
 
 	forgotten     int // jobs that the database has lost by itself
 	forgottenRuns int // runs, likewise
@@ -77,7 +79,29 @@ func (s *storm) judge() *judge {
 		j.checkEffects(page, row)
 	}
 	j.checkKeys()
+	j.checkPace()
 	return j
+}
+
+// checkPace: in no span of the rate were more jobs claimed than it allows, by what the rows and the history of all jobs say.
+func (j *judge) checkPace() {
+	var claims []time.Time
+	for _, row := range j.rows {
+		for _, a := range row.History {
+			claims = append(claims, a.StartedAt)
+		}
+	}
+	slices.SortFunc(claims, time.Time.Compare)
+	from := 0
+	for to, at := range claims {
+		for !claims[from].After(at.Add(-claimRate.Per)) {
+			from++
+		}
+		j.mostClaimed = max(j.mostClaimed, to-from+1)
+	}
+	if j.mostClaimed > claimRate.N {
+		j.ledger.problem("%d jobs were claimed within %v, and %d may be", j.mostClaimed, claimRate.Per, claimRate.N)
+	}
 }
 
 // checkKept: what was acknowledged is there, and only that.

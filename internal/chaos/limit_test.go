@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq"
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 const (
@@ -17,17 +18,20 @@ const (
 	mostPerKey = 2                   // those with the same limit key: the jobs with keys alone can not fill the queue
 )
 
+// claimRate is how many jobs may be claimed in how long: fewer than the workers would claim at times.
+var claimRate = store.Rate{N: 10, Per: 100 * time.Millisecond}
+
 // A sighting counts the looks that saw as many jobs in flight as may be.
 type sighting struct {
 	full     int // in the queue
 	fullKeys int // with one of the limit keys
 }
 
-// limit sets how many jobs may be in flight, in all and with the same limit key, and looks all the time whether more are. What it returns ends
-// that, and says how often as many were.
+// limit sets how many jobs may be in flight, in all and with the same limit key, and how many may be claimed in a span of time. It looks all the time
+// whether more are in flight. What it returns ends that, and says how often as many were.
 func (s *storm) limit() (looks func() sighting) {
 	s.Helper()
-	_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), jq.DefaultQueue, jq.Policy{MaxInFlight: most, MaxPerKey: mostPerKey})
+	_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), jq.DefaultQueue, jq.Policy{MaxInFlight: most, MaxPerKey: mostPerKey, Rate: claimRate})
 	require.NoError(s, err)
 	ctx, cancel := context.WithCancel(s.Context())
 	var looking sync.WaitGroup

@@ -23,6 +23,7 @@ type policyFlags struct {
 	dead      retentionFlag
 	limit     limitFlag
 	perKey    limitFlag
+	rate      rateFlag
 }
 
 func (a *app) queuesSet() *cobra.Command {
@@ -35,9 +36,11 @@ func (a *app) queuesSet() *cobra.Command {
 			"Settings that you do not give stay as they are.\n\n" +
 			"AGE is a duration of at least one hour, such as 48h; or keep, to keep jobs until you remove them; or default.\n\n" +
 			"NUMBER is how many jobs may be in flight at once, in all processes together; or none. A job counts until its lease has ended.\n" +
-			"With --max-per-key, it is how many jobs with the same limit key may be: see enqueue --limit-key.",
+			"With --max-per-key, it is how many jobs with the same limit key may be: see enqueue --limit-key.\n\n" +
+			"RATE is how many jobs may be claimed in how long, in all processes together, such as 100/1m; or none. Each claim counts, also that of\n" +
+			"a retry. All of them may be claimed at once: 100/1m allows 100 jobs in the first second and then none for the rest of the minute.",
 		Args:    takes(1, 1, "a queue"),
-		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3",
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --rate 100/1m",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -46,12 +49,13 @@ func (a *app) queuesSet() *cobra.Command {
 	f.Var(&p.dead, "retain-dead", "how long to keep dead jobs; default means "+keptFor(jq.DefaultRetainDead))
 	f.Var(&p.limit, "max-in-flight", "how many jobs of the queue may be in flight at once; none means any number")
 	f.Var(&p.perKey, "max-per-key", "how many jobs with the same limit key may be in flight at once; none means any number")
+	f.Var(&p.rate, "rate", "how many jobs of the queue may be claimed in how long; none means any number")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{fieldError(err)}
 		}
-		if !p.succeeded.given && !p.cancelled.given && !p.dead.given && !p.limit.given && !p.perKey.given {
+		if !p.succeeded.given && !p.cancelled.given && !p.dead.given && !p.limit.given && !p.perKey.given && !p.rate.given {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
@@ -82,6 +86,9 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	}
 	if f.perKey.given {
 		p.MaxPerKey = f.perKey.most
+	}
+	if f.rate.given {
+		p.Rate = f.rate.rate
 	}
 	return p
 }
@@ -117,27 +124,33 @@ func (a *app) showPolicy(queue string, p jq.Policy) error {
 		row(table, one.name, text)
 	}
 	for _, one := range limitsOf(p) {
-		row(table, one.name, cmp.Or(one.text(), "none (default)"))
+		row(table, one.name, cmp.Or(one.text, "none (default)"))
 	}
 	return table.Flush()
 }
 
-// A limit is a field of a policy that is a number of jobs.
+// A limit is a field of a policy that limits claims.
 type limit struct {
 	name string
-	most int // zero means any number, the default
+	text string // empty if the policy does not set it
 }
 
 func limitsOf(p jq.Policy) []limit {
-	return []limit{{"max_in_flight", p.MaxInFlight}, {"max_per_key", p.MaxPerKey}}
+	return []limit{{"max_in_flight", atMost(p.MaxInFlight)}, {"max_per_key", atMost(p.MaxPerKey)}, {"rate", rateText(p.Rate)}}
 }
 
-// text formats the limit. It is empty if the policy does not set it.
-func (l limit) text() string {
-	if l.most == 0 {
+func atMost(jobs int) string {
+	if jobs == 0 {
 		return ""
 	}
-	return strconv.Itoa(l.most)
+	return strconv.Itoa(jobs)
+}
+
+func rateText(r jq.Rate) string {
+	if r == (jq.Rate{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d/%v", r.N, r.Per)
 }
 
 // A setting is a field of a policy, with the state it applies to.
@@ -164,8 +177,8 @@ func policyInShort(p jq.Policy) string {
 		}
 	}
 	for _, one := range limitsOf(p) {
-		if one.most != 0 {
-			parts = append(parts, one.name+"="+one.text())
+		if one.text != "" {
+			parts = append(parts, one.name+"="+one.text)
 		}
 	}
 	return strings.Join(parts, " ")
@@ -237,5 +250,37 @@ func (l *limitFlag) Set(text string) error {
 		return fmt.Errorf("must be 1 to %d, or none", l.greatest)
 	}
 	l.most = most
+	return nil
+}
+
+// A rateFlag parses how many jobs may be claimed in how long.
+type rateFlag struct {
+	given bool
+	rate  jq.Rate // zero means any number
+}
+
+// String implements pflag.Value. It is empty so that help shows no default.
+func (r *rateFlag) String() string { return "" }
+
+// Type returns the name of the value in help.
+func (r *rateFlag) Type() string { return "RATE" }
+
+// Set parses the value.
+func (r *rateFlag) Set(text string) error {
+	r.given = true
+	if text == "none" {
+		r.rate = jq.Rate{}
+		return nil
+	}
+	n, per, _ := strings.Cut(text, "/")
+	number, err := strconv.Atoi(n)
+	span, unreadable := time.ParseDuration(per)
+	if err != nil || unreadable != nil {
+		return errors.New("want a number of jobs and a duration, such as 100/1m, or none")
+	}
+	if number < 1 || number > contract.MaxRate || span < contract.MinPer || span > contract.MaxPer {
+		return fmt.Errorf("must be 1 to %d jobs in %v to %v, or none", contract.MaxRate, contract.MinPer, contract.MaxPer)
+	}
+	r.rate = jq.Rate{N: number, Per: span}
 	return nil
 }

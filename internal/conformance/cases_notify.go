@@ -20,6 +20,7 @@ var notifyCases = []Case{
 	{"Notify/FollowsTheEndOfAPause", sentenceWoken, notifyFollowsTheEndOfAPause},
 	{"Notify/FollowsRoom", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoom},
 	{"Notify/FollowsRoomOfAKey", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoomOfAKey},
+	{"Notify/FollowsRoomUnderARate", sentenceWokenByNow, notifyFollowsRoomUnderARate},
 	{"Notify/FollowsTheCommitOfACallersTransaction", sentenceWoken, notifyFollowsTheCommitOfATx},
 	{"Notify/FollowsTheCancellationOfJobsInFlight", "After a Cancel that has ended leases, it sends a wake-up with Cancelled for each queue of their jobs.\nThe wake-up of a Notifier tells the worker to call Extend at once.", notifyFollowsTheCancellation},
 	{"Notify/FollowsACallThatLeavesSomething", "After a call that has left something to Settle, it sends a wake-up with Settle to every subscriber.", notifyFollowsWhatIsLeft},
@@ -245,6 +246,21 @@ func (c *C) wokenByRoom(n store.NewJob, admit func(most int)) {
 	c.wokenBy("room by a policy", func() func() {
 		c.fillQueue(n)
 		return func() { admit(2); admit(1) }
+	})
+}
+
+// notifyFollowsRoomUnderARate moves the clock by as long as it takes until there is room. Jobs that are claimed on the way are not those that wait.
+func notifyFollowsRoomUnderARate(c *C) {
+	c.rate(queue, aMinute(2))
+	c.wokenBy("room under a rate", func() func() {
+		c.EnqueueN(3)
+		c.Equal(len(c.Claim(1)), 1, "claimed with room for two")
+		c.Advance(20 * time.Second)
+		c.Equal(len(c.Claim(2)), 1, "claimed with room for one more")
+		return func() {
+			c.Advance(40 * time.Second)
+			c.Advance(time.Minute)
+		}
 	})
 }
 

@@ -59,6 +59,7 @@ func (c *C) refusesPolicy(p store.Policy, want error) {
 func (c *C) aPolicy() store.Policy {
 	p := store.Policy{
 		RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7, MaxPerKey: 3,
+		Rate: store.Rate{N: 900, Per: 90*time.Second + store.Resolution},
 	}
 	if c.noKeyLimits {
 		p.MaxPerKey = 0
@@ -144,8 +145,9 @@ func policyFenceLeavesIt(c *C) {
 }
 
 func policyRepeatIsSafe(c *C) {
-	fine := store.Policy{RetainSucceeded: time.Hour + 999, RetainCancelled: 2*time.Hour + 1999, RetainDead: 3*time.Hour + 1}
-	first := store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2*time.Hour + store.Resolution, RetainDead: 3 * time.Hour, Version: 1}
+	fine := store.Policy{RetainSucceeded: time.Hour + 999, RetainCancelled: 2*time.Hour + 1999, RetainDead: 3*time.Hour + 1, Rate: store.Rate{N: 1, Per: time.Minute + 1999}}
+	first := store.Policy{RetainSucceeded: time.Hour, RetainCancelled: 2*time.Hour + store.Resolution, RetainDead: 3 * time.Hour, Rate: aMinute(1), Version: 1}
+	first.Rate.Per += store.Resolution
 	c.refusesPolicy(store.Policy{RetainDead: time.Hour, Version: 1}, store.ErrConflict) // for none was ever set
 	for range 3 {
 		c.answersPolicy(queue, fine, first)
@@ -176,7 +178,7 @@ func policyListedWithItsQueue(c *C) {
 	c.Equal(c.queues(), []store.Queue{
 		{Name: "a", Policy: set}, {Name: "b"}, {Name: "c", Paused: true, Policy: both}, {Name: "d", Paused: true, Policy: unset},
 	}, "queues")
-	for _, one := range []store.Policy{{RetainSucceeded: time.Hour}, {RetainCancelled: time.Hour}, {RetainDead: time.Hour}, {MaxInFlight: 1}} {
+	for _, one := range []store.Policy{{RetainSucceeded: time.Hour}, {RetainCancelled: time.Hour}, {RetainDead: time.Hour}, {MaxInFlight: 1}, {Rate: aMinute(1)}} {
 		one.Version = c.policy("f").Version
 		p := c.setPolicy("f", one)
 		list := c.queues()

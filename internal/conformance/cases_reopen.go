@@ -14,6 +14,7 @@ var reopenCases = []Case{
 	{"Reopen/RequestKeysSurvive", sentenceRequestKey, reopenRequestKeysSurvive},
 	{"Reopen/PausesAndPoliciesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.\nWhen a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPausesAndPoliciesSurvive},
 	{"Reopen/JobsInFlightStillCount", sentenceInFlight, reopenJobsInFlightStillCount},
+	{"Reopen/ClaimsStillCount", sentenceRate + "\n" + sentenceEachClaim, reopenClaimsStillCount},
 	{"Reopen/ActivitySurvives", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenActivitySurvives},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
 	{"Reopen/LeasesOfAClockThatWasAheadRunFromNow", "The store looks for them in the first call after it was opened or saw its clock go back, and then in every call until it has found all of them. Otherwise it looks every 30 s.", reopenAhead},
@@ -164,6 +165,19 @@ func reopenJobsInFlightStillCount(c *C) {
 	c.Equal(ids(c.Claim(10)), list[2:], "claimed beside a key that was full before")
 	c.Ack(held.Lease())
 	c.Equal(ids(c.Claim(10)), list[1:2], "claimed when the job of the key has ended")
+}
+
+func reopenClaimsStillCount(c *C) {
+	list := c.EnqueueN(9)
+	c.rate(queue, aMinute(3))
+	c.Equal(ids(c.Claim(2)), list[:2], "claimed with three a minute")
+	c.reopen()
+	c.Equal(ids(c.Claim(9)), list[2:3], "claimed when the store was opened again, and two have been claimed")
+	c.Advance(time.Minute - store.Resolution)
+	c.reopen()
+	c.Equal(ids(c.Claim(9)), []int64{}, "claimed one tick before a minute has passed")
+	c.Advance(store.Resolution)
+	c.Equal(ids(c.Claim(9)), list[3:6], "claimed when it has passed")
 }
 
 // The highest ids are deleted before the store is closed, so that no row remembers them.

@@ -191,9 +191,18 @@ func (e *examination) queues() error {
 			if err != nil {
 				return err
 			}
-			if !oldest {
-				ill["slow_queue"] = append(ill["slow_queue"], q)
+			if oldest {
+				continue
 			}
+			throttled, err := e.throttled(q)
+			if err != nil {
+				return err
+			}
+			name := "slow_queue"
+			if throttled {
+				name = "throttled_queue"
+			}
+			ill[name] = append(ill[name], q)
 		}
 	}
 	e.keysFinding()
@@ -216,6 +225,8 @@ var ailments = []ailment{
 	{"no_worker", "start a worker for it", "no living worker works on the queue %s, with", "no living worker works on %d queues, with"},
 	{"full_queue", "look for jobs that hold their lease for long, or raise the limit with queues set --max-in-flight",
 		"the queue %s has as many jobs in flight as its policy allows, and", "%d queues have as many jobs in flight as their policies allow, and"},
+	{"throttled_queue", "let the jobs wait, or raise the rate with queues set --rate",
+		"the queue %s runs about as many jobs as its rate allows, and has", "%d queues run about as many jobs as their rates allow, and have"},
 	{"slow_queue", "start more workers, or give the queue a greater weight", "the queue %s has", "%d queues have"},
 }
 

@@ -120,6 +120,47 @@ func TestFullQueue(t *testing.T) {
 	assert.Contains(t, p.findings(), "slow_queue")
 }
 
+// More workers would not help a queue that runs what its rate allows. A queue that runs less is slow. So is one that has run more: its rate is
+// too new to be the reason.
+func TestThrottledQueue(t *testing.T) {
+	for name, k := range map[string]struct {
+		rate  store.Rate
+		each  time.Duration // so often runs end
+		runs  int64         // so many
+		found string
+	}{
+		"each second":         {store.Rate{N: 2, Per: time.Second}, time.Minute, 115, "throttled_queue"},
+		"half of each second": {store.Rate{N: 2, Per: time.Second}, time.Minute, 60, "slow_queue"},
+		"each minute":         {store.Rate{N: 10, Per: time.Minute}, time.Minute, 10, "throttled_queue"},
+		"each third minute":   {store.Rate{N: 10, Per: 3 * time.Minute}, 3 * time.Minute, 10, "throttled_queue"},
+		"each hour":           {store.Rate{N: 100, Per: time.Hour}, time.Hour, 100, "throttled_queue"},
+		"less each hour":      {store.Rate{N: 100, Per: time.Hour}, time.Hour, 50, "slow_queue"},
+		"each day":            {store.Rate{N: 100, Per: 24 * time.Hour}, 24 * time.Hour, 100, "throttled_queue"},
+		"more before":         {store.Rate{N: 10, Per: time.Minute}, time.Minute, 50, "slow_queue"},
+		"without a rate":      {store.Rate{}, time.Minute, 10, "slow_queue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			_, err := p.SetPolicy(t.Context(), "q*", store.Policy{Rate: k.rate})
+			require.NoError(t, err)
+			p.enqueueTo("q*")
+			for at := time.Duration(0); at < 10*time.Minute; at += k.each {
+				require.NoError(t, p.AddActivity(t.Context(), []store.Activity{
+					{Queue: "q*", Kind: "k", Succeeded: k.runs / 2, Retried: k.runs - k.runs/2}, {Queue: "q1", Kind: "k", Dead: 1000},
+				}))
+				p.clock.Add(min(k.each, 10*time.Minute-at))
+			}
+			p.beat("q*")
+			found := p.findings()
+			require.Len(t, found, 1)
+			assert.Contains(t, found, k.found)
+			if k.found == "throttled_queue" {
+				assert.Equal(t, "the queue q* runs about as many jobs as its rate allows, and has 1 job waiting, the oldest for 10m0s", found[k.found])
+			}
+		})
+	}
+}
+
 // A key without room is named, since more workers would not help.
 func TestFullKeys(t *testing.T) {
 	p := newPatient(t)

@@ -42,9 +42,10 @@ type (
 		Due       *int64                `json:"due,omitempty"`
 		Jobs      map[store.State]int64 `json:"jobs,omitzero"` // empty, but not nil, if the queue was counted without jobs
 
-		MaxInFlight int   `json:"max_in_flight,omitzero"`
-		MaxPerKey   int   `json:"max_per_key,omitzero"`
-		HeldBack    int64 `json:"held_back,omitzero"` // of Due, by MaxInFlight
+		MaxInFlight int       `json:"max_in_flight,omitzero"`
+		MaxPerKey   int       `json:"max_per_key,omitzero"`
+		Rate        wire.Rate `json:"rate,omitzero"`
+		HeldBack    int64     `json:"held_back,omitzero"` // of Due, by MaxInFlight
 	}
 	workerOverview struct {
 		Alive   int `json:"alive"`
@@ -242,6 +243,7 @@ func queuesFor(b *bearer, due store.Due, queues []store.Queue, counts store.Coun
 	for _, q := range queues {
 		if one, sees := of(q.Name); sees {
 			one.Paused, one.MaxInFlight, one.MaxPerKey = &q.Paused, q.Policy.MaxInFlight, q.Policy.MaxPerKey
+			one.Rate = wire.Rate{N: q.Policy.Rate.N, Per: wire.Duration(q.Policy.Rate.Per)}
 			if one.Due != nil {
 				one.HeldBack = *one.Due - int64(q.Policy.Room(int(*one.Due), int(one.Jobs[store.InFlight])))
 			}

@@ -36,6 +36,7 @@ var breakages = []breakage{
 	{name: "WaitsNotKept", found: "a job was claimed that is blocked", store: func(m *memory.Store) backend { return impatient{m} }},
 	{name: "LimitNotKept", found: "jobs of a queue are in flight at once", store: func(m *memory.Store) backend { return limitless{m} }},
 	{name: "LimitOfKeysNotKept", found: "jobs of a limit key are in flight at once", store: func(m *memory.Store) backend { return limitlessKeys{m} }},
+	{name: "RateNotKept", found: "jobs of a queue were claimed within", store: func(m *memory.Store) backend { return rateless{m} }},
 	{name: "FullKeyHoldsBackOthers", found: "lies idle although a job is due", store: func(m *memory.Store) backend { return holdingBack{m} }},
 	{name: "SealRefused", found: "a flow hangs", store: func(m *memory.Store) backend { return sealless{m} }},
 	{name: "BeatReachesNobody", found: "ran out while its server lived", link: func(l *link) store.Store { return beatless{l} }},
@@ -183,6 +184,14 @@ type limitlessKeys struct{ *memory.Store }
 
 func (s limitlessKeys) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
 	p.MaxPerKey = 0
+	return s.Store.SetPolicy(ctx, queue, p)
+}
+
+// rateless limits what is in flight, and not how often it is claimed.
+type rateless struct{ *memory.Store }
+
+func (s rateless) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	p.Rate = store.Rate{}
 	return s.Store.SetPolicy(ctx, queue, p)
 }
 

@@ -161,7 +161,7 @@ func (s *total) missing() []string {
 		names = append(names, "handlers told: "+cause.Error())
 	}
 	names = append(names, unblocked, cancelledFor, heldUp, addedJobs, "ends told again", "effects refused", "enqueues repeated in doubt", "stops that left something behind",
-		"jobs left to servers that know their kind", "recoveries that had to be prompt", claimsFilled+"queue", claimsFilled+"limit key", longStalls, "duplicates", "jobs", "claims")
+		"jobs left to servers that know their kind", "recoveries that had to be prompt", claimsFilled+"queue", claimsFilled+"limit key", claimsUsedUp, longStalls, "duplicates", "jobs", "claims")
 	return slices.DeleteFunc(names, func(what string) bool { return s.counts[what] > 0 })
 }
 

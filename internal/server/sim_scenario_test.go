@@ -31,6 +31,7 @@ type scenario struct {
 	awayAtFirst time.Duration // the store, when the servers start
 	maxInFlight int           // of jobs of the first queue, or zero
 	maxPerKey   int           // of those with the same limit key, or zero
+	pace        store.Rate    // at which jobs of the first queue may be claimed
 }
 
 // A limit is how many jobs of a queue, or of one of its limit keys, may be in flight at once.
@@ -58,6 +59,9 @@ func (sc *scenario) limits(p *plan) []limit {
 	}
 	return all
 }
+
+// isPaced reports whether the rate of the first queue is about the job.
+func (sc *scenario) isPaced(p *plan) bool { return sc.pace.N > 0 && p.Queue == queues[0] }
 
 // A rate is how probable a fault of a call is.
 type rate struct {
@@ -110,6 +114,9 @@ func newScenario(seed uint64) *scenario {
 	}
 	if d := dice(seed, "limit of a key", 0); d.IntN(3) == 0 {
 		sc.maxPerKey = 1 + d.IntN(2)
+	}
+	if d := dice(seed, "pace", 0); d.IntN(4) == 0 {
+		sc.pace = store.Rate{N: 2 + d.IntN(3), Per: between(d, store.MinPer, 500*time.Millisecond)}
 	}
 	for _, q := range queues {
 		sc.plans = append(sc.plans, lastPlan(q, len(sc.plans)))

@@ -35,6 +35,7 @@ type witness struct {
 	repeats int                 // ends that were told once more, and changed nothing
 	longest time.Duration       // that an expired lease waited for a server which could have recovered it
 	roomAt  map[limit]time.Time // the latest end of a lease that counted for it
+	paced   []time.Time         // when jobs of the first queue were claimed
 }
 
 // A record is a job as the witness believes it to be.
@@ -126,7 +127,37 @@ func (w *witness) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]
 		w.claimed(j, req)
 	}
 	w.checkLimits(ctx, jobs)
+	w.checkPace(jobs)
 	return jobs, err
+}
+
+// checkPace checks that no more jobs were claimed than the rate of the first queue allows. The lock is held.
+func (w *witness) checkPace(claimed []store.Job) {
+	for _, j := range claimed {
+		if j.Queue == queues[0] {
+			w.paced = append(w.paced, j.ClaimedAt)
+		}
+	}
+	pace := w.sim.pace
+	if n := w.lately(); len(claimed) > 0 && pace.N > 0 && claimed[0].Queue == queues[0] && n >= pace.N {
+		w.sim.countNamed(claimsUsedUp)
+		if n > pace.N {
+			w.sim.problem(claimed[0].ID, "%d jobs of a queue were claimed within %v, and %d may be", n, pace.Per, pace.N)
+		}
+	}
+}
+
+// claimsUsedUp is the name of the count of claims after which the rate left no room.
+const claimsUsedUp = "claims that used up a rate"
+
+// lately returns how many claims count for the rate of the first queue. The lock is held.
+func (w *witness) lately() (n int) {
+	for _, at := range w.paced {
+		if at.After(now().Add(-w.sim.pace.Per)) {
+			n++
+		}
+	}
+	return n
 }
 
 // checkLimits checks that no limit is exceeded for which one of the claimed jobs counts: neither by the records, nor by what the store says.
@@ -174,7 +205,8 @@ func (w *witness) inFlight(l limit) (n int) {
 
 // full returns whether a limit leaves no room for the job. The lock is held.
 func (w *witness) full(p *plan) bool {
-	return slices.ContainsFunc(w.sim.limits(p), func(l limit) bool { return w.inFlight(l) >= l.most })
+	return slices.ContainsFunc(w.sim.limits(p), func(l limit) bool { return w.inFlight(l) >= l.most }) ||
+		w.sim.isPaced(p) && w.lately() >= w.sim.pace.N
 }
 
 func (w *witness) claimed(j store.Job, req store.ClaimRequest) {
@@ -322,6 +354,9 @@ func (w *witness) dueSince() time.Time {
 		due := r.due
 		for _, l := range w.sim.limits(r.plan) {
 			due = latest(due, w.roomAt[l])
+		}
+		if last := len(w.paced) - w.sim.pace.N; last >= 0 && w.sim.isPaced(r.plan) {
+			due = latest(due, w.paced[last].Add(w.sim.pace.Per))
 		}
 		if first.IsZero() || due.Before(first) {
 			first = due

@@ -229,14 +229,22 @@ type PolicyJSON struct {
 	RetainDead      RetentionJSON `json:"retain_dead,omitzero"`
 	MaxInFlight     int           `json:"max_in_flight,omitzero"`
 	MaxPerKey       int           `json:"max_per_key,omitzero"`
+	Rate            RateJSON      `json:"rate,omitzero"`
 	Version         int64         `json:"version"`
 }
 
 // Store converts the policy back.
 func (p PolicyJSON) Store() Policy {
 	return Policy{
-		time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.MaxInFlight, p.MaxPerKey, p.Version,
+		time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.MaxInFlight, p.MaxPerKey,
+		Rate{p.Rate.N, time.Duration(p.Rate.Per)}, p.Version,
 	}
+}
+
+// A RateJSON is how many jobs may be claimed in how long.
+type RateJSON struct {
+	N   int          `json:"n"`
+	Per DurationJSON `json:"per"`
 }
 
 // A WorkerJSON is what a worker process reports about itself.

@@ -85,7 +85,8 @@ func (b *Backoff) UnmarshalJSON(text []byte) error { return decoded(text, b, Bac
 // MarshalJSON writes the policy as the HTTP API does: "keep" is KeepForEver.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	return encoded(PolicyJSON{
-		RetentionJSON(p.RetainSucceeded), RetentionJSON(p.RetainCancelled), RetentionJSON(p.RetainDead), p.MaxInFlight, p.MaxPerKey, p.Version,
+		RetentionJSON(p.RetainSucceeded), RetentionJSON(p.RetainCancelled), RetentionJSON(p.RetainDead), p.MaxInFlight, p.MaxPerKey,
+		RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)}, p.Version,
 	})
 }
 

@@ -15,6 +15,8 @@ type Policy struct {
 	MaxInFlight int `json:"max_in_flight,omitempty"` // how many jobs may be in flight at once; by default any number
 	MaxPerKey   int `json:"max_per_key,omitempty"`   // how many jobs with the same limit key may be in flight at once; by default any number
 
+	Rate Rate `json:"rate,omitzero"` // how many jobs may be claimed in a span of time; by default any number
+
 	Version int64 `json:"version"` // 0 if the policy was never set; grows by one with each change
 }
 
@@ -65,15 +67,19 @@ func (p Policy) Check() error {
 		checkRetention("retain_dead", p.RetainDead),
 		checkRange("max_in_flight", p.MaxInFlight, 0, MaxLimit),
 		checkRange("max_per_key", p.MaxPerKey, 0, MaxKeyLimit),
+		p.Rate.check(),
 	))
 }
 
 // Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
-func (p Policy) Room(limit, inFlight int) int {
-	if p.MaxInFlight == 0 {
+func (p Policy) Room(limit, inFlight int) int { return room(limit, p.MaxInFlight, inFlight) }
+
+// room returns how many of limit jobs a claim may take under a limit of which so much is taken. A limit of zero is none.
+func room(limit, most, taken int) int {
+	if most == 0 {
 		return limit
 	}
-	return max(0, min(limit, p.MaxInFlight-inFlight))
+	return max(0, min(limit, most-taken))
 }
 
 func checkRetention(field string, d time.Duration) *InvalidError {
@@ -92,6 +98,7 @@ func (p Policy) Replace(by Policy) (Policy, error) {
 		RetainDead:      by.RetainDead.Truncate(Resolution),
 		MaxInFlight:     by.MaxInFlight,
 		MaxPerKey:       by.MaxPerKey,
+		Rate:            Rate{by.Rate.N, by.Rate.Per.Truncate(Resolution)},
 		Version:         by.Version + 1,
 	}
 	if p.Version != by.Version && p != next { // unless it is a repeat

@@ -57,6 +57,11 @@ type Store interface {
 	// same key are in flight, whatever other calls do at the same time. It passes over the others: a key that has no room holds back
 	// neither other keys nor jobs without a key.
 	//
+	// If the policy sets Rate, a claim takes at most as many jobs as Rate.N is greater than the number of jobs that were claimed from the
+	// queue later than now minus Rate.Per, whatever other calls do at the same time. Each claim of a job counts, whatever became of the job.
+	// A claim that was made later than now, by a clock that was ahead, counts as one made now. Claims count from when the policy sets a
+	// rate. If another rate replaces that one, the claims that count then go on counting.
+	//
 	// A claim that overlaps no other call takes every claimable job of its queue, up to these limits. A claim that overlaps
 	// other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a
 	// bound: at once, or within one second if the adapter says so.
@@ -343,7 +348,8 @@ type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
 	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately, and after a call that ends a
-	// lease if a claim on the queue has left out jobs because of its policy. After a Cancel that has
+	// lease if a claim on the queue has left out jobs because of its policy. When a claim has taken all that the policy's Rate let it
+	// take, the store sends a wake-up once there is room again. After a Cancel that has
 	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. After a call that has left something to Settle,
 	// it sends a wake-up with Settle to every subscriber. A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
 	// closed when the context ends or the store is closed.

@@ -27,6 +27,8 @@ type (
 	Wait = store.WaitJSON
 	// Policy has the settings of a queue.
 	Policy = store.PolicyJSON
+	// Rate is how many jobs may be claimed in how long.
+	Rate = store.RateJSON
 	// Worker is what a worker process reports about itself.
 	Worker = store.WorkerJSON
 	// Filter selects jobs.

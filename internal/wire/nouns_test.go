@@ -27,9 +27,11 @@ func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 	noun(t, func(p store.Policy) wire.Policy {
 		return wire.Policy{
 			RetainSucceeded: wire.Retention(p.RetainSucceeded), RetainCancelled: wire.Retention(p.RetainCancelled),
-			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Version: p.Version,
+			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey,
+			Rate: wire.Rate{N: p.Rate.N, Per: wire.Duration(p.Rate.Per)}, Version: p.Version,
 		}
-	}, store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3})
+	}, store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3},
+		store.Policy{Rate: store.Rate{N: 100, Per: time.Minute}, Version: 4})
 	noun(t, func(w store.Worker) wire.Worker {
 		return wire.Worker{
 			Name: w.Name, Host: w.Host, PID: w.PID, Queues: w.Queues, Slots: w.Slots, Running: w.Running,

@@ -55,9 +55,10 @@ type history struct {
 	moveAt int64         // the call of this round at which the clock moves
 	move   chan struct{} // is closed then
 
-	most   int   // how many jobs of the first queue may be in flight, or 0 for any number
-	perKey int   // how many of them with the same limit key, or 0 for any number
-	lifted int64 // the order at which that was over
+	most   int        // how many jobs of the first queue may be in flight, or 0 for any number
+	perKey int        // how many of them with the same limit key, or 0 for any number
+	rate   store.Rate // how many of them may be claimed in how long
+	lifted int64      // the order at which that was over
 
 	records []record // when the run is over
 	links   *links   // between jobs, then
@@ -72,6 +73,8 @@ func newHistory(s store.Store, clk *clock.Mock, opts Options, lacks []string, se
 		h.most = limit
 	} else if able && !slices.Contains(lacks, fillingKeys) && seed%3 == 1 {
 		h.perKey = keyLimit
+	} else if able && !slices.Contains(lacks, rating) && seed%6 == 3 {
+		h.rate = limitRate
 	}
 	h.keeper, _ = s.(store.GroupKeeper)
 	h.last = h.named("last")
@@ -94,7 +97,7 @@ func (h *history) now() int64 { return exactly(store.Truncate(h.clock.Now())).lo
 
 // run makes all calls and collects their records.
 func (h *history) run(ctx context.Context) error {
-	if err := h.limits(ctx, store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey}); err != nil {
+	if err := h.limits(ctx, store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey, Rate: h.rate}); err != nil {
 		return err
 	}
 	h.reader.prepare(ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -16,9 +17,12 @@ const (
 	keyLimit = 1
 )
 
+// How many jobs of the first queue may be claimed in how long, in a history with a rate.
+var limitRate = store.Rate{N: 2, Per: 2 * delay}
+
 // limits sets the policy of the first queue for the history. The way to the store may lose answers.
 func (h *history) limits(ctx context.Context, policy store.Policy) error {
-	if h.most == 0 && h.perKey == 0 {
+	if h.most == 0 && h.perKey == 0 && h.rate.N == 0 {
 		return nil
 	}
 	keeper := h.store.(store.PolicyKeeper)
@@ -115,6 +119,36 @@ func (h *history) hasFullKey() bool {
 	return false
 }
 
+// claims are when jobs of the first queue were claimed while there was a rate, the earliest first.
+func (h *history) claims() (all []time.Time) {
+	for _, r := range h.records {
+		for _, e := range r.events {
+			if e.op == store.OpClaim && e.queue == h.queues[0] && r.claimed() && r.ret < h.lifted {
+				all = append(all, e.seen.row.ClaimedAt)
+			}
+		}
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// mostWithin are the most of the claims that were made within the span of the rate.
+func (h *history) mostWithin(claims []time.Time) (most []time.Time) {
+	for i, last := range claims {
+		first := slices.IndexFunc(claims, func(t time.Time) bool { return t.After(last.Add(-h.rate.Per)) })
+		if within := claims[first : i+1]; len(within) > len(most) {
+			most = within
+		}
+	}
+	return most
+}
+
+// hasFullRate says that as many jobs were claimed in the span of the rate as may be, and others at another time.
+func (h *history) hasFullRate() bool {
+	claims := h.claims()
+	return h.rate.N > 0 && len(h.mostWithin(claims)) >= h.rate.N && len(claims) > h.rate.N
+}
+
 // judgeLimits says which leases were too many, and is nil if none were.
 func (h *history) judgeLimits() error {
 	if h.most > 0 {
@@ -129,7 +163,22 @@ func (h *history) judgeLimits() error {
 			}
 		}
 	}
+	if h.rate.N > 0 {
+		return h.judgeRate(h.mostWithin(h.claims()))
+	}
 	return nil
+}
+
+func (h *history) judgeRate(claims []time.Time) error {
+	if len(claims) <= h.rate.N {
+		return nil
+	}
+	var listing strings.Builder
+	for _, at := range claims {
+		fmt.Fprintf(&listing, "   claimed at %v\n", at)
+	}
+	flaw := fmt.Sprintf("has %d jobs claimed within %v, and %d may be", len(claims), h.rate.Per, h.rate.N)
+	return &Violation{Seed: h.seed, Part: "queue " + h.queues[0], Flaw: flaw, Listing: listing.String()}
 }
 
 func (h *history) judgeLimit(part string, at []inForce, most int) error {

@@ -5,8 +5,9 @@
 // that get lost, and are judged by porcupine: each unique key with all its jobs, and each other job, on its own. A claim may
 // return any claimable jobs up to its limit, so that a job which it did not return is no event.
 //
-// Some histories limit how many jobs of a queue are in flight, or how many with the same limit key. That concerns jobs together, so it is counted apart: a job is in flight at least
-// from when its claim has returned until a call is made that may end its lease.
+// Some histories limit how many jobs of a queue are in flight, how many with the same limit key, or how many are claimed in a span of time. That
+// concerns jobs together, so it is counted apart: a job is in flight at least from when its claim has returned until a call is made that may end
+// its lease, and it was claimed when its row says.
 //
 // Jobs that wait for others are judged on their own too. What the others bring about enters their parts as events that may come at any time
 // after the first call which makes them possible: so no job is unblocked or cancelled before that. A store that forgets somebody shows it
@@ -37,6 +38,7 @@ var floors = [...]struct {
 	{unblocking, 0.04, (*history).hasUnblocked},
 	{filling, 0.1, (*history).hasFullQueue},
 	{fillingKeys, 0.1, (*history).hasFullKey},
+	{rating, 0.08, (*history).hasFullRate},
 }
 
 // The floors that stores without waits or without limits do not have.
@@ -44,6 +46,7 @@ const (
 	unblocking  = "a job unblocked"
 	filling     = "a full queue"
 	fillingKeys = "a full limit key"
+	rating      = "a rate used up"
 )
 
 // Of each history: how many clients call at once, and how many calls each of them makes.
@@ -101,9 +104,13 @@ func Check(ctx context.Context, a conformance.Adapter, opts Options) (Report, er
 	opts.Histories, opts.Seed, opts.PerStore = cmp.Or(opts.Histories, 250), cmp.Or(opts.Seed, 1), cmp.Or(opts.PerStore, 1)
 	started := time.Now()
 	var report Report
-	for group, floor := range map[string]string{"Waits/": unblocking, "Groups/": unblocking, "Limits/": filling, conformance.NoKeyLimits: fillingKeys} {
-		if _, excluded := a.Excludes(group); excluded && !slices.Contains(report.Lacks, floor) {
-			report.Lacks = append(report.Lacks, floor)
+	for group, lacks := range map[string][]string{
+		"Waits/": {unblocking}, "Groups/": {unblocking}, "Limits/": {filling, rating}, conformance.NoKeyLimits: {fillingKeys},
+	} {
+		for _, floor := range lacks {
+			if _, excluded := a.Excludes(group); excluded && !slices.Contains(report.Lacks, floor) {
+				report.Lacks = append(report.Lacks, floor)
+			}
 		}
 	}
 	var err error

@@ -101,9 +101,24 @@ func TestBrokenStoreExceedsTheLimitOfAKey(t *testing.T) {
 	}
 }
 
+// Which jobs are claimed in a span of time concerns several jobs too.
+func TestBrokenStoreExceedsItsRate(t *testing.T) {
+	for _, fault := range []model.Fault{
+		model.RateIgnored, model.RateUnlocked, model.RateExceededByOne, model.RateOfEachClaim, model.RateEndsEarly, model.RateOfInFlight, model.RateForgetsRelease,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			_, err := Check(t.Context(), adapterOf(fault), Options{Histories: 1000})
+			var v *Violation
+			require.ErrorAs(t, err, &v)
+			assert.Contains(t, v.Flaw, "jobs claimed within 4s, and 2 may be")
+			assert.Contains(t, v.Listing, "claimed at")
+		})
+	}
+}
+
 func TestShortfallNamesEachFloor(t *testing.T) {
-	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3, 1, 1}}.Shortfall())
-	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3, 1, 1}}.Shortfall()
+	assert.NoError(t, Report{Histories: 10, Met: [...]int{5, 5, 3, 3, 1, 1, 1}}.Shortfall())
+	err := Report{Histories: 10, Met: [...]int{4, 5, 2, 3, 1, 1, 1}}.Shortfall()
 	assert.EqualError(t, err, "overlapping claims: in 4 of 10 histories, want at least 50 %\nan answer in doubt: in 2 of 10 histories, want at least 30 %")
 	assert.Error(t, Report{}.Shortfall(), "no history proves nothing")
 }

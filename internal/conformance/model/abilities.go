@@ -25,7 +25,8 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 		}
 		for name, p := range s.policies {
 			onlyPerKey := p == store.Policy{MaxPerKey: p.MaxPerKey, Version: p.Version}
-			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) {
+			onlyRate := p == store.Policy{Rate: p.Rate, Version: p.Version}
+			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) && !(onlyRate && s.broken(RateUnlisted)) {
 				names[name] = true
 			}
 		}
@@ -111,6 +112,9 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 	if s.broken(KeyLimitUnchecked) {
 		checked.MaxPerKey = 0
 	}
+	if s.broken(RateUnchecked) {
+		checked.Rate = store.Rate{}
+	}
 	refused := cmp.Or(store.CheckQueue(queue), s.unless(PolicyUnchecked, checked.Check()))
 	return call(ctx, s, refused, func(now time.Time) (store.Policy, error) {
 		queue = s.policyOf(queue)
@@ -126,6 +130,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 		s.policies[queue] = next
 		s.limit(queue, next.MaxInFlight, now)
 		s.limitKeys(queue, next.MaxPerKey, now)
+		s.setRate(queue, current.Rate, next.Rate, now)
 		if !next.Sets() && s.broken(PolicyVersionRestarts) {
 			delete(s.policies, queue)
 		}
@@ -160,6 +165,12 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 	}
 	if next.MaxPerKey == 0 && s.broken(PolicyInParts) {
 		next.MaxPerKey = current.MaxPerKey
+	}
+	if next.Rate.N == 0 && s.broken(PolicyInParts) {
+		next.Rate = current.Rate
+	}
+	if !s.broken(PolicyTooFine) {
+		next.Rate.Per = next.Rate.Per.Truncate(store.Resolution)
 	}
 	if next.Version++; s.broken(PolicyVersionStays) {
 		next.Version = max(current.Version, 1)

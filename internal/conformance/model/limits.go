@@ -25,21 +25,30 @@ var (
 
 // admitted picks the jobs that the claim takes, as the queue's policy allows.
 func (s *Store) admitted(req store.ClaimRequest, now time.Time) []job {
-	room := s.room(req, now)
+	all, fresh := req.Limit, req.Limit // how many jobs, and how many fresh ones
+	narrow := func(room int, ofFreshOnly Fault) {
+		if fresh = min(fresh, room); !s.broken(ofFreshOnly) {
+			all = min(all, room)
+		}
+	}
+	narrow(s.room(req, now), LimitOfFreshOnly)
 	if s.broken(LimitUnlocked) {
 		s.letOthersIn()
 	}
-	within := req
-	within.Limit, within.RetryQuota = room, min(room, req.RetryQuota)
-	if !s.broken(LimitOfFreshOnly) {
-		return s.choose(within, now)
+	narrow(s.rateRoom(req, now), RateOfFreshOnly)
+	if s.broken(RateUnlocked) && s.policies[s.policyOf(req.Queue)].Rate.N > 0 {
+		s.letOthersIn()
 	}
-	return slices.DeleteFunc(s.choose(req, now), func(j job) bool {
+	within := req
+	within.Limit, within.RetryQuota = all, min(all, req.RetryQuota)
+	chosen := slices.DeleteFunc(s.choose(within, now), func(j job) bool {
 		if j.State == store.Ready {
-			room--
+			fresh--
 		}
-		return j.State == store.Ready && room < 0
+		return j.State == store.Ready && fresh < 0
 	})
+	s.noteClaims(req, chosen, now)
+	return chosen
 }
 
 // room is how many jobs the claim may take.

@@ -49,6 +49,7 @@ type Store struct {
 	workers  map[string]store.Worker
 	left     map[string]bool // workers that have left once
 
+	claims    map[string][]claimed // by queue, as long as they count for its rate
 	limitedAt time.Time            // when a policy was set, for LimitForgetsOlder and KeyLimitForgetsOlder
 	early     map[store.Lease]bool // jobs that were not due when a claim looked at them, with their tokens, for KeyForgetsEarlyJobs
 	reached   map[place]job        // the last job that was claimed from each line, for KeyHidesLateJobs
@@ -84,7 +85,7 @@ type job struct {
 func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
-		paused: map[string]bool{}, policies: map[string]store.Policy{}, workers: map[string]store.Worker{}, left: map[string]bool{},
+		paused: map[string]bool{}, policies: map[string]store.Policy{}, claims: map[string][]claimed{}, workers: map[string]store.Worker{}, left: map[string]bool{},
 		schedules: map[string]store.Schedule{}, reached: map[place]job{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {

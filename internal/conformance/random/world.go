@@ -109,6 +109,9 @@ func policy(t *rapid.T) op {
 		RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t), MaxInFlight: among(t, 0, 1, 0, 3),
 		MaxPerKey: among(t, 0, 1, 2, 0),
 	}
+	if rarely(t, 4) {
+		sets.Rate = among(t, store.Rate{N: 2, Per: time.Second}, store.Rate{N: 3, Per: 10*time.Second + 999})
+	}
 	off, times := among(t, int64(0), 0, -1, 1), among(t, 1, 2)
 	return op{fmt.Sprintf("set the policy of %s to %+v, %d versions off, %d times", queue, sets, off, times), func(r *run) error {
 		if r.noKeyLimits {

@@ -214,12 +214,18 @@ export function askPolicy(queue, policy, after) {
       h("input", { name, inputmode: "numeric", value: policy[name] ?? "", placeholder: "any number", autocomplete: "off" }),
       `1 to ${number(most)}; empty for any number`,
     );
+  const rate = field(
+    "Rate of claims",
+    h("input", { name: "rate", value: policy.rate ? rateText(policy.rate) : "", placeholder: "any number", autocomplete: "off" }),
+    "such as 100/1m, at most 100 jobs a minute; empty for any number",
+  );
   ask({
     title: `Policy of queue ${queue}`,
     text: "All processes that use this store follow it. Servers delete finished jobs that are older; the shortest time is 1h.",
     fields: [
       limit("max_in_flight", "Jobs in flight at once", 10000),
       limit("max_per_key", "Jobs in flight for each limit key", 1000),
+      rate,
       input("retain_succeeded", "Keep succeeded jobs"),
       input("retain_cancelled", "Keep cancelled jobs"),
       input("retain_dead", "Keep dead jobs"),
@@ -229,11 +235,22 @@ export function askPolicy(queue, policy, after) {
       const next = { version: policy.version ?? 0 };
       for (const [name, value] of Object.entries(values)) if (value.trim()) next[name] = value.trim();
       for (const name of ["max_in_flight", "max_per_key"]) if (/^\d+$/.test(next[name])) next[name] = Number(next[name]);
+      if (next.rate) next.rate = rateOf(next.rate);
       await call("PUT", `v1/queues/${encodeURIComponent(queue)}/policy`, next);
       after();
       return `The policy of queue ${queue} is saved.`;
     },
   });
+}
+
+// rateText writes a rate as it is entered, such as 100/1m.
+const rateText = ({ n, per }) => `${n}/${per.replace(/([hm])0s$/, "$1").replace(/h0m$/, "h")}`;
+
+// rateOf reads a rate. The server checks its bounds.
+function rateOf(text) {
+  const [, n, per] = /^(\d+)\s*\/\s*(\S+)$/.exec(text) ?? [];
+  if (!per) throw new Mistake("The rate of claims must be a number of jobs and a duration, such as 100/1m.");
+  return { n: Number(n), per };
 }
 
 // The actions on a schedule.

@@ -61,6 +61,9 @@ export function milliseconds(text) {
   return sum;
 }
 
+// atRate writes a rate of claims.
+export const atRate = ({ n, per }) => `${plural(n, "job")} in ${span(milliseconds(per))}`;
+
 // seconds writes a duration that grows on the page, so without parts of a second.
 export const seconds = (ms) => span(Math.floor(Math.max(0, ms) / 1000) * 1000).replace("0 ms", "0 s");
 

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get, may, orNull } from "./api.js";
 import { askPause, askPolicy } from "./actions.js";
-import { badge, dayTime, number, since, stateName, states, zone } from "./format.js";
+import { atRate, badge, dayTime, number, since, stateName, states, zone } from "./format.js";
 import { charts, lengthOf, loadSteps, loadSums } from "./activity.js";
 import { facts, link, notice, section, tabs } from "./parts.js";
 import { describe, loadRunning, queueTable } from "./queue-state.js";
@@ -106,6 +106,7 @@ function one(data, page, heading) {
             facts([
               ["In flight at once", policy.max_in_flight ? number(policy.max_in_flight) : "any number, the default"],
               ["In flight for each limit key", policy.max_per_key ? number(policy.max_per_key) : "any number, the default"],
+              ["Rate of claims", policy.rate ? atRate(policy.rate) : "any number, the default"],
               ["Succeeded jobs are kept", kept(policy.retain_succeeded, "24 hours, the default")],
               ["Cancelled jobs are kept", kept(policy.retain_cancelled, "7 days, the default")],
               ["Dead jobs are kept", kept(policy.retain_dead, "for ever, the default")],

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get, may, now, orNull } from "./api.js";
 import { askPause } from "./actions.js";
-import { badge, plural, seconds, short, since, span } from "./format.js";
+import { atRate, badge, plural, seconds, short, since, span } from "./format.js";
 import { failed, finished, quantile } from "./activity.js";
 import { link, table } from "./parts.js";
 
@@ -53,13 +53,12 @@ function reason(queue, behind, workers, activity, sums, jobs) {
     };
   }
   const free = `its workers have free slots (${running} of ${slots} busy)`;
-  // Nobody counts the jobs that wait for their key, so this is a guess.
-  if (queue.max_per_key) {
-    return {
-      why: `${free}: its policy, ${plural(queue.max_per_key, "job")} in flight for each limit key, may hold jobs back`,
-      cure: "policy",
-    };
-  }
+  // Nobody counts the jobs that wait for their key or for their queue's rate, so this is a guess.
+  const limits = [
+    queue.max_per_key ? `${plural(queue.max_per_key, "job")} in flight for each limit key` : "",
+    queue.rate ? `${atRate(queue.rate)} claimed at most` : "",
+  ].filter(Boolean);
+  if (limits.length) return { why: `${free}: its policy, ${limits.join(" and ")}, may hold jobs back`, cure: "policy" };
   return { why: `${free} but do not keep up`, cure: "workers" };
 }
 

@@ -6,6 +6,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/store"
 )
@@ -19,6 +22,13 @@ type Hub struct {
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	listeners map[*listener]struct{}
+	alarms    map[string]alarm // by queue
+}
+
+// An alarm tells the listeners of a queue at a time.
+type alarm struct {
+	at    time.Time
+	timer *clock.Timer
 }
 
 type listener struct {
@@ -85,6 +95,36 @@ func (h *Hub) Tell(wakeups ...store.Wakeup) {
 	}
 }
 
+// TellLater sends every listener of the queue a wake-up after a while, unless it is going to send one before.
+func (h *Hub) TellLater(c clock.Clock, wait time.Duration, queue string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := c.Now().Add(wait)
+	before, set := h.alarms[queue]
+	if h.closed || set && !at.Before(before.at) {
+		return
+	}
+	if set {
+		before.timer.Stop()
+	}
+	if h.alarms == nil {
+		h.alarms = map[string]alarm{}
+	}
+	h.alarms[queue] = alarm{at, c.AfterFunc(wait, func() {
+		h.forget(queue, at)
+		h.Tell(store.Wakeup{Queue: queue})
+	})}
+}
+
+// forget forgets an alarm, unless another one has taken its place.
+func (h *Hub) forget(queue string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.alarms[queue].at.Equal(at) {
+		delete(h.alarms, queue)
+	}
+}
+
 // TellNamed sends every listener a wake-up for each queue that it has named, with Cancelled as given. It reports whether there is a
 // listener that has named no queue.
 func (h *Hub) TellNamed(cancelled bool) (unnamed bool) {
@@ -130,6 +170,9 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
+	for _, a := range h.alarms {
+		a.timer.Stop()
+	}
 	for l := range h.listeners {
 		l.stop()
 		close(l.out)

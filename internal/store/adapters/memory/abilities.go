@@ -89,7 +89,8 @@ func (s *Store) Policy(ctx context.Context, name string) (store.Policy, error) {
 
 // SetPolicy replaces the queue's policy by p.
 func (s *Store) SetPolicy(ctx context.Context, name string, p store.Policy) (store.Policy, error) {
-	if _, err := s.enter(ctx, cmp.Or(store.CheckQueue(name), p.Check())); err != nil {
+	now, err := s.enter(ctx, cmp.Or(store.CheckQueue(name), p.Check()))
+	if err != nil {
 		return store.Policy{}, err
 	}
 	defer s.leave()
@@ -97,6 +98,7 @@ func (s *Store) SetPolicy(ctx context.Context, name string, p store.Policy) (sto
 	defer s.forgetIfIdle(q) // the queue may be new, and its policy refused
 	next, err := q.policy.Replace(p)
 	if err == nil {
+		q.claims.Replace(q.policy.Rate, next.Rate, now)
 		q.policy = next
 		s.keepToKeys(q)
 		s.wake(store.Wakeup{Queue: name}) // there may be room

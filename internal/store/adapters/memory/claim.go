@@ -21,8 +21,15 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	}
 	limit := q.policy.Room(req.Limit, q.leased)
 	q.held = q.held || limit < req.Limit
+	limit, wait := q.admitted(limit, now)
 	chosen := s.choose(q, limit, min(limit, req.RetryQuota), now)
 	q.held = q.held || q.keyed.leavesOut(now.UnixMicro())
+	if len(chosen) == limit && wait > 0 {
+		s.hub.TellLater(s.clock, wait, q.name)
+	}
+	if q.policy.Rate.N > 0 && len(chosen) > 0 {
+		q.claims.Add(len(chosen), now)
+	}
 	claimed := slices.Grow(req.Room[:0], len(chosen))[:len(chosen)]
 	var docs copier
 	expected := smallDocs(chosen)
@@ -42,6 +49,19 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	}
 	clear(chosen) // which is reused, and must not hold what is deleted
 	return claimed, nil
+}
+
+// admitted returns how many of limit jobs the queue's rate lets a claim take. If that is fewer, it also returns after how long to look again.
+func (q *queue) admitted(limit int, now time.Time) (room int, wait time.Duration) {
+	rate := q.policy.Rate
+	if rate.N == 0 {
+		return limit, 0
+	}
+	claimed, first := q.claims.Count(rate, now)
+	if room = rate.Room(limit, claimed); room < limit {
+		wait = rate.Wait(first, now)
+	}
+	return room, wait
 }
 
 // choose takes due jobs out of their lines: first retries up to the quota, then fresh jobs, then more retries if there are

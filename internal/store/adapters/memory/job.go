@@ -127,9 +127,10 @@ type queue struct {
 	name    string
 	paused  bool
 	policy  store.Policy
-	jobs    int  // in any state
-	leased  int  // in flight
-	held    bool // a claim has left out jobs because of the policy, and no lease has ended since
+	jobs    int            // in any state
+	leased  int            // in flight
+	held    bool           // a claim has left out jobs because of the policy, and no lease has ended since
+	claims  store.ClaimLog // if the policy sets Rate
 	fresh   lane
 	retries lane
 	keyed   *keyed // the waiting jobs with a limit key, if the policy sets MaxPerKey

@@ -57,10 +57,10 @@ func (t *txn) queues() ([]store.Queue, error) {
 			UNION
 			SELECT name FROM {schema}.queues WHERE paused
 			UNION
-			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key) IS NOT NULL
+			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL
 		)
 		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, policies.max_in_flight, policies.max_per_key,
-			version
+			policies.rate_n, policies.rate_per, version
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
 		LEFT JOIN {schema}.policies ON policies.name = names.name
@@ -94,7 +94,7 @@ func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) 
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
 	refused := cmp.Or(store.CheckQueue(queue), p.Check())
 	next, err := write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
-	if err == nil && (next.MaxInFlight > 0 || next.MaxPerKey > 0) {
+	if err == nil && (next.MaxInFlight > 0 || next.MaxPerKey > 0 || next.Rate.N > 0) {
 		s.learnLimits(queue, next)
 		soon, cancel := context.WithTimeout(ctx, s.options.Timeout)
 		defer cancel()
@@ -108,7 +108,7 @@ func (t *txn) policy(queue string) (store.Policy, error) {
 }
 
 const policyQuery = `
-	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, version
+	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, version
 	FROM {schema}.policies
 	WHERE name = $1`
 
@@ -138,14 +138,22 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 			retain_dead = $4,
 			max_in_flight = $5,
 			max_per_key = $6,
-			version = $7
+			rate_n = $7,
+			rate_per = $8,
+			version = $9
 		WHERE name = $1`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
-		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), next.Version)
+		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Version)
 	if err != nil {
 		return store.Policy{}, err
 	}
-	return next, t.setLimits(queue, next)
+	if err := t.setLimits(queue, next); err != nil {
+		return store.Policy{}, err
+	}
+	if current.Rate == (store.Rate{}) && next.Rate == current.Rate {
+		return next, nil
+	}
+	return next, t.setRate(queue, current.Rate, next.Rate)
 }
 
 // Beat is part of the contract.

@@ -202,7 +202,7 @@ func BenchmarkSingle(b *testing.B) {
 }
 
 // BenchmarkLimited claims and acks ten jobs at a time, by several claimers, in a queue with and without a limit that is never reached.
-// Claims on a queue with MaxInFlight wait for each other. The jobs with keys have a thousand, in turn.
+// Claims on a queue with MaxInFlight or a rate wait for each other. The jobs with keys have a thousand, in turn.
 func BenchmarkLimited(b *testing.B) {
 	const keys = 1000
 	for _, claimers := range []int{1, 8, 32} {
@@ -213,6 +213,7 @@ func BenchmarkLimited(b *testing.B) {
 		}{
 			{"none", store.Policy{}, false},
 			{"max_in_flight", store.Policy{MaxInFlight: store.MaxLimit}, false},
+			{"rate", store.Policy{Rate: store.Rate{N: store.MaxRate, Per: store.MinPer}}, false},
 			{"none_with_keys", store.Policy{}, true},
 			{"max_per_key", store.Policy{MaxPerKey: 50}, true},
 		} {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/benbjohnson/clock"
+
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/postgres/cursor"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -29,6 +31,9 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 	}
 	switch {
 	case err == nil:
+		if c.wait > 0 && len(jobs) == c.limit {
+			s.hub.TellLater(cmp.Or(s.options.Clock, clock.New()), c.wait, req.Queue)
+		}
 		if c.perKey == 0 {
 			c.short = len(jobs) < c.limit
 		}
@@ -75,19 +80,21 @@ type claim struct {
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
 
-	limited   bool  // the policy of the queue limits what is in flight
-	perKey    int   // its MaxPerKey
-	hinted    bool  // there are hints for its keys
-	merges    bool  // the claim may read them
-	short     bool  // it has found, and taken, fewer jobs without a key than it might have
-	locked    bool  // it has locked jobs without a key that it did not take, and others may have skipped them
-	admitted  bool  // the claim has read the limits
-	counts    bool  // the queue has MaxInFlight, and the claim has locked it
-	slot      int64 // the number of its first slot
-	uncounted bool  // jobs that were in flight before the queue was limited do not count yet
-	unknown   bool  // not all keys of the queue are known for certain
-	backlog   bool  // there are more hints than it has read
-	seen      int64 // how often leases had ended: see sqlkit.Held
+	limited   bool          // the policy of the queue has a limit
+	perKey    int           // its MaxPerKey
+	rate      store.Rate    // its Rate
+	wait      time.Duration // after which there is room again, if the claim takes all that the rate lets it take
+	hinted    bool          // there are hints for its keys
+	merges    bool          // the claim may read them
+	short     bool          // it has found, and taken, fewer jobs without a key than it might have
+	locked    bool          // it has locked jobs without a key that it did not take, and others may have skipped them
+	admitted  bool          // the claim has read the limits
+	counts    bool          // the queue has MaxInFlight, and the claim has locked it
+	slot      int64         // the number of its first slot
+	uncounted bool          // jobs that were in flight before the queue was limited do not count yet
+	unknown   bool          // not all keys of the queue are known for certain
+	backlog   bool          // there are more hints than it has read
+	seen      int64         // how often leases had ended: see sqlkit.Held
 }
 
 func (s *Store) newClaim(req store.ClaimRequest) claim {
@@ -253,8 +260,11 @@ func findOf(weigh, withoutKeys bool) string {
 		SELECT ` + claimed.Names() + `,` + presentEpoch + ` FROM fresh`
 }
 
-// isLimited is the condition that the policy of a queue limits what is in flight.
-const isLimited = `coalesce(max_in_flight, max_per_key) IS NOT NULL`
+// isLimited is the condition that the policy of a queue has a limit, and isCounted that it limits what is in flight.
+const (
+	isLimited = `coalesce(max_in_flight, max_per_key, rate_n) IS NOT NULL`
+	isCounted = `coalesce(max_in_flight, max_per_key) IS NOT NULL`
+)
 
 // A findKind says how a query finds jobs: with their weights, or those without a key alone.
 type findKind struct{ weigh, withoutKeys bool }
@@ -384,11 +394,16 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	if c.counts {
 		args = append(args, c.Queue, c.slot)
 	}
-	_, err := t.exec(leaseQuery[c.counts], args...)
-	return jobs, err
+	if _, err := t.exec(leaseQuery[c.counts], args...); err != nil {
+		return nil, err
+	}
+	if c.rate.N > 0 {
+		return jobs, t.noteClaims(c.Queue, len(jobs), c.rate)
+	}
+	return jobs, nil
 }
 
-// leaseQuery gives the leases, and the jobs slots if the queue is limited.
+// leaseQuery gives the leases, and the jobs slots if the queue has MaxInFlight.
 var leaseQuery = map[bool]string{false: leaseWith(``), true: leaseWith(`,
 		slots AS (` + addSlots(`$9`, `$1`, `$10`) + `
 		)`)}

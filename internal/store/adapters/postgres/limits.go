@@ -35,7 +35,7 @@ type limits struct {
 
 // limited is what a store knows of a queue that is limited.
 type limited struct {
-	turn  chan struct{} // with those of its claims that are running, if the queue has MaxInFlight
+	turn  chan struct{} // with those of its claims that are running, if claims lock the queue
 	byKey bool          // the queue has MaxPerKey
 }
 
@@ -74,7 +74,7 @@ func (l *limits) learn(queue string, p store.Policy, switched func()) (another b
 	}
 	k.byKey = p.MaxPerKey > 0
 	switch {
-	case p.MaxInFlight == 0:
+	case p.MaxInFlight == 0 && p.Rate.N == 0:
 		k.turn = nil
 	case k.turn == nil:
 		k.turn = make(chan struct{}, atOnce)
@@ -91,7 +91,7 @@ func (s *Store) learnLimits(queue string, p store.Policy) (forgot bool) {
 	return s.limits.learn(queue, p, s.cursors.Forget)
 }
 
-// atOnce is how many claims of a store on a queue with MaxInFlight run at once: one waits for the row of the queue while another one has it.
+// atOnce is how many claims of a store on a queue that claims lock run at once: one waits for the row of the queue while another one has it.
 const atOnce = 2
 
 // turn waits until few enough claims of the store on the queue are running. More would only wait for the row, with connections that others need.
@@ -143,20 +143,26 @@ func (t *txn) freed(j store.Job) {
 	}
 }
 
-// admit reads the limits of the queue. If it has MaxInFlight, admit locks it until the transaction ends, and lowers the limit of the claim to the
-// room that there is. It reports whether there is any.
+// admit reads the limits of the queue. If it has MaxInFlight or a rate, admit locks it until the transaction ends, reads the time again, and lowers the
+// limit of the claim to the room that there is. It reports whether there is any.
 func (c *claim) admit(t *txn) (bool, error) {
 	c.seen = c.s.limits.held.Taken()
 	var p store.Policy
 	var paused, counted bool
 	var known int
 	var first int64
+	var locked time.Time
+	asked := time.Now()
 	err := t.each(func(rows *sql.Rows) error {
-		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &paused, &counted, &first, &known, &c.hinted, &c.merges)
+		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &paused, &counted, &first, &known,
+			&c.hinted, &c.merges, &locked)
 	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
-	c.counts, c.perKey = p.MaxInFlight > 0, p.MaxPerKey
-	c.limited = c.counts || c.perKey > 0
+	c.counts, c.perKey, c.rate = p.MaxInFlight > 0, p.MaxPerKey, p.Rate
+	c.limited = c.counts || c.perKey > 0 || c.rate.N > 0
 	c.admitted = c.limited // otherwise a later look may find that it is limited now
+	if c.rate.N > 0 {
+		t.now = c.s.now.get(locked, asked)
+	}
 	if err == nil && c.s.learnLimits(c.Queue, p) {
 		c.plan = c.s.cursors.Plan(c.Queue)
 		c.plan.Open(t.horizon, false)
@@ -164,19 +170,24 @@ func (c *claim) admit(t *txn) (bool, error) {
 	switch {
 	case err != nil || !c.limited:
 		return true, err
-	case !counted || paused:
-		c.uncounted, c.limit = !counted, 0
+	case paused, !counted && (c.counts || c.perKey > 0):
+		c.uncounted, c.limit = !counted && (c.counts || c.perKey > 0), 0
 		return false, nil
 	}
-	if c.unknown = c.perKey > 0 && known < keysKnown; !c.counts {
-		return true, nil
+	c.unknown = c.perKey > 0 && known < keysKnown
+	if c.counts {
+		var inFlight int
+		if inFlight, c.slot, err = t.countSlots(c.Queue, first, p.MaxInFlight, c.Limit); err != nil {
+			return false, err
+		}
+		if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit {
+			c.leavesOut(t)
+		}
 	}
-	var inFlight int
-	if inFlight, c.slot, err = t.countSlots(c.Queue, first, p.MaxInFlight, c.Limit); err != nil {
-		return false, err
-	}
-	if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit {
-		c.leavesOut(t)
+	if c.rate.N > 0 {
+		if err := c.keepToRate(t); err != nil {
+			return false, err
+		}
 	}
 	c.quota = min(c.quota, c.limit)
 	return c.limit > 0, nil
@@ -189,14 +200,14 @@ func (c *claim) leavesOut(t *txn) {
 	}
 }
 
-// admitQuery reads the limits of a queue, and locks it if it has MaxInFlight. If the queue limits its keys, the claim waits for a merge, which would
+// admitQuery reads the limits of a queue, locks it if it has MaxInFlight or a rate, and then reads the time. If the queue limits its keys, the claim waits for a merge, which would
 // hold keys that it needs. If there are hints, it takes the lock for reading them, unless another claim has it. It also locks no job, which shows
 // that the transaction may be a claim: see claiming.
 const admitQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT *
 		FROM {schema}.queues
-		WHERE name = $1 AND max_in_flight IS NOT NULL
+		WHERE name = $1 AND coalesce(max_in_flight, rate_n) IS NOT NULL
 		FOR UPDATE
 	),
 	claims AS MATERIALIZED (
@@ -210,13 +221,13 @@ const admitQuery = `
 		FROM (
 			SELECT * FROM counted
 			UNION ALL
-			SELECT * FROM {schema}.queues WHERE name = $1 AND max_in_flight IS NULL AND max_per_key IS NOT NULL
+			SELECT * FROM {schema}.queues WHERE name = $1 AND coalesce(max_in_flight, rate_n) IS NULL AND max_per_key IS NOT NULL
 		) AS queue
 		WHERE NOT EXISTS (SELECT FROM claims)
 	)
 	SELECT CASE WHEN max_per_key IS NOT NULL THEN pg_advisory_xact_lock_shared(hashtextextended($3, 0))::text END,
-		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), paused, counted, first_slot, keys_known, hinted,
-		CASE WHEN hinted THEN pg_try_advisory_xact_lock(hashtextextended($2, 0)) ELSE FALSE END
+		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(rate_n, 0), rate_per, paused, counted, first_slot, keys_known, hinted,
+		CASE WHEN hinted THEN pg_try_advisory_xact_lock(hashtextextended($2, 0)) ELSE FALSE END, clock_timestamp()
 	FROM queue`
 
 // The slots of a queue are cleaned when there are more than fewSlots, and written anew when the numbers of deleted ones before them are
@@ -322,7 +333,7 @@ func (t *txn) setLimits(queue string, p store.Policy) error {
 			SET max_in_flight = NULL,
 				max_per_key = NULL,
 				counted = FALSE
-			WHERE name = $1 AND `+isLimited,
+			WHERE name = $1 AND `+isCounted,
 			queue)
 		if err != nil {
 			return err
@@ -401,7 +412,7 @@ func (s *Store) countNow(ctx context.Context, queue string, version int64) error
 			UPDATE {schema}.queues
 			SET counted = TRUE,
 				keys_known = 0
-			WHERE name = $1 AND NOT counted AND `+isLimited+` AND limit_version = $2`,
+			WHERE name = $1 AND NOT counted AND `+isCounted+` AND limit_version = $2`,
 			queue, version)
 		return struct{}{}, err
 	})
@@ -448,7 +459,7 @@ func (s *Store) toCount(ctx context.Context, queue string) (version int64, found
 		return struct{}{}, t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&version) }, `
 			SELECT limit_version
 			FROM {schema}.queues
-			WHERE name = $1 AND `+isLimited+` AND NOT counted`,
+			WHERE name = $1 AND `+isCounted+` AND NOT counted`,
 			queue)
 	})
 	return version, found, err
@@ -462,7 +473,7 @@ func (t *txn) countAll(queue string, version int64) error {
 	err := t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&first, &counts, &perKey) }, `
 		SELECT first_slot, max_in_flight IS NOT NULL, max_per_key IS NOT NULL
 		FROM {schema}.queues
-		WHERE name = $1 AND `+isLimited+` AND NOT counted AND keys_known >= 0 AND limit_version = $2
+		WHERE name = $1 AND `+isCounted+` AND NOT counted AND keys_known >= 0 AND limit_version = $2
 		FOR UPDATE`,
 		queue, version)
 	if err != nil || !found {

@@ -314,6 +314,55 @@ func TestKilledProcessesKeepToALimit(t *testing.T) {
 	})
 }
 
+// Processes claim from a queue with a rate while they are killed one after another. The rows of the jobs tell when each of them was claimed, by whichever
+// process: in no span of the rate were more than it allows.
+func TestKilledProcessesKeepToARate(t *testing.T) {
+	const processes, kills = 3, 12
+	rate := store.Rate{N: 60, Per: 250 * time.Millisecond}
+	dsn := pgtest.DSN(t)
+	schema := pgtest.Schema(t, dsn)
+	s := openStore(t, Options{Schema: schema})
+	rated(t, s, rate)
+	var children []*child
+	said := newLedger()
+	for range processes {
+		children = append(children, start(t, "write", dsn, schema))
+	}
+	kill := func(c *child) {
+		require.NoError(t, c.Process.Signal(syscall.SIGKILL))
+		for c.out.Scan() {
+			said.note(t, c.out.Text())
+		}
+		require.Error(t, c.Wait())
+	}
+	for n := range kills {
+		children[n%processes].readSome(t, said, 400)
+		kill(children[n%processes])
+		children[n%processes] = start(t, "write", dsn, schema)
+	}
+	for _, c := range children {
+		kill(c)
+	}
+	var claims []time.Time
+	require.NoError(t, s.callers.Select(&claims, s.sql(`
+		SELECT claimed_at FROM {schema}.jobs WHERE claim_token > 0
+		UNION ALL
+		SELECT started_at FROM {schema}.attempts
+		ORDER BY 1`)))
+	most, from := 0, 0
+	for to, at := range claims {
+		for !claims[from].After(at.Add(-rate.Per)) {
+			from++
+		}
+		most = max(most, to-from+1)
+	}
+	assert.Equal(t, rate.N, most, "jobs that were claimed within %v, of %d", rate.Per, len(claims))
+	said.check(t, s)
+	said.takeOver(t, schema)
+	figures.Print(t, "%d processes killed that claim from a queue with a rate of %d in %v: %d claims, at most %d within it", kills, rate.N, rate.Per, len(claims), most)
+	figures.Count(t, "kills", kills)
+}
+
 // keepTo sets a policy by which at most so many jobs may be in flight for which the SQL expression has the same value.
 func keepTo(t *testing.T, most int, of string, policy func(most int) store.Policy) {
 	t.Helper()

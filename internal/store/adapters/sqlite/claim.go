@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
@@ -12,17 +13,35 @@ import (
 // FetchAndClaim is part of the contract.
 func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
 	invalid := store.CheckLease(req.Check(), req.TTL, s.maxLease)
-	return write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) ([]store.Job, error) { return t.claim(req, &s.held) })
+	var room room
+	jobs, err := write(ctx, s, invalid, load{items: req.Limit}, func(t *txn) (jobs []store.Job, err error) {
+		jobs, room, err = t.claim(req, &s.held)
+		return jobs, err
+	})
+	if err == nil && room.wait > 0 && len(jobs) == room.limit {
+		s.hub.TellLater(s.now.clock, room.wait, req.Queue)
+	}
+	return jobs, err
 }
 
-// claim takes due jobs, retries first.
-func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, error) {
-	limit, perKey, err := t.room(req, held)
-	if err != nil || limit == 0 {
-		return nil, err
+// claim takes due jobs, as the policy of the queue lets it.
+func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, room, error) {
+	room, err := t.room(req, held)
+	if err != nil || room.limit == 0 {
+		return nil, room, err
 	}
-	if perKey > 0 {
-		return t.claimByKey(req, limit, perKey, held)
+	jobs, err := t.take(req, room, held)
+	if err == nil && room.rated {
+		err = t.noteClaims(req.Queue, len(jobs))
+	}
+	return jobs, room, err
+}
+
+// take takes due jobs, retries first.
+func (t *txn) take(req store.ClaimRequest, room room, held *sqlkit.Held) ([]store.Job, error) {
+	limit := room.limit
+	if room.perKey > 0 {
+		return t.claimByKey(req, limit, room.perKey, held)
 	}
 	quota := min(limit, req.RetryQuota)
 	retries, err := t.due(retryLane, req.Queue, quota)
@@ -41,31 +60,47 @@ func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, err
 	return t.lease(append(retries, fresh...), req)
 }
 
-// room returns how many jobs the claim may take, none if the queue is paused, and how many of each key may be in flight.
-func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, perKey int, err error) {
+// A room is what the policy of the queue lets a claim take.
+type room struct {
+	limit  int           // how many jobs, none if the queue is paused
+	perKey int           // how many of each key may be in flight, or zero for any number
+	rated  bool          // there is a rate
+	wait   time.Duration // after which there is room again, if a claim of so many jobs takes all that the rate lets it take
+}
+
+func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, error) {
 	var paused bool
 	var p store.Policy
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey) }, `
-		SELECT coalesce((SELECT paused FROM queues WHERE name = ?1), FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0)
+	err := t.each(func(rows *sql.Rows) error {
+		return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per))
+	}, `
+		SELECT coalesce((SELECT paused FROM queues WHERE name = ?1), FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(rate_n, 0),
+			rate_per
 		FROM (SELECT 1)
 		LEFT JOIN policies ON name = ?1`,
 		req.Queue)
-	switch {
-	case err != nil || paused:
-		return 0, 0, err
-	case p.MaxInFlight == 0:
-		return req.Limit, p.MaxPerKey, nil
+	if err != nil || paused {
+		return room{}, err
 	}
-	var inFlight int
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight) }, `
-		SELECT count(*)
-		FROM jobs INDEXED BY jobs_leased
-		WHERE state = 'in_flight' AND queue = ?`,
-		req.Queue)
-	if room = p.Room(req.Limit, inFlight); room < req.Limit {
-		held.Note(req.Queue, 0) // the writer makes one call at a time, and so the end of a lease comes later
+	r := room{limit: req.Limit, perKey: p.MaxPerKey, rated: p.Rate.N > 0}
+	if p.MaxInFlight > 0 {
+		var inFlight int
+		err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight) }, `
+			SELECT count(*)
+			FROM jobs INDEXED BY jobs_leased
+			WHERE state = 'in_flight' AND queue = ?`,
+			req.Queue)
+		if err != nil {
+			return room{}, err
+		}
+		if r.limit = p.Room(req.Limit, inFlight); r.limit < req.Limit {
+			held.Note(req.Queue, 0) // the writer makes one call at a time, and so the end of a lease comes later
+		}
 	}
-	return room, p.MaxPerKey, err
+	if r.rated {
+		r.limit, r.wait, err = t.admit(req.Queue, r.limit, p.Rate)
+	}
+	return r, err
 }
 
 // A lane is one of the two indexes that claims read. In each, a priority is one range in which the due jobs come first, so a

@@ -188,7 +188,10 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		ALTER TABLE jobs DROP COLUMN limit_key;
 		ALTER TABLE policies DROP COLUMN max_in_flight;
 		ALTER TABLE policies DROP COLUMN max_per_key;
-		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys')`)
+		DROP TABLE claims;
+		ALTER TABLE policies DROP COLUMN rate_n;
+		ALTER TABLE policies DROP COLUMN rate_per;
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

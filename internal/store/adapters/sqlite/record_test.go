@@ -59,7 +59,10 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			ALTER TABLE jobs DROP COLUMN limit_key;
 			ALTER TABLE policies DROP COLUMN max_in_flight;
 			ALTER TABLE policies DROP COLUMN max_per_key;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys');
+			DROP TABLE claims;
+			ALTER TABLE policies DROP COLUMN rate_n;
+			ALTER TABLE policies DROP COLUMN rate_per;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

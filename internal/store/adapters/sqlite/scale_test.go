@@ -70,7 +70,7 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 	clk := newClock()
 	now, day := clk.Now().UnixMicro(), (24 * time.Hour).Microseconds()
 	costs := map[string]func(*txn) error{
-		"Claim":   func(t *txn) error { _, err := t.claim(claimOf(100), &sqlkit.Held{}); return err },
+		"Claim":   func(t *txn) error { _, _, err := t.claim(claimOf(100), &sqlkit.Held{}); return err },
 		"Recover": func(t *txn) error { _, err := t.recover(store.RecoverRequest{Limit: 100}); return err },
 		"Prune": func(t *txn) error {
 			prune := store.Filter{States: []store.State{store.Succeeded}, FinishedFor: 24 * time.Hour}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Rate limits how many jobs of a queue are claimed in a span of time. The zero Rate limits nothing.
+type Rate struct {
+	N   int           // how many jobs may be claimed
+	Per time.Duration // in how long
+}
+
+// The bounds of a rate.
+const (
+	MaxRate = 1_000 // N
+	MinPer  = 100 * time.Millisecond
+	MaxPer  = 24 * time.Hour
+)
+
+func (r Rate) check() *InvalidError {
+	switch {
+	case r == Rate{}:
+		return nil
+	case r.Per < MinPer || r.Per > MaxPer:
+		return refuse("rate.per", fmt.Sprintf("must be %v to %v", MinPer, MaxPer))
+	}
+	return checkRange("rate.n", r.N, 1, MaxRate)
+}
+
+// Room returns how many of limit jobs a claim may take, if so many jobs were claimed in the latest Per.
+func (r Rate) Room(limit, claimed int) int { return room(limit, r.N, claimed) }
+
+// Wait returns after how long to look again if a claim at now has taken all that the rate let it take. The first claim that counts was made at
+// first. It is a moment at least, so that whoever looks again finds room for some jobs rather than for one.
+func (r Rate) Wait(first, now time.Time) time.Duration {
+	return max(first.Add(r.Per).Sub(now), min(r.Per/10, MinPer))
+}
+
+// A ClaimLog tells when jobs of a queue with a rate were claimed, the earliest first.
+type ClaimLog []Claimed
+
+// A Claimed is a number of jobs that were claimed at a time.
+type Claimed struct {
+	At   time.Time // when
+	Jobs int       // how many
+}
+
+// Count forgets the claims that do not count any more at now, and returns how many jobs those that count have taken, and when the first of them
+// was made, or now if there is none. A claim that was made later than now, by a clock that was ahead, counts as one that is made now.
+func (l *ClaimLog) Count(r Rate, now time.Time) (jobs int, first time.Time) {
+	kept := (*l)[:0]
+	first = now
+	for _, c := range *l {
+		if c.At.After(now) {
+			c.At = now
+		}
+		if !c.At.After(now.Add(-r.Per)) {
+			continue
+		}
+		if jobs == 0 {
+			first = c.At
+		}
+		jobs += c.Jobs
+		kept = append(kept, c)
+	}
+	*l = kept
+	return jobs, first
+}
+
+// Replace takes into account that one rate replaces another one at now.
+func (l *ClaimLog) Replace(before, by Rate, now time.Time) {
+	if before.N == 0 || by.N == 0 {
+		*l = nil
+		return
+	}
+	l.Count(before, now)
+}
+
+// Add notes that jobs are claimed at now. Call Count before.
+func (l *ClaimLog) Add(jobs int, now time.Time) {
+	if last := len(*l) - 1; last >= 0 && (*l)[last].At.Equal(now) {
+		(*l)[last].Jobs += jobs
+		return
+	}
+	*l = append(*l, Claimed{now, jobs})
+}
