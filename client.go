@@ -12,6 +12,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/seed-ed332417/jq/internal/await"
+	"github.com/seed-ed332417/jq/internal/policy"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -474,6 +475,18 @@ func (c *Client) SetPolicy(ctx context.Context, queue string, p Policy) (Policy,
 		return Policy{}, missing("keep policies of queues")
 	}
 	return keeper.SetPolicy(ctx, queue, p)
+}
+
+// DeclarePolicy makes p the queue's policy, unless its Owner has declared the same version or a higher one: raise p.Declared with each change. A
+// change by the command, on the dashboard, or with [Client.SetPolicy] if that keeps Owner and Declared, stays until the program declares a higher version. So a program can declare its
+// policies each time it starts, and [QueueOptions] do it for those that serve the queue. DeclarePolicy ignores p.Version, and returns the
+// policy that the queue has then, or ErrConflict if another program has declared it.
+func (c *Client) DeclarePolicy(ctx context.Context, queue string, p Policy) (Policy, error) {
+	keeper, ok := c.store.(store.PolicyKeeper)
+	if !ok {
+		return Policy{}, missing("keep policies of queues")
+	}
+	return policy.Declare(ctx, keeper, queue, p)
 }
 
 // Workers returns the servers that work on the store, and those that have worked on it within the last day.

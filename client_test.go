@@ -295,12 +295,13 @@ func TestMissingAbilitiesAreSaid(t *testing.T) {
 	_, queuesErr := client.Queues(t.Context())
 	_, policyErr := client.Policy(t.Context(), "q")
 	_, setPolicyErr := client.SetPolicy(t.Context(), "q", jq.Policy{})
+	_, declareErr := client.DeclarePolicy(t.Context(), "q", jq.Policy{})
 	_, workersErr := client.Workers(t.Context())
 	for what, err := range map[string]error{
 		"write in a caller's transaction": errors.Join(txErr, manyErr),
 		"pause queues":                    errors.Join(client.Pause(t.Context(), "q"), client.Resume(t.Context(), "q")),
 		"list queues":                     queuesErr,
-		"keep policies of queues":         errors.Join(policyErr, setPolicyErr),
+		"keep policies of queues":         errors.Join(policyErr, setPolicyErr, declareErr),
 		"list workers":                    workersErr,
 	} {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -359,6 +360,12 @@ func TestOneJobIsLookedAfter(t *testing.T) {
 	policy.RetainDead = time.Hour
 	_, err = client.SetPolicy(t.Context(), "mail", policy)
 	require.ErrorIs(t, err, jq.ErrConflict, "it was read before the change")
+
+	declared, err := client.DeclarePolicy(t.Context(), "mail", jq.Policy{MaxInFlight: 3, Owner: "billing", Declared: 1})
+	require.NoError(t, err)
+	assert.Equal(t, jq.Policy{MaxInFlight: 3, Owner: "billing", Declared: 1, Version: 2}, declared)
+	_, err = client.DeclarePolicy(t.Context(), "mail", jq.Policy{Owner: "mail", Declared: 1})
+	require.ErrorIs(t, err, jq.ErrConflict, "another program has declared it")
 }
 
 // RequeueAll narrows the age by itself, to leave alone what finishes while it is under way, and made the age of its caller nothing.

@@ -132,6 +132,39 @@ func ExampleEnqueueOptions_limitKey() {
 	// 1 customer-7 <nil>
 }
 
+// A program declares the policy of its queue before it claims. What a person changes later stays until the program declares a higher version.
+func ExampleQueueOptions_policy() {
+	store := jq.NewMemory(nil)
+	client := jq.NewClient(store, nil)
+	ctx, enough := context.WithCancel(context.Background())
+	var handlers jq.Handlers
+	jq.Handle(&handlers, func(_ context.Context, _ *jq.Run, g Greet) error {
+		fmt.Println("Hello,", g.Name)
+		enough()
+		return nil
+	})
+	must(client.Enqueue(ctx, Greet{Name: "Ada"}, &jq.EnqueueOptions{Queue: "mail"}))
+
+	server, err := jq.NewServer(store, &handlers, &jq.ServerOptions{Queues: map[string]jq.QueueOptions{
+		"mail": {Policy: &jq.Policy{
+			Owner: "billing", Declared: 1, // raise Declared with each change
+			MaxInFlight: 10, Rate: jq.Rate{N: 100, Per: time.Minute},
+		}},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := server.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	policy := must(client.Policy(context.Background(), "mail"))
+	fmt.Println(policy.MaxInFlight, policy.Owner, policy.Declared)
+	// Output:
+	// Hello, Ada
+	// 10 billing 1
+}
+
 func ExampleClient_EnqueueMany() {
 	client := jq.NewClient(jq.NewMemory(nil), nil)
 	added := must(client.EnqueueMany(context.Background(), []jq.Item{

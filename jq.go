@@ -298,6 +298,9 @@ type (
 	//
 	//	Rate Rate // how many jobs may be claimed in a span of time; by default any number
 	//
+	//	Owner    string // the program that has declared the policy, if one has
+	//	Declared int64  // the version of that declaration
+	//
 	//	Version int64 // 0 if the policy was never set; grows by one with each change
 	//
 	// Its methods:

@@ -56,6 +56,9 @@ type ServerOptions = server.Options
 //	Weight int
 //	// Slots is how many jobs of this queue the server holds at the same time, running or buffered. Default: no limit of its own.
 //	Slots int
+//	// Policy is what this program declares the queue's policy to be, with its Owner and the version in Declared. The server declares it before it
+//	// claims: see Client.DeclarePolicy. If the store refuses it, the server stops. Default: the policy stays as it is.
+//	Policy *Policy
 type QueueOptions = server.QueueOptions
 
 // ClaimOptions configures how a server looks for jobs.

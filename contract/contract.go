@@ -214,6 +214,9 @@ func WrittenAhead(jobs int, most time.Duration) Finding { return store.WrittenAh
 // CheckMaxLease returns an error if a store cannot have this MaxLease.
 func CheckMaxLease(longest time.Duration) error { return store.CheckMaxLease(longest) }
 
+// ClaimAhead reports whether a claim under a rate was made by a clock that was ahead of now.
+func ClaimAhead(at, now time.Time) bool { return store.ClaimAhead(at, now) }
+
 // LeaseAhead reports whether a clock that was ahead of now has given the lease with this end and length. If so, it returns when
 // the lease ends if it runs from now.
 func LeaseAhead(end time.Time, length, longest time.Duration, now time.Time) (time.Time, bool) {

@@ -29,7 +29,7 @@ var inside = map[string]string{
 	"Minus": made, "Reset": made, "Gone": made, "Transition": made, "Transitions": made,
 
 	"JobJSON": sent, "JobDetailJSON": sent, "NewJobJSON": sent, "WaitJSON": sent, "BackoffJSON": sent, "PolicyJSON": sent, "RateJSON": sent, "WorkerJSON": sent, "FilterJSON": sent,
-	"IDJSON": sent, "DurationJSON": sent, "RetentionJSON": sent, "TimeJSON": sent, "KeepJSON": sent, "JSONOfJob": sent, "JSONOfDetail": sent,
+	"IDJSON": sent, "DurationJSON": sent, "RetentionJSON": sent, "TimeJSON": sent, "KeepJSON": sent, "JSONOfJob": sent, "JSONOfDetail": sent, "JSONOfPolicy": sent,
 	"JSONOfNewJob": sent, "JSONOfFilter": sent, "ActivityPageJSON": sent, "JSONOfActivity": sent, "SplitDocument": sent, "JoinDocument": sent, "Wanted": sent,
 
 	"FitOneCall": "cuts what a client adds: stores get single calls",

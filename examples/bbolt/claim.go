@@ -44,7 +44,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req contract.ClaimRequest) ([
 // look again.
 func (t *txn) admitted(q *queue, req contract.ClaimRequest) (room int, wait time.Duration) {
 	rate, last := q.Policy.Rate, len(q.Claims)-1
-	ahead := last >= 0 && q.Claims[last].At.After(t.now)
+	ahead := last >= 0 && contract.ClaimAhead(q.Claims[last].At, t.now)
 	claimed, first := q.Claims.Count(rate, t.now)
 	if ahead { // they count as made now, also for later claims
 		t.saveQueue(req.Queue, *q)

@@ -119,6 +119,40 @@ func TestPolicy(t *testing.T) {
 	assert.Equal(t, policy, after)
 }
 
+// The page says which program has declared the policy. A change on the page does not take the policy from it.
+func TestDeclaredPolicy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{})
+	s.add("k", `{}`, &jq.EnqueueOptions{Queue: "mail"})
+	declared, err := s.DeclarePolicy(t.Context(), "mail", jq.Policy{MaxInFlight: 5, Owner: "<b>billing</b>", Declared: 3})
+	require.NoError(t, err)
+	p := open(t, s.url, desk)
+	p.visit("/#/queues/mail")
+	p.shown("mail")
+	p.shows("Declared by <b>billing</b>, version 3; a change here stays until it declares a higher version.")
+	p.click(button("Change…"))
+	p.write(textbox("Jobs in flight at once*"), "50")
+	p.agree("Policy of queue mail", "Save")
+	policy, err := s.Policy(t.Context(), "mail")
+	require.NoError(t, err)
+	declared.MaxInFlight, declared.Version = 50, 2
+	assert.Equal(t, declared, policy)
+	p.shows("version 3; a change here stays")
+	again, err := s.DeclarePolicy(t.Context(), "mail", jq.Policy{MaxInFlight: 5, Owner: "<b>billing</b>", Declared: 3})
+	require.NoError(t, err)
+	assert.Equal(t, policy, again, "the program starts anew")
+
+	policy.Owner, policy.Declared = "", 0
+	_, err = s.SetPolicy(t.Context(), "mail", policy)
+	require.NoError(t, err)
+	p.visit("/#/")
+	p.shown("Overview")
+	p.visit("/#/queues/mail")
+	p.shown("mail")
+	p.shows("In flight at once")
+	assert.NotContains(t, p.text(), "Declared by")
+}
+
 // Nobody counts the jobs that wait for a key or a rate, so the page names the limits that may be the reason.
 func TestQueueIsBehindItsLimits(t *testing.T) {
 	t.Parallel()

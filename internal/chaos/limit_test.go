@@ -19,7 +19,7 @@ const (
 )
 
 // claimRate is how many jobs may be claimed in how long: fewer than the workers would claim at times.
-var claimRate = store.Rate{N: 10, Per: 100 * time.Millisecond}
+var claimRate = store.Rate{N: 6, Per: 100 * time.Millisecond}
 
 // A sighting counts the looks that saw as many jobs in flight as may be.
 type sighting struct {

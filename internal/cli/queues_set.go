@@ -24,6 +24,7 @@ type policyFlags struct {
 	limit     limitFlag
 	perKey    limitFlag
 	rate      rateFlag
+	disown    bool
 }
 
 func (a *app) queuesSet() *cobra.Command {
@@ -38,9 +39,11 @@ func (a *app) queuesSet() *cobra.Command {
 			"NUMBER is how many jobs may be in flight at once, in all processes together; or none. A job counts until its lease has ended.\n" +
 			"With --max-per-key, it is how many jobs with the same limit key may be: see enqueue --limit-key.\n\n" +
 			"RATE is how many jobs may be claimed in how long, in all processes together, such as 100/1m; or none. Each claim counts, also that of\n" +
-			"a retry. All of them may be claimed at once: 100/1m allows 100 jobs in the first second and then none for the rest of the minute.",
+			"a retry. All of them may be claimed at once: 100/1m allows 100 jobs in the first second and then none for the rest of the minute.\n\n" +
+			"A program can declare the policy, with its own name and a version. What you set stays until it declares a higher version. No other program\n" +
+			"can declare the policy of the queue, until you take it from this one with --disown.",
 		Args:    takes(1, 1, "a queue"),
-		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --rate 100/1m",
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --rate 100/1m\n  SELF queues set mail --disown",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -50,26 +53,36 @@ func (a *app) queuesSet() *cobra.Command {
 	f.Var(&p.limit, "max-in-flight", "how many jobs of the queue may be in flight at once; none means any number")
 	f.Var(&p.perKey, "max-per-key", "how many jobs with the same limit key may be in flight at once; none means any number")
 	f.Var(&p.rate, "rate", "how many jobs of the queue may be claimed in how long; none means any number")
+	f.BoolVar(&p.disown, "disown", false, "let any program declare the policy: take it from the one that has")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{fieldError(err)}
 		}
-		if !p.succeeded.given && !p.cancelled.given && !p.dead.given && !p.limit.given && !p.perKey.given && !p.rate.given {
+		if !p.given() {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
 		return a.using(cmd.Context(), toRead, func(s jq.Store) error {
-			policy, err := changedPolicy(cmd.Context(), jq.NewClient(s, nil), names[0], p.applied)
+			var before jq.Policy
+			policy, err := changedPolicy(cmd.Context(), jq.NewClient(s, nil), names[0], func(current jq.Policy) jq.Policy {
+				before = current
+				return p.applied(current)
+			})
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return wire.Encode(a.out, policy)
 			}
-			return a.showPolicy(names[0], policy)
+			return a.showPolicy(names[0], policy, policy != before)
 		})
 	}
 	return cmd
+}
+
+// given reports whether there is a flag that sets something.
+func (f *policyFlags) given() bool {
+	return f.succeeded.given || f.cancelled.given || f.dead.given || f.limit.given || f.perKey.given || f.rate.given || f.disown
 }
 
 // applied returns the policy with the flags applied.
@@ -89,6 +102,9 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	}
 	if f.rate.given {
 		p.Rate = f.rate.rate
+	}
+	if f.disown {
+		p.Owner, p.Declared = "", 0
 	}
 	return p
 }
@@ -113,7 +129,7 @@ func changedPolicy(ctx context.Context, client *jq.Client, queue string, change 
 	}
 }
 
-func (a *app) showPolicy(queue string, p jq.Policy) error {
+func (a *app) showPolicy(queue string, p jq.Policy, changed bool) error {
 	fmt.Fprintf(a.out, "queue %s: policy version %d\n", printable(queue), p.Version)
 	table := newTable(a.out)
 	for _, one := range settingsOf(p) {
@@ -126,7 +142,14 @@ func (a *app) showPolicy(queue string, p jq.Policy) error {
 	for _, one := range limitsOf(p) {
 		row(table, one.name, cmp.Or(one.text, "none (default)"))
 	}
-	return table.Flush()
+	if p.Owner != "" {
+		row(table, "declared", fmt.Sprintf("%s, version %d", p.Owner, p.Declared))
+	}
+	if err := table.Flush(); err != nil || p.Owner == "" || !changed {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "the program %s has declared version %d: your change stays until it declares a higher one\n", printable(p.Owner), p.Declared)
+	return err
 }
 
 // A limit is a field of a policy that limits claims.

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -13,14 +15,11 @@ import (
 	"github.com/seed-ed332417/jq/sqlite"
 )
 
-// seed creates a store with a job in every phase, at fixed times. With another argument it adds workers instead, at the current
-// time.
+// seed creates a store with a job in every phase, at fixed times. With workers as another argument it adds workers instead, at the
+// current time, and with policy it declares policies.
 func seed(path string, more ...string) int {
-	do := seedJobs
-	if len(more) > 0 {
-		do = seedWorkers
-	}
-	if err := do(context.Background(), path); err != nil {
+	do := map[string]func(context.Context, string) error{"": seedJobs, "workers": seedWorkers, "policy": seedPolicy}
+	if err := do[strings.Join(more, " ")](context.Background(), path); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -61,6 +60,20 @@ func seedWorkers(ctx context.Context, path string) error {
 	} {
 		if err := s.Beat(ctx, w); err != nil {
 			return err
+		}
+	}
+	return s.Close()
+}
+
+// seedPolicy declares the policies of two queues, the second as a program with a control character in its name.
+func seedPolicy(ctx context.Context, path string) error {
+	s, err := sqlite.Open(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	for queue, owner := range map[string]string{"mail": "billing", "odd": "bill\ting"} {
+		if _, err := jq.NewClient(s, nil).DeclarePolicy(ctx, queue, jq.Policy{MaxInFlight: 10, Owner: owner, Declared: 3}); err != nil {
+			return errors.Join(err, s.Close())
 		}
 	}
 	return s.Close()

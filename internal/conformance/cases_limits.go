@@ -79,7 +79,11 @@ func (c *C) everyEndMakesRoom(n store.NewJob) {
 	}
 }
 
-func limitsRetriesFirst(c *C) {
+func limitsRetriesFirst(c *C) { c.retriesFirst(c.admit) }
+
+// retriesFirst claims where there is room for fewer jobs than a claim asks for.
+func (c *C) retriesFirst(admit func(name string, most int)) {
+	c.Helper()
 	for name, k := range map[string]struct{ most, quota, retries, fresh int }{
 		"room for two, one of them a retry":         {2, 1, 1, 1},
 		"room for two, and a quota of three":        {2, 3, 2, 0},
@@ -93,17 +97,20 @@ func limitsRetriesFirst(c *C) {
 			return d.ID
 		})
 		fresh := c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Queue = name })}, 3)...)
-		c.admit(name, k.most)
+		admit(name, k.most)
 		c.Equal(ids(c.claimFrom(name, 6, k.quota)), slices.Concat(retries[:k.retries], fresh[:k.fresh]), "claimed with %s", name)
 	}
 }
 
-func limitsOfOneQueueAlone(c *C) {
+func limitsOfOneQueueAlone(c *C) { c.limitOneQueueAlone(c.admit) }
+
+func (c *C) limitOneQueueAlone(admit func(name string, most int)) {
+	c.Helper()
 	for _, name := range []string{"a", "a ", "b"} {
 		c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Queue = name })}, 4)...)
 	}
-	c.admit("a", 1)
-	c.admit("b", 2)
+	admit("a", 1)
+	admit("b", 2)
 	c.Equal(len(c.claimFrom("a ", 4, 0)), 4, "claimed from a queue without a limit")
 	c.Equal(len(c.claimFrom("a", 4, 0)), 1, "claimed from a queue with room for one")
 	c.Equal(len(c.claimFrom("b", 4, 0)), 2, "claimed from a queue with room for two")
@@ -182,36 +189,43 @@ func limitsManyClaimersKeepToIt(c *C) {
 
 // limitsSetBesideClaims sets a limit while others claim. What claims take that began before counts, and those that began after keep to it.
 func limitsSetBesideClaims(c *C) {
-	const most, claimers = 4, 4
+	const most = 4
 	for range 5 {
 		list := c.EnqueueN(60)
-		var set, done atomic.Bool
-		var late atomic.Int64 // what claims took that began after the limit was set
-		c.Parallel(claimers+1, func(i int) {
-			if i == claimers {
-				defer done.Store(true)
-				for c.countOf(store.Filter{})[queue+" "+string(store.InFlight)] == 0 && c.Ctx.Err() == nil { // until others claim
-				}
-				c.admit(queue, most)
-				set.Store(true)
-				for range 3 {
-					late.Add(int64(len(c.Claim(10))))
-				}
-				return
-			}
-			for range 10 {
-				after := set.Load()
-				if n := int64(len(c.Claim(1))); after {
-					late.Add(n)
-				}
-			}
-		})
+		late := c.setBesideClaims(func() { c.admit(queue, most) })
 		inFlight := c.countOf(store.Filter{})[queue+" "+string(store.InFlight)]
-		c.True(late.Load() == 0 || inFlight <= most, "%d are in flight and %d may be, although %d were taken after that was set", inFlight, most, late.Load())
+		c.True(late == 0 || inFlight <= most, "%d are in flight and %d may be, although %d were taken after that was set", inFlight, most, late)
 		c.True(inFlight >= most, "%d are in flight, and there was room for %d", inFlight, most)
 		c.admit(queue, 0)
 		cancelling.on(c, only(list...), len(list))
 	}
+}
+
+// setBesideClaims sets something while others claim. It returns how many jobs were taken by claims that began after it was set.
+func (c *C) setBesideClaims(set func()) int64 {
+	c.Helper()
+	const claimers = 4
+	var isSet atomic.Bool
+	var late atomic.Int64
+	c.Parallel(claimers+1, func(i int) {
+		if i == claimers {
+			for c.countOf(store.Filter{})[queue+" "+string(store.InFlight)] == 0 && c.Ctx.Err() == nil { // until others claim
+			}
+			set()
+			isSet.Store(true)
+			for range 3 {
+				late.Add(int64(len(c.Claim(10))))
+			}
+			return
+		}
+		for range 10 {
+			after := isSet.Load()
+			if n := int64(len(c.Claim(1))); after {
+				late.Add(n)
+			}
+		}
+	})
+	return late.Load()
 }
 
 func limitsHasBounds(c *C) {

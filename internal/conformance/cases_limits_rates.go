@@ -12,9 +12,9 @@ import (
 const (
 	sentenceRate       = "If the policy sets Rate, a claim takes at most as many jobs as Rate.N is greater than the number of jobs that were claimed from the queue later than now minus Rate.Per, whatever other calls do at the same time."
 	sentenceEachClaim  = "Each claim of a job counts, whatever became of the job."
-	sentenceAhead      = "A claim that was made later than now, by a clock that was ahead, counts as one made now."
+	sentenceAhead      = "A claim that was made later than now plus 5 s comes from a clock that was ahead, and counts as one that was made when a later claim finds it."
 	sentenceFrom       = "Claims count from when the policy sets a rate. If another rate replaces that one, the claims that count then go on counting."
-	sentenceWokenByNow = "When a claim has taken all that the policy's Rate let it take, the store sends a wake-up once there is room again."
+	sentenceWokenByNow = "When a claim has taken all that Rate let it take, and asked for more, the store sends a wake-up once there is room again."
 )
 
 var rateCases = []Case{
@@ -37,6 +37,11 @@ func aMinute(n int) store.Rate { return store.Rate{N: n, Per: time.Minute} }
 func (c *C) rate(name string, r store.Rate) {
 	c.Helper()
 	c.setPolicy(name, store.Policy{Rate: r, Version: c.policy(name).Version})
+}
+
+func (c *C) rateByTheMinute(name string, n int) {
+	c.Helper()
+	c.rate(name, aMinute(n))
 }
 
 // ratesClaimTakesWhatThereIsRoomFor claims in the middle of minutes of the clock too, so that those must not matter. Nor must claims that find nothing, or
@@ -110,35 +115,9 @@ func ratesCountWhateverBecameOfTheJob(c *C) {
 	}
 }
 
-func ratesRetriesFirst(c *C) {
-	for name, k := range map[string]struct{ n, quota, retries, fresh int }{
-		"two a minute, one of them a retry":           {2, 1, 1, 1},
-		"two a minute, and a quota of three":          {2, 3, 2, 0},
-		"five a minute, one of them a retry":          {5, 1, 2, 3},
-		"more a minute than there are of any sort":    {9, 0, 3, 3},
-		"one a minute, and no quota for retries":      {1, 0, 0, 1},
-		"three a minute, and a quota for all retries": {3, 3, 3, 0},
-	} {
-		retries := each(holding(c, name, 3), func(d store.JobDetail) int64 {
-			c.NAck(d.Lease(), store.After, 0, "")
-			return d.ID
-		})
-		fresh := c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Queue = name })}, 3)...)
-		c.rate(name, aMinute(k.n))
-		c.Equal(ids(c.claimFrom(name, 6, k.quota)), slices.Concat(retries[:k.retries], fresh[:k.fresh]), "claimed with %s", name)
-	}
-}
+func ratesRetriesFirst(c *C) { c.retriesFirst(c.rateByTheMinute) }
 
-func ratesOfOneQueueAlone(c *C) {
-	for _, name := range []string{"a", "a ", "b"} {
-		c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Queue = name })}, 4)...)
-	}
-	c.rate("a", aMinute(1))
-	c.rate("b", aMinute(2))
-	c.Equal(len(c.claimFrom("a ", 4, 0)), 4, "claimed from a queue without a rate")
-	c.Equal(len(c.claimFrom("b", 4, 0)), 2, "claimed from a queue with two a minute")
-	c.Equal(len(c.claimFrom("a", 4, 0)), 1, "claimed from a queue with one a minute")
-}
+func ratesOfOneQueueAlone(c *C) { c.limitOneQueueAlone(c.rateByTheMinute) }
 
 // ratesBesideOtherLimits has a rate and other limits, each of which is the lowest once. What a claim passes over does not count for the rate.
 func ratesBesideOtherLimits(c *C) {
@@ -202,7 +181,7 @@ func ratesFollowThePolicy(c *C) {
 }
 
 // ratesOfAClockThatWasAhead sets the clock back by an hour, after which claims have been made. They count for a minute from the first claim
-// that sees them, as if they had been made then.
+// that sees them, as if they had been made then, whether or not it takes something.
 func ratesOfAClockThatWasAhead(c *C) {
 	list := c.EnqueueN(20)
 	c.rate(queue, aMinute(5))
@@ -220,6 +199,14 @@ func ratesOfAClockThatWasAhead(c *C) {
 	c.Equal(ids(c.Claim(9)), list[2:7], "claimed when it has passed")
 	c.Advance(time.Hour - 90*time.Second)
 	c.Equal(ids(c.Claim(9)), list[7:12], "claimed when the clock comes to the time at which it was set back")
+
+	c.Clock.Set(c.Now().Add(-30 * time.Minute)) // all that may be claimed was claimed later than now
+	list = c.Enqueue(slices.Repeat([]store.NewJob{plainBut(func(n *store.NewJob) { n.Priority = 2 })}, 7)...)
+	c.Equal(ids(c.Claim(9)), []int64{}, "claimed when five count that were made later")
+	c.Advance(time.Minute - store.Resolution)
+	c.Equal(ids(c.Claim(9)), []int64{}, "claimed one tick before a minute has passed")
+	c.Advance(store.Resolution)
+	c.Equal(ids(c.Claim(9)), list[:5], "claimed when it has passed")
 }
 
 // Each claimer claims again and again, while the clock stands still.
@@ -241,33 +228,13 @@ func ratesManyClaimersKeepToIt(c *C) {
 
 // ratesSetBesideClaims sets a rate while others claim. Those that began after keep to it.
 func ratesSetBesideClaims(c *C) {
-	const n, claimers = 4, 4
+	const n = 4
 	for range 5 {
 		list := c.EnqueueN(60)
-		var set, done atomic.Bool
-		var late atomic.Int64 // what claims took that began after the rate was set
-		c.Parallel(claimers+1, func(i int) {
-			if i == claimers {
-				defer done.Store(true)
-				for c.countOf(store.Filter{})[queue+" "+string(store.InFlight)] == 0 && c.Ctx.Err() == nil { // until others claim
-				}
-				c.rate(queue, aMinute(n))
-				set.Store(true)
-				for range 3 {
-					late.Add(int64(len(c.Claim(10))))
-				}
-				return
-			}
-			for range 10 {
-				after := set.Load()
-				if n := int64(len(c.Claim(1))); after {
-					late.Add(n)
-				}
-			}
-		})
-		c.True(late.Load() <= n, "%d were claimed after a rate of %d a minute was set", late.Load(), n)
+		late := c.setBesideClaims(func() { c.rate(queue, aMinute(n)) })
+		c.True(late <= n, "%d were claimed after a rate of %d a minute was set", late, n)
 		c.Advance(time.Minute)
-		c.Equal(len(c.Claim(10)), min(n, len(list)), "claimed a minute later")
+		c.Equal(len(c.Claim(10)), n, "claimed a minute later")
 		c.rate(queue, store.Rate{})
 		cancelling.on(c, only(list...), len(list))
 	}

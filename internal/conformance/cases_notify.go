@@ -10,7 +10,7 @@ import (
 
 const (
 	sentenceWoken       = "The store sends a wake-up after each commit that makes a job of the queue claimable immediately"
-	sentenceWokenByRoom = ", and after a call that ends a lease if a claim on the queue has left out jobs because of its policy."
+	sentenceWokenByRoom = ", and after a call that ends a lease if a claim on the queue has left out jobs because of MaxInFlight or MaxPerKey."
 )
 
 var notifyCases = []Case{

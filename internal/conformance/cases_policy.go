@@ -19,6 +19,7 @@ var policyCases = []Case{
 	{"Policy/RepeatIsSafe", "The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has another version, SetPolicy returns ErrConflict and changes nothing.\nIt is safe to repeat a SetPolicy: the repeat returns the same answer and changes nothing, or returns ErrConflict if others have set the policy since.\nThe store must truncate every incoming time and duration to that resolution", policyRepeatIsSafe},
 	{"Policy/ListedWithItsQueue", "Each queue comes with its policy.", policyListedWithItsQueue},
 	{"Policy/ChangesNoJob", "It changes no jobs: servers read from the policies how long to keep finished jobs, and delete those that are older.", policyChangesNoJob},
+	{"Policy/KeepsWhoDeclaredIt", "Owner and Declared are kept for programs that declare policies, and change nothing in the store.\nQueues returns every queue that has a job, is paused, or has a policy that sets something, in bytewise order of name.", policyKeepsWhoDeclaredIt},
 	{"Policy/RetentionsHaveLimits", "A retention is an hour to ten years, or for ever.", policyRetentionsHaveLimits},
 	{"Policy/RefusesAsTheCoreDoes", sentenceAbility, policyRefusesAsTheCoreDoes},
 }
@@ -59,7 +60,7 @@ func (c *C) refusesPolicy(p store.Policy, want error) {
 func (c *C) aPolicy() store.Policy {
 	p := store.Policy{
 		RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7, MaxPerKey: 3,
-		Rate: store.Rate{N: 900, Per: 90*time.Second + store.Resolution},
+		Rate: store.Rate{N: 900, Per: 90*time.Second + store.Resolution}, Owner: "billing", Declared: 12,
 	}
 	if c.noKeyLimits {
 		p.MaxPerKey = 0
@@ -202,6 +203,18 @@ func policyChangesNoJob(c *C) {
 	c.Equal(ids(held), []int64{id}, "claimed from a queue with a policy")
 	c.Equal(c.Ack(held[0].Lease()).Status, store.StatusOK, "Ack in a queue with a policy")
 	c.Equal(len(c.All()), len(terminalPhases)+1, "jobs at last")
+}
+
+func policyKeepsWhoDeclaredIt(c *C) {
+	c.setPolicy(queue, store.Policy{Owner: "billing", Declared: 3})
+	c.Equal(c.queues(), []store.Queue{}, "queues, with a policy that says only who has declared it")
+	for i, next := range []store.Policy{{Owner: "billing", Declared: 2}, {Owner: "mail", Declared: 1}, {}, {Declared: 1 << 60}, {Owner: strings.Repeat("x", store.MaxNameBytes)}} {
+		next.MaxInFlight, next.Version = i, c.policy(queue).Version
+		c.setPolicy(queue, next)
+	}
+	c.refusesPolicy(store.Policy{Owner: strings.Repeat("x", store.MaxNameBytes+1)}, store.ErrInvalid)
+	c.refusesPolicy(store.Policy{Owner: "a\x00"}, store.ErrInvalid)
+	c.refusesPolicy(store.Policy{Declared: -1}, store.ErrInvalid)
 }
 
 func policyRetentionsHaveLimits(c *C) {

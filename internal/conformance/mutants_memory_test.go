@@ -164,6 +164,7 @@ type mumbling struct {
 	*memory.Store
 	searched atomic.Bool // the latest Cancel had no ids
 	acked    atomic.Bool // an Ack was made after the latest Enqueue
+	claimed  atomic.Bool // a claim was
 	alter    func(m *mumbling, w *store.Wakeup) (lost bool)
 }
 
@@ -174,7 +175,13 @@ func (m *mumbling) Cancel(ctx context.Context, filter store.Filter, limit int) (
 
 func (m *mumbling) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	m.acked.Store(false)
+	m.claimed.Store(false)
 	return m.Store.Enqueue(ctx, req)
+}
+
+func (m *mumbling) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]store.Job, error) {
+	m.claimed.Store(true)
+	return m.Store.FetchAndClaim(ctx, req)
 }
 
 func (m *mumbling) Ack(ctx context.Context, acks []store.Ack) ([]store.Outcome, error) {
@@ -212,6 +219,7 @@ var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
 		return w.Cancelled && m.searched.Load()
 	},
 	"nobody is told of the room that an Ack makes": func(m *mumbling, _ *store.Wakeup) bool { return m.acked.Load() },
+	"nobody is told of the room that time makes":   func(m *mumbling, _ *store.Wakeup) bool { return m.claimed.Load() },
 	"nobody is told of what is left to settle":     func(_ *mumbling, w *store.Wakeup) bool { return w.Settle },
 	"one queue of a Cancel is forgotten":           func(_ *mumbling, w *store.Wakeup) bool { return w.Cancelled && w.Queue == "b" },
 	"what is cancelled looks claimable": func(_ *mumbling, w *store.Wakeup) bool {
@@ -226,11 +234,13 @@ var notifyMutants = map[string]func(m *mumbling, w *store.Wakeup) (lost bool){
 
 // The cases that are about room must each notice that nobody is told of it.
 func TestSilenceAboutRoomIsNoticed(t *testing.T) {
-	for _, name := range []string{"Notify/FollowsRoom", "Notify/FollowsRoomOfAKey"} {
+	for name, silence := range map[string]string{
+		"Notify/FollowsRoom": "an Ack", "Notify/FollowsRoomOfAKey": "an Ack", "Notify/FollowsRoomUnderARate": "time",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			assert.True(t, notices(t, func(s *memory.Store) conformance.Instance {
-				return conformance.Instance{Store: &mumbling{Store: s, alter: notifyMutants["nobody is told of the room that an Ack makes"]}}
+				return conformance.Instance{Store: &mumbling{Store: s, alter: notifyMutants["nobody is told of the room that "+silence+" makes"]}}
 			}, name))
 		})
 	}
@@ -243,7 +253,7 @@ func TestMumblingNotifiersAreKilled(t *testing.T) {
 			t.Parallel()
 			killed := notices(t, func(s *memory.Store) conformance.Instance {
 				return conformance.Instance{Store: &mumbling{Store: s, alter: alter}}
-			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable", "Notify/FollowsACallThatLeavesSomething", "Notify/FollowsRoom")
+			}, "Notify/FollowsTheCancellationOfJobsInFlight", "Notify/FollowsEachCommitThatMakesAJobClaimable", "Notify/FollowsACallThatLeavesSomething", "Notify/FollowsRoom", "Notify/FollowsRoomUnderARate")
 			assert.Equal(t, what != unbroken, killed, "a case notices")
 		})
 	}

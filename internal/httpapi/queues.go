@@ -52,8 +52,18 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 	w.noteRequest(req)
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
-	p, err := keeper.SetPolicy(ctx, r.PathValue("name"), req.Store())
-	if err != nil {
+	name, p := r.PathValue("name"), req.Store()
+	if req.Owner == nil && req.Declared != 0 {
+		return &store.InvalidError{Item: -1, Field: "declared", Rule: "needs the owner, who declares the policy"}
+	}
+	if req.Owner == nil { // whoever does not declare the policy does not take it from the program that does
+		current, err := keeper.Policy(ctx, name)
+		if err != nil {
+			return named(err, "queue", "name")
+		}
+		p.Owner, p.Declared = current.Owner, current.Declared
+	}
+	if p, err = keeper.SetPolicy(ctx, name, p); err != nil {
 		return named(err, "queue", "name")
 	}
 	return a.answer(w, http.StatusOK, p)

@@ -13,6 +13,9 @@ func (s *Server) claimLoop() {
 	case <-s.work.Done():
 		return
 	}
+	if !s.declare() {
+		return
+	}
 	for s.work.Err() == nil {
 		room := s.book.room()
 		next, found, again := claimPlan{}, false, time.Time{}

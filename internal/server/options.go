@@ -14,6 +14,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
+	"github.com/seed-ed332417/jq/internal/policy"
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
@@ -56,6 +57,9 @@ type QueueOptions struct {
 	Weight int
 	// Slots is how many jobs of this queue the server holds at the same time, running or buffered. Default: no limit of its own.
 	Slots int
+	// Policy is what this program declares the queue's policy to be, with its Owner and the version in Declared. The server declares it before it
+	// claims: see Client.DeclarePolicy. If the store refuses it, the server stops. Default: the policy stays as it is.
+	Policy *store.Policy
 }
 
 // ClaimOptions configures how a server looks for jobs.
@@ -179,6 +183,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Queues == nil { // an empty map means no queues
 		o.Queues = map[string]QueueOptions{DefaultQueue: {}}
 	}
+	o.Queues = maps.Clone(o.Queues) // the caller may change its own
+	for name, q := range o.Queues {
+		if q.Policy != nil {
+			p := *q.Policy
+			q.Policy = &p
+			o.Queues[name] = q
+		}
+	}
 	fill(&o.Slots, DefaultSlots)
 	fill(&o.Claim.RetryShare, DefaultRetryShare)
 	fill(&o.Claim.PollInterval, DefaultPollInterval)
@@ -296,8 +308,21 @@ func (o Options) queueRules() []rule {
 				fmt.Sprintf("of %d is more than the %d of the server, including its buffer", q.Slots, o.Slots+o.Claim.Buffer),
 			},
 		)
+		if q.Policy != nil {
+			if err := policy.Check(*q.Policy); err != nil {
+				rules = append(rules, rule{true, field + ".Policy", policyRule(err)})
+			}
+		}
 	}
 	return rules
+}
+
+// policyRule also names the field of the policy.
+func policyRule(err error) string {
+	if invalid, ok := errors.AsType[*store.InvalidError](err); ok {
+		return invalid.Field + " " + invalid.Rule
+	}
+	return err.Error()
 }
 
 // ruleOf returns the rule of the contract that a check found broken.

@@ -214,11 +214,16 @@ func (s *Server) stopIfDenied(err error) {
 	if !errors.Is(err, store.ErrDenied) && !errors.Is(err, store.ErrInvalid) || s.health.permission(works).granted {
 		return
 	}
+	s.giveUp("the store does not permit this server to work", err)
+}
+
+// giveUp stops a server that can not work. Stop returns why.
+func (s *Server) giveUp(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == started {
-		s.phase, s.denial = stopping, err
-		s.log.Error("jq: the store does not permit this server to work; the server stops", "error", err)
+		s.phase, s.denial = stopping, fmt.Errorf("jq: %s: %w", what, err)
+		s.log.Error("jq: "+what+"; the server stops", "error", err)
 		go s.shutDown() // Stop waits for it, and it ends without Stop too
 	}
 }
@@ -242,7 +247,7 @@ func (s *Server) shutDown() {
 	case s.closed:
 		s.stopErr = storeClosedError(s.stopErr)
 	case s.denial != nil: // the server has never held a job
-		s.stopErr = fmt.Errorf("jq: the store does not permit this server to work: %w", s.denial)
+		s.stopErr = s.denial
 	}
 	s.mu.Unlock()
 	if clean { // otherwise the worker stays listed, like one that died

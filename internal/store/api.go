@@ -230,15 +230,33 @@ type PolicyJSON struct {
 	MaxInFlight     int           `json:"max_in_flight,omitzero"`
 	MaxPerKey       int           `json:"max_per_key,omitzero"`
 	Rate            RateJSON      `json:"rate,omitzero"`
+	Owner           *string       `json:"owner,omitempty"` // nil leaves owner and declared as they are
+	Declared        int64         `json:"declared,omitzero"`
 	Version         int64         `json:"version"`
+}
+
+// JSONOfPolicy returns the JSON of a policy. It leaves out what is not set.
+func JSONOfPolicy(p Policy) PolicyJSON {
+	out := PolicyJSON{
+		RetainSucceeded: RetentionJSON(p.RetainSucceeded), RetainCancelled: RetentionJSON(p.RetainCancelled), RetainDead: RetentionJSON(p.RetainDead),
+		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Rate: RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)}, Declared: p.Declared, Version: p.Version,
+	}
+	if p.Owner != "" || p.Declared != 0 { // the API takes no declared without owner
+		out.Owner = &p.Owner
+	}
+	return out
 }
 
 // Store converts the policy back.
 func (p PolicyJSON) Store() Policy {
-	return Policy{
-		time.Duration(p.RetainSucceeded), time.Duration(p.RetainCancelled), time.Duration(p.RetainDead), p.MaxInFlight, p.MaxPerKey,
-		Rate{p.Rate.N, time.Duration(p.Rate.Per)}, p.Version,
+	out := Policy{
+		RetainSucceeded: time.Duration(p.RetainSucceeded), RetainCancelled: time.Duration(p.RetainCancelled), RetainDead: time.Duration(p.RetainDead),
+		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Rate: Rate{p.Rate.N, time.Duration(p.Rate.Per)}, Declared: p.Declared, Version: p.Version,
 	}
+	if p.Owner != nil {
+		out.Owner = *p.Owner
+	}
+	return out
 }
 
 // A RateJSON is how many jobs may be claimed in how long.

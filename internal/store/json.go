@@ -83,12 +83,7 @@ func (b Backoff) MarshalJSON() ([]byte, error) { return encoded(jsonOfBackoff(b)
 func (b *Backoff) UnmarshalJSON(text []byte) error { return decoded(text, b, BackoffJSON.store) }
 
 // MarshalJSON writes the policy as the HTTP API does: "keep" is KeepForEver.
-func (p Policy) MarshalJSON() ([]byte, error) {
-	return encoded(PolicyJSON{
-		RetentionJSON(p.RetainSucceeded), RetentionJSON(p.RetainCancelled), RetentionJSON(p.RetainDead), p.MaxInFlight, p.MaxPerKey,
-		RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)}, p.Version,
-	})
-}
+func (p Policy) MarshalJSON() ([]byte, error) { return encoded(JSONOfPolicy(p)) }
 
 // UnmarshalJSON reads the JSON of MarshalJSON or of the HTTP API.
 func (p *Policy) UnmarshalJSON(text []byte) error { return decoded(text, p, PolicyJSON.Store) }

@@ -17,6 +17,9 @@ type Policy struct {
 
 	Rate Rate `json:"rate,omitzero"` // how many jobs may be claimed in a span of time; by default any number
 
+	Owner    string `json:"owner,omitempty"`    // the program that has declared the policy, if one has
+	Declared int64  `json:"declared,omitempty"` // the version of that declaration
+
 	Version int64 `json:"version"` // 0 if the policy was never set; grows by one with each change
 }
 
@@ -39,8 +42,10 @@ const (
 	MaxKeyLimit = 1_000  // MaxPerKey
 )
 
-// Sets reports whether the policy sets something. Its version is not a setting.
-func (p Policy) Sets() bool { return p != Policy{Version: p.Version} }
+// Sets reports whether the policy sets something. Who has declared it, and its version, are no settings.
+func (p Policy) Sets() bool {
+	return p != Policy{Owner: p.Owner, Declared: p.Declared, Version: p.Version}
+}
 
 // Retention returns how long jobs in a terminal state are kept, by the policy or by default. Other jobs are kept for ever.
 func (p Policy) Retention(state State) time.Duration {
@@ -68,6 +73,8 @@ func (p Policy) Check() error {
 		checkRange("max_in_flight", p.MaxInFlight, 0, MaxLimit),
 		checkRange("max_per_key", p.MaxPerKey, 0, MaxKeyLimit),
 		p.Rate.check(),
+		checkName("owner", p.Owner, optional),
+		checkNumber("declared", p.Declared),
 	))
 }
 
@@ -99,6 +106,8 @@ func (p Policy) Replace(by Policy) (Policy, error) {
 		MaxInFlight:     by.MaxInFlight,
 		MaxPerKey:       by.MaxPerKey,
 		Rate:            Rate{by.Rate.N, by.Rate.Per.Truncate(Resolution)},
+		Owner:           by.Owner,
+		Declared:        by.Declared,
 		Version:         by.Version + 1,
 	}
 	if p.Version != by.Version && p != next { // unless it is a repeat

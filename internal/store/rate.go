@@ -47,14 +47,16 @@ type Claimed struct {
 }
 
 // Count forgets the claims that do not count any more at now, and returns how many jobs those that count have taken, and when the first of them
-// was made, or now if there is none. A claim that was made later than now, by a clock that was ahead, counts as one that is made now.
+// was made, or now if there is none. A claim that was made much later than now, by a clock that was ahead, counts as one that is made now.
 func (l *ClaimLog) Count(r Rate, now time.Time) (jobs int, first time.Time) {
 	kept := (*l)[:0]
 	first = now
+	latest := now
 	for _, c := range *l {
-		if c.At.After(now) {
-			c.At = now
+		if ClaimAhead(c.At, now) {
+			c.At = latest
 		}
+		latest = later(latest, c.At)
 		if !c.At.After(now.Add(-r.Per)) {
 			continue
 		}
@@ -77,11 +79,15 @@ func (l *ClaimLog) Replace(before, by Rate, now time.Time) {
 	l.Count(before, now)
 }
 
-// Add notes that jobs are claimed at now. Call Count before.
+// Add notes that jobs are claimed at now. Call Count before. No claim is noted earlier than another one before it: that may be of a process whose
+// clock is a little ahead, and would not count this one.
 func (l *ClaimLog) Add(jobs int, now time.Time) {
-	if last := len(*l) - 1; last >= 0 && (*l)[last].At.Equal(now) {
+	if last := len(*l) - 1; last >= 0 && !(*l)[last].At.Before(now) {
 		(*l)[last].Jobs += jobs
 		return
 	}
 	*l = append(*l, Claimed{now, jobs})
 }
+
+// ClaimAhead reports whether a claim was made by a clock that was ahead of now.
+func ClaimAhead(at, now time.Time) bool { return at.After(now.Add(MaxSetBack)) }

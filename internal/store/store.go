@@ -59,8 +59,8 @@ type Store interface {
 	//
 	// If the policy sets Rate, a claim takes at most as many jobs as Rate.N is greater than the number of jobs that were claimed from the
 	// queue later than now minus Rate.Per, whatever other calls do at the same time. Each claim of a job counts, whatever became of the job.
-	// A claim that was made later than now, by a clock that was ahead, counts as one made now. Claims count from when the policy sets a
-	// rate. If another rate replaces that one, the claims that count then go on counting.
+	// A claim that was made later than now plus 5 s comes from a clock that was ahead, and counts as one that was made when a later claim
+	// finds it. Claims count from when the policy sets a rate. If another rate replaces that one, the claims that count then go on counting.
 	//
 	// A claim that overlaps no other call takes every claimable job of its queue, up to these limits. A claim that overlaps
 	// other calls may leave out jobs that those calls hold. Some claim must still find every committed, claimable job within a
@@ -348,8 +348,8 @@ type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
 	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately, and after a call that ends a
-	// lease if a claim on the queue has left out jobs because of its policy. When a claim has taken all that the policy's Rate let it
-	// take, the store sends a wake-up once there is room again. After a Cancel that has
+	// lease if a claim on the queue has left out jobs because of MaxInFlight or MaxPerKey. When a claim has taken all that Rate let it take,
+	// and asked for more, the store sends a wake-up once there is room again. After a Cancel that has
 	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. After a call that has left something to Settle,
 	// it sends a wake-up with Settle to every subscriber. A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is
 	// closed when the context ends or the store is closed.
@@ -380,6 +380,8 @@ type PolicyKeeper interface {
 	// The version of p must be the version of the policy to replace, or 0 if none was ever set. If the queue's policy has
 	// another version, SetPolicy returns ErrConflict and changes nothing. A policy can be set before its queue has a job, and
 	// it stays when the queue's last job is gone. Versions never restart, even if a policy no longer sets anything.
+	//
+	// Owner and Declared are kept for programs that declare policies, and change nothing in the store.
 	//
 	// A claim that begins after SetPolicy has returned keeps to the new limits. Jobs that were in flight before count as well,
 	// and go on if there are more of them.

@@ -25,13 +25,18 @@ func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 	noun(t, wire.FilterOf)
 	noun(t, func(p store.JobPage) wire.Jobs { return wire.Jobs{Jobs: wire.JobsOf(p.Jobs).Jobs, Next: p.Next} })
 	noun(t, func(p store.Policy) wire.Policy {
-		return wire.Policy{
+		out := wire.Policy{
 			RetainSucceeded: wire.Retention(p.RetainSucceeded), RetainCancelled: wire.Retention(p.RetainCancelled),
 			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey,
-			Rate: wire.Rate{N: p.Rate.N, Per: wire.Duration(p.Rate.Per)}, Version: p.Version,
+			Rate: wire.Rate{N: p.Rate.N, Per: wire.Duration(p.Rate.Per)}, Declared: p.Declared, Version: p.Version,
 		}
+		if p.Owner != "" || p.Declared != 0 {
+			out.Owner = &p.Owner
+		}
+		return out
 	}, store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3},
-		store.Policy{Rate: store.Rate{N: 100, Per: time.Minute}, Version: 4})
+		store.Policy{Rate: store.Rate{N: 100, Per: time.Minute}, Version: 4},
+		store.Policy{Owner: "billing", Declared: 3, Version: 5}, store.Policy{Declared: 3, Version: 6})
 	noun(t, func(w store.Worker) wire.Worker {
 		return wire.Worker{
 			Name: w.Name, Host: w.Host, PID: w.PID, Queues: w.Queues, Slots: w.Slots, Running: w.Running,

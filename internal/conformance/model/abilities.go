@@ -26,7 +26,8 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 		for name, p := range s.policies {
 			onlyPerKey := p == store.Policy{MaxPerKey: p.MaxPerKey, Version: p.Version}
 			onlyRate := p == store.Policy{Rate: p.Rate, Version: p.Version}
-			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) && !(onlyRate && s.broken(RateUnlisted)) {
+			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) && !(onlyRate && s.broken(RateUnlisted)) ||
+				p.Owner != "" && s.broken(PolicyOwnerListed) {
 				names[name] = true
 			}
 		}
@@ -171,6 +172,12 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 	}
 	if !s.broken(PolicyTooFine) {
 		next.Rate.Per = next.Rate.Per.Truncate(store.Resolution)
+	}
+	if s.broken(PolicyOwnerLost) {
+		next.Owner = ""
+	}
+	if next.Declared < current.Declared && s.broken(PolicyDeclaredGrows) {
+		next.Declared = current.Declared
 	}
 	if next.Version++; s.broken(PolicyVersionStays) {
 		next.Version = max(current.Version, 1)

@@ -28,8 +28,8 @@ var (
 	RateCountsOlder    = fault("rate-counts-older", "Limits", "Claims count that were made before the policy set a rate.")
 	RateBeginsAnew     = fault("rate-begins-anew", "Limits", "Claims do not count any more once another rate has replaced theirs.")
 	RateLooksBack      = fault("rate-looks-back", "Limits", "Claims that do not count any more count again if a rate with a longer span replaces theirs.")
-	RateForgetsAhead   = fault("rate-forgets-ahead", "Limits", "A claim that was made later than now does not count.")
-	RateKeepsAhead     = fault("rate-keeps-ahead", "Limits", "A claim that was made later than now counts until its own time plus Rate.Per.")
+	RateForgetsAhead   = fault("rate-forgets-ahead", "Limits", "A claim of a clock that was ahead does not count.")
+	RateKeepsAhead     = fault("rate-keeps-ahead", "Limits", "A claim of a clock that was ahead counts until its own time plus Rate.Per.")
 	RateUnchecked      = fault("rate-unchecked", "Limits", "Rate has no bounds.")
 	RateUnlisted       = fault("rate-unlisted", "Limits", "Queues leaves out a queue whose policy sets Rate only.")
 )
@@ -97,7 +97,7 @@ func (s *Store) forgetClaims(queue string, rate store.Rate, now time.Time) {
 	}
 	var kept []claimed
 	for _, c := range s.claims[queue] {
-		if c.at.After(now) && !s.broken(RateKeepsAhead) {
+		if c.at.After(now.Add(store.MaxSetBack)) && !s.broken(RateKeepsAhead) {
 			c.at = now
 			if s.broken(RateForgetsAhead) {
 				continue

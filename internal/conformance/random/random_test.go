@@ -64,6 +64,7 @@ var beyond = map[string][]model.Fault{
 		model.ScheduleRevisionRestarts, model.ScheduleRevisionStays, model.ScheduleRepeatChanges, model.FireKeepsRevision,
 	},
 	"hardly any script replaces a rate by another one": {model.RateBeginsAnew, model.RateLooksBack},
+	"no script declares a policy":                      {model.PolicyOwnerLost, model.PolicyOwnerListed, model.PolicyDeclaredGrows},
 	"no script's schedules weigh so much":              {model.SchedulesUnweighed, model.SchedulesWeighedShort},
 	"no script asks with the cursor of another filter": {model.SchedulesCursorUnchecked},
 	"no script adds activity: its cases compare whole answers": {

@@ -199,7 +199,7 @@ export function askPause(queue, paused, after) {
   });
 }
 
-// askPolicy asks for the limits and the retentions of a queue.
+// askPolicy asks for the limits and the retentions of a queue. It sends no owner, so a policy that a program has declared stays the program's.
 export function askPolicy(queue, policy, after) {
   const defaults = { retain_succeeded: "24h", retain_cancelled: "168h", retain_dead: "keep" };
   const input = (name, label) =>

@@ -111,6 +111,7 @@ function one(data, page, heading) {
               ["Cancelled jobs are kept", kept(policy.retain_cancelled, "7 days, the default")],
               ["Dead jobs are kept", kept(policy.retain_dead, "for ever, the default")],
             ]),
+            policy.owner ? h("p.quiet", {}, declared(policy)) : null,
             may.operate()
               ? h(
                   "button.small",
@@ -124,6 +125,9 @@ function one(data, page, heading) {
     ),
   ];
 }
+
+const declared = ({ owner, declared: version = 0 }) =>
+  `Declared by ${owner}, version ${version}; a change here stays until it declares a higher version.`;
 
 const kept = (text, byDefault) => (!text ? byDefault : text === "keep" ? "for ever" : text);
 

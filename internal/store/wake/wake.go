@@ -173,6 +173,7 @@ func (h *Hub) Close() {
 	for _, a := range h.alarms {
 		a.timer.Stop()
 	}
+	clear(h.alarms)
 	for l := range h.listeners {
 		l.stop()
 		close(l.out)

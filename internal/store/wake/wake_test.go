@@ -6,7 +6,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -299,4 +301,48 @@ func TestSettleIsNotLostBehindOthers(t *testing.T) {
 		}
 	}
 	assert.Equal(t, store.Wakeup{Settle: true}, last)
+}
+
+func TestTellLaterTellsAtTheEarliestTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h wake.Hub
+		defer h.Close()
+		clk := clock.New()
+		a, b := subscribe(t, &h, "a"), subscribe(t, &h, "b")
+		later := func(wait time.Duration, queue string) { h.TellLater(clk, wait, queue) }
+		pass := func(d time.Duration) {
+			clk.Sleep(d)
+			synctest.Wait()
+		}
+		later(3*time.Second, "a")
+		later(2*time.Second, "a")
+		later(5*time.Second, "a")
+		later(4*time.Second, "b")
+		pass(2*time.Second - 1)
+		assertUnread(t, nil, a, "who listens to a, too early")
+		pass(1)
+		assertUnread(t, []string{"a"}, a, "who listens to a, when it is time")
+		pass(time.Minute)
+		assertUnread(t, nil, a, "who listens to a, when others were asked for")
+		assertUnread(t, []string{"b"}, b, "who listens to b")
+		later(time.Second, "a")
+		pass(time.Second)
+		assertUnread(t, []string{"a"}, a, "who listens to a, another time")
+	})
+}
+
+func TestTellLaterTellsNobodyAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h wake.Hub
+		clk := clock.New()
+		a := subscribe(t, &h, "a")
+		h.TellLater(clk, time.Second, "a")
+		h.Close()
+		h.TellLater(clk, time.Second, "a")
+		clk.Sleep(time.Minute)
+		synctest.Wait()
+		queues, closed := unread(a)
+		assert.Empty(t, queues)
+		assert.True(t, closed)
+	})
 }

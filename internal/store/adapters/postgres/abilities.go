@@ -60,7 +60,7 @@ func (t *txn) queues() ([]store.Queue, error) {
 			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL
 		)
 		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, policies.max_in_flight, policies.max_per_key,
-			policies.rate_n, policies.rate_per, version
+			policies.rate_n, policies.rate_per, owner, declared, version
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
 		LEFT JOIN {schema}.policies ON policies.name = names.name
@@ -108,7 +108,7 @@ func (t *txn) policy(queue string) (store.Policy, error) {
 }
 
 const policyQuery = `
-	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, version
+	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, owner, declared, version
 	FROM {schema}.policies
 	WHERE name = $1`
 
@@ -140,18 +140,17 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 			max_per_key = $6,
 			rate_n = $7,
 			rate_per = $8,
-			version = $9
+			owner = $9,
+			declared = $10,
+			version = $11
 		WHERE name = $1`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
-		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Version)
+		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Owner, next.Declared, next.Version)
 	if err != nil {
 		return store.Policy{}, err
 	}
 	if err := t.setLimits(queue, next); err != nil {
 		return store.Policy{}, err
-	}
-	if current.Rate == (store.Rate{}) && next.Rate == current.Rate {
-		return next, nil
 	}
 	return next, t.setRate(queue, current.Rate, next.Rate)
 }

@@ -83,6 +83,7 @@ type claim struct {
 	limited   bool          // the policy of the queue has a limit
 	perKey    int           // its MaxPerKey
 	rate      store.Rate    // its Rate
+	log       claimLog      // the claims before, if there is a rate
 	wait      time.Duration // after which there is room again, if the claim takes all that the rate lets it take
 	hinted    bool          // there are hints for its keys
 	merges    bool          // the claim may read them
@@ -391,22 +392,35 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	args := []any{
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members,
 	}
-	if c.counts {
-		args = append(args, c.Queue, c.slot)
+	kind := leaseKind{slots: c.counts, claims: c.rate.N > 0}
+	if kind != (leaseKind{}) {
+		args = append(args, c.Queue)
 	}
-	if _, err := t.exec(leaseQuery[c.counts], args...); err != nil {
-		return nil, err
+	if kind.slots {
+		args = append(args, c.slot)
 	}
-	if c.rate.N > 0 {
-		return jobs, t.noteClaims(c.Queue, len(jobs), c.rate)
+	if kind.claims {
+		args = append(args, c.log.next, c.log.latest.Add(-c.rate.Per), t.now.Add(-c.rate.Per))
 	}
-	return jobs, nil
+	_, err := t.exec(leaseQuery[kind], args...)
+	return jobs, err
 }
 
-// leaseQuery gives the leases, and the jobs slots if the queue has MaxInFlight.
-var leaseQuery = map[bool]string{false: leaseWith(``), true: leaseWith(`,
+// A leaseKind says what the statement that gives leases also writes: slots if the queue has MaxInFlight, and the claim if it has a rate.
+type leaseKind struct{ slots, claims bool }
+
+var leaseQuery = map[leaseKind]string{
+	{}:                          leaseWith(``),
+	{slots: true}:               leaseWith(slotsOfLeases),
+	{claims: true}:              leaseWith(noteClaim(`$9`, jobsOfLeases, `$10`, `$11`, `$12`)),
+	{slots: true, claims: true}: leaseWith(slotsOfLeases + noteClaim(`$9`, jobsOfLeases, `$11`, `$12`, `$13`)),
+}
+
+const jobsOfLeases = `cardinality($1::bigint[])`
+
+var slotsOfLeases = `,
 		slots AS (` + addSlots(`$9`, `$1`, `$10`) + `
-		)`)}
+		)`
 
 func leaseWith(more string) string {
 	return `

@@ -37,6 +37,7 @@ type limits struct {
 type limited struct {
 	turn  chan struct{} // with those of its claims that are running, if claims lock the queue
 	byKey bool          // the queue has MaxPerKey
+	ends  bool          // the end of a lease makes room
 }
 
 func newLimits() *limits {
@@ -63,6 +64,16 @@ func (l *limits) byKey(queue string) bool {
 	return l.known[queue].byKey
 }
 
+// endsMakeRoom reports whether the end of a lease makes room in the queue.
+func (l *limits) endsMakeRoom(queue string) bool {
+	if !l.some.Load() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known[queue].ends
+}
+
 // learn learns the limits of a queue. If jobs are claimed by their keys now and were not before, or the other way round, it calls switched before
 // anybody else learns that, and reports it.
 func (l *limits) learn(queue string, p store.Policy, switched func()) (another bool) {
@@ -72,7 +83,7 @@ func (l *limits) learn(queue string, p store.Policy, switched func()) (another b
 	if another = k.byKey != (p.MaxPerKey > 0); another {
 		switched()
 	}
-	k.byKey = p.MaxPerKey > 0
+	k.byKey, k.ends = p.MaxPerKey > 0, p.MaxPerKey > 0 || p.MaxInFlight > 0
 	switch {
 	case p.MaxInFlight == 0 && p.Rate.N == 0:
 		k.turn = nil
@@ -136,51 +147,32 @@ func (l *limits) end(queue string) {
 // tellHeld wakes the queues of which a claim has left out jobs because of a limit. Call it when leases may have ended.
 func (s *Store) tellHeld() { s.hub.Tell(s.limits.held.Take()...) }
 
-// freed notes that the lease of the job has ended: there is room in its queue, if that is limited.
+// freed notes that the lease of the job has ended: that may make room in its queue.
 func (t *txn) freed(j store.Job) {
-	if t.s.limits.has(j.Queue) {
+	if t.s.limits.endsMakeRoom(j.Queue) {
 		t.woken.Add(store.Wakeup{Queue: j.Queue})
 	}
 }
 
-// admit reads the limits of the queue. If it has MaxInFlight or a rate, admit locks it until the transaction ends, reads the time again, and lowers the
-// limit of the claim to the room that there is. It reports whether there is any.
+// admit reads the limits of the queue, and lowers the limit of the claim to the room that there is. It reports whether there is any.
 func (c *claim) admit(t *txn) (bool, error) {
 	c.seen = c.s.limits.held.Taken()
-	var p store.Policy
-	var paused, counted bool
-	var known int
-	var first int64
-	var locked time.Time
-	asked := time.Now()
-	err := t.each(func(rows *sql.Rows) error {
-		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &paused, &counted, &first, &known,
-			&c.hinted, &c.merges, &locked)
-	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
-	c.counts, c.perKey, c.rate = p.MaxInFlight > 0, p.MaxPerKey, p.Rate
-	c.limited = c.counts || c.perKey > 0 || c.rate.N > 0
-	c.admitted = c.limited // otherwise a later look may find that it is limited now
-	if c.rate.N > 0 {
-		t.now = c.s.now.get(locked, asked)
-	}
-	if err == nil && c.s.learnLimits(c.Queue, p) {
-		c.plan = c.s.cursors.Plan(c.Queue)
-		c.plan.Open(t.horizon, false)
-	}
-	switch {
-	case err != nil || !c.limited:
+	q, err := c.readLimits(t)
+	if err != nil || !c.limited {
 		return true, err
-	case paused, !counted && (c.counts || c.perKey > 0):
-		c.uncounted, c.limit = !counted && (c.counts || c.perKey > 0), 0
+	}
+	c.uncounted = !q.counted && (c.counts || c.perKey > 0)
+	if q.paused || c.uncounted {
+		c.limit = 0
 		return false, nil
 	}
-	c.unknown = c.perKey > 0 && known < keysKnown
+	c.unknown = c.perKey > 0 && q.known < keysKnown
 	if c.counts {
 		var inFlight int
-		if inFlight, c.slot, err = t.countSlots(c.Queue, first, p.MaxInFlight, c.Limit); err != nil {
+		if inFlight, c.slot, err = t.countSlots(c.Queue, q.firstSlot, q.policy.MaxInFlight, c.Limit); err != nil {
 			return false, err
 		}
-		if c.limit = p.Room(c.Limit, inFlight); c.limit < c.Limit {
+		if c.limit = q.policy.Room(c.Limit, inFlight); c.limit < c.Limit {
 			c.leavesOut(t)
 		}
 	}
@@ -193,6 +185,37 @@ func (c *claim) admit(t *txn) (bool, error) {
 	return c.limit > 0, nil
 }
 
+// queueLimits is the row of a queue with limits.
+type queueLimits struct {
+	policy    store.Policy
+	paused    bool
+	counted   bool
+	firstSlot int64
+	known     int // keys_known
+}
+
+// readLimits reads the limits of the queue. If it has MaxInFlight or a rate, it locks the queue until the transaction ends, and then reads the time
+// again.
+func (c *claim) readLimits(t *txn) (q queueLimits, err error) {
+	var locked time.Time
+	asked, p := time.Now(), &q.policy
+	err = t.each(func(rows *sql.Rows) error {
+		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &q.paused, &q.counted, &q.firstSlot, &q.known,
+			&c.hinted, &c.merges, &locked)
+	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
+	c.counts, c.perKey, c.rate = p.MaxInFlight > 0, p.MaxPerKey, p.Rate
+	c.limited = c.counts || c.perKey > 0 || c.rate.N > 0
+	c.admitted = c.limited // otherwise a later look may find that it is limited now
+	if c.rate.N > 0 {
+		t.now = c.s.now.get(locked, asked)
+	}
+	if err == nil && c.s.learnLimits(c.Queue, *p) {
+		c.plan = c.s.cursors.Plan(c.Queue)
+		c.plan.Open(t.horizon, false)
+	}
+	return q, err
+}
+
 // leavesOut notes that the claim may have left out jobs because of a limit.
 func (c *claim) leavesOut(t *txn) {
 	if c.s.limits.held.Note(c.Queue, c.seen) {
@@ -200,8 +223,8 @@ func (c *claim) leavesOut(t *txn) {
 	}
 }
 
-// admitQuery reads the limits of a queue, locks it if it has MaxInFlight or a rate, and then reads the time. If the queue limits its keys, the claim waits for a merge, which would
-// hold keys that it needs. If there are hints, it takes the lock for reading them, unless another claim has it. It also locks no job, which shows
+// admitQuery reads the limits of a queue, locks it if it has MaxInFlight or a rate, and then reads the time. If the queue limits its keys, the claim
+// waits for a merge, which would hold keys that it needs. If there are hints, it takes the lock for reading them, unless another claim has it. It also locks no job, which shows
 // that the transaction may be a claim: see claiming.
 const admitQuery = `
 	WITH counted AS MATERIALIZED (

@@ -296,7 +296,8 @@ func TestSchema11IsCounted(t *testing.T) {
 		`ALTER TABLE {schema}.jobs DROP COLUMN limit_key`,
 		`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot,
 			DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per`,
-		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per`,
+		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per,
+				DROP COLUMN owner, DROP COLUMN declared`,
 		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates')`,
 	} {
 		_, err := s.DB().ExecContext(t.Context(), s.sql(statement))

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -13,33 +14,49 @@ import (
 
 // keepToRate lowers the limit of the claim to what the rate lets it take.
 func (c *claim) keepToRate(t *txn) error {
-	claimed, first, err := t.countClaims(c.Queue, c.rate)
-	if room := c.rate.Room(c.limit, claimed); room < c.limit {
-		c.limit, c.wait = room, c.rate.Wait(first, t.now)
+	log, err := t.countClaims(c.Queue, c.rate)
+	if room := c.rate.Room(c.limit, log.jobs); room < c.limit {
+		c.limit, c.wait = room, c.rate.Wait(log.first, t.now)
 	}
+	c.log = log
 	return err
 }
 
-// countClaims returns how many jobs of the queue were claimed, by the claims that count, and when the first of them was made.
-func (t *txn) countClaims(queue string, r store.Rate) (jobs int, first time.Time, err error) {
-	var ahead bool
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&jobs, (*sqlkit.Time)(&first), &ahead) }, `
-		SELECT coalesce(sum(jobs), 0), least(min(claimed_at), $3), coalesce(max(claimed_at) > $3, FALSE)
-		FROM {schema}.claims
-		WHERE queue = $1 AND claimed_at > $2`,
-		queue, t.now.Add(-r.Per), t.now)
-	if err == nil && ahead {
-		err = t.moveClaims(queue)
-	}
-	return jobs, first, err
+// A claimLog is what the claims on a queue say: see [store.ClaimLog].
+type claimLog struct {
+	jobs   int       // how many were claimed, by the claims that count
+	first  time.Time // when the first of these was made
+	latest time.Time // when the latest one of all was made, or now if there is none
+	next   time.Time // when to note the next one
 }
 
-// moveClaims makes claims that were made later than now, by a clock that was ahead, count as one that is made now.
+func (t *txn) countClaims(queue string, r store.Rate) (log claimLog, err error) {
+	count := func() error {
+		return t.each(func(rows *sql.Rows) error {
+			return rows.Scan(&log.jobs, (*sqlkit.Time)(&log.first), (*sqlkit.Time)(&log.latest))
+		}, `
+			SELECT coalesce(sum(jobs), 0), coalesce(min(claimed_at), $3), coalesce((SELECT max(claimed_at) FROM {schema}.claims WHERE queue = $1), $3)
+			FROM {schema}.claims
+			WHERE queue = $1 AND claimed_at > $2`,
+			queue, t.now.Add(-r.Per), t.now)
+	}
+	if err = count(); err == nil && store.ClaimAhead(log.latest, t.now) {
+		if err = t.moveClaims(queue); err == nil {
+			err = count()
+		}
+	}
+	if log.next = log.latest; t.now.After(log.next) {
+		log.next = t.now
+	}
+	return log, err
+}
+
+// moveClaims makes claims of a clock that was ahead count as one that is made now.
 func (t *txn) moveClaims(queue string) error {
 	_, err := t.exec(`
 		WITH ahead AS (
 			DELETE FROM {schema}.claims
-			WHERE queue = $1 AND claimed_at > $2
+			WHERE queue = $1 AND claimed_at > $3
 			RETURNING jobs
 		)
 		INSERT INTO {schema}.claims (queue, claimed_at, jobs)
@@ -48,27 +65,31 @@ func (t *txn) moveClaims(queue string) error {
 		HAVING count(*) > 0
 		ON CONFLICT (queue, claimed_at) DO UPDATE
 		SET jobs = claims.jobs + excluded.jobs`,
-		queue, t.now)
+		queue, t.now, t.now.Add(store.MaxSetBack))
 	return err
 }
 
-// noteClaims notes that so many jobs are claimed now, and deletes the claims that count no more.
-func (t *txn) noteClaims(queue string, jobs int, r store.Rate) error {
-	_, err := t.exec(`
-		WITH old AS (
+// noteClaim returns the part of a statement that notes how many jobs are claimed, and deletes the claims that count no more. The claim before has
+// deleted those up to a time: it may be long until they can be removed, so this one must not pass them again.
+func noteClaim(queue, jobs, at, from, until string) string {
+	return strings.NewReplacer(`{queue}`, queue, `{jobs}`, jobs, `{at}`, at, `{from}`, from, `{until}`, until).Replace(`,
+		old_claims AS (
 			DELETE FROM {schema}.claims
-			WHERE queue = $1 AND claimed_at <= $4
-		)
-		INSERT INTO {schema}.claims (queue, claimed_at, jobs)
-		VALUES ($1, $2, $3)
-		ON CONFLICT (queue, claimed_at) DO UPDATE
-		SET jobs = claims.jobs + excluded.jobs`,
-		queue, t.now, jobs, t.now.Add(-r.Per))
-	return err
+			WHERE queue = {queue} AND claimed_at > {from} AND claimed_at <= {until}
+		),
+		new_claim AS (
+			INSERT INTO {schema}.claims (queue, claimed_at, jobs)
+			VALUES ({queue}, {at}, {jobs})
+			ON CONFLICT (queue, claimed_at) DO UPDATE
+			SET jobs = claims.jobs + excluded.jobs
+		)`)
 }
 
 // setRate makes claims keep to another rate of the queue. It locks the queue, and reads the time again, so that no claim is later.
 func (t *txn) setRate(queue string, before, by store.Rate) error {
+	if before.N == 0 && by.N == 0 {
+		return t.liftRate(queue)
+	}
 	var locked time.Time
 	asked := time.Now()
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&locked) }, `
@@ -83,14 +104,32 @@ func (t *txn) setRate(queue string, before, by store.Rate) error {
 		return err
 	}
 	t.now = t.s.now.get(locked, asked)
-	until := store.MaxTime
-	if before.N > 0 && by.N > 0 {
-		if _, _, err := t.countClaims(queue, before); err != nil {
-			return err
-		}
-		until = t.now.Add(-before.Per)
+	if before.N == 0 || by.N == 0 {
+		return t.forgetClaims(queue, store.MaxTime)
 	}
-	_, err = t.exec(`
+	if _, err := t.countClaims(queue, before); err != nil {
+		return err
+	}
+	return t.forgetClaims(queue, t.now.Add(-min(before.Per, by.Per)))
+}
+
+// liftRate mends a queue that has a rate although its policy has none.
+func (t *txn) liftRate(queue string) error {
+	n, err := t.exec(`
+		UPDATE {schema}.queues
+		SET rate_n = NULL,
+			rate_per = NULL
+		WHERE name = $1 AND rate_n IS NOT NULL`,
+		queue)
+	if err != nil || n == 0 {
+		return err
+	}
+	return t.forgetClaims(queue, store.MaxTime)
+}
+
+// forgetClaims deletes the claims up to a time.
+func (t *txn) forgetClaims(queue string, until time.Time) error {
+	_, err := t.exec(`
 		DELETE FROM {schema}.claims
 		WHERE queue = $1 AND claimed_at <= $2`,
 		queue, until)

@@ -128,3 +128,73 @@ func TestSettingARateAgainMendsIt(t *testing.T) {
 	rated(t, s, store.Rate{N: 3, Per: time.Hour})
 	assert.Len(t, claimN(t, s, 5), 1, "the row of the queue was deleted")
 }
+
+// A policy without a rate lifts one that only the row of the queue has, as when the policy's row was restored.
+func TestPolicyWithoutARateLiftsAStrayOne(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	enqueue(t, s, 10)
+	rated(t, s, store.Rate{N: 3, Per: time.Hour})
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`DELETE FROM {schema}.policies`))
+	require.NoError(t, err)
+	_, err = s.SetPolicy(t.Context(), "q", store.Policy{RetainDead: time.Hour})
+	require.NoError(t, err)
+	assert.Len(t, claimN(t, s, 10), 10)
+}
+
+// The end of a lease makes no room under a rate, so nobody is woken for it.
+func TestEndsOfLeasesWakeNobodyUnderARate(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	enqueue(t, s, 2)
+	rated(t, s, store.Rate{N: 2, Per: time.Hour})
+	claimN(t, s, 2)
+	assert.True(t, s.limits.has("q"))
+	assert.False(t, s.limits.endsMakeRoom("q"))
+	admitting(t, s, 2)
+	assert.True(t, s.limits.endsMakeRoom("q"))
+}
+
+// A claim passes only those deleted claims that the claim before has not passed: with an old snapshot, no vacuum can remove them.
+func TestClaimsPassDeletedOnesOnce(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s := openStore(t, Options{Clock: clk})
+	enqueue(t, s, 10)
+	rated(t, s, store.Rate{N: 3, Per: time.Second})
+	require.Len(t, claimN(t, s, 1), 1)
+	_, err := s.callers.ExecContext(t.Context(), s.sql(`
+		INSERT INTO {schema}.claims (queue, claimed_at, jobs)
+		VALUES ('q', $1, 1)`),
+		clk.Now().Add(-time.Hour))
+	require.NoError(t, err)
+	clk.Add(2 * time.Second)
+	require.Len(t, claimN(t, s, 1), 1)
+	assert.Equal(t, 2, number(t, s, `SELECT count(*) FROM {schema}.claims`), "the one that just ceased to count is deleted, and the old one is not looked at")
+}
+
+// Two processes differ about the time, after the clock was set back by a little: one keeps the time that it has seen. Together they keep to the rate,
+// however often they take turns, and both go on when it is time.
+func TestRateOfClocksThatDifferALittle(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t)), Clock: clk}
+	ahead, behind := openStore(t, o), openStore(t, o)
+	enqueue(t, ahead, 100)
+	rated(t, ahead, store.Rate{N: 5, Per: time.Second})
+	clk.Add(time.Minute)
+	require.Len(t, claimN(t, ahead, 3), 3)
+	clk.Add(-3 * time.Second)
+	claimed := 3
+	for range 5 {
+		claimed += len(claimN(t, behind, 9)) + len(claimN(t, ahead, 9))
+	}
+	assert.Equal(t, 5, claimed)
+	clk.Add(4 * time.Second)
+	for range 5 {
+		claimed += len(claimN(t, behind, 9)) + len(claimN(t, ahead, 9))
+	}
+	assert.Equal(t, 10, claimed)
+}

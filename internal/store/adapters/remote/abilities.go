@@ -39,7 +39,18 @@ func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) 
 
 // SetPolicy is part of the contract.
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
-	c := post(fmt.Sprintf(wire.PathPolicy, segment(queue)), cmp.Or(store.CheckQueue(queue), p.Check()), p, mostWords)
+	set, err := s.putPolicy(ctx, queue, p, &p.Owner)
+	if refused, ok := errors.AsType[*store.InvalidError](err); ok && refused.Field == "owner" && p.Owner == "" {
+		return s.putPolicy(ctx, queue, p, nil) // a server of an earlier version, which knows no owner
+	}
+	return set, err
+}
+
+// putPolicy sends the owner as given: if it is left out, the server keeps the present one.
+func (s *Store) putPolicy(ctx context.Context, queue string, p store.Policy, owner *string) (store.Policy, error) {
+	body := store.JSONOfPolicy(p)
+	body.Owner = owner
+	c := post(fmt.Sprintf(wire.PathPolicy, segment(queue)), cmp.Or(store.CheckQueue(queue), p.Check()), body, mostWords)
 	c.method = http.MethodPut
 	return s.policy(ctx, c, 1)
 }

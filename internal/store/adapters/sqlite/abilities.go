@@ -55,7 +55,8 @@ func (t *txn) queues() ([]store.Queue, error) {
 			UNION
 			SELECT name FROM policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL
 		)
-		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, version
+		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, owner, declared,
+			version
 		FROM names
 		LEFT JOIN queues ON queues.name = names.name
 		LEFT JOIN policies ON policies.name = names.name
@@ -90,7 +91,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 
 func (t *txn) policy(queue string) (store.Policy, error) {
 	return sqlkit.Policy(t.each, `
-		SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, version
+		SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, owner, declared, version
 		FROM policies
 		WHERE name = ?`,
 		queue)
@@ -106,10 +107,11 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 		return store.Policy{}, err
 	}
 	_, err = t.exec(`
-		INSERT OR REPLACE INTO policies (name, retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, version)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		INSERT OR REPLACE INTO policies (name, retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, owner,
+			declared, version)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
-		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Version)
+		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Owner, next.Declared, next.Version)
 	if err != nil {
 		return store.Policy{}, err
 	}

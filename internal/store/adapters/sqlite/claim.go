@@ -32,7 +32,7 @@ func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, roo
 	}
 	jobs, err := t.take(req, room, held)
 	if err == nil && room.rated {
-		err = t.noteClaims(req.Queue, len(jobs))
+		err = t.noteClaims(req.Queue, len(jobs), room.at)
 	}
 	return jobs, room, err
 }
@@ -65,6 +65,7 @@ type room struct {
 	limit  int           // how many jobs, none if the queue is paused
 	perKey int           // how many of each key may be in flight, or zero for any number
 	rated  bool          // there is a rate
+	at     time.Time     // when to note the claim then
 	wait   time.Duration // after which there is room again, if a claim of so many jobs takes all that the rate lets it take
 }
 
@@ -98,7 +99,7 @@ func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, error) {
 		}
 	}
 	if r.rated {
-		r.limit, r.wait, err = t.admit(req.Queue, r.limit, p.Rate)
+		r.limit, r.at, r.wait, err = t.admit(req.Queue, r.limit, p.Rate)
 	}
 	return r, err
 }

@@ -191,6 +191,8 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		DROP TABLE claims;
 		ALTER TABLE policies DROP COLUMN rate_n;
 		ALTER TABLE policies DROP COLUMN rate_per;
+		ALTER TABLE policies DROP COLUMN owner;
+		ALTER TABLE policies DROP COLUMN declared;
 		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())

@@ -10,54 +10,59 @@ import (
 
 // The table claims tells, for each queue with a rate, how many jobs were claimed when. Claims that count no more are deleted by the next one.
 
-// admit returns how many of limit jobs the rate of the queue lets a claim take. If that is fewer, it also returns after how long there is room
-// for more.
-func (t *txn) admit(queue string, limit int, r store.Rate) (room int, wait time.Duration, err error) {
-	claimed, first, err := t.countClaims(queue, r)
+// admit returns how many of limit jobs the rate of the queue lets a claim take, and when to note the claim. If it takes fewer than limit, it
+// also returns after how long there is room for more.
+func (t *txn) admit(queue string, limit int, r store.Rate) (room int, at time.Time, wait time.Duration, err error) {
+	claimed, first, at, err := t.countClaims(queue, r)
 	if room = r.Room(limit, claimed); room < limit {
 		wait = r.Wait(first, t.now)
 	}
-	return room, wait, err
+	return room, at, wait, err
 }
 
-// countClaims returns how many jobs of the queue were claimed, by the claims that count, and when the first of them was made. It deletes the others.
-func (t *txn) countClaims(queue string, r store.Rate) (jobs int, first time.Time, err error) {
-	var ahead bool
+// countClaims returns how many jobs of the queue were claimed, by the claims that count, when the first of them was made, and when to note the next
+// one: see [store.ClaimLog]. It deletes those that count no more.
+func (t *txn) countClaims(queue string, r store.Rate) (jobs int, first, next time.Time, err error) {
 	if err := t.forgetClaims(queue, t.now.Add(-r.Per)); err != nil {
-		return 0, time.Time{}, err
+		return 0, time.Time{}, time.Time{}, err
 	}
-	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&jobs, (*sqlkit.Time)(&first), &ahead) }, `
-		SELECT coalesce(sum(jobs), 0), min(coalesce(min(claimed_at), ?2), ?2), coalesce(max(claimed_at) > ?2, FALSE)
-		FROM claims
-		WHERE queue = ?1`,
-		queue, t.now.UnixMicro())
-	if err == nil && ahead {
-		err = t.moveClaims(queue)
+	var latest time.Time
+	count := func() error {
+		return t.each(func(rows *sql.Rows) error {
+			return rows.Scan(&jobs, (*sqlkit.Time)(&first), (*sqlkit.Time)(&latest))
+		}, `
+			SELECT coalesce(sum(jobs), 0), coalesce(min(claimed_at), ?2), max(coalesce(max(claimed_at), ?2), ?2)
+			FROM claims
+			WHERE queue = ?1`,
+			queue, t.now.UnixMicro())
 	}
-	return jobs, first, err
+	if err = count(); err == nil && store.ClaimAhead(latest, t.now) {
+		if err = t.moveClaims(queue); err == nil {
+			err = count()
+		}
+	}
+	return jobs, first, latest, err
 }
 
-// moveClaims makes claims that were made later than now, by a clock that was ahead, count as one that is made now.
+// moveClaims makes claims of a clock that was ahead count as one that is made now.
 func (t *txn) moveClaims(queue string) error {
-	var jobs int
-	err := t.each(func(rows *sql.Rows) error {
-		var n int
-		err := rows.Scan(&n)
-		jobs += n
-		return err
-	}, `
+	jobs, err := sqlkit.Values[int](t.each, `
 		DELETE FROM claims
 		WHERE queue = ? AND claimed_at > ?
 		RETURNING jobs`,
-		queue, t.now.UnixMicro())
+		queue, t.now.Add(store.MaxSetBack).UnixMicro())
+	sum := 0
+	for _, n := range jobs {
+		sum += n
+	}
 	if err != nil {
 		return err
 	}
-	return t.noteClaims(queue, jobs)
+	return t.noteClaims(queue, sum, t.now)
 }
 
-// noteClaims notes that so many jobs are claimed now.
-func (t *txn) noteClaims(queue string, jobs int) error {
+// noteClaims notes that so many jobs are claimed.
+func (t *txn) noteClaims(queue string, jobs int, at time.Time) error {
 	if jobs == 0 {
 		return nil
 	}
@@ -66,7 +71,7 @@ func (t *txn) noteClaims(queue string, jobs int) error {
 		VALUES (?, ?, ?)
 		ON CONFLICT DO UPDATE
 		SET jobs = jobs + excluded.jobs`,
-		queue, t.now.UnixMicro(), jobs)
+		queue, at.UnixMicro(), jobs)
 	return err
 }
 
@@ -82,7 +87,7 @@ func (t *txn) forgetClaims(queue string, until time.Time) error {
 // setRate makes claims keep to another rate of the queue.
 func (t *txn) setRate(queue string, before, by store.Rate) error {
 	if before.N > 0 && by.N > 0 {
-		_, _, err := t.countClaims(queue, before)
+		_, _, _, err := t.countClaims(queue, before)
 		return err
 	}
 	return t.forgetClaims(queue, store.MaxTime)

@@ -62,6 +62,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			DROP TABLE claims;
 			ALTER TABLE policies DROP COLUMN rate_n;
 			ALTER TABLE policies DROP COLUMN rate_per;
+			ALTER TABLE policies DROP COLUMN owner;
+			ALTER TABLE policies DROP COLUMN declared;
 			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,

@@ -6,6 +6,11 @@ ALTER TABLE {schema}.policies
 	ADD COLUMN rate_n integer,
 	ADD COLUMN rate_per bigint;
 
+-- The program that has declared the policy, and the version of that.
+ALTER TABLE {schema}.policies
+	ADD COLUMN owner text COLLATE "C",
+	ADD COLUMN declared bigint;
+
 -- The rate is here too, because claims look here whether the queue is paused.
 ALTER TABLE {schema}.queues
 	ADD COLUMN rate_n integer,

@@ -5,6 +5,10 @@
 ALTER TABLE policies ADD COLUMN rate_n INTEGER;
 ALTER TABLE policies ADD COLUMN rate_per INTEGER;
 
+-- The program that has declared the policy, and the version of that.
+ALTER TABLE policies ADD COLUMN owner TEXT;
+ALTER TABLE policies ADD COLUMN declared INTEGER;
+
 -- When jobs of queues with a rate were claimed, as long as the claims count: see rates.go.
 CREATE TABLE claims (
 	queue TEXT NOT NULL,
