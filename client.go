@@ -460,9 +460,9 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 // Policy returns the policy of the queue. All servers of the store follow it. If none was ever set, it sets nothing, so the
 // defaults apply, and its version is 0.
 func (c *Client) Policy(ctx context.Context, queue string) (Policy, error) {
-	keeper, ok := c.store.(store.PolicyKeeper)
-	if !ok {
-		return Policy{}, missing("keep policies of queues")
+	keeper, err := c.policies()
+	if err != nil {
+		return Policy{}, err
 	}
 	return keeper.Policy(ctx, queue)
 }
@@ -470,23 +470,31 @@ func (c *Client) Policy(ctx context.Context, queue string) (Policy, error) {
 // SetPolicy replaces the queue's policy as a whole, and returns it with its new version. Start from what [Client.Policy] has
 // returned: if somebody has changed the policy since, the error is ErrConflict, and you must read it again.
 func (c *Client) SetPolicy(ctx context.Context, queue string, p Policy) (Policy, error) {
-	keeper, ok := c.store.(store.PolicyKeeper)
-	if !ok {
-		return Policy{}, missing("keep policies of queues")
+	keeper, err := c.policies()
+	if err != nil {
+		return Policy{}, err
 	}
 	return keeper.SetPolicy(ctx, queue, p)
 }
 
 // DeclarePolicy makes p the queue's policy, unless its Owner has declared the same version or a higher one: raise p.Declared with each change. A
-// change by the command, on the dashboard, or with [Client.SetPolicy] if that keeps Owner and Declared, stays until the program declares a higher version. So a program can declare its
-// policies each time it starts, and [QueueOptions] do it for those that serve the queue. DeclarePolicy ignores p.Version, and returns the
-// policy that the queue has then, or ErrConflict if another program has declared it.
+// change by the command, on the dashboard, or with [Client.SetPolicy] if that keeps Owner and Declared, stays until the program declares a higher
+// version. So a program can declare its policies each time it starts, and a server does so for its [QueueOptions]. DeclarePolicy ignores
+// p.Version, and returns the policy that the queue has then, or ErrConflict if another program has declared it.
 func (c *Client) DeclarePolicy(ctx context.Context, queue string, p Policy) (Policy, error) {
-	keeper, ok := c.store.(store.PolicyKeeper)
-	if !ok {
-		return Policy{}, missing("keep policies of queues")
+	keeper, err := c.policies()
+	if err != nil {
+		return Policy{}, err
 	}
 	return policy.Declare(ctx, keeper, queue, p)
+}
+
+func (c *Client) policies() (store.PolicyKeeper, error) {
+	keeper, ok := c.store.(store.PolicyKeeper)
+	if !ok {
+		return nil, missing("keep policies of queues")
+	}
+	return keeper, nil
 }
 
 // Workers returns the servers that work on the store, and those that have worked on it within the last day.

@@ -326,10 +326,9 @@ type (
 	//
 	// Its methods:
 	//
-	//	// Room returns how many of limit jobs a claim may take, if so many jobs were claimed in the latest Per.
-	//	func (Rate) Room(limit, claimed int) int
-	//	// Wait returns after how long to look again if a claim at now has taken all that the rate let it take.
-	//	func (Rate) Wait(first, now time.Time) time.Duration
+	//	// Room returns how many of limit jobs a claim may take at now, if so many were claimed in the latest Per, the
+	//	// first of them at first.
+	//	func (Rate) Room(limit, claimed int, first, now time.Time) (jobs int, wait time.Duration)
 	Rate = store.Rate
 
 	// A Worker is what a worker process reports about itself, for people to read.

@@ -49,10 +49,7 @@ func (t *txn) admitted(q *queue, req contract.ClaimRequest) (room int, wait time
 	if ahead { // they count as made now, also for later claims
 		t.saveQueue(req.Queue, *q)
 	}
-	if room = rate.Room(req.Limit, claimed); room < req.Limit {
-		wait = rate.Wait(first, t.now)
-	}
-	return room, wait
+	return rate.Room(req.Limit, claimed, first, t.now)
 }
 
 // inFlight returns how many jobs of the queue are in flight.

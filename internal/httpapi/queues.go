@@ -53,10 +53,10 @@ func (a *API) setPolicy(w *exchange, r *http.Request) error {
 	ctx, cancel := a.within(r.Context())
 	defer cancel()
 	name, p := r.PathValue("name"), req.Store()
-	if req.Owner == nil && req.Declared != 0 {
-		return &store.InvalidError{Item: -1, Field: "declared", Rule: "needs the owner, who declares the policy"}
-	}
 	if req.Owner == nil { // whoever does not declare the policy does not take it from the program that does
+		if req.Declared != 0 {
+			return &store.InvalidError{Item: -1, Field: "declared", Rule: "needs the owner, who declares the policy"}
+		}
 		current, err := keeper.Policy(ctx, name)
 		if err != nil {
 			return named(err, "queue", "name")

@@ -28,13 +28,14 @@ func (r Rate) check() *InvalidError {
 	return checkRange("rate.n", r.N, 1, MaxRate)
 }
 
-// Room returns how many of limit jobs a claim may take, if so many jobs were claimed in the latest Per.
-func (r Rate) Room(limit, claimed int) int { return room(limit, r.N, claimed) }
-
-// Wait returns after how long to look again if a claim at now has taken all that the rate let it take. The first claim that counts was made at
-// first. It is a moment at least, so that whoever looks again finds room for some jobs rather than for one.
-func (r Rate) Wait(first, now time.Time) time.Duration {
-	return max(first.Add(r.Per).Sub(now), min(r.Per/10, MinPer))
+// Room returns how many of limit jobs a claim may take at now, if so many were claimed in the latest Per, the first of them at first. If that is fewer
+// than limit, it also returns after how long to look again if the claim takes them all. That is a moment at least, so that whoever looks again finds
+// room for some jobs rather than for one.
+func (r Rate) Room(limit, claimed int, first, now time.Time) (jobs int, wait time.Duration) {
+	if jobs = room(limit, r.N, claimed); jobs < limit {
+		wait = max(first.Add(r.Per).Sub(now), min(r.Per/10, MinPer))
+	}
+	return jobs, wait
 }
 
 // A ClaimLog tells when jobs of a queue with a rate were claimed, the earliest first.

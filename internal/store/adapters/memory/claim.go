@@ -58,10 +58,7 @@ func (q *queue) admitted(limit int, now time.Time) (room int, wait time.Duration
 		return limit, 0
 	}
 	claimed, first := q.claims.Count(rate, now)
-	if room = rate.Room(limit, claimed); room < limit {
-		wait = rate.Wait(first, now)
-	}
-	return room, wait
+	return rate.Room(limit, claimed, first, now)
 }
 
 // choose takes due jobs out of their lines: first retries up to the quota, then fresh jobs, then more retries if there are

@@ -17,7 +17,7 @@ func (c *claim) single(ctx context.Context, invalid error) (jobs []store.Job, do
 	if invalid != nil {
 		return nil, false, nil
 	}
-	if !c.plan.ExpectsFew() || c.s.limits.byKey(c.Queue) {
+	if !c.plan.ExpectsFew() || c.s.limits.of(c.Queue).byKey {
 		return nil, false, nil
 	}
 	looked := c.plan.Stale() || c.plan.ExpectsNothing()

@@ -36,7 +36,7 @@ type limits struct {
 // limited is what a store knows of a queue that is limited.
 type limited struct {
 	turn  chan struct{} // with those of its claims that are running, if claims lock the queue
-	byKey bool          // the queue has MaxPerKey
+	byKey bool          // the queue has MaxPerKey, and its jobs are claimed by their keys
 	ends  bool          // the end of a lease makes room
 }
 
@@ -44,35 +44,17 @@ func newLimits() *limits {
 	return &limits{known: map[string]limited{}, counting: map[string]struct{}{}}
 }
 
-func (l *limits) has(queue string) bool {
+// of returns what is known of the queue: nothing if it is not limited.
+func (l *limits) of(queue string) limited {
 	if !l.some.Load() {
-		return false
+		return limited{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, known := l.known[queue]
-	return known
+	return l.known[queue]
 }
 
-// byKey reports whether jobs of the queue are claimed by their keys.
-func (l *limits) byKey(queue string) bool {
-	if !l.some.Load() {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.known[queue].byKey
-}
-
-// endsMakeRoom reports whether the end of a lease makes room in the queue.
-func (l *limits) endsMakeRoom(queue string) bool {
-	if !l.some.Load() {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.known[queue].ends
-}
+func (l *limits) has(queue string) bool { return l.of(queue) != limited{} }
 
 // learn learns the limits of a queue. If jobs are claimed by their keys now and were not before, or the other way round, it calls switched before
 // anybody else learns that, and reports it.
@@ -107,9 +89,7 @@ const atOnce = 2
 
 // turn waits until few enough claims of the store on the queue are running. More would only wait for the row, with connections that others need.
 func (l *limits) turn(ctx context.Context, queue string) (done func(), err error) {
-	l.mu.Lock()
-	turn := l.known[queue].turn
-	l.mu.Unlock()
+	turn := l.of(queue).turn
 	if turn == nil {
 		return func() {}, nil
 	}
@@ -149,7 +129,7 @@ func (s *Store) tellHeld() { s.hub.Tell(s.limits.held.Take()...) }
 
 // freed notes that the lease of the job has ended: that may make room in its queue.
 func (t *txn) freed(j store.Job) {
-	if t.s.limits.endsMakeRoom(j.Queue) {
+	if t.s.limits.of(j.Queue).ends {
 		t.woken.Add(store.Wakeup{Queue: j.Queue})
 	}
 }

@@ -15,9 +15,7 @@ import (
 // keepToRate lowers the limit of the claim to what the rate lets it take.
 func (c *claim) keepToRate(t *txn) error {
 	log, err := t.countClaims(c.Queue, c.rate)
-	if room := c.rate.Room(c.limit, log.jobs); room < c.limit {
-		c.limit, c.wait = room, c.rate.Wait(log.first, t.now)
-	}
+	c.limit, c.wait = c.rate.Room(c.limit, log.jobs, log.first, t.now)
 	c.log = log
 	return err
 }

@@ -150,9 +150,9 @@ func TestEndsOfLeasesWakeNobodyUnderARate(t *testing.T) {
 	rated(t, s, store.Rate{N: 2, Per: time.Hour})
 	claimN(t, s, 2)
 	assert.True(t, s.limits.has("q"))
-	assert.False(t, s.limits.endsMakeRoom("q"))
+	assert.False(t, s.limits.of("q").ends)
 	admitting(t, s, 2)
-	assert.True(t, s.limits.endsMakeRoom("q"))
+	assert.True(t, s.limits.of("q").ends)
 }
 
 // A claim passes only those deleted claims that the claim before has not passed: with an old snapshot, no vacuum can remove them.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/graph"
-	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
@@ -16,16 +15,11 @@ import (
 // TestServerReadsTheGraph: one request, and the same answer as from the store behind it.
 func TestServerReadsTheGraph(t *testing.T) {
 	back := memory.New(memory.Options{})
-	v, err := serve(back, httpapi.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, v.stop()) })
-	s, err := Open(t.Context(), v.url, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s := behind(t, back)
 
 	n, waits := plain("k"), plain("k")
 	n.Group, waits.After = "odd/ä %", []store.Wait{{Group: "odd/ä %"}, {Item: 0}}
-	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n, waits}})
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n, waits}})
 	require.NoError(t, err)
 	want, err := graph.OfJob(t.Context(), back, 1)
 	require.NoError(t, err)

@@ -15,15 +15,22 @@ import (
 	"github.com/seed-ed332417/jq/internal/wire"
 )
 
-// TestLimitKeysTravel both ways, and so does the limit.
-func TestLimitKeysTravel(t *testing.T) {
-	back := memory.New(memory.Options{})
+// behind is a remote store before the given one.
+func behind(t *testing.T, back store.Store) *Store {
+	t.Helper()
 	v, err := serve(back, httpapi.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, v.stop()) })
 	s, err := Open(t.Context(), v.url, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// TestLimitKeysTravel both ways, and so does the limit.
+func TestLimitKeysTravel(t *testing.T) {
+	back := memory.New(memory.Options{})
+	s := behind(t, back)
 
 	const key = "odd/ä %"
 	set, err := s.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: 10, MaxPerKey: 1})

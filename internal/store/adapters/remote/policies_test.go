@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -19,12 +18,7 @@ import (
 // PUT without an owner does not.
 func TestOwnersOfPoliciesTravel(t *testing.T) {
 	back := memory.New(memory.Options{})
-	v, err := serve(back, httpapi.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, v.stop()) })
-	s, err := Open(t.Context(), v.url, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s := behind(t, back)
 
 	for i, p := range []store.Policy{
 		{MaxInFlight: 5, Owner: "odd/ä %", Declared: 3},

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-ed332417/jq/internal/httpapi"
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 	"github.com/seed-ed332417/jq/internal/wire"
@@ -16,12 +15,7 @@ import (
 // TestRatesTravel both ways, and claims through the server keep to them.
 func TestRatesTravel(t *testing.T) {
 	back := memory.New(memory.Options{})
-	v, err := serve(back, httpapi.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, v.stop()) })
-	s, err := Open(t.Context(), v.url, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s := behind(t, back)
 
 	for i, r := range []store.Rate{{N: store.MaxRate, Per: store.MinPer}, {N: 2, Per: store.MaxPer}} {
 		set, err := s.SetPolicy(t.Context(), "q", store.Policy{Rate: r, Version: int64(i)})
@@ -36,7 +30,7 @@ func TestRatesTravel(t *testing.T) {
 			assert.Equal(t, []store.Queue{{Name: "q", Policy: set}}, queues)
 		}
 	}
-	_, err = s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain("k"), plain("k"), plain("k")}})
+	_, err := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{plain("k"), plain("k"), plain("k")}})
 	require.NoError(t, err)
 	claimed, err := s.FetchAndClaim(t.Context(), claimOf(10))
 	require.NoError(t, err)

@@ -14,9 +14,7 @@ import (
 // also returns after how long there is room for more.
 func (t *txn) admit(queue string, limit int, r store.Rate) (room int, at time.Time, wait time.Duration, err error) {
 	claimed, first, at, err := t.countClaims(queue, r)
-	if room = r.Room(limit, claimed); room < limit {
-		wait = r.Wait(first, t.now)
-	}
+	room, wait = r.Room(limit, claimed, first, t.now)
 	return room, at, wait, err
 }
 
