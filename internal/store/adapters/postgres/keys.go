@@ -342,8 +342,16 @@ func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint
 var lookAtQuery = `
 	WITH read AS (
 		DELETE FROM {schema}.hints
-		USING unnest($10::bigint[], $11::text[]) AS hint (number, limit_key)
-		WHERE hints.queue = $1 AND hints.number = ANY (ARRAY[hint.number]) AND hints.limit_key = hint.limit_key
+		WHERE ctid = ANY (ARRAY(
+			SELECT hints.ctid
+			FROM unnest($10::bigint[], $11::text[]) AS hint (number, limit_key)
+			CROSS JOIN LATERAL (
+				SELECT ctid
+				FROM {schema}.hints
+				WHERE hints.queue = $1 AND hints.number = hint.number AND hints.limit_key = hint.limit_key
+				ORDER BY hints.number
+				LIMIT 1
+			) AS hints))
 	),
 	line AS MATERIALIZED (
 		SELECT *
@@ -444,7 +452,8 @@ var lockChosenQuery = `
 		FOR UPDATE SKIP LOCKED
 	) AS jobs`
 
-// writeKeys writes the rows, which the transaction has locked.
+// writeKeys writes the rows, which the transaction has locked. Like lookAtQuery, it looks for each row by itself: after a burst of new keys, the planner
+// knows of few, and would compare each with all.
 func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 	var gone, names, states []string
 	firsts, times := [4]*array{}, [3]*array{}
@@ -492,7 +501,13 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 			look_at = new.look_at
 		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::bigint[], $11::timestamptz[])
 			AS new (limit_key, state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
-		WHERE keys.queue = $1 AND keys.limit_key = ANY (ARRAY[new.limit_key])`,
+		CROSS JOIN LATERAL (
+			SELECT known.ctid
+			FROM {schema}.keys AS known
+			WHERE known.queue = $1 AND known.limit_key = new.limit_key
+			LIMIT 1
+		) AS known
+		WHERE keys.ctid = known.ctid`,
 		queue, arrayOfTexts(gone), arrayOfTexts(names), arrayOfTexts(states),
 		firsts[0], times[0], firsts[1], firsts[2], times[1], firsts[3], times[2])
 	return err

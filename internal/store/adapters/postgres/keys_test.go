@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,34 @@ func knowing(t *testing.T, s *Store) {
 	_, err := s.callers.ExecContext(t.Context(), s.sql(`UPDATE {schema}.queues SET keys_known = $1`), keysKnown)
 	require.NoError(t, err)
 	eventually(t, "nobody looks for keys", func() bool { return !s.limits.counts(keysOf("q")) })
+}
+
+// The first claim after a burst reads a hint for each job, and writes a row for each key. The server knows nothing of either table by then.
+func TestFirstClaimAfterABurst(t *testing.T) {
+	t.Parallel()
+	rows := func(keys int) int {
+		s := openStore(t, Options{})
+		admittingPerKey(t, s, 1)
+		knowing(t, s)
+		names := make([]string, keys)
+		for i := range names {
+			names[i] = fmt.Sprint("key ", i)
+		}
+		for some := range slices.Chunk(names, store.MaxItems) {
+			enqueueKeyed(t, s, 1, some...)
+		}
+		require.Equal(t, keys, number(t, s, `SELECT count(*) FROM {schema}.hints`))
+		m := metered(t, s)
+		visited := m.of(func() error {
+			jobs, err := s.FetchAndClaim(t.Context(), store.ClaimRequest{Queue: "q", Limit: 10, Worker: "w", TTL: time.Minute})
+			assert.Len(t, jobs, 10)
+			return err
+		}).rows
+		require.Equal(t, keys, number(t, s, `SELECT count(*) FROM {schema}.keys`))
+		return visited
+	}
+	few, many := rows(500), rows(2000)
+	assert.Less(t, many, 8*few, "four times as many keys")
 }
 
 // A transaction has enqueued a job before the queue limited its keys, and commits long after. Nobody waits for it, and its job is found.

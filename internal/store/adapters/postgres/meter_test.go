@@ -209,12 +209,13 @@ type plan struct {
 	Rows      float64 `json:"Actual Rows"` // a loop, as the next two
 	Filtered  float64 `json:"Rows Removed by Filter"`
 	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+	Unjoined  float64 `json:"Rows Removed by Join Filter"`
 	Plans     []plan
 }
 
-// visited is how many rows of tables were looked at, those that were of no use included.
+// visited is how many rows of tables were looked at, those that were of no use included, as often as they were compared with others.
 func (p plan) visited() float64 {
-	var sum float64
+	sum := p.Loops * p.Unjoined
 	if p.Relation != "" && strings.HasSuffix(p.Node, "Scan") {
 		sum = p.Loops * (p.Rows + p.Filtered + p.Rechecked)
 	}
