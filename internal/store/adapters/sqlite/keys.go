@@ -138,7 +138,8 @@ func (t *txn) hintAll(queue string, l lane) error {
 		FROM jobs INDEXED BY {index}
 		WHERE {waits} AND queue = ? AND limit_key IS NOT NULL
 		GROUP BY limit_key, priority
-		ON CONFLICT DO NOTHING`),
+		ON CONFLICT DO UPDATE
+		SET due_at = min(due_at, excluded.due_at)`),
 		queue)
 	return err
 }

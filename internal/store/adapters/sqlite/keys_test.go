@@ -123,3 +123,15 @@ func TestMoreHintsThanAClaimReads(t *testing.T) {
 	require.Zero(t, count(t, s, `SELECT count(*) FROM hints`), "a new limit has read them all")
 	assert.Equal(t, second, all())
 }
+
+// Some jobs without a key have waited since the queue limited its keys before, and others came since.
+func TestJobsWithoutAKeyAreFoundUnderANewLimit(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, newPath(t), nil)
+	limitKeys(t, s, 1)
+	before := enqueueKeyed(t, s, "", "")
+	limitKeys(t, s, 0)
+	since := enqueueKeyed(t, s, "", "")
+	limitKeys(t, s, 1)
+	assert.Equal(t, slices.Concat(before, since), claimed(t, s, 5))
+}
