@@ -296,6 +296,8 @@ type (
 	//	MaxInFlight int // how many jobs may be in flight at once; by default any number
 	//	MaxPerKey   int // how many jobs with the same limit key may be in flight at once; by default any number
 	//
+	//	Fair bool // limit keys take turns; by default jobs are claimed in the order of their due times
+	//
 	//	Rate Rate // how many jobs may be claimed in a span of time; by default any number
 	//
 	//	Owner    string // the program that has declared the policy, if one has
@@ -311,6 +313,10 @@ type (
 	//	func (Policy) Retention(state State) time.Duration
 	//	// Check returns an *InvalidError if the policy breaks a limit.
 	//	func (Policy) Check() error
+	//	// Limited reports whether the policy changes which jobs claims take.
+	//	func (Policy) Limited() bool
+	//	// ByKey reports whether claims must find jobs by their limit keys.
+	//	func (Policy) ByKey() bool
 	//	// Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
 	//	func (Policy) Room(limit, inFlight int) int
 	//	// Replace is SetPolicy for a queue whose policy is p: it returns the queue's new policy, or ErrConflict.

@@ -88,8 +88,9 @@ type EnqueueOptions struct {
 	Group string
 
 	// LimitKey is what the job counts for under a limit for each key, such as the customer whose job it is: if the policy of the queue
-	// sets MaxPerKey, at most so many jobs of the queue with the same key are in flight at once. Without such a policy it has no effect,
-	// and a job without a key counts only for MaxInFlight. Default: no key.
+	// sets MaxPerKey, at most so many jobs of the queue with the same key are in flight at once, and if it is Fair, the keys take turns.
+	// Without such a policy it has no effect. A job without a key counts only for MaxInFlight, and takes turns as if all such jobs had
+	// the same key. Default: no key.
 	LimitKey string
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a

@@ -131,14 +131,16 @@ func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
 	assert.Equal(t, contract.Ready, detail.State)
 }
 
-// TestKeysAreNotLimited: a policy that limits jobs by their keys is refused, rather than kept and ignored.
+// TestKeysAreNotLimited: a policy that limits jobs by their keys, or lets the keys take turns, is refused, rather than kept and ignored.
 func TestKeysAreNotLimited(t *testing.T) {
 	s, _ := newStore(t, Options{})
-	_, err := s.SetPolicy(t.Context(), "q0", contract.Policy{MaxPerKey: 1})
-	var invalid *contract.InvalidError
-	require.ErrorAs(t, err, &invalid)
-	assert.Equal(t, "max_per_key", invalid.Field)
-	assert.ErrorIs(t, err, contract.ErrInvalid)
+	for field, policy := range map[string]contract.Policy{"max_per_key": {MaxPerKey: 1}, "fair": {Fair: true}} {
+		_, err := s.SetPolicy(t.Context(), "q0", policy)
+		var invalid *contract.InvalidError
+		require.ErrorAs(t, err, &invalid)
+		assert.Equal(t, field, invalid.Field)
+		assert.ErrorIs(t, err, contract.ErrInvalid)
+	}
 	p, err := s.Policy(t.Context(), "q0")
 	assert.NoError(t, err)
 	assert.Zero(t, p)

@@ -30,6 +30,7 @@ const (
 	Flows        = "flows"
 	Keys         = "keys"
 	Limits       = "limits"
+	Fairness     = "fairness"
 )
 
 // A workload runs once and returns what it has measured.
@@ -52,6 +53,7 @@ func workloads() map[string]workload {
 		Flows:        {"jobs that wait for others: their cost, when they go on, and a cancellation of many", flowing, Options{Jobs: 100_000, Producers: 16}},
 		Keys:         {"claims from a queue with MaxPerKey, beside a plain one: many keys, a big one, full ones", keying, Options{Jobs: 1_000_000, Batch: 10}},
 		Limits:       {"claims and acks with limits that never bind, by 1, 8 and 32 claimers", limited, Options{Jobs: 100_000, Batch: 10}},
+		Fairness:     {"how long the jobs of 49 tenants wait without and with a flood of another, whose jobs are 90 % of all, on a fair and on a plain queue", sharing, Options{Producers: 16, Concurrency: 10, Buffer: -1}},
 	}
 }
 

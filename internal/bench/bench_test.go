@@ -28,6 +28,7 @@ var parts = map[string][]string{
 	Flows:        {"single", "batch", "waiters", "rest", "fan-out", "chain"},
 	Keys:         {"one-each", "few-each", "big-key", "full-keys"},
 	Limits:       {"1-claimer", "8-claimers", "32-claimers"},
+	Fairness:     {"no-flood", "fair", "plain"},
 }
 
 // unrated are parts about other things than the rate and the costs of jobs.
@@ -74,6 +75,7 @@ var told = map[string][]string{
 	"big-key": {"claim p50 to plain"}, "full-keys": {"claim p50 to plain", "claim and ack p50 to plain"},
 	"1-claimer":   {"max_in_flight rate", "max_in_flight to free", "max_per_key rate", "max_per_key to free"},
 	"32-claimers": {"max_in_flight to free", "max_per_key to free"},
+	"no-flood":    {P50, P95}, "fair": {P50, P95, P95ToAllowed, Rate}, "plain": {P50, P95, "flood jobs before p50"},
 }
 
 func checkFigures(t *testing.T, workload string, part Part) {
@@ -157,7 +159,7 @@ func TestPileIsMeasuredAgainAndAgain(t *testing.T) {
 
 // A run that is interrupted ends with the error of its context, and deletes its jobs all the same.
 func TestInterruptedRunDeletesItsJobs(t *testing.T) {
-	for _, name := range []string{Enqueue, Drain, Continuous, Latency, Backlog, HTTP, Idle, Flows, Keys, Limits} {
+	for _, name := range []string{Enqueue, Drain, Continuous, Latency, Backlog, HTTP, Idle, Flows, Keys, Limits, Fairness} {
 		t.Run(name, func(t *testing.T) {
 			s := stores()["memory"](t)
 			alone := stranger(t, s)
@@ -184,25 +186,29 @@ func TestRunOnAFaultyStoreDoesNotCount(t *testing.T) {
 		store    func(jq.Store) jq.Store
 		want     string
 	}{
-		"Enqueue/LosesAJob":    {Enqueue, losing, lost},
-		"Drain/LosesAJob":      {Drain, losing, lost},
-		"Continuous/LosesAJob": {Continuous, losing, lost},
-		"Latency/LosesAJob":    {Latency, losing, lost},
-		"Backlog/LosesAJob":    {Backlog, losing, doubt},
-		"HTTP/LosesAJob":       {HTTP, losing, lost},
-		"Idle/LosesAJob":       {Idle, losing, "not all jobs have begun"},
-		"Flows/LosesAJob":      {Flows, losing, "which does not exist"},
-		"Flows/LosesAMember":   {Flows, losingAMember, lost},
-		"Keys/LosesAJob":       {Keys, losing, lost},
-		"Keys/LosesAnAck":      {Keys, forgetting, "1 in_flight where 0 should be"},
-		"Keys/KnowsNoLimits":   {Keys, boundless, "2 jobs of the key "},
-		"Keys/LosesItsPolicy":  {Keys, lax, "the queue has max_in_flight 0 and max_per_key 2 where 0 and 1 should be"},
-		"Limits/LosesAJob":     {Limits, losing, "5 of 6 jobs are done, and claims have found nothing for 1m0s"},
-		"Limits/LosesAnAck":    {Limits, forgetting, "1 in_flight where 0 should be"},
-		"Limits/LosesItsLimit": {Limits, lax, "the queue has max_in_flight 10001 and max_per_key 0 where 10000 and 0 should be"},
-		"Drain/LosesUncounted": {Drain, losingAndShort, lost},
-		"Drain/LosesAnAck":     {Drain, forgetting, "1 in_flight where 0 should be"},
-		"Drain/HidesAJob":      {Drain, hiding, halted},
+		"Enqueue/LosesAJob":       {Enqueue, losing, lost},
+		"Drain/LosesAJob":         {Drain, losing, lost},
+		"Continuous/LosesAJob":    {Continuous, losing, lost},
+		"Latency/LosesAJob":       {Latency, losing, lost},
+		"Backlog/LosesAJob":       {Backlog, losing, doubt},
+		"HTTP/LosesAJob":          {HTTP, losing, lost},
+		"Idle/LosesAJob":          {Idle, losing, "not all jobs have begun"},
+		"Flows/LosesAJob":         {Flows, losing, "which does not exist"},
+		"Flows/LosesAMember":      {Flows, losingAMember, lost},
+		"Keys/LosesAJob":          {Keys, losing, lost},
+		"Keys/LosesAnAck":         {Keys, forgetting, "1 in_flight where 0 should be"},
+		"Keys/KnowsNoLimits":      {Keys, boundless, "2 jobs of the key "},
+		"Keys/LosesItsPolicy":     {Keys, lax, "the queue has max_in_flight 0 and max_per_key 2 where 0 and 1 should be"},
+		"Limits/LosesAJob":        {Limits, losing, "5 of 6 jobs are done, and claims have found nothing for 1m0s"},
+		"Limits/LosesAnAck":       {Limits, forgetting, "1 in_flight where 0 should be"},
+		"Limits/LosesItsLimit":    {Limits, lax, "the queue has max_in_flight 10001 and max_per_key 0 where 10000 and 0 should be"},
+		"Fairness/LosesAJob":      {Fairness, losing, lost},
+		"Fairness/LosesAnAck":     {Fairness, forgetting, "1 in_flight where 0 should be"},
+		"Fairness/KnowsNoTurns":   {Fairness, unfair, "keys take no turns: half of the jobs have waited for "},
+		"Fairness/LosesItsPolicy": {Fairness, moody, "the queue is fair: false, where true should be"},
+		"Drain/LosesUncounted":    {Drain, losingAndShort, lost},
+		"Drain/LosesAnAck":        {Drain, forgetting, "1 in_flight where 0 should be"},
+		"Drain/HidesAJob":         {Drain, hiding, halted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.workload == HTTP { // sockets are not of the bubble

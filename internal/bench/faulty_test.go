@@ -138,6 +138,29 @@ func lax(s jq.Store) jq.Store {
 	}}
 }
 
+// unfair lets no keys take turns, and says that it does.
+func unfair(s jq.Store) jq.Store {
+	none := func(p jq.Policy) jq.Policy {
+		if p.Fair {
+			p.Fair, p.MaxInFlight = false, contract.MaxLimit
+		}
+		return p
+	}
+	shown := func(p jq.Policy) jq.Policy {
+		p.Fair, p.MaxInFlight = p.MaxInFlight > 0, 0
+		return p
+	}
+	return &liar{s, s.(contract.PolicyKeeper), none, shown}
+}
+
+// moody does not show that keys take turns.
+func moody(s jq.Store) jq.Store {
+	return &liar{s, s.(contract.PolicyKeeper), same, func(p jq.Policy) jq.Policy {
+		p.Fair = false
+		return p
+	}}
+}
+
 func (l *liar) SetPolicy(ctx context.Context, queue string, p jq.Policy) (jq.Policy, error) {
 	next, err := l.PolicyKeeper.SetPolicy(ctx, queue, l.keeps(p))
 	return l.shows(next), err

@@ -85,7 +85,7 @@ func TestOptionsHaveDefaultsByWorkload(t *testing.T) {
 
 func TestOptionsThatCanNotBeAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
-		"jq: option workload \"\" is unknown: want one of backlog, continuous, drain, enqueue, flows, held-snapshot, http, idle, keys, latency, limits": {},
+		"jq: option workload \"\" is unknown: want one of backlog, continuous, drain, enqueue, fairness, flows, held-snapshot, http, idle, keys, latency, limits": {},
 		"jq: option jobs must be 1 to 1000000000":                                {Workload: Drain, Jobs: -1},
 		"jq: option batch must be 1 to 1000":                                     {Workload: Enqueue, Batch: 1001},
 		"jq: option payload must be 22 to 1048576":                               {Workload: Enqueue, Payload: 21},

@@ -170,7 +170,7 @@ func TestRatesUnderLimitsAreSharesOfTheFreeOne(t *testing.T) {
 
 // Policies go with the jobs.
 func TestRunLiftsItsLimits(t *testing.T) {
-	for _, workload := range []string{Keys, Limits} {
+	for _, workload := range []string{Keys, Limits, Fairness} {
 		s := stores()["memory"](t)
 		kept := &listener{Store: s, PolicyKeeper: s.(contract.PolicyKeeper)}
 		_, err := Run(t.Context(), kept, small(workload))

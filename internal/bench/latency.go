@@ -47,6 +47,9 @@ type journeys struct {
 	late          []atomic.Bool  // it was enqueued late, because all producers were busy
 	taken         atomic.Int64   // how many numbers producers have taken
 	sent          atomic.Int64   // how many were enqueued
+
+	options func(job int) *jq.EnqueueOptions // or nil
+	stored  func(job int)                    // or nil; is called after each call
 }
 
 func newJourneys(jobs int) *journeys {
@@ -87,15 +90,25 @@ func (r *run) send(ctx, until context.Context, j *journeys) error {
 				now := j.now()
 				j.left[i].Store(now)
 				j.late[i].Store(now-due > int64(tolerated))
-				if _, err := client.Enqueue(ctx, payload, nil); err != nil {
+				if _, err := client.Enqueue(ctx, payload, j.optionsOf(i)); err != nil {
 					return err
 				}
 				j.sent.Add(1)
+				if j.stored != nil {
+					j.stored(i)
+				}
 			}
 			return nil
 		})
 	}
 	return group.Wait()
+}
+
+func (j *journeys) optionsOf(job int) *jq.EnqueueOptions {
+	if j.options == nil {
+		return nil
+	}
+	return j.options(job)
 }
 
 // sleep waits, unless the context ends first.

@@ -215,6 +215,9 @@ func (r *run) stillLimited(ctx context.Context, want jq.Policy) error {
 	if err != nil {
 		return fmt.Errorf("cannot verify the policy: %w", err)
 	}
+	if got.Fair != want.Fair {
+		return fmt.Errorf("the run does not count: the queue is fair: %t, where %t should be", got.Fair, want.Fair)
+	}
 	if got.MaxInFlight != want.MaxInFlight || got.MaxPerKey != want.MaxPerKey {
 		return fmt.Errorf("the run does not count: the queue has max_in_flight %d and max_per_key %d where %d and %d should be",
 			got.MaxInFlight, got.MaxPerKey, want.MaxInFlight, want.MaxPerKey)

@@ -13,7 +13,7 @@ import (
 type Options struct {
 	Workload    string
 	Jobs        int           // for enqueue, drain, backlog, idle, flows, keys and limits
-	Duration    time.Duration // for continuous, held-snapshot, http, latency and idle: of each part
+	Duration    time.Duration // for continuous, held-snapshot, http, latency, idle and fairness: of each part; fairness takes ten times as long for the last one
 	Concurrency int           // concurrent handlers
 	Buffer      int           // jobs claimed ahead of them; negative means none
 	Producers   int           // goroutines that enqueue

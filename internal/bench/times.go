@@ -37,7 +37,7 @@ func (t *times) figures(of string) []Figure {
 }
 
 // percentile returns the smallest sorted value that at least that part of them does not exceed.
-func percentile(values []time.Duration, part float64) time.Duration {
+func percentile[T any](values []T, part float64) T {
 	rank := int(part * float64(len(values)))
 	if float64(rank) < part*float64(len(values)) {
 		rank++

@@ -73,7 +73,7 @@ func (w *worker) await(ctx context.Context, jobs int64) error {
 	all := w.expect(jobs)
 	look := time.NewTicker(still)
 	defer look.Stop()
-	for seen, since := w.succeeded.Load(), time.Now(); ; {
+	for seen, since := w.seen(), time.Now(); ; {
 		select {
 		case <-all:
 			return nil
@@ -81,7 +81,7 @@ func (w *worker) await(ctx context.Context, jobs int64) error {
 			return ctx.Err()
 		case <-look.C:
 		}
-		if now := w.succeeded.Load(); now != seen {
+		if now := w.seen(); now != seen {
 			seen, since = now, time.Now()
 			continue
 		}
@@ -91,7 +91,7 @@ func (w *worker) await(ctx context.Context, jobs int64) error {
 		case left == 0:
 			return nil
 		case time.Since(since) >= stuck:
-			return fmt.Errorf("%d of %d jobs have succeeded, and nothing has happened for %v", seen, jobs, stuck)
+			return fmt.Errorf("%d of %d jobs have succeeded, and nothing has happened for %v", w.succeeded.Load(), jobs, stuck)
 		}
 	}
 }
@@ -114,8 +114,10 @@ type tally struct {
 	succeeded atomic.Int64
 	wanted    atomic.Int64
 	once      sync.Once
-	ended     func(jq.Job)  // or nil; is called before the success is counted
-	all       chan struct{} // closed when as many have succeeded as wanted
+	aside     atomic.Int64      // successes of other jobs, which nobody waits for
+	counts    func(jq.Job) bool // or nil; which jobs are not such
+	ended     func(jq.Job)      // or nil; is called before the success is counted
+	all       chan struct{}     // closed when as many have succeeded as wanted
 
 	of      int64         // jobs per credit
 	credits chan struct{} // or nil
@@ -126,6 +128,9 @@ func newTally() *tally {
 	t.wanted.Store(math.MaxInt64)
 	return t
 }
+
+// seen returns how many jobs have succeeded, also those that nobody waits for.
+func (t *tally) seen() int64 { return t.succeeded.Load() + t.aside.Load() }
 
 // lend gives producers that many credits for of jobs each, and returns one for every of successes. This limits how many jobs
 // wait.
@@ -152,6 +157,10 @@ func (t *tally) reached(jobs int64) {
 // Ended is part of jq.Observer.
 func (t *tally) Ended(job jq.Job, _ jq.Ending, phase jq.State, _ time.Duration) {
 	if phase != jq.Succeeded {
+		return
+	}
+	if t.counts != nil && !t.counts(job) {
+		t.aside.Add(1)
 		return
 	}
 	if t.ended != nil {

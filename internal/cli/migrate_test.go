@@ -50,11 +50,12 @@ func TestMigrateUpWaitsForEarlierPrograms(t *testing.T) {
 	toSchema8 := func() {
 		t.Helper()
 		do(`DROP FUNCTION jq.hint(), jq.hint_ended() CASCADE`,
+			`DROP SEQUENCE jq.turns`,
 			`DROP TABLE jq.keys, jq.hints`,
 			`DROP INDEX jq.jobs_ready_by_key, jq.jobs_retrying_by_key`,
 			`DROP TABLE jq.claims`,
-			`ALTER TABLE jq.queues DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per`,
-			`ALTER TABLE jq.policies DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN owner, DROP COLUMN declared`,
+			`ALTER TABLE jq.queues DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN fair`,
+			`ALTER TABLE jq.policies DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN owner, DROP COLUMN declared, DROP COLUMN fair`,
 			`ALTER TABLE jq.jobs DROP COLUMN limit_key`,
 			`DROP INDEX jq.jobs_blocked_by_id`,
 			`DROP TABLE jq.waits, jq.ends, jq.looks, jq.gone, jq.open_groups, jq.spoils, jq.group_runs, jq.group_counts`,

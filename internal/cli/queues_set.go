@@ -24,6 +24,8 @@ type policyFlags struct {
 	limit     limitFlag
 	perKey    limitFlag
 	rate      rateFlag
+	fair      bool
+	fairGiven bool
 	disown    bool
 }
 
@@ -38,12 +40,14 @@ func (a *app) queuesSet() *cobra.Command {
 			"AGE is a duration of at least one hour, such as 48h; or keep, to keep jobs until you remove them; or default.\n\n" +
 			"NUMBER is how many jobs may be in flight at once, in all processes together; or none. A job counts until its lease has ended.\n" +
 			"With --max-per-key, it is how many jobs with the same limit key may be: see enqueue --limit-key.\n\n" +
+			"With --fair, the limit keys of the queue take turns, so that one customer with many jobs does not hold up the others. Jobs with a higher\n" +
+			"priority still come first.\n\n" +
 			"RATE is how many jobs may be claimed in how long, in all processes together, such as 100/1m; or none. Each claim counts, also that of\n" +
 			"a retry. All of them may be claimed at once: 100/1m allows 100 jobs in the first second and then none for the rest of the minute.\n\n" +
 			"A program can declare the policy, with its own name and a version. What you set stays until it declares a higher version. No other program\n" +
 			"can declare the policy of the queue, until you take it from this one with --disown.",
 		Args:    takes(1, 1, "a queue"),
-		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --rate 100/1m\n  SELF queues set mail --disown",
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --fair\n  SELF queues set mail --rate 100/1m\n  SELF queues set mail --disown",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -52,6 +56,7 @@ func (a *app) queuesSet() *cobra.Command {
 	f.Var(&p.dead, "retain-dead", "how long to keep dead jobs; default means "+keptFor(jq.DefaultRetainDead))
 	f.Var(&p.limit, "max-in-flight", "how many jobs of the queue may be in flight at once; none means any number")
 	f.Var(&p.perKey, "max-per-key", "how many jobs with the same limit key may be in flight at once; none means any number")
+	f.BoolVar(&p.fair, "fair", false, "let limit keys take turns; --fair=false means that jobs come in the order of their due times")
 	f.Var(&p.rate, "rate", "how many jobs of the queue may be claimed in how long; none means any number")
 	f.BoolVar(&p.disown, "disown", false, "let any program declare the policy: take it from the one that has")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -59,6 +64,7 @@ func (a *app) queuesSet() *cobra.Command {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{fieldError(err)}
 		}
+		p.fairGiven = f.Changed("fair")
 		if !p.given() {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
@@ -82,7 +88,7 @@ func (a *app) queuesSet() *cobra.Command {
 
 // given reports whether there is a flag that sets something.
 func (f *policyFlags) given() bool {
-	return f.succeeded.given || f.cancelled.given || f.dead.given || f.limit.given || f.perKey.given || f.rate.given || f.disown
+	return f.succeeded.given || f.cancelled.given || f.dead.given || f.limit.given || f.perKey.given || f.fairGiven || f.rate.given || f.disown
 }
 
 // applied returns the policy with the flags applied.
@@ -99,6 +105,9 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	}
 	if f.perKey.given {
 		p.MaxPerKey = f.perKey.most
+	}
+	if f.fairGiven {
+		p.Fair = f.fair
 	}
 	if f.rate.given {
 		p.Rate = f.rate.rate
@@ -140,7 +149,7 @@ func (a *app) showPolicy(queue string, p jq.Policy, changed bool) error {
 		row(table, one.name, text)
 	}
 	for _, one := range limitsOf(p) {
-		row(table, one.name, cmp.Or(one.text, "none (default)"))
+		row(table, one.name, cmp.Or(one.text, one.unset+" (default)"))
 	}
 	if p.Owner != "" {
 		row(table, "declared", fmt.Sprintf("%s, version %d", p.Owner, p.Declared))
@@ -152,14 +161,27 @@ func (a *app) showPolicy(queue string, p jq.Policy, changed bool) error {
 	return err
 }
 
-// A limit is a field of a policy that limits claims.
+// A limit is a field of a policy about claims.
 type limit struct {
-	name string
-	text string // empty if the policy does not set it
+	name  string
+	text  string // empty if the policy does not set it
+	unset string // what it is then
 }
 
 func limitsOf(p jq.Policy) []limit {
-	return []limit{{"max_in_flight", atMost(p.MaxInFlight)}, {"max_per_key", atMost(p.MaxPerKey)}, {"rate", rateText(p.Rate)}}
+	return []limit{
+		{"max_in_flight", atMost(p.MaxInFlight), "none"},
+		{"max_per_key", atMost(p.MaxPerKey), "none"},
+		{"fair", yes(p.Fair), "no"},
+		{"rate", rateText(p.Rate), "none"},
+	}
+}
+
+func yes(on bool) string {
+	if !on {
+		return ""
+	}
+	return "yes"
 }
 
 func atMost(jobs int) string {

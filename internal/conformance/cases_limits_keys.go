@@ -15,7 +15,7 @@ const (
 	sentenceEveryJob   = "A claim that overlaps no other call takes every claimable job of its queue, up to these limits."
 )
 
-// NoKeyLimits is what an adapter excludes that keeps limit keys, but limits nothing by them.
+// NoKeyLimits is what an adapter excludes that keeps limit keys, but neither limits anything by them nor lets them take turns.
 const NoKeyLimits = "Limits/Keys/"
 
 var keyLimitCases = []Case{

@@ -71,7 +71,7 @@ func latecomers(c *C) []latecomer {
 			n.UniqueKey = n.Queue
 			return delayed(c, n)
 		}, func(c *C, id int64) {
-			n := ofKey("k")
+			n := ofKey(c.Get(id).LimitKey())
 			n.Queue, n.UniqueKey, n.Replace = c.Get(id).Queue, c.Get(id).Queue, true
 			c.Equal(c.answers(n)[0].Replaced, true, "whether the job was replaced")
 		}},

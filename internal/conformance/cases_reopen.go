@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -14,6 +15,7 @@ var reopenCases = []Case{
 	{"Reopen/RequestKeysSurvive", sentenceRequestKey, reopenRequestKeysSurvive},
 	{"Reopen/PausesAndPoliciesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.\nWhen a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPausesAndPoliciesSurvive},
 	{"Reopen/JobsInFlightStillCount", sentenceInFlight, reopenJobsInFlightStillCount},
+	{"Reopen/KeysKeepTheirTurns", sentenceNextKey, reopenKeysKeepTheirTurns},
 	{"Reopen/ClaimsStillCount", sentenceRate + "\n" + sentenceEachClaim, reopenClaimsStillCount},
 	{"Reopen/ActivitySurvives", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenActivitySurvives},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
@@ -165,6 +167,19 @@ func reopenJobsInFlightStillCount(c *C) {
 	c.Equal(ids(c.Claim(10)), list[2:], "claimed beside a key that was full before")
 	c.Ack(held.Lease())
 	c.Equal(ids(c.Claim(10)), list[1:2], "claimed when the job of the key has ended")
+}
+
+// reopenKeysKeepTheirTurns has keys take turns, and ends the round elsewhere than it began.
+func reopenKeysKeepTheirTurns(c *C) {
+	if c.noKeyLimits {
+		return
+	}
+	c.takeTurns(queue, store.Policy{})
+	c.enqueueOf(slices.Concat(of("", 5), of("a", 5), of("b", 5))...)
+	order := c.firstRound("", "a", "b")
+	c.Equal(keysOf(c.Claim(1)), order[:1], "the key before the store was opened again")
+	c.reopen()
+	c.Equal(keysOf(c.Claim(4)), []string{order[1], order[2], order[0], order[1]}, "the keys when the store was opened again")
 }
 
 func reopenClaimsStillCount(c *C) {

@@ -33,6 +33,15 @@ func TestJobsHaveALimitKey(t *testing.T) {
 	assert.Equal(t, set, call[wire.Policy](w, 200, "GET", "/v1/queues/default/policy", ""))
 }
 
+// A PUT without fair ends the turns, because it replaces the policy as a whole.
+func TestPolicyIsFair(t *testing.T) {
+	w := newWorld(t, Options{})
+	assert.JSONEq(t, `{"fair":true,"version":1}`, w.ask("PUT", "/v1/queues/default/policy", `{"fair":true}`).text)
+	assert.JSONEq(t, `{"fair":true,"version":1}`, w.ask("GET", "/v1/queues/default/policy", "").text)
+	assert.JSONEq(t, `{"queues":[{"name":"default","paused":false,"policy":{"fair":true,"version":1}}]}`, w.ask("GET", "/v1/queues", "").text)
+	assert.JSONEq(t, `{"max_per_key":3,"version":2}`, w.ask("PUT", "/v1/queues/default/policy", `{"max_per_key":3,"version":1}`).text)
+}
+
 // TestForeignLimitKeysAreRefused: a token with a prefix uses up the room of no key of others. A key counts within its queue, so a token
 // for queues alone may use any in them.
 func TestForeignLimitKeysAreRefused(t *testing.T) {

@@ -229,6 +229,7 @@ type PolicyJSON struct {
 	RetainDead      RetentionJSON `json:"retain_dead,omitzero"`
 	MaxInFlight     int           `json:"max_in_flight,omitzero"`
 	MaxPerKey       int           `json:"max_per_key,omitzero"`
+	Fair            bool          `json:"fair,omitzero"`
 	Rate            RateJSON      `json:"rate,omitzero"`
 	Owner           *string       `json:"owner,omitempty"` // nil leaves owner and declared as they are
 	Declared        int64         `json:"declared,omitzero"`
@@ -239,7 +240,8 @@ type PolicyJSON struct {
 func JSONOfPolicy(p Policy) PolicyJSON {
 	out := PolicyJSON{
 		RetainSucceeded: RetentionJSON(p.RetainSucceeded), RetainCancelled: RetentionJSON(p.RetainCancelled), RetainDead: RetentionJSON(p.RetainDead),
-		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Rate: RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)}, Declared: p.Declared, Version: p.Version,
+		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Rate: RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)},
+		Declared: p.Declared, Version: p.Version,
 	}
 	if p.Owner != "" || p.Declared != 0 { // the API takes no declared without owner
 		out.Owner = &p.Owner
@@ -251,7 +253,8 @@ func JSONOfPolicy(p Policy) PolicyJSON {
 func (p PolicyJSON) Store() Policy {
 	out := Policy{
 		RetainSucceeded: time.Duration(p.RetainSucceeded), RetainCancelled: time.Duration(p.RetainCancelled), RetainDead: time.Duration(p.RetainDead),
-		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Rate: Rate{p.Rate.N, time.Duration(p.Rate.Per)}, Declared: p.Declared, Version: p.Version,
+		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Rate: Rate{p.Rate.N, time.Duration(p.Rate.Per)},
+		Declared: p.Declared, Version: p.Version,
 	}
 	if p.Owner != nil {
 		out.Owner = *p.Owner

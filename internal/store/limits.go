@@ -188,11 +188,14 @@ func RefuseGroups(req EnqueueRequest) error {
 	return nil
 }
 
-// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, for a store that keeps limit keys only for
+// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, or lets the keys take turns, for a store that keeps limit keys only for
 // people and filters.
 func RefuseKeyLimits(p Policy) error {
-	if p.MaxPerKey != 0 {
+	switch {
+	case p.MaxPerKey != 0:
 		return refuse("max_per_key", "must not be set: this store does not limit jobs by their keys")
+	case p.Fair:
+		return refuse("fair", "must not be set: this store does not let limit keys take turns")
 	}
 	return nil
 }

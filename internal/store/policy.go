@@ -15,6 +15,8 @@ type Policy struct {
 	MaxInFlight int `json:"max_in_flight,omitempty"` // how many jobs may be in flight at once; by default any number
 	MaxPerKey   int `json:"max_per_key,omitempty"`   // how many jobs with the same limit key may be in flight at once; by default any number
 
+	Fair bool `json:"fair,omitempty"` // limit keys take turns; by default jobs are claimed in the order of their due times
+
 	Rate Rate `json:"rate,omitzero"` // how many jobs may be claimed in a span of time; by default any number
 
 	Owner    string `json:"owner,omitempty"`    // the program that has declared the policy, if one has
@@ -78,6 +80,12 @@ func (p Policy) Check() error {
 	))
 }
 
+// Limited reports whether the policy changes which jobs claims take.
+func (p Policy) Limited() bool { return p.ByKey() || p.MaxInFlight > 0 || p.Rate.N > 0 }
+
+// ByKey reports whether claims must find jobs by their limit keys.
+func (p Policy) ByKey() bool { return p.MaxPerKey > 0 || p.Fair }
+
 // Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
 func (p Policy) Room(limit, inFlight int) int { return room(limit, p.MaxInFlight, inFlight) }
 
@@ -105,6 +113,7 @@ func (p Policy) Replace(by Policy) (Policy, error) {
 		RetainDead:      by.RetainDead.Truncate(Resolution),
 		MaxInFlight:     by.MaxInFlight,
 		MaxPerKey:       by.MaxPerKey,
+		Fair:            by.Fair,
 		Rate:            Rate{by.Rate.N, by.Rate.Per.Truncate(Resolution)},
 		Owner:           by.Owner,
 		Declared:        by.Declared,

@@ -57,6 +57,12 @@ type Store interface {
 	// same key are in flight, whatever other calls do at the same time. It passes over the others: a key that has no room holds back
 	// neither other keys nor jobs without a key.
 	//
+	// If the policy is Fair, the limit keys of the queue take turns in each lane, and jobs without a key are those of one key. Jobs with a higher
+	// priority still come first. Among the keys that have jobs of the same priority to take, that one comes first from which claims have taken
+	// no such job for the longest time, with the first of its jobs by due time and id. A key that had no such job in between, or no room, may
+	// come later, but before those from which claims take such a job once it has both. Turns count from when the policy
+	// becomes Fair, or from when another of its limits changes.
+	//
 	// If the policy sets Rate, a claim takes at most as many jobs as Rate.N is greater than the number of jobs that were claimed from the
 	// queue later than now minus Rate.Per, whatever other calls do at the same time. Each claim of a job counts, whatever became of the job.
 	// A claim that was made later than now plus 5 s comes from a clock that was ahead, and counts as one that was made when a later claim

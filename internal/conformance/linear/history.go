@@ -58,6 +58,7 @@ type history struct {
 	most   int        // how many jobs of the first queue may be in flight, or 0 for any number
 	perKey int        // how many of them with the same limit key, or 0 for any number
 	rate   store.Rate // how many of them may be claimed in how long
+	fair   bool       // limit keys take turns in it
 	lifted int64      // the order at which that was over
 
 	records []record // when the run is over
@@ -69,13 +70,15 @@ type history struct {
 func newHistory(s store.Store, clk *clock.Mock, opts Options, lacks []string, seed uint64) *history {
 	h := &history{store: s, clock: clk, seed: seed, shared: opts.PerStore > 1, rounds: calls / callsPerRound}
 	h.waits = !slices.Contains(lacks, unblocking)
-	if _, able := s.(store.PolicyKeeper); able && !slices.Contains(lacks, filling) && seed%3 == 2 {
+	_, able := s.(store.PolicyKeeper)
+	if able && !slices.Contains(lacks, filling) && seed%3 == 2 {
 		h.most = limit
 	} else if able && !slices.Contains(lacks, fillingKeys) && seed%3 == 1 {
 		h.perKey = keyLimit
 	} else if able && !slices.Contains(lacks, rating) && seed%6 == 3 {
 		h.rate = limitRate
 	}
+	h.fair = able && !slices.Contains(lacks, fillingKeys) && seed%6 < 2 // beside a limit for each key, or alone
 	h.keeper, _ = s.(store.GroupKeeper)
 	h.last = h.named("last")
 	h.queues = []string{h.named("q1"), h.named("q2"), h.last}
@@ -97,7 +100,7 @@ func (h *history) now() int64 { return exactly(store.Truncate(h.clock.Now())).lo
 
 // run makes all calls and collects their records.
 func (h *history) run(ctx context.Context) error {
-	if err := h.limits(ctx, store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey, Rate: h.rate}); err != nil {
+	if err := h.limits(ctx, store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey, Rate: h.rate, Fair: h.fair}); err != nil {
 		return err
 	}
 	h.reader.prepare(ctx)

@@ -22,7 +22,7 @@ var limitRate = store.Rate{N: 2, Per: 2 * delay}
 
 // limits sets the policy of the first queue for the history. The way to the store may lose answers.
 func (h *history) limits(ctx context.Context, policy store.Policy) error {
-	if h.most == 0 && h.perKey == 0 && h.rate.N == 0 {
+	if h.most == 0 && h.perKey == 0 && h.rate.N == 0 && !h.fair {
 		return nil
 	}
 	keeper := h.store.(store.PolicyKeeper)

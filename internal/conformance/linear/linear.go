@@ -7,7 +7,8 @@
 //
 // Some histories limit how many jobs of a queue are in flight, how many with the same limit key, or how many are claimed in a span of time. That
 // concerns jobs together, so it is counted apart: a job is in flight at least from when its claim has returned until a call is made that may end
-// its lease, and it was claimed when its row says.
+// its lease, and it was claimed when its row says. In others, or in the same, limit keys take turns. In which order they do is for the cases of the
+// suite: here, nothing may be lost or handed out twice over it.
 //
 // Jobs that wait for others are judged on their own too. What the others bring about enters their parts as events that may come at any time
 // after the first call which makes them possible: so no job is unblocked or cancelled before that. A store that forgets somebody shows it

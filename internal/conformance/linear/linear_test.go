@@ -38,7 +38,7 @@ func TestHistoriesCanShareAStore(t *testing.T) {
 
 func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 	for _, fault := range []model.Fault{
-		model.ClaimUnlocked, model.RecoverUnlocked, model.AckUnlocked, // lost updates: only concurrent calls show them
+		model.ClaimUnlocked, model.FairUnlocked, model.RecoverUnlocked, model.AckUnlocked, // lost updates: only concurrent calls show them
 		model.AckWithoutToken, model.ExtendRevives, model.RecoverKeepsToken, model.RequeueIgnoresKey, model.WindowForEver,
 		model.WaitsIgnored, model.FirstWaitIsEnough, model.DeadMembersMeet, model.OpenIgnored, // too early
 		model.SpoiledMeets, model.DeadMeets, // what can not go on does

@@ -26,7 +26,9 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 		for name, p := range s.policies {
 			onlyPerKey := p == store.Policy{MaxPerKey: p.MaxPerKey, Version: p.Version}
 			onlyRate := p == store.Policy{Rate: p.Rate, Version: p.Version}
-			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) && !(onlyRate && s.broken(RateUnlisted)) ||
+			onlyFair := p == store.Policy{Fair: p.Fair, Version: p.Version}
+			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) && !(onlyRate && s.broken(RateUnlisted)) &&
+				!(onlyFair && s.broken(FairUnlisted)) ||
 				p.Owner != "" && s.broken(PolicyOwnerListed) {
 				names[name] = true
 			}
@@ -132,6 +134,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 		s.limit(queue, next.MaxInFlight, now)
 		s.limitKeys(queue, next.MaxPerKey, now)
 		s.setRate(queue, current.Rate, next.Rate, now)
+		s.setFair(queue, current, next)
 		if !next.Sets() && s.broken(PolicyVersionRestarts) {
 			delete(s.policies, queue)
 		}
@@ -167,6 +170,7 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 	if next.MaxPerKey == 0 && s.broken(PolicyInParts) {
 		next.MaxPerKey = current.MaxPerKey
 	}
+	next.Fair = (next.Fair || current.Fair && s.broken(PolicyInParts)) && !s.broken(PolicyFairLost)
 	if next.Rate.N == 0 && s.broken(PolicyInParts) {
 		next.Rate = current.Rate
 	}
@@ -297,6 +301,9 @@ func (s *Store) Fence(ctx context.Context, req store.FenceRequest) (int64, error
 			epoch = req.Epoch
 		}
 		s.epoch = epoch
+		if s.broken(FairFenceForgetsTurns) {
+			clear(s.turns)
+		}
 		if !s.broken(FenceMissesIDs) {
 			s.nextID = max(s.nextID, store.Floor(epoch)+1)
 		}

@@ -16,7 +16,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 			return nil, nil
 		}
 		chosen := s.admitted(req, now)
-		if s.broken(ClaimUnlocked) {
+		if s.broken(ClaimUnlocked) || s.broken(FairUnlocked) && s.fair(req.Queue) {
 			s.letOthersIn()
 		}
 		claimed := make([]store.Job, len(chosen))
@@ -41,6 +41,7 @@ func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
 	}
 	keys := s.keysInFlight(req.Queue, now)
 	s.lookAt(req.Queue, now)
+	s.lineUp(req.Queue, now)
 	if s.broken(KeyLimitUnlocked) && keys.most > 0 {
 		s.letOthersIn()
 	}
@@ -54,12 +55,14 @@ func (s *Store) choose(req store.ClaimRequest, now time.Time) []job {
 	if !s.broken(RetryLaneNotFilled) {
 		s.take(retries, req.Limit-len(fresh.taken), keys)
 	}
+	s.followed = nil
 	return slices.Concat(retries.taken, fresh.taken)
 }
 
 // A lane is the fresh jobs or the retries of a queue, as a claim goes through them.
 type lane struct {
-	waiting []job // those to look at, in the order in which they are claimed
+	fair    bool  // limit keys take turns
+	waiting []job // those to look at, in the order in which they are claimed, unless keys take turns
 	taken   []job
 	weight  int // of those that are taken
 	passed  int // how many were passed over
@@ -71,15 +74,15 @@ func (s *Store) lane(req store.ClaimRequest, fresh bool, now time.Time) *lane {
 		return inQueue && (j.Phase() == store.Ready) == fresh && s.claimable(j, req.Worker, now) && !s.hidden(j)
 	})
 	slices.SortFunc(list, s.order)
-	return &lane{waiting: list}
+	return &lane{fair: s.fair(req.Queue), waiting: list}
 }
 
 // take goes on through the lane until so many jobs of it are taken. It passes over those whose key has no room.
 func (s *Store) take(l *lane, most int, keys keyCounts) {
-	for len(l.waiting) > 0 && len(l.taken)+s.places(l.passed) < most {
+	for len(l.waiting) > 0 && len(l.taken)+s.places(l.passed) < most && s.bringForward(l, keys) {
 		j := l.waiting[0]
 		room := s.hasRoom(j, keys)
-		if !room && s.broken(FullKeyHidesOthers) {
+		if !room && (s.broken(FullKeyHidesOthers) || s.broken(FairFullKeyBlocks) && l.fair) {
 			return
 		}
 		l.waiting = l.waiting[1:]
@@ -91,7 +94,11 @@ func (s *Store) take(l *lane, most int, keys keyCounts) {
 		case fits && room:
 			l.taken = append(l.taken, j)
 			s.countTaken(j, keys)
-		case !fits && !s.broken(HeavyJobSkipped):
+			s.takeTurn(l, j)
+		case !fits && !s.broken(HeavyJobSkipped) && !(s.broken(FairHeavySkipped) && l.fair):
+			if s.broken(FairHeavyLosesTurn) {
+				s.takeTurn(l, j)
+			}
 			l.waiting = nil
 		}
 	}

@@ -51,8 +51,10 @@ func (s *Store) keysInFlight(queue string, now time.Time) keyCounts {
 	if s.broken(KeyLimitExceededByOne) && keys.most > 0 {
 		keys.most++
 	}
-	for _, j := range s.those(func(j job) bool { return s.countsForKey(j, queue, now) }) {
-		keys.inFlight[s.keyOf(j)]++
+	for _, j := range s.jobs {
+		if s.countsForKey(j, queue, now) {
+			keys.inFlight[s.keyOf(j)]++
+		}
 	}
 	return keys
 }
@@ -88,7 +90,8 @@ func (s *Store) hasRoom(j job, keys keyCounts) bool {
 	switch {
 	case keys.most == 0, s.broken(KeyLimitIgnored),
 		key == "" && !s.broken(KeylessLimited),
-		s.broken(KeyLimitOfFreshOnly) && j.State != store.Ready:
+		s.broken(KeyLimitOfFreshOnly) && j.State != store.Ready,
+		s.broken(FairLiftsKeyLimit) && s.fair(j.Queue):
 		return true
 	default:
 		return keys.inFlight[key] < keys.most
@@ -119,20 +122,21 @@ type place struct {
 
 func placeOf(j job) place { return place{j.Queue, j.LimitKey(), j.Phase(), j.Priority} }
 
-// reach notes how far the claims of a key have come, for KeyHidesLateJobs.
+// reach notes how far the claims of a key have come, for KeyHidesLateJobs and FairHidesLateJobs.
 func (s *Store) reach(j job) { s.reached[placeOf(j)] = j }
 
 // hidden says of a job that a fault makes a claim overlook it.
 func (s *Store) hidden(j job) bool {
-	if s.policies[s.policyOf(j.Queue)].MaxPerKey == 0 || j.LimitKey() == "" {
-		return false
-	}
+	limited, fair := s.policies[s.policyOf(j.Queue)].MaxPerKey > 0 && j.LimitKey() != "", s.fair(j.Queue)
 	last, some := s.reached[placeOf(j)]
 	late := some && cmp.Or(j.Next().Compare(last.Next()), cmp.Compare(j.ID, last.ID)) < 0
-	return late && s.broken(KeyHidesLateJobs) || s.early[j.Lease()] && s.broken(KeyForgetsEarlyJobs)
+	early := s.early[j.Lease()]
+	return limited && (late && s.broken(KeyHidesLateJobs) || early && s.broken(KeyForgetsEarlyJobs)) ||
+		fair && s.broken(FairHidesOlder) && j.Phase() == store.Retrying && j.RetryAt.Before(s.limitedAt) ||
+		fair && (late && s.broken(FairHidesLateJobs) || early && s.broken(FairForgetsEarlyJobs))
 }
 
-// lookAt notes which jobs of a queue are not due yet, for KeyForgetsEarlyJobs.
+// lookAt notes which jobs of a queue are not due yet, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs.
 func (s *Store) lookAt(queue string, now time.Time) {
 	for _, j := range s.those(func(j job) bool { return j.Queue == queue && j.Phase() != store.InFlight && j.Next().After(now) }) {
 		s.early[j.Lease()] = true

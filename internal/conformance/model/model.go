@@ -51,8 +51,13 @@ type Store struct {
 
 	claims    map[string][]claimed // by queue, as long as they count for its rate
 	limitedAt time.Time            // when a policy was set, for LimitForgetsOlder and KeyLimitForgetsOlder
-	early     map[store.Lease]bool // jobs that were not due when a claim looked at them, with their tokens, for KeyForgetsEarlyJobs
-	reached   map[place]job        // the last job that was claimed from each line, for KeyHidesLateJobs
+	early     map[store.Lease]bool // jobs that were not due when a claim looked at them, with their tokens, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs
+	reached   map[place]job        // the last job that was claimed from each line, for KeyHidesLateJobs and FairHidesLateJobs
+
+	turns      map[place]turn  // where the keys of fair queues stand in line
+	claimCount int             // how many jobs were claimed from fair queues
+	followed   []int64         // see Follow
+	wasFair    map[string]bool // queues that are fair, or were once
 
 	schedules map[string]store.Schedule
 	revision  int64 // of the latest change of a schedule
@@ -86,7 +91,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, claims: map[string][]claimed{}, workers: map[string]store.Worker{}, left: map[string]bool{},
-		schedules: map[string]store.Schedule{}, reached: map[place]job{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
+		schedules: map[string]store.Schedule{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true
@@ -128,6 +133,7 @@ func call[T any](ctx context.Context, s *Store, refused error, do func(now time.
 	if refused != nil {
 		return answer, refused
 	}
+	s.lookAtTurns(now, 0)
 	if s.broken(GroupsSeenBefore) || s.broken(WaitsSeenBefore) {
 		before := slices.Clone(s.jobs)
 		s.letOthersIn()
@@ -220,6 +226,7 @@ func (s *Store) write(op store.Op, before, after job) job {
 		s.jobs[i] = after
 	}
 	s.wrote(after.ID)
+	s.lookAtTurns(s.latest, after.ID)
 	if ends && !s.broken(GroupNamedFirst) {
 		s.leaves(after, after.Phase())
 	}

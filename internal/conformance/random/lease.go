@@ -25,19 +25,27 @@ func claim(t *rapid.T) op {
 	}
 	text := fmt.Sprintf("claim %d of %s, quota %d, by %s for %v", req.Limit, req.Queue, req.RetryQuota, req.Worker, req.TTL)
 	return op{text, func(r *run) error {
-		jobs, err := both(r, "FetchAndClaim", func(s store.Store) ([]store.Job, error) {
-			claimed, err := s.FetchAndClaim(r.ctx, req)
-			for i, j := range claimed {
-				claimed[i] = tidy(j)
-			}
-			return claimed, err
-		})
+		jobs, err := r.claim(req)
 		for _, j := range jobs {
 			r.leases = append(r.leases, j.Lease())
 		}
 		r.took(store.OpClaim, idsOf(jobs, func(j store.Job) int64 { return j.ID }), func(j store.Job) bool { return j.Queue == req.Queue })
 		return err
 	}}
+}
+
+// claim makes the call on the store first, for the model must choose as the store did where keys take turns and the contract leaves a choice.
+func (r *run) claim(req store.ClaimRequest) ([]store.Job, error) {
+	return both(r, "FetchAndClaim", func(s store.Store) ([]store.Job, error) {
+		claimed, err := s.FetchAndClaim(r.ctx, req)
+		for i, j := range claimed {
+			claimed[i] = tidy(j)
+		}
+		if s == r.store {
+			r.model.Follow(idsOf(claimed, func(j store.Job) int64 { return j.ID })...)
+		}
+		return claimed, err
+	})
 }
 
 // recovery ends up to three expired leases.

@@ -214,6 +214,11 @@ export function askPolicy(queue, policy, after) {
       h("input", { name, inputmode: "numeric", value: policy[name] ?? "", placeholder: "any number", autocomplete: "off" }),
       `1 to ${number(most)}; empty for any number`,
     );
+  const fair = field(
+    "Limit keys take turns",
+    h("input", { type: "checkbox", name: "fair", checked: policy.fair }),
+    "one customer with many jobs does not hold up the others",
+  );
   const rate = field(
     "Rate of claims",
     h("input", { name: "rate", value: policy.rate ? rateText(policy.rate) : "", placeholder: "any number", autocomplete: "off" }),
@@ -225,6 +230,7 @@ export function askPolicy(queue, policy, after) {
     fields: [
       limit("max_in_flight", "Jobs in flight at once", 10000),
       limit("max_per_key", "Jobs in flight for each limit key", 1000),
+      fair,
       rate,
       input("retain_succeeded", "Keep succeeded jobs"),
       input("retain_cancelled", "Keep cancelled jobs"),
@@ -235,6 +241,7 @@ export function askPolicy(queue, policy, after) {
       const next = { version: policy.version ?? 0 };
       for (const [name, value] of Object.entries(values)) if (value.trim()) next[name] = value.trim();
       for (const name of ["max_in_flight", "max_per_key"]) if (/^\d+$/.test(next[name])) next[name] = Number(next[name]);
+      if (next.fair) next.fair = true; // a box that is not ticked has no value
       if (next.rate) next.rate = rateOf(next.rate);
       await call("PUT", `v1/queues/${encodeURIComponent(queue)}/policy`, next);
       after();

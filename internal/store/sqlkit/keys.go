@@ -20,10 +20,13 @@ import (
 // the hints.
 //
 // A key that has no room stands nowhere. When a lease on one of its jobs ends, that leaves a hint, so a claim looks at it again.
+//
+// In a fair queue, keys stand in the order of their turns instead. When a claim takes a job of a key, it gives the key a turn behind all others.
+// Claims have numbers, and a turn begins with that of the claim which gave it. So no claim must know which turns others give.
 
 // Keys are the keys at which one claim looks.
 type Keys struct {
-	most int // jobs of a key that may be in flight
+	most int // jobs of a key that may be in flight, or zero for any number
 	now  int64
 	all  map[string]*key
 	by   map[int64]*key // of which jobs that claims have taken are
@@ -32,17 +35,23 @@ type Keys struct {
 	asked   int
 	some    bool           // a key was added
 	skipped map[int64]bool // jobs that the claim can not have
+	others  []Waiting      // jobs without a key, unless these have turns as those of a key
+
+	fair  bool
+	turn  int64 // the latest one that was given to a key which had none
+	later int64 // behind all these
 }
 
-// A Place is where a key stands: where its first due job of a lane does.
+// A Place is where a key stands: where its first due job of a lane does or, in a fair queue, where the first job of a lane and priority has its turn.
 type Place struct {
-	Level  int // of the priority, the highest first
-	At, ID int64
+	Level int   // of the priority, the highest first
+	At    int64 // when the job is due, in microseconds since 1970, or the turn
+	ID    int64 // of the job
 }
 
 func placeOf(priority int, at, id int64) Place { return Place{store.MaxPriority - priority, at, id} }
 
-// place is where a key would stand with the job as its first one. Jobs are claimed in this order.
+// place is where a key would stand with the job as its first one, if the queue is not fair.
 func (w Waiting) place() Place { return placeOf(w.Priority, w.At, w.ID) }
 
 func (p Place) compare(other Place) int {
@@ -69,6 +78,8 @@ type key struct {
 	inFlight map[int64]bool // those of Taken that are in flight, and what this claim has taken
 	free     bool           // it is not limited
 	chosen   int
+
+	others bool // its jobs are not found by key, so it stands nowhere, and all its turns are kept
 }
 
 // A Line is where the waiting jobs of a key begin that are in the same lane and have the same priority.
@@ -77,6 +88,7 @@ type Line struct {
 	Priority int   `json:"priority,omitempty"`
 	At       int64 `json:"at"` // no job is due before, in microseconds since 1970,
 	ID       int64 `json:"id"` // nor at that time with a smaller id
+	Turn     int64 `json:"turn,omitempty"`
 
 	Key  string `json:"-"`
 	Want int    `json:"-"` // how many jobs to read
@@ -97,12 +109,20 @@ type Waiting struct {
 
 	key  *key
 	line *Line
+	at   Place // jobs are claimed in this order
 }
 
-// NewKeys returns the keys of a claim at now. None is there yet.
-func NewKeys(most int, now time.Time) *Keys {
-	return &Keys{most: most, now: now.UnixMicro(), all: map[string]*key{}, by: map[int64]*key{}, skipped: map[int64]bool{}}
+// TurnsOfClaim is how many turns a claim can give: to keys that have none, and as many for later. The first one is the claim's number, so many times.
+const TurnsOfClaim = 1 << 20
+
+// NewKeys returns the keys of a claim at now, which keeps to the policy. None is there yet.
+func NewKeys(p store.Policy, now time.Time) *Keys {
+	return &Keys{most: p.MaxPerKey, fair: p.Fair, now: now.UnixMicro(), all: map[string]*key{}, by: map[int64]*key{}, skipped: map[int64]bool{}}
 }
+
+// Number gives the claim its number. In a fair queue, that must be greater than the numbers of all claims that had written the keys which this one
+// reads, and that have ended before this one began.
+func (k *Keys) Number(n int64) { k.turn, k.later = n*TurnsOfClaim, n*TurnsOfClaim+TurnsOfClaim/2 }
 
 // Add adds a key with the state of its row, which is empty if the row is new. The empty key is that of jobs without one.
 func (k *Keys) Add(name, state string) error { return k.add(name, state, false) }
@@ -117,7 +137,7 @@ func (k *Keys) add(name, state string, idle bool) error {
 		has.idle = has.idle && idle
 		return nil
 	}
-	added := &key{idle: idle, inFlight: map[int64]bool{}, free: name == ""}
+	added := &key{idle: idle, inFlight: map[int64]bool{}, free: name == "" || k.most == 0}
 	if state != "" {
 		if err := json.Unmarshal([]byte(state), added); err != nil {
 			return err
@@ -141,7 +161,7 @@ func (k *Keys) More(limit int, chosen []Waiting) bool {
 	for i := range k.read {
 		lane := &k.read[i]
 		behind := func(w Waiting) bool {
-			return w.Retry == (i == 1) && w.place().compare(lane.last) > 0
+			return w.Retry == (i == 1) && w.at.compare(lane.last) > 0
 		}
 		more = more || !lane.none && !lane.ended && (len(chosen) < limit || slices.ContainsFunc(chosen, behind))
 	}
@@ -252,10 +272,35 @@ func (l *Line) Read(d Waiting) {
 	l.jobs = append(l.jobs, d)
 }
 
-// Choose returns the jobs to claim: retries up to the quota, then fresh jobs up to the limit, then more retries. The others are due jobs without a
-// key. It reports false if it must know more of the jobs of some lines, which are unread then.
-func (k *Keys) Choose(limit, quota int, others []Waiting) (chosen []Waiting, enough bool) {
-	retries, fresh := k.lane(true, others), k.lane(false, others)
+// AddOthers adds due jobs without a key, in a store that does not find these by key. In a fair queue, add the empty key before.
+func (k *Keys) AddOthers(others []Waiting) {
+	if !k.fair {
+		k.others = others
+		return
+	}
+	of := k.all[""]
+	if of == nil {
+		return
+	}
+	of.others = true
+	for _, w := range slices.SortedFunc(slices.Values(others), func(a, b Waiting) int { return a.place().compare(b.place()) }) {
+		at := slices.IndexFunc(of.Lines, func(l *Line) bool { return l.Retry == w.Retry && l.Priority == w.Priority })
+		if at < 0 {
+			at, of.Lines = len(of.Lines), append(of.Lines, &Line{Retry: w.Retry, Priority: w.Priority})
+		}
+		w.line = of.Lines[at]
+		w.line.jobs = append(w.line.jobs, w)
+	}
+	for _, l := range of.Lines {
+		l.complete = true
+	}
+}
+
+// Choose returns the jobs to claim: retries up to the quota, then fresh jobs up to the limit, then more retries. It reports false if it must know more
+// of the jobs of some lines, which are unread then.
+func (k *Keys) Choose(limit, quota int) (chosen []Waiting, enough bool) {
+	k.giveTurns()
+	retries, fresh := k.lane(true), k.lane(false)
 	for _, of := range k.all {
 		of.chosen = 0
 	}
@@ -264,40 +309,83 @@ func (k *Keys) Choose(limit, quota int, others []Waiting) (chosen []Waiting, eno
 	return slices.Concat(retries.chosen, fresh.chosen), enough
 }
 
+// giveTurns gives turns to the lines that have none, in the order of their first jobs.
+func (k *Keys) giveTurns() {
+	if !k.fair {
+		return
+	}
+	var lines []*Line
+	for _, of := range k.all {
+		for _, l := range of.Lines {
+			if l.Turn == 0 && len(l.jobs) > 0 && l.jobs[0].At <= k.now {
+				lines = append(lines, l)
+			}
+		}
+	}
+	slices.SortFunc(lines, func(a, b *Line) int { return a.jobs[0].place().compare(b.jobs[0].place()) })
+	for _, l := range lines {
+		k.turn++
+		l.Turn = k.turn
+	}
+}
+
 // A lane has the due jobs of a lane, and what a claim has chosen of them.
 type lane struct {
 	jobs   []Waiting
 	chosen []Waiting
-	room   int   // for documents, or negative if a job did not fit: no later one is let in either
-	ended  *Line // whose last known job was the latest one, if others may follow
+	room   int       // for documents, or negative if a job did not fit: no later one is let in either
+	ended  []Waiting // the last known jobs of lines in which others may follow, once those were the latest ones
 }
 
-func (k *Keys) lane(retry bool, others []Waiting) *lane {
+func (k *Keys) lane(retry bool) *lane {
 	of := &lane{room: store.MaxAnswerBytes}
-	for _, d := range others {
-		if d.Retry == retry {
+	for _, d := range k.others {
+		if d.at = d.place(); d.Retry == retry {
 			of.jobs = append(of.jobs, d)
 		}
 	}
 	for _, one := range k.all {
 		for _, l := range one.Lines {
 			l.complete = l.complete || len(l.jobs) < l.Want
-			for _, d := range l.jobs {
-				if d.key = one; l.Retry == retry && d.At <= k.now {
-					of.jobs = append(of.jobs, d)
-				}
+			if l.Retry == retry {
+				of.jobs = append(of.jobs, k.inOrder(one, l)...)
 			}
 		}
 	}
-	slices.SortFunc(of.jobs, func(a, b Waiting) int { return a.place().compare(b.place()) })
+	slices.SortFunc(of.jobs, func(a, b Waiting) int { return cmp.Or(a.at.compare(b.at), cmp.Compare(a.ID, b.ID)) })
 	return of
 }
 
-// take chooses jobs until there are so many, and passes over those that are skipped or have no room. It reports false if it comes to the end of what is known of a line whose key has room for more.
+// inOrder returns the due jobs of a line with their places.
+func (k *Keys) inOrder(of *key, l *Line) (due []Waiting) {
+	turn := placeOf(l.Priority, l.Turn, 0)
+	for _, d := range l.jobs {
+		if d.At > k.now {
+			break
+		}
+		if d.key, d.at = of, d.place(); k.fair {
+			d.at = turn
+			turn = k.behind(d)
+		}
+		due = append(due, d)
+	}
+	return due
+}
+
+// behind returns where the next job of a line stands. In a fair queue, that is behind the jobs that are the first ones of their lines, in a round in which
+// the lines have the same order.
+func (k *Keys) behind(d Waiting) Place {
+	if !k.fair || k.skipped[d.ID] {
+		return d.at
+	}
+	return Place{d.at.Level, max(d.at.At, k.later) + 1, d.line.Turn}
+}
+
+// take chooses jobs until there are so many, and passes over those that are skipped or have no room. It reports false if it comes to the end of what is
+// known of a line whose key has room for more.
 func (k *Keys) take(from *lane, limit int) bool {
 	for len(from.chosen) < limit && from.room >= 0 {
-		if l := from.ended; l != nil && k.room(k.all[l.Key]) > 0 {
-			l.jobs = nil
+		if k.mustRead(from) {
 			return false
 		}
 		if len(from.jobs) == 0 {
@@ -313,12 +401,22 @@ func (k *Keys) take(from *lane, limit int) bool {
 				d.key.chosen++
 			}
 		}
-		from.jobs, from.ended = from.jobs[1:], nil
+		from.jobs = from.jobs[1:]
 		if l := d.line; l != nil && !l.complete && l.jobs[len(l.jobs)-1].ID == d.ID {
-			from.ended = l
+			from.ended = append(from.ended, d)
 		}
 	}
 	return true
+}
+
+// mustRead reports whether an unknown job may come before the next known one. The lines with such jobs are unread then.
+func (k *Keys) mustRead(from *lane) (must bool) {
+	for _, d := range from.ended {
+		if k.room(d.key) > 0 && (len(from.jobs) == 0 || k.behind(d).compare(from.jobs[0].at) < 0) {
+			d.line.jobs, must = nil, true
+		}
+	}
+	return must
 }
 
 // room returns how many more jobs of the key may be in flight.
@@ -338,19 +436,23 @@ type KeyRow struct {
 
 // Rows returns the rows of the keys after the claim has taken the jobs.
 func (k *Keys) Rows(taken []Waiting) ([]KeyRow, error) {
+	k.giveTurns()
 	gone := map[int64]bool{}
-	for _, d := range taken {
+	for i, d := range taken {
 		if gone[d.ID] = true; d.key != nil && !d.key.free {
 			d.key.inFlight[d.ID] = true
+		}
+		if k.fair {
+			d.line.Turn = k.later + int64(i) + 1
 		}
 	}
 	rows := make([]KeyRow, 0, len(k.all))
 	for name, of := range k.all {
 		of.chosen = 0
 		of.Taken = slices.Sorted(maps.Keys(of.inFlight))
-		of.Lines = slices.DeleteFunc(of.Lines, func(l *Line) bool { return !l.leave(gone) })
+		of.Lines = slices.DeleteFunc(of.Lines, func(l *Line) bool { return !l.leave(gone) && !of.others })
 		row := KeyRow{Name: name}
-		if k.room(of) > 0 {
+		if k.room(of) > 0 && !of.others {
 			k.stand(&row, of.Lines)
 		}
 		if len(of.Taken)+len(of.Lines) > 0 {
@@ -387,6 +489,9 @@ func (k *Keys) stand(row *KeyRow, lines []*Line) {
 			continue
 		}
 		first, here := &row.Fresh, placeOf(l.Priority, l.At, l.ID)
+		if k.fair {
+			here.At = l.Turn
+		}
 		if l.Retry {
 			first = &row.Retry
 		}

@@ -2,11 +2,14 @@ package sqlkit
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-ed332417/jq/internal/store"
 )
 
 // table has the waiting jobs of keys, all of one lane and priority, with ids that rise.
@@ -15,7 +18,7 @@ type table map[string][]int64
 // claim chooses among the jobs of all keys, as a claim does that can not lock some of them, and returns the ids and the rows.
 func (jobs table) claim(t *testing.T, most, limit int, locked ...int64) (ids []int64, rows []KeyRow) {
 	t.Helper()
-	k := NewKeys(most, time.UnixMicro(1_000_000))
+	k := NewKeys(store.Policy{MaxPerKey: most}, time.UnixMicro(1_000_000))
 	for name := range jobs {
 		require.NoError(t, k.Add(name, ""))
 		k.Hint(Line{Key: name, At: 1})
@@ -29,7 +32,7 @@ func (jobs table) claim(t *testing.T, most, limit int, locked ...int64) (ids []i
 	}
 	for range 100 {
 		read()
-		chosen, enough := k.Choose(limit, 0, nil)
+		chosen, enough := k.Choose(limit, 0)
 		if !enough {
 			continue
 		}
@@ -80,4 +83,159 @@ func TestLockedJobsAreReplaced(t *testing.T) {
 	assert.Nil(t, rows[0].Fresh, "it is full")
 	assert.JSONEq(t, `{"taken":[7,8],"lines":[{"at":1,"id":1}]}`, rows[0].State)
 	assert.Equal(t, &Place{Level: 9, At: 11, ID: 11}, rows[1].Fresh)
+}
+
+// A rotation is a fair queue whose jobs are those of a table, and whose keys keep their rows from one claim to the next.
+type rotation struct {
+	jobs   table
+	rows   map[string]KeyRow
+	claims int64
+}
+
+// claim reads the keys that stand in pages, as the stores do.
+func (r *rotation) claim(t *testing.T, limit int) (ids []int64) {
+	t.Helper()
+	r.claims++
+	k := NewKeys(store.Policy{Fair: true}, time.UnixMicro(1_000_000))
+	k.Number(r.claims)
+	for name, jobs := range r.jobs {
+		if _, known := r.rows[name]; !known && len(jobs) > 0 {
+			require.NoError(t, k.Add(name, ""))
+			k.Hint(Line{Key: name, At: 1})
+		}
+	}
+	var chosen []Waiting
+	for reads := 0; k.More(limit, chosen); reads++ {
+		require.Less(t, reads, 100)
+		from, _, n := k.From()
+		for _, row := range r.standing(from, n) {
+			k.Stands(false, *row.Fresh)
+			require.NoError(t, k.Add(row.Name, row.State))
+		}
+		k.Stood()
+		for enough := false; !enough; {
+			for _, l := range k.Unread(limit) {
+				for _, id := range r.jobs[l.Key][:min(l.Want, len(r.jobs[l.Key]))] {
+					l.Read(Waiting{At: id, ID: id})
+				}
+			}
+			chosen, enough = k.Choose(limit, 0)
+		}
+	}
+	rows, err := k.Rows(chosen)
+	require.NoError(t, err)
+	for _, row := range rows {
+		if r.rows[row.Name] = row; row.State == "" {
+			delete(r.rows, row.Name)
+		}
+	}
+	for _, w := range chosen {
+		ids = append(ids, w.ID)
+		for name, jobs := range r.jobs {
+			r.jobs[name] = slices.DeleteFunc(jobs, func(id int64) bool { return id == w.ID })
+		}
+	}
+	return ids
+}
+
+// standing returns the next n rows that stand behind a place.
+func (r *rotation) standing(from Place, n int) []KeyRow {
+	var rows []KeyRow
+	for _, row := range r.rows {
+		if row.Fresh != nil && row.Fresh.compare(from) > 0 {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b KeyRow) int { return a.Fresh.compare(*b.Fresh) })
+	return rows[:min(n, len(rows))]
+}
+
+// Keys take turns, whether a claim takes one job or many.
+func TestKeysTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 3, 5, 100} {
+		r := &rotation{table{"a": {1, 2, 3, 4, 5, 6}, "b": {10, 11, 12}, "c": {20}}, map[string]KeyRow{}, 0}
+		var all []int64
+		for range 10 {
+			all = append(all, r.claim(t, limit)...)
+		}
+		assert.Equal(t, []int64{1, 10, 20, 2, 11, 3, 12, 4, 5, 6}, all, "claims of %d", limit)
+		assert.Empty(t, r.rows, "no key is left")
+	}
+}
+
+// A key that comes later has its turn behind the others, and before any of them has two.
+func TestNewKeyComesBehindTheOthers(t *testing.T) {
+	t.Parallel()
+	r := &rotation{table{"a": {11, 12, 13, 14}, "b": {21, 22, 23, 24}}, map[string]KeyRow{}, 0}
+	assert.Equal(t, []int64{11, 21, 12}, r.claim(t, 3))
+	r.jobs["c"] = []int64{1, 2}
+	assert.Equal(t, []int64{22, 13, 1, 23, 14}, r.claim(t, 5))
+	assert.Equal(t, []int64{2, 24}, r.claim(t, 5))
+}
+
+// Jobs that somebody else has locked do not end the turn of their key.
+func TestLockedJobsEndNoTurn(t *testing.T) {
+	t.Parallel()
+	k := NewKeys(store.Policy{Fair: true}, time.UnixMicro(1_000_000))
+	k.Number(1)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, k.Add(name, ""))
+		k.Hint(Line{Key: name, At: 1})
+	}
+	jobs := table{"a": {1, 2, 3, 4}, "b": {10, 11}}
+	choose := func() (ids []int64, chosen []Waiting) {
+		for enough := false; !enough; {
+			for _, l := range k.Unread(4) {
+				for _, id := range jobs[l.Key][:min(l.Want, len(jobs[l.Key]))] {
+					l.Read(Waiting{At: id, ID: id})
+				}
+			}
+			chosen, enough = k.Choose(4, 0)
+		}
+		for _, w := range chosen {
+			ids = append(ids, w.ID)
+		}
+		return ids, chosen
+	}
+	ids, chosen := choose()
+	assert.Equal(t, []int64{1, 10, 2, 11}, ids)
+	k.Skip(chosen[:1])
+	ids, _ = choose()
+	assert.Equal(t, []int64{2, 10, 3, 11}, ids)
+}
+
+// Jobs without a key that are not found by key have turns as those of a key, and keep those of a priority when none of it was found.
+func TestOthersTakeTurns(t *testing.T) {
+	t.Parallel()
+	state := ""
+	claim := func(number, turnOfA int64, others ...Waiting) (ids []int64) {
+		k := NewKeys(store.Policy{Fair: true}, time.UnixMicro(1_000_000))
+		k.Number(number)
+		require.NoError(t, k.Add("", state))
+		require.NoError(t, k.Add("a", fmt.Sprintf(`{"lines":[{"at":10,"id":10,"turn":%d}]}`, turnOfA)))
+		k.AddOthers(others)
+		for _, l := range k.Unread(10) {
+			for id := range int64(2) {
+				l.Read(Waiting{At: 10 + id, ID: 10 + id})
+			}
+		}
+		chosen, enough := k.Choose(2, 0)
+		require.True(t, enough)
+		for _, w := range chosen {
+			ids = append(ids, w.ID)
+		}
+		rows, err := k.Rows(chosen)
+		require.NoError(t, err)
+		require.Empty(t, rows[0].Name)
+		require.Nil(t, rows[0].Fresh, "they stand nowhere")
+		state = rows[0].State
+		return ids
+	}
+	low, high := []Waiting{{At: 2, ID: 2}, {At: 1, ID: 1}, {At: 3, ID: 3}}, []Waiting{{At: 4, ID: 4, Priority: 5}, {At: 5, ID: 5, Priority: 5}}
+	const ofClaim2 = 2*TurnsOfClaim + 1
+	assert.Equal(t, []int64{10, 1}, claim(1, 1, low...))
+	assert.Equal(t, []int64{4, 5}, claim(3, ofClaim2, high...))
+	assert.Equal(t, []int64{1, 10}, claim(4, ofClaim2, low...), "the turn of claim 1 comes first")
+	assert.Equal(t, []int64{10, 1}, claim(5, ofClaim2, low...), "that of claim 4 does not")
 }

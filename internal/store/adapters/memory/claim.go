@@ -65,6 +65,7 @@ func (q *queue) admitted(limit int, now time.Time) (room int, wait time.Duration
 // places left. The answer lists the retries first. It is valid until the next call.
 func (s *Store) choose(q *queue, limit, quota int, now time.Time) []*job {
 	due := now.UnixMicro()
+	q.keyed.giveTurns(due)
 	retryRoom, freshRoom := store.MaxAnswerBytes, store.MaxAnswerBytes
 	retries := q.take(retrying, nil, quota, &retryRoom, due)
 	s.chosen = q.take(ready, s.chosen[:0], limit-len(retries), &freshRoom, due)
@@ -81,7 +82,7 @@ func (q *queue) take(p phase, taken []*job, limit int, room *int, due int64) []*
 		for len(taken) < limit {
 			j := l[i].first(due)
 			if keyed != nil {
-				j = firstOf(j, firstJob(&keyed[i], due))
+				j = firstOf(j, q.keyed.first(&keyed[i], due))
 			}
 			if j == nil {
 				break

@@ -133,7 +133,7 @@ type queue struct {
 	claims  store.ClaimLog // if the policy sets Rate
 	fresh   lane
 	retries lane
-	keyed   *keyed // the waiting jobs with a limit key, if the policy sets MaxPerKey
+	keyed   *keyed // the waiting jobs with a limit key, if claims find jobs by key
 }
 
 // lane returns the lane of the jobs in the phase, which is ready or retrying.
@@ -146,8 +146,8 @@ func (q *queue) lane(p phase) *lane {
 
 // lineFor returns the line in which the job waits.
 func (q *queue) lineFor(j *job) *line {
-	if key := q.keyed.keyOf(j); key != "" {
-		return q.keyed.lineFor(j, key)
+	if q.keyed.has(j) {
+		return q.keyed.lineFor(j)
 	}
 	return q.lane(j.phase).of(j.priority)
 }

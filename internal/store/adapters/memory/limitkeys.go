@@ -2,19 +2,23 @@ package memory
 
 import "math"
 
-// A keyed keeps a queue to the MaxPerKey of its policy. Waiting jobs with a limit key stand in lines of their key. A claim looks only
-// at the keys that have room, in the order of their first jobs, so it costs the same however many keys and jobs wait.
+// A keyed keeps a queue to the MaxPerKey of its policy, and lets its keys take turns if it is fair. Waiting jobs with a limit key stand in lines of their
+// key. A claim looks only at the keys that have room, in the order of their first jobs or their turns, so it costs the same however many keys and jobs
+// wait.
 //
-// It is nil in a queue without MaxPerKey, for which keyOf, lane, leavesOut and oldest find nothing.
+// It is nil in a queue with neither, for which has, lane, giveTurns, leavesOut and oldest find nothing.
 type keyed struct {
-	most    int
+	most    int                  // MaxPerKey, or zero for any number
+	fair    bool                 // jobs without a key stand in the lines of the empty one, which is never full
 	keys    map[string]*limitKey // those with jobs that wait or are in flight
 	fresh   openLane
 	retries openLane
 	full    heap[*keyLine] // the lines of keys that have no room
+	waiting heap[*keyLine] // in a fair queue, those that have had no due job yet
+	turn    int64          // the latest one
 }
 
-// An openLane has the lines of keys that have room, by their first jobs: a heap for each priority, the highest first.
+// An openLane has the lines of keys that have room, by their first jobs or their turns: a heap for each priority, the highest first.
 type openLane [priorities]heap[*keyLine]
 
 // A limitKey is what a queue knows of a limit key.
@@ -34,33 +38,34 @@ type keyLine struct {
 	in    *heap[*keyLine] // where it is, or nil
 	index int             // in this heap
 	next  *keyLine        // the next line of the key
+	turn  int64           // in a fair queue, or zero if it has none
 }
 
 func (l *keyLine) moved(to int) { l.index = to }
 
 // keepToKeys makes the queue follow its policy.
 func (s *Store) keepToKeys(q *queue) {
-	most := q.policy.MaxPerKey
+	p := q.policy
 	switch {
-	case q.keyed != nil && most > 0:
-		q.keyed.most = most
+	case p.ByKey() && q.keyed != nil && q.keyed.fair == p.Fair:
+		q.keyed.most = p.MaxPerKey
 		for _, key := range q.keyed.keys {
 			key.settle()
 		}
+	case p.ByKey():
+		q.keyed = &keyed{most: p.MaxPerKey, fair: p.Fair, keys: map[string]*limitKey{}}
+		s.standAnew(q)
 	case q.keyed != nil:
 		q.keyed = nil
-		s.standAnew(q)
-	case most > 0:
-		q.keyed = &keyed{most: most, keys: map[string]*limitKey{}}
 		s.standAnew(q)
 	}
 }
 
-// standAnew puts the queue's waiting jobs with a limit key into other lines, after the queue has begun or ceased to limit keys.
+// standAnew puts the queue's waiting jobs into other lines.
 func (s *Store) standAnew(q *queue) {
 	for j := range s.jobs.rising(0) {
 		switch {
-		case j.queue != q || j.limitKey() == "":
+		case j.queue != q:
 		case j.phase == inFlight:
 			if q.keyed != nil {
 				q.keyed.count(j, 1)
@@ -72,13 +77,8 @@ func (s *Store) standAnew(q *queue) {
 	}
 }
 
-// keyOf returns the limit key of the job, or "" if the queue does not limit it.
-func (k *keyed) keyOf(j *job) string {
-	if k == nil {
-		return ""
-	}
-	return j.limitKey()
-}
+// has reports whether the job stands in a line of its key.
+func (k *keyed) has(j *job) bool { return k != nil && (k.fair || j.limitKey() != "") }
 
 // key returns what is known of the key.
 func (k *keyed) key(name string) *limitKey {
@@ -103,8 +103,8 @@ func (k *keyed) lane(p phase) *openLane {
 }
 
 // lineFor returns the line in which the job waits. The caller must let the job stand in it.
-func (k *keyed) lineFor(j *job, name string) *line {
-	key, home := k.key(name), &k.lane(j.phase)[lineOf(j.priority)]
+func (k *keyed) lineFor(j *job) *line {
+	key, home := k.key(j.limitKey()), &k.lane(j.phase)[lineOf(j.priority)]
 	for l := key.lines; l != nil; l = l.next {
 		if l.home == home {
 			return &l.line
@@ -125,8 +125,45 @@ func firstJob(lines *heap[*keyLine], until int64) *job {
 	return l.first(until)
 }
 
-// take counts a job that a claim takes, so that the claim takes no more jobs of the key than it may.
+// giveTurns gives turns to lines that have due jobs and no turn.
+func (k *keyed) giveTurns(due int64) {
+	if k == nil {
+		return
+	}
+	for l, some := k.waiting.first(due); some; l, some = k.waiting.first(due) {
+		l.endTurn()
+		l.settle()
+	}
+}
+
+// endTurn puts the line behind all others.
+func (l *keyLine) endTurn() {
+	k := l.of.of
+	k.turn++
+	l.turn = k.turn
+}
+
+// first returns the due job that comes first in the lines, which have the same priority, or nil if none is due.
+func (k *keyed) first(lines *heap[*keyLine], due int64) *job {
+	for k.fair {
+		l, some := lines.first(math.MaxInt64)
+		if !some {
+			return nil
+		}
+		if j := l.first(due); j != nil {
+			return j
+		}
+		l.turn = 0
+		l.settle()
+	}
+	return firstJob(lines, due)
+}
+
+// take counts a job that a claim takes, so that the claim takes no more jobs of the key than it may, and ends the turn of the key.
 func (k *keyed) take(j *job) {
+	if k.fair {
+		j.line.key.endTurn()
+	}
 	if name := j.limitKey(); name != "" {
 		key := k.key(name)
 		key.inFlight++
@@ -164,18 +201,29 @@ func (k *keyed) oldest(now int64) *job {
 	if k == nil {
 		return nil
 	}
-	oldest := firstJob(&k.full, now)
+	oldest := firstOf(firstJob(&k.full, now), firstJob(&k.waiting, now))
 	for _, lane := range []*openLane{&k.fresh, &k.retries} {
 		for i := range lane {
-			oldest = firstOf(oldest, firstJob(&lane[i], now))
+			oldest = firstOf(oldest, k.oldestOf(&lane[i], now))
 		}
+	}
+	return oldest
+}
+
+// oldestOf returns the due job of the lines with the earliest time. In a fair queue, it looks at each line.
+func (k *keyed) oldestOf(lines *heap[*keyLine], now int64) (oldest *job) {
+	if !k.fair {
+		return firstJob(lines, now)
+	}
+	for _, it := range lines.items {
+		oldest = firstOf(oldest, it.value.first(now))
 	}
 	return oldest
 }
 
 // settle moves the lines of the key if it has become full or is full no more, and forgets a key without jobs.
 func (key *limitKey) settle() {
-	if full := key.inFlight >= key.of.most; full != key.full {
+	if full := key.of.most > 0 && key.inFlight >= key.of.most; full != key.full {
 		key.full = full
 		for l := key.lines; l != nil; l = l.next {
 			l.settle()
@@ -192,10 +240,7 @@ func (key *limitKey) forgetIfIdle() {
 
 // settle puts the line where its key and its first job belong, and forgets it when the last job has left.
 func (l *keyLine) settle() {
-	first, belongs := l.first(math.MaxInt64), l.home
-	if l.of.full {
-		belongs = &l.of.of.full
-	}
+	first, belongs := l.first(math.MaxInt64), l.belongs()
 	if l.in != nil && (first == nil || l.in != belongs) {
 		l.in.remove(l.index)
 		l.in = nil
@@ -205,10 +250,30 @@ func (l *keyLine) settle() {
 		l.forget()
 	case l.in == nil:
 		l.in = belongs
-		belongs.push(first.at(), first.ID, l)
+		belongs.push(l.place(first), first.ID, l)
 	default:
-		belongs.move(l.index, first.at(), first.ID)
+		belongs.move(l.index, l.place(first), first.ID)
 	}
+}
+
+// belongs returns the heap of the line, if it has a job.
+func (l *keyLine) belongs() *heap[*keyLine] {
+	switch k := l.of.of; {
+	case l.of.full:
+		return &k.full
+	case k.fair && l.turn == 0:
+		return &k.waiting
+	default:
+		return l.home
+	}
+}
+
+// place returns by what the line stands in its heap: its turn, or the time of its first job.
+func (l *keyLine) place(first *job) int64 {
+	if l.in == l.home && l.of.of.fair {
+		return l.turn
+	}
+	return first.at()
 }
 
 // forget drops the line, which has no job.

@@ -23,9 +23,15 @@ func ofKey(key string) func(*store.NewJob) {
 // limit sets MaxPerKey.
 func limit(t testing.TB, s *Store, most int) {
 	t.Helper()
+	setPolicy(t, s, store.Policy{MaxPerKey: most})
+}
+
+func setPolicy(t testing.TB, s *Store, to store.Policy) {
+	t.Helper()
 	p, err := s.Policy(t.Context(), "q")
 	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: most, Version: p.Version})
+	to.Version = p.Version
+	_, err = s.SetPolicy(t.Context(), "q", to)
 	require.NoError(t, err)
 }
 
@@ -36,24 +42,25 @@ func requireKeysAgree(t *testing.T, s *Store, when string) {
 		switch {
 		case j.phase == inFlight:
 			require.Same(t, &s.leases, j.line, "job %d, %s", j.ID, when)
-		case j.line != nil && j.queue.keyed.keyOf(j) == "":
+		case j.line != nil && !j.queue.keyed.has(j):
 			require.Same(t, j.queue.lane(j.phase).of(j.priority), j.line, "job %d, %s", j.ID, when)
 		}
 	}
 	for _, q := range s.queues {
 		if q.keyed == nil {
-			require.Zero(t, q.policy.MaxPerKey, when)
+			require.False(t, q.policy.ByKey(), when)
 			continue
 		}
 		require.Equal(t, q.policy.MaxPerKey, q.keyed.most)
+		require.Equal(t, q.policy.Fair, q.keyed.fair)
 		held, waiting, lines := map[string]int{}, map[string]int{}, map[*keyLine]int{}
 		for j := range s.jobs.rising(0) {
 			key := j.limitKey()
 			switch {
-			case j.queue != q || key == "":
-			case j.phase == inFlight:
+			case j.queue != q:
+			case j.phase == inFlight && key != "":
 				held[key]++
-			case j.line != nil:
+			case j.phase != inFlight && j.line != nil && q.keyed.has(j):
 				require.NotNil(t, j.line.key, "job %d stands in a line of its key, %s", j.ID, when)
 				require.Equal(t, key, j.line.key.of.name)
 				waiting[key]++
@@ -63,7 +70,7 @@ func requireKeysAgree(t *testing.T, s *Store, when string) {
 		known := 0
 		for name, key := range q.keyed.keys {
 			require.Equal(t, held[name], key.inFlight, "jobs in flight of %s, %s", name, when)
-			require.Equal(t, key.inFlight >= q.policy.MaxPerKey, key.full)
+			require.Equal(t, q.policy.MaxPerKey > 0 && key.inFlight >= q.policy.MaxPerKey, key.full)
 			require.Positive(t, held[name]+waiting[name], "a key without jobs is forgotten, %s", when)
 			for l := key.lines; l != nil; l = l.next {
 				known++
@@ -71,12 +78,17 @@ func requireKeysAgree(t *testing.T, s *Store, when string) {
 				require.NotNil(t, first)
 				require.Equal(t, lines[l], l.fifo.count+len(l.aside.items))
 				require.Same(t, l, l.in.items[l.index].value)
-				require.Equal(t, []int64{first.at(), first.ID}, []int64{l.in.items[l.index].at, l.in.items[l.index].id})
-				want := l.home
-				if key.full {
+				want, place := l.home, first.at()
+				switch {
+				case key.full:
 					want = &q.keyed.full
+				case q.policy.Fair && l.turn == 0:
+					want = &q.keyed.waiting
+				case q.policy.Fair:
+					place = l.turn
 				}
 				require.Same(t, want, l.in)
+				require.Equal(t, []int64{place, first.ID}, []int64{l.in.items[l.index].at, l.in.items[l.index].id})
 			}
 		}
 		require.Len(t, lines, known)
@@ -149,7 +161,7 @@ func TestKeysAgreeWithTheJobs(t *testing.T) {
 			func() error { clk.Add(time.Duration(random.IntN(3000)) * time.Millisecond); return nil },
 			func() error {
 				if random.IntN(4) == 0 {
-					limit(t, s, []int{0, 1, 2, 5}[random.IntN(4)])
+					setPolicy(t, s, store.Policy{MaxPerKey: []int{0, 1, 2, 5}[random.IntN(4)], Fair: random.IntN(2) == 0})
 				}
 				return nil
 			},

@@ -57,10 +57,10 @@ func (t *txn) queues() ([]store.Queue, error) {
 			UNION
 			SELECT name FROM {schema}.queues WHERE paused
 			UNION
-			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL
+			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL OR fair
 		)
 		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, policies.max_in_flight, policies.max_per_key,
-			policies.rate_n, policies.rate_per, owner, declared, version
+			policies.fair, policies.rate_n, policies.rate_per, owner, declared, version
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
 		LEFT JOIN {schema}.policies ON policies.name = names.name
@@ -94,7 +94,7 @@ func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) 
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
 	refused := cmp.Or(store.CheckQueue(queue), p.Check())
 	next, err := write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
-	if err == nil && (next.MaxInFlight > 0 || next.MaxPerKey > 0 || next.Rate.N > 0) {
+	if err == nil && next.Limited() {
 		s.learnLimits(queue, next)
 		soon, cancel := context.WithTimeout(ctx, s.options.Timeout)
 		defer cancel()
@@ -108,7 +108,7 @@ func (t *txn) policy(queue string) (store.Policy, error) {
 }
 
 const policyQuery = `
-	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n, rate_per, owner, declared, version
+	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, rate_n, rate_per, owner, declared, version
 	FROM {schema}.policies
 	WHERE name = $1`
 
@@ -138,14 +138,15 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 			retain_dead = $4,
 			max_in_flight = $5,
 			max_per_key = $6,
-			rate_n = $7,
-			rate_per = $8,
-			owner = $9,
-			declared = $10,
-			version = $11
+			fair = $7,
+			rate_n = $8,
+			rate_per = $9,
+			owner = $10,
+			declared = $11,
+			version = $12
 		WHERE name = $1`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
-		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Owner, next.Declared, next.Version)
+		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), next.Fair, sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Owner, next.Declared, next.Version)
 	if err != nil {
 		return store.Policy{}, err
 	}
@@ -278,6 +279,9 @@ func (t *txn) raise(req store.FenceRequest) (int64, error) {
 		WHERE one`,
 		epoch)
 	if err != nil {
+		return 0, err
+	}
+	if err := t.resetTurns(); err != nil {
 		return 0, err
 	}
 	if req.EndLeases {

@@ -216,6 +216,7 @@ func BenchmarkLimited(b *testing.B) {
 			{"rate", store.Policy{Rate: store.Rate{N: store.MaxRate, Per: store.MinPer}}, false},
 			{"none_with_keys", store.Policy{}, true},
 			{"max_per_key", store.Policy{MaxPerKey: 50}, true},
+			{"fair", store.Policy{Fair: true}, true},
 		} {
 			b.Run(fmt.Sprintf("claimers=%d/%s", claimers, k.name), func(b *testing.B) {
 				s := benchStore(b)

@@ -34,7 +34,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 		if c.wait > 0 && len(jobs) == c.limit {
 			s.hub.TellLater(cmp.Or(s.options.Clock, clock.New()), c.wait, req.Queue)
 		}
-		if c.perKey == 0 {
+		if !c.policy.ByKey() {
 			c.short = len(jobs) < c.limit
 		}
 		if c.plan.Done(c.short); c.locked {
@@ -81,8 +81,7 @@ type claim struct {
 	leases []store.Lease // the leases that it gives
 
 	limited   bool          // the policy of the queue has a limit
-	perKey    int           // its MaxPerKey
-	rate      store.Rate    // its Rate
+	policy    store.Policy  // its limits, once the claim has read them
 	log       claimLog      // the claims before, if there is a rate
 	wait      time.Duration // after which there is room again, if the claim takes all that the rate lets it take
 	hinted    bool          // there are hints for its keys
@@ -112,7 +111,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 			return nil, err
 		}
 	}
-	if c.perKey > 0 {
+	if c.policy.ByKey() {
 		return c.claimByKey(t)
 	}
 	for looks := c.plan.MustLook(); ; looks = true {
@@ -126,7 +125,7 @@ func (c *claim) run(t *txn) ([]store.Job, error) {
 			if some, err := c.admit(t); !some || err != nil {
 				return nil, err
 			}
-			if c.perKey > 0 {
+			if c.policy.ByKey() {
 				return c.claimByKey(t)
 			}
 		}
@@ -261,10 +260,12 @@ func findOf(weigh, withoutKeys bool) string {
 		SELECT ` + claimed.Names() + `,` + presentEpoch + ` FROM fresh`
 }
 
-// isLimited is the condition that the policy of a queue has a limit, and isCounted that it limits what is in flight.
+// isLimited is the condition that the policy of a queue has a limit, isByKey that claims find jobs by their keys, and isCounted that they need slots or
+// keys.
 const (
-	isLimited = `coalesce(max_in_flight, max_per_key, rate_n) IS NOT NULL`
-	isCounted = `coalesce(max_in_flight, max_per_key) IS NOT NULL`
+	isLimited = `(coalesce(max_in_flight, max_per_key, rate_n) IS NOT NULL OR fair)`
+	isCounted = `(coalesce(max_in_flight, max_per_key) IS NOT NULL OR fair)`
+	isByKey   = `(max_per_key IS NOT NULL OR fair)`
 )
 
 // A findKind says how a query finds jobs: with their weights, or those without a key alone.
@@ -279,7 +280,7 @@ func (c *claim) find(t *txn, quota, limit int, weigh bool) ([]*store.Record, err
 	args := append(make([]any, 0, 11), c.Queue, t.now)
 	args = places(args, c.plan.Starts(cursor.Retries))
 	args = places(args, c.plan.Starts(cursor.Fresh))
-	return t.records(findQuery[findKind{weigh, c.perKey > 0}], append(args, quota, limit, c.limited)...)
+	return t.records(findQuery[findKind{weigh, c.policy.ByKey()}], append(args, quota, limit, c.limited)...)
 }
 
 // lightEnough limits a query to its first rows whose documents together fit into one answer. The server knows the length of a
@@ -380,7 +381,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	jobs := make([]store.Job, len(chosen))
 	ids, leases := make([]int64, len(chosen)), make([]leased, len(chosen))
 	for i, e := range chosen {
-		if c.perKey == 0 || e.LimitKey() == "" {
+		if !c.policy.ByKey() || e.LimitKey() == "" {
 			c.plan.Took(laneOf(e), e.Priority, cursor.Position{At: e.Next(), ID: e.ID})
 		}
 		e.Queue = c.Queue
@@ -392,7 +393,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	args := []any{
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members,
 	}
-	kind := leaseKind{slots: c.counts, claims: c.rate.N > 0}
+	kind := leaseKind{slots: c.counts, claims: c.policy.Rate.N > 0}
 	if kind != (leaseKind{}) {
 		args = append(args, c.Queue)
 	}
@@ -400,7 +401,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 		args = append(args, c.slot)
 	}
 	if kind.claims {
-		args = append(args, c.log.next, c.log.latest.Add(-c.rate.Per), t.now.Add(-c.rate.Per))
+		args = append(args, c.log.next, c.log.latest.Add(-c.policy.Rate.Per), t.now.Add(-c.policy.Rate.Per))
 	}
 	_, err := t.exec(leaseQuery[kind], args...)
 	return jobs, err

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Limits for each key: see sqlkit.Keys.
+// Limits for each key, and turns: see sqlkit.Keys.
 //
 // A claim locks the rows of the keys at which it looks, and skips those that another claim has locked. Only then, by a later statement, it counts
 // which of the jobs that claims have taken are in flight, and reads which jobs wait. So it sees what all claims on the same keys before it have
@@ -22,7 +22,10 @@ import (
 // One claim at a time turns the hints of a queue into rows: otherwise two of them could wait for each other. The others go on with the keys that
 // are there. A claim waits for another one only if it holds no key itself, and would find nothing.
 //
-// Jobs without a key are found as in other queues.
+// Claims on a fair queue lock the queue first, as under MaxInFlight: a claim that skips keys which others have locked would take too many jobs of those that
+// are left.
+//
+// Jobs without a key are found as in other queues. If the queue is fair, the row of the empty key says when it is their turn.
 
 // How many keys, or hints, a claim reads at once, and how often.
 const (
@@ -37,7 +40,7 @@ func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
 		return nil, err
 	}
 	for {
-		keys := sqlkit.NewKeys(c.perKey, t.now)
+		keys := sqlkit.NewKeys(c.policy, t.now)
 		taken, err := c.choose(t, keys, others)
 		if err != nil {
 			return nil, err
@@ -59,8 +62,11 @@ func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chos
 	locked := map[int64]*store.Record{}
 	for first, enough := true, true; ; {
 		if enough && keys.More(c.limit, chosen) {
-			if hints, err = c.lockKeys(t, keys, first); err != nil {
+			if hints, err = c.lockKeys(t, keys, first, c.policy.Fair && len(others) > 0); err != nil {
 				return nil, err
+			}
+			if first {
+				keys.AddOthers(others)
 			}
 			first, enough = false, false
 		}
@@ -69,7 +75,7 @@ func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chos
 				return nil, err
 			}
 			hints = nil
-			chosen, enough = keys.Choose(c.limit, c.quota, others)
+			chosen, enough = keys.Choose(c.limit, c.quota)
 			continue
 		}
 		missing, err := c.lockChosen(t, chosen, locked)
@@ -77,7 +83,7 @@ func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chos
 			return chosen, err
 		}
 		keys.Skip(missing)
-		chosen, enough = keys.Choose(c.limit, c.quota, others)
+		chosen, enough = keys.Choose(c.limit, c.quota)
 	}
 }
 
@@ -124,7 +130,7 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 		c.locked = c.locked || !slices.ContainsFunc(taken, func(one sqlkit.Waiting) bool { return one.ID == w.ID })
 	}
 	c.short = c.short && !c.locked
-	if len(taken) < c.limit {
+	if len(taken) < c.limit && c.policy.MaxPerKey > 0 {
 		c.leavesOut(t)
 	}
 	rows, err := keys.Rows(taken)
@@ -138,9 +144,9 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 }
 
 // lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
-// hints. It returns these.
-func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint, err error) {
-	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first}
+// hints. It returns these. If jobs without a key have turns, it locks the row of those, too.
+func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first, keyless bool) (hints []keyHint, err error) {
+	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first, numbers: first && c.policy.Fair, others: first && keyless}
 	b.fresh, b.retry, b.most = keys.From()
 	for range mostReads {
 		if err := b.lock(t); err != nil {
@@ -161,6 +167,8 @@ type keyBatch struct {
 	queue        string
 	keys         *sqlkit.Keys
 	hints, dues  bool         // hints, and keys for which a time has come, may be left
+	others       bool         // lock the turns of jobs without a key too
+	numbers      bool         // give the claim its number
 	fresh, retry sqlkit.Place // behind which to read keys that stand
 	most         int          // how many of these to read
 
@@ -184,8 +192,8 @@ func (b *keyBatch) lock(t *txn) error {
 		var as, name, state string
 		var flag, timed bool
 		var at time.Time
-		var number, level int64
-		if err := rows.Scan(&as, &name, &state, &flag, &timed, (*sqlkit.Time)(&at), &number, &level); err != nil {
+		var turn, number, level int64
+		if err := rows.Scan(&as, &name, &state, &flag, &timed, (*sqlkit.Time)(&at), &turn, &number, &level); err != nil {
 			return err
 		}
 		switch as {
@@ -196,10 +204,13 @@ func (b *keyBatch) lock(t *txn) error {
 			}
 			b.read = append(b.read, h)
 			return nil
+		case `claim`:
+			b.keys.Number(number)
+			return nil
 		case `told`:
 			return b.keys.AddHinted(name, state, flag)
 		case `stands`:
-			b.keys.Stands(flag, sqlkit.Place{Level: int(level), At: at.UnixMicro(), ID: number})
+			b.keys.Stands(flag, sqlkit.Place{Level: int(level), At: turn, ID: number})
 		case `due`:
 			dues++
 			b.dueAt, b.dueName = at, name
@@ -207,12 +218,10 @@ func (b *keyBatch) lock(t *txn) error {
 		return b.keys.Add(name, state)
 	}, lockKeysQuery,
 		b.queue, t.now, keysAtOnce, b.hints, b.number, b.dues, b.dueAt, b.dueName, b.most,
-		b.fresh.Level, microsTime(b.fresh.At), b.fresh.ID, b.retry.Level, microsTime(b.retry.At), b.retry.ID)
-	b.hints, b.dues, b.most = len(b.read) == keysAtOnce, dues == keysAtOnce, 0
+		b.fresh.Level, b.fresh.At, b.fresh.ID, b.retry.Level, b.retry.At, b.retry.ID, b.others, b.numbers, t.s.schema+`.turns`)
+	b.hints, b.dues, b.others, b.numbers, b.most = len(b.read) == keysAtOnce, dues == keysAtOnce, false, false, 0
 	return err
 }
-
-func microsTime(at int64) time.Time { return time.UnixMicro(at).UTC() }
 
 // told gives the hints to their keys, and returns them. Those of keys that another claim has locked stay.
 func (b *keyBatch) told() (hints []keyHint) {
@@ -230,7 +239,8 @@ func (b *keyBatch) told() (hints []keyHint) {
 
 // lockKeysQuery counts the rows that are known of a key, so that the planner asks for each key, and does not join them with all keys of the queue. It
 // has the argument numbers of: 1 the queue, 2 now, 3 how many of a sort at once, 4 and 5 hints, 6 to 8 keys for which a time has
-// come, 9 how many that stand, and behind which of fresh jobs, 10 to 12, and of retries, 13 to 15.
+// come, 9 how many that stand, and behind which of fresh jobs, 10 to 12, and of retries, 13 to 15, 16 whether to lock the empty
+// key, and 17 whether to number the claim, by the sequence 18.
 var lockKeysQuery = `
 	WITH hinted AS MATERIALIZED (
 		SELECT number, limit_key, retry, priority, due_at
@@ -240,8 +250,11 @@ var lockKeysQuery = `
 		LIMIT $3
 	),
 	names AS MATERIALIZED (
-		SELECT DISTINCT limit_key
+		SELECT limit_key
 		FROM hinted
+		UNION
+		SELECT ''
+		WHERE $16
 	),
 	made AS (
 		INSERT INTO {schema}.keys (queue, limit_key, state)
@@ -276,17 +289,19 @@ var lockKeysQuery = `
 	),
 	retries AS MATERIALIZED (` + standing(`retry`, 13) + `
 	)
-	SELECT 'stands', limit_key, state, FALSE, TRUE, fresh_at, fresh_id, fresh_level FROM fresh
+	SELECT 'stands', limit_key, state, FALSE, FALSE, NULL::timestamptz, fresh_at, fresh_id, fresh_level FROM fresh
 	UNION ALL
-	SELECT 'stands', limit_key, state, TRUE, TRUE, retry_at, retry_id, retry_level FROM retries
+	SELECT 'stands', limit_key, state, TRUE, FALSE, NULL, retry_at, retry_id, retry_level FROM retries
 	UNION ALL
-	SELECT 'due', limit_key, state, FALSE, TRUE, look_at, 0, 0 FROM due
+	SELECT 'due', limit_key, state, FALSE, TRUE, look_at, 0, 0, 0 FROM due
 	UNION ALL
-	SELECT 'told', limit_key, state, fresh_level IS NOT NULL OR retry_level IS NOT NULL OR look_at IS NOT NULL, FALSE, NULL, 0, 0 FROM told
+	SELECT 'told', limit_key, state, fresh_level IS NOT NULL OR retry_level IS NOT NULL OR look_at IS NOT NULL, FALSE, NULL, 0, 0, 0 FROM told
 	UNION ALL
-	SELECT 'made', limit_key, '', FALSE, FALSE, NULL, 0, 0 FROM made
+	SELECT 'made', limit_key, '', FALSE, FALSE, NULL, 0, 0, 0 FROM made
 	UNION ALL
-	SELECT 'hint', limit_key, '', coalesce(retry, FALSE), due_at IS NOT NULL, due_at, number, coalesce(priority, 0) FROM hinted`
+	SELECT 'hint', limit_key, '', coalesce(retry, FALSE), due_at IS NOT NULL, due_at, 0, number, coalesce(priority, 0) FROM hinted
+	UNION ALL
+	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($18::text::regclass), 0 WHERE $17`
 
 // standing returns the query that locks the next keys that stand in a lane, behind the place of these arguments.
 func standing(lane string, n int) string {
@@ -456,13 +471,11 @@ var lockChosenQuery = `
 // knows of few, and would compare each with all.
 func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 	var gone, names, states []string
-	firsts, times := [4]*array{}, [3]*array{}
+	var firsts [6]*array
 	for i := range firsts {
 		firsts[i] = newArray(ofNumbers, len(rows)*numberBytes)
 	}
-	for i := range times {
-		times[i] = newArray(ofTimes, len(rows)*numberBytes)
-	}
+	times := newArray(ofTimes, len(rows)*numberBytes)
 	for _, r := range rows {
 		if r.State == "" {
 			gone = append(gone, r.Name)
@@ -470,17 +483,18 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 		}
 		names, states = append(names, r.Name), append(states, r.State)
 		for i, place := range []*sqlkit.Place{r.Fresh, r.Retry} {
+			of := firsts[3*i : 3*i+3]
 			if place == nil {
-				firsts[2*i].null()
-				times[i].null()
-				firsts[2*i+1].null()
+				of[0].null()
+				of[1].null()
+				of[2].null()
 				continue
 			}
-			firsts[2*i].int(int64(place.Level))
-			times[i].int(place.At - sqlkit.PostgresEpoch)
-			firsts[2*i+1].int(place.ID)
+			of[0].int(int64(place.Level))
+			of[1].int(place.At)
+			of[2].int(place.ID)
 		}
-		times[2].stamp(r.LookAt)
+		times.stamp(r.LookAt)
 	}
 	if len(rows) == 0 {
 		return nil
@@ -499,7 +513,7 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 			retry_at = new.retry_at,
 			retry_id = new.retry_id,
 			look_at = new.look_at
-		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::bigint[], $11::timestamptz[])
+		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::timestamptz[])
 			AS new (limit_key, state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
 		CROSS JOIN LATERAL (
 			SELECT known.ctid
@@ -509,6 +523,6 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 		) AS known
 		WHERE keys.ctid = known.ctid`,
 		queue, arrayOfTexts(gone), arrayOfTexts(names), arrayOfTexts(states),
-		firsts[0], times[0], firsts[1], firsts[2], times[1], firsts[3], times[2])
+		firsts[0], firsts[1], firsts[2], firsts[3], firsts[4], firsts[5], times)
 	return err
 }

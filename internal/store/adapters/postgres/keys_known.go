@@ -56,12 +56,26 @@ func (t *txn) beginKeys(queue string, inFlight []int64) error {
 		SELECT $1, limit_key, json_build_object('taken', json_agg(id))::text
 		FROM {schema}.jobs
 		WHERE id = ANY ($2::bigint[]) AND queue = $1 AND limit_key IS NOT NULL AND lease_expires_at IS NOT NULL
+			AND EXISTS (SELECT FROM {schema}.queues WHERE name = $1 AND max_per_key IS NOT NULL)
 		GROUP BY limit_key`,
 		queue, arrayOf(inFlight))
 	if err != nil {
 		return err
 	}
 	return t.hintAll(queue)
+}
+
+// resetTurns makes turns the first ones that no claim could reach soon: the data may have come here without the sequence by which claims are numbered.
+func (t *txn) resetTurns() error {
+	_, err := t.exec(`
+		UPDATE {schema}.keys
+		SET state = regexp_replace(state, '"turn":[0-9]+', '"turn":1', 'g'),
+			fresh_at = CASE WHEN fresh_at IS NOT NULL THEN 1 END,
+			retry_at = CASE WHEN retry_at IS NOT NULL THEN 1 END
+		WHERE queue IN (SELECT name FROM {schema}.queues WHERE fair) AND state <> ''
+			AND jsonb_path_exists(state::jsonb, '$.lines[*] ? (@.turn > $turn)', jsonb_build_object('turn', (SELECT last_value + 1 FROM {schema}.turns) * $1))`,
+		sqlkit.TurnsOfClaim)
+	return err
 }
 
 // forgetKeys deletes what is known of the keys of a queue.
@@ -91,7 +105,7 @@ func (s *Store) knowKeys(ctx context.Context, queue string) error {
 		return struct{}{}, t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&version, &known) }, `
 			SELECT limit_version, keys_known
 			FROM {schema}.queues
-			WHERE name = $1 AND max_per_key IS NOT NULL AND counted`,
+			WHERE name = $1 AND `+isByKey+` AND counted`,
 			queue)
 	})
 	if err != nil || !found || !s.limits.begin(keysOf(queue)) {
@@ -124,7 +138,7 @@ func (s *Store) know(ctx context.Context, queue string, version int64, known int
 		n, err := t.exec(`
 			UPDATE {schema}.queues
 			SET keys_known = $3 + 1
-			WHERE name = $1 AND max_per_key IS NOT NULL AND limit_version = $2 AND counted AND keys_known = $3`,
+			WHERE name = $1 AND `+isByKey+` AND limit_version = $2 AND counted AND keys_known = $3`,
 			queue, version, known)
 		if err != nil || n == 0 {
 			return struct{}{}, err
@@ -165,20 +179,21 @@ func (s *Store) merge(ctx context.Context, queue string, version int64) error {
 }
 
 func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
-	most, err := sqlkit.Values[int](t.each, `
-		SELECT max_per_key
+	var p store.Policy
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&p.MaxPerKey, &p.Fair) }, `
+		SELECT coalesce(max_per_key, 0), fair
 		FROM {schema}.queues
-		WHERE name = $1 AND max_per_key IS NOT NULL AND limit_version = $2
+		WHERE name = $1 AND `+isByKey+` AND limit_version = $2
 		FOR SHARE`,
 		queue, version)
-	if err != nil || len(most) == 0 {
+	if err != nil || !p.ByKey() {
 		return false, err
 	}
 	// After the row, as in claims. It alone keeps others from the hints: a claim that gets this lock at the end of a merge must find theirs free.
 	if err := t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.claimsLock(queue)); err != nil {
 		return false, err
 	}
-	b := keyBatch{queue: queue, keys: sqlkit.NewKeys(most[0], t.now), hints: true}
+	b := keyBatch{queue: queue, keys: sqlkit.NewKeys(p, t.now), hints: true, numbers: p.Fair}
 	if err := b.lock(t); err != nil {
 		return false, err
 	}

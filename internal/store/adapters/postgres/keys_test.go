@@ -83,6 +83,41 @@ func TestFirstClaimAfterABurst(t *testing.T) {
 	assert.Less(t, many, 8*few, "four times as many keys")
 }
 
+// Many jobs of a key leave one hint, unless an earlier one comes after a later one, or the hint is undone.
+func TestJobsOfAKeyShareAHint(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{})
+	admittingPerKey(t, s, store.MaxKeyLimit)
+	knowing(t, s)
+	enqueue := func(w store.Writer, key string, priority int, delays ...time.Duration) (hints int) {
+		before := number(t, s, `SELECT coalesce(max(number), 0) FROM {schema}.hints`)
+		req := keyed(len(delays), key)
+		for i, delay := range delays {
+			req.Jobs[i].Delay, req.Jobs[i].Priority = delay, priority
+		}
+		_, err := w.Enqueue(t.Context(), req)
+		require.NoError(t, err)
+		return number(t, s, `SELECT count(*) FROM {schema}.hints WHERE number > $1`, before)
+	}
+	assert.Equal(t, 1, enqueue(s, "a", 0, 0, 0, time.Second, 0))
+	assert.Equal(t, 1, enqueue(s, "a", 0, 0), "another transaction leaves its own")
+	assert.Equal(t, 2, enqueue(s, "a", 0, time.Second, time.Second, 0))
+	assert.Equal(t, 1, enqueue(s, "a", 1, 0))
+
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `SAVEPOINT undone`)
+	require.NoError(t, err)
+	enqueue(s.InTx(tx), "b", 0, 0)
+	_, err = tx.ExecContext(t.Context(), `ROLLBACK TO undone`)
+	require.NoError(t, err)
+	enqueue(s.InTx(tx), "b", 0, 0)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, 1, number(t, s, `SELECT count(*) FROM {schema}.hints WHERE limit_key = 'b'`))
+	waiting := number(t, s, `SELECT count(*) FROM {schema}.jobs WHERE run_at <= now()`)
+	assert.Len(t, claimN(t, s, 100), waiting)
+}
+
 // A transaction has enqueued a job before the queue limited its keys, and commits long after. Nobody waits for it, and its job is found.
 func TestJobsOlderThanTheLimitOfKeysAreFound(t *testing.T) {
 	t.Parallel()

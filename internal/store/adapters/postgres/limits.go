@@ -36,7 +36,7 @@ type limits struct {
 // limited is what a store knows of a queue that is limited.
 type limited struct {
 	turn  chan struct{} // with those of its claims that are running, if claims lock the queue
-	byKey bool          // the queue has MaxPerKey, and its jobs are claimed by their keys
+	byKey bool          // claims find its jobs by their keys
 	ends  bool          // the end of a lease makes room
 }
 
@@ -62,12 +62,12 @@ func (l *limits) learn(queue string, p store.Policy, switched func()) (another b
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.known[queue]
-	if another = k.byKey != (p.MaxPerKey > 0); another {
+	if another = k.byKey != p.ByKey(); another {
 		switched()
 	}
-	k.byKey, k.ends = p.MaxPerKey > 0, p.MaxPerKey > 0 || p.MaxInFlight > 0
+	k.byKey, k.ends = p.ByKey(), p.MaxPerKey > 0 || p.MaxInFlight > 0
 	switch {
-	case p.MaxInFlight == 0 && p.Rate.N == 0:
+	case p.MaxInFlight == 0 && p.Rate.N == 0 && !p.Fair:
 		k.turn = nil
 	case k.turn == nil:
 		k.turn = make(chan struct{}, atOnce)
@@ -141,22 +141,22 @@ func (c *claim) admit(t *txn) (bool, error) {
 	if err != nil || !c.limited {
 		return true, err
 	}
-	c.uncounted = !q.counted && (c.counts || c.perKey > 0)
+	c.uncounted = !q.counted && (c.counts || c.policy.ByKey())
 	if q.paused || c.uncounted {
 		c.limit = 0
 		return false, nil
 	}
-	c.unknown = c.perKey > 0 && q.known < keysKnown
+	c.unknown = c.policy.ByKey() && q.known < keysKnown
 	if c.counts {
 		var inFlight int
-		if inFlight, c.slot, err = t.countSlots(c.Queue, q.firstSlot, q.policy.MaxInFlight, c.Limit); err != nil {
+		if inFlight, c.slot, err = t.countSlots(c.Queue, q.firstSlot, c.policy.MaxInFlight, c.Limit); err != nil {
 			return false, err
 		}
-		if c.limit = q.policy.Room(c.Limit, inFlight); c.limit < c.Limit {
+		if c.limit = c.policy.Room(c.Limit, inFlight); c.limit < c.Limit {
 			c.leavesOut(t)
 		}
 	}
-	if c.rate.N > 0 {
+	if c.policy.Rate.N > 0 {
 		if err := c.keepToRate(t); err != nil {
 			return false, err
 		}
@@ -167,26 +167,24 @@ func (c *claim) admit(t *txn) (bool, error) {
 
 // queueLimits is the row of a queue with limits.
 type queueLimits struct {
-	policy    store.Policy
 	paused    bool
 	counted   bool
 	firstSlot int64
 	known     int // keys_known
 }
 
-// readLimits reads the limits of the queue. If it has MaxInFlight or a rate, it locks the queue until the transaction ends, and then reads the time
+// readLimits reads the limits of the queue. If it has MaxInFlight or a rate or is fair, it locks the queue until the transaction ends, and then reads the time
 // again.
 func (c *claim) readLimits(t *txn) (q queueLimits, err error) {
 	var locked time.Time
-	asked, p := time.Now(), &q.policy
+	asked, p := time.Now(), &c.policy
 	err = t.each(func(rows *sql.Rows) error {
-		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &q.paused, &q.counted, &q.firstSlot, &q.known,
-			&c.hinted, &c.merges, &locked)
+		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &q.paused, &q.counted, &q.firstSlot,
+			&q.known, &c.hinted, &c.merges, &locked)
 	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
-	c.counts, c.perKey, c.rate = p.MaxInFlight > 0, p.MaxPerKey, p.Rate
-	c.limited = c.counts || c.perKey > 0 || c.rate.N > 0
+	c.counts, c.limited = p.MaxInFlight > 0, p.Limited()
 	c.admitted = c.limited // otherwise a later look may find that it is limited now
-	if c.rate.N > 0 {
+	if p.Rate.N > 0 {
 		t.now = c.s.now.get(locked, asked)
 	}
 	if err == nil && c.s.learnLimits(c.Queue, *p) {
@@ -203,14 +201,14 @@ func (c *claim) leavesOut(t *txn) {
 	}
 }
 
-// admitQuery reads the limits of a queue, locks it if it has MaxInFlight or a rate, and then reads the time. If the queue limits its keys, the claim
+// admitQuery reads the limits of a queue, locks it if it has MaxInFlight or a rate or is fair, and then reads the time. If claims find its jobs by key, the claim
 // waits for a merge, which would hold keys that it needs. If there are hints, it takes the lock for reading them, unless another claim has it. It also locks no job, which shows
 // that the transaction may be a claim: see claiming.
-const admitQuery = `
+var admitQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT *
 		FROM {schema}.queues
-		WHERE name = $1 AND coalesce(max_in_flight, rate_n) IS NOT NULL
+		WHERE name = $1 AND (coalesce(max_in_flight, rate_n) IS NOT NULL OR fair)
 		FOR UPDATE
 	),
 	claims AS MATERIALIZED (
@@ -220,16 +218,16 @@ const admitQuery = `
 		FOR UPDATE
 	),
 	queue AS MATERIALIZED (
-		SELECT *, max_per_key IS NOT NULL AND EXISTS (SELECT FROM {schema}.hints WHERE queue = $1) AS hinted
+		SELECT *, ` + isByKey + ` AND EXISTS (SELECT FROM {schema}.hints WHERE queue = $1) AS hinted
 		FROM (
 			SELECT * FROM counted
 			UNION ALL
-			SELECT * FROM {schema}.queues WHERE name = $1 AND coalesce(max_in_flight, rate_n) IS NULL AND max_per_key IS NOT NULL
+			SELECT * FROM {schema}.queues WHERE name = $1 AND coalesce(max_in_flight, rate_n) IS NULL AND max_per_key IS NOT NULL AND NOT fair
 		) AS queue
 		WHERE NOT EXISTS (SELECT FROM claims)
 	)
-	SELECT CASE WHEN max_per_key IS NOT NULL THEN pg_advisory_xact_lock_shared(hashtextextended($3, 0))::text END,
-		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(rate_n, 0), rate_per, paused, counted, first_slot, keys_known, hinted,
+	SELECT CASE WHEN ` + isByKey + ` THEN pg_advisory_xact_lock_shared(hashtextextended($3, 0))::text END,
+		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), fair, coalesce(rate_n, 0), rate_per, paused, counted, first_slot, keys_known, hinted,
 		CASE WHEN hinted THEN pg_try_advisory_xact_lock(hashtextextended($2, 0)) ELSE FALSE END, clock_timestamp()
 	FROM queue`
 
@@ -314,19 +312,21 @@ func addSlots(queue, ids, number string) string {
 // is not counted then.
 func (t *txn) setLimits(queue string, p store.Policy) error {
 	t.woken.Add(store.Wakeup{Queue: queue}) // there may be room
-	if p.MaxInFlight > 0 || p.MaxPerKey > 0 {
+	if p.MaxInFlight > 0 || p.ByKey() {
 		_, err := t.exec(`
-			INSERT INTO {schema}.queues (name, paused, max_in_flight, max_per_key, limit_version)
-			VALUES ($1, FALSE, $2, $3, $4)
+			INSERT INTO {schema}.queues (name, paused, max_in_flight, max_per_key, fair, limit_version)
+			VALUES ($1, FALSE, $2, $3, $4, $5)
 			ON CONFLICT (name) DO UPDATE
 			SET max_in_flight = excluded.max_in_flight,
 				max_per_key = excluded.max_per_key,
+				fair = excluded.fair,
 				limit_version = excluded.limit_version,
 				keys_known = 0,
 				counted = queues.counted AND (queues.max_in_flight IS NOT NULL OR excluded.max_in_flight IS NULL)
-					AND (excluded.max_per_key IS NULL OR excluded.max_per_key IS NOT DISTINCT FROM queues.max_per_key)
-			WHERE (queues.max_in_flight, queues.max_per_key) IS DISTINCT FROM (excluded.max_in_flight, excluded.max_per_key)`,
-			queue, sqlkit.Limit(p.MaxInFlight), sqlkit.Limit(p.MaxPerKey), p.Version)
+					AND (excluded.max_per_key IS NULL AND NOT excluded.fair
+						OR (excluded.max_per_key, excluded.fair) IS NOT DISTINCT FROM (queues.max_per_key, queues.fair))
+			WHERE (queues.max_in_flight, queues.max_per_key, queues.fair) IS DISTINCT FROM (excluded.max_in_flight, excluded.max_per_key, excluded.fair)`,
+			queue, sqlkit.Limit(p.MaxInFlight), sqlkit.Limit(p.MaxPerKey), p.Fair, p.Version)
 		if err != nil {
 			return err
 		}
@@ -335,6 +335,7 @@ func (t *txn) setLimits(queue string, p store.Policy) error {
 			UPDATE {schema}.queues
 			SET max_in_flight = NULL,
 				max_per_key = NULL,
+				fair = FALSE,
 				counted = FALSE
 			WHERE name = $1 AND `+isCounted,
 			queue)
@@ -342,7 +343,7 @@ func (t *txn) setLimits(queue string, p store.Policy) error {
 			return err
 		}
 	}
-	if p.MaxPerKey == 0 {
+	if !p.ByKey() {
 		if err := t.forgetKeys(queue); err != nil {
 			return err
 		}
@@ -472,9 +473,9 @@ func (s *Store) toCount(ctx context.Context, queue string) (version int64, found
 // them may take longer than whoever began it has time.
 func (t *txn) countAll(queue string, version int64) error {
 	var first int64
-	var counts, perKey, found bool
-	err := t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&first, &counts, &perKey) }, `
-		SELECT first_slot, max_in_flight IS NOT NULL, max_per_key IS NOT NULL
+	var counts, byKey, found bool
+	err := t.each(func(rows *sql.Rows) error { found = true; return rows.Scan(&first, &counts, &byKey) }, `
+		SELECT first_slot, max_in_flight IS NOT NULL, `+isByKey+`
 		FROM {schema}.queues
 		WHERE name = $1 AND `+isCounted+` AND NOT counted AND keys_known >= 0 AND limit_version = $2
 		FOR UPDATE`,
@@ -502,7 +503,7 @@ func (t *txn) countAll(queue string, version int64) error {
 			return err
 		}
 	}
-	if !perKey {
+	if !byKey {
 		return nil
 	}
 	if err := t.beginKeys(queue, ids); err != nil {

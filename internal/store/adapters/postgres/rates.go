@@ -14,8 +14,8 @@ import (
 
 // keepToRate lowers the limit of the claim to what the rate lets it take.
 func (c *claim) keepToRate(t *txn) error {
-	log, err := t.countClaims(c.Queue, c.rate)
-	c.limit, c.wait = c.rate.Room(c.limit, log.jobs, log.first, t.now)
+	log, err := t.countClaims(c.Queue, c.policy.Rate)
+	c.limit, c.wait = c.policy.Rate.Room(c.limit, log.jobs, log.first, t.now)
 	c.log = log
 	return err
 }

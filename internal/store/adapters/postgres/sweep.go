@@ -288,7 +288,7 @@ var sweepQuery = `
 		place = ''`
 
 // found is the condition of jobs that claims find by marks: all, but for jobs with keys in queues that limit those.
-const found = `(jobs.limit_key IS NULL OR NOT EXISTS (SELECT FROM {schema}.queues WHERE name = jobs.queue AND max_per_key IS NOT NULL))`
+const found = `(jobs.limit_key IS NULL OR NOT EXISTS (SELECT FROM {schema}.queues WHERE name = jobs.queue AND ` + isByKey + `))`
 
 const headsOfQueue = `
 			SELECT first.id

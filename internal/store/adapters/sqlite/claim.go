@@ -31,7 +31,7 @@ func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, roo
 		return nil, room, err
 	}
 	jobs, err := t.take(req, room, held)
-	if err == nil && room.rated {
+	if err == nil && room.policy.Rate.N > 0 {
 		err = t.noteClaims(req.Queue, len(jobs), room.at)
 	}
 	return jobs, room, err
@@ -40,8 +40,8 @@ func (t *txn) claim(req store.ClaimRequest, held *sqlkit.Held) ([]store.Job, roo
 // take takes due jobs, retries first.
 func (t *txn) take(req store.ClaimRequest, room room, held *sqlkit.Held) ([]store.Job, error) {
 	limit := room.limit
-	if room.perKey > 0 {
-		return t.claimByKey(req, limit, room.perKey, held)
+	if room.policy.ByKey() {
+		return t.claimByKey(req, room, held)
 	}
 	quota := min(limit, req.RetryQuota)
 	retries, err := t.due(retryLane, req.Queue, quota)
@@ -62,28 +62,29 @@ func (t *txn) take(req store.ClaimRequest, room room, held *sqlkit.Held) ([]stor
 
 // A room is what the policy of the queue lets a claim take.
 type room struct {
+	policy store.Policy  // its limits
 	limit  int           // how many jobs, none if the queue is paused
-	perKey int           // how many of each key may be in flight, or zero for any number
-	rated  bool          // there is a rate
+	turns  int64         // the number of the last claim, if the queue is fair
 	at     time.Time     // when to note the claim then
 	wait   time.Duration // after which there is room again, if a claim of so many jobs takes all that the rate lets it take
 }
 
 func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, error) {
 	var paused bool
-	var p store.Policy
+	r := room{limit: req.Limit}
+	p := &r.policy
 	err := t.each(func(rows *sql.Rows) error {
-		return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per))
+		return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &r.turns)
 	}, `
-		SELECT coalesce((SELECT paused FROM queues WHERE name = ?1), FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(rate_n, 0),
-			rate_per
+		SELECT coalesce(paused, FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(fair, FALSE), coalesce(rate_n, 0), rate_per,
+			coalesce(turns, 0)
 		FROM (SELECT 1)
-		LEFT JOIN policies ON name = ?1`,
+		LEFT JOIN queues ON queues.name = ?1
+		LEFT JOIN policies ON policies.name = ?1`,
 		req.Queue)
 	if err != nil || paused {
 		return room{}, err
 	}
-	r := room{limit: req.Limit, perKey: p.MaxPerKey, rated: p.Rate.N > 0}
 	if p.MaxInFlight > 0 {
 		var inFlight int
 		err = t.each(func(rows *sql.Rows) error { return rows.Scan(&inFlight) }, `
@@ -98,7 +99,7 @@ func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, error) {
 			held.Note(req.Queue, 0) // the writer makes one call at a time, and so the end of a lease comes later
 		}
 	}
-	if r.rated {
+	if p.Rate.N > 0 {
 		r.limit, r.at, r.wait, err = t.admit(req.Queue, r.limit, p.Rate)
 	}
 	return r, err

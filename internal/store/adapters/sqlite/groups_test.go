@@ -193,7 +193,9 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		ALTER TABLE policies DROP COLUMN rate_per;
 		ALTER TABLE policies DROP COLUMN owner;
 		ALTER TABLE policies DROP COLUMN declared;
-		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates')`)
+		ALTER TABLE policies DROP COLUMN fair;
+		ALTER TABLE queues DROP COLUMN turns;
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

@@ -9,13 +9,15 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// Limits for each key: see sqlkit.Keys. In a queue that has them, waiting jobs without a key have the empty one, which is not limited. So claims
-// find them as they find the others.
+// Limits for each key, and turns: see sqlkit.Keys. In a queue that has them, waiting jobs without a key have the empty one, which is not limited. So
+// claims find them as they find the others.
 
-// isWaiting is the condition of jobs that wait, and isKeyed that of those whose queue limits its keys.
+// isWaiting is the condition of jobs that wait, isKeyed that of jobs that claims find by key, and isLimited that of jobs whose queue limits its keys.
 const (
 	isWaiting = `({job}.state = 'ready' OR {job}.state = 'failed' AND {job}.retry_at IS NOT NULL)`
-	isKeyed   = `EXISTS (SELECT 1 FROM policies WHERE name = {job}.queue AND max_per_key IS NOT NULL)`
+	isKeyed   = `EXISTS (SELECT 1 FROM policies WHERE name = {job}.queue AND ` + isByKey + `)`
+	isLimited = `EXISTS (SELECT 1 FROM policies WHERE name = {job}.queue AND max_per_key IS NOT NULL)`
+	isByKey   = `(max_per_key IS NOT NULL OR fair)`
 	hint      = `
 			INSERT INTO hints (queue, limit_key, lane, priority, due_at)
 			VALUES (NEW.queue, coalesce(NEW.limit_key, ''), NEW.state = 'failed', NEW.priority, iif(NEW.state = 'ready', NEW.run_at, NEW.retry_at))
@@ -27,7 +29,7 @@ const (
 			VALUES (OLD.queue, OLD.limit_key, 2, 0, 0);`
 )
 
-// keyTriggers leave the hints, whoever changes a job. They exist as long as a queue limits its keys, since they make every change of a job slower.
+// keyTriggers leave the hints, whoever changes a job. They exist as long as claims on a queue find jobs by key, since they make every change of a job slower.
 var keyTriggers = map[string]string{
 	`jobs_added`: `
 		AFTER INSERT ON jobs
@@ -43,28 +45,28 @@ var keyTriggers = map[string]string{
 		END`,
 	`jobs_left`: `
 		AFTER UPDATE OF state ON jobs
-		WHEN OLD.state = 'in_flight' AND NEW.state <> 'in_flight' AND OLD.limit_key <> '' AND NOT ` + ofRow(`NEW`, isWaiting) + ` AND ` + ofRow(`OLD`, isKeyed) + `
+		WHEN OLD.state = 'in_flight' AND NEW.state <> 'in_flight' AND OLD.limit_key <> '' AND NOT ` + ofRow(`NEW`, isWaiting) + ` AND ` + ofRow(`OLD`, isLimited) + `
 		BEGIN` + hintEnded + `
 		END`,
 	`jobs_gone`: `
 		AFTER DELETE ON jobs
-		WHEN OLD.state = 'in_flight' AND OLD.limit_key <> '' AND ` + ofRow(`OLD`, isKeyed) + `
+		WHEN OLD.state = 'in_flight' AND OLD.limit_key <> '' AND ` + ofRow(`OLD`, isLimited) + `
 		BEGIN` + hintEnded + `
 		END`,
 }
 
 func ofRow(row, condition string) string { return strings.ReplaceAll(condition, `{job}`, row) }
 
-// limitKeys makes claims keep to the limit of the policy for each key, if that is another one.
+// limitKeys makes claims keep to what the policy says of keys, if that is something else.
 func (t *txn) limitKeys(queue string, before, now store.Policy) error {
-	if before.MaxPerKey == now.MaxPerKey {
+	if before.MaxPerKey == now.MaxPerKey && before.Fair == now.Fair {
 		return nil
 	}
 	for name, trigger := range keyTriggers {
 		if _, err := t.exec(`DROP TRIGGER IF EXISTS ` + name); err != nil {
 			return err
 		}
-		some, err := sqlkit.Values[int](t.each, `SELECT 1 FROM policies WHERE max_per_key IS NOT NULL LIMIT 1`)
+		some, err := sqlkit.Values[int](t.each, `SELECT 1 FROM policies WHERE `+isByKey+` LIMIT 1`)
 		if err != nil {
 			return err
 		}
@@ -79,32 +81,38 @@ func (t *txn) limitKeys(queue string, before, now store.Policy) error {
 			return err
 		}
 	}
-	if now.MaxPerKey == 0 {
+	if !now.ByKey() {
 		return nil
 	}
-	_, err := t.exec(`
-		INSERT INTO keys (queue, limit_key, state)
-		SELECT queue, limit_key, json_object('taken', json_group_array(id))
-		FROM jobs INDEXED BY jobs_leased
-		WHERE state = 'in_flight' AND queue = ? AND limit_key <> ''
-		GROUP BY limit_key`,
-		queue)
-	if err != nil {
-		return err
+	if now.MaxPerKey > 0 {
+		_, err := t.exec(`
+			INSERT INTO keys (queue, limit_key, state)
+			SELECT queue, limit_key, json_object('taken', json_group_array(id))
+			FROM jobs INDEXED BY jobs_leased
+			WHERE state = 'in_flight' AND queue = ? AND limit_key <> ''
+			GROUP BY limit_key`,
+			queue)
+		if err != nil {
+			return err
+		}
 	}
 	for _, l := range []lane{freshLane, retryLane} {
 		if err := t.hintAll(queue, l); err != nil {
 			return err
 		}
 	}
-	return t.readHints(queue, now.MaxPerKey)
+	return t.readHints(queue, now)
 }
 
 // readHints reads all hints of a queue, as claims do.
-func (t *txn) readHints(queue string, most int) error {
+func (t *txn) readHints(queue string, p store.Policy) error {
 	for more := true; more; {
-		keys := sqlkit.NewKeys(most, t.now)
-		var err error
+		number, err := t.countTurns(queue)
+		if err != nil {
+			return err
+		}
+		keys := sqlkit.NewKeys(p, t.now)
+		keys.Number(number)
 		if more, err = t.addHinted(queue, keys); err != nil {
 			return err
 		}
@@ -144,9 +152,23 @@ func (t *txn) hintAll(queue string, l lane) error {
 	return err
 }
 
+// countTurns returns the number of a claim that gives turns to keys of the queue.
+func (t *txn) countTurns(queue string) (number int64, err error) {
+	err = t.each(func(rows *sql.Rows) error { return rows.Scan(&number) }, `
+		INSERT INTO queues (name, paused, turns)
+		VALUES (?, FALSE, 1)
+		ON CONFLICT (name) DO UPDATE
+		SET turns = turns + 1
+		RETURNING turns`,
+		queue)
+	return number, err
+}
+
 // claimByKey takes due jobs of keys that have room, and jobs without a key.
-func (t *txn) claimByKey(req store.ClaimRequest, limit, most int, held *sqlkit.Held) ([]store.Job, error) {
-	keys := sqlkit.NewKeys(most, t.now)
+func (t *txn) claimByKey(req store.ClaimRequest, room room, held *sqlkit.Held) ([]store.Job, error) {
+	limit := room.limit
+	keys := sqlkit.NewKeys(room.policy, t.now)
+	keys.Number(room.turns + 1)
 	if _, err := t.addHinted(req.Queue, keys); err != nil {
 		return nil, err
 	}
@@ -159,14 +181,14 @@ func (t *txn) claimByKey(req store.ClaimRequest, limit, most int, held *sqlkit.H
 			if err := t.readLines(req.Queue, keys, limit); err != nil {
 				return nil, err
 			}
-			chosen, enough = keys.Choose(limit, min(limit, req.RetryQuota), nil)
+			chosen, enough = keys.Choose(limit, min(limit, req.RetryQuota))
 		}
 	}
 	records, err := t.chosenOf(chosen)
 	if err != nil {
 		return nil, err
 	}
-	if len(chosen) < limit {
+	if len(chosen) < limit && room.policy.MaxPerKey > 0 {
 		held.Note(req.Queue, 0)
 	}
 	rows, err := keys.Rows(chosen)
@@ -176,11 +198,19 @@ func (t *txn) claimByKey(req store.ClaimRequest, limit, most int, held *sqlkit.H
 	if err := t.writeKeys(req.Queue, rows); err != nil {
 		return nil, err
 	}
+	if room.policy.Fair && len(rows) > 0 {
+		if _, err := t.countTurns(req.Queue); err != nil {
+			return nil, err
+		}
+	}
 	return t.lease(records, req)
 }
 
-// hintsAtOnce is how many hints a claim reads: it must end before its caller loses patience, or none would ever be read.
-const hintsAtOnce = 10_000
+// How many hints, and keys for which a time has come, a claim reads: it must end before its caller loses patience, or none would ever be read.
+const (
+	hintsAtOnce = 10_000
+	keysAtOnce  = 10_000
+)
 
 // addHinted adds keys for which there are hints, and deletes these. It reports whether more may be left.
 func (t *txn) addHinted(queue string, keys *sqlkit.Keys) (more bool, err error) {
@@ -259,15 +289,19 @@ func (t *txn) addStanding(queue string, keys *sqlkit.Keys, due any) error {
 			keys.Stands(lane == 1, at)
 		}
 		return keys.Add(name, state)
-	}, standingQuery, queue, due, n, fresh.Level, fresh.At, fresh.ID, retry.Level, retry.At, retry.ID)
+	}, standingQuery, queue, due, n, fresh.Level, fresh.At, fresh.ID, retry.Level, retry.At, retry.ID, keysAtOnce)
 }
 
 var standingQuery = standing(`0`, `fresh`, `(?4, ?5, ?6)`) + `
 		UNION ALL` + standing(`1`, `retry`, `(?7, ?8, ?9)`) + `
 		UNION ALL
-		SELECT 2, limit_key, state, 0, 0, 0
-		FROM keys INDEXED BY keys_look_at
-		WHERE queue = ?1 AND look_at <= ?2`
+		SELECT *
+		FROM (
+			SELECT 2, limit_key, state, 0, 0, 0
+			FROM keys INDEXED BY keys_look_at
+			WHERE queue = ?1 AND look_at <= ?2
+			ORDER BY look_at
+			LIMIT ?10)`
 
 // standing returns the query for the next keys that stand in a lane, behind a place.
 func standing(number, lane, place string) string {

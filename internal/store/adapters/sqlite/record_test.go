@@ -64,7 +64,9 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			ALTER TABLE policies DROP COLUMN rate_per;
 			ALTER TABLE policies DROP COLUMN owner;
 			ALTER TABLE policies DROP COLUMN declared;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates');
+			ALTER TABLE policies DROP COLUMN fair;
+			ALTER TABLE queues DROP COLUMN turns;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)
