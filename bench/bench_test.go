@@ -57,7 +57,7 @@ func TestGoalsAboutJQAlonePileUp(t *testing.T) {
 	before := report.Goal{ID: "P12", Work: "as it was"}
 	require.NoError(t, report.WriteGoals(file, []report.Goal{before, {ID: "P10", Work: "out of date"}}))
 	var out, errs strings.Builder
-	args := []string{"--alone", "--goals", "P8,P9,P10,P15,R91", "--more", file, "--rounds", "2", "--jobs", "10", "--duration", "100ms"}
+	args := []string{"--alone", "--goals", "P8,P9,P10,P15,R91,R95", "--more", file, "--rounds", "2", "--jobs", "10", "--duration", "100ms"}
 	require.NoError(t, run(t.Context(), args, &out, &errs), "what was said:\n%s", &errs)
 	goals, err := report.ReadGoals(file)
 	require.NoError(t, err)
@@ -68,14 +68,14 @@ func TestGoalsAboutJQAlonePileUp(t *testing.T) {
 		require.NotContains(t, g.Work, "out of date")
 	}
 	require.Equal(t, before, goals[0])
-	require.Equal(t, map[string]int{"P8": 2, "P9": 2, "P10": 2, "P15": 12, "R91": 12}, lines, "on two stores")
+	require.Equal(t, map[string]int{"P8": 2, "P9": 2, "P10": 2, "P15": 12, "R91": 12, "R95": 3}, lines, "on two stores, and R95 on three")
 }
 
 func TestFlagsThatCanNotBeAreRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--peers jq-postgres,sidekiq", `--peers: there is no "sidekiq": want some of `},
 		{"--scenarios drian", `--scenarios: there is no "drian": want some of big, bulk, `},
-		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P15, P8, P9, R91`},
+		{"--alone --goals P8,P99", `--goals: there is no "P99": want some of P10, P11, P12, P15, P8, P9, R91, R95`},
 		{"--goals P8", "--goals are measured with --alone"},
 		{"--alone --peers jq", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},
 		{"--alone --handlers 5", "--alone goes with --goals, --more, --rounds, --jobs and --duration, and with nothing else"},

@@ -1,4 +1,4 @@
-// Package alone measures the goals that are about jq alone: P8 to P12, P15 and R91.
+// Package alone measures the goals that are about jq alone: P8 to P12, P15, R91 and R95.
 package alone
 
 import (
@@ -25,7 +25,7 @@ type Options struct {
 	Goals    []string // some of those that the function Goals returns
 	Rounds   int
 	Jobs     int           // P8: how many other jobs the store has; ten times as many finished ones. P15: ten times the size of a batch. R91: how many jobs the largest key has
-	Duration time.Duration // of a part; P12 takes sixty times as long
+	Duration time.Duration // of a part; P12 takes sixty times as long, and R95 about seven times
 	Progress io.Writer
 }
 
@@ -46,6 +46,9 @@ var measures = []struct {
 	{"P15", peer.SQLite, flows},
 	{"R91", peer.Postgres, keys},
 	{"R91", peer.SQLite, keys},
+	{"R95", peer.Postgres, fairness},
+	{"R95", peer.SQLite, fairness},
+	{"R95", peer.Memory, fairness},
 }
 
 // one is for goals with one line a store.
@@ -157,8 +160,11 @@ func (t *try) round(measure func() (bench.Result, error)) error {
 func (t *try) figures() figures { return figuresOf(bench.Summarize(t.results)) }
 
 func (p *play) open(ctx context.Context, place peer.Place) (jq.Store, error) {
-	if p.store == peer.Postgres {
+	switch p.store {
+	case peer.Postgres:
 		return postgres.Open(ctx, place.DSN, nil)
+	case peer.Memory:
+		return jq.NewMemory(nil), nil
 	}
 	return sqlite.Open(ctx, filepath.Join(place.Folder, "jobs.db"), nil)
 }

@@ -146,6 +146,7 @@ var elsewhere = []Goal{
 	{ID: "P15", Work: "another job meanwhile, from its enqueue to its Ack, p50/p99", Target: "≤ 200 % of those at rest"},
 	{ID: "R91", Work: "claim from a queue with MaxPerKey: 100,000 keys, 1 M jobs of a full key, 100,000 full keys; beside a plain queue with as many jobs", Target: "≤ 200 %"},
 	{ID: "R91", Work: "claims and acks of 10 with MaxInFlight or MaxPerKey, never full, beside none, with 1, 8 and 32 claimers", Target: "≥ 80 % with one claimer"},
+	{ID: "R95", Work: "how long the jobs of 49 tenants wait, p95: alone; beside one more, whose jobs are 90 % of all, on a fair queue; and on a plain queue", Target: "on a fair queue ≤ 2 × alone + 50ms"},
 }
 
 // goals returns all lines by number. The goals in more replace those with the same id.
