@@ -15,14 +15,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-func takingTurns(t *testing.T, s *Store) {
-	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
-	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{Fair: true, Version: p.Version})
-	require.NoError(t, err)
-}
-
 // keysClaimed are the limit keys of n jobs, each taken by a claim of its own.
 func keysClaimed(t *testing.T, s *Store, n int) (keys []string) {
 	t.Helper()
@@ -38,7 +30,7 @@ func keysClaimed(t *testing.T, s *Store, n int) (keys []string) {
 func TestTurnsBeginAnewOnAnotherServer(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
-	takingTurns(t, s)
+	limitTo(t, s, store.Policy{Fair: true})
 	enqueueKeyed(t, s, 10, "a", "b")
 	require.ElementsMatch(t, []string{"a", "b"}, keysClaimed(t, s, 2))
 	knowing(t, s)
@@ -59,7 +51,7 @@ func TestTurnsBeginAnewOnAnotherServer(t *testing.T) {
 func TestClaimsAtTheSameTimeTakeTurns(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
-	takingTurns(t, s)
+	limitTo(t, s, store.Policy{Fair: true})
 	const claimers, claims, size = 4, 10, 10
 	keys := []string{""}
 	for i := range 10 {

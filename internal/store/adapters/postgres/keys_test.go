@@ -15,15 +15,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// admittingPerKey sets how many jobs of a key may be in flight in the queue.
-func admittingPerKey(t *testing.T, s *Store, most int) {
-	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
-	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: most, Version: p.Version})
-	require.NoError(t, err)
-}
-
 // keyed are n jobs for each of the keys.
 func keyed(n int, keys ...string) store.EnqueueRequest {
 	var req store.EnqueueRequest
@@ -60,7 +51,7 @@ func TestFirstClaimAfterABurst(t *testing.T) {
 	t.Parallel()
 	rows := func(keys int) int {
 		s := openStore(t, Options{})
-		admittingPerKey(t, s, 1)
+		limitTo(t, s, store.Policy{MaxPerKey: 1})
 		knowing(t, s)
 		names := make([]string, keys)
 		for i := range names {
@@ -87,7 +78,7 @@ func TestFirstClaimAfterABurst(t *testing.T) {
 func TestJobsOfAKeyShareAHint(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
-	admittingPerKey(t, s, store.MaxKeyLimit)
+	limitTo(t, s, store.Policy{MaxPerKey: store.MaxKeyLimit})
 	knowing(t, s)
 	enqueue := func(w store.Writer, key string, priority int, delays ...time.Duration) (hints int) {
 		before := number(t, s, `SELECT coalesce(max(number), 0) FROM {schema}.hints`)
@@ -125,7 +116,7 @@ func TestJobsOlderThanTheLimitOfKeysAreFound(t *testing.T) {
 	tx, err := s.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	late := enqueueKeyed(t, s.InTx(tx), 1, "late")
-	admittingPerKey(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	others := enqueueKeyed(t, s, 1, "a", "b")
 	jobs := claimN(t, s, 5)
 	require.Len(t, jobs, 2, "claims wait for the open transaction")
@@ -133,7 +124,7 @@ func TestJobsOlderThanTheLimitOfKeysAreFound(t *testing.T) {
 	eventually(t, "the store waits for the transaction", func() bool { return s.limits.counts(keysOf("q")) })
 	require.Empty(t, claimN(t, s, 5))
 	require.Zero(t, number(t, s, `SELECT keys_known FROM {schema}.queues`), "not all keys are known while the transaction is open")
-	admittingPerKey(t, s, 2)
+	limitTo(t, s, store.Policy{MaxPerKey: 2})
 	require.Equal(t, enqueueKeyed(t, s, 1, "a"), jobIDs(claimN(t, s, 5)), "a new limit does not wait for it either")
 	require.NoError(t, tx.Commit())
 	eventually(t, "the job is found", func() bool {
@@ -162,7 +153,7 @@ func TestIsolatedTransactionsOlderThanTheLimitOfKeys(t *testing.T) {
 	ids := enqueueKeyed(t, s, 2, "a")
 	held := claimN(t, s, 1)
 	adds, ends := begin(), begin()
-	admittingPerKey(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	require.Empty(t, claimN(t, s, 5))
 	eventually(t, "those that have changed jobs are waited for", func() bool {
 		claimN(t, s, 1)
@@ -186,7 +177,7 @@ func TestIsolatedTransactionsOlderThanTheLimitOfKeys(t *testing.T) {
 func TestLockedJobOfAKeyHidesNoOther(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
-	admittingPerKey(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	ids := enqueueKeyed(t, s, 2, "a", "b")
 	tx, err := s.callers.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -208,10 +199,10 @@ func TestKeysLimitedByAnotherStore(t *testing.T) {
 	for round := range 3 {
 		first := enqueueKeyed(t, s, 3, "a", "b")
 		plain := enqueue(t, s, 3)
-		admittingPerKey(t, other, 2)
+		limitTo(t, other, store.Policy{MaxPerKey: 2})
 		want := []int64{first[0], first[1], first[3], first[4], plain[0], plain[1], plain[2]}
 		require.Equal(t, want, jobIDs(claimN(t, s, 20)), "round %d, limited", round)
-		admittingPerKey(t, other, 0)
+		limitTo(t, other, store.Policy{MaxPerKey: 0})
 		require.Equal(t, []int64{first[2], first[5]}, jobIDs(claimN(t, s, 20)), "round %d, not limited any more", round)
 		for _, id := range append(want, first[2], first[5]) {
 			_, err := s.Cancel(t.Context(), store.Filter{IDs: []int64{id}}, 1)
@@ -231,7 +222,7 @@ func jobIDs(jobs []store.Job) (ids []int64) {
 func TestClaimWaitsForALockedKey(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
-	admittingPerKey(t, s, 5)
+	limitTo(t, s, store.Policy{MaxPerKey: 5})
 	ids := enqueueKeyed(t, s, 3, "a")
 	require.Equal(t, ids[:1], jobIDs(claimN(t, s, 1)))
 	tx, err := s.callers.BeginTx(t.Context(), nil)
@@ -257,7 +248,7 @@ func TestClaimWaitsForALockedKey(t *testing.T) {
 func TestKeysThatStandTooFarInFront(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
-	admittingPerKey(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	knowing(t, s)
 	var names []string
 	for i := range 50 {
@@ -284,7 +275,7 @@ func TestHintsAreForKeysThatAreLimited(t *testing.T) {
 	_, err := s.Ack(t.Context(), acksOf(claimN(t, s, 4)))
 	require.NoError(t, err)
 	assert.Zero(t, hints())
-	admittingPerKey(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	knowing(t, s)
 	enqueue(t, s, 3)
 	_, err = s.Ack(t.Context(), acksOf(claimN(t, s, 3)))

@@ -13,12 +13,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// admitting sets how many jobs of the queue may be in flight.
-func admitting(t *testing.T, s *Store, most int) {
+// limitTo sets the limits of the queue.
+func limitTo(t testing.TB, s *Store, p store.Policy) {
 	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
+	before, err := s.Policy(t.Context(), "q")
 	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: most, Version: p.Version})
+	p.Version = before.Version
+	_, err = s.SetPolicy(t.Context(), "q", p)
 	require.NoError(t, err)
 }
 
@@ -47,8 +48,8 @@ func TestClaimFindsALimitThatCameBack(t *testing.T) {
 	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t))}
 	stale, other := openStore(t, o), openStore(t, o)
 	enqueue(t, stale, 10)
-	admitting(t, stale, 1)
-	admitting(t, other, 0)
+	limitTo(t, stale, store.Policy{MaxInFlight: 1})
+	limitTo(t, other, store.Policy{MaxInFlight: 0})
 	require.True(t, stale.limits.has("q"), "it has not heard that the limit was lifted")
 	tx, err := other.callers.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -94,10 +95,10 @@ func TestCountOfALimitIsNotThatOfTheNext(t *testing.T) {
 		require.True(t, found)
 		return version
 	}
-	admitting(t, s, 2)
+	limitTo(t, s, store.Policy{MaxInFlight: 2})
 	first := uncount()
-	admitting(t, s, 0)
-	admitting(t, s, 2)
+	limitTo(t, s, store.Policy{MaxInFlight: 0})
+	limitTo(t, s, store.Policy{MaxInFlight: 2})
 	second := uncount()
 	count(first)
 	_, found, err := s.toCount(t.Context(), "q")
@@ -113,7 +114,7 @@ func TestClaimsOfAHeldQueueLeaveConnections(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 10)
-	admitting(t, s, 5)
+	limitTo(t, s, store.Policy{MaxInFlight: 5})
 	jobs := claimN(t, s, 1)
 	tx, err := s.callers.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -146,7 +147,7 @@ func TestRoomIsUsed(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	const most = 3 * fewSlots
-	admitting(t, s, most)
+	limitTo(t, s, store.Policy{MaxInFlight: most})
 	seed := rand.Uint64()
 	dice := rand.New(rand.NewPCG(seed, 0))
 	t.Log("seed", seed)
@@ -191,15 +192,15 @@ func TestSettingALimitAgainMendsIt(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 10)
-	admitting(t, s, 2)
+	limitTo(t, s, store.Policy{MaxInFlight: 2})
 	require.Len(t, claimN(t, s, 5), 2)
 	_, err := s.callers.ExecContext(t.Context(), s.sql(`DELETE FROM {schema}.queues`))
 	require.NoError(t, err)
-	admitting(t, s, 2)
+	limitTo(t, s, store.Policy{MaxInFlight: 2})
 	assert.Empty(t, claimN(t, s, 5), "the row of the queue was deleted")
 
 	_, err = s.callers.ExecContext(t.Context(), s.sql(`DELETE FROM {schema}.policies`))
 	require.NoError(t, err)
-	admitting(t, s, 0)
+	limitTo(t, s, store.Policy{MaxInFlight: 0})
 	assert.Len(t, claimN(t, s, 5), 5, "the row of the policy was deleted")
 }

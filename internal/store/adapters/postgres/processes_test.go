@@ -322,7 +322,7 @@ func TestKilledProcessesKeepToARate(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	schema := pgtest.Schema(t, dsn)
 	s := openStore(t, Options{Schema: schema})
-	rated(t, s, rate)
+	limitTo(t, s, store.Policy{Rate: rate})
 	var children []*child
 	said := newLedger()
 	for range processes {

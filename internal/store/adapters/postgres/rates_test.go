@@ -48,20 +48,12 @@ func waitsForQueue(t *testing.T, s *Store) {
 	})
 }
 
-func rated(t *testing.T, s *Store, r store.Rate) {
-	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
-	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{Rate: r, Version: p.Version})
-	require.NoError(t, err)
-}
-
 // A claim that has waited for the queue is one of the time at which it has it, so no claim comes before another one that it has waited for.
 func TestRatedClaimIsOfTheTimeAtWhichItHasTheQueue(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 10)
-	rated(t, s, store.Rate{N: 5, Per: time.Minute})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 5, Per: time.Minute}})
 	release := holdQueue(t, s)
 	claimed := make(chan []store.Job, 1)
 	go func() {
@@ -82,7 +74,7 @@ func TestAnotherRateLeavesTheClaimForWhichItHasWaited(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 10)
-	rated(t, s, store.Rate{N: 5, Per: time.Minute})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 5, Per: time.Minute}})
 	release := holdQueue(t, s)
 	set := make(chan struct{})
 	go func() {
@@ -106,13 +98,13 @@ func TestClaimsThatCountNoMoreAreDeleted(t *testing.T) {
 	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := openStore(t, Options{Clock: clk})
 	enqueue(t, s, 100)
-	rated(t, s, store.Rate{N: 3, Per: time.Second})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Second}})
 	for range 20 {
 		require.Len(t, claimN(t, s, 5), 3)
 		clk.Add(time.Second)
 	}
 	assert.Equal(t, 1, number(t, s, `SELECT count(*) FROM {schema}.claims`))
-	rated(t, s, store.Rate{})
+	limitTo(t, s, store.Policy{Rate: store.Rate{}})
 	assert.Zero(t, number(t, s, `SELECT count(*) FROM {schema}.claims`))
 }
 
@@ -121,11 +113,11 @@ func TestSettingARateAgainMendsIt(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{Schema: pgtest.Schema(t, pgtest.DSN(t))})
 	enqueue(t, s, 10)
-	rated(t, s, store.Rate{N: 3, Per: time.Hour})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Hour}})
 	require.Len(t, claimN(t, s, 2), 2)
 	_, err := s.callers.ExecContext(t.Context(), s.sql(`DELETE FROM {schema}.queues`))
 	require.NoError(t, err)
-	rated(t, s, store.Rate{N: 3, Per: time.Hour})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Hour}})
 	assert.Len(t, claimN(t, s, 5), 1, "the row of the queue was deleted")
 }
 
@@ -134,7 +126,7 @@ func TestPolicyWithoutARateLiftsAStrayOne(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 10)
-	rated(t, s, store.Rate{N: 3, Per: time.Hour})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Hour}})
 	_, err := s.callers.ExecContext(t.Context(), s.sql(`DELETE FROM {schema}.policies`))
 	require.NoError(t, err)
 	_, err = s.SetPolicy(t.Context(), "q", store.Policy{RetainDead: time.Hour})
@@ -147,11 +139,11 @@ func TestEndsOfLeasesWakeNobodyUnderARate(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{})
 	enqueue(t, s, 2)
-	rated(t, s, store.Rate{N: 2, Per: time.Hour})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 2, Per: time.Hour}})
 	claimN(t, s, 2)
 	assert.True(t, s.limits.has("q"))
 	assert.False(t, s.limits.of("q").ends)
-	admitting(t, s, 2)
+	limitTo(t, s, store.Policy{MaxInFlight: 2})
 	assert.True(t, s.limits.of("q").ends)
 }
 
@@ -162,7 +154,7 @@ func TestClaimsPassDeletedOnesOnce(t *testing.T) {
 	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := openStore(t, Options{Clock: clk})
 	enqueue(t, s, 10)
-	rated(t, s, store.Rate{N: 3, Per: time.Second})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Second}})
 	require.Len(t, claimN(t, s, 1), 1)
 	_, err := s.callers.ExecContext(t.Context(), s.sql(`
 		INSERT INTO {schema}.claims (queue, claimed_at, jobs)
@@ -183,7 +175,7 @@ func TestRateOfClocksThatDifferALittle(t *testing.T) {
 	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t)), Clock: clk}
 	ahead, behind := openStore(t, o), openStore(t, o)
 	enqueue(t, ahead, 100)
-	rated(t, ahead, store.Rate{N: 5, Per: time.Second})
+	limitTo(t, ahead, store.Policy{Rate: store.Rate{N: 5, Per: time.Second}})
 	clk.Add(time.Minute)
 	require.Len(t, claimN(t, ahead, 3), 3)
 	clk.Add(-3 * time.Second)

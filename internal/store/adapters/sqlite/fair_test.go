@@ -9,21 +9,12 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// takeTurns makes the queue fair.
-func takeTurns(t *testing.T, s *Store) {
-	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
-	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{Fair: true, Version: p.Version})
-	require.NoError(t, err)
-}
-
 // The turns are kept in the file: they go on after a pause, and in another process.
 func TestTurnsGoOn(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := openAt(t, path, nil)
-	takeTurns(t, s)
+	limitTo(t, s, store.Policy{Fair: true})
 	a, b, c := enqueueKeyed(t, s, "a", "a", "a"), enqueueKeyed(t, s, "b", "b", "b"), enqueueKeyed(t, s, "c", "c", "c")
 	require.Equal(t, []int64{a[0], b[0], c[0], a[1]}, claimed(t, s, 4))
 	require.NoError(t, s.SetPaused(t.Context(), "q", true))
@@ -40,7 +31,7 @@ func TestTurnsGoOn(t *testing.T) {
 func TestIdleClaimsOfAFairQueueWriteNothing(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newPath(t), nil)
-	takeTurns(t, s)
+	limitTo(t, s, store.Policy{Fair: true})
 	enqueueKeyed(t, s, "a", "a")
 	require.Len(t, claimed(t, s, 5), 2)
 	before := count(t, s, `SELECT turns FROM queues`)

@@ -12,12 +12,13 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-// limitKeys sets how many jobs of a key may be in flight in the queue.
-func limitKeys(t *testing.T, s *Store, most int) {
+// limitTo sets the limits of the queue.
+func limitTo(t testing.TB, s *Store, p store.Policy) {
 	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
+	before, err := s.Policy(t.Context(), "q")
 	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: most, Version: p.Version})
+	p.Version = before.Version
+	_, err = s.SetPolicy(t.Context(), "q", p)
 	require.NoError(t, err)
 }
 
@@ -61,15 +62,15 @@ func TestTriggersOfKeysGoWithTheLastLimit(t *testing.T) {
 	triggers := func() int { return count(t, s, `SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'`) }
 	enqueueKeyed(t, s, "a", "a", "")
 	require.Zero(t, triggers())
-	limitKeys(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	require.Equal(t, len(keyTriggers), triggers())
 	enqueueKeyed(t, s, "b", "b", "")
 	assert.Equal(t, []int64{1, 3, 4, 6}, claimed(t, s, 10))
-	limitKeys(t, s, 0)
+	limitTo(t, s, store.Policy{MaxPerKey: 0})
 	assert.Zero(t, triggers())
 	assert.Zero(t, count(t, s, `SELECT (SELECT count(*) FROM keys) + (SELECT count(*) FROM hints)`))
 	assert.Equal(t, []int64{2, 5}, claimed(t, s, 10))
-	limitKeys(t, s, 2)
+	limitTo(t, s, store.Policy{MaxPerKey: 2})
 	assert.Empty(t, claimed(t, s, 10))
 	enqueueKeyed(t, s, "a", "c", "")
 	assert.Equal(t, []int64{8, 9}, claimed(t, s, 10), "two of key a are in flight from before")
@@ -79,7 +80,7 @@ func TestTriggersOfKeysGoWithTheLastLimit(t *testing.T) {
 func TestRowsOfKeysAreDeleted(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newPath(t), nil)
-	limitKeys(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	rows := func() int { return count(t, s, `SELECT count(*) FROM keys`) }
 	ids := enqueueKeyed(t, s, "a", "b", "c")
 	require.Equal(t, 3, count(t, s, `SELECT count(*) FROM hints`))
@@ -103,7 +104,7 @@ func TestMoreHintsThanAClaimReads(t *testing.T) {
 	t.Parallel()
 	const keys = hintsAtOnce + 500
 	s := openAt(t, newPath(t), &Options{Synchronous: Normal})
-	limitKeys(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	var names []string
 	for i := range keys {
 		names = append(names, fmt.Sprintf("%05d", i))
@@ -119,7 +120,7 @@ func TestMoreHintsThanAClaimReads(t *testing.T) {
 	require.Equal(t, first, all())
 	second := enqueueKeyed(t, s, names...)
 	require.Empty(t, claimed(t, s, store.MaxItems))
-	limitKeys(t, s, 2)
+	limitTo(t, s, store.Policy{MaxPerKey: 2})
 	require.Zero(t, count(t, s, `SELECT count(*) FROM hints`), "a new limit has read them all")
 	assert.Equal(t, second, all())
 }
@@ -128,10 +129,10 @@ func TestMoreHintsThanAClaimReads(t *testing.T) {
 func TestJobsWithoutAKeyAreFoundUnderANewLimit(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newPath(t), nil)
-	limitKeys(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	before := enqueueKeyed(t, s, "", "")
-	limitKeys(t, s, 0)
+	limitTo(t, s, store.Policy{MaxPerKey: 0})
 	since := enqueueKeyed(t, s, "", "")
-	limitKeys(t, s, 1)
+	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	assert.Equal(t, slices.Concat(before, since), claimed(t, s, 5))
 }

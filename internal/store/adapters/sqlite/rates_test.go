@@ -11,14 +11,6 @@ import (
 	"github.com/seed-ed332417/jq/internal/store"
 )
 
-func rated(t *testing.T, s *Store, r store.Rate) {
-	t.Helper()
-	p, err := s.Policy(t.Context(), "q")
-	require.NoError(t, err)
-	_, err = s.SetPolicy(t.Context(), "q", store.Policy{Rate: r, Version: p.Version})
-	require.NoError(t, err)
-}
-
 func claimsKept(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	require.NoError(t, s.DB().Get(&n, `SELECT count(*) FROM claims`))
@@ -31,7 +23,7 @@ func TestRateOfClocksThatDifferALittle(t *testing.T) {
 	path, clk := filepath.Join(t.TempDir(), "jq.db"), newClock()
 	ahead, behind := openAt(t, path, &Options{Clock: clk}), openAt(t, path, &Options{Clock: clk})
 	enqueue(t, ahead, 100)
-	rated(t, ahead, store.Rate{N: 5, Per: time.Second})
+	limitTo(t, ahead, store.Policy{Rate: store.Rate{N: 5, Per: time.Second}})
 	clk.Add(time.Minute)
 	require.Len(t, claimed(t, ahead, 3), 3)
 	clk.Add(-3 * time.Second)
@@ -52,12 +44,12 @@ func TestClaimsThatCountNoMoreAreDeleted(t *testing.T) {
 	clk := newClock()
 	s := openAt(t, filepath.Join(t.TempDir(), "jq.db"), &Options{Clock: clk})
 	enqueue(t, s, 100)
-	rated(t, s, store.Rate{N: 3, Per: time.Second})
+	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Second}})
 	for range 20 {
 		require.Len(t, claimed(t, s, 5), 3)
 		clk.Add(time.Second)
 	}
 	assert.Equal(t, 1, claimsKept(t, s))
-	rated(t, s, store.Rate{})
+	limitTo(t, s, store.Policy{Rate: store.Rate{}})
 	assert.Zero(t, claimsKept(t, s))
 }
