@@ -38,10 +38,10 @@ func SteadyJobs(handlers int, d time.Duration) int {
 	return max(1, int(SteadyRate(handlers)*d.Seconds()))
 }
 
-// HandlerTimeOf is how long the handler of a job takes, by its number: half of the average to one and a half. Handlers that all take the same time end
+// Work takes as long as the handler of a job does, by its number: half of the average to one and a half. Handlers that all take the same time end
 // together, and jobs wait for that.
-func HandlerTimeOf(number int64) time.Duration {
-	return HandlerTime/2 + HandlerTime*time.Duration(number*7919%101)/100
+func Work(ctx context.Context, number int64) error {
+	return sleep(ctx, HandlerTime/2+HandlerTime*time.Duration(number*7919%101)/100)
 }
 
 // AllowedWait is how long 95 % of their jobs may wait beside a flood, in milliseconds, if it is so long without one.
@@ -167,7 +167,7 @@ func (t *turns) handle(ctx context.Context, run *jq.Run) error {
 			t.since[payload.Number].CompareAndSwap(0, t.begun.Load())
 		}
 	}
-	return sleep(ctx, HandlerTimeOf(run.Job.ID))
+	return Work(ctx, run.Job.ID)
 }
 
 // passing returns how many jobs of the flood have begun while a job waited, sorted. Jobs that began before the answer to their enqueue call waited for none.

@@ -97,7 +97,7 @@ func (p *play) flooded(ctx context.Context, one peer.Peer) (r bench.Result, err 
 	ledger := peer.NewLedger(steady)
 	q, err := one.Open(ctx, place, func(ctx context.Context, job peer.Job) error {
 		ledger.Begin(job.Number)
-		return pause(ctx, bench.HandlerTimeOf(job.Number))
+		return bench.Work(ctx, job.Number)
 	})
 	if err != nil {
 		return r, err
@@ -130,16 +130,4 @@ func p95(called []time.Time, ledger *peer.Ledger) float64 {
 	}
 	slices.Sort(waits)
 	return waits[(95*len(waits)+99)/100-1].Seconds() * 1000
-}
-
-// pause takes time, as a handler does.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
