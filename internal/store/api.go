@@ -464,6 +464,7 @@ func SplitDocument(doc []byte) (json.RawMessage, *string) {
 		return nil, nil
 	}
 	var compact bytes.Buffer
+	compact.Grow(len(doc))
 	if err := json.Compact(&compact, doc); err != nil { // not JSON, so no store has kept it: only the text is written
 		text := string(doc)
 		return nil, &text

@@ -195,7 +195,8 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		ALTER TABLE policies DROP COLUMN declared;
 		ALTER TABLE policies DROP COLUMN fair;
 		ALTER TABLE queues DROP COLUMN turns;
-		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair')`)
+		DROP INDEX workers_beat_at;
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'silent')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

@@ -66,7 +66,8 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			ALTER TABLE policies DROP COLUMN declared;
 			ALTER TABLE policies DROP COLUMN fair;
 			ALTER TABLE queues DROP COLUMN turns;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair');
+			DROP INDEX workers_beat_at;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'silent');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

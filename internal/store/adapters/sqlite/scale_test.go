@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,4 +122,25 @@ func TestCostDoesNotGrowWithTheCrowd(t *testing.T) {
 			figures.Print(t, "%s visits %d pages among %d jobs of each sort and %d among %d (analyzed: %v)", name, a, many/20, b, many, analyzed)
 		}
 	}
+}
+
+// The row of a worker may be large: it has the names of its queues. A heartbeat must not read those of other workers.
+func TestHeartbeatReadsNoOtherWorkers(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, newPath(t), nil)
+	beat := func(name string) store.Worker {
+		w := store.Worker{Name: name, Slots: 1, StaleAfter: time.Minute}
+		for i := range 100 {
+			w.Queues = append(w.Queues, fmt.Sprintf("%s%03d", strings.Repeat("q", 240), i))
+		}
+		return w
+	}
+	crowded := func(from, to int) int {
+		for i := from; i < to; i++ {
+			require.NoError(t, s.Beat(t.Context(), beat(fmt.Sprintf("other %d", i))))
+		}
+		return pages(t, s, func(tx *txn) error { return tx.beat(beat("one")) })
+	}
+	few, many := crowded(0, 20), crowded(20, 100)
+	assert.LessOrEqual(t, many, few+few/2+20, "pages that a heartbeat visits among 100 workers; among 20 it visits %d", few)
 }
