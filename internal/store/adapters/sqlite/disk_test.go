@@ -206,7 +206,7 @@ func limited(path string, _ io.Reader, out io.Writer) error {
 		return err
 	}
 	most := limit.Cur
-	limit.Cur = 400_000 // more than the migrations write
+	limit.Cur = 800_000 // more than the migrations write
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		return err
 	}
