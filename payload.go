@@ -46,7 +46,7 @@ func (r Raw) Kind() string { return r.Name }
 type EnqueueOptions struct {
 	// Queue is the queue of the job. Default: "default".
 	Queue string
-	// Priority is −9 to 9. Jobs with a higher one go first. Default: 0.
+	// Priority is −9 to 9. Jobs with a higher one go first. It must be 0 for a job with a LimitKey in a queue that is Ordered. Default: 0.
 	Priority *int
 	// Tags are labels, for people and for filters.
 	Tags []string
@@ -88,9 +88,10 @@ type EnqueueOptions struct {
 	Group string
 
 	// LimitKey is what the job counts for under a limit for each key, such as the customer whose job it is: if the policy of the queue
-	// sets MaxPerKey, at most so many jobs of the queue with the same key are in flight at once, and if it is Fair, the keys take turns.
-	// Without such a policy it has no effect. A job without a key counts only for MaxInFlight, and takes turns as if all such jobs had
-	// the same key. Default: no key.
+	// sets MaxPerKey, at most so many jobs of the queue with the same key are in flight at once, if it is Fair, the keys take turns, and
+	// if it is Ordered, the jobs with the same key run one at a time, in the order of their ids. Without such a policy it has no effect.
+	// A job without a key counts only for MaxInFlight, has no order, and takes turns as if all such jobs had the same key. Default: no
+	// key.
 	LimitKey string
 
 	// RequestKey makes the call safe to repeat for a day: a repeat adds nothing and returns the first answer. It belongs to a

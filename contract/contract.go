@@ -277,8 +277,8 @@ func RefuseWaits(req EnqueueRequest) error { return store.RefuseWaits(req) }
 // RefuseGroups returns an [*InvalidError] if a request has to do with groups, for a store that does not keep them.
 func RefuseGroups(req EnqueueRequest) error { return store.RefuseGroups(req) }
 
-// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, for a store that keeps limit keys only for
-// people and filters.
+// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, lets the keys take turns, or keeps their jobs in order, for a store that
+// keeps limit keys only for people and filters.
 func RefuseKeyLimits(p Policy) error { return store.RefuseKeyLimits(p) }
 
 // SpoilsOf returns the group that a job spoils which has ended, or is deleted. It returns "" if it spoils none.
@@ -307,7 +307,11 @@ func LookAgain(waits []KeptWait, on Awaits) (blocked bool) { return store.LookAg
 func WaitsOf(waits []KeptWait, on Awaits) []Waiting { return store.WaitsOf(waits, on) }
 
 // CheckNew returns an [*InvalidError] with the first job that cannot be added at now, or nil: its ExpiresAt is not later than its due
-// time, or it waits for a job that does not exist. A store must not check this for a repeat under a request key.
-func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool) error {
-	return store.CheckNew(jobs, now, exists)
+// time, it waits for a job that does not exist, or it has a priority and a limit key in one of the queues whose policies are Ordered. A store must
+// not check this for a repeat under a request key.
+func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool, ordered []string) error {
+	return store.CheckNew(jobs, now, exists, ordered)
 }
+
+// Prioritized returns the queues of jobs with a limit key and a priority: CheckNew must know which of their policies are Ordered.
+func Prioritized(jobs []NewJob) (queues []string) { return store.Prioritized(jobs) }

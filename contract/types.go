@@ -665,7 +665,8 @@ type (
 	//	MaxInFlight int // how many jobs may be in flight at once; by default any number
 	//	MaxPerKey   int // how many jobs with the same limit key may be in flight at once; by default any number
 	//
-	//	Fair bool // limit keys take turns; by default jobs are claimed in the order of their due times
+	//	Fair    bool // limit keys take turns; by default jobs are claimed in the order of their due times
+	//	Ordered bool // jobs with the same limit key are claimed one at a time, in the order of their ids
 	//
 	//	Rate Rate // how many jobs may be claimed in a span of time; by default any number
 	//
@@ -686,6 +687,8 @@ type (
 	//	func (Policy) Limited() bool
 	//	// ByKey reports whether claims must find jobs by their limit keys.
 	//	func (Policy) ByKey() bool
+	//	// KeyLimit returns how many jobs with the same limit key may be in flight at once, or 0 for any number.
+	//	func (Policy) KeyLimit() int
 	//	// Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
 	//	func (Policy) Room(limit, inFlight int) int
 	//	// Replace is SetPolicy for a queue whose policy is p: it returns the queue's new policy, or ErrConflict.

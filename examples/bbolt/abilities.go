@@ -70,7 +70,7 @@ func (s *Store) Policy(ctx context.Context, name string) (contract.Policy, error
 	return read(ctx, s, contract.CheckQueue(name), func(t *txn) contract.Policy { return t.queue(name).Policy })
 }
 
-// SetPolicy replaces the queue's policy with p. It refuses MaxPerKey and Fair.
+// SetPolicy replaces the queue's policy with p. It refuses MaxPerKey, Fair and Ordered.
 func (s *Store) SetPolicy(ctx context.Context, name string, p contract.Policy) (contract.Policy, error) {
 	return write(ctx, s, cmp.Or(contract.CheckQueue(name), p.Check(), contract.RefuseKeyLimits(p)), func(t *txn) contract.Policy {
 		q := t.queue(name)

@@ -131,10 +131,10 @@ func TestDamagedRowIsUnavailableAndNothingIsApplied(t *testing.T) {
 	assert.Equal(t, contract.Ready, detail.State)
 }
 
-// TestKeysAreNotLimited: a policy that limits jobs by their keys, or lets the keys take turns, is refused, rather than kept and ignored.
+// TestKeysAreNotLimited: a policy that limits jobs by their keys, lets the keys take turns, or keeps their jobs in order, is refused, rather than kept and ignored.
 func TestKeysAreNotLimited(t *testing.T) {
 	s, _ := newStore(t, Options{})
-	for field, policy := range map[string]contract.Policy{"max_per_key": {MaxPerKey: 1}, "fair": {Fair: true}} {
+	for field, policy := range map[string]contract.Policy{"max_per_key": {MaxPerKey: 1}, "fair": {Fair: true}, "ordered": {Ordered: true}} {
 		_, err := s.SetPolicy(t.Context(), "q0", policy)
 		var invalid *contract.InvalidError
 		require.ErrorAs(t, err, &invalid)

@@ -18,15 +18,17 @@ import (
 
 // policyFlags are the flags of queues set. Settings whose flag is not given do not change.
 type policyFlags struct {
-	succeeded retentionFlag
-	cancelled retentionFlag
-	dead      retentionFlag
-	limit     limitFlag
-	perKey    limitFlag
-	rate      rateFlag
-	fair      bool
-	fairGiven bool
-	disown    bool
+	succeeded  retentionFlag
+	cancelled  retentionFlag
+	dead       retentionFlag
+	limit      limitFlag
+	perKey     limitFlag
+	rate       rateFlag
+	fair       bool
+	fairGiven  bool
+	ordered    bool
+	orderGiven bool
+	disown     bool
 }
 
 func (a *app) queuesSet() *cobra.Command {
@@ -42,12 +44,14 @@ func (a *app) queuesSet() *cobra.Command {
 			"With --max-per-key, it is how many jobs with the same limit key may be: see enqueue --limit-key.\n\n" +
 			"With --fair, the limit keys of the queue take turns, so that one customer with many jobs does not hold up the others. Jobs with a higher\n" +
 			"priority still come first.\n\n" +
+			"With --ordered, the jobs with the same limit key run one at a time, in the order of their ids. Each holds back the later ones, also while it\n" +
+			"waits for a retry, until it has succeeded, is dead, or is cancelled. A job with a limit key must then have no priority.\n\n" +
 			"RATE is how many jobs may be claimed in how long, in all processes together, such as 100/1m; or none. Each claim counts, also that of\n" +
 			"a retry. All of them may be claimed at once: 100/1m allows 100 jobs in the first second and then none for the rest of the minute.\n\n" +
 			"A program can declare the policy, with its own name and a version. What you set stays until it declares a higher version. No other program\n" +
 			"can declare the policy of the queue, until you take it from this one with --disown.",
 		Args:    takes(1, 1, "a queue"),
-		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --fair\n  SELF queues set mail --rate 100/1m\n  SELF queues set mail --disown",
+		Example: "  SELF queues set mail --retain-succeeded 48h --retain-dead keep\n  SELF queues set mail --retain-succeeded default\n  SELF queues set mail --max-in-flight 10 --max-per-key 3\n  SELF queues set mail --fair\n  SELF queues set devices --ordered\n  SELF queues set mail --rate 100/1m\n  SELF queues set mail --disown",
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -57,6 +61,7 @@ func (a *app) queuesSet() *cobra.Command {
 	f.Var(&p.limit, "max-in-flight", "how many jobs of the queue may be in flight at once; none means any number")
 	f.Var(&p.perKey, "max-per-key", "how many jobs with the same limit key may be in flight at once; none means any number")
 	f.BoolVar(&p.fair, "fair", false, "let limit keys take turns; --fair=false means that jobs come in the order of their due times")
+	f.BoolVar(&p.ordered, "ordered", false, "run the jobs of each limit key one at a time, in order; --ordered=false ends the order")
 	f.Var(&p.rate, "rate", "how many jobs of the queue may be claimed in how long; none means any number")
 	f.BoolVar(&p.disown, "disown", false, "let any program declare the policy: take it from the one that has")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -64,7 +69,7 @@ func (a *app) queuesSet() *cobra.Command {
 		if err := contract.CheckQueue(names[0]); err != nil {
 			return usageError{fieldError(err)}
 		}
-		p.fairGiven = f.Changed("fair")
+		p.fairGiven, p.orderGiven = f.Changed("fair"), f.Changed("ordered")
 		if !p.given() {
 			return misuse("nothing to set: give a flag such as --retain-succeeded 48h")
 		}
@@ -88,7 +93,7 @@ func (a *app) queuesSet() *cobra.Command {
 
 // given reports whether there is a flag that sets something.
 func (f *policyFlags) given() bool {
-	return f.succeeded.given || f.cancelled.given || f.dead.given || f.limit.given || f.perKey.given || f.fairGiven || f.rate.given || f.disown
+	return f.succeeded.given || f.cancelled.given || f.dead.given || f.limit.given || f.perKey.given || f.fairGiven || f.orderGiven || f.rate.given || f.disown
 }
 
 // applied returns the policy with the flags applied.
@@ -108,6 +113,9 @@ func (f *policyFlags) applied(p jq.Policy) jq.Policy {
 	}
 	if f.fairGiven {
 		p.Fair = f.fair
+	}
+	if f.orderGiven {
+		p.Ordered = f.ordered
 	}
 	if f.rate.given {
 		p.Rate = f.rate.rate
@@ -173,6 +181,7 @@ func limitsOf(p jq.Policy) []limit {
 		{"max_in_flight", atMost(p.MaxInFlight), "none"},
 		{"max_per_key", atMost(p.MaxPerKey), "none"},
 		{"fair", yes(p.Fair), "no"},
+		{"ordered", yes(p.Ordered), "no"},
 		{"rate", rateText(p.Rate), "none"},
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	sentenceWoken       = "The store sends a wake-up after each commit that makes a job of the queue claimable immediately"
-	sentenceWokenByRoom = ", and after a call that ends a lease if a claim on the queue has left out jobs because of MaxInFlight or MaxPerKey."
+	sentenceWokenByRoom = ", and after a call that ends a lease if a claim on the queue has left out jobs because of MaxInFlight, MaxPerKey or Ordered."
 )
 
 var notifyCases = []Case{
@@ -20,6 +20,7 @@ var notifyCases = []Case{
 	{"Notify/FollowsTheEndOfAPause", sentenceWoken, notifyFollowsTheEndOfAPause},
 	{"Notify/FollowsRoom", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoom},
 	{"Notify/FollowsRoomOfAKey", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoomOfAKey},
+	{"Notify/FollowsRoomOfAKeyInOrder", sentenceWoken + sentenceWokenByRoom, notifyFollowsRoomInOrder},
 	{"Notify/FollowsRoomUnderARate", sentenceWokenByNow, notifyFollowsRoomUnderARate},
 	{"Notify/FollowsTheCommitOfACallersTransaction", sentenceWoken, notifyFollowsTheCommitOfATx},
 	{"Notify/FollowsTheCancellationOfJobsInFlight", "After a Cancel that has ended leases, it sends a wake-up with Cancelled for each queue of their jobs.\nThe wake-up of a Notifier tells the worker to call Extend at once.", notifyFollowsTheCancellation},
@@ -222,6 +223,29 @@ func notifyFollowsRoomOfAKey(c *C) {
 		other := c.enqueueOf("b")
 		c.Equal(ids(c.Claim(1)), other, "claimed from another key")
 		return func() { c.Ack(held.Lease()) }
+	})
+}
+
+// notifyFollowsRoomInOrder ends the first job of a key, in flight and while it waits.
+func notifyFollowsRoomInOrder(c *C) {
+	c.wokenByRoom(ofKey("a"), func(most int) { c.keepInOrder(queue, store.Policy{RetainDead: time.Duration(most) * time.Hour}) })
+	waiting := func(change func(*store.NewJob)) int64 {
+		cancelling.on(c, store.Filter{Queue: queue}, store.MaxItems)
+		n := ofKey("a")
+		change(&n)
+		list := c.Enqueue(n, ofKey("a"))
+		c.Equal(ids(c.Claim(1)), []int64{}, "claimed behind a job that waits")
+		return list[0]
+	}
+	delayed := func(n *store.NewJob) { n.Delay = time.Hour }
+	c.wokenBy("a job behind one that is cancelled", func() func() {
+		id := waiting(delayed)
+		return func() { c.Cancel(id) }
+	})
+	c.wokenBy("a job behind one that was expired and is settled", func() func() {
+		waiting(func(n *store.NewJob) { n.Delay, n.ExpiresAt = time.Minute, c.Now().Add(2*time.Minute) })
+		c.Advance(2 * time.Minute)
+		return c.settleAll
 	})
 }
 

@@ -59,11 +59,11 @@ func (c *C) refusesPolicy(p store.Policy, want error) {
 // aPolicy sets everything that a policy can set.
 func (c *C) aPolicy() store.Policy {
 	p := store.Policy{
-		RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7, MaxPerKey: 3, Fair: true,
+		RetainSucceeded: time.Hour, RetainCancelled: store.MaxDuration, RetainDead: 36*time.Hour + store.Resolution, MaxInFlight: 7, MaxPerKey: 3, Fair: true, Ordered: true,
 		Rate: store.Rate{N: 900, Per: 90*time.Second + store.Resolution}, Owner: "billing", Declared: 12,
 	}
 	if c.noKeyLimits {
-		p.MaxPerKey, p.Fair = 0, false
+		p.MaxPerKey, p.Fair, p.Ordered = 0, false, false
 	}
 	return p
 }

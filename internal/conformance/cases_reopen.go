@@ -16,6 +16,7 @@ var reopenCases = []Case{
 	{"Reopen/PausesAndPoliciesSurvive", "Once SetPaused(true) has returned, new claims on the queue return no jobs until the queue is resumed.\nWhen a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenPausesAndPoliciesSurvive},
 	{"Reopen/JobsInFlightStillCount", sentenceInFlight, reopenJobsInFlightStillCount},
 	{"Reopen/KeysKeepTheirTurns", sentenceNextKey, reopenKeysKeepTheirTurns},
+	{"Reopen/KeysKeepTheirOrder", sentenceInOrder + "\n" + sentenceHoldsBack, reopenKeysKeepTheirOrder},
 	{"Reopen/ClaimsStillCount", sentenceRate + "\n" + sentenceEachClaim, reopenClaimsStillCount},
 	{"Reopen/ActivitySurvives", "When a call returns without an error, its effect is committed and is as durable as the adapter promises.", reopenActivitySurvives},
 	{"Reopen/IDsAreNeverUsedAgain", "The store must never use an id again.", reopenIDsAreNeverUsedAgain},
@@ -180,6 +181,25 @@ func reopenKeysKeepTheirTurns(c *C) {
 	c.Equal(keysOf(c.Claim(1)), order[:1], "the key before the store was opened again")
 	c.reopen()
 	c.Equal(keysOf(c.Claim(4)), []string{order[1], order[2], order[0], order[1]}, "the keys when the store was opened again")
+}
+
+// reopenKeysKeepTheirOrder has a key with a job in flight, and one whose first job waits for its retry.
+func reopenKeysKeepTheirOrder(c *C) {
+	if c.noKeyLimits {
+		return
+	}
+	c.keepInOrder(queue, store.Policy{})
+	list := c.enqueueOf("a", "a", "b", "b")
+	held := c.Claim(9)
+	c.Equal(ids(held), []int64{list[0], list[2]}, "claimed")
+	c.endAll(held[1:], store.After, time.Minute)
+	c.reopen()
+	c.Equal(ids(c.Claim(9)), []int64{}, "claimed when the store was opened again")
+	c.ackOf(list[0])
+	c.reopen()
+	c.Equal(ids(c.Claim(9)), list[1:2], "claimed when a job of one key has ended")
+	c.Advance(time.Minute)
+	c.Equal(ids(c.Claim(9)), list[2:3], "claimed when the retry of the other one is due")
 }
 
 func reopenClaimsStillCount(c *C) {

@@ -22,6 +22,7 @@ var scheduleCases = []Case{
 	{"Schedule/PagesOfEverySizeJoinUpByName", "Schedules returns the schedules that match the filter, in bytewise order of name.\nThe pages neither skip nor repeat a schedule that matched the whole time.\nThe last page has an empty Next.", schedulePagesJoinUp},
 	{"Schedule/PageEndsBeforeItIsTooHeavy", "A page ends early before the first schedule that would raise the total size of the page's payloads above MaxPageTemplates bytes.", schedulePageEndsEarly},
 	{"Schedule/CursorOfAnotherListingIsRefused", "The call returns ErrInvalid for a cursor that does not come from a page of the same filter.", scheduleCursorIsRefused},
+	{"Schedule/PriorityIsKeptInAnOrderedQueue", sentenceNoRank, schedulePriorityIsKept},
 	{"Schedule/FireEnqueues", "Fire moves schedules to their next times and enqueues their jobs.\nIf For is set, Fire also enqueues the job of the schedule, with the schedule's name as Schedule and For as ScheduledFor, and keeps For as LastAt and the job's id as LastJob.", scheduleFireEnqueues},
 	{"Schedule/FireWithoutATime", "If a schedule has the Revision of its item, Fire sets its NextAt to Next.\nok the schedule has its new NextAt; Job has the job, if one was enqueued or holds the unique key;", scheduleFireWithoutATime},
 	{"Schedule/FireItemByItem", "Each item takes effect as a whole or not at all, and the outcomes have the order of the items.\nstale the schedule has another revision; nothing changed;\nnot_found there is no such schedule.", scheduleFireItemByItem},
@@ -574,4 +575,16 @@ func scheduleRefusesAsTheCoreDoes(c *C) {
 			return err
 		},
 	}, func() { c.Equal(c.allSchedules(), []store.Schedule{s}, "schedules after the refusals") })
+}
+
+func schedulePriorityIsKept(c *C) {
+	if c.noKeyLimits {
+		return
+	}
+	c.keepInOrder(queue, store.Policy{})
+	s := c.daily("s")
+	s.Job.LimitKey, s.Job.Priority = "a", 7
+	fired := c.fire(c.firing(c.setSchedule(s)))[0]
+	c.Equal(fired.Status, store.StatusOK, "the status of a firing")
+	c.Equal(c.Get(fired.Job.ID).Priority, 7, "the priority of the job of a schedule")
 }

@@ -89,7 +89,7 @@ func Groups() []Group {
 		{"Delete", "jobs that have ended are removed", deleteCases},
 		{"Queue", "queues are listed and paused", queueCases},
 		{"Policy", "what a queue keeps for how long", policyCases},
-		{"Limits", "how many jobs of a queue, and of a limit key, are in flight at once, how many are claimed in a span of time, and how limit keys take turns", slices.Concat(limitCases, rateCases, limitKeyCases, keyLimitCases, lateKeyCases, fairCases)},
+		{"Limits", "how many jobs of a queue, and of a limit key, are in flight at once, how many are claimed in a span of time, how limit keys take turns, and in which order their jobs are claimed", slices.Concat(limitCases, rateCases, limitKeyCases, keyLimitCases, lateKeyCases, fairCases, orderedCases)},
 		{"Registry", "the list of workers", registryCases},
 		{"Schedule", "schedules are kept, and enqueue each time once", scheduleCases},
 		{"Monitor", "what probes and metrics ask", monitorCases},

@@ -42,6 +42,21 @@ func TestPolicyIsFair(t *testing.T) {
 	assert.JSONEq(t, `{"max_per_key":3,"version":2}`, w.ask("PUT", "/v1/queues/default/policy", `{"max_per_key":3,"version":1}`).text)
 }
 
+// A PUT without ordered ends the order, because it replaces the policy as a whole. While it lasts, jobs with a limit key must have no priority.
+func TestPolicyIsOrdered(t *testing.T) {
+	w := newWorld(t, Options{})
+	const prioritized = `{"jobs":[{"kind":"k"},{"kind":"k","limit_key":"c7","priority":1}]}`
+	assert.JSONEq(t, `{"ordered":true,"version":1}`, w.ask("PUT", "/v1/queues/default/policy", `{"ordered":true}`).text)
+	assert.JSONEq(t, `{"ordered":true,"version":1}`, w.ask("GET", "/v1/queues/default/policy", "").text)
+	assert.JSONEq(t, `{"queues":[{"name":"default","paused":false,"policy":{"ordered":true,"version":1}}]}`, w.ask("GET", "/v1/queues", "").text)
+	refused := w.ask("POST", wire.PathJobs, prioritized).fail(t)
+	require.NotNil(t, refused.Item)
+	assert.Equal(t, []any{400, "priority", 1, "must be 0 for a job with a limit key: its queue is ordered"}, []any{refused.Status, refused.Field, *refused.Item, refused.Rule})
+	call[wire.Enqueued](w, 201, "POST", wire.PathJobs, `{"jobs":[{"kind":"k","priority":1},{"kind":"k","limit_key":"c7"}]}`)
+	assert.JSONEq(t, `{"fair":true,"version":2}`, w.ask("PUT", "/v1/queues/default/policy", `{"fair":true,"version":1}`).text)
+	call[wire.Enqueued](w, 201, "POST", wire.PathJobs, prioritized)
+}
+
 // TestForeignLimitKeysAreRefused: a token with a prefix uses up the room of no key of others. A key counts within its queue, so a token
 // for queues alone may use any in them.
 func TestForeignLimitKeysAreRefused(t *testing.T) {

@@ -230,6 +230,7 @@ type PolicyJSON struct {
 	MaxInFlight     int           `json:"max_in_flight,omitzero"`
 	MaxPerKey       int           `json:"max_per_key,omitzero"`
 	Fair            bool          `json:"fair,omitzero"`
+	Ordered         bool          `json:"ordered,omitzero"`
 	Rate            RateJSON      `json:"rate,omitzero"`
 	Owner           *string       `json:"owner,omitempty"` // nil leaves owner and declared as they are
 	Declared        int64         `json:"declared,omitzero"`
@@ -240,7 +241,7 @@ type PolicyJSON struct {
 func JSONOfPolicy(p Policy) PolicyJSON {
 	out := PolicyJSON{
 		RetainSucceeded: RetentionJSON(p.RetainSucceeded), RetainCancelled: RetentionJSON(p.RetainCancelled), RetainDead: RetentionJSON(p.RetainDead),
-		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Rate: RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)},
+		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Ordered: p.Ordered, Rate: RateJSON{p.Rate.N, DurationJSON(p.Rate.Per)},
 		Declared: p.Declared, Version: p.Version,
 	}
 	if p.Owner != "" || p.Declared != 0 { // the API takes no declared without owner
@@ -253,7 +254,7 @@ func JSONOfPolicy(p Policy) PolicyJSON {
 func (p PolicyJSON) Store() Policy {
 	out := Policy{
 		RetainSucceeded: time.Duration(p.RetainSucceeded), RetainCancelled: time.Duration(p.RetainCancelled), RetainDead: time.Duration(p.RetainDead),
-		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Rate: Rate{p.Rate.N, time.Duration(p.Rate.Per)},
+		MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Ordered: p.Ordered, Rate: Rate{p.Rate.N, time.Duration(p.Rate.Per)},
 		Declared: p.Declared, Version: p.Version,
 	}
 	if p.Owner != nil {

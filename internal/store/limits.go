@@ -138,14 +138,20 @@ func NoSuchWait(item int, id int64) error {
 }
 
 // CheckNew returns an [*InvalidError] with the first job that cannot be added at now, or nil: its ExpiresAt is not later than its due
-// time, or it waits for a job that does not exist. A store must not check this for a repeat under a request key.
-func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool) error {
+// time, it waits for a job that does not exist, or it has a priority and a limit key in one of the queues whose policies are Ordered. A store must
+// not check this for a repeat under a request key.
+func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool, ordered []string) error {
 	late := CheckExpiry(jobs, now)
-	for i := range jobs {
+	for i, n := range jobs {
 		if refused, ok := late.(*InvalidError); ok && refused.Item == i { //nolint:errorlint // it has just been made
 			return late
 		}
-		for _, w := range jobs[i].After {
+		if n.prioritized() && slices.Contains(ordered, n.Queue) {
+			refused := refuse("priority", "must be 0 for a job with a limit key: its queue is ordered")
+			refused.Item = i
+			return refused
+		}
+		for _, w := range n.After {
 			if w.ID != 0 && !exists(w.ID) {
 				return NoSuchWait(i, w.ID)
 			}
@@ -153,6 +159,18 @@ func CheckNew(jobs []NewJob, now time.Time, exists func(id int64) bool) error {
 	}
 	return nil
 }
+
+// Prioritized returns the queues of jobs with a limit key and a priority: CheckNew must know which of their policies are Ordered.
+func Prioritized(jobs []NewJob) (queues []string) {
+	for _, n := range jobs {
+		if n.prioritized() && !slices.Contains(queues, n.Queue) {
+			queues = append(queues, n.Queue)
+		}
+	}
+	return queues
+}
+
+func (n NewJob) prioritized() bool { return n.Priority != 0 && n.LimitKey != "" && n.Scheduled == nil }
 
 // RefuseWaits returns an [*InvalidError] if a job waits for others, or is in a group, for a store that does not keep waits.
 func RefuseWaits(req EnqueueRequest) error {
@@ -188,14 +206,16 @@ func RefuseGroups(req EnqueueRequest) error {
 	return nil
 }
 
-// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, or lets the keys take turns, for a store that keeps limit keys only for
-// people and filters.
+// RefuseKeyLimits returns an [*InvalidError] if a policy limits the jobs of each limit key, lets the keys take turns, or keeps their jobs in order, for a store that
+// keeps limit keys only for people and filters.
 func RefuseKeyLimits(p Policy) error {
 	switch {
 	case p.MaxPerKey != 0:
 		return refuse("max_per_key", "must not be set: this store does not limit jobs by their keys")
 	case p.Fair:
 		return refuse("fair", "must not be set: this store does not let limit keys take turns")
+	case p.Ordered:
+		return refuse("ordered", "must not be set: this store does not keep the jobs of a limit key in order")
 	}
 	return nil
 }

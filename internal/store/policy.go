@@ -15,7 +15,8 @@ type Policy struct {
 	MaxInFlight int `json:"max_in_flight,omitempty"` // how many jobs may be in flight at once; by default any number
 	MaxPerKey   int `json:"max_per_key,omitempty"`   // how many jobs with the same limit key may be in flight at once; by default any number
 
-	Fair bool `json:"fair,omitempty"` // limit keys take turns; by default jobs are claimed in the order of their due times
+	Fair    bool `json:"fair,omitempty"`    // limit keys take turns; by default jobs are claimed in the order of their due times
+	Ordered bool `json:"ordered,omitempty"` // jobs with the same limit key are claimed one at a time, in the order of their ids
 
 	Rate Rate `json:"rate,omitzero"` // how many jobs may be claimed in a span of time; by default any number
 
@@ -84,7 +85,15 @@ func (p Policy) Check() error {
 func (p Policy) Limited() bool { return p.ByKey() || p.MaxInFlight > 0 || p.Rate.N > 0 }
 
 // ByKey reports whether claims must find jobs by their limit keys.
-func (p Policy) ByKey() bool { return p.MaxPerKey > 0 || p.Fair }
+func (p Policy) ByKey() bool { return p.KeyLimit() > 0 || p.Fair }
+
+// KeyLimit returns how many jobs with the same limit key may be in flight at once, or 0 for any number.
+func (p Policy) KeyLimit() int {
+	if p.Ordered {
+		return 1
+	}
+	return p.MaxPerKey
+}
 
 // Room returns how many of limit jobs a claim may take, if so many jobs of the queue are in flight.
 func (p Policy) Room(limit, inFlight int) int { return room(limit, p.MaxInFlight, inFlight) }
@@ -114,6 +123,7 @@ func (p Policy) Replace(by Policy) (Policy, error) {
 		MaxInFlight:     by.MaxInFlight,
 		MaxPerKey:       by.MaxPerKey,
 		Fair:            by.Fair,
+		Ordered:         by.Ordered,
 		Rate:            Rate{by.Rate.N, by.Rate.Per.Truncate(Resolution)},
 		Owner:           by.Owner,
 		Declared:        by.Declared,

@@ -63,6 +63,11 @@ type Store interface {
 	// come later, but before those from which claims take such a job once it has both. Turns count from when the policy
 	// becomes Fair, or from when another of its limits changes.
 	//
+	// If the policy is Ordered, a claim takes a job with a LimitKey only if no other live job of the queue with the same key has a smaller id or
+	// is in flight, whatever other calls do at the same time. So a job holds back the later ones of its key while it is in flight, not yet due,
+	// blocked, or expired but not yet cancelled. One that has ended holds back none, and goes next if it is requeued. A retrying job with a
+	// key is in the lane of fresh jobs there, so that no RetryQuota holds up its key.
+	//
 	// If the policy sets Rate, a claim takes at most as many jobs as Rate.N is greater than the number of jobs that were claimed from the
 	// queue later than now minus Rate.Per, whatever other calls do at the same time. Each claim of a job counts, whatever became of the job.
 	// A claim that was made later than now plus 5 s comes from a clock that was ahead, and counts as one that was made when a later claim
@@ -243,7 +248,8 @@ type Store interface {
 // A Writer is the part of a store that can also write in a caller's own transaction.
 type Writer interface {
 	// Enqueue adds all of the jobs or none of them, and returns one answer per job, in order. If a job is invalid, Enqueue adds
-	// none and returns an InvalidError with the index of the first invalid job.
+	// none and returns an InvalidError with the index of the first invalid job. A job with a LimitKey must have no priority if the policy of
+	// its queue is Ordered. Those of schedules, and those that are there already, keep theirs: it counts between keys.
 	//
 	// Each job becomes ready, unless it has to wait for others, and is due at the later of now and the requested time. Its token,
 	// attempts and retries are 0. Ids
@@ -354,7 +360,7 @@ type Notifier interface {
 	// Subscribe returns a channel of wake-ups for the named queues, or for all queues if none is named.
 	//
 	// The store sends a wake-up after each commit that makes a job of the queue claimable immediately, and after a call that ends a
-	// lease if a claim on the queue has left out jobs because of MaxInFlight or MaxPerKey. When a claim has taken all that Rate let it take,
+	// lease if a claim on the queue has left out jobs because of MaxInFlight, MaxPerKey or Ordered. When a claim has taken all that Rate let it take,
 	// and asked for more, the store sends a wake-up once there is room again. After a Cancel that has
 	// ended leases, it sends a wake-up with Cancelled for each queue of their jobs. After a call that has left something to Settle,
 	// it sends a wake-up with Settle to every subscriber. A wake-up may come late, be lost, or come for nothing, so it replaces neither polling nor heartbeats. A slow reader loses wake-ups and blocks nobody. The channel is

@@ -27,7 +27,7 @@ func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 	noun(t, func(p store.Policy) wire.Policy {
 		out := wire.Policy{
 			RetainSucceeded: wire.Retention(p.RetainSucceeded), RetainCancelled: wire.Retention(p.RetainCancelled),
-			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair,
+			RetainDead: wire.Retention(p.RetainDead), MaxInFlight: p.MaxInFlight, MaxPerKey: p.MaxPerKey, Fair: p.Fair, Ordered: p.Ordered,
 			Rate: wire.Rate{N: p.Rate.N, Per: wire.Duration(p.Rate.Per)}, Declared: p.Declared, Version: p.Version,
 		}
 		if p.Owner != "" || p.Declared != 0 {
@@ -35,7 +35,7 @@ func TestNounsAreWrittenAsTheAPIDoes(t *testing.T) {
 		}
 		return out
 	}, store.Policy{RetainSucceeded: 48 * time.Hour, RetainCancelled: 90 * time.Minute, RetainDead: store.KeepForEver, Version: 3},
-		store.Policy{Rate: store.Rate{N: 100, Per: time.Minute}, Version: 4}, store.Policy{Fair: true, Version: 4},
+		store.Policy{Rate: store.Rate{N: 100, Per: time.Minute}, Version: 4}, store.Policy{Fair: true, Version: 4}, store.Policy{Ordered: true, Version: 4},
 		store.Policy{Owner: "billing", Declared: 3, Version: 5}, store.Policy{Declared: 3, Version: 6})
 	noun(t, func(w store.Worker) wire.Worker {
 		return wire.Worker{

@@ -59,6 +59,7 @@ type history struct {
 	perKey int        // how many of them with the same limit key, or 0 for any number
 	rate   store.Rate // how many of them may be claimed in how long
 	fair   bool       // limit keys take turns in it
+	sorted bool       // it is ordered, which limits each key as perKey says
 	lifted int64      // the order at which that was over
 
 	records []record // when the run is over
@@ -74,7 +75,7 @@ func newHistory(s store.Store, clk *clock.Mock, opts Options, lacks []string, se
 	if able && !slices.Contains(lacks, filling) && seed%3 == 2 {
 		h.most = limit
 	} else if able && !slices.Contains(lacks, fillingKeys) && seed%3 == 1 {
-		h.perKey = keyLimit
+		h.perKey, h.sorted = keyLimit, seed%2 == 0
 	} else if able && !slices.Contains(lacks, rating) && seed%6 == 3 {
 		h.rate = limitRate
 	}
@@ -100,7 +101,11 @@ func (h *history) now() int64 { return exactly(store.Truncate(h.clock.Now())).lo
 
 // run makes all calls and collects their records.
 func (h *history) run(ctx context.Context) error {
-	if err := h.limits(ctx, store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey, Rate: h.rate, Fair: h.fair}); err != nil {
+	policy := store.Policy{MaxInFlight: h.most, MaxPerKey: h.perKey, Rate: h.rate, Fair: h.fair, Ordered: h.sorted}
+	if h.sorted {
+		policy.MaxPerKey = 0
+	}
+	if err := h.limits(ctx, policy); err != nil {
 		return err
 	}
 	h.reader.prepare(ctx)

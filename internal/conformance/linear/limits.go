@@ -163,6 +163,9 @@ func (h *history) judgeLimits() error {
 			}
 		}
 	}
+	if h.sorted {
+		return h.judgeOrder()
+	}
 	if h.rate.N > 0 {
 		return h.judgeRate(h.mostWithin(h.claims()))
 	}

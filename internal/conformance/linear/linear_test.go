@@ -38,7 +38,7 @@ func TestHistoriesCanShareAStore(t *testing.T) {
 
 func TestBrokenStoreIsNotLinearizable(t *testing.T) {
 	for _, fault := range []model.Fault{
-		model.ClaimUnlocked, model.FairUnlocked, model.RecoverUnlocked, model.AckUnlocked, // lost updates: only concurrent calls show them
+		model.ClaimUnlocked, model.FairUnlocked, model.OrderUnlocked, model.RecoverUnlocked, model.AckUnlocked, // lost updates: only concurrent calls show them
 		model.AckWithoutToken, model.ExtendRevives, model.RecoverKeepsToken, model.RequeueIgnoresKey, model.WindowForEver,
 		model.WaitsIgnored, model.FirstWaitIsEnough, model.DeadMembersMeet, model.OpenIgnored, // too early
 		model.SpoiledMeets, model.DeadMeets, // what can not go on does
@@ -97,6 +97,19 @@ func TestBrokenStoreExceedsTheLimitOfAKey(t *testing.T) {
 			require.ErrorAs(t, err, &v)
 			assert.Contains(t, v.Part, "limit key l")
 			assert.Contains(t, v.Flaw, "jobs in flight at once, and 1 may be")
+		})
+	}
+}
+
+// So does their order.
+func TestBrokenStoreIsOutOfOrder(t *testing.T) {
+	for _, fault := range []model.Fault{model.OrderIgnored, model.OrderOfDueTimes, model.OrderPassesDelayed} {
+		t.Run(string(fault), func(t *testing.T) {
+			_, err := Check(t.Context(), adapterOf(fault), Options{Histories: 1000})
+			var v *Violation
+			require.ErrorAs(t, err, &v)
+			assert.Contains(t, v.Part, "limit key l")
+			assert.Regexp(t, "claimed before job|jobs in flight at once", v.Flaw)
 		})
 	}
 }

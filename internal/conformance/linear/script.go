@@ -58,6 +58,9 @@ func (c *client) plain(queue int) store.NewJob {
 	}
 	if c.h.perKey > 0 {
 		n.LimitKey = []string{"", "l1", "l2"}[n.Priority]
+		if c.h.sorted && n.LimitKey != "" {
+			n.Priority = 0
+		}
 	}
 	return n
 }

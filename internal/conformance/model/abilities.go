@@ -27,8 +27,9 @@ func (s *Store) Queues(ctx context.Context) ([]store.Queue, error) {
 			onlyPerKey := p == store.Policy{MaxPerKey: p.MaxPerKey, Version: p.Version}
 			onlyRate := p == store.Policy{Rate: p.Rate, Version: p.Version}
 			onlyFair := p == store.Policy{Fair: p.Fair, Version: p.Version}
+			onlyOrdered := p == store.Policy{Ordered: p.Ordered, Version: p.Version}
 			if p.Sets() && !s.broken(PolicyUnlisted) && !(onlyPerKey && s.broken(KeyLimitUnlisted)) && !(onlyRate && s.broken(RateUnlisted)) &&
-				!(onlyFair && s.broken(FairUnlisted)) ||
+				!(onlyFair && s.broken(FairUnlisted)) && !(onlyOrdered && s.broken(OrderUnlisted)) ||
 				p.Owner != "" && s.broken(PolicyOwnerListed) {
 				names[name] = true
 			}
@@ -135,6 +136,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 		s.limitKeys(queue, next.MaxPerKey, now)
 		s.setRate(queue, current.Rate, next.Rate, now)
 		s.setFair(queue, current, next)
+		s.setOrdered(queue, next)
 		if !next.Sets() && s.broken(PolicyVersionRestarts) {
 			delete(s.policies, queue)
 		}
@@ -171,6 +173,7 @@ func (s *Store) nextPolicy(current, p store.Policy) store.Policy {
 		next.MaxPerKey = current.MaxPerKey
 	}
 	next.Fair = (next.Fair || current.Fair && s.broken(PolicyInParts)) && !s.broken(PolicyFairLost)
+	next.Ordered = (next.Ordered || current.Ordered && s.broken(PolicyInParts)) && !s.broken(PolicyOrderLost)
 	if next.Rate.N == 0 && s.broken(PolicyInParts) {
 		next.Rate = current.Rate
 	}

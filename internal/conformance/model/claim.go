@@ -16,7 +16,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 			return nil, nil
 		}
 		chosen := s.admitted(req, now)
-		if s.broken(ClaimUnlocked) || s.broken(FairUnlocked) && s.fair(req.Queue) {
+		if s.broken(ClaimUnlocked) || s.broken(FairUnlocked) && s.fair(req.Queue) || s.broken(OrderUnlocked) && s.ordered(req.Queue) {
 			s.letOthersIn()
 		}
 		claimed := make([]store.Job, len(chosen))
@@ -71,7 +71,7 @@ type lane struct {
 func (s *Store) lane(req store.ClaimRequest, fresh bool, now time.Time) *lane {
 	list := s.those(func(j job) bool {
 		inQueue := j.Queue == req.Queue || s.broken(ClaimFromAllQueues)
-		return inQueue && (j.Phase() == store.Ready) == fresh && s.claimable(j, req.Worker, now) && !s.hidden(j)
+		return inQueue && s.isFresh(j) == fresh && s.claimable(j, req.Worker, now) && !s.hidden(j) && !s.waitsItsTurn(j, now)
 	})
 	slices.SortFunc(list, s.order)
 	return &lane{fair: s.fair(req.Queue), waiting: list}

@@ -64,7 +64,7 @@ func (s *Store) setFair(queue string, before, now store.Policy) {
 	if now.Fair {
 		s.wasFair[queue] = true
 	}
-	if now.Fair && before.MaxInFlight == now.MaxInFlight && before.MaxPerKey == now.MaxPerKey && before.Rate == now.Rate {
+	if now.Fair && before.MaxInFlight == now.MaxInFlight && before.MaxPerKey == now.MaxPerKey && before.Ordered == now.Ordered && before.Rate == now.Rate {
 		return
 	}
 	for p, t := range s.turns {
@@ -82,6 +82,9 @@ func (s *Store) setFair(queue string, before, now store.Policy) {
 // lineOf is the place in which the job stands, but for faults.
 func (s *Store) lineOf(j job) place {
 	p := placeOf(j)
+	if s.isFresh(j) {
+		p.phase = store.Ready
+	}
 	switch {
 	case s.broken(FairOfAllQueues):
 		p.queue = ""
@@ -133,7 +136,7 @@ func (s *Store) isInFlight(id int64) bool {
 func (s *Store) toTake(now time.Time) map[place]map[int64]bool {
 	all, keys := map[place]map[int64]bool{}, map[string]keyCounts{}
 	for _, j := range s.jobs {
-		if !s.fair(j.Queue) || !j.Claimable(now) {
+		if !s.fair(j.Queue) || !j.Claimable(now) || s.waitsItsTurn(j, now) {
 			continue
 		}
 		if _, known := keys[j.Queue]; !known {

@@ -42,12 +42,12 @@ var (
 
 // keyCounts are how many jobs with each limit key are in flight in a queue, with those that the present claim takes.
 type keyCounts struct {
-	most     int // MaxPerKey, or 0 for any number
+	most     int // jobs of a key, or 0 for any number
 	inFlight map[string]int
 }
 
 func (s *Store) keysInFlight(queue string, now time.Time) keyCounts {
-	keys := keyCounts{s.policies[s.policyOf(queue)].MaxPerKey, map[string]int{}}
+	keys := keyCounts{s.keyLimit(queue), map[string]int{}}
 	if s.broken(KeyLimitExceededByOne) && keys.most > 0 {
 		keys.most++
 	}

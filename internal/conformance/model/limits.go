@@ -55,7 +55,7 @@ func (s *Store) admitted(req store.ClaimRequest, now time.Time) []job {
 func (s *Store) room(req store.ClaimRequest, now time.Time) int {
 	most := s.policies[s.policyOf(req.Queue)].MaxInFlight
 	switch {
-	case most == 0, s.broken(LimitIgnored), s.broken(FairLiftsLimits) && s.fair(req.Queue):
+	case most == 0, s.broken(LimitIgnored), s.broken(FairLiftsLimits) && s.fair(req.Queue), s.broken(OrderLiftsLimits) && s.ordered(req.Queue):
 		return req.Limit
 	case s.broken(LimitExceededByOne):
 		most++

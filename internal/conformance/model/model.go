@@ -59,6 +59,8 @@ type Store struct {
 	followed   []int64         // see Follow
 	wasFair    map[string]bool // queues that are fair, or were once
 
+	wasOrdered map[string]bool // queues that are ordered, or were once
+
 	schedules map[string]store.Schedule
 	revision  int64 // of the latest change of a schedule
 
@@ -84,6 +86,8 @@ type job struct {
 	endedBy store.Op      // how the holder of the lease with the job's token ended it, see wayOf; empty if it did not
 	history []store.Attempt
 	waits   []wait
+
+	requeued bool // it was, once
 }
 
 // New makes an empty store that takes its time from clk and has the faults.
@@ -91,7 +95,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, claims: map[string][]claimed{}, workers: map[string]store.Worker{}, left: map[string]bool{},
-		schedules: map[string]store.Schedule{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
+		schedules: map[string]store.Schedule{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, wasOrdered: map[string]bool{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true

@@ -73,7 +73,7 @@ func (s *Store) requeue(before job, now time.Time) store.Outcome {
 		return duplicate
 	}
 	j := before
-	j.State = store.Ready
+	j.State, j.requeued = store.Ready, true
 	j.Token = s.raised(j, RequeueForgetsEpoch)
 	j.Retries = 0
 	j.RunAt = now

@@ -263,6 +263,9 @@ func (s *Store) enqueueFor(one *store.Schedule, f store.Firing, now time.Time, f
 	if s.broken(FireIgnoresUniqueKey) {
 		n.UniqueKey, n.UniqueFor = "", 0
 	}
+	if s.broken(PriorityOfScheduleLost) && s.ordered(n.Queue) {
+		n.Priority = 0
+	}
 	n.Payload = []byte(strings.Clone(string(n.Payload)))
 	answers, err := s.add([]store.NewJob{n}, now)
 	if err != nil {

@@ -164,11 +164,14 @@ func (s *Store) allMet(j job) bool {
 	return !slices.ContainsFunc(j.waits, func(w wait) bool { return !met(w) })
 }
 
-// unfit is the error for the first job that expires before it is due, or waits for one that does not exist.
+// unfit is the error for the first job that expires before it is due, waits for one that does not exist, or has a priority in an ordered queue.
 func (s *Store) unfit(jobs []store.NewJob, now time.Time) error {
 	for i, n := range jobs {
 		if err := store.CheckExpiry(jobs[:i+1], now); err != nil && !s.broken(ExpiryUnchecked) {
 			return err
+		}
+		if s.refusesPriority(n) {
+			return &store.InvalidError{Item: i, Field: "priority", Rule: "must be 0 for a job with a limit key: its queue is ordered"}
 		}
 		for k, w := range n.After {
 			if _, found := s.find(w.ID); w.ID != 0 && !found && !s.broken(UnknownWaitAccepted) && !(k > 0 && s.broken(FirstWaitChecked)) {

@@ -107,14 +107,15 @@ func policy(t *rapid.T) op {
 	queue := among(t, "a", "b", "c")
 	sets := store.Policy{RetainSucceeded: drawRetention(t), RetainCancelled: drawRetention(t), RetainDead: drawRetention(t)}
 	room := among(t, store.Policy{}, store.Policy{MaxInFlight: 1}, store.Policy{Fair: true}, store.Policy{MaxInFlight: 3, Fair: true})
-	sets.MaxInFlight, sets.MaxPerKey, sets.Fair = room.MaxInFlight, among(t, 0, 1, 2, 0), room.Fair
+	keys := among(t, store.Policy{}, store.Policy{MaxPerKey: 1}, store.Policy{MaxPerKey: 2}, store.Policy{Ordered: true})
+	sets.MaxInFlight, sets.MaxPerKey, sets.Fair, sets.Ordered = room.MaxInFlight, keys.MaxPerKey, room.Fair, keys.Ordered
 	if rarely(t, 4) {
 		sets.Rate = among(t, store.Rate{N: 2, Per: time.Second}, store.Rate{N: 3, Per: 10*time.Second + 999})
 	}
 	off, times := among(t, int64(0), 0, -1, 1), among(t, 1, 2)
 	return op{fmt.Sprintf("set the policy of %s to %+v, %d versions off, %d times", queue, sets, off, times), func(r *run) error {
 		if r.noKeyLimits {
-			sets.MaxPerKey, sets.Fair = 0, false
+			sets.MaxPerKey, sets.Fair, sets.Ordered = 0, false, false
 		}
 		p, err := able(r, "Policy", func(s store.PolicyKeeper) (store.Policy, error) { return s.Policy(r.ctx, queue) })
 		sets.Version = p.Version + off

@@ -219,6 +219,11 @@ export function askPolicy(queue, policy, after) {
     h("input", { type: "checkbox", name: "fair", checked: policy.fair }),
     "one customer with many jobs does not hold up the others",
   );
+  const ordered = field(
+    "Jobs of a limit key run in order",
+    h("input", { type: "checkbox", name: "ordered", checked: policy.ordered }),
+    "one at a time, as they were enqueued; none may have a priority",
+  );
   const rate = field(
     "Rate of claims",
     h("input", { name: "rate", value: policy.rate ? rateText(policy.rate) : "", placeholder: "any number", autocomplete: "off" }),
@@ -231,6 +236,7 @@ export function askPolicy(queue, policy, after) {
       limit("max_in_flight", "Jobs in flight at once", 10000),
       limit("max_per_key", "Jobs in flight for each limit key", 1000),
       fair,
+      ordered,
       rate,
       input("retain_succeeded", "Keep succeeded jobs"),
       input("retain_cancelled", "Keep cancelled jobs"),
@@ -241,7 +247,7 @@ export function askPolicy(queue, policy, after) {
       const next = { version: policy.version ?? 0 };
       for (const [name, value] of Object.entries(values)) if (value.trim()) next[name] = value.trim();
       for (const name of ["max_in_flight", "max_per_key"]) if (/^\d+$/.test(next[name])) next[name] = Number(next[name]);
-      if (next.fair) next.fair = true; // a box that is not ticked has no value
+      for (const name of ["fair", "ordered"]) if (next[name]) next[name] = true; // a box that is not ticked has no value
       if (next.rate) next.rate = rateOf(next.rate);
       await call("PUT", `v1/queues/${encodeURIComponent(queue)}/policy`, next);
       after();

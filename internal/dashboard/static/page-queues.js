@@ -107,6 +107,7 @@ function one(data, page, heading) {
               ["In flight at once", policy.max_in_flight ? number(policy.max_in_flight) : "any number, the default"],
               ["In flight for each limit key", policy.max_per_key ? number(policy.max_per_key) : "any number, the default"],
               ["Limit keys take turns", policy.fair ? "yes" : "no, the default"],
+              ["Jobs of a limit key run in order", policy.ordered ? "yes" : "no, the default"],
               ["Rate of claims", policy.rate ? atRate(policy.rate) : "any number, the default"],
               ["Succeeded jobs are kept", kept(policy.retain_succeeded, "24 hours, the default")],
               ["Cancelled jobs are kept", kept(policy.retain_cancelled, "7 days, the default")],

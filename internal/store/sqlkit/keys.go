@@ -23,6 +23,9 @@ import (
 //
 // In a fair queue, keys stand in the order of their turns instead. When a claim takes a job of a key, it gives the key a turn behind all others.
 // Claims have numbers, and a turn begins with that of the claim which gave it. So no claim must know which turns others give.
+//
+// In an ordered queue, a key has one line with one job at most: the first of its live jobs by id, if that waits. Each claim that locks the key reads it anew.
+// Whatever may make another job the first one, or the first one due, leaves a hint.
 
 // Keys are the keys at which one claim looks.
 type Keys struct {
@@ -36,6 +39,8 @@ type Keys struct {
 	some    bool           // a key was added
 	skipped map[int64]bool // jobs that the claim can not have
 	others  []Waiting      // jobs without a key, unless these have turns as those of a key
+
+	ordered bool
 
 	fair  bool
 	turn  int64 // the latest one that was given to a key which had none
@@ -91,6 +96,7 @@ type Line struct {
 	Turn     int64 `json:"turn,omitempty"`
 
 	Key  string `json:"-"`
+	Head bool   `json:"-"` // the queue is ordered: read the first live job of the key, if that waits, by ReadHead
 	Want int    `json:"-"` // how many jobs to read
 
 	jobs     []Waiting
@@ -117,7 +123,10 @@ const TurnsOfClaim = 1 << 20
 
 // NewKeys returns the keys of a claim at now, which keeps to the policy. None is there yet.
 func NewKeys(p store.Policy, now time.Time) *Keys {
-	return &Keys{most: p.MaxPerKey, fair: p.Fair, now: now.UnixMicro(), all: map[string]*key{}, by: map[int64]*key{}, skipped: map[int64]bool{}}
+	return &Keys{
+		most: p.KeyLimit(), ordered: p.Ordered, fair: p.Fair, now: now.UnixMicro(),
+		all: map[string]*key{}, by: map[int64]*key{}, skipped: map[int64]bool{},
+	}
 }
 
 // Number gives the claim its number. In a fair queue, that must be greater than the numbers of all claims that had written the keys which this one
@@ -133,6 +142,8 @@ func (k *Keys) AddHinted(name, state string, stands bool) error { return k.add(n
 
 func (k *Keys) add(name, state string, idle bool) error {
 	k.some = true
+	head := k.ordered && name != ""
+	idle = idle && !head
 	if has := k.all[name]; has != nil {
 		has.idle = has.idle && idle
 		return nil
@@ -143,8 +154,11 @@ func (k *Keys) add(name, state string, idle bool) error {
 			return err
 		}
 	}
+	if head && len(added.Lines) == 0 {
+		added.Lines = []*Line{{}}
+	}
 	for _, l := range added.Lines {
-		l.Key = name
+		l.Key, l.Head = name, head
 	}
 	k.all[name] = added
 	return nil
@@ -216,6 +230,9 @@ func (k *Keys) Skip(jobs []Waiting) {
 // Hint notes that a job of the key, which was added, waits in such a line.
 func (k *Keys) Hint(at Line) {
 	of := k.all[at.Key]
+	if k.ordered && at.Key != "" {
+		return // its first job is read anyway
+	}
 	for _, l := range of.Lines {
 		if l.Retry == at.Retry && l.Priority == at.Priority {
 			if cmp.Or(cmp.Compare(at.At, l.At), cmp.Compare(at.ID, l.ID)) < 0 {
@@ -254,6 +271,10 @@ func (k *Keys) Unread(limit int) []*Line {
 		}
 	}
 	for _, l := range lines { // one more than it takes, to know where the line begins then
+		if l.Head {
+			l.Want, l.complete = 1, true
+			continue
+		}
 		most, few := limit, 2*limit/len(lines)+2
 		if !k.all[l.Key].free {
 			most = min(limit, k.most)
@@ -270,6 +291,12 @@ func (k *Keys) Unread(limit int) []*Line {
 func (l *Line) Read(d Waiting) {
 	d.Retry, d.Priority, d.line = l.Retry, l.Priority, l
 	l.jobs = append(l.jobs, d)
+}
+
+// ReadHead is Read for the first live job of a key in an ordered queue.
+func (l *Line) ReadHead(d Waiting) {
+	l.Priority = d.Priority
+	l.Read(d)
 }
 
 // AddOthers adds due jobs without a key, in a store that does not find these by key. In a fair queue, add the empty key before.

@@ -181,15 +181,15 @@ func Policy(each Query, query string, args ...any) (store.Policy, error) {
 	return p, err
 }
 
-// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, rate_n, rate_per, owner, declared and version,
-// which follow the other columns. NULL means that the policy does not set the column.
+// scanPolicy reads retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, ordered, rate_n, rate_per, owner, declared and
+// version, which follow the other columns. NULL means that the policy does not set the column.
 func scanPolicy(rows *sql.Rows, p *store.Policy, others ...any) error {
 	var most, ofKey, n, declared, version sql.NullInt64
-	var fair sql.NullBool
+	var fair, ordered sql.NullBool
 	var owner sql.NullString
 	err := rows.Scan(append(others, (*Micros)(&p.RetainSucceeded), (*Micros)(&p.RetainCancelled), (*Micros)(&p.RetainDead),
-		&most, &ofKey, &fair, &n, (*Micros)(&p.Rate.Per), &owner, &declared, &version)...)
-	p.MaxInFlight, p.MaxPerKey, p.Fair, p.Rate.N = int(most.Int64), int(ofKey.Int64), fair.Bool, int(n.Int64)
+		&most, &ofKey, &fair, &ordered, &n, (*Micros)(&p.Rate.Per), &owner, &declared, &version)...)
+	p.MaxInFlight, p.MaxPerKey, p.Fair, p.Ordered, p.Rate.N = int(most.Int64), int(ofKey.Int64), fair.Bool, ordered.Bool, int(n.Int64)
 	p.Owner, p.Declared, p.Version = owner.String, declared.Int64, version.Int64
 	return err
 }

@@ -30,7 +30,11 @@ func (s *Store) enqueue(req prepared, now time.Time) ([]store.Enqueued, error) {
 		}
 		return slices.Clone(given.jobs), nil
 	}
-	if err := store.CheckNew(req.Jobs, now, func(id int64) bool { return s.jobs.get(id) != nil }); err != nil {
+	ordered := slices.DeleteFunc(store.Prioritized(req.Jobs), func(queue string) bool {
+		q := s.queues[queue]
+		return q == nil || !q.policy.Ordered
+	})
+	if err := store.CheckNew(req.Jobs, now, func(id int64) bool { return s.jobs.get(id) != nil }, ordered); err != nil {
 		return nil, err
 	}
 	s.open(req, now)

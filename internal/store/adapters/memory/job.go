@@ -226,6 +226,7 @@ func (s *Store) add(row *store.Job) *job {
 // remove removes a job from the store.
 func (s *Store) remove(j *job) {
 	s.stepOut(j)
+	s.order(j, false)
 	q := j.queue
 	s.leaveSort(j.sort)
 	s.forgetWaits(j.ID)
@@ -410,6 +411,7 @@ func (j *job) next() stamp {
 // place puts a job into the line of its phase, and wakes its queue if the job can be claimed at once.
 func (s *Store) place(j *job) {
 	early := j.at() > s.last.UnixMicro()
+	s.order(j, !j.phase.terminal())
 	if j.phase.expires() && s.expect(j) {
 		return
 	}

@@ -2,20 +2,22 @@ package memory
 
 import "math"
 
-// A keyed keeps a queue to the MaxPerKey of its policy, and lets its keys take turns if it is fair. Waiting jobs with a limit key stand in lines of their
+// A keyed keeps a queue to the MaxPerKey of its policy, lets its keys take turns if it is fair, and keeps the jobs of each key in order: see order.go. Waiting jobs with a limit key stand in lines of their
 // key. A claim looks only at the keys that have room, in the order of their first jobs or their turns, so it costs the same however many keys and jobs
 // wait.
 //
 // It is nil in a queue with neither, for which has, lane, giveTurns, leavesOut and oldest find nothing.
 type keyed struct {
-	most    int                  // MaxPerKey, or zero for any number
+	most    int                  // jobs of a key that may be in flight, or zero for any number
+	ordered bool                 // a key has its live jobs in order
 	fair    bool                 // jobs without a key stand in the lines of the empty one, which is never full
 	keys    map[string]*limitKey // those with jobs that wait or are in flight
 	fresh   openLane
 	retries openLane
-	full    heap[*keyLine] // the lines of keys that have no room
+	full    heap[*keyLine] // the lines of keys that have no room, and of jobs that wait for an earlier one of their key
 	waiting heap[*keyLine] // in a fair queue, those that have had no due job yet
 	turn    int64          // the latest one
+	ranks   map[*job]*rank // if the queue is ordered, those of all live jobs with a key
 }
 
 // An openLane has the lines of keys that have room, by their first jobs or their turns: a heap for each priority, the highest first.
@@ -28,6 +30,9 @@ type limitKey struct {
 	inFlight int      // jobs of the key, with those that the present claim takes
 	full     bool     // its lines are among the full ones
 	lines    *keyLine // the lines in which its jobs wait, mostly one
+
+	live heap[*rank] // in an ordered queue, its live jobs by id
+	head *job        // the first of them, or nil
 }
 
 // A keyLine is the line of a key in one lane and priority. It exists while a job stands in it.
@@ -47,13 +52,13 @@ func (l *keyLine) moved(to int) { l.index = to }
 func (s *Store) keepToKeys(q *queue) {
 	p := q.policy
 	switch {
-	case p.ByKey() && q.keyed != nil && q.keyed.fair == p.Fair:
-		q.keyed.most = p.MaxPerKey
+	case p.ByKey() && q.keyed != nil && q.keyed.fair == p.Fair && q.keyed.ordered == p.Ordered:
+		q.keyed.most = p.KeyLimit()
 		for _, key := range q.keyed.keys {
 			key.settle()
 		}
 	case p.ByKey():
-		q.keyed = &keyed{most: p.MaxPerKey, fair: p.Fair, keys: map[string]*limitKey{}}
+		q.keyed = &keyed{most: p.KeyLimit(), ordered: p.Ordered, fair: p.Fair, keys: map[string]*limitKey{}, ranks: map[*job]*rank{}}
 		s.standAnew(q)
 	case q.keyed != nil:
 		q.keyed = nil
@@ -63,6 +68,11 @@ func (s *Store) keepToKeys(q *queue) {
 
 // standAnew puts the queue's waiting jobs into other lines.
 func (s *Store) standAnew(q *queue) {
+	for j := range s.jobs.rising(0) {
+		if j.queue == q {
+			s.order(j, !j.phase.terminal())
+		}
+	}
 	for j := range s.jobs.rising(0) {
 		switch {
 		case j.queue != q:
@@ -104,7 +114,8 @@ func (k *keyed) lane(p phase) *openLane {
 
 // lineFor returns the line in which the job waits. The caller must let the job stand in it.
 func (k *keyed) lineFor(j *job) *line {
-	key, home := k.key(j.limitKey()), &k.lane(j.phase)[lineOf(j.priority)]
+	key := k.key(j.limitKey())
+	home := k.homeOf(key, j)
 	for l := key.lines; l != nil; l = l.next {
 		if l.home == home {
 			return &l.line
@@ -114,6 +125,18 @@ func (k *keyed) lineFor(j *job) *line {
 	l.key = l
 	key.lines = l
 	return &l.line
+}
+
+// homeOf returns where the line of the job belongs while its key has room.
+func (k *keyed) homeOf(key *limitKey, j *job) *heap[*keyLine] {
+	lane := k.lane(j.phase)
+	if k.ordered && key.name != "" {
+		if key.head != j {
+			return &k.full
+		}
+		lane = &k.fresh
+	}
+	return &lane[lineOf(j.priority)]
 }
 
 // firstJob returns the first job of the lines, or nil if its time is after until.
@@ -233,7 +256,7 @@ func (key *limitKey) settle() {
 }
 
 func (key *limitKey) forgetIfIdle() {
-	if key.inFlight == 0 && key.lines == nil {
+	if key.inFlight == 0 && key.lines == nil && key.head == nil {
 		delete(key.of.keys, key.name)
 	}
 }
@@ -259,7 +282,7 @@ func (l *keyLine) settle() {
 // belongs returns the heap of the line, if it has a job.
 func (l *keyLine) belongs() *heap[*keyLine] {
 	switch k := l.of.of; {
-	case l.of.full:
+	case l.of.full || l.home == &k.full:
 		return &k.full
 	case k.fair && l.turn == 0:
 		return &k.waiting
@@ -270,7 +293,7 @@ func (l *keyLine) belongs() *heap[*keyLine] {
 
 // place returns by what the line stands in its heap: its turn, or the time of its first job.
 func (l *keyLine) place(first *job) int64 {
-	if l.in == l.home && l.of.of.fair {
+	if k := l.of.of; k.fair && l.in == l.home && l.in != &k.full {
 		return l.turn
 	}
 	return first.at()

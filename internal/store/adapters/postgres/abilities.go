@@ -57,10 +57,10 @@ func (t *txn) queues() ([]store.Queue, error) {
 			UNION
 			SELECT name FROM {schema}.queues WHERE paused
 			UNION
-			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL OR fair
+			SELECT name FROM {schema}.policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL OR fair OR ordered
 		)
 		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, policies.max_in_flight, policies.max_per_key,
-			policies.fair, policies.rate_n, policies.rate_per, owner, declared, version
+			policies.fair, policies.ordered, policies.rate_n, policies.rate_per, owner, declared, version
 		FROM names
 		LEFT JOIN {schema}.queues ON queues.name = names.name
 		LEFT JOIN {schema}.policies ON policies.name = names.name
@@ -90,7 +90,7 @@ func (s *Store) Policy(ctx context.Context, queue string) (store.Policy, error) 
 }
 
 // SetPolicy is part of the contract. Nothing is claimed from a queue that was not limited before until its jobs in flight count, so if that
-// fails here, the next claim tries it.
+// fails here, the next claim tries it. The same holds for the keys of a queue that is ordered.
 func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
 	refused := cmp.Or(store.CheckQueue(queue), p.Check())
 	next, err := write(ctx, s, refused, func(t *txn) (store.Policy, error) { return t.setPolicy(queue, p) })
@@ -98,7 +98,9 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 		s.learnLimits(queue, next)
 		soon, cancel := context.WithTimeout(ctx, s.options.Timeout)
 		defer cancel()
-		_ = s.count(soon, queue)
+		if err := s.count(soon, queue); err == nil && next.Ordered {
+			s.knowSoon(ctx, queue)
+		}
 	}
 	return next, err
 }
@@ -108,7 +110,7 @@ func (t *txn) policy(queue string) (store.Policy, error) {
 }
 
 const policyQuery = `
-	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, rate_n, rate_per, owner, declared, version
+	SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, ordered, rate_n, rate_per, owner, declared, version
 	FROM {schema}.policies
 	WHERE name = $1`
 
@@ -139,14 +141,16 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 			max_in_flight = $5,
 			max_per_key = $6,
 			fair = $7,
-			rate_n = $8,
-			rate_per = $9,
-			owner = $10,
-			declared = $11,
-			version = $12
+			ordered = $8,
+			rate_n = $9,
+			rate_per = $10,
+			owner = $11,
+			declared = $12,
+			version = $13
 		WHERE name = $1`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
-		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), next.Fair, sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Owner, next.Declared, next.Version)
+		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), next.Fair, next.Ordered, sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per),
+		next.Owner, next.Declared, next.Version)
 	if err != nil {
 		return store.Policy{}, err
 	}

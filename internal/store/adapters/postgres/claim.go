@@ -43,7 +43,7 @@ func (s *Store) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]st
 		if c.uncounted && !s.limits.counts(req.Queue) {
 			s.background(func(ctx context.Context) { _ = s.count(ctx, req.Queue) })
 		}
-		if (c.unknown || c.backlog) && !s.limits.counts(keysOf(req.Queue)) {
+		if (c.unknown || c.backlog) && !s.limits.counts(keysOf(req.Queue, c.known)) {
 			s.background(func(ctx context.Context) { _ = s.knowKeys(ctx, req.Queue) })
 		}
 	case len(c.leases) > 0:
@@ -93,6 +93,7 @@ type claim struct {
 	slot      int64         // the number of its first slot
 	uncounted bool          // jobs that were in flight before the queue was limited do not count yet
 	unknown   bool          // not all keys of the queue are known for certain
+	known     int           // how many times all keys were looked for: see know
 	backlog   bool          // there are more hints than it has read
 	seen      int64         // how often leases had ended: see sqlkit.Held
 }

@@ -139,6 +139,7 @@ func TestAnEmptiedSchemaIsAsNew(t *testing.T) {
 		INSERT INTO "`+used+`".slots (queue, number, job_id) VALUES ('q', 1, 1);
 		INSERT INTO "`+used+`".keys (queue, limit_key, state) VALUES ('q', 'k', '{}');
 		INSERT INTO "`+used+`".hints (queue, limit_key) VALUES ('q', 'k');
+		INSERT INTO "`+used+`".ordered (queue, limit_key, job_id) VALUES ('q', 'k', 1);
 		INSERT INTO "`+used+`".claims (queue, claimed_at, jobs) VALUES ('q', now(), 1);
 		SELECT nextval('"`+used+`".turns');
 		INSERT INTO "`+used+`".gone (job_id, token, deleted_at) VALUES (1, 1, now())`)

@@ -15,10 +15,26 @@ import (
 func (s *Store) Enqueue(ctx context.Context, req store.EnqueueRequest) ([]store.Enqueued, error) {
 	invalid := req.Check()
 	if invalid == nil && batchable(req) {
-		return s.enqueueBatched(ctx, req.Jobs)
+		switch refused, err := s.someOrdered(ctx, store.Prioritized(req.Jobs)); {
+		case err != nil:
+			return nil, err
+		case !refused:
+			return s.enqueueBatched(ctx, req.Jobs)
+		}
 	}
 	return write(ctx, s, invalid, func(t *txn) ([]store.Enqueued, error) { return t.enqueue(req) })
 }
+
+// someOrdered reports whether one of the queues may be ordered. If there are any, it asks, by a single statement.
+func (s *Store) someOrdered(ctx context.Context, queues []string) (bool, error) {
+	if len(queues) == 0 {
+		return false, nil
+	}
+	_, ordered, err := s.exist(ctx, existOrdered, arrayOfTexts(queues))
+	return ordered != 0, err
+}
+
+var existOrdered = existing(`policies WHERE name = ANY ($4::text[]) AND ordered`)
 
 // enqueue adds the jobs. If the request key is known, it returns the first answer.
 func (t *txn) enqueue(req store.EnqueueRequest) ([]store.Enqueued, error) {
@@ -70,12 +86,29 @@ func (t *txn) add(req store.EnqueueRequest) ([]store.Enqueued, error) {
 	if err := t.openGroups(req.Open); err != nil {
 		return nil, err
 	}
-	return t.addJobs(req.Jobs)
+	ordered, err := t.orderedAmong(store.Prioritized(req.Jobs))
+	if err != nil {
+		return nil, err
+	}
+	return t.addJobs(req.Jobs, ordered)
 }
 
-func (t *txn) addJobs(jobs []store.NewJob) ([]store.Enqueued, error) {
+// orderedAmong returns those of the queues that are ordered.
+func (t *txn) orderedAmong(queues []string) ([]string, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
+	return sqlkit.Values[string](t.each, `
+		SELECT name
+		FROM {schema}.policies
+		WHERE name = ANY ($1::text[]) AND ordered`,
+		arrayOfTexts(queues))
+}
+
+// addJobs refuses jobs that have a priority and a limit key in one of the ordered queues.
+func (t *txn) addJobs(jobs []store.NewJob, ordered []string) ([]store.Enqueued, error) {
 	if !slices.ContainsFunc(jobs, waitsForOthers) { // otherwise an item before may wait for a job that does not exist
-		if err := store.CheckExpiry(jobs, t.now); err != nil {
+		if err := store.CheckNew(jobs, t.now, nil, ordered); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +126,7 @@ func (t *txn) addJobs(jobs []store.NewJob) ([]store.Enqueued, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := t.waiting(jobs, holders, dropped)
+	w, err := t.waiting(jobs, ordered, holders, dropped)
 	if err != nil {
 		return nil, err
 	}

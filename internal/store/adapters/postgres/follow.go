@@ -439,6 +439,9 @@ func (h *hearing) change(id int64, tell func(*store.Record, []store.KeptWait, st
 func (h *hearing) write(did *step) error {
 	for _, e := range h.changed {
 		h.t.woken.AddFor(e.Job, h.t.now)
+		if e.Terminal() {
+			h.t.unheld(e.Job)
+		}
 	}
 	did.changed = append(did.changed, h.changed...)
 	if err := h.t.update(withoutDocuments, h.changed); err != nil || len(h.met) == 0 {

@@ -59,7 +59,7 @@ func (s *Store) addAll(ctx context.Context, jobs []store.NewJob) ([]store.Enqueu
 	if added, done, err := s.insertSingle(ctx, jobs); done || err != nil {
 		return added, err
 	}
-	return write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.addJobs(jobs) })
+	return write(ctx, s, nil, func(t *txn) ([]store.Enqueued, error) { return t.addJobs(jobs, nil) })
 }
 
 // enqueueBatched adds the jobs in a transaction of their own if fewer than commitsAtOnce are running, or else in a shared one.

@@ -88,7 +88,7 @@ func TestReplacedJobsAreFoundBesideTheCursor(t *testing.T) {
 		for i := range jobs {
 			jobs[i].Kind, jobs[i].UniqueKey, jobs[i].Replace, jobs[i].RunAt = waiting[i].Kind, waiting[i].UniqueKey, true, past
 		}
-		answers, err := tn.addJobs(jobs)
+		answers, err := tn.addJobs(jobs, nil)
 		for _, a := range answers {
 			assert.True(t, a.Replaced, "%+v", a)
 		}

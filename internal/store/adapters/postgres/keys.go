@@ -25,6 +25,9 @@ import (
 // Claims on a fair queue lock the queue first, as under MaxInFlight: a claim that skips keys which others have locked would take too many jobs of those that
 // are left.
 //
+// Claims on an ordered queue read the first live job of each key from the table ordered, by the same statement. They take no job with a key while that
+// table may lack one with a smaller id: see know.
+//
 // Jobs without a key are found as in other queues. If the queue is fair, the row of the empty key says when it is their turn.
 
 // How many keys, or hints, a claim reads at once, and how often.
@@ -45,7 +48,7 @@ func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(taken) == 0 && keys.None() {
+		if len(taken) == 0 && keys.None() && !c.keysWait() {
 			if again, err := c.await(t); err != nil {
 				return nil, err
 			} else if again {
@@ -55,6 +58,9 @@ func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
 		return c.takeChosen(t, keys, taken, others)
 	}
 }
+
+// keysWait reports whether the claim must leave jobs with keys alone, because some that have smaller ids may not be known yet.
+func (c *claim) keysWait() bool { return c.policy.Ordered && c.known < keysInOrder }
 
 // choose locks keys, and jobs among theirs and the others. In place of those that somebody else has locked it chooses others.
 func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chosen []sqlkit.Waiting, err error) {
@@ -130,7 +136,7 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 		c.locked = c.locked || !slices.ContainsFunc(taken, func(one sqlkit.Waiting) bool { return one.ID == w.ID })
 	}
 	c.short = c.short && !c.locked
-	if len(taken) < c.limit && c.policy.MaxPerKey > 0 {
+	if len(taken) < c.limit && c.policy.KeyLimit() > 0 {
 		c.leavesOut(t)
 	}
 	rows, err := keys.Rows(taken)
@@ -148,6 +154,9 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first, keyless bool) (hints []keyHint, err error) {
 	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first, numbers: first && c.policy.Fair, others: first && keyless}
 	b.fresh, b.retry, b.most = keys.From()
+	if c.keysWait() {
+		b.hints, b.dues, b.most = false, false, 0
+	}
 	for range mostReads {
 		if err := b.lock(t); err != nil {
 			return nil, err
@@ -314,7 +323,8 @@ func standing(lane string, n int) string {
 		FOR UPDATE SKIP LOCKED`, n, n+1, n+2), `{lane}`, lane)
 }
 
-// lookAt reads the jobs of the lines that are unread, and which of the jobs that claims have taken are in flight. It deletes the hints.
+// lookAt reads the jobs of the lines that are unread, in an ordered queue the first live ones of their keys, and which of the jobs that claims have taken
+// are in flight. It deletes the hints.
 func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint) error {
 	lines := keys.Unread(limit)
 	hinted, hintNumbers := newArray(ofTexts, 0), newArray(ofNumbers, len(hints)*numberBytes)
@@ -339,22 +349,35 @@ func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint
 		numbers[1].int(l.ID)
 		numbers[2].int(int64(l.Want))
 	}
+	heads := slices.ContainsFunc(lines, func(l *sqlkit.Line) bool { return l.Head })
 	return t.each(func(rows *sql.Rows) error {
-		var place, id, weight int64
+		var place, id, weight, priority int64
 		var at time.Time
-		if err := rows.Scan(&place, (*sqlkit.Time)(&at), &id, &weight); err != nil {
+		if err := rows.Scan(&place, (*sqlkit.Time)(&at), &id, &weight, &priority); err != nil {
 			return err
 		}
-		if place == 0 {
+		d := sqlkit.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight), Priority: int(priority)}
+		switch {
+		case place == 0:
 			keys.InFlight(id)
-			return nil
+		case heads:
+			lines[place-1].ReadHead(d)
+		default:
+			lines[place-1].Read(d)
 		}
-		lines[place-1].Read(sqlkit.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight)})
 		return nil
-	}, lookAtQuery, queue, t.now, names, retries, numbers[0], times, numbers[1], numbers[2], arrayOf(keys.Taken()), hintNumbers, hinted)
+	}, lookAtQuery[heads], queue, t.now, names, retries, numbers[0], times, numbers[1], numbers[2], arrayOf(keys.Taken()), hintNumbers, hinted)
 }
 
-var lookAtQuery = `
+// lookAtQuery has the queries for lines and, if that is what they are, for the heads of keys.
+var lookAtQuery = map[bool]string{
+	false: lookAtWith(waitingOf(cursor.Fresh, `0`) + `
+	UNION ALL` + waitingOf(cursor.Retries, `1`)),
+	true: lookAtWith(waitingHeads),
+}
+
+func lookAtWith(waiting string) string {
+	return `
 	WITH read AS (
 		DELETE FROM {schema}.hints
 		WHERE ctid = ANY (ARRAY(
@@ -372,21 +395,43 @@ var lookAtQuery = `
 		SELECT *
 		FROM unnest($3::text[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[])
 			WITH ORDINALITY AS line (limit_key, retry, priority, due_at, id, want, place)
-	)` + waitingOf(cursor.Fresh, `0`) + `
-	UNION ALL` + waitingOf(cursor.Retries, `1`) + `
+	)` + waiting + `
 	UNION ALL
-	SELECT 0, NULL::bytea, taken.id, 0
+	SELECT 0, NULL::bytea, taken.id, 0, 0
 	FROM unnest($9::bigint[]) AS taken (id)
 	CROSS JOIN LATERAL (
 		SELECT
 		FROM {schema}.jobs
 		WHERE jobs.id = ANY (ARRAY[taken.id]) AND jobs.lease_expires_at IS NOT NULL AND jobs.queue = $1
 	) AS jobs`
+}
+
+// isLive is the condition of jobs that have not ended. One that is in flight has the state in which it waited.
+const isLive = `(jobs.unleased_state IN ('ready', 'blocked') OR jobs.unleased_state = 'failed' AND jobs.retry_at IS NOT NULL)`
+
+// waitingHeads is the query for the first live job of each key, if that waits. It goes from id to id: rows of jobs that are not live are few.
+var waitingHeads = strings.ReplaceAll(`
+	SELECT line.place, timestamptz_send(CASE jobs.unleased_state WHEN 'ready' THEN jobs.run_at ELSE jobs.retry_at END), jobs.id, jobs.weight, jobs.priority
+	FROM line
+	CROSS JOIN LATERAL (
+		SELECT jobs.*
+		FROM {schema}.ordered
+		CROSS JOIN LATERAL (
+			SELECT id, unleased_state, run_at, retry_at, lease_expires_at, expires_at, priority, {weight} AS weight
+			FROM {schema}.jobs
+			WHERE jobs.id = ANY (ARRAY[ordered.job_id]) AND jobs.queue = $1 AND jobs.limit_key = line.limit_key AND `+isLive+`
+			OFFSET 0
+		) AS jobs
+		WHERE ordered.queue = $1 AND ordered.limit_key = ANY (ARRAY[line.limit_key])
+		ORDER BY ordered.limit_key, ordered.job_id
+		LIMIT 1
+	) AS jobs
+	WHERE jobs.lease_expires_at IS NULL AND jobs.unleased_state <> 'blocked' AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)`, `{weight}`, weightOf(`jobs`))
 
 // waitingOf returns the query for the first jobs of the lines of a lane.
 func waitingOf(of cursor.Lane, retry string) string {
 	return lanes[of].sql(`
-	SELECT line.place, timestamptz_send(jobs.due_at), jobs.id, jobs.weight
+	SELECT line.place, timestamptz_send(jobs.due_at), jobs.id, jobs.weight, 0
 	FROM line
 	CROSS JOIN LATERAL (
 		SELECT {due} AS due_at, jobs.id, ` + weightOf(`jobs`) + ` AS weight
@@ -428,7 +473,8 @@ func (c *claim) withoutKeys(t *txn) ([]sqlkit.Waiting, error) {
 	}
 }
 
-// lockChosen locks and reads the jobs that have keys, but for those that are locked. It returns those that others have locked or changed since.
+// lockChosen locks and reads the jobs that have keys, but for those that are locked. It returns those that others have locked or changed since. In an
+// ordered queue, those with keys are in no lane of retries.
 func (c *claim) lockChosen(t *txn, chosen []sqlkit.Waiting, locked map[int64]*store.Record) (missing []sqlkit.Waiting, err error) {
 	var ids []int64
 	for _, w := range chosen {
@@ -448,7 +494,7 @@ func (c *claim) lockChosen(t *txn, chosen []sqlkit.Waiting, locked map[int64]*st
 		if w.Record == nil {
 			w.Record = locked[w.ID]
 		}
-		if w.Record == nil || (laneOf(w.Record) == cursor.Retries) != w.Retry {
+		if w.Record == nil || !c.policy.Ordered && (laneOf(w.Record) == cursor.Retries) != w.Retry {
 			missing = append(missing, *w)
 		}
 	}

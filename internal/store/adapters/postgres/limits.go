@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -38,6 +39,8 @@ type limited struct {
 	turn  chan struct{} // with those of its claims that are running, if claims lock the queue
 	byKey bool          // claims find its jobs by their keys
 	ends  bool          // the end of a lease makes room
+
+	ordered bool // the end of a job that waits may let the next one of its key go
 }
 
 func newLimits() *limits {
@@ -65,7 +68,7 @@ func (l *limits) learn(queue string, p store.Policy, switched func()) (another b
 	if another = k.byKey != p.ByKey(); another {
 		switched()
 	}
-	k.byKey, k.ends = p.ByKey(), p.MaxPerKey > 0 || p.MaxInFlight > 0
+	k.byKey, k.ends, k.ordered = p.ByKey(), p.KeyLimit() > 0 || p.MaxInFlight > 0, p.Ordered
 	switch {
 	case p.MaxInFlight == 0 && p.Rate.N == 0 && !p.Fair:
 		k.turn = nil
@@ -134,6 +137,13 @@ func (t *txn) freed(j store.Job) {
 	}
 }
 
+// unheld notes that a job has ended that was not in flight. In a queue that is ordered, the next one of its key may go.
+func (t *txn) unheld(j store.Job) {
+	if j.LimitKey() != "" && t.s.limits.of(j.Queue).ordered {
+		t.woken.Add(store.Wakeup{Queue: j.Queue})
+	}
+}
+
 // admit reads the limits of the queue, and lowers the limit of the claim to the room that there is. It reports whether there is any.
 func (c *claim) admit(t *txn) (bool, error) {
 	c.seen = c.s.limits.held.Taken()
@@ -146,7 +156,7 @@ func (c *claim) admit(t *txn) (bool, error) {
 		c.limit = 0
 		return false, nil
 	}
-	c.unknown = c.policy.ByKey() && q.known < keysKnown
+	c.unknown, c.known = c.policy.ByKey() && q.known < keysKnown, q.known
 	if c.counts {
 		var inFlight int
 		if inFlight, c.slot, err = t.countSlots(c.Queue, q.firstSlot, c.policy.MaxInFlight, c.Limit); err != nil {
@@ -179,8 +189,8 @@ func (c *claim) readLimits(t *txn) (q queueLimits, err error) {
 	var locked time.Time
 	asked, p := time.Now(), &c.policy
 	err = t.each(func(rows *sql.Rows) error {
-		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &q.paused, &q.counted, &q.firstSlot,
-			&q.known, &c.hinted, &c.merges, &locked)
+		return rows.Scan(new(sql.NullString), &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Ordered, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &q.paused, &q.counted,
+			&q.firstSlot, &q.known, &c.hinted, &c.merges, &locked)
 	}, admitQuery, c.Queue, c.s.mergeLock(c.Queue), c.s.claimsLock(c.Queue))
 	c.counts, c.limited = p.MaxInFlight > 0, p.Limited()
 	c.admitted = c.limited // otherwise a later look may find that it is limited now
@@ -227,7 +237,7 @@ var admitQuery = `
 		WHERE NOT EXISTS (SELECT FROM claims)
 	)
 	SELECT CASE WHEN ` + isByKey + ` THEN pg_advisory_xact_lock_shared(hashtextextended($3, 0))::text END,
-		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), fair, coalesce(rate_n, 0), rate_per, paused, counted, first_slot, keys_known, hinted,
+		coalesce(max_in_flight, 0), coalesce(max_per_key, 0), fair, ordered, coalesce(rate_n, 0), rate_per, paused, counted, first_slot, keys_known, hinted,
 		CASE WHEN hinted THEN pg_try_advisory_xact_lock(hashtextextended($2, 0)) ELSE FALSE END, clock_timestamp()
 	FROM queue`
 
@@ -309,24 +319,28 @@ func addSlots(queue, ids, number string) string {
 }
 
 // setLimits makes claims keep to the limits of the policy. A queue that had no limit for each key, or another one, or that was not limited at all,
-// is not counted then.
+// is not counted then. What is known of its keys stays so if the limits of those do not change: claims on a queue that is ordered wait for that.
 func (t *txn) setLimits(queue string, p store.Policy) error {
 	t.woken.Add(store.Wakeup{Queue: queue}) // there may be room
 	if p.MaxInFlight > 0 || p.ByKey() {
 		_, err := t.exec(`
-			INSERT INTO {schema}.queues (name, paused, max_in_flight, max_per_key, fair, limit_version)
-			VALUES ($1, FALSE, $2, $3, $4, $5)
+			INSERT INTO {schema}.queues (name, paused, max_in_flight, max_per_key, fair, ordered, limit_version)
+			VALUES ($1, FALSE, $2, $3, $4, $5, $6)
 			ON CONFLICT (name) DO UPDATE
 			SET max_in_flight = excluded.max_in_flight,
 				max_per_key = excluded.max_per_key,
 				fair = excluded.fair,
+				ordered = excluded.ordered,
 				limit_version = excluded.limit_version,
-				keys_known = 0,
+				keys_known = CASE WHEN queues.counted AND (queues.max_in_flight IS NOT NULL OR excluded.max_in_flight IS NULL)
+						AND (excluded.max_per_key, excluded.fair, excluded.ordered) IS NOT DISTINCT FROM (queues.max_per_key, queues.fair, queues.ordered)
+					THEN queues.keys_known ELSE 0 END,
 				counted = queues.counted AND (queues.max_in_flight IS NOT NULL OR excluded.max_in_flight IS NULL)
 					AND (excluded.max_per_key IS NULL AND NOT excluded.fair
-						OR (excluded.max_per_key, excluded.fair) IS NOT DISTINCT FROM (queues.max_per_key, queues.fair))
-			WHERE (queues.max_in_flight, queues.max_per_key, queues.fair) IS DISTINCT FROM (excluded.max_in_flight, excluded.max_per_key, excluded.fair)`,
-			queue, sqlkit.Limit(p.MaxInFlight), sqlkit.Limit(p.MaxPerKey), p.Fair, p.Version)
+						OR (excluded.max_per_key, excluded.fair, excluded.ordered) IS NOT DISTINCT FROM (queues.max_per_key, queues.fair, queues.ordered))
+			WHERE (queues.max_in_flight, queues.max_per_key, queues.fair, queues.ordered)
+				IS DISTINCT FROM (excluded.max_in_flight, excluded.max_per_key, excluded.fair, excluded.ordered)`,
+			queue, sqlkit.Limit(p.MaxInFlight), sqlkit.Limit(p.KeyLimit()), p.Fair, p.Ordered, p.Version)
 		if err != nil {
 			return err
 		}
@@ -336,6 +350,7 @@ func (t *txn) setLimits(queue string, p store.Policy) error {
 			SET max_in_flight = NULL,
 				max_per_key = NULL,
 				fair = FALSE,
+				ordered = FALSE,
 				counted = FALSE
 			WHERE name = $1 AND `+isCounted,
 			queue)
@@ -344,7 +359,7 @@ func (t *txn) setLimits(queue string, p store.Policy) error {
 		}
 	}
 	if !p.ByKey() {
-		if err := t.forgetKeys(queue); err != nil {
+		if err := cmp.Or(t.forgetKeys(queue), t.forgetOrdered(queue)); err != nil {
 			return err
 		}
 	}

@@ -293,13 +293,13 @@ func TestSchema11IsCounted(t *testing.T) {
 			WHERE group_name IS NOT NULL`,
 		`DROP FUNCTION {schema}.hint(), {schema}.hint_ended() CASCADE`,
 		`DROP SEQUENCE {schema}.turns`,
-		`DROP TABLE {schema}.slots, {schema}.keys, {schema}.hints, {schema}.claims`,
+		`DROP TABLE {schema}.slots, {schema}.keys, {schema}.hints, {schema}.ordered, {schema}.claims`,
 		`ALTER TABLE {schema}.jobs DROP COLUMN limit_key`,
 		`ALTER TABLE {schema}.queues DROP COLUMN max_in_flight, DROP COLUMN limit_version, DROP COLUMN counted, DROP COLUMN first_slot,
-			DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN fair`,
+			DROP COLUMN max_per_key, DROP COLUMN keys_known, DROP COLUMN rate_n, DROP COLUMN rate_per, DROP COLUMN fair, DROP COLUMN ordered`,
 		`ALTER TABLE {schema}.policies DROP COLUMN max_in_flight, DROP COLUMN max_per_key, DROP COLUMN rate_n, DROP COLUMN rate_per,
-				DROP COLUMN owner, DROP COLUMN declared, DROP COLUMN fair`,
-		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair')`,
+				DROP COLUMN owner, DROP COLUMN declared, DROP COLUMN fair, DROP COLUMN ordered`,
+		`DELETE FROM {schema}.migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'ordered')`,
 	} {
 		_, err := s.DB().ExecContext(t.Context(), s.sql(statement))
 		require.NoError(t, err)

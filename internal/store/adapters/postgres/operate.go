@@ -24,6 +24,8 @@ func (c *cancelling) apply(t *txn, e *store.Record) store.Outcome {
 	t.woken.AddCancelled(e.Job)
 	if e.State == store.InFlight {
 		t.freed(e.Job)
+	} else {
+		t.unheld(e.Job)
 	}
 	o := e.Cancel(t.now)
 	if o.Status == store.StatusOK && !done {

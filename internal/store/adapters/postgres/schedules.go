@@ -81,7 +81,8 @@ func (s *Store) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired
 }
 
 func (t *txn) schedules() sqlkit.ScheduleTable {
-	return sqlkit.ScheduleTable{Lock: t.lockSchedules, Keep: t.keepSchedule, Lives: t.lives, Add: t.addJobs}
+	add := func(jobs []store.NewJob) ([]store.Enqueued, error) { return t.addJobs(jobs, nil) } // they keep their priorities
+	return sqlkit.ScheduleTable{Lock: t.lockSchedules, Keep: t.keepSchedule, Lives: t.lives, Add: add}
 }
 
 // lockSchedules locks the schedules that exist, in the order of their names, until the transaction ends.

@@ -122,7 +122,7 @@ type waiting struct {
 
 // waiting reads what jobs wait for, and refuses them if some of that does not exist. It must come after everything for which the
 // transaction may have to wait.
-func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped drops) (*waiting, error) {
+func (t *txn) waiting(jobs []store.NewJob, ordered []string, holders map[string]holder, dropped drops) (*waiting, error) {
 	if !slices.ContainsFunc(jobs, waitsForOthers) {
 		return nil, nil
 	}
@@ -158,7 +158,7 @@ func (t *txn) waiting(jobs []store.NewJob, holders map[string]holder, dropped dr
 			return nil, errHolderGone
 		}
 	}
-	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return w.others.found[id] != nil }); err != nil {
+	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return w.others.found[id] != nil }, ordered); err != nil {
 		return nil, err
 	}
 	if err := w.lookAtGroups(jobs, t); err != nil {

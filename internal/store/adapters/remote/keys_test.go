@@ -27,15 +27,15 @@ func behind(t *testing.T, back store.Store) *Store {
 	return s
 }
 
-// TestLimitKeysTravel both ways, and so do the limit and the turns.
+// TestLimitKeysTravel both ways, and so do the limit, the turns and the order.
 func TestLimitKeysTravel(t *testing.T) {
 	back := memory.New(memory.Options{})
 	s := behind(t, back)
 
 	const key = "odd/ä %"
-	set, err := s.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: 10, MaxPerKey: 1, Fair: true})
+	set, err := s.SetPolicy(t.Context(), "q", store.Policy{MaxInFlight: 10, MaxPerKey: 1, Fair: true, Ordered: true})
 	require.NoError(t, err)
-	assert.Equal(t, store.Policy{MaxInFlight: 10, MaxPerKey: 1, Fair: true, Version: 1}, set)
+	assert.Equal(t, store.Policy{MaxInFlight: 10, MaxPerKey: 1, Fair: true, Ordered: true, Version: 1}, set)
 	for _, one := range []store.PolicyKeeper{s, back} {
 		got, err := one.Policy(t.Context(), "q")
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestServerWithoutLimitKeys(t *testing.T) {
 	s := opened(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
-		for _, field := range []string{"limit_key", "max_per_key", "fair"} {
+		for _, field := range []string{"limit_key", "max_per_key", "fair", "ordered"} {
 			if strings.Contains(string(body), `"`+field+`":`) {
 				write(400, wire.Problem, `{"type":"urn:jq:invalid","status":400,"field":"`+field+`","rule":"is not known here"}`)(w, r)
 				return
@@ -94,13 +94,15 @@ func TestServerWithoutLimitKeys(t *testing.T) {
 	filter := store.Filter{LimitKey: "c7"}
 	_, setPolicy := s.SetPolicy(t.Context(), "q", store.Policy{MaxPerKey: 3})
 	_, setFair := s.SetPolicy(t.Context(), "q", store.Policy{Fair: true})
+	_, setOrdered := s.SetPolicy(t.Context(), "q", store.Policy{Ordered: true})
 	_, enqueue := s.Enqueue(t.Context(), store.EnqueueRequest{Jobs: []store.NewJob{n}})
 	_, setSchedule := s.SetSchedule(t.Context(), of)
 	_, list := s.List(t.Context(), filter, store.Page{Limit: 1})
 	_, count := s.Count(t.Context(), filter)
 	_, remove := s.Delete(t.Context(), filter, 1)
 	for call, err := range map[string]error{
-		"SetPolicy": setPolicy, "SetPolicy/Fair": setFair, "Enqueue": enqueue, "SetSchedule": setSchedule, "List": list, "Count": count, "Delete": remove,
+		"SetPolicy": setPolicy, "SetPolicy/Fair": setFair, "SetPolicy/Ordered": setOrdered, "Enqueue": enqueue, "SetSchedule": setSchedule,
+		"List": list, "Count": count, "Delete": remove,
 	} {
 		require.ErrorIs(t, err, store.ErrInvalid, call)
 		assert.ErrorContains(t, err, "is not known here", call)

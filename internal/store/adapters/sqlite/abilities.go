@@ -53,10 +53,10 @@ func (t *txn) queues() ([]store.Queue, error) {
 			UNION
 			SELECT name FROM queues WHERE paused
 			UNION
-			SELECT name FROM policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL OR fair
+			SELECT name FROM policies WHERE coalesce(retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, rate_n) IS NOT NULL OR fair OR ordered
 		)
-		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, rate_n, rate_per, owner,
-			declared, version
+		SELECT names.name, coalesce(queues.paused, FALSE), retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, ordered, rate_n, rate_per,
+			owner, declared, version
 		FROM names
 		LEFT JOIN queues ON queues.name = names.name
 		LEFT JOIN policies ON policies.name = names.name
@@ -93,7 +93,7 @@ func (s *Store) SetPolicy(ctx context.Context, queue string, p store.Policy) (st
 
 func (t *txn) policy(queue string) (store.Policy, error) {
 	return sqlkit.Policy(t.each, `
-		SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, rate_n, rate_per, owner, declared, version
+		SELECT retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, ordered, rate_n, rate_per, owner, declared, version
 		FROM policies
 		WHERE name = ?`,
 		queue)
@@ -109,11 +109,12 @@ func (t *txn) setPolicy(queue string, p store.Policy) (store.Policy, error) {
 		return store.Policy{}, err
 	}
 	_, err = t.exec(`
-		INSERT OR REPLACE INTO policies (name, retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, rate_n, rate_per, owner,
-			declared, version)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		INSERT OR REPLACE INTO policies (name, retain_succeeded, retain_cancelled, retain_dead, max_in_flight, max_per_key, fair, ordered, rate_n, rate_per,
+			owner, declared, version)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		queue, sqlkit.Setting(next.RetainSucceeded), sqlkit.Setting(next.RetainCancelled), sqlkit.Setting(next.RetainDead),
-		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), next.Fair, sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per), next.Owner, next.Declared, next.Version)
+		sqlkit.Limit(next.MaxInFlight), sqlkit.Limit(next.MaxPerKey), next.Fair, next.Ordered, sqlkit.Limit(next.Rate.N), sqlkit.Setting(next.Rate.Per),
+		next.Owner, next.Declared, next.Version)
 	if err != nil {
 		return store.Policy{}, err
 	}

@@ -74,10 +74,10 @@ func (t *txn) room(req store.ClaimRequest, held *sqlkit.Held) (room, error) {
 	r := room{limit: req.Limit}
 	p := &r.policy
 	err := t.each(func(rows *sql.Rows) error {
-		return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &r.turns)
+		return rows.Scan(&paused, &p.MaxInFlight, &p.MaxPerKey, &p.Fair, &p.Ordered, &p.Rate.N, (*sqlkit.Micros)(&p.Rate.Per), &r.turns)
 	}, `
-		SELECT coalesce(paused, FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(fair, FALSE), coalesce(rate_n, 0), rate_per,
-			coalesce(turns, 0)
+		SELECT coalesce(paused, FALSE), coalesce(max_in_flight, 0), coalesce(max_per_key, 0), coalesce(fair, FALSE), coalesce(ordered, FALSE),
+			coalesce(rate_n, 0), rate_per, coalesce(turns, 0)
 		FROM (SELECT 1)
 		LEFT JOIN queues ON queues.name = ?1
 		LEFT JOIN policies ON policies.name = ?1`,
@@ -120,13 +120,16 @@ var (
 	retryLane = laneOf(`1`, `jobs_retrying_by_key`, `state = 'failed' AND retry_at IS NOT NULL`, `retry_at`)
 )
 
+// weight is the size of a job's documents.
+const weight = `octet_length(payload) + coalesce(octet_length(checkpoint), 0) + coalesce(octet_length(progress), 0)`
+
 // laneOf returns the lane of two indexes: waits is their condition, and due their time column.
 func laneOf(number, byKey, waits, due string) lane {
 	text := strings.NewReplacer(`{lane}`, number, `{index}`, byKey, `{waits}`, waits, `{due}`, due)
 	return lane{
 		text: text.Replace,
 		byKey: text.Replace(`
-			SELECT {due}, id, octet_length(payload) + coalesce(octet_length(checkpoint), 0) + coalesce(octet_length(progress), 0)
+			SELECT {due}, id, ` + weight + `
 			FROM jobs INDEXED BY {index}
 			WHERE {waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)
 				AND (expires_at IS NULL OR expires_at > ?6)

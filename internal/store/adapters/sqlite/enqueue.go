@@ -74,10 +74,14 @@ func (t *txn) add(req store.EnqueueRequest) ([]store.Enqueued, error) {
 }
 
 func (t *txn) addJobs(jobs []store.NewJob) ([]store.Enqueued, error) {
-	if slices.ContainsFunc(jobs, func(n store.NewJob) bool { return len(n.After) > 0 }) {
-		return t.addWaiting(jobs)
+	ordered, err := t.orderedOf(store.Prioritized(jobs))
+	if err != nil {
+		return nil, err
 	}
-	if err := store.CheckExpiry(jobs, t.now); err != nil {
+	if slices.ContainsFunc(jobs, func(n store.NewJob) bool { return len(n.After) > 0 }) {
+		return t.addWaiting(jobs, ordered)
+	}
+	if err := store.CheckNew(jobs, t.now, nil, ordered); err != nil { // none waits for a job that must exist
 		return nil, err
 	}
 	return t.addReady(jobs)

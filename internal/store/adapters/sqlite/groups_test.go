@@ -196,7 +196,9 @@ func TestStepToRunsOfGroups(t *testing.T) {
 		ALTER TABLE policies DROP COLUMN fair;
 		ALTER TABLE queues DROP COLUMN turns;
 		DROP INDEX workers_beat_at;
-		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'silent')`)
+		DROP TABLE ordered;
+		ALTER TABLE policies DROP COLUMN ordered;
+		DELETE FROM migrations WHERE name IN ('group_runs', 'limits', 'keys', 'rates', 'fair', 'silent', 'ordered')`)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql"
 	"slices"
 	"strings"
@@ -16,8 +17,8 @@ import (
 const (
 	isWaiting = `({job}.state = 'ready' OR {job}.state = 'failed' AND {job}.retry_at IS NOT NULL)`
 	isKeyed   = `EXISTS (SELECT 1 FROM policies WHERE name = {job}.queue AND ` + isByKey + `)`
-	isLimited = `EXISTS (SELECT 1 FROM policies WHERE name = {job}.queue AND max_per_key IS NOT NULL)`
-	isByKey   = `(max_per_key IS NOT NULL OR fair)`
+	isLimited = `EXISTS (SELECT 1 FROM policies WHERE name = {job}.queue AND (max_per_key IS NOT NULL OR ordered))`
+	isByKey   = `(max_per_key IS NOT NULL OR fair OR ordered)`
 	hint      = `
 			INSERT INTO hints (queue, limit_key, lane, priority, due_at)
 			VALUES (NEW.queue, coalesce(NEW.limit_key, ''), NEW.state = 'failed', NEW.priority, iif(NEW.state = 'ready', NEW.run_at, NEW.retry_at))
@@ -59,32 +60,21 @@ func ofRow(row, condition string) string { return strings.ReplaceAll(condition, 
 
 // limitKeys makes claims keep to what the policy says of keys, if that is something else.
 func (t *txn) limitKeys(queue string, before, now store.Policy) error {
-	if before.MaxPerKey == now.MaxPerKey && before.Fair == now.Fair {
+	if before.MaxPerKey == now.MaxPerKey && before.Fair == now.Fair && before.Ordered == now.Ordered {
 		return nil
 	}
-	for name, trigger := range keyTriggers {
-		if _, err := t.exec(`DROP TRIGGER IF EXISTS ` + name); err != nil {
-			return err
-		}
-		some, err := sqlkit.Values[int](t.each, `SELECT 1 FROM policies WHERE `+isByKey+` LIMIT 1`)
-		if err != nil {
-			return err
-		}
-		if len(some) > 0 {
-			if _, err := t.exec(`CREATE TRIGGER ` + name + trigger); err != nil {
-				return err
-			}
-		}
+	if err := t.forgetKeys(queue); err != nil {
+		return err
 	}
-	for _, table := range []string{`keys`, `hints`} {
-		if _, err := t.exec(`DELETE FROM `+table+` WHERE queue = ?`, queue); err != nil {
+	if err := cmp.Or(t.trigger(keyTriggers, isByKey), t.trigger(orderedTriggers, `ordered`)); err != nil || !now.ByKey() {
+		return err
+	}
+	if now.Ordered {
+		if err := t.putInOrder(queue); err != nil {
 			return err
 		}
 	}
-	if !now.ByKey() {
-		return nil
-	}
-	if now.MaxPerKey > 0 {
+	if now.KeyLimit() > 0 {
 		_, err := t.exec(`
 			INSERT INTO keys (queue, limit_key, state)
 			SELECT queue, limit_key, json_object('taken', json_group_array(id))
@@ -102,6 +92,37 @@ func (t *txn) limitKeys(queue string, before, now store.Policy) error {
 		}
 	}
 	return t.readHints(queue, now)
+}
+
+// forgetKeys deletes what claims on the queue know of its keys, and drops the triggers, which would note that.
+func (t *txn) forgetKeys(queue string) error {
+	for _, triggers := range []map[string]string{keyTriggers, orderedTriggers} {
+		for name := range triggers {
+			if _, err := t.exec(`DROP TRIGGER IF EXISTS ` + name); err != nil {
+				return err
+			}
+		}
+	}
+	for _, table := range []string{`keys`, `hints`, `ordered`} {
+		if _, err := t.exec(`DELETE FROM `+table+` WHERE queue = ?`, queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trigger creates the triggers, if a queue has such a policy.
+func (t *txn) trigger(triggers map[string]string, policy string) error {
+	some, err := sqlkit.Values[int](t.each, `SELECT 1 FROM policies WHERE `+policy+` LIMIT 1`)
+	if err != nil || len(some) == 0 {
+		return err
+	}
+	for name, trigger := range triggers {
+		if _, err := t.exec(`CREATE TRIGGER ` + name + trigger); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readHints reads all hints of a queue, as claims do.
@@ -188,7 +209,7 @@ func (t *txn) claimByKey(req store.ClaimRequest, room room, held *sqlkit.Held) (
 	if err != nil {
 		return nil, err
 	}
-	if len(chosen) < limit && room.policy.MaxPerKey > 0 {
+	if len(chosen) < limit && room.policy.KeyLimit() > 0 {
 		held.Note(req.Queue, 0)
 	}
 	rows, err := keys.Rows(chosen)
@@ -318,6 +339,12 @@ func standing(number, lane, place string) string {
 // readLines reads the jobs of the lines that are unread, and which of the jobs that claims have taken are in flight.
 func (t *txn) readLines(queue string, keys *sqlkit.Keys, limit int) error {
 	for _, l := range keys.Unread(limit) {
+		if l.Head {
+			if err := t.readHead(queue, l); err != nil {
+				return err
+			}
+			continue
+		}
 		from := freshLane
 		if l.Retry {
 			from = retryLane

@@ -67,7 +67,9 @@ func TestJobsOfTheSchemaBeforeGoOn(t *testing.T) {
 			ALTER TABLE policies DROP COLUMN fair;
 			ALTER TABLE queues DROP COLUMN turns;
 			DROP INDEX workers_beat_at;
-			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'silent');
+			DROP TABLE ordered;
+			ALTER TABLE policies DROP COLUMN ordered;
+			DELETE FROM migrations WHERE name IN ('reason', 'schedules', 'expiry', 'activity', 'rules', 'waits', 'needed', 'groups', 'group_runs', 'limits', 'keys', 'rates', 'fair', 'silent', 'ordered');
 			ALTER TABLE migrations DROP COLUMN least;
 			UPDATE jobs SET claimed_at = NULL WHERE id = ?`,
 			requeued)

@@ -20,6 +20,11 @@ const (
 // Settle is part of the contract. It takes several transactions for many jobs.
 func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled, err error) {
 	invalid := store.CheckSettle(limit)
+	defer func() {
+		if len(settled) > 0 { // they may have held back others of their keys
+			s.tellHeld()
+		}
+	}()
 	seen := s.writer.others.Load()
 	for more := true; more; {
 		part, began := min(limit-len(settled), settledAtOnce), time.Now()

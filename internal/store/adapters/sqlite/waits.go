@@ -11,8 +11,9 @@ import (
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// addWaiting adds jobs of which some wait for others. What becomes of one of these depends on those before it.
-func (t *txn) addWaiting(jobs []store.NewJob) ([]store.Enqueued, error) {
+// addWaiting adds jobs of which some wait for others. What becomes of one of these depends on those before it. The ordered
+// queues are those of [store.CheckNew].
+func (t *txn) addWaiting(jobs []store.NewJob, ordered []string) ([]store.Enqueued, error) {
 	var ids []int64
 	for _, n := range jobs {
 		for _, w := range n.After {
@@ -23,7 +24,7 @@ func (t *txn) addWaiting(jobs []store.NewJob) ([]store.Enqueued, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return other(id) != nil }); err != nil {
+	if err := store.CheckNew(jobs, t.now, func(id int64) bool { return other(id) != nil }, ordered); err != nil {
 		return nil, err
 	}
 	for _, trigger := range triggers {
