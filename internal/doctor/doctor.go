@@ -187,7 +187,7 @@ func (e *examination) queues() error {
 		case waited >= starving && full:
 			ill["full_queue"] = append(ill["full_queue"], q)
 		case waited >= starving:
-			oldest, err := e.fullKeys(q)
+			oldest, err := e.keysOf(q)
 			if err != nil {
 				return err
 			}
@@ -205,6 +205,7 @@ func (e *examination) queues() error {
 			ill[name] = append(ill[name], q)
 		}
 	}
+	e.heldFinding()
 	e.keysFinding()
 	for _, kind := range ailments {
 		if all := ill[kind.name]; len(all) > 0 {
@@ -346,6 +347,14 @@ func gathered(found []store.Finding) []store.Finding {
 // unlessUnsupported returns err, or nil if it is errors.ErrUnsupported: a remote server's store may lack the ability.
 func unlessUnsupported(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// unlessGone returns err, or nil if it is ErrNotFound: the job may have been deleted since it was listed.
+func unlessGone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -13,6 +14,8 @@ import (
 type keys struct {
 	held map[keyName]*heldKey
 	full []*heldKey // those with jobs that have waited for long, although the queue itself is not full
+
+	holders []*holder // in ordered queues, those that hold their keys for long
 }
 
 type keyName struct{ queue, key string }
@@ -30,7 +33,7 @@ type heldKey struct {
 // note counts a job in flight.
 func (k *keys) note(j store.Job, p store.Policy) {
 	name := keyName{j.Queue, j.LimitKey()}
-	if p.MaxPerKey == 0 || name.key == "" {
+	if p.KeyLimit() == 0 || name.key == "" {
 		return
 	}
 	h := k.held[name]
@@ -50,13 +53,24 @@ func (k *keys) note(j store.Job, p store.Policy) {
 	}
 }
 
-// mostKeys is how many keys of a queue are counted at most: those that were claimed last the longest ago.
+// keysOf finds the keys of a slow queue that are the reason. It reports whether the job that has waited longest is one of these: then nobody knows whether
+// the other jobs of the queue wait for long, and the keys are the problem to solve first.
+func (e *examination) keysOf(q store.QueueCount) (oldest bool, err error) {
+	held, err := e.heldKeys(q)
+	if err != nil {
+		return false, err
+	}
+	full, err := e.fullKeys(q)
+	return held || full, err
+}
+
+// mostKeys is how many keys of a queue are counted at most: those to which nothing has happened for the longest time.
 const mostKeys = 20
 
 // fullKeys finds the keys of a slow queue that have no room and jobs that have waited for long. It reports whether the job that has waited
-// longest is one of these: then nobody knows whether the other jobs of the queue wait for long, and the keys are the problem to solve first.
+// longest is one of these.
 func (e *examination) fullKeys(q store.QueueCount) (oldest bool, err error) {
-	most := e.listed[q.Queue].Policy.MaxPerKey
+	most := e.listed[q.Queue].Policy.KeyLimit()
 	var full []*heldKey
 	for h := range maps.Values(e.keys.held) {
 		if h.queue == q.Queue && h.jobs >= most {
@@ -89,7 +103,13 @@ func (e *examination) keysFinding() {
 	slices.SortFunc(full, func(a, b *heldKey) int { return a.waiting.OldestDue.Compare(b.waiting.OldestDue) })
 	var due int64
 	var names []string
+	var limited, ordered bool
 	for _, h := range full {
+		if e.listed[h.queue].Policy.Ordered {
+			ordered = true
+		} else {
+			limited = true
+		}
 		due += h.waiting.Due
 		names = append(names, fmt.Sprintf("%s in %s", h.key, h.queue))
 	}
@@ -99,9 +119,16 @@ func (e *examination) keysFinding() {
 	if len(full) > 1 {
 		what, who = fmt.Sprintf("%d limit keys have as many jobs in flight as the policies of their queues allow,", len(full)), ": "+few(names, ", ")
 	}
+	var advice []string
+	if limited {
+		advice = append(advice, "look for jobs that hold their lease for long, or raise the limit with queues set --max-per-key")
+	}
+	if ordered {
+		advice = append(advice, "an ordered queue runs one job of a key at a time: make its jobs shorter, or use more keys")
+	}
 	e.found = append(e.found, store.Finding{
 		Name: "full_keys", Count: len(full), Examples: names[:min(len(names), shown)],
-		Advice: "look for jobs that hold their lease for long, or raise the limit with queues set --max-per-key",
+		Advice: strings.Join(advice, "; "),
 		Detail: fmt.Sprintf("%s and %s waiting, the oldest for %v%s", what, jobs(due), now.Sub(first.waiting.OldestDue).Round(time.Second), who),
 	})
 }
