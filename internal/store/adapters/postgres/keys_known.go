@@ -103,7 +103,7 @@ func (t *txn) forgetKeys(queue string) error {
 }
 
 // forgetOrdered deletes what is known of the order of jobs in a queue that is not ordered. It leaves rows that others are about to delete: they would wait
-// for each other.
+// for each other. It also leaves what are too many for one transaction. Such rows hide nothing, and order mends them.
 func (t *txn) forgetOrdered(queue string) error {
 	_, err := t.exec(`
 		DELETE FROM {schema}.ordered
@@ -111,8 +111,9 @@ func (t *txn) forgetOrdered(queue string) error {
 			SELECT ctid
 			FROM {schema}.ordered
 			WHERE queue = $1 AND NOT EXISTS (SELECT FROM {schema}.queues WHERE name = $1 AND ordered)
+			LIMIT $2
 			FOR UPDATE SKIP LOCKED))`,
-		queue)
+		queue, 10*orderedAtOnce)
 	return err
 }
 
@@ -326,8 +327,8 @@ var disorderSomeQuery = `
 	WITH part AS MATERIALIZED (
 		SELECT limit_key, job_id
 		FROM {schema}.ordered
-		WHERE queue = $1 AND (limit_key, job_id) > ($2, $3)
-		ORDER BY limit_key, job_id
+		WHERE queue = $1 AND (limit_key, queue, job_id) > ($2, $1, $3)
+		ORDER BY limit_key, queue, job_id
 		LIMIT $4
 	),
 	ended AS MATERIALIZED (

@@ -2,6 +2,9 @@
 --
 -- Least compatible version: 17.
 
+-- First of all, as programs do: they change jobs, and then triggers read policies.
+LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE;
+
 ALTER TABLE {schema}.policies ADD COLUMN ordered boolean NOT NULL DEFAULT FALSE;
 
 -- Here too, because claims look here whether the queue is paused. The column max_per_key is 1 if the queue is ordered.
