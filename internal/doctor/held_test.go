@@ -155,6 +155,18 @@ func (o ordered) failing(times int) {
 	}
 }
 
+// claimSecond adds three jobs, and claims the second one when the first, in flight for five minutes, has ended.
+func (o ordered) claimSecond() store.Lease {
+	o.Helper()
+	l := o.claim(o.add("ada"))
+	second := o.add("ada")
+	o.clock.Add(time.Second)
+	o.add("ada")
+	o.clock.Add(5 * time.Minute)
+	o.ack(l)
+	return o.claim(second)
+}
+
 // A key is not held if its jobs only wait for the end of those before them, for workers, or not for long.
 func TestKeysThatAreNotHeld(t *testing.T) {
 	const full = "the limit key ada of the queue q has as many jobs in flight as its policy allows, the oldest for 0s (job 2 of worker w), and 1 job waiting, the oldest for 5m0s"
@@ -163,22 +175,10 @@ func TestKeysThatAreNotHeld(t *testing.T) {
 		found   map[string]string
 	}{
 		"busy": {func(o ordered) {
-			l := o.claim(o.add("ada"))
-			o.add("ada")
-			o.clock.Add(time.Second)
-			o.add("ada")
-			o.clock.Add(5 * time.Minute)
-			o.ack(l)
-			o.claim(2)
+			o.claimSecond()
 		}, map[string]string{"full_keys": full}},
 		"has just failed": {func(o ordered) {
-			l := o.claim(o.add("ada"))
-			o.add("ada")
-			o.clock.Add(time.Second)
-			o.add("ada")
-			o.clock.Add(5 * time.Minute)
-			o.ack(l)
-			o.fail(o.claim(2), store.After, time.Minute)
+			o.fail(o.claimSecond(), store.After, time.Minute)
 		}, map[string]string{"slow_queue": "the queue q has 1 job waiting, the oldest for 5m0s"}},
 		"requeued": {func(o ordered) {
 			l := o.claim(o.add("ada"))

@@ -112,8 +112,7 @@ func leasesOf(jobs []store.Job) []store.Lease {
 // Jobs that were added, given back or failed while the clock was ahead wait for so much longer, until they are repaired.
 func TestRepairBringsBackWaitingJobs(t *testing.T) {
 	t.Parallel()
-	shown := clock.NewMock()
-	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	shown := newClock()
 	s := openStore(t, Options{Clock: shown})
 	waiting := func(delay time.Duration) store.NewJob {
 		return store.NewJob{Queue: "q", Kind: "k", Payload: []byte(`1`), Delay: delay, MaxRetries: 3, Backoff: store.Backoff{Base: time.Minute, Cap: time.Minute}}

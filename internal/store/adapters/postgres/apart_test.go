@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,8 +28,7 @@ func TestHalvesOfARecoveryFailApart(t *testing.T) {
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			t.Parallel()
-			shown, log := clock.NewMock(), &lines{}
-			shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+			shown, log := newClock(), &lines{}
 			s := openStore(t, Options{Clock: shown, Logger: slog.New(slog.NewTextHandler(log, nil))})
 			enqueue(t, s, 2)
 			expired := claimN(t, s, 1)[0]

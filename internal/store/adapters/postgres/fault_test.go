@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
@@ -279,8 +278,7 @@ func TestBeatsHaveTheirOwnConnections(t *testing.T) {
 // A heartbeat that waits for a connection extends from the time at which it comes through.
 func TestExtendTakesNowInItsTransaction(t *testing.T) {
 	t.Parallel()
-	shown := clock.NewMock()
-	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	shown := newClock()
 	s := openStore(t, Options{Clock: shown})
 	enqueue(t, s, 1)
 	held := claimN(t, s, 1)

@@ -137,22 +137,25 @@ func TestJobsOlderThanTheLimitOfKeysAreFound(t *testing.T) {
 	})
 }
 
+// isolated returns a transaction that goes on seeing the database as it is now.
+func isolated(t *testing.T, s *Store) *sql.Tx {
+	t.Helper()
+	tx, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), s.sql(`SELECT count(*) FROM {schema}.queues`))
+	require.NoError(t, err)
+	return tx
+}
+
 // Transactions that see the database as it was before the queue limited its keys enqueue a job, and finish one. The job is found, and so is the room.
 func TestIsolatedTransactionsOlderThanTheLimitOfKeys(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begin := func() *sql.Tx {
-		tx, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		require.NoError(t, err)
-		_, err = tx.ExecContext(t.Context(), s.sql(`SELECT count(*) FROM {schema}.queues`))
-		require.NoError(t, err)
-		return tx
-	}
 	ids := enqueueKeyed(t, s, 2, "a")
 	held := claimN(t, s, 1)
-	adds, ends := begin(), begin()
+	adds, ends := isolated(t, s), isolated(t, s)
 	limitTo(t, s, store.Policy{MaxPerKey: 1})
 	require.Empty(t, claimN(t, s, 5))
 	eventually(t, "those that have changed jobs are waited for", func() bool {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -90,8 +89,7 @@ func TestClaimsAreHot(t *testing.T) {
 // their rows lie, and leaves rows that are right.
 func TestRecoveryGoesByTheLeases(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	s := openStore(t, Options{Clock: clk})
 	ctx := t.Context()
 	enqueue(t, s, 500)
@@ -149,8 +147,7 @@ func TestRecoveryGoesByTheLeases(t *testing.T) {
 // Jobs that a worker keeps for long share rows, since their leases expire together.
 func TestLeasesThatExpireTogetherShareRows(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	s := openStore(t, Options{Clock: clk})
 	enqueue(t, s, 300)
 	var held []store.Lease
@@ -172,8 +169,7 @@ func TestLeasesThatExpireTogetherShareRows(t *testing.T) {
 // A row with a job that another transaction has locked stays, and the job is recovered later.
 func TestRowsOfLockedJobsStay(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	s := openStore(t, Options{Clock: clk})
 	ids := enqueue(t, s, 3)
 	claimN(t, s, 3)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -114,8 +113,7 @@ func (c lossyConn) QueryContext(ctx context.Context, query string, args []driver
 // A claim whose answer was lost knows no jobs that it could release. They are recovered when their leases expire.
 func TestJobsOfALostToldClaimAreRecovered(t *testing.T) {
 	t.Parallel()
-	shown := clock.NewMock()
-	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	shown := newClock()
 	s := warm(t, Options{Clock: shown})
 	lost := 0
 	wrapped(t, s, func(c Conn) Conn { return lossyConn{c, "given.until", &lost} })

@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/pgtest"
@@ -63,4 +65,10 @@ func countIn(t testing.TB, s *Store, phase store.State) int64 {
 		sum += q.Jobs[phase]
 	}
 	return sum
+}
+
+func newClock() *clock.Mock {
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	return clk
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -41,12 +40,6 @@ func openOrderedAt(t *testing.T, clk clock.Clock) *Store {
 	})
 	limitTo(t, s, store.Policy{Ordered: true})
 	return s
-}
-
-func newClock() *clock.Mock {
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	return clk
 }
 
 // next claims one job at a time, finishes it, and returns the ids, until there is none to claim.
@@ -303,16 +296,9 @@ func TestIsolatedTransactionsOlderThanTheOrder(t *testing.T) {
 	s, err := Open(t.Context(), ownServer(t, pgtest.Options{}).DSN, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begin := func() *sql.Tx {
-		tx, err := s.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		require.NoError(t, err)
-		_, err = tx.ExecContext(t.Context(), s.sql(`SELECT count(*) FROM {schema}.queues`))
-		require.NoError(t, err)
-		return tx
-	}
 	ids := enqueueKeyed(t, s, 2, "a")
 	held := claimN(t, s, 1)
-	adds, ends := begin(), begin()
+	adds, ends := isolated(t, s), isolated(t, s)
 	limitTo(t, s, store.Policy{Ordered: true})
 	require.Equal(t, keysInOrder, number(t, s, `SELECT keys_known FROM {schema}.queues`))
 	late := enqueueKeyed(t, s.InTx(adds), 1, "late")

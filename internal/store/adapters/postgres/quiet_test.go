@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,8 +17,7 @@ import (
 // What a worker sends that has nothing to do, message by message: P10 allows it two a second.
 func TestWhatIsDoneForNothingIsFewMessages(t *testing.T) {
 	t.Parallel()
-	shown := clock.NewMock()
-	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	shown := newClock()
 	s := warm(t, Options{Clock: shown})
 	s.sweeper.pace(never)
 	w := store.Worker{Name: "w", Host: "h", StaleAfter: time.Minute}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -94,8 +93,7 @@ func TestAnotherRateLeavesTheClaimForWhichItHasWaited(t *testing.T) {
 // Claims that count no more are deleted, and all of them when the queue has no rate any more.
 func TestClaimsThatCountNoMoreAreDeleted(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	s := openStore(t, Options{Clock: clk})
 	enqueue(t, s, 100)
 	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Second}})
@@ -150,8 +148,7 @@ func TestEndsOfLeasesWakeNobodyUnderARate(t *testing.T) {
 // A claim passes only those deleted claims that the claim before has not passed: with an old snapshot, no vacuum can remove them.
 func TestClaimsPassDeletedOnesOnce(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	s := openStore(t, Options{Clock: clk})
 	enqueue(t, s, 10)
 	limitTo(t, s, store.Policy{Rate: store.Rate{N: 3, Per: time.Second}})
@@ -170,8 +167,7 @@ func TestClaimsPassDeletedOnesOnce(t *testing.T) {
 // however often they take turns, and both go on when it is time.
 func TestRateOfClocksThatDifferALittle(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	o := Options{Schema: pgtest.Schema(t, pgtest.DSN(t)), Clock: clk}
 	ahead, behind := openStore(t, o), openStore(t, o)
 	enqueue(t, ahead, 100)

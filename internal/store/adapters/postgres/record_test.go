@@ -3,9 +3,7 @@ package postgres
 import (
 	"fmt"
 	"testing"
-	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -15,8 +13,7 @@ import (
 // TestStatementsDoWhatTheRecordDoes to a job in each phase.
 func TestStatementsDoWhatTheRecordDoes(t *testing.T) {
 	t.Parallel()
-	clk := clock.NewMock()
-	clk.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	clk := newClock()
 	s := openStore(t, Options{Clock: clk})
 	recordtest.Run(t, recordtest.Adapter{Store: s, Clock: clk, Read: func(id int64) store.Record {
 		found, err := read(t.Context(), s, nil, func(t *txn) ([]*store.Record, error) {

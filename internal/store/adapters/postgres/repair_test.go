@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -12,8 +11,7 @@ import (
 // A part of a repair whose commit was in the way of another is begun anew, and not the part behind it.
 func TestRepairThatIsBegunAnewLeavesNothingOut(t *testing.T) {
 	t.Parallel()
-	shown := clock.NewMock()
-	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	shown := newClock()
 	s := openStore(t, Options{Clock: shown})
 	enqueue(t, s, 3)
 	shown.Add(-time.Hour)

@@ -529,8 +529,7 @@ func TestAToldClaimInDoubtIsReleased(t *testing.T) {
 // An injected clock is read before the statement has its number. Meanwhile the mark of the leases may pass the row that it writes.
 func TestALeaseOfAClockThatMovedMeanwhileIsFound(t *testing.T) {
 	t.Parallel()
-	shown := clock.NewMock()
-	shown.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	shown := newClock()
 	s := warm(t, Options{Clock: shown})
 	other := openStore(t, Options{Clock: shown, Schema: s.options.Schema})
 	recovered := func() int {
