@@ -2,11 +2,11 @@ package memory
 
 import "math"
 
-// A keyed keeps a queue to the MaxPerKey of its policy, lets its keys take turns if it is fair, and keeps the jobs of each key in order: see order.go. Waiting jobs with a limit key stand in lines of their
-// key. A claim looks only at the keys that have room, in the order of their first jobs or their turns, so it costs the same however many keys and jobs
-// wait.
+// A keyed keeps a queue to the MaxPerKey of its policy, lets its keys take turns if it is fair, and keeps the jobs of each key in order if it is ordered: see
+// order.go. Waiting jobs with a limit key stand in lines of their key. A claim looks only at the keys that have room, in the order of their first jobs or
+// their turns, so it costs the same however many keys and jobs wait.
 //
-// It is nil in a queue with neither, for which has, lane, giveTurns, leavesOut and oldest find nothing.
+// It is nil in a queue with none of these, for which has, lane, giveTurns, leavesOut and oldest find nothing.
 type keyed struct {
 	most    int                  // jobs of a key that may be in flight, or zero for any number
 	ordered bool                 // a key has its live jobs in order
@@ -69,13 +69,11 @@ func (s *Store) keepToKeys(q *queue) {
 // standAnew puts the queue's waiting jobs into other lines.
 func (s *Store) standAnew(q *queue) {
 	for j := range s.jobs.rising(0) {
-		if j.queue == q {
-			s.order(j, !j.phase.terminal())
+		if j.queue != q {
+			continue
 		}
-	}
-	for j := range s.jobs.rising(0) {
+		s.order(j, !j.phase.terminal())
 		switch {
-		case j.queue != q:
 		case j.phase == inFlight:
 			if q.keyed != nil {
 				q.keyed.count(j, 1)

@@ -13,7 +13,7 @@ type rank struct {
 
 func (r *rank) moved(to int) { r.index = to }
 
-// order gives a job its rank if it is live, and otherwise takes it.
+// order gives a job its rank if it is live, and otherwise takes the rank away. If its key has another head then, that can be claimed.
 func (s *Store) order(j *job, live bool) {
 	k := j.queue.keyed
 	if k == nil || !k.ordered || j.limitKey() == "" {

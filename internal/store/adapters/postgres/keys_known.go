@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"strings"
@@ -57,7 +56,7 @@ func (t *txn) hintAll(queue string) error {
 
 // beginKeys makes the keys of a queue known, of which these jobs are in flight. What is known of their order stays: it is as it should be.
 func (t *txn) beginKeys(queue string, inFlight []int64) error {
-	if err := cmp.Or(t.forgetKeys(queue), t.forgetOrdered(queue)); err != nil {
+	if err := t.forgetKeys(queue); err != nil {
 		return err
 	}
 	_, err := t.exec(`
@@ -99,7 +98,7 @@ func (t *txn) forgetKeys(queue string) error {
 			return err
 		}
 	}
-	return nil
+	return t.forgetOrdered(queue)
 }
 
 // forgetOrdered deletes what is known of the order of jobs in a queue that is not ordered. It leaves rows that others are about to delete: they would wait

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -359,7 +358,7 @@ func (t *txn) setLimits(queue string, p store.Policy) error {
 		}
 	}
 	if !p.ByKey() {
-		if err := cmp.Or(t.forgetKeys(queue), t.forgetOrdered(queue)); err != nil {
+		if err := t.forgetKeys(queue); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"database/sql"
 	"slices"
 	"strings"
@@ -56,6 +55,9 @@ var keyTriggers = map[string]string{
 		END`,
 }
 
+// policyTriggers are the triggers that exist as long as a policy meets the condition.
+var policyTriggers = map[string]map[string]string{isByKey: keyTriggers, `ordered`: orderedTriggers}
+
 func ofRow(row, condition string) string { return strings.ReplaceAll(condition, `{job}`, row) }
 
 // limitKeys makes claims keep to what the policy says of keys, if that is something else.
@@ -66,7 +68,7 @@ func (t *txn) limitKeys(queue string, before, now store.Policy) error {
 	if err := t.forgetKeys(queue); err != nil {
 		return err
 	}
-	if err := cmp.Or(t.trigger(keyTriggers, isByKey), t.trigger(orderedTriggers, `ordered`)); err != nil || !now.ByKey() {
+	if err := t.createTriggers(); err != nil || !now.ByKey() {
 		return err
 	}
 	if now.Ordered {
@@ -96,7 +98,7 @@ func (t *txn) limitKeys(queue string, before, now store.Policy) error {
 
 // forgetKeys deletes what claims on the queue know of its keys, and drops the triggers, which would note that.
 func (t *txn) forgetKeys(queue string) error {
-	for _, triggers := range []map[string]string{keyTriggers, orderedTriggers} {
+	for _, triggers := range policyTriggers {
 		for name := range triggers {
 			if _, err := t.exec(`DROP TRIGGER IF EXISTS ` + name); err != nil {
 				return err
@@ -111,15 +113,20 @@ func (t *txn) forgetKeys(queue string) error {
 	return nil
 }
 
-// trigger creates the triggers, if a queue has such a policy.
-func (t *txn) trigger(triggers map[string]string, policy string) error {
-	some, err := sqlkit.Values[int](t.each, `SELECT 1 FROM policies WHERE `+policy+` LIMIT 1`)
-	if err != nil || len(some) == 0 {
-		return err
-	}
-	for name, trigger := range triggers {
-		if _, err := t.exec(`CREATE TRIGGER ` + name + trigger); err != nil {
+// createTriggers creates those that the policies need.
+func (t *txn) createTriggers() error {
+	for policy, triggers := range policyTriggers {
+		some, err := sqlkit.Values[int](t.each, `SELECT 1 FROM policies WHERE `+policy+` LIMIT 1`)
+		if err != nil {
 			return err
+		}
+		for name, trigger := range triggers {
+			if len(some) == 0 {
+				break
+			}
+			if _, err := t.exec(`CREATE TRIGGER ` + name + trigger); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
