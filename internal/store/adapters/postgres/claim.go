@@ -80,22 +80,23 @@ type claim struct {
 	at     time.Time     // the now of its leases
 	leases []store.Lease // the leases that it gives
 
-	limited   bool          // the policy of the queue has a limit
-	policy    store.Policy  // its limits, once the claim has read them
-	log       claimLog      // the claims before, if there is a rate
-	wait      time.Duration // after which there is room again, if the claim takes all that the rate lets it take
-	hinted    bool          // there are hints for its keys
-	merges    bool          // the claim may read them
-	short     bool          // it has found, and taken, fewer jobs without a key than it might have
-	locked    bool          // it has locked jobs without a key that it did not take, and others may have skipped them
-	admitted  bool          // the claim has read the limits
-	counts    bool          // the queue has MaxInFlight, and the claim has locked it
-	slot      int64         // the number of its first slot
-	uncounted bool          // jobs that were in flight before the queue was limited do not count yet
-	unknown   bool          // not all keys of the queue are known for certain
-	known     int           // how many times all keys were looked for: see know
-	backlog   bool          // there are more hints than it has read
-	seen      int64         // how often leases had ended: see sqlkit.Held
+	limited   bool            // the policy of the queue has a limit
+	policy    store.Policy    // its limits, once the claim has read them
+	log       claimLog        // the claims before, if there is a rate
+	wait      time.Duration   // after which there is room again, if the claim takes all that the rate lets it take
+	hinted    bool            // there are hints for its keys
+	merges    bool            // the claim may read them
+	short     bool            // it has found, and taken, fewer jobs without a key than it might have
+	locked    bool            // it has locked jobs without a key that it did not take, and others may have skipped them
+	admitted  bool            // the claim has read the limits
+	counts    bool            // the queue has MaxInFlight, and the claim has locked it
+	slot      int64           // the number of its first slot
+	uncounted bool            // jobs that were in flight before the queue was limited do not count yet
+	unknown   bool            // not all keys of the queue are known for certain
+	known     int             // how many times all keys were looked for: see know
+	backlog   bool            // there are more hints than it has read
+	seen      int64           // how often leases had ended: see sqlkit.Held
+	keys      []sqlkit.KeyRow // what to write of the keys that it has locked
 }
 
 func (s *Store) newClaim(req store.ClaimRequest) claim {
@@ -340,24 +341,21 @@ func (c *claim) sawFirst(lane cursor.Lane, priority int, first cursor.Position) 
 
 // firstsAt returns the query for the first claimable job of each level from the mark on, due or not, even if an open transaction
 // holds it, and a row for the lane after the last one if the queue is limited. Its arguments begin at that number.
-func firstsAt(n int) string { return firstsOf(n, ``) }
-
-// firstsWithoutKeys is [firstsAt] for jobs without a key that are due at a time, its last argument: those with keys that become due later may be
-// many.
-var firstsWithoutKeys = firstsOf(1, ` AND jobs.limit_key IS NULL AND {due} <= $8`)
-
-func firstsOf(n int, condition string) string {
-	of := func(l cursor.Lane, places int) string {
-		return fmt.Sprintf(`
-	SELECT %d AS lane, place.priority, first.due_at, first.id
-	FROM `, l) + placesAt(places) + strings.ReplaceAll(lanes[l].sql(strings.ReplaceAll(firstOfPlace, `{more}`, condition)), `{queue}`, `$`+strconv.Itoa(n))
-	}
-	return of(cursor.Retries, n+1) + `
-	UNION ALL` + of(cursor.Fresh, n+4) + fmt.Sprintf(`
+func firstsAt(n int) string {
+	queue := `$` + strconv.Itoa(n)
+	return firstsOf(cursor.Retries, n+1, queue, ``) + `
+	UNION ALL` + firstsOf(cursor.Fresh, n+4, queue, ``) + fmt.Sprintf(`
 	UNION ALL
 	SELECT %d, 0, to_timestamp(0), 0
 	FROM {schema}.queues
-	WHERE name = $%d AND `+isLimited, cursor.Lanes, n)
+	WHERE name = %s AND `+isLimited, cursor.Lanes, queue)
+}
+
+// firstsOf returns the query for the first claimable jobs of a lane from marks on.
+func firstsOf(lane cursor.Lane, marks int, queue, more string) string {
+	return fmt.Sprintf(`
+	SELECT %d AS lane, place.priority, first.due_at, first.id
+	FROM `, lane) + placesAt(marks) + lanes[lane].sql(strings.NewReplacer(`{more}`, more, `{queue}`, queue).Replace(firstOfPlace))
 }
 
 const firstOfPlace = `
@@ -394,7 +392,7 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	args := []any{
 		arrayOf(ids), jobs[0].LeaseExpiresAt, c.Worker, t.now, store.Floor(chosen[0].Epoch), chosen[0].LeaseFor.Microseconds(), due, members,
 	}
-	kind := leaseKind{slots: c.counts, claims: c.policy.Rate.N > 0}
+	kind := leaseKind{slots: c.counts, claims: c.policy.Rate.N > 0, keys: len(c.keys) > 0}
 	if kind != (leaseKind{}) {
 		args = append(args, c.Queue)
 	}
@@ -404,18 +402,38 @@ func (c *claim) lease(t *txn, chosen []*store.Record) ([]store.Job, error) {
 	if kind.claims {
 		args = append(args, c.log.next, c.log.latest.Add(-c.policy.Rate.Per), t.now.Add(-c.policy.Rate.Per))
 	}
+	if kind.keys {
+		args = keyArgs(args, c.keys)
+	}
 	_, err := t.exec(leaseQuery[kind], args...)
 	return jobs, err
 }
 
-// A leaseKind says what the statement that gives leases also writes: slots if the queue has MaxInFlight, and the claim if it has a rate.
-type leaseKind struct{ slots, claims bool }
+// A leaseKind says what the statement that gives leases also writes: slots if the queue has MaxInFlight, the claim if it has a rate, and keys if claims find
+// jobs by key.
+type leaseKind struct{ slots, claims, keys bool }
 
-var leaseQuery = map[leaseKind]string{
-	{}:                          leaseWith(``),
-	{slots: true}:               leaseWith(slotsOfLeases),
-	{claims: true}:              leaseWith(noteClaim(`$9`, jobsOfLeases, `$10`, `$11`, `$12`)),
-	{slots: true, claims: true}: leaseWith(slotsOfLeases + noteClaim(`$9`, jobsOfLeases, `$11`, `$12`, `$13`)),
+var leaseQuery = leaseQueries()
+
+func leaseQueries() map[leaseKind]string {
+	all := map[leaseKind]string{}
+	for i := range 8 {
+		kind := leaseKind{slots: i&1 > 0, claims: i&2 > 0, keys: i&4 > 0}
+		more, n := ``, 10
+		if kind.slots {
+			more += slotsOfLeases
+			n++
+		}
+		if kind.claims {
+			more += noteClaim(`$9`, jobsOfLeases, n)
+			n += 3
+		}
+		if kind.keys {
+			more += keysOfLease(`$9`, n)
+		}
+		all[kind] = leaseWith(more)
+	}
+	return all
 }
 
 const jobsOfLeases = `cardinality($1::bigint[])`

@@ -38,13 +38,9 @@ const (
 
 // claimByKey takes due jobs of keys that have room, and jobs without a key.
 func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
-	others, err := c.withoutKeys(t)
-	if err != nil {
-		return nil, err
-	}
 	for {
 		keys := sqlkit.NewKeys(c.policy, t.now)
-		taken, err := c.choose(t, keys, others)
+		taken, others, err := c.choose(t, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -62,23 +58,27 @@ func (c *claim) claimByKey(t *txn) ([]store.Job, error) {
 // keysWait reports whether the claim must leave jobs with keys alone, because some that have smaller ids may not be known yet.
 func (c *claim) keysWait() bool { return c.policy.Ordered && c.known < keysInOrder }
 
-// choose locks keys, and jobs among theirs and the others. In place of those that somebody else has locked it chooses others.
-func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chosen []sqlkit.Waiting, err error) {
+// choose locks keys, and jobs among theirs. In place of those that somebody else has locked it chooses others. It also chooses among jobs without a key, of
+// which it locks more than it needs.
+func (c *claim) choose(t *txn, keys *sqlkit.Keys) (chosen, others []sqlkit.Waiting, err error) {
 	var hints []keyHint
 	locked := map[int64]*store.Record{}
 	for first, enough := true, true; ; {
 		if enough && keys.More(c.limit, chosen) {
-			if hints, err = c.lockKeys(t, keys, first, c.policy.Fair && len(others) > 0); err != nil {
-				return nil, err
+			if hints, err = c.lockKeys(t, keys, first); err != nil {
+				return nil, nil, err
 			}
 			if first {
+				if others, err = c.withoutKeys(t); err != nil {
+					return nil, nil, err
+				}
 				keys.AddOthers(others)
 			}
 			first, enough = false, false
 		}
 		if !enough {
 			if err := t.lookAt(c.Queue, c.limit, keys, hints); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			hints = nil
 			chosen, enough = keys.Choose(c.limit, c.quota)
@@ -86,7 +86,7 @@ func (c *claim) choose(t *txn, keys *sqlkit.Keys, others []sqlkit.Waiting) (chos
 		}
 		missing, err := c.lockChosen(t, chosen, locked)
 		if err != nil || len(missing) == 0 {
-			return chosen, err
+			return chosen, others, err
 		}
 		keys.Skip(missing)
 		chosen, enough = keys.Choose(c.limit, c.quota)
@@ -143,16 +143,20 @@ func (c *claim) takeChosen(t *txn, keys *sqlkit.Keys, taken, others []sqlkit.Wai
 	if err != nil {
 		return nil, err
 	}
-	if err := t.writeKeys(c.Queue, rows); err != nil {
-		return nil, err
+	if len(taken) == 0 {
+		return nil, t.writeKeys(c.Queue, rows)
 	}
+	c.keys = rows
 	return c.lease(t, records)
 }
 
 // lockKeys locks keys that stand, behind those that it has locked. At first, it also locks keys for which a time has come, and those that have
-// hints. It returns these. If jobs without a key have turns, it locks the row of those, too.
-func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first, keyless bool) (hints []keyHint, err error) {
-	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first, numbers: first && c.policy.Fair, others: first && keyless}
+// hints. It returns these. It looks where due jobs without a key begin then and, if they have turns, locks the row of those, too.
+func (c *claim) lockKeys(t *txn, keys *sqlkit.Keys, first bool) (hints []keyHint, err error) {
+	b := keyBatch{queue: c.Queue, keys: keys, hints: first && c.merges, dues: first, turns: first && c.policy.Fair}
+	if first {
+		b.plan = c.plan
+	}
 	b.fresh, b.retry, b.most = keys.From()
 	if c.keysWait() {
 		b.hints, b.dues, b.most = false, false, 0
@@ -176,8 +180,8 @@ type keyBatch struct {
 	queue        string
 	keys         *sqlkit.Keys
 	hints, dues  bool         // hints, and keys for which a time has come, may be left
-	others       bool         // lock the turns of jobs without a key too
-	numbers      bool         // give the claim its number
+	turns        bool         // give the claim its number, and lock the turns of jobs without a key, if there are such jobs
+	plan         *cursor.Plan // look for these from its marks, unless there is none
 	fresh, retry sqlkit.Place // behind which to read keys that stand
 	most         int          // how many of these to read
 
@@ -216,6 +220,9 @@ func (b *keyBatch) lock(t *txn) error {
 		case `claim`:
 			b.keys.Number(number)
 			return nil
+		case `first`:
+			b.plan.Saw(cursor.Lane(turn), int(level), cursor.Position{At: at, ID: number})
+			return nil
 		case `told`:
 			return b.keys.AddHinted(name, state, flag)
 		case `stands`:
@@ -225,12 +232,23 @@ func (b *keyBatch) lock(t *txn) error {
 			b.dueAt, b.dueName = at, name
 		}
 		return b.keys.Add(name, state)
-	}, lockKeysQuery,
-		b.queue, t.now, keysAtOnce, b.hints, b.number, b.dues, b.dueAt, b.dueName, b.most,
-		b.fresh.Level, b.fresh.At, b.fresh.ID, b.retry.Level, b.retry.At, b.retry.ID, b.others, b.numbers, t.s.schema+`.turns`)
-	b.hints, b.dues, b.others, b.numbers, b.most = len(b.read) == keysAtOnce, dues == keysAtOnce, false, false, 0
+	}, lockKeysQuery, b.args(t)...)
+	b.hints, b.dues, b.turns, b.plan, b.most = len(b.read) == keysAtOnce, dues == keysAtOnce, false, nil, 0
 	return err
 }
+
+func (b *keyBatch) args(t *txn) []any {
+	args := append(make([]any, 0, 23),
+		b.queue, t.now, keysAtOnce, b.hints, b.number, b.dues, b.dueAt, b.dueName, b.most,
+		b.fresh.Level, b.fresh.At, b.fresh.ID, b.retry.Level, b.retry.At, b.retry.ID, b.turns, t.s.schema+`.turns`)
+	retries, fresh := noPlaces, noPlaces
+	if b.plan != nil {
+		retries, fresh = b.plan.Marks(cursor.Retries), b.plan.Marks(cursor.Fresh)
+	}
+	return places(places(args, retries), fresh)
+}
+
+func noPlaces(func(int, cursor.Position) bool) {}
 
 // told gives the hints to their keys, and returns them. Those of keys that another claim has locked stay.
 func (b *keyBatch) told() (hints []keyHint) {
@@ -248,10 +266,13 @@ func (b *keyBatch) told() (hints []keyHint) {
 
 // lockKeysQuery counts the rows that are known of a key, so that the planner asks for each key, and does not join them with all keys of the queue. It
 // has the argument numbers of: 1 the queue, 2 now, 3 how many of a sort at once, 4 and 5 hints, 6 to 8 keys for which a time has
-// come, 9 how many that stand, and behind which of fresh jobs, 10 to 12, and of retries, 13 to 15, 16 whether to lock the empty
-// key, and 17 whether to number the claim, by the sequence 18.
+// come, 9 how many that stand, and behind which of fresh jobs, 10 to 12, and of retries, 13 to 15, 16 whether keys have turns: then it numbers the
+// claim, by the sequence 17, and locks the empty key, and 18 to 23 where to look for jobs without a key.
 var lockKeysQuery = `
-	WITH hinted AS MATERIALIZED (
+	WITH first AS MATERIALIZED (` + firstWithoutKey(cursor.Retries, 18) + `
+		UNION ALL` + firstWithoutKey(cursor.Fresh, 21) + `
+	),
+	hinted AS MATERIALIZED (
 		SELECT number, limit_key, retry, priority, due_at
 		FROM {schema}.hints
 		WHERE $4 AND queue = $1 AND number >= $5
@@ -263,7 +284,7 @@ var lockKeysQuery = `
 		FROM hinted
 		UNION
 		SELECT ''
-		WHERE $16
+		WHERE $16 AND EXISTS (SELECT FROM first)
 	),
 	made AS (
 		INSERT INTO {schema}.keys (queue, limit_key, state)
@@ -310,7 +331,14 @@ var lockKeysQuery = `
 	UNION ALL
 	SELECT 'hint', limit_key, '', coalesce(retry, FALSE), due_at IS NOT NULL, due_at, 0, number, coalesce(priority, 0) FROM hinted
 	UNION ALL
-	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($18::text::regclass), 0 WHERE $17`
+	SELECT 'claim', '', '', FALSE, FALSE, NULL, 0, nextval($17::text::regclass), 0 WHERE $16
+	UNION ALL
+	SELECT 'first', '', '', FALSE, FALSE, due_at, lane, id, priority FROM first`
+
+// firstWithoutKey returns the query for the first claimable jobs of a lane that are due and have no key, from marks on.
+func firstWithoutKey(lane cursor.Lane, marks int) string {
+	return firstsOf(lane, marks, `$1`, ` AND jobs.limit_key IS NULL AND {due} <= $2`)
+}
 
 // standing returns the query that locks the next keys that stand in a lane, behind the place of these arguments.
 func standing(lane string, n int) string {
@@ -444,33 +472,24 @@ func waitingOf(of cursor.Lane, retry string) string {
 	WHERE line.retry = ` + retry)
 }
 
-// withoutKeys locks due jobs without a key, as many as the claim may take of each lane.
+// withoutKeys locks due jobs without a key, as many as the claim may take of each lane, after it has looked where they begin.
 func (c *claim) withoutKeys(t *txn) ([]sqlkit.Waiting, error) {
-	for looks := c.plan.MustLook(); ; looks = true {
-		if looks {
-			if err := t.each(c.saw, firstsWithoutKeys, append(c.marks(), t.now)...); err != nil {
-				return nil, err
-			}
-			c.plan.Looked(t.now)
-		}
-		var found []*store.Record
+	c.plan.Looked(t.now)
+	var found []*store.Record
+	if !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh) {
 		var err error
-		if !c.plan.Empty(cursor.Retries) || !c.plan.Empty(cursor.Fresh) {
-			if found, err = c.find(t, c.limit, 2*c.limit, true); err != nil {
-				return nil, err
-			}
-		}
-		if looks || len(found) >= 2*c.limit {
-			c.short = len(found) < c.limit
-			all := make([]sqlkit.Waiting, len(found))
-			for i, e := range found {
-				all[i] = sqlkit.Waiting{
-					Retry: laneOf(e) == cursor.Retries, Priority: e.Priority, At: e.Next().UnixMicro(), ID: e.ID, Weight: e.Weight(), Record: e,
-				}
-			}
-			return all, nil
+		if found, err = c.find(t, c.limit, 2*c.limit, true); err != nil {
+			return nil, err
 		}
 	}
+	c.short = len(found) < c.limit
+	all := make([]sqlkit.Waiting, len(found))
+	for i, e := range found {
+		all[i] = sqlkit.Waiting{
+			Retry: laneOf(e) == cursor.Retries, Priority: e.Priority, At: e.Next().UnixMicro(), ID: e.ID, Weight: e.Weight(), Record: e,
+		}
+	}
+	return all, nil
 }
 
 // lockChosen locks and reads the jobs that have keys, but for those that are locked. It returns those that others have locked or changed since. In an
@@ -513,9 +532,30 @@ var lockChosenQuery = `
 		FOR UPDATE SKIP LOCKED
 	) AS jobs`
 
-// writeKeys writes the rows, which the transaction has locked. Like lookAtQuery, it looks for each row by itself: after a burst of new keys, the planner
-// knows of few, and would compare each with all.
+// writeKeys writes the rows, which the transaction has locked.
 func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := t.exec(writeKeysQuery, keyArgs([]any{queue}, rows)...)
+	return err
+}
+
+var writeKeysQuery = `
+		WITH gone AS (` + deleteKeys(`$1`, 2) + `
+		)` + updateKeys(`$1`, 3)
+
+// keysOfLease is [writeKeysQuery] as a part of the statement that gives leases.
+func keysOfLease(queue string, n int) string {
+	return `,
+		gone_keys AS (` + deleteKeys(queue, n) + `
+		),
+		written_keys AS (` + updateKeys(queue, n+1) + `
+		)`
+}
+
+// keyArgs appends the arguments of deleteKeys and updateKeys.
+func keyArgs(args []any, rows []sqlkit.KeyRow) []any {
 	var gone, names, states []string
 	var firsts [6]*array
 	for i := range firsts {
@@ -542,14 +582,20 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 		}
 		times.stamp(r.LookAt)
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	_, err := t.exec(`
-		WITH gone AS (
+	return append(args, arrayOfTexts(gone), arrayOfTexts(names), arrayOfTexts(states),
+		firsts[0], firsts[1], firsts[2], firsts[3], firsts[4], firsts[5], times)
+}
+
+func deleteKeys(queue string, n int) string {
+	return fmt.Sprintf(`
 			DELETE FROM {schema}.keys
-			WHERE queue = $1 AND limit_key = ANY ($2::text[])
-		)
+			WHERE queue = %s AND limit_key = ANY ($%d::text[])`, queue, n)
+}
+
+// updateKeys returns the statement that writes rows of keys, with the arguments from a number on. Like lookAtQuery, it looks for each row by itself: after
+// a burst of new keys, the planner knows of few, and would compare each with all.
+func updateKeys(queue string, n int) string {
+	return fmt.Sprintf(`
 		UPDATE {schema}.keys
 		SET state = new.state,
 			fresh_level = new.fresh_level,
@@ -559,16 +605,14 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 			retry_at = new.retry_at,
 			retry_id = new.retry_id,
 			look_at = new.look_at
-		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::timestamptz[])
+		FROM unnest($%[2]d::text[], $%[3]d::text[], $%[4]d::bigint[], $%[5]d::bigint[], $%[6]d::bigint[], $%[7]d::bigint[], $%[8]d::bigint[], $%[9]d::bigint[],
+				$%[10]d::timestamptz[])
 			AS new (limit_key, state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
 		CROSS JOIN LATERAL (
 			SELECT known.ctid
 			FROM {schema}.keys AS known
-			WHERE known.queue = $1 AND known.limit_key = new.limit_key
+			WHERE known.queue = %[1]s AND known.limit_key = new.limit_key
 			LIMIT 1
 		) AS known
-		WHERE keys.ctid = known.ctid`,
-		queue, arrayOfTexts(gone), arrayOfTexts(names), arrayOfTexts(states),
-		firsts[0], firsts[1], firsts[2], firsts[3], firsts[4], firsts[5], times)
-	return err
+		WHERE keys.ctid = known.ctid`, queue, n, n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8)
 }

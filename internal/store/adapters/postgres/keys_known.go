@@ -411,7 +411,7 @@ func (t *txn) mergeSome(queue string, version int64) (more bool, err error) {
 	if err := t.each(ignored, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, t.s.claimsLock(queue)); err != nil {
 		return false, err
 	}
-	b := keyBatch{queue: queue, keys: sqlkit.NewKeys(p, t.now), hints: true, numbers: p.Fair}
+	b := keyBatch{queue: queue, keys: sqlkit.NewKeys(p, t.now), hints: true, turns: p.Fair}
 	if err := b.lock(t); err != nil {
 		return false, err
 	}

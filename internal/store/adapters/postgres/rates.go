@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"database/sql"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
@@ -68,19 +68,19 @@ func (t *txn) moveClaims(queue string) error {
 }
 
 // noteClaim returns the part of a statement that notes how many jobs are claimed, and deletes the claims that count no more. The claim before has
-// deleted those up to a time: it may be long until they can be removed, so this one must not pass them again.
-func noteClaim(queue, jobs, at, from, until string) string {
-	return strings.NewReplacer(`{queue}`, queue, `{jobs}`, jobs, `{at}`, at, `{from}`, from, `{until}`, until).Replace(`,
+// deleted those up to a time: it may be long until they can be removed, so this one must not pass them again. Its arguments begin at that number.
+func noteClaim(queue, jobs string, n int) string {
+	return fmt.Sprintf(`,
 		old_claims AS (
 			DELETE FROM {schema}.claims
-			WHERE queue = {queue} AND claimed_at > {from} AND claimed_at <= {until}
+			WHERE queue = %[1]s AND claimed_at > $%[4]d AND claimed_at <= $%[5]d
 		),
 		new_claim AS (
 			INSERT INTO {schema}.claims (queue, claimed_at, jobs)
-			VALUES ({queue}, {at}, {jobs})
+			VALUES (%[1]s, $%[3]d, %[2]s)
 			ON CONFLICT (queue, claimed_at) DO UPDATE
 			SET jobs = claims.jobs + excluded.jobs
-		)`)
+		)`, queue, jobs, n, n+1, n+2)
 }
 
 // setRate makes claims keep to another rate of the queue. It locks the queue, and reads the time again, so that no claim is later.
