@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,6 +29,7 @@ var keyLimitCases = []Case{
 	{"Limits/Keys/OfOneQueueAlone", "Claims keep to its limits.\n" + sentenceKeyRoom, keysOfOneQueueAlone},
 	{"Limits/Keys/FollowThePolicy", "A claim that begins after SetPolicy has returned keeps to the new limits. Jobs that were in flight before count as well, and go on if there are more of them.", keysFollowThePolicy},
 	{"Limits/Keys/AreFoundInOrder", "In each lane, jobs with a higher priority come first, then jobs with an earlier due time, then jobs with a smaller id.\n" + sentencePassesOver, keysAreFoundInOrder},
+	{"Limits/Keys/ClockThatWasAheadHidesNoJob", sentenceEveryJob, keysClockThatWasAhead},
 	{"Limits/Keys/PassedOverJobsWeighNothing", "A lane ends before the first job that would raise the total size of the lane's documents above MaxAnswerBytes.\n" + sentencePassesOver, keysPassedOverJobsWeighNothing},
 	{"Limits/Keys/ManyClaimersKeepToIt", sentenceKeyRoom, keysManyClaimersKeepToIt},
 	{"Limits/Keys/PolicyIsKept", "SetPolicy replaces the queue's policy as a whole with p, and returns it with the next version.\nEach queue comes with its policy.", keysPolicyIsKept},
@@ -195,6 +197,36 @@ type standing struct {
 }
 
 // keysAreFoundInOrder has many keys with a few jobs each, which come in no order. It takes one job of each key at a time.
+// keysClockThatWasAhead claims when the first job of each key has expired, and then sets the clock back, so that it has not.
+func keysClockThatWasAhead(c *C) {
+	now, list := c.Now(), map[string][]int64{}
+	policies := map[string]store.Policy{"limited": {MaxPerKey: 1}, "fair": {Fair: true, MaxPerKey: 1}, "ordered": {Ordered: true}}
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		c.setPolicy(name, policies[name])
+		alone, first, second := ofKey("a"), ofKey("b"), ofKey("b")
+		alone.ExpiresAt, first.ExpiresAt = now.Add(time.Minute), now.Add(time.Minute)
+		alone.Queue, first.Queue, second.Queue = name, name, name
+		list[name] = c.Enqueue(alone, first, second)
+	}
+	claim := func(name string) []store.Job {
+		req := claimOf(9)
+		req.Queue = name
+		return c.ClaimBy(req)
+	}
+	c.Advance(time.Minute)
+	c.Equal(ids(claim("limited")), list["limited"][2:], "claimed with a limit for each key when the first jobs have expired")
+	c.Equal(ids(claim("fair")), list["fair"][2:], "claimed when keys take turns and the first jobs have expired")
+	c.Equal(ids(claim("ordered")), []int64{}, "claimed when keys are ordered and the first jobs have expired")
+	c.Clock.Set(now)
+	c.Equal(ids(claim("limited")), list["limited"][:1], "claimed with a limit for each key when the clock was set back")
+	c.Equal(ids(claim("fair")), list["fair"][:1], "claimed when keys take turns and the clock was set back")
+	c.Equal(ids(claim("ordered")), list["ordered"][:2], "claimed when keys are ordered and the clock was set back")
+	c.ackOf(list["limited"][2])
+	c.ackOf(list["fair"][2])
+	c.Equal(ids(claim("limited")), list["limited"][1:2], "claimed with a limit for each key when there is room")
+	c.Equal(ids(claim("fair")), list["fair"][1:2], "claimed when keys take turns and there is room")
+}
+
 func keysAreFoundInOrder(c *C) {
 	const keys, perKey, limit = 300, 3, 64
 	c.admitPerKey(queue, 1)

@@ -28,6 +28,7 @@ var (
 	FullKeyWeighs          = fault("full-key-weighs", "Limits", "Jobs whose key has no room count toward the size of the answer.")
 	KeyHidesLateJobs       = fault("key-hides-late-jobs", "Limits", "A job is not found that stands before the last one of its key that was claimed.")
 	KeyForgetsEarlyJobs    = fault("key-forgets-early-jobs", "Limits", "A job that was not due when its key was looked at is not found when it is.")
+	KeyForgetsExpired      = fault("key-forgets-expired", "Limits", "A job that a claim has found expired is not found when the clock is set back.")
 	KeyLimitUnlisted       = fault("key-limit-unlisted", "Limits", "Queues leaves out a queue whose policy sets MaxPerKey only.")
 	KeylessLimited         = fault("keyless-limited", "Limits", "The jobs without a key are limited as if they had one.")
 	KeysAreOne             = fault("keys-are-one", "Limits", "The jobs of all keys count together.")
@@ -131,15 +132,20 @@ func (s *Store) hidden(j job) bool {
 	last, some := s.reached[placeOf(j)]
 	late := some && cmp.Or(j.Next().Compare(last.Next()), cmp.Compare(j.ID, last.ID)) < 0
 	early := s.early[j.Lease()]
-	return limited && (late && s.broken(KeyHidesLateJobs) || early && s.broken(KeyForgetsEarlyJobs)) ||
+	return limited && (late && s.broken(KeyHidesLateJobs) || early && s.broken(KeyForgetsEarlyJobs) || s.stale[j.Lease()] && s.broken(KeyForgetsExpired)) ||
 		fair && s.broken(FairHidesOlder) && j.Phase() == store.Retrying && j.RetryAt.Before(s.limitedAt) ||
 		fair && (late && s.broken(FairHidesLateJobs) || early && s.broken(FairForgetsEarlyJobs))
 }
 
-// lookAt notes which jobs of a queue are not due yet, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs.
+// lookAt notes which jobs of a queue are not due yet, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs, and which have expired, for KeyForgetsExpired.
 func (s *Store) lookAt(queue string, now time.Time) {
 	for _, j := range s.those(func(j job) bool { return j.Queue == queue && j.Phase() != store.InFlight && j.Next().After(now) }) {
 		s.early[j.Lease()] = true
+	}
+	for _, j := range s.those(func(j job) bool {
+		return j.Queue == queue && j.Phase() != store.InFlight && !j.ExpiresAt().IsZero() && !j.ExpiresAt().After(now)
+	}) {
+		s.stale[j.Lease()] = true
 	}
 }
 

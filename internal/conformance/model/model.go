@@ -52,6 +52,7 @@ type Store struct {
 	claims    map[string][]claimed // by queue, as long as they count for its rate
 	limitedAt time.Time            // when a policy was set, for LimitForgetsOlder and KeyLimitForgetsOlder
 	early     map[store.Lease]bool // jobs that were not due when a claim looked at them, with their tokens, for KeyForgetsEarlyJobs and FairForgetsEarlyJobs
+	stale     map[store.Lease]bool // jobs that had expired when a claim looked at them, with their tokens, for KeyForgetsExpired
 	reached   map[place]job        // the last job that was claimed from each line, for KeyHidesLateJobs and FairHidesLateJobs
 
 	turns      map[place]turn  // where the keys of fair queues stand in line
@@ -95,7 +96,7 @@ func New(clk clock.Clock, faults ...Fault) *Store {
 	s := &Store{
 		clk: clk, faults: map[Fault]bool{}, nextID: 1,
 		paused: map[string]bool{}, policies: map[string]store.Policy{}, claims: map[string][]claimed{}, workers: map[string]store.Worker{}, left: map[string]bool{},
-		schedules: map[string]store.Schedule{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, wasOrdered: map[string]bool{}, early: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
+		schedules: map[string]store.Schedule{}, reached: map[place]job{}, turns: map[place]turn{}, wasFair: map[string]bool{}, wasOrdered: map[string]bool{}, early: map[store.Lease]bool{}, stale: map[store.Lease]bool{}, opened: map[string]time.Time{}, spoiled: map[string]bool{},
 	}
 	for _, f := range faults {
 		s.faults[f] = true

@@ -52,7 +52,7 @@ var beyond = map[string][]model.Fault{
 	"the clock is not set back": {
 		model.TimeStepsBack, model.TimeStandsStill, model.TimeFollowsEarly, model.AheadLeaseStuck, model.AheadLeaseEarly,
 		model.AheadLeaseByItsEnd, model.AheadLeaseExpires, model.AheadLeaseFenced, model.AheadLeaseOverLimit,
-		model.AheadLeaseNearestFirst, model.RateForgetsAhead, model.RateKeepsAhead,
+		model.AheadLeaseNearestFirst, model.RateForgetsAhead, model.RateKeepsAhead, model.KeyForgetsExpired,
 	},
 	"no script sets so high a limit":                                      {model.LimitUnchecked, model.KeyLimitUnchecked, model.RateUnchecked},
 	"no script comes to the last epoch":                                   {model.EpochUnbounded},

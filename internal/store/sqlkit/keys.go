@@ -109,7 +109,8 @@ type Waiting struct {
 	Priority int
 	At       int64 // when it is due, in microseconds since 1970
 	ID       int64
-	Weight   int // of its documents
+	Weight   int  // of its documents
+	Expired  bool // it is not claimable, but would be if the clock was set back
 
 	Record *store.Record // if it was read with its documents: jobs without a key are
 
@@ -227,6 +228,9 @@ func (k *Keys) Skip(jobs []Waiting) {
 	}
 }
 
+// leftOut reports whether the claim can not have the job. Its line begins with it all the same.
+func (k *Keys) leftOut(w Waiting) bool { return w.Expired || k.skipped[w.ID] }
+
 // Hint notes that a job of the key, which was added, waits in such a line.
 func (k *Keys) Hint(at Line) {
 	of := k.all[at.Key]
@@ -287,7 +291,8 @@ func (k *Keys) Unread(limit int) []*Line {
 	return lines
 }
 
-// Read adds the next job of the line, due or not.
+// Read adds the next job of the line, due or not. Of the jobs that have expired, the first one of a line must be read, if no other comes before it: a line
+// that began behind it would hide it from a clock that is set back.
 func (l *Line) Read(d Waiting) {
 	d.Retry, d.Priority, d.line = l.Retry, l.Priority, l
 	l.jobs = append(l.jobs, d)
@@ -402,7 +407,7 @@ func (k *Keys) inOrder(of *key, l *Line) (due []Waiting) {
 // behind returns where the next job of a line stands. In a fair queue, that is behind the jobs that are the first ones of their lines, in a round in which
 // the lines have the same order.
 func (k *Keys) behind(d Waiting) Place {
-	if !k.fair || k.skipped[d.ID] {
+	if !k.fair || k.leftOut(d) {
 		return d.at
 	}
 	return Place{d.at.Level, max(d.at.At, k.later) + 1, d.line.Turn}
@@ -419,7 +424,7 @@ func (k *Keys) take(from *lane, limit int) bool {
 			break
 		}
 		d := from.jobs[0]
-		if !k.skipped[d.ID] && (d.key == nil || k.room(d.key) > 0) {
+		if !k.leftOut(d) && (d.key == nil || k.room(d.key) > 0) {
 			if from.room -= d.Weight; from.room < 0 {
 				break
 			}

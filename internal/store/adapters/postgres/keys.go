@@ -381,10 +381,11 @@ func (t *txn) lookAt(queue string, limit int, keys *sqlkit.Keys, hints []keyHint
 	return t.each(func(rows *sql.Rows) error {
 		var place, id, weight, priority int64
 		var at time.Time
-		if err := rows.Scan(&place, (*sqlkit.Time)(&at), &id, &weight, &priority); err != nil {
+		var expired bool
+		if err := rows.Scan(&place, (*sqlkit.Time)(&at), &id, &weight, &priority, &expired); err != nil {
 			return err
 		}
-		d := sqlkit.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight), Priority: int(priority)}
+		d := sqlkit.Waiting{At: at.UnixMicro(), ID: id, Weight: int(weight), Priority: int(priority), Expired: expired}
 		switch {
 		case place == 0:
 			keys.InFlight(id)
@@ -425,7 +426,7 @@ func lookAtWith(waiting string) string {
 			WITH ORDINALITY AS line (limit_key, retry, priority, due_at, id, want, place)
 	)` + waiting + `
 	UNION ALL
-	SELECT 0, NULL::bytea, taken.id, 0, 0
+	SELECT 0, NULL::bytea, taken.id, 0, 0, FALSE
 	FROM unnest($9::bigint[]) AS taken (id)
 	CROSS JOIN LATERAL (
 		SELECT
@@ -439,7 +440,7 @@ const isLive = `(jobs.unleased_state IN ('ready', 'blocked') OR jobs.unleased_st
 
 // waitingHeads is the query for the first live job of each key, if that waits. It goes from id to id: rows of jobs that are not live are few.
 var waitingHeads = strings.ReplaceAll(`
-	SELECT line.place, timestamptz_send(CASE jobs.unleased_state WHEN 'ready' THEN jobs.run_at ELSE jobs.retry_at END), jobs.id, jobs.weight, jobs.priority
+	SELECT line.place, timestamptz_send(CASE jobs.unleased_state WHEN 'ready' THEN jobs.run_at ELSE jobs.retry_at END), jobs.id, jobs.weight, jobs.priority, coalesce(jobs.expires_at <= $2, FALSE)
 	FROM line
 	CROSS JOIN LATERAL (
 		SELECT jobs.*
@@ -454,22 +455,27 @@ var waitingHeads = strings.ReplaceAll(`
 		ORDER BY ordered.limit_key, ordered.job_id
 		LIMIT 1
 	) AS jobs
-	WHERE jobs.lease_expires_at IS NULL AND jobs.unleased_state <> 'blocked' AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)`, `{weight}`, weightOf(`jobs`))
+	WHERE jobs.lease_expires_at IS NULL AND jobs.unleased_state <> 'blocked'`, `{weight}`, weightOf(`jobs`))
 
-// waitingOf returns the query for the first jobs of the lines of a lane.
+// waitingOf returns the query for the first jobs of the lines of a lane. It asks for the very first one of a line only if it comes to one that has expired.
 func waitingOf(of cursor.Lane, retry string) string {
-	return lanes[of].sql(`
-	SELECT line.place, timestamptz_send(jobs.due_at), jobs.id, jobs.weight, 0
+	return lanes[of].sql(strings.ReplaceAll(`
+	SELECT line.place, timestamptz_send(jobs.due_at), jobs.id, jobs.weight, 0, jobs.expired
 	FROM line
 	CROSS JOIN LATERAL (
-		SELECT {due} AS due_at, jobs.id, ` + weightOf(`jobs`) + ` AS weight
+		SELECT {due} AS due_at, jobs.id, `+weightOf(`jobs`)+` AS weight, coalesce(jobs.expires_at <= $2, FALSE) AS expired
 		FROM {schema}.jobs
-		WHERE {waits} AND jobs.queue = $1 AND jobs.limit_key = ANY (ARRAY[line.limit_key]) AND jobs.priority = line.priority
-			AND ({due}, jobs.id) >= (line.due_at, line.id) AND (jobs.expires_at IS NULL OR jobs.expires_at > $2)
+		WHERE {inLine} AND (jobs.expires_at IS NULL OR jobs.expires_at > $2 OR jobs.id = (
+			SELECT jobs.id
+			FROM {schema}.jobs
+			WHERE {inLine}
+			ORDER BY jobs.limit_key, {due}, jobs.id
+			LIMIT 1))
 		ORDER BY jobs.limit_key, {due}, jobs.id
 		LIMIT line.want
 	) AS jobs
-	WHERE line.retry = ` + retry)
+	WHERE line.retry = `+retry, `{inLine}`, `{waits} AND jobs.queue = $1 AND jobs.limit_key = ANY (ARRAY[line.limit_key]) AND jobs.priority = line.priority
+			AND ({due}, jobs.id) >= (line.due_at, line.id)`))
 }
 
 // withoutKeys locks due jobs without a key, as many as the claim may take of each lane, after it has looked where they begin.

@@ -129,10 +129,15 @@ func laneOf(number, byKey, waits, due string) lane {
 	return lane{
 		text: text.Replace,
 		byKey: text.Replace(`
-			SELECT {due}, id, ` + weight + `
+			SELECT {due}, id, ` + weight + `, ifnull(expires_at <= ?6, FALSE)
 			FROM jobs INDEXED BY {index}
 			WHERE {waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)
-				AND (expires_at IS NULL OR expires_at > ?6)
+				AND (expires_at IS NULL OR expires_at > ?6 OR id = (
+					SELECT id
+					FROM jobs INDEXED BY {index}
+					WHERE {waits} AND queue = ?1 AND limit_key = ?2 AND priority = ?3 AND ({due}, id) >= (?4, ?5)
+					ORDER BY {due}, id
+					LIMIT 1))
 			ORDER BY {due}, id
 			LIMIT ?7`),
 		level: text.Replace(`

@@ -358,7 +358,7 @@ func (t *txn) readLines(queue string, keys *sqlkit.Keys, limit int) error {
 		}
 		err := t.each(func(rows *sql.Rows) error {
 			var w sqlkit.Waiting
-			err := rows.Scan(&w.At, &w.ID, &w.Weight)
+			err := rows.Scan(&w.At, &w.ID, &w.Weight, &w.Expired)
 			l.Read(w)
 			return err
 		}, from.byKey, queue, l.Key, l.Priority, l.At, l.ID, t.now.UnixMicro(), l.Want)

@@ -92,7 +92,7 @@ func (t *txn) putInOrder(queue string) error {
 
 // headQuery is for the first live job of a key, if that waits. It passes over rows of jobs that are not what the table says.
 var headQuery = `
-		SELECT due_at, id, priority, weight
+		SELECT due_at, id, priority, weight, ifnull(expires_at <= ?3, FALSE)
 		FROM (
 			SELECT id, state, iif(state = 'ready', run_at, retry_at) AS due_at, priority, expires_at, ` + weight + ` AS weight
 			FROM ordered
@@ -101,13 +101,13 @@ var headQuery = `
 				AND jobs.queue = ordered.queue AND jobs.limit_key = ordered.limit_key AND ` + ofRow(`jobs`, isLive) + `
 			ORDER BY job_id
 			LIMIT 1)
-		WHERE state IN ('ready', 'failed') AND (expires_at IS NULL OR expires_at > ?3)`
+		WHERE state IN ('ready', 'failed')`
 
 // readHead reads the first job of a line of an ordered queue.
 func (t *txn) readHead(queue string, l *sqlkit.Line) error {
 	return t.each(func(rows *sql.Rows) error {
 		var w sqlkit.Waiting
-		err := rows.Scan(&w.At, &w.ID, &w.Priority, &w.Weight)
+		err := rows.Scan(&w.At, &w.ID, &w.Priority, &w.Weight, &w.Expired)
 		l.ReadHead(w)
 		return err
 	}, headQuery, queue, l.Key, t.now.UnixMicro())
