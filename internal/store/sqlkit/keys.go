@@ -378,8 +378,7 @@ func (k *Keys) lane(retry bool) *lane {
 	}
 	for _, one := range k.all {
 		for _, l := range one.Lines {
-			l.complete = l.complete || len(l.jobs) < l.Want
-			if l.Retry == retry {
+			if l.isComplete(); l.Retry == retry {
 				of.jobs = append(of.jobs, k.inOrder(one, l)...)
 			}
 		}
@@ -500,15 +499,21 @@ func (k *Keys) Rows(taken []Waiting) ([]KeyRow, error) {
 	return rows, nil
 }
 
-// leave moves the begin of the line behind the jobs that are gone, and reports whether any may be left.
+// leave moves the begin of the line to the first job that is not gone or, if there is none, to the last one, and reports whether any may be left. The line
+// never begins where one of another key may begin: those who read keys that stand from place to place would pass over one of them.
 func (l *Line) leave(gone map[int64]bool) bool {
 	for _, d := range l.jobs {
 		if l.At, l.ID = d.At, d.ID; !gone[d.ID] {
 			return true
 		}
 	}
-	l.ID++
-	return !l.complete
+	return !l.isComplete()
+}
+
+// isComplete reports whether the line has no other jobs than those that were read.
+func (l *Line) isComplete() bool {
+	l.complete = l.complete || len(l.jobs) < l.Want
+	return l.complete
 }
 
 // stand lets the key stand where its lines begin.

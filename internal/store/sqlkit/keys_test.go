@@ -239,3 +239,34 @@ func TestOthersTakeTurns(t *testing.T) {
 	assert.Equal(t, []int64{1, 10}, claim(4, ofClaim2, low...), "the turn of claim 1 comes first")
 	assert.Equal(t, []int64{10, 1}, claim(5, ofClaim2, low...), "that of claim 4 does not")
 }
+
+// Keys are read from place to place, so no two may stand in the same one: not at the job behind the last one that a claim has taken, nor where a hint says
+// that a job waited which does not.
+func TestNoTwoKeysStandInOnePlace(t *testing.T) {
+	t.Parallel()
+	k := NewKeys(store.Policy{MaxPerKey: 9}, time.UnixMicro(1_000_000))
+	for name, ids := range map[string][]int64{"a": {1, 2, 3}, "b": {4, 5, 6}} {
+		require.NoError(t, k.Add(name, ""))
+		k.Hint(Line{Key: name, At: 1})
+		for _, l := range k.Unread(2) {
+			for _, id := range ids[:l.Want] {
+				l.Read(Waiting{At: 7, ID: id})
+			}
+		}
+	}
+	chosen, enough := k.Choose(3, 0)
+	require.True(t, enough)
+	require.Len(t, chosen, 3)
+	rows, err := k.Rows(chosen)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	assert.Equal(t, []Place{placeOf(0, 7, 3), placeOf(0, 7, 4)}, []Place{*rows[0].Fresh, *rows[1].Fresh}, "a has no more jobs, as far as is known")
+
+	k = NewKeys(store.Policy{Fair: true}, time.UnixMicro(1_000_000))
+	require.NoError(t, k.Add("a", ""))
+	k.Hint(Line{Key: "a", At: 1})
+	require.Len(t, k.Unread(1), 1)
+	rows, err = k.Rows(nil)
+	require.NoError(t, err)
+	assert.Equal(t, []KeyRow{{Name: "a"}}, rows, "a key without jobs")
+}
