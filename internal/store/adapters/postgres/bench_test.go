@@ -217,6 +217,7 @@ func BenchmarkLimited(b *testing.B) {
 			{"none_with_keys", store.Policy{}, true},
 			{"max_per_key", store.Policy{MaxPerKey: 50}, true},
 			{"fair", store.Policy{Fair: true}, true},
+			{"ordered", store.Policy{Ordered: true}, true},
 		} {
 			b.Run(fmt.Sprintf("claimers=%d/%s", claimers, k.name), func(b *testing.B) {
 				s := benchStore(b)
