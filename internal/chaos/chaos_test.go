@@ -81,6 +81,7 @@ func newStorm(t *testing.T, r role, c *pgtest.Cluster) *storm {
 	t.Cleanup(func() { assert.NoError(t, s.store.Close()) })
 	_, err = s.store.DB().ExecContext(t.Context(), effects)
 	require.NoError(t, err)
+	s.limit()
 	t.Cleanup(f.end)
 	f.producer = f.berth(producerName, f.network(c))
 	for i := range workers {
@@ -118,7 +119,7 @@ func (f *fleet) end() {
 func (s *storm) weather(faults map[string]int) *judge {
 	s.Helper()
 	defer s.held.Wait()
-	looks := s.limit()
+	looks := s.watch()
 	began := time.Now()
 	s.rage(drawn(s.role.seed, faults))
 	raged := time.Since(began)

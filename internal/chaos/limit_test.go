@@ -27,12 +27,16 @@ type sighting struct {
 	fullKeys int // with one of the limit keys
 }
 
-// limit sets how many jobs may be in flight, in all and with the same limit key, and how many may be claimed in a span of time. It looks all the time
-// whether more are in flight. What it returns ends that, and says how often as many were.
-func (s *storm) limit() (looks func() sighting) {
+// limit sets how many jobs may be in flight, in all and with the same limit key, and how many may be claimed in a span of time. There are no workers
+// yet: what they have claimed before would not count.
+func (s *storm) limit() {
 	s.Helper()
 	_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), jq.DefaultQueue, jq.Policy{MaxInFlight: most, MaxPerKey: mostPerKey, Rate: claimRate})
 	require.NoError(s, err)
+}
+
+// watch looks all the time whether more jobs are in flight than may be. What it returns ends that, and says how often as many were.
+func (s *storm) watch() (looks func() sighting) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var looking sync.WaitGroup
 	var seen sighting
