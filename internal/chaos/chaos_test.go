@@ -144,6 +144,8 @@ func (s *storm) weather(faults map[string]int) *judge {
 	assert.Positive(s, seen.full, "as many jobs were in flight as may be")
 	assert.Positive(s, seen.fullKeys, "as many jobs of a limit key were in flight as may be")
 	assert.Equal(s, claimRate.N, j.mostClaimed, "as many jobs were claimed within %v as may be", claimRate.Per)
+	assert.Positive(s, seen.heldUp, "jobs that waited for their retries held up their lines")
+	assert.Positive(s, j.inOrder, "jobs ran behind others of their lines")
 	assert.NotEmpty(s, s.ledger.waits, "jobs of dead workers were run by others")
 	for _, phase := range []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled} {
 		assert.Positive(s, j.states[phase], "jobs that ended as %s", phase)
@@ -151,6 +153,8 @@ func (s *storm) weather(faults map[string]int) *judge {
 	j.print(raged, time.Since(began))
 	figures.Print(s, "chaos on %s: never more than %d jobs in flight at once, nor %d of a limit key, nor %d claimed within %v, as the policy of their queue says; so many in %d looks, of a key %d times",
 		s.place(), most, mostPerKey, claimRate.N, claimRate.Per, seen.full, seen.fullKeys)
+	figures.Print(s, "chaos on %s: in an ordered queue, %d runs began behind an earlier job of their limit key, each when it had ended; in %d looks, a job that waited for its retry held up others",
+		s.place(), j.inOrder, seen.heldUp)
 	j.count()
 	return j
 }

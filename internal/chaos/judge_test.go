@@ -27,6 +27,7 @@ type judge struct {
 	unstarted   int // claims that were lost before the handler began
 	mostCounted int // executions of one job
 	mostClaimed int // jobs that were claimed within the span of the rate
+	inOrder     int // runs of jobs that began after an earlier one of their line had ended
 
 	forgotten     int // jobs that the database has lost by itself
 	forgottenRuns int // runs, likewise
@@ -80,6 +81,7 @@ func (s *storm) judge() *judge {
 	}
 	j.checkKeys()
 	j.checkPace()
+	j.checkOrder()
 	return j
 }
 
@@ -87,6 +89,9 @@ func (s *storm) judge() *judge {
 func (j *judge) checkPace() {
 	var claims []time.Time
 	for _, row := range j.rows {
+		if row.Queue == orderedQueue {
+			continue
+		}
 		for _, a := range row.History {
 			claims = append(claims, a.StartedAt)
 		}

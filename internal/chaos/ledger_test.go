@@ -105,7 +105,8 @@ func (l *ledger) lostAt(moment int) bool {
 type run struct {
 	token  int64
 	worker string
-	moment int
+	moment int // at which it began
+	ended  int // the moment at which its handler returned, or 0
 }
 
 type effect struct {
@@ -223,7 +224,7 @@ func (l *ledger) answer(m message) reply {
 	case opEffect:
 		return reply{OK: l.effect(m)}
 	case opEnd:
-		delete(l.running[m.Name], jq.Lease{ID: m.Job, Token: m.Token})
+		l.end(m)
 	case opStale:
 		l.staleWrites++
 	case opFailed:
@@ -268,7 +269,7 @@ func (l *ledger) start(m message) bool {
 	if l.goroutines[m.Name] = m.Goroutines; m.Waited >= 0 {
 		l.window = append(l.window, m.Waited)
 	}
-	p.runs = append(p.runs, run{m.Token, m.Name, l.moment})
+	p.runs = append(p.runs, run{token: m.Token, worker: m.Name, moment: l.moment})
 	if m.Token < p.greatest {
 		l.refusedStarts++
 		return false
@@ -283,6 +284,17 @@ func (l *ledger) start(m message) bool {
 	}
 	l.running[m.Name][jq.Lease{ID: m.Job, Token: m.Token}] = p.plan
 	return true
+}
+
+// end writes down that the handler of a run has returned. Its worker has not told the store yet.
+func (l *ledger) end(m message) {
+	delete(l.running[m.Name], jq.Lease{ID: m.Job, Token: m.Token})
+	runs := l.jobs[m.Job].runs
+	for i, r := range runs {
+		if r.token == m.Token && r.worker == m.Name {
+			runs[i].ended = l.moment
+		}
+	}
 }
 
 // effect accepts an effect, unless a younger run of its job was here before.

@@ -25,17 +25,23 @@ var claimRate = store.Rate{N: 6, Per: 100 * time.Millisecond}
 type sighting struct {
 	full     int // in the queue
 	fullKeys int // with one of the limit keys
+	heldUp   int // lines of the ordered queue whose first job waited for its retry, before others
 }
 
-// limit sets how many jobs may be in flight, in all and with the same limit key, and how many may be claimed in a span of time. There are no workers
-// yet: what they have claimed before would not count.
+// limit sets how many jobs may be in flight, in all and with the same limit key, and how many may be claimed in a span of time, and puts the jobs of another
+// queue in order. There are no workers yet: what they have claimed before would not count.
 func (s *storm) limit() {
 	s.Helper()
-	_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), jq.DefaultQueue, jq.Policy{MaxInFlight: most, MaxPerKey: mostPerKey, Rate: claimRate})
-	require.NoError(s, err)
+	for queue, policy := range map[string]jq.Policy{
+		jq.DefaultQueue: {MaxInFlight: most, MaxPerKey: mostPerKey, Rate: claimRate},
+		orderedQueue:    {Ordered: true},
+	} {
+		_, err := jq.NewClient(s.store, nil).SetPolicy(s.Context(), queue, policy)
+		require.NoError(s, err)
+	}
 }
 
-// watch looks all the time whether more jobs are in flight than may be. What it returns ends that, and says how often as many were.
+// watch looks all the time whether more jobs are in flight than may be, or others. What it returns ends that, and says what was seen.
 func (s *storm) watch() (looks func() sighting) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var looking sync.WaitGroup
@@ -53,22 +59,34 @@ func (s *storm) watch() (looks func() sighting) {
 	}
 }
 
-// look looks once, unless the database is away. One page has all jobs in flight, at one moment.
+// look looks once, unless the database is away. One page has all live jobs, at one moment.
 func (s *storm) look(ctx context.Context, seen *sighting) {
-	page, err := s.store.List(ctx, jq.Filter{States: []jq.State{jq.InFlight}}, jq.Page{Limit: 1000})
-	if err != nil {
-		return
+	page, err := s.store.List(ctx, jq.Filter{States: []jq.State{jq.Ready, jq.InFlight, jq.Retrying}}, jq.Page{Limit: 1000})
+	if err == nil {
+		s.see(page.Jobs, seen)
 	}
-	n := len(page.Jobs)
+}
+
+// see judges the live jobs of one moment.
+func (s *storm) see(jobs []jq.Job, seen *sighting) {
+	n, byKey, byLine := 0, map[string]int{}, map[string][]jq.Job{}
+	for _, j := range jobs {
+		switch {
+		case j.Queue == orderedQueue:
+			byLine[j.LimitKey()] = append(byLine[j.LimitKey()], j)
+		case j.State == jq.InFlight:
+			n++
+			byKey[j.LimitKey()]++
+		}
+	}
+	for line, jobs := range byLine {
+		s.seeLine(line, jobs, seen)
+	}
 	if n > most {
 		s.ledger.blame("%d jobs are in flight at once, and %d may be", n, most)
 	}
 	if n == most {
 		seen.full++
-	}
-	byKey := map[string]int{}
-	for _, j := range page.Jobs {
-		byKey[j.LimitKey()]++
 	}
 	for _, key := range limitKeys {
 		if byKey[key] > mostPerKey {

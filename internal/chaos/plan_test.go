@@ -36,6 +36,7 @@ var deck = []struct {
 type plan struct {
 	n          int
 	kind       string
+	queue      string
 	times      int // how often it fails or snoozes first
 	pause      time.Duration
 	delay      time.Duration
@@ -49,9 +50,12 @@ func numbers(seed uint64, what int) *rand.Rand { return rand.New(rand.NewPCG(see
 
 func planOf(seed uint64, n int) plan {
 	rng := numbers(seed, n)
-	p := plan{n: n, kind: drawKind(rng), times: 1 + rng.IntN(3), maxRetries: 30}
-	if n == 2*callSize {
-		p.kind = deadly // there is one in every storm
+	p := plan{n: n, kind: drawKind(rng), queue: jq.DefaultQueue, times: 1 + rng.IntN(3), maxRetries: 30}
+	switch n { // there is one of each in every storm
+	case 2 * callSize:
+		p.kind = deadly
+	case 3 * callSize:
+		p.kind = panicking
 	}
 	p.pause = time.Duration(20+rng.IntN(280)) * time.Millisecond
 	if rng.IntN(4) == 0 {
@@ -69,6 +73,9 @@ func planOf(seed uint64, n int) plan {
 	}
 	if i := rng.IntN(2 * len(limitKeys)); i < len(limitKeys) {
 		p.limitKey = limitKeys[i]
+	}
+	if rng.IntN(5) == 0 || n == 3*callSize {
+		p.queue, p.key, p.limitKey = orderedQueue, "", lines[rng.IntN(len(lines))]
 	}
 	return p
 }
@@ -99,7 +106,7 @@ func (p plan) item() jq.Item {
 		panic(err) // a number can be written
 	}
 	return jq.Item{Payload: jq.Raw{Name: p.kind, Document: payload}, Options: &jq.EnqueueOptions{
-		Delay: p.delay, MaxRetries: new(p.maxRetries), UniqueKey: p.key, LimitKey: p.limitKey,
+		Queue: p.queue, Delay: p.delay, MaxRetries: new(p.maxRetries), UniqueKey: p.key, LimitKey: p.limitKey,
 		Backoff: jq.Backoff{Base: 20 * time.Millisecond, Cap: 200 * time.Millisecond, Jitter: 10},
 	}}
 }

@@ -87,7 +87,7 @@ func work(ctx context.Context, r role, l *link) error {
 func workIn(ctx context.Context, r role, l *link, s jq.Store) error {
 	w := &worker{role: r, link: l, store: s}
 	server, err := jq.NewServer(s, w.handlers(), &jq.ServerOptions{
-		Name: r.name, Slots: slots,
+		Name: r.name, Slots: slots, Queues: map[string]jq.QueueOptions{jq.DefaultQueue: {}, orderedQueue: {}},
 		Claim:    jq.ClaimOptions{Buffer: 1, PollInterval: 100 * time.Millisecond, RetryShare: 0.5},
 		Lease:    jq.LeaseOptions{Duration: leaseTime},
 		Recovery: jq.RecoveryOptions{Interval: recoverEvery},
