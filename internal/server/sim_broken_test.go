@@ -36,6 +36,7 @@ var breakages = []breakage{
 	{name: "WaitsNotKept", found: "a job was claimed that is blocked", store: func(m *memory.Store) backend { return impatient{m} }},
 	{name: "LimitNotKept", found: "jobs of a queue are in flight at once", store: func(m *memory.Store) backend { return limitless{m} }},
 	{name: "LimitOfKeysNotKept", found: "jobs of a limit key are in flight at once", store: func(m *memory.Store) backend { return limitlessKeys{m} }},
+	{name: "OrderNotKept", found: "a job was claimed out of order", store: func(m *memory.Store) backend { return orderless{m} }},
 	{name: "RateNotKept", found: "jobs of a queue were claimed within", store: func(m *memory.Store) backend { return rateless{m} }},
 	{name: "FullKeyHoldsBackOthers", found: "lies idle although a job is due", store: func(m *memory.Store) backend { return holdingBack{m} }},
 	{name: "SealRefused", found: "a flow hangs", store: func(m *memory.Store) backend { return sealless{m} }},
@@ -192,6 +193,14 @@ type rateless struct{ *memory.Store }
 
 func (s rateless) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
 	p.Rate = store.Rate{}
+	return s.Store.SetPolicy(ctx, queue, p)
+}
+
+// orderless lets the jobs of a key run one at a time, in the usual order.
+type orderless struct{ *memory.Store }
+
+func (s orderless) SetPolicy(ctx context.Context, queue string, p store.Policy) (store.Policy, error) {
+	p.MaxPerKey, p.Ordered = p.KeyLimit(), false
 	return s.Store.SetPolicy(ctx, queue, p)
 }
 

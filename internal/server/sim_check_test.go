@@ -80,12 +80,8 @@ const jobsLost = "jobs lost"
 
 // checkRow compares a row with the record of the witness.
 func (s *simulation) checkRow(r *record, row store.Job) {
-	switch {
-	case row.Phase() == store.Blocked:
-		s.checkBlocked(r)
-		return
-	case !slices.Contains(terminal, row.Phase()):
-		s.lost(r.id, "a job has not ended: it is "+string(row.Phase()))
+	if !slices.Contains(terminal, row.Phase()) {
+		s.checkWaits(r, row.Phase())
 		return
 	}
 	if row.Phase() != r.state || row.Token != r.token || row.Attempts != r.attempts || row.Retries != r.retries {

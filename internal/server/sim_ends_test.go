@@ -131,6 +131,7 @@ func (w *witness) Cancel(ctx context.Context, filter store.Filter, limit int) ([
 		w.sim.trace(o.ID, "people", "cancel", "token", time.Duration(o.Token))
 		w.sim.count(jobCancelled)
 		r.state, r.token = store.Cancelled, o.Token
+		w.makesRoom(r)
 	}
 	return outcomes, err
 }

@@ -171,6 +171,7 @@ func (w *witness) cancelFor(r *record, why string) bool {
 	w.sim.trace(r.id, "store", "cancel for", why, 0)
 	r.state, r.why = store.Cancelled, why
 	r.token++
+	w.makesRoom(r)
 	return true
 }
 
@@ -189,12 +190,24 @@ const (
 	unblocked    = "jobs unblocked"
 	cancelledFor = "jobs cancelled for what they need"
 	heldUp       = "jobs held up by what is dead"
+	heldBack     = "jobs held back by one of their limit key that is held up"
 	addedJobs    = "jobs added by handlers"
 )
 
-// heldUp says that the job is blocked for good, unless somebody requeues what it waits for. The caller holds the lock.
-func (w *witness) heldUp(r *record) bool {
-	over := func(r *record) bool { return slices.Contains(terminal, r.state) || w.heldUp(r) }
+// heldUp says that the job waits for good, unless somebody requeues what it waits for. The caller holds the lock.
+func (w *witness) heldUp(r *record) bool { return w.waitsForGood(r, map[*record]bool{}) }
+
+// waitsForGood does not ask a job again that is being asked: jobs that wait for each other do so for good.
+func (w *witness) waitsForGood(r *record, asked map[*record]bool) bool {
+	if asked[r] {
+		return true
+	}
+	asked[r] = true
+	defer delete(asked, r)
+	if first := w.before(r); first != nil && r.state != store.InFlight && w.waitsForGood(first, asked) {
+		return true
+	}
+	over := func(r *record) bool { return slices.Contains(terminal, r.state) || w.waitsForGood(r, asked) }
 	return r.state == store.Blocked && slices.ContainsFunc(r.waits, func(a awaited) bool {
 		if a.on != nil {
 			return !a.met && over(a.on)
@@ -208,13 +221,18 @@ func (w *witness) heldUp(r *record) bool {
 	})
 }
 
-// checkBlocked checks a job that is blocked at the end: something holds it up that only people can put right.
-func (s *simulation) checkBlocked(r *record) {
-	if !s.witness.heldUp(r) {
+// checkWaits checks a job that has not ended at the end: something holds it up that only people can put right.
+func (s *simulation) checkWaits(r *record, phase store.State) {
+	switch {
+	case s.witness.heldUp(r) && phase == store.Blocked:
+		s.countNamed(heldUp)
+	case s.witness.heldUp(r):
+		s.countNamed(heldBack)
+	case phase == store.Blocked:
 		s.lost(r.id, "a flow hangs: a job is blocked, and nothing holds it up")
-		return
+	default:
+		s.lost(r.id, "a job has not ended: it is "+string(phase))
 	}
-	s.counts[heldUp]++
 }
 
 // cancelledFor says whether the job was cancelled for what it needs, and its error says so.

@@ -160,8 +160,8 @@ func (s *total) missing() []string {
 	for _, cause := range []error{server.ErrLeaseLost, server.ErrLeaseUnknown, server.ErrCancelled, server.ErrTimeout, server.ErrDrained} {
 		names = append(names, "handlers told: "+cause.Error())
 	}
-	names = append(names, unblocked, cancelledFor, heldUp, addedJobs, "ends told again", "effects refused", "enqueues repeated in doubt", "stops that left something behind",
-		"jobs left to servers that know their kind", "recoveries that had to be prompt", claimsFilled+"queue", claimsFilled+"limit key", claimsUsedUp, longStalls, "duplicates", "jobs", "claims")
+	names = append(names, unblocked, cancelledFor, heldUp, heldBack, addedJobs, "ends told again", "effects refused", "enqueues repeated in doubt", "stops that left something behind",
+		"jobs left to servers that know their kind", "recoveries that had to be prompt", claimsFilled+"queue", claimsFilled+"limit key", claimsUsedUp, claimsInOrder, longStalls, "duplicates", "jobs", "claims")
 	return slices.DeleteFunc(names, func(what string) bool { return s.counts[what] > 0 })
 }
 

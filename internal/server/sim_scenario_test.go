@@ -32,6 +32,12 @@ type scenario struct {
 	maxInFlight int           // of jobs of the first queue, or zero
 	maxPerKey   int           // of those with the same limit key, or zero
 	pace        store.Rate    // at which jobs of the first queue may be claimed
+	ordered     bool          // the jobs of a limit key of the first queue are claimed in order
+}
+
+// policy returns the policy of the first queue.
+func (sc *scenario) policy() store.Policy {
+	return store.Policy{MaxInFlight: sc.maxInFlight, MaxPerKey: sc.maxPerKey, Ordered: sc.ordered, Rate: sc.pace}
 }
 
 // A limit is how many jobs of a queue, or of one of its limit keys, may be in flight at once.
@@ -54,8 +60,8 @@ func (sc *scenario) limits(p *plan) []limit {
 	if p.Queue == queues[0] && sc.maxInFlight > 0 {
 		all = append(all, limit{queue: p.Queue, most: sc.maxInFlight})
 	}
-	if p.Queue == queues[0] && sc.maxPerKey > 0 && p.LimitKey != "" {
-		all = append(all, limit{queue: p.Queue, key: p.LimitKey, most: sc.maxPerKey})
+	if most := sc.policy().KeyLimit(); p.Queue == queues[0] && most > 0 && p.LimitKey != "" {
+		all = append(all, limit{queue: p.Queue, key: p.LimitKey, most: most})
 	}
 	return all
 }
@@ -117,6 +123,9 @@ func newScenario(seed uint64) *scenario {
 	}
 	if d := dice(seed, "pace", 0); d.IntN(4) == 0 {
 		sc.pace = store.Rate{N: 2 + d.IntN(3), Per: between(d, store.MinPer, 500*time.Millisecond)}
+	}
+	if d := dice(seed, "order", 0); d.IntN(4) == 0 {
+		sc.putInOrder()
 	}
 	for _, q := range queues {
 		sc.plans = append(sc.plans, lastPlan(q, len(sc.plans)))

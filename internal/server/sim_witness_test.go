@@ -34,7 +34,7 @@ type witness struct {
 	ends    map[store.Ending]int
 	repeats int                 // ends that were told once more, and changed nothing
 	longest time.Duration       // that an expired lease waited for a server which could have recovered it
-	roomAt  map[limit]time.Time // the latest end of a lease that counted for it
+	roomAt  map[limit]time.Time // the latest end of a lease that counted for it, or of a job that held back others of its key
 	paced   []time.Time         // when jobs of the first queue were claimed
 }
 
@@ -128,6 +128,7 @@ func (w *witness) FetchAndClaim(ctx context.Context, req store.ClaimRequest) ([]
 	}
 	w.checkLimits(ctx, jobs)
 	w.checkPace(jobs)
+	w.countPassedOver(req.Queue)
 	return jobs, err
 }
 
@@ -223,6 +224,7 @@ func (w *witness) claimed(j store.Job, req store.ClaimRequest) {
 	case j.Token <= r.token:
 		w.sim.problem(j.ID, "a lease was handed out twice: token %d after %d", j.Token, r.token)
 	}
+	w.checkOrder(r)
 	c := &claim{Lease: j.Lease(), record: r, worker: req.Worker, from: now(), granted: now(), until: now().Add(req.TTL.Truncate(store.Resolution))}
 	r.state, r.token = store.InFlight, j.Token
 	r.attempts++
@@ -311,12 +313,17 @@ func (w *witness) holds(c *claim) bool {
 func (w *witness) end(c *claim, ending store.Ending, verb store.Op) {
 	c.ending, c.ended, c.verb = ending, now(), verb
 	w.ends[ending]++
-	for _, l := range w.sim.limits(c.record.plan) {
-		w.roomAt[l] = time.Now()
-	}
+	w.makesRoom(c.record)
 	w.sim.trace(c.ID, c.worker, string(ending), "token", time.Duration(c.Token))
 	if ending != store.EndReleased && ending != store.EndSnoozed {
 		c.record.runs++
+	}
+}
+
+// makesRoom records that the job does not count for its limits any more, or does not hold back others. The caller holds the lock.
+func (w *witness) makesRoom(r *record) {
+	for _, l := range w.sim.limits(r.plan) {
+		w.roomAt[l] = time.Now()
 	}
 }
 
@@ -328,7 +335,7 @@ func (r *record) current() *claim {
 	return nil
 }
 
-// live counts the jobs that have not ended, and that nothing holds up which is dead.
+// live counts the jobs that have not ended, and that nothing holds up for good.
 func (w *witness) live() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,7 +355,7 @@ func (w *witness) dueSince() time.Time {
 	var first time.Time
 	for _, r := range w.records {
 		waits := r.state == store.Ready || r.state == store.Retrying
-		if !waits || r.plan.Kind == rare || r.due.After(now()) || w.full(r.plan) {
+		if !waits || r.plan.Kind == rare || r.due.After(now()) || w.full(r.plan) || w.before(r) != nil {
 			continue
 		}
 		due := r.due

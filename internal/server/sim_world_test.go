@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/server"
-	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/adapters/memory"
 )
 
@@ -104,7 +103,7 @@ func (s *simulation) run(ctx context.Context) {
 		b = s.broken.store(mem)
 	}
 	s.witness, s.effects = newWitness(s, b), newEffects(s)
-	if _, err := b.SetPolicy(ctx, queues[0], store.Policy{MaxInFlight: s.maxInFlight, MaxPerKey: s.maxPerKey, Rate: s.pace}); err != nil {
+	if _, err := b.SetPolicy(ctx, queues[0], s.policy()); err != nil {
 		s.problem(0, "the limits can not be set: %v", err)
 	}
 	s.dieFor(s.awayAtFirst)
@@ -274,8 +273,8 @@ func (r result) story() string {
 	for _, e := range entries[max(0, len(entries)-longestStory):] {
 		fmt.Fprintln(&b, e)
 	}
-	fmt.Fprintf(&b, "The scenario: calm %t, %d servers, wake-ups %t, at most %d in flight and %d of a key, %d claimed in %v, faults for %v at rates %v\n",
-		r.scenario.calm, r.scenario.servers, r.scenario.wakeups, r.scenario.maxInFlight, r.scenario.maxPerKey, r.scenario.pace.N, r.scenario.pace.Per, r.scenario.faultsFor, r.scenario.rates)
+	fmt.Fprintf(&b, "The scenario: calm %t, %d servers, wake-ups %t, at most %d in flight and %d of a key, in order %t, %d claimed in %v, faults for %v at rates %v\n",
+		r.scenario.calm, r.scenario.servers, r.scenario.wakeups, r.scenario.maxInFlight, r.scenario.maxPerKey, r.scenario.ordered, r.scenario.pace.N, r.scenario.pace.Per, r.scenario.faultsFor, r.scenario.rates)
 	for _, p := range r.scenario.plans {
 		fmt.Fprintln(&b, " ", p)
 	}
