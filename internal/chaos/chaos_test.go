@@ -119,6 +119,7 @@ func (f *fleet) end() {
 func (s *storm) weather(faults map[string]int) *judge {
 	s.Helper()
 	defer s.held.Wait()
+	defer s.complain() // also where the jobs do not end
 	looks := s.watch()
 	began := time.Now()
 	s.rage(drawn(s.role.seed, faults))
@@ -126,13 +127,6 @@ func (s *storm) weather(faults map[string]int) *judge {
 	s.calm()
 	seen := looks()
 	j := s.judge()
-	for i, p := range s.ledger.problems {
-		if i == mostProblems {
-			assert.Fail(s, "and so on", "%d problems in all", len(s.ledger.problems))
-			break
-		}
-		assert.Fail(s, p)
-	}
 	for fault := range faults {
 		assert.Positive(s, s.done[fault], fault)
 	}
@@ -157,6 +151,20 @@ func (s *storm) weather(faults map[string]int) *judge {
 		s.place(), j.inOrder, seen.heldUp)
 	j.count()
 	return j
+}
+
+// complain tells what was blamed.
+func (s *storm) complain() {
+	s.Helper()
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	for i, p := range s.ledger.problems {
+		if i == mostProblems {
+			assert.Fail(s, "and so on", "%d problems in all", len(s.ledger.problems))
+			break
+		}
+		assert.Fail(s, p)
+	}
 }
 
 // calm ends the storm, and returns when every job has ended and every process was told to.
