@@ -122,7 +122,10 @@ func (s *storm) weather(faults map[string]int) *judge {
 	defer s.complain() // also where the jobs do not end
 	looks := s.watch()
 	began := time.Now()
+	stay := s.comeLate()
+	defer stay()
 	s.rage(drawn(s.role.seed, faults))
+	stay()
 	raged := time.Since(began)
 	s.calm()
 	seen := looks()
@@ -140,6 +143,9 @@ func (s *storm) weather(faults map[string]int) *judge {
 	assert.Equal(s, claimRate.N, j.mostClaimed, "as many jobs were claimed within %v as may be", claimRate.Per)
 	assert.Positive(s, seen.heldUp, "jobs that waited for their retries held up their lines")
 	assert.Positive(s, j.inOrder, "jobs ran behind others of their lines")
+	if s.canComeLate() {
+		assert.Positive(s, j.wentNext, "jobs that were committed late went next")
+	}
 	assert.NotEmpty(s, s.ledger.waits, "jobs of dead workers were run by others")
 	for _, phase := range []jq.State{jq.Succeeded, jq.Dead, jq.Cancelled} {
 		assert.Positive(s, j.states[phase], "jobs that ended as %s", phase)
@@ -147,8 +153,8 @@ func (s *storm) weather(faults map[string]int) *judge {
 	j.print(raged, time.Since(began))
 	figures.Print(s, "chaos on %s: never more than %d jobs in flight at once, nor %d of a limit key, nor %d claimed within %v, as the policy of their queue says; so many in %d looks, of a key %d times",
 		s.place(), most, mostPerKey, claimRate.N, claimRate.Per, seen.full, seen.fullKeys)
-	figures.Print(s, "chaos on %s: in an ordered queue, %d runs began behind an earlier job of their limit key, each when it had ended; in %d looks, a job that waited for its retry held up others",
-		s.place(), j.inOrder, seen.heldUp)
+	figures.Print(s, "chaos on %s: in an ordered queue, %d runs began behind an earlier job of their limit key, each when it had ended; in %d looks, a job that waited for its retry held up others; %d jobs committed late went next",
+		s.place(), j.inOrder, seen.heldUp, j.wentNext)
 	j.count()
 	return j
 }

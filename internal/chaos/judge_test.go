@@ -28,6 +28,7 @@ type judge struct {
 	mostCounted int // executions of one job
 	mostClaimed int // jobs that were claimed within the span of the rate
 	inOrder     int // runs of jobs that began after an earlier one of their line had ended
+	wentNext    int // jobs that were committed late, behind later ones of their line, and before others
 
 	forgotten     int // jobs that the database has lost by itself
 	forgottenRuns int // runs, likewise
@@ -82,6 +83,7 @@ func (s *storm) judge() *judge {
 	j.checkKeys()
 	j.checkPace()
 	j.checkOrder()
+	j.checkLate()
 	return j
 }
 
@@ -128,6 +130,13 @@ func (j *judge) checkKept() {
 			}
 			told[a.ID] = true
 		}
+	}
+	for id, moment := range j.ledger.late {
+		if _, there := j.rows[id]; !there && moment != unknown {
+			j.lost++
+			j.ledger.problem("job %d was committed late, and is lost", id)
+		}
+		told[id] = true
 	}
 	for id := range j.rows {
 		if !told[id] {

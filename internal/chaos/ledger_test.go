@@ -30,9 +30,10 @@ type ledger struct {
 	changed  chan struct{}
 	moment   int // grows with each message
 	conns    map[net.Conn]bool
-	calls    [][]answer // the acknowledged ones, in their order
-	asked    int        // how many calls producers were asked for: one of them may not be acknowledged yet
-	jobsIn   int        // of all calls
+	calls    [][]answer    // the acknowledged ones, in their order
+	late     map[int64]int // the jobs that are committed late: the moment by which they were, or unknown
+	asked    int           // how many calls producers were asked for: one of them may not be acknowledged yet
+	jobsIn   int           // of all calls
 	repeated map[string]bool
 	losses   []loss // where the database may have forgotten what it had acknowledged
 	enough   bool   // the producer has done its part, but for a call that it was asked for
@@ -120,7 +121,7 @@ func openLedger(t *testing.T, seed uint64) *ledger {
 	require.NoError(t, err)
 	l := &ledger{
 		seed: seed, ahead: usually, goroutines: map[string]int{}, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]bool{}, repeated: map[string]bool{},
-		jobs: map[int64]*page{}, running: map[string]map[jq.Lease]plan{}, orphans: map[int64]time.Time{},
+		jobs: map[int64]*page{}, late: map[int64]int{}, running: map[string]map[jq.Lease]plan{}, orphans: map[int64]time.Time{},
 	}
 	l.all.Go(l.accept)
 	return l

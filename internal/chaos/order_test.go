@@ -16,8 +16,23 @@ const orderedQueue = "ordered"
 
 var lines = []string{"device a", "device b", "device c", "device d"}
 
-// seeLine judges the live jobs of one line at one moment, of which only the first one may be in flight: see checkOrder. They come newest first.
+// seeLine judges the live jobs of one line at one moment, of which only the first one may be in flight: see checkOrder. They come newest first. A job that
+// was committed late may be in flight behind others that were claimed before, but never beside them.
 func (s *storm) seeLine(line string, jobs []jq.Job, seen *sighting) {
+	var running []int64
+	for _, j := range jobs {
+		if j.State == jq.InFlight {
+			running = append(running, j.ID)
+		}
+	}
+	if len(running) > 1 {
+		s.ledger.blame("jobs %d of %s are in flight at once", running, line)
+		return
+	}
+	jobs = slices.DeleteFunc(jobs, func(j jq.Job) bool { return s.ledger.isLate(j.ID) })
+	if len(jobs) == 0 {
+		return
+	}
 	first := jobs[len(jobs)-1]
 	for _, j := range jobs[:len(jobs)-1] {
 		if j.State == jq.InFlight {
@@ -31,9 +46,9 @@ func (s *storm) seeLine(line string, jobs []jq.Job, seen *sighting) {
 
 // checkOrder: each run of a job in a line began when all earlier jobs of the line had ended.
 //
-// The contract says this of the claim: no other live job of the line has a smaller id then. A job that was committed after a later one was claimed would be an
-// exception, and so would one that was requeued. There are none. The producer begins a call when it knows the answer to the one before, and repeats what is in doubt with the
-// request key of the call, so jobs are committed in the order of their ids, and nobody requeues any.
+// The contract says this of the claim: no other live job of the line has a smaller id then. A job that was committed after a later one was claimed is an
+// exception, and so would be one that was requeued. The producer begins a call when it knows the answer to the one before, and repeats what is in doubt with the
+// request key of the call, so its jobs are committed in the order of their ids, and nobody requeues any. The others are left to checkLate.
 //
 // The ledger learns of a run after its claim, and of the end of a run before the store does. So an earlier job was still live when a later one was
 // claimed if the ledger has heard of the run first, and of the end of the earlier job's last run then.
@@ -41,7 +56,7 @@ func (j *judge) checkOrder() {
 	latest := map[string]life{}
 	for _, id := range slices.Sorted(maps.Keys(j.rows)) {
 		page, row := j.ledger.jobs[id], j.rows[id]
-		if page == nil || page.plan.queue != orderedQueue {
+		if page == nil || page.plan.queue != orderedQueue || page.plan.n >= firstLate {
 			continue
 		}
 		before := latest[page.plan.limitKey]
@@ -76,20 +91,30 @@ type life struct {
 	ended  time.Time // by the store
 }
 
-// lifeOf finds the last run that ended the lease which it had: the job was live until then, whatever the ledger has heard of runs that had lost theirs. A run
-// in a transaction tells of its end when that is committed, so what counts is its beginning.
+// lifeOf finds the last run that ended the lease which it had: the job was live until then, whatever the ledger has heard of runs that had lost theirs.
 func lifeOf(p *page, row jq.JobDetail) life {
 	l := life{id: row.ID, ended: row.FinishedAt}
+	for _, r := range holders(p, row) {
+		l.moment = max(l.moment, r.ended)
+	}
+	return l
+}
+
+// holders are the runs that ended the lease which they had, each with the last moment at which it had it for certain. A run in a transaction tells of its
+// end when that is committed, so what counts is its beginning.
+func holders(p *page, row jq.JobDetail) (all []run) {
 	for _, r := range p.runs {
 		i := slices.IndexFunc(row.History, func(a jq.Attempt) bool { return a.Token == r.token })
 		if i < 0 || !slices.Contains([]store.Ending{store.EndSucceeded, store.EndFailed, store.EndSnoozed}, row.History[i].Ending) {
 			continue
 		}
-		if l.moment = max(l.moment, r.moment); p.plan.kind != within {
-			l.moment = max(l.moment, r.ended)
+		if p.plan.kind == within {
+			r.ended = 0
 		}
+		r.ended = max(r.ended, r.moment)
+		all = append(all, r)
 	}
-	return l
+	return all
 }
 
 func later(a, b time.Time) time.Time {

@@ -49,6 +49,9 @@ type plan struct {
 func numbers(seed uint64, what int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(what))) }
 
 func planOf(seed uint64, n int) plan {
+	if n >= firstLate {
+		return latePlan(n)
+	}
 	rng := numbers(seed, n)
 	p := plan{n: n, kind: drawKind(rng), queue: jq.DefaultQueue, times: 1 + rng.IntN(3), maxRetries: 30}
 	switch n { // there is one of each in every storm

@@ -180,6 +180,55 @@ func TestTheJudgeFindsJobsOutOfOrder(t *testing.T) {
 	}
 }
 
+func TestTheJudgeFindsALateJobOvertaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		told               []string // of job 1, which comes late, and two others
+		problems, wentNext int
+	}{
+		"it goes next": {
+			told: []string{"start 2.1", "commit 1.0", "end 2.1", "start 1.1", "end 1.1", "start 3.1", "end 3.1"}, wentNext: 1,
+		},
+		"another one goes before": {
+			told: []string{"start 2.1", "commit 1.0", "end 2.1", "start 3.1", "end 3.1", "start 1.1", "end 1.1"}, problems: 1,
+		},
+		"another one goes before its second run": {
+			told: []string{"commit 1.0", "start 1.1", "end 1.1", "start 3.1", "end 3.1", "start 1.2", "end 1.2"}, problems: 1,
+		},
+		"another one may have been claimed before": {
+			told: []string{"commit 1.0", "start 2.1", "end 2.1", "start 1.1", "end 1.1", "start 3.1", "end 3.1"},
+		},
+		"it may not have been committed yet": {
+			told: []string{"start 2.1", "end 2.1", "start 3.1", "end 3.1", "start 1.1", "end 1.1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openLedger(t, 1)
+			t.Cleanup(l.close)
+			j := &judge{storm: &storm{fleet: &fleet{ledger: l}}, rows: map[int64]jq.JobDetail{}}
+			numbers := append([]int{firstLate}, numbersOf(lines[firstLate%len(lines)], polite, 2)...)
+			l.expect(1, planOf(1, firstLate))
+			for _, text := range c.told {
+				m := message{Name: "worker"}
+				_, err := fmt.Sscanf(text, "%s %d.%d", &m.Op, &m.Job, &m.Token)
+				require.NoError(t, err)
+				if m.Op == "commit" {
+					l.arrived(m.Job)
+					continue
+				}
+				m.N = numbers[m.Job-1]
+				l.answer(m)
+				if row := j.rows[m.Job]; m.Op == opEnd {
+					row.History = append(row.History, jq.Attempt{Token: m.Token, Ending: store.EndFailed})
+					j.rows[m.Job] = row
+				}
+			}
+			j.checkLate()
+			assert.Len(t, l.problems, c.problems, "%v", l.problems)
+			assert.Equal(t, c.wentNext, j.wentNext, "late jobs that went next")
+		})
+	}
+}
+
 // In a file, times tell of claims that never ran. On Postgres they may be those of before the claim waited.
 func TestTheJudgeFindsClaimsOutOfOrder(t *testing.T) {
 	ended := time.Unix(1000, 0)
