@@ -13,7 +13,9 @@
 //   - the history has every run that the ledger has seen, and its tokens grew as the table of transitions says;
 //   - an effect in the database, made in one transaction with the end of its job, is there exactly if that run has succeeded;
 //   - a unique key never had two live holders;
-//   - whenever the test looked, no more jobs were in flight than the queue allows, in all and with the same limit key.
+//   - whenever the test looked, no more jobs were in flight than the queue allows, in all and with the same limit key;
+//   - in an ordered queue, each run of a job began when all earlier jobs of its limit key had ended, and a job that was
+//     committed late went next.
 //
 // A soak runs the same fleet under a long, steady load, and kills a worker now and then. Package soak judges its measurements.
 // The commands below cmd repeat the storms and the soaks, for make chaos and make soak.
