@@ -15,10 +15,11 @@ import (
 func (r *run) cascades(ctx context.Context) (parts []Part, err error) {
 	fan, chain := &cascade{run: r.beside(FanOut)}, &cascade{run: r.beside(Chained)}
 	defer func() { err = errors.Join(err, fan.run.remove(ctx), chain.run.remove(ctx)) }()
-	if err := fan.spread(ctx, r.o.Jobs); err != nil {
+	// The chain comes first: a list begins with the newest jobs, so the wait for the others would go through the whole chain at each look.
+	if err := chain.link(ctx, max(1, r.o.Jobs/shallower)); err != nil {
 		return nil, err
 	}
-	if err := chain.link(ctx, max(1, r.o.Jobs/shallower)); err != nil {
+	if err := fan.spread(ctx, r.o.Jobs); err != nil {
 		return nil, err
 	}
 	p, err := r.beside("probe").probe(ctx)
