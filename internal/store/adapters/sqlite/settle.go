@@ -2,47 +2,101 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-ed332417/jq/internal/store"
 	"github.com/seed-ed332417/jq/internal/store/sqlkit"
 )
 
-// A call, and each transaction of Settle, changes and tells so many jobs at most, so that other calls wait for a few milliseconds only. While
-// there are others, Settle pauses after each transaction, for so many times as long as that took: then most of them wait for none.
+// A call, and each transaction of Settle, changes and tells so many jobs at most, so that other calls wait for a few milliseconds only.
 const (
 	settledAtOnce = 10
 	toldAtOnce    = 100
-	pauses        = 4
-	longestRest   = 100 * time.Millisecond
 )
 
 // Settle is part of the contract. It takes several transactions for many jobs.
 func (s *Store) Settle(ctx context.Context, limit int) (settled []store.Settled, err error) {
-	invalid := store.CheckSettle(limit)
+	if err := sqlkit.Admit(ctx, s.closed, store.CheckSettle(limit)); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if len(settled) > 0 { // they may have held back others of their keys
 			s.tellHeld()
 		}
 	}()
-	seen := s.writer.others.Load()
 	for more := true; more; {
-		part, began := min(limit-len(settled), settledAtOnce), time.Now()
-		did, err := write(ctx, s, invalid, load{items: part, patient: true}, func(t *txn) (settlement, error) {
-			began = time.Now() // others may have been before it
-			return t.settle(part)
-		})
+		did, err := s.settleSome(ctx, min(limit-len(settled), settledAtOnce))
 		if err != nil && len(settled) == 0 { // otherwise those are committed
 			return nil, err
 		}
 		settled = append(settled, did.settled...)
 		more = did.more && len(settled) < limit
-		if others := s.writer.others.Load(); more && others != seen {
-			seen = others
-			sqlkit.Rest(ctx, min(pauses*time.Since(began), longestRest))
-		}
 	}
 	return settled, nil
+}
+
+// settleSome makes one transaction of a Settle, when its time has come.
+func (s *Store) settleSome(ctx context.Context, limit int) (did settlement, err error) {
+	defer s.pace.wait(ctx, s.closed)()
+	var began time.Time
+	did, err = write(ctx, s, nil, load{items: limit, patient: true}, func(t *txn) (did settlement, err error) {
+		began = time.Now() // others may have been before it
+		if did, err = t.settle(limit); err != nil || !did.more {
+			return did, err
+		}
+		err = t.tx.QueryRowContext(t.ctx, `PRAGMA data_version`).Scan(&did.version)
+		return did, err
+	})
+	if err == nil && did.more {
+		s.pace.took(time.Since(began), s.writer.others.Load()+did.version)
+	}
+	return did, err
+}
+
+// A pace keeps the transactions of all Settles of a store apart. Most servers of a process settle at the same time, and without pauses
+// nearly every other call would have to wait for one of them. While others call, a pause is so many times as long as a transaction took
+// that most wait for none, and not longer than lets a Settle of 100,000 jobs end in two minutes.
+type pace struct {
+	turn    chan struct{} // whoever makes or awaits the next transaction has put something in; it guards the fields below
+	next    time.Time     // the next transaction begins then at the earliest
+	calls   int64         // grows with each call of others, also of other processes
+	noticed time.Time     // when that had grown
+}
+
+const (
+	pauses       = 9
+	pausesOfCall = 2 // a caller waits for it
+	longestRest  = 10 * time.Millisecond
+	lately       = 100 * time.Millisecond // how long others count as calling
+)
+
+func newPace() *pace { return &pace{turn: make(chan struct{}, 1)} }
+
+// wait waits for the time of the next transaction, unless the context ends or the store is closed. Call done after the transaction.
+func (p *pace) wait(ctx context.Context, closed <-chan struct{}) (done func()) {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}
+	case <-closed:
+		return func() {}
+	}
+	if left := time.Until(p.next); left > 0 {
+		sqlkit.Rest(ctx, left)
+	}
+	return func() { <-p.turn }
+}
+
+// took notes how long a transaction took, after which there is more to do.
+func (p *pace) took(d time.Duration, calls int64) {
+	now := time.Now()
+	if calls != p.calls {
+		p.calls, p.noticed = calls, now
+	}
+	if now.Sub(p.noticed) < lately {
+		p.next = now.Add(min(pauses*d, longestRest))
+	}
 }
 
 // goOn does what follows from a call that is committed, in transactions that other calls hardly notice. What is more than a call may do, or
@@ -59,12 +113,15 @@ func (s *Store) followed(ctx context.Context) bool {
 		return false
 	}
 	defer s.following.Unlock()
+	seen := s.writer.others.Load()
 	for most := store.SettledByCall - settledAtOnce; most > 0; {
+		var changed []*store.Record
 		var told int
 		var left bool
+		var began time.Time
 		err := s.writer.do(ctx, load{items: settledAtOnce, patient: true}, func(t *txn) (err error) {
-			t.groups = groups{}
-			_, told, left, err = t.hear(settledAtOnce, min(most, toldAtOnce))
+			began, t.groups = time.Now(), groups{}
+			changed, told, left, err = t.hear(settledAtOnce, min(most, toldAtOnce))
 			return err
 		})
 		if err != nil {
@@ -74,14 +131,22 @@ func (s *Store) followed(ctx context.Context) bool {
 			return true
 		}
 		most -= told
+		// Whoever has called will mostly do so again at once, to claim a job or to ack it. Jobs that become ready are waited for too.
+		if others := s.writer.others.Load(); others != seen && !slices.ContainsFunc(changed, isReady) {
+			seen = others
+			sqlkit.Rest(ctx, min(pausesOfCall*time.Since(began), longestRest))
+		}
 	}
 	return false
 }
 
+func isReady(r *store.Record) bool { return r.State == store.Ready }
+
 // A settlement is what one transaction of Settle has done.
 type settlement struct {
 	settled []store.Settled
-	more    bool // there may be more to do
+	more    bool  // there may be more to do
+	version int64 // of the file's data, which changes when others commit
 }
 
 // tellLeft adds a wake-up if something is left to settle.

@@ -61,6 +61,7 @@ type Store struct {
 	probe   *readers // for Ping
 	callers *sqlx.DB // for callers' own transactions, and for backups
 
+	pace      *pace      // of Settle
 	following sync.Mutex // a call holds it that does what follows after its commit
 	closing   sync.Once
 	closed    chan struct{}
@@ -151,7 +152,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}
 	s := &Store{
 		place: at, turn: newTurn(at.real, o.Name), now: &now{clock: o.Clock, present: store.Present{Logger: o.Logger}}, maxLease: o.MaxLease,
-		steps: o.steps, hub: &wake.Hub{}, closed: make(chan struct{}),
+		steps: o.steps, hub: &wake.Hub{}, pace: newPace(), closed: make(chan struct{}),
 	}
 	busy := fmt.Sprintf("_pragma=busy_timeout(%d)", o.BusyTimeout.Milliseconds())
 	if s.callers, err = open(at.path, keepWriting, busy+"&_txlock=immediate&_pragma=synchronous("+string(o.Synchronous)+")"); err != nil {
