@@ -421,8 +421,20 @@ func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 			}
 		}
 		_, err := t.exec(`
-			INSERT OR REPLACE INTO keys (queue, limit_key, state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			INSERT INTO keys (queue, limit_key, state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE
+			SET state = excluded.state,
+				fresh_level = excluded.fresh_level,
+				fresh_at = excluded.fresh_at,
+				fresh_id = excluded.fresh_id,
+				retry_level = excluded.retry_level,
+				retry_at = excluded.retry_at,
+				retry_id = excluded.retry_id,
+				look_at = excluded.look_at
+			WHERE (state, fresh_level, fresh_at, fresh_id, retry_level, retry_at, retry_id, look_at)
+				IS NOT (excluded.state, excluded.fresh_level, excluded.fresh_at, excluded.fresh_id,
+					excluded.retry_level, excluded.retry_at, excluded.retry_id, excluded.look_at)`,
 			append(args, micros(r.LookAt))...)
 		if err != nil {
 			return err
