@@ -160,6 +160,9 @@ func (h *history) round(ctx context.Context, round int) {
 	h.begun.Store(0)
 	h.moveAt, h.move = 1+script.Int64N(int64(len(h.clients)*callsPerRound)), make(chan struct{})
 	by, draw := moves[script.IntN(len(moves))], script.IntN(3*recent)
+	if h.rate.N > 0 && script.IntN(2) == 0 { // to just before the claims of this moment cease to count
+		by, draw = h.rate.Per-store.Resolution, 2*recent
+	}
 
 	var deeds []func()
 	for _, c := range h.clients {

@@ -404,6 +404,7 @@ func (t *txn) chosenOf(chosen []sqlkit.Waiting) ([]*store.Record, error) {
 	return records, nil
 }
 
+// writeKeys writes the rows that are not as they should be.
 func (t *txn) writeKeys(queue string, rows []sqlkit.KeyRow) error {
 	for _, r := range rows {
 		if r.State == "" {
